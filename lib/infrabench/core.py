@@ -1,0 +1,395 @@
+"""The vocabulary: frozen dataclasses, protocols and exceptions. Standard library only.
+
+Every other module speaks in these words and nothing here imports another part of the package, so a plug-in
+that knows this file knows its whole contract.
+
+Units in data are SI base units, named in the suffix: ``duration_s``, ``memory_bytes``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+# --------------------------------------------------------------------------------------------- exceptions
+
+
+class InfrabenchError(Exception):
+    """Base of every error this package raises on purpose: says what, where, and what to try."""
+
+
+class DesignError(InfrabenchError):
+    """A study, parameter, profile or plan that cannot be carried out as asked."""
+
+
+class SiteError(InfrabenchError):
+    """A site or host that cannot be reached or used."""
+
+
+class ProvisionError(InfrabenchError):
+    """A lab, node, image or system that could not be made ready."""
+
+
+class NotRunnable(InfrabenchError):
+    """A system that cannot run on this site; the message is the reason shown as ``not run: reason``."""
+
+
+class LedgerError(InfrabenchError):
+    """A session folder that is damaged or does not belong to the plan; never repaired by guessing."""
+
+
+class CommandFailed(InfrabenchError):
+    """A command that had to succeed did not. Carries the `Result`."""
+
+    def __init__(self, result: Result, where: str = "") -> None:
+        self.result = result
+        self.where = where
+        tail = (result.stderr or result.stdout).decode("utf-8", "replace").strip()[-800:]
+        how = "timed out" if result.timed_out else f"exited with {result.status}"
+        at = f" on {where}" if where else ""
+        super().__init__(f"{' '.join(result.argv[:12])}{at} {how} after {result.duration_s:.1f} s: {tail or 'no output'}")
+
+
+class ParseError(InfrabenchError):
+    """A tool's output that does not say what it should. `excerpt` is the text that was looked at."""
+
+    def __init__(self, tool: str, what: str, excerpt: str | bytes = "") -> None:
+        if isinstance(excerpt, bytes):
+            excerpt = excerpt.decode("utf-8", "replace")
+        self.tool, self.what, self.excerpt = tool, what, excerpt.strip()[:400]
+        super().__init__(f"{tool}: {what}" + (f" in: {self.excerpt!r}" if self.excerpt else " in empty output"))
+
+
+# ----------------------------------------------------------------------------------------- hosts, targets
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one command did. `status` is None when it never reported one (timeout, lost connection)."""
+
+    argv: tuple[str, ...]
+    status: int | None
+    stdout: bytes
+    stderr: bytes
+    started_s: float  # Unix time on the controlling machine
+    duration_s: float  # monotonic, controlling machine
+    timed_out: bool = False
+
+    @property
+    def ok(self) -> bool:
+        return self.status == 0 and not self.timed_out
+
+
+@runtime_checkable
+class Host(Protocol):
+    """A machine where argv lists run: over one SSH connection, or the local machine."""
+
+    name: str
+    address: str
+
+    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Result:
+        """Run `argv` (no shell) and return its `Result`; does not raise on a non-zero status.
+
+        Raises `SiteError` when the host itself is unreachable.
+        """
+        ...
+
+    def stream(self, argv: Sequence[str]) -> AbstractContextManager[Stream]:
+        """Start a long-lived process whose stdin and stdout stay connected until the context ends."""
+        ...
+
+    def put(self, data: bytes, path: str, mode: int = 0o644) -> None:
+        """Write `data` to `path` on the host, whole or not at all; parent directories are made."""
+        ...
+
+    def get(self, path: str) -> bytes:
+        """Return the bytes of the file `path` on the host; `CommandFailed` when it cannot be read."""
+        ...
+
+    def forward(self, socket_path: str) -> AbstractContextManager[str]:
+        """Yield a local unix-socket path that reaches the host's unix socket `socket_path` (for SDKs)."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Stream(Protocol):
+    """The two ends of a long-lived process, line by line."""
+
+    def write_line(self, line: str) -> None: ...
+
+    def read_line(self, timeout_s: float) -> str:
+        """Return the next line without its newline; raises `TimeoutError`, or `EOFError` at the end."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A place where a command runs: a host plus an argv prefix, for one role.
+
+    `address` is where a client reaches services of this target. `lifecycle` holds argv lists that run on the
+    *host* and make or remove a fresh throw-away instance of the system (used by `startup`); its keys are
+    ``create``, ``exec`` (a prefix), ``remove`` and the value of ``address`` is a one-element tuple.
+    """
+
+    role: str
+    host: Host
+    prefix: tuple[str, ...] = ()
+    address: str = "127.0.0.1"
+    lifecycle: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Result:
+        """Run `argv` inside the target. The time limit is also kept inside, so nothing outlives it there."""
+        inner = ("timeout", "-k", "5", f"{timeout_s:g}", *argv)
+        result = self.host.run((*self.prefix, *inner), timeout_s=timeout_s + 10, stdin=stdin)
+        if result.status in (124, 137) and result.duration_s >= timeout_s:
+            return Result(result.argv, None, result.stdout, result.stderr, result.started_s, result.duration_s, True)
+        return result
+
+    def check(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> bytes:
+        """Return stdout of a command that has to succeed; raises `CommandFailed`."""
+        result = self.run(argv, timeout_s=timeout_s, stdin=stdin)
+        if not result.ok:
+            raise CommandFailed(result, f"{self.role} {self.host.name}")
+        return result.stdout
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits set alike for every system and verified from inside the target."""
+
+    cpus: str = ""  # a Linux CPU list such as "0-1"; empty: every CPU of the host
+    memory_bytes: int = 2 * 2**30
+    nofile: int = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class DeploySpec:
+    """What a system is asked to make: equal for every system of a session."""
+
+    session: str  # label put on everything that is made
+    limits: Limits
+    address: str  # the address that the target should answer on, inside the guest network
+
+
+@dataclass
+class Deployment:
+    """A system made ready on a site."""
+
+    system: str
+    targets: Mapping[str, Target]
+    facts: Mapping[str, Any]  # versions, storage driver, network mode, effective limits
+    pause: Any = None  # () -> None; both None when the system has nothing to pause
+    resume: Any = None
+
+
+class Site(Protocol):
+    """The hosts a study runs on, by role, and where guests get their image and network from."""
+
+    name: str
+    kind: Literal["lab", "local", "inventory"]
+    hosts: Mapping[str, Host]  # role -> host; `server` always, `client` when there is another
+    facts: Mapping[str, Any]  # what the site knows of itself (guest image path and hash, bridge, ...)
+
+
+# ---------------------------------------------------------------------------------------------- workloads
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command of a trial. Only ``measure`` steps are timed as tool work; ``cleanup`` steps always run.
+
+    `until_ok_s`: repeat until exit status 0 or this many seconds have passed (readiness; ``prepare`` only).
+    `host`: run on the target's host, outside the target (life-cycle commands).
+    """
+
+    name: str
+    role: str
+    argv: tuple[str, ...]
+    timeout_s: float = 60.0
+    phase: Literal["prepare", "measure", "cleanup"] = "measure"
+    stdin: bytes = b""
+    until_ok_s: float | None = None
+    host: bool = False
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", self.name):
+            raise DesignError(f"step name {self.name!r}: use lower-case letters, digits, - and _")
+        if self.until_ok_s is not None and self.phase != "prepare":
+            raise DesignError(f"step {self.name!r}: a measurement is never retried")
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """The immutable raw outcome of a trial: each step's `Result` by step name, and the trial's parameters."""
+
+    steps: Mapping[str, Result]
+    params: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Result:
+        """Return the result of step `name`; `ParseError` when the trial never reached it."""
+        if name not in self.steps:
+            raise ParseError("capture", f"step {name!r} is missing; there are {sorted(self.steps)}")
+        return self.steps[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One number of one trial, in SI base units."""
+
+    metric: str
+    value: float
+    unit: str
+    better: Literal["higher", "lower"]
+
+
+UNITS = frozenset({"1", "s", "B", "B/s", "bit/s", "1/s", "1/min", "%", "W", "K"})
+
+
+class Workload(Protocol):
+    """The contract of a module in ``workloads/``. All four are module functions; `DEFAULTS` names every parameter."""
+
+    DEFAULTS: Mapping[str, Any]
+
+    def plan(self, params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]: ...
+
+    def version(self, target: Target) -> str: ...
+
+    def supported(self, deployment: Deployment) -> str | None: ...
+
+    def parse(self, capture: Capture) -> Sequence[Measurement]: ...
+
+
+class System(Protocol):
+    """The contract of a module in ``systems/``: `deploy` is a context manager that yields a `Deployment`."""
+
+    def supported(self, site: Site) -> str | None: ...
+
+    def deploy(self, site: Site, spec: DeploySpec) -> AbstractContextManager[Deployment]: ...
+
+
+# ------------------------------------------------------------------------------------------------ designs
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A workload at one scenario: what every system does once a block.
+
+    `factor` and `level` name the numeric axis that the scenario lies on, where it lies on one.
+    """
+
+    workload: str
+    scenario: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    factor: str | None = None
+    level: float | None = None
+    seconds: float = 1.0  # expected wall time of one trial, for the plan
+    disk_bytes: int = 0  # largest space that one trial needs inside its target
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How large a study runs: blocks and cases."""
+
+    blocks: int
+    cases: tuple[Case, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """Rules that make a trial invalid without looking at its metric; None switches a rule off."""
+
+    steal_share: float | None = 0.02  # share of the host's CPU time stolen by the hypervisor
+    throttled_periods: int | None = 0  # throttled cgroup periods of the target
+    load_per_cpu: float | None = 4.0  # 1-minute load average per CPU before the trial
+    memory_full_share: float | None = 0.10  # share of the trial in which all tasks waited for memory (PSI full)
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """One question, one notebook, one design."""
+
+    name: str
+    title: str
+    baseline: str
+    systems: tuple[str, ...]
+    profiles: Mapping[str, Profile]
+    limits: Limits
+    primary: tuple[tuple[str, str], ...]  # (workload, metric): at most three
+    margins: Mapping[str, float]  # metric -> equivalence margin (0.02 = 2 %); "" is the default
+    guards: Guards = Guards()
+    seed: int = 20200315
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One planned execution of one treatment in one block."""
+
+    id: str
+    block: int  # 0-based
+    position: int  # 0-based order over the whole session
+    system: str
+    workload: str
+    scenario: str
+    params: Mapping[str, Any]
+    factor: str | None
+    level: float | None
+    seconds: float
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+STATES = ("ok", "failed", "invalid", "timeout", "unparsable", "aborted")
+State = Literal["ok", "failed", "invalid", "timeout", "unparsable", "aborted"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRecord:
+    """``trial.json``: everything about a finished trial but its raw bytes, which lie beside it.
+
+    Raw output of step S is in ``S.stdout`` and ``S.stderr`` (absent when empty).
+    """
+
+    trial: Trial
+    state: State
+    reason: str  # empty when ok
+    started_utc: str  # ISO 8601 with milliseconds, controlling machine
+    duration_s: float  # whole trial, harness included
+    tool_s: float  # time inside measure steps
+    steps: tuple[Mapping[str, Any], ...]  # name, role, phase, argv, status, timed_out, started_s, duration_s
+    measurements: tuple[Measurement, ...]
+    conditions: Mapping[str, Any]  # what the guards and monitors saw, by host: never a metric
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> TrialRecord:
+        """Rebuild a record from parsed ``trial.json``; `LedgerError` when keys are missing or unknown."""
+        try:
+            fields = dict(data)
+            fields["trial"] = Trial(**fields["trial"])
+            fields["measurements"] = tuple(Measurement(**m) for m in fields["measurements"])
+            fields["steps"] = tuple(fields["steps"])
+            record = TrialRecord(**fields)
+        except (KeyError, TypeError) as error:
+            raise LedgerError(f"trial.json does not have the fields of a trial record: {error}") from error
+        if record.state not in STATES:
+            raise LedgerError(f"trial.json has the unknown state {record.state!r}; known are {', '.join(STATES)}")
+        return record
+
+
+def canonical(data: Any) -> str:
+    """Return the one JSON text of `data`: sorted keys, no spaces, so that equal data have equal bytes."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def digest(data: Any, length: int = 16) -> str:
+    """Return the first `length` hex digits of the SHA-256 of `canonical(data)`."""
+    return hashlib.sha256(canonical(data).encode()).hexdigest()[:length]
