@@ -43,6 +43,10 @@ class LedgerError(InfrabenchError):
     """A session folder that is damaged or does not belong to the plan; never repaired by guessing."""
 
 
+class SchemaError(InfrabenchError):
+    """A table whose columns, types or values are not those that the analysis expects."""
+
+
 class CommandFailed(InfrabenchError):
     """A command that had to succeed did not. Carries the `Result`."""
 
