@@ -1,0 +1,399 @@
+"""Hosts: the machines where argv lists run, over one SSH connection each, or this machine itself.
+
+Fabric makes the connection (gateways, keys, transfers). Commands then run on plain channels of that connection, because
+Fabric's ``run`` has no limit on a silent peer and polls from threads: a channel with its own deadline is both
+quicker (no polling) and safer (nothing waits for ever).
+
+A dead peer is noticed in seconds by TCP itself: keep-alive packets every `KEEPALIVE_S` must be acknowledged within
+`DEAD_AFTER_S` (``TCP_USER_TIMEOUT``), or the transport, and with it every waiting command, fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shlex
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import paramiko
+from fabric import Config, Connection
+
+from infrabench.core import CommandFailed, Result, SiteError
+
+CONNECT_S = 5.0
+KEEPALIVE_S = 2
+DEAD_AFTER_S = 8.0
+CHUNK = 1 << 16
+# A command that has exited but whose stdout a daemon still holds open is given this long to say more.
+LINGER_S = 0.5
+
+# Copies between its own stdin/stdout and a unix socket; runs on the host for `forward`.
+_RELAY = """
+import os, socket, sys, threading
+s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])
+def down():
+    while True:
+        b = s.recv(65536)
+        if not b: os._exit(0)
+        while b: b = b[os.write(1, b):]
+threading.Thread(target=down, daemon=True).start()
+while True:
+    b = os.read(0, 65536)
+    if not b: break
+    s.sendall(b)
+s.shutdown(socket.SHUT_WR)
+threading.Event().wait(60)
+"""
+
+
+class LocalHost:
+    """This machine, without SSH: commands are child processes in a session of their own."""
+
+    def __init__(self, name: str = "localhost", address: str = "127.0.0.1") -> None:
+        self.name = name
+        self.address = address
+
+    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Result:
+        """Run `argv` and return its `Result`; after `timeout_s` its whole process group is killed."""
+        started, begin = time.time(), time.monotonic()
+        try:
+            child = subprocess.Popen(
+                list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                start_new_session=True, env={**os.environ, "LC_ALL": "C"},
+            )  # fmt: skip
+        except OSError as error:  # as a shell would: not found, not executable
+            status = 127 if isinstance(error, FileNotFoundError) else 126
+            return Result(tuple(argv), status, b"", str(error).encode(), started, time.monotonic() - begin)
+        timed_out = False
+        try:
+            out, err = child.communicate(stdin, timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+            _kill_group(child)
+            out, err = child.communicate()
+        except BaseException:  # an interrupt must not leave the tool running behind us
+            _kill_group(child)
+            raise
+        status = None if timed_out else child.returncode
+        return Result(tuple(argv), status, out, err, started, time.monotonic() - begin, timed_out)
+
+    @contextmanager
+    def stream(self, argv: Sequence[str]) -> Iterator[_PipeStream]:
+        """Yield the two ends of a long-lived child; it is ended with the context."""
+        child = subprocess.Popen(
+            list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        try:
+            yield _PipeStream(child)
+        finally:
+            assert child.stdin is not None
+            with contextlib.suppress(OSError):
+                child.stdin.close()
+            try:
+                child.wait(2)
+            except subprocess.TimeoutExpired:
+                _kill_group(child)
+                child.wait()
+            assert child.stdout is not None
+            child.stdout.close()
+
+    def put(self, data: bytes, path: str, mode: int = 0o644) -> None:
+        """Write `data` to `path`, whole or not at all."""
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as part:
+            part.write(data)
+        os.chmod(part.name, mode)
+        os.replace(part.name, target)
+
+    def get(self, path: str) -> bytes:
+        """Return the bytes of `path`; `CommandFailed` when it cannot be read."""
+        try:
+            return Path(path).read_bytes()
+        except OSError as error:
+            result = Result(("read", path), 1, b"", str(error).encode(), time.time(), 0.0)
+            raise CommandFailed(result, self.name) from error
+
+    def put_file(self, source: Path, path: str) -> None:
+        """Copy a large file to `path`."""
+        self.run(("mkdir", "-p", os.path.dirname(path)), timeout_s=10)
+        result = self.run(("cp", "--reflink=auto", str(source), path), timeout_s=600)
+        if not result.ok:
+            raise CommandFailed(result, self.name)
+
+    @contextmanager
+    def forward(self, socket_path: str) -> Iterator[str]:
+        """Yield `socket_path` itself: it is already here."""
+        yield socket_path
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class _PipeStream:
+    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+        self._child = child
+        self._buffer = b""
+
+    def write_line(self, line: str) -> None:
+        assert self._child.stdin is not None
+        self._child.stdin.write(line.encode() + b"\n")
+        self._child.stdin.flush()
+
+    def read_line(self, timeout_s: float) -> str:
+        assert self._child.stdout is not None
+        fd = self._child.stdout.fileno()
+        deadline = time.monotonic() + timeout_s
+        while b"\n" not in self._buffer:
+            ready, _, _ = select.select([fd], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise TimeoutError(f"no line within {timeout_s:g} s")
+            chunk = os.read(fd, CHUNK)
+            if not chunk:
+                raise EOFError("the process ended")
+            self._buffer += chunk
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        return line.decode("utf-8", "replace")
+
+
+class SSHHost:
+    """A machine reached over one SSH connection that Fabric opens; its host key must be known."""
+
+    def __init__(
+        self, name: str, address: str, *, user: str = "root", port: int = 22, key: Path | None = None,
+        known_hosts: Path | None = None, gateway: SSHHost | None = None,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.address = address
+        self._gateway = gateway
+        connect: dict[str, object] = {"banner_timeout": CONNECT_S, "auth_timeout": CONNECT_S}
+        if key is not None:
+            connect |= {"key_filename": str(key), "allow_agent": False, "look_for_keys": False}
+        self._connection = Connection(
+            address, user=user, port=port, connect_timeout=int(CONNECT_S), connect_kwargs=connect,
+            gateway=gateway._connection if gateway else None, config=Config(lazy=True),
+        )  # fmt: skip
+        client = self._connection.client
+        client.set_missing_host_key_policy(paramiko.RejectPolicy())
+        if known_hosts is None:
+            client.load_system_host_keys()
+        else:
+            client.load_host_keys(str(known_hosts))
+        self._lock = threading.Lock()
+
+    def _transport(self) -> paramiko.Transport:
+        with self._lock:
+            transport = self._connection.transport
+            if transport is not None and transport.is_active():
+                return transport
+            if transport is not None:
+                raise SiteError(f"{self.name} ({self.address}): the SSH connection was lost. Is the host still up?")
+            if self._gateway is not None:
+                self._gateway._transport()
+            try:
+                self._connection.open()
+            except paramiko.BadHostKeyException as error:
+                raise SiteError(f"{self.name} ({self.address}): its host key changed: {error}") from error
+            except paramiko.AuthenticationException as error:
+                raise SiteError(f"{self.name} ({self.address}): login refused: {error}. Check user and key.") from error
+            except (paramiko.SSHException, OSError, EOFError) as error:
+                hint = "Is its key in the known-hosts file?" if "not found in known_hosts" in str(error) else (
+                    "Check address, port and whether the host is up."
+                )  # fmt: skip
+                raise SiteError(f"{self.name} ({self.address}): cannot connect: {error}. {hint}") from error
+            transport = self._connection.transport
+            transport.set_keepalive(KEEPALIVE_S)
+            with contextlib.suppress(AttributeError, OSError):  # a gateway's channel is not a TCP socket
+                transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(DEAD_AFTER_S * 1000))
+                transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return transport
+
+    def _channel(self, command: str) -> paramiko.Channel:
+        transport = self._transport()
+        try:
+            channel = transport.open_session(timeout=CONNECT_S + DEAD_AFTER_S)
+            channel.settimeout(CONNECT_S + DEAD_AFTER_S)
+            channel.exec_command(command)
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise SiteError(f"{self.name} ({self.address}): cannot run a command: {error}. Is the host up?") from error
+        return channel
+
+    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Result:
+        """Run `argv` and return its `Result`; the time limit is kept there too. `SiteError` when the host is lost."""
+        started, begin = time.time(), time.monotonic()
+        guarded = ("timeout", "-k", "5", f"{timeout_s:g}", *argv)
+        channel = self._channel(f"LC_ALL=C exec {shlex.join(guarded)}")
+        out, err = bytearray(), bytearray()
+        deadline = begin + timeout_s + DEAD_AFTER_S
+        try:
+            _feed(channel, stdin)
+            finished = _drain(channel, out, err, deadline)
+            status = channel.recv_exit_status() if finished else None
+        except (OSError, EOFError) as error:
+            raise SiteError(f"{self.name} ({self.address}): the connection broke: {error}") from error
+        finally:
+            channel.close()
+        duration = time.monotonic() - begin
+        if finished and status == -1:
+            raise SiteError(f"{self.name} ({self.address}): the connection was lost while {argv[0]} ran")
+        timed_out = not finished or (status in (124, 137) and duration >= timeout_s)
+        return Result(tuple(argv), None if timed_out else status, bytes(out), bytes(err), started, duration, timed_out)
+
+    @contextmanager
+    def stream(self, argv: Sequence[str]) -> Iterator[_ChannelStream]:
+        """Yield the two ends of a long-lived process; closing its stdin ends it."""
+        channel = self._channel(f"exec {shlex.join(argv)}")
+        try:
+            yield _ChannelStream(channel)
+        finally:
+            with contextlib.suppress(OSError, EOFError):
+                channel.shutdown_write()
+            channel.close()
+
+    def put(self, data: bytes, path: str, mode: int = 0o644) -> None:
+        """Write `data` to `path`, whole or not at all."""
+        script = 'mkdir -p "$(dirname "$1")" && cat >"$1.part" && chmod "$2" "$1.part" && mv "$1.part" "$1"'
+        result = self.run(("sh", "-c", script, "sh", path, f"{mode:o}"), timeout_s=60, stdin=data)
+        if not result.ok:
+            raise CommandFailed(result, self.name)
+
+    def put_file(self, source: Path, path: str) -> None:
+        """Copy a large file to `path` by SFTP."""
+        self._transport()
+        self.run(("mkdir", "-p", os.path.dirname(path)), timeout_s=10)
+        self._connection.put(str(source), f"{path}.part")
+        result = self.run(("mv", f"{path}.part", path), timeout_s=10)
+        if not result.ok:
+            raise CommandFailed(result, self.name)
+
+    def get(self, path: str) -> bytes:
+        """Return the bytes of `path`; `CommandFailed` when it cannot be read."""
+        result = self.run(("cat", path), timeout_s=60)
+        if not result.ok:
+            raise CommandFailed(result, self.name)
+        return result.stdout
+
+    @contextmanager
+    def forward(self, socket_path: str) -> Iterator[str]:
+        """Yield a local unix socket; each connection to it is relayed to `socket_path` over the one SSH connection."""
+        with tempfile.TemporaryDirectory(prefix="infrabench-") as folder, socket.socket(socket.AF_UNIX) as listener:
+            local = f"{folder}/relay.sock"
+            listener.bind(local)
+            listener.listen(16)
+            stop = threading.Event()
+            thread = threading.Thread(target=self._serve, args=(listener, socket_path, stop), daemon=True)
+            thread.start()
+            try:
+                yield local
+            finally:
+                stop.set()
+                thread.join(2)
+
+    def _serve(self, listener: socket.socket, socket_path: str, stop: threading.Event) -> None:
+        listener.settimeout(0.2)
+        command = "exec " + shlex.join(("python3", "-c", _RELAY, socket_path))
+        while not stop.is_set():
+            try:
+                peer, _ = listener.accept()
+            except (TimeoutError, OSError):
+                continue
+            try:
+                channel = self._channel(command)
+            except SiteError:  # the caller sees a closed socket, and its own next command says why
+                peer.close()
+                continue
+            channel.settimeout(None)
+            there = (peer.recv, channel.sendall, channel.shutdown_write)
+            back = (channel.recv, peer.sendall, peer.close)
+            for ends in (there, back):
+                threading.Thread(target=_pump, args=ends, daemon=True).start()
+
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.close()
+
+
+class _ChannelStream:
+    def __init__(self, channel: paramiko.Channel) -> None:
+        self._channel = channel
+        self._buffer = b""
+
+    def write_line(self, line: str) -> None:
+        self._channel.sendall(line.encode() + b"\n")
+
+    def read_line(self, timeout_s: float) -> str:
+        deadline = time.monotonic() + timeout_s
+        while b"\n" not in self._buffer:
+            self._channel.settimeout(max(0.001, deadline - time.monotonic()))
+            try:
+                chunk = self._channel.recv(CHUNK)
+            except TimeoutError:
+                raise TimeoutError(f"no line within {timeout_s:g} s") from None
+            if not chunk:
+                raise EOFError("the process ended")
+            self._buffer += chunk
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        return line.decode("utf-8", "replace")
+
+
+def _kill_group(child: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+
+
+def _feed(channel: paramiko.Channel, stdin: bytes) -> None:
+    # A command that exits without reading its input closes the channel; its status is what counts.
+    with contextlib.suppress(OSError):
+        if stdin:
+            channel.sendall(stdin)
+        channel.shutdown_write()
+
+
+def _drain(channel: paramiko.Channel, out: bytearray, err: bytearray, deadline: float) -> bool:
+    """Collect both streams until the command ends (True) or the deadline passes (False)."""
+    channel.settimeout(LINGER_S)
+    while True:
+        try:
+            chunk = channel.recv(CHUNK)
+        except TimeoutError:
+            chunk = None
+        while channel.recv_stderr_ready():
+            err += channel.recv_stderr(CHUNK)
+        if chunk:
+            out += chunk
+            continue
+        if chunk == b"" and _wait_for_end(channel, err, deadline):
+            return True
+        if chunk is None and channel.exit_status_ready():
+            return True
+        if time.monotonic() > deadline:
+            return False
+
+
+def _wait_for_end(channel: paramiko.Channel, err: bytearray, deadline: float) -> bool:
+    """After the end of stdout: collect the rest of stderr and wait for the exit status."""
+    while time.monotonic() < deadline:
+        if channel.status_event.wait(LINGER_S):
+            while channel.recv_stderr_ready():
+                err += channel.recv_stderr(CHUNK)
+            return True
+        while channel.recv_stderr_ready():
+            err += channel.recv_stderr(CHUNK)
+    return False
+
+
+def _pump(read: object, write: object, end: object) -> None:
+    with contextlib.suppress(OSError, EOFError):
+        while chunk := read(CHUNK):  # type: ignore[operator]
+            write(chunk)  # type: ignore[operator]
+    with contextlib.suppress(OSError, EOFError):
+        end()  # type: ignore[operator]
