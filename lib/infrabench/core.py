@@ -8,10 +8,11 @@ Units in data are SI base units, named in the suffix: ``duration_s``, ``memory_b
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -397,3 +398,11 @@ def canonical(data: Any) -> str:
 def digest(data: Any, length: int = 16) -> str:
     """Return the first `length` hex digits of the SHA-256 of `canonical(data)`."""
     return hashlib.sha256(canonical(data).encode()).hexdigest()[:length]
+
+
+def unknown_name(kind: str, name: object, known: Iterable[str]) -> DesignError:
+    """Return the error for a name that nobody knows: it says the nearest known ones, then all."""
+    names = sorted(known)
+    near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    return DesignError(f"unknown {kind} {name!r}: {hint}known are: {', '.join(names) or 'none'}")

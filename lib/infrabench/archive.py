@@ -1,0 +1,86 @@
+"""A recorded session as one reproducible ``.tar.xz``: equal sessions give equal bytes."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import tarfile
+from pathlib import Path, PurePosixPath
+
+from infrabench.core import LedgerError
+from infrabench.records import TMP, read_bytes, verify
+from infrabench.sums import SUMS
+
+LARGEST = 4 * 2**30  # bytes after unpacking: more is not a session but an accident
+
+
+def pack(folder: Path, archive: Path) -> Path:
+    """Write the session `folder` into `archive` and return it; `LedgerError` when the session is damaged."""
+    found = verify(folder)
+    if found:
+        raise LedgerError(f"{folder} is damaged and is not packed: {found[0]}")
+    name = folder.resolve().name
+    paths = [path for path in folder.rglob("*") if not any(part.startswith(TMP) for part in path.parts)]
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    temporary = archive.with_name(TMP + archive.name)
+    try:
+        with tarfile.open(temporary, "w:xz", preset=9, format=tarfile.PAX_FORMAT) as tar:
+            # Files of one kind lie side by side: that alone makes the archive much smaller.
+            for path in sorted((p for p in paths if p.is_file()), key=lambda p: (p.name, p.as_posix())):
+                info = tarfile.TarInfo(f"{name}/{path.relative_to(folder).as_posix()}")
+                data = read_bytes(path)
+                info.size, info.mode, info.mtime = len(data), 0o644, 0
+                tar.addfile(info, io.BytesIO(data))
+        os.replace(temporary, archive)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise LedgerError(f"{archive} cannot be written: {error.strerror}") from error
+    return archive
+
+
+def unpack(archive: Path, destination: Path) -> Path:
+    """Unpack a session below `destination` and return its folder, checked; one that is there already is checked only.
+
+    Raises `LedgerError` for anything but plain files inside one folder, and for a session that is damaged.
+    """
+    try:
+        with tarfile.open(archive, "r:xz") as tar:
+            members = [member for member in tar.getmembers() if not member.isdir()]
+            name = _only_folder(archive, members)
+            folder = destination / name
+            if not folder.exists():
+                _extract(tar, members, destination, name)
+            packed = tar.extractfile(f"{name}/{SUMS}")
+            if packed is None or packed.read() != read_bytes(folder / SUMS):
+                raise LedgerError(f"{folder} is not the session that {archive} holds; move it away to unpack this one")
+    except (tarfile.TarError, EOFError, OSError, KeyError) as error:
+        raise LedgerError(f"{archive} cannot be unpacked: {error}") from error
+    found = verify(folder)
+    if found:
+        raise LedgerError(f"{folder} (from {archive}) is damaged: {found[0]}")
+    return folder
+
+
+def _only_folder(archive: Path, members: list[tarfile.TarInfo]) -> str:
+    for member in members:
+        parts = PurePosixPath(member.name).parts
+        if not member.isreg() or len(parts) < 2 or parts[0].startswith((".", "/")) or ".." in parts:
+            raise LedgerError(f"{archive} holds {member.name!r}, which no session has; it is not unpacked")
+    tops = {PurePosixPath(member.name).parts[0] for member in members}
+    if len(tops) != 1 or sum(member.size for member in members) > LARGEST:
+        raise LedgerError(f"{archive} is not one session: it holds {len(tops)} folders")
+    return tops.pop()
+
+
+def _extract(tar: tarfile.TarFile, members: list[tarfile.TarInfo], destination: Path, name: str) -> None:
+    temporary = destination / (TMP + name)
+    shutil.rmtree(temporary, ignore_errors=True)
+    for member in members:
+        source = tar.extractfile(member)
+        path = temporary.joinpath(*PurePosixPath(member.name).parts[1:])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(source.read() if source else b"")
+    for empty in ("trials", "provenance"):
+        (temporary / empty).mkdir(exist_ok=True)
+    os.rename(temporary, destination / name)

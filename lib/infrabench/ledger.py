@@ -1,0 +1,187 @@
+"""The append-only store of one session: a folder that is right at every moment, also when its writer is killed.
+
+A trial is written to ``trials/.tmp-ID`` with its own ``SHA256SUMS``, synced and renamed: it is there whole or not at
+all. One line in the session's ``SHA256SUMS`` follows. So after a kill there can be, and only be: a temporary folder
+(never counted, removed by the next writer), a whole trial that is not listed yet (proved by its own sums, then
+listed), and a last line without its newline (dropped). Everything else that does not fit is damage: `LedgerError`
+names the file and nothing is repaired by guessing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from infrabench.core import LedgerError, Trial, TrialRecord, canonical
+from infrabench.records import PLAN, SESSION, TMP, read_bytes, read_session, recorded, unlisted, verify
+from infrabench.sums import SUMS, line, read_sums
+
+
+@contextmanager
+def opened(folder: Path, session: Mapping[str, Any], trials: Sequence[Trial]) -> Iterator[frozenset[str]]:
+    """Create the session `folder`, or continue it, as its only writer; yields the ids of the trials it holds.
+
+    Raises
+    ------
+    LedgerError
+        Another process is writing to it, a file is damaged, or it was made with other parameters or another plan.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(folder.parent, wait=True):
+        if not folder.exists():
+            _create(folder, session, trials)
+    with _locked(folder, wait=False):
+        check_parameters(folder, session["parameters"])
+        if read_bytes(folder / PLAN) != _plan_bytes(trials):
+            raise LedgerError(f"{folder / PLAN} is not the plan that the same parameters give now; use a new session")
+        yield recover(folder)
+
+
+def check_parameters(folder: Path, parameters: Mapping[str, Any]) -> None:
+    """Return when the session in `folder` has these parameters; else `LedgerError` naming the ones that differ."""
+    stored = read_session(folder)["parameters"]
+    wanted = json.loads(canonical(parameters))
+    differing = sorted(key for key in {*stored, *wanted} if stored.get(key) != wanted.get(key))
+    if differing:
+        shown = "; ".join(f"{key}: recorded {stored.get(key)!r}, asked {wanted.get(key)!r}" for key in differing)
+        raise LedgerError(f"{folder} was made with other parameters ({shown}); name another session or use these")
+
+
+def write_trial(folder: Path, record: TrialRecord, blobs: Mapping[str, bytes]) -> None:
+    """Store a finished trial and its raw files, on disk and whole when this returns.
+
+    Raises `LedgerError` when it cannot be written (a full disk, mostly); nothing half-written counts then.
+    """
+    files = dict(blobs) | {"trial.json": canonical(record.as_json()).encode() + b"\n"}
+    sums = "".join(line(sha256(files[name]).hexdigest(), name) for name in sorted(files)).encode()
+    final = folder / "trials" / record.trial.id
+    temporary = final.with_name(TMP + final.name)
+    if final.exists():
+        raise LedgerError(f"{final} is already recorded; a session never writes a trial twice")
+    try:
+        _write_folder(temporary, {**files, SUMS: sums})
+        os.rename(temporary, final)
+        _sync(final.parent)
+        _append(folder, sums, f"trials/{final.name}/{SUMS}")
+    except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise _unwritable(final, error) from error
+
+
+def add_file(folder: Path, name: str, data: bytes) -> None:
+    """Add a file such as ``provenance/HOST.json`` to the session; a name is written once and never again."""
+    path = folder / name
+    if path.exists():
+        raise LedgerError(f"{path} is already recorded; a session only grows")
+    temporary = path.with_name(TMP + path.name)
+    try:
+        path.parent.mkdir(exist_ok=True)
+        _write_file(temporary, data)
+        _sync(temporary)
+        os.rename(temporary, path)
+        _sync(path.parent)
+        _append(folder, data, name)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise _unwritable(path, error) from error
+
+
+def recover(folder: Path) -> frozenset[str]:
+    """Remove what a killed writer left, list what it did not list, and return the ids of the finished trials.
+
+    Only the holder of the session's lock may call it. Raises `LedgerError` naming every damaged file first.
+    """
+    found = verify(folder)
+    if found:
+        raise LedgerError(f"{folder} is damaged and is not continued: {'; '.join(found[:5])}. Restore it from a copy")
+    for leftover in [*folder.glob(f"trials/{TMP}*"), *folder.glob(f"provenance/{TMP}*")]:
+        shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+    listed, torn = read_sums(folder / SUMS)
+    if torn:
+        whole = "".join(line(value, name) for name, value in listed.items()).encode()
+        _write_file(folder / (TMP + SUMS), whole)
+        _sync(folder / (TMP + SUMS))
+        os.rename(folder / (TMP + SUMS), folder / SUMS)
+    for name in unlisted(folder, listed):
+        _append(folder, read_bytes(folder / name), name)
+    return recorded(folder)
+
+
+def _create(folder: Path, session: Mapping[str, Any], trials: Sequence[Trial]) -> None:
+    temporary = folder.with_name(TMP + folder.name)
+    try:
+        if temporary.exists():  # its maker was killed: the parent's lock says that nobody else is at it
+            shutil.rmtree(temporary)
+        files = {SESSION: (json.dumps(session, indent=1, sort_keys=True) + "\n").encode(), PLAN: _plan_bytes(trials)}
+        sums = "".join(line(sha256(data).hexdigest(), name) for name, data in sorted(files.items()))
+        _write_folder(temporary, {**files, SUMS: sums.encode()}, folders=("trials", "provenance"))
+        os.rename(temporary, folder)
+        _sync(folder.parent)
+    except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise _unwritable(folder, error) from error
+
+
+def _plan_bytes(trials: Sequence[Trial]) -> bytes:
+    return "".join(canonical(trial.as_json()) + "\n" for trial in trials).encode()
+
+
+def _write_folder(folder: Path, files: Mapping[str, bytes], folders: Sequence[str] = ()) -> None:
+    folder.mkdir()
+    for name in folders:
+        (folder / name).mkdir()
+    # All are written before any is synced: the first sync then carries most of the others with it.
+    for name, data in files.items():
+        _write_file(folder / name, data)
+    for name in files:
+        _sync(folder / name)
+    _sync(folder)
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    with open(path, "wb", buffering=0) as file:
+        view = memoryview(data)
+        while view:
+            view = view[file.write(view) :]
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _append(folder: Path, data: bytes, name: str) -> None:
+    # Not synced: a line that is lost with the machine's power is written again from the file it speaks of.
+    with open(folder / SUMS, "ab", buffering=0) as file:
+        file.write(line(sha256(data).hexdigest(), name).encode())
+
+
+def _unwritable(path: Path, error: OSError) -> LedgerError:
+    return LedgerError(
+        f"{path} cannot be written: {error.strerror}. What was recorded before is safe; "
+        "free space or mend the disk, then run again to continue"
+    )
+
+
+@contextmanager
+def _locked(folder: Path, *, wait: bool) -> Iterator[None]:
+    # The folder itself is locked: no lock file can be left behind.
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError as error:
+            raise LedgerError(f"{folder} is being written by another run; wait or name another session") from error
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,132 @@
+"""Reading a session folder, and checking every byte of it. Nothing here writes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from infrabench.core import LedgerError, Trial, TrialRecord
+from infrabench.sums import SUMS, read_sums
+
+TMP = ".tmp-"  # what is being written: never counted
+SESSION, PLAN = "session.json", "plan.jsonl"
+
+
+def read_session(folder: Path) -> dict[str, Any]:
+    """Return ``session.json`` of a session folder."""
+    path = folder / SESSION
+    try:
+        data = json.loads(read_bytes(path))
+    except ValueError as error:
+        raise LedgerError(f"{path} is not JSON ({error}); restore it from a copy") from error
+    if not isinstance(data, dict) or "parameters" not in data:
+        raise LedgerError(f"{path} is not a session of infrabench")
+    return data
+
+
+def read_plan(folder: Path) -> tuple[Trial, ...]:
+    """Return the planned trials in order; `LedgerError` names the first damaged line."""
+    path = folder / PLAN
+    planned = []
+    for number, text in enumerate(read_bytes(path).decode("utf-8", "replace").splitlines(), start=1):
+        try:
+            planned.append(Trial(**json.loads(text)))
+        except (ValueError, TypeError) as error:
+            raise LedgerError(f"{path}, line {number}: not a trial ({error}); restore it from a copy") from error
+    return tuple(planned)
+
+
+def read_trial(folder: Path, trial_id: str) -> TrialRecord:
+    """Return the record of a finished trial."""
+    path = folder / "trials" / trial_id / "trial.json"
+    try:
+        return TrialRecord.from_json(json.loads(read_bytes(path)))
+    except ValueError as error:
+        raise LedgerError(f"{path} is not JSON ({error}); restore it from a copy") from error
+    except LedgerError as error:
+        raise LedgerError(f"{path}: {error}") from error
+
+
+def recorded(folder: Path) -> frozenset[str]:
+    """Return the ids of the trials that are there, whole."""
+    try:
+        return frozenset(entry.name for entry in os.scandir(folder / "trials") if not entry.name.startswith(TMP))
+    except OSError as error:
+        raise LedgerError(f"{folder} is not a session folder: {error}") from error
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the bytes of `path`; `LedgerError` naming it when it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise LedgerError(f"{path} cannot be read: {error.strerror}; restore it from a copy") from error
+
+
+def unlisted(folder: Path, sums: Mapping[str, str]) -> list[str]:
+    """Return the whole files that the session's sums do not name yet: the writer was killed just before it did."""
+    trials = [f"trials/{name}/{SUMS}" for name in sorted(recorded(folder))]
+    others = [f"provenance/{path.name}" for path in sorted(folder.glob("provenance/[!.]*"))]
+    return [name for name in trials + others if name not in sums]
+
+
+def verify(folder: Path) -> list[str]:
+    """Return everything that is wrong with a session folder, one sentence each, naming the file; empty when sound.
+
+    What a killed writer leaves (temporary folders, a whole trial not listed yet, a torn last line) is not wrong.
+    """
+    try:
+        return list(_problems(folder))
+    except LedgerError as error:
+        return [str(error)]
+
+
+def _problems(folder: Path) -> Iterator[str]:
+    sums, _ = read_sums(folder / SUMS)
+    for name in (SESSION, PLAN):
+        if name not in sums:
+            yield f"{folder / SUMS} does not name {name}"
+    for name, value in sums.items():
+        yield from _check(folder, name, value)
+    for name in unlisted(folder, sums):
+        if name.startswith("provenance/"):
+            try:
+                json.loads(read_bytes(folder / name))
+            except ValueError as error:
+                yield f"{folder / name} is not JSON: {error}"
+    read_session(folder)
+    plan = {trial.id: trial for trial in read_plan(folder)}
+    for trial_id in sorted(recorded(folder)):
+        yield from _trial_problems(folder, trial_id, plan)
+
+
+def _trial_problems(folder: Path, trial_id: str, plan: Mapping[str, Trial]) -> Iterator[str]:
+    own = folder / "trials" / trial_id
+    if trial_id not in plan:
+        yield f"{own}: the plan knows no such trial"
+        return
+    try:
+        sums, torn = read_sums(own / SUMS)
+        damaged = [problem for name, value in sums.items() for problem in _check(own, name, value)]
+        yield from damaged
+        extra = sorted({path.name for path in own.iterdir()} - {*sums, SUMS})
+        if extra or torn:
+            yield f"{own} holds {extra[0]}, which its {SUMS} does not name" if extra else f"{own / SUMS} is cut off"
+        if not damaged and read_trial(folder, trial_id).trial != plan[trial_id]:
+            yield f"{own / 'trial.json'} records another trial than the plan has under {trial_id}"
+    except LedgerError as error:
+        yield str(error)
+
+
+def _check(folder: Path, name: str, value: str) -> Iterator[str]:
+    path = folder / name
+    if name.startswith("/") or ".." in Path(name).parts:
+        yield f"{folder / SUMS} names {name!r}, which is outside the folder"
+    elif not path.is_file():
+        yield f"{path} is missing"
+    elif sha256(read_bytes(path)).hexdigest() != value:
+        yield f"{path} is damaged: its SHA-256 is not the recorded one"

@@ -1,0 +1,103 @@
+"""Plug-ins by name: a workload, a system or a study is a module, and its file name is its name.
+
+``sysbench-cpu`` is ``workloads/sysbench_cpu.py``. Names come from listing files, so asking which plug-ins there are
+imports none of them, and no SDK is needed until a system is used. Folders named in the environment variable
+``INFRABENCH_PLUGINS`` (or passed as `extra`) hold more of them, laid out alike: ``FOLDER/workloads/mine.py``.
+
+An error while a plug-in is imported is the plug-in's own and reaches the caller as it is: it never turns into
+"unknown".
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import cast
+
+from infrabench.core import DesignError, Study, System, Workload, digest, unknown_name
+
+KINDS = ("workloads", "systems", "studies")
+CONTRACT = {
+    "workloads": ("DEFAULTS", "plan", "version", "supported", "parse"),
+    "systems": ("supported", "deploy"),
+    "studies": ("STUDY",),
+}
+VARIABLE = "INFRABENCH_PLUGINS"
+
+
+def names(kind: str, extra: Sequence[Path] = ()) -> tuple[str, ...]:
+    """Return the names of all plug-ins of a kind (``workloads``, ``systems``, ``studies``), sorted; imports none."""
+    return tuple(sorted(_files(kind, extra)))
+
+
+def workload(name: str, extra: Sequence[Path] = ()) -> Workload:
+    """Return the workload module `name`; `DesignError` with the nearest names when there is none."""
+    return cast(Workload, _load("workloads", name, extra))
+
+
+def system(name: str, extra: Sequence[Path] = ()) -> System:
+    """Return the system module `name`; `DesignError` with the nearest names when there is none."""
+    return cast(System, _load("systems", name, extra))
+
+
+def study(name: str, extra: Sequence[Path] = ()) -> Study:
+    """Return the `Study` called `name`; `DesignError` with the nearest names when there is none."""
+    found = _load("studies", name, extra).STUDY
+    if not isinstance(found, Study) or found.name != name:
+        raise DesignError(f"the study file of {name!r} must define STUDY, a core.Study whose name is {name!r}")
+    return found
+
+
+def _files(kind: str, extra: Iterable[Path]) -> dict[str, Path]:
+    if kind not in KINDS:
+        raise unknown_name("kind of plug-in", kind, KINDS)
+    folders = [Path(__file__).parent, *(Path(part) for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part)]
+    found: dict[str, Path] = {}
+    for folder in [*folders, *extra]:
+        if not folder.is_dir():
+            raise DesignError(f"plug-in folder {folder} does not exist; check {VARIABLE}")
+        for path in sorted((folder / kind).glob("[!_.]*")):
+            name = path.stem.replace("_", "-")
+            is_plugin = path.suffix == ".py" or (path / "__init__.py").is_file()
+            if not is_plugin or found.get(name, path) == path:
+                found |= {name: path} if is_plugin else {}
+                continue
+            raise DesignError(f"two plug-ins are called {name!r}: {found[name]} and {path}; rename one")
+    return found
+
+
+def _load(kind: str, name: str, extra: Sequence[Path]) -> ModuleType:
+    files = _files(kind, extra)
+    if name not in files:
+        raise unknown_name({"studies": "study"}.get(kind, kind.removesuffix("s")), name, files)
+    path = files[name]
+    builtin = path.parent.parent == Path(__file__).parent
+    module = importlib.import_module(f"infrabench.{kind}.{path.stem}") if builtin else _from_file(kind, path)
+    absent = [attribute for attribute in CONTRACT[kind] if not hasattr(module, attribute)]
+    if absent:
+        raise DesignError(f"plug-in {path} lacks {', '.join(absent)}; see the contract in infrabench/core.py")
+    return module
+
+
+def _from_file(kind: str, path: Path) -> ModuleType:
+    # The path is part of the module name: two folders may hold files of the same name.
+    key = f"infrabench_plugin_{kind}_{path.stem}_{digest(str(path.resolve()), 8)}"
+    if key in sys.modules:
+        return sys.modules[key]
+    file, inside = (path / "__init__.py", [str(path)]) if path.is_dir() else (path, None)
+    spec = importlib.util.spec_from_file_location(key, file, submodule_search_locations=inside)
+    if spec is None or spec.loader is None:
+        raise DesignError(f"plug-in {file} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[key] = module  # dataclasses look their module up while it is being executed
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[key]
+        raise
+    return module
