@@ -1,0 +1,187 @@
+"""The embedded lab: a server and a client node on this machine, made from nothing and removed without trace."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infrabench.core import ProvisionError, SiteError
+from infrabench.host import SSHHost
+from infrabench.lab import images, network, nodes
+from infrabench.lab.nodes import CLIENT, GUEST_DIR, NODES, SERVER
+from infrabench.lab.shell import locked, require, sh, state_dir
+
+READY_S = 60.0
+SERVICES = ("docker.service", "lxd.service")
+
+log = logging.getLogger(__name__)
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What there is of the lab now."""
+
+    up: bool
+    nodes: dict[str, str]  # role -> address and state, in words
+    images: dict[str, str]  # kind -> hash, and whether it is in the cache
+    leftovers: tuple[str, ...]  # of a lab that was killed; `up` repairs, `down` removes
+
+
+def lab_dir() -> Path:
+    """Return the folder of the running lab (keys, nodes)."""
+    return state_dir() / "lab"
+
+
+def up(say: Say = log.info) -> dict[str, Any]:
+    """Bring the lab up, or find it up already, and return its facts (see `facts`).
+
+    Images are made once and cached by content hash. A lab that was killed half-way is removed and made again.
+    """
+    require()
+    with locked():
+        guest, node = images.make("guest", say), images.make("node", say)
+        if _matches(guest, node) and _answers():
+            return facts()
+        _remove()
+        say("Starting the lab's nodes")
+        try:
+            _start(guest, node)
+        except BaseException:
+            _remove()
+            raise
+        (lab_dir() / "lab.json").write_text(json.dumps(_facts(guest, node), indent=1))
+        return facts()
+
+
+def down(say: Say = log.info) -> None:
+    """Remove the running lab: processes, mounts, bridge, cgroups, routes. Cached images and node data stay."""
+    require()
+    with locked():
+        _remove()
+        say("The lab is down")
+
+
+def purge(say: Say = log.info) -> None:
+    """Remove the running lab and everything that it keeps on disk (images, node data)."""
+    down(say)
+    with locked():
+        for name in ("images", "data"):
+            if (state_dir() / name).exists():
+                shutil.rmtree(state_dir() / name)
+
+
+def status() -> Status:
+    """Return what there is of the lab, changing nothing."""
+    kinds = {}
+    for kind in images.KINDS:
+        made = "made" if images.cached(kind) else "not made yet"
+        kinds[kind] = f"{images.content_hash(kind)} ({made})"
+    alive = {node.role: f"{node.address} {'running' if nodes.running(node) else 'not running'}" for node in NODES}
+    is_up = (lab_dir() / "lab.json").exists() and all(nodes.running(node) for node in NODES)
+    return Status(is_up, alive, kinds, () if is_up else tuple(_leftovers()))
+
+
+def facts() -> dict[str, Any]:
+    """Return the facts of the running lab; `SiteError` when it is not up."""
+    try:
+        return json.loads((lab_dir() / "lab.json").read_text())
+    except FileNotFoundError:
+        raise SiteError("the lab is not up. Try: infrabench lab up") from None
+
+
+def host(node: nodes.Node) -> SSHHost:
+    """Return the (not yet connected) host of a node."""
+    return SSHHost(node.role, node.address, key=lab_dir() / "ssh/id_ed25519", known_hosts=lab_dir() / "ssh/known_hosts")
+
+
+def _facts(guest: images.Image, node: images.Image) -> dict[str, Any]:
+    return {
+        "guest_image": {"hash": guest.hash, "tar": f"{GUEST_DIR}/rootfs.tar"},
+        "node_image": {"hash": node.hash},
+        "guest_network": str(network.GUESTS_NET),
+        "nodes": {each.role: each.address for each in NODES},
+    }
+
+
+def _start(guest: images.Image, node: images.Image) -> None:
+    nodes.nodes_dir().mkdir(parents=True)
+    ssh = lab_dir() / "ssh"
+    ssh.mkdir(mode=0o700)
+    sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "infrabench-lab", "-f", ssh / "id_ed25519")
+    network.up()
+    public = (ssh / "id_ed25519.pub").read_text()
+    for each in NODES:
+        nodes.start(each, node, guest, public)
+    (ssh / "known_hosts").write_text("".join(nodes.host_key(each) for each in NODES))
+    for each in NODES:
+        _prepare(each)
+
+
+def _prepare(node: nodes.Node) -> None:
+    machine = host(node)
+    try:
+        _wait_for_ssh(machine, node)
+        for argv in nodes.routes(node):
+            _check(machine, argv)
+        if node is SERVER:
+            _check(machine, ("systemctl", "start", *SERVICES))
+    finally:
+        machine.close()
+
+
+def _wait_for_ssh(machine: SSHHost, node: nodes.Node) -> None:
+    deadline = time.monotonic() + READY_S
+    while True:
+        try:
+            machine.run(("true",), timeout_s=5)
+            return
+        except SiteError as error:
+            if time.monotonic() > deadline:
+                console = nodes.nodes_dir() / node.container / "console.log"
+                tail = console.read_text(errors="replace")[-600:] if console.exists() else "no console output"
+                told = f"node {node.role} did not answer within {READY_S:.0f} s: {error}\n{tail}"
+                raise ProvisionError(told) from error
+            time.sleep(0.2)
+
+
+def _check(machine: SSHHost, argv: tuple[str, ...]) -> None:
+    result = machine.run(argv, timeout_s=READY_S)
+    if not result.ok:
+        text = (result.stderr or result.stdout).decode("utf-8", "replace").strip()[-600:]
+        raise ProvisionError(f"node {machine.name}: {' '.join(argv)} failed: {text}")
+
+
+def _matches(guest: images.Image, node: images.Image) -> bool:
+    path = lab_dir() / "lab.json"
+    return path.exists() and json.loads(path.read_text()) == _facts(guest, node) and network.is_up()
+
+
+def _answers() -> bool:
+    for node in (SERVER, CLIENT):
+        machine = host(node)
+        try:
+            if not machine.run(("systemctl", "is-system-running"), timeout_s=5).stdout:
+                return False
+        except SiteError:
+            return False
+        finally:
+            machine.close()
+    return True
+
+
+def _leftovers() -> list[str]:
+    return nodes.leftovers() + ([f"bridge {network.BRIDGE}"] if network.is_up() else [])
+
+
+def _remove() -> None:
+    nodes.remove_all()
+    network.down()
+    if lab_dir().exists():
+        shutil.rmtree(lab_dir())

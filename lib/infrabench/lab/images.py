@@ -1,0 +1,147 @@
+"""Images made on this machine by mmdebstrap, cached by the hash of everything that went into them.
+
+`guest` is the image of the systems under test, one tar file for all of them. `node` is a root file system for lab
+nodes: the same packages and more, so that `native` runs the same binaries as the guests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from infrabench.core import ProvisionError, digest
+from infrabench.lab.shell import sh, state_dir
+
+SUITE = "bookworm"
+COMPONENTS = "main contrib non-free"
+# Parts are folders beside this file, each with packages.txt, overlay/ and setup.sh, applied in order.
+KINDS = {"guest": ("guest",), "node": ("guest", "node")}
+FORMAT = 1  # raise it when this file makes images differently
+BUILD_TIMEOUT_S = 1200.0
+NEEDED_BYTES = 4 * 2**30
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image on disk. `rootfs` is a folder; `tar` the same as one file (guest only)."""
+
+    kind: str
+    hash: str
+    folder: Path
+
+    @property
+    def rootfs(self) -> Path:
+        return self.folder / "rootfs"
+
+    @property
+    def tar(self) -> Path:
+        return self.folder / "rootfs.tar"
+
+
+def parts(kind: str) -> list[Path]:
+    """Return the folders that make up an image kind."""
+    return [Path(__file__).parent / part for part in KINDS[kind]]
+
+
+def packages(kind: str) -> list[str]:
+    """Return the Debian packages of an image kind, in the order of their files."""
+    names: list[str] = []
+    for part in parts(kind):
+        for line in (part / "packages.txt").read_text().splitlines():
+            name = line.split("#")[0].strip()
+            if name and name not in names:
+                names.append(name)
+    return names
+
+
+def content_hash(kind: str) -> str:
+    """Return the hash that names an image: its suite, packages and the bytes and modes of its files."""
+    files = {
+        f"{part.name}/{path.relative_to(part)}": [_sha256(path), path.stat().st_mode & 0o111]
+        for part in parts(kind)
+        for path in sorted(part.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    return digest([FORMAT, kind, SUITE, COMPONENTS, packages(kind), files])
+
+
+def cached(kind: str) -> Image | None:
+    """Return the finished image of this kind, or None when it has to be made."""
+    image = _image(kind)
+    return image if (image.folder / "complete").exists() else None
+
+
+def make(kind: str, say: Callable[[str], None] = log.info) -> Image:
+    """Return the image of this kind, making it first if its content hash is not in the cache (about a minute)."""
+    image = cached(kind)
+    if image:
+        return image
+    image = _image(kind)
+    free = shutil.disk_usage(_existing(image.folder)).free
+    if free < NEEDED_BYTES:
+        raise ProvisionError(
+            f"{image.folder.parent}: {free / 2**30:.1f} GiB free, an image needs {NEEDED_BYTES / 2**30:.0f}. "
+            "Free some space or set INFRABENCH_STATE to a larger disk."
+        )
+    say(f"Making the {kind} image {image.hash} from Debian packages (about a minute; once)")
+    for leftover in image.folder.parent.glob(f"{kind}-*.part"):
+        shutil.rmtree(leftover)
+    part = image.folder.with_name(f"{image.folder.name}.part")
+    part.mkdir(parents=True)
+    os.chmod(part, 0o755)
+    hooks = [f"--customize-hook={hook}" for folder in parts(kind) for hook in _hooks(folder)]
+    include = ",".join(packages(kind))
+    sh(
+        "mmdebstrap", "--mode=root", "--variant=minbase", f"--components={COMPONENTS}", f"--include={include}",
+        *hooks, SUITE, part / "rootfs", timeout_s=BUILD_TIMEOUT_S,
+    )  # fmt: skip
+    if kind == "guest":
+        sh("tar", "-C", part / "rootfs", "--numeric-owner", "--xattrs", "-cf", part / "rootfs.tar", ".", timeout_s=300)
+        shutil.rmtree(part / "rootfs")
+    versions = sh("tar", "-C", part, "-xOf", part / "rootfs.tar", "./var/lib/dpkg/status") if kind == "guest" else None
+    status = versions.stdout if versions else (part / "rootfs/var/lib/dpkg/status").read_bytes()
+    (part / "packages.txt").write_text(_installed(status.decode()))
+    (part / "complete").write_text("")
+    os.sync()
+    part.rename(image.folder)
+    return image
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _image(kind: str) -> Image:
+    fingerprint = content_hash(kind)
+    return Image(kind, fingerprint, state_dir() / "images" / f"{kind}-{fingerprint}")
+
+
+def _existing(path: Path) -> Path:
+    return path if path.exists() else _existing(path.parent)
+
+
+def _hooks(part: Path) -> list[str]:
+    # mmdebstrap runs a hook as: sh -c HOOK exec ROOT. Overlay files take root's ownership, not the checkout's.
+    return [
+        f'mkdir -p "$1/tmp/part" && cp -r "{part}/." "$1/tmp/part/"',
+        'if [ -d "$1/tmp/part/overlay" ]; then chown -R 0:0 "$1/tmp/part" && chmod -R go-w,a+rX "$1/tmp/part/overlay"'
+        ' && cp -r --preserve=mode "$1/tmp/part/overlay/." "$1/"; fi',
+        'chroot "$1" sh /tmp/part/setup.sh && rm -rf "$1/tmp/part"',
+    ]
+
+
+def _installed(status: str) -> str:
+    """Return `name version` lines of the installed packages in a dpkg status file."""
+    lines = []
+    for stanza in status.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in stanza.splitlines() if ": " in line and not line.startswith(" "))
+        if "installed" in fields.get("Status", "").split():
+            lines.append(f"{fields['Package']} {fields['Version']}")
+    return "\n".join(sorted(lines)) + "\n"

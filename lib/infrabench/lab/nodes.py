@@ -1,0 +1,201 @@
+"""Lab nodes: privileged LXC system containers on the lab's bridge, reached over SSH like any other host.
+
+A node's root is an overlay over the node image, thrown away with the node. Its data folders (`DATA`) lie on the host's
+own file system, so that engines and disk workloads meet a real disk and not an overlay; imported images stay there
+from one lab to the next.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from infrabench.core import ProvisionError
+from infrabench.host import LocalHost
+from infrabench.lab.images import Image
+from infrabench.lab.network import BRIDGE, GUESTS_NET, NODES_NET, RANGE
+from infrabench.lab.shell import sh, state_dir
+
+PREFIX = "infrabench-"  # of container names and, with them, of their cgroups
+STOP_S = 20.0
+# Folder in the node -> name below the node's data folder.
+DATA = {"/var/lib/docker": "docker", "/var/lib/lxd": "lxd", "/var/lib/lxc": "lxc", "/var/tmp": "tmp"}
+GUEST_DIR = "/var/cache/infrabench/guest"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node by its role, which is also its name, and its address on the lab's bridge."""
+
+    role: str
+    address: str
+
+    @property
+    def container(self) -> str:
+        return PREFIX + self.role
+
+
+SERVER = Node("server", "198.18.0.11")
+CLIENT = Node("client", "198.18.0.12")
+NODES = (SERVER, CLIENT)
+
+
+def nodes_dir() -> Path:
+    """Return the LXC path of the running lab's nodes."""
+    return state_dir() / "lab" / "nodes"
+
+
+def start(node: Node, image: Image, guest: Image, public_key: str) -> None:
+    """Make and boot a node; returns when its init has been started (see `lab.up` for readiness)."""
+    home = nodes_dir() / node.container
+    upper = home / "upper"
+    ssh = upper / "etc/ssh"
+    ssh.mkdir(parents=True)
+    (upper / "root/.ssh").mkdir(parents=True, mode=0o700)
+    (upper / "root/.ssh/authorized_keys").write_text(public_key)
+    os.chmod(upper / "root", 0o700)
+    (upper / "etc/hostname").write_text(node.role + "\n")
+    hosts = "".join(f"{other.address} {other.role}\n" for other in NODES)
+    (upper / "etc/hosts").write_text(f"127.0.0.1 localhost\n{hosts}")
+    (upper / "etc/resolv.conf").write_text("")
+    sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", node.role, "-f", ssh / "ssh_host_ed25519_key")
+    data = state_dir() / "data" / image.hash / node.role
+    for name in DATA.values():
+        (data / name).mkdir(parents=True, exist_ok=True)
+    os.chmod(data / "tmp", 0o1777)
+    (home / "config").write_text(_config(node, image, guest, data, upper))
+    sh(
+        "lxc-start", "-P", nodes_dir(), "-n", node.container, "-d",
+        "-o", home / "lxc.log", "-l", "WARN", "-L", home / "console.log", timeout_s=30,
+    )  # fmt: skip
+
+
+def host_key(node: Node) -> str:
+    """Return a node's known-hosts line."""
+    key = (nodes_dir() / node.container / "upper/etc/ssh/ssh_host_ed25519_key.pub").read_text().split()
+    return f"{node.address} {key[0]} {key[1]}\n"
+
+
+def running(node: Node) -> bool:
+    """Tell whether the node's container runs."""
+    home = nodes_dir() / node.container
+    if not (home / "config").exists() or not shutil.which("lxc-info"):
+        return False
+    info = sh("lxc-info", "-P", nodes_dir(), "-n", node.container, "-sH", ok=(0, 1))
+    return info.stdout.strip() == b"RUNNING"
+
+
+def remove_all() -> None:
+    """Stop every node of any earlier lab, by its container and then by its cgroup, and remove its files."""
+    for node in NODES:
+        if running(node):
+            LocalHost().run(("lxc-stop", "-P", str(nodes_dir()), "-n", node.container, "-k"), timeout_s=STOP_S)
+        _kill_cgroups(node)
+    _unmount_below(nodes_dir())
+    if nodes_dir().exists():
+        shutil.rmtree(nodes_dir())
+
+
+def leftovers() -> list[str]:
+    """Return what is still there of nodes: cgroups and mounts, by path."""
+    found = [str(folder) for node in NODES for folder in _cgroups(node)]
+    return found + _mounts_below(nodes_dir())
+
+
+def _config(node: Node, image: Image, guest: Image, data: Path, upper: Path) -> str:
+    binds = "".join(
+        f"lxc.mount.entry = {data / name} {folder.lstrip('/')} none bind,create=dir 0 0\n"
+        for folder, name in DATA.items()
+    )
+    return f"""\
+lxc.include = /usr/share/lxc/config/common.conf
+lxc.include = /usr/share/lxc/config/nesting.conf
+lxc.uts.name = {node.role}
+lxc.rootfs.path = overlay:{image.rootfs}:{upper}
+lxc.cap.drop =
+lxc.apparmor.profile = unconfined
+lxc.cgroup.devices.allow = a
+lxc.cgroup2.devices.allow = a
+lxc.mount.auto = proc:rw sys:rw cgroup:rw
+lxc.mount.entry = /dev/fuse dev/fuse none bind,create=file,optional 0 0
+lxc.mount.entry = {guest.folder} {GUEST_DIR.lstrip("/")} none bind,ro,create=dir 0 0
+{binds}lxc.net.0.type = veth
+lxc.net.0.link = {BRIDGE}
+lxc.net.0.veth.pair = ib-{node.role}
+lxc.net.0.name = eth0
+lxc.net.0.flags = up
+lxc.net.0.ipv4.address = {node.address}/{NODES_NET.prefixlen}
+lxc.log.level = WARN
+"""
+
+
+def routes(node: Node) -> list[tuple[str, ...]]:
+    """Return the commands that give a node its routes: to the guests, and the guard for the rest of the range."""
+    guard = ("ip", "route", "replace", "unreachable", str(RANGE), "metric", "4096")
+    if node is SERVER:
+        return [guard, ("sysctl", "-qw", "net.ipv4.ip_forward=1")]
+    return [guard, ("ip", "route", "replace", str(GUESTS_NET), "via", SERVER.address)]
+
+
+def _cgroups(node: Node) -> list[Path]:
+    names = (f"lxc.payload.{node.container}", f"lxc.monitor.{node.container}")
+    root = Path("/sys/fs/cgroup")
+    tops = [root, *(entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink())]
+    # LXC numbers a cgroup (-1, -2) when the name was still taken.
+    return [path for top in tops for name in names for path in (*top.glob(name), *top.glob(f"{name}-[0-9]*"))]
+
+
+def _kill_cgroups(node: Node) -> None:
+    """Kill by pid whatever lives in the node's own cgroups, thaw it so that it can die, and remove them."""
+    deadline = time.monotonic() + STOP_S
+    while (tops := _cgroups(node)) and time.monotonic() < deadline:
+        for top in tops:
+            for state in top.rglob("freezer.state"):
+                _try_write(state, "THAWED")
+            for procs in top.rglob("cgroup.procs"):
+                for pid in _try_read(procs).split():
+                    try:
+                        os.kill(int(pid), signal.SIGKILL)
+                    except ProcessLookupError:
+                        continue
+            for folder in sorted((path for path in top.rglob("*") if path.is_dir()), reverse=True):
+                _try_rmdir(folder)
+            _try_rmdir(top)
+        time.sleep(0.1)
+    if _cgroups(node):
+        raise ProvisionError(f"cgroups of {node.container} cannot be removed: {_cgroups(node)[0]}")
+
+
+def _mounts_below(folder: Path) -> list[str]:
+    lines = Path("/proc/self/mounts").read_text().splitlines()
+    return [point for line in lines if (point := line.split()[1]).startswith(f"{folder}/")]
+
+
+def _unmount_below(folder: Path) -> None:
+    for point in reversed(_mounts_below(folder)):
+        sh("umount", "-l", point)
+
+
+def _try_read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:  # the cgroup went away while we looked
+        return ""
+
+
+def _try_write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError:
+        return
+
+
+def _try_rmdir(path: Path) -> None:
+    try:
+        path.rmdir()
+    except OSError:  # still busy: the caller tries again
+        return

@@ -1,0 +1,53 @@
+"""Commands on the machine that carries the lab, and where the lab keeps its files."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from infrabench.core import CommandFailed, NotRunnable, ProvisionError, Result
+from infrabench.host import LocalHost
+
+# Program -> the Debian package it is in: what `require` names when one is missing.
+PROGRAMS = {
+    "mmdebstrap": "mmdebstrap",
+    "lxc-start": "lxc",
+    "ip": "iproute2",
+    "ssh-keygen": "openssh-client",
+    "tar": "tar",
+}
+
+
+def state_dir() -> Path:
+    """Return the folder of the lab's files; ``INFRABENCH_STATE`` moves it (disk: about 3 GB)."""
+    return Path(os.environ.get("INFRABENCH_STATE", "/var/lib/infrabench"))
+
+
+def sh(*argv: str | Path, timeout_s: float = 60, ok: Sequence[int] = (0,)) -> Result:
+    """Return the `Result` of a local command that has to end with a status in `ok`; else `ProvisionError`."""
+    result = LocalHost().run([str(arg) for arg in argv], timeout_s=timeout_s)
+    if result.timed_out or result.status not in ok:
+        raise ProvisionError(str(CommandFailed(result, "this machine")))
+    return result
+
+
+def require() -> None:
+    """Raise `NotRunnable` with a list of what is missing for a lab on this machine."""
+    missing = sorted({package for program, package in PROGRAMS.items() if not shutil.which(program)})
+    if os.geteuid() != 0:
+        raise NotRunnable("the lab needs root (network bridge, mounts, cgroups)")
+    if missing:
+        raise NotRunnable(f"the lab needs Debian packages that are not installed: apt-get install {' '.join(missing)}")
+
+
+@contextmanager
+def locked() -> Iterator[None]:
+    """Hold the lab's lock: two `up` or `down` at once wait for each other."""
+    state_dir().mkdir(parents=True, exist_ok=True)
+    with open(state_dir() / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,159 @@
+"""Docker: an application container made through the Docker SDK and entered by ``docker exec``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import docker
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from docker.types import IPAMConfig, IPAMPool, Ulimit
+
+from infrabench.core import Deployment, DeploySpec, Host, ProvisionError, Site, Target
+from infrabench.systems import _guests
+
+NAME = "infrabench-docker"
+SPARE = "infrabench-spare-docker"
+NETWORK = "infrabench"
+SOCKET = "/var/run/docker.sock"
+CLIENT_S = 120
+
+
+def supported(site: Site) -> str | None:
+    """Return None, or why Docker cannot run on the site's server host."""
+    if not site.facts.get("guest_image"):
+        return "this site has no guest image"
+    host = site.hosts["server"]
+    result = host.run(("docker", "version", "--format", "{{.Server.Version}}"), timeout_s=20)
+    if result.ok:
+        return None
+    said = (result.stderr or result.stdout).decode("utf-8", "replace").strip().splitlines()
+    return f"Docker does not answer on {host.name}: {said[-1] if said else 'no output'}"
+
+
+@contextmanager
+def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
+    """Yield a running container; it, its throw-away instances and its network are removed at the end."""
+    host = site.hosts["server"]
+    tar, image = _guests.guest_tar(site)
+    tag = f"infrabench/guest:{image}"
+    with host.forward(SOCKET) as socket, _bridge(host, site):
+        client = docker.DockerClient(base_url=f"unix://{socket}", timeout=CLIENT_S)
+        try:
+            _remove(client)
+            _image(client, host, tar, tag)
+            container = _start(client, site, spec, tag, _guests.cpu_list(host, spec.limits))
+            folders = _guests.cgroups(host, container.attrs["State"]["Pid"], container.id)
+            target = Target("server", host, ("docker", "exec", NAME), spec.address, _lifecycle(site, spec, tag, host))
+            limits = _guests.verify_limits(target, spec.limits, "docker")
+            pause, resume = _pausing(host, container, folders)
+            yield Deployment("docker", {"server": target}, _facts(client, host, limits, folders, image), pause, resume)
+        except DockerException as error:
+            raise ProvisionError(f"docker on {host.name}: {error}") from error
+        finally:
+            _remove(client)
+            client.close()
+
+
+@contextmanager
+def _bridge(host: Host, site: Site) -> Iterator[None]:
+    # A user of the docker group cannot make a bridge, but the daemon makes one of the same name for its network.
+    if not _guests.is_root(host):
+        yield
+        return
+    with _guests.bridge(host, site):
+        yield
+
+
+def _remove(client: docker.DockerClient) -> None:
+    """Remove every container and network that carries our label, and nothing else."""
+    ours = {"label": _guests.LABEL}
+    for container in client.containers.list(all=True, filters=ours):
+        try:
+            if container.status == "paused":
+                container.unpause()
+            container.remove(force=True, v=True)
+        except NotFound:  # gone between the list and here
+            continue
+    for network in client.networks.list(filters=ours):
+        network.remove()
+
+
+def _image(client: docker.DockerClient, host: Host, tar: str, tag: str) -> None:
+    try:
+        client.images.get(tag)
+    except ImageNotFound:
+        # The tar lies on the host already; the SDK would send it through the forwarded socket.
+        _guests.check(host, ("docker", "import", tar, tag), timeout_s=_guests.PROVISION_S)
+
+
+def _start(client: docker.DockerClient, site: Site, spec: DeploySpec, tag: str, cpus: str) -> Any:
+    network = _guests.guest_network(site)
+    pool = IPAMPool(subnet=str(network), gateway=str(network[1]))
+    client.networks.create(
+        NETWORK, driver="bridge", ipam=IPAMConfig(pool_configs=[pool]), labels={_guests.LABEL: spec.session},
+        options={
+            "com.docker.network.bridge.name": _guests.BRIDGE,
+            "com.docker.network.bridge.enable_ip_masquerade": "false",
+        },
+    )  # fmt: skip
+    limits = spec.limits
+    container = client.containers.create(
+        tag, ["sleep", "infinity"], name=NAME, hostname=NAME, init=True, labels={_guests.LABEL: spec.session},
+        cpuset_cpus=cpus, mem_limit=limits.memory_bytes, environment={"PATH": _guests.PATH},
+        ulimits=[Ulimit(name="nofile", soft=limits.nofile, hard=limits.nofile)], network=NETWORK,
+        networking_config={NETWORK: client.api.create_endpoint_config(ipv4_address=spec.address)},
+    )  # fmt: skip
+    container.start()
+    container.reload()
+    if container.status != "running":
+        raise ProvisionError(f"docker: the container is {container.status}: {container.logs(tail=5)!r}")
+    return container
+
+
+def _pausing(host: Host, container: Any, folders: dict[str, str]) -> tuple[Any, Any]:
+    if _guests.is_root(host):
+        return _guests.freezer(host, folders)
+    return container.pause, container.unpause
+
+
+def _lifecycle(site: Site, spec: DeploySpec, tag: str, host: Host) -> dict[str, tuple[str, ...]]:
+    limits = spec.limits
+    address = _guests.spare_address(site)
+    create = (
+        "docker", "run", "--detach", "--init", "--name", SPARE, "--label", f"{_guests.LABEL}={spec.session}",
+        "--cpuset-cpus", _guests.cpu_list(host, limits), "--memory", str(limits.memory_bytes),
+        "--ulimit", f"nofile={limits.nofile}:{limits.nofile}", "--env", f"PATH={_guests.PATH}",
+        "--network", NETWORK, "--ip", address, tag, "sleep", "infinity",
+    )  # fmt: skip
+    return {
+        "create": create,
+        "exec": ("docker", "exec", SPARE),
+        "remove": ("docker", "rm", "--force", "--volumes", SPARE),
+        "address": (address,),
+    }
+
+
+def _facts(
+    client: docker.DockerClient, host: Host, limits: dict[str, Any], folders: dict[str, str], image: str
+) -> dict[str, Any]:
+    try:
+        version, info = client.version(), client.info()
+    except APIError as error:
+        raise ProvisionError(f"docker on {host.name}: {error}") from error
+    parts = {part["Name"]: part.get("Version") for part in version.get("Components", [])}
+    return {
+        "runs_on": f"Docker on {host.name}",
+        "version": version.get("Version"),
+        "components": parts,
+        "image": image,
+        "storage": info.get("Driver"),
+        "cgroup_driver": info.get("CgroupDriver"),
+        "cgroup_version": info.get("CgroupVersion"),
+        "runtime": info.get("DefaultRuntime"),
+        "network": f"veth on bridge {_guests.BRIDGE}, routed, no NAT",
+        "security": info.get("SecurityOptions"),
+        "limits": limits,
+        "cgroups": [folders[key] for key in ("cpu", "unified") if key in folders],
+    }

@@ -1,0 +1,205 @@
+"""LXD: a system container made through pylxd and entered by ``lxc exec``; systemd is its init.
+
+Life cycle goes through the API on LXD's unix socket, commands through LXD's own client: the API's exec over web sockets
+cuts long output.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pylxd
+from pylxd.exceptions import LXDAPIException, NotFound
+
+from infrabench.core import Deployment, DeploySpec, Host, ProvisionError, Site, Target
+from infrabench.systems import _guests
+
+NAME = "infrabench-lxd"
+SPARE = "infrabench-spare-lxd"
+POOL = "infrabench"
+SOCKETS = ("/var/lib/lxd/unix.socket", "/var/snap/lxd/common/lxd/unix.socket")
+READY_S = 30.0
+
+_SPARE = """
+set -eu
+lxc init "$1" "$2" --no-profiles --storage "$3" --config "limits.cpu=$4" --config "limits.memory=$5" \
+  --config "limits.kernel.nofile=$6" --config user.infrabench=spare >/dev/null
+lxc config device add "$2" eth0 nic nictype=bridged "parent=$7" name=eth0 >/dev/null
+lxc start "$2"
+exec lxc exec "$2" -T -n -- sh -c "ip link set eth0 up && ip addr add $8 dev eth0 && ip route add default via $9"
+"""
+
+_REMOVE = 'lxc info "$1" >/dev/null 2>&1 || exit 0; exec lxc delete --force "$1"'
+
+
+def supported(site: Site) -> str | None:
+    """Return None, or why LXD cannot run on the site's server host."""
+    if not site.facts.get("guest_image"):
+        return "this site has no guest image"
+    host = site.hosts["server"]
+    return _guests.need(host, "lxc", "ip") or (None if _socket(host) else f"LXD does not run on {host.name}")
+
+
+@contextmanager
+def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
+    """Yield a running instance; it and its throw-away instances are removed at the end (the imported image stays)."""
+    host = site.hosts["server"]
+    tar, image = _guests.guest_tar(site)
+    alias = f"infrabench-guest-{image}"
+    remote = _socket(host)
+    if remote is None:
+        raise ProvisionError(f"LXD's socket is gone on {host.name}; looked for {' and '.join(SOCKETS)}")
+    with host.forward(remote) as socket, _guests.bridge(host, site):
+        client = _client(socket, host)
+        try:
+            _remove(client)
+            _image(client, host, tar, image, alias)
+            _pool(client)
+            cpus = _guests.cpu_list(host, spec.limits)
+            instance = _start(client, site, spec, alias, cpus)
+            folders = _guests.cgroups(host, instance.state().pid, NAME)
+            target = Target("server", host, _enter(NAME), spec.address, _lifecycle(site, spec, alias, cpus))
+            _address(target, site, spec.address)
+            limits = _guests.verify_limits(target, spec.limits, "lxd")
+            pause, resume = _guests.freezer(host, folders)
+            yield Deployment("lxd", {"server": target}, _facts(client, host, limits, folders, image), pause, resume)
+        except LXDAPIException as error:
+            raise ProvisionError(f"lxd on {host.name}: {error}") from error
+        finally:
+            _remove(client)
+
+
+def _socket(host: Host) -> str | None:
+    test = 'for s; do [ -S "$s" ] && { echo "$s"; exit 0; }; done; exit 1'
+    result = host.run(("sh", "-c", test, "sh", *SOCKETS), timeout_s=10)
+    return result.stdout.decode().strip() if result.ok else None
+
+
+def _client(socket: str, host: Host) -> pylxd.Client:
+    deadline = time.monotonic() + READY_S
+    while True:
+        try:
+            return pylxd.Client(endpoint=socket)
+        except pylxd.exceptions.ClientConnectionFailed as error:
+            if time.monotonic() > deadline:
+                raise ProvisionError(f"lxd on {host.name} does not answer: {error}") from error
+            time.sleep(0.5)
+
+
+def _remove(client: pylxd.Client) -> None:
+    """Remove every instance that carries our label, and nothing else."""
+    for instance in client.instances.all(recursion=1):
+        if "user.infrabench" not in instance.config:
+            continue
+        if instance.status != "Stopped":
+            if instance.status == "Frozen":
+                instance.unfreeze(wait=True)
+            instance.stop(force=True, wait=True)
+        instance.delete(wait=True)
+
+
+def _image(client: pylxd.Client, host: Host, tar: str, image: str, alias: str) -> None:
+    if client.images.exists(alias, alias=True):
+        return
+    metadata = f"/var/tmp/infrabench-metadata-{image}.tar"
+    host.put(_metadata(), metadata)
+    try:
+        argv = ("lxc", "image", "import", metadata, tar, "--alias", alias)
+        _guests.check(host, argv, timeout_s=_guests.PROVISION_S)
+    finally:
+        host.run(("rm", "-f", metadata), timeout_s=10)
+
+
+def _metadata() -> bytes:
+    """Return the tar that tells LXD what kind of image the guest is."""
+    text = b"architecture: x86_64\ncreation_date: 1700000000\nproperties: {description: guest}\ntemplates: {}\n"
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        entry = tarfile.TarInfo("metadata.yaml")
+        entry.size = len(text)
+        tar.addfile(entry, io.BytesIO(text))
+    return out.getvalue()
+
+
+def _pool(client: pylxd.Client) -> None:
+    try:
+        client.storage_pools.get(POOL)
+    except NotFound:
+        client.storage_pools.create({"name": POOL, "driver": "dir", "description": "made by infrabench"})
+
+
+def _start(client: pylxd.Client, site: Site, spec: DeploySpec, alias: str, cpus: str) -> Any:
+    limits = spec.limits
+    instance = client.instances.create(
+        {
+            "name": NAME,
+            "type": "container",
+            "source": {"type": "image", "alias": alias},
+            "profiles": [],
+            "config": {
+                "limits.cpu": _lxd_cpus(cpus),
+                "limits.memory": f"{limits.memory_bytes}B",
+                "limits.kernel.nofile": str(limits.nofile),
+                "user.infrabench": spec.session,
+            },
+            "devices": {
+                "root": {"type": "disk", "path": "/", "pool": POOL},
+                "eth0": {"type": "nic", "nictype": "bridged", "parent": _guests.BRIDGE, "name": "eth0"},
+            },
+        },
+        wait=True,
+    )
+    instance.start(wait=True)
+    return instance
+
+
+def _lxd_cpus(cpus: str) -> str:
+    # LXD reads a bare number as a count of CPUs, a range as a set.
+    return cpus if "-" in cpus or "," in cpus else f"{cpus}-{cpus}"
+
+
+def _enter(name: str) -> tuple[str, ...]:
+    return ("lxc", "exec", name, "-T", "-n", "--env", f"PATH={_guests.PATH}", "--")
+
+
+def _address(target: Target, site: Site, address: str) -> None:
+    network = _guests.guest_network(site)
+    script = "ip link set eth0 up && ip addr replace $0 dev eth0 && ip route replace default via $1"
+    target.check(("sh", "-c", script, f"{address}/{network.prefixlen}", str(network[1])), timeout_s=20)
+
+
+def _lifecycle(site: Site, spec: DeploySpec, alias: str, cpus: str) -> dict[str, tuple[str, ...]]:
+    network, address = _guests.guest_network(site), _guests.spare_address(site)
+    limits = spec.limits
+    arguments = (
+        alias, SPARE, POOL, _lxd_cpus(cpus), f"{limits.memory_bytes}B", str(limits.nofile), _guests.BRIDGE,
+        f"{address}/{network.prefixlen}", str(network[1]),
+    )  # fmt: skip
+    return {
+        "create": ("sh", "-c", _SPARE, "sh", *arguments),
+        "exec": _enter(SPARE),
+        "remove": ("sh", "-c", _REMOVE, "sh", SPARE),
+        "address": (address,),
+    }
+
+
+def _facts(
+    client: pylxd.Client, host: Host, limits: dict[str, Any], folders: dict[str, str], image: str
+) -> dict[str, Any]:
+    environment = client.host_info["environment"]
+    return {
+        "runs_on": f"LXD on {host.name}",
+        "version": environment.get("server_version"),
+        "driver": f"{environment.get('driver')} {environment.get('driver_version')}",
+        "image": image,
+        "storage": "dir (a folder of the host's file system)",
+        "network": f"veth on bridge {_guests.BRIDGE}, routed, no NAT",
+        "security": "unprivileged container (mapped user ids), LXD's default seccomp",
+        "limits": limits,
+        "cgroups": [folders[key] for key in ("cpu", "unified") if key in folders],
+    }
