@@ -1,0 +1,7 @@
+"""Statistics: tidy table in, table out. Each module is one step and adds no state."""
+
+from infrabench.stats.contrasts import contrasts
+from infrabench.stats.diagnostics import diagnostics
+from infrabench.stats.estimates import estimates
+
+__all__ = ["contrasts", "diagnostics", "estimates"]

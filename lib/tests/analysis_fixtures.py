@@ -1,0 +1,185 @@
+"""A synthetic session on disk, in the ledger's format, and tables made from plain numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from infrabench.core import Measurement, Trial, TrialRecord, canonical, digest
+from infrabench.tidy import COLUMNS, DTYPES, check
+
+# method.md 10.1: 10 blocks x 4 systems, row i of each list is block i
+DATA_A: dict[str, list[float]] = {
+    "native": [100.54, 99.39, 101.35, 98.67, 101.86, 101.8, 101.79, 102.48, 101.97, 102.6],
+    "docker": [99.67, 97.27, 98.42, 97.92, 98.57, 100.52, 99.29, 100.72, 105.52, 102.46],
+    "lxc": [100.21, 100.07, 100.3, 99.19, 101.33, 101.68, 101.46, 101.24, 101.36, 101.18],
+    "lxd": [101.14, 100.99, 100.97, 99.83, 101.69, 102.74, 103.18, 101.5, 101.59, 102.04],
+}
+SYSTEMS = ("native", "docker", "lxc", "lxd")
+EFFECT = {"native": 1.0, "docker": 0.97, "lxc": 0.995, "lxd": 1.03}
+MARGINS = {"": 0.02, "copy_B_per_s": 0.01, "latency_p99_s": 0.10}
+PRIMARY = (("sysbench-cpu", "events_per_s"), ("web", "requests_per_s"))
+NOT_RUN = {"lxd": "the LXD daemon did not answer"}
+
+# workload, scenario, factor, level, then metric: (value on native, unit, better)
+CASES: tuple[tuple[str, str, str | None, float | None, dict[str, tuple[float, str, str]]], ...] = (
+    *(
+        ("sysbench-cpu", f"threads={n}", "threads", float(n), {"events_per_s": (900.0 * min(n, 4), "1/s", "higher")})
+        for n in (1, 2, 4, 6, 8)
+    ),
+    (
+        *("stream", "default", None, None),
+        {"copy_B_per_s": (10.2e9, "B/s", "higher"), "triad_B_per_s": (9.7e9, "B/s", "higher")},
+    ),
+    (
+        *("iozone", "size=128MiB", None, None),
+        {"read_B_per_s": (115e6, "B/s", "higher"), "write_B_per_s": (112e6, "B/s", "higher")},
+    ),
+    *(
+        (
+            *("web", f"users={n}", "users", float(n)),
+            {
+                "failed_requests": (0.0, "1", "lower"),
+                "latency_p99_s": (0.012 * n**0.5, "s", "lower"),
+                "requests_per_s": (8.0e3, "1/s", "higher"),
+                "total_s": (0.00125 * n, "s", "lower"),
+            },
+        )
+        for n in range(1000, 9000, 1000)
+    ),
+    ("ftp", "size=16MiB", None, None, {"total_s": (0.71, "s", "lower")}),
+    ("mail", "default", None, None, {"messages_per_min": (420.0, "1/min", "higher")}),
+)
+
+
+def write_session(
+    folder: Path,
+    *,
+    blocks: int = 10,
+    systems: Iterable[str] = SYSTEMS[:3],
+    not_run: Mapping[str, str] = NOT_RUN,
+    seed: int = 7,
+    faults: bool = True,
+    skip_last: int = 0,
+) -> Path:
+    """Write a seeded session. With `faults`: docker fails stream throughout and one lxc trial is invalid.
+
+    `skip_last`: leave so many trials at the end of the plan without a record.
+    """
+    systems = tuple(systems)
+    plan = make_plan(blocks, systems, seed)
+    (folder / "trials").mkdir(parents=True)
+    session = {
+        "format": 1,
+        "study": "containers",
+        "title": "Containers",
+        "profile": "quick",
+        "seed": seed,
+        "blocks": blocks,
+        "systems": [*systems, *not_run],
+        "baseline": "native",
+        "workloads": sorted({case[0] for case in CASES}),
+        "site": {"name": "lab", "kind": "lab"},
+        "not_run": dict(not_run),
+        "margins": dict(MARGINS),
+        "primary": [list(p) for p in PRIMARY],
+        "guards": {},
+        "limits": {},
+        "parameters_sha256": "0" * 64,
+        "created_utc": "2026-01-01T00:00:00.000Z",
+        "versions": {"infrabench": "0.1.0", "python": "3.11"},
+    }
+    (folder / "session.json").write_text(json.dumps(session, indent=1))
+    (folder / "plan.jsonl").write_text("".join(canonical(t.as_json()) + "\n" for t in plan))
+    rng = np.random.default_rng(seed)
+    weather = rng.normal(0, 0.01, blocks)
+    for trial in plan[: len(plan) - skip_last]:
+        record = _record(trial, weather[trial.block], rng, faults)
+        (folder / "trials" / trial.id).mkdir()
+        (folder / "trials" / trial.id / "trial.json").write_text(json.dumps(record.as_json()))
+    return folder
+
+
+def make_plan(blocks: int, systems: tuple[str, ...], seed: int) -> list[Trial]:
+    plan: list[Trial] = []
+    for block in range(blocks):
+        cells = [(case, system) for case in CASES for system in systems]
+        for i in np.random.default_rng([seed, block]).permutation(len(cells)):
+            (workload, scenario, factor, level, _), system = cells[i]
+            what = {"block": block, "system": system, "workload": workload, "scenario": scenario}
+            plan.append(
+                Trial(digest(what), block, len(plan), system, workload, scenario, {}, factor, level, seconds=1.0)
+            )
+    return plan
+
+
+def _record(trial: Trial, weather: float, rng: np.random.Generator, faults: bool) -> TrialRecord:
+    state, reason = "ok", ""
+    if faults and trial.workload == "stream" and trial.system == "docker":
+        state, reason = "failed", "measure exited with 1: array too large"
+    if faults and (trial.system, trial.block, trial.scenario) == ("lxc", 1, "threads=4"):
+        state, reason = "invalid", "steal 0.041 > 0.02"
+    metrics = next(case[4] for case in CASES if case[:2] == (trial.workload, trial.scenario))
+    measured = []
+    for metric, (value, unit, better) in metrics.items():
+        speed = EFFECT[trial.system] * np.exp(weather + rng.normal(0, 0.012))
+        number = value * speed if better == "higher" else value / speed
+        measured.append(Measurement(metric, float(number), unit, better))
+    return TrialRecord(
+        trial=trial,
+        state=state,
+        reason=reason,
+        started_utc=f"2026-01-01T00:{trial.position // 60 % 60:02d}:{trial.position % 60:02d}.000Z",
+        duration_s=1.05,
+        tool_s=1.0,
+        steps=(),
+        measurements=() if state == "failed" else tuple(measured),
+        conditions={},
+    )
+
+
+def table_of(
+    values: Mapping[str, Iterable[float | None]],
+    *,
+    metric: str = "events_per_s",
+    unit: str = "1/s",
+    better: str = "higher",
+    workload: str = "sysbench-cpu",
+    scenario: str = "default",
+    session: str = "s",
+) -> pd.DataFrame:
+    """Return a tidy table of one case: system -> value by block; None is a failed trial."""
+    rows: list[dict[str, Any]] = []
+    for column, (system, series) in enumerate(values.items()):
+        for block, value in enumerate(series):
+            ok = value is not None
+            rows.append(
+                {
+                    "session": session,
+                    "study": "containers",
+                    "site": "lab",
+                    "trial": f"{scenario}-{system}-{block}",
+                    "block": block,
+                    "position": block * len(values) + column,
+                    "system": system,
+                    "workload": workload,
+                    "scenario": scenario,
+                    "factor": None,
+                    "level": None,
+                    "metric": metric if ok else None,
+                    "value": value,
+                    "unit": unit if ok else None,
+                    "better": better if ok else None,
+                    "state": "ok" if ok else "failed",
+                    "reason": "" if ok else "exited with 1",
+                    "started_utc": "2026-01-01T00:00:00.000Z",
+                    "duration_s": 1.0,
+                    "tool_s": 1.0,
+                }
+            )
+    return check(pd.DataFrame(rows, columns=list(COLUMNS)).astype(DTYPES))
