@@ -25,6 +25,7 @@ INCONCLUSIVE = "inconclusive"
 NOT_COMPARABLE = "not comparable"
 VERDICTS = (DIFFERENT, WITHIN, EQUIVALENT, INCONCLUSIVE, NOT_COMPARABLE)
 TOO_NOISY = "baseline too noisy"
+ALPHA = 1 - LEVEL
 HOLM, EXPLORATORY = "Holm", "Benjamini-Hochberg, exploratory"
 
 CASE = ["workload", "scenario", "metric"]
@@ -155,9 +156,9 @@ def _inference(x: Array, y: Array, margin: float) -> dict[str, Any]:
     if np.isnan(ratio.low):
         verdict, reason = INCONCLUSIVE, TOO_NOISY
     elif not ratio.low <= 1 <= ratio.high:
-        verdict = WITHIN if equivalence < 1 - LEVEL else DIFFERENT
+        verdict = WITHIN if equivalence < ALPHA else DIFFERENT
     else:
-        verdict = EQUIVALENT if equivalence < 1 - LEVEL else INCONCLUSIVE
+        verdict = EQUIVALENT if equivalence < ALPHA else INCONCLUSIVE
     blocks = effects.blocks_to_decide(logs, margin) if verdict == INCONCLUSIVE else NAN
     return row | {"verdict": verdict, "n_to_decide": blocks, "reason": reason}
 
@@ -193,4 +194,7 @@ def _adjusted(frame: pd.DataFrame, primary: set[tuple[str, str]]) -> pd.DataFram
         p = frame.loc[index, "p"].to_numpy(dtype=float)
         frame.loc[index, "p_adjusted"] = effects.holm(p) if key in primary else effects.benjamini_hochberg(p)
         frame.loc[index, "adjustment"] = HOLM if key in primary else EXPLORATORY
+    # the verdict rests on the interval of one contrast; say so where the whole family would not support it
+    alone = frame["verdict"].isin([DIFFERENT, WITHIN]) & (frame["p_adjusted"] >= ALPHA) & (frame["reason"] == "")
+    frame.loc[alone, "reason"] = "not significant within its family"
     return frame

@@ -152,6 +152,11 @@ def test_families_are_adjusted_by_metric(tmp_path: Path) -> None:
     other = found[(found["workload"] == "web") & (found["metric"] == "total_s")]
     assert set(other["adjustment"]) == {"Benjamini-Hochberg, exploratory"}
     assert other["p_adjusted"].to_numpy() == pytest.approx(stats.false_discovery_control(other["p"]))
+    lonely = found["reason"] == "not significant within its family"
+    assert lonely.any()
+    assert found.loc[lonely, "verdict"].isin([DIFFERENT, WITHIN]).all()
+    assert (found.loc[lonely, "p"] < 0.05).all()
+    assert (found.loc[lonely, "p_adjusted"] >= 0.05).all()
     known = found["p_adjusted"].notna()
     assert (found.loc[known, "p_adjusted"] >= found.loc[known, "p"] - 1e-15).all()
 

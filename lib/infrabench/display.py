@@ -1,0 +1,103 @@
+"""How a number, a unit and a metric are written: one rule for figures, tables and captions.
+
+Data stay in SI base units everywhere else; only what is shown is scaled here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+PREFIXES = {-9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T"}
+POWERS = {-9: "10⁻⁹", -6: "10⁻⁶", -3: "10⁻³", 3: "10³", 6: "10⁶", 9: "10⁹", 12: "10¹²"}
+# unit -> smallest and largest exponent that is customary for it
+PREFIXED = {"B/s": (0, 12), "bit/s": (0, 12), "B": (0, 12), "s": (-9, 0), "W": (-3, 3)}
+COUNTED = {"1/s": (0, 12), "1/min": (0, 12)}
+PLAIN_BELOW = 1e5  # a rate of 8 000 requests a second is easier to read than 8 x 10^3
+WORDS = {"total": "total time", "wall": "wall time", "tool": "tool time"}
+SUFFIXES = re.compile(r"_(B_per_s|bit_per_s|per_s|per_min|s|B|percent|W|K)$")
+RATES = ("B/s", "bit/s", "1/s", "1/min")
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A unit as shown: a value in SI base units divided by `factor` is in `unit`."""
+
+    factor: float
+    unit: str
+    note: str  # "1 MB/s = 10⁶ B/s"; empty for an unscaled unit
+
+
+def scale(values: Iterable[float], unit: str) -> Scale:
+    """Return the scale in which the largest finite value has one to three digits before the point."""
+    finite = np.abs(np.asarray([v for v in values if np.isfinite(v)], dtype=float))
+    largest = float(finite.max()) if finite.size else 0.0
+    low, high = PREFIXED.get(unit, COUNTED.get(unit, (0, 0)))
+    if not largest or (unit in COUNTED and largest < PLAIN_BELOW):
+        return Scale(1.0, unit, "")
+    exponent = int(np.clip(3 * np.floor(np.log10(largest) / 3), low, high))
+    if exponent == 0:
+        return Scale(1.0, unit, "")
+    if unit in PREFIXED:
+        name = PREFIXES[exponent] + unit
+        return Scale(10.0**exponent, name, f"1 {name} = {POWERS[exponent]} {unit}")
+    return Scale(10.0**exponent, f"{POWERS[exponent]} {unit}", "")
+
+
+def metric_title(metric: str) -> str:
+    """Return a metric's name in words, without its unit: ``latency_p99_s`` gives ``latency p99``."""
+    stem = SUFFIXES.sub("", metric)
+    return WORDS.get(stem, stem).replace("_", " ")
+
+
+def direction(better: str) -> str:
+    """Return ``higher is better`` or ``lower is better``."""
+    return f"{better} is better"
+
+
+def axis_label(metric: str, unit: str, better: str) -> str:
+    """Return the label of an axis: metric, shown unit and direction."""
+    title = metric_title(metric)
+    shown = "" if unit == "1" else f" ({unit})"
+    return f"{title[0].upper()}{title[1:]}{shown}, {direction(better)}"
+
+
+def decimals(low: float, high: float) -> int | None:
+    """Return the decimal place of the second significant digit of an interval's half-width; None without one.
+
+    Negative for places before the point: a half-width of 1 500 gives -2.
+    """
+    half = (high - low) / 2
+    if not np.isfinite(half) or half <= 0:
+        return None
+    return 1 - int(np.floor(np.log10(float(f"{half:.1e}"))))
+
+
+def number(value: float, places: int | None = None) -> str:
+    """Return `value` rounded to `places` decimals, or to four significant digits when there is no interval."""
+    if not np.isfinite(value):
+        return "n/a"
+    if places is None:
+        if value == 0:
+            return "0"
+        places = 3 - int(np.floor(np.log10(float(f"{abs(value):.3e}"))))
+        text = f"{round(value, places):.{max(places, 0)}f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    rounded = round(value, places)
+    return f"{rounded + 0.0:.{max(places, 0)}f}"  # + 0.0 turns -0.0 into 0.0
+
+
+def interval(low: float, high: float) -> str:
+    """Return ``[low, high]`` with ends to two significant digits of the half-width; ``n/a`` without an interval."""
+    places = decimals(low, high)
+    return "n/a" if places is None else f"[{number(low, places)}, {number(high, places)}]"
+
+
+def p_value(p: float) -> str:
+    """Return a p-value with two significant digits; ``< 0.0001`` below that."""
+    if not np.isfinite(p):
+        return "n/a"
+    return "< 0.0001" if p < 1e-4 else f"{p:.2g}"

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from infrabench.core import UNITS
+from infrabench.display import axis_label, decimals, interval, metric_title, number, p_value, scale
+
+
+@pytest.mark.parametrize(
+    ("values", "unit", "factor", "shown"),
+    [
+        ([115e6, 90e6], "B/s", 1e6, "MB/s"),
+        ([10.2e9], "B/s", 1e9, "GB/s"),
+        ([999.0], "B/s", 1, "B/s"),
+        ([0.012], "s", 1e-3, "ms"),
+        ([4.2e-5], "s", 1e-6, "µs"),
+        ([7200.0], "s", 1, "s"),
+        ([8e3], "1/s", 1, "1/s"),
+        ([3.4e6], "1/s", 1e6, "10⁶ 1/s"),
+        ([5e9], "1", 1, "1"),
+        ([9.4e8], "bit/s", 1e6, "Mbit/s"),
+        ([np.nan], "B/s", 1, "B/s"),
+        ([0.0], "s", 1, "s"),
+        ([], "s", 1, "s"),
+    ],
+)
+def test_scale(values: list[float], unit: str, factor: float, shown: str) -> None:
+    found = scale(values, unit)
+    assert found.factor == pytest.approx(factor)
+    assert found.unit == shown
+
+
+def test_scale_spells_the_prefix_out() -> None:
+    assert scale([2e6], "B/s").note == "1 MB/s = 10⁶ B/s"
+    assert all(scale([123.0], unit).unit for unit in UNITS)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (100.3077323, 102.1822677, "[100.31, 102.18]"),
+        (0.9742567286, 1.001833226, "[0.974, 1.002]"),
+        (104_820.0, 107_910.0, "[104800, 107900]"),
+        (-0.0004, 0.2, "[0.00, 0.20]"),
+        (0.0, 0.1992, "[0.00, 0.20]"),
+        (1.0, 1.0, "n/a"),
+        (np.nan, np.nan, "n/a"),
+    ],
+)
+def test_interval_ends_have_two_significant_digits_of_the_half_width(low: float, high: float, text: str) -> None:
+    assert interval(low, high) == text
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e6))
+def test_rounding_moves_an_end_by_at_most_a_twentieth_of_the_half_width(middle: float, half: float) -> None:
+    places = decimals(middle - half, middle + half)
+    if places is None:
+        return
+    actual = ((middle + half) - (middle - half)) / 2
+    assert abs(float(number(middle, places)) - middle) <= 0.051 * actual + 1e-9 * abs(middle)
+
+
+def test_numbers_without_an_interval_have_four_digits() -> None:
+    assert [number(v) for v in (0.0, 123456.0, 0.0012345678, 2.5, -7.0)] == ["0", "123500", "0.001235", "2.5", "-7"]
+    assert number(float("nan")) == "n/a"
+    assert [p_value(p) for p in (0.04321, 1e-9, float("nan"))] == ["0.043", "< 0.0001", "n/a"]
+
+
+def test_titles() -> None:
+    assert [metric_title(m) for m in ("read_B_per_s", "latency_p99_s", "total_s", "failed_requests")] == [
+        *("read", "latency p99", "total time", "failed requests"),
+    ]
+    assert axis_label("read_B_per_s", "MB/s", "higher") == "Read (MB/s), higher is better"
+    assert axis_label("failed_requests", "1", "lower") == "Failed requests, lower is better"
