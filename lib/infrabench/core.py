@@ -57,7 +57,8 @@ class CommandFailed(InfrabenchError):
         tail = (result.stderr or result.stdout).decode("utf-8", "replace").strip()[-800:]
         how = "timed out" if result.timed_out else f"exited with {result.status}"
         at = f" on {where}" if where else ""
-        super().__init__(f"{' '.join(result.argv[:12])}{at} {how} after {result.duration_s:.1f} s: {tail or 'no output'}")
+        command = " ".join(" ".join(arg.split())[:60] for arg in result.argv[:12])
+        super().__init__(f"{command}{at} {how} after {result.duration_s:.1f} s: {tail or 'no output'}")
 
 
 class ParseError(InfrabenchError):
@@ -169,8 +170,8 @@ class Limits:
     """Limits set alike for every system and verified from inside the target."""
 
     cpus: str = ""  # a Linux CPU list such as "0-1"; empty: every CPU of the host
-    memory_bytes: int = 2 * 2**30
-    nofile: int = 65536
+    memory_bytes: int = 4 * 2**30
+    nofile: int = 16384  # room for 8000 connections, below the hard limit of common hosts
 
 
 @dataclass(frozen=True, slots=True)

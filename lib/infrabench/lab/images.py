@@ -21,8 +21,11 @@ SUITE = "bookworm"
 COMPONENTS = "main contrib non-free"
 # Parts are folders beside this file, each with packages.txt, overlay/ and setup.sh, applied in order.
 KINDS = {"guest": ("guest",), "node": ("guest", "node")}
+# What makes an image boot and answer, whatever it carries besides.
+BOOT = ("systemd-sysv", "dbus", "iproute2", "python3-minimal", "util-linux")
 FORMAT = 1  # raise it when this file makes images differently
 BUILD_TIMEOUT_S = 1200.0
+DPKG_STATUS = "var/lib/dpkg/status"
 NEEDED_BYTES = 4 * 2**30
 
 log = logging.getLogger(__name__)
@@ -52,7 +55,7 @@ def parts(kind: str) -> list[Path]:
 
 def packages(kind: str) -> list[str]:
     """Return the Debian packages of an image kind, in the order of their files."""
-    names: list[str] = []
+    names = list(BOOT)
     for part in parts(kind):
         for line in (part / "packages.txt").read_text().splitlines():
             name = line.split("#")[0].strip()
@@ -98,16 +101,15 @@ def make(kind: str, say: Callable[[str], None] = log.info) -> Image:
     os.chmod(part, 0o755)
     hooks = [f"--customize-hook={hook}" for folder in parts(kind) for hook in _hooks(folder)]
     include = ",".join(packages(kind))
+    root = part / ("rootfs.tar" if kind == "guest" else "rootfs")
+    # mode auto: as root in a plain chroot, as an ordinary user in a user namespace.
     sh(
-        "mmdebstrap", "--mode=root", "--variant=minbase", f"--components={COMPONENTS}", f"--include={include}",
-        *hooks, SUITE, part / "rootfs", timeout_s=BUILD_TIMEOUT_S,
+        "mmdebstrap", "--mode=auto", "--variant=minbase", f"--components={COMPONENTS}", f"--include={include}",
+        *hooks, SUITE, root, timeout_s=BUILD_TIMEOUT_S,
     )  # fmt: skip
-    if kind == "guest":
-        sh("tar", "-C", part / "rootfs", "--numeric-owner", "--xattrs", "-cf", part / "rootfs.tar", ".", timeout_s=300)
-        shutil.rmtree(part / "rootfs")
-    versions = sh("tar", "-C", part, "-xOf", part / "rootfs.tar", "./var/lib/dpkg/status") if kind == "guest" else None
-    status = versions.stdout if versions else (part / "rootfs/var/lib/dpkg/status").read_bytes()
-    (part / "packages.txt").write_text(_installed(status.decode()))
+    status = f"./{DPKG_STATUS}"
+    known = sh("tar", "-xOf", root, status).stdout if kind == "guest" else (root / DPKG_STATUS).read_bytes()
+    (part / "packages.txt").write_text(_installed(known.decode()))
     (part / "complete").write_text("")
     os.sync()
     part.rename(image.folder)
@@ -133,7 +135,7 @@ def _hooks(part: Path) -> list[str]:
         f'mkdir -p "$1/tmp/part" && cp -r "{part}/." "$1/tmp/part/"',
         'if [ -d "$1/tmp/part/overlay" ]; then chown -R 0:0 "$1/tmp/part" && chmod -R go-w,a+rX "$1/tmp/part/overlay"'
         ' && cp -r --preserve=mode "$1/tmp/part/overlay/." "$1/"; fi',
-        'chroot "$1" sh /tmp/part/setup.sh && rm -rf "$1/tmp/part"',
+        'chroot "$1" sh /tmp/part/setup.sh /tmp/part/src && rm -rf "$1/tmp/part"',
     ]
 
 

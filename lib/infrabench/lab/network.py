@@ -14,6 +14,9 @@ from infrabench.lab.shell import sh
 
 RANGE = ip_network("198.18.0.0/15")
 BRIDGE = "infrabench0"
+# Without an address of its own a bridge takes one from its ports and changes it as they come, and neighbours go on
+# sending to the old one for most of a minute.
+BRIDGE_MAC = "02:49:42:00:00:01"
 HOST_ADDRESS = "198.18.0.1"
 NODES_NET = ip_network("198.18.0.0/24")
 # Guests of the systems under test live behind the server node, which routes to them.
@@ -26,7 +29,7 @@ def up() -> None:
     foreign = [route for route in _routes() if route.get("dev") != BRIDGE and not _is_guard(route)]
     if foreign:
         raise ProvisionError(f"{RANGE} is in use on this machine: {foreign[0]}. The lab cannot start beside it.")
-    sh("ip", "link", "add", BRIDGE, "type", "bridge", "stp_state", "0", "forward_delay", "0")
+    sh("ip", "link", "add", BRIDGE, "address", BRIDGE_MAC, "type", "bridge", "stp_state", "0", "forward_delay", "0")
     sh("ip", "addr", "add", f"{HOST_ADDRESS}/{NODES_NET.prefixlen}", "dev", BRIDGE)
     sh("ip", "link", "set", BRIDGE, "up")
     sh("ip", "route", "replace", "unreachable", str(RANGE), "metric", METRIC)

@@ -35,6 +35,11 @@ class Node:
     address: str
 
     @property
+    def mac(self) -> str:
+        # Fixed: udev in the node replaces a random one, and the host goes on sending to the old one.
+        return f"02:49:42:00:01:{int(self.address.split('.')[-1]):02x}"
+
+    @property
     def container(self) -> str:
         return PREFIX + self.role
 
@@ -127,6 +132,7 @@ lxc.mount.entry = {guest.folder} {GUEST_DIR.lstrip("/")} none bind,ro,create=dir
 lxc.net.0.link = {BRIDGE}
 lxc.net.0.veth.pair = ib-{node.role}
 lxc.net.0.name = eth0
+lxc.net.0.hwaddr = {node.mac}
 lxc.net.0.flags = up
 lxc.net.0.ipv4.address = {node.address}/{NODES_NET.prefixlen}
 lxc.log.level = WARN

@@ -23,8 +23,9 @@ PROGRAMS = {
 
 
 def state_dir() -> Path:
-    """Return the folder of the lab's files; ``INFRABENCH_STATE`` moves it (disk: about 3 GB)."""
-    return Path(os.environ.get("INFRABENCH_STATE", "/var/lib/infrabench"))
+    """Return the folder of images and of the lab; ``INFRABENCH_STATE`` moves it (disk: about 3 GB)."""
+    own = "/var/lib/infrabench" if os.geteuid() == 0 else Path.home() / ".local/share/infrabench"
+    return Path(os.environ.get("INFRABENCH_STATE", own))
 
 
 def sh(*argv: str | Path, timeout_s: float = 60, ok: Sequence[int] = (0,)) -> Result:

@@ -22,7 +22,7 @@ PROVISION_S = 180.0
 
 _BRIDGE_UP = """
 set -eu
-ip link show dev "$1" >/dev/null 2>&1 || ip link add "$1" type bridge stp_state 0 forward_delay 0
+ip link show dev "$1" >/dev/null 2>&1 || ip link add "$1" address 02:49:42:00:00:02 type bridge stp_state 0 forward_delay 0
 ip addr replace "$2" dev "$1"
 ip link set "$1" up
 sysctl -qw net.ipv4.ip_forward=1
@@ -33,6 +33,7 @@ if command -v iptables >/dev/null && iptables -nL DOCKER-USER >/dev/null 2>&1; t
 fi
 """
 
+# The bridge has a fixed address: else it takes one from its ports, and neighbours keep sending to the old one.
 # The last system to leave takes the bridge with it.
 _BRIDGE_DOWN = """
 [ -d "/sys/class/net/$1" ] || exit 0
@@ -96,7 +97,7 @@ while IFS=: read -r _ controllers path; do
     *,freezer,*) echo "freezer /sys/fs/cgroup/freezer$path" ;;
     *,cpu,*) echo "cpu /sys/fs/cgroup/cpu$path" ;;
     *,memory,*) echo "memory /sys/fs/cgroup/memory$path" ;;
-    ,,) [ -e /sys/fs/cgroup/cgroup.controllers ] && echo "unified /sys/fs/cgroup$path" ;;
+    ,,) if [ -e /sys/fs/cgroup/cgroup.controllers ]; then echo "unified /sys/fs/cgroup$path"; fi ;;
   esac
 done <"/proc/$1/cgroup"
 """
