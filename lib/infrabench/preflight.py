@@ -1,0 +1,136 @@
+"""What is found before the first trial: that every trial of the plan can start on this site."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from infrabench.core import (
+    Case,
+    CommandFailed,
+    Deployment,
+    DesignError,
+    ParseError,
+    Site,
+    SiteError,
+    Step,
+    Target,
+    Workload,
+)
+from infrabench.design import Design, Expectation
+
+SPARE = 1.1  # a disk that is filled to the last byte measures something else
+MIB = 2**20
+
+
+def roles(site: Site, deployment: Deployment) -> dict[str, Target]:
+    """Return the targets of a trial by role: the deployment's own, and the load-making ``client`` host.
+
+    On a site of one host the client is that host itself: then load and system share its CPUs.
+    """
+    client = site.hosts.get("client", site.hosts["server"])
+    return {"client": Target("client", client, address=client.address), **deployment.targets}
+
+
+def check(
+    design: Design, site: Site, deployments: Mapping[str, Deployment], workloads: Mapping[str, Workload]
+) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """Return the workloads that cannot run on some system, with the reason, and every tool's version.
+
+    Returns
+    -------
+    refused
+        Workload -> reason, naming the system or host.
+    versions
+        System -> workload -> what the tool says about itself.
+
+    Raises
+    ------
+    DesignError
+        A workload plans steps for a role that this site does not have, or two steps of the same name.
+    """
+    refused: dict[str, str] = {}
+    versions: dict[str, dict[str, str]] = {name: {} for name in deployments}
+    for name, workload in workloads.items():
+        for system, deployment in deployments.items():
+            reason = workload.supported(deployment)
+            if reason is None:
+                found, reason = _version(design, name, workload, roles(site, deployment))
+                versions[system][name] = found
+            if reason is not None:
+                refused[name] = f"{system}: {reason}"
+                break
+    kept = {system: {k: v for k, v in tools.items() if k not in refused} for system, tools in versions.items()}
+    return refused, kept
+
+
+def check_disks(design: Design, deployments: Mapping[str, Deployment], expected: Expectation, folder: Path) -> None:
+    """Raise `SiteError` when a target or the ledger's disk has less space than the plan needs."""
+    here = _existing(folder)
+    free = shutil.disk_usage(here).free
+    _compare(f"the ledger's disk ({here})", free, int(expected.ledger_bytes * SPARE))
+    for system, deployment in deployments.items():
+        for case in design.cases:
+            if case.disk_bytes:
+                path = str(case.params.get("directory", "/"))
+                free = _free_bytes(deployment.targets["server"], path)
+                _compare(f"{system}, {path} ({case.workload} {case.scenario})", free, int(case.disk_bytes * SPARE))
+
+
+def _version(design: Design, name: str, workload: Workload, targets: Mapping[str, Target]) -> tuple[str, str | None]:
+    """Return the version of the tool that is measured with, or the reason why it gives none."""
+    role = "server"
+    for case in design.cases:
+        if case.workload == name:
+            steps = workload.plan(case.params, targets)
+            _check_steps(case, steps, targets)
+            role = next((step.role for step in steps if step.phase == "measure" and not step.host), role)
+    target = targets[role]
+    try:
+        return workload.version(target), None
+    except CommandFailed as error:
+        return "", f"its tool does not run on {target.role} {target.host.name}: {error}"
+    except ParseError as error:
+        return "", f"the tool on {target.role} {target.host.name} does not tell its version: {error}"
+
+
+def _check_steps(case: Case, steps: Any, targets: Mapping[str, Target]) -> None:
+    names = [step.name for step in steps]
+    for step in _of_type(case, steps):
+        if step.role not in targets:
+            raise DesignError(f"workload {case.workload!r} needs a host of role {step.role!r}; this site has none")
+        if names.count(step.name) > 1:
+            raise DesignError(f"workload {case.workload!r} plans two steps called {step.name!r}; rename one")
+    if not any(step.phase == "measure" for step in steps):
+        raise DesignError(f"workload {case.workload!r} at {case.scenario!r} plans nothing to measure")
+
+
+def _of_type(case: Case, steps: Any) -> Iterator[Step]:
+    for step in steps:
+        if not isinstance(step, Step) or any(not isinstance(part, str) for part in step.argv):
+            raise DesignError(f"workload {case.workload!r} must plan core.Step objects with text arguments: {step!r}")
+        yield step
+
+
+def _free_bytes(target: Target, path: str) -> int:
+    result = target.run(("df", "-P", "-B1", path), timeout_s=20)
+    if not result.ok:
+        result = target.run(("df", "-P", "-B1", "/"), timeout_s=20)  # a folder that the workload makes itself
+    try:
+        return int(result.stdout.decode().splitlines()[-1].split()[3])
+    except (IndexError, ValueError) as error:
+        raise SiteError(f"{target.role} {target.host.name}: df does not tell the free space of {path}") from error
+
+
+def _compare(where: str, free: int, need: int) -> None:
+    if free < need:
+        raise SiteError(
+            f"{where} has {free / MIB:.0f} MiB free and the plan needs {need / MIB:.0f} MiB: "
+            "free some, or take a smaller profile or fewer workloads"
+        )
+
+
+def _existing(path: Path) -> Path:
+    return path if path.exists() else _existing(path.resolve().parent)

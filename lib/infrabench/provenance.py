@@ -1,0 +1,126 @@
+"""What hosts, deployments and the suite say about themselves: reported, and compared when a session goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Any
+
+from infrabench.core import CommandFailed, Deployment, Host, LedgerError, SiteError, canonical
+
+PACKAGES = ("infrabench", "fabric", "paramiko", "docker", "pylxd", "numpy")
+# Trials are compared with each other only when all of them ran on hosts that agree in these.
+MUST_AGREE = (
+    ("hostname",),
+    ("kernel", "release"),
+    ("cpu", "model_name"),
+    ("cpu", "usable_cpus"),
+    ("memory", "total_bytes"),
+    ("distribution", "PRETTY_NAME"),
+    ("cgroup", "version"),
+    ("kernel_settings", "clock_source"),
+    ("kernel_settings", "transparent_huge_pages"),
+    ("power", "governor"),
+)
+
+
+def of_host(host: Host) -> dict[str, Any]:
+    """Return what `host` says about itself; what it does not say is None, with the reason under ``missing``.
+
+    Raises `SiteError` when the host has no working python3.
+    """
+    script = resources.files("infrabench").joinpath("probes/facts.py").read_text()
+    result = host.run(("python3", "-c", script), timeout_s=60)
+    if not result.ok:
+        raise SiteError(f"cannot ask {host.name} about itself: {CommandFailed(result, host.name)}")
+    try:
+        facts = json.loads(result.stdout)
+    except ValueError as error:
+        raise SiteError(f"{host.name}: its facts are not JSON ({error}): {result.stdout[:200]!r}") from error
+    return {"name": host.name, "address": host.address, **facts}
+
+
+def of_deployments(
+    deployments: Mapping[str, Deployment], tools: Mapping[str, Mapping[str, str]]
+) -> dict[str, dict[str, Any]]:
+    """Return, by system: the deployment's facts, each target's argv prefix and address, each tool's version."""
+    return {
+        name: {
+            "facts": json.loads(canonical(deployment.facts)),
+            "targets": {
+                role: {"host": target.host.name, "prefix": list(target.prefix), "address": target.address}
+                for role, target in deployment.targets.items()
+            },
+            "tools": dict(tools.get(name, {})),
+        }
+        for name, deployment in deployments.items()
+    }
+
+
+def of_suite() -> dict[str, Any]:
+    """Return the versions of the suite: packages, Python, commit, whether files differ from it, hash of the lock."""
+    versions: dict[str, Any] = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:  # an SDK that this machine can do without
+            versions[package] = None
+    source = Path(__file__).resolve().parent
+    lock = source.parent / "requirements.lock"
+    changes = _git(source, "status", "--porcelain", "--", "..")
+    return {
+        **versions,
+        "commit": _git(source, "rev-parse", "HEAD"),
+        "dirty": None if changes is None else bool(changes),
+        "lock_sha256": hashlib.sha256(lock.read_bytes()).hexdigest() if lock.is_file() else None,
+        "source_sha256": _source_hash(source),
+    }
+
+
+def compare_host(name: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raise `LedgerError` when a host is no longer what it was when the session began, naming what differs."""
+    _refuse(name, [(" ".join(path), _at(then, path), _at(now, path)) for path in MUST_AGREE])
+
+
+def compare_deployments(name: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raise `LedgerError` when an engine, an image or a tool has another version than when the session began."""
+    for system in sorted({*then, *now}):
+        paths = [("facts", key) for key in ("version", "image", "storage", "limits")] + [("tools",)]
+        rows = [(path[-1], _at(then.get(system), path), _at(now.get(system), path)) for path in paths]
+        _refuse(f"system {system}", rows)
+
+
+def _refuse(name: str, rows: Sequence[tuple[str, Any, Any]]) -> None:
+    changed = [f"{what}: {then!r} then, {now!r} now" for what, then, now in rows if then != now]
+    if changed:
+        raise LedgerError(
+            f"{name} has changed since this session began ({'; '.join(changed)}): its trials would not be comparable. "
+            "Start another session"
+        )
+
+
+def _at(facts: Any, path: Sequence[str]) -> Any:
+    for key in path:
+        facts = facts.get(key) if isinstance(facts, Mapping) else None
+    return facts
+
+
+def _git(folder: Path, *argv: str) -> str | None:
+    try:
+        done = subprocess.run(("git", "-C", str(folder), *argv), capture_output=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):  # installed from an archive, or without git
+        return None
+    return done.stdout.decode().strip()
+
+
+def _source_hash(source: Path) -> str:
+    """Return one hash over the package's Python files: tells two states apart also where there is no commit."""
+    total = hashlib.sha256()
+    for path in sorted(source.rglob("*.py")):
+        total.update(path.relative_to(source).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return total.hexdigest()

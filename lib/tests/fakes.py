@@ -1,0 +1,51 @@
+"""Fakes shared by the tests of the runner: a site of this machine, without SSH, engines or root."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from infrabench.core import Host, Result, SiteError
+from infrabench.host import LocalHost
+
+PLUGINS = Path(__file__).parent / "plugins"
+
+
+@dataclass
+class FakeSite:
+    """A site whose only host is this machine (or the one given)."""
+
+    hosts: dict[str, Host]
+    facts: dict[str, Any]
+    name: str = "fake"
+    kind: str = "inventory"
+
+
+def fake_site(host: Host | None = None, **facts: Any) -> FakeSite:
+    return FakeSite({"server": host or LocalHost("here")}, {"log": [], **facts})
+
+
+@dataclass
+class DyingHost:
+    """A host that is lost when a command contains `word`; its monitor lives on."""
+
+    word: str
+    name: str = "mortal"
+    address: str = "127.0.0.1"
+    alive: bool = True
+    inner: LocalHost = field(default_factory=LocalHost)
+
+    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Result:
+        if any(self.word in part for part in argv):
+            self.alive = False
+        if not self.alive:
+            raise SiteError(f"{self.name}: connection lost")
+        return self.inner.run(argv, timeout_s=timeout_s, stdin=stdin)
+
+    @contextmanager
+    def stream(self, argv: Sequence[str]) -> Iterator[Any]:
+        with self.inner.stream(argv) as stream:
+            yield stream

@@ -1,0 +1,41 @@
+"""A workload for tests: prints a number, or does what a broken tool would do."""
+
+from infrabench.core import Measurement, ParseError, Step
+
+DEFAULTS = {"does": "ok", "value": 1.0, "marker": ""}
+SCRIPTS = {
+    "ok": "printf 'value=%s\\nend\\n' \"$1\"",
+    "fail": "echo 'cannot open device' >&2; exit 3",
+    "hang": "sleep 60",
+    "garbage": "printf '\\000\\377 no numbers here'",
+    "half": "printf 'val'",
+    "nothing": "true",
+    "nan": "printf 'value=nan\\nend\\n'",
+    "mistake": "printf 'value=a\\nend\\n'",
+}
+
+
+def plan(params, roles):
+    steps = [
+        Step("ready", "server", ("true",), phase="prepare", until_ok_s=2.0),
+        Step("tool", "server", ("sh", "-c", SCRIPTS[params["does"]], "sh", str(params["value"])), timeout_s=1.0),
+        Step("tidy", "server", ("true",), phase="cleanup"),
+    ]
+    if params["marker"]:
+        steps[2] = Step("tidy", "server", ("touch", params["marker"]), phase="cleanup", host=True)
+    return steps
+
+
+def version(target):
+    return target.check(("echo", "fake 1.0"), timeout_s=5).decode().strip()
+
+
+def supported(deployment):
+    return None
+
+
+def parse(capture):
+    lines = capture["tool"].stdout.decode("utf-8", "replace").splitlines()
+    if len(lines) != 2 or lines[1] != "end" or not lines[0].startswith("value="):
+        raise ParseError("fake", "expected value=NUMBER and end", capture["tool"].stdout)
+    return [Measurement("value", float(lines[0].removeprefix("value=")), "1/s", "higher")]

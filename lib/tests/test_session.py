@@ -1,0 +1,342 @@
+from __future__ import annotations
+
+import json
+import logging
+import multiprocessing
+import random
+import signal
+import time
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from fakes import PLUGINS, DyingHost, fake_site
+from infrabench import records, registry, session
+from infrabench.core import Case, DesignError, LedgerError, Profile, SiteError
+from infrabench.tidy import tidy
+
+
+@pytest.fixture(autouse=True)
+def _plugins(monkeypatch):
+    monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
+
+
+@pytest.fixture
+def study():
+    return registry.study("fakes")
+
+
+def run(study, folder, site=None, profile="tiny", **more):
+    return session.run(study, site or fake_site(), profile=profile, folder=folder, **more)
+
+
+def states(folder):
+    found = [records.read_trial(folder, name) for name in records.recorded(folder)]
+    return {(record.trial.system, record.trial.scenario): record for record in found}
+
+
+def test_a_session_records_every_planned_trial_once_and_its_table_is_read(tmp_path, study):
+    seen = []
+    began = time.monotonic()
+    folder = run(study, tmp_path / "s", on_progress=seen.append)
+    assert time.monotonic() - began < 10
+    assert records.verify(folder) == []
+    plan = records.read_plan(folder)
+    assert records.recorded(folder) == {trial.id for trial in plan}
+    assert len(plan) == 3 * 2 * 2
+    assert [p.done for p in seen] == list(range(13))
+    assert seen[-1].remaining_s == 0
+    table = tidy(folder)
+    assert list(table["value"].unique()) in ([1.0, 2.0], [2.0, 1.0])
+    assert (table["state"] == "ok").all()
+    order = table.drop_duplicates("trial").sort_values("started_utc")["position"]
+    assert order.is_monotonic_increasing
+
+
+def test_a_trial_folder_holds_raw_output_monitor_and_its_own_sums(tmp_path, study):
+    folder = run(study, tmp_path / "s")
+    trial = records.read_plan(folder)[0]
+    own = folder / "trials" / trial.id
+    assert {path.name for path in own.iterdir()} == {"SHA256SUMS", "trial.json", "tool.stdout", "monitor-here.jsonl"}
+    assert (own / "tool.stdout").read_bytes().startswith(b"value=")
+    rows = [json.loads(line) for line in (own / "monitor-here.jsonl").read_text().splitlines()]
+    assert rows[0]["mark"] == rows[-1]["mark"] == trial.id
+    record = records.read_trial(folder, trial.id)
+    assert record.conditions["here"]["window_s"] >= record.tool_s > 0
+    assert [step["phase"] for step in record.steps] == ["prepare", "measure", "cleanup"]
+
+
+def test_session_json_says_what_the_session_is(tmp_path, study):
+    data = records.read_session(run(study, tmp_path / "s", runs=1, seed=5))
+    assert data["format"] == 1
+    assert (data["seed"], data["blocks"], data["systems"]) == (5, 1, ["fake-base", "fake-other"])
+    assert data["site"] == {"name": "fake", "kind": "inventory"}
+    assert data["primary"] == [["fake", "value"]]
+    assert data["margins"] == {"": 0.02}
+    assert len(data["parameters_sha256"]) == 64
+    host = json.loads((tmp_path / "s/provenance/here.json").read_text())
+    assert host["kernel"]["release"]
+    assert all(key in host for key in ("cpu", "memory", "mitigations", "virtualisation", "missing"))
+    tools = json.loads((tmp_path / "s/provenance/deployments.json").read_text())["fake-base"]["tools"]
+    assert tools == {"fake": "fake 1.0"}
+
+
+@pytest.mark.parametrize(
+    ("does", "state", "said"),
+    [
+        ("ok", "ok", ""),
+        ("fail", "failed", "exited with 3: cannot open device"),
+        ("hang", "timeout", "timed out after 1 s"),
+        ("garbage", "unparsable", "no numbers here"),
+        ("half", "unparsable", "'val'"),
+        ("nothing", "unparsable", "empty output"),
+        ("nan", "unparsable", "no measurement"),
+        ("mistake", "unparsable", "has a mistake: ValueError"),
+    ],
+)
+def test_a_broken_tool_spoils_its_trial_only(broken, does, state, said):
+    folder, found = broken
+    for system in ("fake-base", "fake-other"):
+        record = found[system, f"does={does}"]
+        assert record.state == state
+        assert said in record.reason
+        assert bool(record.measurements) == (state == "ok")
+        raw = folder / "trials" / record.trial.id / "tool.stdout"
+        assert raw.exists() == (does not in ("fail", "hang", "nothing"))
+        assert record.steps[-1]["name"] == "tidy"
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(registry.VARIABLE, str(PLUGINS))
+        logging.getLogger("infrabench.trial").setLevel(logging.CRITICAL)
+        folder = run(registry.study("fakes"), tmp_path_factory.mktemp("broken") / "s", profile="broken")
+        logging.getLogger("infrabench.trial").setLevel(logging.NOTSET)
+    return folder, states(folder)
+
+
+def test_systems_are_deployed_once_and_only_the_measured_one_runs(tmp_path, study):
+    site = fake_site()
+    folder = run(study, tmp_path / "s", site)
+    log = site.facts["log"]
+    assert log[:4] == ["deploy fake-base", "pause fake-base", "deploy fake-other", "pause fake-other"]
+    assert log[4:6] == ["resume fake-base", "resume fake-other"]
+    assert log[-2:] == ["remove fake-other", "remove fake-base"]
+    running, switches = {"fake-base", "fake-other"}, 0
+    for line in log[6:-2]:
+        verb, name = line.split()
+        assert (name in running) == (verb == "pause")
+        running ^= {name}
+        switches += verb == "resume"
+    systems = [trial.system for trial in records.read_plan(folder)]
+    changes = sum(a != b for a, b in zip(systems, systems[1:], strict=False))
+    assert switches == changes + 1  # the last resume is for the removal
+
+
+def test_a_finished_session_is_returned_without_starting_anything(tmp_path, study):
+    run(study, tmp_path / "s")
+    site = fake_site()
+    run(study, tmp_path / "s", site)
+    assert site.facts["log"] == []
+
+
+def test_other_parameters_are_refused_by_name(tmp_path, study):
+    run(study, tmp_path / "s", runs=1)
+    with pytest.raises(LedgerError, match=r"blocks: recorded 1, asked 2.*seed"):
+        run(study, tmp_path / "s", runs=2, seed=1)
+
+
+def test_a_system_that_cannot_run_is_recorded_with_its_reason(tmp_path, study):
+    site = fake_site(refuse={"fake-other": "no engine here"})
+    folder = run(study, tmp_path / "s", site, runs=1)
+    data = records.read_session(folder)
+    assert data["not_run"] == {"fake-other": "no engine here"}
+    assert data["systems"] == ["fake-base"]
+    assert {trial.system for trial in records.read_plan(folder)} == {"fake-base"}
+
+
+def test_without_the_baseline_nothing_starts(tmp_path, study):
+    with pytest.raises(DesignError, match="baseline 'fake-base' cannot run on fake: broken"):
+        run(study, tmp_path / "s", fake_site(refuse={"fake-base": "broken"}))
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_session_goes_on_only_with_the_same_systems(tmp_path, study):
+    interrupt_after(3, study, tmp_path / "s")
+    with pytest.raises(LedgerError, match="fake-other cannot run now: gone"):
+        run(study, tmp_path / "s", fake_site(refuse={"fake-other": "gone"}))
+
+
+def interrupt_after(count, study, folder, **more):
+    def stop(progress):
+        if progress.done == count:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(study, folder, on_progress=stop, **more)
+
+
+def test_an_interrupt_keeps_what_is_recorded_and_the_session_goes_on(tmp_path, study):
+    site = fake_site()
+    interrupt_after(5, study, tmp_path / "s", site=site)
+    assert site.facts["log"][-1] == "remove fake-base"
+    before = records.recorded(tmp_path / "s")
+    plan = (tmp_path / "s/plan.jsonl").read_bytes()
+    assert len(before) == 5
+    times = {name: (tmp_path / "s/trials" / name / "trial.json").read_bytes() for name in before}
+    run(study, tmp_path / "s")
+    assert (tmp_path / "s/plan.jsonl").read_bytes() == plan
+    assert all((tmp_path / "s/trials" / name / "trial.json").read_bytes() == data for name, data in times.items())
+    assert len(records.recorded(tmp_path / "s")) == 12
+    assert (tmp_path / "s/provenance/here.resumed-1.json").exists()
+    assert records.verify(tmp_path / "s") == []
+
+
+def test_an_interrupt_inside_a_step_still_cleans_up_and_records_nothing(tmp_path, study, monkeypatch):
+    marker = tmp_path / "cleaned"
+    workload = registry.workload("fake")
+
+    def interrupted(capture):
+        raise AssertionError("not reached")
+
+    monkeypatch.setattr(workload, "parse", interrupted)
+    cases = (Case("fake", "slow", {"does": "hang", "marker": str(marker)}),)
+    profiles = {"tiny": Profile(1, cases)}
+    site = fake_site()
+    host = site.hosts["server"]
+
+    class Interrupting:
+        name, address, stream = host.name, host.address, host.stream
+
+        def run(self, argv, *, timeout_s, stdin=b""):
+            if "sleep 60" in argv:
+                raise KeyboardInterrupt
+            return host.run(argv, timeout_s=timeout_s, stdin=stdin)
+
+    site.hosts["server"] = Interrupting()
+    with pytest.raises(KeyboardInterrupt):
+        run(replace_profiles(study, profiles), tmp_path / "s", site)
+    assert marker.exists()
+    assert records.recorded(tmp_path / "s") == frozenset()
+
+
+def replace_profiles(study, profiles):
+    return replace(study, profiles=profiles)
+
+
+def test_a_lost_host_ends_the_session_and_its_trial_is_aborted_for_good(tmp_path, study):
+    cases = (Case("fake", "bad", {"does": "fail"}), Case("fake", "good"))
+    lethal = replace_profiles(study, {"tiny": Profile(1, cases)})
+    with pytest.raises(SiteError, match=r"connection lost.*run it again"):
+        run(lethal, tmp_path / "s", fake_site(DyingHost("cannot open device")))
+    aborted = [records.read_trial(tmp_path / "s", name) for name in records.recorded(tmp_path / "s")]
+    assert [record.state for record in aborted].count("aborted") == 1
+    bad = next(record for record in aborted if record.state == "aborted")
+    assert "connection lost" in bad.reason
+    assert bad.conditions["cleanup_failed"] == ["tidy"]
+    run(lethal, tmp_path / "s", fake_site(DyingHost("no such word")))
+    assert records.read_trial(tmp_path / "s", bad.trial.id).state == "aborted"
+    assert len(records.recorded(tmp_path / "s")) == 4
+
+
+def test_a_missing_tool_is_found_before_the_first_trial(tmp_path, study, monkeypatch):
+    monkeypatch.setattr(
+        registry.workload("fake"), "version", lambda target: target.check(("no-such-tool", "-V"), timeout_s=5).decode()
+    )
+    with pytest.raises(SiteError, match=r"fake on fake-base: its tool does not run on server here: .*no-such-tool"):
+        run(study, tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+
+
+def test_on_this_machine_alone_a_study_goes_on_without_what_is_not_installed(tmp_path, study, monkeypatch):
+    two = replace_profiles(study, {"tiny": Profile(1, (Case("fake", "a"), Case("fake-two", "a")))})
+    workload = registry.workload("fake")
+    missing = {name: getattr(workload, name) for name in ("DEFAULTS", "plan", "version", "parse")}
+    other = type("Other", (), {**{k: staticmethod(v) if callable(v) else v for k, v in missing.items()}})
+    other.supported = staticmethod(lambda deployment: "not installed")
+    known = {"workloads": ("fake", "fake-two")}
+    monkeypatch.setattr(registry, "names", lambda kind, extra=(): known.get(kind, ()))
+    real = registry.workload
+    monkeypatch.setattr(registry, "workload", lambda name, extra=(): other if name == "fake-two" else real("fake"))
+    site = fake_site()
+    site.kind = "local"
+    folder = run(two, tmp_path / "s", site)
+    assert records.read_session(folder)["left_out"] == {"fake-two": "fake-base: not installed"}
+    with pytest.raises(SiteError, match="fake-two on fake-base: not installed"):
+        run(two, tmp_path / "t", site, workloads=["fake", "fake-two"])
+
+
+def test_a_disk_too_small_is_found_before_the_first_trial(tmp_path, study):
+    huge = replace_profiles(study, {"tiny": Profile(1, (Case("fake", "huge", disk_bytes=10**18),))})
+    with pytest.raises(SiteError, match=r"fake-base, / \(fake huge\) has \d+ MiB free and the plan needs"):
+        run(huge, tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"profile": "tinny"}, "did you mean tiny"),
+        ({"systems": ["fake-base", "fake-oter"]}, "did you mean fake-other"),
+        ({"workloads": ["fakke"]}, "did you mean fake"),
+        ({"runs": 0}, "runs must be a whole number of at least 1"),
+        ({"runs": -3}, "runs must be"),
+        ({"seed": -1}, "seed must be"),
+        ({"systems": ["fake-other"]}, "must contain the baseline"),
+    ],
+)
+def test_a_bad_request_starts_nothing(tmp_path, study, asked, said):
+    site = fake_site()
+    with pytest.raises(DesignError, match=said):
+        run(study, tmp_path / "s", site, **{"profile": "tiny", **asked})
+    assert site.facts["log"] == []
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_host_that_changed_is_not_measured_on(tmp_path, study):
+    interrupt_after(2, study, tmp_path / "s")
+    path = tmp_path / "s/provenance/here.json"
+    facts = json.loads(path.read_text())
+    facts["kernel"]["release"] = "1.2.3"
+    rewrite(tmp_path / "s", "provenance/here.json", json.dumps(facts).encode())
+    with pytest.raises(LedgerError, match=r"here has changed .*kernel release: '1.2.3' then"):
+        run(study, tmp_path / "s")
+
+
+def rewrite(folder: Path, name: str, data: bytes) -> None:
+    old = sha256((folder / name).read_bytes()).hexdigest()
+    (folder / name).write_bytes(data)
+    sums = (folder / "SHA256SUMS").read_text().replace(old, sha256(data).hexdigest())
+    (folder / "SHA256SUMS").write_text(sums)
+
+
+def test_kill_9_at_random_moments_loses_nothing_and_repeats_nothing(tmp_path, study):
+    folder, rng = tmp_path / "s", random.Random(20200315)
+    context = multiprocessing.get_context("fork")
+    plans, finished = set(), {}
+    for _ in range(10):
+        steps = context.Semaphore(0)
+        more = {"runs": 40, "on_progress": lambda _, steps=steps: steps.release()}
+        child = context.Process(target=run, args=(study, folder), kwargs=more)
+        child.start()
+        for _ in range(rng.randint(1, 9)):
+            assert steps.acquire(timeout=20)
+        time.sleep(rng.uniform(0.0, 0.02))  # somewhere inside a trial, or inside its being written
+        child.kill()
+        child.join()
+        assert child.exitcode == -signal.SIGKILL
+        plans.add((folder / "plan.jsonl").read_bytes())
+        assert records.verify(folder) == []
+        for name in records.recorded(folder):
+            data = (folder / "trials" / name / "trial.json").read_bytes()
+            assert finished.setdefault(name, data) == data
+    assert 0 < len(finished) < 160
+    run(study, folder, runs=40)
+    assert len(plans | {(folder / "plan.jsonl").read_bytes()}) == 1
+    assert records.recorded(folder) == {trial.id for trial in records.read_plan(folder)}
+    assert len(records.recorded(folder)) == 160
+    assert all((folder / "trials" / n / "trial.json").read_bytes() == data for n, data in finished.items())
+    assert not list(folder.glob("trials/.tmp-*"))
+    assert records.verify(folder) == []
