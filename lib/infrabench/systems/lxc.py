@@ -28,17 +28,16 @@ tar -C "$home/$base/rootfs" --numeric-owner --xattrs -xf "$tar"
 echo "$hash" >"$home/$base/hash"
 """
 
+# A container that still runs keeps its folder: what is below it is in use, and its name is how it is found.
 _REMOVE = """
 home=$1; shift
 for name; do
-  [ -d "$home/$name" ] || continue
-  lxc-info -P "$home" -n "$name" -s 2>/dev/null | grep -q STOPPED || {
+  if lxc-info -P "$home" -n "$name" -sH 2>/dev/null | grep -qvx STOPPED; then
     lxc-unfreeze -P "$home" -n "$name" 2>/dev/null
-    lxc-stop -P "$home" -n "$name" -k -t 20 2>/dev/null
-  }
+    timeout 20 lxc-stop -P "$home" -n "$name" -k || { echo "$name does not stop" >&2; exit 1; }
+  fi
   rm -rf "${home:?}/$name"
 done
-:
 """
 
 _COPY = 'set -eu; mkdir -p "$1/$3"; cp -a "$1/$2/rootfs" "$1/$3/rootfs"'
@@ -105,6 +104,7 @@ lxc.prlimit.nofile = {spec.limits.nofile}
 lxc.net.0.type = veth
 lxc.net.0.link = {_guests.BRIDGE}
 lxc.net.0.name = eth0
+lxc.net.0.hwaddr = 02:49:42:00:02:{int(address.split(".")[-1]):02x}
 lxc.net.0.flags = up
 lxc.net.0.ipv4.address = {address}/{network.prefixlen}
 lxc.net.0.ipv4.gateway = {network[1]}
