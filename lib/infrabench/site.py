@@ -112,18 +112,12 @@ def read_inventory(path: Path) -> Inventory:
 def _lab(say: Callable[[str], None]) -> Iterator[OpenSite]:
     from infrabench import lab  # the lab's tools are needed only where it is used
 
-    was_up = lab.status().up
-    facts = lab.up(say)
-    hosts = {node.role: lab.host(node) for node in lab.NODES}
-    try:
+    with lab.use(say) as facts, ExitStack() as stack:
+        hosts = {node.role: lab.host(node) for node in lab.NODES}
         for host in hosts.values():
+            stack.callback(host.close)
             host.run(("true",), timeout_s=5)
         yield OpenSite("lab", "lab", hosts, facts)
-    finally:
-        for host in hosts.values():
-            host.close()
-        if not was_up:
-            lab.down(say)
 
 
 def _local(say: Callable[[str], None]) -> OpenSite:

@@ -6,7 +6,8 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from infrabench.core import ProvisionError, SiteError
 from infrabench.host import SSHHost
 from infrabench.lab import images, network, nodes
 from infrabench.lab.nodes import CLIENT, GUEST_DIR, NODES, SERVER
-from infrabench.lab.shell import locked, require, sh, state_dir
+from infrabench.lab.shell import in_use, locked, require, sh, state_dir
 
 READY_S = 60.0
 SERVICES = ("docker.service", "lxd.service")
@@ -39,15 +40,18 @@ def lab_dir() -> Path:
     return state_dir() / "lab"
 
 
-def up(say: Say = log.info) -> dict[str, Any]:
+def up(say: Say = log.info, *, keep: bool = True) -> dict[str, Any]:
     """Bring the lab up, or find it up already, and return its facts (see `facts`).
 
     Images are made once and cached by content hash. A lab that was killed half-way is removed and made again.
+    `keep`: it stays up until `down`; else it lasts as long as its user (see `use`).
     """
     require()
     with locked():
         guest, node = images.make("guest", say), images.make("node", say)
         if _matches(guest, node) and _answers():
+            if keep:
+                _kept().touch()
             return facts()
         _remove()
         say("Starting the lab's nodes")
@@ -56,14 +60,35 @@ def up(say: Say = log.info) -> dict[str, Any]:
         except BaseException:
             _remove()
             raise
+        if keep:
+            _kept().touch()
         (lab_dir() / "lab.json").write_text(json.dumps(_facts(guest, node), indent=1))
         return facts()
 
 
-def down(say: Say = log.info) -> None:
-    """Remove the running lab: processes, mounts, bridge, cgroups, routes. Cached images and node data stay."""
+@contextmanager
+def use(say: Say = log.info) -> Iterator[dict[str, Any]]:
+    """Yield the facts of a lab that is up and nobody else's; it is taken down after unless `up` was asked to keep it.
+
+    A lab that a killed user left behind is taken over, and taken down at the end like any other.
+    """
     require()
-    with locked():
+    with in_use():
+        try:
+            yield up(say, keep=False)
+        finally:
+            if not _kept().exists():
+                with locked():
+                    _remove()
+
+
+def down(say: Say = log.info) -> None:
+    """Remove the running lab: processes, mounts, bridge, cgroups, routes. Cached images and node data stay.
+
+    Raises `SiteError` while a session uses it.
+    """
+    require()
+    with in_use(), locked():
         _remove()
         say("The lab is down")
 
@@ -71,7 +96,7 @@ def down(say: Say = log.info) -> None:
 def purge(say: Say = log.info) -> None:
     """Remove the running lab and everything that it keeps on disk (images, node data)."""
     down(say)
-    with locked():
+    with in_use(), locked():
         for name in ("images", "data"):
             if (state_dir() / name).exists():
                 shutil.rmtree(state_dir() / name)
@@ -94,6 +119,10 @@ def facts() -> dict[str, Any]:
         return json.loads((lab_dir() / "lab.json").read_text())
     except FileNotFoundError:
         raise SiteError("the lab is not up. Try: infrabench lab up") from None
+
+
+def _kept() -> Path:
+    return lab_dir() / "kept"
 
 
 def host(node: nodes.Node) -> SSHHost:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infrabench.core import ProvisionError, digest
-from infrabench.lab.shell import sh, state_dir
+from infrabench.lab.shell import locked, sh, state_dir
 
 SUITE = "bookworm"
 COMPONENTS = "main contrib non-free"
@@ -25,6 +25,7 @@ KINDS = {"guest": ("guest",), "node": ("guest", "node")}
 BOOT = ("systemd-sysv", "dbus", "iproute2", "python3-minimal", "util-linux")
 FORMAT = 1  # raise it when this file makes images differently
 BUILD_TIMEOUT_S = 1200.0
+BUILD_LOCK = "build.lock"
 DPKG_STATUS = "var/lib/dpkg/status"
 NEEDED_BYTES = 4 * 2**30
 
@@ -94,8 +95,9 @@ def make(kind: str, say: Callable[[str], None] = log.info) -> Image:
             "Free some space or set INFRABENCH_STATE to a larger disk."
         )
     say(f"Making the {kind} image {image.hash} from Debian packages (about a minute; once)")
-    for leftover in image.folder.parent.glob(f"{kind}-*.part"):
-        shutil.rmtree(leftover)
+    with locked(BUILD_LOCK):
+        for leftover in image.folder.parent.glob(f"{kind}-*.part"):
+            shutil.rmtree(leftover)
     part = image.folder.with_name(f"{image.folder.name}.part")
     part.mkdir(parents=True)
     os.chmod(part, 0o755)
@@ -103,9 +105,10 @@ def make(kind: str, say: Callable[[str], None] = log.info) -> Image:
     include = ",".join(packages(kind))
     root = part / ("rootfs.tar" if kind == "guest" else "rootfs")
     # mode auto: as root in a plain chroot, as an ordinary user in a user namespace.
+    # flock's lock lives on in all its children: a maker that outlives us, when we are killed, is waited for next time.
     sh(
-        "mmdebstrap", "--mode=auto", "--variant=minbase", f"--components={COMPONENTS}", f"--include={include}",
-        *hooks, SUITE, root, timeout_s=BUILD_TIMEOUT_S,
+        "flock", state_dir() / BUILD_LOCK, "mmdebstrap", "--mode=auto", "--variant=minbase",
+        f"--components={COMPONENTS}", f"--include={include}", *hooks, SUITE, root, timeout_s=BUILD_TIMEOUT_S,
     )  # fmt: skip
     status = f"./{DPKG_STATUS}"
     known = sh("tar", "-xOf", root, status).stdout if kind == "guest" else (root / DPKG_STATUS).read_bytes()

@@ -100,6 +100,7 @@ def remove_all() -> None:
         if running(node):
             LocalHost().run(("lxc-stop", "-P", str(nodes_dir()), "-n", node.container, "-k"), timeout_s=STOP_S)
         _kill_cgroups(node)
+    _remove_pivots()
     _unmount_below(nodes_dir())
     if nodes_dir().exists():
         shutil.rmtree(nodes_dir())
@@ -174,6 +175,14 @@ def _kill_cgroups(node: Node) -> None:
         time.sleep(0.1)
     if _cgroups(node):
         raise ProvisionError(f"cgroups of {node.container} cannot be removed: {_cgroups(node)[0]}")
+
+
+def _remove_pivots() -> None:
+    """Remove the empty cgroup that LXC leaves behind, unless another container of this machine may use it."""
+    root = Path("/sys/fs/cgroup")
+    for top in [root, *(entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink())]:
+        if not any(top.glob("lxc.payload.*")) and not any(top.glob("lxc.monitor.*")) and (top / "lxc.pivot").is_dir():
+            _try_rmdir(top / "lxc.pivot")
 
 
 def _mounts_below(folder: Path) -> list[str]:

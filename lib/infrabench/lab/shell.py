@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from infrabench.core import CommandFailed, NotRunnable, ProvisionError, Result
+from infrabench.core import CommandFailed, NotRunnable, ProvisionError, Result, SiteError
 from infrabench.host import LocalHost
 
 # Program -> the Debian package it is in: what `require` names when one is missing.
@@ -46,9 +46,26 @@ def require() -> None:
 
 
 @contextmanager
-def locked() -> Iterator[None]:
-    """Hold the lab's lock: two `up` or `down` at once wait for each other."""
+def locked(name: str = "lock") -> Iterator[None]:
+    """Hold one of the lab's locks, waiting for it: two `up` or `down` at once follow each other."""
     state_dir().mkdir(parents=True, exist_ok=True)
-    with open(state_dir() / "lock", "w") as lock:
+    with open(state_dir() / name, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def in_use() -> Iterator[None]:
+    """Hold the lab for one user alone: two sessions at once would disturb each other. `SiteError` when it is taken."""
+    state_dir().mkdir(parents=True, exist_ok=True)
+    with open(state_dir() / "use.lock", "a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            holder = lock.read().strip() or "unknown"
+            raise SiteError(f"the lab is in use by process {holder}. Wait for it, or stop that process") from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
         yield
