@@ -1,0 +1,89 @@
+"""The local host: results, limits, streams and files. SSH hosts are tested against the lab (tests/lab)."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from infrabench.core import CommandFailed, SiteError, Target
+from infrabench.host import LocalHost, SSHHost
+
+
+@pytest.fixture
+def host() -> LocalHost:
+    return LocalHost()
+
+
+def test_run_returns_status_and_both_streams_as_bytes(host: LocalHost) -> None:
+    result = host.run(("sh", "-c", "cat; echo err >&2; exit 3"), timeout_s=5, stdin=b"in\xff")
+    assert (result.status, result.stdout, result.stderr) == (3, b"in\xff", b"err\n")
+    assert not result.ok
+    assert not result.timed_out
+
+
+def test_run_takes_arguments_literally(host: LocalHost) -> None:
+    assert host.run(("printf", "%s", "$HOME; `id` 'x'"), timeout_s=5).stdout == b"$HOME; `id` 'x'"
+
+
+def test_a_missing_program_is_127_as_in_a_shell(host: LocalHost) -> None:
+    result = host.run(("no-such-program-here",), timeout_s=5)
+    assert result.status == 127
+    assert b"no-such-program-here" in result.stderr
+
+
+def test_a_hanging_command_is_killed_with_its_children(host: LocalHost, tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    begin = time.monotonic()
+    result = host.run(("sh", "-c", f"sleep 60 & echo $! >{pid_file}; wait"), timeout_s=0.5)
+    assert result.timed_out
+    assert result.status is None
+    assert time.monotonic() - begin < 5
+    with pytest.raises(ProcessLookupError):
+        _wait_gone(int(pid_file.read_text()))
+
+
+def test_target_keeps_the_limit_inside_too(host: LocalHost) -> None:
+    result = Target("server", host).run(("sleep", "30"), timeout_s=0.3)
+    assert result.timed_out
+    assert result.status is None
+
+
+def test_target_check_raises_with_what_was_said(host: LocalHost) -> None:
+    with pytest.raises(CommandFailed, match="exited with 4.*sad"):
+        Target("server", host).check(("sh", "-c", "echo sad >&2; exit 4"), timeout_s=5)
+
+
+def test_stream_talks_line_by_line_and_ends_with_the_context(host: LocalHost) -> None:
+    with host.stream(("cat",)) as stream:
+        stream.write_line("one")
+        assert stream.read_line(2) == "one"
+        with pytest.raises(TimeoutError):
+            stream.read_line(0.05)
+    with host.stream(("true",)) as stream, pytest.raises(EOFError):
+        stream.read_line(2)
+
+
+def test_put_is_whole_and_get_says_what_it_cannot_read(host: LocalHost, tmp_path: Path) -> None:
+    path = tmp_path / "deep/er/file"
+    host.put(b"data", str(path), 0o600)
+    assert host.get(str(path)) == b"data"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(path.parent) == ["file"]
+    with pytest.raises(CommandFailed, match="nothing-here"):
+        host.get(str(tmp_path / "nothing-here"))
+
+
+def test_an_unreachable_host_is_an_error_within_seconds() -> None:
+    begin = time.monotonic()
+    with pytest.raises(SiteError, match="cannot connect"):
+        SSHHost("nobody", "127.0.0.1", port=1).run(("true",), timeout_s=30)
+    assert time.monotonic() - begin < 8
+
+
+def _wait_gone(pid: int) -> None:
+    for _ in range(100):
+        os.kill(pid, 0)
+        time.sleep(0.02)
