@@ -18,9 +18,9 @@ fi
 # Apache (10.7 to 11.3 kB), which the published studies served.
 mkdir -p /srv/infrabench/web /srv/infrabench/ftp /var/log/infrabench
 yes 'infrabench: this page has always the same 11264 bytes' | head -c 11264 >/srv/infrabench/web/index.html
-chmod 755 /srv/infrabench /srv/infrabench/web /srv/infrabench/ftp /var/log/infrabench /usr/local/bin/ib-service
+chmod 755 /srv/infrabench /srv/infrabench/web /srv/infrabench/ftp /var/log/infrabench /usr/local/bin/ib-*
 chmod 644 /srv/infrabench/web/index.html /etc/infrabench/*/*
-chown -R root:root /etc/infrabench /srv/infrabench /usr/local/bin/ib-service
+chown -R root:root /etc/infrabench /srv/infrabench /usr/local/bin/ib-*
 
 # Trials start the services; init must not, nor must timers wake up in the middle of a measurement.
 for unit in apache2.service apache-htcacheclean.service vsftpd.service postfix.service postfix@-.service \
