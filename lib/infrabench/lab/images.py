@@ -27,6 +27,7 @@ FORMAT = 1  # raise it when this file makes images differently
 BUILD_TIMEOUT_S = 1200.0
 BUILD_LOCK = "build.lock"
 DPKG_STATUS = "var/lib/dpkg/status"
+KEEP = 3
 NEEDED_BYTES = 4 * 2**30
 
 log = logging.getLogger(__name__)
@@ -116,6 +117,7 @@ def make(kind: str, say: Callable[[str], None] = log.info) -> Image:
     (part / "complete").write_text("")
     os.sync()
     part.rename(image.folder)
+    _prune(kind)
     return image
 
 
@@ -126,6 +128,17 @@ def _sha256(path: Path) -> str:
 def _image(kind: str) -> Image:
     fingerprint = content_hash(kind)
     return Image(kind, fingerprint, state_dir() / "images" / f"{kind}-{fingerprint}")
+
+
+def _prune(kind: str) -> None:
+    """Remove all but the newest `KEEP` images of a kind, and the node data that belong to them."""
+    made = sorted(state_dir().glob(f"images/{kind}-*/complete"), key=lambda path: path.stat().st_mtime)
+    mounts = Path("/proc/self/mounts").read_text()
+    for old in made[:-KEEP]:
+        if str(old.parent) in mounts:  # a lab that still runs on it
+            continue
+        shutil.rmtree(old.parent)
+        shutil.rmtree(state_dir() / "data" / old.parent.name.removeprefix(f"{kind}-"), ignore_errors=True)
 
 
 def _existing(path: Path) -> Path:

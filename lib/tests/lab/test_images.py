@@ -1,0 +1,43 @@
+"""Images are named by the hash of what goes into them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from infrabench.lab import images
+
+
+def test_a_node_has_everything_that_a_guest_has() -> None:
+    guest, node = images.packages("guest"), images.packages("node")
+    assert set(guest) < set(node)
+    assert len(node) == len(set(node))
+    assert {"docker.io", "lxc", "lxd", "openssh-server"} <= set(node)
+
+
+def test_the_hash_follows_the_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = {}
+    for part in {part for kind in images.KINDS for part in images.parts(kind)}:
+        parts[part.name] = tmp_path / part.name
+        shutil.copytree(part, parts[part.name])
+    monkeypatch.setattr(images, "parts", lambda kind: [parts[name] for name in images.KINDS[kind]])
+    before = images.content_hash("guest"), images.content_hash("node")
+    assert before == (images.content_hash("guest"), images.content_hash("node"))
+    script = parts["node"] / "setup.sh"
+    script.write_text(script.read_text() + "\n: # more\n")
+    assert images.content_hash("guest") == before[0]
+    assert images.content_hash("node") != before[1]
+    with open(parts["guest"] / "packages.txt", "a") as packages:
+        packages.write("jq  # one more\n")
+    assert images.content_hash("guest") != before[0]
+
+
+def test_installed_packages_are_read_from_dpkg_status() -> None:
+    status = (
+        "Package: b\nStatus: install ok installed\nVersion: 2-1\nDescription: x\n more: text\n\n"
+        "Package: gone\nStatus: deinstall ok config-files\nVersion: 1\n\n"
+        "Package: a\nStatus: install ok installed\nVersion: 1:1.0\n"
+    )
+    assert images._installed(status) == "a 1:1.0\nb 2-1\n"
