@@ -96,6 +96,16 @@ def interval(low: float, high: float) -> str:
     return "n/a" if places is None else f"[{number(low, places)}, {number(high, places)}]"
 
 
+def ratio(value: float, low: float, high: float) -> tuple[str, str]:
+    """Return a ratio and its interval as text; an end never rounds onto 1, which would contradict the verdict."""
+    places = decimals(low, high)
+    if places is None:
+        return number(value), "n/a"
+    while places < 9 and any(end != 1 and float(number(end, places)) == 1 for end in (low, high)):
+        places += 1
+    return number(value, places), f"[{number(low, places)}, {number(high, places)}]"
+
+
 def p_value(p: float) -> str:
     """Return a p-value with two significant digits; ``< 0.0001`` below that."""
     if not np.isfinite(p):

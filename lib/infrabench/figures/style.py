@@ -1,0 +1,158 @@
+"""The one style of every figure: journal widths, fonts, colours and markers, and the frame a figure is drawn in."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.textpath import TextPath
+
+MM = 1 / 25.4
+COLUMN_MM, PAGE_MM = 85.0, 174.0  # one and two columns of a journal
+TEXT_PT, SMALL_PT = 8.0, 6.5
+# Okabe and Ito's colours: told apart with any colour vision, and each comes with its own marker for print in grey
+COLOURS = ("#333333", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
+GREY, LIGHT, BAND = "#6B6B6B", "#C8C8C8", "#E6E6E6"
+
+
+class Look(NamedTuple):
+    """Colour and marker of a system, the same in every figure of a study."""
+
+    colour: str
+    marker: str
+
+
+def looks(systems: Sequence[str]) -> dict[str, Look]:
+    """Return the look of each system by its place in `systems`, the session's list, baseline first."""
+    return {name: Look(COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]) for i, name in enumerate(systems)}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Use the house style for what is drawn inside; nothing outside changes."""
+    settings: dict[str, Any] = {
+        "font.family": "DejaVu Sans",  # comes with matplotlib, so a figure is the same on every machine
+        "font.size": TEXT_PT,
+        "axes.titlesize": TEXT_PT,
+        "axes.labelsize": TEXT_PT,
+        "xtick.labelsize": TEXT_PT - 1,
+        "ytick.labelsize": TEXT_PT - 1,
+        "legend.fontsize": TEXT_PT - 1,
+        "legend.frameon": False,
+        "axes.linewidth": 0.6,
+        "xtick.major.width": 0.6,
+        "ytick.major.width": 0.6,
+        "xtick.major.size": 2.5,
+        "ytick.major.size": 2.5,
+        "axes.formatter.useoffset": False,
+        "axes.grid": False,
+        "lines.linewidth": 1.0,
+        "figure.dpi": 150,
+        "figure.constrained_layout.use": True,
+        "pdf.fonttype": 42,
+        "svg.fonttype": "path",
+        "svg.hashsalt": "infrabench",
+    }
+    with sns.axes_style("ticks"), mpl.rc_context(settings):
+        yield
+
+
+def canvas(width_mm: float, height_mm: float, **grid: Any) -> tuple[Figure, Any]:
+    """Return a figure of this printed size and its axes (arguments of `subplots`).
+
+    It is closed for pyplot, so a notebook shows it once, as the value of its cell, and nothing piles up.
+    """
+    figure, axes = plt.subplots(figsize=(width_mm * MM, height_mm * MM), **grid)
+    plt.close(figure)
+    sns.despine(figure)
+    return figure, axes
+
+
+def systems_of(frame: pd.DataFrame, systems: Sequence[str] | None, not_run: Mapping[str, str] | None) -> list[str]:
+    """Return the systems to draw: as given, else those of the frame and those that were not run, by name."""
+    if systems is not None:
+        return list(systems)
+    return sorted(set(frame["system"]) | set(not_run or {}))
+
+
+def text_mm(text: str, points: float) -> float:
+    """Return the printed width of a line of text."""
+    if not text.strip():
+        return 0.0
+    return float(np.ptp(TextPath((0, 0), text, size=points).vertices[:, 0])) / 72 / MM
+
+
+def legend(
+    figure: Figure, marks: Mapping[str, Look], systems: Sequence[str], extra: Sequence[Line2D] = (), line: float = 1.0
+) -> None:
+    """Put the legend of the systems above the axes, in as many columns as the width holds."""
+    keys = [
+        Line2D([], [], color=marks[s].colour, marker=marks[s].marker, ms=4, mew=0, lw=line, label=s) for s in systems
+    ]
+    columns = len(keys) + len(extra)
+    if figure.get_figwidth() < 120 * MM and columns > 4:
+        columns = 3
+    figure.legend(
+        handles=[*keys, *extra],
+        loc="outside upper center",
+        ncols=columns,
+        handlelength=1.8 if line else 1.0,
+        columnspacing=1.2,
+        handletextpad=0.5,
+        borderaxespad=0.2,
+    )
+
+
+def footnote(figure: Figure, lines: Sequence[str]) -> None:
+    """Write notes under the axes, wrapped to the figure's width."""
+    if not lines:
+        return
+    text = "\n".join(wrap_mm(lines, figure.get_figwidth() / MM - 3))
+    figure.supxlabel(text, fontsize=SMALL_PT, color=GREY, ha="left", x=0.01)
+
+
+def wrap_mm(lines: Sequence[str], width_mm: float) -> list[str]:
+    """Return lines in small print, broken so that each fits a printed width."""
+    return [part for line in lines for part in textwrap.wrap(line, int(width_mm / 1.25))]
+
+
+def not_run_notes(not_run: Mapping[str, str] | None, systems: Sequence[str]) -> list[str]:
+    """Return one line for each system that was not run, with its reason."""
+    return [f"{name} not run: {reason}" for name, reason in (not_run or {}).items() if name in systems]
+
+
+def from_zero(axes: Axes, cells: pd.DataFrame, factor: float, bound: tuple[float, str] | None) -> None:
+    """Start an absolute axis at zero, so that its lengths can be compared, with room above the largest value."""
+    ends = pd.concat([cells["min"], cells["max"], cells["mean_high"]]).dropna() / factor
+    tops = [0.0, *ends, *([bound[0] / factor] if bound else [])]
+    axes.set_ylim(min(0.0, *tops), 1.06 * max(tops) or 1.0)
+
+
+def upper_bound(axes: Axes, bound: tuple[float, str] | None, factor: float) -> None:
+    """Draw a physical limit (value in the metric's unit, name) as a dashed line."""
+    if bound is None:
+        return
+    value, name = bound
+    axes.axhline(value / factor, color=GREY, lw=0.8, ls=(0, (4, 2)), zorder=1)
+    axes.annotate(
+        name,
+        (0.995, value / factor),
+        xycoords=("axes fraction", "data"),
+        xytext=(0, 1.5),
+        textcoords="offset points",
+        ha="right",
+        va="bottom",
+        fontsize=SMALL_PT,
+        color=GREY,
+    )

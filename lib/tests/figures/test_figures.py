@@ -1,0 +1,205 @@
+"""Figures on a synthetic session: right numbers at the right place, nothing clipped, stable bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from infrabench.core import SchemaError
+from infrabench.figures import COLUMN_MM, PAGE_MM, caption, forest, order, points, save, scaling, style
+from infrabench.figures.effects import _ticks
+from infrabench.figures.style import MM
+from infrabench.stats import contrasts, estimates
+from infrabench.tidy import tidy
+from tests.analysis_fixtures import MARGINS, NOT_RUN, PRIMARY, SYSTEMS, table_of, write_session
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    table = tidy(write_session(tmp_path_factory.mktemp("runs") / "s", blocks=8))
+    return table, estimates(table), contrasts(table, "native", MARGINS, PRIMARY)
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Four systems at eight levels."""
+    table = tidy(write_session(tmp_path_factory.mktemp("runs") / "s", blocks=6, systems=SYSTEMS, not_run={}))
+    return table, estimates(table), contrasts(table, "native", MARGINS, PRIMARY)
+
+
+def overhang_mm(figure: Figure) -> float:
+    """Return by how much what is drawn sticks out of the paper."""
+    canvas = FigureCanvasAgg(figure)
+    with style():
+        canvas.draw()
+    drawn, (width, height) = figure.get_tightbbox(canvas.get_renderer()), figure.get_size_inches()
+    return max(-drawn.x0, -drawn.y0, drawn.x1 - width, drawn.y1 - height) / MM
+
+
+def texts(figure: Figure) -> str:
+    return "\n".join(text.get_text() for text in figure.findobj(plt.Text))
+
+
+def test_nothing_is_clipped_at_print_size(data: tuple, four: tuple) -> None:
+    table, cells, ratios = data
+    known = {"systems": SYSTEMS, "not_run": NOT_RUN}
+    web = four[2][(four[2]["workload"] == "web") & (four[2]["metric"] == "requests_per_s")]
+    figures = [
+        points(table, cells, "iozone", "read_B_per_s", **known),
+        points(table, cells, "stream", "copy_B_per_s", contrasts=ratios, **known),
+        points(four[0], four[1], "web", "requests_per_s", systems=SYSTEMS, contrasts=four[2]),
+        points(four[0], four[1], "web", "total_s", systems=SYSTEMS, width_mm=COLUMN_MM),
+        scaling(four[1], "web", "latency_p99_s", systems=SYSTEMS),
+        scaling(cells, "sysbench-cpu", "events_per_s", bound=(4000.0, "4 cores"), **known),
+        order(table, "sysbench-cpu", "events_per_s", "threads=4", systems=SYSTEMS),
+        forest(ratios, **known),
+        forest(ratios, width_mm=COLUMN_MM, **known),
+        forest(web, systems=SYSTEMS),
+    ]
+    for figure in figures:
+        assert overhang_mm(figure) < 0.1
+        assert any(figure.get_figwidth() == pytest.approx(mm * MM) for mm in (COLUMN_MM, PAGE_MM))
+    assert not plt.get_fignums()
+
+
+def test_points_shows_every_value_and_the_mean(data: tuple) -> None:
+    table, cells, _ = data
+    figure = points(table, cells, "iozone", "read_B_per_s", systems=SYSTEMS, not_run=NOT_RUN)
+    axes = figure.axes[0]
+    offsets = [np.asarray(c.get_offsets())[:, 1] for c in axes.collections]
+    drawn = np.sort(np.concatenate([y for y in offsets if y.size == 8]))
+    expected = np.sort(table.query("workload == 'iozone' and metric == 'read_B_per_s'")["value"] / 1e6)
+    assert drawn == pytest.approx(expected)
+    means = {round(float(line.get_ydata()[0]), 6) for line in axes.lines}
+    shown = cells.query("workload == 'iozone' and metric == 'read_B_per_s'")["mean"] / 1e6
+    assert {round(float(mean), 6) for mean in shown} <= means
+    assert axes.get_ylim()[0] == 0
+    assert "Read (MB/s), higher is better" in texts(figure)
+
+
+def test_empty_cells_say_why(data: tuple) -> None:
+    table, cells, ratios = data
+    shown = texts(points(table, cells, "stream", "copy_B_per_s", systems=SYSTEMS, not_run=NOT_RUN)).replace("\n", " ")
+    assert "8 failed" in shown
+    assert "not run: the LXD daemon did not answer" in shown
+    many = texts(points(table, cells, "web", "total_s", systems=SYSTEMS, not_run=NOT_RUN))
+    assert "lxd not run: the LXD daemon did not answer" in many
+    wide = texts(forest(ratios, systems=SYSTEMS, not_run=NOT_RUN))
+    assert "no ok trial of docker" in wide
+    assert "not comparable" in wide
+    assert "lxd not run" in wide
+
+
+def test_forest_is_symmetric_about_one_and_keeps_the_verdicts(data: tuple) -> None:
+    ratios = data[2].query("workload == 'sysbench-cpu'")
+    figure = forest(ratios, systems=SYSTEMS)
+    low, high = figure.axes[0].get_xlim()
+    assert low * high == pytest.approx(1)
+    assert figure.axes[0].get_xscale() == "log"
+    assert low <= ratios["ratio_low"].min()
+    assert high >= ratios["ratio_high"].max()
+    for verdict in ratios["verdict"]:
+        assert verdict in texts(figure)
+    assert figure.axes[0].get_ylim()[0] > figure.axes[0].get_ylim()[1]
+
+
+def test_forest_cuts_at_a_limit_with_arrows() -> None:
+    rng = np.random.default_rng(0)
+    native = 100 + rng.normal(0, 1, 8)
+    wild = 3 * native + rng.normal(0, 60, 8)
+    table = table_of({"native": list(native), "docker": list(wild), "lxc": list(native + 1)})
+    figure = forest(contrasts(table, "native", {"": 0.02}), limit=1.5)
+    assert figure.axes[0].get_xlim() == pytest.approx((1 / 1.5, 1.5))
+    assert any(line.get_marker() == ">" for line in figure.axes[0].lines)
+
+
+@pytest.mark.parametrize("reach", [0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 8.0])
+@pytest.mark.parametrize("most", [5, 9])
+def test_ratio_ticks(reach: float, most: int) -> None:
+    ticks = _ticks(reach, most)
+    assert 1 in ticks
+    assert ticks == sorted(set(ticks))
+    assert len(ticks) <= most
+    assert all(abs(np.log(tick)) <= reach + 1e-9 for tick in ticks)
+
+
+def test_scaling_draws_a_gap_and_a_cross_where_a_level_failed() -> None:
+    levels = [table_of({"native": [1.0, 2, 3], "docker": [2.0, 3, 4]}, scenario="threads=1")]
+    levels.append(table_of({"native": [2.0, 3, 4], "docker": [None, None, None]}, scenario="threads=2"))
+    for level, table in zip((1.0, 2.0), levels, strict=True):
+        table["level"], table["factor"] = level, "threads"
+    table = pd.concat(levels, ignore_index=True)
+    figure = scaling(estimates(table), "sysbench-cpu", "events_per_s")
+    assert "no ok trial" in texts(figure)
+    docker = [line for line in figure.axes[0].lines if np.isnan(np.asarray(line.get_ydata(), dtype=float)).any()]
+    assert len(docker) == 1
+    assert figure.axes[0].get_ylim()[0] == 0
+
+
+def test_unknown_selections_are_named(data: tuple) -> None:
+    table, cells, ratios = data
+    with pytest.raises(SchemaError, match="no cell of iozone speed to draw; there are ftp total_s"):
+        points(table, cells, "iozone", "speed")
+    with pytest.raises(SchemaError, match="no cell on a numeric factor"):
+        scaling(cells, "stream", "copy_B_per_s")
+    with pytest.raises(SchemaError, match="nothing to draw in order"):
+        order(table, "web", "total_s", "users=1")
+    with pytest.raises(SchemaError, match="no contrast to draw"):
+        forest(ratios.head(0))
+
+
+def test_caption_is_made_of_computed_values(data: tuple) -> None:
+    _, cells, ratios = data
+    text = caption(cells, "sysbench-cpu", "events_per_s", contrasts=ratios, not_run=NOT_RUN)
+    for part in (
+        "events in 1/s; higher is better",
+        "n = 7 to 8 trials",
+        "95 % Student t",
+        "invalid: 1 lxc",
+        "Not run: lxd (the LXD daemon did not answer)",
+        "randomised complete blocks",
+        "7 to 8 complete blocks",
+        "margin of 2 %",
+    ):
+        assert part in text
+    failed = caption(cells, "stream", "copy_B_per_s")
+    assert "failed: 8 docker" in failed
+    assert "1 GB/s = 10⁹ B/s" in failed
+    assert "No trial failed or was invalid." in caption(cells, "ftp", "total_s")
+    assert caption(cells, "ftp", "nothing") == "ftp: no trial of nothing."
+
+
+def test_saved_files_are_the_same_every_time_and_name_their_data(data: tuple, tmp_path: Path) -> None:
+    table, cells, _ = data
+    parameters = {"workload": "iozone", "metric": "read_B_per_s"}
+    paths = []
+    for folder in ("a", "b"):
+        figure = points(table, cells, "iozone", "read_B_per_s", systems=SYSTEMS, not_run=NOT_RUN)
+        paths.append(save(figure, tmp_path / folder, "read", table, parameters, caption="Text."))
+    assert [path.name for path in paths[0]] == ["read.pdf", "read.svg", "read.png", "read.json"]
+    assert [path.read_bytes() for path in paths[0]] == [path.read_bytes() for path in paths[1]]
+    car = json.loads(paths[0][3].read_text())
+    assert car["parameters"] == parameters
+    assert car["data"]["sessions"] == ["s"]
+    assert car["data"]["rows"] == len(table)
+    assert car["data"]["csv_sha256"] == hashlib.sha256(table.to_csv(index=False).encode()).hexdigest()
+    assert car["size_mm"][0] == COLUMN_MM
+    for path in paths[0][:3]:
+        assert car["files"][path.name] == hashlib.sha256(path.read_bytes()).hexdigest()
+    pdf = paths[0][0].read_bytes()
+    assert b"/FontFile2" in pdf  # TrueType, embedded
+    assert b"/CreationDate" not in pdf
+
+
+def test_drawing_leaves_the_global_style_alone(data: tuple) -> None:
+    before = dict(plt.rcParams)
+    points(data[0], data[1], "ftp", "total_s")
+    assert dict(plt.rcParams) == before
