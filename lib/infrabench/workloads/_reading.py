@@ -1,0 +1,112 @@
+"""What every workload needs to read a tool's output strictly: exactly one match, no default, nothing guessed."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from infrabench.core import CommandFailed, Deployment, DesignError, ParseError, Result, Target
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+SHA256 = r"[0-9a-f]{64}"
+
+
+def text(result: Result) -> str:
+    """Return a command's standard output as text."""
+    return result.stdout.decode("utf-8", "replace")
+
+
+def one(tool: str, what: str, pattern: str, output: str) -> re.Match[str]:
+    """Return the only match of `pattern` (``^`` and ``$`` mean lines) in `output`; `ParseError` for none or several.
+
+    >>> one("ab", "complete requests", r"^Complete requests: +([0-9]+)$", "Complete requests:   10\\n")[1]
+    '10'
+    """
+    found = list(re.finditer(pattern, output, re.MULTILINE))
+    if len(found) != 1:
+        raise ParseError(tool, f"expected {what} once, found it {len(found)} times", output)
+    return found[0]
+
+
+def number(tool: str, what: str, pattern: str, output: str) -> float:
+    """Return the number in the first group of the only match of `pattern`; `ParseError` when it is none."""
+    found = one(tool, what, pattern, output)[1]
+    try:
+        value = float(found)
+    except ValueError as error:
+        raise ParseError(tool, f"{what} is no number", found) from error
+    if not math.isfinite(value):
+        raise ParseError(tool, f"{what} is not finite", found)
+    return value
+
+
+def json_object(tool: str, output: str) -> Mapping[str, Any]:
+    """Return the JSON object that `output` is; `ParseError` when it is half of one or something else."""
+    try:
+        data = json.loads(output)
+    except (ValueError, RecursionError) as error:
+        raise ParseError(tool, f"no JSON ({error})", output) from error
+    if not isinstance(data, dict):
+        raise ParseError(tool, "expected a JSON object", output)
+    return data
+
+
+def at(tool: str, data: Any, *path: str | int) -> Any:
+    """Return what lies at `path` in parsed JSON; `ParseError` names the first part that is missing."""
+    for depth, key in enumerate(path):
+        in_list = isinstance(data, list) and isinstance(key, int) and key < len(data)
+        if not in_list and not (isinstance(data, dict) and key in data):
+            raise ParseError(tool, f"{'.'.join(map(str, path[: depth + 1]))} is missing", str(data))
+        data = data[key]
+    return data
+
+
+def value(tool: str, data: Any, *path: str | int) -> float:
+    """Return the finite number at `path` in parsed JSON; `ParseError` for anything else."""
+    found = at(tool, data, *path)
+    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+        raise ParseError(tool, f"{'.'.join(map(str, path))} is no finite number", str(found))
+    return float(found)
+
+
+def positive(tool: str, what: str, quantity: float) -> float:
+    """Return `quantity`; `ParseError` when it is not above 0, since it is a time or an amount that was measured."""
+    if not quantity > 0:
+        raise ParseError(tool, f"{what} must be above 0", str(quantity))
+    return quantity
+
+
+def equal(tool: str, what: str, found: object, expected: object) -> None:
+    """Raise `ParseError` unless the output says what was asked for: the run's own check of itself."""
+    if found != expected:
+        raise ParseError(tool, f"{what} must be {expected}", str(found))
+
+
+def at_least(name: str, quantity: float, lowest: float) -> None:
+    """Raise `DesignError` when a parameter is below what the tool takes."""
+    if not quantity >= lowest:
+        raise DesignError(f"{name} must be at least {lowest:g}, not {quantity!r}")
+
+
+def tool_version(target: Target, tool: str, pattern: str, *argv: str) -> str:
+    """Return the first group of the only match of `pattern` in what `argv` prints on either stream.
+
+    Raises `CommandFailed` when the tool does not run, `ParseError` when it tells no version.
+    """
+    result = target.run(argv, timeout_s=30)
+    output = result.stdout + result.stderr
+    if not result.ok and not re.search(pattern, output.decode("utf-8", "replace"), re.MULTILINE):
+        raise CommandFailed(result, f"{target.role} {target.host.name}")
+    return one(tool, "a version", pattern, output.decode("utf-8", "replace"))[1]
+
+
+def missing(deployment: Deployment, *programs: str) -> str | None:
+    """Return None, or the reason: which of `programs` the system's ``server`` target does not have."""
+    target = deployment.targets["server"]
+    found = target.run(("which", *programs), timeout_s=30).stdout.decode("utf-8", "replace").split()
+    absent = [name for name in programs if name not in {PurePosixPath(path).name for path in found}]
+    return f"{', '.join(absent)} not found inside; install what lab/guest/ lists" if absent else None

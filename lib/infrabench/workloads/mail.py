@@ -1,0 +1,76 @@
+"""mail: postal on the client sends messages to Postfix over SMTP as fast as it can, on ``threads`` connections.
+
+Each connection carries one message of a random size between ``min_kib`` and ``max_kib`` (KiB, postal's unit, uniform).
+Postfix writes it to its queue, with fsync, and then discards it: nothing leaves, and no disk fills. postal has no end
+of its own, so `ib-mail load` stops it after ``seconds``, lets its threads finish what they are sending, and counts
+until the last connection has closed. Metrics: ``messages_per_min`` and ``bytes_per_s`` (messages as queued) over that
+time, ``errors`` (warnings, refusals and broken connections in the server's log). The server must have accepted and
+delivered as many messages as postal says it sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from infrabench.core import Capture, Deployment, Measurement, ParseError, Step, Target
+from infrabench.workloads._reading import at_least, equal, json_object, missing, positive, text, tool_version, value
+
+DEFAULTS: Mapping[str, Any] = {"threads": 10, "seconds": 60.0, "min_kib": 0, "max_kib": 25 * 1024, "port": 18025}
+TOOL = "postal"
+COUNTER = "ib-mail"
+LOG = "/var/log/infrabench/mail.log"
+USERS = "/etc/infrabench/mail/users.txt"
+NO_RATE_LIMIT = "1000000"  # messages a minute; postal's own default is 24000
+GRACE_S = 60.0  # for the last message of each thread
+
+
+def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+    """Return start, readiness (the server greets the client), load, count and stop."""
+    at_least("threads", params["threads"], 1)
+    at_least("seconds", params["seconds"], 0.1)
+    at_least("min_kib", params["min_kib"], 0)
+    at_least("max_kib", params["max_kib"], params["min_kib"])
+    address, port = roles["server"].address, str(params["port"])
+    postal = (
+        TOOL, "-t", str(params["threads"]), "-m", str(params["max_kib"]), "-M", str(params["min_kib"]), "-c", "1",
+        "-r", NO_RATE_LIMIT, f"[{address}]{port}", USERS,
+    )  # fmt: skip
+    load = (COUNTER, "load", "--seconds", f"{params['seconds']:g}", "--grace", f"{GRACE_S:g}", "--", *postal)
+    ready = (COUNTER, "ready", "--address", address, "--port", port)
+    count = (COUNTER, "count", "--log", LOG, "--wait", "20")
+    return (
+        Step("start", "server", ("ib-service", "start", "mail"), phase="prepare"),
+        Step("ready", "client", ready, timeout_s=5.0, phase="prepare", until_ok_s=20.0),
+        Step("postal", "client", load, timeout_s=params["seconds"] + GRACE_S + 30.0),
+        Step("count", "server", count, phase="cleanup"),
+        Step("stop", "server", ("ib-service", "stop", "mail"), phase="cleanup"),
+    )
+
+
+def version(target: Target) -> str:
+    """Return postal's version; the mail server's is that of the image."""
+    return tool_version(target, TOOL, r"^Postal Version: (\S+)$", TOOL, "-?")
+
+
+def supported(deployment: Deployment) -> str | None:
+    """Return None, or which part of the mail server is missing."""
+    return missing(deployment, "postfix", "ib-service", COUNTER)
+
+
+def parse(capture: Capture) -> Sequence[Measurement]:
+    """Return messages a minute, bytes a second and errors; `ParseError` when the two sides count differently."""
+    load = json_object(COUNTER, text(capture["postal"]))
+    server = json_object(COUNTER, text(capture["count"]))
+    sent = positive(COUNTER, "sent", value(COUNTER, load, "sent"))
+    elapsed_s = positive(COUNTER, "elapsed_s", value(COUNTER, load, "elapsed_s"))
+    if elapsed_s < capture.params["seconds"]:
+        raise ParseError(COUNTER, f"postal ran {elapsed_s:g} s of {capture.params['seconds']:g} s", str(load))
+    equal(COUNTER, "accepted by the server", value(COUNTER, server, "accepted"), sent)
+    equal(COUNTER, "delivered by the server", value(COUNTER, server, "delivered"), sent)
+    size = value(COUNTER, server, "bytes")
+    return (
+        Measurement("messages_per_min", sent / elapsed_s * 60, "1/min", "higher"),
+        Measurement("bytes_per_s", positive(COUNTER, "bytes", size) / elapsed_s, "B/s", "higher"),
+        Measurement("errors", value(COUNTER, server, "problems"), "1", "lower"),
+    )

@@ -1,0 +1,37 @@
+"""null: run `true`. What is left is the harness itself: exec path, SSH, and the bookkeeping around them.
+
+Metric: ``wall_s``, the wall time of the one step, seen from the controlling machine (lower is better).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from infrabench.core import Capture, Deployment, Measurement, ParseError, Step, Target
+from infrabench.workloads._reading import positive, tool_version
+
+DEFAULTS: Mapping[str, Any] = {}
+
+
+def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+    """Return one step that does nothing."""
+    return (Step("true", "server", ("true",), timeout_s=30.0),)
+
+
+def version(target: Target) -> str:
+    """Return the version of the coreutils that `true` belongs to."""
+    return tool_version(target, "true", r"^true \(GNU coreutils\) (\S+)$", "true", "--version")
+
+
+def supported(deployment: Deployment) -> str | None:
+    """Return None: every system runs programs."""
+    return None
+
+
+def parse(capture: Capture) -> Sequence[Measurement]:
+    """Return ``wall_s``; `ParseError` when `true` said anything, since then it was not `true`."""
+    result = capture["true"]
+    if result.stdout or result.stderr:
+        raise ParseError("true", "expected no output", result.stdout or result.stderr)
+    return (Measurement("wall_s", positive("true", "wall time", result.duration_s), "s", "lower"),)

@@ -1,0 +1,71 @@
+"""startup: how long a fresh instance of a system takes from the command that creates it.
+
+A probe on the system's host (`_startup_probe.py`, standard library only, sent as it is) creates a throw-away
+instance, runs `true` in it until that succeeds, starts the web server in it and asks for its page until it comes.
+Metrics, all from the same instant before creation: ``create_s`` (the creating command has returned),
+``first_command_s`` (the first command in the instance has returned) and ``service_s`` (the page was there). The cost
+of one exec is part of them; tries follow each other after 2 ms. Native creates nothing: its numbers are those of
+starting a process, and the floor of the others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from infrabench.core import Capture, Deployment, DesignError, Measurement, ParseError, Step, Target
+from infrabench.workloads._reading import at_least, equal, json_object, missing, positive, text, tool_version, value
+
+DEFAULTS: Mapping[str, Any] = {"port": 18080, "limit_s": 60.0}
+TOOL = "startup probe"
+PROBE = Path(__file__).with_name("_startup_probe.py")
+KEYS = ("create", "exec", "remove", "address")
+METRICS = ("create_s", "first_command_s", "service_s")
+PAGE = "/index.html"
+PAGE_BYTES = 11264
+
+
+def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+    """Return the probe's run and the removal of the instance, both on the host."""
+    at_least("limit_s", params["limit_s"], 1)
+    lifecycle = roles["server"].lifecycle
+    if absent := [key for key in KEYS if key not in lifecycle]:
+        raise DesignError(f"startup needs a life cycle, and this system gives no {', '.join(absent)}")
+    asked = {
+        "create": lifecycle["create"], "exec": lifecycle["exec"], "address": lifecycle["address"][0],
+        "port": params["port"], "path": PAGE, "bytes": PAGE_BYTES, "limit_s": params["limit_s"],
+        "start": ("ib-service", "start", "web"), "stop": ("ib-service", "stop", "web"),
+    }  # fmt: skip
+    argv = ("python3", "-c", PROBE.read_text(encoding="utf-8"), json.dumps(asked))
+    return (
+        Step("probe", "server", argv, timeout_s=params["limit_s"] + 60.0, host=True),
+        Step("remove", "server", lifecycle["remove"], phase="cleanup", host=True),
+    )
+
+
+def version(target: Target) -> str:
+    """Return the version of the service that is started, Apache."""
+    return tool_version(target, "apache2", r"^Server version: Apache/(\S+)", "apache2", "-v")
+
+
+def supported(deployment: Deployment) -> str | None:
+    """Return None, or why no throw-away instance can be timed."""
+    target = deployment.targets["server"]
+    if absent := [key for key in KEYS if key not in target.lifecycle]:
+        return f"its life cycle gives no {', '.join(absent)}"
+    if not target.host.run(("python3", "-c", ""), timeout_s=30).ok:
+        return f"{target.host.name} has no python3 for the probe"
+    return missing(deployment, "apache2", "ib-service")
+
+
+def parse(capture: Capture) -> Sequence[Measurement]:
+    """Return the three times; `ParseError` unless each came after the one before it."""
+    report = json_object(TOOL, text(capture["probe"]))
+    equal(TOOL, "status of the page", value(TOOL, report, "http_status"), 200.0)
+    equal(TOOL, "bytes of the page", value(TOOL, report, "http_bytes"), float(PAGE_BYTES))
+    times = [positive(TOOL, name, value(TOOL, report, name)) for name in METRICS]
+    if times != sorted(times):
+        raise ParseError(TOOL, f"{', '.join(METRICS)} must follow each other", text(capture["probe"]))
+    return tuple(Measurement(name, time_s, "s", "lower") for name, time_s in zip(METRICS, times, strict=True))

@@ -1,0 +1,77 @@
+"""stream: memory bandwidth of four kernels (copy, scale, add, triad), by `ib-stream` (lab/guest/src/stream.c).
+
+Each array is ``array_bytes``, or ``llc_multiple`` times the last-level caches of the allowed CPUs (4: the rule of
+STREAM; below it, caches answer part of the requests, and the report in the raw output says how far below). Metric
+``KERNEL_B_per_s`` = bytes moved by all timed repetitions / their total time, the first repetition left out: the
+harmonic mean of their rates. Bytes are counted as STREAM does, 16 an element for copy and scale, 24 for add and triad.
+The program validates the arrays and refuses sizes that do not fit in 90 % of the memory limit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from infrabench.core import Capture, Deployment, Measurement, ParseError, Step, Target
+from infrabench.workloads._reading import at, at_least, equal, json_object, missing, positive, text, tool_version, value
+
+DEFAULTS: Mapping[str, Any] = {
+    "threads": 0,  # 0: every CPU that the target may use
+    "repetitions": 10,  # the first is not counted
+    "array_bytes": 0,  # bytes of each of the three arrays; 0: from `llc_multiple`
+    "llc_multiple": 4.0,
+}
+TOOL = "ib-stream"
+ARRAYS_MOVED = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
+
+
+def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+    """Return the one run; `DesignError` when a parameter is out of range."""
+    at_least("threads", params["threads"], 0)
+    at_least("repetitions", params["repetitions"], 2)
+    size = ("--llc-multiple", f"{params['llc_multiple']:g}")
+    if params["array_bytes"]:
+        at_least("array_bytes", params["array_bytes"], 4096)
+        size = ("--array-bytes", str(params["array_bytes"]))
+    threads = ("--threads", str(params["threads"])) if params["threads"] else ()
+    # Threads that stay where they are keep the pages that they touched first.
+    argv = ("env", "OMP_PROC_BIND=true", TOOL, *threads, "--repetitions", str(params["repetitions"]), *size)
+    return (Step("stream", "server", argv, timeout_s=60.0 + 5.0 * params["repetitions"]),)
+
+
+def version(target: Target) -> str:
+    """Return the version of `ib-stream` and of the compiler that made it."""
+    return tool_version(target, TOOL, r"^ib-stream (.+)$", TOOL, "--version")
+
+
+def supported(deployment: Deployment) -> str | None:
+    """Return None, or that `ib-stream` is missing."""
+    return missing(deployment, TOOL)
+
+
+def parse(capture: Capture) -> Sequence[Measurement]:
+    """Return the four bandwidths in bytes per second."""
+    report = json_object(TOOL, text(capture["stream"]))
+    equal(TOOL, "valid", at(TOOL, report, "valid"), True)
+    equal(TOOL, "repetitions", at(TOOL, report, "repetitions"), capture.params["repetitions"])
+    if capture.params["threads"]:
+        equal(TOOL, "threads", at(TOOL, report, "threads"), capture.params["threads"])
+    array_bytes = value(TOOL, report, "array_bytes")
+    if capture.params["array_bytes"]:
+        equal(TOOL, "array_bytes", array_bytes, float(capture.params["array_bytes"] // 8 * 8))
+    return tuple(
+        Measurement(f"{kernel}_B_per_s", _bandwidth(report, kernel, array_bytes), "B/s", "higher")
+        for kernel in ARRAYS_MOVED
+    )
+
+
+def _bandwidth(report: Mapping[str, Any], kernel: str, array_bytes: float) -> float:
+    moved = value(TOOL, report, "kernels", kernel, "bytes")
+    equal(TOOL, f"bytes moved by {kernel}", moved, ARRAYS_MOVED[kernel] * array_bytes)
+    times = at(TOOL, report, "kernels", kernel, "times_s")
+    if not isinstance(times, list) or len(times) != at(TOOL, report, "repetitions"):
+        raise ParseError(TOOL, f"expected one time of {kernel} for each repetition", str(times))
+    path = ("kernels", kernel, "times_s")
+    counted = [positive(TOOL, kernel, value(TOOL, report, *path, index)) for index in range(1, len(times))]
+    return moved * len(counted) / math.fsum(counted)
