@@ -33,6 +33,7 @@ class Design:
     systems: tuple[str, ...]
     cases: tuple[Case, ...]
     seed: int
+    named: bool = False  # the workloads were asked for by name: none of them may be left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ def design(
         systems=_systems(study, systems, known_systems),
         cases=_cases(chosen.cases, workloads, defaults or {}, f"profile {profile!r} of study {study.name!r}"),
         seed=_count("seed", study.seed if seed is None else seed, 0),
+        named=workloads is not None,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from tqdm import tqdm
 from infrabench.core import Trial, TrialRecord
 from infrabench.design import TRIAL_OVERHEAD_S
 
+HEADLESS = "INFRABENCH_HEADLESS"  # set in the environment of a notebook whose output goes to a log
 Treatment = tuple[str, str, str]
 
 
@@ -93,7 +95,8 @@ def words(seconds: float) -> str:
 
 
 def _bar(title: str, progress: Progressed) -> tqdm:
-    terminal, notebook = sys.stderr.isatty(), "ipykernel" in sys.modules
+    terminal = sys.stderr.isatty()
+    notebook = "ipykernel" in sys.modules and not os.environ.get(HEADLESS)
     interval_s = 0.2 if terminal else 2.0 if notebook else 20.0  # a log must not be flooded
     return tqdm(
         total=progress.total, initial=progress.done, desc=title, unit="trial", file=sys.stderr, mininterval=interval_s,

@@ -11,7 +11,9 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
-from infrabench.core import CommandFailed, Deployment, Host, LedgerError, SiteError, canonical
+from infrabench import ledger
+from infrabench.core import CommandFailed, Deployment, Host, LedgerError, Site, SiteError, canonical
+from infrabench.records import read_bytes
 
 PACKAGES = ("infrabench", "fabric", "paramiko", "docker", "pylxd", "numpy")
 # Trials are compared with each other only when all of them ran on hosts that agree in these.
@@ -80,6 +82,29 @@ def of_suite() -> dict[str, Any]:
         "lock_sha256": hashlib.sha256(lock.read_bytes()).hexdigest() if lock.is_file() else None,
         "source_sha256": _source_hash(source),
     }
+
+
+def store(
+    folder: Path, site: Site, deployments: Mapping[str, Deployment], tools: Mapping[str, Mapping[str, str]]
+) -> None:
+    """Store what hosts, deployments, site and suite say; when a session goes on, compare them with its start first.
+
+    Raises `LedgerError` when a host or a tool has changed.
+    """
+    number = len(list(folder.glob("provenance/suite*.json")))
+    found: dict[str, Any] = {host.name: of_host(host) for host in site.hosts.values()}
+    found["deployments"] = of_deployments(deployments, tools)
+    for name, now in found.items():
+        first = folder / "provenance" / f"{name}.json"
+        if number and first.exists():
+            then = json.loads(read_bytes(first))
+            (compare_deployments if name == "deployments" else compare_host)(name, then, now)
+    found["site"] = {"name": site.name, "kind": site.kind, "facts": json.loads(canonical(site.facts))}
+    found["suite"] = of_suite()  # last: its presence says that the others are there
+    for name, data in found.items():
+        path = f"provenance/{name}{f'.resumed-{number}' if number else ''}.json"
+        if not (folder / path).exists():
+            ledger.add_file(folder, path, (json.dumps(data, indent=1, sort_keys=True) + "\n").encode())
 
 
 def compare_host(name: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -79,10 +79,13 @@ def verify(folder: Path) -> list[str]:
 
     What a killed writer leaves (temporary folders, a whole trial not listed yet, a torn last line) is not wrong.
     """
+    found: list[str] = []
     try:
-        return list(_problems(folder))
+        for problem in _problems(folder):
+            found.append(problem)  # kept also when the next file cannot be read
     except LedgerError as error:
-        return [str(error)]
+        found.append(str(error))
+    return found
 
 
 def _problems(folder: Path) -> Iterator[str]:

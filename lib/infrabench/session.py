@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from infrabench import design as designs
 from infrabench import ledger, preflight, provenance, registry
@@ -23,7 +23,7 @@ from infrabench.deployments import Fleet, deployed
 from infrabench.design import Design, Expectation
 from infrabench.monitor import watching
 from infrabench.progress import Estimator, OnProgress
-from infrabench.records import read_bytes, read_plan, read_session, read_trial, recorded, verify
+from infrabench.records import read_plan, read_session, read_trial, recorded, verify
 from infrabench.trial import Bench, execute
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,14 @@ def request(
     )  # fmt: skip
 
 
-def parameters(study: Study, wanted: Design, site: Site) -> dict[str, Any]:
+class Named(Protocol):
+    """What a session keeps of its site: enough to find the session again while the site is not open."""
+
+    name: str
+    kind: str
+
+
+def parameters(study: Study, wanted: Design, site: Site | Named) -> dict[str, Any]:
     """Return what a session is asked to do: two runs with equal parameters are the same session."""
     return json.loads(
         canonical(
@@ -83,12 +90,20 @@ def run(
     workloads: Sequence[str] | None = None, runs: int | None = None, seed: int | None = None, folder: Path,
     on_progress: OnProgress | None = None,
 ) -> Path:  # fmt: skip
+    """Run the missing trials of a request (see `design.design`) and return the session folder; see `carry_out`."""
+    wanted = request(study, profile=profile, systems=systems, workloads=workloads, runs=runs, seed=seed)
+    return carry_out(study, wanted, site, folder=folder, on_progress=on_progress)
+
+
+def carry_out(
+    study: Study, wanted: Design, site: Site, *, folder: Path, on_progress: OnProgress | None = None
+) -> Path:
     """Run the missing trials of a session and return its folder; a finished session is returned as it is.
 
     Parameters
     ----------
-    study, profile, systems, workloads, runs, seed
-        The request, see `design.design`.
+    study, wanted
+        The study and a design of it.
     site
         Where to run; stays open while this runs.
     folder
@@ -105,32 +120,45 @@ def run(
     SiteError
         A host was lost; what is recorded is safe and running again continues.
     """
-    wanted = request(study, profile=profile, systems=systems, workloads=workloads, runs=runs, seed=seed)
     asked = parameters(study, wanted, site)
-    if folder.exists():
-        ledger.check_parameters(folder, asked)
-        if _is_complete(folder):
-            log.info("%s is complete", folder)
-            return folder
+    if is_complete(folder, asked):
+        log.info("%s is complete", folder)
+        return folder
     with deployed(study, wanted, site, label=folder.name) as fleet:
-        ready = _ready(study, wanted, site, fleet, strict=workloads is not None)
+        ready = _ready(study, wanted, site, fleet)
         planned = designs.trials(ready.design)
         if folder.exists():
             _check_same_set(folder, ready)
         preflight.check_disks(ready.design, fleet.deployments, _still_to_write(ready.design, planned, folder), folder)
         with ledger.opened(folder, _session(study, ready, site, asked), planned) as done:
-            _store_provenance(folder, site, ready)
+            provenance.store(folder, site, fleet.deployments, ready.tools)
             _run_trials(study, site, ready, folder, planned, done, on_progress)
     return folder
 
 
-def _ready(study: Study, wanted: Design, site: Site, fleet: Fleet, *, strict: bool) -> Ready:
+def is_complete(folder: Path, asked: Mapping[str, Any]) -> bool:
+    """Tell whether the session `folder` has every planned trial of these parameters.
+
+    Raises `LedgerError` when it was made with other parameters, or is complete but damaged.
+    """
+    if not folder.exists():
+        return False
+    ledger.check_parameters(folder, asked)
+    if {trial.id for trial in read_plan(folder)} - recorded(folder):
+        return False
+    found = verify(folder)
+    if found:
+        raise LedgerError(f"{folder} is damaged: {'; '.join(found[:5])}. Restore it from a copy")
+    return True
+
+
+def _ready(study: Study, wanted: Design, site: Site, fleet: Fleet) -> Ready:
     """Check every workload on every system; on this machine alone, a study goes on without what is not installed."""
     kept = designs.without(wanted, systems=tuple(fleet.not_run))
     workloads = {case.workload: registry.workload(case.workload) for case in kept.cases}
     fleet.resume_all()
     refused, tools = preflight.check(kept, site, fleet.deployments, workloads)
-    if refused and (strict or site.kind != "local"):
+    if refused and (wanted.named or site.kind != "local"):
         told = "; ".join(f"{name} on {reason}" for name, reason in refused.items())
         raise SiteError(f"{site.name} cannot run all workloads: {told}. Install what is missing, or name the others")
     for name, reason in refused.items():
@@ -185,26 +213,6 @@ def _still_to_write(design: Design, planned: Sequence[Trial], folder: Path) -> E
     return replace(whole, ledger_bytes=whole.ledger_bytes * left // len(planned))
 
 
-def _store_provenance(folder: Path, site: Site, ready: Ready) -> None:
-    """Store what hosts, deployments and suite say; when a session goes on, compare hosts and tools with its start."""
-    number = len(list(folder.glob("provenance/suite*.json")))
-    suffix = f".resumed-{number}" if number else ""
-    found: dict[str, Any] = {host.name: provenance.of_host(host) for host in site.hosts.values()}
-    found["deployments"] = provenance.of_deployments(ready.fleet.deployments, ready.tools)
-    for name, now in found.items():
-        first = folder / "provenance" / f"{name}.json"
-        if number and first.exists():
-            then = json.loads(read_bytes(first))
-            compare = provenance.compare_deployments if name == "deployments" else provenance.compare_host
-            compare(name, then, now)
-    found["site"] = {"name": site.name, "kind": site.kind, "facts": json.loads(canonical(site.facts))}
-    found["suite"] = provenance.of_suite()  # last: its presence says that the others are there
-    for name, data in found.items():
-        path = f"provenance/{name}{suffix}.json"
-        if not (folder / path).exists():
-            ledger.add_file(folder, path, (json.dumps(data, indent=1, sort_keys=True) + "\n").encode())
-
-
 def _run_trials(
     study: Study, site: Site, ready: Ready, folder: Path, planned: Sequence[Trial], done: frozenset[str],
     on_progress: OnProgress | None,
@@ -233,11 +241,3 @@ def _run_trials(
             if finished.fatal is not None:
                 raise SiteError(f"{finished.fatal} The session stops here; run it again to go on") from finished.fatal
 
-
-def _is_complete(folder: Path) -> bool:
-    if {trial.id for trial in read_plan(folder)} - recorded(folder):
-        return False
-    found = verify(folder)
-    if found:
-        raise LedgerError(f"{folder} is damaged: {'; '.join(found[:5])}. Restore it from a copy")
-    return True

@@ -35,7 +35,7 @@ from infrabench.monitor import Monitor, Sample
 log = logging.getLogger(__name__)
 
 POLL_S = (0.02, 0.5)  # first and longest pause between two questions whether a service is ready
-# What a parser that has a mistake of its own may raise. Its trial is shown as unparsable, its raw output is kept.
+# What a parser that has a mistake of its own may raise.
 PARSER_MISTAKES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
@@ -76,6 +76,26 @@ def execute(trial: Trial, workload: Workload, bench: Bench) -> Finished:
         # Also on an interrupt: a server left behind would disturb the next trial.
         fatal = run.clean(steps) or fatal
     return run.finish(workload, fatal)
+
+
+def parsed(workload: Workload, capture: Capture) -> tuple[Measurement, ...]:
+    """Return the measurements that `capture` holds, checked; `ParseError` when it does not say what it should.
+
+    A mistake of the parser itself is a `ParseError` too: its trial is shown as unparsable and its raw output kept.
+    """
+    try:
+        found = tuple(workload.parse(capture))
+    except PARSER_MISTAKES as error:
+        log.exception("a parser has a mistake")
+        raise ParseError("parser", f"it has a mistake: {error!r}") from error
+    if not found:
+        raise ParseError("parser", "it found no measurement at all")
+    for m in found:
+        if m.unit not in UNITS or m.better not in ("higher", "lower") or not math.isfinite(m.value):
+            raise ParseError("parser", f"{m.metric} = {m.value!r} {m.unit!r}, better {m.better!r}: no measurement")
+    if len({m.metric for m in found}) != len(found):
+        raise ParseError("parser", "it found a metric twice")
+    return found
 
 
 class _Run:
@@ -150,11 +170,15 @@ class _Run:
         """Parse, apply the guards, and put the record together."""
         measurements: Sequence[Measurement] = ()
         if self.state == "ok":
-            measurements = self._parsed(workload)
+            try:
+                measurements = parsed(workload, Capture(self.results, self.trial.params))
+            except ParseError as error:
+                self.ends("unparsable", str(error))
         conditions: dict[str, Any] = {}
         if self.window:
             after = {host: samples[-1] for host, samples in self.window.items()}
             reasons, conditions = judge(self.bench.guards, self.before, after, self.bench.cgroups)
+            conditions["invalid"] = reasons  # kept for every state: a mended parser must not lose them
             if reasons and self.state == "ok":
                 self.ends("invalid", "; ".join(reasons))
         if self.unclean:
@@ -166,19 +190,6 @@ class _Run:
             steps=tuple(self.steps), measurements=tuple(measurements), conditions=conditions,
         )  # fmt: skip
         return Finished(record, self._blobs(), fatal)
-
-    def _parsed(self, workload: Workload) -> Sequence[Measurement]:
-        try:
-            found = list(workload.parse(Capture(self.results, self.trial.params)))
-            _check(self.trial.workload, found)
-        except ParseError as error:
-            self.ends("unparsable", str(error))
-            return ()
-        except PARSER_MISTAKES as error:
-            log.exception("the parser of %s has a mistake", self.trial.workload)
-            self.ends("unparsable", f"the parser of {self.trial.workload} has a mistake: {error!r}")
-            return ()
-        return found
 
     def _blobs(self) -> dict[str, bytes]:
         blobs = {f"{name}.stdout": result.stdout for name, result in self.results.items() if result.stdout}
@@ -200,16 +211,6 @@ def _until_ok(target: Target, step: Step) -> tuple[Result, int]:
         result = target.run(step.argv, timeout_s=min(step.timeout_s, max(1.0, left)), stdin=step.stdin)
         attempts += 1
     return result, attempts
-
-
-def _check(workload: str, measurements: Sequence[Measurement]) -> None:
-    if not measurements:
-        raise ParseError(workload, "the parser found no measurement at all")
-    for m in measurements:
-        if m.unit not in UNITS or m.better not in ("higher", "lower") or not math.isfinite(m.value):
-            raise ParseError(workload, f"{m.metric} = {m.value!r} {m.unit!r}, better {m.better!r}: no measurement")
-    if len({m.metric for m in measurements}) != len(measurements):
-        raise ParseError(workload, "a metric was found twice")
 
 
 def _utc(seconds: float) -> str:

@@ -8,10 +8,12 @@ import signal
 import time
 from dataclasses import replace
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from fakes import PLUGINS, DyingHost, fake_site
+
 from infrabench import records, registry, session
 from infrabench.core import Case, DesignError, LedgerError, Profile, SiteError
 from infrabench.tidy import tidy
@@ -131,7 +133,7 @@ def test_systems_are_deployed_once_and_only_the_measured_one_runs(tmp_path, stud
         running ^= {name}
         switches += verb == "resume"
     systems = [trial.system for trial in records.read_plan(folder)]
-    changes = sum(a != b for a, b in zip(systems, systems[1:], strict=False))
+    changes = sum(a != b for a, b in pairwise(systems))
     assert switches == changes + 1  # the last resume is for the removal
 
 

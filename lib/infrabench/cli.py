@@ -1,0 +1,134 @@
+"""The command line. Exit status: 0 done, 1 it went wrong, 2 it was asked for something that does not exist."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+
+from infrabench import commands
+from infrabench.core import DesignError, InfrabenchError
+
+Words = Iterator[str]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    arguments = _parser().parse_args(argv)
+    logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
+    logging.getLogger("infrabench").setLevel(logging.DEBUG if arguments.debug else logging.INFO)
+    if arguments.verb == "notebook":
+        logging.getLogger("papermill").setLevel(logging.INFO)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill cleans up as Ctrl-C does
+    try:
+        for line in arguments.command(arguments):
+            print(line, flush=True)
+    except InfrabenchError as error:
+        if arguments.debug:
+            raise
+        print(f"infrabench: {error}", file=sys.stderr)
+        return 2 if isinstance(error, DesignError) else 1
+    except KeyboardInterrupt:
+        print("infrabench: interrupted. What is recorded is safe; the same command goes on.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of a pipe (head, less) has seen enough
+        sys.stderr.close()
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="infrabench", description="Reproducible studies that compare infrastructure.",
+        epilog="A study is planned, run, and analysed; a run that was interrupted goes on with the same command.",
+    )  # fmt: skip
+    parser.add_argument("--debug", action="store_true", help="show the whole traceback of an error, and more log")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="COMMAND")
+    for name, command, text, fill in (
+        ("plan", commands.plan, "print every trial in order, with a time and disk estimate", _request),
+        ("run", commands.run, "run a study on a site, or go on with it", _run),
+        ("status", commands.status, "say how far sessions are", _sessions),
+        ("analyze", commands.analyze, "print estimates, and contrasts against the baseline", _session),
+        ("report", commands.report, "write an executed notebook as an HTML page", _report),
+        ("verify", commands.verify, "check every file, and read the raw output again", _sessions),
+        ("reparse", commands.reparse, "write a session anew with the parsers of now", _reparse),
+        ("pack", commands.pack, "write a session into one reproducible archive", _pack),
+        ("clean", commands.clean, "remove sessions made on this machine", _clean),
+        ("lab", commands.lab, "bring the embedded lab up or down, or ask how it is", _lab),
+        ("notebook", commands.notebook, "execute a notebook, its parameters checked first", _notebook),
+        ("benchmark", commands.benchmark, "measure what the harness itself costs", _benchmark),
+    ):
+        verb = verbs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        verb.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+        verb.set_defaults(command=command)
+        fill(verb)
+    return parser
+
+
+def _request(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("study", metavar="STUDY", help="a study, such as containers")
+    parser.add_argument("--profile", default="quick", help="size of the study: smoke, quick or paper (default: quick)")
+    parser.add_argument("--runs", type=int, metavar="N", help="number of blocks (default: what the profile says)")
+    parser.add_argument("--systems", nargs="+", metavar="NAME", help="systems (default: all of the study)")
+    parser.add_argument("--workloads", nargs="+", metavar="NAME", help="workloads (default: all of the profile)")
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of the random order (default: the study's)")
+
+
+def _run(parser: argparse.ArgumentParser) -> None:
+    _request(parser)
+    parser.add_argument("--site", default="lab", help="lab (default), local, or an inventory file of hosts (YAML)")
+    parser.add_argument("--session", metavar="NAME", help="session name or folder (default: one per set of parameters)")
+
+
+def _session(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION", help="name, folder or archive of a session")
+
+
+def _sessions(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sessions", metavar="SESSION", nargs="*", help="name, folder or archive (default: all)")
+
+
+def _report(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("notebook", metavar="NOTEBOOK", help="an executed notebook")
+    parser.add_argument("--out", default="out", metavar="FOLDER", help="where the pages are (default: out)")
+
+
+def _reparse(parser: argparse.ArgumentParser) -> None:
+    _session(parser)
+    parser.add_argument("destination", metavar="FOLDER", help="the new session's folder")
+
+
+def _pack(parser: argparse.ArgumentParser) -> None:
+    _session(parser)
+    parser.add_argument("archive", metavar="ARCHIVE", help="the archive to write (.tar.xz)")
+
+
+def _clean(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sessions", metavar="SESSION", nargs="+", help="name or folder of a session")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _lab(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("verb_of_lab", metavar="up|status|down|purge", choices=("up", "status", "down", "purge"))
+
+
+def _notebook(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("notebook", metavar="NOTEBOOK")
+    parser.add_argument("out", metavar="OUT", help="where the executed notebook is written")
+    parser.add_argument(
+        "-p", dest="parameters", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"),
+        help="a parameter; VALUE is JSON or text",
+    )  # fmt: skip
+    parser.add_argument("--cell-timeout", type=int, default=24 * 3600, metavar="SECONDS", help="longest time of a cell")
+
+
+def _benchmark(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--blocks", type=int, default=30, metavar="N", help="blocks, interleaved (default: 30)")
+    parser.add_argument("--site", default="local", help="local (default), lab, or an inventory file")
+    parser.add_argument("--session", metavar="SESSION", help="also say how much of this session's time its tools had")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

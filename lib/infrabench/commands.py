@@ -1,0 +1,199 @@
+"""What each command does: a function of the parsed arguments that yields the lines to print."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from infrabench import archive, registry, runs, session
+from infrabench import design as designs
+from infrabench.core import DesignError, LedgerError, SiteError
+from infrabench.design import Design
+from infrabench.progress import bar, words
+from infrabench.records import read_plan, read_session, read_trial, recorded
+from infrabench.records import verify as problems
+
+MIB = 2**20
+
+
+def plan(arguments: Namespace) -> Iterator[str]:
+    """Yield every trial in order, with when it is expected to start, and the cost of all."""
+    wanted = _wanted(arguments)
+    at = len(wanted.systems) * designs.DEPLOY_S
+    yield "position  block  starts       system        workload      scenario"
+    for trial in designs.trials(wanted):
+        yield (
+            f"{trial.position:8d}  {trial.block:5d}  {words(at):11s}  {trial.system:12s}  {trial.workload:12s}  "
+            f"{trial.scenario}"
+        )
+        at += trial.seconds + designs.TRIAL_OVERHEAD_S
+    yield _cost(wanted)
+
+
+def run(arguments: Namespace) -> Iterator[str]:
+    """Run a study, or go on with it, and yield what will be done, where it is and how it went."""
+    wanted = _wanted(arguments)
+    try:
+        runs.site_name(arguments.site)
+    except SiteError as error:  # something that was asked for and does not exist, like an unknown study
+        raise DesignError(str(error)) from error
+    yield _cost(wanted)
+    with bar(f"{wanted.study} {wanted.profile}") as show:
+        folder = runs.carry_out(wanted, site=arguments.site, name=arguments.session, on_progress=show)
+    yield from _state_of(folder)
+
+
+def status(arguments: Namespace) -> Iterator[str]:
+    """Yield how far each session is, in counts by system and state."""
+    names = arguments.sessions or sorted(runs.sessions())
+    if not names:
+        yield f"no session yet below {runs.home() / 'data'}"
+    for name in names:
+        yield from _state_of(runs.find(None, name))
+
+
+def analyze(arguments: Namespace) -> Iterator[str]:
+    """Yield estimates and contrasts of a session as text tables."""
+    from infrabench import facade  # pandas and scipy are loaded for this command alone
+
+    opened = facade.open_session(runs.find(None, arguments.session))
+    yield from _state_of(opened.folder)
+    estimates = facade.estimates(opened)
+    shown = ["workload", "scenario", "metric", "unit", "system", "n", "mean", "mean_low", "mean_high", "median", "sd"]
+    yield "\nEstimates: mean with 95 % t interval, median, standard deviation; n trials of state ok"
+    yield estimates[shown].to_string(index=False, float_format=lambda value: f"{value:.5g}")
+    contrasts = facade.contrasts(opened)
+    shown = ["workload", "scenario", "metric", "system", "n_pairs", "ratio", "ratio_low", "ratio_high", "verdict"]
+    yield f"\nContrasts: ratio to {opened.data['baseline']} with 95 % Fieller interval (paired by block), verdict"
+    yield contrasts[shown].to_string(index=False, float_format=lambda value: f"{value:.4f}")
+
+
+def report(arguments: Namespace) -> Iterator[str]:
+    """Write an executed notebook as a page and yield where it is."""
+    from infrabench.report import page  # nbconvert is slow to import
+
+    yield str(page(Path(arguments.notebook), Path(arguments.out)))
+
+
+def verify(arguments: Namespace) -> Iterator[str]:
+    """Yield that a session is sound; `LedgerError` names everything that differs."""
+    from infrabench.reparse import differences
+
+    names = arguments.sessions or sorted(runs.sessions())
+    for name in names:
+        folder = runs.find(None, name)
+        found = problems(folder) or list(differences(folder))
+        if found:
+            raise LedgerError(f"{folder}: {len(found)} differences\n" + "\n".join(found))
+        yield f"{folder}: every file is as recorded, and raw output gives the same measurements"
+
+
+def reparse(arguments: Namespace) -> Iterator[str]:
+    """Write a session anew with the parsers of now, and yield what changed."""
+    from infrabench.reparse import differences, write
+
+    folder = runs.find(None, arguments.session)
+    yield from differences(folder)
+    yield str(write(folder, Path(arguments.destination)))
+
+
+def pack(arguments: Namespace) -> Iterator[str]:
+    """Write a session into an archive and yield its size."""
+    if not arguments.archive.endswith(runs.ARCHIVE):
+        raise DesignError(f"an archive is called NAME{runs.ARCHIVE}, not {arguments.archive}")
+    path = archive.pack(runs.find(None, arguments.session), Path(arguments.archive))
+    yield f"{path}: {path.stat().st_size / 1e6:.2f} MB"
+
+
+def clean(arguments: Namespace) -> Iterator[str]:
+    """Remove sessions made here, after asking, and yield what went."""
+    folders = [runs.find(None, name) for name in arguments.sessions]
+    for folder in folders:
+        if "recorded" in folder.resolve().parts:
+            raise DesignError(f"{folder} is a recorded session of the project and is not removed")
+    for folder in folders:
+        read_session(folder)  # never remove a folder that is not a session
+        count = len(recorded(folder))
+        if not arguments.yes and not _agreed(f"Remove {folder} with {count} trials? [y/N] "):
+            yield f"{folder} stays"
+            continue
+        shutil.rmtree(folder)
+        yield f"{folder} is removed"
+
+
+def lab(arguments: Namespace) -> Iterator[str]:
+    """Bring the lab up or down, or yield how it is."""
+    from infrabench import lab as embedded  # its tools are needed by this command alone
+
+    if arguments.verb_of_lab == "status":
+        found = embedded.status()
+        yield "the lab is up" if found.up else "the lab is down"
+        for kind, rows in (("node", found.nodes), ("image", found.images)):
+            yield from (f"{kind} {name}: {told}" for name, told in rows.items())
+        yield from (f"left over: {each}" for each in found.leftovers)
+        return
+    {"up": embedded.up, "down": embedded.down, "purge": embedded.purge}[arguments.verb_of_lab]()
+
+
+def notebook(arguments: Namespace) -> Iterator[str]:
+    """Execute a notebook and yield where it is."""
+    from infrabench import headless  # papermill is slow to import
+
+    given = {name: headless.value(text) for name, text in arguments.parameters}
+    out = headless.execute(
+        Path(arguments.notebook), Path(arguments.out), given, cell_timeout_s=arguments.cell_timeout
+    )
+    yield str(out)
+
+
+def benchmark(arguments: Namespace) -> Iterator[str]:
+    """Measure the harness itself and yield a table."""
+    from infrabench import benchmarks
+
+    yield from benchmarks.report(arguments.site, arguments.blocks)
+    if arguments.session:
+        yield benchmarks.tool_share(runs.find(None, arguments.session))
+
+
+def _wanted(arguments: Namespace) -> Design:
+    return session.request(
+        registry.study(arguments.study), profile=arguments.profile, systems=_split(arguments.systems),
+        workloads=_split(arguments.workloads), runs=arguments.runs, seed=arguments.seed,
+    )  # fmt: skip
+
+
+def _split(names: list[str] | None) -> list[str] | None:
+    return None if names is None else [part for name in names for part in name.split(",") if part]
+
+
+def _cost(wanted: Design) -> str:
+    cost = designs.expected(wanted)
+    count = len(wanted.systems) * len(wanted.cases) * wanted.blocks
+    return (
+        f"{wanted.study} {wanted.profile}: {count} trials in {wanted.blocks} blocks "
+        f"({', '.join(wanted.systems)} x {len(wanted.cases)} cases), about {words(cost.seconds)}; up to "
+        f"{cost.target_bytes / MIB:.0f} MiB inside a target, about {cost.ledger_bytes / MIB:.0f} MiB recorded"
+    )
+
+
+def _state_of(folder: Path) -> Iterator[str]:
+    data, planned, done = read_session(folder), read_plan(folder), recorded(folder)
+    yield f"{folder}: {len(done)} of {len(planned)} trials"
+    for system in data["systems"]:
+        own = [trial for trial in planned if trial.system == system]
+        states = Counter(read_trial(folder, trial.id).state for trial in own if trial.id in done)
+        missing = len(own) - sum(states.values())
+        told = [f"{count} {state}" for state, count in sorted(states.items())]
+        yield f"  {system}: {', '.join(told + ([f'{missing} missing'] if missing else []))}"
+    for name, reason in {**data["not_run"], **data["left_out"]}.items():
+        yield f"  {name}: not run: {reason}"
+
+
+def _agreed(question: str) -> bool:
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

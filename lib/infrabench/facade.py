@@ -1,0 +1,186 @@
+"""What a notebook may use: one request, one session, and tables of it. Everything here reads or runs; nothing draws."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from infrabench import design as designs
+from infrabench import registry, runs, session
+from infrabench.core import STATES, DesignError, Study, unknown_name
+from infrabench.design import Design
+from infrabench.progress import bar, words
+from infrabench.records import read_bytes, read_session
+from infrabench.stats.contrasts import contrasts as _contrasts
+from infrabench.stats.estimates import estimates as _estimates
+from infrabench.tidy import missing, tidy
+
+MODES = ("load", "run")
+MIB = 2**20
+NOT_HOSTS = ("deployments", "site", "suite")  # in provenance/, beside one file per host
+
+
+@dataclass(frozen=True)
+class Session:
+    """A recorded session: its folder, ``session.json``, tidy table, and planned trials without a record."""
+
+    folder: Path
+    data: dict[str, Any]
+    table: pd.DataFrame
+    missing: pd.DataFrame
+
+
+def study(name: str) -> Study:
+    """Return the study called `name`; `DesignError` with the nearest names when there is none."""
+    return registry.study(name)
+
+
+def request(
+    study: str, *, profile: str, runs: int | None = None, systems: Sequence[str] | str | None = None,
+    workloads: Sequence[str] | str | None = None, seed: int | None = None,
+) -> Design:  # fmt: skip
+    """Return the validated design of a notebook's parameters; None means what the study says.
+
+    Lists may also come as text, ``["native", "docker"]`` or ``native,docker``: papermill hands them over so.
+    """
+    return session.request(
+        registry.study(study), profile=profile, runs=runs, systems=_listed(systems), workloads=_listed(workloads),
+        seed=seed,
+    )  # fmt: skip
+
+
+def plan_table(wanted: Design) -> pd.DataFrame:
+    """Return one row per case of `wanted`: systems, blocks, trials, expected minutes and MiB inside a target."""
+    rows = [
+        {
+            "workload": case.workload, "scenario": case.scenario, "systems": len(wanted.systems),
+            "blocks": wanted.blocks, "trials": len(wanted.systems) * wanted.blocks,
+            "seconds_each": case.seconds, "disk_MiB": case.disk_bytes / MIB,
+            "minutes": len(wanted.systems) * wanted.blocks * (case.seconds + designs.TRIAL_OVERHEAD_S) / 60,
+        }
+        for case in wanted.cases
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def plan_summary(wanted: Design) -> str:
+    """Return one sentence that says how much `wanted` is and how long it takes."""
+    cost = designs.expected(wanted)
+    count = len(wanted.systems) * len(wanted.cases) * wanted.blocks
+    return (
+        f"{count} trials: {wanted.blocks} blocks of {len(wanted.systems)} systems ({', '.join(wanted.systems)}) "
+        f"x {len(wanted.cases)} cases, seed {wanted.seed}, about {words(cost.seconds)}; at most "
+        f"{cost.target_bytes / MIB:.0f} MiB inside a target, {cost.ledger_bytes / MIB:.0f} MiB recorded"
+    )
+
+
+def run_or_load(wanted: Design, *, mode: str, site: str = "lab", session: str | None = None) -> Session:
+    """Run `wanted` on `site` (``mode="run"``: what is missing of it), or load a recorded session (``mode="load"``).
+
+    `session` names it; None is the session of these parameters, or the one recorded session of the study. A loaded
+    session must have the profile, blocks and seed of `wanted`; fewer systems or workloads narrow its table.
+    """
+    if mode not in MODES:
+        raise unknown_name("mode", mode, MODES)
+    if mode == "run":
+        with bar(f"{wanted.study} {wanted.profile}") as show:
+            return open_session(runs.carry_out(wanted, site=site, name=session, on_progress=show))
+    found = open_session(runs.find(wanted.study, session))
+    for key in ("study", "profile", "blocks", "seed"):
+        then, asked = found.data[key], getattr(wanted, key)
+        if then != asked:
+            raise DesignError(f"{found.folder} has {key} {then!r}, not {asked!r}; mode='run' measures that")
+    return _narrowed(found, wanted)
+
+
+def open_session(folder: str | Path) -> Session:
+    """Return the session in `folder`, or in an archive made by `archive.pack`."""
+    path = runs.find(None, str(folder))
+    return Session(path, read_session(path), tidy(path), missing(path))
+
+
+def estimates(session: Session) -> pd.DataFrame:
+    """Return one row per cell: counts by state, mean, median and their intervals (`stats.estimates`)."""
+    return _estimates(session.table, session.missing)
+
+
+def contrasts(session: Session) -> pd.DataFrame:
+    """Return one row per cell and system against the baseline, by the session's margins (`stats.contrasts`)."""
+    data = session.data
+    return _contrasts(session.table, data["baseline"], data["margins"], [tuple(each) for each in data["primary"]])
+
+
+def validity_table(session: Session) -> pd.DataFrame:
+    """Return trials by state, one row per system and workload, with planned trials that are missing and not run."""
+    trials = session.table.drop_duplicates("trial")
+    counts = pd.crosstab([trials["system"], trials["workload"]], trials["state"])
+    counts = counts.reindex(columns=list(STATES), fill_value=0)
+    absent = session.missing.groupby(["system", "workload"], observed=True).size()
+    counts = counts.join(absent.rename("missing"), how="outer").fillna(0).astype(int).reset_index()
+    counts["note"] = ""
+    left = [(name, "all", f"not run: {reason}") for name, reason in session.data["not_run"].items()]
+    left += [("all", name, f"not run: {reason}") for name, reason in session.data.get("left_out", {}).items()]
+    rows = pd.DataFrame(left, columns=["system", "workload", "note"])
+    merged = pd.concat([counts, rows], ignore_index=True) if left else counts
+    numbers = [*STATES, "missing"]
+    return merged.fillna(dict.fromkeys(numbers, 0)).astype(dict.fromkeys(numbers, "int64"))
+
+
+def reasons_table(session: Session) -> pd.DataFrame:
+    """Return why trials are not ok: one row per system, workload, state and reason, with how often."""
+    bad = session.table[session.table["state"] != "ok"].drop_duplicates("trial")
+    keys = ["system", "workload", "scenario", "state", "reason"]
+    return bad.groupby(keys, observed=True).size().rename("trials").reset_index()
+
+
+def provenance_table(session: Session) -> pd.DataFrame:
+    """Return what the hosts say about themselves: one row per field, one column per host; empty where they do not."""
+    hosts = [path for path in sorted(session.folder.glob("provenance/*.json")) if path.stem not in NOT_HOSTS]
+    columns = {path.stem: _flat(json.loads(read_bytes(path))) for path in hosts if ".resumed-" not in path.name}
+    frame = pd.DataFrame(columns).rename_axis("field")
+    return frame[~frame.index.str.startswith(("missing.", "cpu.flags", "time_s"))]
+
+
+def deployments_table(session: Session) -> pd.DataFrame:
+    """Return what the systems say about themselves: one row per field, one column per system."""
+    data = json.loads(read_bytes(session.folder / "provenance" / "deployments.json"))
+    columns = {name: _flat({**each["facts"], "tools": each["tools"]}) for name, each in data.items()}
+    return pd.DataFrame(columns).rename_axis("field")
+
+
+def _narrowed(found: Session, wanted: Design) -> Session:
+    systems, workloads = set(wanted.systems), {case.workload for case in wanted.cases}
+
+    def keep(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame[frame["system"].isin(systems) & frame["workload"].isin(workloads)].reset_index(drop=True)
+
+    return Session(found.folder, found.data, keep(found.table), keep(found.missing))
+
+
+def _listed(names: Sequence[str] | str | None) -> Sequence[str] | None:
+    if not isinstance(names, str):
+        return names
+    if not names.strip().startswith("["):
+        return [part.strip() for part in names.split(",") if part.strip()]
+    try:
+        return list(json.loads(names))
+    except ValueError as error:
+        raise DesignError(f"not a list of names: {names!r}; write [\"native\", \"docker\"] or native,docker") from error
+
+
+def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(data, dict):
+        return {prefix.removesuffix("."): ", ".join(map(str, data)) if isinstance(data, list) else data}
+    return {key: value for name, part in data.items() for key, value in _flat(part, f"{prefix}{name}.").items()}
+
+
+def show_log(level: str = "INFO") -> None:
+    """Print what the library does (systems made ready, lab started) below the cell that asks for it."""
+    logging.basicConfig(format="%(message)s", level=logging.WARNING, force=True)
+    logging.getLogger("infrabench").setLevel(level)

@@ -1,0 +1,61 @@
+"""Executing a notebook without anyone looking, through papermill, with its parameters checked first.
+
+papermill only warns about a parameter that the notebook does not have, and then runs with the defaults.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import papermill
+from nbclient.exceptions import CellTimeoutError, DeadKernelError
+from papermill.exceptions import PapermillExecutionError
+
+from infrabench.core import DesignError, InfrabenchError, unknown_name
+from infrabench.progress import HEADLESS
+
+START_S = 120  # a kernel that has not started by then will not
+CELL_S = 24 * 3600  # one cell runs a whole session; a dead kernel is noticed at once all the same
+
+
+def execute(notebook: Path, out: Path, parameters: Mapping[str, Any], *, cell_timeout_s: int = CELL_S) -> Path:
+    """Execute `notebook` with `parameters` into `out`, which is kept also when a cell fails, and return it.
+
+    Raises
+    ------
+    DesignError
+        The notebook does not exist, or has no such parameter; nothing has been started.
+    InfrabenchError
+        A cell failed: which one, and how.
+    """
+    if not notebook.is_file():
+        raise DesignError(f"there is no notebook {notebook}")
+    known = papermill.inspect_notebook(str(notebook))
+    for name in parameters:
+        if name not in known:
+            raise unknown_name(f"parameter of {notebook.name}", name, known)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    os.environ[HEADLESS] = "1"  # inherited by the kernel: its progress goes to a log
+    try:
+        papermill.execute_notebook(
+            str(notebook), str(out), parameters=dict(parameters), kernel_name="python3", cwd=str(notebook.parent),
+            start_timeout=START_S, execution_timeout=cell_timeout_s, progress_bar=False, log_output=True,
+        )  # fmt: skip
+    except PapermillExecutionError as error:
+        told = f"{error.ename}: {error.evalue}"
+        raise InfrabenchError(f"{notebook.name}, cell {error.exec_count}, failed: {told}\nSee {out}") from error
+    except (CellTimeoutError, DeadKernelError) as error:
+        raise InfrabenchError(f"{notebook.name} did not finish: {error}\nSee {out}") from error
+    return out
+
+
+def value(text: str) -> Any:
+    """Return a parameter typed on a command line: JSON where it is JSON, else the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

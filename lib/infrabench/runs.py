@@ -1,0 +1,115 @@
+"""From names that a person types to a session folder: the one way that the command line and notebooks share."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from infrabench import registry, session
+from infrabench.archive import unpack
+from infrabench.core import DesignError, Study, unknown_name
+from infrabench.design import Design
+from infrabench.progress import OnProgress
+from infrabench.records import SESSION
+from infrabench.site import check_site, open_site, read_inventory
+
+log = logging.getLogger(__name__)
+
+VARIABLE = "INFRABENCH_HOME"
+ARCHIVE = ".tar.xz"
+
+
+@dataclass(frozen=True, slots=True)
+class SiteName:
+    """Name and kind of a site that is not open."""
+
+    name: str
+    kind: str
+
+
+def home() -> Path:
+    """Return the folder that holds ``data/``: ``INFRABENCH_HOME``, or the checkout around the working folder."""
+    if os.environ.get(VARIABLE):
+        return Path(os.environ[VARIABLE])
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / "lib" / "infrabench" / "core.py").is_file():
+            return folder
+    return here
+
+
+def site_name(spec: str) -> SiteName:
+    """Return name and kind of the site `spec` without opening it; `SiteError` when there is no such site."""
+    check_site(spec)
+    return SiteName(spec, spec) if spec in ("lab", "local") else SiteName(read_inventory(Path(spec)).name, "inventory")
+
+
+def folder_for(study: Study, wanted: Design, site: SiteName, name: str | None = None) -> Path:
+    """Return the session folder of a request: the same request finds the same folder, unless `name` names another."""
+    if name and os.sep in name:
+        return Path(name)
+    chosen = name or session.name_of(session.parameters(study, wanted, site))
+    if chosen.startswith("."):
+        raise DesignError(f"session name {chosen!r}: it must not begin with a dot")
+    return home() / "data" / "runs" / study.name / chosen
+
+
+def carry_out(
+    wanted: Design, *, site: str, name: str | None = None, on_progress: OnProgress | None = None,
+    say: Callable[[str], None] = log.info,
+) -> Path:  # fmt: skip
+    """Run `wanted` on the site `site` (``lab``, ``local`` or an inventory file) and return the session folder.
+
+    The site is not even opened for a session that is complete.
+    """
+    study, known = registry.study(wanted.study), site_name(site)
+    folder = folder_for(study, wanted, known, name)
+    if session.is_complete(folder, session.parameters(study, wanted, known)):
+        say(f"{folder} is complete; give another session name to measure anew")
+        return folder
+    with open_site(site, say) as opened:
+        return session.carry_out(study, wanted, opened, folder=folder, on_progress=on_progress)
+
+
+def find(study: str | None, name: str | None) -> Path:
+    """Return the folder of a session that exists: a path, a name among runs and recorded ones, or the only recorded.
+
+    An archive is unpacked below ``data/runs/.recorded`` and checked.
+    """
+    if name and (Path(name) / SESSION).is_file():
+        return Path(name)
+    if name and name.endswith(ARCHIVE) and Path(name).is_file():
+        return unpack(Path(name), _unpacked())
+    found = sessions(study)
+    if name is None:
+        found = {each: path for each, path in found.items() if "recorded" in path.parts}
+        if len(found) != 1:
+            told = ", ".join(sorted(found)) or "none"
+            raise DesignError(f"name the session of study {study!r} to load; recorded are: {told}")
+        name = next(iter(found))
+    if name not in found:
+        raise unknown_name("session", name, found)
+    path = found[name]
+    return unpack(path, _unpacked()) if path.name.endswith(ARCHIVE) else path
+
+
+def sessions(study: str | None = None) -> dict[str, Path]:
+    """Return the sessions below ``data/`` by name: folders of runs, and recorded ones (folders or archives)."""
+    found: dict[str, Path] = {}
+    for place in ("recorded", "runs"):
+        base = home() / "data" / place
+        pattern = study or "[!.]*"
+        for path in [*base.glob(f"{pattern}/[!.]*/{SESSION}"), *base.glob(f"{pattern}/[!.]*{ARCHIVE}")]:
+            is_archive = path.name.endswith(ARCHIVE)
+            name = path.name.removesuffix(ARCHIVE) if is_archive else path.parent.name
+            found[name] = path if is_archive else path.parent
+    return found
+
+
+def _unpacked() -> Path:
+    folder = home() / "data" / "runs" / ".recorded"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from infrabench import design as designs
+from infrabench.core import Case, DesignError, Limits, Profile, Study, canonical
+
+names = st.text("abcdefghij", min_size=1, max_size=6)
+seeds = st.integers(0, 2**32)
+
+
+CASES = (Case("cpu", "threads=1", {"threads": 1}), Case("disk", "default"))
+
+
+def study(systems=("native", "docker"), cases=CASES, blocks=4):
+    profiles = {"quick": Profile(blocks, tuple(cases))}
+    return Study("s", "S", systems[0], tuple(systems), profiles, Limits(), (), {"": 0.02})
+
+
+@st.composite
+def studies(draw):
+    systems = draw(st.lists(names, min_size=1, max_size=5, unique=True))
+    cells = draw(st.lists(st.tuples(names, names), min_size=1, max_size=6, unique=True))
+    cases = [Case(workload, scenario, {"n": i}, seconds=float(i)) for i, (workload, scenario) in enumerate(cells)]
+    return study(systems, cases, draw(st.integers(1, 8)))
+
+
+def treatment(trial):
+    return trial.system, trial.workload, trial.scenario
+
+
+@settings(deadline=None, derandomize=True)
+@given(studies(), seeds)
+def test_blocks_are_complete_permutations_of_the_treatments(study, seed):
+    planned = designs.plan(study, profile="quick", seed=seed)
+    profile = study.profiles["quick"]
+    wanted = Counter((system, case.workload, case.scenario) for case in profile.cases for system in study.systems)
+    for block in range(profile.blocks):
+        assert Counter(treatment(trial) for trial in planned if trial.block == block) == wanted
+    assert [trial.position for trial in planned] == list(range(len(planned)))
+    assert [trial.block for trial in planned] == sorted(trial.block for trial in planned)
+    assert len({trial.id for trial in planned}) == len(planned)
+
+
+@settings(deadline=None, derandomize=True)
+@given(studies(), seeds)
+def test_the_same_seed_is_the_same_plan_byte_for_byte(study, seed):
+    first, second = (designs.plan(study, profile="quick", seed=seed) for _ in range(2))
+    assert canonical([t.as_json() for t in first]) == canonical([t.as_json() for t in second])
+
+
+@settings(deadline=None, derandomize=True)
+@given(studies(), seeds, st.integers(1, 5))
+def test_more_blocks_leave_the_earlier_ones_as_they_were(study, seed, more):
+    blocks = study.profiles["quick"].blocks
+    shorter = designs.plan(study, profile="quick", seed=seed)
+    longer = designs.plan(study, profile="quick", seed=seed, runs=blocks + more)
+    assert longer[: len(shorter)] == shorter
+
+
+def test_another_seed_and_another_block_are_another_order():
+    wide = study(cases=[Case("cpu", str(i)) for i in range(20)], blocks=2)
+    one, two = (designs.plan(wide, profile="quick", seed=seed) for seed in (1, 2))
+    assert [treatment(t) for t in one] != [treatment(t) for t in two]
+    assert {t.id for t in one}.isdisjoint(t.id for t in two)
+    blocks = [[treatment(t) for t in one if t.block == block] for block in (0, 1)]
+    assert blocks[0] != blocks[1]
+
+
+def test_every_treatment_comes_first_about_equally_often():
+    planned = designs.plan(study(cases=[Case("cpu", "a")], blocks=1000), profile="quick")
+    first = Counter(t.system for t in planned if t.position % 2 == 0)
+    assert abs(first["native"] - 500) < 3.3 * 500**0.5  # 99.9 % band of a fair coin
+
+
+def test_the_order_asked_for_does_not_change_the_plan():
+    wide = study(("native", "docker", "lxc"))
+    one, two = (designs.plan(wide, profile="quick", systems=s) for s in (["lxc", "native"], ["native", "lxc"]))
+    assert one == two
+    assert {t.system for t in one} == {"native", "lxc"}
+
+
+def test_parameters_are_completed_and_are_what_json_gives_back():
+    cases = [Case("cpu", "a", {"sizes": (1, 2)}, "threads", 4)]
+    planned = designs.plan(study(cases=cases), profile="quick", defaults={"cpu": {"sizes": (), "seconds": 2}})
+    assert planned[0].params == {"sizes": [1, 2], "seconds": 2}
+    assert isinstance(planned[0].level, float)
+
+
+def test_a_registered_workload_without_a_case_runs_at_its_defaults():
+    planned = designs.plan(study(), profile="quick", workloads=["null"], defaults={"null": {"n": 1}}, runs=1)
+    assert {(t.workload, t.scenario, t.params["n"]) for t in planned} == {("null", "default", 1)}
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"profile": "quik"}, "unknown profile of study 's' 'quik': did you mean quick"),
+        ({"systems": ["native", "dokcer"]}, "unknown system 'dokcer': did you mean docker"),
+        ({"systems": ["docker"]}, "must contain the baseline 'native'"),
+        ({"systems": ["native", "native"]}, "more than once"),
+        ({"systems": []}, "one or more names"),
+        ({"systems": "native"}, "must be a list"),
+        ({"workloads": ["cpus"]}, "unknown workload 'cpus': did you mean cpu"),
+        ({"runs": 0}, "runs must be a whole number of at least 1, got 0"),
+        ({"runs": -1}, "runs must be"),
+        ({"runs": 2.5}, "runs must be"),
+        ({"runs": True}, "runs must be"),
+        ({"seed": -1}, "seed must be"),
+        ({"defaults": {"cpu": {"thread": 1}}}, "unknown parameter of workload 'cpu' 'threads': did you mean thread"),
+    ],
+)
+def test_a_bad_request_is_refused_by_name(asked, said):
+    with pytest.raises(DesignError, match=said):
+        designs.plan(study(), **{"profile": "quick", **asked})
+
+
+def test_two_cases_of_the_same_name_are_refused():
+    with pytest.raises(DesignError, match="'cpu' twice at scenario 'a'"):
+        designs.plan(study(cases=[Case("cpu", "a"), Case("cpu", "a", {"n": 2})]), profile="quick")
+
+
+def test_cost_grows_with_trials_and_takes_the_largest_disk():
+    cases = [Case("cpu", "a", seconds=2.0), Case("disk", "b", seconds=3.0, disk_bytes=7)]
+    wanted = designs.design(study(cases=cases), profile="quick")
+    cost = designs.expected(wanted, overhead_s=0.5)
+    assert cost.seconds == 2 * 4 * (2 + 3) + 16 * 0.5 + 2 * designs.DEPLOY_S
+    assert cost.target_bytes == 7
+    assert cost.ledger_bytes > 16 * designs.RECORD_BYTES
+
+
+def test_what_cannot_run_is_left_out_of_every_block():
+    wanted = designs.without(designs.design(study(), profile="quick"), systems=["docker"], workloads=["disk"])
+    planned = designs.trials(wanted)
+    assert [treatment(t) for t in planned] == [("native", "cpu", "threads=1")] * 4

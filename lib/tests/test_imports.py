@@ -1,0 +1,148 @@
+"""The dependency rule: who may import whom (design, section 3). It holds for imports inside functions too."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+import infrabench
+
+ROOT = Path(infrabench.__file__).parent
+# Each part of the package -> the parts that it may import. `core` is the vocabulary and is open to all.
+MAY = {
+    "core": set(),
+    "registry": set(),
+    "design": set(),
+    "sums": set(),
+    "records": {"sums"},
+    "ledger": {"records", "sums"},
+    "archive": {"records", "sums"},
+    "host": set(),
+    "site": {"host", "lab"},
+    "guards": set(),
+    "monitor": set(),
+    "trial": {"guards", "monitor"},
+    "progress": {"design"},
+    "deployments": {"registry", "design"},
+    "preflight": {"design"},
+    "provenance": {"ledger", "records"},
+    "session": {
+        "registry", "design", "ledger", "records", "provenance", "deployments", "preflight", "monitor", "progress",
+        "trial",
+    },
+    "reparse": {"ledger", "records", "registry", "sums", "trial"},
+    "runs": {"archive", "design", "progress", "records", "registry", "session", "site"},
+    "tidy": {"records"},
+    "stats": {"tidy", "stats", "display"},
+    "display": set(),
+    "figures": {"tidy", "stats", "display", "figures"},
+    "tables": {"tidy", "stats", "display", "tables"},
+    "report": set(),
+    "headless": {"progress"},
+    "published": set(),
+    "probes": set(),
+    "systems": {"host", "systems"},
+    "workloads": {"workloads"},
+    "lab": {"host", "lab"},
+    "studies": set(),
+    "facade": {"design", "progress", "records", "registry", "runs", "session", "stats", "tables", "figures", "tidy"},
+    "commands": {
+        "archive", "benchmarks", "design", "facade", "headless", "lab", "progress", "records", "registry", "reparse",
+        "report", "runs", "session",
+    },
+    "cli": {"commands"},
+    "benchmarks": {
+        "design", "guards", "ledger", "monitor", "progress", "records", "registry", "runs", "session", "site", "trial",
+    },
+    "__init__": {"facade"},
+}  # fmt: skip
+# Each third-party package -> the one part of the package that speaks with it.
+BEHIND = {
+    "docker": {"systems/docker.py"},
+    "pylxd": {"systems/lxd.py"},
+    "kubernetes": set(),
+    "fabric": {"host.py"},
+    "paramiko": {"host.py"},
+    "yaml": {"site.py"},
+    "pydantic": {"site.py"},
+    "papermill": {"headless.py"},
+    "nbclient": {"headless.py"},
+    "nbconvert": {"report.py"},
+    "nbformat": {"report.py"},
+    "tqdm": {"progress.py"},
+}
+OPEN = {"numpy", "pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "tenacity"}
+ANALYSIS = {"stats", "figures", "tables", "tidy", "display"}
+NUMERIC = {"pandas", "scipy", "matplotlib", "seaborn", "pyarrow"}
+
+
+def violations(source: str, name: str) -> list[str]:
+    """Return what is wrong with the imports of the file `name` (relative to the package)."""
+    part = name.split("/")[0].removesuffix(".py")
+    if part not in MAY:
+        return [f"{name}: no rule for this part; add one to MAY"]
+    found = []
+    for module in imported(ast.parse(source), name):
+        top, *rest = module.split(".")
+        if top == "infrabench":
+            wanted = rest[0] if rest else "__init__"
+            if wanted not in MAY[part] | {"core"}:
+                found.append(f"{name} may not import infrabench.{wanted}")
+        elif top in BEHIND:
+            if name not in BEHIND[top]:
+                found.append(f"{name} may not import {top}: only {sorted(BEHIND[top])} may")
+        elif top in NUMERIC and part not in ANALYSIS | {"facade", "published"}:
+            found.append(f"{name} may not import {top}: the analysis does")
+        elif top not in OPEN and top not in sys.stdlib_module_names:
+            found.append(f"{name} imports {top}, which no rule speaks of")
+    return found
+
+
+def imported(tree: ast.AST, name: str) -> list[str]:
+    """Return every module that the file imports, also inside functions; TYPE_CHECKING blocks count as well."""
+    modules = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            package = ["infrabench", *name.split("/")[:-1]]
+            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            module = ".".join(each for each in (base, node.module) if each)
+            inside = module == "infrabench" or (node.level and not node.module)
+            modules += [f"{module}.{alias.name}" for alias in node.names] if inside else [module]
+    return modules
+
+
+@pytest.mark.parametrize("name", sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py")))
+def test_every_file_keeps_the_rule(name):
+    assert violations((ROOT / name).read_text(), name) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "said"),
+    [
+        ("core.py", "import infrabench.host", "may not import infrabench.host"),
+        ("core.py", "import numpy.random\nimport requests", "imports requests, which no rule speaks of"),
+        ("stats/new.py", "from infrabench.session import run", "may not import infrabench.session"),
+        ("figures/new.py", "from infrabench import systems", "may not import infrabench.systems"),
+        ("tidy.py", "def f():\n    from infrabench.workloads import fio", "may not import infrabench.workloads"),
+        ("workloads/new.py", "from ..session import run", "may not import infrabench.session"),
+        ("workloads/new.py", "import docker", "may not import docker"),
+        ("systems/new.py", "from infrabench import site", "may not import infrabench.site"),
+        ("systems/docker.py", "import pylxd", "may not import pylxd"),
+        ("ledger.py", "import pandas as pd", "may not import pandas"),
+        ("trial.py", "from infrabench.ledger import write_trial", "may not import infrabench.ledger"),
+        ("unheard_of.py", "", "no rule for this part"),
+    ],
+)
+def test_the_rule_can_be_broken(name, source, said):
+    assert any(said in each for each in violations(source, name))
+
+
+def test_what_is_allowed_passes():
+    assert violations("from infrabench.core import Step\nimport json", "workloads/new.py") == []
+    assert violations("from infrabench.systems import _guests\nfrom infrabench.host import X", "systems/new.py") == []
+    assert violations("def f():\n    import docker", "systems/docker.py") == []

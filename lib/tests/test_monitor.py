@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+import infrabench
+from infrabench.core import SiteError
+from infrabench.host import LocalHost
+from infrabench.monitor import watching
+
+PROBES = Path(infrabench.__file__).parent / "probes"
+
+
+def probe(name):
+    spec = importlib.util.spec_from_file_location(f"probe_{name}", PROBES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_window_has_a_sample_at_each_end_and_one_a_second_between():
+    with watching([LocalHost("here")], {}) as monitor:
+        before = monitor.begin("t")["here"]
+        time.sleep(1.2)
+        window = monitor.end("t")["here"]
+    assert before["mark"] == window[-1]["mark"] == "t"
+    assert len(window) == 2
+    assert window[0]["mark"] is None
+    assert window[-1]["monotonic_s"] - before["monotonic_s"] >= 1.2
+    assert all(window[-1]["cpu"][key] >= before["cpu"][key] for key in ("user", "system", "steal"))
+    assert before["cpu"]["cpus"] >= 1
+    assert before["memory"]["available_bytes"] > 0
+
+
+def test_what_was_sampled_between_windows_is_forgotten():
+    with watching([LocalHost("here")], {}) as monitor:
+        time.sleep(1.1)
+        monitor.begin("t")
+        assert len(monitor.end("t")["here"]) == 1
+
+
+def test_asking_costs_one_round_trip():
+    with watching([LocalHost("here")], {}) as monitor:
+        monitor.begin("warm")
+        begin = time.perf_counter()
+        for _ in range(20):
+            monitor.begin("t")
+            monitor.end("t")
+        assert (time.perf_counter() - begin) / 20 < 0.1
+
+
+def test_a_host_without_a_monitor_is_an_error_that_names_it():
+    class Dumb(LocalHost):
+        def stream(self, argv):
+            return super().stream(("false",))
+
+    with pytest.raises(SiteError, match="mute: its monitor stopped answering"), watching([Dumb("mute")], {}):
+        pass
+
+
+def test_what_a_host_does_not_tell_is_null_with_its_reason(monkeypatch):
+    module, real = probe("monitor"), open
+
+    def absent(path, *args, **kwargs):
+        if "/proc/pressure" in str(path):
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+        return real(path, *args, **kwargs)
+
+    monkeypatch.setattr("builtins.open", absent)
+    found = module.sample(["/no/such/cgroup"], "m")
+    monkeypatch.undo()
+    assert found["psi"] is None
+    assert "No such file" in found["missing"]["psi"]
+    assert found["cgroups"] == {"/no/such/cgroup": None}
+    assert "/no/such/cgroup" in found["missing"]
+    assert found["cpu"]["cpus"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("files", "key", "value"),
+    [
+        ({"cpu.stat": "usage_usec 5\nnr_periods 9\nnr_throttled 3\nthrottled_usec 70\n"}, "cpu.stat:nr_throttled", 3),
+        ({"cpu.stat": "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n"}, "cpu.stat:throttled_time", 0),
+        ({"memory.events": "low 0\noom 1\noom_kill 2\n"}, "memory.events:oom_kill", 2),
+        ({"memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n"}, "memory.oom_control:oom_kill", 4),
+    ],
+)
+def test_cgroup_counters_of_both_versions_are_read(tmp_path, files, key, value):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert probe("monitor").sample([str(tmp_path)])["cgroups"][str(tmp_path)][key] == value
+
+
+def test_facts_of_a_host_are_json_and_say_why_something_is_missing():
+    facts = probe("facts").facts()
+    assert json.loads(json.dumps(facts)) == facts
+    assert facts["kernel"]["release"]
+    assert facts["memory"]["total_bytes"] > 0
+
+    def empty(data, path=()):
+        for key, value in data.items():
+            if isinstance(value, dict) and (*path, key) != ("missing",):
+                yield from empty(value, (*path, key))
+            elif value is None and path and path[0] in ("kernel_settings", "power", "machine", "versions"):
+                yield ".".join((*path, key))
+
+    assert set(empty(facts)) <= set(facts["missing"])
