@@ -75,7 +75,7 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     equal(TOOL, "exitcode", at(TOOL, report, "exitcode"), 0)
     size = value(TOOL, report, "size_download")
     equal(TOOL, "size_download", size, float(capture.params["size_bytes"]))
-    pattern = rf"^({SHA256})  \S+\n\Z"
+    pattern = rf"\A({SHA256})  \S+\n\Z"
     sent = one("sha256sum", "the hash of the file", pattern, text(capture["file"]))[1]
     received = one("sha256sum", "the hash of the copy", pattern, text(capture["compare"]))[1]
     equal("sha256sum", "the hash of the copy", received, sent)

@@ -70,7 +70,8 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     equal(TOOL, "length of the page", size, float(PAGE_BYTES))
     total_s = positive(TOOL, "time", number(TOOL, "time taken", rf"^Time taken for tests: +{NUMBER} seconds$", output))
     rate = number(TOOL, "rate", rf"^Requests per second: +{NUMBER} \[#/sec\] \(mean\)$", output)
-    if abs(complete / total_s / positive(TOOL, "rate", rate) - 1.0) > 0.01:
+    # The time is printed in whole milliseconds, the rate is not.
+    if abs(complete / positive(TOOL, "rate", rate) - total_s) > 0.001 + 0.01 * total_s:
         raise ParseError(TOOL, f"{complete:g} requests in {total_s:g} s are not {rate:g} per second", output)
     failed = number(TOOL, "failed requests", rf"^Failed requests: +{NUMBER}$", output)
     if "Non-2xx responses:" in output:  # ab leaves the line out when there is none

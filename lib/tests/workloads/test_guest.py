@@ -1,0 +1,192 @@
+"""What lies in every guest image: its services' configuration and helpers, and the C programs where a compiler is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import infrabench
+from infrabench.workloads import ftp, mail, startup, stream, web
+
+GUEST = Path(infrabench.__file__).parent / "lab" / "guest"
+BIN = GUEST / "overlay/usr/local/bin"
+ETC = GUEST / "overlay/etc/infrabench"
+NEEDS_COMPILER = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc on this machine")
+MAIL_LOG = """\
+Nov 21 13:00:00 mail postfix/smtpd[9]: connect from unknown[198.18.0.3]
+Nov 21 13:00:00 mail postfix/smtpd[9]: A1: client=unknown[198.18.0.3]
+Nov 21 13:00:00 mail postfix/qmgr[7]: A1: from=<user1@infrabench.test>, size=1000, nrcpt=1 (queue active)
+Nov 21 13:00:00 mail postfix/discard[8]: A1: to=<user2@infrabench.test>, relay=none, delay=0, dsn=2.0.0, status=sent (x)
+Nov 21 13:00:01 mail postfix/smtpd[9]: connect from unknown[198.18.0.3]
+Nov 21 13:00:01 mail postfix/qmgr[7]: A2: from=<user1@infrabench.test>, size=234, nrcpt=1 (queue active)
+Nov 21 13:00:01 mail postfix/smtpd[9]: lost connection after DATA from unknown[198.18.0.3]
+Nov 21 13:00:02 mail postfix/smtpd[9]: NOQUEUE: reject: RCPT from unknown[198.18.0.3]: 554 5.7.1 Relay access denied
+"""
+
+
+@pytest.fixture(scope="module")
+def helper() -> ModuleType:
+    loader = SourceFileLoader("ib_mail", str(BIN / "ib-mail"))
+    module = ModuleType("ib_mail")
+    code = compile(loader.get_data(str(BIN / "ib-mail")), "ib-mail", "exec")
+    exec(code, module.__dict__)
+    return module
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The two C programs, with the warnings that the image's build does not ask for."""
+    folder = tmp_path_factory.mktemp("bin")
+    strict = ("gcc", "-Wall", "-Wextra", "-Werror")
+    options = ("-O2", "-fopenmp", "-fno-tree-loop-distribute-patterns", "-ffp-contract=off")
+    subprocess.run([*strict, *options, "-o", folder / "ib-stream", GUEST / "src/stream.c", "-lm"], check=True)
+    subprocess.run([*strict, "-O2", "-o", folder / "ib-data", GUEST / "src/data.c"], check=True)
+    return folder
+
+
+def test_packages_are_one_a_line_with_the_reason() -> None:
+    lines = [line for line in (GUEST / "packages.txt").read_text().splitlines() if not line.startswith("#")]
+    assert all(re.fullmatch(r"[a-z0-9.+-]+ +# .+", line) for line in lines)
+
+
+@pytest.mark.parametrize("path", [BIN / "ib-service", GUEST / "setup.sh"])
+def test_scripts_are_posix_shell(path: Path) -> None:
+    subprocess.run(["sh", "-n", path], check=True)
+    assert path.stat().st_mode & 0o111
+
+
+def test_ports_and_pages_agree_with_the_workloads() -> None:
+    assert f"Listen 0.0.0.0:{web.DEFAULTS['port']}\n" in (ETC / "web/apache2.conf").read_text()
+    assert f"listen_port={ftp.DEFAULTS['port']}\n" in (ETC / "ftp/vsftpd.conf").read_text()
+    assert f"anon_root={ftp.FOLDER}\n" in (ETC / "ftp/vsftpd.conf").read_text()
+    assert f"0.0.0.0:{mail.DEFAULTS['port']} inet" in (ETC / "mail/master.cf").read_text()
+    assert f"maillog_file = {mail.LOG}\n" in (ETC / "mail/main.cf").read_text()
+    assert startup.DEFAULTS["port"] == web.DEFAULTS["port"]
+    setup = (GUEST / "setup.sh").read_text()
+    assert f"head -c {web.PAGE_BYTES} >/srv/infrabench/web{web.PAGE}\n" in setup
+    assert startup.PAGE_BYTES == web.PAGE_BYTES
+
+
+def test_mail_never_leaves() -> None:
+    settings = (ETC / "mail/main.cf").read_text()
+    assert "\ndefault_transport = error:" in settings
+    assert "\nrelay_transport = error:" in settings
+    assert "\nsmtpd_relay_restrictions = reject_unauth_destination\n" in settings
+    assert (
+        int(re.findall(r"^message_size_limit = (\d+)$", settings, re.MULTILINE)[0])
+        > 1.1 * 1024 * mail.DEFAULTS["max_kib"]
+    )
+    agents = {line.split()[-1] for line in (ETC / "mail/master.cf").read_text().splitlines() if line[:1] not in "#"}
+    assert not agents & {"smtp", "lmtp", "pipe", "local", "virtual"}
+    users = (ETC / "mail/users.txt").read_text().split()
+    assert all(user.endswith("@infrabench.test") for user in users)
+
+
+def test_service_helper_refuses_other_words() -> None:
+    for arguments in ([], ["start"], ["start", "ssh"], ["jump", "web"]):
+        done = subprocess.run(["sh", BIN / "ib-service", *arguments], capture_output=True)
+        assert done.returncode == 2
+
+
+def test_what_the_mail_log_says(helper: ModuleType) -> None:
+    assert helper.counted(MAIL_LOG) == {
+        "connections": 2, "accepted": 2, "bytes": 1234, "delivered": 1, "problems": 2,
+    }  # fmt: skip
+
+
+FAKE_POSTAL = """
+import signal, socket, sys, time
+ended = []
+signal.signal(signal.SIGINT, lambda *_: ended.append(1))
+peer = socket.socketpair()
+log = open("postal.log", "w")
+while not ended:
+    print("hash", "from", "to", file=log, flush=True)
+    time.sleep(0.02)
+time.sleep({finish})
+print("hash", "from", "to", file=log, flush=True)
+for end in peer:
+    end.close()
+time.sleep(60)
+"""
+
+
+def run_load(tmp_path: Path, finish: float, grace: float) -> subprocess.CompletedProcess[str]:
+    script = tmp_path / "postal.py"
+    script.write_text(FAKE_POSTAL.format(finish=finish))
+    argv = [shutil.which("python3"), BIN / "ib-mail", "load", "--seconds", "0.5", "--grace", str(grace), "--"]
+    return subprocess.run([*argv, "python3", script], capture_output=True, text=True, timeout=30)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no /proc here")
+def test_load_waits_for_the_last_message(tmp_path: Path) -> None:
+    done = run_load(tmp_path, finish=0.3, grace=10)
+    found = json.loads(done.stdout)
+    assert 0.8 <= found["elapsed_s"] < 3
+    assert found["sent"] >= 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no /proc here")
+def test_load_that_does_not_finish_is_no_result(tmp_path: Path) -> None:
+    done = run_load(tmp_path, finish=30, grace=0.2)
+    assert done.returncode == 1
+    assert "did not finish within 0.2 s" in done.stderr
+    assert done.stdout == ""
+
+
+def test_load_whose_tool_dies_is_no_result() -> None:
+    argv = [BIN / "ib-mail", "load", "--seconds", "5", "--grace", "1", "--", "sh", "-c", "echo bad; exit 3"]
+    done = subprocess.run([shutil.which("python3"), *argv], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1
+    assert "postal ended with 3: bad" in done.stderr
+
+
+@NEEDS_COMPILER
+def test_stream_counts_and_validates(built: Path) -> None:
+    argv = [built / "ib-stream", "--threads", "2", "--array-bytes", "65536", "--repetitions", "5"]
+    report = json.loads(subprocess.run(argv, check=True, capture_output=True).stdout)
+    assert report["valid"] is True
+    assert report["threads"] == 2
+    assert report["largest_relative_error"] < 1e-11
+    for kernel, arrays in stream.ARRAYS_MOVED.items():
+        assert report["kernels"][kernel]["bytes"] == arrays * 65536
+        assert len(report["kernels"][kernel]["times_s"]) == 5
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["--array-bytes", "1e14"], 3, "do not fit"),
+        (["--threads", "0"], 2, "--threads must be a number"),
+        (["--repetitions"], 2, "not nothing"),
+        (["--speed", "1"], 2, "unknown argument"),
+    ],
+)
+def test_stream_refuses(built: Path, arguments: list[str], status: int, said: str) -> None:
+    done = subprocess.run([built / "ib-stream", *arguments], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert said in done.stderr
+
+
+@NEEDS_COMPILER
+def test_data_is_the_same_everywhere(built: Path, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    subprocess.run([built / "ib-data", file, "100001"], check=True)
+    data = file.read_bytes()
+    assert len(data) == 100001
+    assert hashlib.sha256(data).hexdigest() == "14c884234acc3197f70c2653acbcd0e2d8cd982c3575933608ec034c7e95dade"
+    before = file.stat().st_mtime_ns
+    subprocess.run([built / "ib-data", file, "100001"], check=True)
+    assert file.stat().st_mtime_ns == before
+    subprocess.run([built / "ib-data", file, "8"], check=True)
+    assert file.read_bytes() == data[:8]
+    assert not list(tmp_path.glob("*.part"))

@@ -1,0 +1,205 @@
+"""What each workload plans to run: argv lists, phases, limits in time, refusal of bad parameters."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import fake_site
+
+from infrabench import registry
+from infrabench.core import Deployment, DesignError, Step, Target
+from infrabench.workloads import _startup_probe, ftp, mail, startup, stream, sysbench_cpu, web
+
+PACKAGE = Path(startup.__file__).parent
+NAMES = tuple(path.stem.replace("_", "-") for path in sorted(PACKAGE.glob("[!_]*.py")))
+LIFECYCLE = {"create": ("make", "it"), "exec": ("enter",), "remove": ("unmake",), "address": ("198.18.64.9",)}
+
+
+def roles() -> dict[str, Target]:
+    host = fake_site().hosts["server"]
+    return {
+        "server": Target("server", host, ("enter", "guest"), "198.18.64.5", LIFECYCLE),
+        "client": Target("client", host, (), "198.18.0.3"),
+    }
+
+
+def planned(name: str, **params: Any) -> list[Step]:
+    workload = registry.workload(name)
+    return list(workload.plan({**workload.DEFAULTS, **params}, roles()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_plan_with_defaults(name: str) -> None:
+    steps = planned(name)
+    assert [step.phase for step in steps].count("measure") == 1
+    assert len({step.name for step in steps}) == len(steps)
+    for step in steps:
+        assert all(isinstance(part, str) and "\0" not in part for part in step.argv)
+        assert 0 < step.timeout_s < 36000
+        assert step.role in roles()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_plan_is_the_same_each_time(name: str) -> None:
+    assert planned(name) == planned(name)
+
+
+@pytest.mark.parametrize("name", ["web", "ftp", "mail"])
+def test_services_are_ready_when_they_answer_and_are_stopped(name: str) -> None:
+    steps = planned(name)
+    ready = next(step for step in steps if step.name == "ready")
+    assert ready.role == "client"
+    assert ready.until_ok_s is not None
+    assert any("198.18.64.5" in part for part in ready.argv)
+    assert steps[-1].argv == ("ib-service", "stop", name)
+    assert steps[-1].phase == "cleanup"
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("sysbench-cpu", {"threads": 0}),
+        ("sysbench-cpu", {"seconds": 0}),
+        ("stream", {"repetitions": 1}),
+        ("stream", {"array_bytes": 8}),
+        ("iozone", {"size_bytes": 4097}),
+        ("iozone", {"record_bytes": 100}),
+        ("fio", {"size_bytes": 5000}),
+        ("web", {"users": 0}),
+        ("web", {"users": 20, "requests": 10}),
+        ("web", {"users": 30000, "requests": 30000}),
+        ("ftp", {"size_bytes": 0}),
+        ("mail", {"threads": 0}),
+        ("mail", {"min_kib": 5, "max_kib": 4}),
+        ("startup", {"limit_s": 0}),
+    ],
+)
+def test_bad_parameters_are_refused(name: str, params: dict[str, Any]) -> None:
+    with pytest.raises(DesignError):
+        planned(name, **params)
+
+
+def test_parameters_reach_the_tools() -> None:
+    sysbench = planned("sysbench-cpu", threads=4, seconds=2)[0].argv
+    assert "--threads=4" in sysbench
+    assert "--time=2" in sysbench
+    fixed = planned("sysbench-cpu", events=500)[0].argv
+    assert "--time=0" in fixed
+    assert "--events=500" in fixed
+    assert planned("stream", array_bytes=8192)[0].argv[-2:] == ("--array-bytes", "8192")
+    assert "--llc-multiple" in planned("stream")[0].argv
+    assert "-I" in planned("iozone", direct=True)[0].argv
+    assert "-I" not in planned("iozone")[0].argv
+    assert planned("fio", direct=True)[0].argv.count("--direct=1") == 2
+    ab = next(step for step in planned("web", users=8000) if step.name == "ab").argv
+    assert "-n 10000 -c 8000 -e" in " ".join(ab)
+    assert "--nofile=9024:" in ab
+    postal = next(step for step in planned("mail", max_kib=64) if step.name == "postal").argv
+    assert postal[postal.index("-m") + 1] == "64"
+
+
+def test_workload_says_what_is_missing() -> None:
+    host = fake_site().hosts["server"]
+    deployment = Deployment("native", {"server": Target("server", host)}, {})
+    assert registry.workload("null").supported(deployment) is None
+    reason = startup.supported(deployment)
+    assert reason is not None
+    assert "life cycle" in reason
+    bare = Deployment("x", {"server": Target("server", host, ("env", "PATH=/nowhere"))}, {})
+    for workload in (sysbench_cpu, stream, web, ftp, mail):
+        reason = workload.supported(bare)
+        assert reason is not None
+        assert "not found" in reason
+
+
+def test_startup_without_life_cycle_is_a_design_error() -> None:
+    here = Target("server", fake_site().hosts["server"])
+    with pytest.raises(DesignError, match="create"):
+        startup.plan(startup.DEFAULTS, {"server": here})
+
+
+class _Page(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        body = b"x" * (startup.PAGE_BYTES if self.path == startup.PAGE else 3)
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def page_port() -> Iterator[int]:
+    server = HTTPServer(("127.0.0.1", 0), _Page)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield server.server_port
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def probed(port: int, **changes: Any) -> subprocess.CompletedProcess[str]:
+    asked = {
+        "create": ["true"], "exec": ["env"], "address": "127.0.0.1", "port": port, "path": startup.PAGE,
+        "bytes": startup.PAGE_BYTES, "limit_s": 5.0, "start": ["true"], "stop": ["true"], **changes,
+    }  # fmt: skip
+    argv = [sys.executable, "-c", startup.PROBE.read_text(), json.dumps(asked)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=30)
+
+
+def test_probe_times_follow_each_other(page_port: int) -> None:
+    done = probed(page_port, create=["sleep", "0.05"], start=["sleep", "0.03"])
+    found = json.loads(done.stdout)
+    assert found["create_s"] >= 0.05
+    assert found["create_s"] < found["first_command_s"] < found["service_s"]
+    assert found["service_s"] - found["first_command_s"] >= 0.03
+    assert (found["http_status"], found["http_bytes"], found["exec_tries"]) == (200, startup.PAGE_BYTES, 1)
+
+
+def test_probe_polls_until_the_first_command_succeeds(page_port: int, tmp_path: Any) -> None:
+    flag = tmp_path / "booted"
+    script = f'sleep 0.1; touch "{flag}"'
+    done = probed(
+        page_port,
+        create=["sh", "-c", f"({script}) >/dev/null 2>&1 &"],
+        exec=["sh", "-c", f'test -e "{flag}" && exec "$@"', "sh"],
+    )
+    found = json.loads(done.stdout)
+    assert found["exec_tries"] > 1
+    assert found["first_command_s"] >= 0.1
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"create": ["sh", "-c", "echo no image >&2; exit 3"]}, "create ended with 3: no image"),
+        ({"exec": ["false"], "limit_s": 0.2}, "did not succeed"),
+        ({"path": "/other", "limit_s": 0.2}, "no page from 127.0.0.1"),
+    ],
+)
+def test_probe_says_what_failed(page_port: int, changes: dict[str, Any], said: str) -> None:
+    done = probed(page_port, **changes)
+    assert done.returncode != 0
+    assert said in done.stderr
+    assert done.stdout == ""
+
+
+def test_probe_stops_the_service_when_no_page_comes(page_port: int, tmp_path: Any) -> None:
+    stopped = tmp_path / "stopped"
+    probed(page_port, path="/other", limit_s=0.2, stop=["touch", str(stopped)])
+    assert stopped.exists()
+
+
+def test_a_hanging_command_ends_at_the_limit() -> None:
+    assert _startup_probe.command(["sleep", "5"], 0.1) == (None, "no end")
