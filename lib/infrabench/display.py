@@ -65,15 +65,19 @@ def axis_label(metric: str, unit: str, better: str) -> str:
     return f"{title[0].upper()}{title[1:]}{shown}, {direction(better)}"
 
 
-def decimals(low: float, high: float) -> int | None:
+def decimals(low: float, high: float, null: float | None = None) -> int | None:
     """Return the decimal place of the second significant digit of an interval's half-width; None without one.
 
-    Negative for places before the point: a half-width of 1 500 gives -2.
+    Negative for places before the point: a half-width of 1 500 gives -2. With `null`, the value that means no effect,
+    places are added until no end rounds onto it: that would contradict the verdict.
     """
     half = (high - low) / 2
     if not np.isfinite(half) or half <= 0:
         return None
-    return 1 - int(np.floor(np.log10(float(f"{half:.1e}"))))
+    places = 1 - int(np.floor(np.log10(float(f"{half:.1e}"))))
+    while null is not None and places < 12 and any(end != null and round(end, places) == null for end in (low, high)):
+        places += 1
+    return places
 
 
 def number(value: float, places: int | None = None) -> str:
@@ -81,33 +85,22 @@ def number(value: float, places: int | None = None) -> str:
     if not np.isfinite(value):
         return "n/a"
     if places is None:
-        if value == 0:
-            return "0"
+        if value == int(value) and abs(value) < 1e4:
+            return str(int(value))
         places = 3 - int(np.floor(np.log10(float(f"{abs(value):.3e}"))))
-        text = f"{round(value, places):.{max(places, 0)}f}"
-        return text.rstrip("0").rstrip(".") if "." in text else text
-    rounded = round(value, places)
-    return f"{rounded + 0.0:.{max(places, 0)}f}"  # + 0.0 turns -0.0 into 0.0
+    return f"{round(value, places) + 0.0:.{max(places, 0)}f}"  # + 0.0 turns -0.0 into 0.0
 
 
-def interval(low: float, high: float) -> str:
+def interval(low: float, high: float, null: float | None = None) -> str:
     """Return ``[low, high]`` with ends to two significant digits of the half-width; ``n/a`` without an interval."""
-    places = decimals(low, high)
+    places = decimals(low, high, null)
     return "n/a" if places is None else f"[{number(low, places)}, {number(high, places)}]"
 
 
-def ratio(value: float, low: float, high: float) -> tuple[str, str]:
-    """Return a ratio and its interval as text; an end never rounds onto 1, which would contradict the verdict."""
-    places = decimals(low, high)
-    if places is None:
-        return number(value), "n/a"
-    while places < 9 and any(end != 1 and float(number(end, places)) == 1 for end in (low, high)):
-        places += 1
-    return number(value, places), f"[{number(low, places)}, {number(high, places)}]"
-
-
 def p_value(p: float) -> str:
-    """Return a p-value with two significant digits; ``< 0.0001`` below that."""
+    """Return a p-value with two significant digits, more where it would round onto 0.05; ``< 0.0001`` below that."""
     if not np.isfinite(p):
         return "n/a"
-    return "< 0.0001" if p < 1e-4 else f"{p:.2g}"
+    if p < 1e-4:
+        return "< 0.0001"
+    return next((text for text in (f"{p:.{n}g}" for n in range(2, 9)) if (float(text) < 0.05) == (p < 0.05)), f"{p}")

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infrabench.core import UNITS
-from infrabench.display import axis_label, decimals, interval, metric_title, number, p_value, ratio, scale
+from infrabench.display import axis_label, decimals, interval, metric_title, number, p_value, scale
 
 
 @pytest.mark.parametrize(
@@ -65,15 +65,19 @@ def test_rounding_moves_an_end_by_at_most_a_twentieth_of_the_half_width(middle: 
 
 
 def test_numbers_without_an_interval_have_four_digits() -> None:
-    assert [number(v) for v in (0.0, 123456.0, 0.0012345678, 2.5, -7.0)] == ["0", "123500", "0.001235", "2.5", "-7"]
+    assert [number(v) for v in (0.0, 123456.0, 0.0012345678, 2.5, -7.0)] == [
+        *("0", "123500", "0.001235", "2.500", "-7"),
+    ]
     assert number(float("nan")) == "n/a"
-    assert [p_value(p) for p in (0.04321, 1e-9, float("nan"))] == ["0.043", "< 0.0001", "n/a"]
+    assert [p_value(p) for p in (0.04321, 1e-9, float("nan"), 0.0499889)] == ["0.043", "< 0.0001", "n/a", "0.04999"]
 
 
-def test_an_end_of_a_ratio_never_rounds_onto_one() -> None:
-    assert ratio(0.99388, 0.98781, 0.999998) == ("0.993880", "[0.987810, 0.999998]")
-    assert ratio(0.9880586696, 0.9742567286, 1.001833226) == ("0.988", "[0.974, 1.002]")
-    assert ratio(1.25, np.nan, np.nan) == ("1.25", "n/a")
+def test_an_end_never_rounds_onto_no_effect() -> None:
+    assert interval(0.98781, 0.999998, null=1) == "[0.987810, 0.999998]"
+    assert interval(0.98781, 0.999998) == "[0.9878, 1.0000]"
+    assert interval(-0.0612, 0.00002, null=0) == "[-0.06120, 0.00002]"
+    assert interval(0.9742567286, 1.001833226, null=1) == "[0.974, 1.002]"
+    assert interval(0.0, 2.0, null=0) == "[0.0, 2.0]"
 
 
 def test_titles() -> None:

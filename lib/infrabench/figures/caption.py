@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import pandas as pd
 
@@ -17,6 +18,7 @@ def caption(
     workload: str,
     metric: str,
     *,
+    kind: Literal["points", "scaling"] = "points",
     contrasts: pd.DataFrame | None = None,
     not_run: Mapping[str, str] | None = None,
     order: str = BLOCKED,
@@ -27,6 +29,8 @@ def caption(
     ----------
     estimates
         The estimates that the figure shows; select scenarios before the call.
+    kind
+        Which figure it is for.
     contrasts
         Given, the caption also explains the ratios and the equivalence margin.
     not_run
@@ -44,9 +48,7 @@ def caption(
         f"{workload}, {display.metric_title(metric)} in {unit}" + (f" ({scale.note})" if scale.note else ""),
         f"; {display.direction(first['better'])}. ",
         _counts(cells),
-        "Points: one trial each; beside them the mean with its 95 % Student t interval",
-        _median(cells),
-        " ",
+        _marks(cells, kind),
         _ratios(contrasts, workload, metric),
         f"{order} ",
         _left_out(cells),
@@ -61,13 +63,15 @@ def _counts(cells: pd.DataFrame) -> str:
     return f"{each} trials in each of {len(cells)} cells. "
 
 
-def _median(cells: pd.DataFrame) -> str:
+def _marks(cells: pd.DataFrame, kind: str) -> str:
+    if kind == "scaling":
+        return "Means with 95 % Student t intervals, set a little apart at each level. "
+    text = "Points: one trial each; beside them the mean with its 95 % Student t interval and a tick at the median. "
     levels = cells["median_level"].dropna()
-    text = " and a tick at the median."
     if levels.empty:
         return text
     ends = sorted({f"{100 * level:.1f}" for level in (levels.min(), levels.max())})
-    return f"{text} The tables give its exact order-statistic interval (level {' to '.join(ends)} %)."
+    return f"{text}The tables give the median's exact order-statistic interval (level {' to '.join(ends)} %). "
 
 
 def _ratios(contrasts: pd.DataFrame | None, workload: str, metric: str) -> str:

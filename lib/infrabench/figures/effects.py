@@ -175,7 +175,9 @@ def _right(row: Any, wide: bool) -> list[str]:
         return [verdict.replace(", within the margin", ", in margin")]
     if not np.isfinite(row.ratio):
         return ["", verdict]
-    return [" ".join(display.ratio(row.ratio, row.ratio_low, row.ratio_high)), verdict]
+    ends = (row.ratio_low, row.ratio_high)
+    ratio = display.number(row.ratio, display.decimals(*ends, null=1))
+    return [f"{ratio} {display.interval(*ends, null=1)}", verdict]
 
 
 def _text(axes: Axes, dots: float, y: float, text: str, points: float, **how: Any) -> None:

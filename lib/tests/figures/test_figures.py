@@ -170,6 +170,10 @@ def test_caption_is_made_of_computed_values(data: tuple) -> None:
         "margin of 2 %",
     ):
         assert part in text
+    scaled = caption(cells, "sysbench-cpu", "events_per_s", kind="scaling")
+    assert "Means with 95 % Student t intervals" in scaled
+    assert "tick" not in scaled
+    assert "Fieller" not in scaled
     failed = caption(cells, "stream", "copy_B_per_s")
     assert "failed: 8 docker" in failed
     assert "1 GB/s = 10⁹ B/s" in failed
