@@ -231,7 +231,8 @@ class SSHHost:
         """Run `argv` and return its `Result`; the time limit is kept there too. `SiteError` when the host is lost."""
         started, begin = time.time(), time.monotonic()
         guarded = ("timeout", "-k", "5", f"{timeout_s:g}", *argv)
-        channel = self._channel(f"LC_ALL=C exec {shlex.join(guarded)}")
+        # The shell stays, to report a death by signal as a status (128 + signal), which SSH itself does not.
+        channel = self._channel(f"LC_ALL=C {shlex.join(guarded)}; exit $?")
         out, err = bytearray(), bytearray()
         deadline = begin + timeout_s + DEAD_AFTER_S
         try:
@@ -244,7 +245,9 @@ class SSHHost:
             channel.close()
         duration = time.monotonic() - begin
         if finished and status == -1:
-            raise SiteError(f"{self.name} ({self.address}): the connection was lost while {argv[0]} ran")
+            if not self._connection.is_connected:
+                raise SiteError(f"{self.name} ({self.address}): the connection was lost while {argv[0]} ran")
+            status = None  # the shell itself was killed
         timed_out = not finished or (status in (124, 137) and duration >= timeout_s)
         return Result(tuple(argv), None if timed_out else status, bytes(out), bytes(err), started, duration, timed_out)
 

@@ -128,16 +128,17 @@ def test_a_node_that_dies_is_an_error_within_seconds() -> None:
             client.run(("true",), timeout_s=5)
 
 
+@pytest.fixture(scope="module")
+def host() -> Iterator[SSHHost]:
+    with open_site("lab") as site:
+        host = site.hosts["server"]
+        assert isinstance(host, SSHHost)
+        yield host
+    lab.down()
+
+
 class TestSSHHost:
     """`SSHHost` on a node of the lab."""
-
-    @pytest.fixture(scope="class")
-    def host(self) -> Iterator[SSHHost]:
-        with open_site("lab") as site:
-            host = site.hosts["server"]
-            assert isinstance(host, SSHHost)
-            yield host
-        lab.down()
 
     def test_status_and_streams(self, host: SSHHost) -> None:
         result = host.run(("sh", "-c", "cat; echo err >&2; exit 3"), timeout_s=5, stdin=b"in\xff")
@@ -150,6 +151,9 @@ class TestSSHHost:
         text = "head -c 9000000 /dev/zero >&2 & head -c 9000000 /dev/zero; wait"
         result = host.run(("sh", "-c", text), timeout_s=30)
         assert (len(result.stdout), len(result.stderr), result.status) == (9_000_000, 9_000_000, 0)
+
+    def test_a_death_by_signal_is_a_status(self, host: SSHHost) -> None:
+        assert host.run(("sh", "-c", "kill -9 $$"), timeout_s=5).status == 137
 
     def test_a_missing_program_is_127(self, host: SSHHost) -> None:
         assert host.run(("no-such-program-here",), timeout_s=5).status == 127
