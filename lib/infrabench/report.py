@@ -93,7 +93,6 @@ def _page(notebook: Path, out: Path) -> Path:
     # imported here because nbconvert takes a second to load, and only this function needs it
     import nbformat
     from nbconvert import HTMLExporter
-    from traitlets.config import Config
 
     try:
         node = nbformat.read(notebook, as_version=4)
@@ -102,7 +101,7 @@ def _page(notebook: Path, out: Path) -> Path:
     code = [cell for cell in node.cells if cell.cell_type == "code" and cell.source.strip()]
     if code and all(cell.execution_count is None for cell in code):
         raise InfrabenchError(f"{notebook} was never executed: run it, then make the report")
-    exporter = HTMLExporter(config=Config({"HTMLExporter": dict.fromkeys(CDN_SCRIPTS, "")}), embed_images=True)
+    exporter = HTMLExporter(embed_images=True, **dict.fromkeys(CDN_SCRIPTS, ""))
     page, _ = exporter.from_notebook_node(node, resources={"metadata": {"name": notebook.stem}})
     page = _offline(page)
     found = external_references(page)
