@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
         ("run", commands.run, "run a study on a site, or go on with it", _run),
         ("status", commands.status, "say how far sessions are", _sessions),
         ("analyze", commands.analyze, "print estimates, and contrasts against the baseline", _session),
-        ("report", commands.report, "write an executed notebook as an HTML page", _report),
+        ("report", commands.report, "write executed notebooks, figures and tables as HTML pages", _report),
         ("verify", commands.verify, "check every file, and read the raw output again", _sessions),
         ("reparse", commands.reparse, "write a session anew with the parsers of now", _reparse),
         ("pack", commands.pack, "write a session into one reproducible archive", _pack),
@@ -91,8 +91,10 @@ def _sessions(parser: argparse.ArgumentParser) -> None:
 
 
 def _report(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("notebook", metavar="NOTEBOOK", help="an executed notebook")
+    parser.add_argument("notebooks", metavar="NOTEBOOK", nargs="*", help="executed notebooks (default: all in --out)")
     parser.add_argument("--out", default="out", metavar="FOLDER", help="where the pages are (default: out)")
+    parser.add_argument("--figures", default="figures", metavar="FOLDER", help="saved figures (default: figures)")
+    parser.add_argument("--tables", default="out/tables", metavar="FOLDER", help="saved tables (default: out/tables)")
 
 
 def _reparse(parser: argparse.ArgumentParser) -> None:

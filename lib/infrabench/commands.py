@@ -58,25 +58,32 @@ def status(arguments: Namespace) -> Iterator[str]:
 
 def analyze(arguments: Namespace) -> Iterator[str]:
     """Yield estimates and contrasts of a session as text tables."""
-    from infrabench import facade  # pandas and scipy are loaded for this command alone
+    from infrabench import facade, tables  # pandas and scipy are loaded for this command alone
 
     opened = facade.open_session(runs.find(None, arguments.session))
     yield from _state_of(opened.folder)
-    estimates = facade.estimates(opened)
-    shown = ["workload", "scenario", "metric", "unit", "system", "n", "mean", "mean_low", "mean_high", "median", "sd"]
-    yield "\nEstimates: mean with 95 % t interval, median, standard deviation; n trials of state ok"
-    yield estimates[shown].to_string(index=False, float_format=lambda value: f"{value:.5g}")
-    contrasts = facade.contrasts(opened)
-    shown = ["workload", "scenario", "metric", "system", "n_pairs", "ratio", "ratio_low", "ratio_high", "verdict"]
-    yield f"\nContrasts: ratio to {opened.data['baseline']} with 95 % Fieller interval (paired by block), verdict"
-    yield contrasts[shown].to_string(index=False, float_format=lambda value: f"{value:.4f}")
+    yield ""
+    yield tables.markdown(
+        tables.estimates_table(facade.estimates(opened)),
+        "Estimates: mean with 95 % t interval, median with exact interval; n trials of state ok.",
+    )
+    yield tables.markdown(
+        tables.contrasts_table(facade.contrasts(opened)),
+        f"Contrasts: ratio to {opened.data['baseline']}, paired by block, with 95 % Fieller interval.",
+    )
 
 
 def report(arguments: Namespace) -> Iterator[str]:
-    """Write an executed notebook as a page and yield where it is."""
-    from infrabench.report import page  # nbconvert is slow to import
+    """Write the report of executed notebooks, with what figures, tables and sessions there are; yield where it is."""
+    from infrabench.report import report as write  # pandas is loaded for this command alone
 
-    yield str(page(Path(arguments.notebook), Path(arguments.out)))
+    out = Path(arguments.out)
+    notebooks = [Path(each) for each in arguments.notebooks] or sorted(out.glob("*.ipynb"))
+    if not notebooks:
+        raise DesignError(f"there is no executed notebook in {out}; name one, or see: infrabench notebook --help")
+    figures, tables = (Path(each) if Path(each).is_dir() else None for each in (arguments.figures, arguments.tables))
+    folders = [path for path in runs.sessions().values() if path.is_dir()]
+    yield str(write(notebooks, out, figures=figures, tables=tables, sessions=folders))
 
 
 def verify(arguments: Namespace) -> Iterator[str]:

@@ -34,7 +34,10 @@ def execute(notebook: Path, out: Path, parameters: Mapping[str, Any], *, cell_ti
     """
     if not notebook.is_file():
         raise DesignError(f"there is no notebook {notebook}")
-    known = papermill.inspect_notebook(str(notebook))
+    try:
+        known = papermill.inspect_notebook(str(notebook))
+    except ValueError as error:
+        raise DesignError(f"{notebook} is not a notebook that names its kernel: {error}") from error
     for name in parameters:
         if name not in known:
             raise unknown_name(f"parameter of {notebook.name}", name, known)

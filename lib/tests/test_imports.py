@@ -39,8 +39,8 @@ MAY = {
     "stats": {"tidy", "stats", "display"},
     "display": set(),
     "figures": {"tidy", "stats", "display", "figures"},
-    "tables": {"tidy", "stats", "display", "tables"},
-    "report": set(),
+    "tables": {"tidy", "stats", "display"},
+    "report": {"tidy"},
     "headless": {"progress"},
     "published": set(),
     "probes": set(),
@@ -51,11 +51,11 @@ MAY = {
     "facade": {"design", "progress", "records", "registry", "runs", "session", "stats", "tables", "figures", "tidy"},
     "commands": {
         "archive", "benchmarks", "design", "facade", "headless", "lab", "progress", "records", "registry", "reparse",
-        "report", "runs", "session",
+        "report", "runs", "session", "tables",
     },
     "cli": {"commands"},
     "benchmarks": {
-        "design", "guards", "ledger", "monitor", "progress", "records", "registry", "runs", "session", "site", "trial",
+        "design", "host", "ledger", "monitor", "records", "registry", "site", "stats", "trial",
     },
     "__init__": {"facade"},
 }  # fmt: skip

@@ -1,0 +1,216 @@
+"""What the harness itself costs: wall time per trial that does nothing, beyond a bare exec of the same command.
+
+Every way of driving the command takes its turn in every block, in random order, so that a machine that drifts drifts
+for all. The unit is the block: one number per way, the mean wall time per run of the command. hyperfine (Debian
+package) and ReBench drive the same command on this machine, start of the tool included and shared out over its runs.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+
+from infrabench import design as designs
+from infrabench import ledger, registry
+from infrabench.core import Case, Guards, Host, InfrabenchError, Limits, Profile, SiteError, Study, Target, Trial
+from infrabench.host import LocalHost
+from infrabench.monitor import Monitor, watching
+from infrabench.records import read_plan, read_session, read_trial, recorded
+from infrabench.site import open_site
+from infrabench.stats.intervals import median_interval
+from infrabench.trial import Bench, execute
+
+COMMAND = ("true",)
+PER_BLOCK = 20  # runs of the command by each way in each block
+SEED = 20200315
+LIMIT_S = 120.0
+REBENCH = """
+default_experiment: all
+benchmark_suites:
+  nothing:
+    command: ""
+    gauge_adapter: {Silent: nothing_to_read.py}
+    invocations: %d
+    benchmarks: [nothing]
+executors:
+  command: {path: '%s', executable: '%s'}
+experiments:
+  all:
+    suites: [nothing]
+    executions: [command]
+"""
+# ReBench reads a number from each run; a command that prints none is given one.
+ADAPTER = """
+from rebench.interop.adapter import GaugeAdapter
+from rebench.model.data_point import DataPoint
+from rebench.model.measurement import Measurement
+
+class Silent(GaugeAdapter):
+    def parse_data(self, data, run_id, invocation):
+        point = DataPoint(run_id)
+        point.add_measurement(Measurement(invocation, 1, 0.0, "ms", run_id, "total"))
+        return [point]
+"""
+Way = Callable[[], float]
+
+
+def report(site: str, blocks: int) -> Iterator[str]:
+    """Yield the lines of the table: per way, median seconds per run, and what it has beyond a bare exec."""
+    if blocks < 6:
+        raise InfrabenchError("a median has no 95 % interval below 6 blocks")
+    with _host(site) as host, tempfile.TemporaryDirectory(prefix="infrabench-") as folder:
+        with _ways(host, Path(folder), blocks, others=site == "local") as ways:
+            taken = measure(ways, blocks)
+        yield f"{' '.join(COMMAND)} on {host.name} ({site}), {blocks} blocks of {PER_BLOCK} runs, interleaved"
+    yield "way                          ms per run, median [95 %]    beyond a bare exec, ms [95 %]"
+    for name, seconds in taken.items():
+        beyond = "" if name == "bare exec" else _told(seconds - taken["bare exec"])
+        yield f"{name:27s}  {_told(seconds)}    {beyond}".rstrip()
+    for name in sorted(set(_OTHERS) - set(taken)):
+        yield f"{name:27s}  not run: {_why_not(name, site)}"
+
+
+def measure(ways: Mapping[str, Way], blocks: int) -> dict[str, np.ndarray]:
+    """Return, by way, the seconds per run of the command in each block; one block before them is thrown away."""
+    taken: dict[str, list[float]] = {name: [] for name in ways}
+    for way in ways.values():
+        way()
+    names = list(ways)
+    for block in range(blocks):
+        for index in np.random.default_rng([SEED, block]).permutation(len(names)):
+            taken[names[index]].append(ways[names[index]]())
+    return {name: np.array(seconds) for name, seconds in taken.items()}
+
+
+def tool_share(folder: Path) -> str:
+    """Return a sentence: the share of a session's wall time that its tools had, from first to last trial."""
+    data = read_session(folder)
+    found = [read_trial(folder, trial.id) for trial in read_plan(folder) if trial.id in recorded(folder)]
+    if not found:
+        raise InfrabenchError(f"{folder} has no trial yet")
+    if list(folder.glob("provenance/suite.resumed-*.json")):
+        raise InfrabenchError(f"{folder} was interrupted, so its wall time has gaps; take one that ran through")
+    starts = sorted((datetime.fromisoformat(record.started_utc).timestamp(), record.duration_s) for record in found)
+    wall = starts[-1][0] + starts[-1][1] - starts[0][0]
+    tools, trials = sum(record.tool_s for record in found), sum(record.duration_s for record in found)
+    return (
+        f"{data['study']} {data['profile']} on {data['site']['name']}: {len(found)} trials in {wall:.0f} s; tools "
+        f"{tools / wall:.1%}, preparing and cleaning up {(trials - tools) / wall:.1%}, between trials "
+        f"{1 - trials / wall:.1%}; {1000 * (wall - tools) / len(found):.0f} ms per trial beside the tool"
+    )
+
+
+@contextmanager
+def _host(site: str) -> Iterator[Host]:
+    if site == "local":  # without the guest image that opening the site would make
+        yield LocalHost()
+        return
+    with open_site(site) as opened:
+        yield opened.hosts["server"]
+
+
+@contextmanager
+def _ways(host: Host, folder: Path, blocks: int, *, others: bool) -> Iterator[dict[str, Way]]:
+    """Yield the ways of driving `COMMAND`, each a function that does so `PER_BLOCK` times."""
+    with ExitStack() as stack:
+        trials = _trials((blocks + 1) * PER_BLOCK)
+        session = folder / "session"
+        stack.enter_context(ledger.opened(session, {"parameters": {}}, trials))
+        monitor = stack.enter_context(watching([host], {}))
+        unwatched = stack.enter_context(watching([], {}))
+        again = folder / "unwatched"
+        stack.enter_context(ledger.opened(again, {"parameters": {}}, trials))
+        ways: dict[str, Way] = {
+            "bare exec": lambda: _bare(host),
+            "infrabench": _harness(host, session, iter(trials), monitor),
+            "infrabench, no monitor": _harness(host, again, iter(trials), unwatched),
+        }
+        if others:
+            ways |= {name: _spread(make(folder)) for name, make in _OTHERS.items() if _installed(name)}
+        yield ways
+
+
+def _trials(count: int) -> tuple[Trial, ...]:
+    profile = Profile(count, (Case("null", "default"),))
+    study = Study("nothing", "", "native", ("native",), {"once": profile}, Limits(), (), {"": 0.02}, seed=SEED)
+    return designs.plan(study, profile="once")
+
+
+def _bare(host: Host) -> float:
+    begin = time.perf_counter()
+    for _ in range(PER_BLOCK):
+        host.run(COMMAND, timeout_s=LIMIT_S)
+    return (time.perf_counter() - begin) / PER_BLOCK
+
+
+def _harness(host: Host, session: Path, trials: Iterator[Trial], monitor: Monitor) -> Way:
+    """Return the way of a session: monitors, trial, parser, guards, ledger on disk."""
+    guards = Guards(None, None, None, None)
+    bench = Bench({"server": Target("server", host), "client": Target("client", host)}, monitor, {}, guards)
+    null = registry.workload("null")
+
+    def way() -> float:
+        begin = time.perf_counter()
+        for _ in range(PER_BLOCK):
+            finished = execute(next(trials), null, bench)
+            ledger.write_trial(session, finished.record, finished.blobs)
+            if finished.record.state != "ok":
+                raise InfrabenchError(f"a null trial is {finished.record.state}: {finished.record.reason}")
+        return (time.perf_counter() - begin) / PER_BLOCK
+
+    return way
+
+
+def _spread(argv: Sequence[str]) -> Way:
+    def way() -> float:
+        begin = time.perf_counter()
+        done = subprocess.run(argv, capture_output=True, timeout=LIMIT_S)
+        taken = time.perf_counter() - begin
+        if done.returncode:
+            raise SiteError(f"{argv[0]} exited with {done.returncode}: {(done.stderr or done.stdout).decode()[-400:]}")
+        return taken / PER_BLOCK
+
+    return way
+
+
+def _hyperfine(folder: Path) -> tuple[str, ...]:
+    out = str(folder / "hyperfine.json")
+    return ("hyperfine", "-N", "--warmup", "0", "--runs", str(PER_BLOCK), "--export-json", out, " ".join(COMMAND))
+
+
+def _rebench(folder: Path) -> tuple[str, ...]:
+    program = Path(shutil.which(COMMAND[0]) or COMMAND[0])
+    (folder / "rebench.conf").write_text(REBENCH % (PER_BLOCK, program.parent, program.name))
+    (folder / "nothing_to_read.py").write_text(ADAPTER)
+    data = str(folder / "rebench.data")
+    return (_program("rebench"), "--clean", "-D", "-df", data, str(folder / "rebench.conf"))
+
+
+_OTHERS: Mapping[str, Callable[[Path], tuple[str, ...]]] = {"hyperfine": _hyperfine, "rebench": _rebench}
+
+
+def _program(name: str) -> str:
+    beside = Path(sys.executable).with_name(name)  # the environment's own, also when it is not activated
+    return str(beside) if beside.exists() else name
+
+
+def _installed(name: str) -> bool:
+    return shutil.which(_program(name)) is not None
+
+
+def _why_not(name: str, site: str) -> str:
+    return "it drives this machine only" if site != "local" else f"{name} is not installed"
+
+
+def _told(seconds: np.ndarray) -> str:
+    middle, found = float(np.median(seconds)), median_interval(seconds)
+    return f"{1000 * middle:7.2f} [{1000 * found.low:.2f}, {1000 * found.high:.2f}]"

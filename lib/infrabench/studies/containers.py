@@ -1,0 +1,104 @@
+"""containers: what do Docker, LXC and LXD cost, compared with native, in CPU, memory, disk, network services, start-up?
+
+After two papers on Docker, LXC and LXD, which are one experiment. `paper` has their sizes, and where they used a tool
+that is gone its successor. `seconds` of a case is what one trial took on two cores of a virtual machine: it only
+serves the estimate of the plan.
+"""
+
+from __future__ import annotations
+
+from infrabench.core import Case, Limits, Profile, Study
+
+MIB = 2**20
+GIB = 2**30
+MB = 10**6
+KIB = 2**10
+
+
+def _cpu(threads: int, took: float, **params: object) -> Case:
+    given = {"threads": threads, **params}
+    return Case("sysbench-cpu", f"threads={threads}", given, "threads", threads, took)
+
+
+def _stream(array_mib: int, repetitions: int, took: float) -> Case:
+    # Three arrays must fit the memory limit, so their size is given and not taken from the last-level cache.
+    params = {"array_bytes": array_mib * MIB, "repetitions": repetitions}
+    return Case("stream", f"array={array_mib}MiB", params, seconds=took)
+
+
+def _file(workload: str, size_bytes: int, label: str, took: float) -> Case:
+    return Case(workload, f"size={label}", {"size_bytes": size_bytes}, seconds=took, disk_bytes=size_bytes)
+
+
+def _web(users: int, requests: int, took: float) -> Case:
+    return Case("web", f"users={users}", {"users": users, "requests": requests}, "users", users, took)
+
+
+def _mail(seconds: float, max_kib: int, took: float) -> Case:
+    params = {"threads": 10, "seconds": seconds, "max_kib": max_kib}
+    return Case("mail", f"max={max_kib}KiB", params, seconds=took, disk_bytes=10 * max_kib * KIB)
+
+
+SMOKE = Profile(
+    blocks=5,
+    cases=(
+        _cpu(1, 1.1, seconds=1),
+        _stream(64, 3, 0.5),
+        _file("iozone", 16 * MIB, "16MiB", 0.4),
+        _file("fio", 16 * MIB, "16MiB", 0.8),
+        _web(100, 1000, 0.8),
+        _file("ftp", 16 * MIB, "16MiB", 0.7),
+        _mail(1.0, 64, 2.0),
+        Case("startup", "default", seconds=1.5),
+    ),
+)
+QUICK = Profile(
+    blocks=30,
+    cases=(
+        _cpu(1, 1.1, seconds=1),
+        _cpu(2, 1.1, seconds=1),
+        _cpu(4, 1.1, seconds=1),
+        _stream(256, 3, 1.1),
+        _file("iozone", 32 * MIB, "32MiB", 0.5),
+        _web(100, 1000, 0.7),
+        _web(1000, 2000, 1.0),
+        Case("startup", "default", seconds=1.5),
+    ),
+)
+PAPER = Profile(
+    blocks=30,
+    cases=(
+        *(_cpu(threads, 11.0 / min(threads, 2), events=10000) for threads in (1, 2, 4, 6, 8)),
+        _stream(512, 10, 6.0),
+        _file("iozone", 4 * GIB, "4GiB", 90.0),
+        _file("fio", 4 * GIB, "4GiB", 90.0),
+        *(_web(users, 10000, 4.0) for users in range(1000, 9000, 1000)),
+        _file("ftp", 500 * MB, "500MB", 4.0),
+        _mail(60.0, 25 * 1024, 65.0),
+        Case("startup", "default", seconds=1.5),
+    ),
+)
+
+STUDY = Study(
+    name="containers",
+    title="What do Docker, LXC and LXD cost, compared with native?",
+    baseline="native",
+    systems=("native", "docker", "lxc", "lxd"),
+    profiles={"smoke": SMOKE, "quick": QUICK, "paper": PAPER},
+    limits=Limits(),
+    primary=(("sysbench-cpu", "events_per_s"), ("stream", "triad_B_per_s"), ("web", "requests_per_s")),
+    margins={
+        "": 0.02,  # throughput, time, CPU
+        "copy_B_per_s": 0.01,
+        "scale_B_per_s": 0.01,
+        "add_B_per_s": 0.01,
+        "triad_B_per_s": 0.01,
+        "latency_avg_s": 0.05,
+        "latency_p50_s": 0.05,
+        "first_byte_s": 0.05,
+        "latency_p95_s": 0.10,
+        "latency_p99_s": 0.10,
+        "write_latency_p99_s": 0.10,
+        "read_latency_p99_s": 0.10,
+    },
+)

@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from fakes import PLUGINS, fake_site
+
+from infrabench import cli, facade, registry, runs, session
+from infrabench.archive import pack
+from infrabench.core import DesignError
+
+PLAN = ["plan", "fakes", "--profile", "tiny"]
+
+
+@pytest.fixture(autouse=True)
+def _home(monkeypatch, tmp_path):
+    monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
+    monkeypatch.setenv(runs.VARIABLE, str(tmp_path))
+
+
+@pytest.fixture
+def site(monkeypatch):
+    made = fake_site()
+
+    @contextmanager
+    def opened(spec, say=None):
+        yield made
+
+    monkeypatch.setattr(runs, "open_site", opened)
+    monkeypatch.setattr(runs, "site_name", lambda spec: runs.SiteName("fake", "inventory"))
+    return made
+
+
+def call(capsys, *argv):
+    status = cli.main(list(argv))
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+def recorded(capsys, site, *more):
+    status, out, _ = call(capsys, "run", "fakes", "--profile", "tiny", "--runs", "2", *more)
+    assert status == 0
+    return next(line.split(": ")[0] for line in out.splitlines() if "of 8 trials" in line)
+
+
+def test_plan_prints_every_trial_in_order_and_what_they_cost(capsys):
+    status, out, _ = call(capsys, *PLAN, "--runs", "2")
+    lines = out.splitlines()
+    assert status == 0
+    assert [int(line.split()[0]) for line in lines[1:-1]] == list(range(8))
+    assert "8 trials in 2 blocks" in lines[-1]
+    assert "MiB" in lines[-1]
+
+
+def test_the_same_seed_prints_the_same_plan(capsys):
+    first, second, other = (call(capsys, *PLAN, "--seed", seed)[1] for seed in ("1", "1", "2"))
+    assert first == second != other
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["plan", "fake"], "unknown study 'fake': did you mean fakes"),
+        ([*PLAN[:3], "tiney"], "did you mean tiny"),
+        ([*PLAN, "--systems", "fake-base", "fake-oter"], "did you mean fake-other"),
+        ([*PLAN, "--workloads", "fakk"], "did you mean fake"),
+        ([*PLAN, "--runs", "0"], "runs must be a whole number of at least 1"),
+        (["run", *PLAN[1:], "--site", "labb"], "unknown site 'labb'"),
+        (["verify", "no-such-session"], "unknown session 'no-such-session'"),
+        (["notebook", "none.ipynb", "out.ipynb"], "there is no notebook none.ipynb"),
+        (["report", "--out", "nowhere"], "no executed notebook in nowhere"),
+        (["pack", "x", "y.zip"], "is called NAME.tar.xz"),
+    ],
+)
+def test_what_does_not_exist_is_named_without_traceback_and_exits_2(capsys, argv, said):
+    status, out, err = call(capsys, *argv)
+    assert status == 2
+    assert said in err
+    assert len(err.splitlines()) == 1
+    assert out == ""
+
+
+def test_debug_gives_the_traceback():
+    with pytest.raises(DesignError):
+        cli.main(["--debug", "plan", "fake"])
+    with pytest.raises(DesignError):
+        cli.main(["plan", "fake", "--debug"])
+
+
+@pytest.mark.parametrize("argv", [["--help"], *([verb, "--help"] for verb in (
+    "plan", "run", "status", "analyze", "report", "verify", "reparse", "pack", "clean", "lab", "notebook", "benchmark",
+))])  # fmt: skip
+def test_every_verb_helps(capsys, argv):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(argv)
+    assert stop.value.code == 0
+    assert "usage: infrabench" in capsys.readouterr().out
+
+
+def test_run_status_verify_analyze_pack_and_clean(capsys, site, tmp_path):
+    folder = recorded(capsys, site)
+    assert folder.startswith(str(tmp_path / "data/runs/fakes/fake-tiny-"))
+    assert "fake-base: 4 ok" in call(capsys, "status")[1]
+    assert call(capsys, "verify")[0] == 0
+    status, out, _ = call(capsys, "analyze", folder)
+    assert status == 0
+    assert "Fieller" in out
+    assert "fake-other" in out
+    status, out, _ = call(capsys, "pack", folder, str(tmp_path / "data/recorded/fakes/packed.tar.xz"))
+    assert status == 0
+    assert "MB" in out
+    assert call(capsys, "clean", folder, "--yes")[0] == 0
+    assert "no session yet" not in call(capsys, "status")[1]  # the recorded one
+    assert call(capsys, "clean", "data/recorded/fakes/packed.tar.xz", "--yes")[0] == 2
+
+
+def test_the_same_command_goes_on_and_a_finished_session_is_not_run_again(capsys, site):
+    folder = recorded(capsys, site)
+    site.facts["log"].clear()
+    assert recorded(capsys, site) == folder
+    assert site.facts["log"] == []
+    assert recorded(capsys, site, "--session", "other") != folder
+
+
+def test_clean_asks_and_leaves_what_is_no_session(capsys, site, monkeypatch, tmp_path):
+    folder = recorded(capsys, site)
+    monkeypatch.setattr("sys.stdin", open("/dev/null"))  # noqa: SIM115 (closed with the process)
+    assert "stays" in call(capsys, "clean", folder)[1]
+    (tmp_path / "precious").mkdir()
+    assert call(capsys, "clean", str(tmp_path / "precious"), "--yes")[0] == 2
+    assert (tmp_path / "precious").exists()
+
+
+def test_verify_reads_the_raw_output_again_and_names_what_differs(capsys, site, monkeypatch):
+    folder = recorded(capsys, site)
+    workload = registry.workload("fake")
+    real = workload.parse
+    monkeypatch.setattr(workload, "parse", lambda capture: [*real(capture), real(capture)[0]][:1] * 2)
+    status, _, err = call(capsys, "verify", folder)
+    assert status == 1
+    assert "8 differences" in err
+    assert "recorded ok (value = " in err
+    assert "found a metric twice" in err
+
+
+def test_verify_names_a_damaged_file(capsys, site):
+    folder = recorded(capsys, site)
+    path = next(Path(folder).glob("trials/*/tool.stdout"))
+    path.write_bytes(b"value=9\nend\n")
+    status, _, err = call(capsys, "verify", folder)
+    assert status == 1
+    assert str(path) in err
+
+
+def test_a_mended_parser_reads_an_old_session_again(capsys, site, monkeypatch, tmp_path):
+    workload = registry.workload("fake")
+    real = workload.parse
+    with monkeypatch.context() as broken:
+        broken.setattr(workload, "parse", lambda capture: [])
+        folder = recorded(capsys, site)
+    assert "fake-base: 4 unparsable" in call(capsys, "status", folder)[1]
+    assert workload.parse is real
+    status, out, _ = call(capsys, "reparse", folder, str(tmp_path / "mended"))
+    assert status == 0
+    assert "read again ok (value = " in out
+    assert "fake-base: 4 ok" in call(capsys, "status", str(tmp_path / "mended"))[1]
+    assert call(capsys, "verify", str(tmp_path / "mended"))[0] == 0
+
+
+def test_an_interrupt_says_that_the_same_command_goes_on(capsys, site, monkeypatch):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(session, "execute", interrupted)
+    status, _, err = call(capsys, "run", *PLAN[1:])
+    assert status == 130
+    assert "the same command goes on" in err
+
+
+# ------------------------------------------------------------------------------------------------- the facade
+
+
+def wanted(**more):
+    return facade.request("fakes", **{"profile": "tiny", "runs": 2, **more})
+
+
+def test_a_notebook_runs_then_loads_the_same_table(capsys, site, tmp_path):
+    ran = facade.run_or_load(wanted(), mode="run", site="fake")
+    capsys.readouterr()
+    assert len(ran.table) == 8
+    pack(ran.folder, tmp_path / "data/recorded/fakes/kept.tar.xz")
+    loaded = facade.run_or_load(wanted(), mode="load")
+    assert loaded.table.drop(columns="session").equals(ran.table.drop(columns="session"))
+    assert ".recorded" in loaded.folder.parts
+    narrow = facade.run_or_load(wanted(systems=["fake-base"]), mode="load")
+    assert set(narrow.table["system"]) == {"fake-base"}
+
+
+def test_loading_says_when_the_recorded_session_is_another_one(capsys, site, tmp_path):
+    facade.run_or_load(wanted(), mode="run", site="fake", session="mine")
+    with pytest.raises(DesignError, match="blocks 2, not 3; mode='run' measures that"):
+        facade.run_or_load(wanted(runs=3), mode="load", session="mine")
+    with pytest.raises(DesignError, match="name the session of study 'fakes' to load; recorded are: none"):
+        facade.run_or_load(wanted(), mode="load")
+    with pytest.raises(DesignError, match="unknown mode 'laod': did you mean load"):
+        facade.run_or_load(wanted(), mode="laod")
+
+
+@pytest.mark.parametrize("names", [["fake-base"], '["fake-base"]', "fake-base", " fake-base , "])
+def test_lists_may_come_as_text(names):
+    assert wanted(systems=names).systems == ("fake-base",)
+
+
+def test_tables_of_a_session(capsys, site):
+    site.facts["refuse"] = {"fake-other": "no engine"}
+    ran = facade.run_or_load(wanted(), mode="run", site="fake")
+    validity = facade.validity_table(ran)
+    assert validity[["system", "workload", "ok", "missing"]].values.tolist()[0] == ["fake-base", "fake", 4, 0]
+    assert validity.iloc[-1]["note"] == "not run: no engine"
+    provenance = facade.provenance_table(ran)
+    assert list(provenance.columns) == ["here"]
+    assert provenance.loc["kernel.release", "here"]
+    deployments = facade.deployments_table(ran)
+    assert deployments.loc["tools.fake", "fake-base"] == "fake 1.0"
+    assert facade.reasons_table(ran).empty
+    assert set(facade.estimates(ran)["n"]) == {2}
+    assert "2 blocks of 2 systems" in facade.plan_summary(wanted())
+    plan = facade.plan_table(wanted())
+    assert plan["trials"].sum() == 8
+
+
+def test_invalid_json_lists_are_refused():
+    with pytest.raises(DesignError, match="not a list of names"):
+        wanted(systems='["fake-base"')
+
+
+def test_the_data_are_those_of_the_checkout_around_the_working_folder(monkeypatch):
+    monkeypatch.delenv(runs.VARIABLE)
+    monkeypatch.chdir(PLUGINS)
+    assert (runs.home() / "lib/infrabench/core.py").is_file()
+
+
+def test_session_json_is_json(capsys, site):
+    folder = recorded(capsys, site)
+    assert json.loads((Path(folder) / "session.json").read_text())["study"] == "fakes"

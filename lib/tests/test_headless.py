@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import nbformat
+import pytest
+
+from infrabench import headless
+from infrabench.core import DesignError, InfrabenchError
+
+
+@pytest.fixture
+def notebook(tmp_path):
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    made = nbformat.v4.new_notebook(metadata={"kernelspec": kernel})
+    made.cells = [
+        nbformat.v4.new_markdown_cell("# A title"),
+        nbformat.v4.new_code_cell("runs = 1\nsystems = None", metadata={"tags": ["parameters"]}),
+        nbformat.v4.new_code_cell("import os\nprint(runs, systems, os.path.basename(os.getcwd()))\nassert runs != 13"),
+    ]
+    path = tmp_path / "source" / "study.ipynb"
+    path.parent.mkdir()
+    nbformat.write(made, path)
+    return path
+
+
+def test_a_parameter_that_the_notebook_has_not_is_refused(notebook, tmp_path):
+    with pytest.raises(DesignError, match=r"unknown parameter of study.ipynb 'run': did you mean runs"):
+        headless.execute(notebook, tmp_path / "out.ipynb", {"run": 3})
+    assert not (tmp_path / "out.ipynb").exists()
+
+
+def test_a_notebook_is_executed_in_its_own_folder(notebook, tmp_path, monkeypatch):
+    monkeypatch.delenv(headless.HEADLESS, raising=False)
+    out = headless.execute(notebook, tmp_path / "out" / "study.ipynb", {"runs": 3, "systems": ["native"]})
+    text = "".join(o.get("text", "") for c in nbformat.read(out, 4).cells for o in c.get("outputs", []))
+    assert text.strip() == "3 ['native'] source"
+
+
+def test_a_cell_that_fails_is_named_and_the_notebook_kept(notebook, tmp_path, monkeypatch):
+    monkeypatch.delenv(headless.HEADLESS, raising=False)
+    with pytest.raises(InfrabenchError, match=r"study.ipynb, cell 3, failed: AssertionError"):
+        headless.execute(notebook, tmp_path / "out.ipynb", {"runs": 13})
+    assert (tmp_path / "out.ipynb").exists()
+
+
+def test_a_file_that_is_no_notebook_is_refused(tmp_path):
+    (tmp_path / "bad.ipynb").write_text(nbformat.writes(nbformat.v4.new_notebook()))
+    with pytest.raises(DesignError, match="is not a notebook that names its kernel"):
+        headless.execute(tmp_path / "bad.ipynb", tmp_path / "out.ipynb", {})
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("30", 30), ("true", True), ('["a"]', ["a"]), ("lab", "lab"), ("2.5", 2.5), ("null", None)]
+)
+def test_values_are_json_or_text(text, value):
+    assert headless.value(text) == value

@@ -1,0 +1,64 @@
+"""Every study that is shipped: can each of its trials be planned, and is it declared by the rules of the method?"""
+
+from __future__ import annotations
+
+import pytest
+from fakes import fake_site
+
+from infrabench import design as designs
+from infrabench import registry, session
+from infrabench.core import Target
+
+STUDIES = registry.names("studies")
+LIFECYCLE = {"create": ("true",), "exec": ("env",), "remove": ("true",), "address": ("192.0.2.1",)}
+
+
+def profiles():
+    return [(name, profile) for name in STUDIES for profile in registry.study(name).profiles]
+
+
+@pytest.mark.parametrize(("name", "profile"), profiles())
+def test_every_case_gives_steps(name, profile):
+    wanted = session.request(registry.study(name), profile=profile)
+    host = fake_site().hosts["server"]
+    roles = {"server": Target("server", host, lifecycle=LIFECYCLE), "client": Target("client", host)}
+    for case in wanted.cases:
+        steps = registry.workload(case.workload).plan(case.params, roles)
+        assert any(step.phase == "measure" for step in steps), case
+        assert len({step.name for step in steps}) == len(steps)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_has_three_profiles_at_most_three_primary_metrics_and_margins(name):
+    study = registry.study(name)
+    assert set(study.profiles) == {"smoke", "quick", "paper"}
+    assert study.profiles["smoke"].blocks == 5
+    assert study.profiles["quick"].blocks == study.profiles["paper"].blocks == 30
+    assert 1 <= len(study.primary) <= 3
+    assert "" in study.margins
+    assert all(0 < margin < 0.5 for margin in study.margins.values())
+    known = {case.workload for profile in study.profiles.values() for case in profile.cases}
+    assert {workload for workload, _ in study.primary} <= known
+    assert study.baseline in study.systems
+
+
+def test_the_containers_study_has_the_sizes_of_the_papers():
+    wanted = session.request(registry.study("containers"), profile="paper", runs=30)
+    levels = {(case.workload, case.level) for case in wanted.cases if case.level}
+    assert {level for workload, level in levels if workload == "sysbench-cpu"} == {1, 2, 4, 6, 8}
+    assert {level for workload, level in levels if workload == "web"} == set(range(1000, 9000, 1000))
+    params = {case.workload: case.params for case in wanted.cases}
+    assert params["iozone"]["size_bytes"] == params["fio"]["size_bytes"] == 4 * 2**30
+    assert params["iozone"]["record_bytes"] == 4096
+    assert params["ftp"]["size_bytes"] == 500 * 10**6
+    assert (params["mail"]["threads"], params["mail"]["max_kib"]) == (10, 25 * 1024)
+    assert len(designs.trials(wanted)) == 30 * 4 * len(wanted.cases)
+    assert "startup" in params
+
+
+def test_the_smoke_profile_has_every_workload_of_the_containers_study():
+    study = registry.study("containers")
+    named = {name: {case.workload for case in profile.cases} for name, profile in study.profiles.items()}
+    assert named["smoke"] == named["paper"]
+    assert designs.expected(session.request(study, profile="smoke")).seconds < 300
+    assert designs.expected(session.request(study, profile="quick")).seconds < 1200
