@@ -104,7 +104,7 @@ def ratio_axis(
     set_limits(float(np.exp(-reach)), float(np.exp(reach)))
     axis.set_major_locator(FixedLocator(_ticks(reach, most)))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3f}".rstrip("0").rstrip(".")))
 
 
 def ratio_mark(axes: Axes, row: Any, at: float, mark: look.Look, *, vertical: bool) -> None:

@@ -133,10 +133,10 @@ def not_run_notes(not_run: Mapping[str, str] | None, systems: Sequence[str]) -> 
 
 
 def from_zero(axes: Axes, cells: pd.DataFrame, factor: float, bound: tuple[float, str] | None) -> None:
-    """Start an absolute axis at zero, so that its lengths can be compared, with room above the largest value."""
-    ends = pd.concat([cells["min"], cells["max"], cells["mean_high"]]).dropna() / factor
-    tops = [0.0, *ends, *([bound[0] / factor] if bound else [])]
-    axes.set_ylim(min(0.0, *tops), 1.06 * max(tops) or 1.0)
+    """Start an absolute axis at zero, so that lengths can be compared; lower only where an interval reaches lower."""
+    ends = cells[["min", "max", "mean_low", "mean_high"]].to_numpy(dtype=float).ravel() / factor
+    ends = [0.0, *ends[np.isfinite(ends)], *([bound[0] / factor] if bound else [])]
+    axes.set_ylim(1.06 * min(ends), 1.06 * max(ends) or 1.0)
 
 
 def upper_bound(axes: Axes, bound: tuple[float, str] | None, factor: float) -> None:
