@@ -12,7 +12,6 @@ from typing import Any
 from infrabench.core import CommandFailed, Deployment, DesignError, ParseError, Result, Target
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
-SHA256 = r"[0-9a-f]{64}"
 
 
 def text(result: Result) -> str:
