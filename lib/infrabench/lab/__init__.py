@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from infrabench.core import ProvisionError, SiteError
 from infrabench.host import SSHHost
 from infrabench.lab import images, network, nodes
 from infrabench.lab.nodes import CLIENT, GUEST_DIR, NODES, SERVER
-from infrabench.lab.shell import in_use, locked, require, sh, state_dir
+from infrabench.lab.shell import in_use, locked, remove_tree, require, sh, state_dir
 
 READY_S = 60.0
 SERVICES = ("docker.service", "lxd.service")
@@ -98,8 +97,7 @@ def purge(say: Say = log.info) -> None:
     down(say)
     with in_use(), locked():
         for name in ("images", "data"):
-            if (state_dir() / name).exists():
-                shutil.rmtree(state_dir() / name)
+            remove_tree(state_dir() / name)
 
 
 def status() -> Status:
@@ -212,5 +210,4 @@ def _leftovers() -> list[str]:
 def _remove() -> None:
     nodes.remove_all()
     network.down()
-    if lab_dir().exists():
-        shutil.rmtree(lab_dir())
+    remove_tree(lab_dir())

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infrabench.core import ProvisionError, digest
-from infrabench.lab.shell import locked, sh, state_dir
+from infrabench.lab.shell import remove_tree, sh, state_dir
 
 SUITE = "bookworm"
 COMPONENTS = "main contrib non-free"
@@ -25,7 +25,6 @@ KINDS = {"guest": ("guest",), "node": ("guest", "node")}
 BOOT = ("systemd-sysv", "dbus", "iproute2", "python3-minimal", "util-linux")
 FORMAT = 1  # raise it when this file makes images differently
 BUILD_TIMEOUT_S = 1200.0
-BUILD_LOCK = "build.lock"
 DPKG_STATUS = "var/lib/dpkg/status"
 KEEP = 3
 NEEDED_BYTES = 4 * 2**30
@@ -96,9 +95,8 @@ def make(kind: str, say: Callable[[str], None] = log.info) -> Image:
             "Free some space or set INFRABENCH_STATE to a larger disk."
         )
     say(f"Making the {kind} image {image.hash} from Debian packages (about a minute; once)")
-    with locked(BUILD_LOCK):
-        for leftover in image.folder.parent.glob(f"{kind}-*.part"):
-            shutil.rmtree(leftover)
+    for leftover in image.folder.parent.glob(f"{kind}-*.part"):
+        remove_tree(leftover)
     part = image.folder.with_name(f"{image.folder.name}.part")
     part.mkdir(parents=True)
     os.chmod(part, 0o755)
@@ -106,9 +104,8 @@ def make(kind: str, say: Callable[[str], None] = log.info) -> Image:
     include = ",".join(packages(kind))
     root = part / ("rootfs.tar" if kind == "guest" else "rootfs")
     # mode auto: as root in a plain chroot, as an ordinary user in a user namespace.
-    # flock's lock lives on in all its children: a maker that outlives us, when we are killed, is waited for next time.
     sh(
-        "flock", state_dir() / BUILD_LOCK, "mmdebstrap", "--mode=auto", "--variant=minbase",
+        *_contained(), "mmdebstrap", "--mode=auto", "--variant=minbase",
         f"--components={COMPONENTS}", f"--include={include}", *hooks, SUITE, root, timeout_s=BUILD_TIMEOUT_S,
     )  # fmt: skip
     status = f"./{DPKG_STATUS}"
@@ -119,6 +116,14 @@ def make(kind: str, say: Callable[[str], None] = log.info) -> Image:
     part.rename(image.folder)
     _prune(kind)
     return image
+
+
+def _contained() -> list[str]:
+    """Return a prefix that makes the maker, all its children and all its mounts end with this process."""
+    prefix = ["setpriv", "--pdeathsig", "KILL"]
+    if os.geteuid() == 0:
+        prefix += ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    return prefix
 
 
 def _sha256(path: Path) -> str:
@@ -137,8 +142,8 @@ def _prune(kind: str) -> None:
     for old in made[:-KEEP]:
         if str(old.parent) in mounts:  # a lab that still runs on it
             continue
-        shutil.rmtree(old.parent)
-        shutil.rmtree(state_dir() / "data" / old.parent.name.removeprefix(f"{kind}-"), ignore_errors=True)
+        remove_tree(old.parent)
+        remove_tree(state_dir() / "data" / old.parent.name.removeprefix(f"{kind}-"))
 
 
 def _existing(path: Path) -> Path:

@@ -18,7 +18,7 @@ from infrabench.core import ProvisionError
 from infrabench.host import LocalHost
 from infrabench.lab.images import Image
 from infrabench.lab.network import BRIDGE, GUESTS_NET, NODES_NET, RANGE
-from infrabench.lab.shell import sh, state_dir
+from infrabench.lab.shell import mounts_below, remove_tree, sh, state_dir
 
 PREFIX = "infrabench-"  # of container names and, with them, of their cgroups
 STOP_S = 20.0
@@ -101,15 +101,13 @@ def remove_all() -> None:
             LocalHost().run(("lxc-stop", "-P", str(nodes_dir()), "-n", node.container, "-k"), timeout_s=STOP_S)
         _kill_cgroups(node)
     _remove_pivots()
-    _unmount_below(nodes_dir())
-    if nodes_dir().exists():
-        shutil.rmtree(nodes_dir())
+    remove_tree(nodes_dir())
 
 
 def leftovers() -> list[str]:
     """Return what is still there of nodes: cgroups and mounts, by path."""
     found = [str(folder) for node in NODES for folder in _cgroups(node)]
-    return found + _mounts_below(nodes_dir())
+    return found + mounts_below(nodes_dir())
 
 
 def _config(node: Node, image: Image, guest: Image, data: Path, upper: Path) -> str:
@@ -183,16 +181,6 @@ def _remove_pivots() -> None:
     for top in [root, *(entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink())]:
         if not any(top.glob("lxc.payload.*")) and not any(top.glob("lxc.monitor.*")) and (top / "lxc.pivot").is_dir():
             _try_rmdir(top / "lxc.pivot")
-
-
-def _mounts_below(folder: Path) -> list[str]:
-    lines = Path("/proc/self/mounts").read_text().splitlines()
-    return [point for line in lines if (point := line.split()[1]).startswith(f"{folder}/")]
-
-
-def _unmount_below(folder: Path) -> None:
-    for point in reversed(_mounts_below(folder)):
-        sh("umount", "-l", point)
 
 
 def _try_read(path: Path) -> str:

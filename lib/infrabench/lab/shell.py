@@ -36,6 +36,20 @@ def sh(*argv: str | Path, timeout_s: float = 60, ok: Sequence[int] = (0,)) -> Re
     return result
 
 
+def mounts_below(folder: Path) -> list[str]:
+    """Return the mount points below a folder."""
+    lines = Path("/proc/self/mounts").read_text().splitlines()
+    return [point for line in lines if (point := line.split()[1]).startswith(f"{folder}/")]
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder, if it is there; what is mounted below it is unmounted first and never gone into."""
+    for point in reversed(mounts_below(folder)):
+        sh("umount", "-l", point)
+    if folder.exists():
+        sh("rm", "-rf", "--one-file-system", folder, timeout_s=300)
+
+
 def require() -> None:
     """Raise `NotRunnable` with a list of what is missing for a lab on this machine."""
     missing = sorted({package for program, package in PROGRAMS.items() if not shutil.which(program)})
