@@ -120,7 +120,7 @@ def clean(arguments: Namespace) -> Iterator[str]:
     """Remove sessions made here, after asking, and yield what went."""
     folders = [runs.find(None, name) for name in arguments.sessions]
     for folder in folders:
-        if "recorded" in folder.resolve().parts:
+        if runs.is_recorded(folder):
             raise DesignError(f"{folder} is a recorded session of the project and is not removed")
     for folder in folders:
         read_session(folder)  # never remove a folder that is not a session

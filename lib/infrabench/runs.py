@@ -14,7 +14,6 @@ from infrabench.core import DesignError, Study, unknown_name
 from infrabench.design import Design
 from infrabench.progress import OnProgress
 from infrabench.records import SESSION
-from infrabench.site import check_site, open_site, read_inventory
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +42,8 @@ def home() -> Path:
 
 def site_name(spec: str) -> SiteName:
     """Return name and kind of the site `spec` without opening it; `SiteError` when there is no such site."""
+    from infrabench.site import check_site, read_inventory  # needs Fabric; reading sessions does not
+
     check_site(spec)
     return SiteName(spec, spec) if spec in ("lab", "local") else SiteName(read_inventory(Path(spec)).name, "inventory")
 
@@ -70,6 +71,8 @@ def carry_out(
     if session.is_complete(folder, session.parameters(study, wanted, known)):
         say(f"{folder} is complete; give another session name to measure anew")
         return folder
+    from infrabench.site import open_site
+
     with open_site(site, say) as opened:
         return session.carry_out(study, wanted, opened, folder=folder, on_progress=on_progress)
 
@@ -85,7 +88,7 @@ def find(study: str | None, name: str | None) -> Path:
         return unpack(Path(name), _unpacked())
     found = sessions(study)
     if name is None:
-        found = {each: path for each, path in found.items() if "recorded" in path.parts}
+        found = {each: path for each, path in found.items() if is_recorded(path)}
         if len(found) != 1:
             told = ", ".join(sorted(found)) or "none"
             raise DesignError(f"name the session of study {study!r} to load; recorded are: {told}")
@@ -107,6 +110,11 @@ def sessions(study: str | None = None) -> dict[str, Path]:
             name = path.name.removesuffix(ARCHIVE) if is_archive else path.parent.name
             found[name] = path if is_archive else path.parent
     return found
+
+
+def is_recorded(path: Path) -> bool:
+    """Tell whether a session belongs to the project's recorded ones, which are never changed."""
+    return path.resolve().is_relative_to((home() / "data" / "recorded").resolve())
 
 
 def _unpacked() -> Path:

@@ -28,7 +28,7 @@ def site(monkeypatch):
     def opened(spec, say=None):
         yield made
 
-    monkeypatch.setattr(runs, "open_site", opened)
+    monkeypatch.setattr("infrabench.site.open_site", opened)
     monkeypatch.setattr(runs, "site_name", lambda spec: runs.SiteName("fake", "inventory"))
     return made
 
@@ -113,7 +113,17 @@ def test_run_status_verify_analyze_pack_and_clean(capsys, site, tmp_path):
     assert "MB" in out
     assert call(capsys, "clean", folder, "--yes")[0] == 0
     assert "no session yet" not in call(capsys, "status")[1]  # the recorded one
-    assert call(capsys, "clean", "data/recorded/fakes/packed.tar.xz", "--yes")[0] == 2
+
+
+def test_a_recorded_session_is_not_removed(capsys, site, tmp_path):
+    folder = Path(recorded(capsys, site))
+    kept = tmp_path / "data" / "recorded" / "fakes" / "kept"
+    kept.parent.mkdir(parents=True)
+    folder.rename(kept)
+    status, _, err = call(capsys, "clean", "kept", "--yes")
+    assert status == 2
+    assert "is not removed" in err
+    assert kept.exists()
 
 
 def test_the_same_command_goes_on_and_a_finished_session_is_not_run_again(capsys, site):

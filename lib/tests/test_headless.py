@@ -43,9 +43,11 @@ def test_a_cell_that_fails_is_named_and_the_notebook_kept(notebook, tmp_path, mo
 
 
 def test_a_file_that_is_no_notebook_is_refused(tmp_path):
-    (tmp_path / "bad.ipynb").write_text(nbformat.writes(nbformat.v4.new_notebook()))
-    with pytest.raises(DesignError, match="is not a notebook that names its kernel"):
-        headless.execute(tmp_path / "bad.ipynb", tmp_path / "out.ipynb", {})
+    nameless = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("n = 1", metadata={"tags": ["parameters"]})])
+    for text in ("{", nbformat.writes(nameless)):
+        (tmp_path / "bad.ipynb").write_text(text)
+        with pytest.raises(DesignError, match="is not a notebook that names its kernel"):
+            headless.execute(tmp_path / "bad.ipynb", tmp_path / "out.ipynb", {})
 
 
 @pytest.mark.parametrize(

@@ -111,8 +111,10 @@ def test_a_plugin_folder_that_is_not_there_is_named(monkeypatch):
 def test_the_facade_needs_no_sdk():
     code = (
         "import sys, infrabench\n"
-        "for sdk in ('docker', 'pylxd', 'kubernetes'): sys.modules[sdk] = None\n"
+        "for sdk in ('docker', 'pylxd', 'kubernetes', 'fabric', 'paramiko'): sys.modules[sdk] = None\n"
         "infrabench.study; infrabench.Session\n"
-        "assert not {'infrabench.systems.docker', 'infrabench.lab'} & set(sys.modules)"
+        "import infrabench.figures, infrabench.tables, infrabench.cli\n"
+        "infrabench.request('containers', profile='quick')\n"
+        "assert not {'infrabench.systems.docker', 'infrabench.lab', 'infrabench.site'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
