@@ -2,7 +2,8 @@
 
 Every way of driving the command takes its turn in every block, in random order, so that a machine that drifts drifts
 for all. The unit is the block: one number per way, the mean wall time per run of the command. hyperfine (Debian
-package) and ReBench drive the same command on this machine, start of the tool included and shared out over its runs.
+package) and ReBench drive the same command on this machine; their own start, which a long session shares out over its
+trials as ours does, is left out: (time of many runs - time of one run) / (many - 1).
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ class Silent(GaugeAdapter):
         return [point]
 """
 Way = Callable[[], float]
+Make = Callable[[Path, int], tuple[str, ...]]  # folder, number of runs -> argv
 
 
 def report(site: str, blocks: int) -> Iterator[str]:
@@ -135,7 +137,7 @@ def _ways(host: Host, folder: Path, blocks: int, *, others: bool) -> Iterator[di
             "infrabench, no monitor": _harness(host, again, iter(trials), unwatched),
         }
         if others:
-            ways |= {name: _spread(make(folder)) for name, make in _OTHERS.items() if _installed(name)}
+            ways |= {name: _marginal(make, folder) for name, make in _OTHERS.items() if _installed(name)}
         yield ways
 
 
@@ -170,32 +172,39 @@ def _harness(host: Host, session: Path, trials: Iterator[Trial], monitor: Monito
     return way
 
 
-def _spread(argv: Sequence[str]) -> Way:
+def _marginal(make: Make, folder: Path) -> Way:
+    """Return the way of another tool: what one more run of the command costs it."""
+
     def way() -> float:
-        begin = time.perf_counter()
-        done = subprocess.run(argv, capture_output=True, timeout=LIMIT_S)
-        taken = time.perf_counter() - begin
-        if done.returncode:
-            raise SiteError(f"{argv[0]} exited with {done.returncode}: {(done.stderr or done.stdout).decode()[-400:]}")
-        return taken / PER_BLOCK
+        one, many = (_timed(make(folder, count)) for count in (1, PER_BLOCK))
+        return (many - one) / (PER_BLOCK - 1)
 
     return way
 
 
-def _hyperfine(folder: Path) -> tuple[str, ...]:
+def _timed(argv: Sequence[str]) -> float:
+    begin = time.perf_counter()
+    done = subprocess.run(argv, capture_output=True, timeout=LIMIT_S)
+    taken = time.perf_counter() - begin
+    if done.returncode:
+        raise SiteError(f"{argv[0]} exited with {done.returncode}: {(done.stderr or done.stdout).decode()[-400:]}")
+    return taken
+
+
+def _hyperfine(folder: Path, runs: int) -> tuple[str, ...]:
     out = str(folder / "hyperfine.json")
-    return ("hyperfine", "-N", "--warmup", "0", "--runs", str(PER_BLOCK), "--export-json", out, " ".join(COMMAND))
+    return ("hyperfine", "-N", "--warmup", "0", "--runs", str(runs), "--export-json", out, " ".join(COMMAND))
 
 
-def _rebench(folder: Path) -> tuple[str, ...]:
+def _rebench(folder: Path, runs: int) -> tuple[str, ...]:
     program = Path(shutil.which(COMMAND[0]) or COMMAND[0])
-    (folder / "rebench.conf").write_text(REBENCH % (PER_BLOCK, program.parent, program.name))
+    (folder / "rebench.conf").write_text(REBENCH % (runs, program.parent, program.name))
     (folder / "nothing_to_read.py").write_text(ADAPTER)
     data = str(folder / "rebench.data")
     return (_program("rebench"), "--clean", "-D", "-df", data, str(folder / "rebench.conf"))
 
 
-_OTHERS: Mapping[str, Callable[[Path], tuple[str, ...]]] = {"hyperfine": _hyperfine, "rebench": _rebench}
+_OTHERS: Mapping[str, Make] = {"hyperfine": _hyperfine, "rebench": _rebench}
 
 
 def _program(name: str) -> str:
