@@ -52,7 +52,7 @@ def test_target_keeps_the_limit_inside_too(host: LocalHost) -> None:
 
 
 def test_target_check_raises_with_what_was_said(host: LocalHost) -> None:
-    with pytest.raises(CommandFailed, match="exited with 4.*sad"):
+    with pytest.raises(CommandFailed, match=r"exited with 4.*sad"):
         Target("server", host).check(("sh", "-c", "echo sad >&2; exit 4"), timeout_s=5)
 
 

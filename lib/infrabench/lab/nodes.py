@@ -148,10 +148,14 @@ def routes(node: Node) -> list[tuple[str, ...]]:
 
 def _cgroups(node: Node) -> list[Path]:
     names = (f"lxc.payload.{node.container}", f"lxc.monitor.{node.container}")
-    root = Path("/sys/fs/cgroup")
-    tops = [root, *(entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink())]
     # LXC numbers a cgroup (-1, -2) when the name was still taken.
-    return [path for top in tops for name in names for path in (*top.glob(name), *top.glob(f"{name}-[0-9]*"))]
+    return [path for top in _tops() for name in names for path in (*top.glob(name), *top.glob(f"{name}-[0-9]*"))]
+
+
+def _tops() -> list[Path]:
+    """Return the roots of the cgroup hierarchies (v1: one a controller; v2: one)."""
+    root = Path("/sys/fs/cgroup")
+    return [root, *(entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink())]
 
 
 def _kill_cgroups(node: Node) -> None:
@@ -176,11 +180,16 @@ def _kill_cgroups(node: Node) -> None:
 
 
 def _remove_pivots() -> None:
-    """Remove the empty cgroup that LXC leaves behind, unless another container of this machine may use it."""
-    root = Path("/sys/fs/cgroup")
-    for top in [root, *(entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink())]:
-        if not any(top.glob("lxc.payload.*")) and not any(top.glob("lxc.monitor.*")) and (top / "lxc.pivot").is_dir():
-            _try_rmdir(top / "lxc.pivot")
+    """Remove the empty cgroups that LXC leaves behind, unless another container of this machine may use them."""
+    if any(any(top.glob(f"lxc.{kind}.*")) for top in _tops() for kind in ("payload", "monitor")):
+        return
+    deadline = time.monotonic() + 2  # a monitor passes through its pivot cgroup on its way out
+    while (left := [top / "lxc.pivot" for top in _tops() if (top / "lxc.pivot").is_dir()]) and (
+        time.monotonic() < deadline
+    ):
+        for pivot in left:
+            _try_rmdir(pivot)
+        time.sleep(0.02)
 
 
 def _try_read(path: Path) -> str:

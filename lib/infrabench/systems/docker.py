@@ -101,6 +101,7 @@ def _start(client: docker.DockerClient, site: Site, spec: DeploySpec, tag: str, 
     limits = spec.limits
     container = client.containers.create(
         tag, ["sleep", "infinity"], name=NAME, hostname=NAME, init=True, labels={_guests.LABEL: spec.session},
+        sysctls={"net.core.somaxconn": str(_guests.SOMAXCONN)},
         cpuset_cpus=cpus, mem_limit=limits.memory_bytes, environment={"PATH": _guests.PATH},
         ulimits=[Ulimit(name="nofile", soft=limits.nofile, hard=limits.nofile)], network=NETWORK,
         networking_config={NETWORK: client.api.create_endpoint_config(ipv4_address=spec.address)},
@@ -125,7 +126,8 @@ def _lifecycle(site: Site, spec: DeploySpec, tag: str, host: Host) -> dict[str, 
         "docker", "run", "--detach", "--init", "--name", SPARE, "--label", f"{_guests.LABEL}={spec.session}",
         "--cpuset-cpus", _guests.cpu_list(host, limits), "--memory", str(limits.memory_bytes),
         "--ulimit", f"nofile={limits.nofile}:{limits.nofile}", "--env", f"PATH={_guests.PATH}",
-        "--network", NETWORK, "--ip", address, tag, "sleep", "infinity",
+        "--sysctl", f"net.core.somaxconn={_guests.SOMAXCONN}", "--network", NETWORK, "--ip", address,
+        tag, "sleep", "infinity",
     )  # fmt: skip
     return {
         "create": create,

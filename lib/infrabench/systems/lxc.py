@@ -100,6 +100,7 @@ lxc.cgroup.cpuset.cpus = {cpus}
 lxc.cgroup.memory.limit_in_bytes = {memory}
 lxc.cgroup2.cpuset.cpus = {cpus}
 lxc.cgroup2.memory.max = {memory}
+lxc.sysctl.net.core.somaxconn = {_guests.SOMAXCONN}
 lxc.prlimit.nofile = {spec.limits.nofile}
 lxc.net.0.type = veth
 lxc.net.0.link = {_guests.BRIDGE}

@@ -15,6 +15,7 @@ from typing import Any
 
 import pylxd
 from pylxd.exceptions import LXDAPIException, NotFound
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from infrabench.core import Deployment, DeploySpec, Host, ProvisionError, Site, Target
 from infrabench.systems import _guests
@@ -91,8 +92,12 @@ def _client(socket: str, host: Host) -> pylxd.Client:
             time.sleep(0.5)
 
 
+@retry(retry=retry_if_exception_type(LXDAPIException), stop=stop_after_delay(20), wait=wait_fixed(0.3), reraise=True)
 def _remove(client: pylxd.Client) -> None:
-    """Remove every instance that carries our label, and nothing else."""
+    """Remove every instance that carries our label, and nothing else.
+
+    LXD refuses while an earlier operation on the instance goes on, a start that failed for example: ask again then.
+    """
     for instance in client.instances.all(recursion=1):
         if "user.infrabench" not in instance.config:
             continue
@@ -145,7 +150,9 @@ def _start(client: pylxd.Client, site: Site, spec: DeploySpec, alias: str, cpus:
                 "limits.cpu": _lxd_cpus(cpus),
                 "limits.memory": f"{limits.memory_bytes}B",
                 "limits.kernel.nofile": str(limits.nofile),
+                "linux.sysctl.net.core.somaxconn": str(_guests.SOMAXCONN),
                 "user.infrabench": spec.session,
+                "boot.autostart": "false",
             },
             "devices": {
                 "root": {"type": "disk", "path": "/", "pool": POOL},

@@ -28,6 +28,7 @@ ip -n "$name" link set lo up
 ip -n "$name" addr add "$address" dev eth0
 ip -n "$name" link set eth0 up
 ip -n "$name" route add default via "$gateway"
+nsenter --net="/run/netns/$name" sysctl -qw "net.core.somaxconn=$9"
 if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
   for controller in cpuset cpu memory; do echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control; done
   group=/sys/fs/cgroup/$name
@@ -98,6 +99,7 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
             _guests.script(
                 host, _UP, NAME, HOME, _guests.BRIDGE, f"{spec.address}/{network.prefixlen}", str(network[1]),
                 _guests.cpu_list(host, spec.limits), str(spec.limits.memory_bytes), str(spec.limits.nofile),
+                str(_guests.SOMAXCONN),
             )  # fmt: skip
             enter = f"{HOME}/enter"
             lifecycle = {

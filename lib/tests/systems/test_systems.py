@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Iterator
 
 import pytest
 
 from infrabench import registry
-from infrabench.core import Deployment, DeploySpec, Host, Limits, ProvisionError, Site
+from infrabench.core import Deployment, DeploySpec, Host, Limits, Site
 
 pytestmark = pytest.mark.lab
 
@@ -86,46 +85,8 @@ def test_a_throw_away_instance_comes_and_goes(deployment: Deployment) -> None:
         assert not target.host.run((*life["exec"], "true"), timeout_s=10).ok
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_deploying_again_removes_leftovers_and_leaves_nothing(name: str, lab_site: Site) -> None:
-    system, host = registry.system(name), lab_site.hosts["server"]
-    first = system.deploy(lab_site, SPEC)
-    first.__enter__()  # as a killed session would leave it
-    with system.deploy(lab_site, SPEC) as again:
-        assert again.targets["server"].run(("true",), timeout_s=10).ok
-    left = host.run(("sh", "-c", _LEFT), timeout_s=20).stdout.decode()
-    assert left.strip() == ""
-
-
-_LEFT = """
-docker ps -aq; docker network ls -q --filter label=infrabench
-lxc-ls -P /var/lib/lxc -1 --active | grep infrabench
-lxc list -f csv -c n | grep infrabench
-ip -br link | grep -E 'infrabench1|ib-native'; ip netns
-find /sys/fs/cgroup -maxdepth 2 -type d -name '*infrabench*' -not -path '*/system.slice/*'
-:
-"""
-
-
-def test_what_is_not_ours_is_not_touched(lab_site: Site) -> None:
-    host = lab_site.hosts["server"]
-    tag = f"infrabench/guest:{lab_site.facts['guest_image']['hash']}"
-    with registry.system("docker").deploy(lab_site, SPEC):
-        pass
-    other = host.run(("docker", "run", "-d", "--name", "keep", "--network", "none", tag, "sleep", "600"), timeout_s=30)
-    assert other.ok, other.stderr
-    with registry.system("docker").deploy(lab_site, SPEC):
-        pass
-    names = host.run(("docker", "ps", "--format", "{{.Names}}"), timeout_s=20).stdout
-    host.run(("docker", "rm", "-f", "keep"), timeout_s=20)
-    assert names == b"keep\n"
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_limit_that_cannot_be_set_fails_the_deployment(name: str, lab_site: Site) -> None:
-    spec = dataclasses.replace(SPEC, limits=Limits(cpus="0", memory_bytes=512 * 2**20, nofile=10**8))
-    with pytest.raises(ProvisionError), registry.system(name).deploy(lab_site, spec):
-        pass
+def test_every_target_has_the_same_listening_queue(deployment: Deployment) -> None:
+    assert deployment.targets["server"].check(("cat", "/proc/sys/net/core/somaxconn"), timeout_s=10) == b"16384\n"
 
 
 def _until_ok(host: Host, argv: tuple[str, ...]) -> bool:
