@@ -13,7 +13,7 @@ from typing import Any
 
 from infrabench.core import ProvisionError, SiteError
 from infrabench.host import SSHHost
-from infrabench.lab import images, network, nodes
+from infrabench.lab import controllers, images, network, nodes
 from infrabench.lab.nodes import CLIENT, GUEST_DIR, NODES, SERVER
 from infrabench.lab.shell import in_use, locked, remove_tree, require, sh, state_dir
 
@@ -123,6 +123,10 @@ def _kept() -> Path:
     return lab_dir() / "kept"
 
 
+def _controllers() -> Path:
+    return lab_dir() / "controllers.json"
+
+
 def host(node: nodes.Node) -> SSHHost:
     """Return the (not yet connected) host of a node."""
     return SSHHost(node.role, node.address, key=lab_dir() / "ssh/id_ed25519", known_hosts=lab_dir() / "ssh/known_hosts")
@@ -139,6 +143,7 @@ def _facts(guest: images.Image, node: images.Image) -> dict[str, Any]:
 
 def _start(guest: images.Image, node: images.Image) -> None:
     nodes.nodes_dir().mkdir(parents=True)
+    controllers.remember(_controllers())
     ssh = lab_dir() / "ssh"
     ssh.mkdir(mode=0o700)
     sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "infrabench-lab", "-f", ssh / "id_ed25519")
@@ -210,4 +215,5 @@ def _leftovers() -> list[str]:
 def _remove() -> None:
     nodes.remove_all()
     network.down()
+    controllers.restore(_controllers())
     remove_tree(lab_dir())

@@ -101,15 +101,15 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
                 _guests.cpu_list(host, spec.limits), str(spec.limits.memory_bytes), str(spec.limits.nofile),
                 str(_guests.SOMAXCONN),
             )  # fmt: skip
-            enter = f"{HOME}/enter"
+            enter = ("sh", f"{HOME}/enter")  # named to sh: many hosts mount /run noexec
             lifecycle = {
                 # A process needs no making: the baseline of start-up is one program through the same wrapper.
-                "create": (enter, "true"),
-                "exec": (enter,),
+                "create": (*enter, "true"),
+                "exec": enter,
                 "remove": ("true",),
                 "address": (spec.address,),
             }
-            target = Target("server", host, (enter,), spec.address, lifecycle)
+            target = Target("server", host, enter, spec.address, lifecycle)
             limits = _guests.verify_limits(target, spec.limits, "native")
             yield Deployment("native", {"server": target}, _facts(site, host, limits))
         finally:

@@ -23,9 +23,11 @@ pytestmark = pytest.mark.lab
 
 
 def traces() -> dict[str, set[str]]:
-    """What a lab could leave on this machine: links, routes, mounts, cgroups, processes."""
+    """What a lab could leave on this machine: links, routes, mounts, cgroups and their controllers, processes."""
     root = Path("/sys/fs/cgroup")
     cgroups = {str(p) for top in (root, *root.iterdir()) if top.is_dir() for p in top.glob("*lxc*")}
+    controllers = root / "cgroup.subtree_control"
+    routes = sh("ip", "route", "show", "table", "all").stdout.decode()
     processes = set()
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -36,7 +38,8 @@ def traces() -> dict[str, set[str]]:
             processes.add(words)
     return {
         "links": {line.split()[0].split("@")[0] for line in sh("ip", "-br", "link").stdout.decode().splitlines()},
-        "routes": set(sh("ip", "route", "show", "table", "all").stdout.decode().splitlines()),
+        "routes": {line.split(" expires ")[0] for line in routes.splitlines()},
+        "controllers": set(controllers.read_text().split()) if controllers.exists() else set(),
         "mounts": {line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()},
         "cgroups": cgroups,
         "processes": processes,
