@@ -150,6 +150,15 @@ def spare_address(site: Site) -> str:
     return str(guest_network(site)[-2])
 
 
+def mac(address: str) -> str:
+    """Return the hardware address that belongs to a guest address.
+
+    Throw-away instances of all systems follow each other at one address: with a new hardware address each time, what
+    talks to them would send to the one before for up to half a minute.
+    """
+    return f"02:49:42:00:02:{int(address.rsplit('.', 1)[1]):02x}"
+
+
 def guest_tar(site: Site) -> tuple[str, str]:
     """Return path (on the server host) and hash of the guest image; `NotRunnable` when the site has none."""
     image = site.facts.get("guest_image")

@@ -127,6 +127,7 @@ def _lifecycle(site: Site, spec: DeploySpec, tag: str, host: Host) -> dict[str, 
         "--cpuset-cpus", _guests.cpu_list(host, limits), "--memory", str(limits.memory_bytes),
         "--ulimit", f"nofile={limits.nofile}:{limits.nofile}", "--env", f"PATH={_guests.PATH}",
         "--sysctl", f"net.core.somaxconn={_guests.SOMAXCONN}", "--network", NETWORK, "--ip", address,
+        "--mac-address", _guests.mac(address),
         tag, "sleep", "infinity",
     )  # fmt: skip
     return {

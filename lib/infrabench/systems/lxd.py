@@ -30,7 +30,7 @@ _SPARE = """
 set -eu
 lxc init "$1" "$2" --no-profiles --storage "$3" --config "limits.cpu=$4" --config "limits.memory=$5" \
   --config "limits.kernel.nofile=$6" --config user.infrabench=spare >/dev/null
-lxc config device add "$2" eth0 nic nictype=bridged "parent=$7" name=eth0 >/dev/null
+lxc config device add "$2" eth0 nic nictype=bridged "parent=$7" "hwaddr=${10}" name=eth0 >/dev/null
 lxc start "$2"
 exec lxc exec "$2" -T -n -- sh -c "ip link set eth0 up && ip addr add $8 dev eth0 && ip route add default via $9"
 """
@@ -185,7 +185,7 @@ def _lifecycle(site: Site, spec: DeploySpec, alias: str, cpus: str) -> dict[str,
     limits = spec.limits
     arguments = (
         alias, SPARE, POOL, _lxd_cpus(cpus), f"{limits.memory_bytes}B", str(limits.nofile), _guests.BRIDGE,
-        f"{address}/{network.prefixlen}", str(network[1]),
+        f"{address}/{network.prefixlen}", str(network[1]), _guests.mac(address),
     )  # fmt: skip
     return {
         "create": ("sh", "-c", _SPARE, "sh", *arguments),
