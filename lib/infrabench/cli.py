@@ -78,7 +78,10 @@ def _request(parser: argparse.ArgumentParser) -> None:
 
 def _run(parser: argparse.ArgumentParser) -> None:
     _request(parser)
-    parser.add_argument("--site", default="lab", help="lab (default), local, or an inventory file of hosts (YAML)")
+    parser.add_argument(
+        "--site", default="auto",
+        help="lab, local, or an inventory file of hosts (YAML); auto (default) is lab where it can be, else local",
+    )  # fmt: skip
     parser.add_argument("--session", metavar="NAME", help="session name or folder (default: one per set of parameters)")
 
 

@@ -38,7 +38,7 @@ def run(arguments: Namespace) -> Iterator[str]:
     """Run a study, or go on with it, and yield what will be done, where it is and how it went."""
     wanted = _wanted(arguments)
     try:
-        runs.site_name(arguments.site)
+        runs.site_name(runs.resolved(arguments.site))
     except SiteError as error:  # something that was asked for and does not exist, like an unknown study
         raise DesignError(str(error)) from error
     yield _cost(wanted)

@@ -17,6 +17,8 @@ from infrabench.core import STATES, DesignError, Study, unknown_name
 from infrabench.design import Design
 from infrabench.progress import bar, words
 from infrabench.records import read_bytes, read_session
+from infrabench.results import Results
+from infrabench.results import results as analysis
 from infrabench.stats.contrasts import contrasts as _contrasts
 from infrabench.stats.estimates import estimates as _estimates
 from infrabench.tidy import missing, tidy
@@ -114,6 +116,11 @@ def contrasts(session: Session) -> pd.DataFrame:
     """Return one row per cell and system against the baseline, by the session's margins (`stats.contrasts`)."""
     data = session.data
     return _contrasts(session.table, data["baseline"], data["margins"], [tuple(each) for each in data["primary"]])
+
+
+def results(session: Session, out: str = "out") -> Results:
+    """Return the analysis of a session; its figures and tables are written below `out` (relative to the checkout)."""
+    return analysis(session.data, session.table, session.missing, runs.home() / out)
 
 
 def validity_table(session: Session) -> pd.DataFrame:

@@ -40,9 +40,16 @@ def home() -> Path:
     return here
 
 
+def resolved(spec: str) -> str:
+    """Return `spec`, and for ``auto`` the best site that this user has here."""
+    from infrabench.site import resolve  # needs Fabric; reading sessions does not
+
+    return resolve(spec)
+
+
 def site_name(spec: str) -> SiteName:
     """Return name and kind of the site `spec` without opening it; `SiteError` when there is no such site."""
-    from infrabench.site import check_site, read_inventory  # needs Fabric; reading sessions does not
+    from infrabench.site import check_site, read_inventory  # needs Fabric; reading sessions does not, resolve
 
     check_site(spec)
     return SiteName(spec, spec) if spec in ("lab", "local") else SiteName(read_inventory(Path(spec)).name, "inventory")
@@ -66,12 +73,13 @@ def carry_out(
 
     The site is not even opened for a session that is complete.
     """
+    site = resolved(site)
     study, known = registry.study(wanted.study), site_name(site)
     folder = folder_for(study, wanted, known, name)
     if session.is_complete(folder, session.parameters(study, wanted, known)):
         say(f"{folder} is complete; give another session name to measure anew")
         return folder
-    from infrabench.site import open_site
+    from infrabench.site import open_site, resolve
 
     with open_site(site, say) as opened:
         return session.carry_out(study, wanted, opened, folder=folder, on_progress=on_progress)

@@ -27,7 +27,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from infrabench.core import Host, InfrabenchError, SiteError
+from infrabench.core import Host, InfrabenchError, NotRunnable, SiteError
 from infrabench.host import LocalHost, SSHHost
 
 GUEST_NETWORK = IPv4Network("198.18.64.0/24")
@@ -66,6 +66,20 @@ class Inventory(BaseModel):
     guest_network: IPv4Network = GUEST_NETWORK
 
 
+def resolve(spec: str) -> str:
+    """Return `spec`; for ``auto`` the best site that this user has here: `lab`, else `local` (the log says why)."""
+    if spec != "auto":
+        return spec
+    from infrabench.lab.shell import require
+
+    try:
+        require()
+    except NotRunnable as error:
+        log.warning("the study runs on this host itself, with the systems that this user can use: %s", error)
+        return "local"
+    return "lab"
+
+
 def check_site(spec: str | Path) -> None:
     """Raise `SiteError` when `spec` is no site: neither `lab`, `local` nor a readable, valid inventory."""
     if str(spec) not in ("lab", "local"):
@@ -91,7 +105,7 @@ def open_site(spec: str | Path, say: Callable[[str], None] = log.info) -> Iterat
 def read_inventory(path: Path) -> Inventory:
     """Return the inventory in a YAML file; `SiteError` says what is wrong and where."""
     if not path.is_file():
-        raise SiteError(f"unknown site {str(path)!r}: use lab, local, or the path of an inventory file (YAML)")
+        raise SiteError(f"unknown site {str(path)!r}: use auto, lab, local, or the path of an inventory file (YAML)")
     try:
         data = yaml.safe_load(path.read_text())
         inventory = Inventory.model_validate(data)

@@ -48,7 +48,8 @@ MAY = {
     "workloads": {"workloads"},
     "lab": {"host", "lab"},
     "studies": set(),
-    "facade": {"design", "progress", "records", "registry", "runs", "session", "stats", "tables", "figures", "tidy"},
+    "results": {"display", "figures", "published", "stats", "tables"},
+    "facade": {"design", "progress", "records", "registry", "results", "runs", "session", "stats", "tidy"},
     "commands": {
         "archive", "benchmarks", "design", "facade", "headless", "lab", "progress", "records", "registry", "reparse",
         "report", "runs", "session", "tables",
@@ -75,7 +76,7 @@ BEHIND = {
     "tqdm": {"progress.py"},
 }
 OPEN = {"numpy", "pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "tenacity"}
-ANALYSIS = {"stats", "figures", "tables", "tidy", "display"}
+ANALYSIS = {"stats", "figures", "tables", "tidy", "display", "results"}
 NUMERIC = {"pandas", "scipy", "matplotlib", "seaborn", "pyarrow"}
 
 

@@ -58,7 +58,7 @@ def test_an_inventory_needs_a_server(tmp_path: Path) -> None:
 
 
 def test_an_unknown_site_says_what_there_is() -> None:
-    with pytest.raises(SiteError, match="use lab, local, or the path"):
+    with pytest.raises(SiteError, match="use auto, lab, local, or the path"):
         check_site("labb")
 
 

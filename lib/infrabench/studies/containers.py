@@ -44,12 +44,12 @@ SMOKE = Profile(
     cases=(
         _cpu(1, 1.1, seconds=1),
         _stream(64, 3, 0.5),
-        _file("iozone", 16 * MIB, "16MiB", 0.4),
-        _file("fio", 16 * MIB, "16MiB", 0.8),
-        _web(100, 1000, 0.8),
-        _file("ftp", 16 * MIB, "16MiB", 0.7),
-        _mail(1.0, 64, 2.0),
-        Case("startup", "default", seconds=1.5),
+        _file("iozone", 16 * MIB, "16MiB", 0.3),
+        _file("fio", 16 * MIB, "16MiB", 0.7),
+        _web(100, 2000, 0.5),
+        _file("ftp", 16 * MIB, "16MiB", 0.4),
+        _mail(1.0, 64, 1.6),
+        Case("startup", "default", seconds=1.8),
     ),
 )
 QUICK = Profile(
@@ -58,11 +58,12 @@ QUICK = Profile(
         _cpu(1, 1.1, seconds=1),
         _cpu(2, 1.1, seconds=1),
         _cpu(4, 1.1, seconds=1),
-        _stream(256, 3, 1.1),
-        _file("iozone", 32 * MIB, "32MiB", 0.5),
-        _web(100, 1000, 0.7),
-        _web(1000, 2000, 1.0),
-        Case("startup", "default", seconds=1.5),
+        _stream(256, 3, 1.0),
+        _file("iozone", 64 * MIB, "64MiB", 0.5),
+        _web(1000, 10000, 1.3),
+        _web(2000, 10000, 1.4),
+        _file("ftp", 64 * MIB, "64MiB", 0.7),
+        Case("startup", "default", seconds=1.8),
     ),
 )
 PAPER = Profile(
