@@ -24,3 +24,38 @@ lock: env  ## Resolve lib/pyproject.toml into lib/requirements.lock again
 
 lint: env  ## Check style of the library and the notebooks
 	$(BIN)/ruff check lib notebooks
+
+# What `make run` hands to a notebook: only what was given.
+given = $(if $($(2)),-p $(1) '$($(2))')
+ARGUMENTS = -p mode run -p profile $(PROFILE) $(call given,runs,RUNS) $(call given,systems,SYSTEMS) \
+  $(call given,workloads,WORKLOADS) $(call given,seed,SEED) $(call given,site,SITE) $(call given,session,SESSION)
+
+system:
+	@scripts/system-packages
+
+run: env system  ## Run a study on real systems and write notebook, figures, tables and report to out/ (STUDY= PROFILE= RUNS= SYSTEMS= WORKLOADS= SITE= SEED= SESSION=)
+	@$(BIN)/infrabench notebook notebooks/$(STUDY).ipynb out/$(STUDY).ipynb $(ARGUMENTS)
+	@$(BIN)/infrabench report out/*.ipynb
+
+test: env system  ## Run the whole test suite: units, notebooks, and the real lab where there can be one
+	@$(BIN)/pytest lib/tests $(TESTS)
+
+notebook: env system  ## Open JupyterLab on the notebooks
+	@$(BIN)/jupyter lab --ServerApp.ip=127.0.0.1 --ServerApp.root_dir=notebooks
+
+figures: env  ## Make the figures and tables of the recorded sessions again
+	@$(BIN)/infrabench notebook notebooks/$(STUDY).ipynb out/$(STUDY)-recorded.ipynb -p out .
+
+benchmark: env system  ## Measure what the harness itself costs, here and on the lab
+	@$(BIN)/infrabench benchmark --site local
+	@$(BIN)/infrabench benchmark --site lab
+
+lab-down: env  ## Take the embedded lab down
+	@$(BIN)/infrabench lab down
+
+clean: lab-down  ## Remove reports and the lab's cached images; recorded sessions and runs stay
+	@$(BIN)/infrabench lab purge
+	rm -rf out
+
+distclean:  ## Remove the environment too
+	rm -rf out .venv

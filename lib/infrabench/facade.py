@@ -13,12 +13,12 @@ import pandas as pd
 
 from infrabench import design as designs
 from infrabench import registry, runs, session
+from infrabench.analysis import Results
+from infrabench.analysis import results as analysed
 from infrabench.core import STATES, DesignError, Study, unknown_name
 from infrabench.design import Design
 from infrabench.progress import bar, words
 from infrabench.records import read_bytes, read_session
-from infrabench.results import Results
-from infrabench.results import results as analysis
 from infrabench.stats.contrasts import contrasts as _contrasts
 from infrabench.stats.estimates import estimates as _estimates
 from infrabench.tidy import missing, tidy
@@ -120,7 +120,7 @@ def contrasts(session: Session) -> pd.DataFrame:
 
 def results(session: Session, out: str = "out") -> Results:
     """Return the analysis of a session; its figures and tables are written below `out` (relative to the checkout)."""
-    return analysis(session.data, session.table, session.missing, runs.home() / out)
+    return analysed(session.data, session.table, session.missing, runs.home() / out)
 
 
 def validity_table(session: Session) -> pd.DataFrame:

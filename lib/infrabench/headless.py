@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,9 @@ def execute(notebook: Path, out: Path, parameters: Mapping[str, Any], *, cell_ti
     try:
         papermill.execute_notebook(
             str(notebook), str(out), parameters=dict(parameters), kernel_name="python3", cwd=str(notebook.parent),
-            start_timeout=START_S, execution_timeout=cell_timeout_s, progress_bar=False, log_output=True,
+            start_timeout=START_S, execution_timeout=cell_timeout_s, progress_bar=False,
+            # What cells print (plan, progress) is for whoever waits; tables and figures are in the notebook.
+            log_output=False, stdout_file=sys.stderr, stderr_file=sys.stderr,
         )  # fmt: skip
     except PapermillExecutionError as error:
         told = f"{error.ename}: {error.evalue}"

@@ -79,7 +79,7 @@ def carry_out(
     if session.is_complete(folder, session.parameters(study, wanted, known)):
         say(f"{folder} is complete; give another session name to measure anew")
         return folder
-    from infrabench.site import open_site, resolve
+    from infrabench.site import open_site
 
     with open_site(site, say) as opened:
         return session.carry_out(study, wanted, opened, folder=folder, on_progress=on_progress)

@@ -48,8 +48,8 @@ MAY = {
     "workloads": {"workloads"},
     "lab": {"host", "lab"},
     "studies": set(),
-    "results": {"display", "figures", "published", "stats", "tables"},
-    "facade": {"design", "progress", "records", "registry", "results", "runs", "session", "stats", "tidy"},
+    "analysis": {"display", "figures", "published", "stats", "tables"},
+    "facade": {"design", "progress", "records", "registry", "analysis", "runs", "session", "stats", "tidy"},
     "commands": {
         "archive", "benchmarks", "design", "facade", "headless", "lab", "progress", "records", "registry", "reparse",
         "report", "runs", "session", "tables",
@@ -76,7 +76,7 @@ BEHIND = {
     "tqdm": {"progress.py"},
 }
 OPEN = {"numpy", "pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "tenacity"}
-ANALYSIS = {"stats", "figures", "tables", "tidy", "display", "results"}
+ANALYSIS = {"stats", "figures", "tables", "tidy", "display", "analysis"}
 NUMERIC = {"pandas", "scipy", "matplotlib", "seaborn", "pyarrow"}
 
 
