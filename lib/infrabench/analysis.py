@@ -114,6 +114,14 @@ def table(found: Results, kind: str, workloads: Sequence[str] = ()) -> Shown:
     return Shown(chosen.to_html(index=False, border=0), tables.markdown(chosen))
 
 
+def whole(frame: pd.DataFrame) -> Shown:
+    """Return a frame with every cell shown in full; what is missing is an empty cell."""
+    text = frame.reset_index() if frame.index.name else frame
+    text = text.astype("object").where(text.notna(), "").astype("str")
+    with pd.option_context("display.max_colwidth", None):
+        return Shown(text.to_html(index=False, border=0), tables.markdown(text))
+
+
 def findings(found: Results, workload: str, metric: str) -> Shown:
     """Return what the contrasts of one metric say, in sentences made from the computed values."""
     rows = found.contrasts[(found.contrasts["workload"] == workload) & (found.contrasts["metric"] == metric)]
