@@ -1,0 +1,72 @@
+"""Notebooks: thin, without outputs, and they run from top to bottom on the recorded sessions, numbers included."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+import infrabench as ib
+from infrabench import headless
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+STUDIES = ["containers"]
+FORBIDDEN = (ast.FunctionDef, ast.ClassDef, ast.Lambda, ast.Try, ast.For, ast.While)
+NOT_HERE = {"subprocess", "os", "re", "fabric", "docker", "pylxd", "time", "warnings"}
+
+
+def test_there_is_a_notebook_for_every_study() -> None:
+    assert {path.stem for path in NOTEBOOKS} >= set(STUDIES)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_prose_with_thin_cells(path: Path) -> None:
+    cells = nbformat.read(path, 4).cells
+    code = [cell for cell in cells if cell.cell_type == "code"]
+    assert not any(cell.outputs or cell.execution_count for cell in code)
+    assert sum(cell.cell_type == "markdown" for cell in cells) * 2 >= len(code)
+    assert sum("parameters" in cell.metadata.get("tags", []) for cell in code) == 1
+    for cell in code:
+        assert len(cell.source.splitlines()) <= 20
+        for node in ast.walk(ast.parse(cell.source)):
+            assert not isinstance(node, FORBIDDEN), cell.source
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+                assert not {name.split(".")[0] for name in names} & NOT_HERE, cell.source
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_papermill_runs_it_on_the_recorded_session(study: str, tmp_path: Path) -> None:
+    made = headless.execute(ROOT / f"notebooks/{study}.ipynb", tmp_path / f"{study}.ipynb", {"out": str(tmp_path)})
+    outputs = [output for cell in nbformat.read(made, 4).cells for output in cell.get("outputs", [])]
+    assert not [output for output in outputs if output.output_type == "error"]
+    assert sum("data:image/png;base64" in str(output.get("data", {}).get("text/html", "")) for output in outputs) >= 5
+    assert len(list((tmp_path / "figures" / study).glob("*.pdf"))) >= 5
+    assert (tmp_path / "tables" / study / "results.tex").exists()
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_nbval_runs_every_cell(study: str) -> None:
+    words = ["-q", "--nbval-lax", "-p", "no:cacheprovider", "--nbval-cell-timeout", "300", f"notebooks/{study}.ipynb"]
+    argv = [sys.executable, "-m", "pytest", *words]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_the_recorded_session_gives_the_recorded_numbers(study: str) -> None:
+    expected = json.loads((Path(__file__).parent / f"data/notebooks/{study}.json").read_text())
+    session = ib.run_or_load(ib.request(study, profile=expected["profile"]), mode="load")
+    assert session.missing.empty
+    contrasts = ib.contrasts(session).set_index(["workload", "scenario", "metric", "system"])
+    for row in expected["contrasts"]:
+        found = contrasts.loc[tuple(row["key"])]
+        for name in ("ratio", "ratio_low", "ratio_high"):
+            assert found[name] == pytest.approx(row[name], rel=1e-9), row["key"]
+        assert found["verdict"] == row["verdict"]
