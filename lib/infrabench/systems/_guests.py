@@ -12,13 +12,11 @@ from ipaddress import ip_network
 from typing import Any
 
 from infrabench.core import CommandFailed, Host, Limits, NotRunnable, ProvisionError, Result, Site, Target
+from infrabench.systems import _kernel
 
 BRIDGE = "infrabench1"
 GUEST_NETWORK = "198.18.64.0/24"
 LABEL = "infrabench"
-# Length of a listening socket's queue, alike in every target: with the default of 4096, thousands of clients that
-# connect at once lose first packets, and the retransmission timer is measured instead of the server.
-SOMAXCONN = 16384
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # The last address of the guest network belongs to throw-away instances.
 PROVISION_S = 180.0
@@ -170,11 +168,13 @@ def guest_tar(site: Site) -> tuple[str, str]:
 @contextmanager
 def bridge(host: Host, site: Site) -> Iterator[None]:
     """Hold the bridge of the guest network on the host; the last user removes it."""
+    _kernel.remember_controllers(host)
     script(host, _BRIDGE_UP, BRIDGE, gateway(site))
     try:
         yield
     finally:
         host.run(("sh", "-c", _BRIDGE_DOWN, "sh", BRIDGE), timeout_s=20)
+        _kernel.restore_controllers(host, BRIDGE)
 
 
 def cgroups(host: Host, pid: int, mark: str) -> dict[str, str]:

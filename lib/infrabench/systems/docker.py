@@ -11,7 +11,7 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.types import IPAMConfig, IPAMPool, Ulimit
 
 from infrabench.core import Deployment, DeploySpec, Host, ProvisionError, Site, Target
-from infrabench.systems import _guests
+from infrabench.systems import _guests, _kernel
 
 NAME = "infrabench-docker"
 SPARE = "infrabench-spare-docker"
@@ -43,7 +43,7 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
         try:
             _remove(client)
             _image(client, host, tar, tag)
-            container = _start(client, site, spec, tag, _guests.cpu_list(host, spec.limits))
+            container = _start(client, host, site, spec, tag, _guests.cpu_list(host, spec.limits))
             folders = _guests.cgroups(host, container.attrs["State"]["Pid"], container.id)
             target = Target("server", host, ("docker", "exec", NAME), spec.address, _lifecycle(site, spec, tag, host))
             limits = _guests.verify_limits(target, spec.limits, "docker")
@@ -88,7 +88,7 @@ def _image(client: docker.DockerClient, host: Host, tar: str, tag: str) -> None:
         _guests.check(host, ("docker", "import", tar, tag), timeout_s=_guests.PROVISION_S)
 
 
-def _start(client: docker.DockerClient, site: Site, spec: DeploySpec, tag: str, cpus: str) -> Any:
+def _start(client: docker.DockerClient, host: Host, site: Site, spec: DeploySpec, tag: str, cpus: str) -> Any:
     network = _guests.guest_network(site)
     pool = IPAMPool(subnet=str(network), gateway=str(network[1]))
     client.networks.create(
@@ -101,7 +101,7 @@ def _start(client: docker.DockerClient, site: Site, spec: DeploySpec, tag: str, 
     limits = spec.limits
     container = client.containers.create(
         tag, ["sleep", "infinity"], name=NAME, hostname=NAME, init=True, labels={_guests.LABEL: spec.session},
-        sysctls={"net.core.somaxconn": str(_guests.SOMAXCONN)},
+        sysctls={"net.core.somaxconn": str(_kernel.listen_queue(host))},
         cpuset_cpus=cpus, mem_limit=limits.memory_bytes, environment={"PATH": _guests.PATH},
         ulimits=[Ulimit(name="nofile", soft=limits.nofile, hard=limits.nofile)], network=NETWORK,
         networking_config={NETWORK: client.api.create_endpoint_config(ipv4_address=spec.address)},
@@ -126,7 +126,7 @@ def _lifecycle(site: Site, spec: DeploySpec, tag: str, host: Host) -> dict[str, 
         "docker", "run", "--detach", "--init", "--name", SPARE, "--label", f"{_guests.LABEL}={spec.session}",
         "--cpuset-cpus", _guests.cpu_list(host, limits), "--memory", str(limits.memory_bytes),
         "--ulimit", f"nofile={limits.nofile}:{limits.nofile}", "--env", f"PATH={_guests.PATH}",
-        "--sysctl", f"net.core.somaxconn={_guests.SOMAXCONN}", "--network", NETWORK, "--ip", address,
+        "--sysctl", f"net.core.somaxconn={_kernel.listen_queue(host)}", "--network", NETWORK, "--ip", address,
         "--mac-address", _guests.mac(address),
         tag, "sleep", "infinity",
     )  # fmt: skip
@@ -158,5 +158,5 @@ def _facts(
         "network": f"veth on bridge {_guests.BRIDGE}, routed, no NAT",
         "security": info.get("SecurityOptions"),
         "limits": limits,
-        "cgroups": [folders[key] for key in ("cpu", "unified") if key in folders],
+        "cgroups": [folders[key] for key in ("cpu", "memory", "unified") if key in folders],
     }

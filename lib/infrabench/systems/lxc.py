@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from infrabench.core import Deployment, DeploySpec, Host, Site, Target
-from infrabench.systems import _guests
+from infrabench.systems import _guests, _kernel
 
 HOME = "/var/lib/lxc"
 NAME = "infrabench-lxc"
@@ -100,7 +100,7 @@ lxc.cgroup.cpuset.cpus = {cpus}
 lxc.cgroup.memory.limit_in_bytes = {memory}
 lxc.cgroup2.cpuset.cpus = {cpus}
 lxc.cgroup2.memory.max = {memory}
-lxc.sysctl.net.core.somaxconn = {_guests.SOMAXCONN}
+lxc.sysctl.net.core.somaxconn = {_kernel.listen_queue(site.hosts["server"])}
 lxc.prlimit.nofile = {spec.limits.nofile}
 lxc.net.0.type = veth
 lxc.net.0.link = {_guests.BRIDGE}
@@ -130,5 +130,5 @@ def _facts(host: Host, limits: dict[str, Any], folders: dict[str, str], image: s
         "network": f"veth on bridge {_guests.BRIDGE}, routed, no NAT",
         "security": "privileged container, LXC's default capability drops and seccomp profile, no AppArmor",
         "limits": limits,
-        "cgroups": [folders[key] for key in ("cpu", "unified") if key in folders],
+        "cgroups": [folders[key] for key in ("cpu", "memory", "unified") if key in folders],
     }

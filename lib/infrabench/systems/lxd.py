@@ -18,7 +18,7 @@ from pylxd.exceptions import LXDAPIException, NotFound
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from infrabench.core import Deployment, DeploySpec, Host, ProvisionError, Site, Target
-from infrabench.systems import _guests
+from infrabench.systems import _guests, _kernel
 
 NAME = "infrabench-lxd"
 SPARE = "infrabench-spare-lxd"
@@ -140,6 +140,9 @@ def _pool(client: pylxd.Client) -> None:
 
 def _start(client: pylxd.Client, site: Site, spec: DeploySpec, alias: str, cpus: str) -> Any:
     limits = spec.limits
+    # Where the kernel does not show it inside, setting it would keep the instance from starting.
+    settable = _kernel.listen_queue(site.hosts["server"]) == _kernel.SOMAXCONN
+    sysctl = {"linux.sysctl.net.core.somaxconn": str(_kernel.SOMAXCONN)} if settable else {}
     instance = client.instances.create(
         {
             "name": NAME,
@@ -150,7 +153,7 @@ def _start(client: pylxd.Client, site: Site, spec: DeploySpec, alias: str, cpus:
                 "limits.cpu": _lxd_cpus(cpus),
                 "limits.memory": f"{limits.memory_bytes}B",
                 "limits.kernel.nofile": str(limits.nofile),
-                "linux.sysctl.net.core.somaxconn": str(_guests.SOMAXCONN),
+                **sysctl,
                 "user.infrabench": spec.session,
                 "boot.autostart": "false",
             },
@@ -208,5 +211,5 @@ def _facts(
         "network": f"veth on bridge {_guests.BRIDGE}, routed, no NAT",
         "security": "unprivileged container (mapped user ids), LXD's default seccomp",
         "limits": limits,
-        "cgroups": [folders[key] for key in ("cpu", "unified") if key in folders],
+        "cgroups": [folders[key] for key in ("cpu", "memory", "unified") if key in folders],
     }

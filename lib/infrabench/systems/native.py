@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from infrabench.core import Deployment, DeploySpec, Host, Limits, Site, Target
-from infrabench.systems import _guests
+from infrabench.systems import _guests, _kernel
 
 NAME = "infrabench-native"
 HOME = "/run/infrabench/native"
@@ -99,7 +99,7 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
             _guests.script(
                 host, _UP, NAME, HOME, _guests.BRIDGE, f"{spec.address}/{network.prefixlen}", str(network[1]),
                 _guests.cpu_list(host, spec.limits), str(spec.limits.memory_bytes), str(spec.limits.nofile),
-                str(_guests.SOMAXCONN),
+                str(_kernel.listen_queue(host)),
             )  # fmt: skip
             enter = ("sh", f"{HOME}/enter")  # named to sh: many hosts mount /run noexec
             lifecycle = {
@@ -117,7 +117,8 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
 
 
 def _facts(site: Site, host: Host, limits: dict[str, Any]) -> dict[str, Any]:
-    own = 'for g in /sys/fs/cgroup/cpu/"$1" /sys/fs/cgroup/"$1"; do [ -d "$g" ] && echo "$g"; done; :'
+    folders = '/sys/fs/cgroup/cpu/"$1" /sys/fs/cgroup/memory/"$1" /sys/fs/cgroup/"$1"'
+    own = f'for g in {folders}; do [ -d "$g" ] && echo "$g"; done; :'
     cgroup = _guests.script(host, own, NAME)
     where = "the lab's server node (a system container on this kernel)" if site.kind == "lab" else "the host itself"
     return {
