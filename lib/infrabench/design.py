@@ -17,8 +17,8 @@ import numpy as np
 
 from infrabench.core import Case, DesignError, Study, Trial, canonical, digest, unknown_name
 
-TRIAL_OVERHEAD_S = 0.15  # switching systems, starting commands, monitors and ledger; corrected while a session runs
-DEPLOY_S = 15.0  # making one system ready
+TRIAL_OVERHEAD_S = 0.05  # switching systems, starting commands, monitors and ledger; corrected while a session runs
+DEPLOY_S = 4.0  # making one system ready
 RECORD_BYTES = 12_000  # one trial on disk, beside its monitor samples
 SAMPLE_BYTES = 1_800  # one monitor sample of one host, 1 Hz
 

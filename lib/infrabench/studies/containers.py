@@ -42,34 +42,34 @@ def _mail(seconds: float, max_kib: int, took: float) -> Case:
 SMOKE = Profile(
     blocks=5,
     cases=(
-        _cpu(1, 1.1, seconds=1),
-        _stream(64, 3, 0.5),
+        _cpu(1, 1.05, seconds=1),
+        _stream(64, 3, 0.3),
         _file("iozone", 16 * MIB, "16MiB", 0.3),
         _file("fio", 16 * MIB, "16MiB", 0.7),
         _web(100, 2000, 0.5),
         _file("ftp", 16 * MIB, "16MiB", 0.4),
         _mail(1.0, 64, 1.6),
-        Case("startup", "default", seconds=1.8),
+        Case("startup", "default", seconds=1.2),
     ),
 )
 QUICK = Profile(
     blocks=30,
     cases=(
-        _cpu(1, 1.1, seconds=1),
-        _cpu(2, 1.1, seconds=1),
-        _cpu(4, 1.1, seconds=1),
-        _stream(256, 3, 1.0),
-        _file("iozone", 64 * MIB, "64MiB", 0.5),
-        _web(1000, 10000, 1.3),
-        _web(2000, 10000, 1.4),
-        _file("ftp", 64 * MIB, "64MiB", 0.7),
-        Case("startup", "default", seconds=1.8),
+        _cpu(1, 1.05, seconds=1),
+        _cpu(2, 1.05, seconds=1),
+        _cpu(4, 1.05, seconds=1),
+        _stream(256, 3, 0.65),
+        _file("iozone", 64 * MIB, "64MiB", 0.4),
+        _web(1000, 15000, 1.2),
+        _web(2000, 15000, 1.4),
+        _file("ftp", 128 * MIB, "128MiB", 0.8),
+        Case("startup", "default", seconds=1.2),
     ),
 )
 PAPER = Profile(
     blocks=30,
     cases=(
-        *(_cpu(threads, 11.0 / min(threads, 2), events=10000) for threads in (1, 2, 4, 6, 8)),
+        *(_cpu(threads, 4.0 / min(threads, 2), events=10000) for threads in (1, 2, 4, 6, 8)),
         _stream(512, 10, 6.0),
         _file("iozone", 4 * GIB, "4GiB", 90.0),
         _file("fio", 4 * GIB, "4GiB", 90.0),
