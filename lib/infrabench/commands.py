@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from argparse import Namespace
@@ -151,19 +152,50 @@ def notebook(arguments: Namespace) -> Iterator[str]:
     from infrabench import headless  # papermill is slow to import
 
     given = {name: headless.value(text) for name, text in arguments.parameters}
-    out = headless.execute(
-        Path(arguments.notebook), Path(arguments.out), given, cell_timeout_s=arguments.cell_timeout
-    )
+    try:
+        out = headless.execute(
+            Path(arguments.notebook), Path(arguments.out), given, cell_timeout_s=arguments.cell_timeout
+        )
+    except KeyboardInterrupt:  # the kernel is killed with it, and cannot take down what it started
+        _sweep()
+        raise
     yield str(out)
+
+
+def _sweep() -> None:
+    from infrabench import lab as embedded
+
+    if os.geteuid() == 0:
+        embedded.sweep()
 
 
 def benchmark(arguments: Namespace) -> Iterator[str]:
     """Measure the harness itself and yield a table."""
     from infrabench import benchmarks
 
+    _check_site(arguments.site)
     yield from benchmarks.report(arguments.site, arguments.blocks)
     if arguments.session:
         yield benchmarks.tool_share(runs.find(None, arguments.session))
+
+
+def fidelity(arguments: Namespace) -> Iterator[str]:
+    """Measure trials beside the same tools typed by hand and yield a table."""
+    from infrabench import fidelity as compared
+
+    _check_site(arguments.site)
+    with bar("fidelity") as show:
+        yield from compared.report(
+            arguments.site, systems=_split(arguments.systems) or (), blocks=arguments.blocks, seed=arguments.seed,
+            on_progress=show,
+        )  # fmt: skip
+
+
+def _check_site(spec: str) -> None:
+    try:
+        runs.site_name(spec)
+    except SiteError as error:  # something that was asked for and does not exist, like an unknown study
+        raise DesignError(str(error)) from error
 
 
 def _wanted(arguments: Namespace) -> Design:

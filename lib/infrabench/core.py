@@ -312,7 +312,8 @@ class Guards:
 
     steal_share: float | None = 0.02  # share of the host's CPU time stolen by the hypervisor
     throttled_periods: int | None = 0  # throttled cgroup periods of the target
-    load_per_cpu: float | None = 4.0  # 1-minute load average per CPU before the trial
+    # Runnable tasks per CPU just before the trial. Not the load average: that remembers the study's own last trial.
+    runnable_per_cpu: float | None = 4.0
     memory_full_share: float | None = 0.10  # share of the trial in which all tasks waited for memory (PSI full)
 
 

@@ -30,7 +30,7 @@ def judge(
     Returns
     -------
     reasons, conditions
-        `conditions` by host: ``window_s``, ``steal_share``, ``busy_share`` (of all CPUs), ``load1_per_cpu`` (before),
+        `conditions` by host: ``window_s``, ``steal_share``, ``busy_share`` (of all CPUs), ``runnable_per_cpu`` (before),
         ``memory_full_share``, ``throttled_periods``, ``oom_kills``; null where the host does not tell.
     """
     reasons: list[str] = []
@@ -41,7 +41,7 @@ def judge(
         rules = (
             ("CPU time stolen by the hypervisor (share)", steal, guards.steal_share),
             ("throttled cgroup periods", seen["throttled_periods"], guards.throttled_periods),
-            ("1-minute load per CPU before the trial", seen["load1_per_cpu"], guards.load_per_cpu),
+            ("runnable tasks per CPU just before the trial", seen["runnable_per_cpu"], guards.runnable_per_cpu),
             ("time with all tasks waiting for memory (share)", seen["memory_full_share"], guards.memory_full_share),
         )
         reasons += [
@@ -63,7 +63,9 @@ def _conditions(before: Sample, after: Sample, cgroups: Sequence[str]) -> dict[s
         "cpu_ticks": round(total / after["cpu"]["tick_s"]) if spent else None,
         "steal_share": spent["steal"] / total if spent and total > 0 else None,
         "busy_share": sum(spent[key] for key in BUSY) / total if spent and total > 0 else None,
-        "load1_per_cpu": before["load"]["1min"] / before["cpu"]["cpus"] if before["load"] and before["cpu"] else None,
+        "runnable_per_cpu": before["load"]["running"] / before["cpu"]["cpus"]
+        if before["load"] and before["cpu"]
+        else None,
         "memory_full_share": _grown(before["psi"], after["psi"], "memory_full_s", window),
         "throttled_periods": _counted(before, after, cgroups, ("cpu.stat:nr_throttled",)),
         "oom_kills": _counted(before, after, cgroups, ("memory.events:oom_kill", "memory.oom_control:oom_kill")),

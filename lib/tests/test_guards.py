@@ -10,7 +10,7 @@ CPU = {"user": 0.0, "nice": 0.0, "system": 0.0, "irq": 0.0, "softirq": 0.0, "idl
 
 def sample(at, *, load=0.0, psi=0.0, throttled=0, kills=0, **cpu):
     return {
-        "monotonic_s": at, "cpu": {**CPU, **cpu, "cpus": 2, "tick_s": 0.01}, "load": {"1min": load},
+        "monotonic_s": at, "cpu": {**CPU, **cpu, "cpus": 2, "tick_s": 0.01}, "load": {"running": load},
         "psi": {"memory_full_s": psi},
         "cgroups": {"/c": {"cpu.stat:nr_throttled": throttled}, "/m": {"memory.events:oom_kill": kills}},
     }  # fmt: skip
@@ -24,7 +24,7 @@ def test_a_quiet_trial_is_valid_and_its_conditions_are_kept():
     reasons, seen = judged(sample(10, user=5.0, idle=15.0))
     assert reasons == []
     assert seen["h"] == {
-        "window_s": 10, "cpu_ticks": 2000, "steal_share": 0.0, "busy_share": 0.25, "load1_per_cpu": 0.0,
+        "window_s": 10, "cpu_ticks": 2000, "steal_share": 0.0, "busy_share": 0.25, "runnable_per_cpu": 0.0,
         "memory_full_share": 0.0, "throttled_periods": 0, "oom_kills": 0,
     }  # fmt: skip
 
@@ -34,7 +34,7 @@ def test_a_quiet_trial_is_valid_and_its_conditions_are_kept():
     [
         (sample(10, idle=19.0, steal=1.0), sample(0), "stolen by the hypervisor (share) 0.05 > 0.02"),
         (sample(10, idle=20.0, throttled=4), sample(0, throttled=1), "throttled cgroup periods 3 > 0"),
-        (sample(10, idle=20.0), sample(0, load=9.0), "1-minute load per CPU before the trial 4.5 > 4"),
+        (sample(10, idle=20.0), sample(0, load=9.0), "runnable tasks per CPU just before the trial 4.5 > 4"),
         (sample(10, idle=20.0, psi=2.0), sample(0), "waiting for memory (share) 0.2 > 0.1"),
         (sample(10, idle=20.0, kills=2), sample(0), "2 processes of the system were killed"),
     ],
@@ -47,7 +47,7 @@ def test_each_rule_says_what_it_saw(after, before, said):
 
 def test_rules_can_be_switched_off_one_by_one():
     noisy = sample(10, idle=10.0, steal=10.0, throttled=5, psi=9.0)
-    off = Guards(steal_share=None, throttled_periods=None, load_per_cpu=None, memory_full_share=None)
+    off = Guards(steal_share=None, throttled_periods=None, runnable_per_cpu=None, memory_full_share=None)
     assert judged(noisy, sample(0, load=99.0), off)[0] == []
     assert len(judged(noisy, sample(0, load=99.0))[0]) == 4
 

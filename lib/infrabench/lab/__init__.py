@@ -81,6 +81,21 @@ def use(say: Say = log.info) -> Iterator[dict[str, Any]]:
                     _remove()
 
 
+def sweep(say: Say = log.info, wait_s: float = 20.0) -> None:
+    """Remove a lab whose user is gone without taking it down, unless it is kept; waits for a user that is ending."""
+    deadline = time.monotonic() + wait_s
+    while lab_dir().exists() and not _kept().exists():
+        try:
+            with in_use(), locked():
+                if lab_dir().exists() and not _kept().exists():
+                    say("Taking down the lab that was left behind")
+                    _remove()
+        except SiteError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
+
+
 def down(say: Say = log.info) -> None:
     """Remove the running lab: processes, mounts, bridge, cgroups, routes. Cached images and node data stay.
 
