@@ -30,8 +30,8 @@ def judge(
     Returns
     -------
     reasons, conditions
-        `conditions` by host: ``window_s``, ``steal_share``, ``busy_share`` (of all CPUs), ``runnable_per_cpu`` (before),
-        ``memory_full_share``, ``throttled_periods``, ``oom_kills``; null where the host does not tell.
+        `conditions` by host: ``window_s``, ``steal_share``, ``busy_share`` (of all CPUs), ``runnable_per_cpu``
+        (before), ``memory_full_share``, ``throttled_periods``, ``oom_kills``; null where the host does not tell.
     """
     reasons: list[str] = []
     conditions: dict[str, dict[str, Any]] = {}

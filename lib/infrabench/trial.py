@@ -64,6 +64,7 @@ def execute(trial: Trial, workload: Workload, bench: Bench) -> Finished:
     steps = workload.plan(trial.params, bench.roles)
     fatal: SiteError | None = None
     try:
+        run.looks_around(steps)
         run.all_of(steps, "prepare")
         if run.state == "ok":
             run.window_opens()
@@ -107,6 +108,7 @@ class _Run:
         self.reason = ""
         self.results: dict[str, Result] = {}
         self.steps: list[dict[str, Any]] = []
+        self.idle: Mapping[str, Sample] = {}
         self.before: Mapping[str, Sample] = {}
         self.window: Mapping[str, Sequence[Sample]] = {}
         self.unclean: list[str] = []
@@ -115,8 +117,15 @@ class _Run:
     def ends(self, state: State, reason: str) -> None:
         self.state, self.reason = state, reason
 
+    def looks_around(self, steps: Sequence[Step]) -> None:
+        """See how busy the hosts are before anything of this trial runs: a server that starts is load of our own."""
+        if any(step.phase == "prepare" for step in steps):
+            self.idle = self.bench.monitor.begin(f"{self.trial.id}-idle")
+
     def window_opens(self) -> None:
         self.before = self.bench.monitor.begin(self.trial.id)
+        if self.idle:
+            self.before = {host: {**now, "load": self.idle[host]["load"]} for host, now in self.before.items()}
 
     def window_closes(self) -> None:
         self.window = self.bench.monitor.end(self.trial.id)
