@@ -11,6 +11,7 @@ A dead peer is noticed in seconds by TCP itself: keep-alive packets every `KEEPA
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import select
 import shlex
@@ -316,7 +317,7 @@ class SSHHost:
                 continue
             channel.settimeout(None)
             there = (peer.recv, channel.sendall, channel.shutdown_write)
-            back = (channel.recv, peer.sendall, peer.close)
+            back = (channel.recv, peer.sendall, functools.partial(_hang_up, peer))
             for ends in (there, back):
                 threading.Thread(target=_pump, args=ends, daemon=True).start()
 
@@ -392,6 +393,12 @@ def _wait_for_end(channel: paramiko.Channel, err: bytearray, deadline: float) ->
         while channel.recv_stderr_ready():
             err += channel.recv_stderr(CHUNK)
     return False
+
+
+def _hang_up(peer: socket.socket) -> None:
+    # Closing alone would leave it open as long as the other thread waits in recv, and a client would use it again.
+    with peer:
+        peer.shutdown(socket.SHUT_RDWR)
 
 
 def _pump(read: object, write: object, end: object) -> None:
