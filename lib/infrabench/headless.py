@@ -15,6 +15,7 @@ from typing import Any
 import papermill
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from papermill.exceptions import PapermillExecutionError
+from traitlets.config import Config
 
 from infrabench.core import DesignError, InfrabenchError, unknown_name
 from infrabench.progress import HEADLESS
@@ -47,7 +48,8 @@ def execute(notebook: Path, out: Path, parameters: Mapping[str, Any], *, cell_ti
     try:
         papermill.execute_notebook(
             str(notebook), str(out), parameters=dict(parameters), kernel_name="python3", cwd=str(notebook.parent),
-            start_timeout=START_S, execution_timeout=cell_timeout_s, progress_bar=False,
+            # Unix sockets of this user's instead of open ports between papermill and kernel.
+            config=Config({"KernelManager": {"transport": "ipc"}}), start_timeout=START_S, execution_timeout=cell_timeout_s, progress_bar=False,
             # What cells print (plan, progress) is for whoever waits; tables and figures are in the notebook.
             log_output=False, stdout_file=sys.stderr, stderr_file=sys.stderr,
         )  # fmt: skip

@@ -101,7 +101,7 @@ def _bar(title: str, progress: Progressed) -> tqdm:
     return tqdm(
         total=progress.total, initial=progress.done, desc=title, unit="trial", file=sys.stderr, mininterval=interval_s,
         maxinterval=max(10.0, interval_s), miniters=1, dynamic_ncols=terminal,
-        bar_format="{desc}: {n_fmt}/{total_fmt} {bar:20} {elapsed}, {postfix}",
+        bar_format="{desc}: {n_fmt}/{total_fmt} {bar:20} {elapsed}{postfix}",
     )  # fmt: skip
 
 
