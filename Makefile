@@ -35,7 +35,7 @@ system:
 
 run: env system  ## Run a study on real systems and write notebook, figures, tables and report to out/ (STUDY= PROFILE= RUNS= SYSTEMS= WORKLOADS= SITE= SEED= SESSION=)
 	@$(BIN)/infrabench notebook notebooks/$(STUDY).ipynb out/$(STUDY).ipynb $(ARGUMENTS)
-	@$(BIN)/infrabench report out/*.ipynb
+	@$(BIN)/infrabench report out/*.ipynb --figures out/figures --tables out/tables
 
 test: env system  ## Run the whole test suite: units, notebooks, and the real lab where there can be one
 	@$(BIN)/pytest lib/tests $(TESTS)
