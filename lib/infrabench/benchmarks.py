@@ -22,7 +22,19 @@ import numpy as np
 
 from infrabench import design as designs
 from infrabench import ledger, registry
-from infrabench.core import Case, Guards, Host, InfrabenchError, Limits, Profile, SiteError, Study, Target, Trial
+from infrabench.core import (
+    Case,
+    DesignError,
+    Guards,
+    Host,
+    InfrabenchError,
+    Limits,
+    Profile,
+    SiteError,
+    Study,
+    Target,
+    Trial,
+)
 from infrabench.host import LocalHost
 from infrabench.monitor import Monitor, watching
 from infrabench.records import read_plan, read_session, read_trial, recorded
@@ -68,7 +80,7 @@ Make = Callable[[Path, int], tuple[str, ...]]  # folder, number of runs -> argv
 def report(site: str, blocks: int) -> Iterator[str]:
     """Yield the lines of the table: per way, median seconds per run, and what it has beyond a bare exec."""
     if blocks < 6:
-        raise InfrabenchError("a median has no 95 % interval below 6 blocks")
+        raise DesignError(f"blocks must be at least 6, not {blocks}: a median has no 95 % interval below that")
     with _host(site) as host, tempfile.TemporaryDirectory(prefix="infrabench-") as folder:
         with _ways(host, Path(folder), blocks, others=site == "local") as ways:
             taken = measure(ways, blocks)
@@ -184,7 +196,10 @@ def _marginal(make: Make, folder: Path) -> Way:
 
 def _timed(argv: Sequence[str]) -> float:
     begin = time.perf_counter()
-    done = subprocess.run(argv, capture_output=True, timeout=LIMIT_S)
+    try:
+        done = subprocess.run(argv, capture_output=True, timeout=LIMIT_S)
+    except subprocess.TimeoutExpired as error:
+        raise SiteError(f"{argv[0]} did not end within {LIMIT_S:g} s") from error
     taken = time.perf_counter() - begin
     if done.returncode:
         raise SiteError(f"{argv[0]} exited with {done.returncode}: {(done.stderr or done.stdout).decode()[-400:]}")

@@ -36,6 +36,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe (head, less) has seen enough
         sys.stderr.close()
         return 1
+    except OSError as error:
+        if arguments.debug:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        hint = "Is there space, and may this user write there? --debug shows where it happened."
+        print(f"infrabench: {where}{error.strerror or error}. {hint}", file=sys.stderr)
+        return 1
     return 0
 
 
@@ -58,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         ("clean", commands.clean, "remove sessions made on this machine", _clean),
         ("lab", commands.lab, "bring the embedded lab up or down, or ask how it is", _lab),
         ("notebook", commands.notebook, "execute a notebook, its parameters checked first", _notebook),
+        ("fidelity", commands.fidelity, "measure trials beside the same tools typed by hand", _fidelity),
         ("benchmark", commands.benchmark, "measure what the harness itself costs", _benchmark),
     ):
         verb = verbs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
@@ -133,6 +141,15 @@ def _benchmark(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--blocks", type=int, default=30, metavar="N", help="blocks, interleaved (default: 30)")
     parser.add_argument("--site", default="local", help="local (default), lab, or an inventory file")
     parser.add_argument("--session", metavar="SESSION", help="also say how much of this session's time its tools had")
+
+
+def _fidelity(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--blocks", type=int, default=30, metavar="N", help="blocks, interleaved (default: 30)")
+    parser.add_argument(
+        "--systems", nargs="+", default=["native", "docker"], metavar="NAME", help="systems (default: native docker)"
+    )
+    parser.add_argument("--site", default="lab", help="lab (default), local, or an inventory file of hosts (YAML)")
+    parser.add_argument("--seed", type=int, default=20200315, metavar="N", help="seed of the order (default: 20200315)")
 
 
 if __name__ == "__main__":

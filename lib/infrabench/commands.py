@@ -38,10 +38,7 @@ def plan(arguments: Namespace) -> Iterator[str]:
 def run(arguments: Namespace) -> Iterator[str]:
     """Run a study, or go on with it, and yield what will be done, where it is and how it went."""
     wanted = _wanted(arguments)
-    try:
-        runs.site_name(runs.resolved(arguments.site))
-    except SiteError as error:  # something that was asked for and does not exist, like an unknown study
-        raise DesignError(str(error)) from error
+    _check_site(arguments.site)
     yield _cost(wanted)
     with bar(f"{wanted.study} {wanted.profile}") as show:
         folder = runs.carry_out(wanted, site=arguments.site, name=arguments.session, on_progress=show)
@@ -174,9 +171,9 @@ def benchmark(arguments: Namespace) -> Iterator[str]:
     from infrabench import benchmarks
 
     _check_site(arguments.site)
-    yield from benchmarks.report(arguments.site, arguments.blocks)
     if arguments.session:
         yield benchmarks.tool_share(runs.find(None, arguments.session))
+    yield from benchmarks.report(arguments.site, arguments.blocks)
 
 
 def fidelity(arguments: Namespace) -> Iterator[str]:
@@ -193,7 +190,7 @@ def fidelity(arguments: Namespace) -> Iterator[str]:
 
 def _check_site(spec: str) -> None:
     try:
-        runs.site_name(spec)
+        runs.site_name(runs.resolved(spec))
     except SiteError as error:  # something that was asked for and does not exist, like an unknown study
         raise DesignError(str(error)) from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from infrabench.core import (
     CommandFailed,
     Deployment,
     DesignError,
+    LedgerError,
     ParseError,
     Site,
     SiteError,
@@ -19,10 +21,11 @@ from infrabench.core import (
     Target,
     Workload,
 )
-from infrabench.design import Design, Expectation
+from infrabench.design import Design
 
 SPARE = 1.1  # a disk that is filled to the last byte measures something else
 MIB = 2**20
+LISTENS = "0A"  # state of a socket in /proc/net/tcp
 
 
 def roles(site: Site, deployment: Deployment) -> dict[str, Target]:
@@ -56,6 +59,7 @@ def check(
     for name, workload in workloads.items():
         for system, deployment in deployments.items():
             reason = workload.supported(deployment)
+            reason = reason or _port_taken(design, name, deployment.targets["server"])
             if reason is None:
                 found, reason = _version(design, name, workload, roles(site, deployment))
                 versions[system][name] = found
@@ -66,11 +70,19 @@ def check(
     return refused, kept
 
 
-def check_disks(design: Design, deployments: Mapping[str, Deployment], expected: Expectation, folder: Path) -> None:
-    """Raise `SiteError` when a target or the ledger's disk has less space than the plan needs."""
+def check_ledger(folder: Path, need: int) -> None:
+    """Raise `LedgerError` when `folder` cannot be written to, `SiteError` when its disk has less than `need` bytes."""
     here = _existing(folder)
-    free = shutil.disk_usage(here).free
-    _compare(f"the ledger's disk ({here})", free, int(expected.ledger_bytes * SPARE))
+    if not here.is_dir() or not os.access(here, os.W_OK | os.X_OK):
+        raise LedgerError(
+            f"session folder {folder}: {here} is no folder that this user can write to; name another session, or set "
+            "INFRABENCH_HOME to a folder of your own"
+        )
+    _compare(f"the ledger's disk ({here})", shutil.disk_usage(here).free, int(need * SPARE))
+
+
+def check_disks(design: Design, deployments: Mapping[str, Deployment]) -> None:
+    """Raise `SiteError` when a target has less space than the largest file of a case needs."""
     for system, deployment in deployments.items():
         for case in design.cases:
             if case.disk_bytes:
@@ -94,6 +106,18 @@ def _version(design: Design, name: str, workload: Workload, targets: Mapping[str
         return "", f"its tool does not run on {target.role} {target.host.name}: {error}"
     except ParseError as error:
         return "", f"the tool on {target.role} {target.host.name} does not tell its version: {error}"
+
+
+def _port_taken(design: Design, name: str, target: Target) -> str | None:
+    """Return None, or that something listens inside the target already on a port that the workload's server needs."""
+    ports = {case.params["port"] for case in design.cases if case.workload == name and "port" in case.params}
+    if not ports:
+        return None
+    sockets = target.run(("sh", "-c", "cat /proc/net/tcp /proc/net/tcp6 2>/dev/null"), timeout_s=20).stdout.decode()
+    rows = [line.split() for line in sockets.splitlines()]
+    taken = ports & {int(row[1].rsplit(":", 1)[1], 16) for row in rows if len(row) > 3 and row[3] == LISTENS}
+    told = ", ".join(str(port) for port in sorted(taken))
+    return f"something listens on port {told} there; stop it (ss -ltnp tells what it is)" if taken else None
 
 
 def _check_steps(case: Case, steps: Any, targets: Mapping[str, Target]) -> None:

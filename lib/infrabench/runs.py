@@ -49,7 +49,7 @@ def resolved(spec: str) -> str:
 
 def site_name(spec: str) -> SiteName:
     """Return name and kind of the site `spec` without opening it; `SiteError` when there is no such site."""
-    from infrabench.site import check_site, read_inventory  # needs Fabric; reading sessions does not, resolve
+    from infrabench.site import check_site, read_inventory  # needs Fabric; reading sessions does not
 
     check_site(spec)
     return SiteName(spec, spec) if spec in ("lab", "local") else SiteName(read_inventory(Path(spec)).name, "inventory")
@@ -79,6 +79,7 @@ def carry_out(
     if session.is_complete(folder, session.parameters(study, wanted, known)):
         say(f"{folder} is complete; give another session name to measure anew")
         return folder
+    session.check_folder(wanted, folder)
     from infrabench.site import open_site
 
     with open_site(site, say) as opened:

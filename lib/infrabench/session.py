@@ -11,7 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,7 +20,7 @@ from infrabench import design as designs
 from infrabench import ledger, preflight, provenance, registry
 from infrabench.core import LedgerError, Site, SiteError, Study, Trial, Workload, canonical, digest
 from infrabench.deployments import Fleet, deployed
-from infrabench.design import Design, Expectation
+from infrabench.design import Design
 from infrabench.monitor import watching
 from infrabench.progress import Estimator, OnProgress
 from infrabench.records import read_plan, read_session, read_trial, recorded, verify
@@ -124,12 +124,13 @@ def carry_out(
     if is_complete(folder, asked):
         log.info("%s is complete", folder)
         return folder
+    check_folder(wanted, folder)
     with deployed(study, wanted, site, label=folder.name) as fleet:
         ready = _ready(study, wanted, site, fleet)
         planned = designs.trials(ready.design)
         if folder.exists():
             _check_same_set(folder, ready)
-        preflight.check_disks(ready.design, fleet.deployments, _still_to_write(ready.design, planned, folder), folder)
+        preflight.check_disks(ready.design, fleet.deployments)
         with ledger.opened(folder, _session(study, ready, site, asked), planned) as done:
             provenance.store(folder, site, fleet.deployments, ready.tools)
             _run_trials(study, site, ready, folder, planned, done, on_progress)
@@ -139,17 +140,22 @@ def carry_out(
 def is_complete(folder: Path, asked: Mapping[str, Any]) -> bool:
     """Tell whether the session `folder` has every planned trial of these parameters.
 
-    Raises `LedgerError` when it was made with other parameters, or is complete but damaged.
+    Raises `LedgerError` when it was made with other parameters, or is damaged.
     """
     if not folder.exists():
         return False
     ledger.check_parameters(folder, asked)
-    if {trial.id for trial in read_plan(folder)} - recorded(folder):
-        return False
     found = verify(folder)
     if found:
         raise LedgerError(f"{folder} is damaged: {'; '.join(found[:5])}. Restore it from a copy")
-    return True
+    return not {trial.id for trial in read_plan(folder)} - recorded(folder)
+
+
+def check_folder(wanted: Design, folder: Path) -> None:
+    """Raise `LedgerError` or `SiteError` when what is still to be recorded cannot be, before anything is started."""
+    count = len(wanted.systems) * len(wanted.cases) * wanted.blocks
+    left = count - (len(recorded(folder)) if folder.exists() else 0)
+    preflight.check_ledger(folder, designs.expected(wanted).ledger_bytes * left // count)
 
 
 def _ready(study: Study, wanted: Design, site: Site, fleet: Fleet) -> Ready:
@@ -205,12 +211,6 @@ def _check_same_set(folder: Path, ready: Ready) -> None:
             if (name in then) != (name in now):
                 told = f"was left out ({then[name]}), can run now" if name in then else f"cannot run now: {now[name]}"
                 raise LedgerError(f"{folder} cannot go on with the same {what}: {name} {told}. Start another session")
-
-
-def _still_to_write(design: Design, planned: Sequence[Trial], folder: Path) -> Expectation:
-    whole = designs.expected(design)
-    left = len(planned) - (len(recorded(folder)) if folder.exists() else 0)
-    return replace(whole, ledger_bytes=whole.ledger_bytes * left // len(planned))
 
 
 def _run_trials(

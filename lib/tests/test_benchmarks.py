@@ -7,7 +7,7 @@ import pytest
 from fakes import PLUGINS, fake_site
 
 from infrabench import benchmarks, records, registry, session
-from infrabench.core import InfrabenchError
+from infrabench.core import DesignError, InfrabenchError, SiteError
 
 
 def test_ways_take_turns_in_every_block_and_the_first_round_is_thrown_away():
@@ -40,8 +40,14 @@ def test_the_table_has_a_row_for_every_way_with_its_difference(monkeypatch):
 
 
 def test_too_few_blocks_for_an_interval_are_refused():
-    with pytest.raises(InfrabenchError, match="below 6 blocks"):
+    with pytest.raises(DesignError, match="blocks must be at least 6, not 5"):
         list(benchmarks.report("local", 5))
+
+
+def test_another_tool_that_hangs_is_an_error(monkeypatch):
+    monkeypatch.setattr(benchmarks, "LIMIT_S", 0.2)
+    with pytest.raises(SiteError, match=r"sleep did not end within 0\.2 s"):
+        benchmarks._timed(("sleep", "20"))
 
 
 def test_the_intervals_are_those_of_the_median():

@@ -90,7 +90,8 @@ def test_debug_gives_the_traceback():
 
 
 @pytest.mark.parametrize("argv", [["--help"], *([verb, "--help"] for verb in (
-    "plan", "run", "status", "analyze", "report", "verify", "reparse", "pack", "clean", "lab", "notebook", "benchmark",
+    "plan", "run", "status", "analyze", "report", "verify", "reparse", "pack", "clean", "lab", "notebook", "fidelity",
+    "benchmark",
 ))])  # fmt: skip
 def test_every_verb_helps(capsys, argv):
     with pytest.raises(SystemExit) as stop:
@@ -132,6 +133,15 @@ def test_the_same_command_goes_on_and_a_finished_session_is_not_run_again(capsys
     assert recorded(capsys, site) == folder
     assert site.facts["log"] == []
     assert recorded(capsys, site, "--session", "other") != folder
+
+
+def test_what_the_system_refuses_is_said_in_one_line(capsys, site):
+    folder = recorded(capsys, site)
+    status, _, err = call(capsys, "pack", folder, "/proc/none/packed.tar.xz")
+    assert status == 1
+    assert "/proc/none" in err
+    assert "No such file or directory. Is there space" in err
+    assert len(err.splitlines()) == 1
 
 
 def test_clean_asks_and_leaves_what_is_no_session(capsys, site, monkeypatch, tmp_path):

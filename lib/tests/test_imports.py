@@ -51,12 +51,17 @@ MAY = {
     "analysis": {"display", "figures", "published", "stats", "tables"},
     "facade": {"design", "progress", "records", "registry", "analysis", "runs", "session", "stats", "tidy"},
     "commands": {
-        "archive", "benchmarks", "design", "facade", "headless", "lab", "progress", "records", "registry", "reparse",
-        "report", "runs", "session", "tables",
+        "archive", "benchmarks", "design", "facade", "fidelity", "headless", "lab", "progress", "records", "registry",
+        "reparse", "report", "runs", "session", "tables",
     },
     "cli": {"commands"},
     "benchmarks": {
         "design", "host", "ledger", "monitor", "records", "registry", "site", "stats", "trial",
+    },
+    "byhand": set(),
+    "fidelity": {
+        "byhand", "deployments", "design", "ledger", "monitor", "preflight", "progress", "registry", "site", "stats",
+        "trial",
     },
     "__init__": {"facade"},
 }  # fmt: skip
@@ -70,6 +75,7 @@ BEHIND = {
     "yaml": {"site.py"},
     "pydantic": {"site.py"},
     "papermill": {"headless.py"},
+    "traitlets": {"headless.py"},
     "nbclient": {"headless.py"},
     "nbconvert": {"report.py"},
     "nbformat": {"report.py"},

@@ -5,17 +5,20 @@ import logging
 import multiprocessing
 import random
 import signal
+import socket
 import time
 from dataclasses import replace
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fakes import PLUGINS, DyingHost, fake_site
 
-from infrabench import records, registry, session
-from infrabench.core import Case, DesignError, LedgerError, Profile, SiteError
+from infrabench import design as designs
+from infrabench import preflight, records, registry, session
+from infrabench.core import Case, Deployment, DesignError, LedgerError, Profile, SiteError, Target
 from infrabench.tidy import tidy
 
 
@@ -275,6 +278,56 @@ def test_a_disk_too_small_is_found_before_the_first_trial(tmp_path, study):
     with pytest.raises(SiteError, match=r"fake-base, / \(fake huge\) has \d+ MiB free and the plan needs"):
         run(huge, tmp_path / "s")
     assert not (tmp_path / "s").exists()
+
+
+def test_a_ledger_that_cannot_be_written_is_found_before_anything_is_deployed(tmp_path, study, monkeypatch):
+    site = fake_site()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LedgerError, match=r"s: .*/file is no folder that this user can write to"):
+        run(study, tmp_path / "file" / "s", site)
+    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda path: SimpleNamespace(free=5 * 2**10))
+    with pytest.raises(SiteError, match=r"the ledger's disk \(.*\) has 0 MiB free and the plan needs"):
+        run(study, tmp_path / "s", site)
+    assert site.facts["log"] == []
+
+
+def test_a_damaged_file_is_named_before_anything_is_deployed(tmp_path, study):
+    def stop(progress):
+        if progress.done == 2:
+            raise KeyboardInterrupt
+
+    site, folder = fake_site(), tmp_path / "s"
+    with pytest.raises(KeyboardInterrupt):
+        run(study, folder, site, on_progress=stop)
+    site.facts["log"].clear()
+    path = next(folder.glob("trials/*/tool.stdout"))
+    path.write_bytes(b"value=9\nend\n")
+    with pytest.raises(LedgerError, match=f"{path} is damaged"):
+        run(study, folder, site)
+    assert site.facts["log"] == []
+
+
+def test_a_port_that_is_taken_is_found_before_the_first_trial(study):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        cases = tuple(Case("fake", f"port={each}", {"port": each}) for each in (1, port))
+        wanted = designs.design(replace_profiles(study, {"tiny": Profile(1, cases)}), profile="tiny")
+        site, workload = fake_site(), registry.workload("fake")
+        made = {"fake-base": Deployment("fake-base", {"server": Target("server", site.hosts["server"])}, {})}
+        asked = replace(wanted, cases=cases[:1]), site, made, {"fake": replaced(workload)}
+        assert preflight.check(*asked)[0] == {}
+        refused, _ = preflight.check(wanted, *asked[1:])
+        assert refused == {
+            "fake": f"fake-base: something listens on port {port} there; stop it (ss -ltnp tells what it is)"
+        }
+
+
+def replaced(workload):
+    """The fake workload, with a plan that takes a port and leaves it alone."""
+    return SimpleNamespace(
+        supported=workload.supported, version=workload.version,
+        plan=lambda params, roles: workload.plan({**workload.DEFAULTS, **params}, roles),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -20,42 +21,6 @@ from infrabench.lab.shell import in_use, sh
 from infrabench.site import open_site
 
 pytestmark = pytest.mark.lab
-
-
-def traces() -> dict[str, set[str]]:
-    """What a lab could leave on this machine: links, routes, mounts, cgroups and their controllers, processes."""
-    root = Path("/sys/fs/cgroup")
-    cgroups = {str(p) for top in (root, *root.iterdir()) if top.is_dir() for p in top.glob("*lxc*")}
-    controllers = root / "cgroup.subtree_control"
-    routes = sh("ip", "route", "show", "table", "all").stdout.decode()
-    processes = set()
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = entry.read_bytes().decode("utf-8", "replace")
-        except OSError:  # it ended while we looked
-            continue
-        if "infrabench-server" in words or "infrabench-client" in words:
-            processes.add(words)
-    return {
-        "links": {line.split()[0].split("@")[0] for line in sh("ip", "-br", "link").stdout.decode().splitlines()},
-        "routes": {line.split(" expires ")[0] for line in routes.splitlines()},
-        "controllers": set(controllers.read_text().split()) if controllers.exists() else set(),
-        "mounts": {line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()},
-        "cgroups": cgroups,
-        "processes": processes,
-    }
-
-
-@pytest.fixture
-def nothing_left() -> Iterator[None]:
-    lab.down()
-    before = traces()
-    yield
-    lab.down()
-    deadline = time.monotonic() + 5
-    while traces() != before and time.monotonic() < deadline:  # the kernel removes a container's veth a moment later
-        time.sleep(0.1)
-    assert traces() == before
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -197,6 +162,20 @@ class TestSSHHost:
         stranger = SSHHost("server", "198.18.0.11", key=lab.lab_dir() / "ssh/id_ed25519", known_hosts=tmp_path / "none")
         with pytest.raises(SiteError, match="known"):
             stranger.run(("true",), timeout_s=5)
+
+    def test_a_relayed_socket_that_ends_there_ends_here(self, host: SSHHost) -> None:
+        text = 'rm -f $0; python3 -c "$1" >/dev/null 2>&1 & until [ -S $0 ]; do sleep 0.05; done'
+        server = (
+            "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind('/run/ib-test.sock'); s.listen();"
+            "c = s.accept()[0]; c.sendall(b'x'); c.close()"
+        )
+        assert host.run(("sh", "-c", text, "/run/ib-test.sock", server), timeout_s=20).ok
+        with host.forward("/run/ib-test.sock") as path, socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(10)
+            client.connect(path)
+            assert client.recv(1) == b"x"
+            assert client.recv(1) == b""  # a daemon closes idle connections: who kept one has to see it
+        host.run(("rm", "-f", "/run/ib-test.sock"), timeout_s=5)
 
     def test_a_gateway_is_passed_through(self, host: SSHHost) -> None:
         identity = {"key": lab.lab_dir() / "ssh/id_ed25519", "known_hosts": lab.lab_dir() / "ssh/known_hosts"}

@@ -1,0 +1,132 @@
+"""A real session is killed at any moment, and Ctrl-C is pressed: going on finishes exactly what was planned."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from infrabench import design as designs
+from infrabench import lab, registry, session
+from infrabench.core import canonical
+from infrabench.records import read_plan, read_trial, recorded, verify
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
+
+KILLS = 10
+SEED = 20203
+MOMENTS_S = (0.5, 8.0)  # from the first import over making systems ready to the trials
+REQUEST = ("containers", "--profile", "smoke", "--workloads", "null", "sysbench-cpu", "--site", "lab")
+LONGEST_S = 120
+# Prints what systems leave on the server node; what belongs to the node itself is not named infrabench.
+LEFT = """
+ip netns; docker ps -aq; docker network ls -q --filter label=infrabench; ip -br link | grep -E 'ib-native|infrabench1'
+ls -d /run/infrabench/native /sys/fs/cgroup/infrabench-* /sys/fs/cgroup/*/infrabench-*; pgrep -a sysbench
+"""
+
+
+def started(folder: Path, *more: str) -> subprocess.Popen[str]:
+    """Start the session as a person would. A shell that runs this in the background makes children deaf to Ctrl-C."""
+    argv = ("env", "--default-signal=INT", sys.executable, "-m", "infrabench.cli", "run", *REQUEST, *more)
+    environment = {**os.environ, "INFRABENCH_HOME": str(folder.parent)}
+    return subprocess.Popen(
+        [*argv, "--session", str(folder)], env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def ended(child: subprocess.Popen[str]) -> tuple[int, str]:
+    """Return the exit status and what the session said."""
+    out, err = child.communicate(timeout=LONGEST_S)
+    return child.returncode, out + err
+
+
+def trials(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of every recorded trial by its id."""
+    if not folder.exists():
+        return {}
+    found = {name: (folder / "trials" / name / "trial.json").read_bytes() for name in recorded(folder)}
+    return {name: sha256(data).hexdigest() for name, data in found.items()}
+
+
+def planned(systems: list[str], runs: int) -> bytes:
+    """Return the plan of the request, from its parameters alone."""
+    wanted = session.request(
+        registry.study("containers"), profile="smoke", systems=systems, workloads=["null", "sysbench-cpu"], runs=runs
+    )
+    return "".join(canonical(trial.as_json()) + "\n" for trial in designs.trials(wanted)).encode()
+
+
+def left_on_server() -> bytes:
+    server = lab.host(lab.SERVER)
+    try:
+        return server.run(("sh", "-c", f"({LEFT}) 2>/dev/null"), timeout_s=20).stdout
+    finally:
+        server.close()
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_session_killed_at_ten_random_moments_ends_with_every_planned_trial_once(tmp_path: Path) -> None:
+    lab.up()
+    folder, rng = tmp_path / "session", random.Random(SEED)
+    asked = ("--systems", "native", "docker", "--runs", "15")
+    plan, counts, before = planned(["native", "docker"], 15), [], {}
+    for _ in range(KILLS):
+        child = started(folder, *asked)
+        time.sleep(rng.uniform(*MOMENTS_S))
+        child.send_signal(signal.SIGKILL)
+        assert ended(child)[0] == -signal.SIGKILL, "the session was over before it was killed: ask for more runs"
+        now = trials(folder)
+        assert before.items() <= now.items()  # nothing recorded is lost or changed
+        if folder.exists():
+            assert verify(folder) == []
+            assert (folder / "plan.jsonl").read_bytes() == plan
+        counts.append(len(now))
+        before = now
+    assert len(set(counts) - {0, 60}) >= 3, f"too few kills came between trials: {counts}"
+    status, said = ended(started(folder, *asked))
+    assert status == 0, said
+    assert "60 of 60 trials" in said
+    # A guard may call a trial invalid on a busy machine; nothing may have failed.
+    assert {read_trial(folder, name).state for name in recorded(folder)} <= {"ok", "invalid"}
+    assert verify(folder) == []
+    assert (folder / "plan.jsonl").read_bytes() == plan
+    assert before.items() <= trials(folder).items()
+    assert sorted(trials(folder)) == sorted(trial.id for trial in read_plan(folder))
+    listed = [line.split()[1] for line in (folder / "SHA256SUMS").read_text().splitlines()]
+    assert sorted(name for name in listed if name.startswith("trials/")) == sorted(
+        f"trials/{trial.id}/SHA256SUMS" for trial in read_plan(folder)
+    )
+    assert not list(folder.rglob(".tmp-*"))
+    assert left_on_server() == b""
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_ctrl_c_cleans_up_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    lab.up()
+    folder, asked = tmp_path / "session", ("--systems", "native", "--runs", "4")
+    child = started(folder, *asked)
+    deadline = time.monotonic() + 30
+    while len(trials(folder)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    child.send_signal(signal.SIGINT)
+    status, said = ended(child)
+    assert status == 130, said
+    assert "the same command goes on" in said
+    assert "Traceback" not in said
+    first = trials(folder)
+    assert 2 <= len(first) < 8
+    assert verify(folder) == []
+    assert left_on_server() == b""
+    status, said = ended(started(folder, *asked))
+    assert status == 0, said
+    assert first.items() < trials(folder).items()
+    assert sorted(trials(folder)) == sorted(trial.id for trial in read_plan(folder))
+    assert json.loads((folder / "session.json").read_text())["blocks"] == 4

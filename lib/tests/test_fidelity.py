@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fakes import PLUGINS, fake_site
+
+from infrabench import byhand, cli, fidelity, registry
+from infrabench.byhand import Tool
+from infrabench.core import Case, CommandFailed, DesignError, ParseError, Result, SiteError, Target
+from infrabench.fidelity import Pair
+
+DATA = Path(__file__).parent / "data"
+SYSTEMS = ("fake-base", "fake-other")
+
+
+@pytest.fixture(autouse=True)
+def _plugins(monkeypatch):
+    monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
+
+
+@pytest.fixture
+def tools(monkeypatch):
+    """Replace the tools by the fake workload; the function returned sets what a hand gets."""
+
+    def with_hand(by_hand):
+        tool = Tool(Case("fake", "value=100", {"value": 100.0}, seconds=0.01), ("value",), by_hand)
+        monkeypatch.setattr(fidelity, "TOOLS", {"fake": tool})
+
+    return with_hand
+
+
+def compared(blocks=3, systems=SYSTEMS, seed=1, site=None):
+    wanted = fidelity.request(systems, blocks, seed)
+    return fidelity.compare(wanted, site or fake_site(), lambda progress: None)
+
+
+def test_every_treatment_of_every_block_is_measured_both_ways(tools):
+    tools(lambda roles: {"value": 101.0})
+    pairs, left_out = compared()
+    assert left_out == {}
+    assert sorted(pair.system for pair in pairs) == sorted(SYSTEMS * 3)
+    assert {(pair.workload, pair.metric, pair.harness, pair.by_hand) for pair in pairs} == {
+        ("fake", "value", 100.0, 101.0)
+    }
+
+
+def test_a_coin_says_which_way_is_first_and_the_seed_says_how_it_falls(tools, monkeypatch):
+    order = []
+    real = fidelity.execute
+
+    def executed(trial, *rest):
+        order.append(f"trial {trial.block} {trial.system}")
+        return real(trial, *rest)
+
+    monkeypatch.setattr(fidelity, "execute", executed)
+    tools(lambda roles: order.append("hand") or {"value": 1.0})
+    compared(blocks=6)
+    first, order[:] = list(order), []
+    compared(blocks=6)
+    again, order[:] = list(order), []
+    compared(blocks=6, seed=2)
+    assert first == again != order
+    couples = [first[i : i + 2] for i in range(0, len(first), 2)]
+    assert all(couple.count("hand") == 1 for couple in couples)
+    assert {couple.index("hand") for couple in couples} == {0, 1}
+
+
+def test_only_the_system_being_measured_runs(tools):
+    site = fake_site()
+    running = []
+    tools(lambda roles: running.append(list(site.facts["log"])) or {"value": 1.0})
+    compared(site=site)
+    for log in running:
+        last = {entry.split()[1]: entry.split()[0] for entry in log}
+        assert sorted(last.values()) == ["pause", "resume"]
+
+
+def test_what_fails_by_hand_or_as_a_trial_is_left_out_and_counted(tools, monkeypatch):
+    calls = iter(range(100))
+
+    def sometimes(roles):
+        if next(calls) % 3 == 0:
+            raise CommandFailed(Result(("tool",), 1, b"", b"no", 0.0, 0.1), "here")
+        return {"value": 100.0 + random.Random(3).random()}
+
+    tools(sometimes)
+    pairs, _ = compared(blocks=3, systems=SYSTEMS[:1])
+    (row,) = fidelity.summary(pairs)
+    assert (row.pairs, row.left_out) == (2, 1)
+    workload = registry.workload("fake")
+    monkeypatch.setattr(workload, "parse", lambda capture: [])
+    pairs, _ = compared(blocks=3, systems=SYSTEMS[:1])
+    (row,) = fidelity.summary(pairs)
+    assert (row.pairs, row.left_out, row.contains_1) == (0, 3, None)
+    assert list(fidelity.markdown([row]))[-1].endswith("| nan | [nan, nan] | no interval |")
+
+
+def noisy(bias, seed=5):
+    rng = np.random.default_rng(seed)
+    for _ in range(30):
+        drift, (ours, hand) = rng.normal(100, 5), rng.normal(0, 1, 2)
+        yield Pair("fake", "value", "native", bias * (drift + ours), drift + hand)
+
+
+def test_a_harness_that_changes_the_metric_is_found_and_one_that_does_not_is_not(tools):
+    tools(lambda roles: {})
+    (same,), (slower,) = fidelity.summary(noisy(1.0)), fidelity.summary(noisy(0.98))
+    assert same.contains_1
+    assert slower.contains_1 is False
+    assert slower.low < 0.98 < slower.high < 1
+    assert list(fidelity.markdown([same]))[-1].startswith("| fake | value | native | 30 | 0 | 1.00")
+
+
+def test_what_is_not_there_is_said(tools, monkeypatch):
+    tools(lambda roles: {"value": 1.0})
+    site = fake_site(refuse={"fake-other": "no engine"})
+    pairs, left_out = compared(site=site)
+    assert left_out == {"fake-other": "no engine"}
+    assert {pair.system for pair in pairs} == {"fake-base"}
+    monkeypatch.setattr(registry.workload("fake"), "supported", lambda deployment: "tool not found inside")
+    with pytest.raises(SiteError, match="none of the tools: fake on fake-base: tool not found inside"):
+        compared()
+
+
+@pytest.mark.parametrize(
+    ("systems", "blocks", "said"),
+    [
+        (["fake-bse"], 3, "did you mean fake-base"),
+        ([], 3, "name at least one system"),
+        (["fake-base"], 1, "blocks must be at least 2"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(systems, blocks, said):
+    with pytest.raises(DesignError, match=said):
+        fidelity.request(systems, blocks, 1)
+
+
+def test_the_command_prints_a_markdown_table(tools, monkeypatch, capsys):
+    from contextlib import nullcontext
+
+    tools(lambda roles: {"value": 101.0})
+    monkeypatch.setattr(fidelity, "open_site", lambda spec: nullcontext(fake_site()))
+    assert cli.main(["fidelity", "--blocks", "2", "--systems", *SYSTEMS, "--site", "local"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "infrabench / by hand on fake: 2 blocks, seed 20200315, ratio of means with 95 % interval"
+    assert [line.split(" | ")[2] for line in lines[4:]] == ["fake-base", "fake-other"]
+    assert cli.main(["fidelity", "--site", "nowhere"]) == 2
+    assert "unknown site 'nowhere'" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------------------- by hand
+
+
+class Replay:
+    """A host that prints what was captured of a tool, and keeps what it was asked."""
+
+    name, address = "replay", "198.18.64.10"
+
+    def __init__(self, answers):
+        self.answers, self.asked = answers, []
+
+    def run(self, argv, *, timeout_s, stdin=b""):
+        self.asked.append(argv)
+        word = next((word for word in self.answers if word in argv), None)
+        out = self.answers[word].pop(0) if word and isinstance(self.answers[word], list) else self.answers.get(word)
+        return Result(tuple(argv), 0 if out != b"down" else 7, out or b"", b"", 0.0, 0.1)
+
+
+def roles(host):
+    return {
+        "server": Target("server", host, ("enter", "it"), "198.18.64.10"),
+        "client": Target("client", host, (), "198.18.0.12"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("workload", "program", "file"),
+    [
+        ("sysbench-cpu", "sysbench", "sysbench.stdout"),
+        ("iozone", "iozone", "iozone.stdout"),
+        ("web", "ab", "ab.stdout"),
+    ],
+)
+def test_the_eye_reads_what_the_parser_reads(workload, program, file):
+    case = json.loads((DATA / workload / "ok" / "case.json").read_text())
+    parsed = {row[0]: row[1] for row in case["expect"]["measurements"]}
+    captured = (DATA / workload / "ok" / file).read_bytes().replace(b"16384 ", b"32768 ")
+    host = Replay({program: captured})
+    values = byhand.TOOLS[workload].by_hand(roles(host))
+    assert values == {metric: parsed[metric] for metric in byhand.TOOLS[workload].metrics}
+    typed = next(argv for argv in host.asked if program in argv)
+    assert typed[:2] == (("ab", "-n") if workload == "web" else ("enter", "it"))
+
+
+def test_the_server_is_waited_for_and_stopped_also_when_the_load_fails():
+    ab = (DATA / "web/ok/ab.stdout").read_bytes()
+    host = Replay({"curl": [b"down", b"down", b"up"], "ab": ab})
+    byhand.TOOLS["web"].by_hand(roles(host))
+    assert [" ".join(argv).removeprefix("enter it ").split()[0] for argv in host.asked] == [
+        "ib-service", "curl", "curl", "curl", "ab", "ib-service",
+    ]  # fmt: skip
+    host = Replay({"ab": b"down"})
+    with pytest.raises(CommandFailed):
+        byhand.TOOLS["web"].by_hand(roles(host))
+    assert host.asked[-1] == ("enter", "it", "ib-service", "stop", "web")
+
+
+def test_an_eye_that_finds_nothing_says_so():
+    with pytest.raises(ParseError, match="no line begins with 'events"):
+        byhand.seen("nothing here\n", "events", 1)
+    with pytest.raises(ParseError, match="word 1 is no number"):
+        byhand.seen("events many\n", "events", 1)
+
+
+def test_the_hand_does_the_work_that_the_trial_does():
+    """Sizes of both ways are written down twice, on purpose; here they are held against each other."""
+    params = {name: tool.case.params for name, tool in byhand.TOOLS.items()}
+    assert params["sysbench-cpu"] == {"threads": 1, "seconds": 1}
+    assert params["iozone"] == {"size_bytes": 32768 * 1024}
+    assert params["web"] == {"users": 100, "requests": 1000}
+    said = {"sysbench": b"events per second: 1", "iozone": b"32768 4 1 2 3 4", "ab": b"Requests per second: 1"}
+    host = Replay(said)
+    for tool in byhand.TOOLS.values():
+        tool.by_hand(roles(host))
+    typed = [" ".join(argv) for argv in host.asked]
+    assert any("--threads=1 --time=1 --cpu-max-prime=10000" in line for line in typed)
+    assert any("-r 4k -s 32m -e -c" in line for line in typed)
+    assert any("ab -n 1000 -c 100" in line for line in typed)
+    assert registry.workload("sysbench-cpu").DEFAULTS["cpu_max_prime"] == 10000
+    assert registry.workload("web").DEFAULTS["port"] == 18080
+    assert registry.workload("iozone").DEFAULTS["record_bytes"] == 4096
+
+
