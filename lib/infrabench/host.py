@@ -72,7 +72,9 @@ class LocalHost:
                 start_new_session=True, env={**os.environ, "LC_ALL": "C"},
             )  # fmt: skip
         except OSError as error:  # as a shell would: not found, not executable
-            status = 127 if isinstance(error, FileNotFoundError) else 126
+            # An unreadable folder on the search path also ends in "permission denied", where a shell says "not found".
+            there = os.sep in argv[0] and os.path.exists(argv[0])
+            status = 126 if there else 127
             return Result(tuple(argv), status, b"", str(error).encode(), started, time.monotonic() - begin)
         timed_out = False
         try:

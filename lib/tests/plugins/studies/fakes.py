@@ -1,11 +1,12 @@
 """A study for tests."""
 
-from infrabench.core import Case, Limits, Profile, Study
+from infrabench.core import Case, Guards, Limits, Profile, Study
 
 STUDY = Study(
     name="fakes",
     title="A study of nothing",
     baseline="fake-base",
+    guards=Guards(None, None, None, None),  # what fakes do must not depend on how busy this machine is
     systems=("fake-base", "fake-other"),
     profiles={
         "tiny": Profile(
