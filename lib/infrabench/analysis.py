@@ -86,6 +86,8 @@ def figure(
         raise DesignError(f"unknown figure {kind!r}; there are {', '.join(draw)}")
     if workload and not (found.estimates["workload"] == workload).any():
         return _absent(found, workload)
+    if kind == "forest" and _chosen(found, workload, metric).empty:
+        return _alone(found)
     with figures.style():
         drawn, data, caption = draw[kind](found, workload, metric, scenario, width_mm)
     name = "-".join(part for part in (kind, workload, metric, scenario) if part).replace("=", "-")
@@ -124,7 +126,9 @@ def whole(frame: pd.DataFrame) -> Shown:
 
 def findings(found: Results, workload: str, metric: str) -> Shown:
     """Return what the contrasts of one metric say, in sentences made from the computed values."""
-    rows = found.contrasts[(found.contrasts["workload"] == workload) & (found.contrasts["metric"] == metric)]
+    if found.contrasts.empty:
+        return _alone(found)
+    rows = _chosen(found, workload, metric)
     if rows.empty:
         return _absent(found, workload)
     sentences = [_sentence(row) for row in rows.itertuples(index=False)]
@@ -160,9 +164,7 @@ def _scaling(found: Results, workload: str, metric: str, _scenario: str, width_m
 
 
 def _forest(found: Results, workload: str, metric: str, _scenario: str, width_mm: float | None) -> Any:
-    rows = found.contrasts
-    rows = rows[rows["workload"] == workload] if workload else rows[_is_primary(found)]
-    rows = rows[rows["metric"] == metric] if metric else rows
+    rows = _chosen(found, workload, metric)
     drawn = figures.forest(
         rows, systems=found.systems, not_run=found.data["not_run"], width_mm=width_mm or figures.PAGE_MM
     )
@@ -184,6 +186,13 @@ def _order(found: Results, workload: str, metric: str, scenario: str, width_mm: 
 def _published(found: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
     beside = published.against(found.contrasts)
     return tables.against_table(beside), beside
+
+
+def _chosen(found: Results, workload: str, metric: str) -> pd.DataFrame:
+    """Return the contrasts of a workload, or the primary ones; of one metric, where it is given."""
+    rows = found.contrasts
+    rows = rows[rows["workload"] == workload] if workload else rows[_is_primary(found)]
+    return rows[rows["metric"] == metric] if metric else rows
 
 
 def _of(table: pd.DataFrame, workload: str, metric: str) -> pd.DataFrame:
@@ -219,6 +228,13 @@ def _sentence(row: Any) -> str:
 def _absent(found: Results, workload: str) -> Shown:
     why = found.data.get("left_out", {}).get(workload, f"not part of the profile {found.data['profile']}")
     text = f"{workload}: not run: {why}."
+    return Shown(f"<p>{html.escape(text)}</p>", text)
+
+
+def _alone(found: Results) -> Shown:
+    why = "; ".join(f"{name}: {reason}" for name, reason in found.data["not_run"].items())
+    why = f"Not run: {why}." if why else "No other system was asked for."
+    text = f"There is nothing to compare {found.data['baseline']} with. {why}"
     return Shown(f"<p>{html.escape(text)}</p>", text)
 
 

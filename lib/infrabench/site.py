@@ -149,7 +149,9 @@ def _local_guest(say: Callable[[str], None]) -> dict[str, Any]:
     try:
         image = image or images.make("guest", say)
     except InfrabenchError as error:
-        return {"guest_image": None, "guest_image_reason": str(error)}
+        log.debug("the guest image cannot be made: %s", error)
+        last = str(error).strip().splitlines()[-1]
+        return {"guest_image": None, "guest_image_reason": f"it cannot be made by this user here: {last}"}
     return {"guest_image": {"hash": image.hash, "tar": str(image.tar)}}
 
 

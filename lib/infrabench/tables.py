@@ -133,7 +133,7 @@ def results_table(
     if diagnostics is not None:
         flags = diagnostics[[*key, "flags"]].rename(columns=dict(zip(key, keys, strict=True)))
         table = table.merge(flags, on=keys, how="left", validate="one_to_one")
-    return table.drop(columns=keys).fillna("")
+    return table.drop(columns=keys).astype("object").fillna("")
 
 
 def save(table: pd.DataFrame, folder: Path, name: str, caption: str = "") -> list[Path]:

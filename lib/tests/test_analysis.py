@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -84,3 +85,16 @@ def test_sentences_carry_the_computed_ratio_and_verdict(found: analysis.Results)
 def test_the_summary_counts_every_contrast(found: analysis.Results) -> None:
     numbers = [int(word) for word in analysis.summary(found).text.replace("|", " ").split() if word.isdigit()]
     assert sum(numbers) == len(found.contrasts)
+
+
+def test_a_baseline_alone_is_shown_without_comparisons(tmp_path: Path) -> None:
+    session = write_session(tmp_path / "one")
+    data, rows = read_session(session), tidy(session)
+    data |= {"systems": ["native"], "not_run": {"docker": "no daemon"}}
+    alone = analysis.results(data, rows[rows["system"] == "native"], missing(session).iloc[:0], tmp_path / "out")
+    for shown in (analysis.figure(alone, "forest"), analysis.findings(alone, "stream", "triad_B_per_s")):
+        assert "nothing to compare native with. Not run: docker: no daemon." in shown.text
+    assert "sysbench" in analysis.figure(alone, "points", "sysbench-cpu", "events_per_s").text
+    for kind in ("estimates", "contrasts", "results", "published"):
+        analysis.table(alone, kind)
+    analysis.summary(alone)

@@ -157,11 +157,16 @@ def mac(address: str) -> str:
     return f"02:49:42:00:02:{int(address.rsplit('.', 1)[1]):02x}"
 
 
+def no_image(site: Site) -> str:
+    """Return why a site has no guest image."""
+    return f"no guest image: {site.facts.get('guest_image_reason', 'this site makes none')}"
+
+
 def guest_tar(site: Site) -> tuple[str, str]:
     """Return path (on the server host) and hash of the guest image; `NotRunnable` when the site has none."""
     image = site.facts.get("guest_image")
     if not image:
-        raise NotRunnable("this site has no guest image")
+        raise NotRunnable(no_image(site))
     return image["tar"], image["hash"]
 
 

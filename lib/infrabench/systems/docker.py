@@ -23,7 +23,7 @@ CLIENT_S = 120
 def supported(site: Site) -> str | None:
     """Return None, or why Docker cannot run on the site's server host."""
     if not site.facts.get("guest_image"):
-        return "this site has no guest image"
+        return _guests.no_image(site)
     host = site.hosts["server"]
     result = host.run(("docker", "version", "--format", "{{.Server.Version}}"), timeout_s=20)
     if result.ok:

@@ -53,7 +53,7 @@ exec lxc-start -P "$1" -n "$2" -d
 def supported(site: Site) -> str | None:
     """Return None, or why LXC cannot run on the site's server host."""
     if not site.facts.get("guest_image"):
-        return "this site has no guest image"
+        return _guests.no_image(site)
     return _guests.need(site.hosts["server"], "lxc-start", "lxc-attach", "tar", "ip")
 
 

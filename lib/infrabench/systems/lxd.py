@@ -41,7 +41,7 @@ _REMOVE = 'lxc info "$1" >/dev/null 2>&1 || exit 0; exec lxc delete --force "$1"
 def supported(site: Site) -> str | None:
     """Return None, or why LXD cannot run on the site's server host."""
     if not site.facts.get("guest_image"):
-        return "this site has no guest image"
+        return _guests.no_image(site)
     host = site.hosts["server"]
     return _guests.need(host, "lxc", "ip") or (None if _socket(host) else f"LXD does not run on {host.name}")
 
