@@ -19,8 +19,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     logging.getLogger("infrabench").setLevel(logging.DEBUG if arguments.debug else logging.INFO)
-    if arguments.verb == "notebook":
-        logging.getLogger("papermill").setLevel(logging.INFO)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill cleans up as Ctrl-C does
     try:
         for line in arguments.command(arguments):

@@ -50,6 +50,7 @@ def execute(notebook: Path, out: Path, parameters: Mapping[str, Any], *, cell_ti
             str(notebook), str(out), parameters=dict(parameters), kernel_name="python3", cwd=str(notebook.parent),
             # Unix sockets of this user's instead of open ports between papermill and kernel.
             config=Config({"KernelManager": {"transport": "ipc"}}),
+            extra_arguments=["--log-level=CRITICAL"],  # of the kernel: it complains of being ended
             start_timeout=START_S, execution_timeout=cell_timeout_s, progress_bar=False,
             # What cells print (plan, progress) is for whoever waits; tables and figures are in the notebook.
             log_output=False, stdout_file=sys.stderr, stderr_file=sys.stderr,
