@@ -149,7 +149,6 @@ def notebook(arguments: Namespace) -> Iterator[str]:
     from infrabench import headless  # papermill is slow to import
 
     given = {name: headless.value(text) for name, text in arguments.parameters}
-    yield f"executing {arguments.notebook}"
     try:
         out = headless.execute(
             Path(arguments.notebook), Path(arguments.out), given, cell_timeout_s=arguments.cell_timeout
