@@ -368,6 +368,8 @@ def _drain(channel: paramiko.Channel, out: bytearray, err: bytearray, deadline: 
     """Collect both streams until the command ends (True) or the deadline passes (False)."""
     channel.settimeout(LINGER_S)
     while True:
+        # Asked before waiting: a command that ends just after a silent wait still has its output to be read.
+        had_exited = channel.exit_status_ready()
         try:
             chunk = channel.recv(CHUNK)
         except TimeoutError:
@@ -379,7 +381,7 @@ def _drain(channel: paramiko.Channel, out: bytearray, err: bytearray, deadline: 
             continue
         if chunk == b"" and _wait_for_end(channel, err, deadline):
             return True
-        if chunk is None and channel.exit_status_ready():
+        if chunk is None and had_exited:
             return True
         if time.monotonic() > deadline:
             return False

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from infrabench.core import CommandFailed, SiteError, Target
-from infrabench.host import LocalHost, SSHHost
+from infrabench.host import LocalHost, SSHHost, _drain
 
 
 @pytest.fixture
@@ -87,3 +88,33 @@ def _wait_gone(pid: int) -> None:
     for _ in range(100):
         os.kill(pid, 0)
         time.sleep(0.02)
+
+
+class LateChannel:
+    """A command that is silent until the wait for it is just over, and then prints and exits at once."""
+
+    def __init__(self) -> None:
+        self.waiting, self.exited = [b""], False
+        self.status_event = threading.Event()
+
+    def settimeout(self, seconds: float) -> None:
+        pass
+
+    def recv(self, count: int) -> bytes:
+        if not self.exited:
+            self.exited, self.waiting = True, [b"the end\n", b""]
+            self.status_event.set()
+            raise TimeoutError
+        return self.waiting.pop(0)
+
+    def recv_stderr_ready(self) -> bool:
+        return False
+
+    def exit_status_ready(self) -> bool:
+        return self.exited
+
+
+def test_output_that_comes_just_after_a_silent_wait_is_not_lost() -> None:
+    out = bytearray()
+    assert _drain(LateChannel(), out, bytearray(), time.monotonic() + 5)
+    assert out == b"the end\n"
