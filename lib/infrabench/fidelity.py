@@ -37,7 +37,6 @@ from infrabench.core import (
     Study,
     Target,
     Trial,
-    TrialRecord,
     Workload,
 )
 from infrabench.deployments import Fleet, deployed
@@ -45,7 +44,7 @@ from infrabench.monitor import Monitor, watching
 from infrabench.progress import Estimator, OnProgress
 from infrabench.site import open_site
 from infrabench.stats.intervals import paired_fieller
-from infrabench.trial import Bench, execute
+from infrabench.trial import Bench, Finished, execute
 
 log = logging.getLogger(__name__)
 
@@ -199,9 +198,12 @@ def _pairs(stand: _Stand, trials: Sequence[Trial], on_progress: OnProgress) -> l
         hand_first = bool(np.random.default_rng([stand.seed, COIN, trial.position]).integers(2))
         if hand_first:
             by_hand = _typed(trial, roles)
-        record = _executed(stand, trial, roles)
+        finished = _executed(stand, trial, roles)
         if not hand_first:
             by_hand = _typed(trial, roles)
+        record = finished.record
+        # After both, as it comes after a trial: neither way shall find the disk busier than the other does.
+        ledger.write_trial(stand.folder, record, finished.blobs)
         harness = {m.metric: m.value for m in record.measurements if record.state == "ok"}
         for metric in TOOLS[trial.workload].metrics:
             values = harness.get(metric, NAN), by_hand.get(metric, NAN)
@@ -210,16 +212,15 @@ def _pairs(stand: _Stand, trials: Sequence[Trial], on_progress: OnProgress) -> l
     return found
 
 
-def _executed(stand: _Stand, trial: Trial, roles: Mapping[str, Target]) -> TrialRecord:
+def _executed(stand: _Stand, trial: Trial, roles: Mapping[str, Target]) -> Finished:
     cgroups = {stand.site.hosts["server"].name: list(stand.fleet.deployments[trial.system].facts.get("cgroups", ()))}
     where = Bench(roles, stand.monitor, cgroups, NO_GUARDS)
     finished = execute(trial, stand.workloads[trial.workload], where)
-    ledger.write_trial(stand.folder, finished.record, finished.blobs)
     if finished.fatal is not None:
         raise finished.fatal
     if finished.record.state != "ok":
         log.warning("%s on %s is left out: %s", trial.workload, trial.system, finished.record.reason)
-    return finished.record
+    return finished
 
 
 def _typed(trial: Trial, roles: Mapping[str, Target]) -> Mapping[str, float]:
