@@ -81,10 +81,10 @@ def report(site: str, blocks: int) -> Iterator[str]:
     """Yield the lines of the table: per way, median seconds per run, and what it has beyond a bare exec."""
     if blocks < 6:
         raise DesignError(f"blocks must be at least 6, not {blocks}: a median has no 95 % interval below that")
-    with _host(site) as host, tempfile.TemporaryDirectory(prefix="infrabench-") as folder:
-        with _ways(host, Path(folder), blocks, others=site == "local") as ways:
+    with _hosts(site) as hosts, tempfile.TemporaryDirectory(prefix="infrabench-") as folder:
+        with _ways(hosts, Path(folder), blocks, others=site == "local") as ways:
             taken = measure(ways, blocks)
-        yield f"{' '.join(COMMAND)} on {host.name} ({site}), {blocks} blocks of {PER_BLOCK} runs, interleaved"
+        yield f"{' '.join(COMMAND)} on {hosts[0].name} ({site}), {blocks} blocks of {PER_BLOCK} runs, interleaved"
     yield "way                          ms per run, median [95 %]    beyond a bare exec, ms [95 %]"
     for name, seconds in taken.items():
         beyond = "" if name == "bare exec" else _told(seconds - taken["bare exec"])
@@ -106,7 +106,11 @@ def measure(ways: Mapping[str, Way], blocks: int) -> dict[str, np.ndarray]:
 
 
 def tool_share(folder: Path) -> str:
-    """Return a sentence: the share of a session's wall time that its tools had, from first to last trial."""
+    """Return a sentence: who had the session's wall time, from first to last trial.
+
+    Tools: the measured steps. Preparing and cleaning up: commands of the workloads too, such as starting a server or
+    removing an instance. What is left is the harness itself, switching between systems included.
+    """
     data = read_session(folder)
     found = [read_trial(folder, trial.id) for trial in read_plan(folder) if trial.id in recorded(folder)]
     if not found:
@@ -115,31 +119,33 @@ def tool_share(folder: Path) -> str:
         raise InfrabenchError(f"{folder} was interrupted, so its wall time has gaps; take one that ran through")
     starts = sorted((datetime.fromisoformat(record.started_utc).timestamp(), record.duration_s) for record in found)
     wall = starts[-1][0] + starts[-1][1] - starts[0][0]
-    tools, trials = sum(record.tool_s for record in found), sum(record.duration_s for record in found)
+    tools, steps = sum(record.tool_s for record in found), sum(s["duration_s"] for r in found for s in r.steps)
     return (
         f"{data['study']} {data['profile']} on {data['site']['name']}: {len(found)} trials in {wall:.0f} s; tools "
-        f"{tools / wall:.1%}, preparing and cleaning up {(trials - tools) / wall:.1%}, between trials "
-        f"{1 - trials / wall:.1%}; {1000 * (wall - tools) / len(found):.0f} ms per trial beside the tool"
+        f"{tools / wall:.1%}, their preparing and cleaning up {(steps - tools) / wall:.1%}, the harness itself "
+        f"{1 - steps / wall:.1%}, which is {1000 * (wall - steps) / len(found):.0f} ms per trial"
     )
 
 
 @contextmanager
-def _host(site: str) -> Iterator[Host]:
+def _hosts(site: str) -> Iterator[list[Host]]:
+    """Yield the hosts of a site, the one that is measured first; all are watched, as in a session."""
     if site == "local":  # without the guest image that opening the site would make
-        yield LocalHost()
+        yield [LocalHost()]
         return
     with open_site(site) as opened:
-        yield opened.hosts["server"]
+        yield [opened.hosts["server"], *(host for role, host in opened.hosts.items() if role != "server")]
 
 
 @contextmanager
-def _ways(host: Host, folder: Path, blocks: int, *, others: bool) -> Iterator[dict[str, Way]]:
-    """Yield the ways of driving `COMMAND`, each a function that does so `PER_BLOCK` times."""
+def _ways(hosts: Sequence[Host], folder: Path, blocks: int, *, others: bool) -> Iterator[dict[str, Way]]:
+    """Yield the ways of driving `COMMAND` on the first host, each a function that does so `PER_BLOCK` times."""
+    host = hosts[0]
     with ExitStack() as stack:
         trials = _trials((blocks + 1) * PER_BLOCK)
         session = folder / "session"
         stack.enter_context(ledger.opened(session, {"parameters": {}}, trials))
-        monitor = stack.enter_context(watching([host], {}))
+        monitor = stack.enter_context(watching(hosts, {}))
         unwatched = stack.enter_context(watching([], {}))
         again = folder / "unwatched"
         stack.enter_context(ledger.opened(again, {"parameters": {}}, trials))
