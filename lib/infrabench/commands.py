@@ -37,11 +37,10 @@ def plan(arguments: Namespace) -> Iterator[str]:
 
 def run(arguments: Namespace) -> Iterator[str]:
     """Run a study, or go on with it, and yield what will be done, where it is and how it went."""
-    wanted = _wanted(arguments)
-    _check_site(arguments.site)
+    wanted, site = _wanted(arguments), _site(arguments.site)
     yield _cost(wanted)
     with bar(f"{wanted.study} {wanted.profile}") as show:
-        folder = runs.carry_out(wanted, site=arguments.site, name=arguments.session, on_progress=show)
+        folder = runs.carry_out(wanted, site=site, name=arguments.session, on_progress=show)
     yield from _state_of(folder)
 
 
@@ -170,29 +169,32 @@ def benchmark(arguments: Namespace) -> Iterator[str]:
     """Measure the harness itself and yield a table."""
     from infrabench import benchmarks
 
-    _check_site(arguments.site)
+    site = _site(arguments.site)
     if arguments.session:
         yield benchmarks.tool_share(runs.find(None, arguments.session))
-    yield from benchmarks.report(arguments.site, arguments.blocks)
+    yield from benchmarks.report(site, arguments.blocks)
 
 
 def fidelity(arguments: Namespace) -> Iterator[str]:
     """Measure trials beside the same tools typed by hand and yield a table."""
     from infrabench import fidelity as compared
 
-    _check_site(arguments.site)
+    site, systems = _site(arguments.site), _split(arguments.systems) or ()
     with bar("fidelity") as show:
-        yield from compared.report(
-            arguments.site, systems=_split(arguments.systems) or (), blocks=arguments.blocks, seed=arguments.seed,
-            on_progress=show,
-        )  # fmt: skip
+        lines = list(compared.report(
+            site, systems=systems, blocks=arguments.blocks, seed=arguments.seed, on_progress=show
+        ))  # fmt: skip
+    yield from lines
 
 
-def _check_site(spec: str) -> None:
+def _site(spec: str) -> str:
+    """Return the site that is meant; `DesignError` when there is none: it does not exist, like an unknown study."""
     try:
-        runs.site_name(runs.resolved(spec))
-    except SiteError as error:  # something that was asked for and does not exist, like an unknown study
+        site = runs.resolved(spec)
+        runs.site_name(site)
+    except SiteError as error:
         raise DesignError(str(error)) from error
+    return site
 
 
 def _wanted(arguments: Namespace) -> Design:

@@ -58,6 +58,7 @@ class CommandFailed(InfrabenchError):
         how = "timed out" if result.timed_out else f"exited with {result.status}"
         at = f" on {where}" if where else ""
         command = " ".join(" ".join(arg.split())[:60] for arg in result.argv[:12])
+        command = command if len(command) <= 120 else f"{command[:117]}..."
         super().__init__(f"{command}{at} {how} after {result.duration_s:.1f} s: {tail or 'no output'}")
 
 

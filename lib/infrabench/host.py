@@ -212,7 +212,8 @@ class SSHHost:
                 hint = "Is its key in the known-hosts file?" if "not found in known_hosts" in str(error) else (
                     "Check address, port and whether the host is up."
                 )  # fmt: skip
-                raise SiteError(f"{self.name} ({self.address}): cannot connect: {error}. {hint}") from error
+                why = str(error).removeprefix("[Errno None] ")  # paramiko's own errors have no number
+                raise SiteError(f"{self.name} ({self.address}): cannot connect: {why}. {hint}") from error
             transport = self._connection.transport
             transport.set_keepalive(KEEPALIVE_S)
             with contextlib.suppress(AttributeError, OSError):  # a gateway's channel is not a TCP socket

@@ -48,7 +48,7 @@ def read_trial(folder: Path, trial_id: str) -> TrialRecord:
     except ValueError as error:
         raise LedgerError(f"{path} is not JSON ({error}); restore it from a copy") from error
     except LedgerError as error:
-        raise LedgerError(f"{path}: {error}") from error
+        raise LedgerError(f"{path}: {error}; restore it from a copy") from error
 
 
 def recorded(folder: Path) -> frozenset[str]:

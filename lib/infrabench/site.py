@@ -115,7 +115,7 @@ def read_inventory(path: Path) -> Inventory:
         told = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
         raise SiteError(f"{path}: {told}. A host takes address, user, port, key and gateway; no password.") from error
     if "server" not in inventory.hosts:
-        raise SiteError(f"{path}: no host has the role server")
+        raise SiteError(f"{path}: no host has the role server; write one under hosts: server")
     wanted = {host.gateway for host in inventory.hosts.values() if host.gateway}
     if unknown := wanted - set(inventory.gateways):
         raise SiteError(f"{path}: gateways that are not described: {', '.join(sorted(unknown))}")
@@ -125,7 +125,12 @@ def read_inventory(path: Path) -> Inventory:
 @contextmanager
 def _lab(say: Callable[[str], None]) -> Iterator[OpenSite]:
     from infrabench import lab  # the lab's tools are needed only where it is used
+    from infrabench.lab.shell import require
 
+    try:
+        require()
+    except NotRunnable as error:
+        raise NotRunnable(f"{error}. Site local runs what this user can run; an inventory names other hosts") from error
     with lab.use(say) as facts, ExitStack() as stack:
         hosts = {node.role: lab.host(node) for node in lab.NODES}
         for host in hosts.values():
@@ -182,7 +187,7 @@ def _remote(inventory: Inventory, say: Callable[[str], None]) -> Iterator[OpenSi
 def _machine(name: str, machine: _Machine, known: Path | None, gateway: SSHHost | None) -> SSHHost:
     key = machine.key.expanduser() if machine.key else None
     if key is not None and not os.access(key, os.R_OK):
-        raise SiteError(f"{name}: the key file {machine.key} cannot be read")
+        raise SiteError(f"{name}: the key file {machine.key} cannot be read. Name another under key")
     return SSHHost(
         name, machine.address, user=machine.user, port=machine.port, key=key, known_hosts=known, gateway=gateway
     )

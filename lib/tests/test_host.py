@@ -118,3 +118,12 @@ def test_output_that_comes_just_after_a_silent_wait_is_not_lost() -> None:
     out = bytearray()
     assert _drain(LateChannel(), out, bytearray(), time.monotonic() + 5)
     assert out == b"the end\n"
+
+
+def test_a_failed_command_is_told_by_its_beginning_and_its_last_words(host: LocalHost) -> None:
+    result = host.run(("sh", "-c", "echo no disk >&2; exit 4", *["long argument"] * 40), timeout_s=5)
+    told = str(CommandFailed(result, "here"))
+    assert told.startswith("sh -c echo no disk >&2; exit 4 long argument long")
+    assert "... on here exited with 4 after" in told
+    assert told.endswith("no disk")
+    assert len(told) < 200

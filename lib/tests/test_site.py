@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.core import SiteError
+from infrabench.core import NotRunnable, SiteError
 from infrabench.site import check_site, open_site, read_inventory
 
 GOOD = """
@@ -64,7 +64,18 @@ def test_an_unknown_site_says_what_there_is() -> None:
 
 def test_a_dead_host_is_found_on_opening(tmp_path: Path) -> None:
     path = _written(tmp_path, "name: x\nhosts:\n  server: {address: 127.0.0.1, port: 1}\n")
-    with pytest.raises(SiteError, match=r"server \(127.0.0.1\): cannot connect"), open_site(path):
+    told = r"server \(127.0.0.1\): cannot connect: Unable to connect to port 1"
+    with pytest.raises(SiteError, match=told), open_site(path):
+        pass
+
+
+def test_where_no_lab_can_be_other_sites_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise NotRunnable("the lab needs root")
+
+    monkeypatch.setattr("infrabench.lab.shell.require", refuse)
+    told = r"the lab needs root\. Site local runs what this user can run"
+    with pytest.raises(NotRunnable, match=told), open_site("lab"):
         pass
 
 
