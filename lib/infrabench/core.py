@@ -336,7 +336,11 @@ class Study:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One planned execution of one treatment in one block."""
+    """One planned execution of one treatment in one block.
+
+    `attempt` is 0 for a trial of the plan; an invalid trial is repeated at the end of its block as attempt 1, 2, ...
+    with a position of its own.
+    """
 
     id: str
     block: int  # 0-based
@@ -348,13 +352,16 @@ class Trial:
     factor: str | None
     level: float | None
     seconds: float
+    deployment: int = 0  # 0-based: which replicate of making every system ready
+    attempt: int = 0
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
-STATES = ("ok", "failed", "invalid", "timeout", "unparsable", "aborted")
-State = Literal["ok", "failed", "invalid", "timeout", "unparsable", "aborted"]
+# `discarded` is never stored with a trial: the analysis gives it to all trials of a block that was discarded whole.
+STATES = ("ok", "failed", "invalid", "timeout", "unparsable", "aborted", "discarded")
+State = Literal["ok", "failed", "invalid", "timeout", "unparsable", "aborted", "discarded"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ SCHEMA = pa.schema(
         pa.field("trial", pa.string(), nullable=False),
         pa.field("block", pa.int64(), nullable=False),
         pa.field("position", pa.int64(), nullable=False),
+        pa.field("deployment", pa.int64(), nullable=False),
+        pa.field("attempt", pa.int64(), nullable=False),
         pa.field("system", pa.string(), nullable=False),
         pa.field("workload", pa.string(), nullable=False),
         pa.field("scenario", pa.string(), nullable=False),
@@ -45,7 +47,9 @@ SCHEMA = pa.schema(
 COLUMNS = tuple(SCHEMA.names)
 DTYPES = {f.name: {pa.string(): "str", pa.int64(): "int64"}.get(f.type, "float64") for f in SCHEMA}
 SESSION_KEYS = ("study", "baseline", "site", "systems", "margins")
-PLAN_COLUMNS = ("trial", "block", "position", "system", "workload", "scenario", "factor", "level")
+PLAN_COLUMNS = (
+    *("trial", "block", "position", "deployment", "attempt", "system", "workload", "scenario", "factor", "level"),
+)
 
 
 def read_session(session_dir: Path) -> dict[str, Any]:
@@ -101,10 +105,7 @@ def missing(session_dir: Path) -> pd.DataFrame:
     """Return the planned trials that have no record yet, one row each, in planned order."""
     folder = Path(session_dir)
     absent = [trial for trial in read_plan(folder) if not (folder / "trials" / trial.id / "trial.json").is_file()]
-    rows = [
-        (t.id, t.block, t.position, t.system, t.workload, t.scenario, t.factor, np.nan if t.level is None else t.level)
-        for t in absent
-    ]
+    rows = [(t.id, *(getattr(t, name) for name in PLAN_COLUMNS[1:])) for t in absent]
     return pd.DataFrame(rows, columns=list(PLAN_COLUMNS)).astype({name: DTYPES[name] for name in PLAN_COLUMNS})
 
 

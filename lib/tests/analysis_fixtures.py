@@ -152,8 +152,12 @@ def table_of(
     workload: str = "sysbench-cpu",
     scenario: str = "default",
     session: str = "s",
+    blocks_per_deployment: int = 0,
 ) -> pd.DataFrame:
-    """Return a tidy table of one case: system -> value by block; None is a failed trial."""
+    """Return a tidy table of one case: system -> value by block; None is a failed trial.
+
+    `blocks_per_deployment`: every so many blocks all systems are deployed anew; 0: never.
+    """
     rows: list[dict[str, Any]] = []
     for column, (system, series) in enumerate(values.items()):
         for block, value in enumerate(series):
@@ -166,6 +170,8 @@ def table_of(
                     "trial": f"{scenario}-{system}-{block}",
                     "block": block,
                     "position": block * len(values) + column,
+                    "deployment": block // blocks_per_deployment if blocks_per_deployment else 0,
+                    "attempt": 0,
                     "system": system,
                     "workload": workload,
                     "scenario": scenario,

@@ -37,6 +37,7 @@ MAY = {
     "runs": {"archive", "design", "progress", "records", "registry", "session", "site"},
     "tidy": {"records"},
     "stats": {"tidy", "stats", "display"},
+    "validation": {"stats", "tidy", "validation"},
     "display": set(),
     "figures": {"tidy", "stats", "display", "figures"},
     "tables": {"tidy", "stats", "display"},
@@ -52,7 +53,7 @@ MAY = {
     "facade": {"design", "progress", "records", "registry", "analysis", "runs", "session", "stats", "tidy"},
     "commands": {
         "archive", "benchmarks", "design", "facade", "fidelity", "headless", "lab", "progress", "records", "registry",
-        "reparse", "report", "runs", "session", "tables",
+        "reparse", "report", "runs", "session", "tables", "validation",
     },
     "cli": {"commands"},
     "benchmarks": {
@@ -81,9 +82,9 @@ BEHIND = {
     "nbformat": {"report.py"},
     "tqdm": {"progress.py"},
 }
-OPEN = {"numpy", "pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "tenacity"}
-ANALYSIS = {"stats", "figures", "tables", "tidy", "display", "analysis"}
-NUMERIC = {"pandas", "scipy", "matplotlib", "seaborn", "pyarrow"}
+OPEN = {"numpy", "pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "tenacity", "statsmodels", "scikit_posthocs"}
+ANALYSIS = {"stats", "figures", "tables", "tidy", "display", "analysis", "validation"}
+NUMERIC = {"pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "statsmodels", "scikit_posthocs"}
 
 
 def violations(source: str, name: str) -> list[str]:
