@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from infrabench import display
 from infrabench.core import STATES, SchemaError
-from infrabench.figures import style as look
+from infrabench.figures import look
 from infrabench.figures.effects import ratio_axis, ratio_mark
 
 SPREAD = 0.13  # half-width of the jitter, in slots

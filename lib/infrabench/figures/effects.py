@@ -15,7 +15,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from infrabench import display
 from infrabench.core import SchemaError
-from infrabench.figures import style as look
+from infrabench.figures import look
 
 ROW_MM = 4.2
 NOT_COMPARABLE = "not comparable"

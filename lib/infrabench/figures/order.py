@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from infrabench import display
-from infrabench.core import SchemaError
-from infrabench.figures import style as look
+from infrabench.figures import look
+from infrabench.figures.cases import outlier_mask, trials_of, unit_of
+from infrabench.figures.sentences import dependence, metric_in, no_value, repeats
+
+DASHES: tuple[object, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
+LINES_UP_TO = 60  # blocks; more lines than that are a grey wash
 
 
 def order(
@@ -21,42 +26,153 @@ def order(
     scenario: str,
     *,
     systems: Sequence[str] | None = None,
+    probes: pd.DataFrame | None = None,
     width_mm: float = look.PAGE_MM,
 ) -> Figure:
-    """Return the run sequence of one case: every value in executed order, blocks marked, missing values as crosses.
+    """Return the run sequence of one case: every value in executed order, what was repeated, flagged or without value.
 
-    Raises `SchemaError` when the case has no trial.
+    Parameters
+    ----------
+    probes
+        Fixed work done before each block (``host``, ``position``, ``value``, ``unit``; one metric): a second panel
+        shows it over the same trials, one line for each host.
+
+    Raises
+    ------
+    SchemaError
+        The case has no trial with a value.
     """
-    case = table[(table["workload"] == workload) & (table["scenario"] == scenario)]
-    case = case[(case["metric"] == metric) | case["metric"].isna()].sort_values("position")
-    if case["metric"].isna().all():
-        raise SchemaError(f"no ok trial of {workload}, {scenario}, {metric}: there is nothing to draw in order")
-    first = case[case["metric"].notna()].iloc[0]
+    case = trials_of(table, workload, metric, scenario)
+    unit, better = unit_of(case)
+    scale = display.scale(case["value"], unit)
     names = look.systems_of(case, systems, None)
-    scale = display.scale(case["value"], first["unit"])
+    marks = look.looks(names)
+    drift = probes is not None and len(probes) > 0
     with look.style():
-        figure, axes = look.canvas(width_mm, 55)
-        # the order among the trials of this case: gaps for other workloads would only thin the plot out
-        rank = pd.Series(np.arange(1, len(case) + 1), index=case.index)
-        for name in names:
-            mine = case[case["system"] == name]
-            mark = look.looks(names)[name]
-            axes.plot(rank[mine.index], mine["value"] / scale.factor, mark.marker, c=mark.colour, ms=3, mew=0, lw=0)
-        bad = case[case["state"] != "ok"]
-        for name in bad["system"].unique():
-            at = rank[bad.index[bad["system"] == name]]
-            colour = look.looks(names)[name].colour
-            axes.plot(at, [0.02] * len(at), "x", c=colour, ms=4, transform=axes.get_xaxis_transform(), clip_on=False)
-        starts = rank[case["block"].diff().fillna(0) != 0]
-        for start in starts:
-            axes.axvline(start - 0.5, color=look.LIGHT, lw=0.4, zorder=0)
-        low, high = np.nanmin(case["value"]) / scale.factor, np.nanmax(case["value"]) / scale.factor
-        room = 0.12 * (high - low) or 0.05 * abs(high) or 1.0
-        axes.set_ylim(low - 1.5 * room, high + room)
+        ratios = {"height_ratios": [2.4, 1]} if drift else None
+        figure, grid = look.canvas(
+            width_mm, 80 if drift else 55, nrows=2 if drift else 1, sharex=True, squeeze=False, gridspec_kw=ratios
+        )
+        axes = grid[0, 0]
+        extra = _values(axes, case, names, marks, scale.factor)
+        axes.set_ylabel(look.broken(display.axis_label(metric, scale.unit, better), 38 if drift else 36))
+        if drift:
+            _probes(grid[1, 0], case, probes)
+        _edges(grid[:, 0], case)
         axes.set_xlim(0, len(case) + 1)
-        axes.set_xlabel(f"trial of {workload}, {scenario}, in executed order (lines: blocks)")
-        axes.set_ylabel(display.axis_label(metric, scale.unit, first["better"]), wrap=True)
-        cross = Line2D([], [], color=look.GREY, marker="x", lw=0, ms=4, label="no value")
+        grid[-1, 0].set_xlabel(f"trial of {workload}, {scenario}, in executed order{_lines_are(case)}")
         present = [name for name in names if name in set(case["system"])]
-        look.legend(figure, look.looks(names), present, [cross] if len(bad) else [], line=0)
+        look.legend(figure, marks, present, extra, line=0)
     return figure
+
+
+def order_caption(
+    table: pd.DataFrame,
+    workload: str,
+    metric: str,
+    scenario: str,
+    *,
+    diagnostics: pd.DataFrame | None = None,
+    probes: pd.DataFrame | None = None,
+) -> str:
+    """Return the caption of `order`: what was flagged, repeated and left without value, in counts and r1 with p."""
+    case = trials_of(table, workload, metric, scenario)
+    unit, better = unit_of(case)
+    flagged = case[_flagged(case)].groupby("system", observed=True).size()
+    told = ", ".join(f"{count} {name}" for name, count in flagged.items())
+    parts = [
+        f"{workload}, {scenario}: {metric_in(case['value'], metric, unit)} of every trial in executed order; ",
+        f"{display.direction(better)}; the axis does not start at zero. ",
+        f"Ringed: modified z above 3.5, kept in every analysis ({told}). " if told else "No value is flagged. ",
+        no_value(case),
+        repeats(case),
+        dependence(diagnostics, workload, metric, scenario),
+    ]
+    if probes is not None and len(probes):
+        parts.append("Below: fixed work done before each block on each host, never used to correct a value. ")
+    return "".join(parts).strip()
+
+
+def _values(
+    axes: Axes, case: pd.DataFrame, names: Sequence[str], marks: Mapping[str, look.Look], factor: float
+) -> list[Line2D]:
+    """Draw the values and return the legend's entries for what is special about some of them."""
+    flagged = _flagged(case)
+    for name in names:
+        mine = case[(case["system"] == name) & case["value"].notna()]
+        for again, face in ((mine["attempt"] == 0, marks[name].colour), (mine["attempt"] > 0, "white")):
+            at, y = mine.loc[again, "rank"], mine.loc[again, "value"] / factor
+            axes.plot(at, y, marks[name].marker, c=marks[name].colour, mfc=face, ms=3, mew=0.7, lw=0, zorder=3)
+        for sign, lost in _lost(case[case["system"] == name]).items():
+            if len(lost):  # an empty line that is not clipped still takes room
+                where = {"transform": axes.get_xaxis_transform(), "clip_on": False}
+                axes.plot(lost["rank"], [0.03] * len(lost), sign, c=marks[name].colour, ms=4.5, **where)
+    ring = case[flagged]
+    axes.plot(ring["rank"], ring["value"] / factor, "o", c=look.GREY, mfc="none", ms=6.5, mew=0.7, lw=0, zorder=4)
+    low, high = float(case["value"].min()) / factor, float(case["value"].max()) / factor
+    room = 0.12 * (high - low) or 0.05 * abs(high) or 1.0
+    axes.set_ylim(low - 1.5 * room, high + room)
+    lost = _lost(case)
+    special = (
+        (len(lost["x"]) > 0, {"marker": "x", "ms": 4, "label": "failed"}),
+        (len(lost["+"]) > 0, {"marker": "+", "ms": 4.5, "label": "invalid"}),
+        (flagged.any(), {"marker": "o", "mfc": "none", "ms": 6, "mew": 0.7, "label": "outlier flag"}),
+        ((case["attempt"] > 0).any(), {"marker": "s", "mfc": "white", "ms": 3.5, "mew": 0.7, "label": "repeat"}),
+    )
+    return [Line2D([], [], color=look.GREY, lw=0, **how) for there, how in special if there]
+
+
+def _lost(case: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return marker -> trials without a value: the tool or its output at fault, or the conditions it ran under."""
+    conditions = case["state"].isin(["invalid", "discarded"])
+    return {"x": case[case["value"].isna() & ~conditions], "+": case[case["value"].isna() & conditions]}
+
+
+def _flagged(case: pd.DataFrame) -> pd.Series:
+    """Return which trials carry an outlier flag within their system."""
+    flags = pd.Series(False, index=case.index)
+    for _, values in case[case["value"].notna()].groupby("system", observed=True)["value"]:
+        flags[values.index] = outlier_mask(values.to_numpy(dtype=float))
+    return flags
+
+
+def _edges(panels: np.ndarray, case: pd.DataFrame) -> None:
+    """Mark where a block and, stronger and numbered, where a deployment begins."""
+    place = case[["session", "deployment"]].apply(tuple, axis=1)
+    blocks = case["rank"][(case["block"] != case["block"].shift()) | (case["session"] != case["session"].shift())]
+    edges = case["rank"][place != place.shift()]
+    for axes in panels:
+        if len(blocks) <= LINES_UP_TO:
+            for start in blocks[1:]:
+                axes.axvline(start - 0.5, color=look.LIGHT, lw=0.4, zorder=0)
+        for start in edges[1:]:
+            axes.axvline(start - 0.5, color=look.GREY, lw=0.9, zorder=1)
+    if len(edges) > 1:
+        for number, start in enumerate(edges, start=1):
+            panels[0].annotate(
+                f"D{number}", (start - 0.5, 1), xycoords=("data", "axes fraction"), xytext=(1.5, 0),
+                textcoords="offset points", fontsize=look.SMALL_PT, color=look.GREY, va="top",
+            )  # fmt: skip
+
+
+def _lines_are(case: pd.DataFrame) -> str:
+    told = ["thin lines: blocks"] if 1 < case.groupby(["session", "block"]).ngroups <= LINES_UP_TO else []
+    told += ["thick: deployments"] if case.groupby(["session", "deployment"]).ngroups > 1 else []
+    return f" ({', '.join(told)})" if told else ""
+
+
+def _probes(axes: Axes, case: pd.DataFrame, probes: pd.DataFrame) -> None:
+    """Draw the drift series: a probe stands before the first trial that follows it."""
+    positions = case["position"].to_numpy()
+    unit = str(probes["unit"].iloc[0])
+    scale = display.scale(probes["value"], unit)
+    hosts = list(dict.fromkeys(probes["host"]))
+    for i, host in enumerate(hosts):
+        mine = probes[probes["host"] == host].sort_values("position")
+        at = np.searchsorted(positions, mine["position"]) + 0.5
+        style, colour = DASHES[i % len(DASHES)], ("#333333", look.GREY)[i % 2]
+        axes.plot(at, mine["value"] / scale.factor, ls=style, c=colour, lw=0.8, marker=".", ms=2.5, label=host)
+    axes.set_ylabel("Probe" + ("" if scale.unit == "1" else f" ({scale.unit})"))
+    axes.margins(y=0.15)
+    if len(hosts) > 1:
+        axes.legend(ncols=len(hosts), loc="lower right", bbox_to_anchor=(1, 0.98), borderaxespad=0, handlelength=2.5)

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from infrabench.figures.style import MM, style
+from infrabench.figures.look import MM, style
 
 DPI = 300
 # dates and versions would change the bytes of an unchanged figure

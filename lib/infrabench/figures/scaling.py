@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from infrabench import display
 from infrabench.core import SchemaError
-from infrabench.figures import style as look
+from infrabench.figures import look
 
 
 def scaling(

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from infrabench.core import SchemaError
 from infrabench.figures import COLUMN_MM, PAGE_MM, caption, forest, order, points, save, scaling, style
 from infrabench.figures.effects import _ticks
-from infrabench.figures.style import MM
+from infrabench.figures.look import MM
 from infrabench.stats import contrasts, estimates
 from infrabench.tidy import tidy
 from tests.analysis_fixtures import MARGINS, NOT_RUN, PRIMARY, SYSTEMS, table_of, write_session

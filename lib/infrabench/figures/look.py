@@ -93,6 +93,11 @@ def text_mm(text: str, points: float) -> float:
     return float(np.ptp(TextPath((0, 0), text, size=points).vertices[:, 0])) / 72 / MM
 
 
+def broken(label: str, room_mm: float) -> str:
+    """Return the label of an axis, broken at its comma where it is longer than the axis."""
+    return label.replace(", ", ",\n", 1) if text_mm(label, TEXT_PT) > room_mm else label
+
+
 def legend(
     figure: Figure, marks: Mapping[str, Look], systems: Sequence[str], extra: Sequence[Line2D] = (), line: float = 1.0
 ) -> None:

@@ -1,0 +1,70 @@
+"""The trials of one case as a figure needs them: in executed order, and small panels side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from infrabench.core import SchemaError
+from infrabench.figures import look
+
+ORDER = ["session", "position", "attempt", "started_utc"]  # repeats share the last position of their block
+
+
+def trials_of(table: pd.DataFrame, workload: str, metric: str, scenario: str) -> pd.DataFrame:
+    """Return the trials of one case in executed order, those without a value too, as column ``rank`` 1, 2, ...
+
+    Raises `SchemaError` when none of them has a value of this metric.
+    """
+    case = table[(table["workload"] == workload) & (table["scenario"] == scenario)]
+    case = case[(case["metric"] == metric) | case["metric"].isna()].sort_values(ORDER, kind="stable")
+    if case["metric"].isna().all():
+        raise SchemaError(f"no ok trial of {workload}, {scenario}, {metric}: there is nothing to draw")
+    # the order among the trials of this case: gaps for other workloads would only thin the plot out
+    return case.assign(rank=np.arange(1, len(case) + 1))
+
+
+def values_of(table: pd.DataFrame, workload: str, metric: str, scenario: str) -> dict[str, np.ndarray]:
+    """Return system -> its values in executed order; raises `SchemaError` when there are none."""
+    case = trials_of(table, workload, metric, scenario)
+    case = case[case["value"].notna()]
+    groups = case.groupby("system", observed=True, sort=False)["value"]
+    return {str(name): values.to_numpy(dtype=float) for name, values in groups}
+
+
+def unit_of(case: pd.DataFrame) -> tuple[str, str]:
+    """Return unit and direction of the metric of a case."""
+    first = case[case["metric"].notna()].iloc[0]
+    return str(first["unit"]), str(first["better"])
+
+
+def panels(count: int, width_mm: float, *, square: bool, foot_mm: float = 0.0) -> tuple[Figure, list[Axes]]:
+    """Return a figure of `count` equal panels and their axes: four to a row on a page, two in a column."""
+    columns = min(count, 4 if width_mm > 120 else 2)
+    rows = -(-count // columns)
+    each = width_mm / max(columns, 2)
+    height = rows * (each if square else 0.75 * each) + 6 + foot_mm
+    figure, grid = look.canvas(width_mm, height, nrows=rows, ncols=columns, squeeze=False)
+    axes = list(grid.ravel())
+    for unused in axes[count:]:
+        unused.set_visible(False)
+    return figure, axes[:count]
+
+
+def row_of(frame: pd.DataFrame | None, **where: str) -> Any:
+    """Return the first row of `frame` (as a named tuple) with these values, or None."""
+    if frame is None or frame.empty:
+        return None
+    chosen = np.logical_and.reduce([(frame[name] == value).to_numpy() for name, value in where.items()])
+    return next(frame[chosen].itertuples(index=False), None)
+
+
+def outlier_mask(values: np.ndarray) -> np.ndarray:
+    """Return which values have a modified z, 0.6745 (x - median) / MAD, above 3.5 (Iglewicz and Hoaglin 1993)."""
+    spread = np.abs(values - np.median(values)) if values.size else values
+    mad = float(np.median(spread)) if values.size else 0.0
+    return 0.6745 * spread > 3.5 * mad if mad else np.zeros(values.size, dtype=bool)
