@@ -43,7 +43,7 @@ from infrabench.deployments import Fleet, deployed
 from infrabench.monitor import Monitor, watching
 from infrabench.progress import Estimator, OnProgress
 from infrabench.site import open_site
-from infrabench.stats.intervals import paired_fieller
+from infrabench.stats.ratios import paired_fieller
 from infrabench.trial import Bench, Finished, execute
 
 log = logging.getLogger(__name__)
@@ -171,9 +171,8 @@ def _agreement(workload: str, metric: str, system: str, group: Sequence[Pair]) -
     left_out = len(group) - len(both)
     means = both.mean(axis=0) if len(both) else (NAN, NAN)
     found = paired_fieller(both[:, 0], both[:, 1])
-    return Agreement(
-        workload, metric, system, len(both), left_out, float(means[0]), float(means[1]), found.low, found.high
-    )
+    ends = float(found.low), float(found.high)
+    return Agreement(workload, metric, system, len(both), left_out, float(means[0]), float(means[1]), *ends)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from scipy import stats
 
 from infrabench.core import DesignError, SchemaError
 from infrabench.stats import effects
-from infrabench.stats.intervals import LEVEL, NAN, Array, constant, paired_fieller, t_interval
+from infrabench.stats.intervals import LEVEL, NAN, Array, constant, t_interval
+from infrabench.stats.ratios import paired_fieller
 
 DIFFERENT = "different"
 WITHIN = "different, within the margin"

@@ -1,11 +1,12 @@
-"""Intervals of one sample and of a paired ratio: arrays in, numbers out.
+"""Estimates of one sample, or of a shift between two, with their intervals: arrays in, arrays out.
 
-Formulas: Student's t; exact binomial order statistics for a median (Le Boudec 2010, with exact ranks);
-Fieller 1954 with the covariance kept for a ratio of paired means.
+Arrays have the shape (..., n): the last axis holds the trials, the leading axes are cells and stay as they are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -13,39 +14,84 @@ from numpy.typing import NDArray
 from scipy import stats
 
 Array = NDArray[np.float64]
+Numbers = Array | float
 LEVEL = 0.95
 NAN = float("nan")
+CHUNK = 2**21  # numbers held at a time by methods that expand a sample
 
 
 class Interval(NamedTuple):
     """Ends of an interval and its actual level; NaN where no interval exists."""
 
-    low: float
-    high: float
-    level: float
+    low: Numbers
+    high: Numbers
+    level: Numbers
+
+
+class Estimate(NamedTuple):
+    """An estimate and its interval."""
+
+    value: Numbers
+    interval: Interval
 
 
 NO_INTERVAL = Interval(NAN, NAN, NAN)
 
 
-def constant(values: Array) -> bool:
-    """Return whether two or more values are all equal, so that there is no spread to infer from."""
-    return values.size > 1 and bool((values == values[0]).all())
+def constant(values: Array) -> NDArray[np.bool_]:
+    """Return whether two or more values of a cell are all equal, so that there is no spread to infer from.
+
+    `values`: (..., n); the answer has the shape (...). One value, or none, is not constant.
+    """
+    if values.shape[-1] < 2:
+        return np.zeros(values.shape[:-1], dtype=bool)[()]
+    return (values == values[..., :1]).all(axis=-1)
+
+
+def interval(low: Numbers, high: Numbers, level: float, exists: NDArray[np.bool_]) -> Interval:
+    """Return an `Interval` whose ends and level are NaN where it does not exist or an end is not finite."""
+    exists = exists & np.isfinite(low) & np.isfinite(high)
+    return Interval(*(np.where(exists, value, NAN)[()] for value in (low, high, level)))
+
+
+def no_interval(shape: tuple[int, ...]) -> Interval:
+    """Return an `Interval` of NaN for every cell of `shape`."""
+    return Interval(*(np.full(shape, NAN)[()] for _ in range(3)))
 
 
 def t_interval(values: Array, level: float = LEVEL) -> Interval:
-    """Return Student's t interval of the mean; none below two values or without spread."""
-    n = values.size
-    if n < 2 or constant(values):
-        return NO_INTERVAL
-    half = stats.t.ppf((1 + level) / 2, n - 1) * values.std(ddof=1) / np.sqrt(n)
-    return Interval(values.mean() - half, values.mean() + half, level)
+    """Return Student's t interval of the mean (Student 1908), n - 1 degrees of freedom.
+
+    `values`: (..., n), any unit; the ends have the shape (...) and that unit. NaN below two values or without spread.
+    """
+    n = values.shape[-1]
+    if n < 2:
+        return no_interval(values.shape[:-1])
+    mean = values.mean(axis=-1)
+    half = stats.t.ppf((1 + level) / 2, n - 1) * values.std(axis=-1, ddof=1) / np.sqrt(n)
+    return interval(mean - half, mean + half, level, ~constant(values))
+
+
+def log_t_interval(values: Array, level: float = LEVEL) -> Estimate:
+    """Return the geometric mean and its interval: the exponential of the t interval of the logarithms.
+
+    `values`: (..., n), positive; a cell with a value that is not has NaN throughout. It is an interval of the
+    geometric mean, which for a skewed cell is not the mean (Hoefler and Belli 2015). NaN ends as in `t_interval`.
+    """
+    if values.shape[-1] == 0:
+        return Estimate(np.full(values.shape[:-1], NAN)[()], no_interval(values.shape[:-1]))
+    positive = (values > 0).all(axis=-1)
+    logs = np.log(np.where(values > 0, values, 1.0))
+    ends = t_interval(logs, level)
+    value = np.where(positive, np.exp(logs.mean(axis=-1)), NAN)[()]
+    return Estimate(value, interval(np.exp(ends.low), np.exp(ends.high), level, positive & ~constant(values)))
 
 
 def median_ranks(n: int, level: float = LEVEL) -> tuple[int, int, float]:
     """Return the exact ranks (k, n + 1 - k), counted from 1, and their actual level; k = 0 when none exist.
 
-    k is the `(1 - level) / 2` quantile of Bin(n, 1/2): n = 30 gives (10, 21, 0.957).
+    k is the `(1 - level) / 2` quantile of Bin(n, 1/2): n = 30 gives (10, 21, 0.957). Le Boudec 2010, with exact ranks
+    in place of the normal approximation. n <= 5 has none at 95 %.
     """
     k = int(stats.binom.ppf((1 - level) / 2, n, 0.5)) if n else 0
     if k == 0:
@@ -54,31 +100,95 @@ def median_ranks(n: int, level: float = LEVEL) -> tuple[int, int, float]:
 
 
 def median_interval(values: Array, level: float = LEVEL) -> Interval:
-    """Return the exact order-statistic interval of the median; none below six values or without spread."""
-    low, high, actual = median_ranks(values.size, level)
-    if low == 0 or constant(values):
-        return NO_INTERVAL
-    ordered = np.sort(values)
-    return Interval(float(ordered[low - 1]), float(ordered[high - 1]), actual)
+    """Return the exact order-statistic interval of the median (Le Boudec 2010), with its actual level.
 
-
-def paired_fieller(x: Array, y: Array, level: float = LEVEL) -> Interval:
-    """Return Fieller's interval of mean(x) / mean(y) for paired values, their covariance kept.
-
-    None when the set is unbounded (the baseline `y` is too noisy to divide by), below two pairs, or when neither
-    sample has any spread.
+    `values`: (..., n), any unit; the ends are values of the sample. NaN below six values (at 95 %) or without spread.
     """
-    n = x.size
-    if n < 2 or (constant(x) and constant(y)):
-        return NO_INTERVAL
-    t2 = stats.t.ppf((1 + level) / 2, n - 1) ** 2
-    covariance = np.cov(x, y, ddof=1) / n
-    mx, my = x.mean(), y.mean()
-    a = my**2 - t2 * covariance[1, 1]
-    b = mx * my - t2 * covariance[0, 1]
-    c = mx**2 - t2 * covariance[0, 0]
-    if a <= 0:
-        return NO_INTERVAL
-    # b^2 - a c >= 0 whenever a > 0; rounding may make it a tiny negative when x is proportional to y
-    root = np.sqrt(max(b**2 - a * c, 0.0))
-    return Interval(float((b - root) / a), float((b + root) / a), level)
+    low, high, actual = median_ranks(values.shape[-1], level)
+    if low == 0:
+        return no_interval(values.shape[:-1])
+    ordered = np.sort(values, axis=-1)
+    return interval(ordered[..., low - 1], ordered[..., high - 1], actual, ~constant(values))
+
+
+def hodges_lehmann(values: Array, level: float = LEVEL) -> Estimate:
+    """Return the pseudo-median, the median of all pairwise means, and its interval by the exact signed-rank test.
+
+    `values`: (..., n), any unit. Hodges and Lehmann 1963; the interval holds the centres that the exact signed-rank
+    test does not reject, for a symmetric distribution. NaN ends below six values (at 95 %) or without spread; ties
+    make the level a lower bound.
+    """
+    n = values.shape[-1]
+    if n == 0:
+        return Estimate(np.full(values.shape[:-1], NAN)[()], no_interval(values.shape[:-1]))
+    i, j = np.triu_indices(n)
+    tail, level = _tail_rank(_signed_rank_cdf(n), level)
+    middle, low, high = _middle_and_ends(lambda cells: (cells[:, i] + cells[:, j]) / 2, values, tail=tail)
+    return Estimate(middle, interval(low, high, level, ~constant(values) & (tail > 0)))
+
+
+def hodges_lehmann_shift(x: Array, y: Array, level: float = LEVEL) -> Estimate:
+    """Return the shift from `y` to `x`, the median of all differences x - y, with its exact rank-sum interval.
+
+    `x`: (..., n), `y`: (..., m), independent samples of one unit. Hodges and Lehmann 1963; the interval holds the
+    shifts that the exact rank-sum test does not reject. NaN ends when the samples are too small (at 95 %: 3 and 4 are)
+    or neither has spread; ties make the level a lower bound.
+    """
+    n, m = x.shape[-1], y.shape[-1]
+    if n == 0 or m == 0:
+        return Estimate(np.full(x.shape[:-1], NAN)[()], no_interval(x.shape[:-1]))
+    tail, level = _tail_rank(_rank_sum_cdf(min(n, m), max(n, m)), level)
+    middle, low, high = _middle_and_ends(
+        lambda a, b: (a[:, :, None] - b[:, None, :]).reshape(len(a), n * m), x, y, tail=tail
+    )
+    return Estimate(middle, interval(low, high, level, ~(constant(x) & constant(y)) & (tail > 0)))
+
+
+def _middle_and_ends(expand: Callable[..., Array], *samples: Array, tail: int) -> tuple[Numbers, Numbers, Numbers]:
+    """Median and the values of rank `tail` from both ends of what `expand` makes of each cell, in bounded memory."""
+    shape = samples[0].shape[:-1]
+    cells = [sample.reshape(-1, sample.shape[-1]) for sample in samples]
+    size = expand(*(cell[:0] for cell in cells)).shape[1]
+    step = max(1, CHUNK // size)
+    found = np.empty((3, len(cells[0])))
+    for start in range(0, len(cells[0]), step):
+        made = np.sort(expand(*(cell[start : start + step] for cell in cells)), axis=-1)
+        middle = (made[:, (size - 1) // 2] + made[:, size // 2]) / 2
+        found[:, start : start + step] = middle, made[:, max(tail, 1) - 1], made[:, size - max(tail, 1)]
+    return tuple(row.reshape(shape)[()] for row in found)  # type: ignore[return-value]
+
+
+def _tail_rank(cdf: Array, level: float) -> tuple[int, float]:
+    """Largest k with P(T <= k - 1) <= (1 - level) / 2, and the level of the ranks k from both ends; 0 if none."""
+    # an exact 2.5 % must not be lost to rounding
+    k = int(np.searchsorted(cdf, (1 - level) / 2 * (1 + 1e-9), side="right"))
+    return k, float(1 - 2 * cdf[k - 1]) if k else NAN
+
+
+@lru_cache(maxsize=256)
+def _signed_rank_cdf(n: int) -> Array:
+    """P(T <= t) of the signed-rank statistic of n values without ties, for t = 0 .. n (n + 1) / 2."""
+    mass = np.ones(1)
+    for rank in range(1, n + 1):
+        grown = np.zeros(mass.size + rank)
+        grown[: mass.size] = mass / 2
+        grown[rank:] += mass / 2
+        mass = grown
+    return mass.cumsum()
+
+
+@lru_cache(maxsize=256)
+def _rank_sum_cdf(n: int, m: int) -> Array:
+    """P(U <= u) of the rank-sum statistic of n and m values without ties, for u = 0 .. n m.
+
+    Built on which sample holds the largest value of all: sums of positive terms only, so nothing cancels.
+    """
+    row = [np.ones(1) for _ in range(m + 1)]
+    for i in range(1, n + 1):
+        previous, row = row, [np.ones(1)]
+        for j in range(1, m + 1):
+            mass = np.zeros(i * j + 1)
+            mass[: i * (j - 1) + 1] = row[j - 1] * j / (i + j)
+            mass[j:] += previous[j] * i / (i + j)
+            row.append(mass)
+    return row[m].cumsum()

@@ -1,14 +1,28 @@
-"""Reference values of method.md 10.1-10.3 and the simulations V1, V2, V5 with their negative control."""
+"""Intervals of one sample and of a shift: reference values, independent implementations, properties, coverage."""
 
 from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 from scipy import stats
 
-from infrabench.stats.intervals import constant, median_interval, median_ranks, paired_fieller, t_interval
+from infrabench.stats.intervals import (
+    Interval,
+    constant,
+    hodges_lehmann,
+    hodges_lehmann_shift,
+    log_t_interval,
+    median_interval,
+    median_ranks,
+    t_interval,
+)
 from tests.analysis_fixtures import DATA_A
 
 A = {name: np.array(values) for name, values in DATA_A.items()}
@@ -20,11 +34,25 @@ MEAN = {
     "lxc": (100.2244943, 101.3795057),
     "lxd": (100.8879169, 102.2460831),
 }
+GEOMETRIC = {
+    "native": (101.2373087, 100.2988136, 102.1845853),
+    "docker": (100.0093429, 98.29036326, 101.7583854),
+    "lxc": (100.7990789, 100.2215143, 101.379972),
+    "lxd": (101.5630076, 100.8862356, 102.2443197),
+}
 MEDIAN = {"native": (99.39, 102.48), "docker": (97.92, 102.46), "lxc": (100.07, 101.46), "lxd": (100.97, 102.74)}
-FIELLER = {
-    "docker": (0.9742567286, 1.001833226),
-    "lxc": (0.9908060579, 1.000519232),
-    "lxd": (0.9966932012, 1.009751228),
+PSEUDO_MEDIAN = {
+    "native": (101.57, 100.265, 102.17),
+    "docker": (99.645, 98.42, 101.97),
+    "lxc": (100.815, 100.21, 101.395),
+    "lxd": (101.515, 100.97, 102.215),
+}
+SHIFT = {"docker": (-1.72, -3.31, 0.49), "lxc": (-0.555, -1.5, 0.64), "lxd": (0.105, -0.83, 1.39)}
+DIFFERENCES = {
+    ("docker", "lxc"): (-1.2, -2.035, 0.995),
+    ("docker", "lxd"): (-1.91, -3.055, 0.405),
+    ("lxc", "lxd"): (-0.75, -1.04, -0.45),
+    ("native", "docker"): (1.52, -0.31, 2.50),
 }
 RANKS = {
     6: (1, 6, 0.96875), 7: (1, 7, 0.98438), 8: (1, 8, 0.99219), 9: (2, 8, 0.96094), 10: (2, 9, 0.97852),
@@ -32,17 +60,36 @@ RANKS = {
     25: (8, 18, 0.95671), 30: (10, 21, 0.95723), 40: (14, 27, 0.96152), 50: (18, 33, 0.96716),
     100: (40, 61, 0.96480),
 }
+LOCATIONS: dict[str, Callable[[np.ndarray], Interval]] = {
+    "t": t_interval,
+    "median": median_interval,
+    "pseudo-median": lambda x: hodges_lehmann(x).interval,
+}
 
 
 @pytest.mark.parametrize("system", MEAN)
-def test_reference_mean_and_median(system: str) -> None:
-    assert t_interval(A[system])[:2] == pytest.approx(MEAN[system], rel=REL)
-    assert median_interval(A[system]) == pytest.approx((*MEDIAN[system], 0.978515625), rel=REL)
+def test_reference_values(system: str) -> None:
+    x = A[system]
+    assert t_interval(x)[:2] == pytest.approx(MEAN[system], rel=REL)
+    assert median_interval(x) == pytest.approx((*MEDIAN[system], 0.978515625), rel=REL)
+    geometric, pseudo = log_t_interval(x), hodges_lehmann(x)
+    assert (geometric.value, *geometric.interval[:2]) == pytest.approx(GEOMETRIC[system], rel=REL)
+    assert (pseudo.value, *pseudo.interval[:2]) == pytest.approx(PSEUDO_MEDIAN[system], rel=REL)
+    assert geometric.value == pytest.approx(stats.gmean(x), rel=1e-12)
 
 
-@pytest.mark.parametrize("system", FIELLER)
-def test_reference_paired_fieller(system: str) -> None:
-    assert paired_fieller(A[system], A["native"])[:2] == pytest.approx(FIELLER[system], rel=REL)
+@pytest.mark.parametrize("pair", DIFFERENCES)
+def test_reference_pseudo_median_of_differences(pair: tuple[str, str]) -> None:
+    found = hodges_lehmann(A[pair[0]] - A[pair[1]])
+    assert (found.value, *found.interval[:2]) == pytest.approx(DIFFERENCES[pair], rel=REL)
+
+
+@pytest.mark.parametrize("system", SHIFT)
+def test_reference_shift(system: str) -> None:
+    found = hodges_lehmann_shift(A[system], A["native"])
+    assert (found.value, *found.interval[:2]) == pytest.approx(SHIFT[system], rel=REL)
+    turned = hodges_lehmann_shift(A["native"], A[system])
+    assert (-turned.value, -turned.interval.high, -turned.interval.low) == pytest.approx(SHIFT[system], rel=REL)
 
 
 @pytest.mark.parametrize("n", RANKS)
@@ -50,12 +97,6 @@ def test_rank_table(n: int) -> None:
     low, high, level = median_ranks(n)
     assert (low, high) == RANKS[n][:2]
     assert level == pytest.approx(RANKS[n][2], abs=5.1e-6)  # printed with five decimals
-
-
-@pytest.mark.parametrize("n", range(6))
-def test_no_median_interval_below_six_values(n: int) -> None:
-    assert median_ranks(n)[0] == 0
-    assert np.isnan(median_interval(np.arange(float(n)))).all()
 
 
 @pytest.mark.parametrize("n", range(6, 101))
@@ -66,67 +107,144 @@ def test_ranks_are_the_narrowest_that_keep_the_level(n: int) -> None:
     assert 1 - 2 * stats.binom.cdf(low, n, 0.5) < 0.95
 
 
+@pytest.mark.parametrize("n", [6, 7, 10, 13])
+def test_pseudo_median_level_is_that_of_all_sign_patterns(n: int) -> None:
+    """Every sign pattern of the ranks 1 .. n is as likely; the interval rejects as many as its level says."""
+    signs = np.array(list(itertools.product((-1.0, 1.0), repeat=n)))
+    found = hodges_lehmann(signs * np.arange(1, n + 1) * (1 + 1e-3 * np.sqrt(np.arange(n)))).interval
+    covers = ((found.low <= 0) & (found.high >= 0)).mean()
+    assert covers == pytest.approx(found.level[0], abs=1e-12)
+    assert covers >= 0.95
+
+
+@pytest.mark.parametrize(("n", "m"), [(3, 5), (4, 4), (5, 6), (2, 9)])
+def test_shift_level_is_that_of_all_orders(n: int, m: int) -> None:
+    values = np.arange(n + m) + 0.1 * np.sqrt(np.arange(n + m))
+    picks = np.array(list(itertools.combinations(range(n + m), n)))
+    rest = np.array([np.setdiff1d(np.arange(n + m), pick) for pick in picks])
+    found = hodges_lehmann_shift(values[picks], values[rest]).interval
+    covers = ((found.low <= 0) & (found.high >= 0)).mean()
+    assert covers == pytest.approx(found.level[0], abs=1e-12)
+    assert covers >= 0.95
+
+
+@pytest.mark.parametrize("n", [10, 30])
+def test_ends_are_where_the_exact_tests_of_scipy_begin_to_reject(n: int) -> None:
+    x, y = np.random.default_rng(n).normal(size=(2, n))
+    step = 1e-9
+    one, two = hodges_lehmann(x).interval, hodges_lehmann_shift(x, y).interval
+    for inside, outside in ((one.low + step, one.low - step), (one.high - step, one.high + step)):
+        assert stats.wilcoxon(x - inside, method="exact").pvalue > 0.05
+        assert stats.wilcoxon(x - outside, method="exact").pvalue <= 0.05
+    for inside, outside in ((two.low + step, two.low - step), (two.high - step, two.high + step)):
+        assert stats.mannwhitneyu(x - inside, y, method="exact").pvalue > 0.05
+        assert stats.mannwhitneyu(x - outside, y, method="exact").pvalue <= 0.05
+
+
+@pytest.mark.parametrize("n", range(6))
+def test_no_rank_interval_below_six_values(n: int) -> None:
+    assert median_ranks(n)[0] == 0
+    assert np.isnan(median_interval(np.arange(float(n)))).all()
+    assert np.isnan(hodges_lehmann(np.arange(float(n))).interval).all()
+
+
+def test_no_shift_interval_of_three_and_four() -> None:
+    found = hodges_lehmann_shift(np.arange(3.0), np.arange(4.0) + 0.5)
+    assert found.value == -1
+    assert np.isnan(found.interval).all()
+
+
 def test_no_interval_without_spread_or_with_one_value() -> None:
-    for values in (np.array([3.0] * 8), np.array([0.1] * 8), np.array([1.0]), np.empty(0)):
-        assert np.isnan(t_interval(values)).all()
-        assert np.isnan(median_interval(values)).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for values in (np.array([3.0] * 8), np.array([0.1] * 8), np.array([1.0]), np.empty(0), np.empty((3, 0))):
+            for method in LOCATIONS.values():
+                assert np.isnan(method(values)).all()
+            assert np.isnan(log_t_interval(values).interval).all()
+            assert np.isnan(hodges_lehmann_shift(values, values).interval).all()
     assert constant(np.array([0.1] * 8))
     assert not constant(np.array([1.0]))
+    assert log_t_interval(np.array([0.1] * 8)).value == pytest.approx(0.1)
+    assert hodges_lehmann(np.array([0.1] * 8)).value == 0.1
+    assert np.isnan(hodges_lehmann(np.empty(0)).value)
 
 
-def test_fieller_is_unbounded_when_the_baseline_is_too_noisy() -> None:
-    y = np.array([-1.0, 3.0, -2.0, 4.0, 0.5, 1.0])
-    assert np.isnan(paired_fieller(np.ones(6) + np.arange(6), y)).all()
+def test_a_geometric_mean_needs_positive_values() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = log_t_interval(np.array([[1.0, 2, 3], [0.0, 2, 3], [-1.0, 2, 3]]))
+    assert np.isnan(found.value).tolist() == [False, True, True]
+    assert np.isnan(found.interval.low).tolist() == [False, True, True]
 
 
-def test_fieller_of_proportional_samples_is_their_factor() -> None:
-    y = A["native"]
-    assert paired_fieller(2 * y, y)[:2] == pytest.approx((2, 2), rel=1e-6)
+def test_cells_are_told_apart() -> None:
+    """A stack gives what its cells give alone, and a constant cell leaves its neighbours as they are."""
+    x = np.random.default_rng(1).normal(10, 1, (2, 3, 12))
+    x[0, 1] = 4.0
+    for method in LOCATIONS.values():
+        whole = method(x)
+        assert whole.low.shape == (2, 3)
+        for cell in np.ndindex(2, 3):
+            np.testing.assert_allclose([ends[cell] for ends in whole], method(x[cell]), rtol=1e-12)
+        assert np.isnan(whole.low).sum() == 1
+    shift = hodges_lehmann_shift(x, x[:, :, :9] + 1)
+    for cell in np.ndindex(2, 3):
+        alone = hodges_lehmann_shift(x[cell], x[cell][:9] + 1)
+        np.testing.assert_allclose([ends[cell] for ends in shift.interval], alone.interval)
+
+
+def test_large_stacks_are_worked_off_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(2).normal(size=(40, 20))
+    whole = hodges_lehmann(x)
+    monkeypatch.setattr("infrabench.stats.intervals.CHUNK", 1000)
+    pieces = hodges_lehmann(x)
+    assert (whole.value == pieces.value).all()
+    assert (whole.interval.low == pieces.interval.low).all()
+
+
+numbers = arrays.arrays(np.float64, st.integers(6, 30), elements=st.integers(-1000, 1000).map(lambda i: i / 8))
 
 
 @settings(deadline=None, derandomize=True, max_examples=60)
-@given(
-    st.lists(st.tuples(st.floats(50, 150), st.floats(50, 150)), min_size=3, max_size=40),
-    st.floats(1e-3, 1e9),
-)
-def test_fieller_brackets_the_ratio_and_ignores_the_unit(pairs: list[tuple[float, float]], unit: float) -> None:
-    x, y = np.array(pairs).T
-    low, high, _ = paired_fieller(x, y)
-    if np.isnan(low):
-        return
-    assert low <= x.mean() / y.mean() * (1 + 1e-9)
-    assert high >= x.mean() / y.mean() * (1 - 1e-9)
-    assert paired_fieller(x * unit, y * unit)[:2] == pytest.approx((low, high), rel=1e-6)
+@given(numbers, st.sampled_from([0.5, 2.0, 1024.0]), st.integers(-100, 100), st.randoms(use_true_random=False))
+def test_unit_origin_and_order_do_not_matter(x: np.ndarray, unit: float, origin: int, random: object) -> None:
+    moved = x * unit + origin
+    random.shuffle(moved)  # type: ignore[attr-defined]
+    for method in LOCATIONS.values():
+        before, after = method(x), method(moved)
+        expected = (before.low * unit + origin, before.high * unit + origin, before.level)
+        np.testing.assert_allclose(after, expected, rtol=1e-9, atol=1e-9 * unit)
+        assert np.isnan(before.low) == bool(constant(x))
+    shift = hodges_lehmann_shift(moved, np.zeros(x.size))
+    np.testing.assert_allclose(shift.interval, hodges_lehmann_shift(moved + 1, np.ones(x.size)).interval, atol=1e-9)
 
 
-# ------------------------------------------------------------------------------------------ simulations
-# Fixed seeds; a share over R replicates passes inside its 99.9 % binomial band (method.md 10.5).
+# ------------------------------------------------------------------------------------------ coverage
+# Fixed seeds; a share over R replicates passes inside its 99.9 % binomial band.
 
 R = 2000
-BAND = (0.9335, 0.9655)
 
 
-def band(share: float, replicates: int = R) -> tuple[float, float]:
-    half = stats.norm.ppf(0.9995) * np.sqrt(share * (1 - share) / replicates)
+def band(share: float) -> tuple[float, float]:
+    half = stats.norm.ppf(0.9995) * np.sqrt(share * (1 - share) / R)
     return share - half, share + half
 
 
-def covered(intervals: np.ndarray, truth: float) -> float:
-    return float(((intervals[:, 0] <= truth) & (truth <= intervals[:, 1])).mean())
+def covered(found: Interval, truth: float) -> float:
+    return float(((found.low <= truth) & (truth <= found.high)).mean())
 
 
 @pytest.mark.parametrize("n", [5, 10, 30])
-def test_v1_t_interval_covers(n: int) -> None:
-    draws = np.random.default_rng([1, n]).normal(10, 2, (R, n))
-    assert BAND[0] <= covered(np.array([t_interval(row)[:2] for row in draws]), 10) <= BAND[1]
+def test_t_interval_covers(n: int) -> None:
+    low, high = band(0.95)
+    assert low <= covered(t_interval(np.random.default_rng([1, n]).normal(10, 2, (R, n))), 10) <= high
 
 
 @pytest.mark.parametrize("n", [10, 30])
 @pytest.mark.parametrize("shape", ["normal", "lognormal", "bimodal", "outliers"])
-def test_v2_median_interval_covers_at_its_exact_level(shape: str, n: int) -> None:
+def test_median_interval_covers_at_its_exact_level(shape: str, n: int) -> None:
     rng = np.random.default_rng([2, n])
-    normal = rng.normal(size=(R, n))
-    rare = rng.random((R, n))
+    normal, rare = rng.normal(size=(R, n)), rng.random((R, n))
     draws, truth = {
         "normal": (normal, 0.0),
         "lognormal": (np.exp(normal), 1.0),
@@ -134,30 +252,22 @@ def test_v2_median_interval_covers_at_its_exact_level(shape: str, n: int) -> Non
         "outliers": (normal + 10 * (rare < 0.05), float(stats.norm.ppf(0.5 / 0.95))),
     }[shape]
     low, high = band(median_ranks(n)[2])
-    assert low <= covered(np.array([median_interval(row)[:2] for row in draws]), truth) <= high
+    assert low <= covered(median_interval(draws), truth) <= high
 
 
-@pytest.mark.parametrize(
-    ("n", "cov_x", "cov_y", "correlation"),
-    [(5, 0.02, 0.02, 0.0), (30, 0.02, 0.02, 0.0), (30, 0.02, 0.10, 0.0), (30, 0.03, 0.03, 0.8)],
-)
-def test_v5_paired_fieller_covers(n: int, cov_x: float, cov_y: float, correlation: float) -> None:
-    rng = np.random.default_rng([5, n, int(100 * cov_y), int(10 * correlation)])
-    shared, a, b = rng.normal(size=(3, R, n))
-    x = 0.95 * (1 + cov_x * (np.sqrt(correlation) * shared + np.sqrt(1 - correlation) * a))
-    y = 1 + cov_y * (np.sqrt(correlation) * shared + np.sqrt(1 - correlation) * b)
-    assert BAND[0] <= covered(np.array([paired_fieller(i, j)[:2] for i, j in zip(x, y, strict=True)]), 0.95) <= BAND[1]
+def test_geometric_mean_interval_covers() -> None:
+    low, high = band(0.95)
+    draws = np.exp(np.random.default_rng(3).normal(size=(R, 30)))
+    assert low <= covered(log_t_interval(draws).interval, 1.0) <= high
+    assert covered(log_t_interval(draws).interval, np.exp(0.5)) < 0.5  # it is not an interval of the mean
 
 
-def test_negative_control_a_baseline_taken_as_exact_covers_too_little() -> None:
-    rng = np.random.default_rng(50)
-    x, y = 0.95 * (1 + 0.02 * rng.normal(size=(R, 30))), 1 + 0.02 * rng.normal(size=(R, 30))
-    naive = np.array([t_interval(i / j.mean())[:2] for i, j in zip(x, y, strict=True)])
-    assert 0.82 <= covered(naive, 0.95) <= 0.87
-
-
-def test_negative_control_percentile_bootstrap_of_five_covers_too_little() -> None:
-    rng = np.random.default_rng(51)
-    draws = rng.normal(size=(R, 5))
-    means = np.take_along_axis(draws[:, None, :], rng.integers(0, 5, (R, 400, 5)), axis=2).mean(axis=2)
-    assert 0.81 <= covered(np.quantile(means, [0.025, 0.975], axis=1).T, 0.0) <= 0.87
+@pytest.mark.parametrize("shape", ["normal", "heavy"])
+def test_pseudo_median_and_shift_cover_at_their_exact_level(shape: str) -> None:
+    rng = np.random.default_rng(4)
+    draw = rng.normal if shape == "normal" else lambda size: rng.standard_t(2, size=size)
+    x, y = draw(size=(R, 10)), draw(size=(R, 12))
+    one, two = hodges_lehmann(x).interval, hodges_lehmann_shift(x + 3, y).interval
+    for found, truth in ((one, 0.0), (two, 3.0)):
+        low, high = band(found.level[0])
+        assert low <= covered(found, truth) <= high
