@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path, PurePosixPath
 
 from infrabench.core import LedgerError
-from infrabench.records import TMP, read_bytes, verify
+from infrabench.records import BLOCKS, TMP, read_bytes, verify
 from infrabench.sums import SUMS
 
 LARGEST = 4 * 2**30  # bytes after unpacking: more is not a session but an accident
@@ -81,6 +81,6 @@ def _extract(tar: tarfile.TarFile, members: list[tarfile.TarInfo], destination: 
         path = temporary.joinpath(*PurePosixPath(member.name).parts[1:])
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(source.read() if source else b"")
-    for empty in ("trials", "provenance"):
+    for empty in ("trials", "provenance", BLOCKS):
         (temporary / empty).mkdir(exist_ok=True)
     os.rename(temporary, destination / name)

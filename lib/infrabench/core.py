@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
 # --------------------------------------------------------------------------------------------- exceptions
@@ -301,10 +301,37 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How large a study runs: blocks and cases."""
+    """How large a study runs: blocks, cases, and how often every system is made ready anew (blocks are shared out)."""
 
     blocks: int
     cases: tuple[Case, ...]
+    deployments: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A system under another label, with nothing changed (A/A) or with an effect whose size is known.
+
+    It shares the deployment of `system`. `prefix` stands before every command in its targets; `enter` and `leave` run
+    on the hosts, by role, whenever the label begins or ends to be the one that is measured. In them the argument
+    ``{cgroups}`` becomes the cgroup folders of the deployment, as arguments of their own.
+    """
+
+    system: str
+    prefix: tuple[str, ...] = ()
+    enter: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    leave: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """When to stop adding blocks: on the width of intervals only, never on what they say."""
+
+    target: float  # relative half-width of the 95 % interval that every primary cell has to meet
+    most: int = 100  # blocks
+    budget_s: float | None = None  # measuring time of the session
+    least: int = 30  # blocks before the first look
+    batch: int = 5  # blocks between two looks
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +359,10 @@ class Study:
     margins: Mapping[str, float]  # metric -> equivalence margin (0.02 = 2 %); "" is the default
     guards: Guards = Guards()
     seed: int = 20200315
+    variants: Mapping[str, Variant] = field(default_factory=dict)  # label among `systems` -> what it stands for
+    repeats: int = 2  # most repeats of an invalid trial, at the end of its own block
+    probe_s: float = 1.0  # length of the drift probe before each block; 0: none
+    block_gap_s: float = 600.0  # a block that was interrupted for longer is discarded whole, and another one run
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +388,10 @@ class Trial:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    def repeated(self, attempt: int, position: int) -> Trial:
+        """Return this trial's repeat number `attempt` (1, 2, ...), which stands at the end of its block."""
+        return replace(self, id=digest([self.id, attempt]), attempt=attempt, position=position)
 
 
 # `discarded` is never stored with a trial: the analysis gives it to all trials of a block that was discarded whole.

@@ -1,8 +1,8 @@
 """Study -> plan: seeded, randomised, complete blocks. Pure functions; the same request is the same plan, byte for byte.
 
-A block holds every treatment (system x case) once, in one fresh permutation drawn from
-``numpy.random.default_rng([seed, block])``. A block's order hangs on the seed, the block and the treatments alone:
-planning more blocks leaves the earlier ones as they were.
+A block holds every treatment (system x case) once. Its order (`orders`) hangs on the seed, the block and the treatments
+alone: planning more blocks leaves the earlier ones as they were. With several deployments (a split-plot design) every
+system is made ready anew before each equal share of the blocks, and the deployment is the unit of analysis.
 """
 
 from __future__ import annotations
@@ -13,14 +13,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from infrabench.core import Case, DesignError, Study, Trial, canonical, digest, unknown_name
+from infrabench.core import (
+    Case,
+    DesignError,
+    Stopping,
+    Study,
+    Trial,
+    Variant,
+    canonical,
+    digest,
+    unknown_name,
+)
+from infrabench.orders import ORDERS, order
 
 TRIAL_OVERHEAD_S = 0.05  # switching systems, starting commands, monitors and ledger; corrected while a session runs
 DEPLOY_S = 4.0  # making one system ready
 RECORD_BYTES = 12_000  # one trial on disk, beside its monitor samples
 SAMPLE_BYTES = 1_800  # one monitor sample of one host, 1 Hz
+AGAIN = "-again"  # ends the second label of an A/A session
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +44,10 @@ class Design:
     cases: tuple[Case, ...]
     seed: int
     named: bool = False  # the workloads were asked for by name: none of them may be left out
+    deployments: int = 1
+    order: str = "random"
+    stopping: Stopping | None = None
+    aa: str = ""  # the system that an A/A session measures under two labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +61,8 @@ class Expectation:
 
 def design(
     study: Study, *, profile: str, systems: Sequence[str] | None = None, workloads: Sequence[str] | None = None,
-    runs: int | None = None, seed: int | None = None, known_systems: Sequence[str] = (),
+    runs: int | None = None, seed: int | None = None, deployments: int | None = None, order: str = "random",
+    stopping: Stopping | None = None, aa: str = "", known_systems: Sequence[str] = (),
     defaults: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Design:  # fmt: skip
     """Return the validated `Design` of a request.
@@ -56,6 +71,10 @@ def design(
     ----------
     profile, systems, workloads, runs, seed
         What to run; None means what the study says. `runs` overrides the number of blocks.
+    deployments, order, stopping
+        How often every system is made ready anew; ``random`` or ``williams``; when to add blocks.
+    aa
+        A system to measure under two labels in place of the study's systems: see `twins`.
     known_systems
         Systems beyond the study's own that may be asked for (those registered as plug-ins).
     defaults
@@ -69,29 +88,68 @@ def design(
     """
     if profile not in study.profiles:
         raise unknown_name(f"profile of study {study.name!r}", profile, study.profiles)
-    chosen = study.profiles[profile]
+    if aa and systems is not None:
+        raise DesignError("an A/A session has one system under two labels: name either `aa` or `systems`")
+    if order not in ORDERS:
+        raise unknown_name("order", order, ORDERS)
+    chosen, study = study.profiles[profile], twins(study, aa, known_systems)
+    blocks = _count("runs", chosen.blocks if runs is None else runs, 1)
+    anew = _count("deployments", chosen.deployments if deployments is None else deployments, 1)
+    _check_stopping(stopping, blocks, anew)
+    if blocks % anew:
+        raise DesignError(f"{blocks} blocks cannot be shared out to {anew} deployments: take a multiple of {anew}")
     return Design(
         study=study.name,
         profile=profile,
-        blocks=_count("runs", chosen.blocks if runs is None else runs, 1),
+        blocks=blocks,
         systems=_systems(study, systems, known_systems),
         cases=_cases(chosen.cases, workloads, defaults or {}, f"profile {profile!r} of study {study.name!r}"),
         seed=_count("seed", study.seed if seed is None else seed, 0),
         named=workloads is not None,
+        deployments=anew,
+        order=order,
+        stopping=stopping,
+        aa=aa,
     )
+
+
+def twins(study: Study, name: str, known_systems: Sequence[str] = ()) -> Study:
+    """Return `study` as an A/A study of system `name`: baseline and the same deployment under a second label.
+
+    Whatever differs between the two labels is noise or a fault of the suite: the verdict must not be "different".
+    An empty name gives the study as it is.
+    """
+    if not name:
+        return study
+    if name not in (*study.systems, *known_systems):
+        raise unknown_name("system", name, (*study.systems, *known_systems))
+    same = study.variants.get(name, Variant(name))
+    return replace(
+        study, title=f"A/A: {name} under two labels", baseline=name, systems=(name, name + AGAIN),
+        variants={**({name: same} if name in study.variants else {}), name + AGAIN: same},
+    )  # fmt: skip
 
 
 def trials(design: Design) -> tuple[Trial, ...]:
     """Return every trial of `design` in the order of execution."""
-    treatments = [(system, case) for case in design.cases for system in design.systems]
-    planned: list[Trial] = []
-    for block in range(design.blocks):
-        for index in np.random.default_rng([design.seed, block]).permutation(len(treatments)):
-            planned.append(_trial(design, block, len(planned), *treatments[index]))
+    share = design.blocks // design.deployments
+    planned = [trial for number in range(design.blocks) for trial in block(design, number, number // share)]
     repeated = [trial for trial, count in Counter(t.id for t in planned).items() if count > 1]
     if repeated:
         raise DesignError(f"two trials of the plan have the same id {repeated[0]}; rename a scenario")
     return tuple(planned)
+
+
+def block(design: Design, number: int, deployment: int = 0) -> tuple[Trial, ...]:
+    """Return the trials of block `number` in order; a number beyond the planned ones gives one more such block."""
+    places = order(
+        design.order, seed=design.seed, block=number, systems=len(design.systems), cases=len(design.cases)
+    )  # fmt: skip
+    first = number * len(places)
+    return tuple(
+        _trial(design, number, first + place, design.systems[system], design.cases[case], deployment)
+        for place, (system, case) in enumerate(places)
+    )
 
 
 def plan(study: Study, *, profile: str, **request: Any) -> tuple[Trial, ...]:
@@ -99,13 +157,19 @@ def plan(study: Study, *, profile: str, **request: Any) -> tuple[Trial, ...]:
     return trials(design(study, profile=profile, **request))
 
 
-def expected(design: Design, *, overhead_s: float = TRIAL_OVERHEAD_S, hosts: int = 2) -> Expectation:
-    """Return the expected cost of `design`: seconds, and bytes in a target and in the ledger."""
+def expected(
+    design: Design, *, overhead_s: float = TRIAL_OVERHEAD_S, hosts: int = 2, probe_s: float = 0.0
+) -> Expectation:
+    """Return the expected cost of `design`: seconds, and bytes in a target and in the ledger.
+
+    Blocks that are added later, and repeats of invalid trials, cannot be known and are not in it.
+    """
     once = len(design.systems) * design.blocks
     tool_s = once * sum(case.seconds for case in design.cases)
     count = once * len(design.cases)
     return Expectation(
-        seconds=tool_s + count * overhead_s + len(design.systems) * DEPLOY_S,
+        seconds=tool_s + count * overhead_s + len(design.systems) * design.deployments * DEPLOY_S
+        + design.blocks * probe_s,
         target_bytes=max((case.disk_bytes for case in design.cases), default=0),
         ledger_bytes=count * RECORD_BYTES + int((tool_s + 2 * count) * hosts * SAMPLE_BYTES),
     )
@@ -120,13 +184,14 @@ def without(design: Design, *, systems: Sequence[str] = (), workloads: Sequence[
     )
 
 
-def _trial(design: Design, block: int, position: int, system: str, case: Case) -> Trial:
+def _trial(design: Design, block: int, position: int, system: str, case: Case, deployment: int) -> Trial:
     params = json.loads(canonical(case.params))  # as it will be read back: tuples are lists
     identity = [design.study, design.seed, block, system, case.workload, case.scenario, params]
     level = None if case.level is None else float(case.level)
     return Trial(
         id=digest(identity), block=block, position=position, system=system, workload=case.workload,
         scenario=case.scenario, params=params, factor=case.factor, level=level, seconds=float(case.seconds),
+        deployment=deployment,
     )  # fmt: skip
 
 
@@ -175,6 +240,19 @@ def _names(what: str, names: Sequence[str]) -> tuple[str, ...]:
     if repeated:
         raise DesignError(f"{what} names {repeated[0]!r} more than once")
     return tuple(names)
+
+
+def _check_stopping(stopping: Stopping | None, blocks: int, deployments: int) -> None:
+    if stopping is None:
+        return
+    if not 0 < stopping.target < 1:
+        raise DesignError(f"precision {stopping.target}: give a share between 0 and 1, such as 0.02 for 2 %")
+    if blocks != stopping.least:
+        raise DesignError(f"blocks are added from {stopping.least} upward: runs must be {stopping.least}, not {blocks}")
+    if stopping.most < stopping.least:
+        raise DesignError(f"at most {stopping.most} blocks is fewer than the {stopping.least} that there are first")
+    if deployments > 1:
+        raise DesignError("blocks are added to one deployment only: more blocks do not make more deployments")
 
 
 def _count(what: str, number: object, least: int) -> int:

@@ -20,7 +20,19 @@ from pathlib import Path
 from typing import Any
 
 from infrabench.core import LedgerError, Trial, TrialRecord, canonical
-from infrabench.records import PLAN, SESSION, TMP, read_bytes, read_session, recorded, unlisted, verify
+from infrabench.records import (
+    BLOCKS,
+    EXTRA,
+    PLAN,
+    SESSION,
+    TMP,
+    block_file,
+    read_bytes,
+    read_session,
+    recorded,
+    unlisted,
+    verify,
+)
 from infrabench.sums import SUMS, line, read_sums
 
 
@@ -93,6 +105,18 @@ def add_file(folder: Path, name: str, data: bytes) -> None:
         raise _unwritable(path, error) from error
 
 
+def add_block(folder: Path, trials: Sequence[Trial]) -> None:
+    """Add a block to the plan of a session: one more look was due, or another block was discarded."""
+    add_file(folder, block_file(trials[0].block, EXTRA), _plan_bytes(trials))
+
+
+def say_of_block(folder: Path, block: int, what: str, data: Mapping[str, Any]) -> None:
+    """Store what there is to say about a block (`records.DISCARDED`, ``LOOK``, ``PROBE``); earlier words stay."""
+    number = len(list((folder / BLOCKS).glob(f"{block:05d}-{what}*")))
+    text = json.dumps({"block": block, **data}, sort_keys=True) + "\n"
+    add_file(folder, block_file(block, what, number), text.encode())
+
+
 def recover(folder: Path) -> frozenset[str]:
     """Remove what a killed writer left, list what it did not list, and return the ids of the finished trials.
 
@@ -101,7 +125,7 @@ def recover(folder: Path) -> frozenset[str]:
     found = verify(folder)
     if found:
         raise LedgerError(f"{folder} is damaged and is not continued: {'; '.join(found[:5])}. Restore it from a copy")
-    for leftover in [*folder.glob(f"trials/{TMP}*"), *folder.glob(f"provenance/{TMP}*")]:
+    for leftover in [path for sub in ("trials", "provenance", BLOCKS) for path in folder.glob(f"{sub}/{TMP}*")]:
         shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
     listed, torn = read_sums(folder / SUMS)
     if torn:
@@ -121,7 +145,7 @@ def _create(folder: Path, session: Mapping[str, Any], trials: Sequence[Trial]) -
             shutil.rmtree(temporary)
         files = {SESSION: (json.dumps(session, indent=1, sort_keys=True) + "\n").encode(), PLAN: _plan_bytes(trials)}
         sums = "".join(line(sha256(data).hexdigest(), name) for name, data in sorted(files.items()))
-        _write_folder(temporary, {**files, SUMS: sums.encode()}, folders=("trials", "provenance"))
+        _write_folder(temporary, {**files, SUMS: sums.encode()}, folders=("trials", "provenance", BLOCKS))
         os.rename(temporary, folder)
         _sync(folder.parent)
     except OSError as error:

@@ -51,6 +51,12 @@ class Estimator:
         self.states[record.state] += 1
         return self.now(record)
 
+    def more(self, trials: Sequence[Trial]) -> None:
+        """Expect further trials: repeats, or blocks that were added."""
+        self._left.update(_treatment(trial) for trial in trials)
+        self._planned |= {_treatment(trial): trial.seconds + TRIAL_OVERHEAD_S for trial in trials}
+        self.total += len(trials)
+
     def now(self, record: TrialRecord | None = None) -> Progressed:
         """Return where the session stands."""
         done = sum(self.states.values())
@@ -75,7 +81,8 @@ def bar(title: str) -> Iterator[OnProgress]:
     def show(progress: Progressed) -> None:
         if not shown:
             shown.append(_bar(title, progress))
-        # Set, not added: a session that goes on begins with what was recorded before.
+        # Set, not added: a session that goes on begins with what was recorded before, and may grow.
+        shown[0].total = progress.total
         shown[0].set_postfix_str(_postfix(progress), refresh=False)
         shown[0].update(progress.done - shown[0].n)
 

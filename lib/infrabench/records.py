@@ -13,7 +13,8 @@ from infrabench.core import LedgerError, Trial, TrialRecord
 from infrabench.sums import SUMS, read_sums
 
 TMP = ".tmp-"  # what is being written: never counted
-SESSION, PLAN = "session.json", "plan.jsonl"
+SESSION, PLAN, BLOCKS = "session.json", "plan.jsonl", "blocks"
+EXTRA, DISCARDED, LOOK, PROBE = "extra", "discarded", "look", "probe"  # what a file in ``blocks/`` says of its block
 
 
 def read_session(folder: Path) -> dict[str, Any]:
@@ -29,8 +30,55 @@ def read_session(folder: Path) -> dict[str, Any]:
 
 
 def read_plan(folder: Path) -> tuple[Trial, ...]:
-    """Return the planned trials in order; `LedgerError` names the first damaged line."""
-    path = folder / PLAN
+    """Return the planned trials in order, those of added blocks too; `LedgerError` names the first damaged line."""
+    paths = [folder / PLAN, *sorted(folder.glob(f"{BLOCKS}/[!.]*-{EXTRA}.jsonl"))]
+    return tuple(trial for path in paths for trial in _read_trials(path))
+
+
+def block_file(block: int, what: str, number: int = 0) -> str:
+    """Return the name, inside a session, of the file that says `what` about a block."""
+    return f"{BLOCKS}/{block:05d}-{what}{f'-{number}' if number else ''}.{'jsonl' if what == EXTRA else 'json'}"
+
+
+def read_blocks(folder: Path, what: str) -> list[dict[str, Any]]:
+    """Return what the session says about its blocks of one kind (`DISCARDED`, `LOOK`, `PROBE`), by block and time."""
+    found = []
+    for path in sorted(folder.glob(f"{BLOCKS}/[!.]*-{what}*.json")):
+        try:
+            found.append(json.loads(read_bytes(path)))
+        except ValueError as error:
+            raise LedgerError(f"{path} is not JSON ({error}); restore it from a copy") from error
+    return found
+
+
+def awaited(folder: Path) -> tuple[Trial, ...]:
+    """Return the planned trials in order without those of blocks that were discarded."""
+    gone = discarded(folder)
+    return tuple(trial for trial in read_plan(folder) if trial.block not in gone)
+
+
+def discarded(folder: Path) -> dict[int, str]:
+    """Return the blocks that were discarded whole, with the reason."""
+    return {each["block"]: each["reason"] for each in read_blocks(folder, DISCARDED)}
+
+
+def planned_as(trial: Trial, planned: Mapping[str, Trial], places: Mapping[tuple[Any, ...], Trial]) -> bool:
+    """Tell whether a recorded trial is one of the plan, or the repeat of one.
+
+    `planned`: by id; `places`: by `place`.
+    """
+    if not trial.attempt:
+        return planned.get(trial.id) == trial
+    first = places.get(place(trial))
+    return first is not None and first.repeated(trial.attempt, trial.position) == trial
+
+
+def place(trial: Trial) -> tuple[Any, ...]:
+    """Return what a trial and its repeats have in common."""
+    return trial.block, trial.system, trial.workload, trial.scenario
+
+
+def _read_trials(path: Path) -> tuple[Trial, ...]:
     planned = []
     for number, text in enumerate(read_bytes(path).decode("utf-8", "replace").splitlines(), start=1):
         try:
@@ -70,7 +118,7 @@ def read_bytes(path: Path) -> bytes:
 def unlisted(folder: Path, sums: Mapping[str, str]) -> list[str]:
     """Return the whole files that the session's sums do not name yet: the writer was killed just before it did."""
     trials = [f"trials/{name}/{SUMS}" for name in sorted(recorded(folder))]
-    others = [f"provenance/{path.name}" for path in sorted(folder.glob("provenance/[!.]*"))]
+    others = [f"{sub}/{path.name}" for sub in ("provenance", BLOCKS) for path in sorted(folder.glob(f"{sub}/[!.]*"))]
     return [name for name in trials + others if name not in sums]
 
 
@@ -96,22 +144,27 @@ def _problems(folder: Path) -> Iterator[str]:
     for name, value in sums.items():
         yield from _check(folder, name, value)
     for name in unlisted(folder, sums):
-        if name.startswith("provenance/"):
+        if not name.startswith("trials/"):
             try:
-                json.loads(read_bytes(folder / name))
+                [json.loads(text) for text in _documents(folder / name)]
             except ValueError as error:
                 yield f"{folder / name} is not JSON: {error}"
     read_session(folder)
-    plan = {trial.id: trial for trial in read_plan(folder)}
+    plan = read_plan(folder)
+    known, places = {trial.id: trial for trial in plan}, {place(trial): trial for trial in plan}
     for trial_id in sorted(recorded(folder)):
-        yield from _trial_problems(folder, trial_id, plan)
+        yield from _trial_problems(folder, trial_id, known, places)
 
 
-def _trial_problems(folder: Path, trial_id: str, plan: Mapping[str, Trial]) -> Iterator[str]:
+def _documents(path: Path) -> list[bytes]:
+    data = read_bytes(path)
+    return data.splitlines() if path.suffix == ".jsonl" else [data]
+
+
+def _trial_problems(
+    folder: Path, trial_id: str, plan: Mapping[str, Trial], places: Mapping[tuple[Any, ...], Trial]
+) -> Iterator[str]:
     own = folder / "trials" / trial_id
-    if trial_id not in plan:
-        yield f"{own}: the plan knows no such trial"
-        return
     try:
         sums, torn = read_sums(own / SUMS)
         damaged = [problem for name, value in sums.items() for problem in _check(own, name, value)]
@@ -119,8 +172,14 @@ def _trial_problems(folder: Path, trial_id: str, plan: Mapping[str, Trial]) -> I
         extra = sorted({path.name for path in own.iterdir()} - {*sums, SUMS})
         if extra or torn:
             yield f"{own} holds {extra[0]}, which its {SUMS} does not name" if extra else f"{own / SUMS} is cut off"
-        if not damaged and read_trial(folder, trial_id).trial != plan[trial_id]:
-            yield f"{own / 'trial.json'} records another trial than the plan has under {trial_id}"
+        if damaged or extra or torn:
+            return
+        trial = read_trial(folder, trial_id).trial
+        if trial.id != trial_id or not planned_as(trial, plan, places):
+            if trial_id in plan:
+                yield f"{own / 'trial.json'} records another trial than the plan has under {trial_id}"
+            else:
+                yield f"{own}: the plan knows no such trial"
     except LedgerError as error:
         yield str(error)
 

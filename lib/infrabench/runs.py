@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from infrabench import registry, session
+from infrabench import session
 from infrabench.archive import unpack
 from infrabench.core import DesignError, Study, unknown_name
 from infrabench.design import Design
@@ -67,23 +67,23 @@ def folder_for(study: Study, wanted: Design, site: SiteName, name: str | None = 
 
 def carry_out(
     wanted: Design, *, site: str, name: str | None = None, on_progress: OnProgress | None = None,
-    say: Callable[[str], None] = log.info,
+    look: session.LookAt | None = None, say: Callable[[str], None] = log.info,
 ) -> Path:  # fmt: skip
     """Run `wanted` on the site `site` (``lab``, ``local`` or an inventory file) and return the session folder.
 
     The site is not even opened for a session that is complete.
     """
     site = resolved(site)
-    study, known = registry.study(wanted.study), site_name(site)
+    study, known = session.study_of(wanted), site_name(site)
     folder = folder_for(study, wanted, known, name)
-    if session.is_complete(folder, session.parameters(study, wanted, known)):
+    if session.is_complete(folder, study, wanted, session.parameters(study, wanted, known)):
         say(f"{folder} is complete; give another session name to measure anew")
         return folder
-    session.check_folder(wanted, folder)
+    session.check_folder(study, wanted, folder)
     from infrabench.site import open_site
 
     with open_site(site, say) as opened:
-        return session.carry_out(study, wanted, opened, folder=folder, on_progress=on_progress)
+        return session.carry_out(study, wanted, opened, folder=folder, on_progress=on_progress, look=look)
 
 
 def find(study: str | None, name: str | None) -> Path:

@@ -1,50 +1,48 @@
 """One execution of a study's plan on a site: deploy, check, run the missing trials in order, record each at once.
 
-An interrupted trial (Ctrl-C, kill -9, power) leaves no record and is run when the session goes on: nobody has seen an
-outcome, so this is no second try. A trial whose host was lost is recorded as ``aborted``, ends the session, and is not
-run again: its outcome may have to do with what it did to the host.
+What is left is read from the folder (`blocks`) and done block by block (`runner`). An interrupted trial (Ctrl-C,
+kill -9, power) leaves no record and is run when the session goes on: nobody has seen an outcome, so this is no second
+try. A trial whose host was lost is recorded as ``aborted``, ends the session, and is not run again: its outcome may
+have to do with what it did to the host.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from infrabench import blocks, ledger, preflight, provenance, registry
 from infrabench import design as designs
-from infrabench import ledger, preflight, provenance, registry
-from infrabench.core import LedgerError, Site, SiteError, Study, Trial, Workload, canonical, digest
+from infrabench.core import (
+    DesignError,
+    LedgerError,
+    Site,
+    SiteError,
+    Stopping,
+    Study,
+    canonical,
+    digest,
+)
 from infrabench.deployments import Fleet, deployed
 from infrabench.design import Design
-from infrabench.monitor import watching
-from infrabench.progress import Estimator, OnProgress
-from infrabench.records import read_plan, read_session, read_trial, recorded, verify
-from infrabench.trial import Bench, execute
+from infrabench.progress import OnProgress
+from infrabench.records import read_session, verify
+from infrabench.runner import LookAt, Ready, Runner
 
 log = logging.getLogger(__name__)
 
 FORMAT = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """Everything that stands before the first trial."""
-
-    design: Design
-    fleet: Fleet
-    workloads: Mapping[str, Workload]
-    tools: Mapping[str, Mapping[str, str]]
-    left_out: Mapping[str, str]  # workload -> reason
-
-
 def request(
     study: Study, *, profile: str, systems: Sequence[str] | None = None, workloads: Sequence[str] | None = None,
-    runs: int | None = None, seed: int | None = None,
+    runs: int | None = None, seed: int | None = None, deployments: int | None = None, order: str = "random",
+    stopping: Stopping | None = None, aa: str = "",
 ) -> Design:  # fmt: skip
     """Return the validated design of a request, with every registered system and workload known by name."""
     names = {case.workload for each in study.profiles.values() for case in each.cases} | set(workloads or ())
@@ -53,9 +51,14 @@ def request(
     for name in sorted(names - known):
         registry.workload(name)  # raises: says the nearest names
     return designs.design(
-        study, profile=profile, systems=systems, workloads=workloads, runs=runs, seed=seed,
-        known_systems=registry.names("systems"), defaults=defaults,
+        study, profile=profile, systems=systems, workloads=workloads, runs=runs, seed=seed, deployments=deployments,
+        order=order, stopping=stopping, aa=aa, known_systems=registry.names("systems"), defaults=defaults,
     )  # fmt: skip
+
+
+def study_of(wanted: Design) -> Study:
+    """Return the study of a design; for an A/A design the study of its one system under two labels."""
+    return designs.twins(registry.study(wanted.study), wanted.aa, registry.names("systems"))
 
 
 class Named(Protocol):
@@ -75,6 +78,9 @@ def parameters(study: Study, wanted: Design, site: Site | Named) -> dict[str, An
                 "cases": [asdict(case) for case in wanted.cases], "baseline": study.baseline,
                 "site": {"name": site.name, "kind": site.kind}, "limits": asdict(study.limits),
                 "guards": asdict(study.guards), "margins": study.margins, "primary": study.primary,
+                "deployments": wanted.deployments, "order": wanted.order, "repeats": study.repeats,
+                "stopping": None if wanted.stopping is None else asdict(wanted.stopping),
+                "variants": {name: asdict(each) for name, each in study.variants.items() if name in wanted.systems},
             }
         )
     )  # fmt: skip
@@ -86,30 +92,33 @@ def name_of(wanted: Mapping[str, Any]) -> str:
 
 
 def run(
-    study: Study, site: Site, *, profile: str, systems: Sequence[str] | None = None,
-    workloads: Sequence[str] | None = None, runs: int | None = None, seed: int | None = None, folder: Path,
-    on_progress: OnProgress | None = None,
+    study: Study, site: Site, *, profile: str, folder: Path, on_progress: OnProgress | None = None,
+    look: LookAt | None = None, **choice: Any,
 ) -> Path:  # fmt: skip
-    """Run the missing trials of a request (see `design.design`) and return the session folder; see `carry_out`."""
-    wanted = request(study, profile=profile, systems=systems, workloads=workloads, runs=runs, seed=seed)
-    return carry_out(study, wanted, site, folder=folder, on_progress=on_progress)
+    """Run the missing trials of a request (`choice`: see `request`) and return the session folder; see `carry_out`."""
+    wanted = request(study, profile=profile, **choice)
+    study = designs.twins(study, wanted.aa, registry.names("systems"))
+    return carry_out(study, wanted, site, folder=folder, on_progress=on_progress, look=look)
 
 
 def carry_out(
-    study: Study, wanted: Design, site: Site, *, folder: Path, on_progress: OnProgress | None = None
-) -> Path:
+    study: Study, wanted: Design, site: Site, *, folder: Path, on_progress: OnProgress | None = None,
+    look: LookAt | None = None,
+) -> Path:  # fmt: skip
     """Run the missing trials of a session and return its folder; a finished session is returned as it is.
 
     Parameters
     ----------
     study, wanted
-        The study and a design of it.
+        The study and a design of it (of an A/A design: `study_of`).
     site
         Where to run; stays open while this runs.
     folder
         The session folder: made when absent, continued when its parameters are these.
     on_progress
         Called before the first trial and after each one.
+    look
+        How wide the intervals are; needed by a design with a stopping rule.
 
     Raises
     ------
@@ -121,24 +130,32 @@ def carry_out(
         A host was lost; what is recorded is safe and running again continues.
     """
     asked = parameters(study, wanted, site)
-    if is_complete(folder, asked):
+    if is_complete(folder, study, wanted, asked):
         log.info("%s is complete", folder)
         return folder
-    check_folder(wanted, folder)
-    with deployed(study, wanted, site, label=folder.name) as fleet:
-        ready = _ready(study, wanted, site, fleet)
-        planned = designs.trials(ready.design)
-        if folder.exists():
-            _check_same_set(folder, ready)
-        preflight.check_disks(ready.design, fleet.deployments)
-        with ledger.opened(folder, _session(study, ready, site, asked), planned) as done:
-            provenance.store(folder, site, fleet.deployments, ready.tools)
-            _run_trials(study, site, ready, folder, planned, done, on_progress)
+    if wanted.stopping is not None and look is None:
+        raise DesignError("a design that adds blocks needs a look at its intervals")
+    check_folder(study, wanted, folder)
+    first = True
+    while first or not blocks.is_finished(folder, study, wanted):
+        with deployed(study, wanted, site, label=folder.name) as fleet:
+            ready = _ready(study, wanted, site, fleet)
+            if folder.exists():
+                _check_same_set(folder, ready)
+            preflight.check_disks(ready.design, fleet.deployments)
+            planned = designs.trials(ready.design)
+            with ledger.opened(folder, _session(study, ready, site, asked), planned):
+                provenance.store(folder, site, fleet.deployments, ready.tools)
+                if first:
+                    blocks.add_promised(folder, ready.design)
+                    blocks.discard_interrupted(folder, study, ready.design)
+                Runner(study, site, ready, folder, on_progress, look).one_deployment()
+        first = False
     return folder
 
 
-def is_complete(folder: Path, asked: Mapping[str, Any]) -> bool:
-    """Tell whether the session `folder` has every planned trial of these parameters.
+def is_complete(folder: Path, study: Study, wanted: Design, asked: Mapping[str, Any]) -> bool:
+    """Tell whether the session `folder` has nothing left to do for these parameters.
 
     Raises `LedgerError` when it was made with other parameters, or is damaged.
     """
@@ -148,14 +165,13 @@ def is_complete(folder: Path, asked: Mapping[str, Any]) -> bool:
     found = verify(folder)
     if found:
         raise LedgerError(f"{folder} is damaged: {'; '.join(found[:5])}. Restore it from a copy")
-    return not {trial.id for trial in read_plan(folder)} - recorded(folder)
+    return blocks.is_finished(folder, study, wanted)
 
 
-def check_folder(wanted: Design, folder: Path) -> None:
+def check_folder(study: Study, wanted: Design, folder: Path) -> None:
     """Raise `LedgerError` or `SiteError` when what is still to be recorded cannot be, before anything is started."""
-    count = len(wanted.systems) * len(wanted.cases) * wanted.blocks
-    left = count - (len(recorded(folder)) if folder.exists() else 0)
-    preflight.check_ledger(folder, designs.expected(wanted).ledger_bytes * left // count)
+    share = len(blocks.due(folder, study, wanted)) / wanted.blocks if folder.exists() else 1.0
+    preflight.check_ledger(folder, int(designs.expected(wanted).ledger_bytes * share))
 
 
 def _ready(study: Study, wanted: Design, site: Site, fleet: Fleet) -> Ready:
@@ -183,6 +199,11 @@ def _session(study: Study, ready: Ready, site: Site, asked: Mapping[str, Any]) -
         "profile": ready.design.profile,
         "seed": ready.design.seed,
         "blocks": ready.design.blocks,
+        "deployments": ready.design.deployments,
+        "order": ready.design.order,
+        "stopping": None if ready.design.stopping is None else asdict(ready.design.stopping),
+        "aa": ready.design.aa,
+        "variants": asked["variants"],
         "systems": list(ready.design.systems),
         "workloads": list(dict.fromkeys(case.workload for case in ready.design.cases)),
         "baseline": study.baseline,
@@ -211,33 +232,3 @@ def _check_same_set(folder: Path, ready: Ready) -> None:
             if (name in then) != (name in now):
                 told = f"was left out ({then[name]}), can run now" if name in then else f"cannot run now: {now[name]}"
                 raise LedgerError(f"{folder} cannot go on with the same {what}: {name} {told}. Start another session")
-
-
-def _run_trials(
-    study: Study, site: Site, ready: Ready, folder: Path, planned: Sequence[Trial], done: frozenset[str],
-    on_progress: OnProgress | None,
-) -> None:  # fmt: skip
-    estimator = Estimator(planned)
-    for trial in planned:
-        if trial.id in done:
-            estimator.add(read_trial(folder, trial.id))
-    report = on_progress or (lambda progress: None)
-    report(estimator.now())
-    server = site.hosts["server"].name
-    fleet = ready.fleet
-    cgroups = {name: {server: list(each.facts.get("cgroups", ()))} for name, each in fleet.deployments.items()}
-    every = {server: sorted({path for each in cgroups.values() for path in each[server]})}
-    roles = {name: preflight.roles(site, each) for name, each in fleet.deployments.items()}
-    with watching(list(site.hosts.values()), every) as monitor:
-        for trial in planned:
-            if trial.id in done:
-                continue
-            begin = time.monotonic()
-            fleet.run_only(trial.system)
-            bench = Bench(roles[trial.system], monitor, cgroups[trial.system], study.guards)
-            finished = execute(trial, ready.workloads[trial.workload], bench)
-            ledger.write_trial(folder, finished.record, finished.blobs)
-            report(estimator.add(finished.record, time.monotonic() - begin))
-            if finished.fatal is not None:
-                raise SiteError(f"{finished.fatal} The session stops here; run it again to go on") from finished.fatal
-

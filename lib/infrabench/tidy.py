@@ -16,7 +16,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infrabench.core import STATES, UNITS, LedgerError, SchemaError, Trial, TrialRecord
+from infrabench.core import STATES, UNITS, LedgerError, SchemaError, TrialRecord
+from infrabench.records import discarded, place, planned_as, read_plan
 
 SCHEMA = pa.schema(
     [
@@ -64,20 +65,10 @@ def read_session(session_dir: Path) -> dict[str, Any]:
     return data
 
 
-def read_plan(session_dir: Path) -> list[Trial]:
-    """Return every planned trial in planned order; raises `LedgerError` naming the first damaged line."""
-    path = Path(session_dir) / "plan.jsonl"
-    trials = []
-    for number, line in enumerate(_read_text(path).splitlines(), start=1):
-        try:
-            trials.append(Trial(**json.loads(line)))
-        except (json.JSONDecodeError, TypeError) as error:
-            raise LedgerError(f"{path}, line {number}: not a trial ({error}); restore the file") from error
-    return trials
-
-
 def tidy(session_dir: Path) -> pd.DataFrame:
-    """Return the tidy table of a session, sorted by position, then metric.
+    """Return the tidy table of a session in executed order, the metrics of a trial by name.
+
+    A trial of a block that was discarded whole is there without its values, in state ``discarded``.
 
     Parameters
     ----------
@@ -95,16 +86,27 @@ def tidy(session_dir: Path) -> pd.DataFrame:
     folder = Path(session_dir)
     session = read_session(folder)
     common = {"session": folder.resolve().name, "study": session["study"], "site": session["site"]["name"]}
-    rows = [common | row for record in _records(folder) for row in _rows(record)]
+    gone = discarded(folder)
+    rows = [common | row for record in _records(folder) for row in _rows(record, gone)]
     table = pd.DataFrame(rows, columns=list(COLUMNS)).astype(DTYPES)
-    table = table.sort_values(["position", "metric"], kind="stable", ignore_index=True)
+    # repeats share the last position of their block
+    order = ["position", "attempt", "started_utc", "trial", "metric"]
+    table = table.sort_values(order, kind="stable", ignore_index=True)
     return check(table)
 
 
 def missing(session_dir: Path) -> pd.DataFrame:
-    """Return the planned trials that have no record yet, one row each, in planned order."""
+    """Return the planned trials that have no record yet, one row each, in planned order.
+
+    What was left of a discarded block is not missing: another block stands for it.
+    """
     folder = Path(session_dir)
-    absent = [trial for trial in read_plan(folder) if not (folder / "trials" / trial.id / "trial.json").is_file()]
+    gone = discarded(folder)
+    absent = [
+        trial
+        for trial in read_plan(folder)
+        if trial.block not in gone and not (folder / "trials" / trial.id / "trial.json").is_file()
+    ]
     rows = [(t.id, *(getattr(t, name) for name in PLAN_COLUMNS[1:])) for t in absent]
     return pd.DataFrame(rows, columns=list(PLAN_COLUMNS)).astype({name: DTYPES[name] for name in PLAN_COLUMNS})
 
@@ -161,25 +163,29 @@ def read_table(path: Path) -> pd.DataFrame:
 
 
 def _records(folder: Path) -> Iterator[TrialRecord]:
-    plan = {trial.id: trial for trial in read_plan(folder)}
+    plan = read_plan(folder)
+    known, places = {trial.id: trial for trial in plan}, {place(trial): trial for trial in plan}
     for path in sorted(folder.glob("trials/[!.]*/trial.json")):
-        if path.parent.name not in plan:
-            raise LedgerError(f"{path}: the plan knows no such trial; do not mix sessions in one folder")
         try:
             record = TrialRecord.from_json(_read_json(path))
         except LedgerError as error:
             raise LedgerError(f"{path}: {error}") from error
-        if record.trial != plan[path.parent.name]:
-            raise LedgerError(f"{path}: the recorded trial is not the one that plan.jsonl names {path.parent.name}")
+        if record.trial.id != path.parent.name or not planned_as(record.trial, known, places):
+            if path.parent.name in known:
+                raise LedgerError(f"{path}: the recorded trial is not the one that the plan names {path.parent.name}")
+            raise LedgerError(f"{path}: the plan knows no such trial; do not mix sessions in one folder")
         yield record
 
 
-def _rows(record: TrialRecord) -> Iterator[dict[str, Any]]:
+def _rows(record: TrialRecord, gone: Mapping[int, str]) -> Iterator[dict[str, Any]]:
     trial = record.trial
     row: dict[str, Any] = {"trial": trial.id}
     row |= {name: getattr(trial, name) for name in PLAN_COLUMNS[1:]}
     row |= {name: getattr(record, name) for name in ("state", "reason", "started_utc", "duration_s", "tool_s")}
     empty = {"metric": None, "value": None, "unit": None, "better": None}
+    if trial.block in gone:
+        yield row | empty | {"state": "discarded", "reason": f"block {trial.block}: {gone[trial.block]}"}
+        return
     if record.state != "ok" or not record.measurements:
         yield row | empty
         return

@@ -15,7 +15,8 @@ ROOT = Path(infrabench.__file__).parent
 MAY = {
     "core": set(),
     "registry": set(),
-    "design": set(),
+    "orders": set(),
+    "design": {"orders"},
     "sums": set(),
     "records": {"sums"},
     "ledger": {"records", "sums"},
@@ -29,9 +30,11 @@ MAY = {
     "deployments": {"registry", "design"},
     "preflight": {"design"},
     "provenance": {"ledger", "records"},
+    "blocks": {"design", "ledger", "orders", "records"},
+    "runner": {"blocks", "deployments", "design", "ledger", "monitor", "preflight", "progress", "records", "trial"},
     "session": {
-        "registry", "design", "ledger", "records", "provenance", "deployments", "preflight", "monitor", "progress",
-        "trial",
+        "blocks", "registry", "design", "ledger", "records", "provenance", "deployments", "preflight", "progress",
+        "runner",
     },
     "reparse": {"ledger", "records", "registry", "sums", "trial"},
     "runs": {"archive", "design", "progress", "records", "registry", "session", "site"},

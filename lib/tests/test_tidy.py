@@ -138,7 +138,7 @@ def test_a_record_that_is_not_the_planned_trial_is_refused(tmp_path: Path) -> No
     data = json.loads(path.read_text())
     data["trial"]["system"] = "podman"
     path.write_text(json.dumps(data))
-    with pytest.raises(LedgerError, match="not the one that plan"):
+    with pytest.raises(LedgerError, match="not the one that the plan"):
         tidy(folder)
 
 

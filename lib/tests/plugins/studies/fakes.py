@@ -27,4 +27,5 @@ STUDY = Study(
     limits=Limits(),
     primary=(("fake", "value"),),
     margins={"": 0.02},
+    probe_s=0,
 )

@@ -1,0 +1,333 @@
+"""Blocks are completed or discarded whole; invalid trials are repeated in their own block; rules may add blocks."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from fakes import PLUGINS, DyingHost, fake_site
+
+from infrabench import blocks, guards, ledger, records, registry, session
+from infrabench import design as designs
+from infrabench import trial as trials
+from infrabench.core import Case, DesignError, LedgerError, Profile, SiteError, Stopping, Variant
+from infrabench.runner import Look
+from infrabench.tidy import missing, tidy
+
+
+@pytest.fixture(autouse=True)
+def _plugins(monkeypatch):
+    monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
+
+
+@pytest.fixture
+def study():
+    return registry.study("fakes")
+
+
+def run(study, folder, site=None, **more):
+    return session.run(study, site or fake_site(), profile=more.pop("profile", "tiny"), folder=folder, **more)
+
+
+def stop_after(count):
+    def stop(progress):
+        if progress.done >= count:
+            raise KeyboardInterrupt
+
+    return stop
+
+
+def interrupted(study, folder, count, **more):
+    with pytest.raises(KeyboardInterrupt):
+        run(study, folder, on_progress=stop_after(count), **more)
+
+
+def all_records(folder):
+    return [records.read_trial(folder, name) for name in records.recorded(folder)]
+
+
+@pytest.fixture
+def spoil(monkeypatch):
+    """Make attempts invalid, by rule: a function (system, scenario, block, attempt) -> bool."""
+    rule = [lambda *_: False]
+    now: list[tuple] = [()]
+    real = trials.execute
+
+    def judged(*given):
+        reasons, conditions = guards.judge(*given)
+        return (["neighbours"] if rule[0](*now[0]) else reasons), conditions
+
+    def execute(trial, *rest):
+        now[0] = (trial.system, trial.scenario, trial.block, trial.attempt)
+        return real(trial, *rest)
+
+    monkeypatch.setattr(trials, "judge", judged)
+    monkeypatch.setattr("infrabench.runner.execute", execute)
+    return rule
+
+
+def test_an_invalid_trial_is_repeated_at_the_end_of_its_own_block(tmp_path, study, spoil):
+    spoil[0] = lambda system, scenario, block, attempt: (block, attempt) == (1, 0) and scenario == "value=1"
+    folder = run(study, tmp_path / "s")
+    found = sorted(all_records(folder), key=lambda r: r.started_utc)
+    again = [r for r in found if r.trial.attempt]
+    assert {(r.trial.block, r.trial.system, r.state) for r in again} == {
+        (1, "fake-base", "ok"), (1, "fake-other", "ok"),
+    }  # fmt: skip
+    order = [r.trial.block for r in found]
+    assert order == sorted(order)
+    inside = [r.trial.attempt for r in found if r.trial.block == 1]
+    assert inside == sorted(inside)
+    assert records.verify(folder) == []
+    table = tidy(folder)
+    assert Counter(table["state"]) == {"ok": 12, "invalid": 2}
+    assert table["started_utc"].is_monotonic_increasing
+    assert (table[table["state"] == "ok"].groupby(["block", "system", "scenario"]).size() == 1).all()
+    assert missing(folder).empty
+
+
+def test_repeats_end(tmp_path, study, spoil):
+    spoil[0] = lambda system, scenario, block, attempt: system == "fake-other" and block == 0
+    folder = run(study, tmp_path / "s", runs=1)
+    assert Counter((r.trial.system, r.state) for r in all_records(folder)) == {
+        ("fake-base", "ok"): 2, ("fake-other", "invalid"): 2 * (1 + study.repeats),
+    }  # fmt: skip
+    site = fake_site()
+    run(study, tmp_path / "s", site, runs=1)
+    assert site.facts["log"] == []
+
+
+def test_an_interrupt_between_repeats_is_made_good(tmp_path, study, spoil):
+    spoil[0] = lambda system, scenario, block, attempt: attempt == 0 and block == 0
+    interrupted(study, tmp_path / "s", 6, runs=1)
+    done = records.recorded(tmp_path / "s")
+    run(study, tmp_path / "s", runs=1)
+    assert done < records.recorded(tmp_path / "s")
+    states = Counter((r.trial.attempt, r.state) for r in all_records(tmp_path / "s"))
+    assert states == {(0, "invalid"): 4, (1, "ok"): 4}
+
+
+def test_a_block_interrupted_for_long_is_discarded_whole_and_another_is_run(tmp_path, study):
+    hasty, folder = replace(study, block_gap_s=0.0), tmp_path / "s"
+    interrupted(hasty, folder, 5)
+    begun = next(r.trial.block for r in sorted(all_records(folder), key=lambda r: -r.trial.position))
+    run(hasty, folder)
+    assert set(records.discarded(folder)) == {begun}
+    assert "interrupted for" in records.discarded(folder)[begun]
+    table = tidy(folder)
+    gone = table[table["state"] == "discarded"]
+    assert len(gone) == 1
+    assert gone["value"].isna().all()
+    assert sorted(table[table["state"] == "ok"]["block"].unique()) == [0, 2, 3]
+    assert len(table[table["state"] == "ok"]) == 12
+    assert missing(folder).empty
+    assert records.verify(folder) == []
+    run(hasty, folder)
+    assert len(records.recorded(folder)) == 13
+
+
+def test_a_block_interrupted_for_a_moment_is_completed(tmp_path, study):
+    interrupted(study, tmp_path / "s", 5)
+    run(study, tmp_path / "s")
+    assert records.discarded(tmp_path / "s") == {}
+    assert len(records.recorded(tmp_path / "s")) == 12
+
+
+def test_a_kill_between_a_discard_and_its_block_is_made_good(tmp_path, study, monkeypatch):
+    hasty, folder = replace(study, block_gap_s=0.0), tmp_path / "s"
+    interrupted(hasty, folder, 5)
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, "add_block", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(hasty, folder)
+    assert len(records.read_plan(folder)) == 12
+    run(hasty, folder)
+    assert len(records.read_plan(folder)) == 16
+    assert list(records.discarded(folder)) == [1]
+
+
+def test_deployments_share_the_blocks_and_systems_are_made_ready_anew(tmp_path, study):
+    site = fake_site()
+    folder = run(study, tmp_path / "s", site, runs=6, deployments=3)
+    table = tidy(folder)
+    assert table.groupby("deployment")["block"].unique().map(sorted).to_dict() == {0: [0, 1], 1: [2, 3], 2: [4, 5]}
+    assert site.facts["log"].count("deploy fake-base") == 3
+    assert site.facts["log"].count("remove fake-base") == 3
+    with pytest.raises(DesignError, match="7 blocks cannot be shared out to 3 deployments"):
+        run(study, tmp_path / "t", runs=7, deployments=3)
+
+
+def test_a_deployment_that_was_interrupted_is_discarded_whole(tmp_path, study):
+    folder = tmp_path / "s"
+    interrupted(study, folder, 14, runs=6, deployments=3)  # in the second deployment, its second block
+    run(study, folder, runs=6, deployments=3)
+    assert set(records.discarded(folder)) == {2, 3}
+    ok = tidy(folder).query("state == 'ok'")
+    assert ok.groupby("deployment")["block"].unique().map(sorted).to_dict() == {0: [0, 1], 2: [4, 5], 3: [6, 7]}
+    assert len(ok) == 24
+    assert missing(folder).empty
+
+
+def test_between_deployments_nothing_is_discarded(tmp_path, study):
+    interrupted(study, tmp_path / "s", 8, runs=6, deployments=3)
+    run(study, tmp_path / "s", runs=6, deployments=3)
+    assert records.discarded(tmp_path / "s") == {}
+
+
+def test_an_aa_session_measures_one_deployment_under_two_labels(tmp_path, study):
+    site = fake_site()
+    folder = run(study, tmp_path / "s", site, aa="fake-other")
+    table = tidy(folder)
+    assert set(table["system"]) == {"fake-other", "fake-other-again"}
+    assert site.facts["log"].count("deploy fake-other") == 1
+    assert "deploy fake-base" not in site.facts["log"]
+    data = records.read_session(folder)
+    assert data["baseline"] == "fake-other"
+    assert data["parameters"]["variants"]["fake-other-again"]["system"] == "fake-other"
+    with pytest.raises(DesignError, match="unknown system 'fake-otter': did you mean fake-other"):
+        run(study, tmp_path / "t", aa="fake-otter")
+
+
+def test_a_variant_is_switched_on_for_its_own_trials_only(tmp_path, study):
+    log = tmp_path / "log"
+    note = ("sh", "-c", 'echo "$1" >>"$2"', "sh")
+    varied = replace(
+        study, systems=("fake-base", "loud"),
+        profiles={"tiny": Profile(3, (Case("fake", "a"),))},
+        variants={
+            "loud": Variant(
+                "fake-base", prefix=("env", "LOUD=1"),
+                enter=(("server", (*note, "on", str(log))),), leave=(("server", (*note, "off", str(log))),),
+            )
+        },
+    )  # fmt: skip
+    folder = run(varied, tmp_path / "s")
+    words = log.read_text().split()
+    assert words == ["on", "off"] * (len(words) // 2)
+    assert words
+    argv = {r.trial.system: r.steps[1]["argv"] for r in all_records(folder)}
+    assert argv["loud"][:2] == ["env", "LOUD=1"]
+    assert argv["fake-base"][0] == "timeout"
+
+
+def test_an_effect_that_cannot_be_switched_on_ends_the_session(tmp_path, study):
+    broken = replace(
+        study, systems=("fake-base", "loud"), variants={"loud": Variant("fake-base", enter=(("server", ("false",)),))}
+    )
+    with pytest.raises(Exception, match="cannot enter loud: false on here exited with 1"):
+        run(broken, tmp_path / "s")
+
+
+def grown(study, folder, widths, most=100, **more):
+    """Run with a stopping rule whose looks see these widths, one after the other."""
+    seen = iter(widths)
+    counts = []
+
+    def look(where, spent_s):
+        ok = tidy(where).query("state == 'ok'")
+        n = int(ok.groupby(["system", "scenario"]).size().min())
+        counts.append(n)
+        width = next(seen)
+        reason = "target" if width <= 0.02 else "n_max" if n >= most else ""
+        return Look(n, {"cell": width}, bool(reason), reason)
+
+    run(study, folder, runs=30, stopping=Stopping(0.02, most), look=look, **more)
+    return counts
+
+
+def test_blocks_are_added_in_batches_until_the_intervals_are_narrow(tmp_path, study):
+    folder = tmp_path / "s"
+    assert grown(study, folder, [0.05, 0.03, 0.01]) == [30, 35, 40]
+    looks = records.read_blocks(folder, records.LOOK)
+    assert [each["reason"] for each in looks] == ["", "", "target"]
+    assert [each["n"] for each in looks] == [30, 35, 40]
+    assert len(records.read_plan(folder)) == 40 * 4
+    assert records.verify(folder) == []
+    assert grown(study, folder, []) == []  # finished: nobody looks again
+
+
+def test_blocks_stop_at_the_most_that_was_declared(tmp_path, study):
+    assert grown(study, tmp_path / "s", [0.05] * 3, most=37) == [30, 35, 37]
+    assert records.read_blocks(tmp_path / "s", records.LOOK)[-1]["reason"] == "n_max"
+
+
+def test_an_interrupt_between_added_blocks_goes_on_with_them(tmp_path, study):
+    with pytest.raises(KeyboardInterrupt):
+        grown(study, tmp_path / "s", [0.05], on_progress=stop_after(125))
+    assert grown(study, tmp_path / "s", [0.01]) == [35]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"runs": 20, "stopping": Stopping(0.02)}, "blocks are added from 30 upward: runs must be 30, not 20"),
+        ({"runs": 30, "stopping": Stopping(2.0)}, "give a share between 0 and 1"),
+        ({"runs": 30, "stopping": Stopping(0.02, most=10)}, "at most 10 blocks is fewer"),
+        ({"runs": 30, "deployments": 6, "stopping": Stopping(0.02)}, "one deployment only"),
+        ({"runs": 30, "stopping": Stopping(0.02)}, "needs a look"),
+        ({"order": "sequential"}, "unknown order 'sequential'"),
+        ({"aa": "fake-base", "systems": ["fake-base"]}, "name either"),
+    ],
+)
+def test_a_rule_that_cannot_be_followed_is_refused(tmp_path, study, asked, said):
+    with pytest.raises(DesignError, match=said):
+        run(study, tmp_path / "s", **asked)
+
+
+def test_a_lost_host_is_noted_as_the_reason_to_stop(tmp_path, study):
+    lethal = replace(study, profiles={"tiny": Profile(30, (Case("fake", "bad", {"does": "fail"}),))})
+    with pytest.raises(SiteError, match="connection lost"):
+        run(
+            lethal, tmp_path / "s", fake_site(DyingHost("cannot open device")), stopping=Stopping(0.02),
+            look=lambda *_: Look(30, {}, True, "target"),
+        )  # fmt: skip
+    assert records.read_blocks(tmp_path / "s", records.LOOK)[0]["reason"] == "error"
+
+
+def test_a_drift_probe_is_recorded_before_each_block(tmp_path, study):
+    folder = run(replace(study, probe_s=0.01), tmp_path / "s")
+    probes = records.read_blocks(folder, records.PROBE)
+    assert [each["block"] for each in probes] == [0, 1, 2]
+    assert all(each["bytes"] > 0 and each["seconds"] >= 0.01 for each in probes)
+    starts = {r.trial.block: r.started_utc for r in sorted(all_records(folder), key=lambda r: r.started_utc)[::-1]}
+    assert len(starts) == 3
+
+
+def test_williams_order_keeps_the_systems_of_a_case_together(tmp_path, study):
+    folder = run(study, tmp_path / "s", order="williams")
+    for block in blocks.by_block(records.read_plan(folder)).values():
+        cases = [trial.scenario for trial in block]
+        assert cases[0] == cases[1] != cases[2] == cases[3]
+
+
+def test_a_repeat_that_no_planned_trial_explains_is_damage(tmp_path, study, spoil):
+    spoil[0] = lambda system, scenario, block, attempt: attempt == 0 and block == 0
+    folder = run(study, tmp_path / "s", runs=1)
+    again = next(r for r in all_records(folder) if r.trial.attempt)
+    path = folder / "trials" / again.trial.id
+    other = path.with_name("0" * 16)
+    path.rename(other)
+    sums = folder / "SHA256SUMS"
+    sums.write_text(sums.read_text().replace(again.trial.id, other.name))
+    assert any("the plan knows no such trial" in each for each in records.verify(folder))
+    with pytest.raises(LedgerError, match="the plan knows no such trial"):
+        tidy(folder)
+
+
+def test_a_torn_file_about_a_block_is_named(tmp_path, study):
+    folder = run(replace(study, probe_s=0.01), tmp_path / "s", runs=1)
+    path = next(folder.glob("blocks/*probe*"))
+    path.write_text(json.dumps({"block": 0})[:-1])
+    assert any(str(path) in each for each in records.verify(folder))
+
+
+def test_the_plan_of_an_added_block_is_that_of_a_longer_design(study):
+    wanted = designs.design(study, profile="tiny", known_systems=())
+    longer = designs.trials(replace(wanted, blocks=5))
+    assert designs.block(wanted, 4) == tuple(t for t in longer if t.block == 4)
