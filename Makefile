@@ -8,7 +8,7 @@ ENV         := .venv
 BIN         := $(ENV)/bin
 UV_VERSION  := 0.13.8
 
-.PHONY: help run test notebook env lock lint system figures clean distclean lab-down
+.PHONY: help run test validate notebook env lock lint system figures clean distclean lab-down
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -39,6 +39,9 @@ run: env system  ## Run a study on real systems and write notebook, figures, tab
 
 test: env system  ## Run the whole test suite: units, notebooks, and the real lab where there can be one
 	@$(BIN)/pytest lib/tests $(TESTS)
+
+validate: env  ## Simulate campaigns of known truth, 10 000 and more a check, and check the statistics (minutes)
+	@$(BIN)/infrabench validate --full
 
 notebook: env system  ## Open JupyterLab on the notebooks
 	@$(BIN)/jupyter lab --ServerApp.ip=127.0.0.1 --ServerApp.root_dir=notebooks

@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         ("notebook", commands.notebook, "execute a notebook, its parameters checked first", _notebook),
         ("fidelity", commands.fidelity, "measure trials beside the same tools typed by hand", _fidelity),
         ("benchmark", commands.benchmark, "measure what the harness itself costs", _benchmark),
+        ("validate", commands.validate, "simulate campaigns of known truth and check the statistics", _validate),
     ):
         verb = verbs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         verb.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
@@ -139,6 +140,13 @@ def _benchmark(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--blocks", type=int, default=30, metavar="N", help="blocks, interleaved (default: 30)")
     parser.add_argument("--site", default="local", help="local (default), lab, or an inventory file")
     parser.add_argument("--session", metavar="SESSION", help="also say how much of this session's time its tools had")
+    parser.add_argument("--analysis", action="store_true", help="measure the analysis of 100 000 trials instead")
+
+
+def _validate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--full", action="store_true", help="10 000 to 20 000 replicates a check, not 500 to 2 000")
+    parser.add_argument("--only", nargs="+", metavar="ID", help="these checks, such as V5 or N1 (default: all)")
+    parser.add_argument("--seed", type=int, metavar="N", help="another seed than the fixed one")
 
 
 def _fidelity(parser: argparse.ArgumentParser) -> None:

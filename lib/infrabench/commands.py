@@ -166,13 +166,26 @@ def _sweep() -> None:
 
 
 def benchmark(arguments: Namespace) -> Iterator[str]:
-    """Measure the harness itself and yield a table."""
+    """Measure the harness itself, or the analysis, and yield a table."""
+    if arguments.analysis:
+        from infrabench.validation import speed
+
+        yield from speed.report()
+        return
     from infrabench import benchmarks
 
     site = _site(arguments.site)
     if arguments.session:
         yield benchmarks.tool_share(runs.find(None, arguments.session))
     yield from benchmarks.report(site, arguments.blocks)
+
+
+def validate(arguments: Namespace) -> Iterator[str]:
+    """Run the simulations of known truth and yield a table; `InfrabenchError` at its end when a check has failed."""
+    from infrabench import validation  # the statistics are loaded for this command alone
+
+    seed = validation.SEED if arguments.seed is None else arguments.seed
+    yield from validation.lines(validation.run(arguments.only, full=arguments.full, seed=seed))
 
 
 def fidelity(arguments: Namespace) -> Iterator[str]:
