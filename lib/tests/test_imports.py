@@ -46,7 +46,7 @@ MAY = {
     "tables": {"tidy", "stats", "display"},
     "report": {"tidy"},
     "headless": {"progress"},
-    "published": set(),
+    "published": {"published"},
     "probes": set(),
     "systems": {"host", "systems"},
     "workloads": {"workloads"},

@@ -1,32 +1,30 @@
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from infrabench.core import InfrabenchError, SchemaError
 from infrabench.published import (
     AGREES_DIRECTION,
     AGREES_SIZE,
-    COLUMNS,
-    CONTAINERS,
     DISAGREES,
     NOT_COMPARABLE,
-    SYSTEMS,
     TARGETS,
     against,
     agreement,
+    numbers,
     prediction,
-    published,
+    usable,
 )
+from infrabench.published.targets import SYSTEMS
 from infrabench.stats import contrasts
 from infrabench.tidy import tidy
 from tests.analysis_fixtures import MARGINS, table_of, write_session
 
-# published-results.md, E.3: recomputed by hand from the percentages in the text
+# recomputed by hand from the percentages in the text
 EXPECTED = {
     ("stream", "copy_B_per_s"): {"docker": 0.9752, "lxc": 0.9725, "lxd": 0.9903},
     ("iozone", "write_B_per_s"): {"docker": 0.7938, "lxc": 0.770, "lxd": 0.8354},
@@ -43,30 +41,6 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
         tmp_path_factory.mktemp("runs") / "s", blocks=6, systems=("native", *SYSTEMS), not_run={}, faults=False
     )
     return against(contrasts(tidy(folder), "native", MARGINS))
-
-
-def test_the_file_is_complete_and_typed() -> None:
-    table = published()
-    assert len(table) == 362
-    assert tuple(table.columns) == (*COLUMNS, "printed")
-    assert table["study"].nunique() == 5
-    assert (table["quote_location"] != "").all()
-    assert set(published(CONTAINERS)["study"]) == {CONTAINERS}
-    assert published("telkom-2020").query("metric == 'sysbench_version'")["printed"].iloc[0] == "0.4.12"
-
-
-def test_unknown_study_absent_and_damaged_file(tmp_path: Path) -> None:
-    with pytest.raises(SchemaError, match="there are ittp-2023"):
-        published("nobody")
-    with pytest.raises(InfrabenchError, match="is missing"):
-        published(path=tmp_path / "p.csv")
-    (tmp_path / "p.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(SchemaError, match="columns are"):
-        published(path=tmp_path / "p.csv")
-    row = dict.fromkeys(COLUMNS, "x") | {"unit": "s", "value": "fast"}
-    pd.DataFrame([row]).to_csv(tmp_path / "p.csv", index=False)
-    with pytest.raises(SchemaError, match="'fast' has a unit"):
-        published(path=tmp_path / "p.csv")
 
 
 @pytest.mark.parametrize("key", EXPECTED)
@@ -91,11 +65,50 @@ def test_only_the_single_thread_is_compared_for_cpu(found: pd.DataFrame) -> None
 
 
 def test_every_target_has_its_printed_numbers() -> None:
-    numbers = published(CONTAINERS)
+    known = numbers()
     for target in TARGETS:
-        for system in SYSTEMS:
-            mine = numbers[(numbers["workload"] == target.printed[0]) & (numbers["platform"] == system)]
-            assert (mine["metric"] == target.printed[1]).any(), (target.printed, system)
+        for system in target.systems:
+            low, high = target.ratios(system, known)
+            rounded = target.rounded(system, known)
+            assert 0 < rounded.low < low <= high < rounded.high
+            assert "{" not in target.note(system, known)
+
+
+def test_usable_ratios_of_the_other_papers() -> None:
+    table = usable().set_index(["key", "system"])
+    expected = {
+        ("B.rate.same-node", "cilium"): 1.0588,
+        ("B.rate.two-nodes", "cilium"): 1.0338,
+        ("B.jitter.two-nodes", "cilium"): 0.4615,
+        ("B.loss.same-node", "cilium"): 1.219,
+        ("C.iometer.seq-write.iops", "zfs"): 8.23,
+        ("C.iometer.random-read.iops", "zfs"): 2.19,
+        ("C.copy.write.rate", "zfs"): 6.98,
+        ("C.oltp.rate", "zfs"): 3.11,
+        ("C.rebuild.40-GB.time", "zfs"): 1 / 22.83,
+        ("D.throughput", "kata"): 0.589,
+        ("D.memory.copy", "crio"): 1.075,
+    }
+    for key, ratio in expected.items():
+        assert table.loc[key, "ratio_low"] == pytest.approx(ratio, rel=1e-3), key
+    assert table.loc[("A.iozone.read.ratio", "docker"), "grade"] == "poor"
+    assert table.index.is_unique
+    assert set(table["grade"]) == {"good", "fair", "poor", "unusable"}
+
+
+def test_a_study_with_another_baseline_is_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = replace(next(t for t in TARGETS if t.key == "B.rate.same-node"), workload="iperf", metric="bit_per_s")
+    monkeypatch.setattr("infrabench.published.compare.TARGETS", (ours,))
+    row = {"workload": "iperf", "metric": "bit_per_s", "scenario": "same", "system": "cilium", "baseline": "flannel"}
+    row |= {"n_pairs": 30, "ratio": 1.05, "ratio_low": 1.04, "ratio_high": 1.06, "reason": ""}
+    found = against(pd.DataFrame([row])).iloc[0]
+    assert found["published_n"] == "several (beberapa kali)"
+    assert found["agreement"] == AGREES_SIZE
+    # without a stated number of runs theirs counts as one, so the interval is sqrt(31) times as wide as ours
+    assert np.log(found["predicted_high"] / 1.05) == pytest.approx(np.sqrt(31) * np.log(1.06 / 1.05))
+    other = against(pd.DataFrame([row | {"baseline": "calico"}])).iloc[0]
+    assert other["agreement"] == NOT_COMPARABLE
+    assert other["note"].startswith("our baseline is calico, the published one flannel")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,30 @@
+"""The papers' own numbers, what does not add up in them, and where they stand beside ours."""
+
+from infrabench.published.compare import (
+    AGREES_DIRECTION,
+    AGREES_SIZE,
+    DISAGREES,
+    NOT_COMPARABLE,
+    against,
+    agreement,
+    prediction,
+)
+from infrabench.published.data import COLUMNS, CONTAINERS, numbers, papers, published
+from infrabench.published.targets_list import TARGETS, usable
+
+__all__ = [
+    "AGREES_DIRECTION",
+    "AGREES_SIZE",
+    "COLUMNS",
+    "CONTAINERS",
+    "DISAGREES",
+    "NOT_COMPARABLE",
+    "TARGETS",
+    "against",
+    "agreement",
+    "numbers",
+    "papers",
+    "prediction",
+    "published",
+    "usable",
+]

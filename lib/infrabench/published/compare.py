@@ -1,0 +1,111 @@
+"""Our contrasts beside the published ratios.
+
+Published ratios have no variance of their own, so only direction and size are compared, never significance. Where the
+papers contradict themselves, the note says so and the number counts for its direction at most.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from infrabench.published.data import Numbers, numbers
+from infrabench.published.targets import USE, Target, Use
+from infrabench.published.targets_list import TARGETS
+
+AGREES_SIZE, AGREES_DIRECTION = "agrees in size", "agrees in direction"
+DISAGREES, NOT_COMPARABLE = "disagrees", "not comparable"
+KEPT = ("workload", "scenario", "metric", "system", "n_pairs", "ratio", "ratio_low", "ratio_high")
+
+
+def against(contrasts: pd.DataFrame, known: Numbers | None = None) -> pd.DataFrame:
+    """Return our contrasts to the baseline beside the published ratios.
+
+    Parameters
+    ----------
+    contrasts
+        As made by `infrabench.stats.contrasts`.
+    known
+        Published numbers; those of the repository by default.
+
+    Returns
+    -------
+    DataFrame
+        One row per contrast with a published counterpart. ``published_low``, ``published_high``: the published ratio
+        (equal ends) or its range over levels; ``published_n``: runs, or what the paper says instead;
+        ``predicted_low``, ``predicted_high``: where a second campaign of that many blocks would put its ratio with
+        95 % probability, on this site; ``agreement``: a word by the rule of `agreement`; ``grade``: how far the
+        published number can be trusted; ``where``: place in the text; ``note``: what the papers contradict.
+    """
+    known = numbers() if known is None else known
+    rows: list[dict[str, Any]] = []
+    for target in TARGETS:
+        ours = contrasts[(contrasts["workload"] == target.workload) & (contrasts["metric"] == target.metric)]
+        ours = ours[ours["scenario"].str.startswith(target.scenario) & ours["system"].isin(target.systems)]
+        rows += [
+            {name: getattr(row, name) for name in KEPT} | _compared(row, target, known)
+            for row in ours.itertuples(index=False)
+        ]
+    extra = ("published_low", "published_high", "published_n", "predicted_low", "predicted_high")
+    return pd.DataFrame(rows, columns=[*KEPT, *extra, "agreement", "grade", "where", "note"])
+
+
+def prediction(ratio: float, low: float, high: float, n: int, published_n: int) -> tuple[float, float]:
+    """Return the 95 % prediction interval of a second campaign's ratio, from ours and its interval.
+
+    The spread of a mean of `published_n` blocks is added to that of our mean of `n`, on the log scale. Differences
+    between sites are not in it, so it is the narrowest that can be justified.
+    """
+    widen = np.sqrt(1 + n / published_n)
+    return float(ratio * (low / ratio) ** widen), float(ratio * (high / ratio) ** widen)
+
+
+def agreement(row: Any, theirs: tuple[float, float], predicted: tuple[float, float], use: Use) -> str:
+    """Return the word for one comparison.
+
+    *agrees in size*: the published ratio (or part of its range) lies in our prediction interval. *agrees in direction*:
+    our interval excludes 1 on the published side. *disagrees*: neither. A number that the papers contradict themselves
+    is compared by direction only, and is *not comparable* while our interval holds 1.
+    """
+    low, high = theirs
+    if use == "size" and low <= predicted[1] and high >= predicted[0]:
+        return AGREES_SIZE
+    if (row.ratio_high < 1 and high < 1) or (row.ratio_low > 1 and low > 1):
+        return AGREES_DIRECTION
+    if use == "direction" and row.ratio_low <= 1 <= row.ratio_high:
+        return NOT_COMPARABLE
+    return DISAGREES
+
+
+def _compared(row: Any, target: Target, known: Numbers) -> dict[str, Any]:
+    printed = [known.row(each) for each in target.ids(row.system)]
+    theirs = target.ratios(row.system, known)
+    stated = None if pd.isna(printed[0].n) else int(printed[0].n)
+    grade, why = target.graded(row.system), _why_not(row, target)
+    predicted, word = (np.nan, np.nan), NOT_COMPARABLE
+    if not why:
+        # one run, the widest interval, where the paper does not say how many
+        predicted = prediction(row.ratio, row.ratio_low, row.ratio_high, row.n_pairs, stated or 1)
+        word = agreement(row, theirs, predicted, USE[grade])
+    return {
+        "published_low": theirs[0],
+        "published_high": theirs[1],
+        "published_n": printed[0].n_text or "not stated" if stated is None else stated,
+        "predicted_low": predicted[0],
+        "predicted_high": predicted[1],
+        "agreement": word,
+        "grade": grade,
+        "where": "; ".join(dict.fromkeys(f"{each.section}: '{each.quote}'" for each in printed)),
+        "note": "; ".join(filter(None, (why, target.note(row.system, known)))),
+    }
+
+
+def _why_not(row: Any, target: Target) -> str:
+    """Return why a contrast cannot be compared at all; nothing if it can."""
+    if row.baseline != target.baseline:
+        return f"our baseline is {row.baseline}, the published one {target.baseline}"
+    if not np.isfinite(row.ratio_low) or row.ratio_low <= 0:
+        return row.reason or "no interval of ours"
+    return ""
