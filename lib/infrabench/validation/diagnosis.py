@@ -33,10 +33,10 @@ CHECKS = (
     Check(
         "V15", "flag of two modes, on the values and on their logs",
         (
-            _bimodal(normal(100, 2), near(0.009, rounded=0.0005)),
+            _bimodal(normal(100, 1), near(0.009, rounded=0.0005)),
             _bimodal(exponential(), between(0.0, 0.035)),
-            _bimodal(bimodal(0.2, 10.0, at=100, sd=2), near(0.99, rounded=0.005)),
-            _bimodal(bimodal(0.2, 5.0, at=100, sd=2), near(0.885, rounded=0.005)),
+            _bimodal(bimodal(0.2, 10.0, at=100, sd=1), near(0.99, rounded=0.005)),
+            _bimodal(bimodal(0.2, 5.0, at=100, sd=1), near(0.885, rounded=0.005)),
         ),
     ),
 )  # fmt: skip

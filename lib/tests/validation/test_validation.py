@@ -1,0 +1,298 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from infrabench import cli
+from infrabench.core import DesignError, InfrabenchError
+from infrabench.stats import intervals, pairwise
+from infrabench.stats.intervals import Interval
+from infrabench.tidy import check as tidy_check
+from infrabench.validation import CHECKS, Case, Check, Expectation, lines, run
+from infrabench.validation import generators as made
+from infrabench.validation.bands import at_most, binomial_band, near
+from infrabench.validation.check import carry_out
+from infrabench.validation.relabelling import relabelled
+from infrabench.validation.report import line
+from infrabench.validation.speed import analysed, compared, in_fresh_process
+from infrabench.validation.suite import chosen
+from infrabench.validation.tables import campaigns_table
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_validation(name):
+    told = list(carry_out(CHECKS[name]))
+    assert [line(outcome) for outcome in told if not outcome.passed] == []
+    assert told
+
+
+def test_every_check_is_there_once_in_order():
+    assert list(CHECKS) == [*(f"V{i}" for i in range(1, 16)), *(f"N{i}" for i in range(1, 8))]
+
+
+# the harness can fail
+
+
+def z_interval(values, level=0.95):
+    half = stats.norm.ppf((1 + level) / 2) * values.std(axis=-1, ddof=1) / np.sqrt(values.shape[-1])
+    return Interval(values.mean(axis=-1) - half, values.mean(axis=-1) + half, level)
+
+
+def failed(name):
+    return [outcome.what for outcome in carry_out(CHECKS[name]) if not outcome.passed]
+
+
+def test_a_normal_quantile_in_place_of_students_is_caught(monkeypatch):
+    monkeypatch.setattr(intervals, "t_interval", z_interval)
+    assert "t interval: normal, n = 5" in failed("V1")
+
+
+def test_one_degree_of_freedom_too_many_is_caught_where_there_are_few_pairs(monkeypatch):
+    right = pairwise.paired_t
+
+    def more_sure(x, y, level=0.95):
+        found = right(x, y, level)
+        return found._replace(p=np.asarray(found.p) / 2)
+
+    monkeypatch.setattr(pairwise, "paired_t", more_sure)
+    assert failed("V7")
+    assert failed("V8")
+
+
+def test_ranks_of_the_median_that_are_one_too_narrow_are_caught(monkeypatch):
+    right = intervals.median_ranks
+    monkeypatch.setattr(intervals, "median_ranks", lambda n, level=0.95: (right(n)[0] + 1, right(n)[1] - 1, 0.95))
+    assert len(failed("V2")) == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "tame"),
+    [
+        ("N1", made.sample(made.normal(), 50)),
+        ("N2", made.ar1(0.0, 30)),
+        ("N3", made.campaigns("no drift", 30, sequential=True)),
+        ("N5", made.deployed(1, 30, 0.0)),
+        ("N6", made.pooled(5, 60, 0.0)),
+    ],
+)
+def test_a_control_that_looks_nominal_is_a_failure(name, tame):
+    (case,) = CHECKS[name].cases
+    (outcome,) = carry_out(replace(CHECKS[name], cases=(replace(case, generate=tame),)))
+    assert not outcome.passed
+
+
+def test_a_procedure_without_an_answer_for_each_replicate_is_an_error():
+    def silent(x):
+        return np.full(len(x), np.nan)
+
+    for procedure in (silent, lambda x: np.ones(3), lambda x: True):
+        case = Case("normal", made.sample(made.normal(), 5), (Expectation("broken", procedure, near(0.5)),), fast=10)
+        with pytest.raises(ValueError, match="broken: expected one answer for each of 10 replicates"):
+            list(carry_out(Check("X", "broken", (case,))))
+
+
+# bands and seeds
+
+
+@pytest.mark.parametrize(
+    ("p", "replicates", "low", "high"),
+    [
+        (0.95, 2_000, 0.9335, 0.9655),
+        (0.05, 2_000, 0.0345, 0.0665),
+        (0.95, 10_000, 0.9427, 0.9570),
+        (0.05, 10_000, 0.0430, 0.0573),
+        (0.95, 20_000, 0.9449, 0.9550),
+        (0.05, 20_000, 0.0450, 0.0552),
+    ],
+)
+def test_bands_are_the_exact_binomial_ones(p, replicates, low, high):
+    assert binomial_band(p, replicates) == pytest.approx((low, high), abs=5.1e-5)
+    assert stats.binom.cdf(high * replicates, replicates, p) > 0.999
+    assert near(p)(replicates) == binomial_band(p, replicates)
+    assert at_most(p)(replicates) == (0.0, binomial_band(p, replicates).high)
+
+
+def test_a_rounded_reference_has_a_wider_band():
+    exact, rounded = near(0.81)(2_000), near(0.81, rounded=0.005)(2_000)
+    assert rounded.low < exact.low
+    assert exact.high < rounded.high
+    with pytest.raises(ValueError, match="p is between 0 and 1"):
+        binomial_band(1.5, 10)
+
+
+def test_the_seed_decides_and_more_replicates_extend_the_same_stream():
+    seen = []
+
+    def keep(x):
+        seen.append(x)
+        return x[:, 0] > 0
+
+    case = Case("normal", made.sample(made.normal(), 2), (Expectation("kept", keep, near(0.5)),), 20, 50, 10)
+    check = Check("X", "kept", (case,))
+    fast, again, other = (list(carry_out(check, seed=seed)) for seed in (1, 1, 2))
+    assert fast[0]._replace(seconds=0) == again[0]._replace(seconds=0)
+    assert fast[0].estimate != other[0].estimate or not np.array_equal(seen[0], seen[4])
+    (full,) = carry_out(check, full=True, seed=1)
+    assert full.replicates == 50
+    assert np.array_equal(np.concatenate(seen[:2]), np.concatenate(seen[6:8]))
+    assert not np.array_equal(seen[6], seen[7])
+
+
+# data whose truth is known
+
+
+@pytest.mark.parametrize(
+    "shape", [made.normal(100, 5), made.lognormal(0.5), made.exponential(), made.bimodal(), made.with_outliers()]
+)
+def test_shapes_have_the_mean_and_median_that_they_say(shape):
+    x = shape.draw(np.random.default_rng(1), (400_000,))
+    assert x.mean() == pytest.approx(shape.mean, abs=5 * x.std() / np.sqrt(x.size))
+    assert (x <= shape.median).mean() == pytest.approx(0.5, abs=0.004)
+
+
+def test_dependent_series_have_their_correlation_and_variance():
+    x = made.ar1(0.6, 30)(np.random.default_rng(1), 20_000)
+    assert x.var() == pytest.approx(1, abs=0.02)
+    assert (x[:, 1:] * x[:, :-1]).mean() == pytest.approx(0.6, abs=0.01)
+
+
+def test_samples_inside_runs_have_the_correlation_asked_for():
+    x = made.pooled(5, 60, 0.2)(np.random.default_rng(1), 4_000).reshape(-1, 5, 60)
+    assert x.var() == pytest.approx(1, abs=0.03)
+    assert (x[..., 0] * x[..., 1]).mean() == pytest.approx(0.2, abs=0.03)
+    assert (x[:, 0, 0] * x[:, 1, 0]).mean() == pytest.approx(0.0, abs=0.06)
+
+
+def test_pairs_have_their_ratio_spread_and_correlation():
+    x, y = made.pair(0.95, (0.02, 0.1), 30, 0.8)(np.random.default_rng(1), 5_000)
+    assert x.mean() / y.mean() == pytest.approx(0.95, abs=0.002)
+    assert (x.std() / x.mean(), y.std() / y.mean()) == pytest.approx((0.02, 0.1), rel=0.02)
+    assert np.corrcoef(x.ravel(), y.ravel())[0, 1] == pytest.approx(0.8, abs=0.01)
+
+
+@pytest.mark.parametrize("environment", made.ENVIRONMENTS)
+def test_campaigns_hold_both_systems_once_in_every_block(environment):
+    values, positions = made.campaigns(environment, 30)(np.random.default_rng(1), 50)
+    assert values.shape == positions.shape == (50, 2, 30)
+    assert (np.sort(positions, axis=1) == np.stack([2 * np.arange(30), 2 * np.arange(30) + 1])).all()
+    assert 0.3 < (positions[:, 0] < positions[:, 1]).mean() < 0.7
+    assert values.mean() == pytest.approx(100, abs=3)
+
+
+def test_a_sequential_campaign_puts_the_drift_between_the_systems():
+    values, positions = made.campaigns("linear drift of 3 %", 30, sequential=True)(np.random.default_rng(1), 500)
+    assert (positions[0, 0].max(), positions[0, 1].min()) == (29, 30)
+    assert (values[:, 1] - values[:, 0]).mean() == pytest.approx(100 * 0.03 * 30 / 59, abs=0.05)
+
+
+def test_campaigns_become_a_tidy_table():
+    values = np.arange(24.0).reshape(2, 3, 4)
+    table = campaigns_table(values, ("a", "b", "c"), deployment=np.array([0, 0, 1, 1]))
+    assert len(tidy_check(table)) == 24
+    cell = table[(table["scenario"] == "c00001") & (table["system"] == "b")].sort_values("block")
+    assert cell["value"].tolist() == values[1, 1].tolist()
+    assert cell["deployment"].tolist() == [0, 0, 1, 1]
+    assert table.groupby("scenario")["position"].apply(list).map(lambda p: p == list(range(12))).all()
+
+
+# report and command line
+
+
+def outcome_of(name, **changed):
+    return next(iter(carry_out(CHECKS[name])))._replace(**changed)
+
+
+def test_the_report_counts_and_names_what_failed():
+    told = []
+    with pytest.raises(InfrabenchError, match="1 of 2 checks failed: V1 t interval"):
+        told.extend(lines([outcome_of("V1"), outcome_of("V1", estimate=0.9, passed=False)]))
+    assert [each.split()[3] for each in told if "t interval: " in each] == ["passed", "FAILED"]
+    assert told[-1].startswith("1 of 2 passed")
+
+
+def test_unknown_checks_are_named():
+    with pytest.raises(DesignError, match="unknown check V99: there are V1, V2"):
+        chosen(["V1", "V99"])
+    assert [check.id for check in chosen(["N1", "V3"])] == ["V3", "N1"]
+    assert {outcome.id for outcome in run(["V1"])} == {"V1"}
+
+
+def test_the_command_prints_a_table_and_its_status_says_whether_all_passed(capsys, monkeypatch):
+    assert cli.main(["validate", "--only", "V1", "N2"]) == 0
+    out = capsys.readouterr().out
+    assert "t interval: normal, n = 5" in out
+    assert "control: t interval of a dependent series" in out
+    assert "4 of 4 passed" in out
+    monkeypatch.setattr(intervals, "t_interval", z_interval)
+    assert cli.main(["validate", "--only", "V1"]) == 1
+    said = capsys.readouterr()
+    assert "FAILED" in said.out
+    assert "checks failed: V1 t interval: normal, n = 5" in said.err
+    assert cli.main(["validate", "--only", "V99"]) == 2
+
+
+# labels swapped on recorded data
+
+
+def identical(seed=3, blocks=30, effect=1.0, cases=20):
+    rng = np.random.default_rng(seed)
+    values = 100 * np.exp(rng.normal(0, 0.02, (cases, 1, blocks)) + rng.normal(0, 0.01, (cases, 2, blocks)))
+    values[:, 1] *= effect
+    return values
+
+
+def test_swapped_labels_of_one_system_differ_as_often_as_they_should():
+    found = relabelled(campaigns_table(identical(), ("native", "again")), "native", "again")
+    assert found.band == binomial_band(0.05, 1_000)
+    assert found.band.low <= found.share <= found.band.high
+    assert len(found.cases) == 20
+    assert found.cases["within"].mean() > 0.9
+    assert found.share == pytest.approx(found.cases["share"].mean())
+    again = relabelled(campaigns_table(identical(), ("native", "again")), "native", "again")
+    assert again.cases.equals(found.cases)
+
+
+def test_an_analysis_that_is_too_sure_is_seen_on_swapped_labels(monkeypatch):
+    from infrabench.validation import relabelling
+
+    right = relabelling.paired_fieller
+    monkeypatch.setattr(relabelling, "paired_fieller", lambda x, y: right(x, y, 0.8))
+    found = relabelled(campaigns_table(identical(), ("native", "again")), "native", "again")
+    assert found.share > found.band.high
+
+
+def test_deployments_are_swapped_whole():
+    values = np.random.default_rng(1).normal(100, 1, (3, 2, 40))
+    values += np.repeat(np.random.default_rng(2).normal(0, 5, (3, 2, 8)), 5, axis=-1)
+    table = campaigns_table(values, ("a", "b"), deployment=np.repeat(np.arange(8), 5))
+    assert relabelled(table, "a", "b").cases["n_pairs"].tolist() == [8, 8, 8]
+
+
+def test_labels_that_do_not_exist_and_too_few_blocks_are_refused():
+    table = campaigns_table(identical(blocks=5), ("native", "again"))
+    with pytest.raises(DesignError, match="no system other in the table"):
+        relabelled(table, "native", "other")
+    with pytest.raises(DesignError, match="no case has 6 complete pairs"):
+        relabelled(table, "native", "again")
+
+
+# speed
+
+
+def test_the_bootstrap_gives_scipys_interval_ends():
+    assert compared(cells=4, resamples=999).apart < 1e-12
+
+
+def test_the_analysis_is_timed_part_by_part_in_a_process_of_its_own():
+    done = in_fresh_process(small)
+    assert done.trials == 3 * 4 * 10
+    assert set(done.seconds) == {"estimates", "contrasts", "omnibus", "diagnostics"}
+    assert all(seconds > 0 for seconds in done.seconds.values())
+    assert 30 < done.peak_mb < 2_000
+
+
+def small():
+    return analysed(cases=3, blocks=10)
