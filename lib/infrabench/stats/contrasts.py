@@ -15,7 +15,7 @@ import pandas as pd
 from scipy import stats
 
 from infrabench.core import DesignError, SchemaError
-from infrabench.stats import effects
+from infrabench.stats import adjust, effects, equivalence
 from infrabench.stats.intervals import LEVEL, NAN, Array, constant, t_interval
 from infrabench.stats.ratios import paired_fieller
 
@@ -151,21 +151,25 @@ def _inference(x: Array, y: Array, margin: float) -> dict[str, Any]:
     row: dict[str, Any] = {"ratio_low": ratio.low, "ratio_high": ratio.high}
     row |= {"difference_low": difference.low, "difference_high": difference.high} | _test(x, y)
     logs = np.log(x / y) if _positive(x, y) else np.empty(0)
-    equivalence = effects.equivalence_p(logs, margin)
-    row["p_equivalence"] = equivalence
+    p_equivalence = equivalence.tost_log_ratio(x, y, margin).p
+    row["p_equivalence"] = p_equivalence
     reason = "" if logs.size else "values not all positive: no equivalence test"
     if np.isnan(ratio.low):
         verdict, reason = INCONCLUSIVE, TOO_NOISY
     elif not ratio.low <= 1 <= ratio.high:
-        verdict = WITHIN if equivalence < ALPHA else DIFFERENT
+        verdict = WITHIN if p_equivalence < ALPHA else DIFFERENT
     else:
-        verdict = EQUIVALENT if equivalence < ALPHA else INCONCLUSIVE
-    blocks = effects.blocks_to_decide(logs, margin) if verdict == INCONCLUSIVE else NAN
+        verdict = EQUIVALENT if p_equivalence < ALPHA else INCONCLUSIVE
+    blocks = equivalence.blocks_to_decide(_spread(logs), margin) if verdict == INCONCLUSIVE else NAN
     return row | {"verdict": verdict, "n_to_decide": blocks, "reason": reason}
 
 
 def _verdict(reason: str) -> dict[str, Any]:
     return {"verdict": NOT_COMPARABLE, "reason": reason}
+
+
+def _spread(logs: Array) -> float:
+    return float(logs.std(ddof=1)) if logs.size > 1 else NAN
 
 
 def _positive(x: Array, y: Array) -> bool:
@@ -193,7 +197,7 @@ def _adjusted(frame: pd.DataFrame, primary: set[tuple[str, str]]) -> pd.DataFram
     frame = frame.copy()
     for key, index in frame.groupby(["workload", "metric"], observed=True).groups.items():
         p = frame.loc[index, "p"].to_numpy(dtype=float)
-        frame.loc[index, "p_adjusted"] = effects.holm(p) if key in primary else effects.benjamini_hochberg(p)
+        frame.loc[index, "p_adjusted"] = adjust.holm(p) if key in primary else adjust.benjamini_hochberg(p)
         frame.loc[index, "adjustment"] = HOLM if key in primary else EXPLORATORY
     # the verdict rests on the interval of one contrast; say so where the whole family would not support it
     alone = frame["verdict"].isin([DIFFERENT, WITHIN]) & (frame["p_adjusted"] >= ALPHA) & (frame["reason"] == "")

@@ -1,103 +1,114 @@
-"""Effect sizes, equivalence, adjusted p-values and the number of blocks that would decide."""
+"""Effect sizes of two samples: Cliff's delta, Cohen's d, Hedges' g, each with its interval.
+
+Samples are (..., m) and (..., n): the last axis holds the values, leading axes are cells. NaN where a sample has
+fewer than two values or where there is no spread to measure by; a ratio and its interval always stand first.
+"""
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
-from scipy import optimize, stats
+from numpy.typing import ArrayLike, NDArray
+from scipy import special, stats
 
-from infrabench.stats.intervals import LEVEL, NAN, NO_INTERVAL, Array, Interval, constant
+from infrabench.stats.intervals import LEVEL, Array, Interval
+from infrabench.stats.pairwise import variance
 
-DELTA_LABELS = ((0.147, "negligible"), (0.33, "small"), (0.474, "medium"))
-MOST_BLOCKS = 1_000_000
-
-
-def cliffs_delta(x: Array, y: Array) -> float:
-    """Return Cliff's delta, P(x > y) - P(x < y); +1 when every x is above every y."""
-    return float(np.sign(x[:, None] - y[None, :]).mean()) if x.size and y.size else NAN
+DELTA_LABELS = ((0.147, "negligible"), (0.33, "small"), (0.474, "medium"), (np.inf, "large"))
+HALVINGS = 60  # of the unit interval: below the spacing of floats near 1
 
 
-def cliffs_delta_interval(delta: float, m: int, n: int, level: float = LEVEL) -> Interval:
-    """Return Newcombe's method-5 interval of Cliff's delta for samples of `m` and `n` (Newcombe 2006)."""
-    if not np.isfinite(delta) or min(m, n) < 2:
-        return NO_INTERVAL
-    z = stats.norm.ppf((1 + level) / 2)
-    area = (delta + 1) / 2
-    star = (m + n) / 2 - 1
+class Effect(NamedTuple):
+    """A standardised difference and its interval; NaN where there is none."""
 
-    def gap(th: float) -> float:
-        variance = th * (1 - th) * (1 + star * ((1 - th) / (2 - th) + th / (1 + th))) / (m * n)
-        return (area - th) ** 2 - z**2 * variance
-
-    # At area 0 or 1 the equation also has the trivial root there, hence the step inside the unit interval.
-    inside = 1e-12
-    low = 0.0 if area <= 0 else optimize.brentq(gap, 0, min(area, 1 - inside * 10), xtol=inside)
-    high = 1.0 if area >= 1 else optimize.brentq(gap, max(area, inside * 10), 1, xtol=inside)
-    return Interval(2 * low - 1, 2 * high - 1, level)
+    estimate: Any
+    interval: Interval
 
 
-def delta_label(delta: float) -> str:
-    """Return Romano's word for the size of a Cliff's delta; empty when there is none."""
-    if not np.isfinite(delta):
-        return ""
-    return next((word for limit, word in DELTA_LABELS if abs(delta) < limit), "large")
+def cliffs_delta(x: ArrayLike, y: ArrayLike) -> Any:
+    """Return Cliff's delta, P(x > y) - P(x < y), shape (...); +1 when every x is above every y (Cliff 1993).
 
-
-def log_margin(margin: float) -> float:
-    """Return the margin on the log-ratio scale: 0.02 means ratios of 0.98 .. 1 / 0.98."""
-    return float(-np.log1p(-margin))
-
-
-def equivalence_p(log_ratios: Array, margin: float) -> float:
-    """Return the p-value of two one-sided paired t tests (Schuirmann 1987) at a relative margin."""
-    if log_ratios.size < 2 or constant(log_ratios):
-        return NAN
-    bound = log_margin(margin)
-    above = stats.ttest_1samp(log_ratios, -bound, alternative="greater").pvalue
-    below = stats.ttest_1samp(log_ratios, bound, alternative="less").pvalue
-    return float(max(above, below))
-
-
-def holm(p: Array) -> Array:
-    """Return Holm's adjusted p-values; NaN stays NaN and does not count as a test."""
-    adjusted = np.full(p.size, NAN)
-    order = np.flatnonzero(np.isfinite(p))
-    order = order[np.argsort(p[order], kind="stable")]
-    steps = p[order] * np.arange(order.size, 0, -1)
-    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1) if order.size else steps
-    return adjusted
-
-
-def benjamini_hochberg(p: Array) -> Array:
-    """Return Benjamini-Hochberg adjusted p-values; NaN stays NaN and does not count as a test."""
-    adjusted = np.full(p.size, NAN)
-    known = np.flatnonzero(np.isfinite(p))
-    if known.size:
-        adjusted[known] = stats.false_discovery_control(p[known], method="bh")
-    return adjusted
-
-
-def blocks_to_decide(log_ratios: Array, margin: float) -> float:
-    """Return the number of blocks at which no outcome is inconclusive, given the spread of these log ratios.
-
-    An outcome is inconclusive when the 95 % interval holds 1 while the 90 % interval leaves the margin. That cannot
-    happen once the two half-widths together are no longer than the margin, whatever the difference turns out to be:
-    the smallest such n is returned. It does not lean on the observed difference. NaN when the spread is unknown or
-    more than a million blocks would be needed.
+    From the rank sum of x in both samples, ties at midranks. NaN when a sample is empty.
     """
-    if log_ratios.size < 2 or constant(log_ratios):
-        return NAN
-    room = log_margin(margin) / log_ratios.std(ddof=1)
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    m, n = x.shape[-1], y.shape[-1]
+    shape = np.broadcast_shapes(x.shape[:-1], y.shape[:-1])
+    if not m or not n:
+        return np.full(shape, np.nan)[()]
+    pooled = np.concatenate([np.broadcast_to(x, (*shape, m)), np.broadcast_to(y, (*shape, n))], axis=-1)
+    ranks = stats.rankdata(pooled, axis=-1)
+    above = ranks[..., :m].sum(axis=-1) - m * (m + 1) / 2
+    return (2 * above / (m * n) - 1)[()]
 
-    def decided(n: int) -> bool:
-        quantiles = stats.t.ppf([(1 + LEVEL) / 2, LEVEL], n - 1)
-        return bool(quantiles.sum() / np.sqrt(n) <= room)
 
-    low, high = 1, 2
-    while not decided(high):
-        low, high = high, high * 2
-        if high > MOST_BLOCKS:
-            return NAN
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if decided(middle) else (middle, high)
-    return float(high)
+def cliffs_delta_interval(delta: ArrayLike, m: ArrayLike, n: ArrayLike, level: float = LEVEL) -> Interval:
+    """Return Newcombe's method-5 interval of Cliff's delta for samples of `m` and `n` values, shape of `delta`.
+
+    The score-like equation of Newcombe 2006 (Statistics in Medicine 25:559-573) for A = (delta + 1) / 2, solved by
+    bisection for all cells at once. At complete separation the equation also has the trivial root 1; the other one
+    is meant, so the outer end is -1 or 1 and the inner end is a true limit. NaN below two values.
+    """
+    delta, m, n = np.broadcast_arrays(np.asarray(delta, dtype=float), m, n)
+    usable = np.isfinite(delta) & (np.minimum(m, n) > 1)
+    area = np.where(usable, (delta + 1) / 2, np.nan)
+    z = stats.norm.ppf((1 + level) / 2)
+    # the equation is the same seen from the other end, so the upper limit is a lower limit of 1 - A
+    low, high = _lower_limit(area, m, n, z), 1 - _lower_limit(1 - area, m, n, z)
+    return Interval((2 * low - 1)[()], (2 * high - 1)[()], level)
+
+
+def delta_label(delta: ArrayLike) -> Any:
+    """Return the word for the size of a Cliff's delta (Romano and others 2006), shape of `delta`; empty for NaN."""
+    size = np.abs(np.asarray(delta, dtype=float))
+    limits, words = zip(*DELTA_LABELS, strict=True)
+    return np.select([size < limit for limit in limits], words, default="")[()]
+
+
+def cohens_d(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Effect:
+    """Return Cohen's d, (mean x - mean y) / pooled SD, with its noncentral-t interval, shape (...).
+
+    The interval inverts the noncentral t distribution of the two-sample statistic (Hedges and Olkin 1985; Cumming
+    and Finch 2001). NaN below two values and when neither sample has any spread.
+    """
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    m, n = x.shape[-1], y.shape[-1]
+    if min(m, n) < 2:
+        none = np.full(np.broadcast_shapes(x.shape[:-1], y.shape[:-1]), np.nan)[()]
+        return Effect(none, Interval(none, none, level))
+    df = m + n - 2
+    squares = (m - 1) * variance(x) + (n - 1) * variance(y)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        d = (x.mean(axis=-1) - y.mean(axis=-1)) / np.sqrt(squares / df)
+    d = np.where(squares > 0, d, np.nan)
+    scale = np.sqrt(m * n / (m + n))
+    low, high = (special.nctdtrinc(df, tail, d * scale) / scale for tail in ((1 + level) / 2, (1 - level) / 2))
+    return Effect(d[()], Interval(low, high, level))
+
+
+def hedges_correction(df: ArrayLike) -> Any:
+    """Return the factor J(df) that takes the bias out of Cohen's d, in its exact gamma form (Hedges 1981)."""
+    half = np.asarray(df, dtype=float) / 2
+    return (np.exp(special.gammaln(half) - special.gammaln(half - 0.5)) / np.sqrt(half))[()]
+
+
+def hedges_g(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Effect:
+    """Return Hedges' g, J times Cohen's d, with the noncentral-t interval scaled alike, shape (...)."""
+    d = cohens_d(x, y, level)
+    df = np.shape(x)[-1] + np.shape(y)[-1] - 2
+    factor = hedges_correction(df) if df > 1 else np.nan
+    return Effect(factor * d.estimate, Interval(factor * d.interval.low, factor * d.interval.high, level))
+
+
+def _lower_limit(area: NDArray[np.float64], m: ArrayLike, n: ArrayLike, z: float) -> Array:
+    """The root below A of (A - th)^2 = z^2 var(th); 0 at A = 0, NaN at NaN."""
+    m, n = np.asarray(m, dtype=float), np.asarray(n, dtype=float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        star = (m + n) / 2 - 1
+        low, high = np.zeros(area.shape), np.minimum(area, 1 - 1e-11)
+        for _ in range(HALVINGS):
+            th = (low + high) / 2
+            variance = th * (1 - th) * (1 + star * ((1 - th) / (2 - th) + th / (1 + th))) / (m * n)
+            outside = (area - th) ** 2 > z**2 * variance
+            low, high = np.where(outside, th, low), np.where(outside, high, th)
+    return np.where(np.isnan(area), np.nan, (low + high) / 2)

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+
+from infrabench.stats.adjust import benjamini_hochberg, by_family, holm
+
+P = [0.083984375, 0.099609375, 0.30859375, 0.232421875, 0.10546875, 0.001953125]
+
+
+def test_reference_values() -> None:
+    assert holm(P) == pytest.approx([0.419921875, 0.419921875, 0.46484375, 0.46484375, 0.419921875, 0.01171875])
+    expected = [0.158203125, 0.158203125, 0.30859375, 0.27890625, 0.158203125, 0.01171875]
+    assert benjamini_hochberg(P) == pytest.approx(expected)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.sampled_from([0.0, 0.001, 0.01, 0.02, 0.04, 0.3, 0.5, 1.0]), min_size=1, max_size=9))
+def test_as_statsmodels_and_scipy(p: list[float]) -> None:
+    assert holm(p) == pytest.approx(multipletests(p, method="holm")[1])
+    assert benjamini_hochberg(p) == pytest.approx(stats.false_discovery_control(p))
+
+
+@pytest.mark.parametrize("adjust", [holm, benjamini_hochberg])
+def test_an_unknown_p_is_no_test(adjust) -> None:
+    found = adjust([[0.04, np.nan, 0.01, 0.03], [np.nan] * 4])
+    assert np.isnan(found[0, 1])
+    assert found[0, [0, 2, 3]] == pytest.approx(adjust([0.04, 0.01, 0.03]))
+    assert np.isnan(found[1]).all()
+    assert adjust(np.empty(0)).shape == (0,)
+
+
+def test_families_do_not_see_each_other() -> None:
+    p = np.array([0.01, 0.02, 0.03, np.nan, 0.04])
+    found = by_family(p, ["b", "a", "b", "a", "b"], holm)
+    assert found[[0, 2, 4]] == pytest.approx(holm([0.01, 0.03, 0.04]))
+    assert found[1] == 0.02
+    assert np.isnan(found[3])
+    assert by_family([], [], holm).shape == (0,)
