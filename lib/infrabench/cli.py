@@ -52,11 +52,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--debug", action="store_true", help="show the whole traceback of an error, and more log")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="COMMAND")
     for name, command, text, fill in (
-        ("plan", commands.plan, "print every trial in order, with a time and disk estimate", _request),
+        ("plan", commands.plan, "print every trial, with time and disk; or the blocks a goal needs", _plan),
         ("run", commands.run, "run a study on a site, or go on with it", _run),
         ("status", commands.status, "say how far sessions are", _sessions),
         ("analyze", commands.analyze, "print estimates, and contrasts against the baseline", _session),
         ("report", commands.report, "write executed notebooks, figures and tables as HTML pages", _report),
+        ("diff", commands.diff, "compare what two sessions say about where and how they were measured", _diff),
         ("verify", commands.verify, "check every file, and read the raw output again", _sessions),
         ("reparse", commands.reparse, "write a session anew with the parsers of now", _reparse),
         ("pack", commands.pack, "write a session into one reproducible archive", _pack),
@@ -81,6 +82,38 @@ def _request(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--systems", nargs="+", metavar="NAME", help="systems (default: all of the study)")
     parser.add_argument("--workloads", nargs="+", metavar="NAME", help="workloads (default: all of the profile)")
     parser.add_argument("--seed", type=int, metavar="N", help="seed of the random order (default: the study's)")
+    parser.add_argument(
+        "--deployments", type=int, metavar="N",
+        help="make every system ready anew N times; blocks are shared out (default: what the profile says)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--order", default="random", help="order in a block: random (default), or williams against carry-over"
+    )
+    parser.add_argument("--aa", default="", metavar="SYSTEM", help="A/A: measure this one system under two labels")
+    parser.add_argument(
+        "--precision", type=float, metavar="PERCENT",
+        help="from 30 blocks on, add blocks until every primary cell's 95 %% interval is at most this half-width",
+    )  # fmt: skip
+    parser.add_argument("--most", type=int, metavar="N", help="with --precision: at most N blocks (default: 100)")
+    parser.add_argument("--hours", type=float, metavar="H", help="with --precision: add no block after H hours")
+
+
+def _plan(parser: argparse.ArgumentParser) -> None:
+    _request(parser)
+    parser.add_argument(
+        "--pilot", metavar="SESSION",
+        help="say, from the spread in this session, how many blocks and hours each goal needs",
+    )  # fmt: skip
+    parser.add_argument(
+        "--goals", type=float, nargs="+", default=[1.0, 2.0, 5.0], metavar="PERCENT",
+        help="with --pilot: half-widths to plan for (default: 1 2 5)",
+    )  # fmt: skip
+
+
+def _diff(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("first", metavar="A", help="name, folder or archive of a session")
+    parser.add_argument("second", metavar="B", help="another one")
+    parser.add_argument("--all", action="store_true", help="also what may differ, and is only reported")
 
 
 def _run(parser: argparse.ArgumentParser) -> None:

@@ -10,20 +10,23 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from infrabench import archive, registry, runs, session
+from infrabench import archive, comparability, registry, runs, session
 from infrabench import design as designs
 from infrabench.core import DesignError, LedgerError, SiteError
 from infrabench.design import Design
 from infrabench.progress import bar, words
-from infrabench.records import read_plan, read_session, read_trial, recorded
+from infrabench.records import LOOK, awaited, discarded, read_blocks, read_session, read_trial, recorded
 from infrabench.records import verify as problems
 
 MIB = 2**20
 
 
 def plan(arguments: Namespace) -> Iterator[str]:
-    """Yield every trial in order, with when it is expected to start, and the cost of all."""
+    """Yield every trial in order, with when it is expected to start, and the cost of all; or what a pilot says."""
     wanted = _wanted(arguments)
+    if arguments.pilot:
+        yield from _from_pilot(wanted, arguments.pilot, arguments.goals)
+        return
     at = len(wanted.systems) * designs.DEPLOY_S
     yield "position  block  starts       system        workload      scenario"
     for trial in designs.trials(wanted):
@@ -39,8 +42,13 @@ def run(arguments: Namespace) -> Iterator[str]:
     """Run a study, or go on with it, and yield what will be done, where it is and how it went."""
     wanted, site = _wanted(arguments), _site(arguments.site)
     yield _cost(wanted)
+    look = None
+    if wanted.stopping is not None:
+        from infrabench import facade  # pandas and scipy are loaded only where intervals are looked at
+
+        look = facade.look(wanted)
     with bar(f"{wanted.study} {wanted.profile}") as show:
-        folder = runs.carry_out(wanted, site=site, name=arguments.session, on_progress=show)
+        folder = runs.carry_out(wanted, site=site, name=arguments.session, on_progress=show, look=look)
     yield from _state_of(folder)
 
 
@@ -81,6 +89,22 @@ def report(arguments: Namespace) -> Iterator[str]:
     figures, tables = (Path(each) if Path(each).is_dir() else None for each in (arguments.figures, arguments.tables))
     folders = [path for path in runs.sessions().values() if path.is_dir()]
     yield str(write(notebooks, out, figures=figures, tables=tables, sessions=folders))
+
+
+def diff(arguments: Namespace) -> Iterator[str]:
+    """Yield what differs between two sessions; `NotComparable` when something that must not."""
+    first, second = (runs.find(None, name) for name in (arguments.first, arguments.second))
+    found = comparability.differences(first, second)
+    for each in found:
+        if each.checked or arguments.all:
+            mark = "must agree" if each.checked else "reported"
+            one, two = comparability.shown(each.first), comparability.shown(each.second)
+            yield f"{mark:11s} {each.where} {each.key}: {one} | {two}"
+    checked = [each for each in found if each.checked]
+    if checked:
+        raise comparability.NotComparable([first.name, second.name], checked)
+    hint = "" if arguments.all or not found else " (--all lists them)"
+    yield f"comparable: all that must agree does; {len(found)} other differences{hint}"
 
 
 def verify(arguments: Namespace) -> Iterator[str]:
@@ -214,32 +238,59 @@ def _wanted(arguments: Namespace) -> Design:
     return session.request(
         registry.study(arguments.study), profile=arguments.profile, systems=_split(arguments.systems),
         workloads=_split(arguments.workloads), runs=arguments.runs, seed=arguments.seed,
+        deployments=arguments.deployments, order=arguments.order, aa=arguments.aa,
+        stopping=designs.stopping(_share(arguments.precision), arguments.most, arguments.hours),
     )  # fmt: skip
+
+
+def _share(percent: float | None) -> float | None:
+    return None if percent is None else percent / 100
 
 
 def _split(names: list[str] | None) -> list[str] | None:
     return None if names is None else [part for name in names for part in name.split(",") if part]
 
 
+def _from_pilot(wanted: Design, pilot: str, goals: list[float]) -> Iterator[str]:
+    from infrabench import facade, tables
+
+    opened = facade.open_session(runs.find(None, pilot))
+    planned = facade.plan_from_pilot(opened, wanted, [percent / 100 for percent in goals])
+    yield tables.markdown(tables.planning_table(planned))
+
+
 def _cost(wanted: Design) -> str:
-    cost = designs.expected(wanted)
+    study = session.study_of(wanted)
+    cost = designs.expected(wanted, probe_s=study.probe_s)
     count = len(wanted.systems) * len(wanted.cases) * wanted.blocks
+    anew = f", every system made ready {wanted.deployments} times" if wanted.deployments > 1 else ""
+    rule = wanted.stopping
+    more = f", more blocks up to {rule.most} for a half-width of {100 * rule.target:g} %" if rule else ""
     return (
-        f"{wanted.study} {wanted.profile}: {count} trials in {wanted.blocks} blocks "
+        f"{wanted.study} {wanted.profile}: {count} trials in {wanted.blocks} blocks{anew}{more} "
         f"({', '.join(wanted.systems)} x {len(wanted.cases)} cases), about {words(cost.seconds)}; up to "
         f"{cost.target_bytes / MIB:.0f} MiB inside a target, about {cost.ledger_bytes / MIB:.0f} MiB recorded"
     )
 
 
 def _state_of(folder: Path) -> Iterator[str]:
-    data, planned, done = read_session(folder), read_plan(folder), recorded(folder)
-    yield f"{folder}: {len(done)} of {len(planned)} trials"
+    data, planned, done = read_session(folder), awaited(folder), recorded(folder)
+    gone, missing = discarded(folder), [trial for trial in planned if trial.id not in done]
+    every = [read_trial(folder, name) for name in sorted(done)]
+    kept = [record for record in every if record.trial.block not in gone]
+    repeats = sum(1 for record in kept if record.trial.attempt)
+    extra = f", {repeats} repeats of invalid ones" if repeats else ""
+    extra += f", {len(gone)} blocks discarded with {len(every) - len(kept)} trials" if gone else ""
+    yield f"{folder}: {len(planned) - len(missing)} of {len(planned)} trials{extra}"
     for system in data["systems"]:
-        own = [trial for trial in planned if trial.system == system]
-        states = Counter(read_trial(folder, trial.id).state for trial in own if trial.id in done)
-        missing = len(own) - sum(states.values())
+        states = Counter(record.state for record in kept if record.trial.system == system)
+        absent = sum(1 for trial in missing if trial.system == system)
         told = [f"{count} {state}" for state, count in sorted(states.items())]
-        yield f"  {system}: {', '.join(told + ([f'{missing} missing'] if missing else []))}"
+        yield f"  {system}: {', '.join(told + ([f'{absent} missing'] if absent else []))}"
+    for look in read_blocks(folder, LOOK):
+        widest = max(look["widths"].values(), default=float("nan"))
+        why = f"stop ({look['reason']})" if look["reason"] else f"{len(look['adds'])} blocks added"
+        yield f"  look at n = {look['n']}: widest half-width {100 * widest:.2f} %: {why}"
     for name, reason in {**data["not_run"], **data["left_out"]}.items():
         yield f"  {name}: not run: {reason}"
 

@@ -130,6 +130,20 @@ def twins(study: Study, name: str, known_systems: Sequence[str] = ()) -> Study:
     )  # fmt: skip
 
 
+def stopping(precision: float | None, most: int | None = None, hours: float | None = None) -> Stopping | None:
+    """Return the stopping rule of a request: none without a `precision` (relative half-width, 0.02 = 2 %).
+
+    Raises `DesignError` when bounds are given for a rule that is not.
+    """
+    if precision is None:
+        if most is not None or hours is not None:
+            raise DesignError("most blocks and hours bound the search for a precision: give the precision too")
+        return None
+    if hours is not None and hours <= 0:
+        raise DesignError(f"hours must be more than 0, not {hours:g}")
+    return Stopping(precision, *([] if most is None else [most]), budget_s=None if hours is None else hours * 3600)
+
+
 def trials(design: Design) -> tuple[Trial, ...]:
     """Return every trial of `design` in the order of execution."""
     share = design.blocks // design.deployments

@@ -29,6 +29,8 @@ MUST_AGREE = (
     ("kernel_settings", "transparent_huge_pages"),
     ("power", "governor"),
 )
+# Of each system, beside its tools' versions.
+DEPLOYED = ("version", "image", "storage", "limits")
 
 
 def of_host(host: Host) -> dict[str, Any]:
@@ -115,7 +117,7 @@ def compare_host(name: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> 
 def compare_deployments(name: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raise `LedgerError` when an engine, an image or a tool has another version than when the session began."""
     for system in sorted({*then, *now}):
-        paths = [("facts", key) for key in ("version", "image", "storage", "limits")] + [("tools",)]
+        paths = [("facts", key) for key in DEPLOYED] + [("tools",)]
         rows = [(path[-1], _at(then.get(system), path), _at(now.get(system), path)) for path in paths]
         _refuse(f"system {system}", rows)
 

@@ -38,6 +38,7 @@ MAY = {
     },
     "reparse": {"ledger", "records", "registry", "sums", "trial"},
     "runs": {"archive", "design", "progress", "records", "registry", "session", "site"},
+    "comparability": {"provenance", "records"},
     "tidy": {"records"},
     "stats": {"tidy", "stats", "display"},
     "validation": {"stats", "tidy", "validation"},
@@ -53,10 +54,13 @@ MAY = {
     "lab": {"host", "lab"},
     "studies": set(),
     "analysis": {"display", "figures", "published", "stats", "tables"},
-    "facade": {"design", "progress", "records", "registry", "analysis", "runs", "session", "stats", "tidy"},
+    "facade": {
+        "analysis", "comparability", "design", "progress", "records", "registry", "runner", "runs", "session", "stats",
+        "tidy",
+    },
     "commands": {
-        "archive", "benchmarks", "design", "facade", "fidelity", "headless", "lab", "progress", "records", "registry",
-        "reparse", "report", "runs", "session", "tables", "validation",
+        "archive", "benchmarks", "comparability", "design", "facade", "fidelity", "headless", "lab", "progress",
+        "records", "registry", "reparse", "report", "runs", "session", "tables", "validation",
     },
     "cli": {"commands"},
     "benchmarks": {

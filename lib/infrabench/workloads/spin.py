@@ -1,0 +1,71 @@
+"""spin: `chunks` of fixed work (SHA-256 of 1 MiB each) on one core, slowed by a known share where the target says so.
+
+A calibration of the whole chain from trial to verdict: the environment variable ``INFRABENCH_BUSY_SHARE`` of the target
+adds a busy-wait of that share to every chunk, so the true ratio of rates is 1 / (1 + share). Nothing is learnt about a
+system from it. Metrics: ``chunks_per_s`` (chunks / time) and ``total_s``. The digest proves that the work was done.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from infrabench.core import Capture, Deployment, Measurement, Step, Target
+from infrabench.workloads._reading import (
+    at,
+    at_least,
+    equal,
+    json_object,
+    missing,
+    positive,
+    text,
+    tool_version,
+    value,
+)
+
+DEFAULTS: Mapping[str, Any] = {"chunks": 1000}
+TOOL = "spin probe"
+PROBE = Path(__file__).with_name("_spin_probe.py")
+BLOCK = bytes(range(256)) * 4096
+SLOWEST_CHUNK_S = 0.5
+
+
+def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+    """Return the one run."""
+    at_least("chunks", params["chunks"], 1)
+    argv = ("python3", "-c", PROBE.read_text(encoding="utf-8"), str(params["chunks"]))
+    return (Step("spin", "server", argv, timeout_s=30.0 + params["chunks"] * SLOWEST_CHUNK_S),)
+
+
+def version(target: Target) -> str:
+    """Return the version of the Python that does the work."""
+    return tool_version(target, "python3", r"^Python (\S+)$", "python3", "--version")
+
+
+def supported(deployment: Deployment) -> str | None:
+    """Return None, or that there is no python3 in the target."""
+    return missing(deployment, "python3")
+
+
+def parse(capture: Capture) -> Sequence[Measurement]:
+    """Return rate and time; `ParseError` unless all chunks were hashed."""
+    report = json_object(TOOL, text(capture["spin"]))
+    chunks = int(capture.params["chunks"])
+    equal(TOOL, "chunks", value(TOOL, report, "chunks"), float(chunks))
+    equal(TOOL, "the digest of all chunks", at(TOOL, report, "sha256"), _digest(chunks))
+    total_s = positive(TOOL, "seconds", value(TOOL, report, "seconds"))
+    return (
+        Measurement("chunks_per_s", chunks / total_s, "1/s", "higher"),
+        Measurement("total_s", total_s, "s", "lower"),
+    )
+
+
+@cache
+def _digest(chunks: int) -> str:
+    digest = hashlib.sha256(BLOCK)
+    for _ in range(chunks):
+        digest.update(BLOCK)
+    return digest.hexdigest()
