@@ -122,7 +122,7 @@ def twins(study: Study, name: str, known_systems: Sequence[str] = ()) -> Study:
     if not name:
         return study
     if name not in (*study.systems, *known_systems):
-        raise unknown_name("system", name, (*study.systems, *known_systems))
+        raise unknown_name("system", name, {*study.systems, *known_systems})
     same = study.variants.get(name, Variant(name))
     return replace(
         study, title=f"A/A: {name} under two labels", baseline=name, systems=(name, name + AGAIN),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fakes import PLUGINS, fake_site
 
-from infrabench import cli, facade, registry, runs, session
+from infrabench import cli, facade, registry, runs
 from infrabench.archive import pack
 from infrabench.core import DesignError
 
@@ -66,6 +66,17 @@ def test_the_same_seed_prints_the_same_plan(capsys):
         ([*PLAN[:3], "tiney"], "did you mean tiny"),
         ([*PLAN, "--systems", "fake-base", "fake-oter"], "did you mean fake-other"),
         ([*PLAN, "--workloads", "fakk"], "did you mean fake"),
+        ([*PLAN, "--runs", "7", "--deployments", "3"], "7 blocks cannot be shared out to 3 deployments"),
+        ([*PLAN, "--deployments", "0"], "deployments must be a whole number of at least 1"),
+        ([*PLAN, "--order", "willams"], "unknown order 'willams': did you mean williams"),
+        ([*PLAN, "--aa", "fake-otter"], "unknown system 'fake-otter': did you mean fake-other"),
+        ([*PLAN, "--aa", "fake-base", "--systems", "fake-base"], "name either `aa` or `systems`"),
+        ([*PLAN, "--precision", "2", "--runs", "10"], "runs must be 30, not 10"),
+        ([*PLAN, "--precision", "200", "--runs", "30"], "give a share between 0 and 1"),
+        ([*PLAN, "--precision", "2", "--runs", "30", "--hours", "0"], "hours must be more than 0"),
+        ([*PLAN, "--most", "50"], "give the precision too"),
+        ([*PLAN, "--pilot", "no-such-session"], "unknown session 'no-such-session'"),
+        (["diff", "no-such-session", "other"], "unknown session 'no-such-session'"),
         ([*PLAN, "--runs", "0"], "runs must be a whole number of at least 1"),
         (["run", *PLAN[1:], "--site", "labb"], "unknown site 'labb'"),
         (["benchmark", "--site", "labb"], "unknown site 'labb'"),
@@ -94,7 +105,7 @@ def test_debug_gives_the_traceback():
 
 @pytest.mark.parametrize("argv", [["--help"], *([verb, "--help"] for verb in (
     "plan", "run", "status", "analyze", "report", "verify", "reparse", "pack", "clean", "lab", "notebook", "fidelity",
-    "benchmark",
+    "benchmark", "diff", "validate",
 ))])  # fmt: skip
 def test_every_verb_helps(capsys, argv):
     with pytest.raises(SystemExit) as stop:
@@ -117,6 +128,29 @@ def test_run_status_verify_analyze_pack_and_clean(capsys, site, tmp_path):
     assert "MB" in out
     assert call(capsys, "clean", folder, "--yes")[0] == 0
     assert "no session yet" not in call(capsys, "status")[1]  # the recorded one
+
+
+def test_diff_says_what_differs_and_fails_where_it_must_not(capsys, site):
+    one, two = recorded(capsys, site), recorded(capsys, site, "--seed", "9")
+    status, out, _ = call(capsys, "diff", one, two)
+    assert status == 0
+    assert "comparable: all that must agree does; " in out
+    assert "reported    asked seed: " in call(capsys, "diff", one, two, "--all")[1]
+    path = Path(two) / "provenance" / "deployments.json"
+    path.write_text(path.read_text().replace('"version": "1"', '"version": "2"'))
+    status, out, err = call(capsys, "diff", one, two)
+    assert status == 1
+    assert "must agree  system fake-base version: 1 | 2" in out
+    assert "are not comparable: system fake-base version: 1 / 2" in err
+
+
+def test_an_aa_session_of_replicated_deployments_is_run_and_told(capsys, site):
+    status, out, _ = call(
+        capsys, "run", "fakes", "--profile", "tiny", "--runs", "4", "--deployments", "2", "--aa", "fake-other"
+    )  # fmt: skip
+    assert status == 0
+    assert "every system made ready 2 times (fake-other, fake-other-again x 2 cases)" in out
+    assert "fake-other-again: 8 ok" in out
 
 
 def test_a_recorded_session_is_not_removed(capsys, site, tmp_path):
@@ -196,7 +230,7 @@ def test_an_interrupt_says_that_the_same_command_goes_on(capsys, site, monkeypat
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(session, "execute", interrupted)
+    monkeypatch.setattr("infrabench.runner.execute", interrupted)
     status, _, err = call(capsys, "run", *PLAN[1:])
     assert status == 130
     assert "the same command goes on" in err
