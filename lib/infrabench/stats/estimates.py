@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from infrabench.core import STATES
-from infrabench.stats.intervals import NAN, Array, constant, median_interval, t_interval
+from infrabench.stats.bootstrap import bootstrap_t
+from infrabench.stats.intervals import (
+    NAN,
+    Array,
+    constant,
+    hodges_lehmann,
+    log_t_interval,
+    median_interval,
+    t_interval,
+)
 
 CASE = ["workload", "scenario"]
 CELL = ["workload", "scenario", "metric", "system"]
+INTERVALS = (
+    *("mean_low", "mean_high", "median_low", "median_high", "median_level", "geometric_low", "geometric_high"),
+    *("pseudo_low", "pseudo_high", "boot_t_low", "boot_t_high"),
+)
 COLUMNS = (
     *("workload", "scenario", "factor", "level", "metric", "unit", "better", "system"),
     *("planned", *STATES, "n"),
     *("mean", "mean_low", "mean_high", "median", "median_low", "median_high", "median_level"),
     *("sd", "cov", "min", "max", "deterministic"),
+    *("geometric_mean", "geometric_low", "geometric_high", "pseudo_median", "pseudo_low", "pseudo_high"),
+    *("boot_t_low", "boot_t_high", "deployments", "unit_n", "between_share"),
 )
 TEXT = ("workload", "scenario", "factor", "metric", "unit", "better", "system")
-COUNTS = ("planned", *STATES, "n")
+COUNTS = ("planned", *STATES, "n", "deployments", "unit_n")
 
 
 def estimates(table: pd.DataFrame, missing: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Return one row per cell with counts by state, mean, median, their 95 % intervals and the spread.
+    """Return one row per cell with counts by state, estimates of its centre, their 95 % intervals and its spread.
 
     Parameters
     ----------
@@ -35,21 +51,23 @@ def estimates(table: pd.DataFrame, missing: pd.DataFrame | None = None) -> pd.Da
     Returns
     -------
     DataFrame
-        Columns `COLUMNS`, units of the table. ``mean_low``, ``mean_high``: Student's t. ``median_low``,
-        ``median_high``: exact order statistics at ``median_level``, none below n = 6. ``deterministic``: all values
-        are equal, hence no interval. A cell without any value keeps its counts and has n = 0.
+        Columns `COLUMNS`, units of the table. ``planned``: trials of the plan, without repeats of invalid ones.
+        ``mean_low``, ``mean_high``: Student's t. ``median_low``, ``median_high``: exact order statistics at
+        ``median_level``, none below n = 6. ``geometric_*``: the t interval of logarithms, for positive values.
+        ``pseudo_*``: Hodges-Lehmann, exact signed ranks. ``boot_t_*``: studentised bootstrap of the mean. ``sd``,
+        ``cov``, ``min``, ``max``: of trials. ``deterministic``: all values are equal, hence no interval. A cell without
+        any value keeps its counts and has n = 0.
+
+        A cell with more than one (session, deployment) has its centre and intervals from the means of its deployments:
+        a deployment is what was repeated independently. ``deployments`` counts them, ``unit_n`` is the n behind the
+        intervals, and ``between_share`` the share of the variance of a trial that lies between deployments, from a
+        one-way analysis of variance (0 when negative; NaN for one deployment, or one trial in each).
     """
     counts = _counts(table, missing)
-    values = {
-        cell: group.to_numpy(dtype=float)
-        for cell, group in table[table["value"].notna()].groupby(CELL, observed=True, sort=False)["value"]
-    }
-    rows: list[dict[str, Any]] = []
-    for case in counts.itertuples(index=False):
-        for metric, unit, better in _kinds(table, case.workload, case.scenario):
-            found = values.get((case.workload, case.scenario, metric, case.system), np.empty(0))
-            rows.append(case._asdict() | {"metric": metric, "unit": unit, "better": better} | describe(found))
-    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    cells = counts.merge(_kinds(table, counts[CASE].drop_duplicates()), on=CASE, how="left")
+    frame = cells.merge(_numbers(table), on=CELL, how="left")
+    frame[["n", "deployments", "unit_n"]] = frame[["n", "deployments", "unit_n"]].fillna(0)
+    frame["deterministic"] = frame["deterministic"].eq(1)
     # the systems of one metric stand together; counts already come in the order of the scenarios
     case_order = frame.groupby(CASE, sort=False).ngroup()
     frame = frame.assign(case=case_order).sort_values(["case", "metric", "system"], kind="stable", ignore_index=True)
@@ -58,50 +76,120 @@ def estimates(table: pd.DataFrame, missing: pd.DataFrame | None = None) -> pd.Da
     return frame[list(COLUMNS)].astype(types)
 
 
-def describe(values: Array) -> dict[str, Any]:
-    """Return n, mean, median, intervals and spread of the values of one cell; NaN for what they cannot say."""
-    n = values.size
-    if n == 0:
-        empty = COLUMNS[COLUMNS.index("mean") : COLUMNS.index("deterministic")]
-        return {"n": 0, "deterministic": False} | dict.fromkeys(empty, NAN)
-    mean, median = t_interval(values), median_interval(values)
-    sd = float(values.std(ddof=1)) if n > 1 else NAN
-    if constant(values):
-        sd = 0.0  # not the rounding error of a sum
-    centre = float(values.mean())
-    return {
-        "n": n,
-        "mean": centre,
-        "mean_low": mean.low,
-        "mean_high": mean.high,
-        "median": float(np.median(values)),
-        "median_low": median.low,
-        "median_high": median.high,
-        "median_level": median.level,
-        "sd": sd,
-        "cov": sd / abs(centre) if centre else NAN,
-        "min": float(values.min()),
-        "max": float(values.max()),
-        "deterministic": constant(values),
-    }
-
-
 def _counts(table: pd.DataFrame, missing: pd.DataFrame | None) -> pd.DataFrame:
     """Trials by state for each (workload, scenario, system), scenarios in order of their level."""
     keys = [*CASE, "system", "factor", "level"]
-    trials = table.drop_duplicates(["session", "trial"])[[*keys, "state"]]
+    trials = table.drop_duplicates(["session", "trial"])[[*keys, "state", "attempt"]]
     if missing is not None and len(missing):
-        trials = pd.concat([trials, missing[keys].assign(state="missing")], ignore_index=True)
+        trials = pd.concat([trials, missing[[*keys, "attempt"]].assign(state="missing")], ignore_index=True)
     if trials.empty:
         return pd.DataFrame(columns=[*keys, "planned", *STATES])
     states = pd.get_dummies(trials["state"], dtype=int).reindex(columns=list(STATES), fill_value=0)
-    counts = states.assign(planned=1).groupby([trials[key] for key in keys], dropna=False, observed=True).sum()
+    states["planned"] = (trials["attempt"] == 0).astype(int)
+    counts = states.groupby([trials[key] for key in keys], dropna=False, observed=True).sum()
     return counts.reset_index().sort_values(["workload", "level", "scenario", "system"], ignore_index=True)
 
 
-def _kinds(table: pd.DataFrame, workload: str, scenario: str) -> list[tuple[Any, Any, Any]]:
-    """Metric, unit and direction seen in a case; a case that never succeeded borrows those of its workload."""
-    seen = table[(table["workload"] == workload) & table["metric"].notna()].sort_values("metric", kind="stable")
-    here = seen[seen["scenario"] == scenario]
-    found = (seen if here.empty else here).drop_duplicates("metric")[["metric", "unit", "better"]]
-    return list(found.itertuples(index=False, name=None)) or [(None, None, None)]
+def _kinds(table: pd.DataFrame, cases: pd.DataFrame) -> pd.DataFrame:
+    """Metric, unit and direction seen in each case; a case that never succeeded borrows those of its workload."""
+    kind = ["metric", "unit", "better"]
+    seen = table.loc[table["metric"].notna(), [*CASE, *kind]].drop_duplicates([*CASE, "metric"])
+    merged = cases.merge(seen[CASE].drop_duplicates(), on=CASE, how="left", indicator=True)
+    absent = merged.loc[merged["_merge"] == "left_only", CASE]
+    known = seen[["workload", *kind]].drop_duplicates(["workload", "metric"])
+    return pd.concat([seen, absent.merge(known, on="workload", how="left")], ignore_index=True)
+
+
+def _numbers(table: pd.DataFrame) -> pd.DataFrame:
+    """What the values of each cell say, one row per cell that has any; cells of equal n are worked out together."""
+    ok = table[table["value"].notna()].sort_values(["session", "position"], kind="stable")
+    values = ok["value"].to_numpy(dtype=float)
+    cell = ok.groupby(CELL, observed=True, sort=False).ngroup()
+    keys = ok.loc[~cell.duplicated(), CELL].reset_index(drop=True)
+    unit = ok.groupby([cell, "session", "deployment"], sort=False).ngroup().to_numpy()
+    cell = cell.to_numpy()
+    cell_of_unit = cell[np.unique(unit, return_index=True)[1]]
+    deployments = np.bincount(cell_of_unit, minlength=len(keys))
+    unit_means = np.bincount(unit, values) / np.bincount(unit)
+    single, several = deployments[cell] == 1, deployments[cell_of_unit] > 1
+    found = {name: np.full(len(keys), NAN) for name in COLUMNS[COLUMNS.index("n") :]}
+    for index, x in _stacks(cell, values):
+        _put(found, index, _spread(x))
+    for index, x in _stacks(
+        np.concatenate([cell[single], cell_of_unit[several]]), np.concatenate([values[single], unit_means[several]])
+    ):
+        _put(found, index, _centre(x))
+    found["deployments"] = deployments.astype(float)
+    found["between_share"] = _between_share(cell, unit, cell_of_unit, values)
+    found["cov"] = np.divide(found["sd"], np.abs(found["mean"]), out=found["cov"], where=found["mean"] != 0)
+    for name in (*INTERVALS, "between_share"):
+        # means of equal values differ by rounding where deployments hold unequal numbers of them
+        found[name][found["deterministic"] == 1] = NAN
+    return pd.concat([keys, pd.DataFrame(found)], axis=1)
+
+
+def _stacks(cell: NDArray[np.intp], values: Array) -> Iterator[tuple[NDArray[np.intp], Array]]:
+    """Cells of equal size as (cell numbers, values (cells, n)), for each size."""
+    order = np.argsort(cell, kind="stable")
+    sizes = np.bincount(cell)
+    starts = np.cumsum(sizes) - sizes
+    for n in np.unique(sizes[sizes > 0]):
+        index = np.flatnonzero(sizes == n)
+        yield index, values[order[starts[index, None] + np.arange(n)]]
+
+
+def _put(found: dict[str, Array], index: NDArray[np.intp], columns: dict[str, Array]) -> None:
+    for name, column in columns.items():
+        found[name][index] = column
+
+
+def _spread(x: Array) -> dict[str, Array]:
+    """n, spread and extremes of trials (cells, n)."""
+    same, n = constant(x), x.shape[-1]
+    # all equal: 0, not the rounding error of a sum
+    sd = np.where(same, 0.0, x.std(axis=-1, ddof=1)) if n > 1 else np.full(len(x), NAN)
+    ends = {"min": x.min(axis=-1), "max": x.max(axis=-1)}
+    return {"n": np.full(len(x), n), "sd": sd, "deterministic": same.astype(float)} | ends
+
+
+def _centre(x: Array) -> dict[str, Array]:
+    """Estimates of the centre and their intervals from independent units (cells, n): trials, or deployment means."""
+    mean, median, studentised = t_interval(x), median_interval(x), bootstrap_t(x)
+    geometric, pseudo = log_t_interval(x), hodges_lehmann(x)
+    return {
+        "unit_n": np.full(len(x), x.shape[-1]),
+        "mean": x.mean(axis=-1),
+        "mean_low": mean.low,
+        "mean_high": mean.high,
+        "median": np.median(x, axis=-1),
+        "median_low": median.low,
+        "median_high": median.high,
+        "median_level": median.level,
+        "geometric_mean": geometric.value,
+        "geometric_low": geometric.interval.low,
+        "geometric_high": geometric.interval.high,
+        "pseudo_median": pseudo.value,
+        "pseudo_low": pseudo.interval.low,
+        "pseudo_high": pseudo.interval.high,
+        "boot_t_low": studentised.low,
+        "boot_t_high": studentised.high,
+    }
+
+
+def _between_share(
+    cell: NDArray[np.intp], unit: NDArray[np.intp], cell_of_unit: NDArray[np.intp], values: Array
+) -> Array:
+    """Share of variance between the units of a cell.
+
+    By the unbalanced one-way analysis of variance (Searle, Casella and McCulloch 1992, section 3.6).
+    """
+    trials, units, size = np.bincount(cell), np.bincount(cell_of_unit), np.bincount(unit)
+    off = values - (np.bincount(cell, values) / trials)[cell]  # so that no square is much larger than the spread
+    means, centre = np.bincount(unit, off) / size, (np.bincount(cell, off) / trials)[cell_of_unit]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        between = np.bincount(cell_of_unit, size * (means - centre) ** 2) / (units - 1)
+        within = np.bincount(cell, (off - means[unit]) ** 2) / (trials - units)
+        per_unit = (trials - np.bincount(cell_of_unit, size**2) / trials) / (units - 1)
+        variance = np.maximum((between - within) / per_unit, 0.0)
+        share = variance / (variance + within)
+    return np.where((units > 1) & (trials > units), share, NAN)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,9 @@ import pandas as pd
 import pytest
 
 from infrabench.stats import estimates
-from infrabench.stats.estimates import COLUMNS
+from infrabench.stats.bootstrap import bootstrap_t
+from infrabench.stats.estimates import COLUMNS, INTERVALS
+from infrabench.stats.intervals import median_interval, t_interval
 from infrabench.tidy import missing, tidy
 from tests.analysis_fixtures import CASES, DATA_A, table_of, write_session
 
@@ -26,6 +29,16 @@ def test_reference_values() -> None:
     assert row[["median", "median_low", "median_high", "median_level"]].astype(float).to_numpy() == pytest.approx(
         [101.795, 99.39, 102.48, 0.978515625], rel=1e-6
     )
+    assert row[["geometric_mean", "geometric_low", "geometric_high"]].astype(float).to_numpy() == pytest.approx(
+        [101.2373087, 100.2988136, 102.1845853], rel=1e-6
+    )
+    assert row[["pseudo_median", "pseudo_low", "pseudo_high"]].astype(float).to_numpy() == pytest.approx(
+        [101.57, 100.265, 102.17], rel=1e-6
+    )
+    studentised = bootstrap_t(np.array(DATA_A["native"]))
+    assert tuple(row[["boot_t_low", "boot_t_high"]].astype(float)) == pytest.approx(studentised[:2], rel=1e-12)
+    assert (row["deployments"], row["unit_n"]) == (1, 10)
+    assert np.isnan(row["between_share"])
     assert row["cov"] == pytest.approx(1.310209907 / 101.245, rel=1e-6)
     assert (row["min"], row["max"], row["deterministic"]) == (98.67, 102.6, False)
 
@@ -73,7 +86,7 @@ def test_deterministic_metric_has_no_interval() -> None:
     cells = estimates(table_of({"native": [0.1] * 8, "docker": [0.1] * 7 + [0.2]})).set_index("system")
     assert bool(cells.loc["native", "deterministic"])
     assert cells.loc["native", "sd"] == 0
-    assert cells.loc["native", ["mean_low", "mean_high", "median_low", "median_high"]].isna().all()
+    assert cells.loc["native", list(INTERVALS)].isna().all()
     assert not cells.loc["docker", "deterministic"]
     assert np.isfinite(cells.loc["docker", "mean_low"])
 
@@ -97,3 +110,81 @@ def test_an_empty_table_gives_an_empty_frame() -> None:
     cells = estimates(table_of({}))
     assert len(cells) == 0
     assert tuple(cells.columns) == COLUMNS
+
+
+def test_deployments_are_the_unit_of_the_intervals() -> None:
+    """Six deployments of five trials: n = 6 from their means, not n = 30."""
+    rng = np.random.default_rng(1)
+    x = (rng.normal(100, 3, (6, 1)) + rng.normal(0, 1, (6, 5))).ravel()
+    row = estimates(table_of({"native": x}, blocks_per_deployment=5)).iloc[0]
+    means = x.reshape(6, 5).mean(axis=1)
+    assert (row["n"], row["ok"], row["deployments"], row["unit_n"]) == (30, 30, 6, 6)
+    assert tuple(row[["mean", "mean_low", "mean_high"]]) == pytest.approx((means.mean(), *t_interval(means)[:2]))
+    expected = (np.median(means), *median_interval(means))
+    assert tuple(row[["median", "median_low", "median_high", "median_level"]]) == pytest.approx(expected)
+    assert tuple(row[["boot_t_low", "boot_t_high"]]) == pytest.approx(bootstrap_t(means)[:2])
+    assert tuple(row[["sd", "min", "max"]]) == pytest.approx((x.std(ddof=1), x.min(), x.max()))
+    # S2^2 - S1^2 / r over itself plus S1^2, the variances of Kalibera and Jones
+    within = x.reshape(6, 5).var(axis=1, ddof=1).mean()
+    between = means.var(ddof=1) - within / 5
+    assert row["between_share"] == pytest.approx(between / (between + within))
+    assert row["mean_high"] - row["mean_low"] > 1.5 * np.subtract(*t_interval(x)[1::-1])
+
+
+def test_sessions_are_deployments_too_and_need_not_be_equal() -> None:
+    tables = [table_of({"native": [10.0 + i, 11.0, 12.0][: 3 - i]}, session=f"s{i}") for i in range(3)]
+    row = estimates(pd.concat(tables, ignore_index=True)).iloc[0]
+    assert (row["n"], row["deployments"], row["unit_n"]) == (6, 3, 3)
+    assert row["mean"] == pytest.approx(np.mean([11, 11, 12]))
+    # between sums of squares over the weighted size (6 - 14 / 6) / 2, by hand
+    trials = [[10, 11, 12], [11, 11], [12]]
+    within = sum(np.var(t) * len(t) for t in trials) / 3
+    between = sum(len(t) * (np.mean(t) - 67 / 6) ** 2 for t in trials) / 2
+    variance = max(0, (between - within) / ((6 - 14 / 6) / 2))
+    assert row["between_share"] == pytest.approx(variance / (variance + within))
+
+
+def test_one_trial_in_each_deployment_or_no_spread_has_no_share() -> None:
+    once = estimates(table_of({"native": [1.0, 2.0, 4.0]}, blocks_per_deployment=1)).iloc[0]
+    assert (once["deployments"], once["unit_n"]) == (3, 3)
+    assert np.isnan(once["between_share"])
+    same = estimates(table_of({"native": [0.1] * 8}, blocks_per_deployment=3)).iloc[0]
+    assert same["deterministic"]
+    assert same[list(INTERVALS)].isna().all()
+    assert np.isnan(same["between_share"])
+
+
+def test_repeats_of_invalid_trials_are_not_planned_ones() -> None:
+    table = table_of({"native": [1.0, None, 3.0]})
+    again = table.iloc[[0]].assign(trial="again", attempt=1, block=1, position=3)
+    row = estimates(pd.concat([table, again], ignore_index=True)).iloc[0]
+    assert (row["planned"], row["ok"], row["failed"], row["n"]) == (3, 3, 1, 3)
+
+
+def test_the_order_of_rows_does_not_matter(session: Path) -> None:
+    table = tidy(session)
+    shuffled = table.sample(frac=1, random_state=1, ignore_index=True)
+    pd.testing.assert_frame_equal(estimates(table), estimates(shuffled))
+
+
+def test_cells_of_unequal_size_are_told_apart() -> None:
+    values = {"a": [1.0, 2, 3, 5, 8, 13, 21], "b": [2.0, 4, None, 9], "c": [None, 7.0]}
+    whole = estimates(table_of(values))
+    for system, series in values.items():
+        alone = estimates(table_of({system: series}))
+        pd.testing.assert_frame_equal(whole[whole["system"] == system].reset_index(drop=True), alone)
+
+
+def test_two_thousand_cells_of_fifty_take_seconds() -> None:
+    rng = np.random.default_rng(2)
+    systems, scenarios, blocks = 4, 500, 50
+    one = table_of({f"s{i}": rng.normal(100, 1, blocks) for i in range(systems)})
+    table = pd.concat([one] * scenarios, ignore_index=True)
+    scenario = np.char.add("level=", np.repeat(np.arange(scenarios), len(one)).astype(str))
+    table = table.assign(scenario=scenario, trial=table["trial"] + scenario, value=rng.normal(100, 1, len(table)))
+    start = time.perf_counter()
+    cells = estimates(table.astype(one.dtypes.to_dict()))
+    assert time.perf_counter() - start < 10  # 1 to 2 s on an idle machine
+    assert len(cells) == systems * scenarios
+    assert (cells["n"] == blocks).all()
+    assert np.isfinite(cells["boot_t_low"]).all()
