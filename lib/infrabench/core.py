@@ -360,6 +360,7 @@ class Study:
     guards: Guards = Guards()
     seed: int = 20200315
     variants: Mapping[str, Variant] = field(default_factory=dict)  # label among `systems` -> what it stands for
+    known: tuple[tuple[str, str, str, float], ...] = ()  # (system, workload, metric, true ratio) of injected effects
     repeats: int = 2  # most repeats of an invalid trial, at the end of its own block
     probe_s: float = 1.0  # length of the drift probe before each block; 0: none
     block_gap_s: float = 600.0  # a block that was interrupted for longer is discarded whole, and another one run

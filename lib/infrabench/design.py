@@ -125,7 +125,7 @@ def twins(study: Study, name: str, known_systems: Sequence[str] = ()) -> Study:
         raise unknown_name("system", name, {*study.systems, *known_systems})
     same = study.variants.get(name, Variant(name))
     return replace(
-        study, title=f"A/A: {name} under two labels", baseline=name, systems=(name, name + AGAIN),
+        study, title=f"A/A: {name} under two labels", baseline=name, systems=(name, name + AGAIN), known=(),
         variants={**({name: same} if name in study.variants else {}), name + AGAIN: same},
     )  # fmt: skip
 

@@ -204,6 +204,7 @@ def _session(study: Study, ready: Ready, site: Site, asked: Mapping[str, Any]) -
         "stopping": None if ready.design.stopping is None else asdict(ready.design.stopping),
         "aa": ready.design.aa,
         "variants": asked["variants"],
+        "known": [list(each) for each in study.known],
         "systems": list(ready.design.systems),
         "workloads": list(dict.fromkeys(case.workload for case in ready.design.cases)),
         "baseline": study.baseline,
