@@ -35,9 +35,6 @@ class Estimate(NamedTuple):
     interval: Interval
 
 
-NO_INTERVAL = Interval(NAN, NAN, NAN)
-
-
 def constant(values: Array) -> NDArray[np.bool_]:
     """Return whether two or more values of a cell are all equal, so that there is no spread to infer from.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 import warnings
 from collections.abc import Callable
 from itertools import combinations
@@ -285,6 +286,15 @@ def test_cells_are_told_apart() -> None:
     for name, found in ((name, method(x, y)) for name, method in TWO.items()):
         assert np.argwhere(np.isnan(found.low)).tolist() == [[1, 7]]
         np.testing.assert_allclose([end[2, 39] for end in found], TWO[name](x[2, 39], y[2, 39]), rtol=1e-12)
+
+
+def test_memory_does_not_grow_with_the_number_of_cells() -> None:
+    x = np.random.default_rng(12).normal(size=(4000, 30))
+    tracemalloc.start()
+    bootstrap_mean(x)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40e6  # all resampled means at once would take 320 MB
 
 
 def test_the_seed_decides() -> None:
