@@ -10,6 +10,8 @@ from infrabench.published.compare import (
     prediction,
 )
 from infrabench.published.data import COLUMNS, CONTAINERS, numbers, papers, published
+from infrabench.published.findings import KINDS, OUTCOMES, audit, outcomes, tally
+from infrabench.published.score import ENGINES, VERSIONS, composite, order, orders
 from infrabench.published.targets_list import TARGETS, usable
 
 __all__ = [
@@ -18,13 +20,23 @@ __all__ = [
     "COLUMNS",
     "CONTAINERS",
     "DISAGREES",
+    "ENGINES",
+    "KINDS",
     "NOT_COMPARABLE",
+    "OUTCOMES",
     "TARGETS",
+    "VERSIONS",
     "against",
     "agreement",
+    "audit",
+    "composite",
     "numbers",
+    "order",
+    "orders",
+    "outcomes",
     "papers",
     "prediction",
     "published",
+    "tally",
     "usable",
 ]

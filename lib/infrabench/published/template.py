@@ -1,5 +1,7 @@
-"""Sentences whose numbers come from the data: ``{A.ram.percent.lxd.000}`` is a printed number, ``{=lead:.1f}`` a
-computed one, ``{fact.cpu_threads}`` one that is not the papers'.
+"""Sentences whose numbers come from the data.
+
+``{A.ram.percent.lxd.000}`` is a printed number and ``{unit.A.ram.percent.lxd.000}`` its printed unit, ``{=lead:.1f}`` a
+computed number, ``{fact.cpu_threads}`` one that is not the papers'.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ class _Fields(Formatter):
         self.known, self.computed = known, computed
 
     def get_field(self, field_name: str, _args: Any, _kwargs: Any) -> tuple[Any, str]:
+        if field_name.startswith("unit."):
+            return self.known.row(field_name[5:]).unit, field_name
         if field_name.startswith("="):
             values, name = self.computed, field_name[1:]
         elif field_name.startswith("fact."):
