@@ -48,6 +48,11 @@ def at_most(p: float) -> Allowed:
     return lambda replicates: Band(0.0, binomial_band(p, replicates).high)
 
 
+def at_least(p: float) -> Allowed:
+    """Return everything from `p` up: an interval that may cover more often than it says."""
+    return between(p, 1.0)
+
+
 def between(low: float, high: float) -> Allowed:
     """Return these two limits, whatever the number of replicates."""
     return lambda replicates: Band(low, high)

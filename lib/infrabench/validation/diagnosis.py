@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from infrabench.stats import bimodality, dependence
-from infrabench.validation.bands import Allowed, between, near
+import numpy as np
+from numpy.typing import NDArray
+
+from infrabench.stats import bimodality, dependence, intervals, stopping
+from infrabench.validation.bands import Allowed, at_least, between, near
 from infrabench.validation.check import Case, Check, Expectation
+from infrabench.validation.estimation import covers
 from infrabench.validation.generators import Array, Rng, Shape, ar1, bimodal, exponential, normal, sample, trend
 
 N = 30
@@ -21,7 +25,37 @@ def _bimodal(shape: Shape, allowed: Allowed) -> Case:
     return Case(f"{shape.name}, n = {N}", sample(shape, N), (procedure,))
 
 
+def _stopped(shape: Shape, target: float) -> Case:
+    """Sessions of one primary cell that end by the rule: does the interval that ended them hold the truth?"""
+
+    def procedure(x: Array) -> NDArray[np.bool_]:
+        stops = stopping.stopping_n(x[:, None, :], target)
+        covered = np.zeros(len(x), dtype=bool)
+        for n in np.unique(stops.n):
+            some = stops.n == n
+            mean = covers(intervals.t_interval(x[some, :n]), shape.mean)
+            median = covers(intervals.median_interval(x[some, :n]), shape.median)
+            covered[some] = np.where(stops.median[some, 0], median, mean)
+        return covered
+
+    data = f"{shape.name}, target {100 * target:g} %"
+    covered = Expectation("last interval covers", procedure, at_least(0.925))
+    return Case(data, sample(shape, stopping.MOST), (covered,))
+
+
+def _normal(cov: float) -> Shape:
+    return normal(100, 100 * cov)._replace(name=f"normal CoV {100 * cov:g} %")
+
+
 CHECKS = (
+    Check(
+        "V11", "rule that ends a session: 30 blocks, 5 more, 100 at most",
+        tuple(
+            _stopped(shape, target)
+            for shape in (_normal(0.03), _normal(0.05), bimodal(0.2, 15.0, at=100, sd=1))
+            for target in (0.01, 0.02)
+        ),
+    ),
     Check(
         "V14", "flag of serial dependence: Ljung-Box at lag 1 or Kendall's trend, p < 0.01",
         (

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from infrabench.stats import bootstrap, effects, intervals, ratios
-from infrabench.validation.bands import Allowed, Band, between, near
+from infrabench.validation.bands import Allowed, at_least, between, near
 from infrabench.validation.check import Case, Check, Expectation, Procedure
 from infrabench.validation.generators import (
     Shape,
@@ -30,11 +30,6 @@ NOMINAL = near(0.95)
 def covers(interval: intervals.Interval, truth: float) -> NDArray[np.bool_]:
     """Return whether each interval holds the truth; one that does not exist covers nothing."""
     return (np.asarray(interval.low) <= truth) & (truth <= np.asarray(interval.high))
-
-
-def at_least(p: float) -> Allowed:
-    """Return everything from `p` up: an interval that may cover more often than it says."""
-    return lambda replicates: Band(p, 1.0)
 
 
 def _one(shape: Shape, n: int, what: str, procedure: Procedure, allowed: Allowed = NOMINAL, **size: int) -> Case:

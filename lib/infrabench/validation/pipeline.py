@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from infrabench.stats.contrasts import DIFFERENT, WITHIN, contrasts
+from infrabench.stats.contrasts import contrasts
+from infrabench.stats.verdicts import DIFFERENT, WITHIN
 from infrabench.validation.bands import at_most, near
 from infrabench.validation.check import Case, Check, Expectation
 from infrabench.validation.generators import ENVIRONMENTS, Array, campaigns, deployed
@@ -39,7 +40,7 @@ CHECKS = (
         "V12", "full pipeline: identical systems in blocks, on a host that drifts",
         tuple(
             Case(name, campaigns(name, BLOCKS), (Expectation("called different", _drifting, near(0.05)),),
-                 fast=500, full=10_000, batch=500)
+                 fast=1_000, full=10_000, batch=500)
             for name in ENVIRONMENTS
         ),
     ),
@@ -48,7 +49,7 @@ CHECKS = (
         (
             Case(
                 f"{DEPLOYMENTS} deployments of {RUNS} runs, deployment sd = run sd", deployed(DEPLOYMENTS, RUNS, 1.0),
-                (Expectation("called different", _split_plot, at_most(0.055)),), fast=500, full=10_000, batch=500,
+                (Expectation("called different", _split_plot, at_most(0.055)),),
             ),
         ),
     ),
