@@ -9,67 +9,198 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import stats
 
-from infrabench.stats.intervals import NAN, Array, constant
+from infrabench.stats import bimodality, dependence, resolution
+from infrabench.stats.dip import dip, dip_p
+from infrabench.stats.intervals import NAN, Array, Numbers, constant
 
-CELL = ["workload", "scenario", "metric", "system"]
-COLUMNS = (*CELL, "n", "lag1", "ljung_box_p", "trend_tau", "trend_p", "n_eff", "outliers", "skewness", "flags")
-SMALL_P = 0.01  # of Ljung-Box at lag 1 and of Kendall's trend: together 1.9 % false alarms
+CASE = ["workload", "scenario", "metric"]
+CELL = [*CASE, "system"]
+TEXT = (*CELL, "modes", "mode_by_deployment", "flags")
+COLUMNS = (
+    *(*CELL, "n", "lag1", "ljung_box_p", "ljung_box5_p", "runs_p", "trend_tau", "trend_p"),
+    *("n_eff", "mean_low_eff", "mean_high_eff", "shapiro_p", "skewness", "outliers"),
+    *("split_d", "split_d_log", "dip_p", "modes", "mode_by_deployment", "step", "flags"),
+    *("shapiro_raw_p", "skewness_residual"),
+)
+LEAST = dependence.LEAST
 MODIFIED_Z = 3.5
-LEAST = 5  # below this, neither a correlation nor a trend says anything
+SKEWED = 1.0
+NOT_NORMAL = 0.001  # p of Shapiro and Wilk
+ROYSTON = 5000  # largest n for which the approximation of that p was made
+FLAGS = ("dependent", "outliers", "skewed", "bimodal", "resolution-limited")
 
 
 def diagnostics(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per cell, from its values in executed order.
+    """Return one row per cell, from its values in executed order (session, then position).
 
     Returns
     -------
     DataFrame
-        ``lag1``: autocorrelation at lag 1, with the p-value of Ljung-Box at that lag; ``trend_tau``, ``trend_p``:
-        Kendall's correlation with the order; ``n_eff``: n (1 - r1) / (1 + r1) where the cell is flagged dependent,
-        else n; ``outliers``: values with a modified z above 3.5, kept; ``flags``: words joined by "; ".
+        Columns `COLUMNS`. ``lag1``, ``ljung_box_p``, ``ljung_box5_p`` (lags 1 to 5), ``runs_p``, ``trend_tau``,
+        ``trend_p``: dependence; ``n_eff``: as of `dependence.effective_n` where the cell is flagged dependent, else n;
+        ``mean_low_eff``, ``mean_high_eff``: t interval of the mean with ``n_eff``, half a printing step wider on each
+        side where that limits, none over several deployments, whose means are the data; ``shapiro_p``: of residuals
+        within blocks (`residuals`), with ``skewness_residual``; ``shapiro_raw_p``, ``skewness``: of the values;
+        ``outliers``: values with a modified z above 3.5, NaN where the MAD is 0; ``split_d``, ``split_d_log``,
+        ``dip_p``: bimodality; ``modes``, ``mode_by_deployment`` ("constant" or "varies"): where it is flagged;
+        ``step``: the printing step; ``flags``: words joined by "; ". Units are the metric's. What a cell cannot say is
+        NaN: all of it when its values are equal ("deterministic"), most of it below five values ("few values").
     """
-    rows: list[dict[str, Any]] = []
-    ok = table[table["value"].notna()].sort_values(["session", "position"], kind="stable")
-    for cell, values in ok.groupby(CELL, observed=True)["value"]:
-        rows.append(dict(zip(CELL, cell, strict=True)) | diagnose(values.to_numpy(dtype=float)))
-    types = dict.fromkeys((*CELL, "flags"), "str") | dict.fromkeys(("n", "outliers"), "int64")
+    ok = table[table["value"].notna()].sort_values(["session", "position"], kind="stable", ignore_index=True)
+    groups = ok.groupby(CELL, observed=True)
+    code = groups.ngroup().to_numpy()
+    values, inner = ok["value"].to_numpy(dtype=float), residuals(ok)
+    deployment = ok.groupby(["session", "deployment"]).ngroup().to_numpy()
+    order = np.argsort(code, kind="stable")
+    counts = np.bincount(code)
+    starts = np.cumsum(counts) - counts
+    frames = []
+    for n in np.unique(counts):
+        cells = np.flatnonzero(counts == n)
+        rows = order[starts[cells][:, None] + np.arange(n)]
+        frames.append(pd.DataFrame(_diagnose(values[rows], inner[rows], deployment[rows]), index=cells))
+    frame = pd.concat(frames).sort_index() if frames else pd.DataFrame()
+    keys = groups.size().reset_index()[CELL]
+    types = dict.fromkeys(TEXT, "str") | {"n": "int64"}
     types |= {name: "float64" for name in COLUMNS if name not in types}
-    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(types)
+    return pd.concat([keys, frame], axis=1).reindex(columns=list(COLUMNS)).astype(types)
 
 
-def diagnose(values: Array) -> dict[str, Any]:
-    """Return the diagnostics of one cell's values in executed order."""
-    n = values.size
-    row: dict[str, Any] = {"n": n, "outliers": outliers(values), "n_eff": float(n), "flags": ""}
-    if n < LEAST or constant(values):
-        row["flags"] = "deterministic" if constant(values) else "few values"
-        return row | dict.fromkeys(("lag1", "ljung_box_p", "trend_tau", "trend_p", "skewness"), NAN)
-    r1 = lag1(values)
-    tau, trend_p = stats.kendalltau(np.arange(n), values)
-    ljung_box_p = float(stats.chi2.sf(n * (n + 2) * r1**2 / (n - 1), 1))
-    skewness = float(stats.skew(values, bias=False))
-    flags = []
-    if min(ljung_box_p, trend_p) < SMALL_P:
-        flags.append("dependent")
-        row["n_eff"] = n * (1 - r1) / (1 + r1)
-    if row["outliers"]:
-        flags.append("outliers")
-    if skewness > 1:
-        flags.append("skewed")
-    row |= {"lag1": r1, "ljung_box_p": ljung_box_p, "trend_tau": float(tau), "trend_p": float(trend_p)}
-    return row | {"skewness": skewness, "flags": "; ".join(flags)}
+def residuals(ok: pd.DataFrame) -> Array:
+    """Return what is left of each value without its system's mean in its deployment and without its block.
+
+    `ok`: rows of the tidy table with a value. On logarithms where all values of a case are positive, else as they are,
+    because blocks act on most metrics as factors. First the mean of the cell in its deployment is taken away, then the
+    mean over the systems of the block: the residuals of a two-way layout (Cochran and Cox 1957) where blocks are
+    complete. A block with one system says nothing about itself and leaves the centred value.
+    """
+    value = ok["value"]
+    positive = value.groupby([ok[name] for name in CASE], observed=True).transform("min") > 0
+    scaled = pd.Series(np.where(positive, np.log(value.where(positive, 1.0)), value), index=ok.index)
+    where = [ok["session"], ok["deployment"]]
+    centred = scaled - scaled.groupby([*(ok[name] for name in CELL), *where], observed=True).transform("mean")
+    block = centred.groupby([*(ok[name] for name in CASE), *where, ok["block"]], observed=True)
+    shared = block.transform("size") > 1
+    return (centred - block.transform("mean").where(shared, 0.0)).to_numpy(dtype=float)
 
 
-def lag1(values: Array) -> float:
-    """Return the sample autocorrelation at lag 1."""
-    centred = values - values.mean()
-    return float((centred[1:] * centred[:-1]).sum() / (centred**2).sum())
+def modified_z(x: Array) -> Array:
+    """Return 0.6745 (x - median) / MAD of each value (Iglewicz and Hoaglin 1993).
+
+    `x`: (..., n), any unit; same shape, no unit. NaN where the MAD is 0: the rule has no scale then.
+    """
+    if x.shape[-1] == 0:
+        return np.empty(x.shape)
+    centred = x - np.median(x, axis=-1, keepdims=True)
+    mad = np.median(np.abs(centred), axis=-1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(mad > 0, 0.6745 * centred / mad, NAN)
 
 
-def outliers(values: Array) -> int:
-    """Return how many values have a modified z, 0.6745 (x - median) / MAD, above 3.5; 0 when the MAD is 0."""
-    spread = np.abs(values - np.median(values)) if values.size else values
-    mad = float(np.median(spread)) if values.size else 0.0
-    return int((0.6745 * spread > MODIFIED_Z * mad).sum()) if mad else 0
+def outlier_mask(x: Array) -> NDArray[np.bool_]:
+    """Return which values carry the outlier flag, a modified z beyond 3.5; none where the MAD is 0.
+
+    `x`: (..., n). 8.4 % of clean normal samples of 30 hold such a value, so the flag is no reason to drop it.
+    """
+    with np.errstate(invalid="ignore"):
+        return np.abs(modified_z(x)) > MODIFIED_Z
+
+
+def skewness(x: Array) -> Numbers:
+    """Return the sample skewness G1, corrected for the size (Joanes and Gill 1998).
+
+    `x`: (..., n); no unit. NaN below three values or without spread.
+    """
+    n = x.shape[-1]
+    if n < 3:
+        return np.full(x.shape[:-1], NAN)[()]
+    centred = x - x.mean(axis=-1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        g1 = (centred**3).mean(axis=-1) / (centred**2).mean(axis=-1) ** 1.5
+    return np.where(constant(x), NAN, np.sqrt(n * (n - 1)) / (n - 2) * g1)[()]
+
+
+def shapiro(x: Array) -> Numbers:
+    """Return the p of Shapiro and Wilk's test of normality (Shapiro and Wilk 1965, Royston 1995), cell by cell.
+
+    `x`: (..., n). NaN below three or above 5000 values, or without spread.
+    """
+    if not 3 <= x.shape[-1] <= ROYSTON:
+        return np.full(x.shape[:-1], NAN)[()]
+    rows = x.reshape(-1, x.shape[-1])
+    spread = np.ptp(rows, axis=-1) > 1e-12 * np.abs(rows).max(axis=-1)  # below, rounding is all there is
+    p = [stats.shapiro(row).pvalue if some else NAN for row, some in zip(rows, spread, strict=True)]
+    return np.array(p, dtype=float).reshape(x.shape[:-1])[()]
+
+
+def _diagnose(x: Array, inner: Array, deployment: NDArray[np.int64]) -> dict[str, Any]:
+    """The columns of cells of one size: `x`, `inner` (residuals) and `deployment` are (cells, n)."""
+    n = x.shape[-1]
+    row: dict[str, Any] = dict.fromkeys(COLUMNS[len(CELL) :], NAN) | {"n": np.full(len(x), n)}
+    same, one = constant(x), (deployment == deployment[:, :1]).all(axis=-1)
+    marks = np.abs(modified_z(x))
+    row["outliers"] = np.where(np.isnan(marks).any(axis=-1), NAN, (marks > MODIFIED_Z).sum(axis=-1))
+    row["step"] = resolution.resolution_step(x)
+    none = np.zeros(len(x), dtype=bool)
+    raised = dict.fromkeys(FLAGS, none)
+    row["n_eff"] = np.full(len(x), float(n))
+    if n >= LEAST:
+        tests = _dependence(x) | _shape(x, inner)
+        row |= {name: np.where(same, NAN, values) for name, values in tests.items()}
+        raised["outliers"] = row["outliers"] > 0
+        raised["dependent"] = dependence.dependent(x)
+        row["n_eff"] = np.where(raised["dependent"], dependence.effective_n(x), n)
+        raised["skewed"] = (row["skewness"] > SKEWED) | (row["shapiro_p"] < NOT_NORMAL)
+        raised["bimodal"] = bimodality.bimodal(x)
+        raised["resolution-limited"] = resolution.resolution_limited(row["step"], x.std(axis=-1, ddof=1))
+    ends = dependence.effective_interval(x, row["n_eff"])
+    ends = resolution.widened(ends, row["step"], raised["resolution-limited"])
+    row["mean_low_eff"], row["mean_high_eff"] = (np.where(one, end, NAN) for end in ends[:2])
+    row["modes"], row["mode_by_deployment"] = _modes(x, deployment, raised["bimodal"])
+    row["flags"] = _flags(n, same, raised)
+    return row
+
+
+def _dependence(x: Array) -> dict[str, Any]:
+    trend = dependence.kendall_trend(x)
+    return {
+        "lag1": dependence.autocorrelation(x),
+        "ljung_box_p": dependence.ljung_box(x).p,
+        "ljung_box5_p": dependence.ljung_box(x, 5).p,
+        "runs_p": dependence.runs_test(x).p,
+        "trend_tau": trend.statistic,
+        "trend_p": trend.p,
+    }
+
+
+def _shape(x: Array, inner: Array) -> dict[str, Any]:
+    return {
+        "shapiro_p": shapiro(inner),
+        "shapiro_raw_p": shapiro(x),
+        "skewness": skewness(x),
+        "skewness_residual": skewness(inner),
+        "split_d": bimodality.split(x).d,
+        "split_d_log": bimodality.split_log(x),
+        "dip_p": dip_p(dip(x), x.shape[-1]),
+    }
+
+
+def _modes(x: Array, deployment: NDArray[np.int64], flagged: NDArray[np.bool_]) -> tuple[list[str], list[str]]:
+    """Where the modes lie, and whether a deployment keeps to one; empty where they are not flagged."""
+    modes, constancy = [""] * len(x), [""] * len(x)
+    for i in np.flatnonzero(flagged):
+        found = bimodality.split(x[i])
+        shares = f"{100 * found.share:.0f} %", f"{100 - 100 * found.share:.0f} %"
+        modes[i] = f"low: {found.low:.4g}, {shares[0]}; high: {found.high:.4g}, {shares[1]}"
+        constancy[i] = bimodality.mode_by_deployment(x[i], deployment[i], found.boundary)
+    return modes, constancy
+
+
+def _flags(n: int, same: NDArray[np.bool_], raised: dict[str, NDArray[np.bool_]]) -> list[str]:
+    if n < LEAST:
+        return ["deterministic" if each else "few values" for each in same]
+    words = ["; ".join(word for word in FLAGS if raised[word][i]) for i in range(len(same))]
+    return ["deterministic" if each else text for each, text in zip(same, words, strict=True)]

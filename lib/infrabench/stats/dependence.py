@@ -1,0 +1,169 @@
+"""Signs that the values of a cell depend on one another or on the time: arrays in, arrays out.
+
+Arrays have the shape (..., n): the last axis holds the values in executed order, the leading axes are cells. A silent
+test proves little: at n = 30 and an autocorrelation of 0.3 the best of these finds the dependence in one cell of four,
+while Student's interval already covers 85 % in place of 95 %.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special, stats
+
+from infrabench.stats.intervals import LEVEL, NAN, Array, Interval, Numbers, constant, interval
+
+SMALL_P = 0.01  # of Ljung-Box at lag 1 and of Kendall's trend: together 1.9 % false alarms at n = 30
+LEAST = 5  # below this, neither a correlation nor a trend says anything
+EXACT = 33  # largest n for which Kendall's distribution is enumerated where there are no ties
+
+
+class Test(NamedTuple):
+    """A statistic and its two-sided p-value; NaN where the test does not exist."""
+
+    statistic: Numbers
+    p: Numbers
+
+
+def autocorrelation(x: Array, lag: int = 1) -> Numbers:
+    """Return the sample autocorrelation at `lag`, the sum of lagged products over the sum of squares.
+
+    `x`: (..., n); no unit. Box and Jenkins 1976. NaN when n <= `lag` or a cell has no spread.
+    """
+    shape = x.shape[:-1]
+    if x.shape[-1] <= lag:
+        return np.full(shape, NAN)[()]
+    centred = x - x.mean(axis=-1, keepdims=True)
+    products = (centred[..., lag:] * centred[..., :-lag]).sum(axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(constant(x), NAN, products / (centred**2).sum(axis=-1))[()]
+
+
+def ljung_box(x: Array, lags: int = 1) -> Test:
+    """Return Ljung and Box's Q over lags 1 .. `lags` and its p from chi-square with `lags` degrees of freedom.
+
+    `x`: (..., n). Ljung and Box 1978. NaN when n <= `lags` or a cell has no spread.
+    """
+    n = x.shape[-1]
+    if n <= lags:
+        none = np.full(x.shape[:-1], NAN)[()]
+        return Test(none, none)
+    q = n * (n + 2) * sum(autocorrelation(x, k) ** 2 / (n - k) for k in range(1, lags + 1))
+    return Test(q, stats.chi2.sf(q, lags)[()])
+
+
+def runs_test(x: Array) -> Test:
+    """Return the standardised number of runs above and below the median, and its two-sided normal p.
+
+    `x`: (..., n). Wald and Wolfowitz 1940; values equal to the median are left out, no continuity correction. Few runs
+    (a negative statistic) speak of a trend or of positive correlation. NaN when all values that remain are on one side.
+    """
+    side = np.sign(x - np.median(x, axis=-1, keepdims=True)) if x.shape[-1] else x
+    # each place looks at the last place before it that is not on the median
+    place = np.where(side != 0, np.arange(x.shape[-1]), -1)
+    before = np.maximum.accumulate(place, axis=-1)[..., :-1]
+    last = np.take_along_axis(side, np.maximum(before, 0), axis=-1)
+    changes = ((side[..., 1:] * last < 0) & (before >= 0)).sum(axis=-1)
+    above, below = (side > 0).sum(axis=-1), (side < 0).sum(axis=-1)
+    n, products = above + below, 2.0 * above * below
+    with np.errstate(invalid="ignore", divide="ignore"):
+        spread = np.sqrt(products * (products - n) / (n**2 * (n - 1.0)))
+        z = np.where(products > 0, (changes - products / n) / spread, NAN)[()]  # runs - 1 less its mean - 1
+    return Test(z, (2 * stats.norm.sf(np.abs(z)))[()])
+
+
+def kendall_trend(x: Array) -> Test:
+    """Return Kendall's tau-b of the values with their order, and its two-sided p (Mann 1945; Kendall 1970).
+
+    `x`: (..., n). The p is exact without ties up to n = 33, and beyond where at most one pair disagrees; else normal
+    with the variance corrected for ties. NaN when n < 2 or a cell has no spread.
+    """
+    n = x.shape[-1]
+    if n < 2:
+        none = np.full(x.shape[:-1], NAN)[()]
+        return Test(none, none)
+    score, tied = _pairs(x)
+    pairs = n * (n - 1) // 2
+    sizes = _tie_sizes(x)
+    correction = ((sizes - 1) * (2 * sizes + 5)).sum(axis=-1)  # a tie of t adds t (t - 1)(2 t + 5)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        tau = np.where(tied < pairs, score / np.sqrt(pairs * (pairs - tied + 0.0)), NAN)
+        z = score / np.sqrt((n * (n - 1) * (2 * n + 5) - correction) / 18)
+        p = np.where(tied < pairs, 2 * stats.norm.sf(np.abs(z)), NAN)
+    fewer = np.minimum((pairs + score) // 2, (pairs - score) // 2)  # pairs that disagree with the larger side
+    if n <= EXACT:
+        p = np.where(tied == 0, _kendall_tails(n)[np.where(tied == 0, fewer, 0)], p)
+    else:
+        few = (tied == 0) & (fewer <= 1)
+        p = np.where(few, np.exp(np.log(2) - special.gammaln(n + 1 - np.where(few, fewer, 0))), p)
+    return Test(tau[()], p[()])
+
+
+def dependent(x: Array) -> NDArray[np.bool_]:
+    """Return whether a cell is flagged dependent: Ljung-Box at lag 1 or Kendall's trend has p < 0.01.
+
+    `x`: (..., n), in executed order. 1.9 % of independent normal cells of 30 are flagged; False below five values.
+    """
+    if x.shape[-1] < LEAST:
+        return np.zeros(x.shape[:-1], dtype=bool)[()]
+    with np.errstate(invalid="ignore"):
+        return (ljung_box(x).p < SMALL_P) | (kendall_trend(x).p < SMALL_P)
+
+
+def effective_n(x: Array) -> Numbers:
+    """Return how many independent values say as much of the mean as these: n (1 - r1) / (1 + r1).
+
+    `x`: (..., n), in executed order. The sum of an AR(1) process (Bayley and Hammersley 1946; Wilks 2019), r1 as
+    estimated, kept within 1 .. n: a negative r1 is no reason for a narrower interval. NaN below five values or without
+    spread.
+    """
+    n = x.shape[-1]
+    r1 = autocorrelation(x) if n >= LEAST else np.full(x.shape[:-1], NAN)[()]
+    return np.clip(n * (1 - r1) / (1 + r1), 1, n)
+
+
+def effective_interval(x: Array, n_eff: Numbers, level: float = LEVEL) -> Interval:
+    """Return the t interval of the mean as if `x` were `n_eff` independent values.
+
+    `x`: (..., n), any unit; the ends have that unit. With `n_eff` = n it is Student's. NaN when `n_eff` is below 2 or
+    NaN, or a cell has no spread.
+    """
+    n_eff = np.asarray(n_eff, dtype=float)
+    exists = (n_eff >= 2) & ~constant(x)
+    known = np.where(exists, n_eff, 2.0)
+    mean = np.asarray(x.mean(axis=-1))
+    variance = ((x - mean[..., None]) ** 2).sum(axis=-1) / max(x.shape[-1] - 1, 1)
+    half = stats.t.ppf((1 + level) / 2, known - 1) * np.sqrt(variance / known)
+    return interval(mean - half, mean + half, level, exists)
+
+
+def _pairs(x: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Ascending less descending pairs, and equal pairs, of each cell; lag by lag, so that no n x n array is held."""
+    score = np.zeros(x.shape[:-1], dtype=np.int64)
+    tied = np.zeros(x.shape[:-1], dtype=np.int64)
+    for lag in range(1, x.shape[-1]):
+        later, earlier = x[..., lag:], x[..., :-lag]
+        score += np.count_nonzero(later > earlier, axis=-1) - np.count_nonzero(later < earlier, axis=-1)
+        tied += np.count_nonzero(later == earlier, axis=-1)
+    return score, tied
+
+
+def _tie_sizes(x: Array) -> NDArray[np.int64]:
+    """For each value in ascending order, how many values of its cell are equal to it, itself included."""
+    ordered = np.sort(x, axis=-1)
+    first = np.ones(x.shape, dtype=bool)
+    first[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
+    group = np.cumsum(first.ravel()) - 1
+    return np.bincount(group)[group].reshape(x.shape)
+
+
+@lru_cache(maxsize=EXACT)
+def _kendall_tails(n: int) -> Array:
+    """Two-sided p by the smaller number of disagreeing pairs: the distribution of inversions of n items."""
+    share = np.ones(1)
+    for k in range(2, n + 1):
+        share = np.convolve(share, np.full(k, 1 / k))
+    return np.minimum(2 * np.cumsum(share), 1.0)
