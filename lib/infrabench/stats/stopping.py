@@ -1,0 +1,140 @@
+"""When a session may stop: 30 blocks, then 5 more at a time until every primary cell is known well enough, 100 at most.
+
+The rule looks at the width of each system's own interval. It never sees a contrast or a p-value, because stopping on
+those changes what they mean. Below 30 it never stops: intervals that were short by luck would end the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from infrabench.core import DesignError
+from infrabench.stats.bimodality import bimodal
+from infrabench.stats.intervals import NAN, Array, constant, median_interval, t_interval
+
+TARGET, LEAST, BATCH, MOST = 0.02, 30, 5, 100
+CELL = ["workload", "scenario", "metric", "system"]
+Cell = tuple[str, str, str, str]
+Criterion = Literal["t", "median"]
+Reason = Literal["target", "n_max", "time", ""]
+
+
+class Look(NamedTuple):
+    """What a look after `n` blocks found; `reason` is empty while the session goes on."""
+
+    n: int
+    widths: Mapping[Cell, float]  # relative half-width of the 95 % interval, by (workload, scenario, metric, system)
+    stop: bool
+    reason: Reason
+    criterion: Mapping[Cell, Criterion]  # of which estimator: the mean, or the median of a cell flagged bimodal
+
+
+class Stops(NamedTuple):
+    """Where simulated sessions stop, whether for the target, and by which criterion each cell was last judged."""
+
+    n: NDArray[np.int64]
+    met: NDArray[np.bool_]
+    median: NDArray[np.bool_]
+
+
+def look(
+    table: pd.DataFrame,
+    primary: Iterable[tuple[str, str]],
+    target: float = TARGET,
+    *,
+    least: int = LEAST,
+    batch: int = BATCH,
+    most: int = MOST,
+    elapsed_s: float = 0.0,
+    budget_s: float = float("inf"),
+) -> Look:
+    """Return whether a session may stop after the blocks that its tidy table holds.
+
+    It stops after `least`, `least` + `batch`, ... whole blocks when the relative half-width of every primary cell is at
+    most `target`; after `most` blocks; and, from `least` blocks on, once `elapsed_s` reaches `budget_s`. Blocks that
+    were discarded do not count. Cells without a single value, of systems that cannot run the workload, are left out;
+    their width is NaN. A cell that repeats one value has width 0.
+
+    Raises `DesignError` when the rule is not one (0 < target, 2 <= least <= most, 1 <= batch), when a primary
+    (workload, metric) is not in the table, or when there is more than one deployment: their number is not adaptive.
+    """
+    if not (target > 0 and 2 <= least <= most and batch >= 1):
+        raise DesignError(f"no stopping rule: target {target}, least {least}, batch {batch}, most {most}")
+    kept = table[table["state"] != "discarded"]
+    if kept[["session", "deployment"]].drop_duplicates().shape[0] > 1:
+        raise DesignError("blocks are added to one deployment of one session; the number of deployments is fixed")
+    cells = _cells(kept, set(primary))
+    n = kept["block"].nunique()
+    widths: dict[Cell, float] = {}
+    criterion: dict[Cell, Criterion] = {}
+    for cell, values in cells.items():
+        width, median = relative_width(values)
+        widths[cell], criterion[cell] = float(width), "median" if median else "t"
+    known = [width for cell, width in widths.items() if cells[cell].size]
+    met = bool(known) and all(width <= target for width in known)  # NaN is not
+    reason: Reason = ""
+    if n >= least:
+        if met and ((n - least) % batch == 0 or n >= most):
+            reason = "target"
+        elif n >= most:
+            reason = "n_max"
+        elif elapsed_s >= budget_s:
+            reason = "time"
+    return Look(n, widths, bool(reason), reason, criterion)
+
+
+def relative_width(x: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """Return the relative half-width of each cell's 95 % interval, and whether it is that of the median.
+
+    `x`: (..., n). Student's interval over the mean, or the exact interval over the median where the cell is flagged
+    bimodal. 0 where all values are equal, NaN below two values, infinite where mean or median is 0.
+    """
+    two = np.asarray(bimodal(x))
+    ends, middle = t_interval(x), x.mean(axis=-1) if x.shape[-1] else np.full(x.shape[:-1], NAN)
+    low, high, middle = (np.asarray(part, dtype=float) for part in (ends.low, ends.high, middle))
+    if two.any():
+        ranks = median_interval(x)
+        low, high = np.where(two, ranks.low, low), np.where(two, ranks.high, high)
+        middle = np.where(two, np.median(x, axis=-1), middle)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        width = (high - low) / 2 / np.abs(middle)
+    return np.where(constant(x), 0.0, width)[()], two[()]
+
+
+def stopping_n(x: Array, target: float = TARGET, *, least: int = LEAST, batch: int = BATCH, most: int = MOST) -> Stops:
+    """Return after how many blocks each session of a simulation stops, without a limit of time.
+
+    `x`: (..., cells, n), the values of all primary cells of a session in block order, n >= `most`; ``n`` and ``met``
+    have the shape (...), ``median`` (..., cells). Raises `DesignError` when there are fewer than `most` blocks.
+    """
+    if x.shape[-1] < most:
+        raise DesignError(f"{x.shape[-1]} blocks cannot show where a rule with at most {most} stops")
+    n = np.zeros(x.shape[:-2], dtype=np.int64)
+    met = np.zeros(x.shape[:-2], dtype=bool)
+    median = np.zeros(x.shape[:-1], dtype=bool)
+    for size in (*range(least, most, batch), most):
+        going = n == 0
+        widths, two = relative_width(x[going][..., :size])
+        done = (widths <= target).all(axis=-1)
+        n[going] = np.where(done | (size == most), size, 0)
+        met[going], median[going] = done, two
+    return Stops(n, met, median)
+
+
+def _cells(kept: pd.DataFrame, primary: set[tuple[str, str]]) -> dict[Cell, Array]:
+    """The values of every primary cell; cells that were tried and have none are empty."""
+    cells: dict[Cell, Array] = {}
+    for workload, metric in sorted(primary):
+        tried = kept[kept["workload"] == workload]
+        values = tried[tried["metric"] == metric]
+        if tried.empty or (values.empty and (tried["state"] == "ok").any()):
+            raise DesignError(f"the primary metric {metric!r} of {workload!r} is not in the table")
+        for scenario, system in tried[["scenario", "system"]].drop_duplicates().itertuples(index=False):
+            here = values[(values["scenario"] == scenario) & (values["system"] == system)]
+            cells[workload, scenario, metric, system] = here["value"].to_numpy(dtype=float)
+    return cells
