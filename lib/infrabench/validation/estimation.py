@@ -95,7 +95,8 @@ CHECKS = (
     Check(
         "V5", "intervals of a ratio of means",
         (
-            _ratio((0.02, 0.02), 5), _ratio((0.02, 0.02), 30), _ratio((0.02, 0.10), 30, logs=False),
+            _ratio((0.02, 0.02), 5), _ratio((0.02, 0.02), 10), _ratio((0.02, 0.02), 30),
+            _ratio((0.02, 0.10), 30, logs=False),
             _ratio((0.30, 0.30), 30, logs=False), _ratio((0.03, 0.03), 30, 0.8),
         ),
     ),
