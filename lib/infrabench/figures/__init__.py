@@ -3,12 +3,16 @@
 from infrabench.figures.caption import caption
 from infrabench.figures.cells import points
 from infrabench.figures.ecdf import ecdf, ecdf_caption
-from infrabench.figures.effects import forest
+from infrabench.figures.forest import forest, forest_caption
 from infrabench.figures.lag import lag, lag_caption
 from infrabench.figures.look import COLUMN_MM, PAGE_MM, style
+from infrabench.figures.modes import modes, modes_caption
 from infrabench.figures.order import order, order_caption
+from infrabench.figures.power import power, power_caption
+from infrabench.figures.qq import qq, qq_caption
 from infrabench.figures.save import save
 from infrabench.figures.scaling import scaling
+from infrabench.figures.tiers import tiers, tiers_caption
 
 __all__ = [
     "COLUMN_MM",
@@ -17,12 +21,21 @@ __all__ = [
     "ecdf",
     "ecdf_caption",
     "forest",
+    "forest_caption",
     "lag",
     "lag_caption",
+    "modes",
+    "modes_caption",
     "order",
     "order_caption",
     "points",
+    "power",
+    "power_caption",
+    "qq",
+    "qq_caption",
     "save",
     "scaling",
     "style",
+    "tiers",
+    "tiers_caption",
 ]

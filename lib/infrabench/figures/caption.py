@@ -1,4 +1,4 @@
-"""The caption of a figure, from computed values only."""
+"""The caption of a figure of estimates, from computed values only."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pandas as pd
 
 from infrabench import display
 from infrabench.core import STATES
-
-BLOCKED = "Systems were measured in randomised complete blocks."
+from infrabench.figures.sentences import LOST, metric_in, order_sentence, pairs, repeats, span, without_value
 
 
 def caption(
@@ -21,7 +20,8 @@ def caption(
     kind: Literal["points", "scaling"] = "points",
     contrasts: pd.DataFrame | None = None,
     not_run: Mapping[str, str] | None = None,
-    order: str = BLOCKED,
+    table: pd.DataFrame | None = None,
+    order: str = "random",
 ) -> str:
     """Return the caption of a figure of one metric: n, intervals, unit, direction, order, and what is missing.
 
@@ -35,43 +35,42 @@ def caption(
         Given, the caption also explains the ratios and the equivalence margin.
     not_run
         System -> reason.
+    table
+        The tidy table: repeated trials, discarded blocks and deployments are counted in it.
     order
-        One sentence on the order of the trials.
+        How the trials of a block were ordered: ``random``, ``williams``, or a sentence.
     """
     cells = estimates[(estimates["workload"] == workload) & (estimates["metric"] == metric)]
     if cells.empty:
         return f"{workload}: no trial of {metric}."
-    first = cells.iloc[0]
-    scale = display.scale(cells["max"], first["unit"])
-    unit = "counts" if scale.unit == "1" else scale.unit
+    trials = None
+    if table is not None:
+        trials = table[(table["workload"] == workload) & table["scenario"].isin(set(cells["scenario"]))]
     parts = [
-        f"{workload}, {display.metric_title(metric)} in {unit}" + (f" ({scale.note})" if scale.note else ""),
-        f"; {display.direction(first['better'])}. ",
-        _counts(cells),
+        f"{workload}, {metric_in(cells['max'], metric, cells['unit'].iloc[0])}; ",
+        f"{display.direction(cells['better'].iloc[0])}. ",
+        f"n = {span(cells['n'])} trials in each of {len(cells)} cells. ",
         _marks(cells, kind),
         _ratios(contrasts, workload, metric),
-        f"{order} ",
-        _left_out(cells),
+        order_sentence(trials, order),
+        _left_out(cells, trials),
+        repeats(trials),
     ]
     parts += [f"Not run: {name} ({reason}). " for name, reason in (not_run or {}).items()]
     return "".join(parts).strip()
 
 
-def _counts(cells: pd.DataFrame) -> str:
-    low, high = cells["n"].min(), cells["n"].max()
-    each = f"n = {high}" if low == high else f"n = {low} to {high}"
-    return f"{each} trials in each of {len(cells)} cells. "
-
-
 def _marks(cells: pd.DataFrame, kind: str) -> str:
+    """What the marks are; over several deployments the interval is that of their means."""
+    several = cells[cells["deployments"] > 1]
+    of = f" of the means of {span(several['deployments'])} deployments" if len(several) else ""
     if kind == "scaling":
-        return "Means with 95 % Student t intervals, set a little apart at each level. "
-    text = "Points: one trial each; beside them the mean with its 95 % Student t interval and a tick at the median. "
-    levels = cells["median_level"].dropna()
-    if levels.empty:
+        return f"Means with 95 % Student t intervals{of}, set a little apart at each level. "
+    text = f"Points: one trial each; beside them mean with 95 % Student t interval{of}, and a tick at the median. "
+    level = span(100 * cells["median_level"], ".1f")
+    if level == "n/a":
         return text
-    ends = sorted({f"{100 * level:.1f}" for level in (levels.min(), levels.max())})
-    return f"{text}The tables give the median's exact order-statistic interval (level {' to '.join(ends)} %). "
+    return f"{text}The tables give the median's exact order-statistic interval (level {level} %). "
 
 
 def _ratios(contrasts: pd.DataFrame | None, workload: str, metric: str) -> str:
@@ -80,23 +79,19 @@ def _ratios(contrasts: pd.DataFrame | None, workload: str, metric: str) -> str:
     rows = contrasts[(contrasts["workload"] == workload) & (contrasts["metric"] == metric)]
     if rows.empty:
         return ""
-    margin, baseline = 100 * rows["margin"].iloc[0], rows["baseline"].iloc[0]
-    low, high = rows["n_pairs"].min(), rows["n_pairs"].max()
-    pairs = f"{high}" if low == high else f"{low} to {high}"
     return (
-        f"Ratio of means to {baseline} over {pairs} complete blocks with its paired 95 % Fieller interval; "
-        f"band: equivalence margin of {margin:g} %. "
+        f"Ratio of means to {rows['baseline'].iloc[0]} over {pairs(rows)} with its paired 95 % Fieller interval; "
+        f"band: equivalence margin of {100 * rows['margin'].iloc[0]:g} %. "
     )
 
 
-def _left_out(cells: pd.DataFrame) -> str:
+def _left_out(cells: pd.DataFrame, trials: pd.DataFrame | None) -> str:
     """Trials that carry no value, by state and system, and planned trials that have not run."""
-    words = []
-    for state in STATES[1:]:
-        counts = cells.groupby("system", observed=True)[state].sum()
-        found = ", ".join(f"{count} {system}" for system, count in counts.items() if count)
-        words.append(f"{state}: {found}" if found else "")
-    pending = int((cells["planned"] - cells[list(STATES)].sum(axis=1)).sum())
-    words.append(f"not yet run: {pending}" if pending else "")
-    told = "; ".join(word for word in words if word)
-    return f"Trials without a value, not replaced - {told}. " if told else "No trial failed or was invalid. "
+    once = cells.drop_duplicates(["scenario", "system"])
+    sums = once.groupby("system", observed=True)[list(LOST)].sum()
+    counts = {(state, str(name)): int(sums.loc[name, state]) for state in LOST for name in sums.index}
+    again = 0
+    if trials is not None:  # a repeat is in no plan
+        again = int((trials.drop_duplicates(["session", "trial"])["attempt"] > 0).sum())
+    pending = int((once["planned"] - once[list(STATES)].sum(axis=1)).sum()) + again
+    return without_value(counts, max(pending, 0))

@@ -8,11 +8,14 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from infrabench.core import SchemaError
 from infrabench.figures import look
 
 ORDER = ["session", "position", "attempt", "started_utc"]  # repeats share the last position of their block
+LOG_FROM = 10.0  # largest over smallest value, from which an axis is logarithmic
+LARGEST_MM = 58.0  # a panel that is larger says no more
 
 
 def trials_of(table: pd.DataFrame, workload: str, metric: str, scenario: str) -> pd.DataFrame:
@@ -42,13 +45,12 @@ def unit_of(case: pd.DataFrame) -> tuple[str, str]:
     return str(first["unit"]), str(first["better"])
 
 
-def panels(count: int, width_mm: float, *, square: bool, foot_mm: float = 0.0) -> tuple[Figure, list[Axes]]:
-    """Return a figure of `count` equal panels and their axes: four to a row on a page, two in a column."""
+def panels(count: int, width_mm: float) -> tuple[Figure, list[Axes]]:
+    """Return a figure of `count` square panels and their axes: four to a row on a page, two in a column."""
     columns = min(count, 4 if width_mm > 120 else 2)
     rows = -(-count // columns)
-    each = width_mm / max(columns, 2)
-    height = rows * (each if square else 0.75 * each) + 6 + foot_mm
-    figure, grid = look.canvas(width_mm, height, nrows=rows, ncols=columns, squeeze=False)
+    each = min(width_mm / max(columns, 2), LARGEST_MM)
+    figure, grid = look.canvas(width_mm, rows * each + 6, nrows=rows, ncols=columns, squeeze=False)
     axes = list(grid.ravel())
     for unused in axes[count:]:
         unused.set_visible(False)
@@ -63,8 +65,18 @@ def row_of(frame: pd.DataFrame | None, **where: str) -> Any:
     return next(frame[chosen].itertuples(index=False), None)
 
 
-def outlier_mask(values: np.ndarray) -> np.ndarray:
-    """Return which values have a modified z, 0.6745 (x - median) / MAD, above 3.5 (Iglewicz and Hoaglin 1993)."""
-    spread = np.abs(values - np.median(values)) if values.size else values
-    mad = float(np.median(spread)) if values.size else 0.0
-    return 0.6745 * spread > 3.5 * mad if mad else np.zeros(values.size, dtype=bool)
+def value_axis(axes: Axes, values: np.ndarray) -> None:
+    """Make the x axis hold `values`: logarithmic where all are positive and span more than a factor of ten."""
+    low, high = float(values.min()), float(values.max())
+    if low > 0 and high / low > LOG_FROM:
+        axes.set_xscale("log")
+        room = (high / low) ** 0.03
+        axes.set_xlim(low / room, high * room)
+        few = high / low < 500
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=12 if few else 6))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        return
+    axes.xaxis.set_major_locator(MaxNLocator(6, min_n_ticks=2))
+    room = 0.03 * (high - low) or 0.05 * abs(high) or 1.0
+    axes.set_xlim(low - room, high + room)

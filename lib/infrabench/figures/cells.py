@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from infrabench import display
 from infrabench.core import STATES, SchemaError
 from infrabench.figures import look
-from infrabench.figures.effects import ratio_axis, ratio_mark
+from infrabench.figures.ratios import ratio_axis, ratio_mark
 
 SPREAD = 0.13  # half-width of the jitter, in slots
 

@@ -8,14 +8,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from infrabench import display
 from infrabench.figures import look
-from infrabench.figures.cases import row_of, trials_of, unit_of, values_of
+from infrabench.figures.cases import row_of, trials_of, unit_of, value_axis, values_of
 from infrabench.figures.sentences import metric_in, no_value, order_sentence, repeats, span
-
-LOG_FROM = 10.0  # largest over smallest value, from which the axis is logarithmic
 
 
 def ecdf(
@@ -42,9 +39,9 @@ def ecdf(
     drawn = [name for name in names if name in values]
     with look.style():
         strip = 4 + 2.6 * len(drawn)
-        figure, (axes, medians) = look.canvas(
-            width_mm, 56 + strip, nrows=2, sharex=True, gridspec_kw={"height_ratios": [52, strip]}
-        )
+        height = 56 + strip + look.legend_mm(len(drawn), width_mm)
+        ratios = {"height_ratios": [52, strip]}
+        figure, (axes, medians) = look.canvas(width_mm, height, nrows=2, sharex=True, gridspec_kw=ratios)
         for name in drawn:
             ordered = np.sort(values[name]) / scale.factor
             share = np.arange(1, ordered.size + 1) / ordered.size
@@ -56,7 +53,7 @@ def ecdf(
         cells = {name: row_of(estimates, workload=workload, metric=metric, scenario=scenario, system=name)
                  for name in drawn}  # fmt: skip
         _medians(medians, drawn, cells, values, marks, scale.factor)
-        _value_axis(medians, case["value"].dropna().to_numpy() / scale.factor)
+        value_axis(medians, case["value"].dropna().to_numpy() / scale.factor)
         medians.set_xlabel(display.axis_label(metric, scale.unit, better))
         look.legend(figure, marks, drawn, line=0.9)
     return figure
@@ -98,17 +95,3 @@ def _medians(
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_yticks([])
     axes.set_ylabel("Median", rotation=0, ha="right", va="center")
-
-
-def _value_axis(axes: Axes, values: np.ndarray) -> None:
-    low, high = float(values.min()), float(values.max())
-    if low > 0 and high / low > LOG_FROM:
-        axes.set_xscale("log")
-        axes.set_xlim(low / 1.08, high * 1.08)
-        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=6))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
-        return
-    axes.xaxis.set_major_locator(MaxNLocator(6, min_n_ticks=2))
-    room = 0.03 * (high - low) or 0.05 * abs(high) or 1.0
-    axes.set_xlim(low - room, high + room)

@@ -38,7 +38,7 @@ def lag(
     scale = display.scale(case["value"], unit)
     drawn = [name for name in names if name in values]
     with look.style():
-        figure, axes = panels(len(drawn), width_mm, square=True)
+        figure, axes = panels(len(drawn), width_mm)
         for panel, name in zip(axes, drawn, strict=True):
             y = values[name] / scale.factor
             low, high = float(y.min()), float(y.max())

@@ -93,9 +93,12 @@ def text_mm(text: str, points: float) -> float:
     return float(np.ptp(TextPath((0, 0), text, size=points).vertices[:, 0])) / 72 / MM
 
 
-def broken(label: str, room_mm: float) -> str:
-    """Return the label of an axis, broken at its comma where it is longer than the axis."""
-    return label.replace(", ", ",\n", 1) if text_mm(label, TEXT_PT) > room_mm else label
+def broken(label: str, room_mm: float, at: str = ", ") -> str:
+    """Return the label of an axis, broken once at `at` where it is longer than the axis."""
+    if text_mm(label, TEXT_PT) <= room_mm:
+        return label
+    head, sign, tail = label.partition(at)
+    return f"{head}{sign.rstrip()}\n{tail}" if sign.strip() == "," else f"{head}\n{sign.lstrip()}{tail}"
 
 
 def legend(
@@ -105,18 +108,24 @@ def legend(
     keys = [
         Line2D([], [], color=marks[s].colour, marker=marks[s].marker, ms=4, mew=0, lw=line, label=s) for s in systems
     ]
-    columns = len(keys) + len(extra)
-    if figure.get_figwidth() < 120 * MM and columns > 4:
-        columns = 3
     figure.legend(
         handles=[*keys, *extra],
         loc="outside upper center",
-        ncols=columns,
+        ncols=_legend_columns(len(keys) + len(extra), figure.get_figwidth() / MM),
         handlelength=1.8 if line else 1.0,
         columnspacing=1.2,
         handletextpad=0.5,
         borderaxespad=0.2,
     )
+
+
+def legend_mm(entries: int, width_mm: float) -> float:
+    """Return the height that a legend of so many entries takes beyond its first line."""
+    return 4.0 * (-(-max(entries, 1) // _legend_columns(entries, width_mm)) - 1)
+
+
+def _legend_columns(entries: int, width_mm: float) -> int:
+    return 3 if width_mm < 120 and entries > 4 else min(max(entries, 1), 9)
 
 
 def footnote(figure: Figure, lines: Sequence[str]) -> None:

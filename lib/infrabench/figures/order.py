@@ -12,8 +12,9 @@ from matplotlib.lines import Line2D
 
 from infrabench import display
 from infrabench.figures import look
-from infrabench.figures.cases import outlier_mask, trials_of, unit_of
+from infrabench.figures.cases import trials_of, unit_of
 from infrabench.figures.sentences import dependence, metric_in, no_value, repeats
+from infrabench.stats.diagnostics import outlier_mask
 
 DASHES: tuple[object, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
 LINES_UP_TO = 60  # blocks; more lines than that are a grey wash
@@ -50,8 +51,9 @@ def order(
     drift = probes is not None and len(probes) > 0
     with look.style():
         ratios = {"height_ratios": [2.4, 1]} if drift else None
+        height = (80 if drift else 55) + look.legend_mm(len(names) + 2, width_mm)
         figure, grid = look.canvas(
-            width_mm, 80 if drift else 55, nrows=2 if drift else 1, sharex=True, squeeze=False, gridspec_kw=ratios
+            width_mm, height, nrows=2 if drift else 1, sharex=True, squeeze=False, gridspec_kw=ratios
         )
         axes = grid[0, 0]
         extra = _values(axes, case, names, marks, scale.factor)
@@ -60,7 +62,8 @@ def order(
             _probes(grid[1, 0], case, probes)
         _edges(grid[:, 0], case)
         axes.set_xlim(0, len(case) + 1)
-        grid[-1, 0].set_xlabel(f"trial of {workload}, {scenario}, in executed order{_lines_are(case)}")
+        which = f" of {workload}, {scenario}," if width_mm > 120 else ""
+        grid[-1, 0].set_xlabel(look.broken(f"trial{which} in executed order{_lines_are(case)}", width_mm - 20, " ("))
         present = [name for name in names if name in set(case["system"])]
         look.legend(figure, marks, present, extra, line=0)
     return figure

@@ -41,6 +41,7 @@ def save(
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{name}.{kind}" for kind in METADATA]
     with style():
+        figure.draw_without_rendering()  # the first layout sees other tick labels than those that are drawn
         for path in paths:
             figure.savefig(path, dpi=DPI, metadata=METADATA[path.suffix[1:]])
     width, height = (round(float(inch) / MM, 1) for inch in figure.get_size_inches())

@@ -47,6 +47,13 @@ def span(values: Any, digits: str = "g") -> str:
     return " to ".join(ends)
 
 
+def pairs(contrasts: pd.DataFrame) -> str:
+    """Return ``30 blocks`` or ``5 to 6 deployments``: over how many pairs of which unit the contrasts were made."""
+    some = contrasts[contrasts["n_pairs"] > 0]
+    rows = contrasts if some.empty else some
+    return f"{span(rows['n_pairs'])} {' or '.join(dict.fromkeys(rows['pair_unit']))}"
+
+
 def no_value(trials: pd.DataFrame) -> str:
     """Return how many trials carry no value, by state and system; `trials` has one row per trial and metric."""
     once = trials.drop_duplicates(["session", "trial"])
@@ -93,11 +100,11 @@ def dependence(diagnostics: pd.DataFrame | None, workload: str, metric: str, sce
     if not dependent:
         return text + "None is flagged dependent (Ljung-Box at lag 1 or Kendall's trend, p < 0.01). "
     cells = "; ".join(
-        f"{row.system} (Ljung-Box p {_p(row.ljung_box_p)}, trend p {_p(row.trend_p)})" for row in dependent
+        f"{row.system} (Ljung-Box p {p_text(row.ljung_box_p)}, trend p {p_text(row.trend_p)})" for row in dependent
     )
     return text + f"Flagged dependent: {cells}: rely on the paired comparison there. "
 
 
-def _p(p: float) -> str:
+def p_text(p: float) -> str:
     text = display.p_value(p)
     return text if text[0] in "<n" else f"= {text}"

@@ -10,16 +10,15 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 from infrabench.core import SchemaError
-from infrabench.figures import COLUMN_MM, PAGE_MM, caption, forest, order, points, save, scaling, style
-from infrabench.figures.effects import _ticks
+from infrabench.figures import COLUMN_MM, PAGE_MM, caption, forest, order, points, save, scaling
 from infrabench.figures.look import MM
+from infrabench.figures.ratios import _ticks
 from infrabench.stats import contrasts, estimates
 from infrabench.tidy import tidy
 from tests.analysis_fixtures import MARGINS, NOT_RUN, PRIMARY, SYSTEMS, table_of, write_session
+from tests.figures.look_at import overhang_mm, texts
 
 
 @pytest.fixture(scope="module")
@@ -33,19 +32,6 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, pd.Dat
     """Four systems at eight levels."""
     table = tidy(write_session(tmp_path_factory.mktemp("runs") / "s", blocks=6, systems=SYSTEMS, not_run={}))
     return table, estimates(table), contrasts(table, "native", MARGINS, PRIMARY)
-
-
-def overhang_mm(figure: Figure) -> float:
-    """Return by how much what is drawn sticks out of the paper."""
-    canvas = FigureCanvasAgg(figure)
-    with style():
-        canvas.draw()
-    drawn, (width, height) = figure.get_tightbbox(canvas.get_renderer()), figure.get_size_inches()
-    return max(-drawn.x0, -drawn.y0, drawn.x1 - width, drawn.y1 - height) / MM
-
-
-def texts(figure: Figure) -> str:
-    return "\n".join(text.get_text() for text in figure.findobj(plt.Text))
 
 
 def test_nothing_is_clipped_at_print_size(data: tuple, four: tuple) -> None:
@@ -152,7 +138,7 @@ def test_unknown_selections_are_named(data: tuple) -> None:
         points(table, cells, "iozone", "speed")
     with pytest.raises(SchemaError, match="no cell on a numeric factor"):
         scaling(cells, "stream", "copy_B_per_s")
-    with pytest.raises(SchemaError, match="nothing to draw in order"):
+    with pytest.raises(SchemaError, match="no ok trial of web, users=1, total_s"):
         order(table, "web", "total_s", "users=1")
     with pytest.raises(SchemaError, match="no contrast to draw"):
         forest(ratios.head(0))
@@ -168,7 +154,7 @@ def test_caption_is_made_of_computed_values(data: tuple) -> None:
         "invalid: 1 lxc",
         "Not run: lxd (the LXD daemon did not answer)",
         "randomised complete blocks",
-        "7 to 8 complete blocks",
+        "over 7 to 8 blocks",
         "margin of 2 %",
     ):
         assert part in text
@@ -181,6 +167,42 @@ def test_caption_is_made_of_computed_values(data: tuple) -> None:
     assert "1 GB/s = 10⁹ B/s" in failed
     assert "No trial failed or was invalid." in caption(cells, "ftp", "total_s")
     assert caption(cells, "ftp", "nothing") == "ftp: no trial of nothing."
+
+
+def test_caption_counts_repeats_discards_and_deployments() -> None:
+    values = {"native": [float(v) for v in range(100, 112)], "docker": [float(v) for v in range(90, 102)]}
+    table = table_of(values, blocks_per_deployment=4)
+    gone = table["block"] == 11
+    table.loc[gone, ["metric", "value", "unit", "better"]] = [None, np.nan, None, None]
+    table.loc[gone, ["state", "reason"]] = ["discarded", "interrupted"]
+    table.loc[(table["block"] == 2) & (table["system"] == "docker"), "attempt"] = 1
+    about = (estimates(table), "sysbench-cpu", "events_per_s")
+    text = caption(*about, contrasts=contrasts(table, "native", {"": 0.02}), table=table)
+    for part in (
+        "Student t interval of the means of 3 deployments",
+        "over 3 deployments with its paired 95 % Fieller interval",
+        "within 3 deployments of every system (split-plot; the deployment is the unit)",
+        "discarded: 1 docker, 1 native.",
+        "Repeated at the end of the same block: 1 docker.",
+        "Discarded whole and not used: 1 block.",
+    ):
+        assert part in text
+    assert "Williams squares" in caption(*about, order="williams")
+    assert "Alternating. " in caption(*about, order="Alternating.")
+    assert "of the means of" not in caption(estimates(table_of(values)), "sysbench-cpu", "events_per_s")
+
+
+def test_a_repeat_does_not_hide_a_trial_that_has_not_run() -> None:
+    table = table_of({"native": [1.0, 2, 3], "docker": [1.0, 2, 3]})
+    rows = table[(table["system"] == "docker") & (table["block"] == 1)]
+    again = rows.assign(trial="again", attempt=1)
+    table.loc[rows.index, ["metric", "value", "unit", "better"]] = [None, np.nan, None, None]
+    table.loc[rows.index, "state"] = "invalid"
+    table = pd.concat([table, again], ignore_index=True)
+    absent = pd.DataFrame([{"system": "native", "workload": "sysbench-cpu", "scenario": "default", "factor": None,
+                            "level": np.nan, "attempt": 0}])  # fmt: skip
+    text = caption(estimates(table, absent), "sysbench-cpu", "events_per_s", table=table)
+    assert "invalid: 1 docker; not yet run: 1." in text
 
 
 def test_saved_files_are_the_same_every_time_and_name_their_data(data: tuple, tmp_path: Path) -> None:

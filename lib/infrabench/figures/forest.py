@@ -1,0 +1,135 @@
+"""The forest plot: every ratio to the baseline with its interval, against the margin that was fixed beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from infrabench import display
+from infrabench.core import SchemaError
+from infrabench.figures import look
+from infrabench.figures.ratios import band, ratio_axis, ratio_mark
+from infrabench.figures.rows import WIDE_MM, Line, heading, labelled, sheet, write
+from infrabench.figures.sentences import pairs, span
+
+NOT_COMPARABLE = "not comparable"
+SENSITIVE = " †"
+MOST_NOTES = 4
+
+
+def forest(
+    contrasts: pd.DataFrame,
+    *,
+    systems: Sequence[str] | None = None,
+    not_run: Mapping[str, str] | None = None,
+    limit: float | None = None,
+    width_mm: float = look.PAGE_MM,
+) -> Figure:
+    """Return the ratio of every contrast to its baseline, with interval, equivalence band, n and verdict.
+
+    A dagger marks a verdict that is another one without the values flagged as outliers; a note says which.
+
+    Parameters
+    ----------
+    contrasts
+        Rows to draw, grouped by workload and metric; select them before the call.
+    systems
+        Systems in the session's order, baseline first; it fixes colours and markers.
+    not_run
+        System -> reason, told under the axis.
+    limit
+        Largest ratio shown (the smallest is its inverse); an interval beyond it ends in an arrow. The widest
+        interval by default.
+    width_mm
+        At 85 mm the column with the numbers is left out.
+
+    Raises
+    ------
+    SchemaError
+        There is no contrast to draw.
+    """
+    if contrasts.empty:
+        raise SchemaError("no contrast to draw: was the baseline run, and is there another system?")
+    baseline = contrasts["baseline"].iloc[0]
+    names = look.systems_of(contrasts, systems, None)
+    marks = look.looks(names if systems is not None else [baseline, *names])
+    wide = width_mm > WIDE_MM
+    lines = _lines(contrasts, names, width_mm)
+    notes = [f"{name} not run: {reason}" for name, reason in (not_run or {}).items()]
+    with look.style():
+        figure, axes = sheet(lines, width_mm, 10 if wide else 13, [*notes, *_sensitive(contrasts)])
+        ratio_axis(axes.xaxis, contrasts, axes.set_xlim, limit, most=9 if wide else 5)
+        for y, line in enumerate(lines):
+            if line.row is None:
+                continue
+            axes.vlines(1, y - 0.5, y + 0.5, color=look.GREY, lw=0.7, zorder=1)
+            band(axes, line.row.margin, y)
+            ratio_mark(axes, line.row, y, marks[line.row.system], vertical=False)
+            if line.row.verdict == NOT_COMPARABLE and wide:
+                write(axes, 1.5, y, line.row.reason, look.SMALL_PT, color=look.GREY, style="italic")
+        what = ("Ratio to " + baseline + ", 95 % interval", "band: equivalence margin")
+        axes.set_xlabel(f"{what[0]} ({what[1]})" if wide else f"{what[0]}\n({what[1]})")
+    return figure
+
+
+def forest_caption(contrasts: pd.DataFrame) -> str:
+    """Return the caption of `forest`: the interval and its unit of replication, margins, and how many verdicts of each.
+
+    `contrasts`: the rows that are drawn.
+    """
+    counts = contrasts["verdict"].value_counts()
+    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    changed = int(contrasts["sensitive"].sum())
+    margins = " and ".join(f"{100 * margin:g} %" for margin in sorted(contrasts["margin"].dropna().unique()))
+    return (
+        f"Ratio of means to {contrasts['baseline'].iloc[0]} over {pairs(contrasts)} with its paired 95 % Fieller "
+        f"interval; shaded: equivalence margin of {margins}; above 1 the raw value is larger, and the heading says "
+        f"whether that is better. Verdicts: {told}. "
+        + (f"Without the values flagged as outliers {changed} of them would be another (†)." if changed else
+           "None of them hangs on a value flagged as an outlier.")
+    )  # fmt: skip
+
+
+def _lines(contrasts: pd.DataFrame, names: Sequence[str], width_mm: float) -> list[Line]:
+    """Headings and rows in the order of drawing: scenarios by level, systems in the session's order."""
+    wide = width_mm > WIDE_MM
+    rank = {name: i for i, name in enumerate(names)}
+    lines: list[Line] = []
+    for (workload, metric), group in contrasts.groupby(["workload", "metric"], sort=False, observed=True):
+        n = f"; n = {pairs(group) if wide else span(group['n_pairs'])}"
+        lines.append(Line(heading(workload, metric, group["better"].iloc[0], n)))
+        ordered = group.sort_values("system", key=lambda s: s.map(rank)).sort_values(
+            ["level", "scenario"], kind="stable"
+        )
+        for scenario, case in ordered.groupby("scenario", sort=False):
+            rows = list(case.itertuples(index=False))
+            lines += labelled(str(scenario), rows, lambda row: _right(row, wide), width_mm)
+    return lines
+
+
+def _right(row: Any, wide: bool) -> tuple[str, ...]:
+    """Ratio, interval and verdict; the verdict alone where the figure is narrow."""
+    verdict = row.verdict + (SENSITIVE if row.sensitive else "")
+    if np.isfinite(row.n_to_decide):
+        verdict += f" (n = {row.n_to_decide:.0f} decides)" if wide else f" (n = {row.n_to_decide:.0f})"
+    if not wide:
+        return (verdict.replace(", within the margin", ", in margin"),)
+    if not np.isfinite(row.ratio):
+        return "", verdict
+    ends = (row.ratio_low, row.ratio_high)
+    ratio = display.number(row.ratio, display.decimals(*ends, null=1))
+    return f"{ratio} {display.interval(*ends, null=1)}", verdict
+
+
+def _sensitive(contrasts: pd.DataFrame) -> list[str]:
+    """Say what the marked verdicts would be without the values flagged as outliers."""
+    rows = list(contrasts[contrasts["sensitive"]].itertuples(index=False))
+    if len(rows) > MOST_NOTES:
+        return [f"† {len(rows)} verdicts are others without the values flagged as outliers; the table says which"]
+    named = [f"{row.workload} {display.metric_title(row.metric)} {row.scenario} {row.system}" for row in rows]
+    told = [f"{name}: {row.verdict_without_flagged}" for name, row in zip(named, rows, strict=True)]
+    return [f"† without the values flagged as outliers - {'; '.join(told)}"] if told else []

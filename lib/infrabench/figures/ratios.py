@@ -1,0 +1,81 @@
+"""Ratios to the baseline on a logarithmic axis symmetric about 1: the axis, its ticks and the marks on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from infrabench.figures import look
+
+STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+FACTORS = (1.5, 2, 3, 5, 10, 20, 50, 100, 1000)
+
+
+def ratio_axis(
+    axis: Axis,
+    contrasts: pd.DataFrame,
+    set_limits: Callable[[float, float], Any],
+    limit: float | None = None,
+    most: int = 7,
+) -> None:
+    """Make an axis logarithmic and symmetric about 1, wide enough for every interval and twice the margin."""
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    ends = np.abs(np.log(contrasts[["ratio", "ratio_low", "ratio_high"]].to_numpy(dtype=float).clip(min=1e-6)))
+    margin = contrasts["margin"].max()
+    reach = max(np.nanmax(ends, initial=0.0) * 1.08, -2 * np.log1p(-margin if np.isfinite(margin) else -0.02))
+    reach = np.log(limit) if limit else reach
+    set_limits(float(np.exp(-reach)), float(np.exp(reach)))
+    axis.set_major_locator(FixedLocator(_ticks(reach, most)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3f}".rstrip("0").rstrip(".")))
+
+
+def ratio_mark(axes: Axes, row: Any, at: float, mark: look.Look, *, vertical: bool) -> None:
+    """Draw one ratio with its interval; ends beyond the axis become arrows, a ratio without interval is hollow."""
+    if not np.isfinite(row.ratio):
+        return
+    limits = axes.get_ylim() if vertical else axes.get_xlim()
+    low, high = min(limits), max(limits)
+    whole = np.isfinite(row.ratio_low)
+
+    def place(value: float) -> tuple[float, float]:
+        return (at, value) if vertical else (value, at)
+
+    if whole:
+        ends = [place(float(np.clip(v, low, high))) for v in (row.ratio_low, row.ratio_high)]
+        axes.plot(*zip(*ends, strict=True), c=mark.colour, lw=1.1, zorder=3, solid_capstyle="butt")
+        arrows = ("v", "^") if vertical else ("<", ">")
+        for beyond, end, arrow in ((row.ratio_low < low, low, arrows[0]), (row.ratio_high > high, high, arrows[1])):
+            if beyond:
+                axes.plot(*place(end), arrow, c=mark.colour, ms=4, mew=0, zorder=4, clip_on=False)
+    if low <= row.ratio <= high:
+        face = mark.colour if whole else "white"
+        axes.plot(*place(row.ratio), mark.marker, c=mark.colour, mfc=face, ms=4, mew=0.7, zorder=4)
+
+
+def band(axes: Axes, margin: float, y: float) -> None:
+    """Shade the equivalence margin at one row: 1 - m to 1 / (1 - m)."""
+    if np.isfinite(margin):
+        low, high = 1 - margin, 1 / (1 - margin)
+        axes.add_patch(Rectangle((low, y - 0.5), high - low, 1, color=look.BAND, lw=0, zorder=0))
+
+
+def _ticks(reach: float, most: int) -> list[float]:
+    """Ratios for the ticks, their inverses kept symmetric where the range is wide."""
+    if reach <= np.log(1.5):
+        for step in STEPS:
+            count = int(np.floor((np.exp(reach) - 1) / step))
+            below = int(np.floor((1 - np.exp(-reach)) / step))
+            if count + below + 1 <= most:
+                return [round(1 + i * step, 6) for i in range(-below, count + 1)]
+    inside = [f for f in FACTORS if np.log(f) <= reach]
+    while 2 * len(inside) + 1 > most:
+        inside = inside[1::2]
+    return sorted([1 / f for f in inside] + [1.0] + [float(f) for f in inside])

@@ -1,0 +1,86 @@
+"""A figure that is read like a table: a label, marks on one axis, and columns of text, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from infrabench import display
+from infrabench.figures import look
+
+ROW_MM = 4.2
+WIDE_MM = 120.0  # a wider figure has room for numbers
+NOTE = {"fontsize": look.SMALL_PT, "color": look.GREY, "va": "bottom"}
+
+
+class Line(NamedTuple):
+    """One line: a heading where `row` is None (`minor`: of a scenario), else what is drawn and written there."""
+
+    label: str
+    row: Any = None
+    texts: tuple[str, ...] = ()
+    minor: bool = False
+
+
+def sheet(
+    lines: Sequence[Line], width_mm: float, foot_mm: float, notes: Sequence[str] = (), right_mm: float = 0.0
+) -> tuple[Figure, Axes]:
+    """Return a figure as high as its lines, all text written; the axes get the width that the text leaves.
+
+    `foot_mm` is for the axis and its label, `right_mm` stays free at the right edge.
+    """
+    broken = look.wrap_mm(notes, width_mm - 3)
+    foot = foot_mm + (2.9 * len(broken) + 1 if broken else 0)
+    height = ROW_MM * len(lines) + foot + 2
+    figure, axes = look.canvas(width_mm, height)
+    figure.set_layout_engine("none")
+    body = [line for line in lines if line.row is not None]
+    left = max(look.text_mm(line.label, look.TEXT_PT - 1) for line in body) + 4
+    columns = [max(look.text_mm(text, look.SMALL_PT) for text in column) + 3
+               for column in zip(*(line.texts for line in body), strict=True)]  # fmt: skip
+    inside = width_mm - left - sum(columns) - 1 - right_mm
+    axes.set_position((left / width_mm, foot / height, inside / width_mm, ROW_MM * len(lines) / height))
+    for y, line in enumerate(lines):
+        if line.row is None:
+            weight = "normal" if line.minor else "bold"
+            write(axes, 1.5 - left, y, line.label, look.TEXT_PT - (1 if line.minor else 0.5), fontweight=weight)
+            continue
+        write(axes, -2, y, line.label, look.TEXT_PT - 1, ha="right")
+        start = inside + 2
+        for column, text in zip(columns, line.texts, strict=True):
+            write(axes, start, y, text, look.SMALL_PT)
+            start += column
+    axes.set_ylim(len(lines) - 0.4, -0.6)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    figure.text(1 / width_mm, 1.5 / height, "\n".join(broken), **NOTE)
+    return figure, axes
+
+
+def write(axes: Axes, at_mm: float, y: float, text: str, points: float, **how: Any) -> None:
+    """Write at a row, so many millimetres right of the left end of the axes."""
+    axes.annotate(
+        text, (0, y), xycoords=("axes fraction", "data"), xytext=(at_mm * 72 * look.MM, 0), textcoords="offset points",
+        va="center_baseline", fontsize=points, annotation_clip=False, **how,
+    )  # fmt: skip
+
+
+def labelled(
+    scenario: str, rows: Sequence[Any], texts: Callable[[Any], tuple[str, ...]], width_mm: float
+) -> list[Line]:
+    """Return the lines of one scenario: its name before the first system, or above it where it is long."""
+    name = "" if scenario == "default" else scenario
+    above = look.text_mm(name, look.TEXT_PT - 1) > 0.25 * width_mm
+    lines = [Line(name, minor=True)] if above else []
+    for i, row in enumerate(rows):
+        label = f"{name}  {row.system}" if name and not above and i == 0 else row.system
+        lines.append(Line(label, row, texts(row)))
+    return lines
+
+
+def heading(workload: str, metric: str, better: str, more: str = "") -> str:
+    """Return the heading of one metric's rows."""
+    return f"{workload}: {display.metric_title(metric)} ({display.direction(better)}{more})"

@@ -1,0 +1,39 @@
+"""What tests ask of a drawn figure."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from infrabench.figures import style
+from infrabench.figures.look import MM
+
+
+def overhang_mm(figure: Figure) -> float:
+    """Return by how much what is drawn sticks out of the paper."""
+    canvas = FigureCanvasAgg(figure)
+    with style():
+        figure.draw_without_rendering()  # as `save` does
+        canvas.draw()
+        drawn, (width, height) = figure.get_tightbbox(canvas.get_renderer()), figure.get_size_inches()
+    return max(-drawn.x0, -drawn.y0, drawn.x1 - width, drawn.y1 - height) / MM
+
+
+def texts(figure: Figure) -> str:
+    return "\n".join(text.get_text() for text in figure.findobj(plt.Text))
+
+
+def smallest_axes_mm(figure: Figure) -> float:
+    """Return the smaller side of the smallest axes: a layout that has collapsed is a few hundredths."""
+    sizes = [(axes.get_position(), figure.get_size_inches()) for axes in figure.axes if axes.get_visible()]
+    return min(min(box.width * inches[0], box.height * inches[1]) for box, inches in sizes) / MM
+
+
+def marked(axes: Axes, *markers: str) -> np.ndarray:
+    """Return the points, (n, 2), of all lines that are drawn with one of these markers."""
+    lines = [line for line in axes.lines if line.get_marker() in markers]
+    points = [np.column_stack([np.atleast_1d(d).astype(float) for d in line.get_data()]) for line in lines]
+    return np.concatenate([p for p in points if len(p)]) if points else np.empty((0, 2))
