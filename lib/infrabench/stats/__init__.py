@@ -3,5 +3,8 @@
 from infrabench.stats.contrasts import contrasts
 from infrabench.stats.diagnostics import diagnostics
 from infrabench.stats.estimates import estimates
+from infrabench.stats.interactions import interactions
+from infrabench.stats.omnibus import omnibus
+from infrabench.stats.tiers import tiers
 
-__all__ = ["contrasts", "diagnostics", "estimates"]
+__all__ = ["contrasts", "diagnostics", "estimates", "interactions", "omnibus", "tiers"]

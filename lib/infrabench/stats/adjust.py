@@ -5,12 +5,14 @@ The family lies on the last axis; a NaN is a test that could not be made and doe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+HOLM, EXPLORATORY = "Holm", "Benjamini-Hochberg, exploratory"
 
 
 def holm(p: ArrayLike) -> Array:
@@ -52,6 +54,19 @@ def by_family(p: ArrayLike, family: ArrayLike, adjust: Callable[[ArrayLike], Arr
     table = np.full((sizes.size, sizes.max(initial=0)), np.nan)
     table[row, column] = p
     return adjust(table)[row, column]
+
+
+def by_metric(frame: pd.DataFrame, p: ArrayLike, primary: Iterable[tuple[str, str]]) -> tuple[Array, NDArray[np.str_]]:
+    """Return the p-values adjusted within each (workload, metric) of `frame`, and the name of the adjustment.
+
+    `p`: one for each row. Holm for the pairs in `primary`, which the study declared before the first trial; all others
+    by Benjamini-Hochberg, labelled exploratory.
+    """
+    declared = set(primary)
+    first = np.array([key in declared for key in zip(frame["workload"], frame["metric"], strict=True)], dtype=bool)
+    family = frame.groupby(["workload", "metric"]).ngroup()
+    adjusted = np.where(first, by_family(p, family, holm), by_family(p, family, benjamini_hochberg))
+    return adjusted, np.where(first, HOLM, EXPLORATORY)
 
 
 def _sorted(p: ArrayLike) -> tuple[Array, NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:

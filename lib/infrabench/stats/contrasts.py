@@ -1,35 +1,28 @@
-"""Tidy table -> one row per system and baseline: ratio, interval, test, equivalence, verdict.
+"""Tidy table -> one row per system and baseline: ratio, interval, tests, equivalence, effect sizes, verdict.
 
 Only complete blocks enter: a block counts for a contrast when the system and the baseline both have an ok trial in
-it, so whatever the block did to both cancels. The verdict follows from the paired 95 % interval of the ratio and
-from the equivalence test at a margin that was fixed before the first trial; p-values never decide alone.
+it, so whatever the block did to both cancels. Where systems were deployed more than once, the means of each
+deployment are the pairs, for its trials are not independent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from numpy.typing import NDArray
 
-from infrabench.core import DesignError, SchemaError
-from infrabench.stats import adjust, effects, equivalence
-from infrabench.stats.intervals import LEVEL, NAN, Array, constant, t_interval
-from infrabench.stats.ratios import paired_fieller
+from infrabench.core import DesignError
+from infrabench.stats import adjust
+from infrabench.stats.blocks import PER_DEPLOYMENT, blocked, stacks
+from infrabench.stats.diagnostics import outlier_mask
+from infrabench.stats.intervals import NAN, Array
+from infrabench.stats.measures import measure_effects
+from infrabench.stats.resolution import resolution_step
+from infrabench.stats.verdicts import ALPHA, DIFFERENT, LIMITED, WITHIN, Pairs, judge
 
-DIFFERENT = "different"
-WITHIN = "different, within the margin"
-EQUIVALENT = "equivalent"
-INCONCLUSIVE = "inconclusive"
-NOT_COMPARABLE = "not comparable"
-VERDICTS = (DIFFERENT, WITHIN, EQUIVALENT, INCONCLUSIVE, NOT_COMPARABLE)
-TOO_NOISY = "baseline too noisy"
-ALPHA = 1 - LEVEL
-HOLM, EXPLORATORY = "Holm", "Benjamini-Hochberg, exploratory"
-
-CASE = ["workload", "scenario", "metric"]
 TYPES = {
     **dict.fromkeys(("workload", "scenario", "factor"), "str"),
     "level": "float64",
@@ -47,6 +40,13 @@ TYPES = {
     "verdict": "str",
     "n_to_decide": "float64",
     "reason": "str",
+    "pair_unit": "str",
+    **dict.fromkeys(("log_ratio", "log_low", "log_high", "median_ratio", "median_low", "median_high"), "float64"),
+    **dict.fromkeys(("p_signed_rank", "p_sign_flip", "shift", "shift_low", "shift_high"), "float64"),
+    **dict.fromkeys(("hedges_g", "hedges_low", "hedges_high", "detectable", "power_equivalence"), "float64"),
+    "verdict_without_flagged": "str",
+    "sensitive": "bool",
+    "flags": "str",
 }
 COLUMNS = tuple(TYPES)
 
@@ -74,9 +74,16 @@ def contrasts(
     Returns
     -------
     DataFrame
-        Columns `COLUMNS`. ``ratio``: of means over complete blocks, with the paired Fieller interval;
-        ``overhead_percent``: signed, positive is worse whatever the direction of the metric; ``difference``: in the
-        metric's unit, paired t; ``reason``: why a verdict is not available, or what qualifies it.
+        Columns `COLUMNS`. ``n_pairs`` pairs of ``pair_unit`` (blocks, or deployments where there are several).
+        ``ratio``: of means, with the paired Fieller interval; ``overhead_percent``: signed, positive is worse whatever
+        the direction of the metric; ``difference``: in the metric's unit, paired t; ``p``: paired t on log ratios;
+        ``log_ratio``: of geometric means; ``median_ratio``: with a paired bootstrap interval, approximate;
+        ``p_signed_rank``, ``p_sign_flip`` (primary metrics; drawn, not counted, above 30 pairs) and ``shift``
+        (Hodges-Lehmann): of the differences; ``detectable``: the relative difference that so many pairs of this spread
+        find with 80 % power; ``power_equivalence``: the chance that the equivalence test passes at a true ratio of 1;
+        ``verdict_without_flagged``: when the pairs with a value of modified z above 3.5 in its cell are left out, and
+        ``sensitive`` when that changes it; ``flags``: words joined by "; "; ``reason``: why a verdict is not
+        available, or what qualifies it.
 
     Raises
     ------
@@ -85,28 +92,27 @@ def contrasts(
     SchemaError
         A block holds two ok trials of the same cell.
     """
-    systems = sorted(set(table["system"]) - {baseline})
-    rows: list[dict[str, Any]] = []
-    ok = table[table["value"].notna()]
-    for (workload, scenario, metric), cell in ok.groupby(CASE, observed=True, sort=False):
-        first = cell.iloc[0]
-        shared = {name: first[name] for name in (*CASE, "factor", "level", "unit", "better")}
-        blocks = _blocks(cell, f"{workload}, {scenario}, {metric}")
-        margin = _margin(margins, metric)
-        for system in systems:
-            rows.append(shared | {"system": system, "baseline": baseline} | _contrast(blocks, system, baseline, margin))
-    frame = pd.DataFrame(rows, columns=list(COLUMNS)).astype(TYPES)
+    cube, primary = blocked(table), set(primary)
+    systems = [system for system in cube.systems if system != baseline]
+    frame = cube.cases.loc[cube.cases.index.repeat(len(systems))].reset_index(drop=True)
+    if frame.empty:
+        return frame.reindex(columns=list(COLUMNS)).astype(TYPES)
+    frame = frame.assign(system=np.tile(systems, len(cube.cases)), baseline=baseline)
+    frame["margin"] = [_margin(margins, metric) for metric in frame["metric"]]
+    frame["primary"] = [key in primary for key in zip(frame["workload"], frame["metric"], strict=True)]
+    values = _pairs_of(cube.numbers, cube.systems, baseline)
+    flagged = _pairs_of(_flagged(cube.numbers), cube.systems, baseline) & np.isfinite(values).all(axis=1, keepdims=True)
+    frame["step"], frame["sd"] = _printing(values)
+    frame = frame.join(_by_stack(frame, values, cube.deployment, _both))
+    frame = _without_flagged(frame, values, flagged.any(axis=1), cube.deployment)
+    frame["reason"] = _absent(frame, values)
     frame["overhead_percent"], frame["overhead_low"], frame["overhead_high"] = _overhead(frame)
-    frame = _adjusted(frame, set(primary))
+    frame["p_adjusted"], frame["adjustment"] = adjust.by_metric(frame, frame["p"], primary)
+    # the verdict rests on the interval of one contrast; say so where the whole family would not support it
+    alone = frame["verdict"].isin([DIFFERENT, WITHIN]) & (frame["p_adjusted"] >= ALPHA) & (frame["reason"] == "")
+    frame.loc[alone, "reason"] = "not significant within its family"
+    frame = frame.reindex(columns=list(COLUMNS)).astype(TYPES)
     return frame.sort_values(["workload", "metric", "level", "scenario", "system"], ignore_index=True)
-
-
-def _blocks(cell: pd.DataFrame, where: str) -> pd.DataFrame:
-    """Blocks x systems; a block is identified by its session too, so tables may be joined."""
-    if cell.duplicated(["session", "block", "system"]).any():
-        raise SchemaError(f"{where}: two ok trials of one system in one block; a block holds each treatment once")
-    # pivot, because pivot_table would average what it should refuse
-    return cell.pivot(index=["session", "block"], columns="system", values="value")  # noqa: PD010
 
 
 def _margin(margins: Mapping[str, float], metric: str) -> float:
@@ -118,72 +124,80 @@ def _margin(margins: Mapping[str, float], metric: str) -> float:
     return float(margin)
 
 
-def _contrast(blocks: pd.DataFrame, system: str, baseline: str, margin: float) -> dict[str, Any]:
-    absent = [name for name in (system, baseline) if name not in blocks]
-    if absent:
-        return {"n_pairs": 0, "margin": margin} | _verdict(f"no ok trial of {' and '.join(absent)}")
-    pairs = blocks[[system, baseline]].dropna()
-    x, y = pairs[system].to_numpy(dtype=float), pairs[baseline].to_numpy(dtype=float)
-    row: dict[str, Any] = {"n_pairs": x.size, "margin": margin}
-    if x.size == 0:
-        return row | _verdict("no block has an ok trial of both")
-    row |= {"mean": x.mean(), "baseline_mean": y.mean(), "difference": (x - y).mean()}
-    delta = effects.cliffs_delta(x, y)
-    ends = effects.cliffs_delta_interval(delta, x.size, y.size)
-    row |= {"cliffs_delta": delta, "cliffs_delta_low": ends.low, "cliffs_delta_high": ends.high}
-    row["delta_label"] = effects.delta_label(delta)
-    if not y.mean():
-        both = "both means are 0" if not x.any() else f"the mean of {baseline} is 0"
-        difference = t_interval(x - y)
-        row |= {"difference_low": difference.low, "difference_high": difference.high}
-        return row | _test(x, y) | _verdict(f"{both}: no ratio")
-    row["ratio"] = x.mean() / y.mean()
-    if x.size < 2:
-        return row | _verdict("a single complete block: no interval")
-    if constant(x) and constant(y):
-        return row | _verdict("deterministic: both systems repeat one value, no spread to infer from")
-    return row | _inference(x, y, margin)
+def _pairs_of(values: Array, systems: tuple[str, ...], baseline: str) -> Array:
+    """(cases, systems, blocks) -> (contrasts, 2, blocks): each system, and the baseline beside it."""
+    others = [i for i, system in enumerate(systems) if system != baseline]
+    absent = np.full_like(values[:, :1], False if values.dtype == bool else NAN)
+    base = values[:, [systems.index(baseline)]] if baseline in systems else absent
+    paired = np.stack([values[:, others], np.broadcast_to(base, values[:, others].shape)], axis=2)
+    return paired.reshape(len(values) * len(others), 2, values.shape[-1])
 
 
-def _inference(x: Array, y: Array, margin: float) -> dict[str, Any]:
-    """Intervals, tests and verdict of two paired samples that have a ratio and some spread."""
-    ratio, difference = paired_fieller(x, y), t_interval(x - y)
-    row: dict[str, Any] = {"ratio_low": ratio.low, "ratio_high": ratio.high}
-    row |= {"difference_low": difference.low, "difference_high": difference.high} | _test(x, y)
-    logs = np.log(x / y) if _positive(x, y) else np.empty(0)
-    p_equivalence = equivalence.tost_log_ratio(x, y, margin).p
-    row["p_equivalence"] = p_equivalence
-    reason = "" if logs.size else "values not all positive: no equivalence test"
-    if np.isnan(ratio.low):
-        verdict, reason = INCONCLUSIVE, TOO_NOISY
-    elif not ratio.low <= 1 <= ratio.high:
-        verdict = WITHIN if p_equivalence < ALPHA else DIFFERENT
-    else:
-        verdict = EQUIVALENT if p_equivalence < ALPHA else INCONCLUSIVE
-    blocks = equivalence.blocks_to_decide(_spread(logs), margin) if verdict == INCONCLUSIVE else NAN
-    return row | {"verdict": verdict, "n_to_decide": blocks, "reason": reason}
+def _flagged(values: Array) -> NDArray[np.bool_]:
+    """Which values are far from the others of their cell: a modified z above 3.5. Shape of `values`."""
+    rows = values.reshape(values.shape[0] * values.shape[1], values.shape[-1])
+    there, flagged = np.isfinite(rows), np.zeros(rows.shape, dtype=bool)
+    for n in np.unique(there.sum(axis=-1)):
+        cells = there.sum(axis=-1) == n
+        flagged[there & cells[:, None]] = outlier_mask(rows[cells][there[cells]].reshape(cells.sum(), n)).ravel()
+    return flagged.reshape(values.shape)
 
 
-def _verdict(reason: str) -> dict[str, Any]:
-    return {"verdict": NOT_COMPARABLE, "reason": reason}
+def _printing(values: Array) -> tuple[Array, Array]:
+    """The printing step of both systems' trials together, and the smaller of their spreads, by contrast."""
+    step, sd = np.full((2, len(values)), NAN)
+    blocks = np.zeros(values.shape[-1], dtype=int)
+    for cells, found in stacks(values, blocks, np.zeros(len(values), dtype=bool)):
+        if found.shape[-1] > 1:
+            step[cells] = resolution_step(found.reshape(len(found), -1))
+            sd[cells] = found.std(axis=-1, ddof=1).min(axis=-1)
+    return step, sd
 
 
-def _spread(logs: Array) -> float:
-    return float(logs.std(ddof=1)) if logs.size > 1 else NAN
+def _by_stack(
+    frame: pd.DataFrame, values: Array, deployment: NDArray[np.intp], measure: Callable[[Pairs, Array], dict[str, Any]]
+) -> pd.DataFrame:
+    """The columns that `measure` finds, contrasts with equally many pairs at a time, index of `frame`."""
+    parts = []
+    for cells, found in stacks(values, deployment, (frame["pair_unit"] == PER_DEPLOYMENT).to_numpy(dtype=bool)):
+        if len(cells):
+            some = frame.iloc[cells]
+            given = (some[name].to_numpy(dtype=float) for name in ("margin", "step", "sd"))
+            pairs = Pairs(found[:, 0], found[:, 1], *given, some["baseline"].iloc[0], some["pair_unit"].iloc[0])
+            parts.append(pd.DataFrame(measure(pairs, some["primary"].to_numpy(dtype=bool)), index=some.index))
+    return pd.concat(parts).loc[frame.index] if parts else pd.DataFrame(index=frame.index)
 
 
-def _positive(x: Array, y: Array) -> bool:
-    return bool((x > 0).all() and (y > 0).all())
+def _both(pairs: Pairs, primary: NDArray[np.bool_]) -> dict[str, Any]:
+    return judge(pairs) | measure_effects(pairs, primary)
 
 
-def _test(x: Array, y: Array) -> dict[str, Any]:
-    """p of the paired t test: on log ratios where all values are positive, else on differences."""
-    logs = _positive(x, y)
-    change = np.log(x / y) if logs else x - y
-    if change.size < 2 or constant(change):
-        return {"p": NAN, "p_method": None}
-    p = float(stats.ttest_1samp(change, 0.0).pvalue)
-    return {"p": p, "p_method": "paired t, log ratios" if logs else "paired t, differences"}
+def _without_flagged(
+    frame: pd.DataFrame, values: Array, flagged: NDArray[np.bool_], deployment: NDArray[np.intp]
+) -> pd.DataFrame:
+    """Add the verdicts without the pairs that hold a flagged value, and the flags of each contrast."""
+    some = flagged.any(axis=-1)
+    frame["verdict_without_flagged"] = frame["verdict"]
+    if some.any():
+        left = np.where(flagged[some, None], NAN, values[some])
+        again = _by_stack(frame[some], left, deployment, lambda pairs, _: judge(pairs))
+        frame.loc[some, "verdict_without_flagged"] = again["verdict"]
+    frame["sensitive"] = frame["verdict_without_flagged"] != frame["verdict"]
+    words = ((LIMITED, frame["limited"]), ("outliers", some))
+    marks = zip(*(np.where(raised, word, "") for word, raised in words), strict=True)
+    frame["flags"] = ["; ".join(filter(None, each)) for each in marks]
+    return frame
+
+
+def _absent(frame: pd.DataFrame, values: Array) -> list[str]:
+    """The reason of each contrast; that a system has no ok trial at all goes before what follows from it."""
+    ran = np.isfinite(values).any(axis=-1)
+    names = zip(frame["system"], frame["baseline"], strict=True)
+    gone = [
+        " and ".join(n for n, there in zip(both, each, strict=True) if not there)
+        for both, each in zip(names, ran, strict=True)
+    ]
+    return [f"no ok trial of {who}" if who else reason for who, reason in zip(gone, frame["reason"], strict=True)]
 
 
 def _overhead(frame: pd.DataFrame) -> tuple[pd.Series, pd.Series, pd.Series]:
@@ -191,15 +205,3 @@ def _overhead(frame: pd.DataFrame) -> tuple[pd.Series, pd.Series, pd.Series]:
     sign = frame["better"].map({"lower": 1.0, "higher": -1.0}).astype(float)
     middle, a, b = (100 * sign * (frame[name] - 1) for name in ("ratio", "ratio_low", "ratio_high"))
     return middle, np.minimum(a, b), np.maximum(a, b)
-
-
-def _adjusted(frame: pd.DataFrame, primary: set[tuple[str, str]]) -> pd.DataFrame:
-    frame = frame.copy()
-    for key, index in frame.groupby(["workload", "metric"], observed=True).groups.items():
-        p = frame.loc[index, "p"].to_numpy(dtype=float)
-        frame.loc[index, "p_adjusted"] = adjust.holm(p) if key in primary else adjust.benjamini_hochberg(p)
-        frame.loc[index, "adjustment"] = HOLM if key in primary else EXPLORATORY
-    # the verdict rests on the interval of one contrast; say so where the whole family would not support it
-    alone = frame["verdict"].isin([DIFFERENT, WITHIN]) & (frame["p_adjusted"] >= ALPHA) & (frame["reason"] == "")
-    frame.loc[alone, "reason"] = "not significant within its family"
-    return frame

@@ -1,4 +1,4 @@
-"""Do k systems differ at all: tests of several samples at once.
+"""Do k systems differ at all: tests of several samples at once, and the table of them by case.
 
 Independent groups are a sequence of arrays (..., n_j). Blocked data are (..., k, blocks): the last axis holds the
 blocks, the one before it the systems; leading axes are cells.
@@ -6,15 +6,34 @@ blocks, the one before it the systems; leading axes are cells.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import special, stats
 
-from infrabench.stats.intervals import Array
-from infrabench.stats.pairwise import variance
+from infrabench.stats import adjust
+from infrabench.stats.blocks import Blocked, blocked, stacks
+from infrabench.stats.interactions import overall
+from infrabench.stats.intervals import NAN, Array
+from infrabench.stats.pairwise import critical_distance, variance
+from infrabench.stats.tiers import of_cases
+
+TYPES = {
+    **dict.fromkeys(("workload", "scenario", "factor"), "str"),
+    "level": "float64",
+    **dict.fromkeys(("metric", "pair_unit"), "str"),
+    **dict.fromkeys(("k", "n"), "int64"),
+    **dict.fromkeys(("friedman_chi2", "friedman_p", "iman_davenport_f", "df1", "df2", "iman_davenport_p"), "float64"),
+    "p_adjusted": "float64",
+    "adjustment": "str",
+    "nemenyi_cd": "float64",
+    "tiers": "str",
+    **dict.fromkeys(("interaction_f", "interaction_df1", "interaction_df2", "interaction_p"), "float64"),
+}
+COLUMNS = tuple(TYPES)
 
 
 class Omnibus(NamedTuple):
@@ -38,14 +57,48 @@ class Friedman(NamedTuple):
     mean_ranks: Any
 
 
-class Interaction(NamedTuple):
-    """F of "the systems differ alike at every level", df already multiplied by `epsilon`, and p."""
+def omnibus(table: pd.DataFrame, primary: Iterable[tuple[str, str]] = ()) -> pd.DataFrame:
+    """Return one row per (workload, scenario, metric): do its systems differ at all, and which can be told apart.
 
-    statistic: Any
-    df1: Any
-    df2: Any
-    p: Any
-    epsilon: Any
+    ``k``: systems with an ok trial; ``n``: blocks complete for all of them (deployments, by ``pair_unit``, where they
+    were deployed more than once); Friedman's chi squared and the F of Iman and Davenport with df1, df2 and p, which is
+    adjusted over the scenarios of a metric: Holm for the (workload, metric) pairs of `primary`, else
+    Benjamini-Hochberg; ``nemenyi_cd``: critical distance of the mean ranks; ``tiers``: as of `tiers.tiers`;
+    ``interaction_*``: do the differences depend on the scenario, one test for all cases of a metric. NaN where fewer
+    than two systems or blocks are complete. Raises `SchemaError` as `blocks.blocked`.
+    """
+    cube = blocked(table)
+    there = np.isfinite(cube.numbers).any(axis=-1)
+    frame = cube.cases.join(pd.DataFrame({"k": there.sum(axis=-1), "n": 0}, index=cube.cases.index))
+    frame = frame.reindex(columns=list(COLUMNS))
+    for chosen in np.unique(there, axis=0):
+        _fill(frame, cube, np.flatnonzero((there == chosen).all(axis=-1)), np.flatnonzero(chosen))
+    frame["p_adjusted"], frame["adjustment"] = adjust.by_metric(frame, frame["iman_davenport_p"], primary)
+    frame["tiers"] = [_tiers(cube.systems, row) for row in of_cases(cube)[1]]
+    levels = overall(cube)
+    frame[[f"interaction_{name}" for name in levels]] = levels.to_numpy()
+    return frame.astype(TYPES).sort_values(["workload", "metric", "level", "scenario"], ignore_index=True)
+
+
+def _fill(frame: pd.DataFrame, cube: Blocked, cases: Array, systems: Array) -> None:
+    """Write the Friedman columns of cases that have the same systems."""
+    for cells, values in stacks(cube.numbers[cases][:, systems], cube.deployment, cube.by_deployment[cases]):
+        found, (k, n) = friedman(values), values.shape[-2:]
+        frame.loc[cases[cells], "n"] = n
+        frame.loc[cases[cells], "friedman_chi2"] = found.statistic
+        frame.loc[cases[cells], "friedman_p"] = found.p
+        for name in ("iman_davenport_f", "df1", "df2", "iman_davenport_p"):
+            frame.loc[cases[cells], name] = getattr(found, name) if min(k, n) > 1 else NAN
+        frame.loc[cases[cells], "nemenyi_cd"] = critical_distance(k, n) if min(k, n) > 1 else NAN
+
+
+def _tiers(systems: Sequence[str], letters: Sequence[str]) -> str:
+    """Which systems have which letter: ``a: native, lxd; b: docker``."""
+    groups = [
+        (each, [s for s, own in zip(systems, letters, strict=True) if each in own])
+        for each in sorted(set("".join(letters)))
+    ]
+    return "; ".join(f"{each}: {', '.join(members)}" for each, members in groups)
 
 
 def welch_anova(groups: Sequence[ArrayLike]) -> Omnibus:
@@ -142,42 +195,7 @@ def quade(x: ArrayLike) -> Omnibus:
     return Omnibus(f, k - 1, (k - 1) * (n - 1), special.fdtrc(k - 1, (k - 1) * (n - 1), f))
 
 
-def interaction(x: ArrayLike) -> Interaction:
-    """Return the test that the differences between k systems are the same at all L levels; `x` is (..., k, L, blocks).
-
-    Repeated measures with the block as the unit: whatever a block did to all its trials cancels in the (k - 1)(L - 1)
-    orthonormal interaction contrasts of each block. F = n |mean|^2 / trace(S) with S their covariance, its degrees of
-    freedom q and q (n - 1) multiplied by epsilon = trace(S)^2 / (q trace(S^2)), which allows for unequal variances and
-    correlations (Box 1954; Greenhouse and Geisser 1959). On log values: are the ratios the same at all levels.
-    NaN below two systems, levels or blocks, and without spread.
-    """
-    x = np.asarray(x, dtype=float)
-    k, levels, n = x.shape[-3:]
-    q = (k - 1) * (levels - 1)
-    if min(k, levels, n) < 2:
-        none = np.full(x.shape[:-3], np.nan)[()]
-        return Interaction(none, none, none, none, none)
-    contrasts = np.kron(_contrasts(k), _contrasts(levels)) @ x.reshape(*x.shape[:-3], k * levels, n)
-    mean = contrasts.mean(axis=-1)
-    centred = contrasts - mean[..., None]
-    covariance = centred @ np.swapaxes(centred, -1, -2) / (n - 1)
-    trace = np.trace(covariance, axis1=-2, axis2=-1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        usable = trace > 1e-26 * (x**2).max(axis=(-3, -2, -1))
-        f = np.where(usable, n * (mean**2).sum(axis=-1) / trace, np.nan)[()]
-        epsilon = np.where(usable, trace**2 / (q * (covariance**2).sum(axis=(-2, -1))), np.nan)[()]
-    df1, df2 = q * epsilon, q * epsilon * (n - 1)
-    return Interaction(f, df1, df2, special.fdtrc(df1, df2, f), epsilon)
-
-
 def _ranks(x: ArrayLike) -> tuple[Array, int, int]:
     """Ranks within each block, number of systems, number of blocks."""
     x = np.asarray(x, dtype=float)
     return stats.rankdata(x, axis=-2) if x.size else x, *x.shape[-2:]
-
-
-def _contrasts(k: int) -> Array:
-    """k - 1 orthonormal rows, each summing to 0 (Helmert)."""
-    rows = np.tril(np.ones((k - 1, k)))
-    rows[np.arange(k - 1), np.arange(1, k)] = -np.arange(1, k)
-    return rows / np.sqrt((rows**2).sum(axis=1, keepdims=True))

@@ -162,6 +162,11 @@ def welch_moments(x: ArrayLike, y: ArrayLike) -> Moments:
     return Moments(estimate[()], np.where(u + v > 0, np.sqrt(u + v), np.nan)[()], df[()])
 
 
+def t_p(moments: Moments) -> Any:
+    """Return the two-sided p of the t test that an estimate is 0 (Student 1908)."""
+    return 2 * special.stdtr(moments.df, -np.abs(moments.estimate / moments.error))
+
+
 def variance(values: Array) -> Array:
     """Return the sample variance over the last axis; exactly 0 for equal values, NaN below two."""
     n = values.shape[-1]
@@ -174,7 +179,7 @@ def _one_sample(differences: Array, rounding: Array) -> Moments:
     n = differences.shape[-1]
     if n < 2:
         none = np.full(differences.shape[:-1], np.nan)[()]
-        return Moments(none, none, np.nan)
+        return Moments(differences[..., 0] if n else none, none, np.nan)
     sd = differences.std(axis=-1, ddof=1)
     return Moments(differences.mean(axis=-1), np.where(sd > rounding, sd, np.nan)[()] / np.sqrt(n), n - 1)
 
@@ -183,5 +188,4 @@ def _t_test(moments: Moments, level: float) -> Comparison:
     estimate, error, df = moments
     t = estimate / error
     half = special.stdtrit(df, (1 + level) / 2) * error
-    p = 2 * special.stdtr(df, -np.abs(t))
-    return Comparison(estimate, Interval(estimate - half, estimate + half, level), t, df, p)
+    return Comparison(estimate, Interval(estimate - half, estimate + half, level), t, df, t_p(moments))

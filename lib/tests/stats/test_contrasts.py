@@ -1,16 +1,25 @@
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.power import TTestPower
 
 from infrabench.core import DesignError, SchemaError
 from infrabench.stats import contrasts
-from infrabench.stats.contrasts import COLUMNS, DIFFERENT, EQUIVALENT, INCONCLUSIVE, NOT_COMPARABLE, WITHIN
+from infrabench.stats.contrasts import COLUMNS
+from infrabench.stats.equivalence import tost_log_ratio
+from infrabench.stats.ratios import paired_fieller
+from infrabench.stats.verdicts import DIFFERENT, EQUIVALENT, INCONCLUSIVE, NOT_COMPARABLE, WITHIN
 from infrabench.tidy import tidy
+from infrabench.validation.speed import simulated
+from infrabench.validation.tables import campaigns_table
 from tests.analysis_fixtures import DATA_A, MARGINS, PRIMARY, table_of, write_session
 
 REFERENCE = {
@@ -79,9 +88,11 @@ def test_row_order_does_not_matter() -> None:
     pd.testing.assert_frame_equal(contrasts(shuffled, "native", {"": 0.02}), contrasts(table, "native", {"": 0.02}))
 
 
-def test_blocks_of_two_sessions_are_not_mixed() -> None:
+def test_two_sessions_are_two_deployments() -> None:
     two = pd.concat([table_of(DATA_A, session="s1"), table_of(DATA_A, session="s2")], ignore_index=True)
-    assert (contrasts(two, "native", {"": 0.02})["n_pairs"] == 20).all()
+    found = contrasts(two, "native", {"": 0.02})
+    assert (found["n_pairs"] == 2).all()
+    assert (found["pair_unit"] == "deployments").all()
 
 
 def test_two_ok_trials_in_one_block_are_refused() -> None:
@@ -168,7 +179,7 @@ def test_a_margin_is_needed_and_is_a_share(margins: dict[str, float]) -> None:
 
 
 def test_identical_systems_differ_in_five_percent_of_drifting_campaigns() -> None:
-    """Blocked order keeps its level under a drift of 3 % (method.md 2.2, V12); R = 2000, 99.9 % band."""
+    """Blocked order keeps its level under a drift of 3 % ; R = 2000, 99.9 % band."""
     rng = np.random.default_rng(12)
     rejected = 0
     drift = 1 + 0.03 * np.linspace(0, 1, 60).reshape(30, 2)
@@ -186,3 +197,149 @@ def test_negative_control_sequential_order_under_drift_always_differs() -> None:
     runs = drift * (1 + 0.01 * rng.normal(size=(500, 60)))
     rejected = stats.ttest_ind(runs[:, :30], runs[:, 30:], axis=1, equal_var=False).pvalue < 0.05
     assert rejected.mean() > 0.99
+
+
+def test_reference_values_of_what_stands_beside() -> None:
+    found = contrasts(table_of(DATA_A), "native", {"": 0.02}, [("sysbench-cpu", "events_per_s")])
+    expected = {
+        "log_ratio": (0.9878704222, 0.995671262, 1.003217183),
+        "log_low": (0.9744319281, 0.9908014933, 0.9967070327),
+        "log_high": (1.001494248, 1.000564966, 1.009769855),
+        "p_signed_rank": (0.083984375, 0.099609375, 0.30859375),
+        "p_sign_flip": (0.087890625, 0.080078125, 0.279296875),
+        "hedges_g": (-0.588450119, -0.3898507069, 0.2695301031),
+    }
+    for name, values in expected.items():
+        assert found[name].to_numpy() == pytest.approx(values, rel=1e-6), name
+    docker = found.set_index("system").loc["docker"]
+    # Hodges-Lehmann of the differences, printed as native minus docker: 1.52 [-0.31, 2.50]
+    assert (docker["shift"], docker["shift_low"], docker["shift_high"]) == pytest.approx((-1.52, -2.50, 0.31))
+    assert docker["median_ratio"] == pytest.approx(99.48 / 101.795)
+    assert docker["median_low"] < docker["median_ratio"] < docker["median_high"]
+    logs = np.log(np.array(DATA_A["docker"]) / DATA_A["native"])
+    power = TTestPower().power(np.log1p(docker["detectable"]) / logs.std(ddof=1), 10, 0.05)
+    assert power == pytest.approx(0.8, abs=1e-4)
+    assert 0 < docker["power_equivalence"] < 1
+    assert (docker["pair_unit"], docker["flags"]) == ("blocks", "outliers")
+    assert np.isnan(contrasts(table_of(DATA_A), "native", {"": 0.02})["p_sign_flip"]).all()
+
+
+def drifting(rng: np.random.Generator, shift: float, n: int = 24) -> dict[str, list[float]]:
+    native = 100 * np.exp(rng.normal(0, 0.02, n))
+    return {"native": list(native), "docker": list(shift * native * np.exp(rng.normal(0, 0.004, n)))}
+
+
+def test_a_verdict_that_hangs_on_flagged_values_is_marked() -> None:
+    values = drifting(np.random.default_rng(1), 1.0)
+    steady = contrasts(table_of(values), "native", {"": 0.02}).iloc[0]
+    assert (steady["verdict"], steady["verdict_without_flagged"], steady["sensitive"]) == (
+        EQUIVALENT,
+        EQUIVALENT,
+        False,
+    )
+    values["docker"][5] *= 0.4
+    moved = contrasts(table_of(values), "native", {"": 0.02}).iloc[0]
+    assert (moved["verdict"], moved["verdict_without_flagged"], moved["sensitive"]) == (INCONCLUSIVE, EQUIVALENT, True)
+    assert moved["flags"] == "outliers"
+    assert moved["n_pairs"] == 24  # nothing is dropped
+    without = {name: [v for i, v in enumerate(series) if i != 5] for name, series in values.items()}
+    assert contrasts(table_of(without), "native", {"": 0.02}).iloc[0]["verdict"] == EQUIVALENT
+
+
+def test_deployment_means_are_the_pairs_where_there_are_several() -> None:
+    values = drifting(np.random.default_rng(2), 0.97)
+    row = contrasts(table_of(values, blocks_per_deployment=4), "native", {"": 0.02}).iloc[0]
+    x, y = (np.array(values[name]).reshape(6, 4).mean(axis=1) for name in ("docker", "native"))
+    assert (row["n_pairs"], row["pair_unit"]) == (6, "deployments")
+    assert row["p"] == pytest.approx(stats.ttest_rel(np.log(x), np.log(y)).pvalue)
+    assert row["ratio"] == pytest.approx(x.mean() / y.mean())
+    values["native"][1] = None  # the block is left out of its deployment on both sides
+    row = contrasts(table_of(values, blocks_per_deployment=4), "native", {"": 0.02}).iloc[0]
+    x[0], y[0] = (np.mean([values[name][i] for i in (0, 2, 3)]) for name in ("docker", "native"))
+    assert row["ratio"] == pytest.approx(x.mean() / y.mean())
+
+
+def test_a_single_deployment_with_pairs_is_not_enough_where_there_should_be_several() -> None:
+    values: dict[str, list[float | None]] = {"native": [1.0, 2, 3, 4], "docker": [1.5, 2.5, None, None]}
+    row = contrasts(table_of(values, blocks_per_deployment=2), "native", {"": 0.02}).iloc[0]
+    assert (row["verdict"], row["reason"]) == (NOT_COMPARABLE, "a single deployment with complete blocks: no interval")
+    assert row["n_pairs"] == 1
+    assert np.isnan(row["ratio_low"])
+
+
+def test_a_coarse_printing_step_widens_the_interval() -> None:
+    rng = np.random.default_rng(3)
+    fine = rng.normal(100, 0.4, (2, 30))
+    coarse = {"native": list(np.round(fine[0])), "docker": list(np.round(fine[1]))}
+    row = contrasts(table_of(coarse), "native", {"": 0.02}).iloc[0]
+    assert "resolution-limited" in row["flags"]
+    x, y = np.array(coarse["docker"]), np.array(coarse["native"])
+    bare = paired_fieller(x, y)
+    half = 0.5 / y.mean()
+    assert (row["ratio_low"], row["ratio_high"]) == pytest.approx((bare.low - half, bare.high + half))
+    test = stats.ttest_rel(x, y).confidence_interval()
+    assert (row["difference_low"], row["difference_high"]) == pytest.approx((test.low - 0.5, test.high + 0.5))
+    assert row["p_equivalence"] > tost_log_ratio(x, y, 0.02).p
+    clear = contrasts(table_of({"native": list(fine[0]), "docker": list(fine[1])}), "native", {"": 0.02}).iloc[0]
+    assert clear["flags"].replace("outliers", "") == ""
+    # printed in steps wider than the margin, nothing can be shown to be equivalent
+    seconds = {"native": [10.0, 10, 11, 10, 10, 10, 11, 10], "docker": [10.0, 10, 10, 10, 11, 10, 11, 10]}
+    assert contrasts(table_of(seconds), "native", {"": 0.02}).iloc[0]["verdict"] == INCONCLUSIVE
+
+
+def test_a_constant_ratio_has_no_spread_to_infer_from() -> None:
+    row = one({"native": DATA_A["native"], "docker": [1.1 * v for v in DATA_A["native"]]})
+    assert row["ratio"] == pytest.approx(1.1)
+    assert row["verdict"] == NOT_COMPARABLE
+    assert "same ratio" in row["reason"]
+    assert np.isnan(row["p"])
+    assert np.isnan(row["p_equivalence"])
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 2**32), st.floats(1e-6, 1e9), st.integers(2, 12))
+def test_neither_the_unit_nor_the_order_of_blocks_matters(seed: int, scale: float, n: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = drifting(rng, 0.98, n)
+    order = rng.permutation(n)
+    moved = {name: [scale * series[i] for i in order] for name, series in values.items()}
+    first, second = (contrasts(table_of(v), "native", {"": 0.02}).iloc[0] for v in (values, moved))
+    same = ["ratio", "ratio_low", "ratio_high", "p", "cliffs_delta", "p_equivalence", "p_signed_rank", "hedges_g"]
+    assert second[same].astype(float).to_numpy() == pytest.approx(first[same].astype(float).to_numpy(), rel=1e-5)
+    assert second["difference"] == pytest.approx(scale * first["difference"], rel=1e-6)
+    if not {"resolution-limited"} & {*first["flags"].split("; "), *second["flags"].split("; ")}:
+        assert second["verdict"] == first["verdict"]
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([None, 0.0, 1.0, 2.5]), st.sampled_from([None, 0.0, 2.0])), min_size=1, max_size=6
+    )
+)
+def test_any_holes_zeros_and_constants_give_a_row_and_missing_is_never_zero(
+    pairs: list[tuple[float | None, float | None]],
+) -> None:
+    table = table_of({"native": [b for _, b in pairs], "docker": [a for a, _ in pairs]})
+    found = contrasts(table, "native", {"": 0.02})
+    if found.empty:
+        assert table["value"].isna().all()
+        return
+    row = found.iloc[0]
+    both = [(a, b) for a, b in pairs if a is not None and b is not None]
+    assert row["n_pairs"] == len(both)
+    if len(both) < 2:
+        assert row["verdict"] == NOT_COMPARABLE
+        assert np.isnan(row[["ratio_low", "difference_low", "p", "p_signed_rank", "hedges_g"]].astype(float)).all()
+    if both:
+        assert row["difference"] == pytest.approx(np.mean([a - b for a, b in both]))
+    else:
+        assert np.isnan(row["difference"])
+    assert (row["reason"] != "") or row["verdict"] != NOT_COMPARABLE
+
+
+def test_many_contrasts_are_fast() -> None:
+    table = campaigns_table(simulated(500, 50), ("native", "docker", "lxc", "lxd"))
+    begin = time.perf_counter()
+    assert len(contrasts(table, "native", {"": 0.02})) == 1500
+    assert time.perf_counter() - begin < 15  # 2.7 s on two idle cores; room for a busy machine

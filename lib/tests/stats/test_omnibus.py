@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pingouin
@@ -9,8 +11,11 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.oneway import anova_oneway
 
-from infrabench.stats.omnibus import brown_forsythe, friedman, interaction, kruskal, quade, welch_anova
-from tests.analysis_fixtures import DATA_A
+from infrabench.stats import omnibus
+from infrabench.stats.adjust import holm
+from infrabench.stats.omnibus import COLUMNS, brown_forsythe, friedman, kruskal, quade, welch_anova
+from infrabench.tidy import tidy
+from tests.analysis_fixtures import DATA_A, PRIMARY, table_of, write_session
 
 X = np.array([DATA_A[name] for name in ("native", "docker", "lxc", "lxd")])
 
@@ -56,41 +61,6 @@ def test_blocks_that_all_agree_cannot_give_a_p_below_what_they_can() -> None:
     assert pair.iman_davenport_p == pytest.approx(0.25)  # 3 blocks of two: the sign test
 
 
-def test_interaction_is_the_repeated_measures_test() -> None:
-    rng = np.random.default_rng(8)
-    values = rng.normal(size=(2, 4, 12)) + np.arange(4)[:, None] * np.array([0, 0.4])[:, None, None]
-    found = interaction(values)
-    # two systems: one-way repeated measures of the difference over the levels
-    change = values[1] - values[0]
-    cells = [(level, b, change[level, b]) for level, b in np.ndindex(change.shape)]
-    long = pd.DataFrame(cells, columns=["level", "block", "y"])
-    expected = pingouin.rm_anova(long, dv="y", within="level", subject="block", correction=True).iloc[0]
-    assert found.statistic == pytest.approx(expected["F"])
-    assert found.epsilon == pytest.approx(expected["eps"], abs=1e-6)
-    assert found.p == pytest.approx(expected["p_GG_corr"], abs=1e-6)
-    three = rng.normal(size=(3, 4, 12))
-    cells = [(s, level, b, three[s, level, b]) for s, level, b in np.ndindex(three.shape)]
-    long = pd.DataFrame(cells, columns=["system", "level", "block", "y"])
-    table = pingouin.rm_anova(long, dv="y", within=["system", "level"], subject="block").set_index("Source")
-    assert interaction(three).statistic == pytest.approx(table.loc["system * level", "F"])
-
-
-def test_interaction_does_not_see_blocks_systems_or_levels_by_themselves() -> None:
-    rng = np.random.default_rng(4)
-    noise = rng.normal(size=(3, 4, 10))
-    moved = noise + 9 * rng.normal(size=10) + 5 * rng.normal(size=(3, 1, 1)) + 7 * rng.normal(size=(4, 1))
-    assert interaction(moved).statistic == pytest.approx(interaction(noise).statistic)
-    assert interaction(moved).p == pytest.approx(interaction(noise).p)
-    crossing = noise + np.array([-1.0, 0, 1])[:, None, None] * np.array([-3.0, -1, 1, 3])[:, None]
-    assert interaction(crossing).p < 1e-4
-
-
-@pytest.mark.parametrize("shape", [(1, 4, 9), (3, 1, 9), (3, 4, 1)])
-def test_no_interaction_without_two_of_each(shape: tuple[int, ...]) -> None:
-    assert np.isnan(interaction(np.zeros(shape)).p)
-    assert np.isnan(interaction(np.ones((2, 2, 5))).p)
-
-
 def test_too_little_says_nothing_and_does_not_warn() -> None:
     with np.errstate(all="raise"):
         for x in (np.empty((3, 0)), np.ones((3, 1)), np.ones((1, 8)), np.ones((3, 8))):
@@ -121,6 +91,56 @@ def test_leading_axes_are_cells() -> None:
     groups = [stack[..., i, :] for i in range(3)]
     for test in (welch_anova, brown_forsythe, kruskal):
         assert test(groups).p[4, 1] == pytest.approx(test(stack[4, 1]).p)
-    levels = np.random.default_rng(3).normal(size=(5, 2, 3, 8))
-    assert interaction(levels).p.shape == (5,)
-    assert interaction(levels).p[3] == pytest.approx(interaction(levels[3]).p)
+
+
+def test_one_row_for_each_case(tmp_path: Path) -> None:
+    found = omnibus(tidy(write_session(tmp_path / "s", blocks=6)), PRIMARY)
+    assert tuple(found.columns) == COLUMNS
+    stream = found[found["workload"] == "stream"].iloc[0]
+    assert stream["k"] == 2  # docker fails stream throughout
+    cpu = found[found["workload"] == "sysbench-cpu"]
+    assert len(cpu) == 5
+    assert (cpu["k"] == 3).all()
+    assert (cpu["adjustment"] == "Holm").all()
+    assert cpu["p_adjusted"].to_numpy() == pytest.approx(holm(cpu["iman_davenport_p"]))
+    assert (cpu["interaction_p"] == cpu["interaction_p"].iloc[0]).all()
+    assert np.isnan(found[found["workload"] == "ftp"]["interaction_p"].iloc[0])
+    assert found[found["workload"] == "web"]["n"].min() <= 6
+
+
+def test_reference_data_as_a_table() -> None:
+    row = omnibus(table_of(DATA_A)).iloc[0]
+    assert (row["k"], row["n"], row["pair_unit"]) == (4, 10, "blocks")
+    assert (row["friedman_chi2"], row["friedman_p"]) == pytest.approx((14.28, 0.002547770093), rel=1e-6)
+    assert (row["iman_davenport_f"], row["df1"], row["df2"]) == pytest.approx((8.175572519, 3, 27), rel=1e-6)
+    assert row["nemenyi_cd"] == pytest.approx(1.483231188, rel=1e-6)
+    assert row["tiers"] == "a: docker, lxd, native; b: docker, lxc, native"
+
+
+def test_only_blocks_complete_for_all_systems_count() -> None:
+    values: dict[str, list[float | None]] = {name: list(series) for name, series in DATA_A.items()}
+    values["native"][2], values["lxd"][7] = None, None
+    keep = [i for i in range(10) if i not in (2, 7)]
+    row = omnibus(table_of(values)).iloc[0]
+    assert row["n"] == 8
+    assert row["iman_davenport_p"] == pytest.approx(friedman(X[:, keep]).iman_davenport_p)
+
+
+def test_deployments_are_the_unit_where_there_are_several() -> None:
+    row = omnibus(table_of(DATA_A, blocks_per_deployment=2)).iloc[0]
+    assert (row["n"], row["pair_unit"]) == (5, "deployments")
+    assert row["iman_davenport_p"] == pytest.approx(friedman(X.reshape(4, 5, 2).mean(axis=-1)).iman_davenport_p)
+
+
+def test_a_single_system_or_block_is_no_comparison() -> None:
+    for values in (
+        {"native": [1.0, 2, 3]},
+        {"native": [1.0], "docker": [2.0]},
+        {"native": [1.0, None], "docker": [None, 2.0]},
+    ):
+        row = omnibus(table_of(values)).iloc[0]
+        assert np.isnan(row["iman_davenport_p"])
+        assert np.isnan(row["nemenyi_cd"])
+        assert np.isnan(row["p_adjusted"])
+    empty = table_of({"native": [None, None]})
+    assert omnibus(empty).empty

@@ -1,0 +1,86 @@
+"""Which systems of a case can be told apart: letters, best first; systems that share a letter cannot be separated."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import combinations
+from string import ascii_letters
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from infrabench.stats import adjust
+from infrabench.stats.blocks import Blocked, blocked, stacks
+from infrabench.stats.intervals import LEVEL, Array
+from infrabench.stats.pairwise import log_moments, paired_moments, t_p
+
+ALPHA = 1 - LEVEL
+TYPES = {
+    **dict.fromkeys(("workload", "scenario", "factor"), "str"),
+    "level": "float64",
+    **dict.fromkeys(("metric", "better", "system"), "str"),
+    "mean": "float64",
+    "letters": "str",
+}
+COLUMNS = tuple(TYPES)
+
+
+def tiers(table: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per (workload, scenario, metric, system): its mean and the letters of the tiers it is in.
+
+    All pairs of the systems of a case are compared by the paired t test, on logs where all values of both are
+    positive, over blocks complete for the pair (over deployment means where systems were deployed more than once),
+    adjusted by Holm over the pairs of the case. Letter a is the tier of the best system. Systems that share a letter
+    cannot be separated; a system may be in two tiers (compact letters, Piepho 2004). A pair without a test, such as
+    two constant ones, is not separated. A system without an ok trial has no letter.
+    """
+    cube = blocked(table)
+    means, letters = of_cases(cube)
+    rows = cube.cases.loc[cube.cases.index.repeat(len(cube.systems))].drop(columns=["unit", "pair_unit"])
+    frame = rows.assign(system=np.tile(cube.systems, len(cube.cases)), mean=means.ravel(), letters=letters.ravel())
+    order = ["workload", "metric", "level", "scenario", "system"]
+    return frame[list(COLUMNS)].astype(TYPES).sort_values(order, ignore_index=True)
+
+
+def of_cases(cube: Blocked) -> tuple[Array, NDArray[np.object_]]:
+    """Return the mean and the letters of every system in every case, both (cases, systems)."""
+    there = np.isfinite(cube.numbers)
+    counts = there.sum(axis=-1)
+    means = np.where(counts, np.where(there, cube.numbers, 0.0).sum(axis=-1) / np.maximum(counts, 1), np.nan)
+    pairs = list(combinations(range(len(cube.systems)), 2))
+    p = np.stack([_pair_p(cube, a, b) for a, b in pairs], axis=-1) if pairs else np.empty((len(means), 0))
+    apart = adjust.holm(p) < ALPHA
+    sign = np.where(cube.cases["better"] == "lower", 1, -1)[:, None]
+    order = np.argsort(sign * means, axis=-1, kind="stable")  # NaN last
+    letters = np.full(means.shape, "", dtype=object)
+    for case, ranking in enumerate(order):
+        present = [int(s) for s in ranking if counts[case, s]]
+        place = {system: i for i, system in enumerate(present)}
+        separated = frozenset((place[a], place[b]) for i, (a, b) in enumerate(pairs) if apart[case, i])
+        letters[case, present] = compact_letters(len(present), separated)
+    return means, letters
+
+
+@lru_cache(maxsize=4096)
+def compact_letters(k: int, separated: frozenset[tuple[int, int]]) -> tuple[str, ...]:
+    """Return the letters of `k` systems, numbered best first, of which the pairs `separated` differ.
+
+    Every largest group without a separated pair gets one letter (insert and absorb, Piepho 2004).
+    """
+    groups = [frozenset(range(k))] if k else []
+    for a, b in sorted(separated):
+        split = [part for g in groups for part in ((g - {a}, g - {b}) if {a, b} <= g else (g,))]
+        groups = [g for g in dict.fromkeys(split) if not any(g < other for other in split)]
+    groups.sort(key=sorted)
+    return tuple("".join(ascii_letters[i] for i, g in enumerate(groups) if system in g) for system in range(k))
+
+
+def _pair_p(cube: Blocked, a: int, b: int) -> Array:
+    """p of the paired t test of two systems in every case."""
+    found = np.full(len(cube.cases), np.nan)
+    for cells, values in stacks(cube.numbers[:, [a, b]], cube.deployment, cube.by_deployment):
+        x, y = values[:, 0], values[:, 1]
+        positive = (values > 0).all(axis=(-2, -1))
+        found[cells] = np.where(positive, t_p(log_moments(x, y)), t_p(paired_moments(x, y)))
+    return found
