@@ -1,4 +1,4 @@
-"""How a number, a unit and a metric are written: one rule for figures, tables and captions.
+"""How a number, a unit, a metric and a table are written: one rule for figures, tables and captions.
 
 Data stay in SI base units everywhere else; only what is shown is scaled here.
 """
@@ -6,10 +6,12 @@ Data stay in SI base units everywhere else; only what is shown is scaled here.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 PREFIXES = {-9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T"}
 POWERS = {-9: "10⁻⁹", -6: "10⁻⁶", -3: "10⁻³", 3: "10³", 6: "10⁶", 9: "10⁹", 12: "10¹²"}
@@ -20,6 +22,26 @@ PLAIN_BELOW = 1e5  # a rate of 8 000 requests a second is easier to read than 8 
 WORDS = {"total": "total time", "wall": "wall time", "tool": "tool time"}
 SUFFIXES = re.compile(r"_(B_per_s|bit_per_s|per_s|per_min|s|B|percent|W|K)$")
 RATES = ("B/s", "bit/s", "1/s", "1/min")
+# columns of words, which are read from the left
+LEFT = frozenset(
+    ("workload", "scenario", "metric", "system", "verdict", "reason", "flags", "adjustment", "field", "tiers")
+)
+LEFT |= {
+    "agreement",
+    "printed in",
+    "note",
+    "grade",
+    "modes (SI)",
+    "mode by deployment",
+    "verdict without flagged",
+    "unit",
+    "aim",
+    "where",
+}
+LATEX = {sign: f"\\{sign}" for sign in "&%$#_{}"}
+LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+LATEX |= {"<": "$<$", ">": "$>$", "µ": r"\textmu{}"}
+LATEX |= {sign: f"$^{{{digit}}}$" for sign, digit in zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-", strict=True)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +119,25 @@ def interval(low: float, high: float, null: float | None = None) -> str:
     return "n/a" if places is None else f"[{number(low, places)}, {number(high, places)}]"
 
 
+def estimate(value: float, low: float, high: float, null: float | None = None) -> tuple[str, str]:
+    """Return a number and its interval, both to the place that the half-width gives."""
+    return number(value, decimals(low, high, null)), interval(low, high, null)
+
+
+def short(value: float) -> str:
+    """Return a diagnostic's number: two decimals at most, two significant digits where that would leave none."""
+    if not np.isfinite(value):
+        return "n/a"
+    if value and abs(value) < 0.1:
+        return f"{value:.2g}"
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def chance(probability: float) -> str:
+    """Return a probability in percent with one decimal, ``< 0.1`` below that."""
+    return "< 0.1" if probability < 0.001 else short(round(100 * probability, 1))
+
+
 def p_value(p: float) -> str:
     """Return a p-value with two significant digits, more where it would round onto 0.05; ``< 0.0001`` below that."""
     if not np.isfinite(p):
@@ -104,3 +145,52 @@ def p_value(p: float) -> str:
     if p < 1e-4:
         return "< 0.0001"
     return next((text for text in (f"{p:.{n}g}" for n in range(2, 9)) if (float(text) < 0.05) == (p < 0.05)), f"{p}")
+
+
+def markdown(table: pd.DataFrame, caption: str = "") -> str:
+    """Return the table in Markdown, numbers to the right."""
+    rule = ["---" if name in LEFT else "---:" for name in table.columns]
+    lines = [list(table.columns), rule, *table.astype("str").to_numpy().tolist()]
+    text = "\n".join("| " + " | ".join(_plain(cell) for cell in line) + " |" for line in lines)
+    return (f"{caption}\n\n" if caption else "") + text + "\n"
+
+
+def latex(table: pd.DataFrame, caption: str = "") -> str:
+    """Return a LaTeX tabular for the package booktabs, every special character escaped."""
+    columns = "".join("l" if name in LEFT else "r" for name in table.columns)
+    rows = [" & ".join(_escaped(cell) for cell in row) + r" \\" for row in table.astype("str").to_numpy().tolist()]
+    head = " & ".join(_escaped(name) for name in table.columns) + r" \\"
+    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *rows, r"\bottomrule"]
+    lines.append(r"\end{tabular}")
+    return (f"% {_plain(caption)}\n" if caption else "") + "\n".join(lines) + "\n"
+
+
+def save(
+    table: pd.DataFrame, folder: Path, name: str, caption: str = "", whole: pd.DataFrame | None = None
+) -> list[Path]:
+    """Write ``name.md``, ``name.csv`` and ``name.tex`` (booktabs) into `folder` and return the three paths.
+
+    `whole`: the table with all of its columns, for the CSV.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    every = table if whole is None else whole
+    writers: dict[str, Callable[[], str]] = {
+        "md": lambda: markdown(table, caption),
+        "csv": lambda: every.to_csv(index=False, lineterminator="\n"),
+        "tex": lambda: latex(table, caption),
+    }
+    paths = []
+    for suffix, write in writers.items():
+        path = folder / f"{name}.{suffix}"
+        path.write_text(write(), encoding="utf-8")
+        paths.append(path)
+    return paths
+
+
+def _plain(cell: str) -> str:
+    return cell.replace("|", "\\|").replace("\n", " ")
+
+
+def _escaped(cell: str) -> str:
+    return "".join(LATEX.get(sign, sign) for sign in cell.replace("\n", " "))

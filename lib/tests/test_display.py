@@ -6,7 +6,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infrabench.core import UNITS
-from infrabench.display import axis_label, decimals, interval, metric_title, number, p_value, scale
+from infrabench.display import (
+    axis_label,
+    chance,
+    decimals,
+    estimate,
+    interval,
+    metric_title,
+    number,
+    p_value,
+    scale,
+    short,
+)
 
 
 @pytest.mark.parametrize(
@@ -70,6 +81,18 @@ def test_numbers_without_an_interval_have_four_digits() -> None:
     ]
     assert number(float("nan")) == "n/a"
     assert [p_value(p) for p in (0.04321, 1e-9, float("nan"), 0.0499889)] == ["0.043", "< 0.0001", "n/a", "0.04999"]
+
+
+def test_an_estimate_goes_to_the_place_of_its_interval() -> None:
+    assert estimate(100.0314, 98.27, 101.79) == ("100.0", "[98.3, 101.8]")
+    assert estimate(104_321.0, 102_820.0, 105_822.0) == ("104300", "[102800, 105800]")
+    assert estimate(1.5, float("nan"), float("nan")) == ("1.500", "n/a")
+
+
+def test_diagnostics_are_short() -> None:
+    values = (0.0, 3.0, -0.126, 0.0123, 12.3456, 100.0, 2e-7, float("nan"))
+    assert [short(v) for v in values] == ["0", "3", "-0.13", "0.012", "12.35", "100", "2e-07", "n/a"]
+    assert [chance(p) for p in (0.0, 0.0004, 0.62345, 1.0, float("nan"))] == ["< 0.1", "< 0.1", "62.3", "100", "n/a"]
 
 
 def test_an_end_never_rounds_onto_no_effect() -> None:

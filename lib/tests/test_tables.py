@@ -3,22 +3,32 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from infrabench.published import against
 from infrabench.stats import contrasts, diagnostics, estimates
+from infrabench.stats.omnibus import omnibus
+from infrabench.stats.pilot import plan_from_pilot
+from infrabench.stats.tiers import tiers
 from infrabench.tables import (
     against_table,
     contrasts_table,
+    diagnostics_table,
+    differences_table,
     estimates_table,
     latex,
     markdown,
+    omnibus_table,
+    planning_table,
     results_table,
     save,
+    tiers_table,
 )
 from infrabench.tidy import missing, tidy
 from tests.analysis_fixtures import DATA_A, MARGINS, PRIMARY, table_of, write_session
+from tests.figures.frames import contrasts_frame, verdicts
 
 
 @pytest.fixture(scope="module")
@@ -111,3 +121,111 @@ def test_published_table(frames: tuple) -> None:
     assert cpu["published ratio"] == "0.9973"
     web = shown[(shown["metric"] == "total time") & (shown["workload"] == "web") & (shown["system"] == "docker")]
     assert set(web["published ratio"]) == {"1.0337 to 1.0638"}
+
+
+def test_contrasts_come_in_the_order_of_importance_with_p_last() -> None:
+    shown = contrasts_table(verdicts())
+    names = list(shown.columns)
+    wanted = ["ratio", "difference", "Cliff's delta", "Hedges' g", "verdict", "p", "p adjusted", "p signed-rank"]
+    assert [name for name in names if name in wanted] == wanted
+    assert names.index("ratio 95 % CI") == names.index("ratio") + 1
+    row = shown.iloc[0]
+    assert (row["n"], row["Hedges' g"], row["g 95 % CI"]) == ("30 blocks", "-0.91", "[-1.44, -0.37]")
+    assert (row["detectable %"], row["power of equivalence %"]) == ("1.9", "62")
+    assert "ratio of medians (approximate)" not in names
+    every = contrasts_table(verdicts(), every=True)
+    assert set(names) < set(every.columns)
+    assert every.iloc[0]["ratio of medians (approximate) 95 % CI"] == "[0.958, 0.991]"
+    assert every.iloc[0]["Hodges-Lehmann shift"] == "-190"
+
+
+def test_a_verdict_that_hangs_on_flagged_values_is_printed_beside_the_other() -> None:
+    shown = contrasts_table(verdicts())
+    assert list(shown["verdict without flagged"]) == ["", "", "", "inconclusive", "", "", ""]
+    assert "verdict without flagged" not in contrasts_table(contrasts_frame({}))
+    assert contrasts_table(contrasts_frame({"power_equivalence": 1e-9})).iloc[0]["power of equivalence %"] == "< 0.1"
+
+
+def test_a_skewed_or_dependent_cell_gets_its_other_interval() -> None:
+    rng = np.random.default_rng(5)
+    values = {"native": list(rng.normal(100, 1, 30)), "docker": list(np.exp(rng.normal(0, 1, 30)))}
+    values["lxc"] = list(100 + np.arange(30) + rng.normal(0, 1, 30))
+    table = table_of(values)
+    cells = estimates(table)
+    found = diagnostics(table).set_index("system")
+    shown = estimates_table(cells, diagnostics(table)).set_index("system")
+    student = shown["bootstrap-t 95 % CI"]
+    assert (student != "").to_dict() == found["flags"].str.contains("skewed").to_dict()
+    assert student["docker"].startswith("[")
+    wider = shown["mean 95 % CI (effective n)"]
+    assert (wider != "").to_dict() == found["flags"].str.contains("dependent").to_dict()
+    assert wider["lxc"].endswith(f"({found.loc['lxc', 'n_eff']:.1f})")
+    calm = estimates_table(cells[cells["system"] == "native"], diagnostics(table))
+    assert not {"bootstrap-t 95 % CI", "mean 95 % CI (effective n)"} & set(calm.columns)
+    every = estimates_table(cells, every=True)
+    assert {"geometric mean 95 % CI", "pseudo-median 95 % CI", "bootstrap-t 95 % CI"} <= set(every.columns)
+    assert "geometric mean" not in shown.columns
+
+
+def test_the_csv_holds_the_whole_table(tmp_path: Path) -> None:
+    few, every = contrasts_table(verdicts()), contrasts_table(verdicts(), every=True)
+    paths = save(few, tmp_path, "t", whole=every)
+    with paths[1].open(newline="", encoding="utf-8") as file:
+        assert next(csv.reader(file)) == list(every.columns)
+    assert "Hodges" not in paths[0].read_text()
+    assert "Hodges" not in paths[2].read_text()
+
+
+def test_omnibus_and_tiers_of_the_reference_data() -> None:
+    row = omnibus_table(omnibus(table_of(DATA_A))).iloc[0]
+    assert (row["Friedman χ²"], row["p (χ²)"]) == ("14.28", "0.0025")
+    assert (row["F"], row["df"], row["p"]) == ("8.18", "3, 27", "0.0005")
+    assert (row["systems"], row["n"], row["critical distance of mean ranks"]) == ("4", "10 blocks", "1.48")
+    letters = tiers_table(tiers(table_of(DATA_A))).iloc[0]
+    assert set(letters.index) == {"workload", "scenario", "metric", *DATA_A}
+    assert not set(letters["lxc"]) & set(letters["lxd"])  # the one pair that Holm separates
+    assert set(letters["native"]) & set(letters["docker"])
+
+
+def test_diagnostics_have_a_row_for_each_cell_and_the_numbers_of_the_frame() -> None:
+    found = diagnostics(table_of(DATA_A))
+    shown = diagnostics_table(found)
+    assert len(shown) == 4
+    at = list(found["system"]).index("docker")
+    assert shown.loc[at, "r1"] == f"{found.loc[at, 'lag1']:.2f}".rstrip("0")
+    assert shown.loc[at, "flags"] == found.loc[at, "flags"]
+    assert shown.loc[at, "outliers"] == f"{found.loc[at, 'outliers']:.0f}"
+
+
+def test_a_plan_says_aim_n_and_hours() -> None:
+    plan = plan_from_pilot(table_of(DATA_A), "native", {"": 0.02}, targets=[0.01], seconds=36.0)
+    shown = planning_table(plan)
+    assert set(shown["aim"]) == {"mean within ±1 %", "ratio within ±1 %", "no inconclusive verdict at 2 %"}
+    row = shown[(shown["system"] == "docker") & (shown["aim"] == "mean within ±1 %")].iloc[0]
+    assert row["n"] == "26"
+    assert row["hours"] == "0.26"
+    assert int(row["n at most"]) > 26
+
+
+def test_differences_name_the_sessions_and_what_has_to_agree() -> None:
+    rows = [("server", "kernel.release", "6.1", "6.6", True), ("suite", "numpy", None, "2.4", False)]
+    shown = differences_table(pd.DataFrame(rows, columns=["where", "key", "first", "second", "checked"]), "old", "new")
+    assert list(shown.columns) == ["where", "field", "old", "new", "has to agree"]
+    assert shown.to_numpy().tolist() == [
+        ["server", "kernel.release", "6.1", "6.6", "yes"],
+        ["suite", "numpy", "absent", "2.4", "no"],
+    ]
+
+
+def test_no_row_is_a_table_without_rows() -> None:
+    table = table_of({"native": [1.0, 2.0]})
+    for shown in (
+        contrasts_table(contrasts_frame().head(0)),
+        omnibus_table(omnibus(table).head(0)),
+        tiers_table(tiers(table).head(0)),
+        diagnostics_table(diagnostics(table).head(0)),
+        estimates_table(estimates(table).head(0)),
+    ):
+        assert len(shown) == 0
+        markdown(shown)
+        latex(shown)
