@@ -75,8 +75,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _request(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("study", metavar="STUDY", help="a study, such as containers")
+def _request(parser: argparse.ArgumentParser, study: str | None = None) -> None:
+    parser.add_argument("study", metavar="STUDY", nargs=study, help="a study, such as containers")
     parser.add_argument("--profile", default="quick", help="size of the study: smoke, quick or paper (default: quick)")
     parser.add_argument("--runs", type=int, metavar="N", help="number of blocks (default: what the profile says)")
     parser.add_argument("--systems", nargs="+", metavar="NAME", help="systems (default: all of the study)")
@@ -99,7 +99,7 @@ def _request(parser: argparse.ArgumentParser) -> None:
 
 
 def _plan(parser: argparse.ArgumentParser) -> None:
-    _request(parser)
+    _request(parser, "?")  # a pilot knows its study
     parser.add_argument(
         "--pilot", metavar="SESSION",
         help="say, from the spread in this session, how many blocks and hours each goal needs",
@@ -108,6 +108,7 @@ def _plan(parser: argparse.ArgumentParser) -> None:
         "--goals", type=float, nargs="+", default=[1.0, 2.0, 5.0], metavar="PERCENT",
         help="with --pilot: half-widths to plan for (default: 1 2 5)",
     )  # fmt: skip
+    parser.add_argument("--all", action="store_true", help="with --pilot: all metrics, not only the primary ones")
 
 
 def _diff(parser: argparse.ArgumentParser) -> None:

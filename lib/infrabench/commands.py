@@ -23,10 +23,12 @@ MIB = 2**20
 
 def plan(arguments: Namespace) -> Iterator[str]:
     """Yield every trial in order, with when it is expected to start, and the cost of all; or what a pilot says."""
-    wanted = _wanted(arguments)
     if arguments.pilot:
-        yield from _from_pilot(wanted, arguments.pilot, arguments.goals)
+        yield from _from_pilot(arguments.study, arguments.pilot, arguments.goals, arguments.all)
         return
+    if arguments.study is None:
+        raise DesignError(f"name the study to plan: {', '.join(registry.names('studies'))}")
+    wanted = _wanted(arguments)
     at = len(wanted.systems) * designs.DEPLOY_S
     yield "position  block  starts       system        workload      scenario"
     for trial in designs.trials(wanted):
@@ -35,7 +37,10 @@ def plan(arguments: Namespace) -> Iterator[str]:
             f"{trial.scenario}"
         )
         at += trial.seconds + designs.TRIAL_OVERHEAD_S
+    from infrabench import facade  # scipy is loaded for this line alone
+
     yield _cost(wanted)
+    yield facade.power_summary(wanted)
 
 
 def run(arguments: Namespace) -> Iterator[str]:
@@ -251,11 +256,16 @@ def _split(names: list[str] | None) -> list[str] | None:
     return None if names is None else [part for name in names for part in name.split(",") if part]
 
 
-def _from_pilot(wanted: Design, pilot: str, goals: list[float]) -> Iterator[str]:
+def _from_pilot(study: str, pilot: str, goals: list[float], every: bool) -> Iterator[str]:
     from infrabench import facade, tables
 
-    opened = facade.open_session(runs.find(None, pilot))
-    planned = facade.plan_from_pilot(opened, wanted, [percent / 100 for percent in goals])
+    if min(goals) <= 0:
+        raise DesignError(f"a half-width of {min(goals):g} % cannot be reached: goals are above 0")
+    opened = facade.open_session(runs.find(study, pilot))
+    planned = facade.plan_from_pilot(opened, [percent / 100 for percent in goals], every=every)
+    which = "all" if every else "primary"
+    yield f"From {opened.folder.name}: {which} metrics; 'n at most' allows for the pilot's own size."
+    yield ""
     yield tables.markdown(tables.planning_table(planned))
 
 

@@ -9,18 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from infrabench import design as designs
 from infrabench import registry, runs, session
 from infrabench.analysis import Results
 from infrabench.analysis import results as analysed
+from infrabench.comparability import differences, measures_alike, shown, stamp
 from infrabench.core import STATES, DesignError, Study, unknown_name
 from infrabench.design import Design
 from infrabench.progress import bar, words
-from infrabench.records import read_bytes, read_session
+from infrabench.records import PROBE, read_blocks, read_bytes, read_session
+from infrabench.runner import Look, LookAt
+from infrabench.stats import stopping
 from infrabench.stats.contrasts import contrasts as _contrasts
 from infrabench.stats.estimates import estimates as _estimates
+from infrabench.stats.pilot import plan_from_pilot as _plan_from_pilot
+from infrabench.stats.planning import ALPHA, detectable, equivalence_margin
 from infrabench.tidy import missing, tidy
 
 MODES = ("load", "run")
@@ -45,15 +51,19 @@ def study(name: str) -> Study:
 
 def request(
     study: str, *, profile: str, runs: int | None = None, systems: Sequence[str] | str | None = None,
-    workloads: Sequence[str] | str | None = None, seed: int | None = None,
+    workloads: Sequence[str] | str | None = None, seed: int | None = None, deployments: int | None = None,
+    order: str = "random", precision: float | None = None, most: int | None = None, hours: float | None = None,
+    aa: str = "",
 ) -> Design:  # fmt: skip
     """Return the validated design of a notebook's parameters; None means what the study says.
 
     Lists may also come as text, ``["native", "docker"]`` or ``native,docker``: papermill hands them over so.
+    `precision` (relative half-width, 0.02 = 2 %) adds blocks to the 30 until every primary cell's interval is that
+    narrow, at `most` so many and for so many `hours`. `aa` names a system to measure under two labels.
     """
     return session.request(
         registry.study(study), profile=profile, runs=runs, systems=_listed(systems), workloads=_listed(workloads),
-        seed=seed,
+        seed=seed, deployments=deployments, order=order, stopping=designs.stopping(precision, most, hours), aa=aa,
     )  # fmt: skip
 
 
@@ -73,13 +83,76 @@ def plan_table(wanted: Design) -> pd.DataFrame:
 
 def plan_summary(wanted: Design) -> str:
     """Return one sentence that says how much `wanted` is and how long it takes."""
-    cost = designs.expected(wanted)
+    cost = designs.expected(wanted, probe_s=session.study_of(wanted).probe_s)
     count = len(wanted.systems) * len(wanted.cases) * wanted.blocks
     return (
         f"{count} trials: {wanted.blocks} blocks of {len(wanted.systems)} systems ({', '.join(wanted.systems)}) "
         f"x {len(wanted.cases)} cases, seed {wanted.seed}, about {words(cost.seconds)}; at most "
         f"{cost.target_bytes / MIB:.0f} MiB inside a target, {cost.ledger_bytes / MIB:.0f} MiB recorded"
     )
+
+
+def power_summary(wanted: Design) -> str:
+    """Return what `wanted` can show, whatever its values will be: detectable difference and margin of equivalence.
+
+    In units of the standard deviation of the paired log ratios, at 80 % power; and the largest such spread at which
+    equal systems are shown equivalent within the study's default margin.
+    """
+    anew, contrasted = wanted.deployments > 1, max(len(wanted.systems) - 1, 1)
+    n, unit = (wanted.deployments, "deployments") if anew else (wanted.blocks, "blocks")
+    if n < 2:
+        return f"n = {n} ({unit[:-1]}): no interval and no test; take at least 2, better 30."
+    one, holm = (float(detectable(1.0, n, alpha=ALPHA / k)) for k in (1, contrasted))
+    within = float(equivalence_margin(1.0, n))
+    margin = session.study_of(wanted).margins.get("")
+    told = (
+        f"n = {n} {unit}, paired: a difference of {one:.2f} SD of the log ratios is found with 80 % power"
+        + (f" ({holm:.2f} with Holm over {contrasted} contrasts)" if contrasted > 1 else "")
+        + f"; equal systems are shown equivalent, with 80 % power, within {within:.2f} SD"
+    )
+    if margin is None:
+        return f"{told}."
+    limit = 100 * float(-np.log1p(-margin)) / within
+    return f"{told}. At the margin of {100 * margin:g} % that asks for an SD of at most {limit:.2g} %."
+
+
+def look(wanted: Design) -> LookAt:
+    """Return what looks at a session's intervals for the stopping rule of `wanted`: at their widths alone."""
+    rule, primary = wanted.stopping, session.study_of(wanted).primary
+    if rule is None:
+        raise DesignError("this design has no stopping rule")
+
+    def look_at(folder: Path, elapsed_s: float) -> Look:
+        seen = stopping.look(
+            tidy(folder), primary, rule.target, least=rule.least, batch=rule.batch, most=rule.most,
+            elapsed_s=elapsed_s, budget_s=np.inf if rule.budget_s is None else rule.budget_s,
+        )  # fmt: skip
+        widths = {" ".join(cell): width for cell, width in seen.widths.items() if np.isfinite(width)}
+        return Look(seen.n, widths, seen.stop, seen.reason)
+
+    return look_at
+
+
+def plan_from_pilot(pilot: Session, goals: Sequence[float], *, every: bool = False) -> pd.DataFrame:
+    """Return how many blocks, and hours, each goal needs, from the spread and the pace of `pilot`.
+
+    `goals`: relative half-widths (0.02 = 2 %). Of the primary metrics, or of every one. See `stats.pilot`.
+    """
+    data, table = pilot.data, pilot.table
+    planned = _plan_from_pilot(table, data["baseline"], data["margins"], goals, _pace_s(table))
+    wanted = pd.MultiIndex.from_tuples([tuple(each) for each in data["primary"]])
+    chosen = pd.MultiIndex.from_frame(planned[["workload", "metric"]]).isin(wanted)
+    return planned if every else planned[chosen].reset_index(drop=True)
+
+
+def _pace_s(table: pd.DataFrame) -> float:
+    """Return the wall time of one block, or of one deployment with its blocks when there are several."""
+    trials = table.drop_duplicates(["session", "trial"])
+    trials = trials.assign(start=pd.to_datetime(trials["started_utc"], format="ISO8601").astype("datetime64[ns, UTC]"))
+    several = trials[["session", "deployment"]].drop_duplicates().shape[0] > 1
+    parts = trials.groupby(["session", "deployment"] if several else ["session", "block"])
+    length = (parts["start"].max() - parts["start"].min()).dt.total_seconds() + parts["duration_s"].last()
+    return float(length.mean())
 
 
 def run_or_load(wanted: Design, *, mode: str, site: str = "lab", session: str | None = None) -> Session:
@@ -92,7 +165,8 @@ def run_or_load(wanted: Design, *, mode: str, site: str = "lab", session: str | 
         raise unknown_name("mode", mode, MODES)
     if mode == "run":
         with bar(f"{wanted.study} {wanted.profile}") as show:
-            return open_session(runs.carry_out(wanted, site=site, name=session, on_progress=show))
+            rule = look(wanted) if wanted.stopping is not None else None
+            return open_session(runs.carry_out(wanted, site=site, name=session, on_progress=show, look=rule))
     found = open_session(runs.find(wanted.study, session))
     for key in ("study", "profile", "blocks", "seed"):
         then, asked = found.data[key], getattr(wanted, key)
@@ -105,6 +179,47 @@ def open_session(folder: str | Path) -> Session:
     """Return the session in `folder`, or in an archive made by `archive.pack`."""
     path = runs.find(None, str(folder))
     return Session(path, read_session(path), tidy(path), missing(path))
+
+
+def pool(names: Sequence[str | Path], *, stamped: bool = False) -> Session:
+    """Return several sessions of one study as one: each is a deployment of its own, and so the unit of analysis.
+
+    Raises
+    ------
+    SchemaError
+        The sessions are of different studies or baselines.
+    NotComparable
+        Their checked provenance differs; with `stamped` they are pooled all the same, and every figure and table says
+        what differs.
+    """
+    parts = [open_session(name) for name in names]
+    folders = [part.folder for part in parts]
+    measures_alike(folders)
+    told = stamp(folders, allow=stamped)
+    data = dict(parts[0].data)
+    data["systems"] = list(dict.fromkeys(name for part in parts for name in part.data["systems"]))
+    data["not_run"] = {name: why for part in parts for name, why in part.data["not_run"].items()}
+    data["blocks"] = sum(part.data["blocks"] for part in parts)
+    data["pooled"], data["stamp"] = [folder.name for folder in folders], told
+    table = pd.concat([part.table for part in parts], ignore_index=True)
+    absent = pd.concat([part.missing for part in parts], ignore_index=True)
+    return Session(folders[0], data, table, absent)
+
+
+def diff_table(first: str | Path, second: str | Path) -> pd.DataFrame:
+    """Return what differs between the provenance of two sessions: where, key, first, second, checked."""
+    found = differences(open_session(first).folder, open_session(second).folder)
+    rows = [(each.where, each.key, shown(each.first), shown(each.second), each.checked) for each in found]
+    return pd.DataFrame(rows, columns=["where", "key", "first", "second", "checked"])
+
+
+def probes(session: Session) -> pd.DataFrame:
+    """Return the drift probes of a session: block, host, position, value (bytes hashed per second), unit."""
+    rows = [
+        (each["block"], each["host"], each["position"], each["bytes"] / each["seconds"], "B/s")
+        for each in read_blocks(session.folder, PROBE)
+    ]
+    return pd.DataFrame(rows, columns=["block", "host", "position", "value", "unit"])
 
 
 def estimates(session: Session) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from fakes import PLUGINS, fake_site
 
 from infrabench import cli, facade, registry, runs
 from infrabench.archive import pack
-from infrabench.core import DesignError
+from infrabench.core import DesignError, Measurement
 
 PLAN = ["plan", "fakes", "--profile", "tiny"]
 
@@ -49,9 +49,10 @@ def test_plan_prints_every_trial_in_order_and_what_they_cost(capsys):
     status, out, _ = call(capsys, *PLAN, "--runs", "2")
     lines = out.splitlines()
     assert status == 0
-    assert [int(line.split()[0]) for line in lines[1:-1]] == list(range(8))
-    assert "8 trials in 2 blocks" in lines[-1]
-    assert "MiB" in lines[-1]
+    assert [int(line.split()[0]) for line in lines[1:-2]] == list(range(8))
+    assert "8 trials in 2 blocks" in lines[-2]
+    assert "MiB" in lines[-2]
+    assert lines[-1].startswith("n = 2 blocks, paired: a difference of 11.55 SD of the log ratios is found with 80 %")
 
 
 def test_the_same_seed_prints_the_same_plan(capsys):
@@ -76,6 +77,7 @@ def test_the_same_seed_prints_the_same_plan(capsys):
         ([*PLAN, "--precision", "2", "--runs", "30", "--hours", "0"], "hours must be more than 0"),
         ([*PLAN, "--most", "50"], "give the precision too"),
         ([*PLAN, "--pilot", "no-such-session"], "unknown session 'no-such-session'"),
+        (["plan"], "name the study to plan: "),
         (["diff", "no-such-session", "other"], "unknown session 'no-such-session'"),
         ([*PLAN, "--runs", "0"], "runs must be a whole number of at least 1"),
         (["run", *PLAN[1:], "--site", "labb"], "unknown site 'labb'"),
@@ -142,6 +144,20 @@ def test_diff_says_what_differs_and_fails_where_it_must_not(capsys, site):
     assert status == 1
     assert "must agree  system fake-base version: 1 | 2" in out
     assert "are not comparable: system fake-base version: 1 / 2" in err
+
+
+def test_a_pilot_says_how_many_blocks_each_goal_needs(capsys, site, monkeypatch):
+    workload = registry.workload("fake")
+    noise = iter([0.97, 1.0, 1.04, 1.01, 0.99, 1.02, 0.98, 1.03, 0.96, 1.05, 1.01, 0.98, 1.02, 0.99, 1.0, 1.03] * 9)
+    monkeypatch.setattr(workload, "parse", lambda capture: [Measurement("value", next(noise), "1/s", "higher")])
+    folder = recorded(capsys, site)
+    status, out, _ = call(capsys, "plan", "--pilot", folder, "--goals", "1", "5")
+    assert status == 0
+    rows = [line.split("|")[1:-1] for line in out.splitlines() if line.startswith("| fake")]
+    assert {row[4].strip() for row in rows} >= {"mean within ±1 %", "mean within ±5 %", "ratio within ±1 %"}
+    sizes = {(row[1], row[3], row[4].strip()): row[7].strip() for row in rows}
+    tight, loose = (float(sizes[" value=1 ", " fake-base ", f"mean within ±{goal} %"]) for goal in (1, 5))
+    assert tight > loose
 
 
 def test_an_aa_session_of_replicated_deployments_is_run_and_told(capsys, site):
