@@ -96,7 +96,7 @@ def figure(
         "profile": found.data["profile"], "seed": found.data["seed"], "systems": found.systems,
     }  # fmt: skip
     paths = figures.save(drawn, found.folder / "figures" / found.data["study"], name, data, parameters, caption)
-    return Shown(_picture(next(path for path in paths if path.suffix == ".png"), caption), caption)
+    return Shown(picture(next(path for path in paths if path.suffix == ".png"), caption), caption)
 
 
 def table(found: Results, kind: str, workloads: Sequence[str] = ()) -> Shown:
@@ -238,7 +238,8 @@ def _alone(found: Results) -> Shown:
     return Shown(f"<p>{html.escape(text)}</p>", text)
 
 
-def _picture(png: Path, caption: str) -> str:
+def picture(png: Path, caption: str) -> str:
+    """Return a figure as HTML, the picture in it and the caption under it."""
     data = base64.b64encode(png.read_bytes()).decode()
     told = html.escape(caption, quote=True)
     return (

@@ -54,6 +54,7 @@ MAY = {
     "lab": {"host", "lab"},
     "studies": set(),
     "analysis": {"display", "figures", "published", "stats", "tables"},
+    "literature": {"analysis", "display", "figures", "published", "runs", "tables"},
     "facade": {
         "analysis", "comparability", "design", "progress", "records", "registry", "runner", "runs", "session", "stats",
         "tidy",
@@ -90,7 +91,7 @@ BEHIND = {
     "tqdm": {"progress.py"},
 }
 OPEN = {"numpy", "pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "tenacity", "statsmodels", "scikit_posthocs"}
-ANALYSIS = {"stats", "figures", "tables", "tidy", "display", "analysis", "validation"}
+ANALYSIS = {"stats", "figures", "tables", "tidy", "display", "analysis", "literature", "validation"}
 NUMERIC = {"pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "statsmodels", "scikit_posthocs"}
 
 

@@ -2,6 +2,7 @@
 
 from infrabench.figures.caption import caption
 from infrabench.figures.cells import points
+from infrabench.figures.composite import composite
 from infrabench.figures.ecdf import ecdf, ecdf_caption
 from infrabench.figures.forest import forest, forest_caption
 from infrabench.figures.lag import lag, lag_caption
@@ -18,6 +19,7 @@ __all__ = [
     "COLUMN_MM",
     "PAGE_MM",
     "caption",
+    "composite",
     "ecdf",
     "ecdf_caption",
     "forest",

@@ -74,7 +74,7 @@ def outcomes(study: str, known: Numbers | None = None) -> dict[str, list[str]]:
 
 def tally(table: pd.DataFrame) -> pd.DataFrame:
     """Return how many findings there are by study, kind and verdict, from `audit`."""
-    named = table.assign(kind=table["kind"].map(KINDS))
+    named = table.assign(kind=pd.Categorical(table["kind"].map(KINDS), list(KINDS.values())))
     counts = pd.crosstab([named["study"], named["kind"]], named["verdict"])
     return counts.reindex(columns=list(VERDICTS), fill_value=0).reset_index().rename_axis(None, axis=1)
 

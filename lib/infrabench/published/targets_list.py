@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 
@@ -174,29 +175,30 @@ def usable(known: Numbers | None = None) -> pd.DataFrame:
 
     ``ratio_low`` and ``ratio_high`` are equal unless a range over levels is printed; ``rounded_low`` and
     ``rounded_high`` are what the printed digits allow; ``grade`` is good, fair, poor or unusable; ``workload`` and
-    ``metric`` are ours, empty where no study measures it yet. None of the numbers has a spread of its own.
+    ``metric`` (joined by commas where there are more) are ours, empty where no study measures it yet. None of the
+    numbers has a spread of its own.
     """
     known = numbers() if known is None else known
-    rows = {}
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
     for target in TARGETS:
         for system in target.systems:
             low, high = target.ratios(system, known)
             rounded = target.rounded(system, known)
-            rows.setdefault(
-                (target.key, system),
-                {
-                    "key": target.key,
-                    "system": system,
-                    "baseline": target.baseline,
-                    "ratio_low": low,
-                    "ratio_high": high,
-                    "rounded_low": rounded.low,
-                    "rounded_high": rounded.high,
-                    "grade": target.graded(system),
-                    "note": target.note(system, known),
-                    "workload": target.workload,
-                    "metric": target.metric,
-                    "ids": "; ".join(target.ids(system)),
-                },
-            )
+            if (target.key, system) in rows:
+                rows[target.key, system]["metric"] += f", {target.metric}"
+                continue
+            rows[target.key, system] = {
+                "key": target.key,
+                "system": system,
+                "baseline": target.baseline,
+                "ratio_low": low,
+                "ratio_high": high,
+                "rounded_low": rounded.low,
+                "rounded_high": rounded.high,
+                "grade": target.graded(system),
+                "note": target.note(system, known),
+                "workload": target.workload,
+                "metric": target.metric,
+                "ids": "; ".join(target.ids(system)),
+            }
     return pd.DataFrame(rows.values())
