@@ -36,7 +36,8 @@ def order(
     ----------
     probes
         Fixed work done before each block (``host``, ``position``, ``value``, ``unit``; one metric): a second panel
-        shows it over the same trials, one line for each host.
+        shows it over the same trials, one line for each host. Left out where several sessions are drawn together,
+        whose positions are not on one axis.
 
     Raises
     ------
@@ -48,7 +49,7 @@ def order(
     scale = display.scale(case["value"], unit)
     names = look.systems_of(case, systems, None)
     marks = look.looks(names)
-    drift = probes is not None and len(probes) > 0
+    drift = _drift(case, probes)
     with look.style():
         ratios = {"height_ratios": [2.4, 1]} if drift else None
         height = (80 if drift else 55) + look.legend_mm(len(names) + 2, width_mm)
@@ -91,7 +92,7 @@ def order_caption(
         repeats(case),
         dependence(diagnostics, workload, metric, scenario),
     ]
-    if probes is not None and len(probes):
+    if _drift(case, probes):
         parts.append("Below: fixed work done before each block on each host, never used to correct a value. ")
     return "".join(parts).strip()
 
@@ -162,6 +163,10 @@ def _lines_are(case: pd.DataFrame) -> str:
     told = ["thin lines: blocks"] if 1 < case.groupby(["session", "block"]).ngroups <= LINES_UP_TO else []
     told += ["thick: deployments"] if case.groupby(["session", "deployment"]).ngroups > 1 else []
     return f" ({', '.join(told)})" if told else ""
+
+
+def _drift(case: pd.DataFrame, probes: pd.DataFrame | None) -> bool:
+    return probes is not None and len(probes) > 0 and len(set(case["session"])) == 1
 
 
 def _probes(axes: Axes, case: pd.DataFrame, probes: pd.DataFrame) -> None:

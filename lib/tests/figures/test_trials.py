@@ -121,6 +121,9 @@ def test_deployments_are_numbered_and_probes_stand_before_their_block() -> None:
     assert [line.get_xdata()[0] for line in thick] == [20.5, 40.5]
     assert smallest_axes_mm(figure) > 10
     assert "never used to correct" in order_caption(table, *CASE, probes=probes)
+    pooled = pd.concat([table, table.assign(session="t")], ignore_index=True)
+    assert len(order(pooled, *CASE, systems=SYSTEMS, probes=probes).axes) == 1
+    assert "never used to correct" not in order_caption(pooled, *CASE, probes=probes)
 
 
 def test_lag_pairs_each_value_with_the_next_of_its_system() -> None:
