@@ -11,13 +11,13 @@ from infrabench.core import DesignError, InfrabenchError
 from infrabench.stats import intervals, pairwise
 from infrabench.stats.intervals import Interval
 from infrabench.tidy import check as tidy_check
-from infrabench.validation import CHECKS, Case, Check, Expectation, lines, run
+from infrabench.validation import CHECKS, Case, Check, Expectation, lines, pipeline, run, speed
 from infrabench.validation import generators as made
 from infrabench.validation.bands import at_most, binomial_band, near
 from infrabench.validation.check import carry_out
 from infrabench.validation.relabelling import relabelled
 from infrabench.validation.report import line
-from infrabench.validation.speed import analysed, compared, in_fresh_process
+from infrabench.validation.speed import Analysed, Compared, analysed, compared, in_fresh_process
 from infrabench.validation.suite import chosen
 from infrabench.validation.tables import campaigns_table
 
@@ -66,6 +66,31 @@ def test_ranks_of_the_median_that_are_one_too_narrow_are_caught(monkeypatch):
     right = intervals.median_ranks
     monkeypatch.setattr(intervals, "median_ranks", lambda n, level=0.95: (right(n)[0] + 1, right(n)[1] - 1, 0.95))
     assert len(failed("V2")) == 8
+
+
+def whole_way(name, data, spoil, monkeypatch):
+    right = pipeline.contrasts
+    monkeypatch.setattr(pipeline, "contrasts", lambda table, *rest: right(spoil(table), *rest))
+    (case,) = (case for case in CHECKS[name].cases if data in case.data)
+    (outcome,) = carry_out(replace(CHECKS[name], cases=(replace(case, fast=500),)))
+    return outcome
+
+
+def test_runs_of_a_deployment_taken_as_independent_are_caught_on_the_whole_way(monkeypatch):
+    outcome = whole_way("V13", "6 deployments", lambda table: table.assign(deployment=0), monkeypatch)
+    assert not outcome.passed
+    assert outcome.estimate == pytest.approx(0.27, abs=0.06)
+
+
+def test_pairs_from_different_blocks_are_caught_on_the_whole_way(monkeypatch):
+    def swapped(table):
+        first_half = (table["system"] == "native") & (table["block"] < 15)
+        second_half = (table["system"] == "native") & (table["block"] >= 15)
+        return table.assign(block=table["block"] + 15 * first_half - 15 * second_half)
+
+    outcome = whole_way("V12", "linear drift of 3 %", swapped, monkeypatch)
+    assert not outcome.passed
+    assert outcome.estimate < 0.02
 
 
 @pytest.mark.parametrize(
@@ -293,6 +318,21 @@ def test_the_analysis_is_timed_part_by_part_in_a_process_of_its_own():
     assert set(done.seconds) == {"estimates", "contrasts", "omnibus", "diagnostics"}
     assert all(seconds > 0 for seconds in done.seconds.values())
     assert 30 < done.peak_mb < 2_000
+
+
+def test_the_command_prints_both_measurements_with_their_targets(capsys, monkeypatch):
+    canned = {
+        analysed: Analysed(100_000, {"estimates": 1.25, "contrasts": 2.5}, 512.0),
+        compared: Compared(0.1, 5.0, 4e-16),
+    }
+    monkeypatch.setattr(speed, "in_fresh_process", canned.get)
+    assert cli.main(["benchmark", "--analysis"]) == 0
+    out = capsys.readouterr().out
+    assert "100000 trials: 500 cases, 4 systems, 50 blocks" in out
+    assert "3.75 s   (target: below 20 s)" in out
+    assert "512 MB  (target: below 1000 MB)" in out
+    assert "50.0 times as long; target: 10" in out
+    assert "4.0e-16 of the mean" in out
 
 
 def small():
