@@ -88,7 +88,8 @@ def _compared(row: Any, target: Target, known: Numbers) -> dict[str, Any]:
     if not why:
         # one run, the widest interval, where the paper does not say how many
         predicted = prediction(row.ratio, row.ratio_low, row.ratio_high, row.n_pairs, stated or 1)
-        word = agreement(row, theirs, predicted, USE[grade])
+        span = target.rounded(row.system, known)  # a printed 77 % may be 76.5 or 77.5 %
+        word = agreement(row, (span.low, span.high), predicted, USE[grade])
     return {
         "published_low": theirs[0],
         "published_high": theirs[1],

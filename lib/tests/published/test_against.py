@@ -142,6 +142,15 @@ def test_prediction_holds_a_second_campaign_in_95_percent() -> None:
     assert 0.9335 <= inside / 2000 <= 0.9655
 
 
+def test_a_printed_number_stands_for_what_rounds_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = replace(next(t for t in TARGETS if t.key == "A.iozone.write.ratio"), workload="disk", metric="write")
+    monkeypatch.setattr("infrabench.published.compare.TARGETS", (ours,))
+    row = {"workload": "disk", "metric": "write", "scenario": "s", "system": "lxc", "baseline": "native"}
+    row |= {"n_pairs": 30, "ratio": 0.7745, "ratio_low": 0.7744, "ratio_high": 0.7746, "reason": ""}
+    assert against(pd.DataFrame([row]))["agreement"].iloc[0] == AGREES_SIZE  # 77 % is printed
+    assert against(pd.DataFrame([row | {"system": "docker"}]))["agreement"].iloc[0] == AGREES_DIRECTION  # 79.38 %
+
+
 def test_what_cannot_be_compared_says_why() -> None:
     kind = {"workload": "iozone", "metric": "read_B_per_s", "unit": "B/s"}
     failed = against(contrasts(table_of({"native": [1.0, 2.0], "docker": [None, None]}, **kind), "native", {"": 0.02}))

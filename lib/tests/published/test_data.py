@@ -45,6 +45,14 @@ def test_versions_are_no_numbers_and_digits_are_kept() -> None:
     assert rows.loc["A.iozone.read.rate.docker.000", ["unit", "unit_meant"]].tolist() == ["Mbps", "MB/s"]
 
 
+def test_every_number_stands_in_its_words() -> None:
+    in_words = {"A.mail.duration.000", "A.cpu.threads.1.003", "B.setup.worker-nodes.001", "B.setup.master-nodes.001"}
+    for row in published().itertuples():
+        quote = row.quote.replace(" ", "") if row.metric == "hash" else row.quote
+        found = row.printed in quote or row.printed.replace(".", ",") in quote
+        assert found != (row.id in in_words), row.id
+
+
 def test_the_two_container_papers_print_one_table() -> None:
     rows = published()
     cells = rows[rows["statistic"] == "table cell"]
