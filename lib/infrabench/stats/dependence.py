@@ -62,11 +62,11 @@ def runs_test(x: Array) -> Test:
     (a negative statistic) speak of a trend or of positive correlation. NaN when all values that remain are on one side.
     """
     side = np.sign(x - np.median(x, axis=-1, keepdims=True)) if x.shape[-1] else x
-    # each place looks at the last place before it that is not on the median
+    # each place looks at the last place before it that is not on the median, or at the first place, which then is
     place = np.where(side != 0, np.arange(x.shape[-1]), -1)
     before = np.maximum.accumulate(place, axis=-1)[..., :-1]
     last = np.take_along_axis(side, np.maximum(before, 0), axis=-1)
-    changes = ((side[..., 1:] * last < 0) & (before >= 0)).sum(axis=-1)
+    changes = (side[..., 1:] * last < 0).sum(axis=-1)
     above, below = (side > 0).sum(axis=-1), (side < 0).sum(axis=-1)
     n, products = above + below, 2.0 * above * below
     with np.errstate(invalid="ignore", divide="ignore"):

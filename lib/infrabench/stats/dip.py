@@ -104,9 +104,9 @@ def dip_p(value: Numbers, n: int) -> Numbers:
     scaled = np.sqrt(n) * np.asarray(value, dtype=float)
     sizes = np.array(list(QUANTILES), dtype=float)
     table = np.array(list(QUANTILES.values()))
-    ends = [np.interp(-1 / np.sqrt(max(n, LEAST)), -1 / np.sqrt(sizes), column) for column in table.T]
     smallest = 1 / (2 * np.sqrt(n))
-    p = 1 - np.interp(scaled, [smallest, *ends], [0.0, *LEVELS])
+    ends = [np.interp(-1 / np.sqrt(max(n, LEAST)), -1 / np.sqrt(sizes), column) for column in table.T]
+    p = 1 - np.interp(scaled, [smallest, *np.maximum(ends, smallest)], [0.0, *LEVELS])
     # a share of small samples has the smallest dip there is: all are at least that
     return np.where(scaled <= smallest * (1 + 1e-9), 1.0, p)[()]
 
@@ -136,7 +136,7 @@ def _dip(at: Array) -> float:
             right = int(majorant[np.searchsorted(majorant, left)])
         else:
             right = int(outer[widest - inner.size])
-            left = int(minorant[np.searchsorted(minorant, right, side="right") - 1])
+            left = int(minorant[np.searchsorted(minorant, right) - 1])
         convex = (ranks[low : left + 1] + 1 - lower[: left - low + 1]).max()
         concave = (upper[right - low :] - ranks[right : high + 1]).max()
         found = max(found, float(convex), float(concave))

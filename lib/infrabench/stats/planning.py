@@ -216,7 +216,7 @@ def _probability(room: ArrayLike, slope: Array, shift: Array, df: Array) -> Arra
         u = low[..., None] + (high - low)[..., None] * (nodes + 1) / 2
         half = df[..., None] / 2
         log_density = np.log(2 / u) + half * (np.log(half) + 2 * np.log(u) - u**2) - special.gammaln(half)
-    end, shift = np.maximum(room + slope[..., None] * u, 0), shift[..., None]
+    end, shift = room + slope[..., None] * u, shift[..., None]
     inside = special.ndtr(end - shift) - special.ndtr(-end - shift)
     return (high - low) / 2 * (weights * inside * np.exp(log_density)).sum(axis=-1)
 

@@ -90,6 +90,14 @@ def test_p_is_near_that_of_diptest(n: int) -> None:
         assert p == pytest.approx(known, abs=error) or (p == 1 and statistic == pytest.approx(1 / (2 * n)))
 
 
+@pytest.mark.parametrize("n", [4, 5, 6, 7, 10, 30])
+def test_p_counts_all_samples_with_the_smallest_dip(n: int) -> None:
+    assert dip_p(1 / (2 * n), n) == 1
+    drawn = dip(np.random.default_rng(n).random((4000, n)))
+    above = (drawn > 1 / (2 * n) + 1e-9).mean()  # the share that has more
+    assert dip_p(1 / (2 * n) + 1e-9, n) == pytest.approx(above, abs=0.07)  # the levels are 0.1 apart
+
+
 @pytest.mark.parametrize("n", [5, 10, 30, 50])
 def test_the_table_can_be_simulated_again(n: int) -> None:
     again = dip_quantiles(n, 20_000, seed=2)

@@ -28,7 +28,7 @@ def test_columns_types_and_rows() -> None:
 
 
 def test_sizes_come_from_the_pilots_spread_and_from_its_upper_limit() -> None:
-    found = plan_of(DATA_A, seconds=360.0)
+    found = plan_of(DATA_A, seconds=360.0, targets=(0.001, 0.01))
     cov = np.std(DATA_A["docker"], ddof=1) / np.mean(DATA_A["docker"])
     mean = found.loc[("docker", "mean", 0.01)]
     assert mean["spread"] == pytest.approx(cov)
@@ -36,9 +36,9 @@ def test_sizes_come_from_the_pilots_spread_and_from_its_upper_limit() -> None:
     assert mean["n_high"] == n_for_precision(spread_limit(cov, 10), 0.01) > mean["n"]
     assert (mean["hours"], mean["hours_high"]) == (mean["n"] / 10, mean["n_high"] / 10)
     sd = np.std(np.log(np.array(DATA_A["docker"]) / DATA_A["native"]), ddof=1)
-    ratio = found.loc[("docker", "ratio", 0.05)]
+    ratio = found.loc[("docker", "ratio", 0.001)]
     assert ratio["spread"] == pytest.approx(sd)
-    assert ratio["n"] == n_for_precision(sd, np.log(1.05))
+    assert ratio["n"] == n_for_precision(sd, np.log(1.001)) > n_for_precision(sd, 0.001)
     assert found.loc[("docker", "verdict", 0.02), "n"] == blocks_to_decide(sd, 0.02)
     assert (found["note"] == "").all()
     assert (found["baseline"] == "native").groupby("quantity").all().to_dict() == {
