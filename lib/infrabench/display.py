@@ -38,6 +38,8 @@ LEFT |= {
     "aim",
     "where",
 }
+LEFT |= {"claim", "recomputed", "consequence", "effect", "basis", "evidence", "inputs", "section", "quote"}
+LEFT |= {"id", "study", "experiment", "platform", "statistic", "version", "lead of", "measured here as"}
 LATEX = {sign: f"\\{sign}" for sign in "&%$#_{}"}
 LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 LATEX |= {"<": "$<$", ">": "$>$", "µ": r"\textmu{}"}
