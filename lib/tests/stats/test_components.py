@@ -14,6 +14,7 @@ from scipy import stats
 
 from infrabench.core import DesignError
 from infrabench.stats.components import by_deployment, components, hierarchical_ratio, levels, one_way, repetitions
+from infrabench.stats.estimates import estimates
 from infrabench.stats.intervals import t_interval
 from tests.analysis_fixtures import DATA_A, table_of
 
@@ -129,6 +130,8 @@ def test_frames_by_deployment() -> None:
     assert variances.loc["native", ["n", "deployments"]].tolist() == [10, 3]
     assert variances.loc["native", "sd_within"] == pytest.approx(np.sqrt(known.within))
     assert variances.loc["native", "between_share"] == pytest.approx(known.share)
+    shown = estimates(table).set_index("system")["between_share"]
+    assert variances["between_share"].to_dict() == pytest.approx(shown.to_dict())
     plain = components(table_of(DATA_A))
     assert plain[["sd_within", "sd_between", "between_share"]].isna().all(axis=None)
     assert components(table_of({"native": [None]})).empty
