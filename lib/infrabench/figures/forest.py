@@ -14,7 +14,7 @@ from infrabench.core import SchemaError
 from infrabench.figures import look
 from infrabench.figures.ratios import band, ratio_axis, ratio_mark
 from infrabench.figures.rows import WIDE_MM, Line, heading, labelled, sheet, write
-from infrabench.figures.sentences import pairs, span
+from infrabench.figures.sentences import conduct, pairs, span
 
 NOT_COMPARABLE = "not comparable"
 SENSITIVE = " †"
@@ -76,10 +76,11 @@ def forest(
     return figure
 
 
-def forest_caption(contrasts: pd.DataFrame) -> str:
+def forest_caption(contrasts: pd.DataFrame, *, table: pd.DataFrame | None = None, order: str = "random") -> str:
     """Return the caption of `forest`: the interval and its unit of replication, margins, and how many verdicts of each.
 
-    `contrasts`: the rows that are drawn.
+    `contrasts`: the rows that are drawn. With the tidy `table` it also says how the trials were ordered (`order` as in
+    `caption`), and counts those that are lost or repeated.
     """
     counts = contrasts["verdict"].value_counts()
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
@@ -91,6 +92,7 @@ def forest_caption(contrasts: pd.DataFrame) -> str:
         f"whether that is better. Verdicts: {told}. "
         + (f"Without the values flagged as outliers {changed} of them would be another (†)." if changed else
            "None of them hangs on a value flagged as an outlier.")
+        + (f" {conduct(table, contrasts, order)}".rstrip())
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from infrabench import display
 from infrabench.figures import look
 from infrabench.figures.cases import panels, row_of, trials_of, unit_of, values_of
-from infrabench.figures.sentences import dependence
+from infrabench.figures.sentences import counts, dependence
 
 
 def lag(
@@ -60,10 +60,9 @@ def lag(
 
 def lag_caption(table: pd.DataFrame, diagnostics: pd.DataFrame, workload: str, metric: str, scenario: str) -> str:
     """Return the caption of `lag`: n, r1 of each system and what is flagged."""
-    counts = {name: values.size for name, values in values_of(table, workload, metric, scenario).items()}
-    told = ", ".join(f"{count} {name}" for name, count in counts.items())
+    case = trials_of(table, workload, metric, scenario)
     return (
         f"{workload}, {scenario}: {display.metric_title(metric)} of a trial over that of the system's trial before it "
-        f"(line: equal), in executed order; n = {told}. {dependence(diagnostics, workload, metric, scenario)}"
+        f"(line: equal), in executed order. {counts(case)}{dependence(diagnostics, workload, metric, scenario)}"
         "A round cloud does not prove independence."
     )

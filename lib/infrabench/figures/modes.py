@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from infrabench import display
 from infrabench.figures import look
 from infrabench.figures.cases import row_of, trials_of, unit_of, value_axis
-from infrabench.figures.sentences import metric_in, p_text, span
+from infrabench.figures.sentences import counts, metric_in, p_text, span
 from infrabench.stats.bimodality import critical_split, split
 
 ROW_MM = 11.0
@@ -71,7 +71,10 @@ def modes_caption(table: pd.DataFrame, diagnostics: pd.DataFrame, workload: str,
     """Return the caption of `modes`: for each system the distance of the groups on both scales, and the dip's p."""
     case = trials_of(table, workload, metric, scenario)
     unit, better = unit_of(case)
-    parts = [f"{workload}, {scenario}: {metric_in(case['value'], metric, unit)}; {display.direction(better)}. "]
+    parts = [
+        f"{workload}, {scenario}: {metric_in(case['value'], metric, unit)}; {display.direction(better)}. ",
+        counts(case),
+    ]
     cells = diagnostics[(diagnostics["workload"] == workload) & (diagnostics["scenario"] == scenario)]
     cells = cells[(cells["metric"] == metric) & cells["split_d"].notna()]
     told = [

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from infrabench import display
 from infrabench.figures import look
 from infrabench.figures.cases import trials_of, unit_of
-from infrabench.figures.sentences import dependence, metric_in, no_value, repeats
+from infrabench.figures.sentences import counts, dependence, metric_in, no_value, order_sentence, repeats
 from infrabench.stats.diagnostics import outlier_mask
 
 DASHES: tuple[object, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
@@ -78,15 +78,19 @@ def order_caption(
     *,
     diagnostics: pd.DataFrame | None = None,
     probes: pd.DataFrame | None = None,
+    order: str = "random",
 ) -> str:
-    """Return the caption of `order`: what was flagged, repeated and left without value, in counts and r1 with p."""
+    """Return the caption of `order`: what was flagged, repeated and left without value, in counts and r1 with p.
+
+    `order`: how the trials of a block were ordered, as in `caption`.
+    """
     case = trials_of(table, workload, metric, scenario)
     unit, better = unit_of(case)
     flagged = case[_flagged(case)].groupby("system", observed=True).size()
     told = ", ".join(f"{count} {name}" for name, count in flagged.items())
     parts = [
         f"{workload}, {scenario}: {metric_in(case['value'], metric, unit)} of every trial in executed order; ",
-        f"{display.direction(better)}; the axis does not start at zero. ",
+        f"{display.direction(better)}; the axis does not start at zero. {counts(case)}{order_sentence(case, order)}",
         f"Ringed: modified z above 3.5, kept in every analysis ({told}). " if told else "No value is flagged. ",
         no_value(case),
         repeats(case),

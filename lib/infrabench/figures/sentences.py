@@ -54,6 +54,12 @@ def pairs(contrasts: pd.DataFrame) -> str:
     return f"{span(rows['n_pairs'])} {' or '.join(dict.fromkeys(rows['pair_unit']))}"
 
 
+def counts(case: pd.DataFrame) -> str:
+    """Return ``n = 29 docker, 30 native. ``: how many trials of each system have a value."""
+    found = case[case["value"].notna()].groupby("system", observed=True).size()
+    return f"n = {', '.join(f'{count} {name}' for name, count in found.items())}. "
+
+
 def no_value(trials: pd.DataFrame) -> str:
     """Return how many trials carry no value, by state and system; `trials` has one row per trial and metric."""
     once = trials.drop_duplicates(["session", "trial"])
@@ -83,6 +89,18 @@ def repeats(trials: pd.DataFrame | None) -> str:
     text = f"Repeated at the end of the same block: {told}. " if told else ""
     gone = once[once["state"] == "discarded"].groupby(["session", "block"]).ngroups
     return text + (f"Discarded whole and not used: {gone} block{'s' * (gone > 1)}. " if gone else "")
+
+
+def conduct(table: pd.DataFrame | None, rows: pd.DataFrame, order: str) -> str:
+    """Return how the trials behind some rows were ordered, and which are lost, repeated or discarded; "" without table.
+
+    `rows`: columns ``workload`` and ``scenario``.
+    """
+    if table is None:
+        return ""
+    cases = pd.MultiIndex.from_frame(rows[["workload", "scenario"]])
+    trials = table[pd.MultiIndex.from_frame(table[["workload", "scenario"]]).isin(cases)]
+    return order_sentence(trials, order) + no_value(trials) + repeats(trials)
 
 
 def dependence(diagnostics: pd.DataFrame | None, workload: str, metric: str, scenario: str) -> str:

@@ -16,7 +16,7 @@ from infrabench.figures import look
 from infrabench.figures.cases import row_of
 from infrabench.figures.ratios import band, ratio_axis, ratio_mark
 from infrabench.figures.rows import WIDE_MM, Line, heading, labelled, sheet
-from infrabench.figures.sentences import pairs
+from infrabench.figures.sentences import conduct, pairs
 
 LETTER_MM = 3.2
 
@@ -74,8 +74,14 @@ def tiers(
     return figure
 
 
-def tiers_caption(groups: pd.DataFrame, contrasts: pd.DataFrame, workload: str, metric: str) -> str:
-    """Return the caption of `tiers`: what the letters mean, over how many pairs, how many cases share one letter."""
+def tiers_caption(
+    groups: pd.DataFrame, contrasts: pd.DataFrame, workload: str, metric: str, *, table: pd.DataFrame | None = None,
+    order: str = "random",
+) -> str:  # fmt: skip
+    """Return the caption of `tiers`: what the letters mean, over how many pairs, how many cases share one letter.
+
+    `table`, `order`: as in `forest_caption`.
+    """
     chosen = contrasts[(contrasts["workload"] == workload) & (contrasts["metric"] == metric)]
     mine = groups[(groups["workload"] == workload) & (groups["metric"] == metric)]
     shared = [set.intersection(*map(set, letters)) for _, letters in mine.groupby("scenario", sort=False)["letters"]]
@@ -84,8 +90,9 @@ def tiers_caption(groups: pd.DataFrame, contrasts: pd.DataFrame, workload: str, 
         f"{workload}, {display.metric_title(metric)}, {display.direction(chosen['better'].iloc[0])}: ratio of means to "
         f"{chosen['baseline'].iloc[0]} with its paired 95 % Fieller interval over {pairs(chosen)}, best first. Systems "
         "that share a letter cannot be separated: paired t tests on logarithms between all systems of a case, Holm at "
-        f"5 %. In {alike} of {len(shared)} cases no system can be separated from any other."
-    )
+        f"5 %. In {alike} of {len(shared)} cases no system can be separated from any other. "
+        + conduct(table, chosen, order)
+    ).rstrip()
 
 
 def _lines(mine: pd.DataFrame, chosen: pd.DataFrame, width_mm: float) -> list[tuple[Line, str]]:

@@ -115,6 +115,21 @@ def test_tiers_of_real_trials() -> None:
     assert sorted(t.get_text() for t in figure.axes[0].texts if t.get_text() in ("a", "b")) == ["a", "a", "b"]
 
 
+def test_captions_of_rows_tell_how_the_trials_behind_them_went() -> None:
+    table = table_of({"native": [1.0, 2, 3, 4], "docker": [1.5, None, 3, 4]}, workload="web", scenario="users=1000")
+    other = table_of({"native": [None]}, workload="web", scenario="users=9")
+    table = pd.concat([table.assign(attempt=[0] * 7 + [1]), other], ignore_index=True)
+    rows = contrasts_frame({})
+    for told in (
+        forest_caption(rows, table=table, order="williams"),
+        tiers_caption(letters("a", "a", "a", "a"), rows, *WEB, table=table, order="williams"),
+    ):
+        assert "ordered by Williams squares" in told
+        assert "failed: 1 docker." in told  # and not the trial of the case that is not drawn
+        assert told.endswith("Repeated at the end of the same block: 1 docker.")
+    assert "Williams" not in forest_caption(rows)
+
+
 def test_power_curve_goes_through_the_session() -> None:
     rng = np.random.default_rng(1)
     native = rng.normal(100, 1, 20)

@@ -86,6 +86,9 @@ def test_order_sorts_out_what_failed_what_was_repeated_and_what_is_flagged() -> 
     assert "Repeated at the end of the same block: 1 native." in told
     assert f"modified z above 3.5, kept in every analysis ({counted['native']:.0f} native)" in told
     assert "None is flagged dependent" in told
+    assert "n = 28 docker, 30 native." in told
+    assert "randomised complete blocks" in told
+    assert "Williams squares" in order_caption(table, *CASE, order="williams")
 
 
 def test_a_discarded_block_is_counted_once() -> None:
@@ -136,6 +139,7 @@ def test_lag_pairs_each_value_with_the_next_of_its_system() -> None:
     assert figure.axes[0].get_title() == f"native, r₁ = {r1:.2f}"
     assert figure.axes[0].get_xlim() == figure.axes[0].get_ylim()
     assert f"native {r1:.2f}" in lag_caption(table, found, *CASE)
+    assert "n = 30 docker, 30 native." in lag_caption(table, found, *CASE)
 
 
 def test_ecdf_steps_to_one_and_marks_the_exact_median_interval() -> None:
