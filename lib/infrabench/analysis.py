@@ -1,25 +1,23 @@
-"""A session's analysis in one place, and its figures, tables and sentences, written to disk as they are shown.
+"""A session's analysis in one place, and its tables and sentences, written to disk as they are shown.
 
-A notebook asks for a figure or a table by what it is about; choosing data, caption, file name and side-car is the same
-for every study and stands here.
+A notebook asks for a table by what it is about; choosing data, caption and file name is the same for every study and
+stands here. Figures: `infrabench.pictures`.
 """
 
 from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from infrabench import display, figures, published, tables
-from infrabench.core import DesignError
-from infrabench.stats.contrasts import contrasts
-from infrabench.stats.diagnostics import diagnostics
-from infrabench.stats.estimates import estimates
+from infrabench import display, published, tables
+from infrabench.core import unknown_name
+from infrabench.stats import contrasts, diagnostics, estimates, interactions, omnibus, tiers
 
 
 @dataclass(frozen=True)
@@ -34,6 +32,10 @@ class Results:
     estimates: pd.DataFrame
     contrasts: pd.DataFrame
     diagnostics: pd.DataFrame
+    omnibus: pd.DataFrame
+    interactions: pd.DataFrame
+    tiers: pd.DataFrame
+    probes: pd.DataFrame
     folder: Path
 
     @property
@@ -56,64 +58,48 @@ class Shown:
         return self.text
 
 
-def results(data: dict[str, Any], table: pd.DataFrame, missing: pd.DataFrame, folder: Path) -> Results:
-    """Return the analysis of a session (``session.json``, tidy table, planned trials without a record)."""
+def results(
+    data: dict[str, Any], table: pd.DataFrame, missing: pd.DataFrame, folder: Path, probes: pd.DataFrame | None = None
+) -> Results:
+    """Return the analysis of a session: ``session.json``, tidy table, trials without a record, drift probes."""
     primary = [tuple(each) for each in data["primary"]]
+    baseline = data["baseline"]
     return Results(
-        data, table, estimates(table, missing), contrasts(table, data["baseline"], data["margins"], primary),
-        diagnostics(table), folder,
+        data, table, estimates(table, missing), contrasts(table, baseline, data["margins"], primary),
+        diagnostics(table), omnibus(table, primary), interactions(table, baseline, primary), tiers(table),
+        pd.DataFrame() if probes is None else probes, folder,
     )  # fmt: skip
 
 
-def figure(
-    found: Results, kind: str, workload: str = "", metric: str = "", *, scenario: str = "",
-    width_mm: float | None = None,
-) -> Shown:  # fmt: skip
-    """Return a figure with its caption, written as PDF, SVG, PNG and side-car.
+def table(found: Results, kind: str, workloads: Sequence[str] = ()) -> Shown:
+    """Return a table, written as Markdown, CSV and LaTeX.
 
     Parameters
     ----------
     kind
-        ``points`` (raw values, mean, ratio to the baseline), ``scaling`` (over the case's numeric factor), ``forest``
-        (ratios; without workload and metric those of the primary metrics) or ``order`` (one case in executed order).
-    workload, metric, scenario
-        What it is about.
-    width_mm
-        Printed width; a journal column is 85, a page 174.
+        ``estimates``, ``contrasts``, ``results`` (both, with flags), ``omnibus``, ``interactions``, ``tiers``,
+        ``diagnostics`` or ``published``.
+    workloads
+        Those to show; the files have all, and more columns.
     """
-    draw = {"points": _points, "scaling": _scaling, "forest": _forest, "order": _order}
-    if kind not in draw:
-        raise DesignError(f"unknown figure {kind!r}; there are {', '.join(draw)}")
-    if workload and not (found.estimates["workload"] == workload).any():
-        return _absent(found, workload)
-    if kind == "forest" and _chosen(found, workload, metric).empty:
-        return _alone(found)
-    with figures.style():
-        drawn, data, caption = draw[kind](found, workload, metric, scenario, width_mm)
-    name = "-".join(part for part in (kind, workload, metric, scenario) if part).replace("=", "-")
-    parameters = {
-        "kind": kind, "workload": workload, "metric": metric, "scenario": scenario, "study": found.data["study"],
-        "profile": found.data["profile"], "seed": found.data["seed"], "systems": found.systems,
-    }  # fmt: skip
-    paths = figures.save(drawn, found.folder / "figures" / found.data["study"], name, data, parameters, caption)
-    return Shown(picture(next(path for path in paths if path.suffix == ".png"), caption), caption)
-
-
-def table(found: Results, kind: str, workloads: Sequence[str] = ()) -> Shown:
-    """Return a table, written as Markdown, CSV and LaTeX: ``estimates``, ``contrasts``, ``results`` or ``published``.
-
-    `workloads`: those to show; the files have all.
-    """
-    made, frame = {
-        "estimates": lambda: (tables.estimates_table(found.estimates), found.estimates),
-        "contrasts": lambda: (tables.contrasts_table(found.contrasts), found.contrasts),
-        "results": lambda: (tables.results_table(found.estimates, found.contrasts, found.diagnostics), found.estimates),
-        "published": lambda: _published(found),
-    }[kind]()
-    caption = f"{found.data['title']} Profile {found.data['profile']}, {found.data['blocks']} blocks. {_base(found)}"
-    tables.save(made, found.folder / "tables" / found.data["study"], kind, caption)
-    chosen = made[frame["workload"].isin(workloads).to_numpy()] if workloads else made
-    return Shown(chosen.to_html(index=False, border=0), tables.markdown(chosen))
+    makers: dict[str, Callable[[Results], tuple[pd.DataFrame, pd.DataFrame]]] = {
+        "estimates": _estimates,
+        "contrasts": _contrasts,
+        "results": lambda r: _same(tables.results_table(r.estimates, r.contrasts, r.diagnostics)),
+        "omnibus": lambda r: _same(tables.omnibus_table(r.omnibus)),
+        "interactions": lambda r: _same(tables.interactions_table(r.interactions)),
+        "tiers": lambda r: _same(tables.tiers_table(r.tiers)),
+        "diagnostics": lambda r: _same(tables.diagnostics_table(r.diagnostics)),
+        "published": _published,
+    }
+    if kind not in makers:
+        raise unknown_name("table", kind, makers)
+    shown, every = makers[kind](found)
+    caption = f"{found.data['title']} Profile {found.data['profile']}, {found.data['blocks']} blocks. {base(found)}"
+    tables.save(every, found.folder / "tables" / found.data["study"], kind, caption)
+    if workloads:
+        shown = shown[shown["workload"].isin(list(workloads))]
+    return Shown(shown.to_html(index=False, border=0), tables.markdown(shown))
 
 
 def whole(frame: pd.DataFrame) -> Shown:
@@ -127,10 +113,10 @@ def whole(frame: pd.DataFrame) -> Shown:
 def findings(found: Results, workload: str, metric: str) -> Shown:
     """Return what the contrasts of one metric say, in sentences made from the computed values."""
     if found.contrasts.empty:
-        return _alone(found)
-    rows = _chosen(found, workload, metric)
+        return alone(found)
+    rows = chosen(found, workload, metric)
     if rows.empty:
-        return _absent(found, workload)
+        return absent(found, workload)
     sentences = [_sentence(row) for row in rows.itertuples(index=False)]
     items = "".join(f"<li>{html.escape(each)}</li>" for each in sentences)
     return Shown(f"<ul>{items}</ul>", "\n".join(f"- {each}" for each in sentences))
@@ -138,78 +124,49 @@ def findings(found: Results, workload: str, metric: str) -> Shown:
 
 def summary(found: Results) -> Shown:
     """Return how many contrasts have which verdict, by system; primary metrics apart."""
-    rows = found.contrasts.assign(family=_is_primary(found).map({True: "primary", False: "exploratory"}))
+    rows = found.contrasts.assign(family=is_primary(found).map({True: "primary", False: "exploratory"}))
     counts = pd.crosstab([rows["family"], rows["system"]], rows["verdict"]).reset_index()
     return Shown(counts.to_html(index=False, border=0), tables.markdown(counts.astype("str")))
 
 
-def _points(found: Results, workload: str, metric: str, scenario: str, width_mm: float | None) -> Any:
-    scenarios = [scenario] if scenario else None
-    drawn = figures.points(
-        found.table, found.estimates, workload, metric, scenarios=scenarios, systems=found.systems,
-        not_run=found.data["not_run"], contrasts=found.contrasts, width_mm=width_mm,
-    )  # fmt: skip
-    cells = found.estimates if not scenario else found.estimates[found.estimates["scenario"] == scenario]
-    caption = figures.caption(cells, workload, metric, contrasts=found.contrasts, not_run=found.data["not_run"])
-    return drawn, _of(found.table, workload, metric), f"{caption} {_base(found)}"
+def _same(made: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    return made, made
 
 
-def _scaling(found: Results, workload: str, metric: str, _scenario: str, width_mm: float | None) -> Any:
-    drawn = figures.scaling(
-        found.estimates, workload, metric, systems=found.systems, not_run=found.data["not_run"],
-        width_mm=width_mm or figures.COLUMN_MM,
-    )  # fmt: skip
-    caption = figures.caption(found.estimates, workload, metric, kind="scaling", not_run=found.data["not_run"])
-    return drawn, _of(found.table, workload, metric), f"{caption} {_base(found)}"
+def _estimates(found: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
+    shown, every = (tables.estimates_table(found.estimates, found.diagnostics, every=all_) for all_ in (False, True))
+    return shown, every
 
 
-def _forest(found: Results, workload: str, metric: str, _scenario: str, width_mm: float | None) -> Any:
-    rows = _chosen(found, workload, metric)
-    drawn = figures.forest(
-        rows, systems=found.systems, not_run=found.data["not_run"], width_mm=width_mm or figures.PAGE_MM
-    )
-    caption = (
-        f"Ratio to {found.data['baseline']} of the means over complete blocks, 95 % Fieller interval (paired by "
-        f"block), equivalence margin shaded. {_base(found)}"
-    )
-    return drawn, rows, caption
-
-
-def _order(found: Results, workload: str, metric: str, scenario: str, width_mm: float | None) -> Any:
-    drawn = figures.order(
-        found.table, workload, metric, scenario, systems=found.systems, width_mm=width_mm or figures.PAGE_MM
-    )
-    caption = f"{workload}, {scenario}: every value in the order in which it was measured, blocks marked."
-    return drawn, _of(found.table, workload, metric), caption
+def _contrasts(found: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
+    shown, every = (tables.contrasts_table(found.contrasts, every=all_) for all_ in (False, True))
+    return shown, every
 
 
 def _published(found: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
-    beside = published.against(found.contrasts)
-    return tables.against_table(beside), beside
+    return _same(tables.against_table(published.against(found.contrasts)))
 
 
-def _chosen(found: Results, workload: str, metric: str) -> pd.DataFrame:
+def chosen(found: Results, workload: str = "", metric: str = "") -> pd.DataFrame:
     """Return the contrasts of a workload, or the primary ones; of one metric, where it is given."""
     rows = found.contrasts
-    rows = rows[rows["workload"] == workload] if workload else rows[_is_primary(found)]
+    rows = rows[rows["workload"] == workload] if workload else rows[is_primary(found)]
     return rows[rows["metric"] == metric] if metric else rows
 
 
-def _of(table: pd.DataFrame, workload: str, metric: str) -> pd.DataFrame:
-    return table[(table["workload"] == workload) & (table["metric"] == metric)]
-
-
-def _is_primary(found: Results) -> pd.Series:
+def is_primary(found: Results) -> pd.Series:
+    """Return which contrasts are of a primary metric."""
     wanted = {tuple(each) for each in found.data["primary"]}
     pairs = zip(found.contrasts["workload"], found.contrasts["metric"], strict=True)
     return pd.Series([pair in wanted for pair in pairs], index=found.contrasts.index, dtype="bool")
 
 
-def _base(found: Results) -> str:
+def base(found: Results) -> str:
     """Say what the baseline is at this site: in the lab it is a system container itself."""
     kind = found.data["site"]["kind"]
+    stamp = f" {found.data['stamp']}" if found.data.get("stamp") else ""
     what = "the lab's server node, a system container on the same kernel" if kind == "lab" else "the host itself"
-    return f"{found.data['baseline'].capitalize()} is {what}."
+    return f"{found.data['baseline'].capitalize()} is {what}.{stamp}"
 
 
 def _sentence(row: Any) -> str:
@@ -225,13 +182,15 @@ def _sentence(row: Any) -> str:
     return told + (f" ({row.reason})." if row.reason else ".")
 
 
-def _absent(found: Results, workload: str) -> Shown:
+def absent(found: Results, workload: str) -> Shown:
+    """Return that a workload was not run, and why."""
     why = found.data.get("left_out", {}).get(workload, f"not part of the profile {found.data['profile']}")
     text = f"{workload}: not run: {why}."
     return Shown(f"<p>{html.escape(text)}</p>", text)
 
 
-def _alone(found: Results) -> Shown:
+def alone(found: Results) -> Shown:
+    """Return that there is nothing to compare the baseline with, and why."""
     why = "; ".join(f"{name}: {reason}" for name, reason in found.data["not_run"].items())
     why = f"Not run: {why}." if why else "No other system was asked for."
     text = f"There is nothing to compare {found.data['baseline']} with. {why}"

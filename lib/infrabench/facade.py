@@ -235,7 +235,7 @@ def contrasts(session: Session) -> pd.DataFrame:
 
 def results(session: Session, out: str = "out") -> Results:
     """Return the analysis of a session; its figures and tables are written below `out` (relative to the checkout)."""
-    return analysed(session.data, session.table, session.missing, runs.home() / out)
+    return analysed(session.data, session.table, session.missing, runs.home() / out, probes(session))
 
 
 def validity_table(session: Session) -> pd.DataFrame:

@@ -168,6 +168,17 @@ def omnibus_table(omnibus: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, dtype="str")
 
 
+def interactions_table(interactions: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per metric and system: is its ratio to the baseline the same at every scenario, if several?"""
+    rows = []
+    for row in interactions[interactions["levels"] > 1].itertuples(index=False):
+        head = {"workload": row.workload, "metric": display.metric_title(row.metric), "system": row.system}
+        head |= {"scenarios": str(row.levels), "n": f"{row.n} {row.pair_unit}"}
+        told = {"p adjusted": display.p_value(row.p_adjusted), "adjustment": row.adjustment}
+        rows.append(head | _f_test(f" (with {row.baseline} x scenario)", row.f, row.df1, row.df2, row.p) | told)
+    return pd.DataFrame(rows, dtype="str")
+
+
 def tiers_table(tiers: pd.DataFrame) -> pd.DataFrame:
     """Return one row per case and one column per system: systems that share a letter cannot be separated."""
     keys = list(dict.fromkeys(zip(tiers["workload"], tiers["scenario"], tiers["metric"], strict=True)))

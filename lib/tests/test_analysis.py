@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from infrabench import analysis
+from infrabench import analysis, pictures
 from infrabench.core import DesignError
 from infrabench.tidy import missing, read_session, tidy
 from tests.analysis_fixtures import write_session
+
+KINDS = ("estimates", "contrasts", "results", "omnibus", "interactions", "tiers", "diagnostics", "published")
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +30,11 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
         ("scaling", ("web", "latency_p99_s")),
         ("forest", ()),
         ("forest", ("stream",)),
+        ("tiers", ("web", "requests_per_s")),
     ],
 )
 def test_a_figure_is_shown_and_written(found: analysis.Results, kind: str, about: tuple[str, ...]) -> None:
-    shown = analysis.figure(found, kind, *about)
+    shown = pictures.figure(found, kind, *about)
     name = "-".join((kind, *about))
     folder = found.folder / "figures" / "containers"
     assert {path.suffix for path in folder.glob(f"{name}.*")} == {".pdf", ".svg", ".png", ".json"}
@@ -42,28 +46,53 @@ def test_a_figure_is_shown_and_written(found: analysis.Results, kind: str, about
     assert 'alt="' in shown.html
 
 
-def test_an_order_figure_names_its_case(found: analysis.Results) -> None:
-    analysis.figure(found, "order", "sysbench-cpu", "events_per_s", scenario="threads=1")
-    assert (found.folder / "figures/containers/order-sysbench-cpu-events_per_s-threads-1.png").exists()
+@pytest.mark.parametrize("kind", pictures.OF_ONE_CASE)
+def test_a_figure_of_one_case_names_it_and_takes_the_first_one(found: analysis.Results, kind: str) -> None:
+    named = pictures.figure(found, kind, "sysbench-cpu", "events_per_s", scenario="threads=1")
+    path = found.folder / f"figures/containers/{kind}-sysbench-cpu-events_per_s-threads-1.png"
+    assert path.exists()
+    path.unlink()
+    assert pictures.figure(found, kind, "sysbench-cpu", "events_per_s").text == named.text
+    assert path.exists()
+
+
+def test_a_metric_that_is_not_there_is_refused_by_name(found: analysis.Results) -> None:
+    with pytest.raises(DesignError, match="sysbench-cpu has no metric 'latency'"):
+        pictures.figure(found, "order", "sysbench-cpu", "latency")
+
+
+def test_what_is_pooled_against_the_rules_is_stamped_everywhere(found: analysis.Results) -> None:
+    stamped = replace(found, data={**found.data, "stamp": "Not comparable in the strict sense: here kernel.release."})
+    assert "here kernel.release" in pictures.figure(stamped, "forest").text
+    analysis.table(stamped, "contrasts")
+    assert "here kernel.release" in (found.folder / "tables/containers/contrasts.md").read_text()
 
 
 def test_a_workload_that_was_not_measured_says_so(found: analysis.Results) -> None:
-    assert "not run" in analysis.figure(found, "points", "fio", "read_B_per_s").text
+    assert "not run" in pictures.figure(found, "points", "fio", "read_B_per_s").text
     assert "not part of the profile" in analysis.findings(found, "fio", "read_B_per_s").text
 
 
 def test_an_unknown_figure_names_those_there_are(found: analysis.Results) -> None:
-    with pytest.raises(DesignError, match="unknown figure 'bars'; there are points"):
-        analysis.figure(found, "bars")
+    with pytest.raises(DesignError, match="unknown figure 'bars': known are: ecdf, forest"):
+        pictures.figure(found, "bars")
 
 
-@pytest.mark.parametrize("kind", ["estimates", "contrasts", "results", "published"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_table_is_shown_and_written_in_three_kinds(found: analysis.Results, kind: str) -> None:
     shown = analysis.table(found, kind)
     folder = found.folder / "tables" / "containers"
     assert {path.suffix for path in folder.glob(f"{kind}.*")} == {".md", ".csv", ".tex"}
     assert shown.html.startswith("<table")
-    assert shown.text in (folder / f"{kind}.md").read_text()
+    written = (folder / f"{kind}.md").read_text()
+    # the file has every row, and at least the columns that are shown
+    assert set(shown.text.splitlines()[0].split(" | ")) <= set(written.splitlines()[2].split(" | "))
+    assert len(written.splitlines()) - 2 == len(shown.text.splitlines())
+
+
+def test_an_unknown_table_names_those_there_are(found: analysis.Results) -> None:
+    with pytest.raises(DesignError, match="unknown table 'estimate': did you mean estimates"):
+        analysis.table(found, "estimate")
 
 
 def test_a_narrowed_table_shows_less_than_the_file(found: analysis.Results) -> None:
@@ -92,9 +121,9 @@ def test_a_baseline_alone_is_shown_without_comparisons(tmp_path: Path) -> None:
     data, rows = read_session(session), tidy(session)
     data |= {"systems": ["native"], "not_run": {"docker": "no daemon"}}
     alone = analysis.results(data, rows[rows["system"] == "native"], missing(session).iloc[:0], tmp_path / "out")
-    for shown in (analysis.figure(alone, "forest"), analysis.findings(alone, "stream", "triad_B_per_s")):
+    for shown in (pictures.figure(alone, "forest"), analysis.findings(alone, "stream", "triad_B_per_s")):
         assert "nothing to compare native with. Not run: docker: no daemon." in shown.text
-    assert "sysbench" in analysis.figure(alone, "points", "sysbench-cpu", "events_per_s").text
-    for kind in ("estimates", "contrasts", "results", "published"):
+    assert "sysbench" in pictures.figure(alone, "points", "sysbench-cpu", "events_per_s").text
+    for kind in KINDS:
         analysis.table(alone, kind)
     analysis.summary(alone)

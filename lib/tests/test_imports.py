@@ -53,7 +53,8 @@ MAY = {
     "workloads": {"workloads"},
     "lab": {"host", "lab"},
     "studies": set(),
-    "analysis": {"display", "figures", "published", "stats", "tables"},
+    "pictures": {"analysis", "figures"},
+    "analysis": {"display", "published", "stats", "tables"},
     "literature": {"analysis", "display", "figures", "published", "runs", "tables"},
     "facade": {
         "analysis", "comparability", "design", "progress", "records", "registry", "runner", "runs", "session", "stats",
@@ -91,7 +92,7 @@ BEHIND = {
     "tqdm": {"progress.py"},
 }
 OPEN = {"numpy", "pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "tenacity", "statsmodels", "scikit_posthocs"}
-ANALYSIS = {"stats", "figures", "tables", "tidy", "display", "analysis", "literature", "validation"}
+ANALYSIS = {"stats", "figures", "tables", "tidy", "display", "analysis", "literature", "pictures", "validation"}
 NUMERIC = {"pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "statsmodels", "scikit_posthocs"}
 
 

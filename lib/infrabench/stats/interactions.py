@@ -115,12 +115,15 @@ def _of(cube: Blocked, cases: Any, systems: list[str]) -> dict[str, Any]:
     ran = np.isfinite(values).any(axis=-1).all(axis=-1)
     values, units = values[ran], cube.cases["pair_unit"].iloc[cases][ran]
     levels, k = values.shape[:2]
+    if not levels * k:  # there is no scenario that all of them ran
+        unit = cube.cases["pair_unit"].iloc[cases[0]]
+        nothing = dict.fromkeys(("f", "df1", "df2", "epsilon", "p", "p_conservative"), float("nan"))
+        return {"levels": levels, "n": 0, "pair_unit": unit, **nothing}
     together = np.swapaxes(values, 0, 1).reshape(1, k * levels, -1)
     by_deployment = np.array([bool(cube.by_deployment[cases][ran].any())])
     (stack,) = stacks(together, cube.deployment, by_deployment)
     x = stack.numbers.reshape(k, levels, -1)
     positive = bool((x > 0).all()) and x.size > 0
     found = interaction(np.log(x) if positive else x[..., :0])
-    unit = units.iloc[0] if levels else cube.cases["pair_unit"].iloc[cases[0]]
-    row = {"levels": levels, "n": x.shape[-1], "pair_unit": unit, "f": found.statistic}
+    row = {"levels": levels, "n": x.shape[-1], "pair_unit": units.iloc[0], "f": found.statistic}
     return row | {name: getattr(found, name) for name in ("df1", "df2", "epsilon", "p", "p_conservative")}

@@ -126,3 +126,10 @@ def test_one_level_or_values_that_are_not_positive_say_nothing(cases: int) -> No
 
 def test_no_baseline_no_rows() -> None:
     assert interactions(table_of({"docker": [1.0, 2], "lxc": [2.0, 3]}), "native").empty
+
+
+def test_a_system_that_never_ran_has_no_interaction() -> None:
+    parts = [table_of({"native": [1.0, 2.0, 1.5], "docker": [None] * 3}, scenario=f"threads={n}") for n in (1, 2)]
+    found = interactions(pd.concat(parts, ignore_index=True), "native")
+    assert list(found["n"]) == [0]
+    assert found["p"].isna().all()

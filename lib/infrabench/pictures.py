@@ -1,0 +1,157 @@
+"""The figures of a session, each chosen by what it is about: data, caption, file name and side-car follow from that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+
+from infrabench import figures
+from infrabench.analysis import Results, Shown, absent, alone, base, chosen, picture
+from infrabench.core import DesignError, unknown_name
+
+Drawn = tuple[Any, pd.DataFrame, str]  # figure, its data, its caption
+Draw = Callable[[Results, str, str, str, dict[str, float]], Drawn]
+
+
+def figure(
+    found: Results, kind: str, workload: str = "", metric: str = "", *, scenario: str = "",
+    width_mm: float | None = None,
+) -> Shown:  # fmt: skip
+    """Return a figure with its caption, written as PDF, SVG, PNG and side-car.
+
+    Parameters
+    ----------
+    kind
+        ``points`` (raw values, mean, ratio to the baseline), ``scaling`` (over the case's numeric factor), ``forest``
+        (ratios; without workload and metric those of the primary metrics), ``tiers`` (which systems cannot be told
+        apart); of one case, with `scenario`: ``order`` (values and drift probes in executed order), ``ecdf``,
+        ``modes``, ``lag``, ``qq`` and ``power`` (detectable difference over n).
+    workload, metric, scenario
+        What it is about. Without a scenario, figures of one case take the first one.
+    width_mm
+        Printed width; a journal column is 85, a page 174.
+    """
+    if kind not in DRAW:
+        raise unknown_name("figure", kind, DRAW)
+    if workload and not (found.estimates["workload"] == workload).any():
+        return absent(found, workload)
+    if kind in ("forest", "tiers", "power") and chosen(found, workload, metric).empty:
+        return alone(found)
+    if kind in OF_ONE_CASE and not scenario:
+        scenario = _first_scenario(found, workload, metric)
+    with figures.style():
+        drawn, data, caption = DRAW[kind](found, workload, metric, scenario, {"width_mm": width_mm} if width_mm else {})
+    caption = f"{caption} {base(found)}"
+    name = "-".join(part for part in (kind, workload, metric, scenario) if part).replace("=", "-")
+    parameters = {
+        "kind": kind, "workload": workload, "metric": metric, "scenario": scenario, "study": found.data["study"],
+        "profile": found.data["profile"], "seed": found.data["seed"], "systems": found.systems,
+    }  # fmt: skip
+    paths = figures.save(drawn, found.folder / "figures" / found.data["study"], name, data, parameters, caption)
+    return Shown(picture(next(path for path in paths if path.suffix == ".png"), caption), caption)
+
+
+def _points(found: Results, workload: str, metric: str, scenario: str, width: dict[str, float]) -> Drawn:
+    drawn = figures.points(
+        found.table, found.estimates, workload, metric, scenarios=[scenario] if scenario else None,
+        systems=found.systems, not_run=found.data["not_run"], contrasts=found.contrasts, **width,
+    )  # fmt: skip
+    cells = found.estimates if not scenario else found.estimates[found.estimates["scenario"] == scenario]
+    caption = figures.caption(
+        cells, workload, metric, contrasts=found.contrasts, not_run=found.data["not_run"], table=found.table,
+        order=_order_kind(found),
+    )  # fmt: skip
+    return drawn, _of(found, workload, metric), caption
+
+
+def _scaling(found: Results, workload: str, metric: str, _scenario: str, width: dict[str, float]) -> Drawn:
+    drawn = figures.scaling(
+        found.estimates, workload, metric, systems=found.systems, not_run=found.data["not_run"], **width
+    )
+    caption = figures.caption(
+        found.estimates, workload, metric, kind="scaling", not_run=found.data["not_run"], table=found.table,
+        order=_order_kind(found),
+    )  # fmt: skip
+    return drawn, _of(found, workload, metric), caption
+
+
+def _forest(found: Results, workload: str, metric: str, _scenario: str, width: dict[str, float]) -> Drawn:
+    rows = chosen(found, workload, metric)
+    drawn = figures.forest(rows, systems=found.systems, not_run=found.data["not_run"], **width)
+    return drawn, rows, figures.forest_caption(rows)
+
+
+def _tiers(found: Results, workload: str, metric: str, _scenario: str, width: dict[str, float]) -> Drawn:
+    drawn = figures.tiers(
+        found.tiers, found.contrasts, workload, metric, systems=found.systems, not_run=found.data["not_run"], **width
+    )
+    data = found.tiers[(found.tiers["workload"] == workload) & (found.tiers["metric"] == metric)]
+    return drawn, data, figures.tiers_caption(found.tiers, found.contrasts, workload, metric)
+
+
+def _order(found: Results, workload: str, metric: str, scenario: str, width: dict[str, float]) -> Drawn:
+    probes = None if found.probes.empty else found.probes
+    drawn = figures.order(
+        found.table, workload, metric, scenario, systems=found.systems, probes=probes, **width
+    )  # fmt: skip
+    caption = figures.order_caption(
+        found.table, workload, metric, scenario, diagnostics=found.diagnostics, probes=probes
+    )  # fmt: skip
+    return drawn, _of(found, workload, metric, scenario), caption
+
+
+def _ecdf(found: Results, workload: str, metric: str, scenario: str, width: dict[str, float]) -> Drawn:
+    case = (workload, metric, scenario)
+    drawn = figures.ecdf(found.table, found.estimates, *case, systems=found.systems, **width)
+    caption = figures.ecdf_caption(found.table, found.estimates, *case, _order_kind(found))
+    return drawn, _of(found, *case), caption
+
+
+def _modes(found: Results, workload: str, metric: str, scenario: str, width: dict[str, float]) -> Drawn:
+    case = (workload, metric, scenario)
+    drawn = figures.modes(found.table, found.diagnostics, *case, systems=found.systems, **width)
+    return drawn, _of(found, *case), figures.modes_caption(found.table, found.diagnostics, *case)
+
+
+def _lag(found: Results, workload: str, metric: str, scenario: str, width: dict[str, float]) -> Drawn:
+    case = (workload, metric, scenario)
+    drawn = figures.lag(found.table, found.diagnostics, *case, systems=found.systems, **width)
+    return drawn, _of(found, *case), figures.lag_caption(found.table, found.diagnostics, *case)
+
+
+def _qq(found: Results, workload: str, metric: str, scenario: str, width: dict[str, float]) -> Drawn:
+    case = (workload, metric, scenario)
+    drawn = figures.qq(found.table, *case, systems=found.systems, **width)
+    return drawn, _of(found, *case), figures.qq_caption(found.table, found.diagnostics, *case)
+
+
+def _power(found: Results, workload: str, metric: str, scenario: str, width: dict[str, float]) -> Drawn:
+    case = (workload, metric, scenario)
+    drawn = figures.power(found.contrasts, *case, systems=found.systems, **width)
+    return drawn, chosen(found, workload, metric), figures.power_caption(found.contrasts, *case)
+
+
+DRAW: dict[str, Draw] = {
+    "points": _points, "scaling": _scaling, "forest": _forest, "tiers": _tiers, "order": _order, "ecdf": _ecdf,
+    "modes": _modes, "lag": _lag, "qq": _qq, "power": _power,
+}  # fmt: skip
+OF_ONE_CASE = ("order", "ecdf", "modes", "lag", "qq", "power")
+
+
+def _of(found: Results, workload: str, metric: str, scenario: str = "") -> pd.DataFrame:
+    rows = found.table[(found.table["workload"] == workload) & (found.table["metric"] == metric)]
+    return rows[rows["scenario"] == scenario] if scenario else rows
+
+
+def _order_kind(found: Results) -> str:
+    return found.data.get("order", "random")
+
+
+def _first_scenario(found: Results, workload: str, metric: str) -> str:
+    cells = found.estimates
+    cells = cells[(cells["workload"] == workload) & (cells["metric"] == metric)]
+    if cells.empty:
+        raise DesignError(f"{workload} has no metric {metric!r} in this session")
+    return str(cells["scenario"].iloc[0])
