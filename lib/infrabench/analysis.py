@@ -96,7 +96,7 @@ def table(found: Results, kind: str, workloads: Sequence[str] = ()) -> Shown:
         raise unknown_name("table", kind, makers)
     shown, every = makers[kind](found)
     caption = f"{found.data['title']} Profile {found.data['profile']}, {found.data['blocks']} blocks. {base(found)}"
-    tables.save(every, found.folder / "tables" / found.data["study"], kind, caption)
+    tables.save(shown, found.folder / "tables" / found.data["study"], kind, caption, whole=every)
     if workloads:
         shown = shown[shown["workload"].isin(list(workloads))]
     return Shown(shown.to_html(index=False, border=0), tables.markdown(shown))
@@ -175,10 +175,13 @@ def _sentence(row: Any) -> str:
         return f"{told}{row.verdict} ({row.reason})."
     places = display.decimals(row.ratio_low, row.ratio_high, null=1)
     told += f"{display.number(row.ratio, places)} times {row.baseline}"
-    told += f" (95 % interval {display.interval(row.ratio_low, row.ratio_high, null=1)}, n = {row.n_pairs} blocks)"
+    told += f" (95 % interval {display.interval(row.ratio_low, row.ratio_high, null=1)}, "
+    told += f"n = {row.n_pairs} {row.pair_unit})"
     told += f"; {display.direction(row.better)}: {row.verdict}"
     if row.verdict == "inconclusive" and not pd.isna(row.n_to_decide):
-        told += f", about {int(row.n_to_decide)} blocks would decide"
+        told += f", about {int(row.n_to_decide)} {row.pair_unit} would decide"
+    if row.sensitive:
+        told += f"; without the values flagged as outliers: {row.verdict_without_flagged}"
     return told + (f" ({row.reason})." if row.reason else ".")
 
 

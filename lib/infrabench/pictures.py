@@ -80,7 +80,7 @@ def _scaling(found: Results, workload: str, metric: str, _scenario: str, width: 
 def _forest(found: Results, workload: str, metric: str, _scenario: str, width: dict[str, float]) -> Drawn:
     rows = chosen(found, workload, metric)
     drawn = figures.forest(rows, systems=found.systems, not_run=found.data["not_run"], **width)
-    return drawn, rows, figures.forest_caption(rows)
+    return drawn, rows, figures.forest_caption(rows, table=found.table, order=_order_kind(found))
 
 
 def _tiers(found: Results, workload: str, metric: str, _scenario: str, width: dict[str, float]) -> Drawn:
@@ -88,7 +88,10 @@ def _tiers(found: Results, workload: str, metric: str, _scenario: str, width: di
         found.tiers, found.contrasts, workload, metric, systems=found.systems, not_run=found.data["not_run"], **width
     )
     data = found.tiers[(found.tiers["workload"] == workload) & (found.tiers["metric"] == metric)]
-    return drawn, data, figures.tiers_caption(found.tiers, found.contrasts, workload, metric)
+    caption = figures.tiers_caption(
+        found.tiers, found.contrasts, workload, metric, table=found.table, order=_order_kind(found)
+    )
+    return drawn, data, caption
 
 
 def _order(found: Results, workload: str, metric: str, scenario: str, width: dict[str, float]) -> Drawn:
@@ -97,7 +100,7 @@ def _order(found: Results, workload: str, metric: str, scenario: str, width: dic
         found.table, workload, metric, scenario, systems=found.systems, probes=probes, **width
     )  # fmt: skip
     caption = figures.order_caption(
-        found.table, workload, metric, scenario, diagnostics=found.diagnostics, probes=probes
+        found.table, workload, metric, scenario, diagnostics=found.diagnostics, probes=probes, order=_order_kind(found)
     )  # fmt: skip
     return drawn, _of(found, workload, metric, scenario), caption
 

@@ -270,7 +270,7 @@ def _no_value(cell: Any) -> str:
     """Trials that ended without a value, by state, and those not yet run."""
     counts = {state: getattr(cell, state) for state in STATES[1:]}
     # repeats are in no plan
-    counts["not yet run"] = max(cell.planned - sum(getattr(cell, state) for state in STATES), 0)
+    counts["not yet run"] = cell.planned + cell.repeats - sum(getattr(cell, state) for state in STATES)
     return ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "0"
 
 

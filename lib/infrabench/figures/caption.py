@@ -53,7 +53,7 @@ def caption(
         _marks(cells, kind),
         _ratios(contrasts, workload, metric),
         order_sentence(trials, order),
-        _left_out(cells, trials),
+        _left_out(cells),
         repeats(trials),
     ]
     parts += [f"Not run: {name} ({reason}). " for name, reason in (not_run or {}).items()]
@@ -85,13 +85,10 @@ def _ratios(contrasts: pd.DataFrame | None, workload: str, metric: str) -> str:
     )
 
 
-def _left_out(cells: pd.DataFrame, trials: pd.DataFrame | None) -> str:
+def _left_out(cells: pd.DataFrame) -> str:
     """Trials that carry no value, by state and system, and planned trials that have not run."""
-    once = cells.drop_duplicates(["scenario", "system"])
-    sums = once.groupby("system", observed=True)[list(LOST)].sum()
+    sums = cells.groupby("system", observed=True)[list(LOST)].sum()
     counts = {(state, str(name)): int(sums.loc[name, state]) for state in LOST for name in sums.index}
-    again = 0
-    if trials is not None:  # a repeat is in no plan
-        again = int((trials.drop_duplicates(["session", "trial"])["attempt"] > 0).sum())
-    pending = int((once["planned"] - once[list(STATES)].sum(axis=1)).sum()) + again
-    return without_value(counts, max(pending, 0))
+    # repeats are in no plan
+    pending = (cells["planned"] + cells["repeats"] - cells[list(STATES)].sum(axis=1)).sum()
+    return without_value(counts, int(pending))

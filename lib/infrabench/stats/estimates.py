@@ -32,10 +32,10 @@ COLUMNS = (
     *("mean", "mean_low", "mean_high", "median", "median_low", "median_high", "median_level"),
     *("sd", "cov", "min", "max", "deterministic"),
     *("geometric_mean", "geometric_low", "geometric_high", "pseudo_median", "pseudo_low", "pseudo_high"),
-    *("boot_t_low", "boot_t_high", "deployments", "unit_n", "between_share"),
+    *("boot_t_low", "boot_t_high", "deployments", "unit_n", "between_share", "repeats"),
 )
 TEXT = ("workload", "scenario", "factor", "metric", "unit", "better", "system")
-COUNTS = ("planned", *STATES, "n", "deployments", "unit_n")
+COUNTS = ("planned", *STATES, "n", "deployments", "unit_n", "repeats")
 
 
 def estimates(table: pd.DataFrame, missing: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -51,7 +51,7 @@ def estimates(table: pd.DataFrame, missing: pd.DataFrame | None = None) -> pd.Da
     Returns
     -------
     DataFrame
-        Columns `COLUMNS`, units of the table. ``planned``: trials of the plan, without repeats of invalid ones.
+        Columns `COLUMNS`, units of the table. ``planned``: trials of the plan; ``repeats``: of invalid ones.
         ``mean_low``, ``mean_high``: Student's t. ``median_low``, ``median_high``: exact order statistics at
         ``median_level``, none below n = 6. ``geometric_*``: the t interval of logarithms, for positive values.
         ``pseudo_*``: Hodges-Lehmann, exact signed ranks. ``boot_t_*``: studentised bootstrap of the mean. ``sd``,
@@ -83,9 +83,10 @@ def _counts(table: pd.DataFrame, missing: pd.DataFrame | None) -> pd.DataFrame:
     if missing is not None and len(missing):
         trials = pd.concat([trials, missing[[*keys, "attempt"]].assign(state="missing")], ignore_index=True)
     if trials.empty:
-        return pd.DataFrame(columns=[*keys, "planned", *STATES])
+        return pd.DataFrame(columns=[*keys, "planned", *STATES, "repeats"])
     states = pd.get_dummies(trials["state"], dtype=int).reindex(columns=list(STATES), fill_value=0)
     states["planned"] = (trials["attempt"] == 0).astype(int)
+    states["repeats"] = (trials["attempt"] > 0).astype(int)
     counts = states.groupby([trials[key] for key in keys], dropna=False, observed=True).sum()
     return counts.reset_index().sort_values(["workload", "level", "scenario", "system"], ignore_index=True)
 
@@ -112,7 +113,7 @@ def _numbers(table: pd.DataFrame) -> pd.DataFrame:
     deployments = np.bincount(cell_of_unit, minlength=len(keys))
     unit_means = np.bincount(unit, values) / np.bincount(unit)
     single, several = deployments[cell] == 1, deployments[cell_of_unit] > 1
-    found = {name: np.full(len(keys), NAN) for name in COLUMNS[COLUMNS.index("n") :]}
+    found = {name: np.full(len(keys), NAN) for name in COLUMNS[COLUMNS.index("n") : -1]}
     for index, x in _stacks(cell, values):
         _put(found, index, _spread(x))
     for index, x in _stacks(
