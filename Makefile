@@ -8,7 +8,7 @@ ENV         := .venv
 BIN         := $(ENV)/bin
 UV_VERSION  := 0.13.8
 
-.PHONY: help run test validate notebook env lock lint system figures clean distclean lab-down
+.PHONY: help run test validate notebook env lock lint system figures published benchmark clean distclean lab-down
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -28,12 +28,14 @@ lint: env  ## Check style of the library and the notebooks
 # What `make run` hands to a notebook: only what was given.
 given = $(if $($(2)),-p $(1) '$($(2))')
 ARGUMENTS = -p mode run -p profile $(PROFILE) $(call given,runs,RUNS) $(call given,systems,SYSTEMS) \
-  $(call given,workloads,WORKLOADS) $(call given,seed,SEED) $(call given,site,SITE) $(call given,session,SESSION)
+  $(call given,workloads,WORKLOADS) $(call given,seed,SEED) $(call given,site,SITE) $(call given,session,SESSION) \
+  $(call given,deployments,DEPLOYMENTS) $(call given,order,ORDER) $(call given,precision,PRECISION) $(call given,most,MOST) \
+  $(call given,hours,HOURS)
 
 system:
 	@scripts/system-packages
 
-run: env system  ## Run a study on real systems and write notebook, figures, tables and report to out/ (STUDY= PROFILE= RUNS= SYSTEMS= WORKLOADS= SITE= SEED= SESSION=)
+run: env system  ## Run a study on real systems and write notebook, figures, tables and report to out/ (STUDY= PROFILE= RUNS= SYSTEMS= WORKLOADS= SITE= SEED= SESSION= DEPLOYMENTS= ORDER= PRECISION= MOST= HOURS=)
 	@$(BIN)/infrabench notebook notebooks/$(STUDY).ipynb out/$(STUDY).ipynb $(ARGUMENTS)
 	@$(BIN)/infrabench report out/*.ipynb --figures out/figures --tables out/tables
 
@@ -48,6 +50,10 @@ notebook: env system  ## Open JupyterLab on the notebooks
 
 figures: env  ## Make the figures and tables of the recorded sessions again
 	@$(BIN)/infrabench notebook notebooks/$(STUDY).ipynb out/$(STUDY)-recorded.ipynb -p out .
+
+published: env  ## Recompute the papers' numbers: the audit and the composite score, as a notebook and a report
+	@$(BIN)/infrabench notebook notebooks/published.ipynb out/published.ipynb
+	@$(BIN)/infrabench report out/*.ipynb --figures out/figures --tables out/tables
 
 benchmark: env system  ## Measure what the harness itself costs, here and on the lab
 	@$(BIN)/infrabench benchmark --site local

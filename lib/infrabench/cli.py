@@ -178,6 +178,10 @@ def _benchmark(parser: argparse.ArgumentParser) -> None:
 
 
 def _validate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "sessions", metavar="SESSION", nargs="*",
+        help="A/A sessions, or ones with injected effects: is their known answer found? (default: simulations)",
+    )  # fmt: skip
     parser.add_argument("--full", action="store_true", help="10 000 to 20 000 replicates of everything, in minutes")
     parser.add_argument("--only", nargs="+", metavar="ID", help="these checks, such as V5 or N1 (default: all)")
     parser.add_argument("--seed", type=int, metavar="N", help="another seed than the fixed one")

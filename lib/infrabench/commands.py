@@ -210,9 +210,18 @@ def benchmark(arguments: Namespace) -> Iterator[str]:
 
 
 def validate(arguments: Namespace) -> Iterator[str]:
-    """Run the simulations of known truth and yield a table; `InfrabenchError` at its end when a check has failed."""
-    from infrabench import validation  # the statistics are loaded for this command alone
+    """Run the simulations of known truth, or ask sessions of known truth, and yield tables.
 
+    `InfrabenchError` at the end when a check has failed.
+    """
+    from infrabench import facade, trust, validation  # the statistics are loaded for this command alone
+
+    for name in arguments.sessions or ():
+        opened = facade.open_session(runs.find(None, name))
+        yield f"{opened.folder.name}: {opened.data['title']}"
+        yield from trust.lines(facade.results(opened))
+    if arguments.sessions:
+        return
     seed = validation.SEED if arguments.seed is None else arguments.seed
     yield from validation.lines(validation.run(arguments.only, full=arguments.full, seed=seed))
 

@@ -54,6 +54,7 @@ MAY = {
     "lab": {"host", "lab"},
     "studies": set(),
     "pictures": {"analysis", "figures"},
+    "trust": {"analysis", "display", "tables", "validation"},
     "analysis": {"display", "published", "stats", "tables"},
     "literature": {"analysis", "display", "figures", "published", "runs", "tables"},
     "facade": {
@@ -62,7 +63,7 @@ MAY = {
     },
     "commands": {
         "archive", "benchmarks", "comparability", "design", "facade", "fidelity", "headless", "lab", "progress",
-        "records", "registry", "reparse", "report", "runs", "session", "tables", "validation",
+        "records", "registry", "reparse", "report", "runs", "session", "tables", "trust", "validation",
     },
     "cli": {"commands"},
     "benchmarks": {
@@ -92,7 +93,9 @@ BEHIND = {
     "tqdm": {"progress.py"},
 }
 OPEN = {"numpy", "pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "tenacity", "statsmodels", "scikit_posthocs"}
-ANALYSIS = {"stats", "figures", "tables", "tidy", "display", "analysis", "literature", "pictures", "validation"}
+ANALYSIS = {
+    "stats", "figures", "tables", "tidy", "display", "analysis", "literature", "pictures", "trust", "validation",
+}  # fmt: skip
 NUMERIC = {"pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "statsmodels", "scikit_posthocs"}
 
 

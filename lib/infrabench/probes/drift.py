@@ -17,7 +17,7 @@ def main():
         spent = time.monotonic() - begin
         if spent >= length_s:
             break
-    print(json.dumps({"bytes": total, "seconds": spent}))
+    sys.stdout.write(json.dumps({"bytes": total, "seconds": spent}) + "\n")
 
 
 if __name__ == "__main__":
