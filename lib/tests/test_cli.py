@@ -9,6 +9,7 @@ from fakes import PLUGINS, fake_site
 
 from infrabench import cli, facade, registry, runs
 from infrabench.archive import pack
+from infrabench.comparability import NotComparable
 from infrabench.core import DesignError, Measurement
 
 PLAN = ["plan", "fakes", "--profile", "tiny"]
@@ -318,3 +319,28 @@ def test_the_data_are_those_of_the_checkout_around_the_working_folder(monkeypatc
 def test_session_json_is_json(capsys, site):
     folder = recorded(capsys, site)
     assert json.loads((Path(folder) / "session.json").read_text())["study"] == "fakes"
+
+
+def test_sessions_are_pooled_as_deployments_or_refused(capsys, site, tmp_path):
+    one, two = recorded(capsys, site), recorded(capsys, site, "--seed", "9")
+    pooled = facade.pool([one, two])
+    assert len(pooled.table) == 16
+    assert pooled.data["stamp"] == ""
+    assert set(facade.contrasts(pooled)["pair_unit"]) == {"deployments"}
+    path = Path(two) / "provenance" / "here.json"
+    changed = json.loads(path.read_text())
+    changed["kernel"]["release"] = "9.9"
+    path.write_text(json.dumps(changed))
+    with pytest.raises(NotComparable, match=r"here kernel\.release"):
+        facade.pool([one, two])
+    stamped = facade.pool([one, two], stamped=True)
+    assert "here kernel.release" in stamped.data["stamp"]
+    found = facade.diff_table(one, two)
+    assert found.loc[found["checked"], "key"].tolist() == ["kernel.release"]
+
+
+def test_a_session_with_a_known_answer_is_asked_for_it(capsys, site):
+    status, _, err = call(capsys, "validate", recorded(capsys, site))
+    assert status == 2
+    assert "no known answer" in err
+    assert call(capsys, "validate", "no-such-session")[0] == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,15 @@ def test_a_notebook_is_prose_with_thin_cells(path: Path) -> None:
                 assert not {name.split(".")[0] for name in names} & NOT_HERE, cell.source
 
 
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_prose_types_no_result(path: Path) -> None:
+    """A percentage, a decimal number or a number with a unit in prose would have been typed; levels are convention."""
+    prose = [cell.source for cell in nbformat.read(path, 4).cells if cell.cell_type == "markdown"]
+    text = re.sub(r"`[^`]*`", "", "\n".join(prose))  # names and parameters
+    typed = re.findall(r"\d+[.,]\d+|\d+\s*(?:%|ms|s|KiB|MiB|GiB|MB|GB|Mbit/s|MB/s)\b|\d+\s*%", text)
+    assert set(typed) <= {"95 %", "99.9"}, typed
+
+
 @pytest.mark.parametrize("study", STUDIES)
 def test_papermill_runs_it_on_the_recorded_session(study: str, tmp_path: Path) -> None:
     made = headless.execute(ROOT / f"notebooks/{study}.ipynb", tmp_path / f"{study}.ipynb", {"out": str(tmp_path)})
@@ -49,6 +59,17 @@ def test_papermill_runs_it_on_the_recorded_session(study: str, tmp_path: Path) -
     assert sum("data:image/png;base64" in str(output.get("data", {}).get("text/html", "")) for output in outputs) >= 5
     assert len(list((tmp_path / "figures" / study).glob("*.pdf"))) >= 5
     assert (tmp_path / "tables" / study / "results.tex").exists()
+
+
+def test_papermill_runs_the_validation_on_the_recorded_sessions(tmp_path: Path) -> None:
+    given = {"out": str(tmp_path), "simulations": "none"}
+    made = headless.execute(ROOT / "notebooks/validation.ipynb", tmp_path / "validation.ipynb", given)
+    outputs = [output for cell in nbformat.read(made, 4).cells for output in cell.get("outputs", [])]
+    assert not [output for output in outputs if output.output_type == "error"]
+    text = "\n".join(str(output.get("data", {}).get("text/html", "")) for output in outputs)
+    assert text.count("data:image/png;base64") >= 3
+    assert "contains the truth" in text
+    assert "different when swapped" in text
 
 
 @pytest.mark.parametrize("study", STUDIES)
