@@ -9,29 +9,44 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from infrabench.accounts import deployments_table, diff_table, provenance_table, reasons_table, validity_table
     from infrabench.facade import (
         Session,
         contrasts,
-        deployments_table,
-        diff_table,
         estimates,
         open_session,
-        plan_from_pilot,
-        plan_summary,
-        plan_table,
         pool,
-        power_summary,
         probes,
-        provenance_table,
-        reasons_table,
         request,
         results,
         run_or_load,
         show_log,
         study,
-        validity_table,
     )
+    from infrabench.planned import plan_from_pilot, plan_summary, plan_table, power_summary
 
+HOME = {
+    "deployments_table": "accounts",
+    "diff_table": "accounts",
+    "provenance_table": "accounts",
+    "reasons_table": "accounts",
+    "validity_table": "accounts",
+    "Session": "facade",
+    "contrasts": "facade",
+    "estimates": "facade",
+    "open_session": "facade",
+    "pool": "facade",
+    "probes": "facade",
+    "request": "facade",
+    "results": "facade",
+    "run_or_load": "facade",
+    "show_log": "facade",
+    "study": "facade",
+    "plan_from_pilot": "planned",
+    "plan_summary": "planned",
+    "plan_table": "planned",
+    "power_summary": "planned",
+}
 __all__ = [
     "Session",
     "contrasts",
@@ -57,8 +72,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        return getattr(import_module("infrabench.facade"), name)
+    if name in HOME:
+        return getattr(import_module(f"infrabench.{HOME[name]}"), name)
     raise AttributeError(f"module 'infrabench' has no attribute {name!r}; a notebook may use {', '.join(__all__)}")
 
 

@@ -37,10 +37,10 @@ def plan(arguments: Namespace) -> Iterator[str]:
             f"{trial.scenario}"
         )
         at += trial.seconds + designs.TRIAL_OVERHEAD_S
-    from infrabench import facade  # scipy is loaded for this line alone
+    from infrabench import planned  # scipy is loaded for this line alone
 
     yield _cost(wanted)
-    yield facade.power_summary(wanted)
+    yield planned.power_summary(wanted)
 
 
 def run(arguments: Namespace) -> Iterator[str]:
@@ -49,9 +49,9 @@ def run(arguments: Namespace) -> Iterator[str]:
     yield _cost(wanted)
     look = None
     if wanted.stopping is not None:
-        from infrabench import facade  # pandas and scipy are loaded only where intervals are looked at
+        from infrabench import planned  # pandas and scipy are loaded only where intervals are looked at
 
-        look = facade.look(wanted)
+        look = planned.look_of(wanted)
     with bar(f"{wanted.study} {wanted.profile}") as show:
         folder = runs.carry_out(wanted, site=site, name=arguments.session, on_progress=show, look=look)
     yield from _state_of(folder)
@@ -266,16 +266,16 @@ def _split(names: list[str] | None) -> list[str] | None:
 
 
 def _from_pilot(study: str, pilot: str, goals: list[float], every: bool) -> Iterator[str]:
-    from infrabench import facade, tables
+    from infrabench import facade, planned, tables
 
     if min(goals) <= 0:
         raise DesignError(f"a half-width of {min(goals):g} % cannot be reached: goals are above 0")
     opened = facade.open_session(runs.find(study, pilot))
-    planned = facade.plan_from_pilot(opened, [percent / 100 for percent in goals], every=every)
+    sizes = planned.plan_from_pilot(opened.data, opened.table, [percent / 100 for percent in goals], every=every)
     which = "all" if every else "primary"
     yield f"From {opened.folder.name}: {which} metrics; 'n at most' allows for the pilot's own size."
     yield ""
-    yield tables.markdown(tables.planning_table(planned))
+    yield tables.markdown(tables.planning_table(sizes))
 
 
 def _cost(wanted: Design) -> str:

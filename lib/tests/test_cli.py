@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fakes import PLUGINS, fake_site
 
-from infrabench import cli, facade, registry, runs
+from infrabench import accounts, cli, facade, planned, registry, runs
 from infrabench.archive import pack
 from infrabench.comparability import NotComparable
 from infrabench.core import DesignError, Measurement
@@ -290,18 +290,18 @@ def test_lists_may_come_as_text(names):
 def test_tables_of_a_session(capsys, site):
     site.facts["refuse"] = {"fake-other": "no engine"}
     ran = facade.run_or_load(wanted(), mode="run", site="fake")
-    validity = facade.validity_table(ran)
+    validity = accounts.validity_table(ran)
     assert validity[["system", "workload", "ok", "missing"]].values.tolist()[0] == ["fake-base", "fake", 4, 0]
     assert validity.iloc[-1]["note"] == "not run: no engine"
-    provenance = facade.provenance_table(ran)
+    provenance = accounts.provenance_table(ran)
     assert list(provenance.columns) == ["here"]
     assert provenance.loc["kernel.release", "here"]
-    deployments = facade.deployments_table(ran)
+    deployments = accounts.deployments_table(ran)
     assert deployments.loc["tools.fake", "fake-base"] == "fake 1.0"
-    assert facade.reasons_table(ran).empty
+    assert accounts.reasons_table(ran).empty
     assert set(facade.estimates(ran)["n"]) == {2}
-    assert "2 blocks of 2 systems" in facade.plan_summary(wanted())
-    plan = facade.plan_table(wanted())
+    assert "2 blocks of 2 systems" in planned.plan_summary(wanted())
+    plan = planned.plan_table(wanted())
     assert plan["trials"].sum() == 8
 
 
@@ -335,7 +335,7 @@ def test_sessions_are_pooled_as_deployments_or_refused(capsys, site, tmp_path):
         facade.pool([one, two])
     stamped = facade.pool([one, two], stamped=True)
     assert "here kernel.release" in stamped.data["stamp"]
-    found = facade.diff_table(one, two)
+    found = accounts.diff_table(one, two)
     assert found.loc[found["checked"], "key"].tolist() == ["kernel.release"]
 
 

@@ -1,0 +1,65 @@
+"""What a session says about itself, as tables: validity, reasons, hosts, systems, and what another one says otherwise."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from infrabench.comparability import NOT_HOSTS, differences, shown
+from infrabench.core import STATES
+from infrabench.facade import Session, open_session
+from infrabench.records import read_bytes
+
+
+def validity_table(session: Session) -> pd.DataFrame:
+    """Return trials by state, one row per system and workload, with planned trials that are missing and not run."""
+    trials = session.table.drop_duplicates("trial")
+    counts = pd.crosstab([trials["system"], trials["workload"]], trials["state"])
+    counts = counts.reindex(columns=list(STATES), fill_value=0)
+    absent = session.missing.groupby(["system", "workload"], observed=True).size()
+    counts = counts.join(absent.rename("missing"), how="outer").fillna(0).astype(int).reset_index()
+    counts["note"] = ""
+    left = [(name, "all", f"not run: {reason}") for name, reason in session.data["not_run"].items()]
+    left += [("all", name, f"not run: {reason}") for name, reason in session.data.get("left_out", {}).items()]
+    rows = pd.DataFrame(left, columns=["system", "workload", "note"])
+    merged = pd.concat([counts, rows], ignore_index=True) if left else counts
+    numbers = [*STATES, "missing"]
+    return merged.fillna(dict.fromkeys(numbers, 0)).astype(dict.fromkeys(numbers, "int64"))
+
+
+def reasons_table(session: Session) -> pd.DataFrame:
+    """Return why trials are not ok: one row per system, workload, state and reason, with how often."""
+    bad = session.table[session.table["state"] != "ok"].drop_duplicates("trial")
+    keys = ["system", "workload", "scenario", "state", "reason"]
+    return bad.groupby(keys, observed=True).size().rename("trials").reset_index()
+
+
+def provenance_table(session: Session) -> pd.DataFrame:
+    """Return what the hosts say about themselves: one row per field, one column per host; empty where they do not."""
+    hosts = [path for path in sorted(session.folder.glob("provenance/*.json")) if path.stem not in NOT_HOSTS]
+    columns = {path.stem: _flat(json.loads(read_bytes(path))) for path in hosts if ".resumed-" not in path.name}
+    frame = pd.DataFrame(columns).rename_axis("field")
+    return frame[~frame.index.str.startswith(("missing.", "cpu.flags", "time_s"))]
+
+
+def deployments_table(session: Session) -> pd.DataFrame:
+    """Return what the systems say about themselves: one row per field, one column per system."""
+    data = json.loads(read_bytes(session.folder / "provenance" / "deployments.json"))
+    columns = {name: _flat({**each["facts"], "tools": each["tools"]}) for name, each in data.items()}
+    return pd.DataFrame(columns).rename_axis("field")
+
+
+def diff_table(first: str | Path, second: str | Path) -> pd.DataFrame:
+    """Return what differs between the provenance of two sessions: where, key, first, second, checked."""
+    found = differences(open_session(first).folder, open_session(second).folder)
+    rows = [(each.where, each.key, shown(each.first), shown(each.second), each.checked) for each in found]
+    return pd.DataFrame(rows, columns=["where", "key", "first", "second", "checked"])
+
+
+def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(data, dict):
+        return {prefix.removesuffix("."): ", ".join(map(str, data)) if isinstance(data, list) else data}
+    return {key: value for name, part in data.items() for key, value in _flat(part, f"{prefix}{name}.").items()}
