@@ -1,4 +1,4 @@
-"""What a session says about itself, as tables: validity, reasons, hosts, systems, and what another one says otherwise."""
+"""What a session says about itself, as tables: validity, reasons, hosts, systems; and what differs in another one."""
 
 from __future__ import annotations
 

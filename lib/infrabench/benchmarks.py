@@ -37,7 +37,7 @@ from infrabench.core import (
 )
 from infrabench.host import LocalHost
 from infrabench.monitor import Monitor, watching
-from infrabench.records import read_plan, read_session, read_trial, recorded
+from infrabench.records import PROBE, read_blocks, read_session, read_trials
 from infrabench.site import open_site
 from infrabench.stats.intervals import median_interval
 from infrabench.trial import Bench, execute
@@ -112,7 +112,7 @@ def tool_share(folder: Path) -> str:
     removing an instance. What is left is the harness itself, switching between systems included.
     """
     data = read_session(folder)
-    found = [read_trial(folder, trial.id) for trial in read_plan(folder) if trial.id in recorded(folder)]
+    found = read_trials(folder)
     if not found:
         raise InfrabenchError(f"{folder} has no trial yet")
     if list(folder.glob("provenance/suite.resumed-*.json")):
@@ -120,10 +120,13 @@ def tool_share(folder: Path) -> str:
     starts = sorted((datetime.fromisoformat(record.started_utc).timestamp(), record.duration_s) for record in found)
     wall = starts[-1][0] + starts[-1][1] - starts[0][0]
     tools, steps = sum(record.tool_s for record in found), sum(s["duration_s"] for r in found for s in r.steps)
+    probes = sum(each["seconds"] for each in read_blocks(folder, PROBE))
+    rest = wall - steps - probes
     return (
         f"{data['study']} {data['profile']} on {data['site']['name']}: {len(found)} trials in {wall:.0f} s; tools "
-        f"{tools / wall:.1%}, their preparing and cleaning up {(steps - tools) / wall:.1%}, the harness itself "
-        f"{1 - steps / wall:.1%}, which is {1000 * (wall - steps) / len(found):.0f} ms per trial"
+        f"{tools / wall:.1%}, their preparing and cleaning up {(steps - tools) / wall:.1%}, drift probes "
+        f"{probes / wall:.1%}, the harness itself {rest / wall:.1%}, which is {1000 * rest / len(found):.0f} ms per "
+        "trial"
     )
 
 

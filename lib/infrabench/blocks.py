@@ -75,7 +75,7 @@ def of_block(folder: Path, block: Sequence[Trial], done: frozenset[str], most: i
 
 def is_finished(folder: Path, study: Study, wanted: Design) -> bool:
     """Tell whether nothing is left: every block is complete, and the stopping rule, if there is one, said stop."""
-    if due(folder, study, wanted):
+    if due(folder, study, wanted) or promised(folder):
         return False
     return wanted.stopping is None or any(each["reason"] in FINAL for each in read_blocks(folder, LOOK))
 
@@ -120,13 +120,20 @@ def next_number(folder: Path) -> int:
     return 1 + max(trial.block for trial in read_plan(folder))
 
 
-def add_promised(folder: Path, wanted: Design) -> None:
-    """Add to the plan every block that a discard or a look has promised (``adds``) and that is not there yet."""
+def promised(folder: Path) -> list[tuple[int, int]]:
+    """Return the blocks (number, deployment) that a discard or a look has promised (``adds``) and that are not there.
+
+    The writer was killed between its promise and the block.
+    """
     there = {trial.block for trial in read_plan(folder)}
-    for each in [*read_blocks(folder, DISCARDED), *read_blocks(folder, LOOK)]:
-        for number, deployment in each["adds"]:
-            if number not in there:
-                ledger.add_block(folder, designs.block(wanted, number, deployment))
+    said = [*read_blocks(folder, DISCARDED), *read_blocks(folder, LOOK)]
+    return [(number, deployment) for each in said for number, deployment in each["adds"] if number not in there]
+
+
+def add_promised(folder: Path, wanted: Design) -> None:
+    """Add to the plan every block that is promised and not there yet."""
+    for number, deployment in promised(folder):
+        ledger.add_block(folder, designs.block(wanted, number, deployment))
 
 
 def _gap_s(folder: Path, block: Sequence[Trial], done: frozenset[str], most: int) -> float:

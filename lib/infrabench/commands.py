@@ -15,7 +15,7 @@ from infrabench import design as designs
 from infrabench.core import DesignError, LedgerError, SiteError
 from infrabench.design import Design
 from infrabench.progress import bar, words
-from infrabench.records import LOOK, awaited, discarded, read_blocks, read_session, read_trial, recorded
+from infrabench.records import LOOK, awaited, discarded, read_blocks, read_session, read_trials, recorded
 from infrabench.records import verify as problems
 
 MIB = 2**20
@@ -295,7 +295,7 @@ def _cost(wanted: Design) -> str:
 def _state_of(folder: Path) -> Iterator[str]:
     data, planned, done = read_session(folder), awaited(folder), recorded(folder)
     gone, missing = discarded(folder), [trial for trial in planned if trial.id not in done]
-    every = [read_trial(folder, name) for name in sorted(done)]
+    every = read_trials(folder)
     kept = [record for record in every if record.trial.block not in gone]
     repeats = sum(1 for record in kept if record.trial.attempt)
     extra = f", {repeats} repeats of invalid ones" if repeats else ""

@@ -25,6 +25,8 @@ from infrabench.stats.estimates import estimates as _estimates
 from infrabench.tidy import missing, tidy
 
 MODES = ("load", "run")
+# What a loaded session has to be asked for with, and what one that does not say it was made with.
+COMPARED = {"study": None, "profile": None, "blocks": None, "seed": None, "deployments": 1, "order": "random", "aa": ""}
 MIB = 2**20
 
 
@@ -75,8 +77,8 @@ def run_or_load(wanted: Design, *, mode: str, site: str = "lab", session: str | 
                 runs.carry_out(wanted, site=site, name=session, on_progress=show, look=planned.look_of(wanted))
             )
     found = open_session(runs.find(wanted.study, session))
-    for key in ("study", "profile", "blocks", "seed"):
-        then, asked = found.data[key], getattr(wanted, key)
+    for key, otherwise in COMPARED.items():
+        then, asked = found.data.get(key, otherwise), getattr(wanted, key)
         if then != asked:
             raise DesignError(f"{found.folder} has {key} {then!r}, not {asked!r}; mode='run' measures that")
     return _narrowed(found, wanted)

@@ -32,7 +32,7 @@ def read_session(folder: Path) -> dict[str, Any]:
 def read_plan(folder: Path) -> tuple[Trial, ...]:
     """Return the planned trials in order, those of added blocks too; `LedgerError` names the first damaged line."""
     paths = [folder / PLAN, *sorted(folder.glob(f"{BLOCKS}/[!.]*-{EXTRA}.jsonl"))]
-    return tuple(trial for path in paths for trial in _read_trials(path))
+    return tuple(trial for path in paths for trial in read_trials_of(path))
 
 
 def block_file(block: int, what: str, number: int = 0) -> str:
@@ -43,7 +43,8 @@ def block_file(block: int, what: str, number: int = 0) -> str:
 def read_blocks(folder: Path, what: str) -> list[dict[str, Any]]:
     """Return what the session says about its blocks of one kind (`DISCARDED`, `LOOK`, `PROBE`), by block and time."""
     found = []
-    for path in sorted(folder.glob(f"{BLOCKS}/[!.]*-{what}*.json")):
+    # 00007-probe.json came before 00007-probe-1.json
+    for path in sorted(folder.glob(f"{BLOCKS}/[!.]*-{what}*.json"), key=lambda p: (p.name[:5], len(p.name), p.name)):
         try:
             found.append(json.loads(read_bytes(path)))
         except ValueError as error:
@@ -78,7 +79,8 @@ def place(trial: Trial) -> tuple[Any, ...]:
     return trial.block, trial.system, trial.workload, trial.scenario
 
 
-def _read_trials(path: Path) -> tuple[Trial, ...]:
+def read_trials_of(path: Path) -> tuple[Trial, ...]:
+    """Return the planned trials of one file in order; `LedgerError` names the first damaged line."""
     planned = []
     for number, text in enumerate(read_bytes(path).decode("utf-8", "replace").splitlines(), start=1):
         try:
@@ -97,6 +99,12 @@ def read_trial(folder: Path, trial_id: str) -> TrialRecord:
         raise LedgerError(f"{path} is not JSON ({error}); restore it from a copy") from error
     except LedgerError as error:
         raise LedgerError(f"{path}: {error}; restore it from a copy") from error
+
+
+def read_trials(folder: Path) -> list[TrialRecord]:
+    """Return every record of a session in executed order, repeats and those of discarded blocks too."""
+    found = [read_trial(folder, name) for name in recorded(folder)]
+    return sorted(found, key=lambda each: (each.trial.position, each.trial.attempt, each.started_utc))
 
 
 def recorded(folder: Path) -> frozenset[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from infrabench import ledger, registry
 from infrabench.core import Capture, ParseError, Result, TrialRecord
-from infrabench.records import read_bytes, read_plan, read_session, read_trial, recorded
+from infrabench.records import BLOCKS, PLAN, read_bytes, read_session, read_trials, read_trials_of
 from infrabench.sums import SUMS
 from infrabench.trial import parsed
 
@@ -17,13 +17,11 @@ READABLE = ("ok", "invalid", "unparsable")  # the states of trials whose tool en
 
 def differences(folder: Path) -> Iterator[str]:
     """Yield one sentence for each trial whose raw output does not give the recorded measurements any more."""
-    for trial in read_plan(folder):
-        if trial.id in recorded(folder):
-            then = read_trial(folder, trial.id)
-            now = again(folder, then)
-            if (then.measurements, then.state) != (now.measurements, now.state):
-                where = f"trial {trial.id} ({trial.system}, {trial.workload}, {trial.scenario}, block {trial.block})"
-                yield f"{where}: recorded {_told(then)}, read again {_told(now)}"
+    for then in read_trials(folder):
+        trial, now = then.trial, again(folder, then)
+        if (then.measurements, then.state) != (now.measurements, now.state):
+            where = f"trial {trial.id} ({trial.system}, {trial.workload}, {trial.scenario}, block {trial.block})"
+            yield f"{where}: recorded {_told(then)}, read again {_told(now)}"
 
 
 def again(folder: Path, record: TrialRecord) -> TrialRecord:
@@ -60,16 +58,17 @@ def capture(folder: Path, record: TrialRecord) -> Capture:
 
 def write(folder: Path, destination: Path) -> Path:
     """Write a new session to `destination`: the raw output of `folder`, measured by the parsers of now."""
-    planned = read_plan(folder)
+    planned = read_trials_of(folder / PLAN)
     with ledger.opened(destination, read_session(folder), planned) as done:
-        for path in sorted(folder.glob("provenance/[!.]*")):
-            if not (destination / "provenance" / path.name).exists():
-                ledger.add_file(destination, f"provenance/{path.name}", read_bytes(path))
-        for trial in planned:
-            if trial.id in recorded(folder) and trial.id not in done:
-                own = folder / "trials" / trial.id
+        for path in sorted(path for part in ("provenance", BLOCKS) for path in folder.glob(f"{part}/[!.]*")):
+            name = path.relative_to(folder).as_posix()
+            if not (destination / name).exists():
+                ledger.add_file(destination, name, read_bytes(path))
+        for record in read_trials(folder):
+            if record.trial.id not in done:
+                own = folder / "trials" / record.trial.id
                 blobs = {p.name: read_bytes(p) for p in own.iterdir() if p.name not in ("trial.json", SUMS)}
-                ledger.write_trial(destination, again(folder, read_trial(folder, trial.id)), blobs)
+                ledger.write_trial(destination, again(folder, record), blobs)
     return destination
 
 

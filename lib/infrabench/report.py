@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from infrabench.core import InfrabenchError
-from infrabench.tidy import missing, read_plan, read_session
+from infrabench.records import awaited
+from infrabench.tidy import missing, read_session
 
 # what makes a browser fetch by itself; a link that a reader may click is no such thing
 FETCHED = re.compile(
@@ -124,7 +125,7 @@ def _loads(script: str) -> bool:
 
 
 def _session(folder: Path, out: Path) -> str:
-    session, plan, absent = read_session(folder), read_plan(folder), missing(folder)
+    session, plan, absent = read_session(folder), awaited(folder), missing(folder)
     not_run = session.get("not_run", {})
     rows = {
         "study": f"{session['study']}, profile {session.get('profile', 'not recorded')}",

@@ -63,7 +63,7 @@ def ran(monkeypatch, tmp_path):
 def test_the_share_of_tools_is_at_most_the_whole(ran):
     told = benchmarks.tool_share(ran)
     shares = [float(part.rstrip("%,;")) for part in told.split() if part.rstrip(",;").endswith("%")]
-    assert len(shares) == 3
+    assert len(shares) == 4
     assert sum(shares) == pytest.approx(100, abs=0.2)
     record = records.read_trial(ran, records.read_plan(ran)[0].id)
     assert 0 < record.tool_s < record.duration_s

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 from fakes import PLUGINS, DyingHost, fake_site
 
-from infrabench import blocks, guards, ledger, records, registry, session
+from infrabench import blocks, guards, ledger, records, registry, reparse, session
 from infrabench import design as designs
 from infrabench import trial as trials
-from infrabench.core import Case, DesignError, LedgerError, Profile, SiteError, Stopping, Variant
+from infrabench.core import Case, DesignError, LedgerError, Measurement, Profile, SiteError, Stopping, Variant
 from infrabench.runner import Look
 from infrabench.tidy import missing, tidy
 
@@ -147,7 +147,11 @@ def test_a_kill_between_a_discard_and_its_block_is_made_good(tmp_path, study, mo
         with pytest.raises(KeyboardInterrupt):
             run(hasty, folder)
     assert len(records.read_plan(folder)) == 12
+    wanted = session.request(hasty, profile="tiny")
+    assert blocks.promised(folder) == [(3, 0)]
+    assert not blocks.is_finished(folder, hasty, wanted)
     run(hasty, folder)
+    assert blocks.promised(folder) == []
     assert len(records.read_plan(folder)) == 16
     assert list(records.discarded(folder)) == [1]
 
@@ -331,3 +335,25 @@ def test_the_plan_of_an_added_block_is_that_of_a_longer_design(study):
     wanted = designs.design(study, profile="tiny", known_systems=())
     longer = designs.trials(replace(wanted, blocks=5))
     assert designs.block(wanted, 4) == tuple(t for t in longer if t.block == 4)
+
+
+def test_a_session_with_repeats_and_discards_is_read_again_and_copied_whole(tmp_path, study, spoil):
+    spoil[0] = lambda system, scenario, block, attempt: attempt == 0 and block == 2
+    hasty, folder = replace(study, block_gap_s=0.0, probe_s=0.01), tmp_path / "s"
+    interrupted(hasty, folder, 5)
+    run(hasty, folder)
+    assert list(reparse.differences(folder)) == []
+    copy = reparse.write(folder, tmp_path / "copy")
+    assert records.verify(copy) == []
+    assert records.recorded(copy) == records.recorded(folder)
+    assert records.discarded(copy) == records.discarded(folder)
+    assert records.read_plan(copy) == records.read_plan(folder)
+    assert tidy(copy).drop(columns="session").equals(tidy(folder).drop(columns="session"))
+
+
+def test_a_repeat_is_verified_like_any_other_trial(tmp_path, study, spoil, monkeypatch):
+    spoil[0] = lambda system, scenario, block, attempt: attempt == 0 and block == 0
+    folder = run(study, tmp_path / "s", runs=1)
+    other = [Measurement("value", 7.0, "1/s", "higher")]
+    monkeypatch.setattr(registry.workload("fake"), "parse", lambda capture: other)
+    assert len(list(reparse.differences(folder))) == 8

@@ -45,7 +45,7 @@ MAY = {
     "display": set(),
     "figures": {"tidy", "stats", "display", "figures"},
     "tables": {"tidy", "stats", "display"},
-    "report": {"tidy"},
+    "report": {"records", "tidy"},
     "headless": {"progress"},
     "published": {"published"},
     "probes": set(),
