@@ -9,7 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from infrabench.accounts import deployments_table, diff_table, provenance_table, reasons_table, validity_table
+    from infrabench.accounts import (
+        blocks_table,
+        deployments_table,
+        diff_table,
+        provenance_table,
+        reasons_table,
+        size_table,
+        validity_table,
+    )
     from infrabench.facade import (
         Session,
         contrasts,
@@ -26,10 +34,12 @@ if TYPE_CHECKING:
     from infrabench.planned import plan_from_pilot, plan_summary, plan_table, power_summary
 
 HOME = {
+    "blocks_table": "accounts",
     "deployments_table": "accounts",
     "diff_table": "accounts",
     "provenance_table": "accounts",
     "reasons_table": "accounts",
+    "size_table": "accounts",
     "validity_table": "accounts",
     "Session": "facade",
     "contrasts": "facade",
@@ -49,6 +59,7 @@ HOME = {
 }
 __all__ = [
     "Session",
+    "blocks_table",
     "contrasts",
     "deployments_table",
     "diff_table",
@@ -66,6 +77,7 @@ __all__ = [
     "results",
     "run_or_load",
     "show_log",
+    "size_table",
     "study",
     "validity_table",
 ]

@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from infrabench.comparability import NOT_HOSTS, differences, shown
 from infrabench.core import STATES
 from infrabench.facade import Session, open_session
-from infrabench.records import read_bytes
+from infrabench.records import DISCARDED, LOOK, read_blocks, read_bytes
 
 
 def validity_table(session: Session) -> pd.DataFrame:
@@ -35,6 +36,29 @@ def reasons_table(session: Session) -> pd.DataFrame:
     bad = session.table[session.table["state"] != "ok"].drop_duplicates("trial")
     keys = ["system", "workload", "scenario", "state", "reason"]
     return bad.groupby(keys, observed=True).size().rename("trials").reset_index()
+
+
+def size_table(session: Session) -> pd.DataFrame:
+    """Return why the session has the size it has: one row per look of its stopping rule, or that the size was fixed."""
+    rows = [
+        {
+            "blocks": each["n"], "widest half-width %": round(100 * max(each["widths"].values(), default=np.nan), 2),
+            "of": max(each["widths"], key=each["widths"].get, default=""),
+            "then": f"stopped: {each['reason']}" if each["reason"] else f"{len(each['adds'])} blocks added",
+        }
+        for each in read_blocks(session.folder, LOOK)
+    ]  # fmt: skip
+    told = "fixed before the first trial" if not session.data.get("stopping") else "no look yet"
+    return pd.DataFrame(rows or [{"blocks": session.data["blocks"], "then": told}])
+
+
+def blocks_table(session: Session) -> pd.DataFrame:
+    """Return the blocks that were discarded whole, with the reason and how many of their trials had been recorded."""
+    rows = [
+        {"block": each["block"], "reason": each["reason"], "trials": len(each["trials"])}
+        for each in read_blocks(session.folder, DISCARDED)
+    ]
+    return pd.DataFrame(rows, columns=["block", "reason", "trials"])
 
 
 def provenance_table(session: Session) -> pd.DataFrame:

@@ -6,10 +6,11 @@ import json
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from fakes import PLUGINS, DyingHost, fake_site
 
-from infrabench import blocks, guards, ledger, records, registry, reparse, session
+from infrabench import accounts, blocks, facade, guards, ledger, planned, records, registry, reparse, session
 from infrabench import design as designs
 from infrabench import trial as trials
 from infrabench.core import Case, DesignError, LedgerError, Measurement, Profile, SiteError, Stopping, Variant
@@ -357,3 +358,32 @@ def test_a_repeat_is_verified_like_any_other_trial(tmp_path, study, spoil, monke
     other = [Measurement("value", 7.0, "1/s", "higher")]
     monkeypatch.setattr(registry.workload("fake"), "parse", lambda capture: other)
     assert len(list(reparse.differences(folder))) == 8
+
+
+def test_the_size_of_a_session_is_accounted_for(tmp_path, study):
+    fixed = facade.open_session(run(study, tmp_path / "fixed"))
+    assert accounts.size_table(fixed).to_dict("records") == [{"blocks": 3, "then": "fixed before the first trial"}]
+    grown(study, tmp_path / "s", [0.05, 0.01])
+    told = accounts.size_table(facade.open_session(tmp_path / "s"))
+    assert told["blocks"].tolist() == [30, 35]
+    assert told["widest half-width %"].tolist() == [5.0, 1.0]
+    assert told["then"].tolist() == ["5 blocks added", "stopped: target"]
+    hasty = replace(study, block_gap_s=0.0)
+    interrupted(hasty, tmp_path / "t", 5)
+    gone = accounts.blocks_table(facade.open_session(run(hasty, tmp_path / "t")))
+    assert gone[["block", "trials"]].to_numpy().tolist() == [[1, 1]]
+    assert accounts.blocks_table(fixed).empty
+
+
+def test_a_real_rule_looks_at_the_recorded_trials(tmp_path, study, monkeypatch):
+    monkeypatch.setattr(planned.session, "study_of", lambda wanted: study)
+    noise = iter(np.random.default_rng(4).normal(100, 6, 1000))
+    monkeypatch.setattr(
+        registry.workload("fake"), "parse", lambda capture: [Measurement("value", next(noise), "1/s", "higher")]
+    )
+    wanted = session.request(study, profile="tiny", runs=30, stopping=Stopping(0.02, most=60))
+    folder = run(study, tmp_path / "s", runs=30, stopping=wanted.stopping, look=planned.look_of(wanted))
+    looks = records.read_blocks(folder, records.LOOK)
+    assert looks[-1]["reason"] == "target"
+    assert 30 < looks[-1]["n"] < 60
+    assert max(looks[-1]["widths"].values()) <= 0.02 < max(looks[0]["widths"].values())
