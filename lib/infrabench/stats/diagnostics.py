@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
 
-from infrabench.stats import bimodality, dependence, resolution
+from infrabench.stats import bimodality, dependence, normality, resolution
 from infrabench.stats.dip import dip, dip_p
-from infrabench.stats.intervals import NAN, Array, Numbers, constant
+from infrabench.stats.intervals import NAN, Array, constant
 
 CASE = ["workload", "scenario", "metric"]
 CELL = [*CASE, "system"]
@@ -29,7 +28,6 @@ LEAST = dependence.LEAST
 MODIFIED_Z = 3.5
 SKEWED = 1.0
 NOT_NORMAL = 0.001  # p of Shapiro and Wilk
-ROYSTON = 5000  # largest n for which the approximation of that p was made
 FLAGS = ("dependent", "outliers", "skewed", "bimodal", "resolution-limited")
 
 
@@ -109,33 +107,6 @@ def outlier_mask(x: Array) -> NDArray[np.bool_]:
         return np.abs(modified_z(x)) > MODIFIED_Z
 
 
-def skewness(x: Array) -> Numbers:
-    """Return the sample skewness G1, corrected for the size (Joanes and Gill 1998).
-
-    `x`: (..., n); no unit. NaN below three values or without spread.
-    """
-    n = x.shape[-1]
-    if n < 3:
-        return np.full(x.shape[:-1], NAN)[()]
-    centred = x - x.mean(axis=-1, keepdims=True)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        g1 = (centred**3).mean(axis=-1) / (centred**2).mean(axis=-1) ** 1.5
-    return np.where(constant(x), NAN, np.sqrt(n * (n - 1)) / (n - 2) * g1)[()]
-
-
-def shapiro(x: Array) -> Numbers:
-    """Return the p of Shapiro and Wilk's test of normality (Shapiro and Wilk 1965, Royston 1995), cell by cell.
-
-    `x`: (..., n). NaN below three or above 5000 values, or without spread.
-    """
-    if not 3 <= x.shape[-1] <= ROYSTON:
-        return np.full(x.shape[:-1], NAN)[()]
-    rows = x.reshape(-1, x.shape[-1])
-    spread = np.ptp(rows, axis=-1) > 1e-12 * np.abs(rows).max(axis=-1)  # below, rounding is all there is
-    p = [stats.shapiro(row).pvalue if some else NAN for row, some in zip(rows, spread, strict=True)]
-    return np.array(p, dtype=float).reshape(x.shape[:-1])[()]
-
-
 def _diagnose(x: Array, inner: Array, deployment: NDArray[np.int64]) -> dict[str, Any]:
     """The columns of cells of one size: `x`, `inner` (residuals) and `deployment` are (cells, n)."""
     n = x.shape[-1]
@@ -178,10 +149,10 @@ def _dependence(x: Array) -> dict[str, Any]:
 
 def _shape(x: Array, inner: Array) -> dict[str, Any]:
     return {
-        "shapiro_p": shapiro(inner),
-        "shapiro_raw_p": shapiro(x),
-        "skewness": skewness(x),
-        "skewness_residual": skewness(inner),
+        "shapiro_p": normality.shapiro(inner).p,
+        "shapiro_raw_p": normality.shapiro(x).p,
+        "skewness": normality.skewness(x),
+        "skewness_residual": normality.skewness(inner),
         "split_d": bimodality.split(x).d,
         "split_d_log": bimodality.split_log(x),
         "dip_p": dip_p(dip(x), x.shape[-1]),

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
-from infrabench.stats.intervals import LEVEL, Array, Interval
+from infrabench.stats.intervals import LEVEL, Array, Interval, interval, no_interval
 from infrabench.stats.pairwise import variance
 
 DELTA_LABELS = ((0.147, "negligible"), (0.33, "small"), (0.474, "medium"), (np.inf, "large"))
@@ -56,6 +56,30 @@ def cliffs_delta_interval(delta: ArrayLike, m: ArrayLike, n: ArrayLike, level: f
     # the equation is the same seen from the other end, so the upper limit is a lower limit of 1 - A
     low, high = _lower_limit(area, m, n, z), 1 - _lower_limit(1 - area, m, n, z)
     return Interval((2 * low - 1)[()], (2 * high - 1)[()], level)
+
+
+def cliffs_own_interval(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Interval:
+    """Return Cliff's own interval of Cliff's delta, shape (...): to compare with literature that prints it.
+
+    `x`: (..., m), `y`: (..., n). The asymmetric normal interval with the unbiased variance of delta (Cliff 1993, 1996).
+    For a result use `cliffs_delta_interval`: with ten values and a delta of 0.84 this one covers 82 % in place of
+    95 %. NaN below two values and at complete separation, where the variance is 0.
+    """
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    m, n = x.shape[-1], y.shape[-1]
+    if min(m, n) < 2:
+        return no_interval(np.broadcast_shapes(x.shape[:-1], y.shape[:-1]))
+    signs = np.sign(x[..., :, None] - y[..., None, :])
+    delta = signs.mean(axis=(-2, -1))
+    off = signs - delta[..., None, None]
+    of_x, of_y = ((off.mean(axis=axis) ** 2).sum(axis=-1) for axis in (-1, -2))
+    squares = n**2 * of_x + m**2 * of_y - (off**2).sum(axis=(-2, -1))
+    least = (1 - delta**2) / (m * n - 1)  # the unbiased variance may fall below what delta allows, even below 0
+    spread = stats.norm.ppf((1 + level) / 2) ** 2 * np.maximum(squares / (m * n * (m - 1) * (n - 1)), least)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        reach = np.sqrt(spread * ((1 - delta**2) ** 2 + spread))
+        low, high = ((delta - delta**3 + side * reach) / (1 - delta**2 + spread) for side in (-1, 1))
+    return interval(low, high, level, np.abs(delta) < 1)
 
 
 def delta_label(delta: ArrayLike) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from infrabench.stats.intervals import Array, _signed_rank_cdf
+from infrabench.stats.intervals import Array, signed_rank_cdf
 from infrabench.stats.pairwise import ROUNDING
 
 SEED = 20200315
@@ -47,7 +47,7 @@ def signed_rank(x: ArrayLike, y: ArrayLike) -> Exact:
     least = np.minimum(plus, total - plus)
     plain = (np.sort(doubled, axis=-1) == 2 * np.arange(1, n + 1)).all(axis=-1)
     p = np.full(total.shape, np.nan)
-    p[plain] = np.minimum(2 * _signed_rank_cdf(n)[least[plain] // 2], 1.0)
+    p[plain] = np.minimum(2 * signed_rank_cdf(n)[least[plain] // 2], 1.0)
     for cell in map(tuple, np.argwhere(~plain & (total > 0))):
         p[cell] = min(2 * _chance_of_at_most(doubled[cell], int(least[cell])), 1.0)
     return Exact(np.where(total > 0, least / 2, np.nan)[()], p[()])

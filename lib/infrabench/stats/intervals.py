@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 Array = NDArray[np.float64]
@@ -119,7 +119,7 @@ def hodges_lehmann(values: Array, level: float = LEVEL) -> Estimate:
     if n == 0:
         return Estimate(np.full(values.shape[:-1], NAN)[()], no_interval(values.shape[:-1]))
     i, j = np.triu_indices(n)
-    tail, level = _tail_rank(_signed_rank_cdf(n), level)
+    tail, level = _tail_rank(signed_rank_cdf(n), level)
     middle, low, high = _middle_and_ends(lambda cells: (cells[:, i] + cells[:, j]) / 2, values, tail=tail)
     return Estimate(middle, interval(low, high, level, ~constant(values) & (tail > 0)))
 
@@ -139,6 +139,24 @@ def hodges_lehmann_shift(x: Array, y: Array, level: float = LEVEL) -> Estimate:
         lambda a, b: (a[:, :, None] - b[:, None, :]).reshape(len(a), n * m), x, y, tail=tail
     )
     return Estimate(middle, interval(low, high, level, ~(constant(x) & constant(y)) & (tail > 0)))
+
+
+def wilson_interval(successes: ArrayLike, n: ArrayLike, level: float = LEVEL) -> Interval:
+    """Return the score interval of a proportion, `successes` of `n`, their broadcast shape (Wilson 1927).
+
+    Only for independent events inside one run, such as the packets of one stream; over runs the proportion of each is
+    the value, and `t_interval` or `median_interval` of those the interval. NaN where n is 0 or a count is NaN, below 0
+    or above n.
+    """
+    successes, n = np.broadcast_arrays(np.asarray(successes, dtype=float), np.asarray(n, dtype=float))
+    exists = (n > 0) & (successes >= 0) & (successes <= n)
+    tries = np.where(exists, n, 1.0)
+    share, square = np.where(exists, successes, 0.0) / tries, stats.norm.ppf((1 + level) / 2) ** 2
+    middle = share + square / (2 * tries)
+    half = np.sqrt(square * (share * (1 - share) / tries + square / (4 * tries**2)))
+    low, high = ((middle + side * half) / (1 + square / tries) for side in (-1, 1))
+    # at no success the lower end is 0, and at no failure the upper one 1, but for rounding
+    return interval(np.where(successes == 0, 0.0, low), np.where(successes == n, 1.0, high), level, exists)
 
 
 def _middle_and_ends(expand: Callable[..., Array], *samples: Array, tail: int) -> tuple[Numbers, Numbers, Numbers]:
@@ -163,15 +181,20 @@ def _tail_rank(cdf: Array, level: float) -> tuple[int, float]:
 
 
 @lru_cache(maxsize=256)
-def _signed_rank_cdf(n: int) -> Array:
-    """P(T <= t) of the signed-rank statistic of n values without ties, for t = 0 .. n (n + 1) / 2."""
+def signed_rank_cdf(n: int) -> Array:
+    """Return P(T <= t) of the signed-rank sum T of `n` values without ties (Wilcoxon 1945), for t = 0 .. n (n + 1) / 2.
+
+    Read-only, for it is kept.
+    """
     mass = np.ones(1)
     for rank in range(1, n + 1):
         grown = np.zeros(mass.size + rank)
         grown[: mass.size] = mass / 2
         grown[rank:] += mass / 2
         mass = grown
-    return mass.cumsum()
+    chances = mass.cumsum()
+    chances.flags.writeable = False
+    return chances
 
 
 @lru_cache(maxsize=256)

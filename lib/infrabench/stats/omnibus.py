@@ -120,25 +120,38 @@ def welch_anova(groups: Sequence[ArrayLike]) -> Omnibus:
     return Omnibus(f, k - 1, df2, special.fdtrc(k - 1, df2, f))
 
 
-def brown_forsythe(groups: Sequence[ArrayLike]) -> Omnibus:
-    """Return the F for equal spreads of independent groups, by distances from the medians (Brown, Forsythe 1974).
+def anova(groups: Sequence[ArrayLike]) -> Omnibus:
+    """Return the classical F for equal means of independent groups (Fisher 1925), shape (...).
 
-    NaN where a group has fewer than two values or no group has any spread.
+    `groups`: arrays (..., n_j). Only to compare with literature that prints it; `welch_anova` is the one to use: with
+    one of four groups four times as noisy and a third the size, this one rejects equal means in 29 % of all
+    campaigns in place of 5 %. NaN where a group has fewer than two values or no group has any spread.
     """
     samples = [np.asarray(group, dtype=float) for group in groups]
-    k, total = len(samples), sum(sample.shape[-1] for sample in samples)
-    if min(sample.shape[-1] for sample in samples) < 2:
+    sizes = np.array([sample.shape[-1] for sample in samples])
+    k, total = len(samples), int(sizes.sum())
+    if sizes.min() < 2:
         none = np.full(samples[0].shape[:-1], np.nan)[()]
         return Omnibus(none, k - 1, total - k, none)
-    distances = [np.abs(sample - np.median(sample, axis=-1, keepdims=True)) for sample in samples]
-    means = np.stack([each.mean(axis=-1) for each in distances], axis=-1)
-    sizes = np.array([each.shape[-1] for each in distances])
+    means = np.stack([sample.mean(axis=-1) for sample in samples], axis=-1)
     grand = (sizes * means).sum(axis=-1, keepdims=True) / total
     between = (sizes * (means - grand) ** 2).sum(axis=-1) / (k - 1)
-    within = sum((each.shape[-1] - 1) * variance(each) for each in distances) / (total - k)
+    within = sum((sample.shape[-1] - 1) * variance(sample) for sample in samples) / (total - k)
     with np.errstate(divide="ignore", invalid="ignore"):
         f = np.where(within > 0, between / within, np.nan)[()]
     return Omnibus(f, k - 1, total - k, special.fdtrc(k - 1, total - k, f))
+
+
+def brown_forsythe(groups: Sequence[ArrayLike]) -> Omnibus:
+    """Return the F for equal spreads of independent groups: `anova` of the distances from the medians, shape (...).
+
+    `groups`: arrays (..., n_j) (Brown and Forsythe 1974). NaN where a group has fewer than two values or the distances
+    of no group have any spread.
+    """
+    samples = [np.asarray(group, dtype=float) for group in groups]
+    if min(sample.shape[-1] for sample in samples) == 0:
+        return anova(samples)
+    return anova([np.abs(sample - np.median(sample, axis=-1, keepdims=True)) for sample in samples])
 
 
 def kruskal(groups: Sequence[ArrayLike]) -> Omnibus:

@@ -116,12 +116,24 @@ def percentile_ends(made: Array, level: float) -> Ends:
     return found[:, 0], found[:, 1]
 
 
+def bias_and_acceleration(made: Array, estimate: Array, tie: Array, pull: Array) -> Ends:
+    """Return what BCa corrects by, both (cells,): z0 and a (Efron 1987).
+
+    `made` (cells, resamples): the resampled statistics, `estimate`: that of the cell; a resample within `tie` of it
+    counts as half below it. `pull` (cells, n): mean of the delete-one jackknife less its values;
+    a = sum(pull^3) / (6 sum(pull^2)^1.5), and 0 where nothing pulls.
+    """
+    under = (made < (estimate - tie)[:, None]).sum(axis=-1) + (made <= (estimate + tie)[:, None]).sum(axis=-1)
+    square = (pull**2).sum(axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        a = np.where(square > 0, (pull**3).sum(axis=-1) / (6 * square**1.5), 0.0)
+    return special.ndtri(under / (2 * made.shape[-1])), a
+
+
 def method_ends(made: Array, estimate: Array, tie: Array, pull: Array, method: Method, level: float) -> Ends:
     """Return the percentile, basic or BCa ends (Efron 1987) from resampled statistics `made`, sorted in place.
 
-    `made`: (cells, resamples); `estimate`: the statistic of the cell; `tie`: the difference below which a resample is
-    tied with it, and counts as half below; `pull` (cells, n): mean of the delete-one jackknife less its values, from
-    which the acceleration is sum(pull^3) / (6 sum(pull^2)^1.5). Raises `ValueError` for another method.
+    Arguments as of `bias_and_acceleration`. Raises `ValueError` for another method.
     """
     if method == "percentile":
         return percentile_ends(made, level)
@@ -130,10 +142,7 @@ def method_ends(made: Array, estimate: Array, tie: Array, pull: Array, method: M
         return 2 * estimate - high, 2 * estimate - low
     if method != "bca":
         raise ValueError(f"method={method!r}: use 'percentile', 'basic' or 'bca'")
-    under = (made < (estimate - tie)[:, None]).sum(axis=-1) + (made <= (estimate + tie)[:, None]).sum(axis=-1)
-    bias = special.ndtri(under / (2 * made.shape[-1]))[:, None]
-    square = (pull**2).sum(axis=-1)
-    a = np.where(square > 0, (pull**3).sum(axis=-1) / (6 * square**1.5), 0.0)[:, None]
+    bias, a = (each[:, None] for each in bias_and_acceleration(made, estimate, tie, pull))
     z = bias + special.ndtri([(1 - level) / 2, (1 + level) / 2])
     found = _interpolated(made, special.ndtr(bias + z / (1 - a * z)))
     return found[:, 0], found[:, 1]

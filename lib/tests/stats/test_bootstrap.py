@@ -24,7 +24,15 @@ from infrabench.stats.bootstrap import (
     bootstrap_t,
 )
 from infrabench.stats.intervals import Interval
-from infrabench.stats.resampling import RESAMPLES, SEED, resample_counts
+from infrabench.stats.resampling import (
+    RESAMPLES,
+    ROUNDING,
+    SEED,
+    bias_and_acceleration,
+    means,
+    resample_counts,
+    resample_shares,
+)
 from tests.analysis_fixtures import DATA_A
 
 A = {name: np.array(values) for name, values in DATA_A.items()}
@@ -100,6 +108,17 @@ def test_mean_against_enumeration(exact: Exact, system: str) -> None:
         assert limits[method] == pytest.approx(MEAN[system][method], abs=5.1e-4)
         assert bootstrap_mean(x, method, resamples=MANY)[:2] == pytest.approx(limits[method], abs=0.01)
     assert (bias, a, error) == pytest.approx(BIAS_ACCELERATION_ERROR[system], abs=5.1e-8)
+
+
+@pytest.mark.parametrize("system", BIAS_ACCELERATION_ERROR)
+def test_bias_acceleration_and_standard_error_of_the_mean(system: str) -> None:
+    off = (A[system] - A[system].mean())[None]
+    made = means(off, resample_shares(10, MANY))
+    bias, a = bias_and_acceleration(made, np.zeros(1), np.array([ROUNDING * np.abs(off).max()]), off)
+    expected = BIAS_ACCELERATION_ERROR[system]
+    assert bias[0] == pytest.approx(expected[0], abs=0.005)  # four standard errors of simulation
+    assert a[0] == pytest.approx(expected[1], abs=5.1e-8)
+    assert made.std() == pytest.approx(expected[2], rel=0.003)
 
 
 @pytest.mark.parametrize("system", STUDENTISED)

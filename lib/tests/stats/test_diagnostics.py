@@ -13,7 +13,7 @@ from scipy import stats
 
 from infrabench.stats import diagnostics
 from infrabench.stats.bimodality import split
-from infrabench.stats.diagnostics import COLUMNS, TEXT, modified_z, outlier_mask, residuals, shapiro, skewness
+from infrabench.stats.diagnostics import COLUMNS, TEXT, modified_z, outlier_mask, residuals
 from infrabench.stats.dip import dip, dip_p
 from infrabench.stats.intervals import t_interval
 from tests.analysis_fixtures import DATA_A, table_of
@@ -76,7 +76,6 @@ def test_a_cell_says_what_the_kernels_say() -> None:
     ("system", "p"), [("native", 0.072164132), ("docker", 0.202640348), ("lxc", 0.10463324), ("lxd", 0.86127912)]
 )
 def test_reference_shapiro(system: str, p: float) -> None:
-    assert shapiro(np.array(DATA_A[system])) == pytest.approx(p, abs=1e-6)
     found = diagnostics(table_of(DATA_A)).set_index("system")
     assert found.loc[system, "shapiro_raw_p"] == pytest.approx(p, abs=1e-6)
 
@@ -129,17 +128,9 @@ def test_share_of_normal_samples_with_an_outlier_flag() -> None:
 
 @given(st.lists(st.integers(-60, 60), max_size=15), st.sampled_from([0.25, 64.0]), st.integers(-99, 99))
 @settings(deadline=None)
-def test_shape_kernels_ignore_shift_and_scale(values: list[int], scale: float, shift: int) -> None:
+def test_the_outlier_flag_ignores_shift_and_scale(values: list[int], scale: float, shift: int) -> None:
     x = np.array(values, dtype=float)
-    other = scale * x + shift
-    np.testing.assert_array_equal(outlier_mask(other), outlier_mask(x))
-    np.testing.assert_allclose(skewness(other), skewness(x), atol=1e-9)
-    np.testing.assert_allclose(shapiro(other), shapiro(x), atol=1e-6)
-    if x.size < 3 or np.ptp(x) == 0:
-        assert np.isnan([skewness(x), shapiro(x)]).all()
-    else:
-        assert skewness(-x) == pytest.approx(-skewness(x))
-        assert skewness(x) == pytest.approx(stats.skew(x, bias=False))
+    np.testing.assert_array_equal(outlier_mask(scale * x + shift), outlier_mask(x))
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 40])

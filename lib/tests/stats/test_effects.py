@@ -10,6 +10,7 @@ from scipy import optimize, stats
 from infrabench.stats.effects import (
     cliffs_delta,
     cliffs_delta_interval,
+    cliffs_own_interval,
     cohens_d,
     delta_label,
     hedges_correction,
@@ -28,6 +29,36 @@ def test_reference_cliffs_delta() -> None:
     assert low == pytest.approx([-0.782202, -0.757906, -0.437523], abs=1e-6)
     assert high == pytest.approx([0.038109, 0.076738, 0.468274], abs=1e-6)
     assert level == 0.95
+
+
+def test_reference_cliffs_own_interval() -> None:
+    low, high, _ = cliffs_own_interval(OTHERS, A["native"][None])
+    assert low == pytest.approx([-0.803311, -0.788909, -0.465794], abs=1e-6)
+    assert high == pytest.approx([0.061831, 0.123443, 0.496531], abs=1e-6)
+
+
+def test_cliffs_own_interval_by_sums_over_pairs_at_unequal_sizes() -> None:
+    x, y = np.random.default_rng(70).normal(size=7), np.random.default_rng(71).normal(0.5, 2, 11)
+    d = np.array([[np.sign(a - b) for b in y] for a in x])
+    total = d.mean()
+    squares = 121 * ((d.mean(axis=1) - total) ** 2).sum() + 49 * ((d.mean(axis=0) - total) ** 2).sum()
+    s = np.sqrt((squares - ((d - total) ** 2).sum()) / (77 * 6 * 10))
+    z = stats.norm.ppf(0.975)
+    ends = [
+        (total - total**3 + side * z * s * np.sqrt((1 - total**2) ** 2 + z**2 * s**2)) / (1 - total**2 + z**2 * s**2)
+        for side in (-1, 1)
+    ]
+    assert cliffs_own_interval(x, y)[:2] == pytest.approx(ends, rel=1e-12)
+    assert cliffs_own_interval(y, x)[:2] == pytest.approx((-ends[1], -ends[0]), rel=1e-12)
+
+
+def test_cliffs_own_interval_covers_too_little_at_large_effects() -> None:
+    """Which is why Newcombe's is reported: shift of two standard deviations, ten values, delta 0.843."""
+    x, y = np.random.default_rng(72).normal(size=(2, 5000, 10)) + np.array([2.0, 0])[:, None, None]
+    truth = 2 * stats.norm.cdf(np.sqrt(2)) - 1
+    own, newcombe = cliffs_own_interval(x, y), cliffs_delta_interval(cliffs_delta(x, y), 10, 10)
+    assert ((own.low <= truth) & (own.high >= truth)).mean() < 0.87
+    assert ((newcombe.low <= truth) & (newcombe.high >= truth)).mean() > 0.94
 
 
 def test_reference_cohen_and_hedges() -> None:
@@ -93,6 +124,8 @@ def test_too_little_says_nothing() -> None:
     assert np.isnan(cliffs_delta([], [1.0]))
     assert np.isnan(cliffs_delta_interval(0.5, 1, 9).low)
     assert np.isnan(cliffs_delta_interval(np.nan, 9, 9).high)
+    assert np.isnan(cliffs_own_interval([1.0], [2.0, 3.0])).all()
+    assert np.isnan(cliffs_own_interval([5.0, 6, 7], [2.0, 3])).all()  # complete separation
     for x, y in (([1.0], [2.0, 3.0]), ([2.0, 2.0], [3.0, 3.0]), ([0.1, 0.1, 0.1], [0.2, 0.2, 0.2])):
         assert np.isnan(cohens_d(x, y).estimate)
         assert np.isnan(hedges_g(x, y).interval.low)

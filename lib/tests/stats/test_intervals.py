@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from scipy import stats
+from statsmodels.stats.proportion import proportion_confint
 
 from infrabench.stats.intervals import (
     Interval,
@@ -22,6 +23,7 @@ from infrabench.stats.intervals import (
     median_interval,
     median_ranks,
     t_interval,
+    wilson_interval,
 )
 from tests.analysis_fixtures import DATA_A
 
@@ -59,7 +61,7 @@ RANKS = {
     11: (2, 10, 0.98828), 12: (3, 10, 0.96143), 15: (4, 12, 0.96484), 20: (6, 15, 0.95861),
     25: (8, 18, 0.95671), 30: (10, 21, 0.95723), 40: (14, 27, 0.96152), 50: (18, 33, 0.96716),
     100: (40, 61, 0.96480),
-}
+}  # fmt: skip
 LOCATIONS: dict[str, Callable[[np.ndarray], Interval]] = {
     "t": t_interval,
     "median": median_interval,
@@ -167,6 +169,26 @@ def test_no_interval_without_spread_or_with_one_value() -> None:
     assert log_t_interval(np.array([0.1] * 8)).value == pytest.approx(0.1)
     assert hodges_lehmann(np.array([0.1] * 8)).value == 0.1
     assert np.isnan(hodges_lehmann(np.empty(0)).value)
+
+
+@pytest.mark.parametrize("n", [1, 7, 1000, 10**7])
+@pytest.mark.parametrize("share", [0.0, 1e-3, 0.3, 1.0])
+def test_wilson_is_that_of_scipy_and_statsmodels(n: int, share: float) -> None:
+    lost = round(share * n)
+    found = wilson_interval(lost, n)
+    by_scipy = stats.binomtest(lost, n).proportion_ci(method="wilson")
+    assert found[:2] == pytest.approx((by_scipy.low, by_scipy.high), rel=1e-9, abs=1e-15)
+    assert found[:2] == pytest.approx(proportion_confint(lost, n, method="wilson"), rel=1e-9, abs=1e-15)
+    assert 0 <= found.low <= lost / n <= found.high <= 1
+    turned = wilson_interval(n - lost, n)
+    assert (1 - turned.high, 1 - turned.low) == pytest.approx(found[:2], abs=1e-12)
+
+
+def test_wilson_of_nothing_or_of_no_count() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = wilson_interval([0, np.nan, -1, 4, 2], [0, 5, 5, 3, 3])
+    assert np.isnan(found.low).tolist() == np.isnan(found.level).tolist() == [True] * 4 + [False]
 
 
 def test_a_geometric_mean_needs_positive_values() -> None:

@@ -13,7 +13,7 @@ from statsmodels.stats.oneway import anova_oneway
 
 from infrabench.stats import omnibus
 from infrabench.stats.adjust import holm
-from infrabench.stats.omnibus import COLUMNS, brown_forsythe, friedman, kruskal, quade, welch_anova
+from infrabench.stats.omnibus import COLUMNS, anova, brown_forsythe, friedman, kruskal, quade, welch_anova
 from infrabench.tidy import tidy
 from tests.analysis_fixtures import DATA_A, PRIMARY, table_of, write_session
 
@@ -24,6 +24,9 @@ def test_reference_independent_groups() -> None:
     welch = welch_anova(X)
     assert (welch.statistic, welch.df1, welch.df2) == pytest.approx((1.801913317, 3, 19.20266956), rel=1e-6)
     assert welch.p == pytest.approx(0.1806559708, abs=1e-6)
+    classical = anova(X)
+    assert (classical.statistic, classical.df1, classical.df2) == pytest.approx((1.892563538, 3, 36), rel=1e-6)
+    assert classical.p == pytest.approx(0.1482988706, abs=1e-6)
     spread = brown_forsythe(X)
     assert (spread.statistic, spread.p) == pytest.approx((2.182276835, 0.1070067175), rel=1e-6)
     ranks = kruskal(X)
@@ -44,6 +47,7 @@ def test_as_statsmodels_scipy_and_pingouin() -> None:
     groups = [np.random.default_rng(i).normal(0, i + 1, 5 + 4 * i) for i in range(4)]
     expected = anova_oneway(groups, use_var="unequal")
     assert welch_anova(groups)[:4] == pytest.approx((expected.statistic, *expected.df, expected.pvalue))
+    assert anova(groups)[::3] == pytest.approx(tuple(stats.f_oneway(*groups)))
     assert brown_forsythe(groups).p == pytest.approx(stats.levene(*groups, center="median").pvalue)
     tied = np.random.default_rng(9).integers(0, 4, (4, 12)).astype(float)
     assert friedman(tied).statistic == pytest.approx(stats.friedmanchisquare(*tied).statistic)
@@ -69,7 +73,9 @@ def test_too_little_says_nothing_and_does_not_warn() -> None:
             assert np.isnan(quade(x).p)
         for groups in ([[1.0], [2.0, 3.0]], [[1.0, 1.0], [2.0, 2.0]]):
             assert np.isnan(welch_anova(groups).p)
+            assert np.isnan(anova(groups).p)
             assert np.isnan(brown_forsythe(groups).p)
+        assert np.isnan(brown_forsythe([[], [1.0, 2.0]]).p)
         assert np.isnan(kruskal([[1.0, 1.0], [1.0, 1.0]]).p)
     with pytest.raises(ValueError, match="empty"):
         kruskal([[1.0], []])
@@ -89,7 +95,7 @@ def test_leading_axes_are_cells() -> None:
     assert friedman(stack).iman_davenport_p[4, 1] == pytest.approx(friedman(stack[4, 1]).iman_davenport_p)
     assert quade(stack).p[4, 1] == pytest.approx(quade(stack[4, 1]).p)
     groups = [stack[..., i, :] for i in range(3)]
-    for test in (welch_anova, brown_forsythe, kruskal):
+    for test in (welch_anova, anova, brown_forsythe, kruskal):
         assert test(groups).p[4, 1] == pytest.approx(test(stack[4, 1]).p)
 
 
