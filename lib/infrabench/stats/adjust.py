@@ -43,7 +43,7 @@ def by_family(p: ArrayLike, family: ArrayLike, adjust: Callable[[ArrayLike], Arr
     """Return the p-values of a flat list adjusted within their families, shape of `p`: (tests,).
 
     `family` is one label per test (numbers or text), `adjust` is `holm` or `benjamini_hochberg`. All families are
-    adjusted in one call, as rows of a matrix padded with NaN.
+    adjusted in one call, as rows of a matrix padded with NaN; NaN stays NaN.
     """
     p = np.asarray(p, dtype=float)
     _, row = np.unique(np.asarray(family), return_inverse=True)
@@ -59,8 +59,8 @@ def by_family(p: ArrayLike, family: ArrayLike, adjust: Callable[[ArrayLike], Arr
 def by_metric(frame: pd.DataFrame, p: ArrayLike, primary: Iterable[tuple[str, str]]) -> tuple[Array, NDArray[np.str_]]:
     """Return the p-values adjusted within each (workload, metric) of `frame`, and the name of the adjustment.
 
-    `p`: one for each row. Holm for the pairs in `primary`, which the study declared before the first trial; all others
-    by Benjamini-Hochberg, labelled exploratory.
+    `p` and both results have the shape (rows,). Holm (1979) for the pairs in `primary`, which the study declared before
+    the first trial; all others by Benjamini and Hochberg (1995), labelled exploratory. NaN stays NaN.
     """
     declared = set(primary)
     first = np.array([key in declared for key in zip(frame["workload"], frame["metric"], strict=True)], dtype=bool)

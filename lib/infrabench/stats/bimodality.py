@@ -61,7 +61,11 @@ def split(x: Array) -> Split:
 
 
 def split_log(x: Array) -> Numbers:
-    """Return d of `split` for the logarithms; NaN for a cell with a value that is not positive."""
+    """Return d of `split` for the logarithms, shape (...); lognormal values are one group on that scale.
+
+    `x`: (..., n), any unit. Two-means as in `split` (Fisher 1958). NaN where `split` has none and for a cell with a
+    value that is not positive.
+    """
     positive = (x > 0).all(axis=-1)
     return np.where(positive, split(np.log(np.where(x > 0, x, 1.0))).d, NAN)[()]
 

@@ -37,7 +37,8 @@ def bootstrap_mean(
     """Return the bootstrap interval of the mean: percentile, basic or BCa (Efron 1987).
 
     `x`: (..., n), any unit. Quantiles are interpolated linearly. BCa: the acceleration is that of the delete-one
-    jackknife, and resamples tied with the mean, up to rounding, count as half below it.
+    jackknife, and resamples tied with the mean, up to rounding, count as half below it. NaN below two values and
+    without spread.
     """
 
     def ends(shares: Array, x: Array) -> Ends:
@@ -53,8 +54,8 @@ def bootstrap_mean(
 def bootstrap_t(x: Array, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = SEED) -> Interval:
     """Return the studentised bootstrap interval of the mean (Davison and Hinkley 1997, section 5.2.1).
 
-    `x`: (..., n), any unit. A resample without spread counts as infinitely far on its side; where such resamples reach
-    the quantile, as with very few values, there is no interval.
+    `x`: (..., n), any unit. A resample without spread counts as infinitely far on its side; the ends are NaN where
+    such resamples reach the quantile, as with very few values, below two values and without spread.
     """
 
     def ends(shares: Array, x: Array) -> Ends:
@@ -106,7 +107,8 @@ def bootstrap_ratio(
 ) -> Interval:
     """Return the paired bootstrap interval of mean(x) / mean(y): whole blocks are drawn.
 
-    `x`, `y`: (..., n), one unit; element i of both is one block. Methods as in `bootstrap_mean`. NaN where a resampled
+    `x`, `y`: (..., n), one unit; element i of both is one block. Methods as in `bootstrap_mean`; the acceleration is
+    that of the delete-one-block jackknife (Efron and Tibshirani 1993, chapters 13 and 14). NaN where a resampled
     mean of `y` is 0 or of the other sign (too noisy to divide by), or when neither sample has spread.
     """
 
@@ -128,8 +130,9 @@ def bootstrap_quantile(
 ) -> Interval:
     """Return the percentile bootstrap interval of a quantile over trials; the median by default.
 
-    `x`: (..., n), any unit; `share` in 0 .. 1, interpolated linearly as `numpy.quantile` does. For a median prefer
-    `median_interval`, which is exact.
+    `x`: (..., n), any unit; `share` in 0 .. 1, interpolated linearly as `numpy.quantile` does (Efron and
+    Tibshirani 1993, chapter 13). For a median prefer `median_interval`, which is exact. NaN below two values and
+    without spread.
     """
 
     def ends(counts: Counts, x: Array) -> Ends:

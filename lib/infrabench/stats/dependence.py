@@ -128,8 +128,8 @@ def effective_n(x: Array) -> Numbers:
 def effective_interval(x: Array, n_eff: Numbers, level: float = LEVEL) -> Interval:
     """Return the t interval of the mean as if `x` were `n_eff` independent values.
 
-    `x`: (..., n), any unit; the ends have that unit. With `n_eff` = n it is Student's. NaN when `n_eff` is below 2 or
-    NaN, or a cell has no spread.
+    `x`: (..., n), any unit; `n_eff`: (...); the ends have the unit of `x`. With `n_eff` = n it is Student's; else as
+    in Wilks 2019. NaN when `n_eff` is below 2 or NaN, or a cell has no spread.
     """
     n_eff = np.asarray(n_eff, dtype=float)
     exists = (n_eff >= 2) & ~constant(x)

@@ -101,7 +101,8 @@ def modified_z(x: Array) -> Array:
 def outlier_mask(x: Array) -> NDArray[np.bool_]:
     """Return which values carry the outlier flag, a modified z beyond 3.5; none where the MAD is 0.
 
-    `x`: (..., n). 8.4 % of clean normal samples of 30 hold such a value, so the flag is no reason to drop it.
+    `x`: (..., n); same shape. Iglewicz and Hoaglin 1993. 8.4 % of clean normal samples of 30 hold such a value, so the
+    flag is no reason to drop it.
     """
     with np.errstate(invalid="ignore"):
         return np.abs(modified_z(x)) > MODIFIED_Z

@@ -98,8 +98,9 @@ def dip(x: Array) -> Numbers:
 def dip_p(value: Numbers, n: int) -> Numbers:
     """Return the share of uniform samples of `n` whose dip is at least `value`: the p-value of one mode.
 
-    The uniform is the unimodal distribution that dips most (Hartigan and Hartigan 1985), so p is conservative for the
-    others. Interpolated in the simulated `QUANTILES`; 0.001 stands for 0.001 or less. NaN for a dip that is NaN.
+    The p has the shape of `value`. The uniform is the unimodal distribution that dips most (Hartigan and Hartigan
+    1985), so p is conservative for the others. Interpolated in the simulated `QUANTILES`; 0.001 stands for 0.001 or
+    less. NaN for a dip that is NaN.
     """
     scaled = np.sqrt(n) * np.asarray(value, dtype=float)
     sizes = np.array(list(QUANTILES), dtype=float)

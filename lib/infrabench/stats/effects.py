@@ -29,7 +29,8 @@ class Effect(NamedTuple):
 def cliffs_delta(x: ArrayLike, y: ArrayLike) -> Any:
     """Return Cliff's delta, P(x > y) - P(x < y), shape (...); +1 when every x is above every y (Cliff 1993).
 
-    From the rank sum of x in both samples, ties at midranks. NaN when a sample is empty.
+    `x`: (..., m), `y`: (..., n), one unit. From the rank sum of x in both samples, ties at midranks. NaN when a sample
+    is empty.
     """
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     m, n = x.shape[-1], y.shape[-1]
@@ -92,8 +93,9 @@ def delta_label(delta: ArrayLike) -> Any:
 def cohens_d(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Effect:
     """Return Cohen's d, (mean x - mean y) / pooled SD, with its noncentral-t interval, shape (...).
 
-    The interval inverts the noncentral t distribution of the two-sample statistic (Hedges and Olkin 1985; Cumming
-    and Finch 2001). NaN below two values and when neither sample has any spread.
+    `x`: (..., m), `y`: (..., n), one unit. The interval inverts the noncentral t distribution of the two-sample
+    statistic (Hedges and Olkin 1985; Cumming and Finch 2001). NaN below two values and when neither sample has any
+    spread.
     """
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     m, n = x.shape[-1], y.shape[-1]
@@ -111,16 +113,22 @@ def cohens_d(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Effect:
 
 
 def hedges_correction(df: ArrayLike) -> Any:
-    """Return the factor J(df) that takes the bias out of Cohen's d, in its exact gamma form (Hedges 1981)."""
-    half = np.asarray(df, dtype=float) / 2
+    """Return the factor J that takes the bias out of Cohen's d, shape of `df`, in its exact gamma form (Hedges 1981).
+
+    NaN for `df` <= 1.
+    """
+    half = np.where(np.asarray(df) > 1, df, np.nan) / 2
     return (np.exp(special.gammaln(half) - special.gammaln(half - 0.5)) / np.sqrt(half))[()]
 
 
 def hedges_g(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Effect:
-    """Return Hedges' g, J times Cohen's d, with the noncentral-t interval scaled alike, shape (...)."""
+    """Return Hedges' g, J times Cohen's d, with the noncentral-t interval scaled alike, shape (...) (Hedges 1981).
+
+    `x`: (..., m), `y`: (..., n), one unit. NaN as in `cohens_d`.
+    """
     d = cohens_d(x, y, level)
     df = np.shape(x)[-1] + np.shape(y)[-1] - 2
-    factor = hedges_correction(df) if df > 1 else np.nan
+    factor = hedges_correction(df)
     return Effect(factor * d.estimate, Interval(factor * d.interval.low, factor * d.interval.high, level))
 
 

@@ -28,26 +28,29 @@ class Equivalence(NamedTuple):
 
 
 def tost_paired(x: ArrayLike, y: ArrayLike, margin: ArrayLike) -> Equivalence:
-    """Return the test that the mean of x - y lies within +-`margin` (unit of x); x and y are paired by block.
+    """Return the test that the mean of x - y lies within +-`margin`, shape (...); x and y are paired by block.
 
-    NaN below two pairs and when the differences have no spread.
+    `x`, `y`: (..., n), `margin`: one number or (...), all of one unit. Schuirmann 1987, on the paired t. NaN below two
+    pairs and when the differences have no spread.
     """
     return _test(paired_moments(x, y), margin)
 
 
 def tost_welch(x: ArrayLike, y: ArrayLike, margin: ArrayLike) -> Equivalence:
-    """Return the test that the difference of two independent means lies within +-`margin` (unit of x).
+    """Return the test that the difference of two independent means lies within +-`margin`, shape (...).
 
-    Welch's standard error and degrees of freedom. NaN below two values and when neither sample has any spread.
+    `x`: (..., m), `y`: (..., n), `margin`: one number or (...), all of one unit. Schuirmann 1987, with Welch's standard
+    error and degrees of freedom (1947). NaN below two values and when neither sample has any spread.
     """
     return _test(welch_moments(x, y), margin)
 
 
 def tost_log_ratio(x: ArrayLike, y: ArrayLike, margin: ArrayLike) -> Equivalence:
-    """Return the test that the ratio x / y lies within a relative `margin`; estimate and interval are ratios.
+    """Return the test that the ratio x / y lies within a relative `margin`, shape (...); estimate and ends are ratios.
 
-    Paired, on logs; the margin 0.02 stands for 0.98 .. 1 / 0.98, which is symmetric in exchanging x and y. The ratio
-    is that of the geometric means. NaN where a value is not positive, below two pairs, and without spread.
+    `x`, `y`: (..., n), one unit, paired; `margin`: one number or (...). Schuirmann 1987, on logs; the margin 0.02
+    stands for 0.98 .. 1 / 0.98, which is symmetric in exchanging x and y. The ratio is that of the geometric means. NaN
+    where a value is not positive, below two pairs, and without spread.
     """
     found = _test(log_moments(x, y), log_margin(margin))
     low, high, level = found.interval
@@ -55,7 +58,10 @@ def tost_log_ratio(x: ArrayLike, y: ArrayLike, margin: ArrayLike) -> Equivalence
 
 
 def log_margin(margin: ArrayLike) -> Any:
-    """Return a relative margin on the scale of log ratios: 0.02 means ratios of 0.98 .. 1 / 0.98."""
+    """Return a relative margin on the scale of log ratios, shape of `margin`: 0.02 means ratios of 0.98 .. 1 / 0.98.
+
+    Infinite at 1, NaN above.
+    """
     return -np.log1p(-np.asarray(margin, dtype=float))
 
 

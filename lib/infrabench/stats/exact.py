@@ -31,9 +31,9 @@ class Exact(NamedTuple):
 def signed_rank(x: ArrayLike, y: ArrayLike) -> Exact:
     """Return the smaller signed-rank sum of x - y and its exact p, shape (...); x and y are paired (Wilcoxon 1945).
 
-    The p-value counts the sign patterns of the ranks at hand, so it is exact with ties too: differences that agree up
-    to the rounding of x and y share a midrank. Differences of zero are ranked with the others and then carry no rank
-    (Pratt 1959). NaN below two pairs and when all differences are zero.
+    `x`, `y`: (..., n), one unit. The p-value counts the sign patterns of the ranks at hand, so it is exact with ties
+    too: differences that agree up to the rounding of x and y share a midrank. Differences of zero are ranked with the
+    others and then carry no rank (Pratt 1959). NaN below two pairs and when all differences are zero.
     """
     differences, rounding = _differences(x, y)
     n = differences.shape[-1]
@@ -56,13 +56,13 @@ def signed_rank(x: ArrayLike, y: ArrayLike) -> Exact:
 def sign_flip(
     x: ArrayLike, y: ArrayLike, exact_up_to: int = EXACT_FLIPS, resamples: int = RESAMPLES, seed: int = SEED
 ) -> Exact:
-    """Return the mean of x - y and its p when the labels of each pair are exchanged at random (Fisher 1935).
+    """Return the mean of x - y and its p when the labels of each pair are exchanged at random, shape (...).
 
-    This is the test that randomised blocks of two justify by themselves. Up to `exact_up_to` pairs (at most 40) every
-    one of the 2^n patterns counts, by meeting in the middle: the sums of both halves, sorted, one searched in the
-    other (Pagano and Tritchler 1983 count them otherwise). Beyond, `resamples` patterns are drawn, the same for all
-    cells, and p = (1 + as extreme) / (1 + drawn), which is never 0 (Phipson and Smyth 2010). Cost at 40 pairs: 0.3 s
-    a cell. NaN below two pairs and when all differences are zero.
+    `x`, `y`: (..., n), one unit. This is the test that randomised blocks of two justify by themselves (Fisher 1935). Up
+    to `exact_up_to` pairs (at most 40) every one of the 2^n patterns counts, by meeting in the middle: the sums of both
+    halves, sorted, one searched in the other (Pagano and Tritchler 1983 count them otherwise). Beyond, `resamples`
+    patterns are drawn, the same for all cells, and p = (1 + as extreme) / (1 + drawn), which is never 0 (Phipson and
+    Smyth 2010). Cost at 40 pairs: 0.3 s a cell. NaN below two pairs and when all differences are zero.
     """
     differences, rounding = _differences(x, y)
     n = differences.shape[-1]
@@ -81,10 +81,10 @@ def sign_flip(
 def mann_whitney(x: ArrayLike, y: ArrayLike) -> Exact:
     """Return U of x (pairs with x above y, ties half) and its exact p, shape (...); samples are independent.
 
-    Without ties the known distribution of U (Mann and Whitney 1947); with ties all divisions of the midranks at hand
-    are counted up to 200 values in both samples, and beyond that the normal approximation with the correction for
-    ties and continuity is used. p is twice the smaller tail, at most 1. NaN when a sample is empty or all values are
-    equal.
+    `x`: (..., m), `y`: (..., n), one unit. Without ties the known distribution of U (Mann and Whitney 1947); with ties
+    all divisions of the midranks at hand are counted up to 200 values in both samples, and beyond that the normal
+    approximation with the correction for ties and continuity is used. p is twice the smaller tail, at most 1. NaN when
+    a sample is empty or all values are equal.
     """
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     m, n = x.shape[-1], y.shape[-1]

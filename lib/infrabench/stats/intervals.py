@@ -46,13 +46,16 @@ def constant(values: Array) -> NDArray[np.bool_]:
 
 
 def interval(low: Numbers, high: Numbers, level: float, exists: NDArray[np.bool_]) -> Interval:
-    """Return an `Interval` whose ends and level are NaN where it does not exist or an end is not finite."""
+    """Return an `Interval` whose ends and level are NaN where it does not exist or an end is not finite.
+
+    `low`, `high`, `exists`: (...), cells.
+    """
     exists = exists & np.isfinite(low) & np.isfinite(high)
     return Interval(*(np.where(exists, value, NAN)[()] for value in (low, high, level)))
 
 
 def no_interval(shape: tuple[int, ...]) -> Interval:
-    """Return an `Interval` of NaN for every cell of `shape`."""
+    """Return an `Interval` of NaN for every cell of `shape`: there is none."""
     return Interval(*(np.full(shape, NAN)[()] for _ in range(3)))
 
 

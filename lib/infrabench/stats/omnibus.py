@@ -104,7 +104,7 @@ def _tiers(systems: Sequence[str], letters: Sequence[str]) -> str:
 def welch_anova(groups: Sequence[ArrayLike]) -> Omnibus:
     """Return Welch's F for equal means of independent groups with unequal spreads (Welch 1951), shape (...).
 
-    NaN where a group has fewer than two values or no spread.
+    `groups`: arrays (..., n_j). NaN where a group has fewer than two values or no spread.
     """
     samples = [np.asarray(group, dtype=float) for group in groups]
     k, sizes = len(samples), np.array([sample.shape[-1] for sample in samples])
@@ -155,9 +155,10 @@ def brown_forsythe(groups: Sequence[ArrayLike]) -> Omnibus:
 
 
 def kruskal(groups: Sequence[ArrayLike]) -> Omnibus:
-    """Return Kruskal and Wallis' H of independent groups, corrected for ties, with its chi squared p (1952).
+    """Return Kruskal and Wallis' H of independent groups, corrected for ties, and its chi squared p (1952).
 
-    NaN where all values are equal. Raises `ValueError` when a group is empty.
+    `groups`: arrays (..., n_j), results (...). Computed by scipy. NaN where all values are equal. Raises `ValueError`
+    when a group is empty.
     """
     samples = [np.asarray(group, dtype=float) for group in groups]
     if min(sample.shape[-1] for sample in samples) == 0:

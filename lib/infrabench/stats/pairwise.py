@@ -55,7 +55,8 @@ class AllPairs(NamedTuple):
 def paired_t(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Comparison:
     """Return the paired t test of x against y: mean of x - y, interval, t, df and two-sided p, shape (...).
 
-    On log values it compares geometric means. NaN below two pairs and when the differences have no spread.
+    `x`, `y`: (..., n), one unit (Student 1908). On log values it compares geometric means. NaN below two pairs and when
+    the differences have no spread.
     """
     return _t_test(paired_moments(x, y), level)
 
@@ -63,7 +64,8 @@ def paired_t(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Comparison:
 def welch_t(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Comparison:
     """Return Welch's t test of independent samples: mean x - mean y, interval, t, df and p (Welch 1947), shape (...).
 
-    Degrees of freedom after Satterthwaite. NaN below two values and when neither sample has any spread.
+    `x`: (..., m), `y`: (..., n), one unit. Degrees of freedom after Satterthwaite 1946. NaN below two values and when
+    neither sample has any spread.
     """
     return _t_test(welch_moments(x, y), level)
 
@@ -71,8 +73,8 @@ def welch_t(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Comparison:
 def games_howell(groups: Sequence[ArrayLike], level: float = LEVEL) -> AllPairs:
     """Return all pairs of k independent groups of unequal spread and size (Games and Howell 1976).
 
-    ``statistic`` is |t|, ``df`` Welch's, p and interval from the studentised range of k means, hence already
-    adjusted for all pairs. NaN where a group has fewer than two values or a pair has no spread.
+    `groups`: arrays (..., n_j). ``statistic`` is |t|, ``df`` Welch's, p and interval from the studentised range of k
+    means, hence already adjusted for all pairs. NaN where a group has fewer than two values or a pair has no spread.
     """
     k = len(groups)
     pairs = tuple(combinations(range(k), 2))
@@ -107,7 +109,10 @@ def nemenyi(x: ArrayLike, level: float = LEVEL) -> AllPairs:
 
 
 def critical_distance(k: int, n: ArrayLike, level: float = LEVEL) -> Any:
-    """Return Nemenyi's critical distance of the mean ranks of `k` systems over `n` blocks (Demsar 2006)."""
+    """Return Nemenyi's critical distance of the mean ranks of `k` systems over `n` blocks, shape of `n` (Demsar 2006).
+
+    Infinite without blocks.
+    """
     n = np.asarray(n, dtype=float)
     with np.errstate(divide="ignore"):
         return studentized.ppf(level, k, np.inf) / np.sqrt(2) * np.sqrt(k * (k + 1) / (6 * n))
@@ -116,8 +121,9 @@ def critical_distance(k: int, n: ArrayLike, level: float = LEVEL) -> Any:
 def dunn(groups: Sequence[ArrayLike]) -> AllPairs:
     """Return all pairs of k independent groups by mean ranks, corrected for ties; p by Holm (Dunn 1964).
 
-    Groups are one-dimensional. ``statistic`` is z, ``difference`` that of mean ranks in the pooled sample. It tests
-    stochastic ordering, not medians, once spreads differ. Raises `ValueError` when a group is empty.
+    `groups`: arrays (n_j,); all results have the shape (pairs,). The p of each pair is computed by scikit_posthocs.
+    ``statistic`` is z, ``difference`` that of mean ranks in the pooled sample. It tests stochastic ordering, not
+    medians, once spreads differ. Raises `ValueError` when a group is empty.
     """
     import scikit_posthocs  # costs a second, and only this needs it
 
@@ -134,14 +140,21 @@ def dunn(groups: Sequence[ArrayLike]) -> AllPairs:
 
 
 def paired_moments(x: ArrayLike, y: ArrayLike) -> Moments:
-    """Return mean, standard error and df of x - y, paired on the last axis; the error is NaN without spread."""
+    """Return mean, standard error and df of x - y, shape (...), paired on the last axis (Student 1908).
+
+    `x`, `y`: (..., n), one unit. The error is NaN below two pairs and without spread beyond rounding.
+    """
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     size = np.maximum(np.abs(x), np.abs(y)).max(axis=-1, initial=0.0)
     return _one_sample(x - y, ROUNDING * size)
 
 
 def log_moments(x: ArrayLike, y: ArrayLike) -> Moments:
-    """Return mean, standard error and df of log(x / y), paired; NaN where a value is not positive or without spread."""
+    """Return mean, standard error and df of log(x / y), shape (...), paired on the last axis (Student 1908).
+
+    `x`, `y`: (..., n), one unit. All NaN where a value is not positive; the error also below two pairs and without
+    spread beyond rounding.
+    """
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     positive = (x > 0) & (y > 0)
     logs = np.log(np.divide(x, y, out=np.full(positive.shape, np.nan), where=positive))
@@ -149,7 +162,10 @@ def log_moments(x: ArrayLike, y: ArrayLike) -> Moments:
 
 
 def welch_moments(x: ArrayLike, y: ArrayLike) -> Moments:
-    """Return mean x - mean y of independent samples, its standard error and Satterthwaite's df."""
+    """Return mean x - mean y of independent samples, its standard error and df (Satterthwaite 1946), shape (...).
+
+    `x`: (..., m), `y`: (..., n), one unit. NaN below two values; the error also when neither sample has any spread.
+    """
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     m, n = x.shape[-1], y.shape[-1]
     if min(m, n) < 2:
@@ -163,12 +179,12 @@ def welch_moments(x: ArrayLike, y: ArrayLike) -> Moments:
 
 
 def t_p(moments: Moments) -> Any:
-    """Return the two-sided p of the t test that an estimate is 0 (Student 1908)."""
+    """Return the two-sided p of the t test that an estimate is 0 (Student 1908), shape (...); NaN without an error."""
     return 2 * special.stdtr(moments.df, -np.abs(moments.estimate / moments.error))
 
 
 def variance(values: Array) -> Array:
-    """Return the sample variance over the last axis; exactly 0 for equal values, NaN below two."""
+    """Return the sample variance over the last axis, shape (...); exactly 0 for equal values, NaN below two."""
     n = values.shape[-1]
     if n < 2:
         return np.full(values.shape[:-1], np.nan)

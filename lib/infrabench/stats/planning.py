@@ -22,7 +22,7 @@ MOST = 1_000_000  # beyond, no number of trials is named
 
 
 def half_width(sd: ArrayLike, n: ArrayLike, level: float = LEVEL) -> Numbers:
-    """Return the half-width of Student's interval of a mean of `n` trials; NaN below two."""
+    """Return the half-width of Student's interval (1908) of a mean of `n` trials, broadcast shape; NaN below two."""
     n = np.asarray(n, dtype=float)
     with np.errstate(invalid="ignore", divide="ignore"):
         return (special.stdtrit(np.where(n > 1, n - 1, NAN), (1 + level) / 2) * np.asarray(sd) / np.sqrt(n))[()]
@@ -31,8 +31,9 @@ def half_width(sd: ArrayLike, n: ArrayLike, level: float = LEVEL) -> Numbers:
 def n_for_precision(sd: ArrayLike, target: ArrayLike, level: float = LEVEL) -> Numbers:
     """Return the least n at which the half-width of Student's interval is at most `target` (Hoefler and Belli 2015).
 
-    With a CoV and 0.02, the n that pins the mean down to +-2 %. Takes the spread as known, so half of all samples of
-    that size will be a little wider. NaN where the spread is unknown or 0, or a million is not enough.
+    Broadcast shape of `sd` and `target`. With a CoV and 0.02, the n that pins the mean down to +-2 %. Takes the spread
+    as known, so half of all samples of that size will be a little wider. NaN where the spread is unknown or 0, or a
+    million is not enough.
     """
     sd, target = _floats(sd, target)
     return _least(lambda n: half_width(sd, n, level) <= target, _known(sd) & (target > 0))
@@ -41,7 +42,7 @@ def n_for_precision(sd: ArrayLike, target: ArrayLike, level: float = LEVEL) -> N
 def spread_limit(sd: ArrayLike, n: ArrayLike, level: float = LEVEL) -> Numbers:
     """Return the upper end of the chi-square interval of a standard deviation that `n` values gave.
 
-    Exact for normal values (Cochran 1934), too short for heavy tails. NaN below two values.
+    Broadcast shape of both. Exact for normal values (Cochran 1934), too short for heavy tails. NaN below two values.
     """
     sd, n = _floats(sd, n)
     df = np.where(n > 1, n - 1, NAN)
@@ -53,8 +54,8 @@ def t_power(
 ) -> Numbers:
     """Return the probability that a two-sided t test of level `alpha` finds a true difference (Cohen 1988).
 
-    Both tails of the noncentral t distribution. For Holm over k contrasts give ``alpha / k``, its first step. NaN below
-    two trials or without spread.
+    Broadcast shape of the arguments. Both tails of the noncentral t distribution. For Holm over k contrasts give
+    ``alpha / k``, its first step. NaN below two trials or without spread.
     """
     difference, sd, n = _floats(difference, sd, n)
     exists = _known(sd) & (n > 1)
@@ -69,7 +70,8 @@ def detectable(
 ) -> Numbers:
     """Return the smallest true difference that a two-sided t test finds with probability `power` (Cohen 1988).
 
-    Unit of `sd`; of log ratios it is a log ratio. NaN below two trials or where the spread is unknown.
+    Unit of `sd`, broadcast shape of `sd` and `n`; of log ratios it is a log ratio. NaN below two trials or where the
+    spread is unknown.
     """
     sd, n = _floats(sd, n)
     return (sd * _each(n, lambda size: _detectable(size, power, alpha, paired)))[()]
@@ -80,7 +82,8 @@ def n_for_difference(
 ) -> Numbers:
     """Return the least n (blocks, or trials of each system) that finds a true `difference` with probability `power`.
 
-    NaN where the spread is unknown or 0, the difference 0, or a million is not enough.
+    Broadcast shape of `sd` and `difference` (Cohen 1988). NaN where the spread is unknown or 0, the difference 0, or a
+    million is not enough.
     """
     sd, difference = _floats(sd, difference)
     enough = lambda n: t_power(difference, sd, n, alpha, paired=paired) >= power  # noqa: E731
@@ -98,9 +101,9 @@ def tost_power(
 ) -> Numbers:
     """Return the probability that two one-sided t tests at `margin` both pass, when the truth is `difference`.
 
-    Exact: the joint probability of both tests, the normal mean integrated over the chi distribution of the standard
-    deviation (Owen 1965; Phillips 1990). Log ratios: give margin and difference as logarithms. NaN below two trials or
-    without spread.
+    Broadcast shape of the arguments. Exact: the joint probability of both tests, the normal mean integrated over the
+    chi distribution of the standard deviation (Owen 1965; Phillips 1990). Log ratios: give margin and difference as
+    logarithms. NaN below two trials or without spread.
     """
     sd, n, margin, difference = _floats(sd, n, margin, difference)
     exists = _known(sd) & (n > 1) & np.isfinite(margin)
@@ -122,7 +125,8 @@ def n_for_equivalence(
 ) -> Numbers:
     """Return the least n at which equivalence within `margin` is shown with probability `power` (Phillips 1990).
 
-    NaN where the spread is unknown or 0, the true difference is not inside the margin, or a million is not enough.
+    Broadcast shape of the arguments. NaN where the spread is unknown or 0, the true difference is not inside the
+    margin, or a million is not enough.
     """
     sd, margin, difference = _floats(sd, margin, difference)
     enough = lambda n: tost_power(sd, n, margin, alpha, difference=difference, paired=paired) >= power  # noqa: E731
@@ -134,7 +138,8 @@ def equivalence_margin(
 ) -> Numbers:
     """Return the smallest margin within which equal systems are shown equivalent with probability `power`.
 
-    Unit of `sd`; of log ratios it is a log ratio. NaN below two trials or where the spread is unknown.
+    Unit of `sd`, broadcast shape of `sd` and `n`; of log ratios it is a log ratio (Phillips 1990). NaN below two trials
+    or where the spread is unknown.
     """
     sd, n = _floats(sd, n)
     return (sd * _each(n, lambda size: _margin(size, power, alpha, paired)))[()]

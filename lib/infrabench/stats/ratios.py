@@ -86,8 +86,9 @@ def fieller(
 def paired_log_ratio(x: Array, y: Array, level: float = LEVEL) -> LogRatio:
     """Return the ratio of geometric means of paired samples, from Student's t on log(x / y), and p of a ratio of 1.
 
-    `x`, `y`: (..., n), positive; NaN throughout where a value is not, NaN interval and p below two pairs or when
-    neither sample has any spread. A system in fixed proportion to its baseline has an interval of no width and p NaN.
+    `x`, `y`: (..., n), one unit, positive (Student 1908; Kalibera and Jones 2013 for its use); NaN throughout where a
+    value is not, NaN interval and p below two pairs or when neither sample has any spread. A system in fixed proportion
+    to its baseline has an interval of no width and p NaN.
     """
     n = x.shape[-1]
     if n == 0:

@@ -75,8 +75,8 @@ def over_cells(
 def means(x: Array, shares: Array) -> Array:
     """Return the mean of every resample, (cells, resamples), of the cells `x` (cells, n).
 
-    The product is made in pieces that stay on one thread: threads bring little at this size, and on a machine with
-    other work, where they wait for each other, they make it several times slower.
+    `shares`: (n, resamples). The product is made in pieces that stay on one thread: threads bring little at this size,
+    and on a machine with other work, where they wait for each other, they make it several times slower.
     """
     made = np.empty((len(x), shares.shape[1]))
     width = max(16, ONE_THREAD // max(x.size, 1))
@@ -89,8 +89,8 @@ def means(x: Array, shares: Array) -> Array:
 def quantiles(x: Array, counts: Counts, share: float) -> Array:
     """Return a quantile (`share` in 0 .. 1, interpolated linearly) of every resample, (cells, resamples).
 
-    The k-th smallest draw is the first value at which the counts, added up in the order of the values, reach k: no
-    resample is made or sorted.
+    `x`: (cells, n), `counts`: (n, resamples). The k-th smallest draw is the first value at which the counts, added up
+    in the order of the values, reach k: no resample is made or sorted.
     """
     n = x.shape[-1]
     place = share * (n - 1)
@@ -133,7 +133,7 @@ def bias_and_acceleration(made: Array, estimate: Array, tie: Array, pull: Array)
 def method_ends(made: Array, estimate: Array, tie: Array, pull: Array, method: Method, level: float) -> Ends:
     """Return the percentile, basic or BCa ends (Efron 1987) from resampled statistics `made`, sorted in place.
 
-    Arguments as of `bias_and_acceleration`. Raises `ValueError` for another method.
+    Both (cells,); arguments as of `bias_and_acceleration`. Raises `ValueError` for another method.
     """
     if method == "percentile":
         return percentile_ends(made, level)
@@ -159,7 +159,10 @@ def pivot_ends(shift: Array, errors: Array, level: float) -> Ends:
 
 
 def one_sign(resampled: Array, observed: Array) -> NDArray[np.bool_]:
-    """Return the cells of which every resampled statistic has the sign of the observed one, and that is not 0."""
+    """Return the cells of which every resampled statistic has the sign of the observed one, and that is not 0.
+
+    `resampled`: (cells, resamples), `observed`: (cells,), as the answer.
+    """
     return (observed != 0) & (np.sign(resampled) == np.sign(observed)[:, None]).all(axis=-1)
 
 

@@ -37,7 +37,7 @@ def resolution_step(x: Array) -> Numbers:
 def resolution_limited(step: Numbers, sd: Numbers, difference: Numbers = NAN) -> NDArray[np.bool_]:
     """Return whether the printing step exceeds a quarter of the standard deviation or of the difference.
 
-    All of one unit, arrays of shapes that go together. What is NaN is not compared, so an unknown step limits nothing.
+    All of one unit; their broadcast shape. What is NaN is not compared, so an unknown step limits nothing.
     """
     with np.errstate(invalid="ignore"):
         return (step > QUARTER * np.asarray(sd)) | (step > QUARTER * np.abs(difference))
@@ -46,7 +46,8 @@ def resolution_limited(step: Numbers, sd: Numbers, difference: Numbers = NAN) ->
 def widened(interval: Interval, step: Numbers, limited: NDArray[np.bool_]) -> Interval:
     """Return the interval with half a printing step added on each side where it is `limited`; NaN stays NaN.
 
-    Each printed value may be off by half a step, all of them to the same side, hence so may their mean.
+    `step`, `limited`: (...), the shape of the ends, and `step` in their unit. Each printed value may be off by half a
+    step, all of them to the same side, hence so may their mean.
     """
     half = np.where(limited, np.asarray(step) / 2, 0.0)
     return Interval((interval.low - half)[()], (interval.high + half)[()], interval.level)

@@ -40,7 +40,10 @@ def sf(q: ArrayLike, k: int, df: ArrayLike = np.inf) -> Any:
 
 
 def ppf(level: float, k: int, df: ArrayLike = np.inf) -> Any:
-    """Return the quantile q with P(Q <= q) = `level`, shape of `df`; NaN where `df` is. `level` is inside (0, 1)."""
+    """Return the quantile q with P(Q <= q) = `level`, shape of `df`, by root finding on `sf`; NaN where `df` is.
+
+    `level` is inside (0, 1).
+    """
     df = np.asarray(df, dtype=float)
     values, where = np.unique(df, return_inverse=True)
     top = np.full(values.shape, 8.0)

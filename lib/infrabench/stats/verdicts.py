@@ -126,7 +126,10 @@ def _infer(pairs: Pairs, limited: NDArray[np.bool_]) -> dict[str, Any]:
 
 
 def same(values: Array) -> NDArray[np.bool_]:
-    """Return whether all values of a cell are equal up to rounding; a mean of equal values may miss them by that."""
+    """Return whether all values of a cell are equal up to rounding; a mean of equal values may miss them by that.
+
+    `values`: (..., n); the answer has the shape (...).
+    """
     largest = np.abs(values).max(axis=-1, initial=0.0)
     return np.ptp(values, axis=-1) <= ROUNDING * largest if values.shape[-1] else largest == 0
 

@@ -1,0 +1,137 @@
+"""Every public name of the statistics says what it returns; array functions also say shapes and whose formula it is."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infrabench import stats
+
+FILES = sorted(Path(stats.__file__).parent.glob("*.py"))
+ARRAYS = ("Array", "ArrayLike", "NDArray", "Numbers", "Counts", "Moments", "Pairs")
+SHAPE = re.compile(r"\((?:\.\.\.|cells|cases|n|m|r_n|levels|tests|blocks)[,)]|\bshape\b")
+SOURCE = re.compile(r"\b(?:18|19|20)\d\d\b|\b(?:scipy|statsmodels|scikit_posthocs)\b")
+UNKNOWN = re.compile(r"\bNaN\b|\bRaises\b|\b[Ff]alse\b|\b[Ii]nfinite\b|\bempty\b")
+DEFINITION = "arithmetic or a definition: there is nobody to cite"
+HANDLING = "moves values or intervals about and computes nothing"
+OURS = "a rule of this project, stated in full"
+COMPOSED = "its parts name their sources"
+# what may go without a source, and why
+NO_SOURCE = {
+    "adjust.by_family": HANDLING,
+    "bimodality.bimodal": OURS,
+    "bimodality.mode_by_deployment": OURS,
+    "blocks.stacks": HANDLING,
+    "dependence.dependent": OURS,
+    "equivalence.log_margin": DEFINITION,
+    "equivalence.blocks_to_decide": OURS,
+    "intervals.constant": DEFINITION,
+    "intervals.interval": HANDLING,
+    "measures.measure_effects": COMPOSED,
+    "pairwise.variance": DEFINITION,
+    "resampling.over_cells": HANDLING,
+    "resampling.means": DEFINITION,
+    "resampling.quantiles": DEFINITION,
+    "resampling.percentile_ends": DEFINITION,
+    "resampling.pivot_ends": DEFINITION,
+    "resampling.one_sign": DEFINITION,
+    "resolution.resolution_step": OURS,
+    "resolution.resolution_limited": OURS,
+    "resolution.widened": OURS,
+    "stopping.relative_width": COMPOSED,
+    "stopping.stopping_n": OURS,
+    "studentized.ppf": COMPOSED,
+    "verdicts.judge": COMPOSED,
+    "verdicts.same": DEFINITION,
+}
+# what says nothing of NaN or errors, because it has none of its own
+ALWAYS_KNOWN = {
+    "bimodality.mode_by_deployment": "a word, for any values",
+    "blocks.stacks": HANDLING,
+    "diagnostics.outlier_mask": "says that there is none where the rule has no scale",
+    "intervals.constant": "says what one value or none gives",
+    "resampling.means": "`over_cells` keeps away what has no answer",
+    "resampling.quantiles": "`over_cells` keeps away what has no answer",
+    "resampling.percentile_ends": "`over_cells` keeps away what has no answer",
+    "resampling.bias_and_acceleration": "`over_cells` keeps away what has no answer",
+    "resampling.pivot_ends": "says what an error of 0 gives",
+    "resampling.one_sign": "a truth for any values",
+    "verdicts.judge": "says when nothing is inferred",
+    "verdicts.same": "a truth for any values",
+}
+
+
+def public(source: str) -> Iterator[ast.FunctionDef | ast.ClassDef]:
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            yield node
+
+
+def takes_arrays(node: ast.FunctionDef) -> bool:
+    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    text = " ".join(ast.unparse(each.annotation) for each in arguments if each.annotation)
+    return any(re.search(rf"\b{name}\b", text) for name in ARRAYS)
+
+
+def lacking(source: str, name: str) -> list[str]:
+    """Return what is missing in the docstrings of a module called `name`."""
+    found = []
+    for node in public(source):
+        text, where = ast.get_docstring(node) or "", f"{name}.{node.name}"
+        if not text:
+            found.append(f"{where}: no docstring")
+            continue
+        if isinstance(node, ast.ClassDef):
+            continue
+        if not text.startswith(("Return ", "Yield ")):
+            found.append(f"{where}: the first line does not say what comes back")
+        if takes_arrays(node):
+            wanted = {
+                "no shape": SHAPE.search(text),
+                "no source": where in NO_SOURCE or SOURCE.search(text),
+                "neither NaN nor an error": where in ALWAYS_KNOWN or UNKNOWN.search(text),
+            }
+            found += [f"{where}: {missing}" for missing, there in wanted.items() if not there]
+    return found
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_public_names_are_described(file: Path) -> None:
+    assert lacking(file.read_text(), file.stem) == []
+
+
+def test_exceptions_are_needed_and_exist() -> None:
+    """An exception whose function has gone, or has learnt to say it, is taken off the list."""
+    texts = {
+        f"{file.stem}.{node.name}": ast.get_docstring(node) or ""
+        for file in FILES
+        for node in public(file.read_text())
+        if isinstance(node, ast.FunctionDef) and takes_arrays(node)
+    }
+    for names, said in ((NO_SOURCE, SOURCE), (ALWAYS_KNOWN, UNKNOWN)):
+        assert [name for name in names if name not in texts or said.search(texts[name])] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("def f(x: Array): ...", "no docstring"),
+        ("class C(NamedTuple): ...", "no docstring"),
+        ('def f(x: Array):\n    "Computes it, (..., n), NaN (Fisher 1925)."', "what comes back"),
+        ('def f(x: ArrayLike):\n    "Return it, NaN (Fisher 1925)."', "no shape"),
+        ('def f(x: Sequence[ArrayLike]):\n    "Return it for (..., n), NaN for 10 000 values."', "no source"),
+        ('def f(*, x: Array):\n    "Return it for (..., n), Fisher 1925."', "neither NaN"),
+    ],
+)
+def test_what_is_missing_is_found(source: str, said: str) -> None:
+    assert any(said in each for each in lacking(source, "m"))
+
+
+def test_a_full_docstring_passes() -> None:
+    assert lacking('def f(x: Array):\n    "Return it, (...). NaN if empty. By scipy."', "m") == []
+    assert lacking("def _f(x: Array): ...", "m") == []
+    assert lacking('def f(table: DataFrame):\n    "Return a row for each cell."', "m") == []
