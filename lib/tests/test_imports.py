@@ -44,7 +44,7 @@ MAY = {
     "validation": {"stats", "tidy", "validation"},
     "display": set(),
     "figures": {"tidy", "stats", "display", "figures"},
-    "tables": {"tidy", "stats", "display"},
+    "tables": {"display", "tables"},
     "report": {"records", "tidy"},
     "headless": {"progress"},
     "published": {"published"},

@@ -1,0 +1,26 @@
+"""Tables to read: rounded, in shown units, as Markdown, CSV and LaTeX.
+
+Numbers are text here, rounded by one rule (`infrabench.display`); the unrounded values stay in the frames that these
+tables are made from.
+"""
+
+from infrabench.display import latex, markdown, save
+from infrabench.tables.cases import diagnostics_table, interactions_table, omnibus_table, tiers_table
+from infrabench.tables.cells import against_table, contrasts_table, estimates_table, results_table
+from infrabench.tables.plans import differences_table, planning_table
+
+__all__ = [
+    "against_table",
+    "contrasts_table",
+    "diagnostics_table",
+    "differences_table",
+    "estimates_table",
+    "interactions_table",
+    "latex",
+    "markdown",
+    "omnibus_table",
+    "planning_table",
+    "results_table",
+    "save",
+    "tiers_table",
+]
