@@ -24,7 +24,7 @@ from infrabench.stats import contrasts, diagnostics, estimates, interactions, om
 class Results:
     """What a session says: its data, one row per cell (`estimates`, `diagnostics`), one per contrast (`contrasts`).
 
-    `folder`: figures go to ``figures/STUDY`` and tables to ``tables/STUDY`` below it.
+    `folder`: figures go to ``figures/NAME`` and tables to ``tables/NAME`` below it.
     """
 
     data: dict[str, Any]
@@ -42,6 +42,12 @@ class Results:
     def systems(self) -> list[str]:
         """Systems in the session's order: it fixes colours and markers."""
         return list(self.data["systems"])
+
+    @property
+    def name(self) -> str:
+        """Name of the folders of figures and tables: the study, and apart from it a system compared with itself."""
+        aa = self.data.get("aa")
+        return f"{self.data['study']}-aa-{aa}" if aa else str(self.data["study"])
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,7 @@ def table(found: Results, kind: str, workloads: Sequence[str] = ()) -> Shown:
         raise unknown_name("table", kind, makers)
     shown, every = makers[kind](found)
     caption = f"{found.data['title']} Profile {found.data['profile']}, {found.data['blocks']} blocks. {base(found)}"
-    tables.save(shown, found.folder / "tables" / found.data["study"], kind, caption, whole=every)
+    tables.save(shown, found.folder / "tables" / found.name, kind, caption, whole=every)
     if workloads:
         shown = shown[shown["workload"].isin(list(workloads))]
     return Shown(shown.to_html(index=False, border=0), tables.markdown(shown))

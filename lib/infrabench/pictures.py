@@ -49,7 +49,7 @@ def figure(
         "kind": kind, "workload": workload, "metric": metric, "scenario": scenario, "study": found.data["study"],
         "profile": found.data["profile"], "seed": found.data["seed"], "systems": found.systems,
     }  # fmt: skip
-    paths = figures.save(drawn, found.folder / "figures" / found.data["study"], name, data, parameters, caption)
+    paths = figures.save(drawn, found.folder / "figures" / found.name, name, data, parameters, caption)
     return Shown(picture(next(path for path in paths if path.suffix == ".png"), caption), caption)
 
 

@@ -61,6 +61,14 @@ def test_a_metric_that_is_not_there_is_refused_by_name(found: analysis.Results) 
         pictures.figure(found, "order", "sysbench-cpu", "latency")
 
 
+def test_a_system_compared_with_itself_has_folders_of_its_own(found: analysis.Results) -> None:
+    again = replace(found, data={**found.data, "aa": "docker"})
+    pictures.figure(again, "forest", "stream")
+    analysis.table(again, "tiers")
+    assert (found.folder / "figures/containers-aa-docker/forest-stream.png").exists()
+    assert (found.folder / "tables/containers-aa-docker/tiers.csv").exists()
+
+
 def test_what_is_pooled_against_the_rules_is_stamped_everywhere(found: analysis.Results) -> None:
     stamped = replace(found, data={**found.data, "stamp": "Not comparable in the strict sense: here kernel.release."})
     assert "here kernel.release" in pictures.figure(stamped, "forest").text
