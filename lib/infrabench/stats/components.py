@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from infrabench.core import DesignError
-from infrabench.stats.intervals import LEVEL, NAN, Array, Estimate, Interval, interval
+from infrabench.stats.intervals import LEVEL, NAN, Array, Estimate, Interval, Numbers, interval
 
 CELL = ["workload", "scenario", "metric", "system"]
 WHERE = ["session", "deployment"]
@@ -35,10 +35,10 @@ class Levels(NamedTuple):
 class OneWay(NamedTuple):
     """Variances of trials in deployments; `share` is the part between deployments of the variance of one trial."""
 
-    within: float
-    between: float  # may be negative: deployments differ less than their trials would make them
-    size: float  # the number of trials a deployment counts as having
-    share: float  # `between` at least 0
+    within: Numbers
+    between: Numbers  # may be negative: deployments differ less than their trials would make them
+    size: Numbers  # the number of trials a deployment counts as having
+    share: Numbers  # `between` at least 0
 
 
 def levels(x: Array, level: float = LEVEL) -> Levels:
@@ -79,22 +79,32 @@ def repetitions(t2: Sequence[float], costs: Sequence[float]) -> tuple[float, ...
     )
 
 
-def one_way(values: Array, group: NDArray[np.int64]) -> OneWay:
+def one_way(values: Array, group: NDArray[np.int64], cell: NDArray[np.int64] | None = None) -> OneWay:
     """Return the variance within and between groups of unequal sizes, by the method of moments.
 
-    `values`: (n,), any unit; `group`: (n,), labels. Analysis of variance with n0 = (n - sum n_i^2 / n) / (groups - 1)
-    (Searle, Casella and McCulloch 1992, section 3.6). NaN with one group or without a group of two.
+    `values`: (n,), any unit; `group`: (n,), labels; `cell`: (n,), 0 and up, then all results are (cells,), else floats.
+    Analysis of variance with n0 = (n - sum n_i^2 / n) / (groups - 1) (Searle, Casella and McCulloch 1992, section
+    3.6). NaN with one group or without a group of two; the share also where there is no variance.
     """
-    _, code, counts = np.unique(group, return_inverse=True, return_counts=True)
-    n, groups = values.size, counts.size
-    if groups < 2 or n == groups:
+    if cell is None and not values.size:
         return OneWay(NAN, NAN, NAN, NAN)
-    means = np.bincount(code, values) / counts
-    within = float(((values - means[code]) ** 2).sum() / (n - groups))
-    size = float((n - (counts**2).sum() / n) / (groups - 1))
-    between = (float((counts * (means - values.mean()) ** 2).sum() / (groups - 1)) - within) / size
-    total = within + max(between, 0.0)
-    return OneWay(within, between, size, max(between, 0.0) / total if total else NAN)
+    cells = np.zeros(values.size, dtype=np.int64) if cell is None else cell
+    _, label = np.unique(group, return_inverse=True)
+    own = cells * (label.max(initial=0) + 1) + label  # a group is one of its cell alone
+    _, first, unit = np.unique(own, return_index=True, return_inverse=True)
+    of_unit, size = cells[first], np.bincount(unit)
+    trials, units = np.bincount(cells), np.bincount(of_unit)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # so that no square is much larger than the spread
+        off = values - (np.bincount(cells, values) / trials)[cells]
+        means, centre = np.bincount(unit, off) / size, (np.bincount(cells, off) / trials)[of_unit]
+        within = np.bincount(cells, (off - means[unit]) ** 2) / (trials - units)
+        n0 = (trials - np.bincount(of_unit, size**2) / trials) / (units - 1)
+        between = (np.bincount(of_unit, size * (means - centre) ** 2) / (units - 1) - within) / n0
+        share = np.maximum(between, 0.0) / (within + np.maximum(between, 0.0))
+    exists = (units > 1) & (trials > units)
+    found = (np.where(exists, each, NAN) for each in (within, between, n0, share))
+    return OneWay(*found) if cell is not None else OneWay(*(float(each[0]) for each in found))
 
 
 def by_deployment(table: pd.DataFrame) -> pd.DataFrame:
@@ -111,16 +121,16 @@ def components(table: pd.DataFrame) -> pd.DataFrame:
     cell of one deployment.
     """
     ok = table[table["value"].notna()]
+    cells = ok.groupby(CELL, observed=True)
+    frame = cells.size().rename("n").reset_index()
     where = ok.groupby(WHERE).ngroup()
-    rows = []
-    for cell, values in ok.groupby(CELL, observed=True)["value"]:
-        group = where.loc[values.index].to_numpy()
-        found = one_way(values.to_numpy(dtype=float), group)
-        spreads = np.sqrt(found.within), np.sqrt(max(found.between, 0.0)) if found.between == found.between else NAN
-        rows.append((*cell, values.size, np.unique(group).size, *spreads, found.share))
-    columns = [*CELL, "n", "deployments", "sd_within", "sd_between", "between_share"]
+    cell = cells.ngroup()
+    frame["deployments"] = where.groupby(cell).nunique()
+    found = one_way(ok["value"].to_numpy(dtype=float), where.to_numpy(), cell.to_numpy())
+    frame["sd_within"], frame["sd_between"] = np.sqrt(found.within), np.sqrt(np.maximum(found.between, 0.0))
+    frame["between_share"] = found.share
     types = dict.fromkeys(CELL, "str") | dict.fromkeys(("n", "deployments"), "int64")
-    return pd.DataFrame(rows, columns=columns).astype(types | dict.fromkeys(columns[6:], "float64"))
+    return frame.astype(types | dict.fromkeys(("sd_within", "sd_between", "between_share"), "float64"))
 
 
 def hierarchical_ratio(

@@ -16,7 +16,6 @@ from infrabench.stats.intervals import LEVEL, Interval
 from infrabench.stats.pairwise import Moments, log_moments, paired_moments, welch_moments
 
 NARROW = 2 * LEVEL - 1  # the 90 % interval that goes with two one-sided tests at 5 %
-MOST_BLOCKS = 1_000_000
 
 
 class Equivalence(NamedTuple):
@@ -63,25 +62,6 @@ def log_margin(margin: ArrayLike) -> Any:
     Infinite at 1, NaN above.
     """
     return -np.log1p(-np.asarray(margin, dtype=float))
-
-
-def blocks_to_decide(sd: ArrayLike, margin: ArrayLike) -> Any:
-    """Return the number of blocks at which no outcome is inconclusive, at this spread `sd` of the log ratios.
-
-    An outcome is inconclusive when the 95 % interval holds 1 while the 90 % interval leaves the margin. That cannot
-    happen once both half-widths together are no longer than the margin, whatever the difference turns out to be: the
-    smallest such n, found by halving, shape of `sd` and `margin`. It does not lean on the observed difference. NaN
-    where the spread is 0 or unknown, and where more than a million blocks would be needed.
-    """
-    sd, bound = np.broadcast_arrays(np.asarray(sd, dtype=float), log_margin(margin))
-    known = np.isfinite(sd) & (sd > 0) & np.isfinite(bound)
-    room = np.divide(bound, sd, out=np.zeros(sd.shape), where=known)
-    low, high = np.ones(sd.shape), np.full(sd.shape, float(MOST_BLOCKS))
-    while (high - low > 1).any():
-        middle = np.maximum(np.floor((low + high) / 2), 2)
-        widths = (special.stdtrit(middle - 1, (1 + LEVEL) / 2) + special.stdtrit(middle - 1, LEVEL)) / np.sqrt(middle)
-        low, high = np.where(widths <= room, low, middle), np.where(widths <= room, middle, high)
-    return np.where(known & (high < MOST_BLOCKS), high, np.nan)[()]
 
 
 def _test(moments: Moments, margin: ArrayLike) -> Equivalence:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from infrabench.core import STATES
 from infrabench.stats.bootstrap import bootstrap_t
+from infrabench.stats.components import one_way
 from infrabench.stats.intervals import (
     NAN,
     Array,
@@ -121,7 +122,7 @@ def _numbers(table: pd.DataFrame) -> pd.DataFrame:
     ):
         _put(found, index, _centre(x))
     found["deployments"] = deployments.astype(float)
-    found["between_share"] = _between_share(cell, unit, cell_of_unit, values)
+    found["between_share"] = one_way(values, unit, cell).share
     found["cov"] = np.divide(found["sd"], np.abs(found["mean"]), out=found["cov"], where=found["mean"] != 0)
     for name in (*INTERVALS, "between_share"):
         # means of equal values differ by rounding where deployments hold unequal numbers of them
@@ -175,22 +176,3 @@ def _centre(x: Array) -> dict[str, Array]:
         "boot_t_low": studentised.low,
         "boot_t_high": studentised.high,
     }
-
-
-def _between_share(
-    cell: NDArray[np.intp], unit: NDArray[np.intp], cell_of_unit: NDArray[np.intp], values: Array
-) -> Array:
-    """Share of variance between the units of a cell.
-
-    By the unbalanced one-way analysis of variance (Searle, Casella and McCulloch 1992, section 3.6).
-    """
-    trials, units, size = np.bincount(cell), np.bincount(cell_of_unit), np.bincount(unit)
-    off = values - (np.bincount(cell, values) / trials)[cell]  # so that no square is much larger than the spread
-    means, centre = np.bincount(unit, off) / size, (np.bincount(cell, off) / trials)[cell_of_unit]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        between = np.bincount(cell_of_unit, size * (means - centre) ** 2) / (units - 1)
-        within = np.bincount(cell, (off - means[unit]) ** 2) / (trials - units)
-        per_unit = (trials - np.bincount(cell_of_unit, size**2) / trials) / (units - 1)
-        variance = np.maximum((between - within) / per_unit, 0.0)
-        share = variance / (variance + within)
-    return np.where((units > 1) & (trials > units), share, NAN)

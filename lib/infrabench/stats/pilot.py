@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 
 from infrabench.core import DesignError, SchemaError
-from infrabench.stats.equivalence import blocks_to_decide
 from infrabench.stats.intervals import NAN, Array, median_ranks
-from infrabench.stats.planning import n_for_precision, spread_limit
+from infrabench.stats.planning import blocks_to_decide, n_for_precision, spread_limit
 
 TARGETS = (0.01, 0.02, 0.05)
 MEAN, RATIO, VERDICT = "mean", "ratio", "verdict"

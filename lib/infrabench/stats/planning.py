@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, special, stats
 
+from infrabench.stats.equivalence import NARROW, log_margin
 from infrabench.stats.intervals import LEVEL, NAN, Array, Numbers
 
 ALPHA, POWER = 1 - LEVEL, 0.8
@@ -131,6 +132,19 @@ def n_for_equivalence(
     sd, margin, difference = _floats(sd, margin, difference)
     enough = lambda n: tost_power(sd, n, margin, alpha, difference=difference, paired=paired) >= power  # noqa: E731
     return _least(enough, _known(sd) & (np.abs(difference) < margin))
+
+
+def blocks_to_decide(sd: ArrayLike, margin: ArrayLike) -> Numbers:
+    """Return the number of blocks at which no outcome is inconclusive, at this spread `sd` of the log ratios.
+
+    Broadcast shape of `sd` and `margin` (relative, 0.02 = 2 %). An outcome is inconclusive when the 95 % interval holds
+    1 while the 90 % interval leaves the margin. That cannot happen once both half-widths together are no longer than
+    the margin, whatever the difference turns out to be; the observed one does not enter. NaN where the spread is 0 or
+    unknown, and where more than a million blocks would be needed.
+    """
+    sd, bound = _floats(sd, log_margin(margin))
+    widths = lambda n: half_width(sd, n) + half_width(sd, n, NARROW)  # noqa: E731
+    return _least(lambda n: widths(n) <= bound, _known(sd) & np.isfinite(bound))
 
 
 def equivalence_margin(

@@ -15,6 +15,7 @@ from infrabench.stats import equivalence
 from infrabench.stats.blocks import PER_BLOCK, PER_DEPLOYMENT
 from infrabench.stats.intervals import LEVEL, NAN, Array, Interval
 from infrabench.stats.pairwise import ROUNDING, log_moments, paired_t, t_p
+from infrabench.stats.planning import blocks_to_decide
 from infrabench.stats.ratios import paired_fieller
 from infrabench.stats.resolution import resolution_limited, widened
 
@@ -113,7 +114,7 @@ def _infer(pairs: Pairs, limited: NDArray[np.bool_]) -> dict[str, Any]:
         [unbounded, apart & alike, apart, alike], [INCONCLUSIVE, WITHIN, DIFFERENT, EQUIVALENT], default=INCONCLUSIVE
     ).astype(object)
     logs = log_moments(x, y)
-    blocks = equivalence.blocks_to_decide(logs.error * np.sqrt(x.shape[-1]), margin)
+    blocks = blocks_to_decide(logs.error * np.sqrt(x.shape[-1]), margin)
     reason = np.select([unbounded, np.isnan(logs.estimate), limited], [TOO_NOISY, NOT_POSITIVE, LIMITED], default="")
     return {
         "ratio_low": ratio.low,

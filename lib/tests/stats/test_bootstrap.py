@@ -352,13 +352,6 @@ def covered(found: Interval, truth: float) -> float:
     return float(((found.low <= truth) & (truth <= found.high)).mean())
 
 
-def test_studentised_mean_covers() -> None:
-    rng = np.random.default_rng(9)
-    assert 0.9335 <= covered(bootstrap_t(rng.normal(5, 1, (R, 10)), resamples=1999), 5.0) <= 0.9655
-    skewed = np.exp(rng.normal(size=(R, 30)))
-    assert 0.91 <= covered(bootstrap_t(skewed, resamples=1999), np.exp(0.5)) <= 0.945
-
-
 def test_spread_covers_nearly() -> None:
     x = np.random.default_rng(10).normal(10, 1, (R, 30))
     assert 0.925 <= covered(bootstrap_spread(x, resamples=1999), 1.0) <= 0.9655
@@ -372,8 +365,3 @@ def test_ratios_cover_nearly_at_thirty_blocks() -> None:
         assert 0.915 <= covered(bootstrap_ratio(x, y, method, resamples=1999), 0.95) <= 0.9655  # type: ignore[arg-type]
     medians = bootstrap_quantile_ratio(x[:500], y[:500], resamples=999)
     assert 0.93 <= covered(medians, 0.95) <= 0.99
-
-
-def test_negative_control_percentile_of_five_covers_too_little() -> None:
-    x = np.random.default_rng(51).normal(size=(R, 5))
-    assert 0.81 <= covered(bootstrap_mean(x, resamples=1999), 0.0) <= 0.87

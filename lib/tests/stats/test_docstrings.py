@@ -28,7 +28,7 @@ NO_SOURCE = {
     "blocks.stacks": HANDLING,
     "dependence.dependent": OURS,
     "equivalence.log_margin": DEFINITION,
-    "equivalence.blocks_to_decide": OURS,
+    "planning.blocks_to_decide": OURS,
     "intervals.constant": DEFINITION,
     "intervals.interval": HANDLING,
     "measures.measure_effects": COMPOSED,

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 from statsmodels.stats.weightstats import ttost_ind, ttost_paired
 
-from infrabench.stats.equivalence import blocks_to_decide, log_margin, tost_log_ratio, tost_paired, tost_welch
+from infrabench.stats.equivalence import log_margin, tost_log_ratio, tost_paired, tost_welch
 from tests.analysis_fixtures import DATA_A
 
 NATIVE = np.array(DATA_A["native"])
@@ -59,23 +58,3 @@ def test_no_spread_one_pair_or_values_not_positive_give_no_test() -> None:
     assert np.isnan(tost_log_ratio(NATIVE, 1.1 * NATIVE, 0.02).p)  # equal up to rounding is equal
     assert np.isnan(tost_paired(NATIVE, NATIVE + 0.1, 1).p)
     assert np.isnan(tost_welch([3.0, 3.0], [3.0, 3.0], 1).p)
-
-
-@pytest.mark.parametrize("sd", [0.004, 0.02, 0.1])
-def test_blocks_to_decide_leaves_no_outcome_inconclusive_and_one_block_less_may(sd: float) -> None:
-    n = int(blocks_to_decide(sd, 0.02))
-
-    def undecided(blocks: int) -> bool:
-        """Some observed difference, at this spread, has 0 in its 95 % interval and leaves the margin at 90 %."""
-        wide, narrow = stats.t.ppf([0.975, 0.95], blocks - 1) * sd / np.sqrt(blocks)
-        shifts = np.linspace(0, 0.1, 20_001)
-        return bool(((shifts <= wide) & (shifts + narrow > log_margin(0.02) + 1e-12)).any())
-
-    assert not undecided(n)
-    assert undecided(n - 1)
-
-
-def test_blocks_to_decide_without_spread_or_out_of_reach() -> None:
-    found = blocks_to_decide([0.0, np.nan, 80.0, 1e-9], [0.02, 0.02, 1e-4, 0.02])
-    assert np.isnan(found[:3]).all()
-    assert found[3] == 2

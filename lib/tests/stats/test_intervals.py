@@ -256,34 +256,6 @@ def covered(found: Interval, truth: float) -> float:
     return float(((found.low <= truth) & (truth <= found.high)).mean())
 
 
-@pytest.mark.parametrize("n", [5, 10, 30])
-def test_t_interval_covers(n: int) -> None:
-    low, high = band(0.95)
-    assert low <= covered(t_interval(np.random.default_rng([1, n]).normal(10, 2, (R, n))), 10) <= high
-
-
-@pytest.mark.parametrize("n", [10, 30])
-@pytest.mark.parametrize("shape", ["normal", "lognormal", "bimodal", "outliers"])
-def test_median_interval_covers_at_its_exact_level(shape: str, n: int) -> None:
-    rng = np.random.default_rng([2, n])
-    normal, rare = rng.normal(size=(R, n)), rng.random((R, n))
-    draws, truth = {
-        "normal": (normal, 0.0),
-        "lognormal": (np.exp(normal), 1.0),
-        "bimodal": (normal + 20 * (rare < 0.2), float(stats.norm.ppf(0.5 / 0.8))),
-        "outliers": (normal + 10 * (rare < 0.05), float(stats.norm.ppf(0.5 / 0.95))),
-    }[shape]
-    low, high = band(median_ranks(n)[2])
-    assert low <= covered(median_interval(draws), truth) <= high
-
-
-def test_geometric_mean_interval_covers() -> None:
-    low, high = band(0.95)
-    draws = np.exp(np.random.default_rng(3).normal(size=(R, 30)))
-    assert low <= covered(log_t_interval(draws).interval, 1.0) <= high
-    assert covered(log_t_interval(draws).interval, np.exp(0.5)) < 0.5  # it is not an interval of the mean
-
-
 @pytest.mark.parametrize("shape", ["normal", "heavy"])
 def test_pseudo_median_and_shift_cover_at_their_exact_level(shape: str) -> None:
     rng = np.random.default_rng(4)

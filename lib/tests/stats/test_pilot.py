@@ -5,10 +5,9 @@ import pandas as pd
 import pytest
 
 from infrabench.core import DesignError, SchemaError
-from infrabench.stats.equivalence import blocks_to_decide
 from infrabench.stats.intervals import median_interval
 from infrabench.stats.pilot import COLUMNS, TYPES, confirm, plan_from_pilot
-from infrabench.stats.planning import n_for_precision, spread_limit
+from infrabench.stats.planning import blocks_to_decide, n_for_precision, spread_limit
 from tests.analysis_fixtures import DATA_A, table_of
 
 MARGINS = {"": 0.02}

@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
+from infrabench.stats.equivalence import log_margin
 from infrabench.stats.planning import (
     _probability,
+    blocks_to_decide,
     detectable,
     equivalence_margin,
     half_width,
@@ -186,3 +188,23 @@ def test_out_of_reach_is_said() -> None:
 def test_spread_limit_covers() -> None:
     x = np.random.default_rng(22).normal(size=(20_000, 8)).std(axis=1, ddof=1)
     assert (spread_limit(x, 8) < 1).mean() == pytest.approx(0.025, abs=0.004)
+
+
+@pytest.mark.parametrize("sd", [0.004, 0.02, 0.1])
+def test_blocks_to_decide_leaves_no_outcome_inconclusive_and_one_block_less_may(sd: float) -> None:
+    n = int(blocks_to_decide(sd, 0.02))
+
+    def undecided(blocks: int) -> bool:
+        """Some observed difference, at this spread, has 0 in its 95 % interval and leaves the margin at 90 %."""
+        wide, narrow = stats.t.ppf([0.975, 0.95], blocks - 1) * sd / np.sqrt(blocks)
+        shifts = np.linspace(0, 0.1, 20_001)
+        return bool(((shifts <= wide) & (shifts + narrow > log_margin(0.02) + 1e-12)).any())
+
+    assert not undecided(n)
+    assert undecided(n - 1)
+
+
+def test_blocks_to_decide_without_spread_or_out_of_reach() -> None:
+    found = blocks_to_decide([0.0, np.nan, 80.0, 1e-9], [0.02, 0.02, 1e-4, 0.02])
+    assert np.isnan(found[:3]).all()
+    assert found[3] == 2
