@@ -80,9 +80,12 @@ def stacks(values: Array, deployment: ArrayLike, by_deployment: NDArray[np.bool_
     for wanted, mean in ((~by_deployment, False), (by_deployment, True)):
         cells = np.flatnonzero(wanted)
         data, there = values[cells], complete[cells]
-        if mean:
+        if mean and data.size:
             counts = there @ member
-            data = np.where(there[:, None], data, 0.0) @ member / np.maximum(counts, 1)[:, None]
+            # as distances from the first value, so that the means of equal values are equal to the last digit
+            first = np.take_along_axis(data, there.argmax(axis=-1)[:, None, None], axis=-1)
+            off = np.where(there[:, None], data - first, 0.0) @ member
+            data = first + off / np.maximum(counts, 1)[:, None]
             there = counts > 0
         numbers = there.sum(axis=-1)
         order = np.argsort(~there, axis=-1, kind="stable")

@@ -95,8 +95,8 @@ def one_way(values: Array, group: NDArray[np.int64], cell: NDArray[np.int64] | N
     of_unit, size = cells[first], np.bincount(unit)
     trials, units = np.bincount(cells), np.bincount(of_unit)
     with np.errstate(divide="ignore", invalid="ignore"):
-        # so that no square is much larger than the spread
-        off = values - (np.bincount(cells, values) / trials)[cells]
+        # distances from a value of the cell: no square is much larger than the spread, and equal values are exactly 0
+        off = values - values[np.unique(cells, return_index=True)[1]][cells]
         means, centre = np.bincount(unit, off) / size, (np.bincount(cells, off) / trials)[of_unit]
         within = np.bincount(cells, (off - means[unit]) ** 2) / (trials - units)
         n0 = (trials - np.bincount(of_unit, size**2) / trials) / (units - 1)

@@ -23,10 +23,6 @@ from infrabench.stats.intervals import (
 
 CASE = ["workload", "scenario"]
 CELL = ["workload", "scenario", "metric", "system"]
-INTERVALS = (
-    *("mean_low", "mean_high", "median_low", "median_high", "median_level", "geometric_low", "geometric_high"),
-    *("pseudo_low", "pseudo_high", "boot_t_low", "boot_t_high"),
-)
 COLUMNS = (
     *("workload", "scenario", "factor", "level", "metric", "unit", "better", "system"),
     *("planned", *STATES, "n"),
@@ -112,7 +108,9 @@ def _numbers(table: pd.DataFrame) -> pd.DataFrame:
     cell = cell.to_numpy()
     cell_of_unit = cell[np.unique(unit, return_index=True)[1]]
     deployments = np.bincount(cell_of_unit, minlength=len(keys))
-    unit_means = np.bincount(unit, values) / np.bincount(unit)
+    # as distances from the first value, so that the means of equal values are equal to the last digit
+    first = values[np.unique(cell, return_index=True)[1]]
+    unit_means = first[cell_of_unit] + np.bincount(unit, values - first[cell]) / np.bincount(unit)
     single, several = deployments[cell] == 1, deployments[cell_of_unit] > 1
     found = {name: np.full(len(keys), NAN) for name in COLUMNS[COLUMNS.index("n") : -1]}
     for index, x in _stacks(cell, values):
@@ -124,9 +122,6 @@ def _numbers(table: pd.DataFrame) -> pd.DataFrame:
     found["deployments"] = deployments.astype(float)
     found["between_share"] = one_way(values, unit, cell).share
     found["cov"] = np.divide(found["sd"], np.abs(found["mean"]), out=found["cov"], where=found["mean"] != 0)
-    for name in (*INTERVALS, "between_share"):
-        # means of equal values differ by rounding where deployments hold unequal numbers of them
-        found[name][found["deterministic"] == 1] = NAN
     return pd.concat([keys, pd.DataFrame(found)], axis=1)
 
 

@@ -127,7 +127,7 @@ def _infer(pairs: Pairs, limited: NDArray[np.bool_]) -> dict[str, Any]:
 
 
 def same(values: Array) -> NDArray[np.bool_]:
-    """Return whether all values of a cell are equal up to rounding; a mean of equal values may miss them by that.
+    """Return whether all values of a cell are equal up to rounding.
 
     `values`: (..., n); the answer has the shape (...).
     """
