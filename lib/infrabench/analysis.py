@@ -105,15 +105,14 @@ def table(found: Results, kind: str, workloads: Sequence[str] = ()) -> Shown:
     tables.save(shown, found.folder / "tables" / found.name, kind, caption, whole=every)
     if workloads:
         shown = shown[shown["workload"].isin(list(workloads))]
-    return Shown(shown.to_html(index=False, border=0), tables.markdown(shown))
+    return Shown(display.html_table(shown), tables.markdown(shown))
 
 
 def whole(frame: pd.DataFrame) -> Shown:
     """Return a frame with every cell shown in full; what is missing is an empty cell."""
     text = frame.reset_index() if frame.index.name else frame
     text = text.astype("object").where(text.notna(), "").astype("str")
-    with pd.option_context("display.max_colwidth", None):
-        return Shown(text.to_html(index=False, border=0), tables.markdown(text))
+    return Shown(display.html_table(text, words=True), tables.markdown(text))
 
 
 def findings(found: Results, workload: str, metric: str) -> Shown:
@@ -132,7 +131,7 @@ def summary(found: Results) -> Shown:
     """Return how many contrasts have which verdict, by system; primary metrics apart."""
     rows = found.contrasts.assign(family=is_primary(found).map({True: "primary", False: "exploratory"}))
     counts = pd.crosstab([rows["family"], rows["system"]], rows["verdict"]).reset_index()
-    return Shown(counts.to_html(index=False, border=0), tables.markdown(counts.astype("str")))
+    return Shown(display.html_table(counts), tables.markdown(counts.astype("str")))
 
 
 def _same(made: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -168,11 +167,13 @@ def is_primary(found: Results) -> pd.Series:
 
 
 def base(found: Results) -> str:
-    """Say what the baseline is at this site: in the lab it is a system container itself."""
-    kind = found.data["site"]["kind"]
-    stamp = f" {found.data['stamp']}" if found.data.get("stamp") else ""
+    """Say what native is at this site, where it is the baseline: in the lab a system container itself."""
+    kind, name = found.data["site"]["kind"], found.data["baseline"]
+    stamp = found.data.get("stamp") or ""
+    if (found.data.get("variants") or {}).get(name, {}).get("system", name) != "native":
+        return stamp
     what = "the lab's server node, a system container on the same kernel" if kind == "lab" else "the host itself"
-    return f"{found.data['baseline'].capitalize()} is {what}.{stamp}"
+    return f"{name.capitalize()} is {what}. {stamp}".strip()
 
 
 def _sentence(row: Any) -> str:

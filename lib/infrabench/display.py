@@ -5,10 +5,12 @@ Data stay in SI base units everywhere else; only what is shown is scaled here.
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -38,6 +40,7 @@ LEFT |= {
     "aim",
     "where",
 }
+LEFT |= {"family", "state", "label", "what", "then", "aim"}
 LEFT |= {"claim", "recomputed", "consequence", "effect", "basis", "evidence", "inputs", "section", "quote"}
 LEFT |= {"id", "study", "experiment", "platform", "statistic", "version", "lead of", "measured here as"}
 LATEX = {sign: f"\\{sign}" for sign in "&%$#_{}"}
@@ -155,6 +158,21 @@ def markdown(table: pd.DataFrame, caption: str = "") -> str:
     lines = [list(table.columns), rule, *table.astype("str").to_numpy().tolist()]
     text = "\n".join("| " + " | ".join(_plain(cell) for cell in line) + " |" for line in lines)
     return (f"{caption}\n\n" if caption else "") + text + "\n"
+
+
+def html_table(table: pd.DataFrame, *, words: bool = False) -> str:
+    """Return the table in HTML, words to the left and numbers to the right; with `words`, all to the left."""
+    side = ["left" if words or name in LEFT else "right" for name in table.columns]
+
+    def row(tag: str, cells: Iterable[Any]) -> str:
+        parts = (
+            f'<{tag} style="text-align:{to};vertical-align:top">{html.escape(str(cell))}</{tag}>'
+            for to, cell in zip(side, cells, strict=True)
+        )
+        return f"<tr>{''.join(parts)}</tr>"
+
+    body = "".join(row("td", cells) for cells in table.itertuples(index=False))
+    return f'<table border="0"><thead>{row("th", table.columns)}</thead><tbody>{body}</tbody></table>'
 
 
 def latex(table: pd.DataFrame, caption: str = "") -> str:

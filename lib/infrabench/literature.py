@@ -16,7 +16,6 @@ from infrabench.published.data import RESULTS
 
 LONG = 16  # rows that a table of printed numbers shows at once
 NAMES = {"A": "Docker, LXC, LXD", "B": "Flannel, Cilium", "C": "Ceph, ZFS", "D": "containerd, CRI-O, Kata"}
-LEFT = "text-align:left;vertical-align:top"
 
 
 def papers() -> Shown:
@@ -212,12 +211,7 @@ def _table(made: pd.DataFrame, out: str, name: str, caption: str) -> Shown:
 
 def _shown(made: pd.DataFrame, scroll: bool = False) -> Shown:
     """Return a table as text to read: to the left, wrapped; with a bar to scroll where that is asked for and long."""
-    head = "".join(f'<th style="{LEFT}">{html.escape(str(name))}</th>' for name in made.columns)
-    body = "".join(
-        "<tr>" + "".join(f'<td style="{LEFT}">{html.escape(str(cell))}</td>' for cell in row) + "</tr>"
-        for row in made.itertuples(index=False)
-    )
-    told = f'<table border="0"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    told = display.html_table(made, words=True)
     if scroll and len(made) > LONG:
         told = f'<div style="max-height:{2 * LONG}em;overflow-y:auto">{told}</div>'
     return Shown(told, tables.markdown(made.astype("str")))

@@ -43,7 +43,7 @@ def figure(
         scenario = _first_scenario(found, workload, metric)
     with figures.style():
         drawn, data, caption = DRAW[kind](found, workload, metric, scenario, {"width_mm": width_mm} if width_mm else {})
-    caption = f"{caption} {base(found)}"
+    caption = f"{caption} {base(found)}".strip()
     name = "-".join(part for part in (kind, workload, metric, scenario) if part).replace("=", "-")
     parameters = {
         "kind": kind, "workload": workload, "metric": metric, "scenario": scenario, "study": found.data["study"],

@@ -51,7 +51,7 @@ def simulations(form: str = "fast", seed: int = SEED) -> Shown:
     frame = pd.DataFrame(rows)
     bad = int((frame["passed"] == "NO").sum())
     told = f"{len(frame) - bad} of {len(frame)} passed, seed {seed}."
-    return Shown(f"{frame.to_html(index=False, border=0)}<p>{told}</p>", f"{tables.markdown(frame)}\n{told}")
+    return Shown(f"{display.html_table(frame)}<p>{told}</p>", f"{tables.markdown(frame)}\n{told}")
 
 
 def same(found: Results, swaps: int = 1_000) -> list[Same]:
@@ -140,4 +140,4 @@ def _shown(rows: list[dict[str, str]], otherwise: str) -> Shown:
     if not rows:
         return Shown(f"<p>{otherwise}</p>", otherwise)
     frame = pd.DataFrame(rows)
-    return Shown(frame.to_html(index=False, border=0), tables.markdown(frame))
+    return Shown(display.html_table(frame), tables.markdown(frame))

@@ -136,3 +136,11 @@ def test_a_baseline_alone_is_shown_without_comparisons(tmp_path: Path) -> None:
     for kind in KINDS:
         analysis.table(alone, kind)
     analysis.summary(alone)
+
+
+def test_what_the_baseline_is_is_said_where_it_is_native(found: analysis.Results) -> None:
+    native = "Native is the lab's server node, a system container on the same kernel."
+    assert analysis.base(found) == native
+    unchanged = {"variants": {"unchanged": {"system": "native"}}, "baseline": "unchanged"}
+    assert analysis.base(replace(found, data={**found.data, **unchanged})) == native.replace("Native", "Unchanged")
+    assert analysis.base(replace(found, data={**found.data, "baseline": "docker"})) == ""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from infrabench.display import (
     chance,
     decimals,
     estimate,
+    html_table,
     interval,
     metric_title,
     number,
@@ -109,3 +111,10 @@ def test_titles() -> None:
     ]
     assert axis_label("read_B_per_s", "MB/s", "higher") == "Read (MB/s), higher is better"
     assert axis_label("failed_requests", "1", "lower") == "Failed requests, lower is better"
+
+
+def test_words_stand_to_the_left_and_numbers_to_the_right_and_nothing_is_markup() -> None:
+    made = html_table(pd.DataFrame({"system": ["<b>"], "n": [3]}))
+    assert '<td style="text-align:left;vertical-align:top">&lt;b&gt;</td>' in made
+    assert '<td style="text-align:right;vertical-align:top">3</td>' in made
+    assert "text-align:right" not in html_table(pd.DataFrame({"n": [3]}), words=True)
