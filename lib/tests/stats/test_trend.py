@@ -6,12 +6,16 @@ import warnings
 from itertools import permutations, product
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from infrabench.stats.trend import log_slope, page
+from infrabench.stats import trends
+from infrabench.stats.adjust import holm
+from infrabench.stats.trend import COLUMNS, log_slope, page
+from tests.analysis_fixtures import table_of
 
 RNG = np.random.default_rng(65)
 
@@ -57,7 +61,6 @@ def test_slope_is_that_of_a_regression_in_each_block() -> None:
 
 def test_slope_is_that_of_a_mixed_model_when_blocks_differ_in_level_only() -> None:
     """The fixed effect of a balanced random-intercept model is the least-squares slope."""
-    import pandas as pd
     import statsmodels.formula.api as smf
 
     at = np.array([1.0, 2, 3, 4, 5])
@@ -109,3 +112,58 @@ def test_too_little_says_nothing_and_does_not_warn() -> None:
         assert log_slope(x[:, :1], at).estimate == pytest.approx(np.log(3) / 2)
         assert log_slope(np.full((3, 4), 0.1), at).estimate == pytest.approx(0, abs=1e-12)
         assert np.isnan(log_slope(2.0 ** np.tile(at[:, None], 5), at).p)  # every block has the same slope
+
+
+def sweep(power: dict[str, float], n: int = 8, levels: tuple[float, ...] = (8, 1, 2, 4), **how: int) -> pd.DataFrame:
+    """A table of systems that grow with a power of the level, the scenarios in no order."""
+    rng = np.random.default_rng(73)
+    parts = []
+    for level in levels:
+        noise = {name: np.exp(rng.normal(0, 0.02, n)) for name in power}
+        values = {name: list(100 * level**each * noise[name]) for name, each in power.items()}
+        parts.append(table_of(values, scenario=f"threads={level:g}", **how).assign(factor="threads", level=level))
+    return pd.concat(parts, ignore_index=True)
+
+
+def test_trends_of_a_table() -> None:
+    table = sweep({"native": 1.0, "docker": 0.9, "lxc": 0.0})
+    found = trends(table, [("sysbench-cpu", "events_per_s")])
+    assert tuple(found.columns) == COLUMNS
+    assert (found["levels"] == 4).all()
+    assert (found["n"] == 8).all()
+    assert set(found["pair_unit"]) == {"blocks"}
+    by_system = found.set_index("system")
+    for name, power in (("native", 1.0), ("docker", 0.9), ("lxc", 0.0)):
+        row = by_system.loc[name]
+        assert row["power_low"] < power < row["power_high"]
+        own = table[table["system"] == name].sort_values(["level", "block"])
+        x, at = own["value"].to_numpy().reshape(4, 8), np.log([1.0, 2, 4, 8])
+        assert (row["power"], row["p"]) == pytest.approx((log_slope(x, at).estimate, log_slope(x, at).p))
+        assert row["page_l"] == page(x).statistic
+    assert by_system.loc["native", "page_p"] == pytest.approx(2 * page(np.tile(np.arange(4.0)[:, None], 8)).p)
+    assert by_system.loc["lxc", "page_p"] > 0.01
+    assert found["p_adjusted"].to_numpy() == pytest.approx(holm(found["p"]))
+    falling = trends(sweep({"native": -1.0})).iloc[0]
+    assert falling["page_p"] == by_system.loc["native", "page_p"]  # either direction
+
+
+def test_trends_take_complete_blocks_and_deployments() -> None:
+    table = sweep({"native": 1.0})
+    table.loc[3, "value"] = np.nan
+    assert trends(table)["n"].tolist() == [7]
+    several = trends(sweep({"native": 1.0}, blocks_per_deployment=2)).iloc[0]
+    assert (several["n"], several["pair_unit"]) == (4, "deployments")
+
+
+def test_a_system_that_ran_some_levels_and_levels_that_are_none() -> None:
+    table = sweep({"native": 1.0, "docker": 1.0})
+    gone = (table["system"] == "docker") & (table["level"] > 2)
+    found = trends(table.assign(value=table["value"].mask(gone))).set_index("system")
+    assert found["levels"].to_dict() == {"docker": 2, "native": 4}
+    assert np.isnan(found.loc["docker", "page_p"])  # two levels are a contrast, not a trend
+    assert found.loc["docker", "p"] < 0.01
+    zero = trends(sweep({"native": 0.0}, levels=(0, 1, 2))).iloc[0]
+    assert np.isnan(zero["power"])
+    assert np.isfinite(zero["page_p"])
+    for none in (table_of({"native": [1.0, 2]}), sweep({"native": 1.0}, levels=(4,)), table_of({"native": [None]})):
+        assert trends(none).empty
