@@ -14,6 +14,6 @@ def test_every_procedure_on_the_map_exists() -> None:
     modules = {name: importlib.import_module(f"infrabench.stats.{name}") for name in listed}
     told = stats.__doc__ or ""
     assert set(re.findall(r"`(\w+)`:", told)) <= set(modules)
-    names = {name for name in re.findall(r"\b[a-z]+_[a-z_]+\b", told)}
+    names = set(re.findall(r"\b[a-z]+_[a-z_]+\b", told))
     assert len(names) > 40
     assert not {name for name in names if not any(hasattr(module, name) for module in modules.values())}
