@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from infrabench import analysis, trust
+import infrabench as ib
+from infrabench import analysis, runs, trust
 from infrabench.core import DesignError, InfrabenchError, SchemaError
 from infrabench.tidy import PLAN_COLUMNS
 from infrabench.validation.recorded import known_effects
@@ -95,3 +96,15 @@ def test_simulations_can_be_left_out_and_unknown_forms_are_refused() -> None:
     assert "were not run" in trust.simulations("none").text
     with pytest.raises(DesignError, match="unknown form 'fats'"):
         trust.simulations("fats")
+
+
+@pytest.mark.parametrize("name", ["lab-quick-2026-11-aa", "lab-quick-2026-11-aa-2", "lab-quick-2026-11-known"])
+def test_the_recorded_sessions_give_their_known_answer(name: str, tmp_path: Path) -> None:
+    opened = ib.open_session(runs.find(None, name))
+    assert opened.data["blocks"] == 30
+    assert opened.missing.empty
+    told = "\n".join(trust.lines(ib.results(opened, str(tmp_path))))
+    if opened.data["aa"]:
+        assert "docker-again" in told
+    else:
+        assert told.count("| yes | yes |") == len(opened.data["known"]) == 4

@@ -297,6 +297,17 @@ def test_deployments_are_swapped_whole():
     assert relabelled(table, "a", "b").cases["n_pairs"].tolist() == [8, 8, 8]
 
 
+def test_a_block_that_holds_most_of_the_variance_is_named_and_makes_the_interval_cautious() -> None:
+    rng = np.random.default_rng(3)
+    values = rng.normal(100, 1, (2, 1, 30))
+    values[1, 0, 4] = 300
+    table = campaigns_table(values.swapaxes(0, 1), ("native", "again"))
+    found = relabelled(table, "native", "again")
+    assert found.cases["dominated"].tolist() == [True]
+    assert found.share < 0.01
+    assert np.isnan(found.even)
+
+
 def test_labels_that_do_not_exist_and_too_few_blocks_are_refused():
     table = campaigns_table(identical(blocks=5), ("native", "again"))
     with pytest.raises(DesignError, match="no system other in the table"):
