@@ -48,8 +48,10 @@ validate: env  ## Simulate campaigns of known truth, 10 000 and more a check, an
 notebook: env system  ## Open JupyterLab on the notebooks
 	@$(BIN)/jupyter lab --ServerApp.ip=127.0.0.1 --ServerApp.root_dir=notebooks
 
-figures: env  ## Make the figures and tables of the recorded sessions again
-	@$(BIN)/infrabench notebook notebooks/$(STUDY).ipynb out/$(STUDY)-recorded.ipynb -p out .
+figures: env  ## Make the figures and tables of the recorded sessions and of the published numbers again
+	@$(BIN)/infrabench notebook notebooks/containers.ipynb out/containers-recorded.ipynb -p out .
+	@$(BIN)/infrabench notebook notebooks/validation.ipynb out/validation-recorded.ipynb -p out . -p simulations none
+	@$(BIN)/infrabench notebook notebooks/published.ipynb out/published-recorded.ipynb -p out .
 
 published: env  ## Recompute the papers' numbers: the audit and the composite score, as a notebook and a report
 	@$(BIN)/infrabench notebook notebooks/published.ipynb out/published.ipynb

@@ -17,7 +17,7 @@ import pandas as pd
 
 from infrabench import display, published, tables
 from infrabench.core import unknown_name
-from infrabench.stats import contrasts, diagnostics, estimates, interactions, omnibus, tiers
+from infrabench.stats import contrasts, diagnostics, estimates, interactions, omnibus, tiers, trends
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Results:
     diagnostics: pd.DataFrame
     omnibus: pd.DataFrame
     interactions: pd.DataFrame
+    trends: pd.DataFrame
     tiers: pd.DataFrame
     probes: pd.DataFrame
     folder: Path
@@ -72,7 +73,8 @@ def results(
     baseline = data["baseline"]
     return Results(
         data, table, estimates(table, missing), contrasts(table, baseline, data["margins"], primary),
-        diagnostics(table), omnibus(table, primary), interactions(table, baseline, primary), tiers(table),
+        diagnostics(table), omnibus(table, primary), interactions(table, baseline, primary),
+        trends(table, primary), tiers(table),
         pd.DataFrame() if probes is None else probes, folder,
     )  # fmt: skip
 
@@ -83,8 +85,8 @@ def table(found: Results, kind: str, workloads: Sequence[str] = ()) -> Shown:
     Parameters
     ----------
     kind
-        ``estimates``, ``contrasts``, ``results`` (both, with flags), ``omnibus``, ``interactions``, ``tiers``,
-        ``diagnostics`` or ``published``.
+        ``estimates``, ``contrasts``, ``results`` (both, with flags), ``omnibus``, ``interactions``, ``trends``,
+        ``tiers``, ``diagnostics`` or ``published``.
     workloads
         Those to show; the files have all, and more columns.
     """
@@ -94,6 +96,7 @@ def table(found: Results, kind: str, workloads: Sequence[str] = ()) -> Shown:
         "results": lambda r: _same(tables.results_table(r.estimates, r.contrasts, r.diagnostics)),
         "omnibus": lambda r: _same(tables.omnibus_table(r.omnibus)),
         "interactions": lambda r: _same(tables.interactions_table(r.interactions)),
+        "trends": lambda r: _same(tables.trends_table(r.trends)),
         "tiers": lambda r: _same(tables.tiers_table(r.tiers)),
         "diagnostics": lambda r: _same(tables.diagnostics_table(r.diagnostics)),
         "published": _published,

@@ -67,20 +67,27 @@ def status(arguments: Namespace) -> Iterator[str]:
 
 
 def analyze(arguments: Namespace) -> Iterator[str]:
-    """Yield estimates and contrasts of a session as text tables."""
+    """Yield what a session says as text tables: estimates, contrasts, tests over all systems, tiers, diagnostics."""
     from infrabench import facade, tables  # pandas and scipy are loaded for this command alone
 
     opened = facade.open_session(runs.find(None, arguments.session))
+    found = facade.results(opened)
     yield from _state_of(opened.folder)
-    yield ""
-    yield tables.markdown(
-        tables.estimates_table(facade.estimates(opened)),
-        "Estimates: mean with 95 % t interval, median with exact interval; n trials of state ok.",
-    )
-    yield tables.markdown(
-        tables.contrasts_table(facade.contrasts(opened)),
-        f"Contrasts: ratio to {opened.data['baseline']}, paired by block, with 95 % Fieller interval.",
-    )
+    for made, caption in (
+        (
+            tables.estimates_table(found.estimates, found.diagnostics),
+            "Estimates: mean with 95 % t interval, median with exact interval; n trials of state ok.",
+        ),
+        (
+            tables.contrasts_table(found.contrasts),
+            f"Contrasts: ratio to {opened.data['baseline']}, paired by block, with 95 % Fieller interval.",
+        ),
+        (tables.omnibus_table(found.omnibus), "All systems of a case: Friedman and Iman-Davenport over blocks."),
+        (tables.tiers_table(found.tiers), "Systems that share a letter cannot be separated."),
+        (tables.diagnostics_table(found.diagnostics), "Diagnostics: they inform, and drop nothing."),
+    ):
+        yield ""
+        yield tables.markdown(made, caption)
 
 
 def report(arguments: Namespace) -> Iterator[str]:

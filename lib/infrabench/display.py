@@ -40,7 +40,7 @@ LEFT |= {
     "aim",
     "where",
 }
-LEFT |= {"family", "state", "label", "what", "then", "aim"}
+LEFT |= {"family", "state", "label", "what", "then", "aim", "factor"}
 LEFT |= {"claim", "recomputed", "consequence", "effect", "basis", "evidence", "inputs", "section", "quote"}
 LEFT |= {"id", "study", "experiment", "platform", "statistic", "version", "lead of", "measured here as"}
 LATEX = {sign: f"\\{sign}" for sign in "&%$#_{}"}

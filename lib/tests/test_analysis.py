@@ -13,7 +13,7 @@ from infrabench.core import DesignError
 from infrabench.tidy import missing, read_session, tidy
 from tests.analysis_fixtures import write_session
 
-KINDS = ("estimates", "contrasts", "results", "omnibus", "interactions", "tiers", "diagnostics", "published")
+KINDS = ("estimates", "contrasts", "results", "omnibus", "interactions", "trends", "tiers", "diagnostics", "published")
 
 
 @pytest.fixture(scope="module")

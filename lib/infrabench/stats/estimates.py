@@ -151,7 +151,9 @@ def _spread(x: Array) -> dict[str, Array]:
 
 def _centre(x: Array) -> dict[str, Array]:
     """Estimates of the centre and their intervals from independent units (cells, n): trials, or deployment means."""
-    mean, median, studentised = t_interval(x), median_interval(x), bootstrap_t(x)
+    mean, median = t_interval(x), median_interval(x)
+    # resamples go by place: sorted, the values say the same in whatever order they came
+    studentised = bootstrap_t(np.sort(x, axis=-1))
     geometric, pseudo = log_t_interval(x), hodges_lehmann(x)
     return {
         "unit_n": np.full(len(x), x.shape[-1]),

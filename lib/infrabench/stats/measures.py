@@ -28,7 +28,9 @@ def measure_effects(pairs: Pairs, primary: NDArray[np.bool_]) -> dict[str, Any]:
     `primary` (cells,): which of them get the sign-flip test, by far the dearest. Nothing is tested where both systems
     repeat one value.
     """
-    x, y = pairs.x, pairs.y
+    # resamples and drawn signs go by place: sorted, the pairs say the same however the blocks are numbered
+    order = np.lexsort((pairs.y, pairs.x), axis=-1)
+    x, y = (np.take_along_axis(each, order, axis=-1) for each in (pairs.x, pairs.y))
     spread = ~(same(x) & same(y))
     return _ratios(x, y) | _tests(x, y, primary & spread, spread) | _sizes(x, y) | _power(x, y, pairs.margin)
 

@@ -5,7 +5,7 @@ tables are made from.
 """
 
 from infrabench.display import latex, markdown, save
-from infrabench.tables.cases import diagnostics_table, interactions_table, omnibus_table, tiers_table
+from infrabench.tables.cases import diagnostics_table, interactions_table, omnibus_table, tiers_table, trends_table
 from infrabench.tables.cells import against_table, contrasts_table, estimates_table, results_table
 from infrabench.tables.plans import differences_table, planning_table
 
@@ -23,4 +23,5 @@ __all__ = [
     "results_table",
     "save",
     "tiers_table",
+    "trends_table",
 ]

@@ -12,7 +12,7 @@ def omnibus_table(omnibus: pd.DataFrame) -> pd.DataFrame:
     """Return one row per case: Friedman, Iman-Davenport, critical distance, tiers; interaction of the metric."""
     rows = []
     for row in omnibus.itertuples(index=False):
-        case = {"workload": row.workload, "scenario": row.scenario, "metric": display.metric_title(row.metric)}
+        case = {"workload": row.workload, "scenario": row.scenario, "metric": row.metric}
         case |= {
             "systems": str(row.k),
             "n": f"{row.n} {row.pair_unit}",
@@ -31,10 +31,28 @@ def interactions_table(interactions: pd.DataFrame) -> pd.DataFrame:
     """Return one row per metric and system: is its ratio to the baseline the same at every scenario, if several?"""
     rows = []
     for row in interactions[interactions["levels"] > 1].itertuples(index=False):
-        head = {"workload": row.workload, "metric": display.metric_title(row.metric), "system": row.system}
+        head = {"workload": row.workload, "metric": row.metric, "system": row.system}
         head |= {"scenarios": str(row.levels), "n": f"{row.n} {row.pair_unit}"}
         told = {"p adjusted": display.p_value(row.p_adjusted), "adjustment": row.adjustment}
         rows.append(head | f_test(f" (with {row.baseline} x scenario)", row.f, row.df1, row.df2, row.p) | told)
+    return pd.DataFrame(rows, dtype="str")
+
+
+def trends_table(trends: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per metric, numeric factor and system: the power of the level that the metric grows with."""
+    rows = []
+    for row in trends.itertuples(index=False):
+        places = display.decimals(row.power_low, row.power_high, null=0)
+        rows.append(
+            {
+                "workload": row.workload, "metric": row.metric, "factor": row.factor,
+                "system": row.system, "levels": str(row.levels), "n": f"{row.n} {row.pair_unit}",
+                "power of the level": display.number(row.power, places),
+                "power 95 % CI": display.interval(row.power_low, row.power_high, null=0),
+                "p": display.p_value(row.p), "p adjusted": display.p_value(row.p_adjusted),
+                "adjustment": row.adjustment, "Page p": display.p_value(row.page_p),
+            }
+        )  # fmt: skip
     return pd.DataFrame(rows, dtype="str")
 
 
@@ -44,7 +62,7 @@ def tiers_table(tiers: pd.DataFrame) -> pd.DataFrame:
     letters = dict(zip(tiers[CELL].itertuples(index=False, name=None), tiers["letters"], strict=True))
     rows = []
     for key in keys:
-        case = dict(zip(CELL[:3], (*key[:2], display.metric_title(key[2])), strict=True))
+        case = dict(zip(CELL[:3], (*key[:2], key[2]), strict=True))
         rows.append(case | {name: letters.get((*key, name), "") for name in dict.fromkeys(tiers["system"])})
     return pd.DataFrame(rows, dtype="str")
 
@@ -64,6 +82,6 @@ def diagnostics_table(diagnostics: pd.DataFrame) -> pd.DataFrame:
         shown |= {label: display.p_value(getattr(row, name)) for label, name in tests.items()}
         shown |= {"modes (SI)": row.modes, "mode by deployment": row.mode_by_deployment, "flags": row.flags}
         last = ("outliers", "D", "D (logs)", "dip p", "modes (SI)", "mode by deployment", "step (SI)", "flags")
-        head = row_names(row, NO_UNIT) | {"n": str(row.n)}
+        head = row_names(row, NO_UNIT) | {"metric": row.metric, "n": str(row.n)}
         rows.append(head | {label: shown[label] for label in (*order, *last)})
     return without_empty(pd.DataFrame(rows, dtype="str"), ("modes (SI)", "mode by deployment"))

@@ -104,7 +104,7 @@ def against_table(against: pd.DataFrame) -> pd.DataFrame:
         rows.append(
             {
                 **{name: getattr(row, name) for name in ("workload", "scenario")},
-                "metric": display.metric_title(row.metric),
+                "metric": row.metric,
                 "system": row.system,
                 "published ratio": " to ".join(dict.fromkeys(theirs)),
                 "published n": str(row.published_n),

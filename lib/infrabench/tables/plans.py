@@ -17,7 +17,7 @@ def planning_table(plan: pd.DataFrame) -> pd.DataFrame:
         aim = {"aim": aims[row.quantity].format(f"{100 * row.target:g}"), "n of the pilot": str(row.n_pilot)}
         aim |= {"spread %": display.short(100 * row.spread), "n": sizes["n"], "n at most": sizes["n_high"]}
         aim |= {"unit": row.unit, "hours": sizes["hours"], "hours at most": sizes["hours_high"], "note": row.note}
-        rows.append(row_names(row, NO_UNIT) | aim)
+        rows.append(row_names(row, NO_UNIT) | {"metric": row.metric} | aim)
     return without_empty(pd.DataFrame(rows, dtype="str"), ("note",))
 
 
