@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib
 import pkgutil
 import re
@@ -17,3 +18,8 @@ def test_every_procedure_on_the_map_exists() -> None:
     names = set(re.findall(r"\b[a-z]+_[a-z_]+\b", told))
     assert len(names) > 40
     assert not {name for name in names if not any(hasattr(module, name) for module in modules.values())}
+
+
+def test_the_example_on_the_map_is_right() -> None:
+    failed, tried = doctest.testmod(stats)
+    assert (failed, tried) == (0, 2)
