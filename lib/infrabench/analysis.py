@@ -104,6 +104,9 @@ def table(found: Results, kind: str, workloads: Sequence[str] = ()) -> Shown:
     if kind not in makers:
         raise unknown_name("table", kind, makers)
     shown, every = makers[kind](found)
+    if every.empty:
+        text = f"There is nothing for the table of {kind} in this session."
+        return Shown(f"<p>{text}</p>", text)
     caption = f"{found.data['title']} Profile {found.data['profile']}, {found.data['blocks']} blocks. {base(found)}"
     tables.save(shown, found.folder / "tables" / found.name, kind, caption, whole=every)
     if workloads:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import pandas as pd
 
 from infrabench import figures
 from infrabench.analysis import Results, Shown, absent, alone, base, chosen, picture
-from infrabench.core import DesignError, unknown_name
+from infrabench.core import unknown_name
 
 Drawn = tuple[Any, pd.DataFrame, str]  # figure, its data, its caption
 Draw = Callable[[Results, str, str, str, dict[str, float]], Drawn]
@@ -39,6 +40,8 @@ def figure(
         return absent(found, workload)
     if kind in ("forest", "tiers", "power") and chosen(found, workload, metric).empty:
         return alone(found)
+    if metric and not _of(found, workload, metric, scenario)["value"].notna().any():
+        return _nothing(found, workload, metric, scenario)
     if kind in OF_ONE_CASE and not scenario:
         scenario = _first_scenario(found, workload, metric)
     with figures.style():
@@ -153,8 +156,16 @@ def _order_kind(found: Results) -> str:
 
 
 def _first_scenario(found: Results, workload: str, metric: str) -> str:
-    cells = found.estimates
-    cells = cells[(cells["workload"] == workload) & (cells["metric"] == metric)]
-    if cells.empty:
-        raise DesignError(f"{workload} has no metric {metric!r} in this session")
-    return str(cells["scenario"].iloc[0])
+    values = _of(found, workload, metric).dropna(subset="value")
+    levels = values.sort_values(["level", "scenario"], kind="stable")
+    return str(levels["scenario"].iloc[0])
+
+
+def _nothing(found: Results, workload: str, metric: str, scenario: str) -> Shown:
+    """Return that there is no value to draw; `DesignError` for a metric that the workload does not have."""
+    known = set(found.table.loc[found.table["workload"] == workload, "metric"].dropna())
+    if known and metric not in known:
+        raise unknown_name(f"metric of {workload}", metric, known)
+    where = ", ".join(part for part in (workload, scenario) if part)
+    text = f"{where}: there is no valid trial to draw {metric} of in this session."
+    return Shown(f"<p>{html.escape(text)}</p>", text)

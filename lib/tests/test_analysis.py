@@ -6,11 +6,13 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from infrabench import analysis, pictures
 from infrabench.core import DesignError
-from infrabench.tidy import missing, read_session, tidy
+from infrabench.tidy import PLAN_COLUMNS, missing, read_session, tidy
 from tests.analysis_fixtures import write_session
 
 KINDS = ("estimates", "contrasts", "results", "omnibus", "interactions", "trends", "tiers", "diagnostics", "published")
@@ -57,7 +59,7 @@ def test_a_figure_of_one_case_names_it_and_takes_the_first_one(found: analysis.R
 
 
 def test_a_metric_that_is_not_there_is_refused_by_name(found: analysis.Results) -> None:
-    with pytest.raises(DesignError, match="sysbench-cpu has no metric 'latency'"):
+    with pytest.raises(DesignError, match=r"unknown metric of sysbench-cpu 'latency': .*known are: events_per_s"):
         pictures.figure(found, "order", "sysbench-cpu", "latency")
 
 
@@ -67,6 +69,14 @@ def test_a_system_compared_with_itself_has_folders_of_its_own(found: analysis.Re
     analysis.table(again, "tiers")
     assert (found.folder / "figures/containers-aa-docker/forest-stream.png").exists()
     assert (found.folder / "tables/containers-aa-docker/tiers.csv").exists()
+
+
+def test_a_case_without_a_valid_trial_is_told_and_not_drawn(found: analysis.Results) -> None:
+    for kind in ("ecdf", "order", "points"):
+        told = pictures.figure(found, kind, "web", "latency_p99_s", scenario="users=100000").text
+        assert told == "web, users=100000: there is no valid trial to draw latency_p99_s of in this session."
+    failed = replace(found, table=found.table.assign(value=np.nan, metric=None))
+    assert "no valid trial" in pictures.figure(failed, "points", "web", "latency_p99_s").text
 
 
 def test_what_is_pooled_against_the_rules_is_stamped_everywhere(found: analysis.Results) -> None:
@@ -144,3 +154,12 @@ def test_what_the_baseline_is_is_said_where_it_is_native(found: analysis.Results
     unchanged = {"variants": {"unchanged": {"system": "native"}}, "baseline": "unchanged"}
     assert analysis.base(replace(found, data={**found.data, **unchanged})) == native.replace("Native", "Unchanged")
     assert analysis.base(replace(found, data={**found.data, "baseline": "docker"})) == ""
+
+
+def test_a_table_with_nothing_in_it_says_so(found: analysis.Results) -> None:
+    one = found.table[found.table["scenario"].isin(["threads=1", "default"])]
+    missing_ = pd.DataFrame(columns=list(PLAN_COLUMNS))
+    alone = analysis.results(found.data, one, missing_, found.folder / "one-level")
+    for kind in ("interactions", "trends"):
+        assert "nothing for the table" in analysis.table(alone, kind, ["sysbench-cpu", "web"]).text
+    assert "nothing for the table" in analysis.table(replace(alone, omnibus=alone.omnibus.iloc[:0]), "omnibus").text
