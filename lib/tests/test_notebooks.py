@@ -61,6 +61,14 @@ def test_papermill_runs_it_on_the_recorded_session(study: str, tmp_path: Path) -
     assert (tmp_path / "tables" / study / "results.tex").exists()
 
 
+@pytest.mark.parametrize("given", [{"systems": ["native"]}, {"workloads": ["stream"]}])
+def test_a_narrowed_session_is_shown_without_errors(given: dict[str, list[str]], tmp_path: Path) -> None:
+    out = tmp_path / "narrow.ipynb"
+    made = headless.execute(ROOT / "notebooks/containers.ipynb", out, {"out": str(tmp_path), **given})
+    outputs = [output for cell in nbformat.read(made, 4).cells for output in cell.get("outputs", [])]
+    assert not [output for output in outputs if output.output_type == "error"]
+
+
 def test_papermill_runs_the_validation_on_the_recorded_sessions(tmp_path: Path) -> None:
     given = {"out": str(tmp_path), "simulations": "none"}
     made = headless.execute(ROOT / "notebooks/validation.ipynb", tmp_path / "validation.ipynb", given)
