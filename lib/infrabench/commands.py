@@ -46,12 +46,12 @@ def plan(arguments: Namespace) -> Iterator[str]:
 def run(arguments: Namespace) -> Iterator[str]:
     """Run a study, or go on with it, and yield what will be done, where it is and how it went."""
     wanted, site = _wanted(arguments), _site(arguments.site)
-    yield _cost(wanted)
     look = None
     if wanted.stopping is not None:
         from infrabench import planned  # pandas and scipy are loaded only where intervals are looked at
 
         look = planned.look_of(wanted)
+    yield _cost(wanted)
     with bar(f"{wanted.study} {wanted.profile}") as show:
         folder = runs.carry_out(wanted, site=site, name=arguments.session, on_progress=show, look=look)
     yield from _state_of(folder)

@@ -72,10 +72,9 @@ def run_or_load(wanted: Design, *, mode: str, site: str = "lab", session: str | 
     if mode not in MODES:
         raise unknown_name("mode", mode, MODES)
     if mode == "run":
+        look = planned.look_of(wanted)
         with bar(f"{wanted.study} {wanted.profile}") as show:
-            return open_session(
-                runs.carry_out(wanted, site=site, name=session, on_progress=show, look=planned.look_of(wanted))
-            )
+            return open_session(runs.carry_out(wanted, site=site, name=session, on_progress=show, look=look))
     found = open_session(runs.find(wanted.study, session))
     for key, otherwise in COMPARED.items():
         then, asked = found.data.get(key, otherwise), getattr(wanted, key)

@@ -11,6 +11,7 @@ import pandas as pd
 
 from infrabench import design as designs
 from infrabench import session
+from infrabench.core import DesignError
 from infrabench.design import Design
 from infrabench.progress import words
 from infrabench.runner import Look, LookAt
@@ -73,14 +74,23 @@ def power_summary(wanted: Design) -> str:
 
 def look_of(wanted: Design) -> LookAt | None:
     """Return what looks at a session's intervals for the stopping rule of `wanted`, if it has one: at widths alone."""
-    rule, primary = wanted.stopping, session.study_of(wanted).primary
+    rule = wanted.stopping
     if rule is None:
         return None
+    asked = {case.workload for case in wanted.cases}
+    primary = [each for each in session.study_of(wanted).primary if each[0] in asked]
+    if not primary:
+        raise DesignError(
+            "blocks are added for the study's primary metrics, and none of their workloads is asked for: "
+            "leave out --precision, or name one of them"
+        )
 
     def look_at(folder: Path, elapsed_s: float) -> Look:
+        table = tidy(folder)
+        there = set(table["workload"])  # a workload that cannot run here was left out
         seen = stopping.look(
-            tidy(folder), primary, rule.target, least=rule.least, batch=rule.batch, most=rule.most,
-            elapsed_s=elapsed_s, budget_s=np.inf if rule.budget_s is None else rule.budget_s,
+            table, [each for each in primary if each[0] in there], rule.target, least=rule.least, batch=rule.batch,
+            most=rule.most, elapsed_s=elapsed_s, budget_s=np.inf if rule.budget_s is None else rule.budget_s,
         )  # fmt: skip
         widths = {" ".join(cell): width for cell, width in seen.widths.items() if np.isfinite(width)}
         return Look(seen.n, widths, seen.stop, seen.reason)

@@ -79,6 +79,10 @@ def test_the_same_seed_prints_the_same_plan(capsys):
         ([*PLAN, "--most", "50"], "give the precision too"),
         ([*PLAN, "--pilot", "no-such-session"], "unknown session 'no-such-session'"),
         (["plan"], "name the study to plan: "),
+        (
+            ["run", *PLAN[1:], "--precision", "2", "--runs", "30", "--workloads", "null"],
+            "none of their workloads is asked for",
+        ),
         (["diff", "no-such-session", "other"], "unknown session 'no-such-session'"),
         ([*PLAN, "--runs", "0"], "runs must be a whole number of at least 1"),
         (["run", *PLAN[1:], "--site", "labb"], "unknown site 'labb'"),
