@@ -13,7 +13,7 @@ import pandas as pd
 from infrabench.core import Measurement, Trial, TrialRecord, canonical, digest
 from infrabench.tidy import COLUMNS, DTYPES, check
 
-# method.md 10.1: 10 blocks x 4 systems, row i of each list is block i
+# the reference data of the statistics: 10 blocks x 4 systems, row i of each list is block i
 DATA_A: dict[str, list[float]] = {
     "native": [100.54, 99.39, 101.35, 98.67, 101.86, 101.8, 101.79, 102.48, 101.97, 102.6],
     "docker": [99.67, 97.27, 98.42, 97.92, 98.57, 100.52, 99.29, 100.72, 105.52, 102.46],
