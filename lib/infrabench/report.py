@@ -11,7 +11,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def report(
     body = [
         _section("Notebooks", [f'<li><a href="{_url(page, out)}">{html.escape(page.stem)}</a></li>' for page in pages]),
         _section("Sessions", [_session(Path(session), out) for session in sessions], "div"),
-        _section("Figures", _figures(figures, out), "div"),
+        _section("Figures", _figures(figures, out, _started(notebooks)), "div"),
         _section("Tables", _tables(tables, out)),
     ]
     index = out / "index.html"
@@ -140,10 +141,25 @@ def _session(folder: Path, out: Path) -> str:
     return f"<h3>{link}: every trial with its raw output</h3><table>{cells}</table>"
 
 
-def _figures(folder: Path | None, out: Path) -> list[str]:
-    """One `figure` for each side-car, the picture inside the page and the files beside it."""
+def _started(notebooks: Sequence[Path]) -> dict[str, float]:
+    """Return when each notebook's run began, by its name; Unix time."""
+    found = {}
+    for path in map(Path, notebooks):
+        told = json.loads(path.read_text(encoding="utf-8")).get("metadata", {}).get("papermill", {}).get("start_time")
+        if told:
+            found[path.stem] = datetime.fromisoformat(told).timestamp()
+    return found
+
+
+def _figures(folder: Path | None, out: Path, started: Mapping[str, float]) -> list[str]:
+    """One `figure` for each side-car, the picture inside the page and the files beside it.
+
+    A figure that is older than the run of the notebook of its folder's name was made by an earlier run.
+    """
     parts = []
     for car in sorted(Path(folder).rglob("*.json")) if folder else ():
+        if car.stat().st_mtime < started.get(car.parent.name, 0):
+            continue
         data: dict[str, Any] = json.loads(car.read_text(encoding="utf-8"))
         if "figure" not in data or not car.with_suffix(".png").is_file():
             continue

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -113,3 +114,21 @@ def test_a_notebook_that_was_not_executed_or_is_none_is_refused(tmp_path: Path) 
     for name in ("bad.ipynb", "absent.ipynb"):
         with pytest.raises(InfrabenchError, match="cannot be read as a notebook"):
             report([tmp_path / name], tmp_path / "out")
+
+
+def test_a_figure_of_an_earlier_run_is_left_out(tmp_path: Path) -> None:
+    table = tidy(write_session(tmp_path / "s", blocks=2))
+    figure = figures.points(table, estimates(table), "ftp", "total_s")
+    for name in ("old", "new"):
+        figures.save(figure, tmp_path / "made" / "containers", name, table, {}, caption=f"The {name} one.")
+    figures.save(figure, tmp_path / "made" / "other", "old", table, {}, caption="Of another study.")
+    for path in (tmp_path / "made").rglob("old.json"):
+        os.utime(path, (1, 1))
+    page = notebook(tmp_path / "containers.ipynb")
+    ran = nbformat.read(page, 4)
+    ran.metadata["papermill"] = {"start_time": "2020-01-01T00:00:00.000000+00:00"}
+    nbformat.write(ran, page)
+    text = report([page], tmp_path / "out", figures=tmp_path / "made").read_text()
+    assert "The new one." in text
+    assert "The old one." not in text
+    assert "Of another study." in text
