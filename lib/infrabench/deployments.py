@@ -91,6 +91,15 @@ class Fleet:
         if label is not None:
             self._switch(label, "leave")
 
+    def left_behind(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        """Leave at the end; what went wrong before is more worth telling than that this fails too."""
+        try:
+            self.leave()
+        except ProvisionError as second:
+            if error is None:
+                raise
+            log.warning("%s", second)
+
     def _switch(self, label: str, when: str) -> None:
         variant = self._variants.get(label)
         for role, argv in getattr(variant, when) if variant else ():
@@ -98,7 +107,10 @@ class Fleet:
             full = [part for arg in argv for part in (folders if arg == CGROUPS else (arg,))]
             result = self._site.hosts[role].run(full, timeout_s=30)
             if not result.ok:
-                raise ProvisionError(f"cannot {when} {label}: {CommandFailed(result, self._site.hosts[role].name)}")
+                raise ProvisionError(
+                    f"cannot {when} {label}: {CommandFailed(result, self._site.hosts[role].name)}. Its effect is "
+                    "switched on and off as root: take the lab, or hosts with a root login"
+                )
 
 
 @contextmanager
@@ -134,7 +146,7 @@ def deployed(study: Study, wanted: Design, site: Site, *, label: str) -> Iterato
                 log.warning("%s is not run: %s", name, reason)
                 if study.baseline in labels:
                     raise DesignError(f"the baseline {study.baseline!r} cannot run on {site.name}: {reason}")
-        stack.callback(fleet.leave)
+        stack.push(fleet.left_behind)
         yield fleet
 
 

@@ -13,7 +13,17 @@ from fakes import PLUGINS, DyingHost, fake_site
 from infrabench import accounts, blocks, facade, guards, ledger, planned, records, registry, reparse, session
 from infrabench import design as designs
 from infrabench import trial as trials
-from infrabench.core import Case, DesignError, LedgerError, Measurement, Profile, SiteError, Stopping, Variant
+from infrabench.core import (
+    Case,
+    DesignError,
+    LedgerError,
+    Measurement,
+    Profile,
+    ProvisionError,
+    SiteError,
+    Stopping,
+    Variant,
+)
 from infrabench.runner import Look
 from infrabench.tidy import missing, tidy
 
@@ -225,8 +235,11 @@ def test_an_effect_that_cannot_be_switched_on_ends_the_session(tmp_path, study):
     broken = replace(
         study, systems=("fake-base", "loud"), variants={"loud": Variant("fake-base", enter=(("server", ("false",)),))}
     )
-    with pytest.raises(Exception, match="cannot enter loud: false on here exited with 1"):
+    with pytest.raises(ProvisionError, match=r"cannot enter loud: false on here exited with 1.*as root"):
         run(broken, tmp_path / "s")
+    twice = replace(broken.variants["loud"], leave=(("server", ("sh", "-c", "exit 7")),))
+    with pytest.raises(ProvisionError, match="cannot enter loud"):  # not that leaving failed too
+        run(replace(broken, variants={"loud": twice}), tmp_path / "t")
 
 
 def grown(study, folder, widths, most=100, **more):
