@@ -116,7 +116,9 @@ def tool_share(folder: Path) -> str:
     if not found:
         raise InfrabenchError(f"{folder} has no trial yet")
     if list(folder.glob("provenance/suite.resumed-*.json")):
-        raise InfrabenchError(f"{folder} was interrupted, so its wall time has gaps; take one that ran through")
+        raise InfrabenchError(
+            f"{folder} was interrupted, or its systems were made ready anew: its wall time has gaps; take another one"
+        )
     starts = sorted((datetime.fromisoformat(record.started_utc).timestamp(), record.duration_s) for record in found)
     wall = starts[-1][0] + starts[-1][1] - starts[0][0]
     tools, steps = sum(record.tool_s for record in found), sum(s["duration_s"] for r in found for s in r.steps)

@@ -55,10 +55,10 @@ class Runner:
         fleet = ready.fleet.deployments
         self.cgroups = {name: {self.server.name: list(each.facts.get("cgroups", ()))} for name, each in fleet.items()}
         self.roles = {name: preflight.roles(site, each) for name, each in fleet.items()}
-        planned = awaited(folder)
+        planned, done = awaited(folder), recorded(folder)
         self.estimator = Estimator(planned)
         for trial in planned:
-            if trial.id in recorded(folder):
+            if trial.id in done:
                 self.estimator.add(read_trial(folder, trial.id))
 
     def one_deployment(self) -> None:

@@ -115,13 +115,11 @@ def lines(found: Results) -> Iterator[str]:
     if len(known):
         yield known_table(found).text
     wrong = [f"{each.label} is called different from itself" for each in pairs if each.significant]
-    # too seldom is caution where one block dominates; too often is wrong anywhere
     wrong += [
-        f"{each.label}: labels swapped at random differ in {100 * each.swapped.share:.2f} % of cases, in "
-        f"{100 * each.swapped.even:.2f} % of those that no block dominates"
+        f"{each.label}: labels swapped at random differ in {100 * each.swapped.share:.2f} % of cases, and in "
+        f"{100 * each.swapped.even:.2f} % of those that no single block dominates"
         for each in pairs
-        if each.swapped.share > each.swapped.band.high
-        or not each.swapped.band.low <= each.swapped.even <= each.swapped.band.high
+        if not each.swapped.band.low <= each.swapped.share <= each.swapped.band.high
     ]
     wrong += [f"{row.system}: truth outside the interval" for row in known.itertuples() if not row.covers]
     wrong += [f"{row.system}: not told from 1" for row in known.itertuples() if not row.excludes_1]
