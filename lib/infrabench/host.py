@@ -11,7 +11,6 @@ A dead peer is noticed in seconds by TCP itself: keep-alive packets every `KEEPA
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import select
 import shlex
@@ -28,6 +27,7 @@ from pathlib import Path
 import paramiko
 from fabric import Config, Connection
 
+from infrabench import relay
 from infrabench.core import CommandFailed, Result, SiteError
 
 CONNECT_S = 5.0
@@ -36,24 +36,6 @@ DEAD_AFTER_S = 8.0
 CHUNK = 1 << 16
 # A command that has exited but whose stdout a daemon still holds open is given this long to say more.
 LINGER_S = 0.5
-
-# Copies between its own stdin/stdout and a unix socket; runs on the host for `forward`.
-_RELAY = """
-import os, socket, sys, threading
-s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])
-def down():
-    while True:
-        b = s.recv(65536)
-        if not b: os._exit(0)
-        while b: b = b[os.write(1, b):]
-threading.Thread(target=down, daemon=True).start()
-while True:
-    b = os.read(0, 65536)
-    if not b: break
-    s.sendall(b)
-s.shutdown(socket.SHUT_WR)
-threading.Event().wait(60)
-"""
 
 
 class LocalHost:
@@ -292,37 +274,9 @@ class SSHHost:
     @contextmanager
     def forward(self, socket_path: str) -> Iterator[str]:
         """Yield a local unix socket; each connection to it is relayed to `socket_path` over the one SSH connection."""
-        with tempfile.TemporaryDirectory(prefix="infrabench-") as folder, socket.socket(socket.AF_UNIX) as listener:
-            local = f"{folder}/relay.sock"
-            listener.bind(local)
-            listener.listen(16)
-            stop = threading.Event()
-            thread = threading.Thread(target=self._serve, args=(listener, socket_path, stop), daemon=True)
-            thread.start()
-            try:
-                yield local
-            finally:
-                stop.set()
-                thread.join(2)
-
-    def _serve(self, listener: socket.socket, socket_path: str, stop: threading.Event) -> None:
-        listener.settimeout(0.2)
-        command = "exec " + shlex.join(("python3", "-c", _RELAY, socket_path))
-        while not stop.is_set():
-            try:
-                peer, _ = listener.accept()
-            except (TimeoutError, OSError):
-                continue
-            try:
-                channel = self._channel(command)
-            except SiteError:  # the caller sees a closed socket, and its own next command says why
-                peer.close()
-                continue
-            channel.settimeout(None)
-            there = (peer.recv, channel.sendall, channel.shutdown_write)
-            back = (channel.recv, peer.sendall, functools.partial(_hang_up, peer))
-            for ends in (there, back):
-                threading.Thread(target=_pump, args=ends, daemon=True).start()
+        command = "exec " + shlex.join(("python3", "-c", relay.FAR_END, socket_path))
+        with relay.relayed(lambda: self._channel(command)) as local:
+            yield local
 
     def close(self) -> None:
         """End the connection."""
@@ -398,17 +352,3 @@ def _wait_for_end(channel: paramiko.Channel, err: bytearray, deadline: float) ->
         while channel.recv_stderr_ready():
             err += channel.recv_stderr(CHUNK)
     return False
-
-
-def _hang_up(peer: socket.socket) -> None:
-    # Closing alone would leave it open as long as the other thread waits in recv, and a client would use it again.
-    with peer:
-        peer.shutdown(socket.SHUT_RDWR)
-
-
-def _pump(read: object, write: object, end: object) -> None:
-    with contextlib.suppress(OSError, EOFError):
-        while chunk := read(CHUNK):  # type: ignore[operator]
-            write(chunk)  # type: ignore[operator]
-    with contextlib.suppress(OSError, EOFError):
-        end()  # type: ignore[operator]
