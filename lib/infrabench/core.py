@@ -40,6 +40,10 @@ class NotRunnable(InfrabenchError):
     """A system that cannot run on this site; the message is the reason shown as ``not run: reason``."""
 
 
+class NotAsClaimed(InfrabenchError):
+    """A trial whose own evidence says that it did not measure what it claims (traffic took another path): invalid."""
+
+
 class LedgerError(InfrabenchError):
     """A session folder that is damaged or does not belong to the plan; never repaired by guessing."""
 
@@ -142,6 +146,11 @@ class Target:
     `address` is where a client reaches services of this target. `lifecycle` holds argv lists that run on the
     *host* and make or remove a fresh throw-away instance of the system (used by `startup`); its keys are
     ``create``, ``exec`` (a prefix), ``remove`` and the value of ``address`` is a one-element tuple.
+
+    A target that has several ways in names them in `addresses`: ``primary`` (which is `address`), ``second`` (of a
+    second interface), ``service``. `devices` names network devices by what they are for: inside a pod ``primary`` and
+    ``second``; on a node ``uplink`` (to the other node) and ``overlay`` (encapsulates; absent where nothing does).
+    `counters` are files that tell the CPU time which the target has used so far (of a node: its cgroup's).
     """
 
     role: str
@@ -149,6 +158,9 @@ class Target:
     prefix: tuple[str, ...] = ()
     address: str = "127.0.0.1"
     lifecycle: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    devices: Mapping[str, str] = field(default_factory=dict)
+    counters: tuple[str, ...] = ()
 
     def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Result:
         """Run `argv` inside the target. The time limit is also kept inside, so nothing outlives it there."""
@@ -255,11 +267,15 @@ class Measurement:
     better: Literal["higher", "lower"]
 
 
-UNITS = frozenset({"1", "s", "B", "B/s", "bit/s", "1/s", "1/min", "%", "W", "K"})
+UNITS = frozenset({"1", "s", "B", "B/s", "bit/s", "1/s", "1/min", "%", "W", "K", "s/B"})
 
 
 class Workload(Protocol):
-    """The contract of a module in ``workloads/``. All four are module functions; `DEFAULTS` names every parameter."""
+    """The contract of a module in ``workloads/``. All four are module functions; `DEFAULTS` names every parameter.
+
+    `plan` raises `NotRunnable` for parameters that the system at hand has no place for (a second interface, say): that
+    treatment is then left out of every block, with the reason.
+    """
 
     DEFAULTS: Mapping[str, Any]
 

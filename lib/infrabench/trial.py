@@ -19,6 +19,7 @@ from infrabench.core import (
     Capture,
     Guards,
     Measurement,
+    NotAsClaimed,
     ParseError,
     Result,
     SiteError,
@@ -181,6 +182,8 @@ class _Run:
         if self.state == "ok":
             try:
                 measurements = parsed(workload, Capture(self.results, self.trial.params))
+            except NotAsClaimed as error:
+                self.ends("invalid", str(error))
             except ParseError as error:
                 self.ends("unparsable", str(error))
         conditions: dict[str, Any] = {}
