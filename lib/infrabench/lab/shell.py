@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -59,12 +59,28 @@ def require() -> None:
         raise NotRunnable(f"the lab needs Debian packages that are not installed: apt-get install {' '.join(missing)}")
 
 
+def contained() -> list[str]:
+    """Return a prefix that makes a long command, all its children and all its mounts end with this process."""
+    prefix = ["setpriv", "--pdeathsig", "KILL"]
+    if os.geteuid() == 0:
+        prefix += ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    return prefix
+
+
 @contextmanager
-def locked(name: str = "lock") -> Iterator[None]:
-    """Hold one of the lab's locks, waiting for it: two `up` or `down` at once follow each other."""
+def locked(name: str = "lock", *, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold one of the lab's locks, waiting for it: two `up` or `down` at once follow each other.
+
+    `waiting` is called first where the wait may be long.
+    """
     state_dir().mkdir(parents=True, exist_ok=True)
     with open(state_dir() / name, "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if waiting:
+                waiting()
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
