@@ -12,7 +12,7 @@ import pandas as pd
 from infrabench.comparability import NOT_HOSTS, differences, shown
 from infrabench.core import STATES
 from infrabench.facade import Session, open_session
-from infrabench.records import DISCARDED, LOOK, read_blocks, read_bytes
+from infrabench.records import DISCARDED, LOOK, not_applicable, read_blocks, read_bytes
 
 
 def validity_table(session: Session) -> pd.DataFrame:
@@ -25,6 +25,7 @@ def validity_table(session: Session) -> pd.DataFrame:
     counts["note"] = ""
     left = [(name, "all", f"not run: {reason}") for name, reason in session.data["not_run"].items()]
     left += [("all", name, f"not run: {reason}") for name, reason in session.data.get("left_out", {}).items()]
+    left += _not_applicable(session)
     rows = pd.DataFrame(left, columns=["system", "workload", "note"])
     merged = pd.concat([counts, rows], ignore_index=True) if left else counts
     numbers = [*STATES, "missing"]
@@ -81,6 +82,14 @@ def diff_table(first: str | Path, second: str | Path) -> pd.DataFrame:
     found = differences(open_session(first).folder, open_session(second).folder)
     rows = [(each.where, each.key, shown(each.first), shown(each.second), each.checked) for each in found]
     return pd.DataFrame(rows, columns=["where", "key", "first", "second", "checked"])
+
+
+def _not_applicable(session: Session) -> list[tuple[str, str, str]]:
+    """Return (system, workload, note) of the treatments that were not run, those of one reason together."""
+    scenarios: dict[tuple[str, str, str], list[str]] = {}
+    for (system, workload, scenario), reason in not_applicable(session.data).items():
+        scenarios.setdefault((system, workload, reason), []).append(scenario)
+    return [(name, of, f"{', '.join(found)}: not run: {why}") for (name, of, why), found in scenarios.items()]
 
 
 def _flat(data: Any, prefix: str = "") -> dict[str, Any]:

@@ -126,9 +126,11 @@ def findings(found: Results, workload: str, metric: str) -> Shown:
     if found.contrasts.empty:
         return alone(found)
     rows = chosen(found, workload, metric)
-    if rows.empty:
+    left_out = not_applicable(found, workload)
+    if rows.empty and not (left_out and workload in set(found.table["workload"])):
         return absent(found, workload)
     sentences = [_sentence(row) for row in rows.itertuples(index=False)]
+    sentences += [f"{who}: not run: {why}." for who, why in left_out.items()]
     items = "".join(f"<li>{html.escape(each)}</li>" for each in sentences)
     return Shown(f"<ul>{items}</ul>", "\n".join(f"- {each}" for each in sentences))
 
@@ -200,9 +202,26 @@ def _sentence(row: Any) -> str:
 
 def absent(found: Results, workload: str) -> Shown:
     """Return that a workload was not run, and why."""
+    reasons = [f"{who}: {why}" for who, why in not_applicable(found, workload).items()]
     why = found.data.get("left_out", {}).get(workload, f"not part of the profile {found.data['profile']}")
-    text = f"{workload}: not run: {why}."
+    text = f"{workload}: not run: {'; '.join(reasons) or why}."
     return Shown(f"<p>{html.escape(text)}</p>", text)
+
+
+def not_applicable(found: Results, workload: str = "") -> dict[str, str]:
+    """Return which systems were not run in which scenarios (of a workload, or of all), with the reason.
+
+    Keys are words, ``host, tcp service two-nodes``; scenarios of one reason stand together.
+    """
+    together: dict[tuple[str, str], list[str]] = {}
+    for each in found.data.get("not_applicable", []):
+        if workload in ("", each["workload"]):
+            name = each["scenario"] if workload else f"{each['workload']} {each['scenario']}"
+            together.setdefault((each["system"], each["reason"]), []).append(name)
+    told: dict[str, str] = {}
+    for (system, reason), names in together.items():
+        told[f"{system}, {' and '.join(names)}"] = reason
+    return told
 
 
 def alone(found: Results) -> Shown:

@@ -10,12 +10,21 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from infrabench import archive, comparability, registry, runs, session
+from infrabench import archive, comparability, costs, registry, runs, session
 from infrabench import design as designs
 from infrabench.core import DesignError, LedgerError, SiteError
 from infrabench.design import Design
 from infrabench.progress import bar, words
-from infrabench.records import LOOK, awaited, discarded, read_blocks, read_session, read_trials, recorded
+from infrabench.records import (
+    LOOK,
+    awaited,
+    discarded,
+    not_applicable,
+    read_blocks,
+    read_session,
+    read_trials,
+    recorded,
+)
 from infrabench.records import verify as problems
 
 MIB = 2**20
@@ -29,14 +38,14 @@ def plan(arguments: Namespace) -> Iterator[str]:
     if arguments.study is None:
         raise DesignError(f"name the study to plan: {', '.join(registry.names('studies'))}")
     wanted = _wanted(arguments)
-    at = len(wanted.systems) * designs.DEPLOY_S
+    at = len(wanted.systems) * session.study_of(wanted).deploy_s
     yield "position  block  starts       system        workload      scenario"
     for trial in designs.trials(wanted):
         yield (
             f"{trial.position:8d}  {trial.block:5d}  {words(at):11s}  {trial.system:12s}  {trial.workload:12s}  "
             f"{trial.scenario}"
         )
-        at += trial.seconds + designs.TRIAL_OVERHEAD_S
+        at += trial.seconds + costs.TRIAL_OVERHEAD_S
     from infrabench import planned  # scipy is loaded for this line alone
 
     yield _cost(wanted)
@@ -286,8 +295,7 @@ def _from_pilot(study: str, pilot: str, goals: list[float], every: bool) -> Iter
 
 
 def _cost(wanted: Design) -> str:
-    study = session.study_of(wanted)
-    cost = designs.expected(wanted, probe_s=study.probe_s)
+    cost = costs.of_study(session.study_of(wanted), wanted)
     count = len(wanted.systems) * len(wanted.cases) * wanted.blocks
     anew = f", every system made ready {wanted.deployments} times" if wanted.deployments > 1 else ""
     rule = wanted.stopping
@@ -317,7 +325,8 @@ def _state_of(folder: Path) -> Iterator[str]:
         widest = max(look["widths"].values(), default=float("nan"))
         why = f"stop ({look['reason']})" if look["reason"] else f"{len(look['adds'])} blocks added"
         yield f"  look at n = {look['n']}: widest half-width {100 * widest:.2f} %: {why}"
-    for name, reason in {**data["not_run"], **data["left_out"]}.items():
+    absent = {f"{system}, {workload} {name}": why for (system, workload, name), why in not_applicable(data).items()}
+    for name, reason in {**data["not_run"], **data["left_out"], **absent}.items():
         yield f"  {name}: not run: {reason}"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from infrabench.core import InfrabenchError, SchemaError, canonical
 from infrabench.provenance import DEPLOYED, MUST_AGREE
-from infrabench.records import read_bytes, read_session
+from infrabench.records import not_applicable, read_bytes, read_session
 
 # What the trials of two sessions have to share before their numbers are put together.
 ASKED = ("study", "baseline", "cases", "limits", "guards", "margins", "primary", "variants")
@@ -95,6 +95,10 @@ def _asked(first: Path, second: Path) -> Iterator[Difference]:
     for key in ("profile", "seed", "blocks", "deployments", "order", "stopping"):
         if one.get(key) != two.get(key):
             yield Difference("asked", key, one.get(key), two.get(key), False)
+    absent = [not_applicable(each) for each in (one, two)]
+    for system, workload, scenario in sorted({*absent[0]} ^ {*absent[1]}):
+        key, told = (system, workload, scenario), [each.get((system, workload, scenario)) for each in absent]
+        yield Difference(f"system {system}", f"case {' '.join(key[1:])} not run", *told, False)
     if one["site"] != two["site"]:
         yield Difference("site", "name", one["site"]["name"], two["site"]["name"], False)
 
@@ -135,9 +139,7 @@ def _suite(first: Path, second: Path) -> Iterator[Difference]:
     yield from _compared("suite", *(_flat(_read(folder, "suite")) for folder in (first, second)), set())
 
 
-def _compared(
-    where: str, then: Mapping[str, Any], now: Mapping[str, Any], checked: set[str]
-) -> Iterator[Difference]:
+def _compared(where: str, then: Mapping[str, Any], now: Mapping[str, Any], checked: set[str]) -> Iterator[Difference]:
     for key in sorted({*then, *now}):
         if then.get(key) != now.get(key) and not key.startswith(IGNORED):
             yield Difference(where, key, then.get(key), now.get(key), key in checked)

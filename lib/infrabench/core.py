@@ -317,11 +317,15 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How large a study runs: blocks, cases, and how often every system is made ready anew (blocks are shared out)."""
+    """How large a study runs: blocks, cases, and how often every system is made ready anew (blocks are shared out).
+
+    `systems`: those that it runs where none are asked for; empty: all of the study.
+    """
 
     blocks: int
     cases: tuple[Case, ...]
     deployments: int = 1
+    systems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,6 +384,7 @@ class Study:
     repeats: int = 2  # most repeats of an invalid trial, at the end of its own block
     probe_s: float = 1.0  # length of the drift probe before each block; 0: none
     block_gap_s: float = 600.0  # a block that was interrupted for longer is discarded whole, and another one run
+    deploy_s: float = 4.0  # expected wall time of making one system ready, for the plan
 
 
 @dataclass(frozen=True, slots=True)

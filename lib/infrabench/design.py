@@ -2,14 +2,15 @@
 
 A block holds every treatment (system x case) once. Its order (`orders`) hangs on the seed, the block and the treatments
 alone: planning more blocks leaves the earlier ones as they were. With several deployments (a split-plot design) every
-system is made ready anew before each equal share of the blocks, and the deployment is the unit of analysis.
+system is made ready anew before each equal share of the blocks, and the deployment is the unit of analysis. A treatment
+that its system has no place for is left out of every block, and the others stay where they are.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,11 +27,10 @@ from infrabench.core import (
 )
 from infrabench.orders import ORDERS, order
 
-TRIAL_OVERHEAD_S = 0.05  # switching systems, starting commands, monitors and ledger; corrected while a session runs
-DEPLOY_S = 4.0  # making one system ready
-RECORD_BYTES = 12_000  # one trial on disk, beside its monitor samples
-SAMPLE_BYTES = 1_800  # one monitor sample of one host, 1 Hz
 AGAIN = "-again"  # ends the second label of an A/A session
+
+
+Treatment = tuple[str, str, str]  # system, workload, scenario
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,7 @@ class Design:
     order: str = "random"
     stopping: Stopping | None = None
     aa: str = ""  # the system that an A/A session measures under two labels
-
-
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """What a plan costs: wall time, space inside a target, and space of the ledger."""
-
-    seconds: float
-    target_bytes: int
-    ledger_bytes: int
+    excluded: frozenset[Treatment] = frozenset()  # treatments that their systems have no place for
 
 
 def design(
@@ -93,6 +85,7 @@ def design(
     if order not in ORDERS:
         raise unknown_name("order", order, ORDERS)
     chosen, study = study.profiles[profile], twins(study, aa, known_systems)
+    usual = (chosen.systems if not aa else ()) or study.systems
     blocks = _count("runs", chosen.blocks if runs is None else runs, 1)
     anew = _count("deployments", chosen.deployments if deployments is None else deployments, 1)
     _check_stopping(stopping, blocks, anew)
@@ -102,7 +95,7 @@ def design(
         study=study.name,
         profile=profile,
         blocks=blocks,
-        systems=_systems(study, systems, known_systems),
+        systems=_systems(study, usual if systems is None else systems, known_systems),
         cases=_cases(chosen.cases, workloads, defaults or {}, f"profile {profile!r} of study {study.name!r}"),
         seed=_count("seed", study.seed if seed is None else seed, 0),
         named=workloads is not None,
@@ -155,14 +148,18 @@ def trials(design: Design) -> tuple[Trial, ...]:
 
 
 def block(design: Design, number: int, deployment: int = 0) -> tuple[Trial, ...]:
-    """Return the trials of block `number` in order; a number beyond the planned ones gives one more such block."""
+    """Return the trials of block `number` in order; a number beyond the planned ones gives one more such block.
+
+    Positions of excluded treatments stay free.
+    """
     places = order(
         design.order, seed=design.seed, block=number, systems=len(design.systems), cases=len(design.cases)
     )  # fmt: skip
-    first = number * len(places)
+    named = [(design.systems[system], design.cases[case]) for system, case in places]
     return tuple(
-        _trial(design, number, first + place, design.systems[system], design.cases[case], deployment)
-        for place, (system, case) in enumerate(places)
+        _trial(design, number, number * len(places) + place, system, case, deployment)
+        for place, (system, case) in enumerate(named)
+        if (system, case.workload, case.scenario) not in design.excluded
     )
 
 
@@ -171,31 +168,32 @@ def plan(study: Study, *, profile: str, **request: Any) -> tuple[Trial, ...]:
     return trials(design(study, profile=profile, **request))
 
 
-def expected(
-    design: Design, *, overhead_s: float = TRIAL_OVERHEAD_S, hosts: int = 2, probe_s: float = 0.0
-) -> Expectation:
-    """Return the expected cost of `design`: seconds, and bytes in a target and in the ledger.
+def treatments(design: Design) -> list[tuple[str, Case]]:
+    """Return what a block holds: every system and case that is not excluded."""
+    every = [(system, case) for case in design.cases for system in design.systems]
+    return [(name, case) for name, case in every if (name, case.workload, case.scenario) not in design.excluded]
 
-    Blocks that are added later, and repeats of invalid trials, cannot be known and are not in it.
+
+def workloads(design: Design) -> list[str]:
+    """Return the workloads of `design`, each once."""
+    return list(dict.fromkeys(case.workload for case in design.cases))
+
+
+def without(
+    design: Design, *, systems: Sequence[str] = (), workloads: Sequence[str] = (), excluded: Iterable[Treatment] = ()
+) -> Design:
+    """Return `design` without what cannot run; blocks stay complete because it is left out of every one.
+
+    A case whose treatments are all `excluded` is gone.
     """
-    once = len(design.systems) * design.blocks
-    tool_s = once * sum(case.seconds for case in design.cases)
-    count = once * len(design.cases)
-    return Expectation(
-        seconds=tool_s + count * overhead_s + len(design.systems) * design.deployments * DEPLOY_S
-        + design.blocks * probe_s,
-        target_bytes=max((case.disk_bytes for case in design.cases), default=0),
-        ledger_bytes=count * RECORD_BYTES + int((tool_s + 2 * count) * hosts * SAMPLE_BYTES),
-    )
-
-
-def without(design: Design, *, systems: Sequence[str] = (), workloads: Sequence[str] = ()) -> Design:
-    """Return `design` without what cannot run; blocks stay complete because it is left out of every one."""
-    return replace(
+    left = replace(
         design,
         systems=tuple(name for name in design.systems if name not in systems),
         cases=tuple(case for case in design.cases if case.workload not in workloads),
+        excluded=design.excluded | frozenset(excluded),
     )
+    there = {(case.workload, case.scenario) for _, case in treatments(left)}
+    return replace(left, cases=tuple(case for case in left.cases if (case.workload, case.scenario) in there))
 
 
 def _trial(design: Design, block: int, position: int, system: str, case: Case, deployment: int) -> Trial:
@@ -209,9 +207,9 @@ def _trial(design: Design, block: int, position: int, system: str, case: Case, d
     )  # fmt: skip
 
 
-def _systems(study: Study, asked: Sequence[str] | None, registered: Sequence[str]) -> tuple[str, ...]:
+def _systems(study: Study, asked: Sequence[str], registered: Sequence[str]) -> tuple[str, ...]:
     known = [*study.systems, *(name for name in registered if name not in study.systems)]
-    names = _names("systems", study.systems if asked is None else asked)
+    names = _names("systems", asked)
     for name in names:
         if name not in known:
             raise unknown_name("system", name, known)

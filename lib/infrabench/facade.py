@@ -19,7 +19,7 @@ from infrabench.comparability import measures_alike, stamp
 from infrabench.core import DesignError, Study, unknown_name
 from infrabench.design import Design
 from infrabench.progress import bar
-from infrabench.records import PROBE, read_blocks, read_session
+from infrabench.records import PROBE, not_applicable, read_blocks, read_session
 from infrabench.stats.contrasts import contrasts as _contrasts
 from infrabench.stats.estimates import estimates as _estimates
 from infrabench.tidy import missing, tidy
@@ -107,6 +107,12 @@ def pool(names: Sequence[str | Path], *, stamped: bool = False) -> Session:
     data = dict(parts[0].data)
     data["systems"] = list(dict.fromkeys(name for part in parts for name in part.data["systems"]))
     data["not_run"] = {name: why for part in parts for name, why in part.data["not_run"].items()}
+    everywhere = [not_applicable(part.data) for part in parts]
+    data["not_applicable"] = [
+        dict(zip(("system", "workload", "scenario", "reason"), (*key, reason), strict=True))
+        for key, reason in everywhere[0].items()
+        if all(key in each for each in everywhere)
+    ]
     data["blocks"] = sum(part.data["blocks"] for part in parts)
     data["pooled"], data["stamp"] = [folder.name for folder in folders], told
     table = pd.concat([part.table for part in parts], ignore_index=True)
@@ -145,7 +151,13 @@ def _narrowed(found: Session, wanted: Design) -> Session:
     def keep(frame: pd.DataFrame) -> pd.DataFrame:
         return frame[frame["system"].isin(systems) & frame["workload"].isin(workloads)].reset_index(drop=True)
 
-    return Session(found.folder, found.data, keep(found.table), keep(found.missing))
+    absent = [
+        each
+        for each in found.data.get("not_applicable", [])
+        if each["system"] in systems and each["workload"] in workloads
+    ]
+    data = found.data | {"not_applicable": absent}
+    return Session(found.folder, data, keep(found.table), keep(found.missing))
 
 
 def _listed(names: Sequence[str] | str | None) -> Sequence[str] | None:
@@ -156,7 +168,7 @@ def _listed(names: Sequence[str] | str | None) -> Sequence[str] | None:
     try:
         return list(json.loads(names))
     except ValueError as error:
-        raise DesignError(f"not a list of names: {names!r}; write [\"native\", \"docker\"] or native,docker") from error
+        raise DesignError(f'not a list of names: {names!r}; write ["native", "docker"] or native,docker') from error
 
 
 def show_log(level: str = "INFO") -> None:

@@ -123,8 +123,8 @@ def compare(wanted: designs.Design, site: Site, on_progress: OnProgress) -> tupl
         kept = designs.without(wanted, systems=tuple(fleet.not_run))
         workloads = {name: registry.workload(name) for name in TOOLS}
         fleet.resume_all()
-        refused, _ = preflight.check(kept, site, fleet.deployments, workloads)
-        kept = designs.without(kept, workloads=tuple(refused))
+        refused, _, absent = preflight.check(kept, site, fleet.deployments, workloads)
+        kept = designs.without(kept, workloads=tuple(refused), excluded=absent)
         if not kept.cases:
             told = "; ".join(f"{name} on {reason}" for name, reason in refused.items())
             raise SiteError(f"{site.name} has none of the tools: {told}")

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from infrabench import figures
-from infrabench.analysis import Results, Shown, absent, alone, base, chosen, picture
+from infrabench.analysis import Results, Shown, absent, alone, base, chosen, not_applicable, picture
 from infrabench.core import unknown_name
 
 Drawn = tuple[Any, pd.DataFrame, str]  # figure, its data, its caption
@@ -59,11 +59,12 @@ def figure(
 def _points(found: Results, workload: str, metric: str, scenario: str, width: dict[str, float]) -> Drawn:
     drawn = figures.points(
         found.table, found.estimates, workload, metric, scenarios=[scenario] if scenario else None,
-        systems=found.systems, not_run=found.data["not_run"], contrasts=found.contrasts, **width,
+        systems=found.systems, not_run=found.data["not_run"], absent=_absent(found, workload),
+        contrasts=found.contrasts, **width,
     )  # fmt: skip
     cells = found.estimates if not scenario else found.estimates[found.estimates["scenario"] == scenario]
     caption = figures.caption(
-        cells, workload, metric, contrasts=found.contrasts, not_run=found.data["not_run"], table=found.table,
+        cells, workload, metric, contrasts=found.contrasts, not_run=_not_run(found, workload), table=found.table,
         order=_order_kind(found),
     )  # fmt: skip
     return drawn, _of(found, workload, metric), caption
@@ -74,7 +75,7 @@ def _scaling(found: Results, workload: str, metric: str, _scenario: str, width: 
         found.estimates, workload, metric, systems=found.systems, not_run=found.data["not_run"], **width
     )
     caption = figures.caption(
-        found.estimates, workload, metric, kind="scaling", not_run=found.data["not_run"], table=found.table,
+        found.estimates, workload, metric, kind="scaling", not_run=_not_run(found, workload), table=found.table,
         order=_order_kind(found),
     )  # fmt: skip
     return drawn, _of(found, workload, metric), caption
@@ -82,13 +83,19 @@ def _scaling(found: Results, workload: str, metric: str, _scenario: str, width: 
 
 def _forest(found: Results, workload: str, metric: str, _scenario: str, width: dict[str, float]) -> Drawn:
     rows = chosen(found, workload, metric)
-    drawn = figures.forest(rows, systems=found.systems, not_run=found.data["not_run"], **width)
+    drawn = figures.forest(rows, systems=found.systems, not_run=_not_run(found, workload), **width)
     return drawn, rows, figures.forest_caption(rows, table=found.table, order=_order_kind(found))
 
 
 def _tiers(found: Results, workload: str, metric: str, _scenario: str, width: dict[str, float]) -> Drawn:
     drawn = figures.tiers(
-        found.tiers, found.contrasts, workload, metric, systems=found.systems, not_run=found.data["not_run"], **width
+        found.tiers,
+        found.contrasts,
+        workload,
+        metric,
+        systems=found.systems,
+        not_run=_not_run(found, workload),
+        **width,
     )
     data = found.tiers[(found.tiers["workload"] == workload) & (found.tiers["metric"] == metric)]
     caption = figures.tiers_caption(
@@ -149,6 +156,17 @@ OF_ONE_CASE = ("order", "ecdf", "modes", "lag", "qq", "power")
 def _of(found: Results, workload: str, metric: str, scenario: str = "") -> pd.DataFrame:
     rows = found.table[(found.table["workload"] == workload) & (found.table["metric"] == metric)]
     return rows[rows["scenario"] == scenario] if scenario else rows
+
+
+def _not_run(found: Results, workload: str) -> dict[str, str]:
+    """Return who was not run, whole systems and single scenarios, with the reason."""
+    return found.data["not_run"] | not_applicable(found, workload)
+
+
+def _absent(found: Results, workload: str) -> dict[tuple[str, str], str]:
+    """Return (scenario, system) -> reason of the cells of a workload that do not apply."""
+    absent = [each for each in found.data.get("not_applicable", []) if each["workload"] == workload]
+    return {(each["scenario"], each["system"]): each["reason"] for each in absent}
 
 
 def _order_kind(found: Results) -> str:

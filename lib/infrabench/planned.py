@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infrabench import design as designs
-from infrabench import session
+from infrabench import costs, session
 from infrabench.core import DesignError
 from infrabench.design import Design
 from infrabench.progress import words
@@ -30,7 +29,7 @@ def plan_table(wanted: Design) -> pd.DataFrame:
             "workload": case.workload, "scenario": case.scenario, "systems": len(wanted.systems),
             "blocks": wanted.blocks, "trials": len(wanted.systems) * wanted.blocks,
             "seconds_each": case.seconds, "disk_MiB": round(case.disk_bytes / MIB, 1),
-            "minutes": round(len(wanted.systems) * wanted.blocks * (case.seconds + designs.TRIAL_OVERHEAD_S) / 60, 1),
+            "minutes": round(len(wanted.systems) * wanted.blocks * (case.seconds + costs.TRIAL_OVERHEAD_S) / 60, 1),
         }
         for case in wanted.cases
     ]  # fmt: skip
@@ -39,7 +38,7 @@ def plan_table(wanted: Design) -> pd.DataFrame:
 
 def plan_summary(wanted: Design) -> str:
     """Return one sentence that says how much `wanted` is and how long it takes."""
-    cost = designs.expected(wanted, probe_s=session.study_of(wanted).probe_s)
+    cost = costs.of_study(session.study_of(wanted), wanted)
     count = len(wanted.systems) * len(wanted.cases) * wanted.blocks
     return (
         f"{count} trials: {wanted.blocks} blocks of {len(wanted.systems)} systems ({', '.join(wanted.systems)}) "

@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from infrabench.core import (
     Case,
@@ -14,6 +14,7 @@ from infrabench.core import (
     Deployment,
     DesignError,
     LedgerError,
+    NotRunnable,
     ParseError,
     Site,
     SiteError,
@@ -21,11 +22,19 @@ from infrabench.core import (
     Target,
     Workload,
 )
-from infrabench.design import Design
+from infrabench.design import Design, Treatment
 
 SPARE = 1.1  # a disk that is filled to the last byte measures something else
 MIB = 2**20
 LISTENS = "0A"  # state of a socket in /proc/net/tcp
+
+
+class Checked(NamedTuple):
+    """What cannot run, and every tool's version."""
+
+    refused: dict[str, str]  # workload -> reason, naming the system or host
+    versions: dict[str, dict[str, str]]  # system -> workload -> what the tool says about itself
+    not_applicable: dict[Treatment, str]  # (system, workload, scenario) that the system has no place for -> reason
 
 
 def roles(site: Site, deployment: Deployment) -> dict[str, Target]:
@@ -39,35 +48,34 @@ def roles(site: Site, deployment: Deployment) -> dict[str, Target]:
 
 def check(
     design: Design, site: Site, deployments: Mapping[str, Deployment], workloads: Mapping[str, Workload]
-) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """Return the workloads that cannot run on some system, with the reason, and every tool's version.
+) -> Checked:
+    """Return the workloads that cannot run on some system, the treatments that do not apply, every tool's version.
 
-    Returns
-    -------
-    refused
-        Workload -> reason, naming the system or host.
-    versions
-        System -> workload -> what the tool says about itself.
+    A workload is refused for all systems when its tool is missing on one: that can be mended. A case that a system has
+    no place for is left out for that system alone.
 
     Raises
     ------
     DesignError
         A workload plans steps for a role that this site does not have, or two steps of the same name.
     """
-    refused: dict[str, str] = {}
-    versions: dict[str, dict[str, str]] = {name: {} for name in deployments}
+    found = Checked({}, {name: {} for name in deployments}, {})
     for name, workload in workloads.items():
         for system, deployment in deployments.items():
             reason = workload.supported(deployment)
             reason = reason or _port_taken(design, name, deployment.targets["server"])
             if reason is None:
-                found, reason = _version(design, name, workload, roles(site, deployment))
-                versions[system][name] = found
+                targets = roles(site, deployment)
+                role, absent = _role(design, name, workload, targets)
+                found.not_applicable.update({(system, name, scenario): why for scenario, why in absent.items()})
+                if role is not None:
+                    found.versions[system][name], reason = _version(workload, targets[role])
             if reason is not None:
-                refused[name] = f"{system}: {reason}"
+                found.refused[name] = f"{system}: {reason}"
                 break
-    kept = {system: {k: v for k, v in tools.items() if k not in refused} for system, tools in versions.items()}
-    return refused, kept
+    kept = {s: {k: v for k, v in tools.items() if k not in found.refused} for s, tools in found.versions.items()}
+    absent = {key: reason for key, reason in found.not_applicable.items() if key[1] not in found.refused}
+    return Checked(found.refused, kept, absent)
 
 
 def check_ledger(folder: Path, need: int) -> None:
@@ -85,21 +93,34 @@ def check_disks(design: Design, deployments: Mapping[str, Deployment]) -> None:
     """Raise `SiteError` when a target has less space than the largest file of a case needs."""
     for system, deployment in deployments.items():
         for case in design.cases:
-            if case.disk_bytes:
+            if case.disk_bytes and (system, case.workload, case.scenario) not in design.excluded:
                 path = str(case.params.get("directory", "/"))
                 free = _free_bytes(deployment.targets["server"], path)
                 _compare(f"{system}, {path} ({case.workload} {case.scenario})", free, int(case.disk_bytes * SPARE))
 
 
-def _version(design: Design, name: str, workload: Workload, targets: Mapping[str, Target]) -> tuple[str, str | None]:
-    """Return the version of the tool that is measured with, or the reason why it gives none."""
-    role = "server"
+def _role(
+    design: Design, name: str, workload: Workload, targets: Mapping[str, Target]
+) -> tuple[str | None, dict[str, str]]:
+    """Return the role that a workload measures from, and its scenarios that do not apply, with the reason.
+
+    The role is None when none of its scenarios applies.
+    """
+    role, absent = None, dict[str, str]()
     for case in design.cases:
         if case.workload == name:
-            steps = workload.plan(case.params, targets)
+            try:
+                steps = workload.plan(case.params, targets)
+            except NotRunnable as error:
+                absent[case.scenario] = str(error)
+                continue
             _check_steps(case, steps, targets)
-            role = next((step.role for step in steps if step.phase == "measure" and not step.host), role)
-    target = targets[role]
+            role = next((step.role for step in steps if step.phase == "measure" and not step.host), role or "server")
+    return role, absent
+
+
+def _version(workload: Workload, target: Target) -> tuple[str, str | None]:
+    """Return the version of the tool that is measured with, or the reason why it gives none."""
     try:
         return workload.version(target), None
     except CommandFailed as error:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tqdm import tqdm
 
 from infrabench.core import Trial, TrialRecord
-from infrabench.design import TRIAL_OVERHEAD_S
+from infrabench.costs import TRIAL_OVERHEAD_S
 
 HEADLESS = "INFRABENCH_HEADLESS"  # set in the environment of a notebook whose output goes to a log
 Treatment = tuple[str, str, str]

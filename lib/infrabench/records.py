@@ -29,6 +29,12 @@ def read_session(folder: Path) -> dict[str, Any]:
     return data
 
 
+def not_applicable(session: Mapping[str, Any]) -> dict[tuple[str, str, str], str]:
+    """Return, from ``session.json``, treatments (system, workload, scenario) that did not apply, with the reason."""
+    absent = session.get("not_applicable", [])
+    return {(each["system"], each["workload"], each["scenario"]): each["reason"] for each in absent}
+
+
 def read_plan(folder: Path) -> tuple[Trial, ...]:
     """Return the planned trials in order, those of added blocks too; `LedgerError` names the first damaged line."""
     paths = [folder / PLAN, *sorted(folder.glob(f"{BLOCKS}/[!.]*-{EXTRA}.jsonl"))]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from infrabench import ledger, registry
-from infrabench.core import Capture, ParseError, Result, TrialRecord
+from infrabench.core import Capture, NotAsClaimed, ParseError, Result, TrialRecord
 from infrabench.records import BLOCKS, PLAN, read_bytes, read_session, read_trials, read_trials_of
 from infrabench.sums import SUMS
 from infrabench.trial import parsed
@@ -30,13 +30,16 @@ def again(folder: Path, record: TrialRecord) -> TrialRecord:
         return record
     try:
         found = parsed(registry.workload(record.trial.workload), capture(folder, record))
+    except NotAsClaimed as error:
+        return replace(record, measurements=(), state="invalid", reason=str(error))
     except ParseError as error:
         return replace(record, measurements=(), state="unparsable", reason=str(error))
-    if record.state == "unparsable":
-        guarded = record.conditions.get("invalid", [])
-        state, reason = ("invalid", "; ".join(guarded)) if guarded else ("ok", "")
-        return replace(record, measurements=found, state=state, reason=reason)
-    return replace(record, measurements=found)
+    if record.measurements:
+        return replace(record, measurements=found)
+    # it was the output that spoke against the trial; what the guards said of it stays
+    guarded = record.conditions.get("invalid", [])
+    state, reason = ("invalid", "; ".join(guarded)) if guarded else ("ok", "")
+    return replace(record, measurements=found, state=state, reason=reason)
 
 
 def capture(folder: Path, record: TrialRecord) -> Capture:

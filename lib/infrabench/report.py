@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from infrabench.core import InfrabenchError
-from infrabench.records import awaited
+from infrabench.records import awaited, not_applicable
 from infrabench.tidy import missing, read_session
 
 # what makes a browser fetch by itself; a link that a reader may click is no such thing
@@ -127,7 +127,10 @@ def _loads(script: str) -> bool:
 
 def _session(folder: Path, out: Path) -> str:
     session, plan, absent = read_session(folder), awaited(folder), missing(folder)
-    not_run = session.get("not_run", {})
+    not_run = session.get("not_run", {}) | {
+        f"{system}, {workload} {scenario}": reason
+        for (system, workload, scenario), reason in not_applicable(session).items()
+    }
     rows = {
         "study": f"{session['study']}, profile {session.get('profile', 'not recorded')}",
         "site": f"{session['site']['name']} ({session['site'].get('kind', 'kind not recorded')})",

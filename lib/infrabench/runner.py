@@ -12,7 +12,7 @@ from pathlib import Path
 from infrabench import blocks, ledger, preflight
 from infrabench.core import CommandFailed, Site, SiteError, Study, Trial, TrialRecord, Workload
 from infrabench.deployments import Fleet
-from infrabench.design import Design
+from infrabench.design import Design, Treatment
 from infrabench.monitor import Monitor, watching
 from infrabench.progress import Estimator, OnProgress
 from infrabench.records import LOOK, PROBE, awaited, read_blocks, read_trial, recorded
@@ -28,6 +28,7 @@ class Ready:
     workloads: Mapping[str, Workload]
     tools: Mapping[str, Mapping[str, str]]
     left_out: Mapping[str, str]  # workload -> reason
+    not_applicable: Mapping[Treatment, str]  # treatment that its system has no place for -> reason
 
 
 @dataclass(frozen=True, slots=True)

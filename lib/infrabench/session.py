@@ -12,11 +12,10 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from infrabench import blocks, ledger, preflight, provenance, registry
+from infrabench import blocks, costs, description, ledger, preflight, provenance, registry
 from infrabench import design as designs
 from infrabench.core import (
     DesignError,
@@ -31,12 +30,10 @@ from infrabench.core import (
 from infrabench.deployments import Fleet, deployed
 from infrabench.design import Design
 from infrabench.progress import OnProgress
-from infrabench.records import read_session, verify
+from infrabench.records import verify
 from infrabench.runner import LookAt, Ready, Runner
 
 log = logging.getLogger(__name__)
-
-FORMAT = 1
 
 
 def request(
@@ -74,7 +71,7 @@ def parameters(study: Study, wanted: Design, site: Site | Named) -> dict[str, An
         canonical(
             {
                 "study": study.name, "profile": wanted.profile, "blocks": wanted.blocks, "seed": wanted.seed,
-                "systems": wanted.systems, "workloads": list(dict.fromkeys(case.workload for case in wanted.cases)),
+                "systems": wanted.systems, "workloads": designs.workloads(wanted),
                 "cases": [asdict(case) for case in wanted.cases], "baseline": study.baseline,
                 "site": {"name": site.name, "kind": site.kind}, "limits": asdict(study.limits),
                 "guards": asdict(study.guards), "margins": study.margins, "primary": study.primary,
@@ -141,10 +138,10 @@ def carry_out(
         with deployed(study, wanted, site, label=folder.name) as fleet:
             ready = _ready(study, wanted, site, fleet)
             if folder.exists():
-                _check_same_set(folder, ready)
+                description.check_same(folder, ready)
             preflight.check_disks(ready.design, fleet.deployments)
             planned = designs.trials(ready.design)
-            with ledger.opened(folder, _session(study, ready, site, asked), planned):
+            with ledger.opened(folder, description.of(study, ready, site, asked), planned):
                 provenance.store(folder, site, fleet.deployments, ready.tools)
                 if first:
                     blocks.add_promised(folder, ready.design)
@@ -171,65 +168,32 @@ def is_complete(folder: Path, study: Study, wanted: Design, asked: Mapping[str, 
 def check_folder(study: Study, wanted: Design, folder: Path) -> None:
     """Raise `LedgerError` or `SiteError` when what is still to be recorded cannot be, before anything is started."""
     share = len(blocks.due(folder, study, wanted)) / wanted.blocks if folder.exists() else 1.0
-    preflight.check_ledger(folder, int(designs.expected(wanted).ledger_bytes * share))
+    preflight.check_ledger(folder, int(costs.expected(wanted).ledger_bytes * share))
 
 
 def _ready(study: Study, wanted: Design, site: Site, fleet: Fleet) -> Ready:
-    """Check every workload on every system; on this machine alone, a study goes on without what is not installed."""
+    """Check every workload on every system; on this machine alone, a study goes on without what is not installed.
+
+    A treatment that its system has no place for is left out anywhere; a workload named by hand has to have one.
+    """
     kept = designs.without(wanted, systems=tuple(fleet.not_run))
     workloads = {case.workload: registry.workload(case.workload) for case in kept.cases}
     fleet.resume_all()
-    refused, tools = preflight.check(kept, site, fleet.deployments, workloads)
-    if refused and (wanted.named or site.kind != "local"):
-        told = "; ".join(f"{name} on {reason}" for name, reason in refused.items())
+    refused, tools, absent = preflight.check(kept, site, fleet.deployments, workloads)
+    kept = designs.without(kept, workloads=tuple(refused), excluded=absent)
+    there = designs.workloads(kept)
+    placeless: dict[str, str] = {}
+    for (system, name, _), why in absent.items():
+        if name not in there:
+            placeless.setdefault(name, f"{system}: {why}")
+    must = {**refused, **(placeless if wanted.named else {})}
+    if must and (wanted.named or site.kind != "local"):
+        told = "; ".join(f"{name} on {reason}" for name, reason in must.items())
         raise SiteError(f"{site.name} cannot run all workloads: {told}. Install what is missing, or name the others")
     for name, reason in refused.items():
         log.warning("workload %s is left out: %s", name, reason)
-    kept = designs.without(kept, workloads=tuple(refused))
+    for (system, name, scenario), reason in absent.items():
+        log.warning("%s %s is not run on %s: %s", name, scenario, system, reason)
     if not kept.cases:
-        raise SiteError(f"{site.name} can run no workload of study {study.name!r}: {refused}")
-    return Ready(kept, fleet, workloads, tools, refused)
-
-
-def _session(study: Study, ready: Ready, site: Site, asked: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "study": study.name,
-        "title": study.title,
-        "profile": ready.design.profile,
-        "seed": ready.design.seed,
-        "blocks": ready.design.blocks,
-        "deployments": ready.design.deployments,
-        "order": ready.design.order,
-        "stopping": None if ready.design.stopping is None else asdict(ready.design.stopping),
-        "aa": ready.design.aa,
-        "variants": asked["variants"],
-        "known": [list(each) for each in study.known],
-        "systems": list(ready.design.systems),
-        "workloads": list(dict.fromkeys(case.workload for case in ready.design.cases)),
-        "baseline": study.baseline,
-        "site": {"name": site.name, "kind": site.kind},
-        "not_run": dict(ready.fleet.not_run),
-        "left_out": dict(ready.left_out),
-        "margins": dict(study.margins),
-        "primary": [list(each) for each in study.primary],
-        "guards": asdict(study.guards),
-        "limits": asdict(study.limits),
-        "parameters": asked,
-        "parameters_sha256": digest(asked, 64),
-        "versions": provenance.of_suite(),
-        "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-
-
-def _check_same_set(folder: Path, ready: Ready) -> None:
-    """Raise `LedgerError` when other systems or workloads can run now than when the session began."""
-    stored = read_session(folder)
-    for what, then, now in (
-        ("systems", stored["not_run"], ready.fleet.not_run),
-        ("workloads", stored["left_out"], ready.left_out),
-    ):
-        for name in sorted({*then, *now}):
-            if (name in then) != (name in now):
-                told = f"was left out ({then[name]}), can run now" if name in then else f"cannot run now: {now[name]}"
-                raise LedgerError(f"{folder} cannot go on with the same {what}: {name} {told}. Start another session")
+        raise SiteError(f"{site.name} can run no workload of study {study.name!r}: {refused | placeless}")
+    return Ready(kept, fleet, workloads, tools, refused, absent)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from infrabench import costs
 from infrabench import design as designs
 from infrabench.core import Case, DesignError, Limits, Profile, Study, canonical
 
@@ -127,10 +129,46 @@ def test_two_cases_of_the_same_name_are_refused():
 def test_cost_grows_with_trials_and_takes_the_largest_disk():
     cases = [Case("cpu", "a", seconds=2.0), Case("disk", "b", seconds=3.0, disk_bytes=7)]
     wanted = designs.design(study(cases=cases), profile="quick")
-    cost = designs.expected(wanted, overhead_s=0.5)
-    assert cost.seconds == 2 * 4 * (2 + 3) + 16 * 0.5 + 2 * designs.DEPLOY_S
+    cost = costs.expected(wanted, overhead_s=0.5, probe_s=1.0, deploy_s=7.0)
+    assert cost.seconds == 2 * 4 * (2 + 3) + 16 * 0.5 + 4 * 1 + 2 * 7
     assert cost.target_bytes == 7
-    assert cost.ledger_bytes > 16 * designs.RECORD_BYTES
+    assert cost.ledger_bytes > 16 * costs.RECORD_BYTES
+
+
+def test_a_treatment_that_does_not_apply_is_left_out_and_the_others_stay_where_they_are():
+    wanted = designs.design(study(), profile="quick")
+    gone = ("docker", "disk", "default")
+    left = designs.without(wanted, excluded=[gone])
+    assert designs.trials(left) == tuple(t for t in designs.trials(wanted) if treatment(t) != gone)
+    assert len(designs.trials(left)) == 4 * 3
+    assert {(name, case.workload) for name, case in designs.treatments(left)} == {
+        ("native", "cpu"), ("docker", "cpu"), ("native", "disk"),
+    }  # fmt: skip
+    added = designs.block(left, 7)
+    assert gone not in [treatment(t) for t in added]
+    assert added == tuple(t for t in designs.block(wanted, 7) if treatment(t) != gone)
+
+
+def test_a_case_that_applies_to_nobody_is_gone():
+    every = [(system, "disk", "default") for system in ("native", "docker")]
+    left = designs.without(designs.design(study(), profile="quick"), excluded=every)
+    assert [case.workload for case in left.cases] == designs.workloads(left) == ["cpu"]
+
+
+def test_treatments_that_do_not_apply_cost_nothing():
+    cases = [Case("cpu", "a", seconds=2.0), Case("disk", "b", seconds=3.0)]
+    wanted = designs.design(study(cases=cases), profile="quick")
+    left = designs.without(wanted, excluded=[("native", "disk", "b")])
+    assert costs.expected(wanted, overhead_s=0.5).seconds - costs.expected(left, overhead_s=0.5).seconds == 4 * 3.5
+
+
+def test_a_profile_may_name_its_own_systems():
+    wide = study(("native", "docker", "lxc"))
+    small = Profile(2, CASES, systems=("lxc", "native"))
+    wide = replace(wide, profiles={"quick": small})
+    assert designs.design(wide, profile="quick").systems == ("native", "lxc")
+    assert designs.design(wide, profile="quick", systems=["native", "docker"]).systems == ("native", "docker")
+    assert designs.design(wide, profile="quick", aa="docker").systems == ("docker", "docker-again")
 
 
 def test_what_cannot_run_is_left_out_of_every_block():

@@ -8,7 +8,7 @@ import pytest
 
 from infrabench import progress
 from infrabench.core import Trial, TrialRecord
-from infrabench.design import TRIAL_OVERHEAD_S
+from infrabench.costs import TRIAL_OVERHEAD_S
 from infrabench.progress import Estimator, bar, words
 
 

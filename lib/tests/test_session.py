@@ -315,9 +315,8 @@ def test_a_port_that_is_taken_is_found_before_the_first_trial(study):
         site, workload = fake_site(), registry.workload("fake")
         made = {"fake-base": Deployment("fake-base", {"server": Target("server", site.hosts["server"])}, {})}
         asked = replace(wanted, cases=cases[:1]), site, made, {"fake": replaced(workload)}
-        assert preflight.check(*asked)[0] == {}
-        refused, _ = preflight.check(wanted, *asked[1:])
-        assert refused == {
+        assert preflight.check(*asked).refused == {}
+        assert preflight.check(wanted, *asked[1:]).refused == {
             "fake": f"fake-base: something listens on port {port} there; stop it (ss -ltnp tells what it is)"
         }
 

@@ -6,7 +6,7 @@ import pytest
 from fakes import fake_site
 
 from infrabench import design as designs
-from infrabench import registry, session
+from infrabench import costs, registry, session
 from infrabench.core import Target
 
 STUDIES = registry.names("studies")
@@ -60,8 +60,8 @@ def test_the_smoke_profile_has_every_workload_of_the_containers_study():
     study = registry.study("containers")
     named = {name: {case.workload for case in profile.cases} for name, profile in study.profiles.items()}
     assert named["smoke"] == named["paper"]
-    assert designs.expected(session.request(study, profile="smoke")).seconds < 300
-    assert designs.expected(session.request(study, profile="quick")).seconds < 1200
+    assert costs.of_study(study, session.request(study, profile="smoke")).seconds < 300
+    assert costs.of_study(study, session.request(study, profile="quick")).seconds < 1200
 
 
 def test_known_effects_have_true_ratios_for_each_label_that_is_not_the_same():

@@ -27,6 +27,7 @@ def points(
     scenarios: Sequence[str] | None = None,
     systems: Sequence[str] | None = None,
     not_run: Mapping[str, str] | None = None,
+    absent: Mapping[tuple[str, str], str] | None = None,
     contrasts: pd.DataFrame | None = None,
     bound: tuple[float, str] | None = None,
     width_mm: float | None = None,
@@ -43,6 +44,8 @@ def points(
         Systems in the session's order, baseline first; it fixes colours and markers.
     not_run
         System -> reason, for systems that could not be run here.
+    absent
+        (scenario, system) -> reason, for cells that a system has no place for; the caption has the reasons too.
     contrasts
         With contrasts, a second panel shows each system's ratio to the baseline, its interval and the margin.
     bound
@@ -81,7 +84,7 @@ def points(
         look.upper_bound(main, bound, scale.factor)
         look.from_zero(main, cells, scale.factor, bound)
         main.set_ylabel(display.axis_label(metric, scale.unit, cells["better"].iloc[0]), wrap=True)
-        _empty_slots(main, cells, places, not_run or {}, single)
+        _empty_slots(main, cells, places, not_run or {}, absent or {}, single)
         if contrasts is not None:
             chosen = contrasts[(contrasts["workload"] == workload) & (contrasts["metric"] == metric)]
             _ratios(axes[1, 0], chosen[chosen["scenario"].isin(shown)], places, look.looks(names))
@@ -135,6 +138,7 @@ def _empty_slots(
     cells: pd.DataFrame,
     places: Mapping[tuple[str, str], tuple[float, float]],
     not_run: Mapping[str, str],
+    absent: Mapping[tuple[str, str], str],
     single: bool,
 ) -> None:
     """Say in the slot itself why it is empty; nothing is left out silently."""
@@ -147,6 +151,8 @@ def _empty_slots(
             text = "" if row["n"] else (states or "no trial yet")
         elif system in not_run:
             text = f"not run: {not_run[system]}"
+        elif (scenario, system) in absent:
+            text = f"not run: {absent[scenario, system]}" if single else "not run"
         if not text:
             continue
         wrapped = "\n".join(look.textwrap.wrap(text, 30)) if single else text

@@ -2,7 +2,7 @@
 
 Only complete blocks enter: a block counts for a contrast when the system and the baseline both have an ok trial in
 it, so whatever the block did to both cancels. Where systems were deployed more than once, the means of each
-deployment are the pairs, for its trials are not independent.
+deployment are the pairs, for its trials are not independent. A treatment that nobody tried has no contrast.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ def contrasts(
 ) -> pd.DataFrame:
     """Return one row per (workload, scenario, metric, system other than the baseline).
 
+    There is none for a case that the system, or a baseline with trials elsewhere, never tried: it does not apply there.
+
     Parameters
     ----------
     table
@@ -111,8 +113,17 @@ def contrasts(
     # the verdict rests on the interval of one contrast; say so where the whole family would not support it
     alone = frame["verdict"].isin([DIFFERENT, WITHIN]) & (frame["p_adjusted"] >= ALPHA) & (frame["reason"] == "")
     frame.loc[alone, "reason"] = "not significant within its family"
-    frame = frame.reindex(columns=list(COLUMNS)).astype(TYPES)
+    frame = frame[_tried(frame, table)].reindex(columns=list(COLUMNS)).astype(TYPES)
     return frame.sort_values(["workload", "metric", "level", "scenario", "system"], ignore_index=True)
+
+
+def _tried(frame: pd.DataFrame, table: pd.DataFrame) -> NDArray[np.bool_]:
+    """Which contrasts are of a case in which the system has a trial of any state, and so has the baseline."""
+    cells = pd.MultiIndex.from_frame(table[["workload", "scenario", "system"]].drop_duplicates())
+    here, base = (
+        pd.MultiIndex.from_frame(frame[["workload", "scenario", who]]).isin(cells) for who in ("system", "baseline")
+    )
+    return here & (base | ~frame["baseline"].isin(table["system"]).to_numpy())
 
 
 def _margin(margins: Mapping[str, float], metric: str) -> float:

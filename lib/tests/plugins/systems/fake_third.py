@@ -15,7 +15,8 @@ def supported(site):
 def deploy(site, spec):
     log = site.facts["log"]
     log.append(f"deploy {NAME}")
-    target = Target("server", site.hosts["server"], address=spec.address)
+    more = site.facts.get("addresses", {}).get(NAME, {})
+    target = Target("server", site.hosts["server"], address=spec.address, addresses=more)
     facts = {"version": "1", "image": "none", "cgroups": []}
     try:
         yield Deployment(

@@ -1,8 +1,8 @@
 """A workload for tests: prints a number, or does what a broken tool would do."""
 
-from infrabench.core import Measurement, ParseError, Step
+from infrabench.core import Measurement, NotAsClaimed, NotRunnable, ParseError, Step
 
-DEFAULTS = {"does": "ok", "value": 1.0, "marker": ""}
+DEFAULTS = {"does": "ok", "value": 1.0, "marker": "", "interface": ""}
 SCRIPTS = {
     "ok": "printf 'value=%s\\nend\\n' \"$1\"",
     "fail": "echo 'cannot open device' >&2; exit 3",
@@ -12,10 +12,13 @@ SCRIPTS = {
     "nothing": "true",
     "nan": "printf 'value=nan\\nend\\n'",
     "mistake": "printf 'value=a\\nend\\n'",
+    "astray": "printf 'value=1\\nother path\\n'",
 }
 
 
 def plan(params, roles):
+    if params.get("interface") and params["interface"] not in roles["server"].addresses:
+        raise NotRunnable(f"there is no {params['interface']} interface")
     steps = [
         Step("ready", "server", ("true",), phase="prepare", until_ok_s=2.0),
         Step("tool", "server", ("sh", "-c", SCRIPTS[params["does"]], "sh", str(params["value"])), timeout_s=1.0),
@@ -36,6 +39,8 @@ def supported(deployment):
 
 def parse(capture):
     lines = capture["tool"].stdout.decode("utf-8", "replace").splitlines()
+    if lines[1:] == ["other path"]:
+        raise NotAsClaimed("the traffic took another path")
     if len(lines) != 2 or lines[1] != "end" or not lines[0].startswith("value="):
         raise ParseError("fake", "expected value=NUMBER and end", capture["tool"].stdout)
     return [Measurement("value", float(lines[0].removeprefix("value=")), "1/s", "higher")]
