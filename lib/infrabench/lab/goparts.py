@@ -119,16 +119,16 @@ PARTS = {
         Part(
             "cilium",
             (
-                Program("cilium-agent", f"{_CILIUM}/daemon", 614),
-                Program("cilium-cni", f"{_CILIUM}/plugins/cilium-cni", 16),
-                Program("cilium-dbg", f"{_CILIUM}/cilium-dbg", 25),
-                Program("cilium-operator-generic", f"{_CILIUM}/operator", 60, tags="ipam_provider_operator"),
+                Program("cilium-agent", f"{_CILIUM}/daemon", 326),
+                Program("cilium-cni", f"{_CILIUM}/plugins/cilium-cni", 7),
+                Program("cilium-dbg", f"{_CILIUM}/cilium-dbg", 17),
+                Program("cilium-operator-generic", f"{_CILIUM}/operator", 30, tags="ipam_provider_operator"),
             ),
             extra=(Extra("bpf", _CILIUM, "bpf", "folder"),),
         ),
         Part(
             "crio",
-            (Program("crio", f"{_CRIO}/cmd/crio", 211),),
+            (Program("crio", f"{_CRIO}/cmd/crio", 130),),
             tags=_CRIO_TAGS,
             cgo=True,
             headers=("libseccomp",),
