@@ -20,9 +20,10 @@ POWERS = {-9: "10⁻⁹", -6: "10⁻⁶", -3: "10⁻³", 3: "10³", 6: "10⁶", 
 # unit -> smallest and largest exponent that is customary for it
 PREFIXED = {"B/s": (0, 12), "bit/s": (0, 12), "B": (0, 12), "s": (-9, 0), "W": (-3, 3)}
 COUNTED = {"1/s": (0, 12), "1/min": (0, 12)}
+PER_BYTE = {"s/B": "s/GB"}  # always per gigabyte: a prefix of the second would not make it readable
 PLAIN_BELOW = 1e5  # a rate of 8 000 requests a second is easier to read than 8 x 10^3
 WORDS = {"total": "total time", "wall": "wall time", "tool": "tool time"}
-SUFFIXES = re.compile(r"_(B_per_s|bit_per_s|per_s|per_min|s|B|percent|W|K)$")
+SUFFIXES = re.compile(r"_(s_per_B|B_per_s|bit_per_s|per_s|per_min|s|B|percent|W|K)$")
 RATES = ("B/s", "bit/s", "1/s", "1/min")
 # columns of words, which are read from the left
 LEFT = frozenset(
@@ -60,6 +61,8 @@ class Scale:
 
 def scale(values: Iterable[float], unit: str) -> Scale:
     """Return the scale in which the largest finite value has one to three digits before the point."""
+    if unit in PER_BYTE:
+        return Scale(1e-9, PER_BYTE[unit], f"1 {PER_BYTE[unit]} = {POWERS[-9]} {unit}")
     finite = np.abs(np.asarray([v for v in values if np.isfinite(v)], dtype=float))
     largest = float(finite.max()) if finite.size else 0.0
     low, high = PREFIXED.get(unit, COUNTED.get(unit, (0, 0)))

@@ -1,0 +1,239 @@
+"""What `iperf3` and `netperf` share: who talks with whom, which path is claimed, and the proof that it was taken.
+
+Parameters of both: ``placement`` (``same-node`` or ``two-nodes``), ``interface`` of the server that the client asks
+(``primary``, ``second`` of Multus, ``service``), ``multus`` (pods made through Multus or not), ``policy`` (a server
+that a NetworkPolicy selects).
+
+The server runs for one trial only. Counters of the nodes and of the server's devices are read before and after the
+tool, innermost the server's node; what they have to show is stored with the commands that read them, in the variable
+``INFRABENCH_CLAIM``. A device that a system does not name is not checked, a node that it does not give not read.
+
+CPU time is counted between the two readings of the server's node: it includes starting the tool and ending it, and all
+else that the machine did meanwhile; the kernel counts it in steps of 10 ms.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from infrabench.core import Capture, DesignError, Measurement, NotRunnable, ParseError, Step, Target
+from infrabench.workloads import _witness
+from infrabench.workloads._reading import json_object, positive, text
+
+PATH: Mapping[str, Any] = {"placement": "two-nodes", "interface": "primary", "multus": True, "policy": False}
+PLACEMENTS = {"same-node": "near", "two-nodes": "far"}
+INTERFACES = ("primary", "second", "service")
+CLAIM = "INFRABENCH_CLAIM="
+NODES = ("server-node", "client-node")
+READY_S = 20.0
+# Arguments: file for the process id, name of the program, port in hexadecimal, then the program and its arguments. A
+# server that an interrupted trial left behind is stopped first; one that is not ours keeps the port, and we fail.
+STOPPED = """
+if [ -s "$file" ] && pid=$(cat "$file") && [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = "$name" ]; then
+  kill "$pid"; tries=0
+  while [ -e "/proc/$pid/comm" ] && [ $tries -lt 40 ]; do sleep 0.05; tries=$((tries + 1)); done
+  if [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = "$name" ]; then kill -9 "$pid"; fi
+fi
+"""
+START = f"""
+file=$1 name=$2 port=$3; shift 3
+{STOPPED}
+listens() {{ cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -q ":$port 0*:0000 0A "; }}
+if listens; then echo "port 0x$port is taken" >&2; exit 1; fi
+"$@" </dev/null >"$file.log" 2>&1 &
+echo $! >"$file"; tries=0
+until listens; do
+  tries=$((tries + 1))
+  if [ $tries -gt 100 ] || ! kill -0 $! 2>/dev/null; then
+    cat "$file.log" >&2; echo "$name does not listen" >&2; exit 1
+  fi
+  sleep 0.05
+done
+exec cat /proc/net/dev
+"""
+STOP = f"""
+file=$1 name=$2
+{STOPPED}
+tail -c 2000 "$file.log" >&2; rm -f "$file" "$file.log"
+exec cat /proc/net/dev
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Both ends of a path: targets, the address that the client asks, and the nodes that can be read."""
+
+    server: Target
+    client: Target
+    address: str
+    nodes: Mapping[str, Target]  # by `NODES`; the server's alone where both ends are on one
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """CPU seconds of a trial; None where it cannot be told (one counter for both ends, no counter)."""
+
+    machines_s: float  # of every machine that a node is on, whole
+    sender_s: float | None
+    receiver_s: float | None
+    busy_share: float  # of all CPUs of the server's machine
+
+
+def ends(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Ends:
+    """Return the ends of the path that `params` ask for; `NotRunnable` when the system has no such path."""
+    placement, interface = params["placement"], params["interface"]
+    if placement not in PLACEMENTS or interface not in INTERFACES:
+        raise DesignError(f"no path {placement!r}, {interface!r}: {', '.join(PLACEMENTS)}; {', '.join(INTERFACES)}")
+    plain = "" if params["multus"] else "-plain"
+    server_role = "server" + ("-guarded" if params["policy"] else "") + plain
+    client_role = PLACEMENTS[placement] + plain
+    if f"server{plain}" not in roles:
+        raise NotRunnable("it has no pods that were made without Multus")
+    if server_role not in roles:
+        raise NotRunnable("it has no server behind a network policy here")
+    if client_role not in roles:
+        raise NotRunnable("it joins no two nodes" if placement == "two-nodes" else "it has no second pod on a node")
+    server = roles[server_role]
+    address = server.address if interface == "primary" else server.addresses.get(interface)
+    if address is None:
+        what = {"second": "second interface", "service": "service that leads to the server"}[interface]
+        raise NotRunnable(f"it has no {what} here")
+    workers = ("worker1", "worker2") if placement == "two-nodes" else ("worker1",)
+    known = all(name in roles for name in workers)
+    nodes = {name: roles[worker] for name, worker in zip(NODES, workers, strict=False)} if known else {}
+    return Ends(server, roles[client_role], address, nodes)
+
+
+def around(found: Ends, params: Mapping[str, Any], server: Sequence[str], tool: Step) -> Sequence[Step]:
+    """Return the steps of a trial: server, readings, `tool`, readings, end of the server.
+
+    The readings around the tool are its neighbours: the server's node last before it and first after it.
+    """
+    claim = CLAIM + json.dumps(_claim(found, params), sort_keys=True)
+    name = server[0]
+    mark = ("sh", f"/tmp/infrabench-{name}-{params['port']}.pid", name)
+    start = ("env", claim, "sh", "-c", START, *mark, f"{params['port']:04X}", *server)
+    read = {key: _reading(node) for key, node in found.nodes.items()}
+    return (
+        Step("start", found.server.role, start, timeout_s=15.0, phase="prepare", until_ok_s=READY_S),
+        *(
+            Step(f"{key}-before", found.nodes[key].role, read[key], timeout_s=15.0, phase="prepare")
+            for key in reversed(NODES)
+            if key in read
+        ),
+        tool,
+        *(
+            Step(f"{key}-after", found.nodes[key].role, read[key], timeout_s=15.0, phase="cleanup")
+            for key in NODES
+            if key in read
+        ),
+        Step("stop", found.server.role, ("sh", "-c", STOP, *mark), timeout_s=15.0, phase="cleanup"),
+    )
+
+
+def check_path(capture: Capture, amount: _witness.Amount) -> None:
+    """Raise `NotAsClaimed` when a counter contradicts the path of a trial that moved `amount` from client to server."""
+    claim = _claimed(capture, "start")
+    said, interface = claim["placement"].replace("-", " "), claim["interface"]
+    _witness.check_enough(amount)
+    for device, carries in claim["devices"].items():
+        passed = _witness.moved(text(_whole(capture, "start")), text(_whole(capture, "stop")), device)
+        _check(f"{said} over the server's {claim['device']}", f"its device {device}", amount, passed, carries, "in")
+    for key in NODES[: claim["nodes"]]:
+        node = _claimed(capture, f"{key}-before")
+        before, after = (text(_whole(capture, f"{key}-{when}")) for when in ("before", "after"))
+        for use, device in node["devices"].items():
+            carries = said == "two nodes" and (use == "uplink" or interface != "second")
+            way = f"{said} over {device}" if carries else f"{said}, not over {device}"
+            where = f"that device of {node['node']}"
+            passed = _witness.moved(before, after, device)
+            _check(way, where, amount, passed, carries, "in" if key == NODES[0] else "out")
+
+
+def cpu(capture: Capture) -> Cpu | None:
+    """Return the CPU time of a trial by where it was spent; None when no node could be read."""
+    keys = NODES[: _claimed(capture, "start")["nodes"]]
+    if not keys:
+        return None
+    read = {key: [text(_whole(capture, f"{key}-{when}")) for when in ("before", "after")] for key in keys}
+    machines = {key: tuple(_witness.machine(each) for each in texts) for key, texts in read.items()}
+    spent = {key: _witness.between(*pair) for key, pair in machines.items()}
+    busy_s, total_s = spent[NODES[0]]
+    if len(keys) == 1:
+        return Cpu(busy_s, None, None, busy_s / total_s)
+    one = _witness.same_machine(machines[NODES[1]], machines[NODES[0]])
+    own: dict[str, float | None] = {}
+    for key in keys:
+        counters = _claimed(capture, f"{key}-before")["counters"]
+        used = [_witness.counted_s(each, counters) for each in read[key]]
+        if used[1] < used[0]:
+            raise ParseError(_witness.TOOL, f"the CPU counter of {key} went backwards", str(used))
+        own[key] = used[1] - used[0] if counters else None if one else spent[key][0]
+    whole = busy_s if one else sum(each for each, _ in spent.values())
+    return Cpu(whole, own[NODES[1]], own[NODES[0]], busy_s / total_s)
+
+
+def cpu_measurements(capture: Capture, payload_bytes: float) -> Sequence[Measurement]:
+    """Return CPU seconds per byte of payload, of both ends together and of each, and the busy share in percent.
+
+    `payload_bytes`: all that was delivered between the readings, also what the tool leaves out of its result.
+    """
+    spent = cpu(capture)
+    if spent is None:
+        return ()
+    size = positive(_witness.TOOL, "payload", payload_bytes)
+    parts = {"cpu": spent.machines_s, "sender_cpu": spent.sender_s, "receiver_cpu": spent.receiver_s}
+    return (
+        *(
+            Measurement(f"{name}_s_per_B", used / size, "s/B", "lower")
+            for name, used in parts.items()
+            if used is not None
+        ),
+        Measurement("cpu_percent", 100 * spent.busy_share, "%", "lower"),
+    )
+
+
+def _claim(found: Ends, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what the devices of the server have to show: each one's name, and whether it carries the traffic."""
+    known = dict(found.server.devices)
+    used = known.get("second" if params["interface"] == "second" else "primary")
+    if found.client.devices.get("primary") == "lo":  # one network namespace talks with itself
+        used = "lo"
+    names = sorted({*known.values(), used} - {None}) if used else []
+    return {
+        "placement": params["placement"], "interface": params["interface"], "nodes": len(found.nodes),
+        "device": used, "devices": {name: name == used for name in names},
+    }  # fmt: skip
+
+
+def _reading(node: Target) -> tuple[str, ...]:
+    """Return the command that reads a node: its CPU counters, devices, and at the end ``/proc/stat``."""
+    claim = {"node": node.role, "devices": dict(node.devices), "counters": len(node.counters)}
+    return ("env", CLAIM + json.dumps(claim, sort_keys=True), "cat", *node.counters, "/proc/net/dev", "/proc/stat")
+
+
+def _claimed(capture: Capture, step: str) -> Mapping[str, Any]:
+    said = [part.removeprefix(CLAIM) for part in capture[step].argv if part.startswith(CLAIM)]
+    if len(said) != 1:
+        raise ParseError(_witness.TOOL, f"step {step} claims {len(said)} paths", str(capture[step].argv))
+    return json_object(_witness.TOOL, said[0])
+
+
+def _whole(capture: Capture, step: str) -> Any:
+    """Return a step's result; `ParseError` when it failed: a step of cleanup does not end a trial."""
+    result = capture[step]
+    if not result.ok:
+        raise ParseError(_witness.TOOL, f"step {step} ended with {result.status}", result.stderr)
+    return result
+
+
+def _check(
+    claim: str, where: str, amount: _witness.Amount, passed: _witness.Device, carries: bool, way: Literal["in", "out"]
+) -> None:
+    if carries:
+        _witness.check_carried(claim, where, amount, passed, way)
+    else:
+        _witness.check_quiet(claim, where, amount, passed)

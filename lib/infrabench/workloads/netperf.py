@@ -1,0 +1,149 @@
+"""netperf: round-trip latency (``TCP_RR``, ``UDP_RR``) and throughput (``TCP_STREAM``) of one connection.
+
+In ``TCP_RR`` and ``UDP_RR`` the client sends ``request_bytes``, waits for ``response_bytes`` and asks again, for
+``seconds``. Metrics: ``transactions_per_s``, ``latency_mean_s`` and percentiles ``latency_p50_s``, ``latency_p90_s``,
+``latency_p99_s`` of the time from request to answer. netperf tells percentiles in whole microseconds, cut off, so
+differences below that are not seen in them; they are in the mean. Metric of ``TCP_STREAM``: ``throughput_bit_per_s``,
+payload that the server received.
+
+``port`` is that of control, ``data_port`` that of the data: fixed, since a service forwards no others. `_network`
+describes the path parameters. netperf never sends a lost datagram again and waits until the end: then the rate does not
+fit the latency, and the trial is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from infrabench.core import Capture, Deployment, DesignError, Measurement, ParseError, Step, Target
+from infrabench.workloads import _network
+from infrabench.workloads._reading import at_least, equal, missing, number, one, positive, text, tool_version
+from infrabench.workloads._witness import Amount
+
+DEFAULTS: Mapping[str, Any] = {
+    **_network.PATH,
+    "test": "TCP_RR",
+    "seconds": 5,
+    "request_bytes": 1,
+    "response_bytes": 1,
+    "port": 12865,
+    "data_port": 12866,
+}
+TOOL = "netperf"
+SERVER = "netserver"
+PROTOCOLS = {"TCP_RR": "TCP", "UDP_RR": "UDP", "TCP_STREAM": "TCP"}
+COMMON = ("PROTOCOL", "DIRECTION", "ELAPSED_TIME", "THROUGHPUT", "THROUGHPUT_UNITS", "REMOTE_BYTES_RECVD")
+LATENCIES = {"mean": "MEAN_LATENCY", "p50": "P50_LATENCY", "p90": "P90_LATENCY", "p99": "P99_LATENCY"}
+RR = ("REQUEST_SIZE", "RESPONSE_SIZE", *LATENCIES.values(), "MIN_LATENCY", "MAX_LATENCY")
+MICROSECOND = 1e-6
+TIME_S = 0.005  # ELAPSED_TIME has two decimals
+SLACK = 0.1  # largest share by which the time may miss what was asked
+# Share of the time in which a request is under way: all but netperf's own work, less where a datagram was lost.
+UNDER_WAY = (0.95, 1.01)
+SETTLE_S = 30.0
+NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
+
+
+def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+    """Return start of netserver, readings, the run, readings and stop."""
+    found = _network.ends(params, roles)
+    test, seconds, ports = params["test"], params["seconds"], (params["port"], params["data_port"])
+    if test not in PROTOCOLS:
+        raise DesignError(f"netperf has no test {test!r} here: {', '.join(PROTOCOLS)}")
+    if not all(isinstance(each, int) for each in (seconds, *ports)) or ports[0] == ports[1]:
+        raise DesignError("netperf takes whole seconds, and two ports that differ")
+    at_least("seconds", seconds, 1)
+    at_least("request_bytes", params["request_bytes"], 1)
+    at_least("response_bytes", params["response_bytes"], 1)
+    sizes = () if test == "TCP_STREAM" else ("-r", f"{params['request_bytes']},{params['response_bytes']}")
+    argv = (
+        TOOL, "-H", found.address, "-p", str(params["port"]), "-t", test, "-l", str(seconds), "--",
+        "-P", f",{params['data_port']}", *sizes, "-k", ",".join(_keys(test)),
+    )  # fmt: skip
+    tool = Step("netperf", found.client.role, argv, timeout_s=seconds + SETTLE_S)
+    # In the foreground, one connection after the other, and no log files of its own.
+    return _network.around(found, params, (SERVER, "-D", "-f", "-N", "-p", str(params["port"])), tool)
+
+
+def version(target: Target) -> str:
+    """Return netperf's version."""
+    return tool_version(target, TOOL, r"^Netperf version (\S+)$", TOOL, "-V")
+
+
+def supported(deployment: Deployment) -> str | None:
+    """Return None, or which of netperf's two programs is missing."""
+    return missing(deployment, TOOL, SERVER)
+
+
+def parse(capture: Capture) -> Sequence[Measurement]:
+    """Return the metrics of the test; `NotAsClaimed` when it took another path than the parameters say."""
+    test, output = capture.params["test"], text(capture["netperf"])
+    if not output.endswith("\n"):
+        raise ParseError(TOOL, "the output is cut off", output)
+    one(TOOL, "the test's name", rf"^MIGRATED (?:TCP|UDP) .*TEST from .* to {_address(capture)} ", output)
+    told = {key: one(TOOL, key, rf"^{key}=(.+)$", output)[1] for key in _keys(test)}
+    equal(TOOL, "protocol", told["PROTOCOL"], PROTOCOLS[test])
+    elapsed_s = _value(told, "ELAPSED_TIME")
+    if abs(elapsed_s - capture.params["seconds"]) > SLACK * capture.params["seconds"]:
+        raise ParseError(TOOL, f"it ran {elapsed_s:g} s of {capture.params['seconds']} s", output)
+    if test == "TCP_STREAM":
+        found, amount = _stream(told, elapsed_s)
+    else:
+        found, amount = _transactions(capture.params, told, elapsed_s)
+    _network.check_path(capture, amount)
+    return found
+
+
+def _keys(test: str) -> tuple[str, ...]:
+    return COMMON if test == "TCP_STREAM" else (*COMMON, *RR)
+
+
+def _stream(told: Mapping[str, str], elapsed_s: float) -> tuple[Sequence[Measurement], Amount]:
+    equal(TOOL, "unit", told["THROUGHPUT_UNITS"], "10^6bits/s")
+    equal(TOOL, "direction", told["DIRECTION"], "Send")
+    rate = positive(TOOL, "throughput", _value(told, "THROUGHPUT")) * 1e6
+    received = _value(told, "REMOTE_BYTES_RECVD")
+    _agree(told, rate / 8, received, elapsed_s)
+    return (Measurement("throughput_bit_per_s", rate, "bit/s", "higher"),), Amount(received, "B")
+
+
+def _transactions(
+    params: Mapping[str, Any], told: Mapping[str, str], elapsed_s: float
+) -> tuple[Sequence[Measurement], Amount]:
+    equal(TOOL, "unit", told["THROUGHPUT_UNITS"], "Trans/s")
+    equal(TOOL, "direction", told["DIRECTION"], "Send|Recv")
+    for key, name in (("REQUEST_SIZE", "request_bytes"), ("RESPONSE_SIZE", "response_bytes")):
+        equal(TOOL, name, _value(told, key), float(params[name]))
+    rate = positive(TOOL, "rate", _value(told, "THROUGHPUT"))
+    done = _value(told, "REMOTE_BYTES_RECVD") / params["request_bytes"]
+    _agree(told, rate, done, elapsed_s)
+    times_s = {name: _value(told, key) * MICROSECOND for name, key in LATENCIES.items()}
+    low, high = (_value(told, key) * MICROSECOND for key in ("MIN_LATENCY", "MAX_LATENCY"))
+    in_order = [low, times_s["p50"], times_s["p90"], times_s["p99"], high]
+    positive(TOOL, "median", times_s["p50"])
+    if in_order != sorted(in_order) or not low <= times_s["mean"] <= high:
+        raise ParseError(TOOL, "latencies are not in order", str(told))
+    under_way = rate * times_s["mean"]
+    if not UNDER_WAY[0] <= under_way <= UNDER_WAY[1]:
+        raise ParseError(TOOL, f"a request was under way {100 * under_way:.1f} % of the time: one was lost", str(told))
+    return (
+        Measurement("transactions_per_s", rate, "1/s", "higher"),
+        *(Measurement(f"latency_{name}_s", time_s, "s", "lower") for name, time_s in times_s.items()),
+    ), Amount(done, "packets")
+
+
+def _agree(told: Mapping[str, str], per_s: float, moved: float, elapsed_s: float) -> None:
+    """Check that the rate is what the server received over the time."""
+    if abs(per_s * elapsed_s - moved) > per_s * TIME_S + 0.01 * moved:
+        raise ParseError(TOOL, f"{moved:g} received in {elapsed_s:g} s are not {per_s:g} per second", str(told))
+
+
+def _value(told: Mapping[str, str], key: str) -> float:
+    return number(TOOL, key, rf"\A{NUMBER}\Z", told[key])
+
+
+def _address(capture: Capture) -> str:
+    argv = capture["netperf"].argv
+    return re.escape(argv[argv.index("-H") + 1]) if "-H" in argv[:-1] else "nowhere"
