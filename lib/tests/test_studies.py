@@ -5,12 +5,17 @@ from __future__ import annotations
 import pytest
 from fakes import fake_site
 
-from infrabench import design as designs
 from infrabench import costs, registry, session
+from infrabench import design as designs
 from infrabench.core import Target
 
 STUDIES = registry.names("studies")
-LIFECYCLE = {"create": ("true",), "exec": ("env",), "remove": ("true",), "address": ("192.0.2.1",)}
+LIFECYCLE = {
+    "create": ("true",), "exec": ("env",), "remove": ("true",), "address": ("192.0.2.1",), "create-plain": ("true",),
+    "metrics": ("true",), "version": ("true",),
+}  # fmt: skip
+ADDRESSES = dict.fromkeys(("primary", "second", "service"), "192.0.2.1")
+PODS = ("near", "far", "server-plain", "near-plain", "far-plain", "server-guarded", "worker1", "worker2", "control")
 
 
 def profiles():
@@ -21,7 +26,8 @@ def profiles():
 def test_every_case_gives_steps(name, profile):
     wanted = session.request(registry.study(name), profile=profile)
     host = fake_site().hosts["server"]
-    roles = {"server": Target("server", host, lifecycle=LIFECYCLE), "client": Target("client", host)}
+    roles = {name: Target(name, host, lifecycle=LIFECYCLE, addresses=ADDRESSES) for name in ("server", *PODS)}
+    roles |= {"client": Target("client", host)}
     for case in wanted.cases:
         steps = registry.workload(case.workload).plan(case.params, roles)
         assert any(step.phase == "measure" for step in steps), case
@@ -32,7 +38,7 @@ def test_every_case_gives_steps(name, profile):
 def test_a_study_has_three_profiles_at_most_three_primary_metrics_and_margins(name):
     study = registry.study(name)
     assert set(study.profiles) == {"smoke", "quick", "paper"}
-    assert study.profiles["smoke"].blocks == 5
+    assert 2 <= study.profiles["smoke"].blocks <= 5
     assert study.profiles["quick"].blocks == study.profiles["paper"].blocks == 30
     assert 1 <= len(study.primary) <= 3
     assert "" in study.margins
@@ -62,6 +68,40 @@ def test_the_smoke_profile_has_every_workload_of_the_containers_study():
     assert named["smoke"] == named["paper"]
     assert costs.of_study(study, session.request(study, profile="smoke")).seconds < 300
     assert costs.of_study(study, session.request(study, profile="quick")).seconds < 1200
+
+
+def test_the_cnis_study_has_what_the_paper_has_and_what_it_lacks():
+    study = registry.study("cnis")
+    wanted = session.request(study, profile="paper")
+    cases = {(case.workload, case.scenario): case.params for case in wanted.cases}
+    for place in ("same-node", "two-nodes"):
+        assert cases["iperf3", f"tcp {place}"]["seconds"] == 30
+        assert cases["iperf3", f"tcp {place}"]["omit_s"] == 5
+        assert cases["iperf3", f"tcp-4 {place}"]["streams"] == 4
+        rates = {name: cases["iperf3", f"udp-{name} {place}"]["rate_bit_per_s"] for name in ("100M", "1G", "max")}
+        assert rates == {"100M": 10**8, "1G": 10**9, "max": 0}
+        assert {cases["netperf", f"{name}_rr {place}"]["test"] for name in ("tcp", "udp")} == {"TCP_RR", "UDP_RR"}
+    assert cases["iperf3", "tcp second two-nodes"]["interface"] == "second"
+    assert cases["iperf3", "tcp service two-nodes"]["interface"] == "service"
+    assert cases["iperf3", "tcp plain two-nodes"]["multus"] is False
+    assert cases["iperf3", "tcp policy two-nodes"]["policy"] is True
+    assert cases["pod-network", "plain"]["multus"] is False
+    assert wanted.deployments >= 6
+    for case in wanted.cases:  # the name says the placement
+        assert case.workload == "pod-network" or case.scenario.endswith(case.params["placement"])
+
+
+def test_the_profiles_of_the_cnis_study_are_as_long_as_they_may_be():
+    study = registry.study("cnis")
+    smoke, quick, paper = (session.request(study, profile=name) for name in ("smoke", "quick", "paper"))
+    assert smoke.systems == study.systems
+    assert quick.systems == ("flannel", "cilium", "host")
+    assert costs.of_study(study, smoke).seconds < 300
+    assert costs.of_study(study, quick).seconds < 25 * 60
+    assert {case.workload for case in smoke.cases} == {case.workload for case in paper.cases}
+    ways = [{" ".join(case.scenario.split()[1:-1]) for case in each.cases} for each in (smoke, paper)]
+    assert ways[0] == ways[1]
+    assert study.limits.cpus == ""
 
 
 def test_known_effects_have_true_ratios_for_each_label_that_is_not_the_same():

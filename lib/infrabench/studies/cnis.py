@@ -1,0 +1,118 @@
+"""cnis: what does Cilium in place of Flannel, under Multus, do to throughput, latency, loss, CPU and set-up time?
+
+After one paper that set both side by side by hand. Added to it: the round-trip latency that it calls by that name and
+does not report; loss at rates that are stated; CPU time by byte beside its share of the CPUs; pods without Multus;
+Multus' second interface, services and policies; and two points of reference, the nodes themselves (`host`) and a bridge
+that joins the pods of one node only (`bridge`). A scenario that a system has no place for is left out for that system.
+
+A scenario is named ``PROTOCOL WAY PLACEMENT``; without a way it is the first interface of a pod that Multus made.
+`seconds` of a case is what one trial takes on two cores of a virtual machine, its readings and the thawing of its
+cluster included: it only serves the estimate of the plan.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infrabench.core import Case, Guards, Limits, Profile, Study
+
+MIB = 2**20
+MBIT = 10**6
+NODE, NODES = "same-node", "two-nodes"
+WAYS: dict[str, dict[str, Any]] = {
+    "": {}, "second": {"interface": "second"}, "service": {"interface": "service"}, "plain": {"multus": False},
+    "policy": {"policy": True},
+}  # fmt: skip
+RATES = {"100M": 100 * MBIT, "1G": 1000 * MBIT, "max": 0}  # what UDP offers, bit/s; 0: as much as it can
+AROUND_S = 1.2  # readings, server and commands around a tool
+POD_S = 4.0  # making and removing a pod
+
+
+def _tcp(place: str, way: str = "", *, streams: int = 1, seconds: int = 1, omit_s: int = 0) -> Case:
+    name = "tcp" if streams == 1 else f"tcp-{streams}"
+    given = {"streams": streams, "seconds": seconds, "omit_s": omit_s}
+    return _case("iperf3", name, place, way, seconds + omit_s, **given)
+
+
+def _udp(place: str, rate: str, *, seconds: int = 1, omit_s: int = 0) -> Case:
+    given = {"protocol": "udp", "rate_bit_per_s": RATES[rate], "seconds": seconds, "omit_s": omit_s}
+    return _case("iperf3", f"udp-{rate}", place, "", seconds + omit_s, **given)
+
+
+def _rr(protocol: str, place: str, way: str = "", *, seconds: int = 1) -> Case:
+    return _case("netperf", f"{protocol}_rr", place, way, seconds, test=f"{protocol.upper()}_RR", seconds=seconds)
+
+
+def _case(workload: str, name: str, place: str, way: str, took: float, **given: Any) -> Case:
+    scenario = " ".join(part for part in (name, way, place) if part)
+    return Case(workload, scenario, {"placement": place, **WAYS[way], **given}, seconds=took + AROUND_S)
+
+
+PODS = (
+    Case("pod-network", "multus", {"multus": True}, seconds=POD_S),
+    Case("pod-network", "plain", {"multus": False}, seconds=POD_S),
+)
+SMOKE = Profile(
+    blocks=2,
+    cases=(
+        _tcp(NODE),
+        _tcp(NODES),
+        *(_tcp(NODES, way) for way in ("second", "service", "plain", "policy")),
+        _udp(NODES, "100M"),
+        _rr("tcp", NODES),
+        _rr("udp", NODES),
+        *PODS,
+    ),
+)
+QUICK = Profile(
+    blocks=30,
+    deployments=2,
+    systems=("flannel", "cilium", "host"),
+    cases=(
+        _tcp(NODE),
+        _tcp(NODES),
+        _tcp(NODES, "plain"),
+        _udp(NODES, "100M"),
+        _rr("tcp", NODE),
+        _rr("tcp", NODES),
+    ),
+)
+LONG = {"seconds": 30, "omit_s": 5}
+PAPER = Profile(
+    blocks=30,
+    deployments=6,
+    cases=(
+        *(_tcp(place, streams=streams, **LONG) for place in (NODE, NODES) for streams in (1, 4)),
+        *(_tcp(place, way, **LONG) for way in ("service", "plain", "policy") for place in (NODE, NODES)),
+        _tcp(NODES, "second", **LONG),
+        *(_udp(place, rate, **LONG) for place in (NODE, NODES) for rate in RATES),
+        *(_rr(protocol, place, seconds=30) for protocol in ("tcp", "udp") for place in (NODE, NODES)),
+        *(_rr("tcp", NODES, way, seconds=30) for way in ("second", "service", "plain")),
+        *PODS,
+    ),
+)
+
+STUDY = Study(
+    name="cnis",
+    title="What does Cilium cost or save, compared with Flannel, under Multus?",
+    baseline="flannel",
+    systems=("flannel", "cilium", "bridge", "host"),
+    profiles={"smoke": SMOKE, "quick": QUICK, "paper": PAPER},
+    # Of one pod. No CPU list: what a CNI does is done by the nodes' kernel and daemons, outside any pod.
+    limits=Limits(memory_bytes=512 * MIB),
+    primary=(("iperf3", "throughput_bit_per_s"), ("netperf", "latency_p50_s"), ("iperf3", "cpu_s_per_B")),
+    margins={
+        "": 0.05,  # throughput, CPU, mean and median of the latency
+        "latency_p90_s": 0.10,
+        "latency_p99_s": 0.10,
+        "setup_s": 0.10,
+        "teardown_s": 0.10,
+        "jitter_s": 0.20,
+        "loss_percent": 0.20,
+        "retransmits": 0.20,
+    },
+    # A thawed cluster catches up on its own timers: for a moment more of its threads are ready to run than there are
+    # processors. That is the system's own load and not a neighbour's. Pods have no CPU quota that could throttle them.
+    guards=Guards(runnable_per_cpu=8.0, throttled_periods=None),
+    deploy_s=15.0,  # a cluster of three nodes with its CNI; the host is there already
+)
