@@ -32,7 +32,7 @@ def unpacked(archive: bytes) -> tuple[list[dict], dict, tarfile.TarFile]:
     layer = files[manifest[0]["Layers"][0]]
     config = json.loads(files[manifest[0]["Config"]])
     assert config["rootfs"]["diff_ids"] == [f"sha256:{hashlib.sha256(layer).hexdigest()}"]
-    assert manifest[0]["Config"] == f"{hashlib.sha256(read(manifest[0]['Config'])).hexdigest()}.json"
+    assert manifest[0]["Config"] == f"{hashlib.sha256(files[manifest[0]['Config']]).hexdigest()}.json"
     return manifest, config, tarfile.open(fileobj=io.BytesIO(layer))
 
 
