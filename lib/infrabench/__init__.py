@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from infrabench.accounts import (
         blocks_table,
+        capabilities_table,
         deployments_table,
         diff_table,
+        paths_table,
         provenance_table,
         reasons_table,
         size_table,
@@ -35,8 +37,10 @@ if TYPE_CHECKING:
 
 HOME = {
     "blocks_table": "accounts",
+    "capabilities_table": "accounts",
     "deployments_table": "accounts",
     "diff_table": "accounts",
+    "paths_table": "accounts",
     "provenance_table": "accounts",
     "reasons_table": "accounts",
     "size_table": "accounts",
@@ -60,11 +64,13 @@ HOME = {
 __all__ = [
     "Session",
     "blocks_table",
+    "capabilities_table",
     "contrasts",
     "deployments_table",
     "diff_table",
     "estimates",
     "open_session",
+    "paths_table",
     "plan_from_pilot",
     "plan_summary",
     "plan_table",

@@ -1,4 +1,4 @@
-"""What a session says about itself, as tables: validity, reasons, hosts, systems; and what differs in another one."""
+"""What a session says about itself, as tables: validity, reasons, hosts, systems, paths; what differs in another."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import pandas as pd
 from infrabench.comparability import NOT_HOSTS, differences, shown
 from infrabench.core import STATES
 from infrabench.facade import Session, open_session
-from infrabench.records import DISCARDED, LOOK, not_applicable, read_blocks, read_bytes
+from infrabench.records import DISCARDED, LOOK, not_applicable, read_blocks, read_bytes, read_trials
+
+CLAIM = "INFRABENCH_CLAIM="  # begins the argument of a step that says which path its trial claims
 
 
 def validity_table(session: Session) -> pd.DataFrame:
@@ -75,6 +77,60 @@ def deployments_table(session: Session) -> pd.DataFrame:
     data = json.loads(read_bytes(session.folder / "provenance" / "deployments.json"))
     columns = {name: _flat({**each["facts"], "tools": each["tools"]}) for name, each in data.items()}
     return pd.DataFrame(columns).rename_axis("field")
+
+
+def capabilities_table(session: Session) -> pd.DataFrame:
+    """Return what the systems can do, as was seen when they were made ready: one row per capability, one column each.
+
+    Where a system says several things, because it was made ready several times, all are shown. The last row counts how
+    often it said them. Empty where no system says any.
+    """
+    said: dict[str, list[dict[str, Any]]] = {}
+    for path in sorted(session.folder.glob("provenance/deployments*.json")):
+        for name, each in json.loads(read_bytes(path)).items():
+            if each["facts"].get("capabilities"):
+                said.setdefault(name, []).append(each["facts"]["capabilities"])
+    names = dict.fromkeys(key for each in said.values() for one in each for key in one)
+    columns = {
+        system: {key: " / ".join(dict.fromkeys(str(one.get(key, "")) for one in each)) for key in names}
+        | {"made ready and checked (times)": str(len(each))}
+        for system, each in said.items()
+    }
+    rows = [*names, "made ready and checked (times)"] if columns else []
+    return pd.DataFrame(columns, index=rows).fillna("").rename_axis("capability")
+
+
+def paths_table(session: Session) -> pd.DataFrame:
+    """Return how many trials were held against the path that they claim: one row per system, workload and scenario.
+
+    ``ok``: trials that count; ``checked``: those of them whose device counters were read and agreed with the claim;
+    ``another path``: trials that are invalid because they did not. ``carried``: devices of the server that had to carry
+    the traffic; ``quiet``: those that must not; ``on the nodes``: devices that were read there. Workloads that claim no
+    path are not in it.
+    """
+    rows: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for record in read_trials(session.folder):
+        claims = [json.loads(part.removeprefix(CLAIM)) for step in record.steps for part in step["argv"] if
+                  part.startswith(CLAIM)]  # fmt: skip
+        devices = next((each["devices"] for each in claims if "device" in each), {})
+        nodes = {f"{each['node']} {name}" for each in claims if "node" in each for name in each["devices"].values()}
+        if claims:
+            key = (record.trial.system, record.trial.workload, record.trial.scenario)
+            row = rows.setdefault(key, {"ok": 0, "checked": 0, "another path": 0, "carried": set(), "quiet": set(),
+                                        "on the nodes": set()})  # fmt: skip
+            row["ok"] += record.state == "ok"
+            row["checked"] += record.state == "ok" and bool(devices or nodes)
+            row["another path"] += record.state == "invalid" and not record.conditions.get("invalid")
+            row["carried"] |= {name for name, carries in devices.items() if carries}
+            row["quiet"] |= {name for name, carries in devices.items() if not carries}
+            row["on the nodes"] |= nodes
+    names = ["system", "workload", "scenario"]
+    table = [
+        dict(zip(names, key, strict=True))
+        | {name: ", ".join(sorted(told)) if isinstance(told, set) else told for name, told in row.items()}
+        for key, row in sorted(rows.items())
+    ]
+    return pd.DataFrame(table, columns=[*names, "ok", "checked", "another path", "carried", "quiet", "on the nodes"])
 
 
 def diff_table(first: str | Path, second: str | Path) -> pd.DataFrame:

@@ -46,9 +46,9 @@ class Results:
 
     @property
     def name(self) -> str:
-        """Name of the folders of figures and tables: the study, and apart from it a system compared with itself."""
-        aa = self.data.get("aa")
-        return f"{self.data['study']}-aa-{aa}" if aa else str(self.data["study"])
+        """Name of the folders of figures and tables: the study, what it is compared with itself, and how it is seen."""
+        aa, view = self.data.get("aa"), self.data.get("view")
+        return str(self.data["study"]) + (f"-aa-{aa}" if aa else "") + (f"-{view}" if view else "")
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def results(
     )  # fmt: skip
 
 
-def table(found: Results, kind: str, workloads: Sequence[str] = ()) -> Shown:
+def table(found: Results, kind: str, workloads: Sequence[str] = (), metrics: Sequence[str] = ()) -> Shown:
     """Return a table, written as Markdown, CSV and LaTeX.
 
     Parameters
@@ -87,7 +87,7 @@ def table(found: Results, kind: str, workloads: Sequence[str] = ()) -> Shown:
     kind
         ``estimates``, ``contrasts``, ``results`` (both, with flags), ``omnibus``, ``interactions``, ``trends``,
         ``tiers``, ``diagnostics`` or ``published``.
-    workloads
+    workloads, metrics
         Those to show; the files have all, and more columns.
     """
     makers: dict[str, Callable[[Results], tuple[pd.DataFrame, pd.DataFrame]]] = {
@@ -111,6 +111,9 @@ def table(found: Results, kind: str, workloads: Sequence[str] = ()) -> Shown:
     tables.save(shown, found.folder / "tables" / found.name, kind, caption, whole=every)
     if workloads:
         shown = shown[shown["workload"].isin(list(workloads))]
+    if metrics:
+        named = {name for metric in metrics for name in (metric, display.metric_title(metric))}
+        shown = shown[shown["metric"].str.replace(r" \([^()]*\)$", "", regex=True).isin(named)]  # without the unit
     return Shown(display.html_table(shown), tables.markdown(shown))
 
 

@@ -47,7 +47,7 @@ def figure(
     with figures.style():
         drawn, data, caption = DRAW[kind](found, workload, metric, scenario, {"width_mm": width_mm} if width_mm else {})
     caption = f"{caption} {base(found)}".strip()
-    name = "-".join(part for part in (kind, workload, metric, scenario) if part).replace("=", "-")
+    name = "-".join(part for part in (kind, workload, metric, scenario) if part).replace("=", "-").replace(" ", "-")
     parameters = {
         "kind": kind, "workload": workload, "metric": metric, "scenario": scenario, "study": found.data["study"],
         "profile": found.data["profile"], "seed": found.data["seed"], "systems": found.systems,

@@ -67,7 +67,8 @@ def agreement(row: Any, theirs: tuple[float, float], predicted: tuple[float, flo
 
     *agrees in size*: the published ratio (or part of its range) lies in our prediction interval. *agrees in direction*:
     our interval excludes 1 on the published side. *disagrees*: neither. A number that the papers contradict themselves
-    is compared by direction only, and is *not comparable* while our interval holds 1.
+    is compared by direction only, and is *not comparable* while our interval holds 1. One without a definition that we
+    could measure by is never compared.
     """
     low, high = theirs
     if use == "size" and low <= predicted[1] and high >= predicted[0]:
@@ -85,7 +86,7 @@ def _compared(row: Any, target: Target, known: Numbers) -> dict[str, Any]:
     stated = None if pd.isna(printed[0].n) else int(printed[0].n)
     grade, why = target.graded(row.system), _why_not(row, target)
     predicted, word = (np.nan, np.nan), NOT_COMPARABLE
-    if not why:
+    if not why and target.comparable:
         # one run, the widest interval, where the paper does not say how many
         predicted = prediction(row.ratio, row.ratio_low, row.ratio_high, row.n_pairs, stated or 1)
         span = target.rounded(row.system, known)  # a printed 77 % may be 76.5 or 77.5 %

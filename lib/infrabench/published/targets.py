@@ -44,7 +44,8 @@ class Target:
     baseline: str = "native"
     workload: str = ""
     metric: str = ""
-    scenario: str = ""  # beginning of our scenario's label
+    scenario: str | tuple[str, ...] = ""  # beginning of our scenario's label, or several
+    comparable: bool = True  # False: stands beside ours and is never compared; the note says why
     grade: Mapping[str, Grade] = field(default_factory=lambda: {"": "fair"})
     notes: Mapping[str, str] = field(default_factory=dict)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -127,24 +128,36 @@ def _two(key: str, above: str, below: str, grade: Grade, note: str, **who: tuple
     return Target(key, "ratio", (above, below), grade={"": grade}, notes={"": note}, **who)  # type: ignore[arg-type]
 
 
-def _cni(metric: str, place: str, grade: Grade, note: str) -> Target:
-    name = f"B.iperf3.{place}.{metric}.{{}}.001"
-    return _two(f"B.{metric}.{place}", name.format("cilium"), name.format("flannel"), grade, note, **CNI)
+def _cni(metric: str, place: str, grade: Grade, note: str, *, comparable: bool = True) -> Target:
+    name, (ours, tests) = f"B.iperf3.{place}.{metric}.{{}}.001", MEASURED[metric]
+    target = _two(f"B.{metric}.{place}", name.format("cilium"), name.format("flannel"), grade, note, **CNI)
+    scenario = tuple(f"{test} {place}" for test in tests)
+    return replace(target, workload="iperf3", metric=ours, scenario=scenario, comparable=comparable)
 
 
 def _block(name: str, grade: Grade, note: str) -> Target:
     return _two(f"C.{name}", f"C.{name}.zfs.002", f"C.{name}.ceph.002", grade, note, **BLOCK)
 
 
+UDP = ("udp-100M", "udp-1G", "udp-max")
+MEASURED = {
+    "rate": ("throughput_bit_per_s", ("tcp",)),
+    "cpu": ("cpu_percent", ("tcp",)),
+    "jitter": ("jitter_s", UDP),
+    "loss": ("loss_percent", UDP),
+}
+JITTER = "printed as latency, is jitter (B3); the offered rate is not stated (B5)"
+LOSS = "the offered rate, on which loss depends, is not stated (B5)"
+USED = "which node, over what time and what is whole is not stated (B12)"
 CLUSTER_TARGETS = (
     _cni("rate", SAME, "fair", "versions, protocol, number of runs not stated (B6)"),
     _cni("rate", ACROSS, "fair", "versions, protocol, number of runs not stated (B6)"),
-    _cni("cpu", SAME, "poor", "which node and what is whole is not stated (B12)"),
-    _cni("cpu", ACROSS, "poor", "which node and what is whole is not stated (B12)"),
-    _cni("jitter", SAME, "unusable", "jitter, not latency (B3); within the printed step (B4)"),
-    _cni("jitter", ACROSS, "unusable", "jitter, not latency (B3)"),
-    _cni("loss", SAME, "unusable", "the offered rate is not stated (B5)"),
-    _cni("loss", ACROSS, "unusable", "the offered rate is not stated (B5)"),
+    _cni("cpu", SAME, "poor", USED, comparable=False),
+    _cni("cpu", ACROSS, "poor", USED, comparable=False),
+    _cni("jitter", SAME, "unusable", f"{JITTER}; within the printed step (B4)"),
+    _cni("jitter", ACROSS, "unusable", JITTER),
+    _cni("loss", SAME, "unusable", LOSS, comparable=False),
+    _cni("loss", ACROSS, "unusable", LOSS, comparable=False),
     _block("iometer.seq-read.iops", "fair", IOPS_NOTE),
     _block("iometer.seq-write.iops", "poor", IOPS_NOTE),
     _block("iometer.random-read.iops", "fair", IOPS_NOTE),

@@ -96,8 +96,59 @@ def test_usable_ratios_of_the_other_papers() -> None:
     assert set(table["grade"]) == {"good", "fair", "poor", "unusable"}
 
 
+def cni_row(scenario: str, metric: str, ratio: float, system: str = "cilium") -> dict[str, object]:
+    row = {"workload": "iperf3", "metric": metric, "scenario": scenario, "system": system, "baseline": "flannel"}
+    return row | {
+        "n_pairs": 30, "ratio": ratio, "ratio_low": 0.99 * ratio, "ratio_high": 1.01 * ratio, "reason": "",
+    }  # fmt: skip
+
+
+def test_the_numbers_of_the_cni_paper_stand_beside_the_metrics_that_they_are() -> None:
+    given = [
+        cni_row("tcp same-node", "throughput_bit_per_s", 1.05),
+        cni_row("tcp two-nodes", "throughput_bit_per_s", 0.5),
+        cni_row("tcp two-nodes", "cpu_percent", 0.97),
+        *(cni_row(f"udp-{rate} two-nodes", "jitter_s", 0.6) for rate in ("100M", "1G", "max")),
+        cni_row("udp-100M same-node", "loss_percent", 1.2),
+    ]
+    found = against(pd.DataFrame(given)).set_index(["scenario", "metric"])
+    assert len(found) == len(given)
+    rate = found.loc[("tcp same-node", "throughput_bit_per_s")]
+    assert rate["published_low"] == pytest.approx(16.2 / 15.3)
+    assert rate["agreement"] == AGREES_SIZE
+    assert found.loc[("tcp two-nodes", "throughput_bit_per_s"), "agreement"] == DISAGREES
+    jitter = found.xs("jitter_s", level="metric")
+    assert set(jitter["agreement"]) == {AGREES_DIRECTION}  # by direction, whatever the size
+    assert jitter["published_low"].to_numpy() == pytest.approx(0.012 / 0.026)
+    assert jitter["note"].str.startswith("printed as latency, is jitter (B3)").all()
+
+
+@pytest.mark.parametrize(
+    ("scenario", "metric", "why"),
+    [("udp-1G same-node", "loss_percent", "offered rate"), ("tcp same-node", "cpu_percent", "which node")],
+)
+def test_a_published_number_without_a_definition_is_shown_and_never_compared(
+    scenario: str, metric: str, why: str
+) -> None:
+    for ratio in (0.5, 1.0, 1.2, 2.0):
+        row = against(pd.DataFrame([cni_row(scenario, metric, ratio)])).iloc[0]
+        assert row["agreement"] == NOT_COMPARABLE
+        assert np.isnan(row["predicted_low"])
+        assert why in row["note"]
+
+
+@pytest.mark.parametrize(
+    "way", ["tcp second two-nodes", "tcp plain same-node", "tcp-4 two-nodes", "tcp policy two-nodes"]
+)
+def test_what_the_cni_paper_did_not_measure_has_no_published_number(way: str) -> None:
+    assert against(pd.DataFrame([cni_row(way, "throughput_bit_per_s", 1.05)])).empty
+    assert against(pd.DataFrame([cni_row("tcp two-nodes", "throughput_bit_per_s", 2.0, "host")])).empty
+
+
 def test_a_study_with_another_baseline_is_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = replace(next(t for t in TARGETS if t.key == "B.rate.same-node"), workload="iperf", metric="bit_per_s")
+    ours = replace(
+        next(t for t in TARGETS if t.key == "B.rate.same-node"), workload="iperf", metric="bit_per_s", scenario=""
+    )
     monkeypatch.setattr("infrabench.published.compare.TARGETS", (ours,))
     row = {"workload": "iperf", "metric": "bit_per_s", "scenario": "same", "system": "cilium", "baseline": "flannel"}
     row |= {"n_pairs": 30, "ratio": 1.05, "ratio_low": 1.04, "ratio_high": 1.06, "reason": ""}
