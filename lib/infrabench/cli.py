@@ -157,7 +157,13 @@ def _clean(parser: argparse.ArgumentParser) -> None:
 
 
 def _lab(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("verb_of_lab", metavar="up|status|down|purge", choices=("up", "status", "down", "purge"))
+    verbs = ("up", "status", "down", "build", "trim", "purge")
+    parser.add_argument(
+        "verb_of_lab", metavar="|".join(verbs), choices=verbs,
+        help="build: make images and Go tools ahead of time; trim: remove what only a next build needs; "
+        "purge: take the lab down and remove all that it keeps",
+    )  # fmt: skip
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="with build: these images and tools")
 
 
 def _notebook(parser: argparse.ArgumentParser) -> None:

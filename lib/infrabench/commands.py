@@ -175,15 +175,22 @@ def clean(arguments: Namespace) -> Iterator[str]:
 
 
 def lab(arguments: Namespace) -> Iterator[str]:
-    """Bring the lab up or down, or yield how it is."""
+    """Bring the lab up or down, make what it is made from or remove it, or yield how it is."""
     from infrabench import lab as embedded  # its tools are needed by this command alone
+    from infrabench.lab import ahead, gotools
 
     if arguments.verb_of_lab == "status":
         found = embedded.status()
         yield "the lab is up" if found.up else "the lab is down"
-        for kind, rows in (("node", found.nodes), ("image", found.images)):
+        for kind, rows in (("node", found.nodes), ("image", found.images), ("Go tools", found.tools)):
             yield from (f"{kind} {name}: {told}" for name, told in rows.items())
         yield from (f"left over: {each}" for each in found.leftovers)
+        return
+    if arguments.verb_of_lab == "build":
+        yield from ahead.build(arguments.only)
+        return
+    if arguments.verb_of_lab == "trim":
+        yield f"{gotools.forget_caches() / 1e9:.1f} GB removed"
         return
     {"up": embedded.up, "down": embedded.down, "purge": embedded.purge}[arguments.verb_of_lab]()
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from infrabench.core import ProvisionError, SiteError
 from infrabench.host import SSHHost
-from infrabench.lab import controllers, images, network, nodes
+from infrabench.lab import ahead, controllers, gotools, images, network, nodes
 from infrabench.lab.nodes import CLIENT, GUEST_DIR, NODES, SERVER
 from infrabench.lab.shell import in_use, locked, remove_tree, require, sh, state_dir
 
@@ -31,6 +31,7 @@ class Status:
     up: bool
     nodes: dict[str, str]  # role -> address and state, in words
     images: dict[str, str]  # kind -> hash, and whether it is in the cache
+    tools: dict[str, str]  # part of the Go tools -> the same, or why it cannot be made here
     leftovers: tuple[str, ...]  # of a lab that was killed; `up` repairs, `down` removes
 
 
@@ -108,22 +109,19 @@ def down(say: Say = log.info) -> None:
 
 
 def purge(say: Say = log.info) -> None:
-    """Remove the running lab and everything that it keeps on disk (images, node data)."""
+    """Remove the running lab and everything that it keeps on disk (images, node data, Go tools and Go's caches)."""
     down(say)
     with in_use(), locked():
         for name in ("images", "data"):
             remove_tree(state_dir() / name)
+        gotools.purge()
 
 
 def status() -> Status:
     """Return what there is of the lab, changing nothing."""
-    kinds = {}
-    for kind in images.KINDS:
-        made = "made" if images.cached(kind) else "not made yet"
-        kinds[kind] = f"{images.content_hash(kind)} ({made})"
     alive = {node.role: f"{node.address} {'running' if nodes.running(node) else 'not running'}" for node in NODES}
     is_up = (lab_dir() / "lab.json").exists() and all(nodes.running(node) for node in NODES)
-    return Status(is_up, alive, kinds, () if is_up else tuple(_leftovers()))
+    return Status(is_up, alive, ahead.image_states(), ahead.tool_states(), () if is_up else tuple(_leftovers()))
 
 
 def facts() -> dict[str, Any]:

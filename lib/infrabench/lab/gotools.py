@@ -97,10 +97,15 @@ def estimate(names: Iterable[str]) -> float:
     return sum(program.seconds for part in map(_part, names) for program in goshelf.to_build(part, toolchain))
 
 
-def forget_caches() -> None:
-    """Remove Go's own caches; the programs stay. A part that changes is then built from nothing (and downloads)."""
+def forget_caches() -> int:
+    """Remove Go's own caches and return how many bytes they took; the programs stay.
+
+    A part that changes is then built from nothing, and downloads its modules.
+    """
     with locked(LOCK):
+        held = goshelf.caches_bytes()
         goshelf.forget_caches()
+        return held
 
 
 def purge() -> None:

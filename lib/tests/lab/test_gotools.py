@@ -362,8 +362,9 @@ def test_caches_are_counted_and_removed_and_the_programs_stay(module: Callable[.
     locked.mkdir(parents=True)
     (locked / "f").write_text("x")
     locked.chmod(0o555)
-    assert goshelf.caches_bytes() > 0
-    gotools.forget_caches()
+    held = goshelf.caches_bytes()
+    assert held > 0
+    assert gotools.forget_caches() == held
     assert goshelf.caches_bytes() == 0
     assert gotools.cached("tiny") == folder
     gotools.purge()

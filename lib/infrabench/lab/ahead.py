@@ -1,0 +1,86 @@
+"""What the lab is made from, made ahead of time: root file systems, images of pods, Go tools.
+
+Each is made on first use anyway. Making it ahead keeps the cost of a first use (minutes of packages, a third of an hour
+of compiling) apart from that of a run, which is what a plan estimates.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from infrabench.core import unknown_name
+from infrabench.lab import gobuild, gotools, images, podimages
+from infrabench.lab.gotools import duration
+from infrabench.lab.shell import locked, require
+
+# Seconds on two cores from an empty cache, packages downloaded from a mirror nearby.
+IMAGE_S = {"guest": 60.0, "node": 90.0, "cluster": 60.0, "pause": 1.0, "tools": 12.0}
+
+log = logging.getLogger(__name__)
+Say = Callable[[str], None]
+
+
+def names() -> list[str]:
+    """Return the names of all that can be made ahead."""
+    return [*images.KINDS, *podimages.KINDS, *gotools.PARTS]
+
+
+def image_states() -> dict[str, str]:
+    """Return each kind of image with its hash and whether it is in the cache, in words."""
+    found = {}
+    for module in (images, podimages):
+        for kind in module.KINDS:
+            found[kind] = f"{module.content_hash(kind)} ({_made(module.cached(kind))})"
+    return found
+
+
+def tool_states() -> dict[str, str]:
+    """Return each part of the Go tools with its hash and whether it is in the cache, or why it cannot be made here."""
+    found = {}
+    for name in gotools.PARTS:
+        reason = gotools.missing([name])
+        hashed = gotools.content_hash(name) if gobuild.toolchain() else ""
+        found[name] = f"not made yet: {reason}" if reason else f"{hashed} ({_made(gotools.cached(name))})"
+    return found
+
+
+def seconds(wanted: Sequence[str]) -> float:
+    """Return about how many seconds making what is not in the cache takes on two cores, besides downloads of Go."""
+    image_s = sum(IMAGE_S[name] for name in wanted if name not in gotools.PARTS and not _image(name)())
+    return image_s + gotools.estimate(name for name in wanted if name in gotools.PARTS)
+
+
+def build(wanted: Sequence[str] = (), say: Say = log.info) -> Iterator[str]:
+    """Make what is not in the cache (all, or only what is `wanted`) and yield what there is.
+
+    Raises `DesignError` for an unknown name, `NotRunnable` before anything is made when something is missing here.
+    """
+    for name in wanted:
+        if name not in names():
+            raise unknown_name("thing to build", name, names())
+    chosen = [name for name in names() if not wanted or name in wanted]
+    parts = [name for name in chosen if name in gotools.PARTS]
+    if len(parts) < len(chosen):
+        require()
+    gotools.require(parts)
+    expected = seconds(chosen)
+    yield f"about {duration(expected)} on two cores, besides downloads" if expected else "everything is made already"
+    for name in chosen:
+        if name not in parts:
+            with locked():
+                _image(name, say)()
+            yield f"{name}: {image_states()[name]}"
+    for name, folder in gotools.make(parts, say).items():
+        yield f"{name}: {folder}"
+
+
+def _image(name: str, say: Say | None = None) -> Callable[[], object]:
+    """Return what makes an image, or only looks for it."""
+    module = podimages if name in podimages.KINDS else images
+    return partial(module.make, name, say) if say else partial(module.cached, name)
+
+
+def _made(found: object) -> str:
+    return "made" if found else "not made yet"
