@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from infrabench.core import Capture, DesignError, Measurement, NotRunnable, ParseError, Step, Target
+from infrabench.core import Capture, DesignError, Measurement, NotRunnable, ParseError, Result, Step, Target
 from infrabench.workloads import _witness
 from infrabench.workloads._reading import json_object, positive, text
 
@@ -31,11 +31,13 @@ NODES = ("server-node", "client-node")
 READY_S = 20.0
 # Arguments: file for the process id, name of the program, port in hexadecimal, then the program and its arguments. A
 # server that an interrupted trial left behind is stopped first; one that is not ours keeps the port, and we fail.
+# A process that has ended and that nobody has waited for is gone, although it still has its name.
 STOPPED = """
-if [ -s "$file" ] && pid=$(cat "$file") && [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = "$name" ]; then
+runs() { [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = "$name" ] && ! grep -q "^State:.[ZX]" "/proc/$pid/status"; }
+if [ -s "$file" ] && pid=$(cat "$file") && runs; then
   kill "$pid"; tries=0
-  while [ -e "/proc/$pid/comm" ] && [ $tries -lt 40 ]; do sleep 0.05; tries=$((tries + 1)); done
-  if [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = "$name" ]; then kill -9 "$pid"; fi
+  while runs && [ $tries -lt 40 ]; do sleep 0.05; tries=$((tries + 1)); done
+  if runs; then kill -9 "$pid"; fi
 fi
 """
 START = f"""
@@ -153,6 +155,14 @@ def check_path(capture: Capture, amount: _witness.Amount) -> None:
             _check(way, where, amount, passed, carries, "in" if key == NODES[0] else "out")
 
 
+def asked(result: Result, tool: str, option: str) -> str:
+    """Return what `tool` was given for `option`; what stands before it enters a target and may have such options."""
+    own = result.argv[len(result.argv) - result.argv[::-1].index(tool) :] if tool in result.argv else ()
+    if own.count(option) != 1 or own[-1] == option:
+        raise ParseError(tool, f"its command has no {option}", " ".join(own))
+    return own[own.index(option) + 1]
+
+
 def cpu(capture: Capture) -> Cpu | None:
     """Return the CPU time of a trial by where it was spent; None when no node could be read."""
     keys = NODES[: _claimed(capture, "start")["nodes"]]
@@ -222,7 +232,7 @@ def _claimed(capture: Capture, step: str) -> Mapping[str, Any]:
     return json_object(_witness.TOOL, said[0])
 
 
-def _whole(capture: Capture, step: str) -> Any:
+def _whole(capture: Capture, step: str) -> Result:
     """Return a step's result; `ParseError` when it failed: a step of cleanup does not end a trial."""
     result = capture[step]
     if not result.ok:

@@ -112,8 +112,7 @@ def _udp(params: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _check_asked(capture: Capture, report: Any, server: Any) -> None:
     """Check that both reports are of the run that was asked for, and of its whole length."""
-    params, argv = capture.params, capture["iperf3"].argv
-    address = argv[argv.index("-c") + 1] if "-c" in argv[:-1] else None
+    params, address = capture.params, _network.asked(capture["iperf3"], TOOL, "-c")
     equal(TOOL, "address of the server", at(TOOL, report, "start", "connecting_to", "host"), address)
     equal(TOOL, "port of the server", value(TOOL, report, "start", "connecting_to", "port"), float(params["port"]))
     for told in (report, server):

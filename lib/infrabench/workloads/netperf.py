@@ -82,7 +82,8 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     test, output = capture.params["test"], text(capture["netperf"])
     if not output.endswith("\n"):
         raise ParseError(TOOL, "the output is cut off", output)
-    one(TOOL, "the test's name", rf"^MIGRATED (?:TCP|UDP) .*TEST from .* to {_address(capture)} ", output)
+    address = re.escape(_network.asked(capture["netperf"], TOOL, "-H"))
+    one(TOOL, "the test's name", rf"^MIGRATED (?:TCP|UDP) .*TEST from .* to {address} ", output)
     told = {key: one(TOOL, key, rf"^{key}=(.+)$", output)[1] for key in _keys(test)}
     equal(TOOL, "protocol", told["PROTOCOL"], PROTOCOLS[test])
     elapsed_s = _value(told, "ELAPSED_TIME")
@@ -142,8 +143,3 @@ def _agree(told: Mapping[str, str], per_s: float, moved: float, elapsed_s: float
 
 def _value(told: Mapping[str, str], key: str) -> float:
     return number(TOOL, key, rf"\A{NUMBER}\Z", told[key])
-
-
-def _address(capture: Capture) -> str:
-    argv = capture["netperf"].argv
-    return re.escape(argv[argv.index("-H") + 1]) if "-H" in argv[:-1] else "nowhere"

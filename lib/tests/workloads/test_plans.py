@@ -25,15 +25,23 @@ LIFECYCLE = {"create": ("make", "it"), "exec": ("enter",), "remove": ("unmake",)
 
 def roles() -> dict[str, Target]:
     host = fake_site().hosts["server"]
+    made = {"create": ("make", "pod"), "remove": ("unmake", "pod"), "metrics": ("tell", "metrics")}
     return {
         "server": Target("server", host, ("enter", "guest"), "198.18.64.5", LIFECYCLE),
         "client": Target("client", host, (), "198.18.0.3"),
+        "near": Target("near", host, ("enter", "near"), "198.18.64.6"),
+        "far": Target("far", host, ("enter", "far"), "198.18.65.6"),
+        **{role: Target(role, host, lifecycle=made) for role in ("worker1", "worker2", "control")},
     }
 
 
 def planned(name: str, **params: Any) -> list[Step]:
     workload = registry.workload(name)
     return list(workload.plan({**workload.DEFAULTS, **params}, roles()))
+
+
+def tool(name: str, **params: Any) -> str:
+    return " ".join(next(step for step in planned(name, **params) if step.name == name).argv)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -80,6 +88,21 @@ def test_services_are_ready_when_they_answer_and_are_stopped(name: str) -> None:
         ("mail", {"threads": 0}),
         ("mail", {"min_kib": 5, "max_kib": 4}),
         ("startup", {"limit_s": 0}),
+        ("iperf3", {"placement": "three-nodes"}),
+        ("iperf3", {"interface": "third"}),
+        ("iperf3", {"protocol": "sctp"}),
+        ("iperf3", {"seconds": 0}),
+        ("iperf3", {"seconds": 1.5}),
+        ("iperf3", {"omit_s": -1}),
+        ("iperf3", {"streams": 0}),
+        ("iperf3", {"streams": 129}),
+        ("iperf3", {"rate_bit_per_s": 1000}),
+        ("iperf3", {"protocol": "udp", "rate_bit_per_s": -1}),
+        ("netperf", {"test": "TCP_CRR"}),
+        ("netperf", {"seconds": 0}),
+        ("netperf", {"seconds": 0.5}),
+        ("netperf", {"request_bytes": 0}),
+        ("netperf", {"data_port": 12865}),
     ],
 )
 def test_bad_parameters_are_refused(name: str, params: dict[str, Any]) -> None:
@@ -102,6 +125,12 @@ def test_parameters_reach_the_tools() -> None:
     ab = next(step for step in planned("web", users=8000) if step.name == "ab").argv
     assert "-n 10000 -c 8000 -e" in " ".join(ab)
     assert "--nofile=9024:" in ab
+    iperf3 = tool("iperf3", protocol="udp", rate_bit_per_s=10**9, streams=4)
+    assert "-c 198.18.64.5 -p 5201 -t 5 -O 1 -P 4 " in iperf3
+    assert iperf3.endswith("-u -b 250000000 -l 1400")
+    assert " -u" not in tool("iperf3")
+    assert "-t UDP_RR -l 5 -- -P ,12866 -r 1,1 -k PROTOCOL," in tool("netperf", test="UDP_RR")
+    assert "LATENCY" not in tool("netperf", test="TCP_STREAM")
     postal = next(step for step in planned("mail", max_kib=64) if step.name == "postal").argv
     assert postal[postal.index("-m") + 1] == "64"
 
