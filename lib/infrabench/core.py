@@ -207,13 +207,35 @@ class Deployment:
     resume: Any = None
 
 
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """Hosts that a system may make a cluster of, and where on them its programs and images lie.
+
+    `pause` and `resume` freeze and thaw all of them at once; None where that cannot be had.
+    """
+
+    hosts: Mapping[str, Host]  # control, worker1, worker2
+    tools: Mapping[str, str]  # part (kubernetes, etcd, ...) -> folder on every host
+    images: Mapping[str, tuple[str, str]]  # kind (pause, tools) -> name of the image, path of its archive on every host
+    embedded: bool  # nodes of the lab, that go away whole; else hosts that have to be left as they were found
+    pause: Any = None
+    resume: Any = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
 class Site(Protocol):
-    """The hosts a study runs on, by role, and where guests get their image and network from."""
+    """The hosts a study runs on, by role, and where guests get their image and network from.
+
+    `machines` gives a system hosts of its own for as long as its context lasts: a name, and the parts of the tools that
+    it needs. It raises `NotRunnable` where the site has none.
+    """
 
     name: str
-    kind: Literal["lab", "local", "inventory"]
+    kind: Literal["lab", "local", "inventory", "kubeconfig"]
     hosts: Mapping[str, Host]  # role -> host; `server` always, `client` when there is another
     facts: Mapping[str, Any]  # what the site knows of itself (guest image path and hash, bridge, ...)
+
+    def machines(self, name: str, tools: tuple[str, ...]) -> AbstractContextManager[Machines]: ...
 
 
 # ---------------------------------------------------------------------------------------------- workloads

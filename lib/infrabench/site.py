@@ -18,7 +18,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -27,7 +27,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from infrabench.core import Host, InfrabenchError, NotRunnable, SiteError
+from infrabench.core import Host, InfrabenchError, Machines, NotRunnable, SiteError
 from infrabench.host import LocalHost, SSHHost
 
 GUEST_NETWORK = IPv4Network("198.18.64.0/24")
@@ -41,9 +41,16 @@ class OpenSite:
     """An open site; see `core.Site`."""
 
     name: str
-    kind: Literal["lab", "local", "inventory"]
+    kind: Literal["lab", "local", "inventory", "kubeconfig"]
     hosts: Mapping[str, Host]
     facts: Mapping[str, Any] = field(default_factory=dict)
+    maker: Callable[[str, tuple[str, ...]], AbstractContextManager[Machines]] | None = None
+
+    def machines(self, name: str, tools: tuple[str, ...]) -> AbstractContextManager[Machines]:
+        """Return a context with hosts of its own for the system `name`; `NotRunnable` where the site has none."""
+        if self.maker is None:
+            raise NotRunnable(f"site {self.name} has no machines for a cluster")
+        return self.maker(name, tools)
 
 
 class _Machine(BaseModel):
@@ -136,7 +143,7 @@ def _lab(say: Callable[[str], None]) -> Iterator[OpenSite]:
         for host in hosts.values():
             stack.callback(host.close)
             host.run(("true",), timeout_s=5)
-        yield OpenSite("lab", "lab", hosts, facts)
+        yield OpenSite("lab", "lab", hosts, facts, lambda name, tools: lab.machines(name, tools, say))
 
 
 def _local(say: Callable[[str], None]) -> OpenSite:

@@ -52,11 +52,13 @@ MAY = {
     "headless": {"progress"},
     "published": {"published"},
     "probes": set(),
-    "systems": {"host", "systems"},
+    "clusters": {"clusters"},
+    "systems": {"clusters", "host", "systems"},
     "workloads": {"workloads"},
     "lab": {"host", "lab"},
     "studies": set(),
     "pictures": {"analysis", "figures"},
+    "scenarios": {"analysis"},
     "trust": {"analysis", "display", "tables", "validation"},
     "analysis": {"display", "published", "stats", "tables"},
     "literature": {"analysis", "display", "figures", "published", "runs", "tables"},
@@ -85,7 +87,6 @@ MAY = {
 BEHIND = {
     "docker": {"systems/docker.py"},
     "pylxd": {"systems/lxd.py"},
-    "kubernetes": set(),
     "fabric": {"host.py"},
     "paramiko": {"host.py"},
     "yaml": {"site.py"},
@@ -99,7 +100,8 @@ BEHIND = {
 }
 OPEN = {"numpy", "pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "tenacity", "statsmodels", "scikit_posthocs"}
 ANALYSIS = {
-    "stats", "figures", "tables", "tidy", "display", "analysis", "literature", "pictures", "trust", "validation",
+    "stats", "figures", "tables", "tidy", "display", "analysis", "literature", "pictures", "scenarios", "trust",
+    "validation",
 }  # fmt: skip
 NUMERIC = {"pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "statsmodels", "scikit_posthocs"}
 

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infrabench.core import ProvisionError, SiteError
+from infrabench.core import Machines, SiteError
 from infrabench.host import SSHHost
-from infrabench.lab import ahead, controllers, gotools, images, network, nodes
+from infrabench.lab import ahead, controllers, gotools, images, network, nodes, sets
 from infrabench.lab.nodes import CLIENT, GUEST_DIR, NODES, SERVER
 from infrabench.lab.shell import in_use, locked, remove_tree, require, sh, state_dir
 
-READY_S = 60.0
 SERVICES = ("docker.service", "lxd.service")
 
 log = logging.getLogger(__name__)
@@ -124,6 +123,13 @@ def status() -> Status:
     return Status(is_up, alive, ahead.image_states(), ahead.tool_states(), () if is_up else tuple(_leftovers()))
 
 
+@contextmanager
+def machines(name: str, tools: tuple[str, ...], say: Say = log.info) -> Iterator[Machines]:
+    """Yield a set of machines of the running lab for a system called `name`; it is removed at the end."""
+    with sets.made(lab_dir(), name, tools, host, say) as made:
+        yield made
+
+
 def facts() -> dict[str, Any]:
     """Return the facts of the running lab; `SiteError` when it is not up."""
     try:
@@ -142,7 +148,8 @@ def _controllers() -> Path:
 
 def host(node: nodes.Node) -> SSHHost:
     """Return the (not yet connected) host of a node."""
-    return SSHHost(node.role, node.address, key=lab_dir() / "ssh/id_ed25519", known_hosts=lab_dir() / "ssh/known_hosts")
+    name = f"{node.cluster}-{node.role}" if node.cluster else node.role
+    return SSHHost(name, node.address, key=lab_dir() / "ssh/id_ed25519", known_hosts=lab_dir() / "ssh/known_hosts")
 
 
 def _facts(guest: images.Image, node: images.Image) -> dict[str, Any]:
@@ -163,7 +170,7 @@ def _start(guest: images.Image, node: images.Image) -> None:
     network.up()
     public = (ssh / "id_ed25519.pub").read_text()
     for each in NODES:
-        nodes.start(each, node, guest, public)
+        nodes.start(each, node, public, {GUEST_DIR: guest.folder})
     (ssh / "known_hosts").write_text("".join(nodes.host_key(each) for each in NODES))
     for each in NODES:
         _prepare(each)
@@ -172,35 +179,13 @@ def _start(guest: images.Image, node: images.Image) -> None:
 def _prepare(node: nodes.Node) -> None:
     machine = host(node)
     try:
-        _wait_for_ssh(machine, node)
+        nodes.wait_for_ssh(machine, node)
         for argv in nodes.routes(node):
-            _check(machine, argv)
+            nodes.check(machine, argv)
         if node is SERVER:
-            _check(machine, ("systemctl", "start", *SERVICES))
+            nodes.check(machine, ("systemctl", "start", *SERVICES))
     finally:
         machine.close()
-
-
-def _wait_for_ssh(machine: SSHHost, node: nodes.Node) -> None:
-    deadline = time.monotonic() + READY_S
-    while True:
-        try:
-            machine.run(("true",), timeout_s=5)
-            return
-        except SiteError as error:
-            if time.monotonic() > deadline:
-                console = nodes.nodes_dir() / node.container / "console.log"
-                tail = console.read_text(errors="replace")[-600:] if console.exists() else "no console output"
-                told = f"node {node.role} did not answer within {READY_S:.0f} s: {error}\n{tail}"
-                raise ProvisionError(told) from error
-            time.sleep(0.2)
-
-
-def _check(machine: SSHHost, argv: tuple[str, ...]) -> None:
-    result = machine.run(argv, timeout_s=READY_S)
-    if not result.ok:
-        text = (result.stderr or result.stdout).decode("utf-8", "replace").strip()[-600:]
-        raise ProvisionError(f"node {machine.name}: {' '.join(argv)} failed: {text}")
 
 
 def _matches(guest: images.Image, node: images.Image) -> bool:

@@ -1,7 +1,8 @@
 """Images made on this machine by mmdebstrap, cached by the hash of everything that went into them.
 
 `guest` is the image of the systems under test, one tar file for all of them. `node` is a root file system for lab
-nodes: the same packages and more, so that `native` runs the same binaries as the guests.
+nodes: the same packages and more, so that `native` runs the same binaries as the guests. `cluster` is one for the nodes
+of a Kubernetes cluster.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infrabench.core import ProvisionError, digest
-from infrabench.lab.shell import remove_tree, sh, state_dir
+from infrabench.lab.shell import contained, remove_tree, sh, state_dir
 
 SUITE = "bookworm"
 COMPONENTS = "main contrib non-free"
 # Parts are folders beside this file, each with packages.txt, overlay/ and setup.sh, applied in order.
-KINDS = {"guest": ("guest",), "node": ("guest", "node")}
+KINDS = {"guest": ("guest",), "node": ("guest", "boot", "node"), "cluster": ("boot", "cluster")}
 # What makes an image boot and answer, whatever it carries besides.
 BOOT = ("systemd-sysv", "dbus", "iproute2", "python3-minimal", "util-linux")
 FORMAT = 1  # raise it when this file makes images differently
@@ -105,7 +106,7 @@ def make(kind: str, say: Callable[[str], None] = log.info) -> Image:
     root = part / ("rootfs.tar" if kind == "guest" else "rootfs")
     # mode auto: as root in a plain chroot, as an ordinary user in a user namespace.
     sh(
-        *_contained(), "mmdebstrap", "--mode=auto", "--variant=minbase",
+        *contained(), "mmdebstrap", "--mode=auto", "--variant=minbase",
         f"--components={COMPONENTS}", f"--include={include}", *hooks, SUITE, root, timeout_s=BUILD_TIMEOUT_S,
     )  # fmt: skip
     status = f"./{DPKG_STATUS}"
@@ -116,14 +117,6 @@ def make(kind: str, say: Callable[[str], None] = log.info) -> Image:
     part.rename(image.folder)
     _prune(kind)
     return image
-
-
-def _contained() -> list[str]:
-    """Return a prefix that makes the maker, all its children and all its mounts end with this process."""
-    prefix = ["setpriv", "--pdeathsig", "KILL"]
-    if os.geteuid() == 0:
-        prefix += ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    return prefix
 
 
 def _sha256(path: Path) -> str:

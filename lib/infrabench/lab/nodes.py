@@ -11,28 +11,40 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from infrabench.core import ProvisionError
-from infrabench.host import LocalHost
+from infrabench.core import Host, ProvisionError, SiteError
 from infrabench.lab.images import Image
 from infrabench.lab.network import BRIDGE, GUESTS_NET, NODES_NET, RANGE
 from infrabench.lab.shell import mounts_below, remove_tree, sh, state_dir
 
 PREFIX = "infrabench-"  # of container names and, with them, of their cgroups
 STOP_S = 20.0
+READY_S = 60.0
+FREEZE_S = 10.0
 # Folder in the node -> name below the node's data folder.
 DATA = {"/var/lib/docker": "docker", "/var/lib/lxd": "lxd", "/var/lib/lxc": "lxc", "/var/tmp": "tmp"}
+# The same of a node of a cluster; what is in them does not outlive the node.
+CLUSTER_DATA = {
+    "/var/lib/containerd": "containerd", "/var/lib/containers": "containers", "/var/lib/kubelet": "kubelet",
+    "/var/lib/etcd": "etcd", "/var/tmp": "tmp",
+}  # fmt: skip
 GUEST_DIR = "/var/cache/infrabench/guest"
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node by its role, which is also its name, and its address on the lab's bridge."""
+    """A node by its role, which is also its name, and its address on the lab's bridge.
+
+    `cluster` is the name of the cluster that the node belongs to, empty for the two nodes that are always there; their
+    data folders stay from one lab to the next.
+    """
 
     role: str
     address: str
+    cluster: str = ""
 
     @property
     def mac(self) -> str:
@@ -41,7 +53,11 @@ class Node:
 
     @property
     def container(self) -> str:
-        return PREFIX + self.role
+        return PREFIX + (f"{self.cluster}-{self.role}" if self.cluster else self.role)
+
+    @property
+    def data(self) -> dict[str, str]:
+        return CLUSTER_DATA if self.cluster else DATA
 
 
 SERVER = Node("server", "198.18.0.11")
@@ -54,8 +70,11 @@ def nodes_dir() -> Path:
     return state_dir() / "lab" / "nodes"
 
 
-def start(node: Node, image: Image, guest: Image, public_key: str) -> None:
-    """Make and boot a node; returns when its init has been started (see `lab.up` for readiness)."""
+def start(node: Node, image: Image, public_key: str, read_only: Mapping[str, Path]) -> None:
+    """Make and boot a node; returns when its init has been started (see `lab.up` for readiness).
+
+    `read_only` names folders of this machine by where the node shall see them.
+    """
     home = nodes_dir() / node.container
     upper = home / "upper"
     ssh = upper / "etc/ssh"
@@ -64,15 +83,15 @@ def start(node: Node, image: Image, guest: Image, public_key: str) -> None:
     (upper / "root/.ssh/authorized_keys").write_text(public_key)
     os.chmod(upper / "root", 0o700)
     (upper / "etc/hostname").write_text(node.role + "\n")
-    hosts = "".join(f"{other.address} {other.role}\n" for other in NODES)
+    hosts = "" if node.cluster else "".join(f"{other.address} {other.role}\n" for other in NODES)
     (upper / "etc/hosts").write_text(f"127.0.0.1 localhost\n{hosts}")
     (upper / "etc/resolv.conf").write_text("")
     sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", node.role, "-f", ssh / "ssh_host_ed25519_key")
-    data = state_dir() / "data" / image.hash / node.role
-    for name in DATA.values():
+    data = home / "data" if node.cluster else state_dir() / "data" / image.hash / node.role
+    for name in node.data.values():
         (data / name).mkdir(parents=True, exist_ok=True)
     os.chmod(data / "tmp", 0o1777)
-    (home / "config").write_text(_config(node, image, guest, data, upper))
+    (home / "config").write_text(_config(node, image, read_only, data, upper))
     sh(
         "lxc-start", "-P", nodes_dir(), "-n", node.container, "-d",
         "-o", home / "lxc.log", "-l", "WARN", "-L", home / "console.log", timeout_s=30,
@@ -95,25 +114,90 @@ def running(node: Node) -> bool:
 
 
 def remove_all() -> None:
-    """Stop every node of any earlier lab, by its container and then by its cgroup, and remove its files."""
-    for node in NODES:
-        if running(node):
-            LocalHost().run(("lxc-stop", "-P", str(nodes_dir()), "-n", node.container, "-k"), timeout_s=STOP_S)
-        _kill_cgroups(node)
+    """Stop every node of any earlier lab, by its cgroup, and remove its files."""
+    _kill_cgroups(f"{PREFIX}*")
     _remove_pivots()
     remove_tree(nodes_dir())
 
 
+def remove(nodes: Iterable[Node]) -> None:
+    """Stop these nodes at once and remove their files."""
+    for node in nodes:
+        _kill_cgroups(node.container)
+    _remove_pivots()
+    for node in nodes:
+        remove_tree(nodes_dir() / node.container)
+
+
+def freeze(nodes: Iterable[Node], *, frozen: bool) -> None:
+    """Freeze every process of these nodes, or thaw them, and return when it is so; else `ProvisionError`."""
+    deadline = time.monotonic() + FREEZE_S
+    wanted = {"freezer.state": "FROZEN" if frozen else "THAWED", "cgroup.freeze": "1" if frozen else "0"}
+    for node in nodes:
+        for file in _freezers(node):
+            file.write_text(wanted[file.name])
+            while not _is(file, frozen):
+                if time.monotonic() > deadline:
+                    raise ProvisionError(f"{node.container} cannot be {'frozen' if frozen else 'thawed'}: {file}")
+                time.sleep(0.005)
+                file.write_text(wanted[file.name])  # v1: a task that was forked meanwhile needs another request
+
+
 def leftovers() -> list[str]:
     """Return what is still there of nodes: cgroups and mounts, by path."""
-    found = [str(folder) for node in NODES for folder in _cgroups(node)]
-    return found + mounts_below(nodes_dir())
+    return [str(folder) for folder in _cgroups(f"{PREFIX}*")] + mounts_below(nodes_dir())
 
 
-def _config(node: Node, image: Image, guest: Image, data: Path, upper: Path) -> str:
+def wait_for_ssh(machine: Host, node: Node) -> None:
+    """Return when the node answers; `ProvisionError` with the end of its console when it does not."""
+    deadline = time.monotonic() + READY_S
+    while True:
+        try:
+            machine.run(("true",), timeout_s=5)
+            return
+        except SiteError as error:
+            if time.monotonic() > deadline:
+                console = nodes_dir() / node.container / "console.log"
+                tail = console.read_text(errors="replace")[-600:] if console.exists() else "no console output"
+                told = f"node {node.role} did not answer within {READY_S:.0f} s: {error}\n{tail}"
+                raise ProvisionError(told) from error
+            time.sleep(0.2)
+
+
+def check(machine: Host, argv: tuple[str, ...]) -> None:
+    """Run a command that has to succeed; `ProvisionError` tells what it said."""
+    result = machine.run(argv, timeout_s=READY_S)
+    if not result.ok:
+        text = (result.stderr or result.stdout).decode("utf-8", "replace").strip()[-600:]
+        raise ProvisionError(f"node {machine.name}: {' '.join(argv)} failed: {text}")
+
+
+def _freezers(node: Node) -> list[Path]:
+    found = [
+        top / name
+        for top in _cgroups(node.container)
+        if ".payload." in top.name
+        for name in ("freezer.state", "cgroup.freeze")
+        if (top / name).exists()
+    ]
+    if not found:
+        raise ProvisionError(f"{node.container} has no cgroup that can be frozen; is it running?")
+    return found
+
+
+def _is(file: Path, frozen: bool) -> bool:
+    if file.name == "freezer.state":
+        return file.read_text().strip() == ("FROZEN" if frozen else "THAWED")
+    return f"frozen {int(frozen)}" in (file.parent / "cgroup.events").read_text()
+
+
+def _config(node: Node, image: Image, read_only: Mapping[str, Path], data: Path, upper: Path) -> str:
     binds = "".join(
         f"lxc.mount.entry = {data / name} {folder.lstrip('/')} none bind,create=dir 0 0\n"
-        for folder, name in DATA.items()
+        for folder, name in node.data.items()
+    ) + "".join(
+        f"lxc.mount.entry = {folder} {there.lstrip('/')} none bind,ro,create=dir 0 0\n"
+        for there, folder in read_only.items()
     )
     return f"""\
 lxc.include = /usr/share/lxc/config/common.conf
@@ -126,10 +210,9 @@ lxc.cgroup.devices.allow = a
 lxc.cgroup2.devices.allow = a
 lxc.mount.auto = proc:rw sys:rw cgroup:rw
 lxc.mount.entry = /dev/fuse dev/fuse none bind,create=file,optional 0 0
-lxc.mount.entry = {guest.folder} {GUEST_DIR.lstrip("/")} none bind,ro,create=dir 0 0
 {binds}lxc.net.0.type = veth
 lxc.net.0.link = {BRIDGE}
-lxc.net.0.veth.pair = ib-{node.role}
+lxc.net.0.veth.pair = {_veth(node)}
 lxc.net.0.name = eth0
 lxc.net.0.hwaddr = {node.mac}
 lxc.net.0.flags = up
@@ -141,13 +224,20 @@ lxc.log.level = WARN
 def routes(node: Node) -> list[tuple[str, ...]]:
     """Return the commands that give a node its routes: to the guests, and the guard for the rest of the range."""
     guard = ("ip", "route", "replace", "unreachable", str(RANGE), "metric", "4096")
+    if node.cluster:
+        return [guard]
     if node is SERVER:
         return [guard, ("sysctl", "-qw", "net.ipv4.ip_forward=1")]
     return [guard, ("ip", "route", "replace", str(GUESTS_NET), "via", SERVER.address)]
 
 
-def _cgroups(node: Node) -> list[Path]:
-    names = (f"lxc.payload.{node.container}", f"lxc.monitor.{node.container}")
+def _veth(node: Node) -> str:
+    # At most 15 characters: the last part of the address tells the nodes of clusters apart.
+    return f"ib-n{node.address.split('.')[-1]}" if node.cluster else f"ib-{node.role}"
+
+
+def _cgroups(container: str) -> list[Path]:
+    names = (f"lxc.payload.{container}", f"lxc.monitor.{container}")
     # LXC numbers a cgroup (-1, -2) when the name was still taken.
     return [path for top in _tops() for name in names for path in (*top.glob(name), *top.glob(f"{name}-[0-9]*"))]
 
@@ -158,10 +248,10 @@ def _tops() -> list[Path]:
     return [root, *(entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink())]
 
 
-def _kill_cgroups(node: Node) -> None:
-    """Kill by pid whatever lives in the node's own cgroups, thaw it so that it can die, and remove them."""
+def _kill_cgroups(container: str) -> None:
+    """Kill by pid whatever lives in the cgroups of containers of that name (a glob), thaw it so that it can die."""
     deadline = time.monotonic() + STOP_S
-    while (tops := _cgroups(node)) and time.monotonic() < deadline:
+    while (tops := _cgroups(container)) and time.monotonic() < deadline:
         for top in tops:
             for state in top.rglob("freezer.state"):
                 _try_write(state, "THAWED")
@@ -175,8 +265,8 @@ def _kill_cgroups(node: Node) -> None:
                 _try_rmdir(folder)
             _try_rmdir(top)
         time.sleep(0.1)
-    if _cgroups(node):
-        raise ProvisionError(f"cgroups of {node.container} cannot be removed: {_cgroups(node)[0]}")
+    if left := _cgroups(container):
+        raise ProvisionError(f"cgroups of {container} cannot be removed: {left[0]}")
 
 
 def _remove_pivots() -> None:

@@ -1,0 +1,115 @@
+"""A cluster: brought up on machines from nothing, or found through a kubeconfig."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from infrabench.clusters import control, workers
+from infrabench.clusters.hosts import last_words
+from infrabench.clusters.kubectl import Kubectl
+from infrabench.clusters.workers import Worker
+from infrabench.core import Machines, ProvisionError
+
+NODES = ("worker1", "worker2")
+REGISTER_S = 40.0
+READY_S = 120.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster's API, the names of the two nodes that pods are put on, and their hosts where those can be reached."""
+
+    kubectl: Kubectl
+    nodes: tuple[str, str]
+    workers: tuple[Worker, ...] = ()
+    machines: Machines | None = None
+
+
+def bring_up(machines: Machines) -> Cluster:
+    """Return a new cluster on `machines`, its nodes registered and waiting for a CNI.
+
+    Raises `ProvisionError` with the end of the log of what did not start.
+    """
+    begin = time.monotonic()
+    kubernetes = machines.tools["kubernetes"]
+    host = machines.hosts["control"]
+    members = tuple(Worker(name, machines.hosts[name]) for name in NODES)
+    with ThreadPoolExecutor(1 + len(members)) as pool:
+        plane = pool.submit(_plane, machines, tuple(NODES))
+        prepared = pool.map(lambda each: workers.prepare(each, machines), members)
+        list(prepared)
+        joined = pool.map(lambda each: workers.join(each, plane.result(), machines), members)
+        list(joined)
+    kubectl = Kubectl(host, (f"{kubernetes}/kubectl", "--kubeconfig", f"{control.KUBERNETES}/admin.conf"))
+    cluster = Cluster(kubectl, NODES, members, machines)
+    try:
+        until("the nodes to register and get a range of addresses", lambda: _have_ranges(cluster), REGISTER_S)
+    except ProvisionError as error:
+        told = "; ".join(f"{each.name}: {last_words(each.host, 'kubelet')}" for each in members)
+        raise ProvisionError(f"{error}. Their kubelets said last: {told}") from error
+    log.debug("the cluster stands after %.1f s", time.monotonic() - begin)
+    return cluster
+
+
+def wait_ready(cluster: Cluster) -> None:
+    """Return when every node is Ready; `ProvisionError` says what the others say of themselves."""
+    names = [f"node/{name}" for name in cluster.nodes]
+    result = cluster.kubectl.run(
+        "wait", "--for=condition=Ready", *names, f"--timeout={READY_S:.0f}s", timeout_s=READY_S + 10
+    )  # fmt: skip
+    if not result.ok:
+        raise ProvisionError(f"nodes are not Ready after {READY_S:.0f} s: {'; '.join(_complaints(cluster))}")
+
+
+def is_ready(cluster: Cluster) -> bool:
+    """Tell whether every node is Ready and its kubelet answers through the API now."""
+    named = cluster.kubectl.run("get", "nodes", *cluster.nodes, "--output=jsonpath={.items[*].status.conditions}")
+    if named.stdout.count(b'"type":"Ready"') != len(cluster.nodes) or b"NotReady" in named.stdout or not named.ok:
+        return False
+    if _complaints(cluster):
+        return False
+    return all(cluster.kubectl.run("get", "--raw", f"/api/v1/nodes/{name}/proxy/healthz").ok for name in cluster.nodes)
+
+
+def until(what: str, true: Callable[[], bool], timeout_s: float = READY_S, pause_s: float = 0.1) -> None:
+    """Return when `true()` is; `ProvisionError` saying `what` was awaited after `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        if time.monotonic() > deadline:
+            raise ProvisionError(f"waited {timeout_s:.0f} s for {what}")
+        time.sleep(pause_s)
+
+
+def at_once(work: Callable[[Worker], object], members: Sequence[Worker]) -> None:
+    """Do something on every worker at the same time; the first error is raised."""
+    with ThreadPoolExecutor(max(1, len(members))) as pool:
+        list(pool.map(work, members))
+
+
+def _plane(machines: Machines, names: tuple[str, ...]) -> control.ControlPlane:
+    host, kubernetes = machines.hosts["control"], machines.tools["kubernetes"]
+    version = machines.facts["versions"]["kubernetes"]
+    plane = control.identities(host, kubernetes, version, names)
+    control.run(plane, kubernetes, machines.tools["etcd"], throw_away=machines.embedded)
+    return plane
+
+
+def _have_ranges(cluster: Cluster) -> bool:
+    told = cluster.kubectl.run("get", "nodes", "--output=jsonpath={.items[*].spec.podCIDR}").stdout.split()
+    return len(told) >= len(cluster.nodes)
+
+
+def _complaints(cluster: Cluster) -> list[str]:
+    """Return what nodes that are not Ready say of it."""
+    found = []
+    for node in cluster.kubectl.get("nodes", *cluster.nodes)["items"]:
+        for condition in node["status"]["conditions"]:
+            if condition["type"] == "Ready" and condition["status"] != "True":
+                found.append(f"{node['metadata']['name']}: {condition['message']}")
+    return found

@@ -1,0 +1,88 @@
+"""What making a cluster does on a host: push files, run scripts, start units."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Mapping, Sequence
+
+from infrabench.core import CommandFailed, Host, ProvisionError
+
+LOGS = "/var/log/infrabench"
+UNITS = "/etc/systemd/system"
+PREFIX = "infrabench-"  # of every unit of ours
+STEP_S = 60.0
+
+_UNIT = """\
+[Unit]
+Description=infrabench: {name}
+
+[Service]
+{environment}ExecStart={command}
+Restart=on-failure
+RestartSec=1
+LimitNOFILE=infinity:infinity
+LimitCORE=0
+Delegate=yes
+KillMode={kill}
+StandardOutput=append:{logs}/{name}.log
+StandardError=inherit
+"""
+
+_START = """
+logs=$1; shift; mkdir -p "$logs"
+systemctl daemon-reload
+for unit in "$@"; do
+  systemctl start "infrabench-$unit" || { tail -n 5 "$logs/$unit.log" >&2; exit 1; }
+done
+"""
+
+
+def script(host: Host, text: str, *args: str, timeout_s: float = STEP_S) -> str:
+    """Return what a shell script that has to succeed printed on `host`; else `ProvisionError`."""
+    result = host.run(("sh", "-s", *args), timeout_s=timeout_s, stdin=text.encode())
+    if not result.ok:
+        raise ProvisionError(str(CommandFailed(result, host.name)))
+    return result.stdout.decode()
+
+
+def push(host: Host, files: Mapping[str, str], modes: Mapping[str, int] | None = None) -> None:
+    """Write small text files, by absolute path, in one go; folders are made."""
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for path, text in files.items():
+            member = tarfile.TarInfo(path.lstrip("/"))
+            member.size, member.mode = len(text.encode()), (modes or {}).get(path, 0o600)
+            tar.addfile(member, io.BytesIO(text.encode()))
+    result = host.run(("tar", "-xf", "-", "-C", "/", "--no-overwrite-dir"), timeout_s=STEP_S, stdin=archive.getvalue())
+    if not result.ok:
+        raise ProvisionError(str(CommandFailed(result, host.name)))
+
+
+def unit(
+    name: str, command: Sequence[str], environment: Mapping[str, str] | None = None, *, children: bool = False
+) -> dict[str, str]:
+    """Return the unit file of a long-running program, by its path; `children`: its children outlive it."""
+    words = " ".join(_quoted(word) for word in command)
+    lines = "".join(f"Environment={_quoted(f'{key}={value}')}\n" for key, value in (environment or {}).items())
+    text = _UNIT.format(
+        name=name, command=words, environment=lines, kill="process" if children else "mixed", logs=LOGS
+    )  # fmt: skip
+    return {f"{UNITS}/{PREFIX}{name}.service": text}
+
+
+def start(host: Host, *names: str) -> None:
+    """Start units; `ProvisionError` shows the end of the log of the first that does not."""
+    script(host, _START, LOGS, *names)
+
+
+def last_words(host: Host, name: str) -> str:
+    """Return the last complaint in the log of a unit (klog's information lines left out), for an error message."""
+    argv = ("sh", "-c", 'grep -v "^I[0-9]" "$1" | tail -n 1', "sh", f"{LOGS}/{name}.log")
+    return host.run(argv, timeout_s=20).stdout.decode("utf-8", "replace").strip()[-300:] or "nothing"
+
+
+def _quoted(word: str) -> str:
+    # systemd's own quoting: % and $ are special in unit files.
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f'"{escaped}"' if any(char in escaped for char in " \t{}'\"") else escaped

@@ -1,0 +1,119 @@
+"""What is put on a cluster to be measured: pods, a service, a network policy, a second network. Manifests as data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+NAMESPACE = "infrabench"
+LABEL = "infrabench"
+CLIENT = "infrabench-client"  # label of pods that the network policy lets in
+SECOND = "infrabench-second"  # name of the second network
+PLAIN = "infrabench-plain"  # runtime class whose pods get the cluster's CNI without Multus
+PORTS = (5201, 12865, 12866)  # iperf3; netperf's control and data connection
+# A node that was frozen may look unreachable for a moment; none of its pods may be evicted for that.
+_TOLERATIONS = [
+    {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
+    {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
+]
+Manifest = dict[str, Any]
+
+
+def namespace(session: str) -> Manifest:
+    """Return the namespace that everything else lies in; removing it removes all."""
+    return {
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": NAMESPACE, "labels": {LABEL: session, "pod-security.kubernetes.io/enforce": "privileged"}},
+    }  # fmt: skip
+
+
+def pod(
+    name: str, node: str, image: str, *, memory_bytes: int, client: bool = False, second: str = "", plain: bool = False,
+    host_network: bool = False,
+) -> Manifest:  # fmt: skip
+    """Return a pod on `node` that sleeps until commands are run in it.
+
+    Parameters
+    ----------
+    memory_bytes
+        Its memory limit; nothing is reserved.
+    client
+        Whether the network policy lets it in.
+    second
+        Address with prefix length on the second network; empty: it has no second interface.
+    plain
+        Whether its network is made without Multus.
+    host_network
+        Whether it has the node's own network: a witness.
+    """
+    annotations = {}
+    if second:
+        networks = [{"name": SECOND, "namespace": NAMESPACE, "ips": [second]}]
+        annotations["k8s.v1.cni.cncf.io/networks"] = json.dumps(networks)
+    spec: Manifest = {
+        "nodeName": node, "hostNetwork": host_network, "dnsPolicy": "Default", "enableServiceLinks": False,
+        "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 0, "tolerations": _TOLERATIONS,
+        "restartPolicy": "Always",
+        "containers": [{
+            "name": "tools", "image": image, "imagePullPolicy": "IfNotPresent",
+            "command": ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"],
+            "resources": {"requests": {"memory": "16Mi"}, "limits": {"memory": str(memory_bytes)}},
+        }],
+    }  # fmt: skip
+    if plain:
+        spec["runtimeClassName"] = PLAIN
+    labels = {LABEL: name, **({CLIENT: "yes"} if client else {})}
+    return {
+        "apiVersion": "v1", "kind": "Pod", "spec": spec,
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels, "annotations": annotations},
+    }  # fmt: skip
+
+
+def service(pod: str, ports: Sequence[int] = PORTS) -> Manifest:
+    """Return a service that leads to one pod, with every port over TCP and UDP.
+
+    A client keeps its one connection for control and those for data on the same pod (affinity), whatever else matches.
+    """
+    listed = [
+        {"name": f"{protocol.lower()}-{port}", "protocol": protocol, "port": port, "targetPort": port}
+        for port in ports
+        for protocol in ("TCP", "UDP")
+    ]
+    return {
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": pod, "namespace": NAMESPACE},
+        "spec": {"selector": {LABEL: pod}, "ports": listed, "sessionAffinity": "ClientIP"},
+    }  # fmt: skip
+
+
+def policy(pod: str) -> Manifest:
+    """Return a network policy: into `pod` only from clients, only on `PORTS`."""
+    listed = [{"protocol": protocol, "port": port} for port in PORTS for protocol in ("TCP", "UDP")]
+    allowed = [{"podSelector": {"matchLabels": {CLIENT: "yes"}}}]
+    return {
+        "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+        "metadata": {"name": pod, "namespace": NAMESPACE},
+        "spec": {
+            "podSelector": {"matchLabels": {LABEL: pod}}, "policyTypes": ["Ingress"],
+            "ingress": [{"from": allowed, "ports": listed}],
+        },
+    }  # fmt: skip
+
+
+def runtime_class(handler: str = "plain") -> Manifest:
+    """Return the runtime class of pods without Multus; a worker's runtime knows the handler."""
+    return {
+        "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": PLAIN}, "handler": handler,
+    }  # fmt: skip
+
+
+def second_network(uplink: str) -> Manifest:
+    """Return the second network: macvlan on the nodes' uplink, addresses given by the pods themselves."""
+    config: Mapping[str, Any] = {
+        "cniVersion": "0.3.1", "name": SECOND, "type": "macvlan", "master": uplink, "mode": "bridge",
+        "capabilities": {"ips": True}, "ipam": {"type": "static"},
+    }  # fmt: skip
+    return {
+        "apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
+        "metadata": {"name": SECOND, "namespace": NAMESPACE}, "spec": {"config": json.dumps(config)},
+    }  # fmt: skip

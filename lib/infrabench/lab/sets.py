@@ -1,0 +1,149 @@
+"""Machines of a cluster: one control node and two workers on the lab's bridge, frozen and thawed together.
+
+A set has a name, which is that of the system it is for. It is made from nothing every time: two sets share the images
+and nothing else. `slots` tells which addresses each set has.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from infrabench.core import Machines, ProvisionError
+from infrabench.host import SSHHost
+from infrabench.lab import goparts, gotools, images, nodes, podimages
+from infrabench.lab.shell import locked
+
+ROLES = ("control", "worker1", "worker2")
+FIRST, STEP, SLOTS = 21, 4, 32  # last part of the first address, addresses a set, how many sets fit
+TOOLS_DIR = "/opt/infrabench"
+IMAGES_DIR = "/opt/infrabench/images"
+TOOLS = ("kubernetes", "etcd", "containerd", "multus")  # what every cluster needs
+
+log = logging.getLogger(__name__)
+Say = Callable[[str], None]
+
+
+def members(name: str, slot: int) -> tuple[nodes.Node, ...]:
+    """Return the nodes of the set `name` with the addresses of `slot` (0, 1, ...)."""
+    first = FIRST + STEP * slot
+    return tuple(nodes.Node(role, f"198.18.0.{first + number}", name) for number, role in enumerate(ROLES))
+
+
+def slots(lab: Path) -> dict[str, int]:
+    """Return the slot of every set that there is now, or that a killed lab left behind."""
+    file = lab / "machines.json"
+    return json.loads(file.read_text()) if file.exists() else {}
+
+
+def make(lab: Path, name: str, tools: tuple[str, ...], connect: Callable[[nodes.Node], SSHHost], say: Say) -> Machines:
+    """Return the set `name`, booted and reachable; what is left of an earlier set of that name is removed first.
+
+    Parameters
+    ----------
+    lab
+        The folder of the running lab.
+    tools
+        Go tools (`gotools.PARTS`) that the nodes need beside `TOOLS`.
+    connect
+        Gives the (not yet connected) host of a node; raises nothing.
+    """
+    wanted = tuple(dict.fromkeys((*TOOLS, *tools)))
+    built = gotools.make(wanted, say)
+    pods = {kind: podimages.make(kind, say) for kind in podimages.KINDS}
+    image = images.make("cluster", say)
+    remove(lab, name)
+    team = members(name, _take(lab, name))
+    public = (lab / "ssh/id_ed25519.pub").read_text()
+    shown = {f"{TOOLS_DIR}/{part}": folder for part, folder in built.items()}
+    shown |= {f"{IMAGES_DIR}/{kind}": each.tar.parent for kind, each in pods.items()}
+    try:
+        for node in team:
+            nodes.start(node, image, public, shown)
+        _know(lab, team)
+        hosts = {node.role: connect(node) for node in team}
+        with ThreadPoolExecutor(len(team)) as pool:
+            list(pool.map(lambda node: _ready(hosts[node.role], node), team))
+    except BaseException:
+        remove(lab, name)
+        raise
+    return Machines(
+        hosts=hosts,
+        tools={part: f"{TOOLS_DIR}/{part}" for part in built},
+        images={kind: (each.tag, f"{IMAGES_DIR}/{kind}/{each.tar.name}") for kind, each in pods.items()},
+        embedded=True,
+        pause=lambda: nodes.freeze(team, frozen=True),
+        resume=lambda: nodes.freeze(team, frozen=False),
+        facts={
+            "cluster_image": image.hash,
+            "builds": {part: folder.name for part, folder in built.items()},
+            "versions": {part: _version(part) for part in built},
+        },
+    )
+
+
+@contextmanager
+def made(
+    lab: Path, name: str, tools: tuple[str, ...], connect: Callable[[nodes.Node], SSHHost], say: Say
+) -> Iterator[Machines]:
+    """Yield the set `name` (see `make`); it is removed at the end."""
+    machines = make(lab, name, tools, connect, say)
+    try:
+        yield machines
+    finally:
+        for host in machines.hosts.values():
+            host.close()
+        remove(lab, name)
+
+
+def remove(lab: Path, name: str) -> None:
+    """Remove the set `name`, running, frozen or half made; nothing when there is none."""
+    known = slots(lab)
+    if name in known:
+        nodes.remove(members(name, known[name]))
+        with locked("machines.lock"):
+            _write(lab, {other: slot for other, slot in slots(lab).items() if other != name})
+
+
+def _take(lab: Path, name: str) -> int:
+    with locked("machines.lock"):
+        known = slots(lab)
+        free = next((slot for slot in range(SLOTS) if slot not in known.values()), None)
+        if free is None:
+            raise ProvisionError(f"the lab has {SLOTS} sets of machines already. Try: infrabench lab down")
+        _write(lab, {**known, name: free})
+        return free
+
+
+def _write(lab: Path, known: Mapping[str, int]) -> None:
+    part = lab / "machines.json.part"
+    part.write_text(json.dumps(known))
+    part.rename(lab / "machines.json")
+
+
+def _know(lab: Path, team: tuple[nodes.Node, ...]) -> None:
+    """Put the nodes' host keys in the place of those that earlier nodes had at their addresses."""
+    with locked("machines.lock"):
+        file, addresses = lab / "ssh/known_hosts", {node.address for node in team}
+        kept = [line for line in file.read_text().splitlines() if line.split()[0] not in addresses]
+        file.write_text("".join(f"{line}\n" for line in kept) + "".join(nodes.host_key(node) for node in team))
+
+
+def _version(part: str) -> str:
+    """Return the version of the module that the part's first program comes from."""
+    first = goparts.PARTS[part].programs[0].package
+    text = (goparts.PARTS[part].folder / "go.mod").read_text()
+    required = re.findall(r"^\s*(?:require\s+)?(\S+) (v\S+)(?: // indirect)?$", text, re.MULTILINE)
+    (found,) = {version for module, version in required if first == module or first.startswith(f"{module}/")}
+    return found
+
+
+def _ready(host: SSHHost, node: nodes.Node) -> None:
+    nodes.wait_for_ssh(host, node)
+    for argv in nodes.routes(node):
+        nodes.check(host, argv)

@@ -1,0 +1,50 @@
+"""Bridge: the reference CNI plugins alone (bridge, host-local). They join the pods of one node and no two nodes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from infrabench.clusters.cluster import Cluster
+from infrabench.clusters.hosts import push
+from infrabench.clusters.workers import PLAIN_CONFIG
+from infrabench.core import Deployment, DeploySpec, Site
+from infrabench.systems import _cni
+
+CONFIG = "10-bridge.conflist"
+
+
+def supported(site: Site) -> str | None:
+    """Return None, or why the reference plugins cannot run on the site."""
+    return _cni.supported(site, BRIDGE)
+
+
+@contextmanager
+def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
+    """Yield pods on a cluster whose CNI is a bridge on each node, under Multus; all of it is removed at the end."""
+    with _cni.deployed(site, spec, BRIDGE) as deployment:
+        yield deployment
+
+
+def install(cluster: Cluster) -> None:
+    """Give every worker its configuration: a bridge with addresses from the node's own range."""
+    ranges = {
+        node["metadata"]["name"]: node["spec"]["podCIDR"] for node in cluster.kubectl.get("nodes")["items"]
+    }  # fmt: skip
+    for worker in cluster.workers:
+        ipam = {"type": "host-local", "ranges": [[{"subnet": ranges[worker.name]}]]}
+        plugin = {"type": "bridge", "bridge": "cni0", "isDefaultGateway": True, "hairpinMode": True, "ipam": ipam}
+        text = {"name": "bridge", "cniVersion": "0.3.1", "plugins": [plugin]}
+        push(worker.host, {f"{PLAIN_CONFIG}/{CONFIG}": json.dumps(text)})
+
+
+def installed(cluster: Cluster) -> str | None:
+    """Return why it cannot be told that a cluster which was found has this CNI."""
+    return "the reference bridge plugin leaves no mark that the API shows"
+
+
+BRIDGE = _cni.CNI(
+    name="bridge", parts=(), config=CONFIG, overlay="", encapsulation="none", service="kube-proxy (iptables)",
+    install=install, installed=installed, joins_nodes=False,
+)  # fmt: skip
