@@ -50,10 +50,12 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     """Return metrics, the making of a pod, metrics, its removal, metrics."""
     create = "create" if params["multus"] else "create-plain"
     control, worker = (roles[role].lifecycle if role in roles else {} for role in ("control", "worker1"))
-    if "remove" not in control or create not in control:
-        raise NotRunnable(f"it makes no pods {'through' if params['multus'] else 'without'} Multus")
+    if "control" not in roles:
+        raise NotRunnable("it makes no pods")
     if "metrics" not in worker:
         raise NotRunnable(UNREACHABLE)
+    if "remove" not in control or create not in control:
+        raise NotRunnable(f"it makes no pods {'through' if params['multus'] else 'without'} Multus")
     scrape = ("sh", "-c", SCRAPE, "sh", *worker["metrics"])
     return (
         Step("before", "worker1", scrape, timeout_s=15.0, phase="prepare", host=True),

@@ -458,10 +458,10 @@ def test_pod_network_makes_the_pod_that_is_asked_for() -> None:
         assert [step.phase for step in steps.values()] == ["prepare", "measure", "cleanup", "cleanup", "cleanup"]
         assert steps["after"].argv[-1] == "tell"
     with pytest.raises(NotRunnable, match="cannot be reached through a kubeconfig"):
-        pod_network.plan({"multus": True}, pods(control, {}))
+        pod_network.plan({"multus": True}, pods({}, {}))
     with pytest.raises(NotRunnable, match="makes no pods without Multus"):
         pod_network.plan({"multus": False}, pods({"create": ("make",), "remove": ("unmake",)}, {"metrics": ("tell",)}))
-    with pytest.raises(NotRunnable, match="makes no pods"):
+    with pytest.raises(NotRunnable, match=r"makes no pods$"):
         pod_network.plan({"multus": True}, roles("server"))
 
 
