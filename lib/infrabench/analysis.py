@@ -129,7 +129,7 @@ def findings(found: Results, workload: str, metric: str) -> Shown:
     if found.contrasts.empty:
         return alone(found)
     rows = chosen(found, workload, metric)
-    left_out = not_applicable(found, workload)
+    left_out = not_applicable(found, workload, metric)
     if rows.empty and not (left_out and workload in set(found.table["workload"])):
         return absent(found, workload)
     sentences = [_sentence(row) for row in rows.itertuples(index=False)]
@@ -211,20 +211,22 @@ def absent(found: Results, workload: str) -> Shown:
     return Shown(f"<p>{html.escape(text)}</p>", text)
 
 
-def not_applicable(found: Results, workload: str = "") -> dict[str, str]:
+def not_applicable(found: Results, workload: str = "", metric: str = "") -> dict[str, str]:
     """Return which systems were not run in which scenarios (of a workload, or of all), with the reason.
 
-    Keys are words, ``host, tcp service two-nodes``; scenarios of one reason stand together.
+    With a metric, without the scenarios that have others. Keys are words, ``host at tcp service two-nodes``; scenarios
+    of one reason stand together.
     """
-    together: dict[tuple[str, str], list[str]] = {}
+    mine = found.table[(found.table["workload"] == workload) & found.table["metric"].notna()]
+    others = set(mine["scenario"]) - set(mine.loc[mine["metric"] == metric, "scenario"]) if metric else set()
+    together: dict[tuple[str, str, str], list[str]] = {}
     for each in found.data.get("not_applicable", []):
-        if workload in ("", each["workload"]):
-            name = each["scenario"] if workload else f"{each['workload']} {each['scenario']}"
-            together.setdefault((each["system"], each["reason"]), []).append(name)
-    told: dict[str, str] = {}
-    for (system, reason), names in together.items():
-        told[f"{system}, {' and '.join(names)}"] = reason
-    return told
+        if workload in ("", each["workload"]) and each["scenario"] not in others:
+            together.setdefault((each["system"], each["workload"], each["reason"]), []).append(each["scenario"])
+    return {
+        f"{system} at {'' if workload else f'{of} '}{', '.join(names)}": reason
+        for (system, of, reason), names in together.items()
+    }
 
 
 def alone(found: Results) -> Shown:

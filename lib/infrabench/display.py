@@ -22,7 +22,11 @@ PREFIXED = {"B/s": (0, 12), "bit/s": (0, 12), "B": (0, 12), "s": (-9, 0), "W": (
 COUNTED = {"1/s": (0, 12), "1/min": (0, 12)}
 PER_BYTE = {"s/B": "s/GB"}  # always per gigabyte: a prefix of the second would not make it readable
 PLAIN_BELOW = 1e5  # a rate of 8 000 requests a second is easier to read than 8 x 10^3
-WORDS = {"total": "total time", "wall": "wall time", "tool": "tool time"}
+WORDS = {"total": "total time", "wall": "wall time", "tool": "tool time", "setup": "set-up time"}
+WORDS |= {"teardown": "tear-down time", "received": "received rate", "offered": "offered rate"}
+# metrics whose names differ in the unit alone
+NAMES = {"cpu_percent": "CPU busy", "cpu_s_per_B": "CPU time per byte"}
+NAMES |= {"sender_cpu_s_per_B": "sender CPU time per byte", "receiver_cpu_s_per_B": "receiver CPU time per byte"}
 SUFFIXES = re.compile(r"_(s_per_B|B_per_s|bit_per_s|per_s|per_min|s|B|percent|W|K)$")
 RATES = ("B/s", "bit/s", "1/s", "1/min")
 # columns of words, which are read from the left
@@ -41,6 +45,7 @@ LEFT |= {
     "aim",
     "where",
 }
+LEFT |= {"capability", "carried", "quiet", "on the nodes"}
 LEFT |= {"family", "state", "label", "what", "then", "aim", "factor"}
 LEFT |= {"claim", "recomputed", "consequence", "effect", "basis", "evidence", "inputs", "section", "quote"}
 LEFT |= {"id", "study", "experiment", "platform", "statistic", "version", "lead of", "measured here as"}
@@ -80,7 +85,7 @@ def scale(values: Iterable[float], unit: str) -> Scale:
 def metric_title(metric: str) -> str:
     """Return a metric's name in words, without its unit: ``latency_p99_s`` gives ``latency p99``."""
     stem = SUFFIXES.sub("", metric)
-    return WORDS.get(stem, stem).replace("_", " ")
+    return NAMES.get(metric, WORDS.get(stem, stem)).replace("_", " ")
 
 
 def direction(better: str) -> str:

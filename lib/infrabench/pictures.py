@@ -64,8 +64,8 @@ def _points(found: Results, workload: str, metric: str, scenario: str, width: di
     )  # fmt: skip
     cells = found.estimates if not scenario else found.estimates[found.estimates["scenario"] == scenario]
     caption = figures.caption(
-        cells, workload, metric, contrasts=found.contrasts, not_run=_not_run(found, workload), table=found.table,
-        order=_order_kind(found),
+        cells, workload, metric, contrasts=found.contrasts, not_run=_not_run(found, workload, metric),
+        table=found.table, order=_order_kind(found),
     )  # fmt: skip
     return drawn, _of(found, workload, metric), caption
 
@@ -75,7 +75,7 @@ def _scaling(found: Results, workload: str, metric: str, _scenario: str, width: 
         found.estimates, workload, metric, systems=found.systems, not_run=found.data["not_run"], **width
     )
     caption = figures.caption(
-        found.estimates, workload, metric, kind="scaling", not_run=_not_run(found, workload), table=found.table,
+        found.estimates, workload, metric, kind="scaling", not_run=_not_run(found, workload, metric), table=found.table,
         order=_order_kind(found),
     )  # fmt: skip
     return drawn, _of(found, workload, metric), caption
@@ -83,7 +83,9 @@ def _scaling(found: Results, workload: str, metric: str, _scenario: str, width: 
 
 def _forest(found: Results, workload: str, metric: str, _scenario: str, width: dict[str, float]) -> Drawn:
     rows = chosen(found, workload, metric)
-    drawn = figures.forest(rows, systems=found.systems, not_run=_not_run(found, workload), **width)
+    # without a workload the reasons of all would be longer than the figure: the table of validity has them
+    not_run = _not_run(found, workload, metric) if workload else found.data["not_run"]
+    drawn = figures.forest(rows, systems=found.systems, not_run=not_run, **width)
     return drawn, rows, figures.forest_caption(rows, table=found.table, order=_order_kind(found))
 
 
@@ -94,7 +96,7 @@ def _tiers(found: Results, workload: str, metric: str, _scenario: str, width: di
         workload,
         metric,
         systems=found.systems,
-        not_run=_not_run(found, workload),
+        not_run=_not_run(found, workload, metric),
         **width,
     )
     data = found.tiers[(found.tiers["workload"] == workload) & (found.tiers["metric"] == metric)]
@@ -158,9 +160,9 @@ def _of(found: Results, workload: str, metric: str, scenario: str = "") -> pd.Da
     return rows[rows["scenario"] == scenario] if scenario else rows
 
 
-def _not_run(found: Results, workload: str) -> dict[str, str]:
+def _not_run(found: Results, workload: str, metric: str) -> dict[str, str]:
     """Return who was not run, whole systems and single scenarios, with the reason."""
-    return found.data["not_run"] | not_applicable(found, workload)
+    return found.data["not_run"] | not_applicable(found, workload, metric)
 
 
 def _absent(found: Results, workload: str) -> dict[tuple[str, str], str]:

@@ -35,6 +35,9 @@ from infrabench.display import (
         ([3.4e6], "1/s", 1e6, "10⁶ 1/s"),
         ([5e9], "1", 1, "1"),
         ([9.4e8], "bit/s", 1e6, "Mbit/s"),
+        ([4.2e-10], "s/B", 1e-9, "s/GB"),
+        ([8.5e-8, 1e-10], "s/B", 1e-9, "s/GB"),
+        ([0.0], "s/B", 1e-9, "s/GB"),
         ([np.nan], "B/s", 1, "B/s"),
         ([0.0], "s", 1, "s"),
         ([], "s", 1, "s"),
@@ -48,6 +51,7 @@ def test_scale(values: list[float], unit: str, factor: float, shown: str) -> Non
 
 def test_scale_spells_the_prefix_out() -> None:
     assert scale([2e6], "B/s").note == "1 MB/s = 10⁶ B/s"
+    assert scale([2e-10], "s/B").note == "1 s/GB = 10⁻⁹ s/B"
     assert all(scale([123.0], unit).unit for unit in UNITS)
 
 
@@ -106,6 +110,8 @@ def test_an_end_never_rounds_onto_no_effect() -> None:
 
 
 def test_titles() -> None:
+    assert metric_title("cpu_s_per_B") == "CPU time per byte"
+    assert metric_title("cpu_percent") == "CPU busy"
     assert [metric_title(m) for m in ("read_B_per_s", "latency_p99_s", "total_s", "failed_requests")] == [
         *("read", "latency p99", "total time", "failed requests"),
     ]

@@ -215,14 +215,16 @@ def test_every_figure_is_made_without_them(found, kind, scenario):
     told = pictures.figure(found, kind, "web", "requests_per_s", scenario=scenario).text
     assert told
     if kind in ("points", "scaling"):
-        assert "Not run: docker, users=3000 (it has no such port)." in told
+        assert "Not run: docker at users=3000 (it has no such port)." in told
 
 
 def test_findings_say_what_was_not_run(found):
     told = analysis.findings(found, "web", "requests_per_s").text
-    assert "docker, users=3000: not run: it has no such port." in told
-    assert analysis.findings(found, "ftp", "total_s").text == "- native, size=16MiB: not run: it has no server."
-    assert "fio: not run: native, default: no such disk; docker" in analysis.findings(found, "fio", "read_B_per_s").text
+    assert "docker at users=3000: not run: it has no such port." in told
+    assert analysis.findings(found, "ftp", "total_s").text == "- native at size=16MiB: not run: it has no server."
+    assert (
+        "fio: not run: native at default: no such disk; docker" in analysis.findings(found, "fio", "read_B_per_s").text
+    )
     assert "no such disk" in pictures.figure(found, "points", "fio", "read_B_per_s").text
 
 
@@ -266,3 +268,15 @@ def records_capture(capture):
     """The capture as a mended tool would have left it."""
     step = replace(capture["tool"], stdout=capture["tool"].stdout.replace(b"other path", b"end"))
     return replace(capture, steps={**capture.steps, "tool": step})
+
+
+def test_a_metric_is_not_told_of_scenarios_that_have_others(found):
+    other = replace(found, table=found.table.copy())
+    mine = (other.table["workload"] == "web") & (other.table["scenario"] == "users=3000")
+    other.table.loc[mine, "metric"] = "other_" + other.table.loc[mine, "metric"]
+    assert not analysis.not_applicable(other, "web", "requests_per_s")
+    assert analysis.not_applicable(other, "web", "other_requests_per_s")
+    assert analysis.not_applicable(other, "web") == {"docker at users=3000": "it has no such port"}
+    everywhere = analysis.not_applicable(other)
+    assert everywhere["docker at web users=3000"] == "it has no such port"
+    assert everywhere["native at ftp size=16MiB"] == "it has no server"

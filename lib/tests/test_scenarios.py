@@ -51,7 +51,7 @@ def test_its_words_figures_and_folders_are_its_own(found: analysis.Results) -> N
     told = analysis.findings(turned, "sysbench-cpu", "events_per_s").text
     assert "native, second: " in told
     assert "times plain" in told
-    assert "service, docker: not run: it has none." in told
+    assert "service at docker: not run: it has none." in told
     assert "Ratio of means to plain" in pictures.figure(turned, "forest", "sysbench-cpu", "events_per_s").text
     folder: Path = turned.folder / "figures"
     assert [path.name for path in folder.iterdir()] == ["containers-ways"]

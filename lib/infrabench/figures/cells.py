@@ -198,7 +198,9 @@ def _x_axis(
         axes.set_xlim(ends[0] - 0.6, ends[1] + 0.6)
         return
     axis, labels = _common(scenarios)
-    axes.set_xticks(range(len(scenarios)), labels)
+    room = 0.9 * axes.figure.get_figwidth() / look.MM / len(scenarios)
+    wide = any(look.text_mm(label, look.TEXT_PT) > room for label in labels)
+    axes.set_xticks(range(len(scenarios)), [label.replace(" ", "\n") if wide else label for label in labels])
     axes.set_xlabel(axis)
     axes.set_xlim(-0.55, len(scenarios) - 0.45)
     for edge in range(1, len(scenarios)):
