@@ -164,6 +164,9 @@ def _lab(parser: argparse.ArgumentParser) -> None:
         "purge: take the lab down and remove all that it keeps",
     )  # fmt: skip
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="with build: these images and tools")
+    parser.add_argument(
+        "--kubernetes", metavar="CNI", help="with up: a cluster with this CNI (flannel, cilium, bridge) that stays"
+    )
 
 
 def _notebook(parser: argparse.ArgumentParser) -> None:

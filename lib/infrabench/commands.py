@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
@@ -192,7 +193,32 @@ def lab(arguments: Namespace) -> Iterator[str]:
     if arguments.verb_of_lab == "trim":
         yield f"{gotools.forget_caches() / 1e9:.1f} GB removed"
         return
+    if arguments.kubernetes:
+        if arguments.verb_of_lab != "up":
+            raise DesignError("--kubernetes is for `infrabench lab up`")
+        yield from _cluster(arguments.kubernetes)
+        return
     {"up": embedded.up, "down": embedded.down, "purge": embedded.purge}[arguments.verb_of_lab]()
+
+
+def _cluster(name: str) -> Iterator[str]:
+    """Make a cluster that stays, and yield how to use it; one that stands already is left as it is."""
+    from infrabench import lab as embedded
+    from infrabench.clusters import control
+    from infrabench.clusters.cni import CNI, standing
+
+    cni = getattr(registry.system(name), "CNI", None)
+    if not isinstance(cni, CNI):
+        known = [each for each in registry.names("systems") if hasattr(registry.system(each), "CNI")]
+        raise DesignError(f"{name} is no CNI: known are {', '.join(known)}")
+    if embedded.kept(name) is None:
+        begin = time.monotonic()
+        with embedded.keeping(name, cni.parts) as machines:
+            cluster = standing(machines, cni)
+            embedded.kubeconfig(name).write_bytes(cluster.kubectl.host.get(control.ADMIN))
+        yield f"{name}: three nodes Ready, with Multus, after {time.monotonic() - begin:.0f} s"
+    file = embedded.kubeconfig(name)
+    yield f"Its kubeconfig is {file}; a study on it: make run STUDY=cnis SITE={file} SYSTEMS={name}"
 
 
 def notebook(arguments: Namespace) -> Iterator[str]:

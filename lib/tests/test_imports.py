@@ -69,7 +69,7 @@ MAY = {
     },
     "accounts": {"comparability", "facade", "records"},
     "commands": {
-        "archive", "benchmarks", "comparability", "costs", "design", "facade", "fidelity", "headless", "lab", "planned",
+        "archive", "benchmarks", "clusters", "comparability", "costs", "design", "facade", "fidelity", "headless", "lab", "planned",
         "progress", "records", "registry", "reparse", "report", "runs", "session", "tables", "trust", "validation",
     },
     "cli": {"commands"},

@@ -46,7 +46,7 @@ def bring_up(machines: Machines) -> Cluster:
         list(prepared)
         joined = pool.map(lambda each: workers.join(each, plane.result(), machines), members)
         list(joined)
-    kubectl = Kubectl(host, (f"{kubernetes}/kubectl", "--kubeconfig", f"{control.KUBERNETES}/admin.conf"))
+    kubectl = Kubectl(host, (f"{kubernetes}/kubectl", "--kubeconfig", control.ADMIN))
     cluster = Cluster(kubectl, NODES, members, machines)
     try:
         until("the nodes to register and get a range of addresses", lambda: _have_ranges(cluster), REGISTER_S)

@@ -12,6 +12,7 @@ POD_NET = "198.19.0.0/17"
 SERVICE_NET = "198.19.192.0/20"
 PORT = 6443
 KUBERNETES = "/etc/kubernetes"
+ADMIN = f"{KUBERNETES}/admin.conf"
 PKI = f"{KUBERNETES}/pki"
 READY_S = 60.0
 # A frozen cluster's nodes do not report. Nobody may take that for their death: with the default of 40 s the first thing

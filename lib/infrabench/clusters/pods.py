@@ -53,7 +53,7 @@ def pod(
         annotations["k8s.v1.cni.cncf.io/networks"] = json.dumps(networks)
     spec: Manifest = {
         "nodeName": node, "hostNetwork": host_network, "dnsPolicy": "Default", "enableServiceLinks": False,
-        "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 0, "tolerations": _TOLERATIONS,
+        "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 1, "tolerations": _TOLERATIONS,
         "restartPolicy": "Always",
         "containers": [{
             "name": "tools", "image": image, "imagePullPolicy": "IfNotPresent",

@@ -74,11 +74,48 @@ def use(say: Say = log.info) -> Iterator[dict[str, Any]]:
     require()
     with in_use():
         try:
-            yield up(say, keep=False)
+            found = up(say, keep=False)
+            sets.remove_others(lab_dir())
+            with _idle(sets.kept(lab_dir())):
+                yield found
         finally:
             if not _kept().exists():
                 with locked():
                     _remove()
+
+
+@contextmanager
+def keeping(name: str, tools: tuple[str, ...], say: Say = log.info) -> Iterator[Machines]:
+    """Yield a set of machines of the lab that stays until `down`, unless what is done with it here fails.
+
+    What there was of that name is replaced. While a session uses the lab, kept machines are frozen.
+    """
+    with in_use():
+        up(say)
+        made = sets.make(lab_dir(), sets.KEPT + name, tools, host, say)
+        try:
+            yield made
+        except BaseException:
+            sets.remove(lab_dir(), sets.KEPT + name)
+            raise
+        finally:
+            for each in made.hosts.values():
+                each.close()
+
+
+def kept(name: str) -> Path | None:
+    """Return where the kubeconfig of the kept cluster `name` is; None when there is no such cluster, or not whole."""
+    file = kubeconfig(name)
+    known = sets.slots(lab_dir())
+    if not file.exists() or sets.KEPT + name not in known:
+        return None
+    alive = all(nodes.running(node) for node in sets.members(sets.KEPT + name, known[sets.KEPT + name]))
+    return file if alive else None
+
+
+def kubeconfig(name: str) -> Path:
+    """Return where the kubeconfig of the kept cluster `name` belongs."""
+    return lab_dir() / f"{name}.kubeconfig"
 
 
 def sweep(say: Say = log.info, wait_s: float = 20.0) -> None:
@@ -118,7 +155,11 @@ def purge(say: Say = log.info) -> None:
 
 def status() -> Status:
     """Return what there is of the lab, changing nothing."""
-    alive = {node.role: f"{node.address} {'running' if nodes.running(node) else 'not running'}" for node in NODES}
+    every = [*NODES, *(n for name, slot in sets.slots(lab_dir()).items() for n in sets.members(name, slot))]
+    alive = {
+        node.container.removeprefix(nodes.PREFIX): f"{node.address} {'' if nodes.running(node) else 'not '}running"
+        for node in every
+    }
     is_up = (lab_dir() / "lab.json").exists() and all(nodes.running(node) for node in NODES)
     return Status(is_up, alive, ahead.image_states(), ahead.tool_states(), () if is_up else tuple(_leftovers()))
 
@@ -140,6 +181,16 @@ def facts() -> dict[str, Any]:
 
 def _kept() -> Path:
     return lab_dir() / "kept"
+
+
+@contextmanager
+def _idle(kept: list[nodes.Node]) -> Iterator[None]:
+    """Freeze kept machines for as long as others are measured."""
+    nodes.freeze(kept, frozen=True)
+    try:
+        yield
+    finally:
+        nodes.freeze((node for node in kept if nodes.running(node)), frozen=False)
 
 
 def _controllers() -> Path:

@@ -253,17 +253,16 @@ def _kill_cgroups(container: str) -> None:
     deadline = time.monotonic() + STOP_S
     while (tops := _cgroups(container)) and time.monotonic() < deadline:
         for top in tops:
-            for state in top.rglob("freezer.state"):
-                _try_write(state, "THAWED")
-            for procs in top.rglob("cgroup.procs"):
-                for pid in _try_read(procs).split():
+            folders = [Path(folder) for folder, _, _ in os.walk(top)]  # passes over what goes away meanwhile
+            for folder in folders:
+                _try_write(folder / "freezer.state", "THAWED")
+                for pid in _try_read(folder / "cgroup.procs").split():
                     try:
                         os.kill(int(pid), signal.SIGKILL)
                     except ProcessLookupError:
                         continue
-            for folder in sorted((path for path in top.rglob("*") if path.is_dir()), reverse=True):
+            for folder in reversed(folders):
                 _try_rmdir(folder)
-            _try_rmdir(top)
         time.sleep(0.1)
     if left := _cgroups(container):
         raise ProvisionError(f"cgroups of {container} cannot be removed: {left[0]}")

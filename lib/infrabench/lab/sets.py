@@ -19,6 +19,7 @@ from infrabench.host import SSHHost
 from infrabench.lab import goparts, gotools, images, nodes, podimages
 from infrabench.lab.shell import locked
 
+KEPT = "kept-"  # begins the names of sets that stay until the lab goes down
 ROLES = ("control", "worker1", "worker2")
 FIRST, STEP, SLOTS = 21, 4, 32  # last part of the first address, addresses a set, how many sets fit
 TOOLS_DIR = "/opt/infrabench"
@@ -108,6 +109,18 @@ def remove(lab: Path, name: str) -> None:
         nodes.remove(members(name, known[name]))
         with locked("machines.lock"):
             _write(lab, {other: slot for other, slot in slots(lab).items() if other != name})
+
+
+def remove_others(lab: Path) -> None:
+    """Remove every set that a user which is gone left behind: all that are not kept."""
+    for name in slots(lab):
+        if not name.startswith(KEPT):
+            remove(lab, name)
+
+
+def kept(lab: Path) -> list[nodes.Node]:
+    """Return the nodes of all sets that stay."""
+    return [node for name, slot in slots(lab).items() if name.startswith(KEPT) for node in members(name, slot)]
 
 
 def _take(lab: Path, name: str) -> int:

@@ -1,6 +1,6 @@
 """What every CNI does alike: a cluster of its own, pods to measure between, and proof that the CNI carries the packets.
 
-A CNI is a `CNI`: how it is installed, and what tells that it is there. Its pods exist twice, made through Multus (with
+Its pods exist twice, made through Multus (with
 a second interface) and made by the CNI alone, and one receiver has a network policy.
 """
 
@@ -10,11 +10,12 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from infrabench.clusters import multus, pods
-from infrabench.clusters.cluster import Cluster, bring_up, is_ready, until, wait_ready
+from infrabench.clusters import pods
+from infrabench.clusters.cluster import Cluster, is_ready, until
+from infrabench.clusters.cni import CNI, standing
 from infrabench.clusters.hosts import push, script
 from infrabench.clusters.kubectl import Kubectl
 from infrabench.clusters.workers import METRICS, Worker
@@ -41,33 +42,7 @@ _UPLINK = (
 )
 
 OWN = "a cluster of its own: one control node, two workers"
-HAS_VXLAN = "unshare -n ip link add name probe type vxlan id 1 dstport 0"
-NO_VXLAN = "the kernel has no VXLAN devices; load the module vxlan, or take a kernel with CONFIG_VXLAN"
-
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class CNI:
-    """A CNI: what it is called, what it needs, and how it comes onto a cluster.
-
-    `install` leaves its configuration as the file `config` in `workers.PLAIN_CONFIG` on every worker. `overlay` is the
-    device that encapsulates on a node (empty: none).
-    `needs` are shell tests that must hold on a worker, each with what to do where it does not. `installed` tells of a
-    cluster that was found whether this CNI joins it: None, or what says that it does not.
-    """
-
-    name: str
-    parts: tuple[str, ...]
-    config: str
-    overlay: str
-    encapsulation: str
-    service: str
-    install: Callable[[Cluster], None]
-    installed: Callable[[Cluster], str | None]
-    joins_nodes: bool = True
-    enforces: bool = False  # network policies
-    needs: tuple[tuple[str, str], ...] = ()
 
 
 def supported(site: Site, cni: CNI) -> str | None:
@@ -98,27 +73,11 @@ def deployed(site: Site, spec: DeploySpec, cni: CNI) -> Iterator[Deployment]:
             yield deployment
         return
     with site.machines(cni.name, cni.parts) as machines:
-        cluster = with_cni(bring_up(machines), cni)
+        cluster = standing(machines, cni)
         made = _populated(cluster, spec, cni)
         resume = machines.resume
-        yield replace_pausing(made, machines.pause, None if resume is None else lambda: _thaw(resume, cluster))
-
-
-def with_cni(cluster: Cluster, cni: CNI) -> Cluster:
-    """Install the CNI on a cluster that has none, and Multus on top; returns when every node is Ready."""
-    for worker in cluster.workers:
-        for test, remedy in cni.needs:
-            if not worker.host.run(("sh", "-c", test), timeout_s=20).ok:
-                raise NotRunnable(f"{cni.name} on {worker.host.name}: {remedy}")
-    cni.install(cluster)
-    multus.install(cluster, cni.config)
-    wait_ready(cluster)
-    return cluster
-
-
-def replace_pausing(deployment: Deployment, pause: Any, resume: Any) -> Deployment:
-    """Return the deployment with what freezes and thaws it."""
-    return replace(deployment, pause=pause, resume=resume)
+        thaw = None if resume is None else lambda: _thaw(resume, cluster)
+        yield replace(made, pause=machines.pause, resume=thaw)
 
 
 def _thaw(resume: Callable[[], None], cluster: Cluster) -> None:
@@ -276,7 +235,9 @@ def _lifecycle(cluster: Cluster, spec: DeploySpec, image: str) -> dict[str, tupl
     kubectl = (*cluster.kubectl.prefix, f"--namespace={pods.NAMESPACE}")
     create = [("sh", "-c", _CREATE.format(pod=FRESH), path, *kubectl) for path in files]
     remove = (*kubectl, "delete", "pod", FRESH, "--ignore-not-found", "--wait", "--timeout=60s")
-    return {"create": create[0], "create-plain": create[1], "remove": remove}
+    told = "--output=jsonpath={.status.nodeInfo.containerRuntimeVersion}"
+    version = (*cluster.kubectl.prefix, "get", "node", cluster.nodes[0], told)
+    return {"create": create[0], "create-plain": create[1], "remove": remove, "version": version}
 
 
 def _check_limits(targets: Mapping[str, Target], spec: DeploySpec) -> None:

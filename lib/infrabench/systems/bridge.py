@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from infrabench.clusters import cni
 from infrabench.clusters.cluster import Cluster
 from infrabench.clusters.hosts import push
 from infrabench.clusters.workers import PLAIN_CONFIG
@@ -17,13 +18,13 @@ CONFIG = "10-bridge.conflist"
 
 def supported(site: Site) -> str | None:
     """Return None, or why the reference plugins cannot run on the site."""
-    return _cni.supported(site, BRIDGE)
+    return _cni.supported(site, CNI)
 
 
 @contextmanager
 def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
     """Yield pods on a cluster whose CNI is a bridge on each node, under Multus; all of it is removed at the end."""
-    with _cni.deployed(site, spec, BRIDGE) as deployment:
+    with _cni.deployed(site, spec, CNI) as deployment:
         yield deployment
 
 
@@ -44,7 +45,7 @@ def installed(cluster: Cluster) -> str | None:
     return "the reference bridge plugin leaves no mark that the API shows"
 
 
-BRIDGE = _cni.CNI(
+CNI = cni.CNI(
     name="bridge", parts=(), config=CONFIG, overlay="", encapsulation="none", service="kube-proxy (iptables)",
     install=install, installed=installed, joins_nodes=False,
 )  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from infrabench.clusters import cni
 from infrabench.clusters.cluster import Cluster, at_once
 from infrabench.clusters.control import PORT
 from infrabench.clusters.hosts import push, script, start, unit
@@ -45,13 +46,13 @@ _CLUSTER = (
 
 def supported(site: Site) -> str | None:
     """Return None, or why Cilium cannot run on the site."""
-    return _cni.supported(site, CILIUM)
+    return _cni.supported(site, CNI)
 
 
 @contextmanager
 def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
     """Yield pods on a cluster whose CNI is Cilium, under Multus; all of it is removed at the end."""
-    with _cni.deployed(site, spec, CILIUM) as deployment:
+    with _cni.deployed(site, spec, CNI) as deployment:
         yield deployment
 
 
@@ -99,12 +100,12 @@ def _on(worker: Worker, folder: str, api: str) -> None:
     script(host, _WRITTEN, _READY, f"{PLAIN_CONFIG}/{CONFIG}", timeout_s=120)
 
 
-CILIUM = _cni.CNI(
+CNI = cni.CNI(
     name="cilium", parts=("cilium",), config=CONFIG, overlay="cilium_vxlan", encapsulation="vxlan",
     service="kube-proxy (iptables)", install=install, installed=installed, enforces=True,
     needs=(
         ("command -v clang && command -v llc", "clang and llc are missing: install clang and llvm, 17 or later"),
         ("grep -qw bpf /proc/filesystems", "the kernel has no BPF file system; take one with CONFIG_BPF_SYSCALL"),
-        (_cni.HAS_VXLAN, _cni.NO_VXLAN),
+        (cni.HAS_VXLAN, cni.NO_VXLAN),
     ),
 )  # fmt: skip

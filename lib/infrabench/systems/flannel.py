@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from infrabench.clusters import cni
 from infrabench.clusters.cluster import Cluster, at_once
 from infrabench.clusters.control import POD_NET
 from infrabench.clusters.hosts import push, script, start, unit
@@ -34,13 +35,13 @@ done
 
 def supported(site: Site) -> str | None:
     """Return None, or why Flannel cannot run on the site."""
-    return _cni.supported(site, FLANNEL)
+    return _cni.supported(site, CNI)
 
 
 @contextmanager
 def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
     """Yield pods on a cluster whose CNI is Flannel, under Multus; all of it is removed at the end."""
-    with _cni.deployed(site, spec, FLANNEL) as deployment:
+    with _cni.deployed(site, spec, CNI) as deployment:
         yield deployment
 
 
@@ -75,8 +76,8 @@ def _on(cluster: Cluster, worker: Worker) -> None:
     push(host, {f"{PLAIN_CONFIG}/{CONFIG}": json.dumps(_DELEGATE)})
 
 
-FLANNEL = _cni.CNI(
+CNI = cni.CNI(
     name="flannel", parts=("flannel", "flannel-cni"), config=CONFIG, overlay="flannel.1", encapsulation="vxlan",
     service="kube-proxy (iptables)", install=install, installed=installed,
-    needs=((_cni.HAS_VXLAN, _cni.NO_VXLAN),),
+    needs=((cni.HAS_VXLAN, cni.NO_VXLAN),),
 )  # fmt: skip

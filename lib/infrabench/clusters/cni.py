@@ -1,0 +1,52 @@
+"""A CNI as data: how it comes onto a cluster, and what tells that it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from infrabench.clusters import multus
+from infrabench.clusters.cluster import Cluster, bring_up, wait_ready
+from infrabench.core import Machines, NotRunnable
+
+HAS_VXLAN = "unshare -n ip link add name probe type vxlan id 1 dstport 0"
+NO_VXLAN = "the kernel has no VXLAN devices; load the module vxlan, or take a kernel with CONFIG_VXLAN"
+
+
+@dataclass(frozen=True, slots=True)
+class CNI:
+    """A CNI: what it is called, what it needs, and how it comes onto a cluster.
+
+    `install` leaves its configuration as the file `config` in `workers.PLAIN_CONFIG` on every worker. `overlay` is the
+    device that encapsulates on a node (empty: none).
+    `needs` are shell tests that must hold on a worker, each with what to do where it does not. `installed` tells of a
+    cluster that was found whether this CNI joins it: None, or what says that it does not.
+    """
+
+    name: str
+    parts: tuple[str, ...]
+    config: str
+    overlay: str
+    encapsulation: str
+    service: str
+    install: Callable[[Cluster], None]
+    installed: Callable[[Cluster], str | None]
+    joins_nodes: bool = True
+    enforces: bool = False  # network policies
+    needs: tuple[tuple[str, str], ...] = ()
+
+
+def standing(machines: Machines, cni: CNI) -> Cluster:
+    """Return a new cluster on `machines` with this CNI, and Multus on top, every node Ready.
+
+    Raises `NotRunnable` when a worker lacks what the CNI needs, `ProvisionError` with the reason when one fails.
+    """
+    cluster = bring_up(machines)
+    for worker in cluster.workers:
+        for test, remedy in cni.needs:
+            if not worker.host.run(("sh", "-c", test), timeout_s=20).ok:
+                raise NotRunnable(f"{cni.name} on {worker.host.name}: {remedy}")
+    cni.install(cluster)
+    multus.install(cluster, cni.config)
+    wait_ready(cluster)
+    return cluster
