@@ -62,6 +62,7 @@ _ROLES = {
 # $1 kubeadm, $2 its configuration, $3... the worker nodes. Prints nothing; leaves one kubeconfig for each user.
 _IDENTITIES = """
 set -eu
+umask 077
 kubeadm=$1 config=$2 home=/etc/kubernetes; shift 2
 "$kubeadm" init phase certs all --config "$config" >/dev/null
 "$kubeadm" init phase kubeconfig super-admin --config "$config" >/dev/null

@@ -63,7 +63,8 @@ def unit(
     name: str, command: Sequence[str], environment: Mapping[str, str] | None = None, *, children: bool = False
 ) -> dict[str, str]:
     """Return the unit file of a long-running program, by its path; `children`: its children outlive it."""
-    words = " ".join(_quoted(word) for word in command)
+    # $ is special in commands, and in nothing else.
+    words = " ".join(_quoted(word.replace("$", "$$")) for word in command)
     lines = "".join(f"Environment={_quoted(f'{key}={value}')}\n" for key, value in (environment or {}).items())
     text = _UNIT.format(
         name=name, command=words, environment=lines, kill="process" if children else "mixed", logs=LOGS
@@ -83,6 +84,6 @@ def last_words(host: Host, name: str) -> str:
 
 
 def _quoted(word: str) -> str:
-    # systemd's own quoting: % and $ are special in unit files.
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
-    return f'"{escaped}"' if any(char in escaped for char in " \t{}'\"") else escaped
+    """Return a word as unit files have it: systemd undoes C's escapes, and puts its own facts in where it sees a %."""
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("%", "%%")
+    return f'"{escaped}"' if not word or any(char in word for char in " \t\n{}'\";") else escaped

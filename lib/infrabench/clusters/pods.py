@@ -21,10 +21,13 @@ Manifest = dict[str, Any]
 
 
 def namespace(session: str) -> Manifest:
-    """Return the namespace that everything else lies in; removing it removes all."""
+    """Return the namespace that everything else lies in; removing it removes all. Its label says that it is ours."""
     return {
         "apiVersion": "v1", "kind": "Namespace",
-        "metadata": {"name": NAMESPACE, "labels": {LABEL: session, "pod-security.kubernetes.io/enforce": "privileged"}},
+        "metadata": {
+            "name": NAMESPACE, "labels": {LABEL: "yes", "pod-security.kubernetes.io/enforce": "privileged"},
+            "annotations": {f"{LABEL}/session": session},  # no label: a session may have any name
+        },
     }  # fmt: skip
 
 

@@ -100,10 +100,21 @@ def _found(site: Site, spec: DeploySpec, cni: CNI) -> Iterator[Deployment]:
     cluster = Cluster(kubectl, (names[0], names[1]))
     if differs := cni.installed(cluster):
         raise NotRunnable(f"the cluster's CNI is not {cni.name}: {differs}")
+    _check_namespace(kubectl)
     try:
         yield _populated(cluster, spec, cni, image=site.facts["pod_image"])
     finally:
         _remove_namespace(kubectl)
+
+
+def _check_namespace(kubectl: Kubectl) -> None:
+    """Raise `NotRunnable` when a namespace of that name is somebody else's: ours is removed with all that is in it."""
+    found = kubectl.check("get", "namespace", pods.NAMESPACE, "--ignore-not-found", "--output=json")
+    if found.strip() and pods.LABEL not in json.loads(found)["metadata"].get("labels", {}):
+        raise NotRunnable(
+            f"the cluster has a namespace {pods.NAMESPACE} that infrabench did not make. Remove it, or label it: "
+            f"kubectl label namespace {pods.NAMESPACE} {pods.LABEL}=yes"
+        )
 
 
 def _remove_namespace(kubectl: Kubectl) -> None:
@@ -142,7 +153,7 @@ def _populated(cluster: Cluster, spec: DeploySpec, cni: CNI, image: str = "") ->
 
 def _second(cluster: Cluster, last: int) -> str:
     # The second network of every cluster lies on the same wire: the nodes' own addresses tell them apart.
-    third = 100 + int(cluster.workers[0].host.address.split(".")[-1]) % 100
+    third = 100 + int(cluster.workers[0].host.address.split(".")[-1]) % 156
     return f"198.18.{third}.{last}/24"
 
 
@@ -172,7 +183,8 @@ def _targets(
     for role, (node, _, with_multus, _) in ROLES.items():
         if role not in found or (node == 1 and not cni.joins_nodes):
             continue
-        addresses = _addresses(found[role], with_multus and cluster.machines is not None)
+        # A cluster that was found may have Multus or not: its pods are as they are.
+        addresses = _addresses(found[role], with_multus if cluster.machines else None)
         if role == "server":
             addresses["service"] = service
         prefix = cluster.kubectl.exec_prefix(pods.NAMESPACE, role)
@@ -184,11 +196,11 @@ def _targets(
     return targets
 
 
-def _addresses(pod: Mapping[str, Any], with_multus: bool) -> dict[str, str]:
-    """Return a pod's addresses by interface, and check that Multus made its network, or did not, as it should be."""
+def _addresses(pod: Mapping[str, Any], with_multus: bool | None) -> dict[str, str]:
+    """Return a pod's addresses by interface, and check that Multus made its network, or did not (None: either)."""
     name, status = pod["metadata"]["name"], pod["metadata"].get("annotations", {}).get(STATUS)
     addresses = {"primary": pod["status"]["podIP"]}
-    if with_multus != (status is not None):
+    if with_multus not in (None, status is not None):
         raise ProvisionError(f"pod {name}: Multus {'did not make' if with_multus else 'made'} its network")
     for network in json.loads(status or "[]"):
         if network["interface"] == POD_DEVICES["second"]:
