@@ -1,0 +1,102 @@
+"""Hosts that stand for the nodes of a cluster in unit tests."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import tarfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from infrabench.core import Result
+from infrabench.host import LocalHost
+
+Answer = Callable[[tuple[str, ...], bytes], tuple[int, bytes]]
+
+
+def nothing(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+    return 0, b""
+
+
+@dataclass
+class Scripted(LocalHost):
+    """A host that answers by a function, and keeps what it was asked and which files were pushed to it."""
+
+    answer: Answer = nothing
+    name: str = "node"
+    address: str = "198.18.0.22"
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+    given: list[bytes] = field(default_factory=list)
+
+    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Result:
+        self.asked.append(tuple(argv))
+        self.given.append(stdin)
+        status, out = self.answer(tuple(argv), stdin)
+        return Result(tuple(argv), status, out, b"" if status == 0 else out, time.time(), 0.01)
+
+    @property
+    def pushed(self) -> dict[str, str]:
+        found = {}
+        for argv, data in zip(self.asked, self.given, strict=True):
+            if argv[0] == "tar":
+                with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+                    found |= {f"/{each.name}": tar.extractfile(each).read().decode() for each in tar if each.isfile()}
+        return found
+
+
+@dataclass
+class Rooted(LocalHost):
+    """This machine, but files are pushed below a folder."""
+
+    root: Path = Path("/nonexistent")
+    name: str = "rooted"
+    address: str = "127.0.0.1"
+
+    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Result:
+        return LocalHost.run(self, [str(self.root) if part == "/" else part for part in argv],
+                             timeout_s=timeout_s, stdin=stdin)  # fmt: skip
+
+
+def words_of(line: str) -> list[str]:
+    """Return the words of an ``ExecStart=`` value as systemd.service(5) says that they are read.
+
+    Written from the manual: quotes around whole words, C's escapes, ``%%`` is a percent sign. ``$$`` is left as it is.
+    """
+    words, word, quote, begun, escapes = [], "", "", False, {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'"}
+    rest = iter(line)
+    for char in rest:
+        if char == "\\":
+            word, begun = word + escapes[next(rest)], True
+        elif char == "%":
+            assert next(rest) == "%", f"a specifier in {line!r}"
+            word, begun = word + "%", True
+        elif quote:
+            word, quote = (word, "") if char == quote else (word + char, quote)
+        elif char in "\"'" and not begun:
+            quote, begun = char, True
+        elif char.isspace():
+            words, word, begun = ([*words, word] if begun else words), "", False
+        else:
+            word, begun = word + char, True
+    assert not quote, f"an open quote in {line!r}"
+    return [*words, word] if begun else words
+
+
+def answers(**told: object) -> Answer:
+    """Return an answer: what a command that contains a word prints (text, or anything as JSON); else nothing."""
+
+    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+        for word, said in told.items():
+            if word in argv or any(word in part for part in argv):
+                return 0, said.encode() if isinstance(said, str) else json.dumps(said).encode()
+        return 0, b""
+
+    return answer
+
+
+def sleeper() -> subprocess.Popen[bytes]:
+    """Start a process that does nothing for a minute."""
+    return subprocess.Popen(["sleep", "60"])
