@@ -1,0 +1,331 @@
+"""Sets of machines: each has addresses of its own, what fails or is killed half way is removed; freezing; killing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from cluster_fakes import Scripted, sleeper
+
+from infrabench.core import ProvisionError
+from infrabench.lab import nodes, sets
+from infrabench.lab.images import Image
+
+TAKE = """
+import sys
+from pathlib import Path
+from infrabench.lab import sets
+sys.stdin.readline()
+for number in range(4):
+    print(sets._take(Path(sys.argv[1]), f"{sys.argv[2]}-{number}"))
+"""
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a running lab that has no nodes, and a machine that has no cgroups."""
+    monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path))
+    monkeypatch.setattr(nodes, "_tops", list)
+    folder = tmp_path / "lab"
+    (folder / "ssh").mkdir(parents=True)
+    (folder / "ssh/id_ed25519.pub").write_text("ssh-ed25519 AAAA lab\n")
+    (folder / "ssh/known_hosts").write_text("198.18.0.11 ssh-ed25519 server\n")
+    return folder
+
+
+# --------------------------------------------------------------------------------------------------- slots
+
+
+def test_processes_that_take_at_once_get_slots_of_their_own(lab: Path) -> None:
+    argv = [sys.executable, "-c", TAKE, str(lab)]
+    children = [
+        subprocess.Popen([*argv, f"set{n}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for n in range(4)
+    ]
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("\n")
+        child.stdin.flush()
+    taken = [int(line) for child in children for line in child.communicate(timeout=60)[0].split()]
+    assert sorted(taken) == list(range(16))
+    assert sorted(sets.slots(lab).values()) == list(range(16))
+
+
+def test_a_slot_that_is_free_again_is_taken_first(lab: Path) -> None:
+    assert [sets._take(lab, name) for name in "abc"] == [0, 1, 2]
+    sets.remove(lab, "b")
+    assert sets.slots(lab) == {"a": 0, "c": 2}
+    assert sets._take(lab, "d") == 1
+
+
+def test_a_full_lab_says_so(lab: Path) -> None:
+    for number in range(sets.SLOTS):
+        sets._take(lab, f"s{number}")
+    with pytest.raises(ProvisionError, match="32 sets of machines already"):
+        sets._take(lab, "one more")
+    assert len(sets.slots(lab)) == sets.SLOTS
+
+
+def test_addresses_names_and_devices_of_all_sets_differ() -> None:
+    every = [*nodes.NODES, *(each for slot in range(sets.SLOTS) for each in sets.members(f"c{slot}", slot))]
+    for told in ([e.address for e in every], [e.mac for e in every], [nodes._veth(e) for e in every]):
+        assert len(set(told)) == len(every)
+    assert all(len(nodes._veth(each)) <= 15 for each in every)
+    assert all(int(each.address.split(".")[-1]) < 255 for each in every)
+
+
+def test_a_half_written_list_of_sets_never_takes_the_place_of_a_whole_one(lab: Path) -> None:
+    sets._take(lab, "a")
+    (lab / "machines.json.part").write_text('{"a": 0, "b"')  # what a kill in the middle leaves
+    assert sets.slots(lab) == {"a": 0}
+    assert sets._take(lab, "b") == 1
+    assert json.loads((lab / "machines.json").read_text()) == {"a": 0, "b": 1}
+
+
+# -------------------------------------------------------------------------------------------------- making
+
+
+@pytest.fixture
+def built(lab: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """A machine where images and tools are there and a node is a folder; returns the nodes that were started."""
+    started: list[str] = []
+
+    def start(node: nodes.Node, image: Image, public_key: str, read_only: object) -> None:
+        home = nodes.nodes_dir() / node.container
+        (home / "upper/etc/ssh").mkdir(parents=True)
+        (home / "upper/etc/ssh/ssh_host_ed25519_key.pub").write_text(f"ssh-ed25519 {node.container} x\n")
+        started.append(node.role)
+
+    monkeypatch.setattr(sets.gotools, "make", lambda parts, say: {part: tmp_path / part for part in parts})
+    monkeypatch.setattr(sets.podimages, "KINDS", ())
+    monkeypatch.setattr(sets.images, "make", lambda kind, say: Image("cluster", "0123", tmp_path / "image"))
+    monkeypatch.setattr(sets.nodes, "start", start)
+    monkeypatch.setattr(sets, "_version", lambda part: "v1")
+    return started
+
+
+def make(lab: Path, name: str) -> list[str]:
+    made = sets.make(lab, name, ("flannel",), lambda node: Scripted(address=node.address), lambda text: None)
+    return [host.address for host in made.hosts.values()]
+
+
+def test_a_set_is_known_with_its_keys_and_gone_afterwards(lab: Path, built: list[str]) -> None:
+    assert make(lab, "flannel") == ["198.18.0.21", "198.18.0.22", "198.18.0.23"]
+    known = (lab / "ssh/known_hosts").read_text().splitlines()
+    assert known[0] == "198.18.0.11 ssh-ed25519 server"
+    assert [line.split()[0] for line in known[1:]] == ["198.18.0.21", "198.18.0.22", "198.18.0.23"]
+    make(lab, "cilium")
+    sets.remove(lab, "flannel")
+    assert sets.slots(lab) == {"cilium": 1}
+    assert {path.name.split("-")[1] for path in nodes.nodes_dir().iterdir()} == {"cilium"}
+
+
+def test_a_set_that_takes_an_address_over_takes_its_key_over_too(lab: Path, built: list[str]) -> None:
+    make(lab, "flannel")
+    sets.remove(lab, "flannel")
+    make(lab, "bridge")
+    known = (lab / "ssh/known_hosts").read_text().splitlines()
+    assert len(known) == 4
+    assert all("bridge" in line for line in known[1:])
+
+
+def test_a_set_whose_second_node_fails_leaves_nothing(lab: Path, built: list[str], monkeypatch) -> None:
+    real = sets.nodes.start
+
+    def fails(node: nodes.Node, *rest: object) -> None:
+        if node.role == "worker1":
+            raise ProvisionError("no veth")
+        real(node, *rest)
+
+    monkeypatch.setattr(sets.nodes, "start", fails)
+    with pytest.raises(ProvisionError, match="no veth"):
+        make(lab, "flannel")
+    assert built == ["control"]
+    assert sets.slots(lab) == {}
+    assert list(nodes.nodes_dir().iterdir()) == []
+
+
+def test_a_set_that_was_killed_half_way_is_made_anew(lab: Path, built: list[str]) -> None:
+    sets._take(lab, "other")
+    sets._take(lab, "flannel")
+    half = nodes.nodes_dir() / "infrabench-flannel-control" / "upper"  # killed while its first node was started
+    half.mkdir(parents=True)
+    (half / "old").write_text("")
+    make(lab, "flannel")
+    assert not (half / "old").exists()
+    assert sorted(sets.slots(lab)) == ["flannel", "other"]
+
+
+def test_what_a_user_left_behind_goes_and_what_is_kept_stays(lab: Path, built: list[str]) -> None:
+    for name in ("flannel", "kept-cilium", "bridge"):
+        make(lab, name)
+    sets.remove_others(lab)
+    assert list(sets.slots(lab)) == ["kept-cilium"]
+    assert [node.container for node in sets.kept(lab)] == [
+        f"infrabench-kept-cilium-{role}" for role in ("control", "worker1", "worker2")
+    ]
+    assert len(list(nodes.nodes_dir().iterdir())) == 3
+
+
+def test_two_systems_that_make_their_machines_at_once_do_not_meet(lab: Path, built: list[str]) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        addresses = [each for made in pool.map(lambda name: make(lab, name), "abcd") for each in made]
+    assert len(set(addresses)) == 12
+    known = (lab / "ssh/known_hosts").read_text().splitlines()
+    assert sorted(line.split()[0] for line in known[1:]) == sorted(addresses)
+
+
+# ------------------------------------------------------------------------------------------------ freezing
+
+NODE = sets.members("flannel", 0)[1]
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cgroup file system; its folders are where cgroups are looked for."""
+    root = tmp_path / "cgroup"
+    root.mkdir()
+    monkeypatch.setattr(nodes, "_tops", lambda: [root, *(each for each in root.iterdir() if each.is_dir())])
+    return root
+
+
+def v1(root: Path, name: str) -> Path:
+    file = root / "freezer" / name / "freezer.state"
+    file.parent.mkdir(parents=True)
+    file.write_text("THAWED\n")
+    return file
+
+
+def test_freezing_stops_the_node_and_neither_its_monitor_nor_others(tree: Path) -> None:
+    frozen = [v1(tree, f"lxc.payload.{NODE.container}"), v1(tree, f"lxc.payload.{NODE.container}-1")]
+    others = [
+        v1(tree, f"lxc.monitor.{NODE.container}"), v1(tree, f"lxc.payload.{NODE.container}0"),
+        v1(tree, "lxc.payload.infrabench-cilium-worker1"), v1(tree, "lxc.payload.somebody"),
+    ]  # fmt: skip
+    nodes.freeze([NODE], frozen=True)
+    assert [file.read_text() for file in frozen] == ["FROZEN", "FROZEN"]
+    assert {file.read_text() for file in others} == {"THAWED\n"}
+    nodes.freeze([NODE], frozen=False)
+    assert [file.read_text() for file in frozen] == ["THAWED", "THAWED"]
+
+
+@pytest.fixture
+def kernel_v2(tree: Path) -> Iterator[Path]:
+    """A v2 cgroup of the node in which a freeze takes effect a moment after it was asked for."""
+    home = tree / f"lxc.payload.{NODE.container}"
+    home.mkdir()
+    (home / "cgroup.freeze").write_text("0\n")
+    (home / "cgroup.events").write_text("populated 1\nfrozen 0\n")
+    done = threading.Event()
+
+    def follow() -> None:
+        while not done.wait(0.05):
+            wanted = (home / "cgroup.freeze").read_text().strip() or "0"
+            (home / "cgroup.events.part").write_text(f"populated 1\nfrozen {wanted}\n")
+            (home / "cgroup.events.part").rename(home / "cgroup.events")
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    yield home
+    done.set()
+    thread.join()
+
+
+def test_a_v2_freeze_is_waited_for(kernel_v2: Path) -> None:
+    nodes.freeze([NODE], frozen=True)
+    assert "frozen 1" in (kernel_v2 / "cgroup.events").read_text()
+    nodes.freeze([NODE], frozen=False)
+    assert "frozen 0" in (kernel_v2 / "cgroup.events").read_text()
+
+
+def test_what_cannot_be_frozen_in_time_is_an_error(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = v1(tree, f"lxc.payload.{NODE.container}")
+    file.unlink()
+    file.symlink_to("/dev/null")  # takes every request and never says that it is so
+    monkeypatch.setattr(nodes, "FREEZE_S", 0.05)
+    with pytest.raises(ProvisionError, match="infrabench-flannel-worker1 cannot be frozen"):
+        nodes.freeze([NODE], frozen=True)
+
+
+def test_a_node_that_does_not_run_cannot_be_frozen(tree: Path) -> None:
+    v1(tree, f"lxc.monitor.{NODE.container}")
+    with pytest.raises(ProvisionError, match="no cgroup that can be frozen"):
+        nodes.freeze([NODE], frozen=True)
+
+
+# ------------------------------------------------------------------------------------------------- killing
+
+
+@pytest.fixture
+def population(tree: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+    """Cgroups by name with one process in each; like the kernel, one that is empty of processes can be removed."""
+    names = (
+        "lxc.payload.infrabench-flannel-worker1", "lxc.payload.infrabench-flannel-worker1-1",
+        "lxc.monitor.infrabench-flannel-worker1", "lxc.payload.infrabench-flannel-worker2",
+        "lxc.payload.infrabench-server", "lxc.payload.somebody-infrabench-server", "lxc.payload.web", "user.slice",
+    )  # fmt: skip
+    children = {}
+    for name in names:
+        folder = tree / "memory" / name / "inner"
+        folder.mkdir(parents=True)
+        children[name] = sleeper()
+        (folder / "cgroup.procs").write_text(f"{children[name].pid}\n")
+        (folder.parent / "cgroup.procs").write_text("")
+
+    def rmdir(path: Path) -> None:
+        procs = (path / "cgroup.procs").read_text() if (path / "cgroup.procs").exists() else ""
+        if all(_is_dead(int(pid)) for pid in procs.split()) and not any(each.is_dir() for each in path.iterdir()):
+            shutil.rmtree(path)
+
+    monkeypatch.setattr(nodes, "_try_rmdir", rmdir)
+    yield children
+    for child in children.values():
+        child.kill()
+        child.wait()
+
+
+def _is_dead(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in "ZX"
+    except FileNotFoundError:
+        return True
+
+
+def alive(population: dict[str, subprocess.Popen[bytes]]) -> set[str]:
+    deadline = time.monotonic() + 2
+    while time.monotonic() < deadline and all(child.poll() is None for child in population.values()):
+        time.sleep(0.01)
+    return {name for name, child in population.items() if child.poll() is None}
+
+
+def test_removing_one_node_kills_its_processes_alone(
+    population: dict[str, subprocess.Popen[bytes]], tree: Path
+) -> None:
+    nodes._kill_cgroups("infrabench-flannel-worker1")
+    ours = {name for name in population if "flannel-worker1" in name}
+    assert len(ours) == 3
+    assert alive(population) == set(population) - ours
+    assert {path.name for path in (tree / "memory").iterdir()} == set(population) - ours
+
+
+def test_removing_all_nodes_touches_nothing_of_others(population: dict[str, subprocess.Popen[bytes]]) -> None:
+    nodes._kill_cgroups(f"{nodes.PREFIX}*")
+    assert alive(population) == {"lxc.payload.somebody-infrabench-server", "lxc.payload.web", "user.slice"}
+
+
+def test_a_cgroup_that_stays_is_an_error(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tree / "cpu" / "lxc.payload.infrabench-flannel-worker1"
+    folder.mkdir(parents=True)
+    (folder / "busy").write_text("")
+    monkeypatch.setattr(nodes, "STOP_S", 0.1)
+    with pytest.raises(ProvisionError, match="cannot be removed"):
+        nodes._kill_cgroups("infrabench-flannel-worker1")
+    assert os.path.exists(folder)
