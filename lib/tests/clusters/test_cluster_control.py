@@ -112,7 +112,7 @@ def test_the_controller_manager_starts_after_the_api_and_takes_no_frozen_node_fo
     assert ("--unsafe-no-fsync" in unit_words(host, "etcd")) is throw_away
     assert unit_words(host, "kube-scheduler")[0] == "/opt/k/kube-scheduler"
     for name in ("etcd", "kube-apiserver"):
-        addresses = re.findall(r"https?://([^:/]+)", " ".join(unit_words(host, name)))
+        addresses = re.findall(r"https?://([^:/ ]+)", " ".join(unit_words(host, name)))
         assert set(addresses) <= {"127.0.0.1", "kubernetes.default.svc"}, f"{name}: etcd has no password"
 
 

@@ -1,0 +1,153 @@
+"""Flows that prove a CNI: packets that take another way, and a policy that does not hold, are found."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from infrabench.core import ProvisionError, Result, Target
+from infrabench.host import LocalHost
+from infrabench.systems import _flows
+
+ROW = "{:>6}: {} {packets} 0 0 0 0 0 0 {} {packets} 0 0 0 0 0 0\n"
+NO_ROUTE = b"iperf3: error - unable to connect to server - server may have stopped running: Connection timed out\n"
+BUSY = b"iperf3: error - the server is busy running a test. try again later\n"
+
+
+@dataclass
+class Net(LocalHost):
+    """Two nodes and their pods: what a flow does to counters, and which flows are let through.
+
+    `carries`: device -> share of the bytes of a flow that it counts. `arrives`: share that reaches the receiver.
+    `denied`: what those get who are not let in to the guarded receiver; None: they are let in.
+    """
+
+    carries: dict[str, float] = field(default_factory=lambda: {"eth0": 1.05, "flannel.1": 1.02})
+    arrives: float = 1.0
+    denied: bytes | None = NO_ROUTE
+    allowed_fails: bytes = b""
+    dies_after: int = 99  # clients that the guarded receiver serves before it is gone
+    moved: float = 0.0
+    listening: set[str] = field(default_factory=set)
+    asked: list[str] = field(default_factory=list)
+    served: int = 0
+    name: str = "net"
+    address: str = "198.18.0.22"
+
+    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Result:
+        role, line = argv[0], " ".join(argv[1:])
+        self.asked.append(f"{role}: {line}")
+        status, out, err = self._does(role, line)
+        return Result(tuple(argv), status, out, err, time.time(), 0.01)
+
+    def _does(self, role: str, line: str) -> tuple[int, bytes, bytes]:
+        if "/proc/net/dev" in line:
+            rows = [ROW.format(name, 7, int(share * self.moved), packets=1) for name, share in self.carries.items()]
+            return 0, ("Inter-|\n face |\n" + "".join(rows)).encode(), b""
+        if "iperf3 -s" in line:
+            self.listening.add(role)
+        elif "kill" in line:
+            self.listening.discard(role)
+        elif "iperf3 -c" in line:
+            return self._client(role, line)
+        return 0, b"", b""
+
+    def _client(self, role: str, line: str) -> tuple[int, bytes, bytes]:
+        if "10.0.0.14" in line:
+            self.served += 1
+            if role == "server" and self.denied is not None:
+                return 1, b"", self.denied
+            failed = self.allowed_fails if role == "near" else b""
+            failed = failed or (NO_ROUTE if self.served > self.dies_after else b"")
+            return (1, b"", failed) if failed else (0, b"", b"")
+        assert "server" in self.listening
+        sent = int(line.split("-n ")[1].split()[0])
+        self.moved += sent
+        told = {"start": {"tcp_mss_default": 1398}, "end": {"sum_received": {"bytes": sent * self.arrives}}}
+        return 0, json.dumps(told).encode(), b""
+
+
+def targets(net: Net) -> dict[str, Target]:
+    addresses = {"server": "10.0.0.11", "near": "10.0.0.12", "far": "10.0.1.13", "server-guarded": "10.0.0.14"}
+    made = {
+        role: Target(role, net, (role,), address, addresses={"primary": address}) for role, address in addresses.items()
+    }
+    devices = {"uplink": "eth0", "overlay": "flannel.1"}
+    return made | {role: Target(role, net, (role,), devices=devices) for role in ("worker1", "worker2")}
+
+
+def verified(net: Net, *, enforces: bool = True, joins_nodes: bool = True) -> dict[str, object]:
+    found = _flows.verified("some-cni", targets(net), enforces=enforces, joins_nodes=joins_nodes)
+    assert net.listening == set()  # whatever was shown, no server stays behind
+    return found
+
+
+def test_a_cni_that_carries_and_enforces_is_told_with_its_segment_size() -> None:
+    found = verified(Net())
+    assert found["mss_bytes"] == 1398
+    assert str(found["network_policy"]).startswith("enforced")
+
+
+@pytest.mark.parametrize(
+    ("device", "use"), [("flannel.1", "overlay"), ("eth0", "uplink")], ids=["no overlay", "no uplink"]
+)
+def test_a_device_that_does_not_carry_the_packets_is_found(device: str, use: str) -> None:
+    net = Net()
+    net.carries[device] = 0.4
+    with pytest.raises(
+        ProvisionError, match=rf"some-cni: 4000000 bytes .* {device} \({use}\) of worker1 carried 16000"
+    ):
+        verified(net)
+    assert net.listening == set()
+
+
+def test_a_device_that_is_not_there_carries_nothing() -> None:
+    net = Net(carries={"eth0": 1.1, "cilium_vxlan": 1.1})
+    with pytest.raises(ProvisionError, match=r"flannel\.1 \(overlay\) of worker1 carried 0"):
+        verified(net)
+
+
+def test_a_flow_that_mostly_gets_lost_is_found() -> None:
+    with pytest.raises(ProvisionError, match="of 4000000 bytes from node to node 1200000 arrived"):
+        verified(Net(arrives=0.3))
+
+
+def test_a_policy_that_does_not_hold_is_an_error_of_a_cni_that_enforces_and_a_fact_of_another() -> None:
+    with pytest.raises(ProvisionError, match="a flow that the network policy denies was let through"):
+        verified(Net(denied=None))
+    assert str(verified(Net(denied=None), enforces=False)["network_policy"]).startswith("not enforced")
+
+
+def test_a_policy_that_keeps_everybody_out_is_an_error() -> None:
+    for enforces in (True, False):
+        with pytest.raises(ProvisionError, match=r"a flow that the policy allows failed: .*Connection timed out"):
+            verified(Net(allowed_fails=NO_ROUTE), enforces=enforces)
+
+
+def test_a_flow_that_fails_for_another_reason_is_not_taken_for_a_refusal() -> None:
+    with pytest.raises(ProvisionError, match=r"some-cni: a flow that the policy denies: .*the server is busy"):
+        verified(Net(denied=BUSY), enforces=False)
+
+
+def test_a_receiver_that_is_gone_is_not_taken_for_a_refusal() -> None:
+    """The denied flow cannot connect, and after it the allowed one cannot either: no policy did that."""
+    with pytest.raises(ProvisionError, match="a flow that the policy allows failed"):
+        verified(Net(dies_after=1), enforces=False)
+
+
+def test_nodes_that_are_not_joined_are_not_asked_for_a_flow() -> None:
+    net = Net(carries={})
+    assert verified(net, joins_nodes=False)["mss_bytes"] is None
+    assert not any(line.startswith("far:") for line in net.asked)
+
+
+def test_a_client_that_fails_stops_the_server_all_the_same() -> None:
+    net = Net()
+    broken = {**targets(net), "far": Target("far", LocalHost(), ("false",))}
+    with pytest.raises(Exception, match="far localhost exited with 1"):
+        _flows.verified("some-cni", broken, enforces=True, joins_nodes=True)
+    assert net.listening == set()
