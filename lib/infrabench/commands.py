@@ -337,6 +337,7 @@ def _cost(wanted: Design) -> str:
         f"{wanted.study} {wanted.profile}: {count} trials in {wanted.blocks} blocks{anew}{more} "
         f"({', '.join(wanted.systems)} x {len(wanted.cases)} cases), about {words(cost.seconds)}; up to "
         f"{cost.target_bytes / MIB:.0f} MiB inside a target, about {cost.ledger_bytes / MIB:.0f} MiB recorded"
+        f"{session.told_baseline(wanted)}"
     )
 
 

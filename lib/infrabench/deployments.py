@@ -145,7 +145,10 @@ def deployed(study: Study, wanted: Design, site: Site, *, label: str) -> Iterato
                 fleet.not_run |= dict.fromkeys(labels, reason)
                 log.warning("%s is not run: %s", name, reason)
                 if study.baseline in labels:
-                    raise DesignError(f"the baseline {study.baseline!r} cannot run on {site.name}: {reason}")
+                    raise DesignError(
+                        f"the baseline {study.baseline!r} cannot run on {site.name}: {reason}. Name systems that can: "
+                        "where the study's baseline is not among them, the first is what the others are compared with"
+                    )
         stack.push(fleet.left_behind)
         yield fleet
 

@@ -49,6 +49,7 @@ class Design:
     stopping: Stopping | None = None
     aa: str = ""  # the system that an A/A session measures under two labels
     excluded: frozenset[Treatment] = frozenset()  # treatments that their systems have no place for
+    baseline: str = ""  # what results are ratios to; empty: the study's
 
 
 def design(
@@ -62,7 +63,8 @@ def design(
     Parameters
     ----------
     profile, systems, workloads, runs, seed
-        What to run; None means what the study says. `runs` overrides the number of blocks.
+        What to run; None means what the study says. `runs` overrides the number of blocks. Where the study's baseline
+        is not among the `systems` that are named, the first of them is the baseline.
     deployments, order, stopping
         How often every system is made ready anew; ``random`` or ``williams``; when to add blocks.
     aa
@@ -91,11 +93,12 @@ def design(
     _check_stopping(stopping, blocks, anew)
     if blocks % anew:
         raise DesignError(f"{blocks} blocks cannot be shared out to {anew} deployments: take a multiple of {anew}")
+    named = _names("systems", usual if systems is None else systems)
     return Design(
         study=study.name,
         profile=profile,
         blocks=blocks,
-        systems=_systems(study, usual if systems is None else systems, known_systems),
+        systems=_systems(study, named, known_systems),
         cases=_cases(chosen.cases, workloads, defaults or {}, f"profile {profile!r} of study {study.name!r}"),
         seed=_count("seed", study.seed if seed is None else seed, 0),
         named=workloads is not None,
@@ -103,7 +106,16 @@ def design(
         order=order,
         stopping=stopping,
         aa=aa,
+        baseline=study.baseline if study.baseline in named else named[0],
     )
+
+
+def study_of(study: Study, design: Design, known_systems: Sequence[str] = ()) -> Study:
+    """Return `study` as `design` asks for it: with one system under two labels, or with another baseline."""
+    study = twins(study, design.aa, known_systems)
+    if design.baseline in ("", study.baseline):
+        return study
+    return replace(study, baseline=design.baseline, known=())  # known effects are ratios to the study's own baseline
 
 
 def twins(study: Study, name: str, known_systems: Sequence[str] = ()) -> Study:
@@ -207,14 +219,11 @@ def _trial(design: Design, block: int, position: int, system: str, case: Case, d
     )  # fmt: skip
 
 
-def _systems(study: Study, asked: Sequence[str], registered: Sequence[str]) -> tuple[str, ...]:
+def _systems(study: Study, names: Sequence[str], registered: Sequence[str]) -> tuple[str, ...]:
     known = [*study.systems, *(name for name in registered if name not in study.systems)]
-    names = _names("systems", asked)
     for name in names:
         if name not in known:
             raise unknown_name("system", name, known)
-    if study.baseline not in names:
-        raise DesignError(f"systems must contain the baseline {study.baseline!r}: every result is a ratio to it")
     return tuple(name for name in known if name in names)  # the order asked for must not change the plan
 
 

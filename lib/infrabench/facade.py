@@ -157,6 +157,8 @@ def _narrowed(found: Session, wanted: Design) -> Session:
         if each["system"] in systems and each["workload"] in workloads
     ]
     data = found.data | {"not_applicable": absent}
+    if wanted.baseline not in ("", data["baseline"]):  # known effects are ratios to the baseline that it was made with
+        data |= {"baseline": wanted.baseline, "known": []}
     return Session(found.folder, data, keep(found.table), keep(found.missing))
 
 

@@ -44,6 +44,7 @@ def plan_summary(wanted: Design) -> str:
         f"{count} trials: {wanted.blocks} blocks of {len(wanted.systems)} systems ({', '.join(wanted.systems)}) "
         f"x {len(wanted.cases)} cases, seed {wanted.seed}, about {words(cost.seconds)}; at most "
         f"{cost.target_bytes / MIB:.0f} MiB inside a target, {cost.ledger_bytes / MIB:.0f} MiB recorded"
+        f"{session.told_baseline(wanted)}"
     )
 
 

@@ -49,10 +49,9 @@ def resolved(spec: str) -> str:
 
 def site_name(spec: str) -> SiteName:
     """Return name and kind of the site `spec` without opening it; `SiteError` when there is no such site."""
-    from infrabench.site import check_site, read_inventory  # needs Fabric; reading sessions does not
+    from infrabench.site import name_and_kind  # needs Fabric; reading sessions does not
 
-    check_site(spec)
-    return SiteName(spec, spec) if spec in ("lab", "local") else SiteName(read_inventory(Path(spec)).name, "inventory")
+    return SiteName(*name_and_kind(spec))
 
 
 def folder_for(study: Study, wanted: Design, site: SiteName, name: str | None = None) -> Path:
@@ -69,12 +68,13 @@ def carry_out(
     wanted: Design, *, site: str, name: str | None = None, on_progress: OnProgress | None = None,
     look: session.LookAt | None = None, say: Callable[[str], None] = log.info,
 ) -> Path:  # fmt: skip
-    """Run `wanted` on the site `site` (``lab``, ``local`` or an inventory file) and return the session folder.
+    """Run `wanted` on the site `site` (``lab``, ``local``, an inventory or a kubeconfig); return the session folder.
 
     The site is not even opened for a session that is complete.
     """
     site = resolved(site)
-    study, known = session.study_of(wanted), site_name(site)
+    known = site_name(site)
+    study = session.at(session.study_of(wanted), known)
     folder = folder_for(study, wanted, known, name)
     if session.is_complete(folder, study, wanted, session.parameters(study, wanted, known)):
         say(f"{folder} is complete; give another session name to measure anew")

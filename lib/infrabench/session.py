@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +19,7 @@ from infrabench import blocks, costs, description, ledger, preflight, provenance
 from infrabench import design as designs
 from infrabench.core import (
     DesignError,
+    Guards,
     LedgerError,
     Site,
     SiteError,
@@ -54,8 +55,14 @@ def request(
 
 
 def study_of(wanted: Design) -> Study:
-    """Return the study of a design; for an A/A design the study of its one system under two labels."""
-    return designs.twins(registry.study(wanted.study), wanted.aa, registry.names("systems"))
+    """Return the study of a design: with the design's baseline; for an A/A design of one system under two labels."""
+    return designs.study_of(registry.study(wanted.study), wanted, registry.names("systems"))
+
+
+def told_baseline(wanted: Design) -> str:
+    """Return the end of a sentence about `wanted` that names its baseline, where that is not the study's."""
+    usual = designs.twins(registry.study(wanted.study), wanted.aa, registry.names("systems")).baseline
+    return f"; compared with {wanted.baseline}" if wanted.baseline not in ("", usual) else ""
 
 
 class Named(Protocol):
@@ -63,6 +70,17 @@ class Named(Protocol):
 
     name: str
     kind: str
+
+
+def at(study: Study, site: Site | Named) -> Study:
+    """Return `study` as it can be run at `site`: through a kubeconfig, without what is asked of the measured machines.
+
+    Only this machine could be asked then, and how busy it is says nothing of a cluster's nodes: no guard may make a
+    trial invalid for it, and no drift is probed.
+    """
+    if site.kind != "kubeconfig":
+        return study
+    return replace(study, guards=Guards(None, None, None, None), probe_s=0.0)
 
 
 def parameters(study: Study, wanted: Design, site: Site | Named) -> dict[str, Any]:
@@ -94,7 +112,7 @@ def run(
 ) -> Path:  # fmt: skip
     """Run the missing trials of a request (`choice`: see `request`) and return the session folder; see `carry_out`."""
     wanted = request(study, profile=profile, **choice)
-    study = designs.twins(study, wanted.aa, registry.names("systems"))
+    study = at(designs.study_of(study, wanted, registry.names("systems")), site)
     return carry_out(study, wanted, site, folder=folder, on_progress=on_progress, look=look)
 
 
@@ -107,7 +125,7 @@ def carry_out(
     Parameters
     ----------
     study, wanted
-        The study and a design of it (of an A/A design: `study_of`).
+        The study and a design of it (see `study_of`, `at`).
     site
         Where to run; stays open while this runs.
     folder

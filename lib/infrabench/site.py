@@ -1,36 +1,24 @@
-"""Sites: `lab` (embedded), `local` (this host, no SSH), or an inventory file of real SSH hosts.
-
-An inventory names hosts by role; no password is ever read or stored, host keys must be known::
-
-    name: two-servers
-    hosts:
-      server: {address: 192.0.2.10, user: root, key: ~/.ssh/id_ed25519}
-      client: {address: 192.0.2.11, user: root, key: ~/.ssh/id_ed25519, gateway: bastion}
-    gateways:
-      bastion: {address: 198.51.100.7, user: me}
-    known_hosts: ~/.ssh/known_hosts      # default
-    guest_network: 198.18.64.0/24        # default; the client is given a route to it through the server
-"""
+"""Sites: `lab` (embedded), `local` (this host, no SSH), an inventory file of SSH hosts, or a cluster's kubeconfig."""
 
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from infrabench import inventory as inventories
+from infrabench import kubeconfig
 from infrabench.core import Host, InfrabenchError, Machines, NotRunnable, SiteError
-from infrabench.host import LocalHost, SSHHost
+from infrabench.host import LocalHost
+from infrabench.inventory import GUEST_NETWORK, Inventory
+from infrabench.kubeconfig import Kubeconfig
 
-GUEST_NETWORK = IPv4Network("198.18.64.0/24")
 REMOTE_CACHE = "/var/cache/infrabench"
 
 log = logging.getLogger(__name__)
@@ -53,26 +41,6 @@ class OpenSite:
         return self.maker(name, tools)
 
 
-class _Machine(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    address: str
-    user: str = "root"
-    port: int = Field(22, ge=1, le=65535)
-    key: Path | None = None
-    gateway: str | None = None
-
-
-class Inventory(BaseModel):
-    """An inventory file; unknown keys (a password, say) are refused."""
-
-    model_config = ConfigDict(extra="forbid")
-    name: str
-    hosts: dict[Literal["server", "client"], _Machine]
-    gateways: dict[str, _Machine] = {}
-    known_hosts: Path | None = None
-    guest_network: IPv4Network = GUEST_NETWORK
-
-
 def resolve(spec: str) -> str:
     """Return `spec`; for ``auto`` the best site that this user has here: `lab`, else `local` (the log says why)."""
     if spec != "auto":
@@ -87,10 +55,15 @@ def resolve(spec: str) -> str:
     return "lab"
 
 
-def check_site(spec: str | Path) -> None:
-    """Raise `SiteError` when `spec` is no site: neither `lab`, `local` nor a readable, valid inventory."""
-    if str(spec) not in ("lab", "local"):
-        read_inventory(Path(spec))
+def name_and_kind(spec: str | Path) -> tuple[str, str]:
+    """Return what the site `spec` is called and its kind, without opening it.
+
+    Raises `SiteError` when it is no site: neither `lab`, `local`, nor a readable, valid inventory or kubeconfig.
+    """
+    if str(spec) in ("lab", "local"):
+        return str(spec), str(spec)
+    found = read_file(Path(spec))
+    return found.name, "inventory" if isinstance(found, Inventory) else "kubeconfig"
 
 
 @contextmanager
@@ -98,7 +71,7 @@ def open_site(spec: str | Path, say: Callable[[str], None] = log.info) -> Iterat
     """Yield the site named by `spec`, with every host connected; connections end with the context.
 
     A lab that is not up is brought up, and taken down again at the end; one that was up stays up.
-    Raises `SiteError` for an unknown site, a faulty inventory, or a host that does not answer within seconds.
+    Raises `SiteError` for an unknown site, a faulty file, or a host or cluster that does not answer within seconds.
     """
     with ExitStack() as stack:
         if str(spec) == "lab":
@@ -106,27 +79,26 @@ def open_site(spec: str | Path, say: Callable[[str], None] = log.info) -> Iterat
         elif str(spec) == "local":
             yield _local(say)
         else:
-            yield stack.enter_context(_remote(read_inventory(Path(spec)), say))
+            found = read_file(Path(spec))
+            is_inventory = isinstance(found, Inventory)
+            yield stack.enter_context(_remote(found, say)) if is_inventory else _cluster(found, say)
 
 
-def read_inventory(path: Path) -> Inventory:
-    """Return the inventory in a YAML file; `SiteError` says what is wrong and where."""
+def read_file(path: Path) -> Inventory | Kubeconfig:
+    """Return the inventory or kubeconfig in a YAML file; `SiteError` says what is wrong and where."""
     if not path.is_file():
-        raise SiteError(f"unknown site {str(path)!r}: use auto, lab, local, or the path of an inventory file (YAML)")
+        raise SiteError(
+            f"unknown site {str(path)!r}: use auto, lab, local, or the path of an inventory or a kubeconfig (YAML)"
+        )
     try:
         data = yaml.safe_load(path.read_text())
-        inventory = Inventory.model_validate(data)
-    except yaml.YAMLError as error:
+    except OSError as error:
+        raise SiteError(f"{path}: cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SiteError(f"{path}: not YAML: {error}") from error
-    except ValidationError as error:
-        told = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-        raise SiteError(f"{path}: {told}. A host takes address, user, port, key and gateway; no password.") from error
-    if "server" not in inventory.hosts:
-        raise SiteError(f"{path}: no host has the role server; write one under hosts: server")
-    wanted = {host.gateway for host in inventory.hosts.values() if host.gateway}
-    if unknown := wanted - set(inventory.gateways):
-        raise SiteError(f"{path}: gateways that are not described: {', '.join(sorted(unknown))}")
-    return inventory
+    if kubeconfig.is_kubeconfig(data):
+        return kubeconfig.described(path, data)
+    return inventories.validated(path, data)
 
 
 @contextmanager
@@ -167,14 +139,14 @@ def _local_guest(say: Callable[[str], None]) -> dict[str, Any]:
     return {"guest_image": {"hash": image.hash, "tar": str(image.tar)}}
 
 
+def _cluster(config: Kubeconfig, say: Callable[[str], None]) -> OpenSite:
+    here = LocalHost()
+    return OpenSite(config.name, "kubeconfig", {"server": here}, kubeconfig.facts(config, here, say))
+
+
 @contextmanager
 def _remote(inventory: Inventory, say: Callable[[str], None]) -> Iterator[OpenSite]:
-    known = inventory.known_hosts.expanduser() if inventory.known_hosts else None
-    gateways = {name: _machine(name, machine, known, None) for name, machine in inventory.gateways.items()}
-    hosts: dict[str, Host] = {
-        role: _machine(role, machine, known, gateways.get(machine.gateway or ""))
-        for role, machine in inventory.hosts.items()
-    }
+    gateways, hosts = inventories.connections(inventory)
     network = str(inventory.guest_network)
     with ExitStack() as stack:
         for host in (*gateways.values(), *hosts.values()):
@@ -188,16 +160,8 @@ def _remote(inventory: Inventory, say: Callable[[str], None]) -> Iterator[OpenSi
             facts = {"guest_image": _uploaded(hosts["server"], facts["guest_image"], say)}
         if "client" in hosts:
             stack.enter_context(_route(hosts["client"], network, hosts["server"].address))
-        yield OpenSite(inventory.name, "inventory", hosts, {"guest_network": network, **facts})
-
-
-def _machine(name: str, machine: _Machine, known: Path | None, gateway: SSHHost | None) -> SSHHost:
-    key = machine.key.expanduser() if machine.key else None
-    if key is not None and not os.access(key, os.R_OK):
-        raise SiteError(f"{name}: the key file {machine.key} cannot be read. Name another under key")
-    return SSHHost(
-        name, machine.address, user=machine.user, port=machine.port, key=key, known_hosts=known, gateway=gateway
-    )
+        teams = inventories.Teams(inventory, gateways, say)
+        yield OpenSite(inventory.name, "inventory", hosts, {"guest_network": network, **facts}, teams.machines)
 
 
 def _uploaded(host: Host, image: Mapping[str, str], say: Callable[[str], None]) -> dict[str, str]:

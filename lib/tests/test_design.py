@@ -103,7 +103,6 @@ def test_a_registered_workload_without_a_case_runs_at_its_defaults():
     [
         ({"profile": "quik"}, "unknown profile of study 's' 'quik': did you mean quick"),
         ({"systems": ["native", "dokcer"]}, "unknown system 'dokcer': did you mean docker"),
-        ({"systems": ["docker"]}, "must contain the baseline 'native'"),
         ({"systems": ["native", "native"]}, "more than once"),
         ({"systems": []}, "one or more names"),
         ({"systems": "native"}, "must be a list"),
@@ -119,6 +118,19 @@ def test_a_registered_workload_without_a_case_runs_at_its_defaults():
 def test_a_bad_request_is_refused_by_name(asked, said):
     with pytest.raises(DesignError, match=said):
         designs.plan(study(), **{"profile": "quick", **asked})
+
+
+def test_without_the_studys_baseline_the_first_system_that_is_named_is_the_baseline():
+    three = study(("native", "docker", "lxc"))
+    theirs = designs.design(three, profile="quick", systems=["docker"])
+    assert (theirs.baseline, theirs.systems) == ("docker", ("docker",))
+    first = designs.design(three, profile="quick", systems=["lxc", "docker"])
+    assert first.baseline == "lxc"
+    assert designs.trials(first) == designs.plan(three, profile="quick", systems=["docker", "lxc"])
+    asked = replace(three, known=(("docker", "cpu", "events", 2.0),))
+    assert designs.study_of(asked, first).baseline == "lxc"
+    assert designs.study_of(asked, first).known == ()  # a known ratio is one to the study's own baseline
+    assert designs.study_of(asked, designs.design(asked, profile="quick")) == asked
 
 
 def test_two_cases_of_the_same_name_are_refused():

@@ -1,4 +1,4 @@
-"""Sites: inventories are strict, keys and hosts are checked before anything starts."""
+"""Sites: files are strict, keys and hosts are checked before anything starts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import NotRunnable, SiteError
-from infrabench.site import check_site, open_site, read_inventory
+from infrabench.inventory import Inventory, Teams
+from infrabench.site import name_and_kind, open_site, read_file
 
 GOOD = """
 name: two-servers
@@ -17,6 +18,17 @@ hosts:
 gateways:
   bastion: {address: 198.51.100.7, user: me}
 """
+CLUSTERS = """
+clusters:
+  flannel:
+    control: {address: 192.0.2.20}
+    worker1: {address: 192.0.2.21, gateway: bastion}
+    worker2: {address: 192.0.2.22}
+  cilium:
+    control: {address: 192.0.2.30}
+    worker1: {address: 192.0.2.21}
+    worker2: {address: 192.0.2.32}
+"""
 
 
 def _written(tmp_path: Path, text: str) -> Path:
@@ -25,11 +37,19 @@ def _written(tmp_path: Path, text: str) -> Path:
     return path
 
 
+def _inventory(tmp_path: Path, text: str) -> Inventory:
+    found = read_file(_written(tmp_path, text))
+    assert isinstance(found, Inventory)
+    return found
+
+
 def test_inventory_is_read_with_defaults(tmp_path: Path) -> None:
-    inventory = read_inventory(_written(tmp_path, GOOD))
+    inventory = _inventory(tmp_path, GOOD)
     assert inventory.hosts["client"].gateway == "bastion"
     assert inventory.hosts["server"].port == 22
     assert str(inventory.guest_network) == "198.18.64.0/24"
+    assert inventory.clusters == {}
+    assert name_and_kind(tmp_path / "hosts.yml") == ("two-servers", "inventory")
 
 
 @pytest.mark.parametrize(
@@ -42,24 +62,68 @@ def test_inventory_is_read_with_defaults(tmp_path: Path) -> None:
         ("{address: 192.0.2.10, user: root}", "{user: root}", "address"),
         ("user: root", "port: 70000", "port"),
         ("name: two-servers", "name: [", "not YAML"),
+        ("192.0.2.21, gateway: bastion", "192.0.2.21, gateway: bastian", "bastian"),
+        ("worker2: {address: 192.0.2.22}", "", r"clusters\.flannel\.worker2"),
+        ("worker2: {address: 192.0.2.22}", "worker2: {address: w2.example}", r"worker2\.address"),
+        ("192.0.2.22", "192.0.2.20", "clusters.flannel needs three machines"),
+        ("192.0.2.22", "192.0.2.999", r"worker2\.address"),
     ],
 )
 def test_a_faulty_inventory_is_refused_by_name(tmp_path: Path, old: str, new: str, told: str) -> None:
-    path = _written(tmp_path, GOOD.replace(old, new))
+    path = _written(tmp_path, (GOOD + CLUSTERS).replace(old, new))
     with pytest.raises(SiteError, match=told) as error:
-        read_inventory(path)
+        read_file(path)
     assert str(path) in str(error.value)
     assert "secret" not in str(error.value)
 
 
+@pytest.mark.parametrize("text", ["", "- a\n", "just words\n"])
+def test_what_is_no_inventory_at_all_is_told(tmp_path: Path, text: str) -> None:
+    with pytest.raises(SiteError, match=r"neither an inventory .* nor a kubeconfig"):
+        read_file(_written(tmp_path, text))
+
+
 def test_an_inventory_needs_a_server(tmp_path: Path) -> None:
     with pytest.raises(SiteError, match="no host has the role server"):
-        read_inventory(_written(tmp_path, "name: x\nhosts:\n  client: {address: 192.0.2.1}\n"))
+        read_file(_written(tmp_path, "name: x\nhosts:\n  client: {address: 192.0.2.1}\n"))
+
+
+def test_machines_serve_one_cluster_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    monkeypatch.setattr("infrabench.inventory._parcels", lambda tools, say: tools)
+    monkeypatch.setattr("infrabench.inventory.remote.machines", lambda hosts, parcels, say: _Made(made, hosts))
+    teams = Teams(_inventory(tmp_path, GOOD + CLUSTERS), {}, print)
+    with pytest.raises(NotRunnable, match="names no machines for it: write them under clusters: bridge"):
+        teams.machines("bridge", ()).__enter__()
+    with teams.machines("flannel", ("flannel",)) as hosts:
+        assert {role: host.address for role, host in hosts.items()} == {
+            "control": "192.0.2.20", "worker1": "192.0.2.21", "worker2": "192.0.2.22",
+        }  # fmt: skip
+        told = "flannel has a cluster on 192.0.2.21 now"
+        with pytest.raises(NotRunnable, match=told), teams.machines("cilium", ()):
+            pass
+    with teams.machines("cilium", ()):
+        pass
+    assert made == ["flannel-worker1", "cilium-worker1"]
+
+
+class _Made:
+    """Stands for machines that were borrowed."""
+
+    def __init__(self, made: list[str], hosts: dict) -> None:
+        self.made, self.hosts = made, hosts
+
+    def __enter__(self) -> dict:
+        self.made.append(self.hosts["worker1"].name)
+        return self.hosts
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
 
 def test_an_unknown_site_says_what_there_is() -> None:
-    with pytest.raises(SiteError, match="use auto, lab, local, or the path"):
-        check_site("labb")
+    with pytest.raises(SiteError, match="use auto, lab, local, or the path of an inventory or a kubeconfig"):
+        name_and_kind("labb")
 
 
 def test_a_dead_host_is_found_on_opening(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def make(lab: Path, name: str, tools: tuple[str, ...], connect: Callable[[nodes.
         facts={
             "cluster_image": image.hash,
             "builds": {part: folder.name for part, folder in built.items()},
-            "versions": {part: _version(part) for part in built},
+            "versions": {part: version(part) for part in built},
         },
     )
 
@@ -147,7 +147,7 @@ def _know(lab: Path, team: tuple[nodes.Node, ...]) -> None:
         file.write_text("".join(f"{line}\n" for line in kept) + "".join(nodes.host_key(node) for node in team))
 
 
-def _version(part: str) -> str:
+def version(part: str) -> str:
     """Return the version of the module that the part's first program comes from."""
     first = goparts.PARTS[part].programs[0].package
     text = (goparts.PARTS[part].folder / "go.mod").read_text()

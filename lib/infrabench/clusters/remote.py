@@ -1,0 +1,172 @@
+"""Machines of one's own, borrowed for a cluster: programs and images are brought, and all that was made goes again.
+
+A machine is borrowed only if nothing of it would get in the way of others: root, systemd, the Debian packages that a
+node needs, and no Kubernetes, container runtime or etcd. What it was like is noted on it first (`NOTE`). By that note
+the next run recognises a machine that was not given back (kill -9, power), gives it back and borrows it anew.
+
+Programs and images stay on the machine in `STORE`, by content hash, so that they are brought once.
+"""
+
+from __future__ import annotations
+
+import logging
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from infrabench.core import CommandFailed, Host, InfrabenchError, Machines, NotRunnable, ProvisionError
+from infrabench.host import SSHHost
+
+STORE = "/var/cache/infrabench"
+NOTE = "/var/lib/infrabench-borrowed"
+STEP_S = 120.0
+SPARE_BYTES = 2**30  # for logs, container roots and etcd
+# Program (or file) -> Debian package, of every node of a cluster.
+PROGRAMS = {
+    "runc": "runc", "/usr/lib/cni/bridge": "containernetworking-plugins", "iptables": "iptables",
+    "conntrack": "conntrack", "socat": "socat", "ethtool": "ethtool", "curl": "curl", "ip": "iproute2",
+    "sysctl": "procps", "modprobe": "kmod", "mount": "mount",
+}  # fmt: skip
+# Folders that are ours while we are there: they have to be empty before, and are so after.
+FOLDERS = (
+    "/etc/kubernetes", "/etc/infrabench", "/etc/cni/net.d", "/etc/cni/plain.d", "/etc/containerd", "/opt/cni/bin",
+    "/opt/containerd", "/run/cilium", "/run/containerd", "/run/flannel", "/usr/libexec/kubernetes", "/var/lib/cilium",
+    "/var/lib/cni", "/var/lib/containerd", "/var/lib/etcd", "/var/lib/kubelet", "/var/log/containers",
+    "/var/log/infrabench", "/var/log/pods",
+)  # fmt: skip
+NOT_ON = {"control": ("containerd", "pause", "tools"), "worker1": ("etcd",), "worker2": ("etcd",)}
+
+log = logging.getLogger(__name__)
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Parcels:
+    """What is brought to the machines: folders here, named by content hash, and what is in them."""
+
+    tools: Mapping[str, Path]  # part -> folder of programs
+    images: Mapping[str, tuple[str, Path]]  # kind -> name of the image, archive in a folder of its own
+    versions: Mapping[str, str]  # part -> version
+
+    def folders(self, role: str) -> dict[str, Path]:
+        """Return the folders that the machine of `role` needs."""
+        every = {**self.tools, **{kind: archive.parent for kind, (_, archive) in self.images.items()}}
+        return {name: folder for name, folder in every.items() if name not in NOT_ON[role]}
+
+
+@contextmanager
+def machines(hosts: Mapping[str, SSHHost], parcels: Parcels, say: Say = log.info) -> Iterator[Machines]:
+    """Yield the hosts ``control``, ``worker1`` and ``worker2``, borrowed; they are given back at the end.
+
+    Raises `NotRunnable` with what to do when one cannot be borrowed, `SiteError` when one does not answer.
+    """
+    with ThreadPoolExecutor(len(hosts)) as pool:
+        try:
+            list(pool.map(borrow, hosts.values()))
+            list(pool.map(lambda role: bring(hosts[role], parcels.folders(role), say), hosts))
+            yield Machines(
+                hosts=hosts,
+                tools={part: f"{STORE}/{folder.name}" for part, folder in parcels.tools.items()},
+                images={
+                    kind: (tag, f"{STORE}/{archive.parent.name}/{archive.name}")
+                    for kind, (tag, archive) in parcels.images.items()
+                },
+                embedded=False,
+                facts={
+                    "builds": {part: folder.name for part, folder in parcels.tools.items()},
+                    "versions": dict(parcels.versions),
+                },
+            )
+        finally:
+            list(pool.map(_returned, hosts.values()))
+
+
+def borrow(host: Host) -> None:
+    """Note on `host` what it is like, and that it is ours until `give_back`; `NotRunnable` with what stands against it.
+
+    A machine that an earlier run did not give back is given back first.
+    """
+    if left := [each for each in give_back(host) if not each.startswith("setting ")]:
+        raise NotRunnable(f"{_called(host)} still has of an earlier run: {'; '.join(left)}. Remove it, or restart it")
+    needed = [f"{program}={package}" for program, package in PROGRAMS.items()]
+    result = host.run(
+        ("sh", "-s", NOTE, *needed, "--", *FOLDERS), timeout_s=STEP_S, stdin=_script("claim.sh")
+    )  # fmt: skip
+    if result.status == 3:
+        raise NotRunnable(f"{_called(host)}: {result.stdout.decode('utf-8', 'replace').strip()}")
+    if not result.ok:
+        raise ProvisionError(str(CommandFailed(result, host.name)))
+
+
+def give_back(host: Host) -> list[str]:
+    """Remove all that a node of a cluster has made on `host`, and put its settings back; return what is left.
+
+    Does nothing on a machine that is not borrowed.
+    """
+    result = host.run(("sh", "-s", NOTE, STORE, *FOLDERS), timeout_s=STEP_S, stdin=_script("give-back.sh"))
+    if not result.ok:
+        raise ProvisionError(str(CommandFailed(result, host.name)))
+    return result.stdout.decode("utf-8", "replace").splitlines()
+
+
+def bring(host: SSHHost, folders: Mapping[str, Path], say: Say = log.info) -> None:
+    """Copy to `STORE` of `host` those folders that are not there yet; older ones of the same name go."""
+    absent = {name: folder for name, folder in folders.items() if not _there(host, f"{STORE}/{folder.name}")}
+    need = sum(file.stat().st_size for folder in absent.values() for file in folder.rglob("*") if file.is_file())
+    if not absent:
+        return
+    _check_space(host, 2 * need)
+    say(f"Copying {', '.join(sorted(absent))} to {_called(host)}: {need / 1e6:.0f} MB, once")
+    for name, folder in absent.items():
+        with tempfile.TemporaryDirectory() as made:
+            packed = Path(made) / "packed.tar"
+            with tarfile.open(packed, "w") as tar:
+                tar.add(folder, ".", filter=_root)
+            host.put_file(packed, f"{STORE}/{folder.name}.tar")
+        argv = ("sh", "-s", STORE, name, folder.name)
+        result = host.run(argv, timeout_s=STEP_S, stdin=_script("unpack.sh"))
+        if not result.ok:
+            raise ProvisionError(str(CommandFailed(result, host.name)))
+
+
+def _returned(host: SSHHost) -> None:
+    """Give a host back at the end: what goes wrong is told, and mended when the host is borrowed next."""
+    try:
+        if left := give_back(host):
+            log.warning("%s is not as it was found: %s", _called(host), "; ".join(left))
+    except InfrabenchError as error:
+        log.warning("%s was not given back: %s. The next run with it does that first", _called(host), error)
+
+
+def _check_space(host: Host, need: int) -> None:
+    argv = ("sh", "-c", 'mkdir -p "$1" && df -P -B1 "$1"', "sh", STORE)
+    result = host.run(argv, timeout_s=STEP_S)
+    if not result.ok:
+        raise ProvisionError(str(CommandFailed(result, host.name)))
+    free = int(result.stdout.decode().splitlines()[-1].split()[3])
+    if free < need + SPARE_BYTES:
+        told = f"{free / 2**30:.1f} GiB free in {STORE}, {(need + SPARE_BYTES) / 2**30:.1f} are needed"
+        raise NotRunnable(f"{_called(host)}: {told}")
+
+
+def _there(host: Host, path: str) -> bool:
+    return host.run(("test", "-d", path), timeout_s=STEP_S).ok
+
+
+def _root(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 0
+    member.uname = member.gname = "root"
+    return member
+
+
+def _script(name: str) -> bytes:
+    return resources.files("infrabench.clusters").joinpath("borrowed", name).read_bytes()
+
+
+def _called(host: Host) -> str:
+    return f"{host.name} ({host.address})"

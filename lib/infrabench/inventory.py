@@ -1,0 +1,176 @@
+"""Inventory files: hosts of one's own by role, and machines that a system may make a cluster of.
+
+An inventory names hosts by role; no password is ever read or stored, host keys must be known::
+
+    name: two-servers
+    hosts:
+      server: {address: 192.0.2.10, user: root, key: ~/.ssh/id_ed25519}
+      client: {address: 192.0.2.11, user: root, key: ~/.ssh/id_ed25519, gateway: bastion}
+    gateways:
+      bastion: {address: 198.51.100.7, user: me}
+    known_hosts: ~/.ssh/known_hosts      # default
+    guest_network: 198.18.64.0/24        # default; the client is given a route to it through the server
+    clusters:                            # machines for clusters, by system; they reach each other at these addresses
+      flannel:
+        control: {address: 192.0.2.20, user: root, key: ~/.ssh/id_ed25519}
+        worker1: {address: 192.0.2.21, user: root, key: ~/.ssh/id_ed25519}
+        worker2: {address: 192.0.2.22, user: root, key: ~/.ssh/id_ed25519}
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from infrabench.clusters import remote
+from infrabench.core import Machines, NotRunnable, SiteError
+from infrabench.host import SSHHost
+
+GUEST_NETWORK = IPv4Network("198.18.64.0/24")
+Say = Callable[[str], None]
+
+
+class Machine(BaseModel):
+    """How a host is reached."""
+
+    model_config = ConfigDict(extra="forbid")
+    address: str
+    user: str = "root"
+    port: int = Field(22, ge=1, le=65535)
+    key: Path | None = None
+    gateway: str | None = None
+
+
+class Node(Machine):
+    """A machine of a cluster: the others of the cluster reach it at its address too."""
+
+    @field_validator("address")
+    @classmethod
+    def _is_address(cls, address: str) -> str:
+        return str(IPv4Address(address))
+
+
+class Team(BaseModel):
+    """The machines of one cluster."""
+
+    model_config = ConfigDict(extra="forbid")
+    control: Node
+    worker1: Node
+    worker2: Node
+
+    def members(self) -> dict[str, Node]:
+        return {"control": self.control, "worker1": self.worker1, "worker2": self.worker2}
+
+
+class Inventory(BaseModel):
+    """An inventory file; unknown keys (a password, say) are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str
+    hosts: dict[Literal["server", "client"], Machine]
+    gateways: dict[str, Machine] = {}
+    known_hosts: Path | None = None
+    guest_network: IPv4Network = GUEST_NETWORK
+    clusters: dict[str, Team] = {}
+
+
+def validated(path: Path, data: object) -> Inventory:
+    """Return the inventory in parsed YAML; `SiteError` says what is wrong and where."""
+    if not isinstance(data, Mapping):
+        raise SiteError(f"{path}: neither an inventory (name, hosts) nor a kubeconfig (kind: Config)")
+    try:
+        inventory = Inventory.model_validate(data)
+    except ValidationError as error:
+        told = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+        raise SiteError(f"{path}: {told}. A host takes address, user, port, key and gateway; no password.") from error
+    if "server" not in inventory.hosts:
+        raise SiteError(f"{path}: no host has the role server; write one under hosts: server")
+    every = [*inventory.hosts.values(), *(node for team in inventory.clusters.values() for node in _nodes(team))]
+    if unknown := {host.gateway for host in every if host.gateway} - set(inventory.gateways):
+        raise SiteError(f"{path}: gateways that are not described: {', '.join(sorted(unknown))}")
+    for name, team in inventory.clusters.items():
+        if len({node.address for node in _nodes(team)}) < 3:
+            raise SiteError(f"{path}: clusters.{name} needs three machines, each with an address of its own")
+    return inventory
+
+
+def connections(inventory: Inventory) -> tuple[dict[str, SSHHost], dict[str, SSHHost]]:
+    """Return the (not yet connected) gateways and hosts by name."""
+    known = inventory.known_hosts.expanduser() if inventory.known_hosts else None
+    gateways = {name: _connection(name, each, known, None) for name, each in inventory.gateways.items()}
+    hosts = {
+        role: _connection(role, each, known, gateways.get(each.gateway or "")) for role, each in inventory.hosts.items()
+    }
+    return gateways, hosts
+
+
+class Teams:
+    """The clusters' machines of an open inventory; machines that two clusters share serve one at a time."""
+
+    def __init__(self, inventory: Inventory, gateways: dict[str, SSHHost], say: Say) -> None:
+        self._inventory, self._gateways, self._say = inventory, gateways, say
+        self._taken: dict[str, str] = {}  # address -> system
+
+    @contextmanager
+    def machines(self, name: str, tools: tuple[str, ...]) -> Iterator[Machines]:
+        """Yield the machines of the system `name` with programs and images on them; they are left as they were found.
+
+        Raises `NotRunnable` when the inventory names none, another system holds one of them, or one cannot be used.
+        """
+        team = self._inventory.clusters.get(name)
+        if team is None:
+            raise NotRunnable(f"the inventory names no machines for it: write them under clusters: {name}")
+        mine = {node.address for node in _nodes(team)}
+        if shared := sorted(mine & self._taken.keys()):
+            raise NotRunnable(
+                f"{self._taken[shared[0]]} has a cluster on {shared[0]} now: name other machines under clusters: "
+                f"{name}, or measure one of the two systems at a time"
+            )
+        self._taken |= dict.fromkeys(mine, name)
+        with ExitStack() as stack:
+            stack.callback(lambda: [self._taken.pop(address) for address in mine])
+            yield stack.enter_context(self._made(name, team, tools))
+
+    @contextmanager
+    def _made(self, name: str, team: Team, tools: tuple[str, ...]) -> Iterator[Machines]:
+        known = self._inventory.known_hosts.expanduser() if self._inventory.known_hosts else None
+        hosts = {
+            role: _connection(f"{name}-{role}", node, known, self._gateways.get(node.gateway or ""))
+            for role, node in team.members().items()
+        }
+        with ExitStack() as stack:
+            for host in hosts.values():
+                stack.callback(host.close)
+            yield stack.enter_context(remote.machines(hosts, _parcels(tools, self._say), self._say))
+
+
+def _parcels(tools: tuple[str, ...], say: Say) -> remote.Parcels:
+    """Return the programs and images of a cluster, built on this machine."""
+    from infrabench.lab import gotools, podimages, sets  # needed only where a cluster is made
+
+    built = gotools.make(tuple(dict.fromkeys((*sets.TOOLS, *tools))), say)
+    images = {kind: podimages.make(kind, say) for kind in podimages.KINDS}
+    return remote.Parcels(
+        tools=built,
+        images={kind: (each.tag, each.tar) for kind, each in images.items()},
+        versions={part: sets.version(part) for part in built},
+    )
+
+
+def _nodes(team: Team) -> list[Node]:
+    return list(team.members().values())
+
+
+def _connection(name: str, machine: Machine, known: Path | None, gateway: SSHHost | None) -> SSHHost:
+    key = machine.key.expanduser() if machine.key else None
+    if key is not None and not os.access(key, os.R_OK):
+        raise SiteError(f"{name}: the key file {machine.key} cannot be read. Name another under key")
+    return SSHHost(
+        name, machine.address, user=machine.user, port=machine.port, key=key, known_hosts=known, gateway=gateway
+    )
