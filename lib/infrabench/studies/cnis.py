@@ -24,7 +24,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "policy": {"policy": True},
 }  # fmt: skip
 RATES = {"100M": 100 * MBIT, "1G": 1000 * MBIT, "max": 0}  # what UDP offers, bit/s; 0: as much as it can
-AROUND_S = 1.2  # readings, server and commands around a tool
+AROUND_S = 0.9  # readings, server and commands around a tool
 POD_S = 4.0  # making and removing a pod
 
 
@@ -64,17 +64,20 @@ SMOKE = Profile(
         *PODS,
     ),
 )
+# More blocks on the same clusters say little more about CNIs: each cluster is one deployment, and those are what counts.
 QUICK = Profile(
-    blocks=30,
-    deployments=2,
+    blocks=18,
+    deployments=6,
     systems=("flannel", "cilium", "host"),
     cases=(
         _tcp(NODE),
         _tcp(NODES),
-        _tcp(NODES, "plain"),
+        *(_tcp(NODES, way) for way in ("second", "service", "plain", "policy")),
         _udp(NODES, "100M"),
+        _udp(NODES, "max"),
         _rr("tcp", NODE),
         _rr("tcp", NODES),
+        *PODS,
     ),
 )
 LONG = {"seconds": 30, "omit_s": 5}
@@ -114,5 +117,5 @@ STUDY = Study(
     # A thawed cluster catches up on its own timers: for a moment more of its threads are ready to run than there are
     # processors. That is the system's own load and not a neighbour's. Pods have no CPU quota that could throttle them.
     guards=Guards(runnable_per_cpu=8.0, throttled_periods=None),
-    deploy_s=15.0,  # a cluster of three nodes with its CNI; the host is there already
+    deploy_s=18.0,  # a cluster of three nodes with its CNI; the host is there already
 )

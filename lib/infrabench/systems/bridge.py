@@ -13,7 +13,9 @@ from infrabench.clusters.workers import PLAIN_CONFIG
 from infrabench.core import Deployment, DeploySpec, Site
 from infrabench.systems import _cni
 
-CONFIG = "10-bridge.conflist"
+# One plugin, not a list of one: of a list Multus keeps the kinds of plugins but not their address ranges, and then cannot
+# remove a pod.
+CONFIG = "10-bridge.conf"
 
 
 def supported(site: Site) -> str | None:
@@ -34,9 +36,11 @@ def install(cluster: Cluster) -> None:
         node["metadata"]["name"]: node["spec"]["podCIDR"] for node in cluster.kubectl.get("nodes")["items"]
     }  # fmt: skip
     for worker in cluster.workers:
-        ipam = {"type": "host-local", "ranges": [[{"subnet": ranges[worker.name]}]]}
-        plugin = {"type": "bridge", "bridge": "cni0", "isDefaultGateway": True, "hairpinMode": True, "ipam": ipam}
-        text = {"name": "bridge", "cniVersion": "0.3.1", "plugins": [plugin]}
+        ipam = {"type": "host-local", "subnet": ranges[worker.name]}
+        text = {
+            "name": "bridge", "cniVersion": "0.3.1", "type": "bridge", "bridge": "cni0", "isDefaultGateway": True,
+            "hairpinMode": True, "ipam": ipam,
+        }  # fmt: skip
         push(worker.host, {f"{PLAIN_CONFIG}/{CONFIG}": json.dumps(text)})
 
 

@@ -34,7 +34,7 @@ done
 
 new=$note.new
 rm -rf "$new"; mkdir -p "$new"
-for folder in "$@" /etc/cni /opt/cni /root/.kube; do [ -e "$folder" ] || echo "$folder"; done >"$new/absent"
+for folder in "$@" /etc/cni /opt/cni /root/.kube/cache /root/.kube; do [ -e "$folder" ] || echo "$folder"; done >"$new/absent"
 # Without this module a bridge's packets pass by the rules that lead to services.
 if [ ! -e /proc/sys/net/bridge ]; then modprobe -q br_netfilter 2>/dev/null && echo br_netfilter >"$new/module" || true; fi
 for file in $(cd /proc/sys && echo kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys kernel/keys/root_maxbytes \
@@ -50,5 +50,10 @@ for link in /sys/class/net/*; do
   link=${link##*/}
   case $(tc qdisc show dev "$link" 2>/dev/null) in *clsact*) echo "$link" ;; esac
 done >"$new/clsact"
+for iptables in iptables ip6tables; do
+  for table in raw mangle nat filter; do
+    [ -z "$($iptables-save -t $table 2>/dev/null)" ] || echo "$iptables $table"
+  done
+done >"$new/tables"
 sync -f "$new"
 mv "$new" "$note"

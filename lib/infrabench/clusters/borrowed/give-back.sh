@@ -23,7 +23,7 @@ tries=0
 while [ $tries -lt 100 ]; do
   alive=
   for pid in $(cat /dev/null $([ -z "$tops" ] || find $tops -name cgroup.procs 2>/dev/null) 2>/dev/null); do
-    [ "$pid" = 0 ] || { kill -9 "$pid" 2>/dev/null; alive=1; }
+    [ "$pid" = 0 ] || ! kill -9 "$pid" 2>/dev/null || alive=1
   done
   for exe in /proc/[0-9]*/exe; do
     case $(readlink "$exe" 2>/dev/null) in
@@ -82,6 +82,11 @@ for iptables in iptables ip6tables; do
       for chain in $chains; do echo "-X $chain"; done
       echo COMMIT
     } | $iptables-restore --noflush -w 5 || left "chains of $iptables in table $table"
+    # A table that was not there: its chains, where they are empty now, no longer hook into the kernel either.
+    grep -qx "$iptables $table" "$note/tables" ||
+      for chain in $(printf '%s\n' "$found" | sed -nE 's/^:([^ ]+) [A-Z].*/\1/p'); do
+        printf '*%s\n-X %s\nCOMMIT\n' "$table" "$chain" | $iptables-restore --noflush 2>/dev/null
+      done
   done
 done
 for set in $(ipset list -n 2>/dev/null | grep '^cilium_'); do ipset destroy "$set"; done
@@ -92,7 +97,7 @@ for folder in "$@"; do
   [ -z "$(ls -A "$folder" 2>/dev/null)" ] || left "files in $folder"
 done
 while read -r folder; do
-  case $folder in /root/.kube) rm -rf "$folder/cache" ;; esac
+  [ "$folder" != /root/.kube/cache ] || rm -rf "$folder"
   [ ! -d "$folder" ] || rmdir "$folder" 2>/dev/null || left "folder $folder"
 done <"$note/absent"
 for unit in $units; do rm -f "/etc/systemd/system/$unit"; done
