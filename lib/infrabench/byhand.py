@@ -7,13 +7,15 @@ or parser.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from infrabench.core import Case, CommandFailed, ParseError, Target
 
 LIMIT_S = 60.0
 POLL_S = 0.02
+LISTENS_S = 0.5  # a person takes longer to type the client's line
 Roles = Mapping[str, Target]
 Values = dict[str, float]
 
@@ -22,12 +24,13 @@ Values = dict[str, float]
 class Tool:
     """What infrabench is asked to do, and how a person does the same; both give `metrics`.
 
-    `by_hand` raises `CommandFailed` or `ParseError` when it gives no number.
+    `by_hand` raises `CommandFailed` or `ParseError` when it gives no number. `study` says which systems it is for.
     """
 
     case: Case
     metrics: tuple[str, ...]
     by_hand: Callable[[Roles], Values]
+    study: str = "containers"
 
 
 def typed(target: Target, line: str) -> str:
@@ -88,6 +91,42 @@ def _until_it_answers(client: Target, url: str) -> None:
             time.sleep(POLL_S)
 
 
+def _iperf3(roles: Roles) -> Values:
+    server, client = roles["server"], roles["far"]
+    with _in_background(server, "iperf3 -s -1 -p 5201"):
+        out = typed(client, f"iperf3 -c {server.address} -p 5201 -t 2 -O 0 -P 1 -f k")
+    line = next((line for line in out.splitlines() if line.endswith("receiver")), "")
+    return {"throughput_bit_per_s": seen(line, "[", -3) * 1000}
+
+
+def _netperf(roles: Roles) -> Values:
+    server, client = roles["server"], roles["far"]
+    wanted = "THROUGHPUT,MEAN_LATENCY,P50_LATENCY,P90_LATENCY,P99_LATENCY"
+    with _in_background(server, "netserver -D -f -N -p 12865"):
+        out = typed(client, f"netperf -H {server.address} -p 12865 -t TCP_RR -l 2 -- -P ,12866 -r 1,1 -o {wanted}")
+    numbers = out.strip().rpartition("\n")[2].replace(",", " ")
+    per_s, mean, p50, _, p99 = (seen(numbers, "", word) for word in range(5))
+    return {
+        "transactions_per_s": per_s, "latency_mean_s": mean / 1e6, "latency_p50_s": p50 / 1e6,
+        "latency_p99_s": p99 / 1e6,
+    }  # fmt: skip
+
+
+@contextmanager
+def _in_background(target: Target, line: str) -> Iterator[None]:
+    """Let a server run while something else is typed."""
+    shell = (*target.prefix, "sh", "-c", f"{line} </dev/null >/dev/null 2>&1 & echo $!")
+    begun = target.host.run(shell, timeout_s=LIMIT_S)
+    if not begun.ok:
+        raise CommandFailed(begun, target.host.name)
+    time.sleep(LISTENS_S)
+    try:
+        yield
+    finally:
+        with suppress(CommandFailed):  # a server for one client has ended with it
+            typed(target, f"kill {begun.stdout.decode().strip()}")
+
+
 TOOLS: Mapping[str, Tool] = {
     "sysbench-cpu": Tool(
         Case("sysbench-cpu", "threads=1", {"threads": 1, "seconds": 1}, seconds=2.2), ("events_per_s",), _sysbench
@@ -98,5 +137,13 @@ TOOLS: Mapping[str, Tool] = {
     ),
     "web": Tool(
         Case("web", "users=100", {"users": 100, "requests": 1000}, seconds=1.6), ("requests_per_s",), _ab
+    ),
+    "iperf3": Tool(
+        Case("iperf3", "tcp two-nodes", {"seconds": 2, "omit_s": 0}, seconds=3.2), ("throughput_bit_per_s",), _iperf3,
+        "cnis",
+    ),
+    "netperf": Tool(
+        Case("netperf", "tcp_rr two-nodes", {"seconds": 2}, seconds=3.2),
+        ("transactions_per_s", "latency_mean_s", "latency_p50_s", "latency_p99_s"), _netperf, "cnis",
     ),
 }  # fmt: skip

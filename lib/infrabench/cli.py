@@ -198,8 +198,9 @@ def _validate(parser: argparse.ArgumentParser) -> None:
 
 def _fidelity(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--blocks", type=int, default=30, metavar="N", help="blocks, interleaved (default: 30)")
+    parser.add_argument("--study", default="containers", help="whose tools: containers (default) or cnis")
     parser.add_argument(
-        "--systems", nargs="+", default=["native", "docker"], metavar="NAME", help="systems (default: native docker)"
+        "--systems", nargs="+", metavar="NAME", help="systems (default: native docker, or flannel cilium)"
     )
     parser.add_argument("--site", default="lab", help="lab (default), local, or an inventory file of hosts (YAML)")
     parser.add_argument("--seed", type=int, default=20200315, metavar="N", help="seed of the order (default: 20200315)")

@@ -279,10 +279,12 @@ def fidelity(arguments: Namespace) -> Iterator[str]:
     """Measure trials beside the same tools typed by hand and yield a table."""
     from infrabench import fidelity as compared
 
-    site, systems = _site(arguments.site), _split(arguments.systems) or ()
+    site = _site(arguments.site)
+    systems = compared.SYSTEMS.get(arguments.study, ()) if arguments.systems is None else _split(arguments.systems)
     with bar("fidelity") as show:
         lines = list(compared.report(
-            site, systems=systems, blocks=arguments.blocks, seed=arguments.seed, on_progress=show
+            site, systems=systems or (), blocks=arguments.blocks, seed=arguments.seed, on_progress=show,
+            study=arguments.study,
         ))  # fmt: skip
     yield from lines
 

@@ -38,6 +38,7 @@ from infrabench.core import (
     Target,
     Trial,
     Workload,
+    unknown_name,
 )
 from infrabench.deployments import Fleet, deployed
 from infrabench.monitor import Monitor, watching
@@ -51,6 +52,7 @@ log = logging.getLogger(__name__)
 SEED = 20200315
 COIN = 1  # keeps the coin's random numbers apart from those of the order
 NAN = float("nan")
+SYSTEMS = {"containers": ("native", "docker"), "cnis": ("flannel", "cilium")}  # where none are named
 NO_GUARDS = Guards(None, None, None, None)
 
 
@@ -89,10 +91,11 @@ class Agreement:
 
 
 def report(
-    spec: str, *, systems: Sequence[str], blocks: int, seed: int = SEED, on_progress: OnProgress | None = None
-) -> Iterator[str]:
+    spec: str, *, systems: Sequence[str], blocks: int, seed: int = SEED, on_progress: OnProgress | None = None,
+    study: str = "containers",
+) -> Iterator[str]:  # fmt: skip
     """Yield the lines of a Markdown table: per workload, metric and system, how the two ways agree on a site."""
-    wanted = request(systems, blocks, seed)
+    wanted = request(systems, blocks, seed, study)
     with open_site(spec) as site:
         found, left_out = compare(wanted, site, on_progress or (lambda progress: None))
     yield f"infrabench / by hand on {site.name}: {blocks} blocks, seed {seed}, ratio of means with 95 % interval"
@@ -101,27 +104,31 @@ def report(
     yield from (f"{name}: not run: {reason}" for name, reason in left_out.items())
 
 
-def request(systems: Sequence[str], blocks: int, seed: int) -> designs.Design:
-    """Return the design: every tool on every system once a block; `DesignError` for what cannot be done."""
+def request(systems: Sequence[str], blocks: int, seed: int, study: str = "containers") -> designs.Design:
+    """Return the design: every tool of a study on every system once a block; `DesignError` for what cannot be done."""
+    tools = [name for name, tool in TOOLS.items() if tool.study == study]
+    if not tools:
+        raise unknown_name("study with tools typed by hand", study, {tool.study for tool in TOOLS.values()})
     if blocks < 2:
         raise DesignError(f"blocks must be at least 2, not {blocks}: one pair has no interval")
     if not systems:
         raise DesignError("name at least one system")
     return designs.design(
-        _study(systems[0], blocks), profile="once", systems=systems, seed=seed,
+        _study(systems[0], blocks, tools), profile="once", systems=systems, seed=seed,
         known_systems=registry.names("systems"),
-        defaults={name: registry.workload(name).DEFAULTS for name in TOOLS},
+        defaults={name: registry.workload(name).DEFAULTS for name in tools},
     )  # fmt: skip
 
 
 def compare(wanted: designs.Design, site: Site, on_progress: OnProgress) -> tuple[list[Pair], dict[str, str]]:
     """Return the pairs, and what was left out (workload or system -> reason); `SiteError` when nothing can run."""
-    study = _study(wanted.systems[0], wanted.blocks)
+    tools = designs.workloads(wanted)
+    study = _study(wanted.systems[0], wanted.blocks, tools)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="infrabench-"))) / "session"
         fleet = stack.enter_context(deployed(study, wanted, site, label="fidelity"))
         kept = designs.without(wanted, systems=tuple(fleet.not_run))
-        workloads = {name: registry.workload(name) for name in TOOLS}
+        workloads = {name: registry.workload(name) for name in tools}
         fleet.resume_all()
         refused, _, absent = preflight.check(kept, site, fleet.deployments, workloads)
         kept = designs.without(kept, workloads=tuple(refused), excluded=absent)
@@ -159,8 +166,8 @@ def markdown(rows: Iterable[Agreement]) -> Iterator[str]:
         )
 
 
-def _study(baseline: str, blocks: int) -> Study:
-    profile = Profile(blocks, tuple(tool.case for tool in TOOLS.values()))
+def _study(baseline: str, blocks: int, tools: Sequence[str]) -> Study:
+    profile = Profile(blocks, tuple(TOOLS[name].case for name in tools))
     title = "Does infrabench change what it measures?"
     return Study("fidelity", title, baseline, (), {"once": profile}, Limits(), (), {}, NO_GUARDS, SEED)
 

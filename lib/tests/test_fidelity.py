@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from pathlib import Path
@@ -174,6 +175,7 @@ def roles(host):
     return {
         "server": Target("server", host, ("enter", "it"), "198.18.64.10"),
         "client": Target("client", host, (), "198.18.0.12"),
+        "far": Target("far", host, ("enter", "far"), "198.19.1.3"),
     }
 
 
@@ -218,13 +220,14 @@ def test_an_eye_that_finds_nothing_says_so():
 
 def test_the_hand_does_the_work_that_the_trial_does():
     """Sizes of both ways are written down twice, on purpose; here they are held against each other."""
-    params = {name: tool.case.params for name, tool in byhand.TOOLS.items()}
+    tools = {name: tool for name, tool in byhand.TOOLS.items() if tool.study == "containers"}
+    params = {name: tool.case.params for name, tool in tools.items()}
     assert params["sysbench-cpu"] == {"threads": 1, "seconds": 1}
     assert params["iozone"] == {"size_bytes": 32768 * 1024}
     assert params["web"] == {"users": 100, "requests": 1000}
     said = {"sysbench": b"events per second: 1", "iozone": b"32768 4 1 2 3 4", "ab": b"Requests per second: 1"}
     host = Replay(said)
-    for tool in byhand.TOOLS.values():
+    for tool in tools.values():
         tool.by_hand(roles(host))
     typed = [" ".join(argv) for argv in host.asked]
     assert any("--threads=1 --time=1 --cpu-max-prime=10000" in line for line in typed)
@@ -235,3 +238,90 @@ def test_the_hand_does_the_work_that_the_trial_does():
     assert registry.workload("iozone").DEFAULTS["record_bytes"] == 4096
 
 
+# What both print on this machine's loopback device: iperf3 3.12, netperf 2.7.0.
+IPERF3 = b"""\
+Connecting to host 127.0.0.1, port 25201
+[  5] local 127.0.0.1 port 32954 connected to 127.0.0.1 port 25201
+[ ID] Interval           Transfer     Bitrate         Retr  Cwnd
+[  5]   0.00-1.00   sec  2.10 GBytes  18012987 Kbits/sec    2   1023 KBytes
+- - - - - - - - - - - - - - - - - - - - - - - - -
+[ ID] Interval           Transfer     Bitrate         Retr
+[  5]   0.00-1.00   sec  2.10 GBytes  18012987 Kbits/sec    2             sender
+[  5]   0.00-1.00   sec  2.09 GBytes  17966177 Kbits/sec                  receiver
+
+iperf Done.
+"""
+NETPERF = b"""\
+MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to 127.0.0.1 () port 22866 AF_INET : demo
+Throughput,Mean Latency Microseconds,50th Percentile Latency Microseconds,90th Percentile,99th Percentile
+52765.71,18.90,7,59,97
+"""
+
+
+@pytest.fixture
+def in_a_hurry(monkeypatch):
+    monkeypatch.setattr(byhand, "LISTENS_S", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("workload", "said", "values"),
+    [
+        ("iperf3", {"iperf3": IPERF3}, {"throughput_bit_per_s": 17966177e3}),
+        (
+            "netperf",
+            {"netperf": NETPERF},
+            {"transactions_per_s": 52765.71, "latency_mean_s": 18.9e-6, "latency_p50_s": 7e-6, "latency_p99_s": 97e-6},
+        ),
+    ],
+)
+@pytest.mark.usefixtures("in_a_hurry")
+def test_network_tools_are_typed_in_the_pods_of_the_trial_with_its_options(workload, said, values):
+    host = Replay({"sh": b"4711\n", **said})
+    tool, plugin = byhand.TOOLS[workload], registry.workload(workload)
+    assert tool.by_hand(roles(host)) == pytest.approx(values)
+    assert set(values) == set(tool.metrics)
+    begun, typed, ended = (" ".join(argv) for argv in host.asked)
+    assert begun.startswith("enter it sh -c ")
+    assert typed.startswith(f"enter far {workload} ")
+    assert ended == "enter it kill 4711"
+    given = {**plugin.DEFAULTS, **tool.case.params}
+    measured = next(step for step in plugin.plan(given, roles(host)) if step.phase == "measure")
+    assert measured.role == "far"
+    own = measured.argv[: measured.argv.index("--")] if "--" in measured.argv else measured.argv
+    values_of = dict(itertools.pairwise(own))
+    by_hand = typed.split()
+    for option in {"-c", "-H", "-p", "-t", "-l", "-O", "-P"} & set(own):
+        assert by_hand[by_hand.index(option) + 1] == values_of[option], option
+    if workload == "netperf":
+        assert "-- -P ,12866 -r 1,1 -o THROUGHPUT,MEAN_LATENCY,P50_LATENCY,P90_LATENCY,P99_LATENCY" in typed
+        assert "-P ,12866 -r 1,1" in " ".join(measured.argv)
+
+
+@pytest.mark.usefixtures("in_a_hurry")
+def test_a_server_typed_by_hand_is_stopped_also_when_its_client_fails():
+    host = Replay({"sh": b"4711\n", "iperf3": b"down"})
+    with pytest.raises(CommandFailed):
+        byhand.TOOLS["iperf3"].by_hand(roles(host))
+    assert host.asked[-1] == ("enter", "it", "kill", "4711")
+
+
+@pytest.mark.usefixtures("in_a_hurry")
+def test_network_tools_that_say_nothing_give_no_number():
+    for workload, said in (("iperf3", b"iperf Done.\n"), ("netperf", b"no response\n")):
+        host = Replay({"sh": b"4711\n", workload: said})
+        with pytest.raises(ParseError):
+            byhand.TOOLS[workload].by_hand(roles(host))
+
+
+def test_each_study_has_its_own_tools(monkeypatch):
+    monkeypatch.delenv(registry.VARIABLE)
+    wanted = fidelity.request(["flannel", "cilium"], 2, 1, "cnis")
+    assert {case.workload for case in wanted.cases} == {"iperf3", "netperf"}
+    wanted = fidelity.request(["native"], 2, 1)
+    assert {case.workload for case in wanted.cases} == {"sysbench-cpu", "iozone", "web"}
+    assert set(fidelity.SYSTEMS) == {tool.study for tool in byhand.TOOLS.values()}
+
+
+def test_an_unknown_study_is_told_with_the_known_ones(capsys):
+    assert cli.main(["fidelity", "--study", "cni", "--site", "local"]) == 2
+    assert "did you mean cnis" in capsys.readouterr().err
