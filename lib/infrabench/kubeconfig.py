@@ -30,6 +30,7 @@ HINTS = (
     ("You must be logged in", "The user's certificate or token is not accepted, or has expired: get a new kubeconfig"),
     ("Unauthorized", "The user's certificate or token is not accepted, or has expired: get a new kubeconfig"),
     ("forbidden", "The user may not ask the cluster for its version: ask its administrator for a role"),
+    ("Please enter", "The kubeconfig has no certificate, token or login for its user: get a whole one"),
     ("refused", "Nothing listens there: is the control plane up, and the port right?"),
     ("no such host", "The name of the server is not known here: check it, or the VPN"),
     ("executable", "The kubeconfig gets its credentials from a program that is not installed here"),
@@ -85,10 +86,7 @@ def facts(config: Kubeconfig, host: Host, say: Say) -> dict[str, Any]:
     command = (_program(), "--kubeconfig", str(config.path), "--context", config.context)
     answer = _ask(host, *command, "get", "--raw=/version", f"--request-timeout={ANSWER_S}s")
     if not answer.ok:
-        told = (answer.stderr or answer.stdout).decode("utf-8", "replace").strip()
-        last = told.splitlines()[-1] if told else f"no answer within {ANSWER_S} s"
-        hint = next((hint for word, hint in HINTS if word in told), LAST_HINT.format(path=config.path))
-        raise SiteError(f"{config.path}: the cluster at {config.server} cannot be used: {last}. {hint}")
+        raise SiteError(f"{config.path}: the cluster at {config.server} cannot be used: {_told(answer, config.path)}")
     refused = [" ".join(right) for right in RIGHTS if not _may(host, command, right)]
     if refused:
         told = ", ".join(refused).replace(" --subresource=", "/")
@@ -129,6 +127,15 @@ def _program() -> str:
 
 def _ask(host: Host, *argv: str) -> Result:
     return host.run(argv, timeout_s=2 * ANSWER_S)
+
+
+def _told(answer: Result, path: Path) -> str:
+    """Return what kubectl complained of, and what to try."""
+    told = (answer.stdout + answer.stderr).decode("utf-8", "replace")
+    lines = [line for line in told.splitlines() if line.strip() and not line.startswith(" ")]
+    last = lines[-1].rstrip(" .?") if lines else f"no answer within {2 * ANSWER_S} s"
+    hint = next((hint for word, hint in HINTS if word in told), LAST_HINT.format(path=path))
+    return f"{last}. {hint}"
 
 
 def _may(host: Host, command: tuple[str, ...], right: tuple[str, ...]) -> bool:

@@ -1,0 +1,248 @@
+"""A kubeconfig as a site: what it says, and what is told of a cluster that cannot be used; by a real kubectl."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infrabench import cli, kubeconfig
+from infrabench.core import SiteError
+from infrabench.lab import gotools, podimages
+from infrabench.site import name_and_kind, open_site
+
+CONFIG: dict[str, Any] = {
+    "apiVersion": "v1", "kind": "Config", "current-context": "me@east",
+    "clusters": [{"name": "arn:aws:eks:eu/east 1", "cluster": {"server": "https://192.0.2.1:6443"}}],
+    "contexts": [
+        {"name": "me@east", "context": {"cluster": "arn:aws:eks:eu/east 1", "user": "me"}},
+        {"name": "me@west", "context": {"cluster": "west", "user": "me"}},
+    ],
+    "users": [{"name": "me", "user": {"token": "secret"}}],
+}  # fmt: skip
+RIGHTS = {part.removeprefix("--subresource=").split(".")[0] for right in kubeconfig.RIGHTS for part in right}
+needs_kubectl = pytest.mark.skipif(
+    not shutil.which("kubectl") and gotools.cached("kubernetes") is None, reason="not run: no kubectl here"
+)
+
+
+def entry(**cluster: str) -> dict[str, Any]:
+    return {"name": "arn:aws:eks:eu/east 1", "cluster": cluster}
+
+
+def written(folder: Path, config: object) -> Path:
+    path = folder / "east.yml"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+def changed(**keys: object) -> dict[str, Any]:
+    return {key: value for key, value in {**CONFIG, **keys}.items() if value is not None}
+
+
+def test_the_site_is_called_after_the_cluster_of_the_current_context(tmp_path: Path) -> None:
+    name, kind = name_and_kind(written(tmp_path, CONFIG))
+    assert kind == "kubeconfig"
+    assert name.startswith("arn-aws-eks-eu-east-1-")
+
+
+def test_two_clusters_of_one_name_are_two_sites(tmp_path: Path) -> None:
+    def name(**cluster: str) -> str:
+        found = entry(**{"server": "https://192.0.2.1:6443", **cluster})
+        return name_and_kind(written(tmp_path, changed(clusters=[found])))[0]
+
+    (tmp_path / "ca.crt").write_text("one")
+    names = [
+        name(), name(server="https://192.0.2.2:6443"), name(**{"certificate-authority-data": "eA=="}),
+        name(**{"certificate-authority": "ca.crt"}),
+    ]  # fmt: skip
+    assert len(set(names)) == 4
+    assert name() == names[0]
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ({"current-context": None}, "no current-context. Set one: kubectl --kubeconfig"),
+        ({"current-context": "me@north"}, "contexts has 0 entries called 'me@north'"),
+        ({"current-context": "me@west"}, "clusters has 0 entries called 'west'"),
+        ({"clusters": "east"}, "clusters has 0 entries"),
+        ({"clusters": [*CONFIG["clusters"], *CONFIG["clusters"]]}, "clusters has 2 entries"),
+        ({"clusters": [entry()]}, "has no server"),
+        ({"clusters": [entry(server="https://x", **{"certificate-authority": "no"})]}, "authority no cannot be read"),
+    ],
+)  # fmt: skip
+def test_a_file_that_names_no_cluster_is_refused(tmp_path: Path, keys: dict[str, Any], told: str) -> None:
+    with pytest.raises(SiteError, match=told) as error:
+        name_and_kind(written(tmp_path, changed(**keys)))
+    assert str(tmp_path) in str(error.value)
+    assert "secret" not in str(error.value)
+
+
+class _Api(BaseHTTPRequestHandler):
+    """What of a Kubernetes API is asked: its version, its resources, and whether the user may do something."""
+
+    server: Server
+
+    def do_GET(self) -> None:
+        if self.server.status != 200:
+            return self.say({"kind": "Status", "status": "Failure", "reason": "x", "message": self.server.message})
+        answers = {
+            "/version": {"major": "1", "minor": "34", "gitVersion": "v1.34.4"}, "/api": {"versions": ["v1"]},
+            "/apis": {"kind": "APIGroupList", "groups": []},
+        }  # fmt: skip
+        return self.say(answers.get(self.path.split("?")[0], {}))
+
+    def do_POST(self) -> None:
+        # In kubectl's own binary form: after the namespace come verb, group, resource and subresource.
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode("utf-8", "replace")
+        words = re.findall(r"[a-z]+", body.split("infrabench")[1])
+        right = "/".join(word for word in words if word in RIGHTS)
+        self.server.asked.append(right)
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {}}
+        self.say({**review, "status": {"allowed": right not in self.server.forbidden}}, 201)
+
+    def say(self, answer: object, status: int = 0) -> None:
+        body = json.dumps(answer).encode()
+        self.send_response(status or self.server.status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    status, message = 200, ""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Api)
+        self.forbidden: set[str] = set()
+        self.asked: list[str] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+@contextmanager
+def api() -> Iterator[Server]:
+    with Server() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+
+
+def at(folder: Path, url: str, **keys: object) -> Path:
+    return written(folder, changed(clusters=[entry(server=url)], **keys))
+
+
+@needs_kubectl
+def test_a_cluster_is_opened_by_its_kubeconfig_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(kubeconfig.IMAGE, "registry.example/tools:1")
+    with api() as server:
+        path = at(tmp_path, server.url)
+        with open_site(path) as site:
+            assert (site.name, site.kind) == name_and_kind(path)
+            assert site.facts["kubectl"][1:] == ["--kubeconfig", str(path), "--context", "me@east"]
+            assert site.facts["pod_image"] == "registry.example/tools:1"
+            assert "secret" not in json.dumps(dict(site.facts))
+            assert set(site.hosts) == {"server"}
+        assert {"create/namespaces", "delete/namespaces", "create/pods/exec", "list/nodes"} <= set(server.asked)
+
+
+@needs_kubectl
+@pytest.mark.parametrize("right", ["create/namespaces", "delete/namespaces", "create/pods/exec"])
+def test_a_user_without_a_right_is_told_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, right: str) -> None:
+    monkeypatch.setenv(kubeconfig.IMAGE, "registry.example/tools:1")
+    with api() as server:
+        server.forbidden.add(right)
+        told = f"may not {right.replace('/', ' ', 1)} in the cluster"
+        with pytest.raises(SiteError, match=told), open_site(at(tmp_path, server.url)):
+            pass
+
+
+@needs_kubectl
+@pytest.mark.parametrize(
+    ("status", "message", "told"),
+    [
+        (401, "Unauthorized", "not accepted, or has expired: get a new kubeconfig"),
+        (403, "version is forbidden", "ask its administrator for a role"),
+    ],
+)
+def test_a_cluster_that_lets_nobody_in_says_so(tmp_path: Path, status: int, message: str, told: str) -> None:
+    with api() as server:
+        server.status, server.message = status, message
+        with pytest.raises(SiteError, match=told), open_site(at(tmp_path, server.url)):
+            pass
+
+
+@needs_kubectl
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("http://127.0.0.1:1", "Nothing listens there: is the control plane up, and the port right"),
+        ("https://nowhere.invalid:6443", "cannot be used: .*nowhere.invalid"),
+    ],
+)
+def test_a_cluster_that_does_not_answer_is_found_within_seconds(tmp_path: Path, url: str, told: str) -> None:
+    path, began = at(tmp_path, url), time.monotonic()
+    with pytest.raises(SiteError, match=told), open_site(path):
+        pass
+    assert time.monotonic() - began < 15
+
+
+@needs_kubectl
+def test_a_silent_cluster_is_found_within_seconds(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
+        path, began = at(tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}"), time.monotonic()
+        with pytest.raises(SiteError, match=r"cannot be used: .* Is the address right"), open_site(path):
+            pass
+    assert time.monotonic() - began < 15
+
+
+@needs_kubectl
+def test_a_login_program_that_is_missing_is_told(tmp_path: Path) -> None:
+    login = {"apiVersion": "client.authentication.k8s.io/v1", "command": "no-such-login", "interactiveMode": "Never"}
+    path = at(tmp_path, "https://127.0.0.1:1", users=[{"name": "me", "user": {"exec": login}}])
+    with pytest.raises(SiteError, match="from a program that is not installed here"), open_site(path):
+        pass
+
+
+def test_without_kubectl_it_is_told_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(gotools, "cached", lambda name: None)
+    with pytest.raises(SiteError, match="infrabench lab build --only kubernetes"), open_site(written(tmp_path, CONFIG)):
+        pass
+    monkeypatch.setattr(gotools, "cached", lambda name: tmp_path / name)
+    assert kubeconfig._program() == str(tmp_path / "kubernetes/kubectl")
+
+
+def test_an_image_that_cannot_be_made_here_can_be_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path))
+    monkeypatch.setattr(podimages, "missing", lambda: "images for pods need mmdebstrap")
+    with pytest.raises(
+        SiteError, match=r"need mmdebstrap. Or name one that the cluster can pull.*INFRABENCH_POD_IMAGE="
+    ):
+        kubeconfig._image(print)
+
+
+def test_a_site_that_is_none_is_an_unknown_name(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    path = written(tmp_path, changed(**{"current-context": None}))
+    assert cli.main(["run", "containers", "--site", str(path)]) == 2
+    assert "no current-context" in capsys.readouterr().err
