@@ -39,7 +39,8 @@ def test_a_study_has_three_profiles_at_most_three_primary_metrics_and_margins(na
     study = registry.study(name)
     assert set(study.profiles) == {"smoke", "quick", "paper"}
     assert 2 <= study.profiles["smoke"].blocks <= 5
-    assert study.profiles["quick"].blocks == study.profiles["paper"].blocks == 30
+    assert study.profiles["paper"].blocks == 30
+    assert study.profiles["quick"].blocks == 30 or study.profiles["quick"].deployments >= 6
     assert 1 <= len(study.primary) <= 3
     assert "" in study.margins
     assert all(0 < margin < 0.5 for margin in study.margins.values())
@@ -100,7 +101,7 @@ def test_the_profiles_of_the_cnis_study_are_as_long_as_they_may_be():
     assert costs.of_study(study, quick).seconds < 25 * 60
     assert {case.workload for case in smoke.cases} == {case.workload for case in paper.cases}
     ways = [{" ".join(case.scenario.split()[1:-1]) for case in each.cases} for each in (smoke, paper)]
-    assert ways[0] == ways[1]
+    assert ways[0] == ways[1] - {"free"}
     assert study.limits.cpus == ""
 
 

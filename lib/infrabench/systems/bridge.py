@@ -13,8 +13,8 @@ from infrabench.clusters.workers import PLAIN_CONFIG
 from infrabench.core import Deployment, DeploySpec, Site
 from infrabench.systems import _cni
 
-# One plugin, not a list of one: of a list Multus keeps the kinds of plugins but not their address ranges, and then cannot
-# remove a pod.
+# One plugin, not a list of one: of a list Multus keeps the kinds of plugins but not their address ranges, and then
+# cannot remove a pod.
 CONFIG = "10-bridge.conf"
 
 

@@ -2,7 +2,10 @@
 
 Parameters of both: ``placement`` (``same-node`` or ``two-nodes``), ``interface`` of the server that the client asks
 (``primary``, ``second`` of Multus, ``service``), ``multus`` (pods made through Multus or not), ``policy`` (a server
-that a NetworkPolicy selects).
+that a NetworkPolicy selects), ``cpus`` (``free``: the scheduler places both ends; ``apart``: each on a processor of its
+own; ``one``: both on the same). Where two nodes share the processors of one machine, a scheduler that is free changes
+between the last two as the rest of the machine is busy or not, and a round trip takes a third of the time on one: two
+quantities that a mean would mix.
 
 The server runs for one trial only. Counters of the nodes and of the server's devices are read before and after the
 tool, innermost the server's node; what they have to show is stored with the commands that read them, in the variable
@@ -23,7 +26,10 @@ from infrabench.core import Capture, DesignError, Measurement, NotRunnable, Pars
 from infrabench.workloads import _witness
 from infrabench.workloads._reading import json_object, positive, text
 
-PATH: Mapping[str, Any] = {"placement": "two-nodes", "interface": "primary", "multus": True, "policy": False}
+PATH: Mapping[str, Any] = {
+    "placement": "two-nodes", "interface": "primary", "multus": True, "policy": False, "cpus": "free",
+}  # fmt: skip
+CPUS = {"free": None, "apart": "1,0", "one": "0,0"}  # processors of client and server, as iperf3 and netperf take them
 PLACEMENTS = {"same-node": "near", "two-nodes": "far"}
 INTERFACES = ("primary", "second", "service")
 CLAIM = "INFRABENCH_CLAIM="
@@ -107,6 +113,14 @@ def ends(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Ends:
     known = all(name in roles for name in workers)
     nodes = {name: roles[worker] for name, worker in zip(NODES, workers, strict=False)} if known else {}
     return Ends(server, roles[client_role], address, nodes)
+
+
+def pinned(params: Mapping[str, Any], option: str) -> tuple[str, ...]:
+    """Return the `option` that puts both ends on the processors that `params` ask for; empty where they are free."""
+    if params["cpus"] not in CPUS:
+        raise DesignError(f"cpus is one of {', '.join(CPUS)}, not {params['cpus']!r}")
+    pair = CPUS[params["cpus"]]
+    return () if pair is None else (option, pair)
 
 
 def around(found: Ends, params: Mapping[str, Any], server: Sequence[str], tool: Step) -> Sequence[Step]:

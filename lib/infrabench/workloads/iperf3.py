@@ -71,7 +71,8 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
         raise DesignError("iperf3: rate_bit_per_s is what UDP offers; TCP finds its own")
     argv = (
         TOOL, "-c", found.address, "-p", str(port), "-t", str(seconds), "-O", str(omit_s), "-P", str(params["streams"]),
-        "-i", "1", "-J", "--get-server-output", "--connect-timeout", "5000", *_udp(params),
+        "-i", "1", "-J", "--get-server-output", "--connect-timeout", "5000",
+        *_network.pinned(params, "-A"), *_udp(params),
     )  # fmt: skip
     tool = Step("iperf3", found.client.role, argv, timeout_s=seconds + omit_s + SETTLE_S)
     return _network.around(found, params, (TOOL, "-s", "-1", "-J", "-p", str(port)), tool)

@@ -59,7 +59,8 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     at_least("response_bytes", params["response_bytes"], 1)
     sizes = () if test == "TCP_STREAM" else ("-r", f"{params['request_bytes']},{params['response_bytes']}")
     argv = (
-        TOOL, "-H", found.address, "-p", str(params["port"]), "-t", test, "-l", str(seconds), "--",
+        TOOL, "-H", found.address, "-p", str(params["port"]), "-t", test, "-l", str(seconds),
+        *_network.pinned(params, "-T"), "--",
         "-P", f",{params['data_port']}", *sizes, "-k", ",".join(_keys(test)),
     )  # fmt: skip
     tool = Step("netperf", found.client.role, argv, timeout_s=seconds + SETTLE_S)

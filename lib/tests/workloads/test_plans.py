@@ -60,6 +60,16 @@ def test_plan_is_the_same_each_time(name: str) -> None:
     assert planned(name) == planned(name)
 
 
+@pytest.mark.parametrize(("name", "option"), [("iperf3", "-A"), ("netperf", "-T")])
+def test_both_ends_are_put_on_the_processors_that_are_asked_for(name: str, option: str) -> None:
+    for cpus, pair in (("apart", "1,0"), ("one", "0,0")):
+        argv = next(step.argv for step in planned(name, cpus=cpus) if step.phase == "measure")
+        own = argv[: argv.index("--")] if "--" in argv else argv  # netperf reads what follows -- as its test's options
+        assert own[own.index(option) + 1] == pair
+    argv = next(step.argv for step in planned(name) if step.phase == "measure")
+    assert option not in argv
+
+
 @pytest.mark.parametrize("name", ["web", "ftp", "mail"])
 def test_services_are_ready_when_they_answer_and_are_stopped(name: str) -> None:
     steps = planned(name)
@@ -90,6 +100,7 @@ def test_services_are_ready_when_they_answer_and_are_stopped(name: str) -> None:
         ("startup", {"limit_s": 0}),
         ("iperf3", {"placement": "three-nodes"}),
         ("iperf3", {"interface": "third"}),
+        ("iperf3", {"cpus": "two"}),
         ("iperf3", {"protocol": "sctp"}),
         ("iperf3", {"seconds": 0}),
         ("iperf3", {"seconds": 1.5}),
