@@ -176,7 +176,7 @@ def test_the_version_that_is_told_is_the_one_that_is_built(part: str) -> None:
     package = goparts.PARTS[part].programs[0].package
     required = re.findall(r"^\s*(?:require\s+)?(\S+) v\S+", (goparts.PARTS[part].folder / "go.mod").read_text(), re.M)
     (module,) = {each for each in required if f"{package}/".startswith(f"{each}/")}
-    assert sets._version(part) == goparts.version(goparts.PARTS[part], module)
+    assert sets.version(part) == goparts.version(goparts.PARTS[part], module)
 
 
 # ------------------------------------------------------------------------------------------------- kubectl

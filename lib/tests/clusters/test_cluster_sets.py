@@ -108,7 +108,7 @@ def built(lab: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[st
     monkeypatch.setattr(sets.podimages, "KINDS", ())
     monkeypatch.setattr(sets.images, "make", lambda kind, say: Image("cluster", "0123", tmp_path / "image"))
     monkeypatch.setattr(sets.nodes, "start", start)
-    monkeypatch.setattr(sets, "_version", lambda part: "v1")
+    monkeypatch.setattr(sets, "version", lambda part: "v1")
     return started
 
 

@@ -13,10 +13,10 @@ from cluster_fakes import Scripted, answers
 
 from infrabench import cli, registry
 from infrabench.clusters import pods
-from infrabench.clusters.cluster import NODES, Cluster, until
+from infrabench.clusters.cluster import NODES, Cluster, is_ready, until
 from infrabench.clusters.cni import CNI
 from infrabench.clusters.kubectl import Kubectl
-from infrabench.clusters.workers import Worker
+from infrabench.clusters.workers import PLAIN_CONFIG, Worker
 from infrabench.core import DeploySpec, DesignError, Limits, NotRunnable, ProvisionError
 from infrabench.host import LocalHost
 from infrabench.lab import goparts
@@ -109,11 +109,73 @@ def test_a_fresh_pod_is_made_from_a_file_and_waited_for(tmp_path: Path) -> None:
         f"{begin} wait --for=condition=Ready --timeout=60s pod/infrabench-fresh",
         f"{begin} create --filename=/etc/infrabench/fresh-plain.json",
         f"{begin} wait --for=condition=Ready --timeout=60s pod/infrabench-fresh",
-        f"{begin} delete pod infrabench-fresh --ignore-not-found --wait --timeout=60s",
+        f"{begin} delete pod infrabench-fresh --ignore-not-found --wait --timeout=30s",
     ]
     made = {path: json.loads(text)["spec"] for path, text in node.pushed.items()}
     assert "runtimeClassName" not in made["/etc/infrabench/fresh.json"]
     assert made["/etc/infrabench/fresh-plain.json"]["runtimeClassName"] == pods.PLAIN
+
+
+def test_a_fresh_pod_that_does_not_go_is_taken_from_the_api_and_its_trial_fails(tmp_path: Path) -> None:
+    (tmp_path / "kubectl").write_text('#!/bin/sh\necho "$@" >>"$0.log"\n[ "${*%--force*}" != "$*" ]\n')
+    (tmp_path / "kubectl").chmod(0o755)
+    cluster = Cluster(Kubectl(Scripted(), (str(tmp_path / "kubectl"),)), NODES, (Worker("worker1", Scripted()),))
+    remove = _cni._lifecycle(cluster, SPEC, "localhost/tools:1")["remove"]
+    assert subprocess.run(remove, timeout=10, check=False).returncode == 1
+    _, forced = (tmp_path / "kubectl.log").read_text().splitlines()
+    assert forced.endswith(
+        "delete pod infrabench-fresh --ignore-not-found --wait --force --grace-period=0 --timeout=20s"
+    )
+
+
+KUBECTL = """#!/bin/sh
+case "$*" in
+  "--context=c get nodes w1 w2 --output=jsonpath="*) printf %s "$STATES" ;;
+  "--context=c get --raw /api/v1/nodes/"*) case "$*" in */$DOWN/*) exit 1 ;; esac; echo ok ;;
+  *) exit 64 ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("states", "down", "ready"),
+    [
+        ("True True ", "none", True),
+        ("True False ", "none", False),
+        ("Unknown True ", "none", False),
+        ("True True ", "w2", False),
+        ("", "none", False),
+    ],
+    ids=["ready", "not ready", "unknown", "kubelet does not answer", "API does not answer"],
+)
+def test_a_cluster_is_ready_when_its_nodes_say_so_and_their_kubelets_answer_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, states: str, down: str, ready: bool
+) -> None:
+    (tmp_path / "kubectl").write_text(KUBECTL)
+    (tmp_path / "kubectl").chmod(0o755)
+    monkeypatch.setenv("STATES", states)
+    monkeypatch.setenv("DOWN", down)
+    kubectl = Kubectl(LocalHost(), (str(tmp_path / "kubectl"), "--context=c"))
+    assert is_ready(Cluster(kubectl, ("w1", "w2"))) is ready
+
+
+def test_a_thawed_cluster_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = []
+    monkeypatch.setattr(_cni, "is_ready", lambda cluster: bool(done.append("asked")) or len(done) > 3)
+    monkeypatch.setattr(_cni, "SETTLE_S", 0.0)
+    _cni._thaw(lambda: done.append("thawed"), Cluster(Kubectl(Scripted(), ()), NODES))
+    assert done == ["thawed", "asked", "asked", "asked"]
+
+
+def test_the_bridge_gives_every_node_its_own_range_in_the_file_that_multus_delegates_to() -> None:
+    ranges = {"worker1": "198.19.1.0/24", "worker2": "198.19.0.0/24"}
+    listed = {"items": [{"metadata": {"name": name}, "spec": {"podCIDR": net}} for name, net in ranges.items()]}
+    members = tuple(Worker(name, Scripted()) for name in ranges)
+    bridge.install(Cluster(Kubectl(Scripted(answers(nodes=listed)), ("k",)), NODES, members))
+    for worker in members:
+        ((path, text),) = worker.host.pushed.items()  # type: ignore[attr-defined]
+        assert path == f"{PLAIN_CONFIG}/{bridge.CNI.config}"
+        assert json.loads(text)["ipam"]["subnet"] == ranges[worker.name]
 
 
 def test_events_say_why_pods_do_not_come() -> None:
