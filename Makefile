@@ -3,7 +3,8 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 PYTHON      ?= python3
 PROFILE     ?= smoke
-STUDY       ?= containers
+# Every study, unless something is asked for that only one of them has.
+STUDY       ?= containers $(if $(SYSTEMS)$(WORKLOADS)$(SESSION),,cnis)
 ENV         := .venv
 BIN         := $(ENV)/bin
 UV_VERSION  := 0.13.8
@@ -35,8 +36,11 @@ ARGUMENTS = -p mode run -p profile $(PROFILE) $(call given,runs,RUNS) $(call giv
 system:
 	@scripts/system-packages $(or $(NEEDS),$(STUDY))
 
-run: env system  ## Run a study on real systems and write notebook, figures, tables and report to out/ (STUDY= PROFILE= RUNS= SYSTEMS= WORKLOADS= SITE= SEED= SESSION= DEPLOYMENTS= ORDER= PRECISION= MOST= HOURS=)
-	@$(BIN)/infrabench notebook notebooks/$(STUDY).ipynb out/$(STUDY).ipynb $(ARGUMENTS)
+run: env system  ## Run every study on real systems and write notebooks, figures, tables and report to out/ (STUDY= PROFILE= RUNS= SYSTEMS= WORKLOADS= SITE= SEED= SESSION= DEPLOYMENTS= ORDER= PRECISION= MOST= HOURS=)
+	@for study in $(STUDY); do \
+	  $(BIN)/infrabench notebook notebooks/$$study.ipynb out/$$study.ipynb $(ARGUMENTS) || { \
+	    status=$$?; [ $$status = 3 ] && [ "$(words $(STUDY))" != 1 ] || exit $$status; rm -f out/$$study.ipynb; }; \
+	done
 	@$(BIN)/infrabench report out/*.ipynb --figures out/figures --tables out/tables
 
 test: NEEDS := all

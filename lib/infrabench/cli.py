@@ -9,9 +9,12 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from infrabench import commands
-from infrabench.core import DesignError, InfrabenchError
+from infrabench.core import DesignError, InfrabenchError, NotRunnable
 
 Words = Iterator[str]
+
+
+NOT_RUN = 3  # exit status: nothing failed, but this site cannot run what was asked for
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.debug:
             raise
         print(f"infrabench: {error}", file=sys.stderr)
-        return 2 if isinstance(error, DesignError) else 1
+        return 2 if isinstance(error, DesignError) else NOT_RUN if isinstance(error, NotRunnable) else 1
     except KeyboardInterrupt:
         print("infrabench: interrupted. What is recorded is safe; the same command goes on.", file=sys.stderr)
         return 130

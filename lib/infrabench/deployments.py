@@ -17,7 +17,6 @@ from infrabench.core import (
     CommandFailed,
     Deployment,
     DeploySpec,
-    DesignError,
     NotRunnable,
     ProvisionError,
     Site,
@@ -119,7 +118,7 @@ def deployed(study: Study, wanted: Design, site: Site, *, label: str) -> Iterato
 
     Raises
     ------
-    DesignError
+    NotRunnable
         The baseline cannot run here, so there would be nothing to compare with.
     ProvisionError
         A system that can run here could not be made ready.
@@ -145,7 +144,7 @@ def deployed(study: Study, wanted: Design, site: Site, *, label: str) -> Iterato
                 fleet.not_run |= dict.fromkeys(labels, reason)
                 log.warning("%s is not run: %s", name, reason)
                 if study.baseline in labels:
-                    raise DesignError(
+                    raise NotRunnable(
                         f"the baseline {study.baseline!r} cannot run on {site.name}: {reason}. Name systems that can: "
                         "where the study's baseline is not among them, the first is what the others are compared with"
                     )

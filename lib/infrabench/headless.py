@@ -17,7 +17,7 @@ from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 from traitlets.config import Config
 
-from infrabench.core import DesignError, InfrabenchError, unknown_name
+from infrabench.core import DesignError, InfrabenchError, NotRunnable, unknown_name
 from infrabench.progress import HEADLESS
 
 START_S = 120  # a kernel that has not started by then will not
@@ -31,6 +31,8 @@ def execute(notebook: Path, out: Path, parameters: Mapping[str, Any], *, cell_ti
     ------
     DesignError
         The notebook does not exist, or has no such parameter; nothing has been started.
+    NotRunnable
+        The study cannot run on its site at all.
     InfrabenchError
         A cell failed: which one, and how.
     """
@@ -56,6 +58,8 @@ def execute(notebook: Path, out: Path, parameters: Mapping[str, Any], *, cell_ti
             log_output=False, stdout_file=sys.stderr, stderr_file=sys.stderr,
         )  # fmt: skip
     except PapermillExecutionError as error:
+        if error.ename == NotRunnable.__name__:
+            raise NotRunnable(f"{notebook.stem} is not run: {error.evalue}") from error
         told = f"{error.ename}: {error.evalue}"
         raise InfrabenchError(f"{notebook.name}, cell {error.exec_count}, failed: {told}\nSee {out}") from error
     except (CellTimeoutError, DeadKernelError) as error:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import nbformat
 import pytest
 
-from infrabench import headless
-from infrabench.core import DesignError, InfrabenchError
+from infrabench import cli, headless
+from infrabench.core import DesignError, InfrabenchError, NotRunnable
 
 
 @pytest.fixture
@@ -40,6 +40,18 @@ def test_a_cell_that_fails_is_named_and_the_notebook_kept(notebook, tmp_path, mo
     with pytest.raises(InfrabenchError, match=r"study.ipynb, cell 3, failed: AssertionError"):
         headless.execute(notebook, tmp_path / "out.ipynb", {"runs": 13})
     assert (tmp_path / "out.ipynb").exists()
+
+
+def test_a_study_that_its_site_cannot_run_at_all_is_not_a_failure_but_not_run(notebook, tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv(headless.HEADLESS, raising=False)
+    made = nbformat.read(notebook, 4)
+    reason = "raise NotRunnable('no machines for a cluster')"
+    made.cells.append(nbformat.v4.new_code_cell(f"from infrabench.core import NotRunnable\n{reason}"))
+    nbformat.write(made, notebook)
+    with pytest.raises(NotRunnable, match="study is not run: no machines for a cluster"):
+        headless.execute(notebook, tmp_path / "out.ipynb", {})
+    assert cli.main(["notebook", str(notebook), str(tmp_path / "out.ipynb")]) == cli.NOT_RUN
+    assert "not run: no machines" in capsys.readouterr().err
 
 
 def test_a_file_that_is_no_notebook_is_refused(tmp_path):

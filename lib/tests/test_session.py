@@ -18,7 +18,7 @@ from fakes import PLUGINS, DyingHost, fake_site
 
 from infrabench import design as designs
 from infrabench import facade, preflight, records, registry, session
-from infrabench.core import Case, Deployment, DesignError, Guards, LedgerError, Profile, SiteError, Target
+from infrabench.core import Case, Deployment, DesignError, Guards, LedgerError, NotRunnable, Profile, SiteError, Target
 from infrabench.tidy import tidy
 
 
@@ -163,14 +163,14 @@ def test_a_system_that_cannot_run_is_recorded_with_its_reason(tmp_path, study):
 
 
 def test_without_the_baseline_nothing_starts(tmp_path, study):
-    with pytest.raises(DesignError, match="baseline 'fake-base' cannot run on fake: broken"):
+    with pytest.raises(NotRunnable, match="baseline 'fake-base' cannot run on fake: broken"):
         run(study, tmp_path / "s", fake_site(refuse={"fake-base": "broken"}))
     assert not (tmp_path / "s").exists()
 
 
 def test_where_the_baseline_cannot_run_the_named_systems_are_compared_with_the_first(tmp_path, study):
     refused = fake_site(refuse={"fake-base": "broken"})
-    with pytest.raises(DesignError, match="Name systems that can: where the study's baseline is not among them"):
+    with pytest.raises(NotRunnable, match="Name systems that can: where the study's baseline is not among them"):
         run(study, tmp_path / "s", refused)
     folder = run(study, tmp_path / "s", refused, systems=["fake-third", "fake-other"])
     assert records.read_session(folder)["baseline"] == "fake-third"
