@@ -57,7 +57,8 @@ def make(lab: Path, name: str, tools: tuple[str, ...], connect: Callable[[nodes.
     wanted = tuple(dict.fromkeys((*TOOLS, *tools)))
     built = gotools.make(wanted, say)
     pods = {kind: podimages.make(kind, say) for kind in podimages.KINDS}
-    image = images.make("cluster", say)
+    with locked():  # a maker removes what other makers have half done
+        image = images.make("cluster", say)
     remove(lab, name)
     team = members(name, _take(lab, name))
     public = (lab / "ssh/id_ed25519.pub").read_text()
