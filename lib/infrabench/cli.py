@@ -82,7 +82,10 @@ def _request(parser: argparse.ArgumentParser, study: str | None = None) -> None:
     parser.add_argument("study", metavar="STUDY", nargs=study, help="a study, such as containers")
     parser.add_argument("--profile", default="quick", help="size of the study: smoke, quick or paper (default: quick)")
     parser.add_argument("--runs", type=int, metavar="N", help="number of blocks (default: what the profile says)")
-    parser.add_argument("--systems", nargs="+", metavar="NAME", help="systems (default: all of the study)")
+    parser.add_argument(
+        "--systems", nargs="+", metavar="NAME",
+        help="systems (default: all of the study); the first is the baseline where the study's is not among them",
+    )  # fmt: skip
     parser.add_argument("--workloads", nargs="+", metavar="NAME", help="workloads (default: all of the profile)")
     parser.add_argument("--seed", type=int, metavar="N", help="seed of the random order (default: the study's)")
     parser.add_argument(
@@ -124,7 +127,8 @@ def _run(parser: argparse.ArgumentParser) -> None:
     _request(parser)
     parser.add_argument(
         "--site", default="auto",
-        help="lab, local, or an inventory file of hosts (YAML); auto (default) is lab where it can be, else local",
+        help="lab, local, an inventory file of hosts (YAML), or the kubeconfig of a cluster, whose nodes need the image "
+        "of pods (INFRABENCH_POD_IMAGE names another); auto (default) is lab where it can be, else local",
     )  # fmt: skip
     parser.add_argument("--session", metavar="NAME", help="session name or folder (default: one per set of parameters)")
 
@@ -205,7 +209,7 @@ def _fidelity(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--systems", nargs="+", metavar="NAME", help="systems (default: native docker, or flannel cilium)"
     )
-    parser.add_argument("--site", default="lab", help="lab (default), local, or an inventory file of hosts (YAML)")
+    parser.add_argument("--site", default="lab", help="lab (default), local, an inventory file, or a kubeconfig")
     parser.add_argument("--seed", type=int, default=20200315, metavar="N", help="seed of the order (default: 20200315)")
 
 

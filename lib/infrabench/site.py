@@ -86,6 +86,7 @@ def open_site(spec: str | Path, say: Callable[[str], None] = log.info) -> Iterat
 
 def read_file(path: Path) -> Inventory | Kubeconfig:
     """Return the inventory or kubeconfig in a YAML file; `SiteError` says what is wrong and where."""
+    path = path.expanduser()
     if not path.is_file():
         raise SiteError(
             f"unknown site {str(path)!r}: use auto, lab, local, or the path of an inventory or a kubeconfig (YAML)"
