@@ -17,6 +17,7 @@ from infrabench.lab import ahead, controllers, gotools, images, network, nodes, 
 from infrabench.lab.nodes import CLIENT, GUEST_DIR, NODES, SERVER
 from infrabench.lab.shell import in_use, locked, remove_tree, require, sh, state_dir
 
+ANSWER_S = 20.0
 SERVICES = ("docker.service", "lxd.service")
 
 log = logging.getLogger(__name__)
@@ -92,6 +93,7 @@ def keeping(name: str, tools: tuple[str, ...], say: Say = log.info) -> Iterator[
     """
     with in_use():
         up(say)
+        kubeconfig(name).unlink(missing_ok=True)  # its presence says that the cluster is whole
         made = sets.make(lab_dir(), sets.KEPT + name, tools, host, say)
         try:
             yield made
@@ -186,11 +188,12 @@ def _kept() -> Path:
 @contextmanager
 def _idle(kept: list[nodes.Node]) -> Iterator[None]:
     """Freeze kept machines for as long as others are measured."""
-    nodes.freeze(kept, frozen=True)
+    alive = [node for node in kept if nodes.running(node)]
     try:
+        nodes.freeze(alive, frozen=True)
         yield
     finally:
-        nodes.freeze((node for node in kept if nodes.running(node)), frozen=False)
+        nodes.freeze([node for node in alive if nodes.running(node)], frozen=False)
 
 
 def _controllers() -> Path:
@@ -245,16 +248,24 @@ def _matches(guest: images.Image, node: images.Image) -> bool:
 
 
 def _answers() -> bool:
-    for node in (SERVER, CLIENT):
+    """Tell whether both nodes answer; a busy machine is given time before all that the lab carries is removed."""
+    return all(nodes.running(node) and _answers_soon(node) for node in NODES)
+
+
+def _answers_soon(node: nodes.Node) -> bool:
+    deadline = time.monotonic() + ANSWER_S
+    while True:
         machine = host(node)
         try:
-            if not machine.run(("systemctl", "is-system-running"), timeout_s=5).stdout:
-                return False
+            if machine.run(("systemctl", "is-system-running"), timeout_s=5).stdout:
+                return True
         except SiteError:
-            return False
+            pass
         finally:
             machine.close()
-    return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.5)
 
 
 def _leftovers() -> list[str]:

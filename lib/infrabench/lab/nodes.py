@@ -256,9 +256,10 @@ def _kill_cgroups(container: str) -> None:
             folders = [Path(folder) for folder, _, _ in os.walk(top)]  # passes over what goes away meanwhile
             for folder in folders:
                 _try_write(folder / "freezer.state", "THAWED")
-                for pid in _try_read(folder / "cgroup.procs").split():
+                for pid in map(int, _try_read(folder / "cgroup.procs").split()):
                     try:
-                        os.kill(int(pid), signal.SIGKILL)
+                        if pid > 0:  # 0: one that this process cannot see; to kill it would be to kill ourselves
+                            os.kill(pid, signal.SIGKILL)
                     except ProcessLookupError:
                         continue
             for folder in reversed(folders):
