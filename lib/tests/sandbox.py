@@ -90,7 +90,7 @@ def sandbox(home: Path, rootfs: Path) -> Iterator[Sandbox]:
 
 
 def _changed_root(parent: int) -> int | None:
-    """Return the id of the process inside once its root is its own: before, a command in it would meet this machine's."""
+    """Return the id of the process inside once its root is its own: before, commands would meet this machine's."""
     children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
     if children and Path(f"/proc/{children[0]}/root/run/units").is_dir():
         return int(children[0])

@@ -12,7 +12,7 @@ from infrabench import lab, records, runs, session
 from infrabench.clusters import control, pods
 from infrabench.clusters.cni import standing
 from infrabench.clusters.kubectl import Kubectl
-from infrabench.core import DesignError, DeploySpec, Limits, NotRunnable, ProvisionError
+from infrabench.core import DeploySpec, DesignError, Limits, NotRunnable, ProvisionError
 from infrabench.registry import study
 from infrabench.site import open_site
 from infrabench.systems import cilium
