@@ -127,8 +127,8 @@ def _run(parser: argparse.ArgumentParser) -> None:
     _request(parser)
     parser.add_argument(
         "--site", default="auto",
-        help="lab, local, an inventory file of hosts (YAML), or the kubeconfig of a cluster, whose nodes need the image "
-        "of pods (INFRABENCH_POD_IMAGE names another); auto (default) is lab where it can be, else local",
+        help="lab, local, an inventory file of hosts (YAML), or the kubeconfig of a cluster, whose nodes need the "
+        "image of pods (INFRABENCH_POD_IMAGE names another); auto (default) is lab where it can be, else local",
     )  # fmt: skip
     parser.add_argument("--session", metavar="NAME", help="session name or folder (default: one per set of parameters)")
 

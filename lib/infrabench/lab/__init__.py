@@ -14,7 +14,7 @@ from typing import Any
 from infrabench.core import Machines, SiteError
 from infrabench.host import SSHHost
 from infrabench.lab import ahead, controllers, gotools, images, network, nodes, sets
-from infrabench.lab.nodes import CLIENT, GUEST_DIR, NODES, SERVER
+from infrabench.lab.nodes import GUEST_DIR, NODES, SERVER
 from infrabench.lab.shell import in_use, locked, remove_tree, require, sh, state_dir
 
 ANSWER_S = 20.0

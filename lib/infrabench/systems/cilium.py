@@ -14,7 +14,7 @@ from infrabench.clusters.control import PORT
 from infrabench.clusters.hosts import push, script, start, unit
 from infrabench.clusters.workers import CNI_BIN, PLAIN_CONFIG, Worker
 from infrabench.core import Deployment, DeploySpec, Site
-from infrabench.systems import _cni
+from infrabench.systems import _cni, _targets
 
 CONFIG = "05-cilium.conflist"
 NAMESPACE = "kube-system"
@@ -88,7 +88,7 @@ def _on(worker: Worker, folder: str, api: str) -> None:
     command = (
         f"{folder}/cilium-agent", "--k8s-kubeconfig-path=/etc/kubernetes/network.conf", "--ipam=kubernetes",
         "--routing-mode=tunnel", "--tunnel-protocol=vxlan", "--enable-ipv4=true", "--enable-l7-proxy=false",
-        "--enable-hubble=false", f"--devices={_cni.uplink(worker)}", "--bpf-root=/sys/fs/bpf",
+        "--enable-hubble=false", f"--devices={_targets.uplink(worker)}", "--bpf-root=/sys/fs/bpf",
         "--cgroup-root=/run/cilium/cgroupv2", "--state-dir=/run/cilium", "--lib-dir=/var/lib/cilium",
         "--enable-health-checking=false", "--enable-bpf-masquerade=false", "--enable-ipv4-masquerade=true",
         f"--write-cni-conf-when-ready={_READY}", "--cni-exclusive=false", "--cni-chaining-mode=none",

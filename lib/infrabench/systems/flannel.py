@@ -12,7 +12,7 @@ from infrabench.clusters.control import POD_NET
 from infrabench.clusters.hosts import push, script, start, unit
 from infrabench.clusters.workers import CNI_BIN, PLAIN_CONFIG, Worker
 from infrabench.core import Deployment, DeploySpec, Site
-from infrabench.systems import _cni
+from infrabench.systems import _cni, _targets
 
 CONFIG = "10-flannel.conflist"
 _NETWORK = {"Network": POD_NET, "EnableNFTables": False, "Backend": {"Type": "vxlan", "VNI": 1, "Port": 8472}}
@@ -63,7 +63,7 @@ def installed(cluster: Cluster) -> str | None:
 def _on(cluster: Cluster, worker: Worker) -> None:
     assert cluster.machines is not None
     tools, host = cluster.machines.tools, worker.host
-    uplink = _cni.uplink(worker)
+    uplink = _targets.uplink(worker)
     command = (
         f"{tools['flannel']}/flanneld", "--kube-subnet-mgr", "--kubeconfig-file=/etc/kubernetes/network.conf",
         "--net-config-path=/etc/kubernetes/flannel.json", f"--iface={uplink}", "--ip-masq",

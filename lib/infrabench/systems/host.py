@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from infrabench.clusters.workers import Worker
 from infrabench.core import Deployment, DeploySpec, Host, Site, Target
-from infrabench.systems import _cni
+from infrabench.systems import _targets
 
 
 def supported(site: Site) -> str | None:
@@ -50,6 +50,6 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
 
 
 def _witness(role: str, host: Host, *, embedded: bool) -> Target:
-    counters = _cni.counters(host) if embedded else ()
-    device = _cni.uplink(Worker(role, host))
+    counters = _targets.counters(host) if embedded else ()
+    device = _targets.uplink(Worker(role, host))
     return Target(role, host, address=host.address, devices={"uplink": device}, counters=counters)

@@ -85,7 +85,7 @@ def test_two_sessions_never_share_a_lab() -> None:
 def test_a_node_that_dies_is_an_error_within_seconds() -> None:
     with open_site("lab") as site:
         client = site.hosts["client"]
-        pid = int(sh("lxc-info", "-P", lab.nodes.nodes_dir(), "-n", lab.CLIENT.container, "-pH").stdout)
+        pid = int(sh("lxc-info", "-P", lab.nodes.nodes_dir(), "-n", lab.nodes.CLIENT.container, "-pH").stdout)
         killer = subprocess.Popen(["sh", "-c", f"sleep 1; kill -9 {pid}"])
         begin = time.monotonic()
         with pytest.raises(SiteError, match="client"):
