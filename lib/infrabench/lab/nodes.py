@@ -24,6 +24,7 @@ PREFIX = "infrabench-"  # of container names and, with them, of their cgroups
 STOP_S = 20.0
 READY_S = 60.0
 FREEZE_S = 10.0
+LINKS = Path("/sys/class/net")
 # Folder in the node -> name below the node's data folder.
 DATA = {"/var/lib/docker": "docker", "/var/lib/lxd": "lxd", "/var/lib/lxc": "lxc", "/var/tmp": "tmp"}
 # The same of a node of a cluster; what is in them does not outlive the node.
@@ -116,6 +117,7 @@ def running(node: Node) -> bool:
 def remove_all() -> None:
     """Stop every node of any earlier lab, by its cgroup, and remove its files."""
     _kill_cgroups(f"{PREFIX}*")
+    _unplug(list(LINKS.glob("ib-*")))
     _remove_pivots()
     remove_tree(nodes_dir())
 
@@ -124,6 +126,7 @@ def remove(nodes: Iterable[Node]) -> None:
     """Stop these nodes at once and remove their files."""
     for node in nodes:
         _kill_cgroups(node.container)
+    _unplug([LINKS / _veth(node) for node in nodes])
     _remove_pivots()
     for node in nodes:
         remove_tree(nodes_dir() / node.container)
@@ -229,6 +232,17 @@ def routes(node: Node) -> list[tuple[str, ...]]:
     if node is SERVER:
         return [guard, ("sysctl", "-qw", "net.ipv4.ip_forward=1")]
     return [guard, ("ip", "route", "replace", str(GUESTS_NET), "via", SERVER.address)]
+
+
+def _unplug(links: Iterable[Path]) -> None:
+    """Remove this machine's ends of the nodes' links.
+
+    A connection that a killed node had with another one that is gone too keeps its network namespace, and with it the
+    link, for as long as the kernel goes on sending: minutes.
+    """
+    for link in links:
+        if link.exists():
+            sh("ip", "link", "del", link.name, ok=(0, 1))  # 1: it went by itself meanwhile
 
 
 def _veth(node: Node) -> str:

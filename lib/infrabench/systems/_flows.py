@@ -9,7 +9,7 @@ from typing import Any
 from infrabench.core import CommandFailed, ProvisionError, Target
 
 PORT = 5201
-PROBE_BYTES = 4_000_000
+PROBE_BYTES = 32_000_000  # the client ends with the last megabytes still on their way
 ALLOWED_S = 20.0  # a policy takes effect a moment after its pod has come
 NO_WAY = b"unable to connect"  # what iperf3 says when its packets are dropped or refused, and for nothing else
 LISTEN = ("sh", "-c", 'iperf3 -s -D -p "$1" -I /tmp/infrabench-flow.pid && sleep 0.2', "sh", str(PORT))
