@@ -99,7 +99,7 @@ def test_a_device_that_does_not_carry_the_packets_is_found(device: str, use: str
     net = Net()
     net.carries[device] = 0.4
     with pytest.raises(
-        ProvisionError, match=rf"some-cni: 4000000 bytes .* {device} \({use}\) of worker1 carried 16000"
+        ProvisionError, match=rf"some-cni: 32000000 bytes .* {device} \({use}\) of worker1 carried 12800000"
     ):
         verified(net)
     assert net.listening == set()
@@ -112,7 +112,7 @@ def test_a_device_that_is_not_there_carries_nothing() -> None:
 
 
 def test_a_flow_that_mostly_gets_lost_is_found() -> None:
-    with pytest.raises(ProvisionError, match="of 4000000 bytes from node to node 1200000 arrived"):
+    with pytest.raises(ProvisionError, match="of 32000000 bytes from node to node 9600000 arrived"):
         verified(Net(arrives=0.3))
 
 
