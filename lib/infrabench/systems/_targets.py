@@ -27,7 +27,7 @@ STATUS = "k8s.v1.cni.cncf.io/network-status"
 COUNTERS = ("/sys/fs/cgroup/cpuacct/cpuacct.usage", "/sys/fs/cgroup/cpu.stat")
 _CREATE = '"$@" create --filename="$0" >/dev/null && "$@" wait --for=condition=Ready --timeout=60s pod/{pod} >/dev/null'
 # A pod that does not go is taken from the API at least: the next one must be able to come.
-_REMOVE = '"$@" --timeout=30s || { "$@" --force --grace-period=0 --timeout=20s; exit 1; }'
+_REMOVE = '"$@" --timeout=30s >/dev/null || { "$@" --force --grace-period=0 --timeout=20s; exit 1; }'
 _UPLINK = (
     'ip -o -4 addr show | while read -r _ device _ address _; do case $address in "$1"/*) echo "$device";; esac; done'
 )
