@@ -94,7 +94,7 @@ def _until_it_answers(client: Target, url: str) -> None:
 def _iperf3(roles: Roles) -> Values:
     server, client = roles["server"], roles["far"]
     with _in_background(server, "iperf3 -s -1 -p 5201"):
-        out = typed(client, f"iperf3 -c {server.address} -p 5201 -t 2 -O 0 -P 1 -f k")
+        out = typed(client, f"iperf3 -c {server.address} -p 5201 -t 2 -O 0 -P 1 -A 1,0 -f k")
     line = next((line for line in out.splitlines() if line.endswith("receiver")), "")
     return {"throughput_bit_per_s": seen(line, "[", -3) * 1000}
 
@@ -103,7 +103,7 @@ def _netperf(roles: Roles) -> Values:
     server, client = roles["server"], roles["far"]
     wanted = "THROUGHPUT,MEAN_LATENCY,P50_LATENCY,P90_LATENCY,P99_LATENCY"
     with _in_background(server, "netserver -D -f -N -p 12865"):
-        out = typed(client, f"netperf -H {server.address} -p 12865 -t TCP_RR -l 2 -- -P ,12866 -r 1,1 -o {wanted}")
+        out = typed(client, f"netperf -H {server.address} -p 12865 -t TCP_RR -l 2 -T 1,0 -- -P ,12866 -r 1,1 -o {wanted}")
     numbers = out.strip().rpartition("\n")[2].replace(",", " ")
     per_s, mean, p50, _, p99 = (seen(numbers, "", word) for word in range(5))
     return {
@@ -139,11 +139,11 @@ TOOLS: Mapping[str, Tool] = {
         Case("web", "users=100", {"users": 100, "requests": 1000}, seconds=1.6), ("requests_per_s",), _ab
     ),
     "iperf3": Tool(
-        Case("iperf3", "tcp two-nodes", {"seconds": 2, "omit_s": 0}, seconds=3.2), ("throughput_bit_per_s",), _iperf3,
-        "cnis",
+        Case("iperf3", "tcp two-nodes", {"seconds": 2, "omit_s": 0, "cpus": "apart"}, seconds=3.2),
+        ("throughput_bit_per_s",), _iperf3, "cnis",
     ),
     "netperf": Tool(
-        Case("netperf", "tcp_rr two-nodes", {"seconds": 2}, seconds=3.2),
+        Case("netperf", "tcp_rr two-nodes", {"seconds": 2, "cpus": "apart"}, seconds=3.2),
         ("transactions_per_s", "latency_mean_s", "latency_p50_s", "latency_p99_s"), _netperf, "cnis",
     ),
 }  # fmt: skip

@@ -71,8 +71,9 @@ MAY = {
     },
     "accounts": {"comparability", "facade", "records"},
     "commands": {
-        "archive", "benchmarks", "clusters", "comparability", "costs", "design", "facade", "fidelity", "headless", "lab",
-        "planned", "progress", "records", "registry", "reparse", "report", "runs", "session", "tables", "trust", "validation",
+        "archive", "benchmarks", "clusters", "comparability", "costs", "design", "facade", "fidelity", "headless",
+        "lab", "planned", "progress", "records", "registry", "reparse", "report", "runs", "session", "tables", "trust",
+        "validation",
     },
     "cli": {"commands"},
     "benchmarks": {
