@@ -55,6 +55,7 @@ notebook: env system  ## Open JupyterLab on the notebooks
 
 figures: env  ## Make the figures and tables of the recorded sessions and of the published numbers again
 	@$(BIN)/infrabench notebook notebooks/containers.ipynb out/containers-recorded.ipynb -p out .
+	@$(BIN)/infrabench notebook notebooks/cnis.ipynb out/cnis-recorded.ipynb -p out .
 	@$(BIN)/infrabench notebook notebooks/validation.ipynb out/validation-recorded.ipynb -p out . -p simulations none
 	@$(BIN)/infrabench notebook notebooks/published.ipynb out/published-recorded.ipynb -p out .
 

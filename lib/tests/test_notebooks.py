@@ -14,10 +14,11 @@ import pytest
 
 import infrabench as ib
 from infrabench import headless
+from infrabench.analysis import table
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-STUDIES = ["containers"]
+STUDIES = ["containers", "cnis"]
 FORBIDDEN = (ast.FunctionDef, ast.ClassDef, ast.Lambda, ast.Try, ast.For, ast.While)
 NOT_HERE = {"subprocess", "os", "re", "fabric", "docker", "pylxd", "time", "warnings"}
 
@@ -61,12 +62,34 @@ def test_papermill_runs_it_on_the_recorded_session(study: str, tmp_path: Path) -
     assert (tmp_path / "tables" / study / "results.tex").exists()
 
 
-@pytest.mark.parametrize("given", [{"systems": ["native"]}, {"workloads": ["stream"]}])
-def test_a_narrowed_session_is_shown_without_errors(given: dict[str, list[str]], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("study", "given"),
+    [
+        ("containers", {"systems": ["native"]}),
+        ("containers", {"workloads": ["stream"]}),
+        ("cnis", {"systems": ["flannel"]}),
+        ("cnis", {"workloads": ["netperf"]}),
+    ],
+)
+def test_a_narrowed_session_is_shown_without_errors(study: str, given: dict[str, list[str]], tmp_path: Path) -> None:
     out = tmp_path / "narrow.ipynb"
-    made = headless.execute(ROOT / "notebooks/containers.ipynb", out, {"out": str(tmp_path), **given})
+    made = headless.execute(ROOT / f"notebooks/{study}.ipynb", out, {"out": str(tmp_path), **given})
     outputs = [output for cell in nbformat.read(made, 4).cells for output in cell.get("outputs", [])]
     assert not [output for output in outputs if output.output_type == "error"]
+
+
+def test_the_recorded_cnis_prove_their_path_and_stand_beside_the_paper(tmp_path: Path) -> None:
+    session = ib.run_or_load(ib.request("cnis", profile="quick"), mode="load")
+    paths, able = ib.paths_table(session), ib.capabilities_table(session)
+    assert (paths["ok"] == paths["checked"]).all()
+    assert {"flannel", "cilium"} <= set(paths["system"])
+    across = paths[paths["scenario"].str.endswith("two-nodes") & paths["system"].isin(["flannel", "cilium"])]
+    assert across["on the nodes"].str.contains("flannel.1|cilium_vxlan").all()
+    assert able.loc["network_policy", "cilium"].startswith("enforced")
+    assert able.loc["network_policy", "flannel"].startswith("not enforced")
+    told = table(ib.results(session, str(tmp_path)), "published").text
+    assert "16.2 Gbits/sec" in told
+    assert not ib.validity_table(session)["missing"].any()
 
 
 def test_papermill_runs_the_validation_on_the_recorded_sessions(tmp_path: Path) -> None:
