@@ -103,7 +103,8 @@ def _netperf(roles: Roles) -> Values:
     server, client = roles["server"], roles["far"]
     wanted = "THROUGHPUT,MEAN_LATENCY,P50_LATENCY,P90_LATENCY,P99_LATENCY"
     with _in_background(server, "netserver -D -f -N -p 12865"):
-        out = typed(client, f"netperf -H {server.address} -p 12865 -t TCP_RR -l 2 -T 1,0 -- -P ,12866 -r 1,1 -o {wanted}")
+        asked = f"netperf -H {server.address} -p 12865 -t TCP_RR -l 2 -T 1,0 -- -P ,12866 -r 1,1 -o {wanted}"
+        out = typed(client, asked)
     numbers = out.strip().rpartition("\n")[2].replace(",", " ")
     per_s, mean, p50, _, p99 = (seen(numbers, "", word) for word in range(5))
     return {

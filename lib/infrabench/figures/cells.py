@@ -15,6 +15,8 @@ from infrabench.core import STATES, SchemaError
 from infrabench.figures import look
 from infrabench.figures.ratios import ratio_axis, ratio_mark
 
+FAR = 8.0  # times, between the means of scenarios: beyond that the axis is logarithmic
+LABEL_MM = {1: 46.0, 2: 36.0}  # room for the label of the upper axis, by the number of axes
 SPREAD = 0.13  # half-width of the jitter, in slots
 
 
@@ -82,8 +84,14 @@ def points(
             mark = look.looks(names)[cell.system]
             _cell(main, x, slot, values.to_numpy() / scale.factor, cell, scale.factor, mark, size)
         look.upper_bound(main, bound, scale.factor)
-        look.from_zero(main, cells, scale.factor, bound)
-        main.set_ylabel(display.axis_label(metric, scale.unit, cells["better"].iloc[0]), wrap=True)
+        label = display.axis_label(metric, scale.unit, cells["better"].iloc[0])
+        if _far_apart(cells):
+            main.set_yscale("log")
+            main.yaxis.set_major_formatter("{x:g}")
+            label += "; log scale"
+        else:
+            look.from_zero(main, cells, scale.factor, bound)
+        main.set_ylabel(look.broken(label, LABEL_MM[rows]))
         _empty_slots(main, cells, places, not_run or {}, absent or {}, single)
         if contrasts is not None:
             chosen = contrasts[(contrasts["workload"] == workload) & (contrasts["metric"] == metric)]
@@ -93,6 +101,12 @@ def points(
             look.legend(figure, look.looks(names), drawn, line=0)
             look.footnote(figure, look.not_run_notes(not_run, names))
     return figure
+
+
+def _far_apart(cells: pd.DataFrame) -> bool:
+    """Tell whether scenarios lie so far apart that on a linear axis most of them would be a line at zero."""
+    least = cells.groupby("scenario")["mean"].min()
+    return bool((least > 0).all() and cells["min"].min() > 0 and least.max() > FAR * least.min())
 
 
 def _cells(estimates: pd.DataFrame, workload: str, metric: str, scenarios: Sequence[str] | None) -> pd.DataFrame:

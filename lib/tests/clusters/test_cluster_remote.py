@@ -17,7 +17,7 @@ from sandbox import Sandbox, sandbox
 from infrabench.clusters import hosts, remote
 from infrabench.core import NotRunnable, ProvisionError
 from infrabench.lab import images
-from infrabench.lab.shell import require
+from infrabench.lab.shell import locked, require
 
 # Everything of the machine that a study could change, as text.
 STATE = """
@@ -75,7 +75,7 @@ def _why_not() -> str:
         require()
     except NotRunnable as error:
         return str(error)
-    return "" if images.cached("cluster") else "the node image is not made yet: infrabench lab build --only cluster"
+    return ""
 
 
 @pytest.fixture
@@ -83,8 +83,8 @@ def machine() -> Iterator[Sandbox]:
     """A machine with rules, devices and files of others."""
     if reason := _why_not():
         pytest.skip(f"not run: {reason}")
-    image = images.cached("cluster")
-    assert image is not None
+    with locked():
+        image = images.make("cluster")
     with sandbox(Path(tempfile.mkdtemp(prefix="infrabench-test-")), image.rootfs) as made:
         made.sh(OTHERS)
         yield made

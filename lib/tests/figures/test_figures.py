@@ -71,6 +71,18 @@ def test_points_shows_every_value_and_the_mean(data: tuple) -> None:
     assert "Read (MB/s), higher is better" in texts(figure)
 
 
+def test_scenarios_that_lie_far_apart_are_on_a_logarithmic_axis(data: tuple) -> None:
+    table, cells, _ = data
+    chosen = {"workload": "iozone", "metric": "read_B_per_s"}
+    rows = cells.query("workload == 'iozone' and metric == 'read_B_per_s'")
+    values = ["mean", "median", "min", "max", "mean_low", "mean_high"]
+    for times, scale in ((4, "linear"), (40, "log")):
+        other = rows.assign(scenario="other", **{name: rows[name] * times for name in values})
+        figure = points(table, pd.concat([cells, other]), *chosen.values(), systems=SYSTEMS, not_run=NOT_RUN)
+        assert figure.axes[0].get_yscale() == scale
+        assert ("log scale" in "".join(texts(figure))) == (scale == "log")
+
+
 def test_empty_cells_say_why(data: tuple) -> None:
     table, cells, ratios = data
     shown = texts(points(table, cells, "stream", "copy_B_per_s", systems=SYSTEMS, not_run=NOT_RUN)).replace("\n", " ")
