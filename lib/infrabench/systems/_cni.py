@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from infrabench.clusters import pods
@@ -29,14 +30,18 @@ OWN = "a cluster of its own: one control node, two workers"
 log = logging.getLogger(__name__)
 
 
-def supported(site: Site, cni: CNI) -> str | None:
+def system(cni: CNI) -> tuple[Callable[[Site], str | None], Callable[[Site, DeploySpec], Any]]:
+    """Return `supported` and `deploy` of a system that is this CNI: what a system's file has to have."""
+    return _supported, partial(contextmanager(deployed), cni=cni)
+
+
+def _supported(site: Site) -> str | None:
     """Return None, or why the site has no place for a cluster; what its hosts lack is found when they are there."""
     if site.kind == "local":
         return "a CNI needs three hosts: take site lab, an inventory with machines, or a kubeconfig"
     return None
 
 
-@contextmanager
 def deployed(site: Site, spec: DeploySpec, cni: CNI) -> Iterator[Deployment]:
     """Yield the pods of a new cluster with this CNI, or of the cluster that the site's kubeconfig leads to."""
     if site.kind == "kubeconfig":

@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from infrabench.clusters import cni
 from infrabench.clusters.cluster import Cluster
 from infrabench.clusters.hosts import push
 from infrabench.clusters.workers import PLAIN_CONFIG
-from infrabench.core import Deployment, DeploySpec, Site
 from infrabench.systems import _cni
 
 # One plugin, not a list of one: of a list Multus keeps the kinds of plugins but not their address ranges, and then
 # cannot remove a pod.
 CONFIG = "10-bridge.conf"
-
-
-def supported(site: Site) -> str | None:
-    """Return None, or why the reference plugins cannot run on the site."""
-    return _cni.supported(site, CNI)
-
-
-@contextmanager
-def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
-    """Yield pods on a cluster whose CNI is a bridge on each node, under Multus; all of it is removed at the end."""
-    with _cni.deployed(site, spec, CNI) as deployment:
-        yield deployment
 
 
 def install(cluster: Cluster) -> None:
@@ -53,3 +38,4 @@ CNI = cni.CNI(
     name="bridge", parts=(), config=CONFIG, overlay="", encapsulation="none", service="kube-proxy (iptables)",
     install=install, installed=installed, joins_nodes=False,
 )  # fmt: skip
+supported, deploy = _cni.system(CNI)

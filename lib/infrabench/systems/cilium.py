@@ -5,15 +5,11 @@ Services stay with kube-proxy, as they are with every other CNI here: replacing 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from infrabench.clusters import cni
 from infrabench.clusters.cluster import Cluster, at_once
 from infrabench.clusters.control import PORT
 from infrabench.clusters.hosts import push, script, start, unit
 from infrabench.clusters.workers import CNI_BIN, PLAIN_CONFIG, Worker
-from infrabench.core import Deployment, DeploySpec, Site
 from infrabench.systems import _cni, _targets
 
 CONFIG = "05-cilium.conflist"
@@ -42,18 +38,6 @@ _CLUSTER = (
     "--cluster-name=lab", "--cluster-id=0", "--identity-allocation-mode=crd", "--enable-ipv6=false",
     "--kube-proxy-replacement=false",
 )  # fmt: skip
-
-
-def supported(site: Site) -> str | None:
-    """Return None, or why Cilium cannot run on the site."""
-    return _cni.supported(site, CNI)
-
-
-@contextmanager
-def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
-    """Yield pods on a cluster whose CNI is Cilium, under Multus; all of it is removed at the end."""
-    with _cni.deployed(site, spec, CNI) as deployment:
-        yield deployment
 
 
 def install(cluster: Cluster) -> None:
@@ -109,3 +93,4 @@ CNI = cni.CNI(
         (cni.HAS_VXLAN, cni.NO_VXLAN),
     ),
 )  # fmt: skip
+supported, deploy = _cni.system(CNI)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from infrabench.clusters import cni
 from infrabench.clusters.cluster import Cluster, at_once
 from infrabench.clusters.control import POD_NET
 from infrabench.clusters.hosts import push, script, start, unit
 from infrabench.clusters.workers import CNI_BIN, PLAIN_CONFIG, Worker
-from infrabench.core import Deployment, DeploySpec, Site
 from infrabench.systems import _cni, _targets
 
 CONFIG = "10-flannel.conflist"
@@ -31,18 +28,6 @@ until [ -s /run/flannel/subnet.env ]; do
   sleep 0.1
 done
 """
-
-
-def supported(site: Site) -> str | None:
-    """Return None, or why Flannel cannot run on the site."""
-    return _cni.supported(site, CNI)
-
-
-@contextmanager
-def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
-    """Yield pods on a cluster whose CNI is Flannel, under Multus; all of it is removed at the end."""
-    with _cni.deployed(site, spec, CNI) as deployment:
-        yield deployment
 
 
 def install(cluster: Cluster) -> None:
@@ -81,3 +66,4 @@ CNI = cni.CNI(
     service="kube-proxy (iptables)", install=install, installed=installed,
     needs=((cni.HAS_VXLAN, cni.NO_VXLAN),),
 )  # fmt: skip
+supported, deploy = _cni.system(CNI)

@@ -246,22 +246,14 @@ def test_nodes_that_take_no_pods_do_not_count() -> None:
 
 PLUGIN = '''
 """Wire: a CNI for tests."""
-from contextlib import contextmanager
 from infrabench.clusters import cni
-from infrabench.systems import _cni, _targets, _targets
-
-def supported(site):
-    return _cni.supported(site, CNI)
-
-@contextmanager
-def deploy(site, spec):
-    with _cni.deployed(site, spec, CNI) as deployment:
-        yield deployment
+from infrabench.systems import _cni
 
 CNI = cni.CNI(
     name="wire", parts=(), config="10-wire.conflist", overlay="", encapsulation="none", service="none",
     install=lambda cluster: None, installed=lambda cluster: "it leaves no mark", joins_nodes=False,
 )
+supported, deploy = _cni.system(CNI)
 '''
 
 
