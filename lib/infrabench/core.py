@@ -150,7 +150,8 @@ class Target:
     A target that has several ways in names them in `addresses`: ``primary`` (which is `address`), ``second`` (of a
     second interface), ``service``. `devices` names network devices by what they are for: inside a pod ``primary`` and
     ``second``; on a node ``uplink`` (to the other node) and ``overlay`` (encapsulates; absent where nothing does).
-    `counters` are files that tell the CPU time which the target has used so far (of a node: its cgroup's).
+    `counters` are files that tell the CPU time which the target has used so far (of a node: its cgroup's). `pods` is how
+    many pods the target can hold at once, where it makes them.
     """
 
     role: str
@@ -161,6 +162,7 @@ class Target:
     addresses: Mapping[str, str] = field(default_factory=dict)
     devices: Mapping[str, str] = field(default_factory=dict)
     counters: tuple[str, ...] = ()
+    pods: int | None = None
 
     def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Result:
         """Run `argv` inside the target. The time limit is also kept inside, so nothing outlives it there."""
@@ -226,8 +228,8 @@ class Machines:
 class Site(Protocol):
     """The hosts a study runs on, by role, and where guests get their image and network from.
 
-    `machines` gives a system hosts of its own for as long as its context lasts: a name, and the parts of the tools that
-    it needs. It raises `NotRunnable` where the site has none.
+    `machines` gives a system hosts of its own for as long as its context lasts: a name, the parts of the tools that it
+    needs, and how many workers. It raises `NotRunnable` where the site has none.
     """
 
     name: str
@@ -235,7 +237,7 @@ class Site(Protocol):
     hosts: Mapping[str, Host]  # role -> host; `server` always, `client` when there is another
     facts: Mapping[str, Any]  # what the site knows of itself (guest image path and hash, bridge, ...)
 
-    def machines(self, name: str, tools: tuple[str, ...]) -> AbstractContextManager[Machines]: ...
+    def machines(self, name: str, tools: tuple[str, ...], workers: int = 2) -> AbstractContextManager[Machines]: ...
 
 
 # ---------------------------------------------------------------------------------------------- workloads
@@ -245,6 +247,9 @@ class Site(Protocol):
 class Step:
     """One command of a trial. Only ``measure`` steps are timed as tool work; ``cleanup`` steps always run.
 
+    ``rescue`` steps run before those of ``cleanup``, and only after a step that failed or a host that was lost: they
+    keep evidence, and remove what the next trial must not find.
+
     `until_ok_s`: repeat until exit status 0 or this many seconds have passed (readiness; ``prepare`` only).
     `host`: run on the target's host, outside the target (life-cycle commands).
     """
@@ -253,7 +258,7 @@ class Step:
     role: str
     argv: tuple[str, ...]
     timeout_s: float = 60.0
-    phase: Literal["prepare", "measure", "cleanup"] = "measure"
+    phase: Literal["prepare", "measure", "rescue", "cleanup"] = "measure"
     stdin: bytes = b""
     until_ok_s: float | None = None
     host: bool = False
@@ -325,7 +330,8 @@ class System(Protocol):
 class Case:
     """A workload at one scenario: what every system does once a block.
 
-    `factor` and `level` name the numeric axis that the scenario lies on, where it lies on one.
+    `factor` and `level` name the numeric axis that the scenario lies on, where it lies on one. Cases of one `group` stand
+    together in a block, for each system: what they share (pods that are there) is then made once.
     """
 
     workload: str
@@ -335,6 +341,7 @@ class Case:
     level: float | None = None
     seconds: float = 1.0  # expected wall time of one trial, for the plan
     disk_bytes: int = 0  # largest space that one trial needs inside its target
+    group: str = ""  # empty: it stands anywhere in its block
 
 
 @dataclass(frozen=True, slots=True)

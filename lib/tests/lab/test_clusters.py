@@ -376,7 +376,7 @@ def test_two_clusters_with_equal_addresses_do_not_disturb_each_other(pair: dict[
             server.check(_flows.LISTEN, timeout_s=20)
             try:
                 for way in ("primary", "second", "service"):
-                    argv = ("iperf3", "-c", server.addresses[way], "-p", str(_flows.PORT), "-n", "4000000", "-J")
+                    argv = ("iperf3", "-c", server.addresses[way], "-p", str(_flows.PORT), "-t", "1", "-J")
                     told = json.loads(far.check(argv, timeout_s=60))
                     assert told["end"]["sum_received"]["bytes"] > 2_000_000
             finally:
