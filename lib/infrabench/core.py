@@ -150,8 +150,8 @@ class Target:
     A target that has several ways in names them in `addresses`: ``primary`` (which is `address`), ``second`` (of a
     second interface), ``service``. `devices` names network devices by what they are for: inside a pod ``primary`` and
     ``second``; on a node ``uplink`` (to the other node) and ``overlay`` (encapsulates; absent where nothing does).
-    `counters` are files that tell the CPU time which the target has used so far (of a node: its cgroup's). `pods` is how
-    many pods the target can hold at once, where it makes them.
+    `counters` are files that tell the CPU time which the target has used so far (of a node: its cgroup's). `pods` is
+    how many pods the target can hold at once, where it makes them.
     """
 
     role: str
@@ -330,8 +330,8 @@ class System(Protocol):
 class Case:
     """A workload at one scenario: what every system does once a block.
 
-    `factor` and `level` name the numeric axis that the scenario lies on, where it lies on one. Cases of one `group` stand
-    together in a block, for each system: what they share (pods that are there) is then made once.
+    `factor` and `level` name the numeric axis that the scenario lies on, where it lies on one. Cases of one `group`
+    stand together in a block, for each system: what they share (pods that are there) is then made once.
     """
 
     workload: str
