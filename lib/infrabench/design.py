@@ -1,9 +1,10 @@
 """Study -> plan: seeded, randomised, complete blocks. Pure functions; the same request is the same plan, byte for byte.
 
 A block holds every treatment (system x case) once. Its order (`orders`) hangs on the seed, the block and the treatments
-alone: planning more blocks leaves the earlier ones as they were. With several deployments (a split-plot design) every
-system is made ready anew before each equal share of the blocks, and the deployment is the unit of analysis. A treatment
-that its system has no place for is left out of every block, and the others stay where they are.
+alone: planning more blocks leaves the earlier ones as they were. Cases of one group stand together for each system,
+because what they share is costly to make. With several deployments (a split-plot design) every system is made ready
+anew before each equal share of the blocks, and the deployment is the unit of analysis. A treatment that its system has
+no place for is left out of every block, and the others stay where they are.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from infrabench import orders
 from infrabench.core import (
     Case,
     DesignError,
@@ -25,7 +27,6 @@ from infrabench.core import (
     digest,
     unknown_name,
 )
-from infrabench.orders import ORDERS, order
 
 AGAIN = "-again"  # ends the second label of an A/A session
 
@@ -84,8 +85,6 @@ def design(
         raise unknown_name(f"profile of study {study.name!r}", profile, study.profiles)
     if aa and systems is not None:
         raise DesignError("an A/A session has one system under two labels: name either `aa` or `systems`")
-    if order not in ORDERS:
-        raise unknown_name("order", order, ORDERS)
     chosen, study = study.profiles[profile], twins(study, aa, known_systems)
     usual = (chosen.systems if not aa else ()) or study.systems
     blocks = _count("runs", chosen.blocks if runs is None else runs, 1)
@@ -94,12 +93,14 @@ def design(
     if blocks % anew:
         raise DesignError(f"{blocks} blocks cannot be shared out to {anew} deployments: take a multiple of {anew}")
     named = _names("systems", usual if systems is None else systems)
+    cases = _cases(chosen.cases, workloads, defaults or {}, f"profile {profile!r} of study {study.name!r}")
+    orders.check(order, [case.group for case in cases])
     return Design(
         study=study.name,
         profile=profile,
         blocks=blocks,
         systems=_systems(study, named, known_systems),
-        cases=_cases(chosen.cases, workloads, defaults or {}, f"profile {profile!r} of study {study.name!r}"),
+        cases=cases,
         seed=_count("seed", study.seed if seed is None else seed, 0),
         named=workloads is not None,
         deployments=anew,
@@ -164,8 +165,9 @@ def block(design: Design, number: int, deployment: int = 0) -> tuple[Trial, ...]
 
     Positions of excluded treatments stay free.
     """
-    places = order(
-        design.order, seed=design.seed, block=number, systems=len(design.systems), cases=len(design.cases)
+    places = orders.order(
+        design.order, seed=design.seed, block=number, systems=len(design.systems), cases=len(design.cases),
+        groups=[case.group for case in design.cases],
     )  # fmt: skip
     named = [(design.systems[system], design.cases[case]) for system, case in places]
     return tuple(

@@ -1,30 +1,48 @@
 """The order of the treatments inside a block: pure functions of seed, block and counts.
 
-``random``: one fresh permutation of all treatments. ``williams``: for suspected carry-over; the cases come in random
-order, and inside each case the systems come in a row of a Williams square, so that over a full set of rows every
-system stands at every place equally often and follows every other system equally often (Williams 1949).
+``random``: one fresh permutation of all treatments. Where cases are in groups it is one of the units (system, group),
+and inside each unit one of its cases: what a group shares is made once for each system, and no group has a place of its
+own. ``williams``: for suspected carry-over; the cases come in random order, and inside each case the systems come in a
+row of a Williams square, so that over a full set of rows every system stands at every place equally often and follows
+every other system equally often (Williams 1949).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from infrabench.core import DesignError
+from infrabench.core import DesignError, unknown_name
 
 ORDERS = ("random", "williams")
 # Keep the random numbers of the squares apart from those of the blocks.
 _LABELS, _ROWS = 2**31, 2**31 + 1
 
 
-def order(kind: str, *, seed: int, block: int, systems: int, cases: int) -> list[tuple[int, int]]:
+def check(kind: str, groups: Sequence[str] = ()) -> None:
+    """Raise `DesignError` for an unknown kind of order, and for one that cannot keep `groups` together."""
+    if kind not in ORDERS:
+        raise unknown_name("order", kind, ORDERS)
+    if kind == "williams" and any(groups):
+        raise DesignError(
+            f"cases that stand together ({', '.join(dict.fromkeys(filter(None, groups)))}) cannot be in the order "
+            "'williams', in which the systems follow each other inside each case: take 'random'"
+        )
+
+
+def order(
+    kind: str, *, seed: int, block: int, systems: int, cases: int, groups: Sequence[str] = ()
+) -> list[tuple[int, int]]:
     """Return the treatments of a block in order, as (system, case) numbers; each once.
 
-    It hangs on its arguments alone, so planning more blocks leaves earlier ones as they were. Raises `DesignError` for
-    an unknown kind.
+    `groups`: the group of each case, empty where it stands alone. The order hangs on the arguments alone, so planning
+    more blocks leaves earlier ones as they were. Raises `DesignError` as `check` does.
     """
-    if kind not in ORDERS:
-        raise DesignError(f"unknown order {kind!r}: known are {', '.join(ORDERS)}")
+    check(kind, groups)
     rng = np.random.default_rng([seed, block])
+    if any(groups):
+        return _grouped(rng, systems, groups)
     if kind == "random":
         # treatments are counted case by case
         return [(int(i) % systems, int(i) // systems) for i in rng.permutation(systems * cases)]
@@ -47,6 +65,16 @@ def williams(k: int) -> list[list[int]]:
 def shuffled(count: int, *, seed: int, block: int, draw: int) -> list[int]:
     """Return the numbers 0 .. count - 1 in a random order of their own: for repeats at the end of a block."""
     return [int(i) for i in np.random.default_rng([seed, block, draw]).permutation(count)]
+
+
+def _grouped(rng: np.random.Generator, systems: int, groups: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the units (system, group) in random order, the cases of each in one of their own."""
+    units: dict[tuple[int, str | int], list[tuple[int, int]]] = {}
+    for case, group in enumerate(groups):
+        for system in range(systems):
+            units.setdefault((system, group or case), []).append((system, case))
+    every = list(units.values())
+    return [every[unit][place] for unit in rng.permutation(len(every)) for place in rng.permutation(len(every[unit]))]
 
 
 def _row(seed: int, block: int, systems: int) -> list[int]:

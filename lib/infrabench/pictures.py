@@ -172,7 +172,11 @@ def _absent(found: Results, workload: str) -> dict[tuple[str, str], str]:
 
 
 def _order_kind(found: Results) -> str:
-    return found.data.get("order", "random")
+    """Return how the trials of a block were ordered: a word that captions know, or a sentence where groups are kept."""
+    kind = str(found.data.get("order", "random"))
+    cases = found.data.get("parameters", {}).get("cases", [])
+    groups = list(dict.fromkeys(case["group"] for case in cases if case.get("group")))
+    return figures.grouped(groups) if groups else kind
 
 
 def _first_scenario(found: Results, workload: str, metric: str) -> str:

@@ -74,8 +74,11 @@ def execute(trial: Trial, workload: Workload, bench: Bench) -> Finished:
     except SiteError as error:
         fatal = error
         run.ends("aborted", f"a host was lost: {error}")
+    except BaseException:
+        run.ends("aborted", "interrupted")  # for the steps that follow: no record is made of it
+        raise
     finally:
-        # Also on an interrupt: a server left behind would disturb the next trial.
+        # Also on an interrupt: a server or pods left behind would disturb the next trial.
         fatal = run.clean(steps) or fatal
     return run.finish(workload, fatal)
 
@@ -160,12 +163,14 @@ class _Run:
         return result
 
     def clean(self, steps: Sequence[Step]) -> SiteError | None:
-        """Run every cleanup step, whatever happened before; a lost host is returned, not raised."""
+        """Run every cleanup step, whatever happened before, and first what rescues a trial that is not ok by now.
+
+        A lost host is returned, not raised.
+        """
         lost: dict[str, SiteError] = {}
-        for step in steps:
+        rescue = [step for step in steps if step.phase == "rescue" and self.state != "ok"]
+        for step in (*rescue, *(step for step in steps if step.phase == "cleanup")):
             host = self.bench.roles[step.role].host.name
-            if step.phase != "cleanup":
-                continue
             try:
                 if host in lost or not self.one(step).ok:
                     self.unclean.append(step.name)

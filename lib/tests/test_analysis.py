@@ -86,6 +86,15 @@ def test_what_is_pooled_against_the_rules_is_stamped_everywhere(found: analysis.
     assert "here kernel.release" in (found.folder / "tables/containers/contrasts.md").read_text()
 
 
+def test_groups_that_stood_together_are_told_with_every_order(found: analysis.Results) -> None:
+    cases = [{"group": "10 pods"}, {"group": "20 pods"}, {"group": "10 pods"}, {}]
+    grouped = replace(found, data=found.data | {"parameters": {"cases": cases}})
+    told = "the cases of one group (10 pods, 20 pods) together"
+    assert told in pictures.figure(grouped, "order", "stream", "triad_B_per_s").text
+    assert told in pictures.figure(grouped, "forest").text
+    assert "one group" not in pictures.figure(found, "forest").text
+
+
 def test_a_workload_that_was_not_measured_says_so(found: analysis.Results) -> None:
     assert "not run" in pictures.figure(found, "points", "fio", "read_B_per_s").text
     assert "not part of the profile" in analysis.findings(found, "fio", "read_B_per_s").text

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import groupby
 
 import pytest
 from hypothesis import given, settings
@@ -181,6 +182,48 @@ def test_a_profile_may_name_its_own_systems():
     assert designs.design(wide, profile="quick").systems == ("native", "lxc")
     assert designs.design(wide, profile="quick", systems=["native", "docker"]).systems == ("native", "docker")
     assert designs.design(wide, profile="quick", aa="docker").systems == ("docker", "docker-again")
+
+
+GROUPED = (
+    *(Case(name, f"{pods} pods", {"n": pods}, group=f"{pods} pods") for pods in (10, 20) for name in ("cpu", "net")),
+    Case("disk", "default"),
+)
+
+
+def units(planned):
+    """The runs of one system and group, in order."""
+    group = {(case.workload, case.scenario): case.group for case in GROUPED}
+    return [unit for unit, _ in groupby((t.block, t.system, group[t.workload, t.scenario]) for t in planned)]
+
+
+def test_cases_of_a_group_stand_together_for_each_system_in_every_block():
+    wide = study(("native", "docker", "lxc"), GROUPED, blocks=6)
+    planned = designs.plan(wide, profile="quick")
+    assert Counter(units(planned)) == Counter(
+        (block, system, group) for block in range(6) for system in wide.systems for group in ("10 pods", "20 pods", "")
+    )
+    assert designs.plan(wide, profile="quick", runs=9)[: len(planned)] == planned
+    assert len({tuple(unit[1:] for unit in units(planned) if unit[0] == block) for block in range(6)}) == 6
+
+
+def test_what_does_not_apply_leaves_the_groups_where_they_are():
+    wanted = designs.design(study(("native", "docker"), GROUPED, blocks=6), profile="quick")
+    gone = [("docker", "cpu", "20 pods"), ("docker", "net", "20 pods")]
+    left = designs.trials(designs.without(wanted, excluded=gone))
+    assert left == tuple(t for t in designs.trials(wanted) if treatment(t) not in gone)
+    assert len(units(left)) == 6 * 5
+
+
+def test_groups_are_no_part_of_a_trials_identity():
+    alone = [replace(case, group="") for case in GROUPED]
+    ids = [{t.id for t in designs.plan(study(cases=cases), profile="quick")} for cases in (GROUPED, alone)]
+    assert ids[0] == ids[1]
+
+
+def test_groups_are_refused_in_williams_squares_before_anything_starts():
+    with pytest.raises(DesignError, match="'williams', in which the systems follow each other"):
+        designs.design(study(cases=GROUPED), profile="quick", order="williams")
+    designs.design(study(cases=GROUPED), profile="quick", order="williams", workloads=["disk"])
 
 
 def test_what_cannot_run_is_left_out_of_every_block():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -63,6 +63,57 @@ def test_repeats_are_shuffled_by_seed_block_and_draw():
     drawn = {tuple(shuffled(6, seed=1, block=b, draw=d)) for b in range(5) for d in (1, 2)}
     assert len(drawn) > 5
     assert all(sorted(each) == list(range(6)) for each in drawn)
+
+
+# What `random` gave before there were groups: recorded sessions were planned by it.
+GOLDEN = (
+    (20200315, 0, 4, 3, [(0, 2), (3, 2), (1, 1), (0, 1), (2, 0), (0, 0), (3, 1), (1, 0), (2, 1), (1, 2), (3, 0),
+                         (2, 2)]),
+    (20200315, 7, 2, 5, [(1, 2), (1, 0), (1, 1), (1, 3), (0, 1), (0, 3), (0, 0), (0, 4), (0, 2), (1, 4)]),
+    (1, 29, 1, 6, [(0, 4), (0, 1), (0, 0), (0, 2), (0, 3), (0, 5)]),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("seed", "block", "systems", "cases", "places"), GOLDEN)
+def test_without_groups_the_order_is_what_it_always_was(seed, block, systems, cases, places):
+    given = {"seed": seed, "block": block, "systems": systems, "cases": cases}
+    assert order("random", **given) == order("random", **given, groups=[""] * cases) == places
+
+
+groups = st.lists(st.sampled_from(["", "10 pods", "20 pods"]), min_size=1, max_size=8)
+
+
+@settings(deadline=None, derandomize=True)
+@given(groups, st.integers(0, 2**40), st.integers(0, 999), st.integers(1, 5))
+def test_with_groups_every_treatment_comes_once_and_each_systems_group_stands_together(groups, seed, block, systems):
+    given = {"seed": seed, "block": block, "systems": systems, "cases": len(groups), "groups": groups}
+    places = order("random", **given)
+    assert sorted(places) == [(s, c) for s in range(systems) for c in range(len(groups))]
+    assert order("random", **given) == places
+    units = [unit for unit, _ in groupby(places, key=lambda place: (place[0], groups[place[1]]))]
+    together = [unit for unit in units if unit[1]]
+    assert len(together) == len(set(together))
+
+
+def test_units_and_the_cases_inside_them_come_in_every_order_equally_often():
+    blocks = [
+        order("random", seed=5, block=block, systems=2, cases=4, groups=["a", "b", "a", ""]) for block in range(6000)
+    ]
+    units = Counter(
+        tuple(unit for unit, _ in groupby((s, "aba-"[c]) for s, c in places)) for places in blocks
+    )  # fmt: skip
+    assert len(units) == 720  # 3 units of each of 2 systems
+    assert max(units.values()) < 8.3 + 6 * 8.3**0.5
+    inside = Counter(places.index((1, 0)) < places.index((1, 2)) for places in blocks)
+    assert abs(inside[True] - 3000) < 3.3 * 1500**0.5
+    assert len({tuple(c for s, c in places if s == 0 and c in (0, 2)) == (0, 2) for places in blocks}) == 2
+
+
+def test_groups_cannot_be_kept_together_in_williams_squares():
+    with pytest.raises(DesignError, match=r"\(10 pods, 20 pods\) cannot be in the order 'williams'"):
+        order("williams", seed=0, block=0, systems=2, cases=3, groups=["10 pods", "", "20 pods"])
+    given = {"seed": 3, "block": 1, "systems": 3, "cases": 2}
+    assert order("williams", **given, groups=["", ""]) == order("williams", **given)
 
 
 def test_an_unknown_order_is_refused():

@@ -13,6 +13,7 @@ from infrabench.figures.power import power, power_caption
 from infrabench.figures.qq import qq, qq_caption
 from infrabench.figures.save import save
 from infrabench.figures.scaling import scaling
+from infrabench.figures.sentences import grouped
 from infrabench.figures.tiers import tiers, tiers_caption
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "ecdf_caption",
     "forest",
     "forest_caption",
+    "grouped",
     "lag",
     "lag_caption",
     "modes",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,11 @@ def order_sentence(table: pd.DataFrame | None, order: str = "random") -> str:
     if deployments < 2:
         return f"{told}. "
     return f"{told} within {deployments} deployments of every system (split-plot; the deployment is the unit). "
+
+
+def grouped(groups: Sequence[str]) -> str:
+    """Return, for `order_sentence`, that the cases of each group stand together."""
+    return f"{ORDERS['random']}, in which each system does the cases of one group ({', '.join(groups)}) together"
 
 
 def metric_in(values: Any, metric: str, unit: str) -> str:

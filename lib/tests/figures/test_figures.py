@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from infrabench.core import SchemaError
-from infrabench.figures import COLUMN_MM, PAGE_MM, caption, forest, order, points, save, scaling
+from infrabench.figures import COLUMN_MM, PAGE_MM, caption, forest, grouped, order, points, save, scaling
 from infrabench.figures.look import MM
 from infrabench.figures.ratios import _ticks
 from infrabench.stats import contrasts, estimates
@@ -200,6 +200,8 @@ def test_caption_counts_repeats_discards_and_deployments() -> None:
     ):
         assert part in text
     assert "Williams squares" in caption(*about, order="williams")
+    told = caption(*about, order=grouped(["10 pods", "20 pods"]))
+    assert "complete blocks, in which each system does the cases of one group (10 pods, 20 pods) together. " in told
     assert "Alternating. " in caption(*about, order="Alternating.")
     assert "of the means of" not in caption(estimates(table_of(values)), "sysbench-cpu", "events_per_s")
 
