@@ -6,9 +6,7 @@ a second interface) and made by the CNI alone, and one receiver has a network po
 
 from __future__ import annotations
 
-import json
 import logging
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,16 +14,13 @@ from functools import partial
 from typing import Any
 
 from infrabench.clusters import pods
-from infrabench.clusters.cluster import Cluster, is_ready, until
+from infrabench.clusters.cluster import Cluster
 from infrabench.clusters.cni import CNI, standing
+from infrabench.clusters.freezer import thawing
 from infrabench.clusters.kubectl import Kubectl
 from infrabench.core import Deployment, DeploySpec, NotRunnable, ProvisionError, Site, Target
-from infrabench.systems import _flows, _targets
+from infrabench.systems import _flows, _namespace, _targets
 
-PODS_S = 60.0
-THAW_S = 30.0
-SETTLE_S = 0.4  # a thawed cluster catches up on its timers: two processors for 0.1 to 0.2 s, as measured
-GONE_S = 90.0
 OWN = "a cluster of its own: one control node, two workers"
 log = logging.getLogger(__name__)
 
@@ -51,63 +46,26 @@ def deployed(site: Site, spec: DeploySpec, cni: CNI) -> Iterator[Deployment]:
     with site.machines(cni.name, cni.parts) as machines:
         cluster = standing(machines, cni)
         made = _populated(cluster, spec, cni)
-        resume = machines.resume
-        thaw = None if resume is None else lambda: _thaw(resume, cluster)
-        yield replace(made, pause=machines.pause, resume=thaw)
-
-
-def _thaw(resume: Callable[[], None], cluster: Cluster) -> None:
-    begin = time.monotonic()
-    resume()
-    until("the thawed cluster's nodes to be Ready", lambda: is_ready(cluster), THAW_S)
-    time.sleep(max(0.0, begin + SETTLE_S - time.monotonic()))
+        yield replace(made, pause=machines.pause, resume=thawing(cluster, machines.resume))
 
 
 @contextmanager
 def _found(site: Site, spec: DeploySpec, cni: CNI) -> Iterator[Deployment]:
     """Yield pods on a cluster that is used as it is; only our namespace is made in it, and removed at the end."""
     kubectl = Kubectl(site.hosts["server"], tuple(site.facts["kubectl"]))
-    names = [
-        node["metadata"]["name"]
-        for node in kubectl.get("nodes")["items"]
-        if not node["spec"].get("unschedulable")
-        and not any(taint["effect"] != "PreferNoSchedule" for taint in node["spec"].get("taints", ()))
-    ]
+    names = [node["metadata"]["name"] for node in _namespace.nodes(kubectl)]
     if len(names) < 2:
         raise NotRunnable(f"the cluster has {len(names)} nodes that take pods; two are needed")
     cluster = Cluster(kubectl, (names[0], names[1]))
     if differs := cni.installed(cluster):
         raise NotRunnable(f"the cluster's CNI is not {cni.name}: {differs}")
-    _check_namespace(kubectl)
+    _namespace.check(kubectl)
     try:
-        yield _placed(cluster, spec, cni, site)
+        with _namespace.hinted(site):
+            made = _populated(cluster, spec, cni, image=site.facts["pod_image"])
+        yield made
     finally:
-        _remove_namespace(kubectl)
-
-
-def _placed(cluster: Cluster, spec: DeploySpec, cni: CNI, site: Site) -> Deployment:
-    try:
-        return _populated(cluster, spec, cni, image=site.facts["pod_image"])
-    except ProvisionError as error:
-        if "image" not in str(error):
-            raise
-        raise ProvisionError(f"{error}. {site.facts['pod_image_hint']}") from error
-
-
-def _check_namespace(kubectl: Kubectl) -> None:
-    """Raise `NotRunnable` when a namespace of that name is somebody else's: ours is removed with all that is in it."""
-    found = kubectl.check("get", "namespace", pods.NAMESPACE, "--ignore-not-found", "--output=json")
-    if found.strip() and pods.LABEL not in json.loads(found)["metadata"].get("labels", {}):
-        raise NotRunnable(
-            f"the cluster has a namespace {pods.NAMESPACE} that infrabench did not make. Remove it, or label it: "
-            f"kubectl label namespace {pods.NAMESPACE} {pods.LABEL}=yes"
-        )
-
-
-def _remove_namespace(kubectl: Kubectl) -> None:
-    kubectl.check(
-        "delete", "namespace", pods.NAMESPACE, "--ignore-not-found", f"--timeout={GONE_S:.0f}s", timeout_s=GONE_S + 10
-    )  # fmt: skip
+        _namespace.remove(kubectl)
 
 
 def _populated(cluster: Cluster, spec: DeploySpec, cni: CNI, image: str = "") -> Deployment:
@@ -115,7 +73,7 @@ def _populated(cluster: Cluster, spec: DeploySpec, cni: CNI, image: str = "") ->
     own = cluster.machines is not None
     if cluster.machines is not None:
         image = cluster.machines.images["tools"][0]
-    _remove_namespace(cluster.kubectl)
+    _namespace.remove(cluster.kubectl)
     manifests = [pods.namespace(spec.session), pods.service("server"), pods.policy("server-guarded")]
     if own:
         manifests += [pods.runtime_class(), pods.second_network(_targets.uplink(cluster.workers[0]))]
@@ -132,7 +90,7 @@ def _populated(cluster: Cluster, spec: DeploySpec, cni: CNI, image: str = "") ->
             for number, name in enumerate(cluster.nodes)
         ]
     cluster.kubectl.apply(manifests)
-    targets = _targets.targets(cluster, cni, spec, image, _running(cluster))
+    targets = _targets.targets(cluster, cni, spec, image, _namespace.running(cluster.kubectl))
     _check_limits(targets, spec)
     capabilities = _flows.verified(cni.name, targets, enforces=cni.enforces, joins_nodes=cni.joins_nodes)
     return Deployment(cni.name, targets, _facts(cluster, cni, spec, image, targets, capabilities))
@@ -142,23 +100,6 @@ def _second(cluster: Cluster, last: int) -> str:
     # The second network of every cluster lies on the same wire: the nodes' own addresses tell them apart.
     third = 100 + int(cluster.workers[0].host.address.split(".")[-1]) % 156
     return f"198.18.{third}.{last}/24"
-
-
-def _running(cluster: Cluster) -> dict[str, Mapping[str, Any]]:
-    """Return every pod by name once all are Ready; `ProvisionError` with their events when they do not get so."""
-    told = cluster.kubectl.run(
-        "wait", "--for=condition=Ready", "pods", "--all", f"--namespace={pods.NAMESPACE}", f"--timeout={PODS_S:.0f}s",
-        timeout_s=PODS_S + 10,
-    )  # fmt: skip
-    if not told.ok:
-        events = cluster.kubectl.run(
-            "get", "events", f"--namespace={pods.NAMESPACE}", "--field-selector=type=Warning",
-            "--output=jsonpath={range .items[*]}{.involvedObject.name}: {.message}{'\\n'}{end}",
-        )  # fmt: skip
-        last = events.stdout.decode("utf-8", "replace").strip().splitlines()[-4:]
-        raise ProvisionError(f"pods are not Ready after {PODS_S:.0f} s: {'; '.join(last) or told.stderr.decode()}")
-    found = cluster.kubectl.get("pods", f"--namespace={pods.NAMESPACE}")["items"]
-    return {each["metadata"]["name"]: each for each in found}
 
 
 def _check_limits(targets: Mapping[str, Target], spec: DeploySpec) -> None:

@@ -97,7 +97,7 @@ def test_a_namespace_of_others_stays(kubeconfig: Path) -> None:
 
 def test_an_image_that_the_nodes_do_not_have_is_told(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INFRABENCH_POD_IMAGE", "registry.invalid/none:1")
-    monkeypatch.setattr("infrabench.systems._cni.PODS_S", 8.0)
+    monkeypatch.setattr("infrabench.systems._namespace.PODS_S", 8.0)
     told = r"registry\.invalid/none:1.*can the cluster's nodes pull it"
     with open_site(kubeconfig) as site, pytest.raises(ProvisionError, match=told), cilium.deploy(site, SPEC):
         pass

@@ -12,7 +12,7 @@ import pytest
 from cluster_fakes import Scripted, answers
 
 from infrabench import cli, registry
-from infrabench.clusters import pods
+from infrabench.clusters import freezer, pods
 from infrabench.clusters.cluster import NODES, Cluster, is_ready, until
 from infrabench.clusters.cni import CNI
 from infrabench.clusters.kubectl import Kubectl
@@ -21,7 +21,7 @@ from infrabench.core import DeploySpec, DesignError, Limits, NotRunnable, Provis
 from infrabench.host import LocalHost
 from infrabench.lab import goparts
 from infrabench.site import OpenSite
-from infrabench.systems import _cni, _targets, bridge, cilium, flannel, host
+from infrabench.systems import _cni, _namespace, _targets, bridge, cilium, flannel, host
 
 SPEC = DeploySpec("a session", Limits(memory_bytes=512 * 2**20), "198.18.64.10")
 SECOND = [
@@ -161,10 +161,12 @@ def test_a_cluster_is_ready_when_its_nodes_say_so_and_their_kubelets_answer_now(
 
 def test_a_thawed_cluster_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
     done = []
-    monkeypatch.setattr(_cni, "is_ready", lambda cluster: bool(done.append("asked")) or len(done) > 3)
-    monkeypatch.setattr(_cni, "SETTLE_S", 0.0)
-    _cni._thaw(lambda: done.append("thawed"), Cluster(Kubectl(Scripted(), ()), NODES))
+    monkeypatch.setattr(freezer, "is_ready", lambda cluster: bool(done.append("asked")) or len(done) > 3)
+    monkeypatch.setattr(freezer, "SETTLE_S", 0.0)
+    cluster = Cluster(Kubectl(Scripted(), ()), NODES)
+    freezer.thawing(cluster, lambda: done.append("thawed"))()
     assert done == ["thawed", "asked", "asked", "asked"]
+    assert freezer.thawing(cluster, None) is None
 
 
 def test_the_bridge_gives_every_node_its_own_range_in_the_file_that_multus_delegates_to() -> None:
@@ -187,7 +189,7 @@ def test_events_say_why_pods_do_not_come() -> None:
     with pytest.raises(
         ProvisionError, match="not Ready after 60 s: server: FailedMount; far: no route; near: a; near: b"
     ):
-        _cni._running(Cluster(Kubectl(Scripted(answer), ("k",)), NODES))
+        _namespace.running(Kubectl(Scripted(answer), ("k",)))
 
 
 # -------------------------------------------------------------------------------- a cluster that was found
