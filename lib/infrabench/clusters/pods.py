@@ -10,13 +10,14 @@ NAMESPACE = "infrabench"
 LABEL = "infrabench"
 CLIENT = "infrabench-client"  # label of pods that the network policy lets in
 SECOND = "infrabench-second"  # name of the second network
-PLAIN = "infrabench-plain"  # runtime class whose pods get the cluster's CNI without Multus
+PLAIN = "plain"  # handler whose pods get the cluster's CNI without Multus
 PORTS = (5201, 12865, 12866)  # iperf3; netperf's control and data connection
 # A node that was frozen may look unreachable for a moment; none of its pods may be evicted for that.
 _TOLERATIONS = [
     {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
     {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
 ]
+SLEEP = ("sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done")
 Manifest = dict[str, Any]
 
 
@@ -32,10 +33,11 @@ def namespace(session: str) -> Manifest:
 
 
 def pod(
-    name: str, node: str, image: str, *, memory_bytes: int, client: bool = False, second: str = "", plain: bool = False,
-    host_network: bool = False,
+    name: str, node: str, image: str, *, memory_bytes: int, client: bool = False, second: str = "",
+    runtime_class: str = "", host_network: bool = False, command: Sequence[str] = SLEEP,
+    environment: Mapping[str, str] | None = None,
 ) -> Manifest:  # fmt: skip
-    """Return a pod on `node` that sleeps until commands are run in it.
+    """Return a pod on `node` that runs `command`: by default it sleeps until commands are run in it.
 
     Parameters
     ----------
@@ -45,8 +47,8 @@ def pod(
         Whether the network policy lets it in.
     second
         Address with prefix length on the second network; empty: it has no second interface.
-    plain
-        Whether its network is made without Multus.
+    runtime_class
+        Name of its runtime class; empty: what the node's runtime does where none is asked for.
     host_network
         Whether it has the node's own network: a witness.
     """
@@ -60,12 +62,13 @@ def pod(
         "restartPolicy": "Always",
         "containers": [{
             "name": "tools", "image": image, "imagePullPolicy": "IfNotPresent",
-            "command": ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"],
+            "command": list(command),
+            "env": [{"name": key, "value": value} for key, value in (environment or {}).items()],
             "resources": {"requests": {"memory": "16Mi"}, "limits": {"memory": str(memory_bytes)}},
         }],
     }  # fmt: skip
-    if plain:
-        spec["runtimeClassName"] = PLAIN
+    if runtime_class:
+        spec["runtimeClassName"] = runtime_class
     labels = {LABEL: name, **({CLIENT: "yes"} if client else {})}
     return {
         "apiVersion": "v1", "kind": "Pod", "spec": spec,
@@ -103,11 +106,17 @@ def policy(pod: str) -> Manifest:
     }  # fmt: skip
 
 
-def runtime_class(handler: str = "plain") -> Manifest:
-    """Return the runtime class of pods without Multus; a worker's runtime knows the handler."""
+def runtime_class(handler: str) -> Manifest:
+    """Return the runtime class of a `handler` that a worker's runtime knows; its name is ours, `class_name`."""
     return {
-        "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": PLAIN}, "handler": handler,
+        "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": class_name(handler)},
+        "handler": handler,
     }  # fmt: skip
+
+
+def class_name(handler: str) -> str:
+    """Return the name of our runtime class for a handler."""
+    return f"infrabench-{handler}"
 
 
 def second_network(uplink: str) -> Manifest:

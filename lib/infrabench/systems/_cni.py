@@ -76,13 +76,13 @@ def _populated(cluster: Cluster, spec: DeploySpec, cni: CNI, image: str = "") ->
     _namespace.remove(cluster.kubectl)
     manifests = [pods.namespace(spec.session), pods.service("server"), pods.policy("server-guarded")]
     if own:
-        manifests += [pods.runtime_class(), pods.second_network(_targets.uplink(cluster.workers[0]))]
+        manifests += [pods.runtime_class(pods.PLAIN), pods.second_network(_targets.uplink(cluster.workers[0]))]
     for role, (node, client, with_multus, last) in _targets.ROLES.items():
         if own or with_multus:
             second = _second(cluster, last) if own and with_multus else ""
             manifests.append(pods.pod(
                 role, cluster.nodes[node], image, memory_bytes=spec.limits.memory_bytes, client=client, second=second,
-                plain=not with_multus,
+                runtime_class="" if with_multus else pods.class_name(pods.PLAIN),
             ))  # fmt: skip
     if not own:
         manifests += [

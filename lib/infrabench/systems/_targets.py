@@ -117,7 +117,8 @@ def _lifecycle(cluster: Cluster, spec: DeploySpec, image: str) -> dict[str, tupl
     if not cluster.workers:
         return {}
     files = {f"{FRESH_FILES}/fresh{suffix}.json": json.dumps(pods.pod(
-        FRESH, cluster.nodes[0], image, memory_bytes=spec.limits.memory_bytes, plain=bool(suffix)
+        FRESH, cluster.nodes[0], image, memory_bytes=spec.limits.memory_bytes,
+        runtime_class=pods.class_name(pods.PLAIN) if suffix else "",
     )) for suffix in ("", "-plain")}  # fmt: skip
     push(cluster.kubectl.host, files)
     kubectl = (*cluster.kubectl.prefix, f"--namespace={pods.NAMESPACE}")

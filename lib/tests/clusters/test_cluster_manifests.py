@@ -52,7 +52,8 @@ def test_a_second_interface_is_asked_for_with_its_address() -> None:
 
 
 def test_pods_without_multus_clients_and_witnesses_are_told_apart() -> None:
-    assert pod(plain=True)["spec"]["runtimeClassName"] == pods.runtime_class()["metadata"]["name"]
+    made = pods.runtime_class(pods.PLAIN)
+    assert pod(runtime_class=pods.class_name(pods.PLAIN))["spec"]["runtimeClassName"] == made["metadata"]["name"]
     assert pod(client=True)["metadata"]["labels"] == {pods.LABEL: "server", pods.CLIENT: "yes"}
     assert pods.CLIENT not in pod()["metadata"]["labels"]
     assert pod(host_network=True)["spec"]["hostNetwork"] is True
@@ -96,7 +97,14 @@ def test_the_second_network_is_a_macvlan_on_the_uplink_whose_pods_bring_their_ad
 def test_every_label_is_valid_whatever_a_session_is_called(session: str) -> None:
     made = [pods.namespace(session), pods.service("server"), pods.policy("server-guarded")]
     made += [
-        pods.pod(role, "worker1", "x", memory_bytes=1, client=client, plain=not multus)
+        pods.pod(
+            role,
+            "worker1",
+            "x",
+            memory_bytes=1,
+            client=client,
+            runtime_class="" if multus else pods.class_name(pods.PLAIN),
+        )
         for role, (_, client, multus, _) in _targets.ROLES.items()
     ]
     values = [value for manifest in made for value in every_label(manifest)]

@@ -113,7 +113,7 @@ def test_a_fresh_pod_is_made_from_a_file_and_waited_for(tmp_path: Path) -> None:
     ]
     made = {path: json.loads(text)["spec"] for path, text in node.pushed.items()}
     assert "runtimeClassName" not in made["/etc/infrabench/fresh.json"]
-    assert made["/etc/infrabench/fresh-plain.json"]["runtimeClassName"] == pods.PLAIN
+    assert made["/etc/infrabench/fresh-plain.json"]["runtimeClassName"] == pods.class_name(pods.PLAIN)
 
 
 def test_a_fresh_pod_that_does_not_go_is_taken_from_the_api_and_its_trial_fails(tmp_path: Path) -> None:
