@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from infrabench import labels
 from infrabench.comparability import NOT_HOSTS, differences, shown
 from infrabench.core import STATES
 from infrabench.facade import Session, open_session
@@ -75,7 +76,10 @@ def provenance_table(session: Session) -> pd.DataFrame:
 def deployments_table(session: Session) -> pd.DataFrame:
     """Return what the systems say about themselves: one row per field, one column per system."""
     data = json.loads(read_bytes(session.folder / "provenance" / "deployments.json"))
-    columns = {name: _flat({**each["facts"], "tools": each["tools"]}) for name, each in data.items()}
+    names = labels.of(session.folder)
+    columns = {
+        names.get(name, name): _flat({**each["facts"], "tools": each["tools"]}) for name, each in data.items()
+    }  # fmt: skip
     return pd.DataFrame(columns).rename_axis("field")
 
 
@@ -86,10 +90,11 @@ def capabilities_table(session: Session) -> pd.DataFrame:
     often it said them. Empty where no system says any.
     """
     said: dict[str, list[dict[str, Any]]] = {}
+    known = labels.of(session.folder)
     for path in sorted(session.folder.glob("provenance/deployments*.json")):
         for name, each in json.loads(read_bytes(path)).items():
             if each["facts"].get("capabilities"):
-                said.setdefault(name, []).append(each["facts"]["capabilities"])
+                said.setdefault(known.get(name, name), []).append(each["facts"]["capabilities"])
     names = dict.fromkeys(key for each in said.values() for one in each for key in one)
     columns = {
         system: {key: " / ".join(dict.fromkeys(str(one.get(key, "")) for one in each)) for key in names}
@@ -109,13 +114,15 @@ def paths_table(session: Session) -> pd.DataFrame:
     path are not in it.
     """
     rows: dict[tuple[str, str, str], dict[str, Any]] = {}
+    known = labels.of(session.folder)
     for record in read_trials(session.folder):
         claims = [json.loads(part.removeprefix(CLAIM)) for step in record.steps for part in step["argv"] if
                   part.startswith(CLAIM)]  # fmt: skip
         devices = next((each["devices"] for each in claims if "device" in each), {})
         nodes = {f"{each['node']} {name}" for each in claims if "node" in each for name in each["devices"].values()}
         if claims:
-            key = (record.trial.system, record.trial.workload, record.trial.scenario)
+            system = known.get(record.trial.system, record.trial.system)
+            key = (system, record.trial.workload, record.trial.scenario)
             row = rows.setdefault(key, {"ok": 0, "checked": 0, "another path": 0, "carried": set(), "quiet": set(),
                                         "on the nodes": set()})  # fmt: skip
             row["ok"] += record.state == "ok"

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from infrabench import archive, comparability, costs, registry, runs, session
+from infrabench import archive, comparability, costs, labels, registry, runs, session
 from infrabench import design as designs
 from infrabench.core import DesignError, LedgerError, SiteError
 from infrabench.design import Design
@@ -352,16 +352,20 @@ def _state_of(folder: Path) -> Iterator[str]:
     extra = f", {repeats} repeats of invalid ones" if repeats else ""
     extra += f", {len(gone)} blocks discarded with {len(every) - len(kept)} trials" if gone else ""
     yield f"{folder}: {len(planned) - len(missing)} of {len(planned)} trials{extra}"
+    names = labels.of(folder)
     for system in data["systems"]:
         states = Counter(record.state for record in kept if record.trial.system == system)
         absent = sum(1 for trial in missing if trial.system == system)
         told = [f"{count} {state}" for state, count in sorted(states.items())]
-        yield f"  {system}: {', '.join(told + ([f'{absent} missing'] if absent else []))}"
+        yield f"  {names.get(system, system)}: {', '.join(told + ([f'{absent} missing'] if absent else []))}"
     for look in read_blocks(folder, LOOK):
         widest = max(look["widths"].values(), default=float("nan"))
         why = f"stop ({look['reason']})" if look["reason"] else f"{len(look['adds'])} blocks added"
         yield f"  look at n = {look['n']}: widest half-width {100 * widest:.2f} %: {why}"
-    absent = {f"{system}, {workload} {name}": why for (system, workload, name), why in not_applicable(data).items()}
+    absent = {
+        f"{names.get(system, system)}, {workload} {name}": why
+        for (system, workload, name), why in not_applicable(data).items()
+    }
     for name, reason in {**data["not_run"], **data["left_out"], **absent}.items():
         yield f"  {name}: not run: {reason}"
 

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from infrabench import design as designs
-from infrabench import planned, registry, runs, session
+from infrabench import labels, planned, registry, runs, session
 from infrabench.analysis import Results
 from infrabench.analysis import results as analysed
 from infrabench.comparability import measures_alike, stamp
@@ -32,7 +32,10 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Session:
-    """A recorded session: its folder, ``session.json``, tidy table, and planned trials without a record."""
+    """A recorded session: its folder, ``session.json``, tidy table, and planned trials without a record.
+
+    Systems are called by their labels in all of them (see `labels`).
+    """
 
     folder: Path
     data: dict[str, Any]
@@ -86,7 +89,9 @@ def run_or_load(wanted: Design, *, mode: str, site: str = "lab", session: str | 
 def open_session(folder: str | Path) -> Session:
     """Return the session in `folder`, or in an archive made by `archive.pack`."""
     path = runs.find(None, str(folder))
-    return Session(path, read_session(path), tidy(path), missing(path))
+    names = labels.of(path)
+    table, absent = (frame.assign(system=frame["system"].replace(names)) for frame in (tidy(path), missing(path)))
+    return Session(path, labels.renamed(read_session(path), names), table, absent)
 
 
 def pool(names: Sequence[str | Path], *, stamped: bool = False) -> Session:
@@ -146,7 +151,8 @@ def results(session: Session, out: str = "out") -> Results:
 
 
 def _narrowed(found: Session, wanted: Design) -> Session:
-    systems, workloads = set(wanted.systems), {case.workload for case in wanted.cases}
+    names = labels.of(found.folder)
+    systems, workloads = {names.get(name, name) for name in wanted.systems}, {case.workload for case in wanted.cases}
 
     def keep(frame: pd.DataFrame) -> pd.DataFrame:
         return frame[frame["system"].isin(systems) & frame["workload"].isin(workloads)].reset_index(drop=True)
@@ -157,8 +163,9 @@ def _narrowed(found: Session, wanted: Design) -> Session:
         if each["system"] in systems and each["workload"] in workloads
     ]
     data = found.data | {"not_applicable": absent}
-    if wanted.baseline not in ("", data["baseline"]):  # known effects are ratios to the baseline that it was made with
-        data |= {"baseline": wanted.baseline, "known": []}
+    baseline = names.get(wanted.baseline, wanted.baseline)
+    if baseline not in ("", data["baseline"]):  # known effects are ratios to the baseline that it was made with
+        data |= {"baseline": baseline, "known": []}
     return Session(found.folder, data, keep(found.table), keep(found.missing))
 
 

@@ -16,6 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from infrabench import labels
 from infrabench.core import InfrabenchError
 from infrabench.records import awaited, not_applicable
 from infrabench.tidy import missing, read_session
@@ -126,7 +127,8 @@ def _loads(script: str) -> bool:
 
 
 def _session(folder: Path, out: Path) -> str:
-    session, plan, absent = read_session(folder), awaited(folder), missing(folder)
+    session = labels.renamed(read_session(folder), labels.of(folder))
+    plan, absent = awaited(folder), missing(folder)
     not_run = session.get("not_run", {}) | {
         f"{system}, {workload} {scenario}": reason
         for (system, workload, scenario), reason in not_applicable(session).items()

@@ -1,0 +1,43 @@
+"""How a system is called wherever its figures appear: what must not be overlooked is part of its name.
+
+A system whose deployment says that it was emulated is measured with an emulator's speed. A note elsewhere is lost as
+soon as somebody copies a table, so the label itself says it, from the opening of a session onward.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from infrabench.records import read_bytes
+
+EMULATED = " (emulated)"
+
+
+def of(folder: Path) -> dict[str, str]:
+    """Return, by system, the label of every system of a session that is not called by its plain name.
+
+    One deployment that was emulated is enough: its values are among those that are averaged.
+    """
+    said = [json.loads(read_bytes(path)) for path in sorted(folder.glob("provenance/deployments*.json"))]
+    every = [(name, each.get("facts", {})) for one in said for name, each in one.items()]
+    return {name: name + EMULATED for name, facts in every if facts.get("emulated") is True}
+
+
+def renamed(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return ``session.json`` with its systems called by their labels; what was asked for keeps the plain names."""
+
+    def label(name: str) -> str:
+        return names.get(name, name)
+
+    told: dict[str, Any] = {
+        "systems": [label(name) for name in data["systems"]],
+        "baseline": label(data["baseline"]),
+        "not_run": {label(name): why for name, why in data.get("not_run", {}).items()},
+        "not_applicable": [{**each, "system": label(each["system"])} for each in data.get("not_applicable", [])],
+        "variants": {label(name): each for name, each in (data.get("variants") or {}).items()},
+        "known": [[label(name), *rest] for name, *rest in data.get("known", [])],
+    }
+    return {**data, **{key: value for key, value in told.items() if key in data}}

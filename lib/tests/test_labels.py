@@ -1,0 +1,130 @@
+"""What an emulator measured is called so in every table, figure, legend, sentence, status and report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from infrabench import accounts, analysis, cli, facade, labels, pictures, report
+from infrabench.core import Case
+from infrabench.design import Design
+from infrabench.records import read_session
+from infrabench.scenarios import between
+from infrabench.tidy import tidy
+from tests.analysis_fixtures import CASES, write_session
+
+NAME = "lxc (emulated)"
+ABSENT = {"system": "lxc", "workload": "fio", "scenario": "default", "reason": "no such disk"}
+CLAIM = accounts.CLAIM + json.dumps({"device": "eth0", "devices": {"eth0": True}})
+
+
+def said(folder: Path, name: str, **facts: object) -> None:
+    (folder / "provenance").mkdir(exist_ok=True)
+    each = {
+        "native": {"facts": {"version": "1"}, "tools": {}},
+        "lxc": {"facts": {"version": "2", **facts}, "tools": {}},
+    }
+    (folder / "provenance" / name).write_text(json.dumps(each))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = write_session(tmp_path_factory.mktemp("labels") / "s", blocks=6, not_run={}, faults=False)
+    data = json.loads((made / "session.json").read_text())
+    more = {"parameters": {}, "left_out": {}, "not_applicable": [ABSENT], "known": [["lxc", "web", "total_s", 1.1]]}
+    (made / "session.json").write_text(json.dumps(data | more))
+    for path in made.glob("trials/*/trial.json"):  # each claims a path, so that the table of paths has rows
+        record = json.loads(path.read_text())
+        record["steps"] = [{"name": "claim", "argv": ["env", CLAIM, "cat"]}]
+        path.write_text(json.dumps(record))
+    said(made, "deployments.json", emulated=False, capabilities={"isolation": "virtual machine"})
+    said(made, "deployments.resumed-1.json", emulated=True, capabilities={"isolation": "virtual machine"})
+    return made
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> analysis.Results:
+    session = facade.open_session(folder)
+    return analysis.results(session.data, session.table, session.missing, folder / "out")
+
+
+def test_a_system_that_was_emulated_once_is_called_so(folder: Path) -> None:
+    assert labels.of(folder) == {"lxc": NAME}
+    session = facade.open_session(folder)
+    assert session.data["systems"] == ["native", "docker", NAME]
+    assert set(session.table["system"]) == {"native", "docker", NAME}
+    assert session.table["system"].dtype == tidy(folder)["system"].dtype
+    assert session.data["known"][0][0] == session.data["not_applicable"][0]["system"] == NAME
+    assert read_session(folder)["systems"] == ["native", "docker", "lxc"]  # what is on disk stays
+
+
+def test_a_system_that_was_not_keeps_its_name(folder: Path, tmp_path: Path) -> None:
+    plain = write_session(tmp_path / "s", blocks=1, faults=False)
+    (plain / "session.json").write_text(json.dumps(read_session_of(plain) | {"parameters": {}}))
+    assert labels.of(plain) == {}
+    said(plain, "deployments.json", emulated=False)
+    session = facade.open_session(plain)
+    assert labels.of(plain) == {}
+    assert session.table.equals(tidy(plain))
+    assert session.data == read_session_of(plain)
+
+
+def read_session_of(folder: Path) -> dict:
+    return json.loads((folder / "session.json").read_text())
+
+
+@pytest.mark.parametrize(
+    "kind", ["estimates", "contrasts", "results", "interactions", "trends", "tiers", "diagnostics"]
+)
+def test_every_table_says_so(found: analysis.Results, kind: str) -> None:
+    told = analysis.table(found, kind)
+    assert NAME in told.text
+    assert NAME in told.html
+    alone = [line for line in told.text.splitlines() if "lxc" in line.replace(NAME, "")]
+    assert alone == []
+
+
+@pytest.mark.parametrize("kind", ["points", "scaling", "forest", "tiers", "order", "ecdf", "power"])
+def test_every_figure_says_so(found: analysis.Results, kind: str) -> None:
+    pictures.figure(found, kind, "web", "requests_per_s", scenario="users=3000" if kind in pictures.OF_ONE_CASE else "")
+    made = max((found.folder / "figures").rglob(f"{kind}-*.svg"), key=lambda path: path.stat().st_mtime)
+    text = made.read_text()
+    assert "(emulated)" in text
+    assert ">lxc<" not in text
+
+
+def test_sentences_say_so(found: analysis.Results) -> None:
+    assert f"users=3000, {NAME}: " in analysis.findings(found, "web", "requests_per_s").text
+    assert NAME in analysis.summary(found).text
+    assert f"{NAME} at default: no such disk" in analysis.findings(found, "fio", "read_B_per_s").text
+    turned = between(found, "web", "users=1000", ["users=2000"], "v")
+    assert f"{NAME}, users=2000: " in analysis.findings(turned, "web", "total_s").text
+
+
+def test_what_a_session_says_of_itself_says_so(folder: Path) -> None:
+    session = facade.open_session(folder)
+    assert NAME in set(accounts.validity_table(session)["system"])
+    assert list(accounts.deployments_table(session).columns) == ["native", NAME]
+    assert list(accounts.capabilities_table(session).columns) == [NAME]
+    assert set(accounts.paths_table(session)["system"]) == {"native", "docker", NAME}
+
+
+def test_status_and_report_say_so(folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert cli.main(["status", str(folder)]) == 0
+    told = capsys.readouterr().out
+    assert f"  {NAME}: " in told
+    assert f"  {NAME}, fio default: not run: no such disk" in told
+    page = report.report([], tmp_path, sessions=[folder]).read_text()
+    assert f"native, docker, {NAME}; baseline native" in page
+    assert f"{NAME}, fio default: no such disk" in page
+
+
+def test_systems_are_asked_for_by_their_plain_names(folder: Path) -> None:
+    wanted = Design("containers", "quick", 6, ("docker", "lxc"), tuple(Case(*case[:2]) for case in CASES), 7,
+                    baseline="lxc")  # fmt: skip
+    narrowed = facade._narrowed(facade.open_session(folder), wanted)
+    assert set(narrowed.table["system"]) == {"docker", NAME}
+    assert narrowed.data["baseline"] == NAME
+    assert narrowed.data["not_applicable"] == []
