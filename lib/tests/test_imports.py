@@ -73,8 +73,8 @@ MAY = {
     "accounts": {"comparability", "facade", "labels", "records"},
     "commands": {
         "archive", "benchmarks", "clusters", "comparability", "costs", "design", "facade", "fidelity", "headless",
-        "lab", "labels", "planned", "progress", "records", "registry", "reparse", "report", "runs", "session", "tables", "trust",
-        "validation",
+        "lab", "labels", "planned", "progress", "records", "registry", "reparse", "report", "runs", "session", "tables",
+        "trust", "validation",
     },
     "cli": {"commands"},
     "benchmarks": {
