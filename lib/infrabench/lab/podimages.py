@@ -33,6 +33,7 @@ PROGRAMS = {"mmdebstrap": "mmdebstrap", "gcc": "gcc libc6-dev", "readelf": "binu
 # As guest images compile it: see guest/setup.sh.
 STREAM_FLAGS = ("-O3", "-fopenmp", "-fno-tree-loop-distribute-patterns", "-ffp-contract=off", "-static", "-s")
 PAUSE_FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-Os", "-static", "-s")
+PODS_FLAGS = PAUSE_FLAGS
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TEXTS = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
@@ -57,8 +58,11 @@ def content_hash(kind: str) -> str:
     """Return the hash that names an image: its sources, packages and how they are put together."""
     made = {
         "pause": [(POD / "pause.c").read_text(), PAUSE_FLAGS],
-        "tools": [(POD / "packages.txt").read_text(), SUITE, COMPONENTS, STREAM.read_text(), STREAM_FLAGS, TEXTS],
-    }
+        "tools": [
+            (POD / "packages.txt").read_text(), SUITE, COMPONENTS, STREAM.read_text(), STREAM_FLAGS, TEXTS,
+            {path.name: path.read_text() for path in sorted((POD / "pods").glob("*.[ch]"))}, PODS_FLAGS,
+        ],
+    }  # fmt: skip
     return digest([FORMAT, kind, made[kind], podlayer.architecture()])
 
 
@@ -125,15 +129,21 @@ def _require(folder: Path) -> None:
         raise ProvisionError(f"{folder}: {free / 2**30:.1f} GiB free, a pod image needs {NEEDED_BYTES / 2**30:.0f}")
 
 
-def _compiled(source: Path, flags: tuple[str, ...], *libraries: str) -> Entry:
+def _compiled(flags: tuple[str, ...], *sources: Path | str) -> Entry:
+    """Return the program that gcc makes of `sources` and of the libraries (``-lm``) among them."""
     with tempfile.TemporaryDirectory() as folder:
-        program = Path(folder) / source.stem
-        sh("gcc", *flags, "-o", program, source, *libraries, timeout_s=120)
+        program = Path(folder) / "program"
+        sh("gcc", *flags, "-o", program, *sources, timeout_s=120)
         return Entry(0o755, program.read_bytes())
 
 
+def pods() -> Entry:
+    """Return `ib-pods`, which waits in a pod and starts tools in many of them at one instant: see `pod/pods/pods.c`."""
+    return _compiled(PODS_FLAGS, *sorted((POD / "pods").glob("*.c")))
+
+
 def _pause() -> tuple[dict[str, Entry], dict[str, object]]:
-    entries = {"pause": _compiled(POD / "pause.c", PAUSE_FLAGS)}
+    entries = {"pause": _compiled(PAUSE_FLAGS, POD / "pause.c")}
     return entries, {"Entrypoint": ["/pause"], "User": "65535:65535", "WorkingDir": "/"}
 
 
@@ -147,7 +157,8 @@ def _tools() -> tuple[dict[str, Entry], dict[str, object]]:
     for applet in listed:  # a real program of the same name stays
         if not any(f"{where}/{Path(applet).name}" in entries for where in ("bin", "sbin", "usr/bin", "usr/sbin")):
             entries[applet] = Entry(0o777, link="/bin/busybox")
-    entries["usr/local/bin/ib-stream"] = _compiled(STREAM, STREAM_FLAGS, "-lm")
+    entries["usr/local/bin/ib-stream"] = _compiled(STREAM_FLAGS, STREAM, "-lm")
+    entries["usr/local/bin/ib-pods"] = pods()
     entries |= {name: Entry(0o644, text.encode()) for name, text in TEXTS.items()}
     for name, mode in (("tmp", 0o1777), ("var/tmp", 0o1777), ("root", 0o700), ("proc", 0o555), ("sys", 0o555),
                        ("dev", 0o755), ("run", 0o755)):  # fmt: skip

@@ -184,6 +184,10 @@ def test_the_hash_follows_the_sources(tmp_path: Path, monkeypatch: pytest.Monkey
     assert podimages.programs()["jq"] == ["usr/bin/jq"]
     assert podimages.content_hash("tools") != before["tools"]
     assert podimages.content_hash("pause") == before["pause"]
+    packages = podimages.content_hash("tools")
+    with open(tmp_path / "pod/pods/pods.h", "a") as header:
+        header.write("/* more */\n")
+    assert podimages.content_hash("tools") != packages
     (tmp_path / "pod/pause.c").write_text("int main(void) { return 0; }")
     assert podimages.content_hash("pause") != before["pause"]
 
@@ -208,7 +212,9 @@ def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         (["netserver", "-V"], "Netperf version 2.7.0"),
         (["sysbench", "--version"], "sysbench 1.0"),
         (["sysbench", "cpu", "--time=1", "--events=1", "run"], "total number of events:              1"),
-        (["ib-stream", "--version"], "1.0"),
+        (["ib-stream", "--version"], "1."),
+        (["ib-pods", "--version"], "ib-pods 1."),
+        (["pi", "20"], "3.1415926535897932384"),
         (["awk", "BEGIN { print 6 * 7 }"], "42"),
         (["timeout", "-k", "1", "5", "cat", "/etc/group"], "root:x:0:"),
         (["sh", "-c", "timeout -s KILL 1 sleep 9; echo $?"], "137"),
