@@ -14,7 +14,7 @@ An inventory names hosts by role; no password is ever read or stored, host keys 
       flannel:
         control: {address: 192.0.2.20, user: root, key: ~/.ssh/id_ed25519}
         worker1: {address: 192.0.2.21, user: root, key: ~/.ssh/id_ed25519}
-        worker2: {address: 192.0.2.22, user: root, key: ~/.ssh/id_ed25519}
+        worker2: {address: 192.0.2.22, user: root, key: ~/.ssh/id_ed25519}  # for systems that need two workers
 """
 
 from __future__ import annotations
@@ -62,10 +62,12 @@ class Team(BaseModel):
     model_config = ConfigDict(extra="forbid")
     control: Node
     worker1: Node
-    worker2: Node
+    worker2: Node | None = None
 
-    def members(self) -> dict[str, Node]:
-        return {"control": self.control, "worker1": self.worker1, "worker2": self.worker2}
+    def members(self, workers: int = 2) -> dict[str, Node]:
+        """Return the machines by role: as many workers as are asked for, where there are so many."""
+        every = {"control": self.control, "worker1": self.worker1, "worker2": self.worker2}
+        return {role: node for role, node in list(every.items())[: 1 + workers] if node is not None}
 
 
 class Inventory(BaseModel):
@@ -95,8 +97,8 @@ def validated(path: Path, data: object) -> Inventory:
     if unknown := {host.gateway for host in every if host.gateway} - set(inventory.gateways):
         raise SiteError(f"{path}: gateways that are not described: {', '.join(sorted(unknown))}")
     for name, team in inventory.clusters.items():
-        if len({node.address for node in _nodes(team)}) < 3:
-            raise SiteError(f"{path}: clusters.{name} needs three machines, each with an address of its own")
+        if len({node.address for node in _nodes(team)}) < len(_nodes(team)):
+            raise SiteError(f"{path}: clusters.{name} needs different machines, each with an address of its own")
     return inventory
 
 
@@ -118,7 +120,7 @@ class Teams:
         self._taken: dict[str, str] = {}  # address -> system
 
     @contextmanager
-    def machines(self, name: str, tools: tuple[str, ...]) -> Iterator[Machines]:
+    def machines(self, name: str, tools: tuple[str, ...], workers: int = 2) -> Iterator[Machines]:
         """Yield the machines of the system `name` with programs and images on them; they are left as they were found.
 
         Raises `NotRunnable` when the inventory names none, another system holds one of them, or one cannot be used.
@@ -126,7 +128,10 @@ class Teams:
         team = self._inventory.clusters.get(name)
         if team is None:
             raise NotRunnable(f"the inventory names no machines for it: write them under clusters: {name}")
-        mine = {node.address for node in _nodes(team)}
+        asked = team.members(workers)
+        if len(asked) < 1 + workers:
+            raise NotRunnable(f"the inventory names no second worker for it: write worker2 under clusters: {name}")
+        mine = {node.address for node in asked.values()}
         if shared := sorted(mine & self._taken.keys()):
             raise NotRunnable(
                 f"{self._taken[shared[0]]} has a cluster on {shared[0]} now: name other machines under clusters: "
@@ -135,14 +140,14 @@ class Teams:
         self._taken |= dict.fromkeys(mine, name)
         with ExitStack() as stack:
             stack.callback(lambda: [self._taken.pop(address) for address in mine])
-            yield stack.enter_context(self._made(name, team, tools))
+            yield stack.enter_context(self._made(name, asked, tools))
 
     @contextmanager
-    def _made(self, name: str, team: Team, tools: tuple[str, ...]) -> Iterator[Machines]:
+    def _made(self, name: str, team: Mapping[str, Node], tools: tuple[str, ...]) -> Iterator[Machines]:
         known = self._inventory.known_hosts.expanduser() if self._inventory.known_hosts else None
         hosts = {
             role: _connection(f"{name}-{role}", node, known, self._gateways.get(node.gateway or ""))
-            for role, node in team.members().items()
+            for role, node in team.items()
         }
         with ExitStack() as stack:
             for host in hosts.values():

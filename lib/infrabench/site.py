@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,13 +33,13 @@ class OpenSite:
     kind: Literal["lab", "local", "inventory", "kubeconfig"]
     hosts: Mapping[str, Host]
     facts: Mapping[str, Any] = field(default_factory=dict)
-    maker: Callable[[str, tuple[str, ...]], AbstractContextManager[Machines]] | None = None
+    maker: Callable[[str, tuple[str, ...], int], AbstractContextManager[Machines]] | None = None
 
-    def machines(self, name: str, tools: tuple[str, ...]) -> AbstractContextManager[Machines]:
+    def machines(self, name: str, tools: tuple[str, ...], workers: int = 2) -> AbstractContextManager[Machines]:
         """Return a context with hosts of its own for the system `name`; `NotRunnable` where the site has none."""
         if self.maker is None:
             raise NotRunnable(f"site {self.name} has no machines for a cluster")
-        return self.maker(name, tools)
+        return self.maker(name, tools, workers)
 
 
 def resolve(spec: str) -> str:
@@ -116,7 +117,7 @@ def _lab(say: Callable[[str], None]) -> Iterator[OpenSite]:
         for host in hosts.values():
             stack.callback(host.close)
             host.run(("true",), timeout_s=5)
-        yield OpenSite("lab", "lab", hosts, facts, lambda name, tools: lab.machines(name, tools, say))
+        yield OpenSite("lab", "lab", hosts, facts, partial(lab.machines, say=say))
 
 
 def _local(say: Callable[[str], None]) -> OpenSite:

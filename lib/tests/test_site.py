@@ -63,9 +63,9 @@ def test_inventory_is_read_with_defaults(tmp_path: Path) -> None:
         ("user: root", "port: 70000", "port"),
         ("name: two-servers", "name: [", "not YAML"),
         ("192.0.2.21, gateway: bastion", "192.0.2.21, gateway: bastian", "bastian"),
-        ("worker2: {address: 192.0.2.22}", "", r"clusters\.flannel\.worker2"),
+        ("worker1: {address: 192.0.2.21, gateway: bastion}", "", r"clusters\.flannel\.worker1"),
         ("worker2: {address: 192.0.2.22}", "worker2: {address: w2.example}", r"worker2\.address"),
-        ("192.0.2.22", "192.0.2.20", "clusters.flannel needs three machines"),
+        ("192.0.2.22", "192.0.2.20", "clusters.flannel needs different machines"),
         ("192.0.2.22", "192.0.2.999", r"worker2\.address"),
     ],
 )

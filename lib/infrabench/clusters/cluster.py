@@ -34,31 +34,33 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster's API, the names of the two nodes that pods are put on, and their hosts where those can be reached."""
+    """A cluster's API, the names of the nodes that pods are put on, and their hosts where those can be reached."""
 
     kubectl: Kubectl
-    nodes: tuple[str, str]
+    nodes: tuple[str, ...]
     workers: tuple[Worker, ...] = ()
     machines: Machines | None = None
 
 
-def bring_up(machines: Machines) -> Cluster:
-    """Return a new cluster on `machines`, its nodes registered and waiting for a CNI.
+def bring_up(machines: Machines, runtime: str = "containerd", handlers: Sequence[str] = ("runc",)) -> Cluster:
+    """Return a new cluster on `machines`, its nodes registered and waiting for a CNI: a worker for each of their hosts.
 
-    Raises `ProvisionError` with the end of the log of what did not start.
+    Every worker has the high-level runtime `runtime` (`workers.RUNTIMES`) with these handlers (`handlers.HANDLERS`),
+    the first of them for pods without a runtime class.
+    Raises `NotRunnable` when a worker lacks what one of them needs, `ProvisionError` with the end of the log of what
+    did not start.
     """
     begin = time.monotonic()
     kubernetes = machines.tools["kubernetes"]
     host = machines.hosts["control"]
-    members = tuple(Worker(name, machines.hosts[name]) for name in NODES)
-    with ThreadPoolExecutor(1 + len(members)) as pool:
-        plane = pool.submit(_plane, machines, tuple(NODES))
-        prepared = pool.map(lambda each: workers.prepare(each, machines), members)
-        list(prepared)
+    names = tuple(name for name in NODES if name in machines.hosts)
+    with ThreadPoolExecutor(1 + len(names)) as pool:
+        plane = pool.submit(_plane, machines, names)
+        members = tuple(pool.map(lambda name: workers.prepare(name, machines, runtime, handlers), names))
         joined = pool.map(lambda each: workers.join(each, plane.result(), machines), members)
         list(joined)
     kubectl = Kubectl(host, (f"{kubernetes}/kubectl", "--kubeconfig", control.ADMIN))
-    cluster = Cluster(kubectl, NODES, members, machines)
+    cluster = Cluster(kubectl, names, members, machines)
     try:
         until("the nodes to register and get a range of addresses", lambda: _have_ranges(cluster), REGISTER_S)
     except ProvisionError as error:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from infrabench.clusters import multus
-from infrabench.clusters.cluster import Cluster, bring_up, wait_ready
+from infrabench.clusters import multus as delegating
+from infrabench.clusters.cluster import Cluster, at_once, bring_up, wait_ready
+from infrabench.clusters.hosts import script
+from infrabench.clusters.runtimes import CNI_CONFIG, PLAIN_CONFIG
+from infrabench.clusters.workers import Worker
 from infrabench.core import Machines, NotRunnable
 
 HAS_VXLAN = "unshare -n ip link add name probe type vxlan id 1 dstport 0"
@@ -36,17 +39,31 @@ class CNI:
     needs: tuple[tuple[str, str], ...] = ()
 
 
-def standing(machines: Machines, cni: CNI) -> Cluster:
-    """Return a new cluster on `machines` with this CNI, and Multus on top, every node Ready.
+def standing(
+    machines: Machines, cni: CNI, runtime: str = "containerd", handlers: Sequence[str] = ("runc",), *,
+    multus: bool = True,
+) -> Cluster:  # fmt: skip
+    """Return a new cluster on `machines` with this CNI and, where it is wanted, Multus on top; every node is Ready.
 
+    `runtime` and `handlers`: see `bring_up`. With Multus, pods of the runtime class whose handler is ``plain`` have
+    the CNI's network alone.
     Raises `NotRunnable` when a worker lacks what the CNI needs, `ProvisionError` with the reason when one fails.
     """
-    cluster = bring_up(machines)
+    wanted = tuple(dict.fromkeys((*handlers, "plain"))) if multus else tuple(handlers)
+    cluster = bring_up(machines, runtime, wanted)
     for worker in cluster.workers:
         for test, remedy in cni.needs:
             if not worker.host.run(("sh", "-c", test), timeout_s=20).ok:
                 raise NotRunnable(f"{cni.name} on {worker.host.name}: {remedy}")
     cni.install(cluster)
-    multus.install(cluster, cni.config)
+    if multus:
+        delegating.install(cluster, cni.config)
+    else:
+        at_once(lambda worker: _alone(worker, cni.config), cluster.workers)
     wait_ready(cluster)
     return cluster
+
+
+def _alone(worker: Worker, config: str) -> None:
+    """Show the CNI's configuration to the runtime, written in place: containerd misses a file that is moved in."""
+    script(worker.host, 'cat "$1" >"$2"', f"{PLAIN_CONFIG}/{config}", f"{CNI_CONFIG}/{config}")

@@ -46,13 +46,13 @@ def script(host: Host, text: str, *args: str, timeout_s: float = STEP_S) -> str:
     return result.stdout.decode()
 
 
-def push(host: Host, files: Mapping[str, str], modes: Mapping[str, int] | None = None) -> None:
-    """Write small text files, by absolute path, in one go; folders are made."""
+def push(host: Host, files: Mapping[str, str]) -> None:
+    """Write small text files, by absolute path, in one go; folders are made. Scripts can be run, others only read."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
         for path, text in files.items():
             member = tarfile.TarInfo(path.lstrip("/"))
-            member.size, member.mode = len(text.encode()), (modes or {}).get(path, 0o600)
+            member.size, member.mode = len(text.encode()), 0o755 if text.startswith("#!") else 0o600
             tar.addfile(member, io.BytesIO(text.encode()))
     result = host.run(("tar", "-xf", "-", "-C", "/", "--no-overwrite-dir"), timeout_s=STEP_S, stdin=archive.getvalue())
     if not result.ok:

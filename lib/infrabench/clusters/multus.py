@@ -6,7 +6,8 @@ import json
 
 from infrabench.clusters.cluster import Cluster, at_once
 from infrabench.clusters.hosts import push, script
-from infrabench.clusters.workers import CNI_BIN, CNI_CONFIG, PLAIN_CONFIG, Worker
+from infrabench.clusters.runtimes import CNI_BIN, CNI_CONFIG, PLAIN_CONFIG
+from infrabench.clusters.workers import Worker
 from infrabench.core import ProvisionError
 
 CONFIG = f"{CNI_CONFIG}/00-multus.conf"  # runtimes take the first file of the folder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 NAMESPACE = "infrabench"
@@ -17,6 +18,7 @@ _TOLERATIONS = [
     {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
     {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
 ]
+POPULATION = Path(__file__).with_name("_population.py")
 SLEEP = ("sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done")
 Manifest = dict[str, Any]
 

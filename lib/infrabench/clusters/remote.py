@@ -32,6 +32,8 @@ PROGRAMS = {
     "conntrack": "conntrack", "socat": "socat", "ethtool": "ethtool", "curl": "curl", "ip": "iproute2",
     "sysctl": "procps", "modprobe": "kmod", "mount": "mount",
 }  # fmt: skip
+# The same of nodes that have a part of the tools.
+PROGRAMS_OF: Mapping[str, Mapping[str, str]] = {"crio": {"conmon": "conmon", "skopeo": "skopeo"}}
 # Folders that are ours while we are there: they have to be empty before, and are so after.
 FOLDERS = (
     "/etc/kubernetes", "/etc/infrabench", "/etc/cni/net.d", "/etc/cni/plain.d", "/etc/containerd", "/opt/cni/bin",
@@ -39,7 +41,13 @@ FOLDERS = (
     "/var/lib/cni", "/var/lib/containerd", "/var/lib/etcd", "/var/lib/kubelet", "/var/log/containers",
     "/var/log/infrabench", "/var/log/pods",
 )  # fmt: skip
-NOT_ON = {"control": ("containerd", "pause", "tools"), "worker1": ("etcd",), "worker2": ("etcd",)}
+FOLDERS_OF: Mapping[str, tuple[str, ...]] = {
+    "crio": ("/etc/crio", "/run/containers", "/run/crio", "/run/runc", "/var/lib/containers", "/var/log/crio"),
+    "gvisor": ("/run/containerd/runsc",),
+}
+NOT_ON = {
+    "control": ("containerd", "crio", "gvisor", "pause", "tools"), "worker1": ("etcd",), "worker2": ("etcd",),
+}  # fmt: skip
 
 log = logging.getLogger(__name__)
 Say = Callable[[str], None]
@@ -61,13 +69,13 @@ class Parcels:
 
 @contextmanager
 def machines(hosts: Mapping[str, SSHHost], parcels: Parcels, say: Say = log.info) -> Iterator[Machines]:
-    """Yield the hosts ``control``, ``worker1`` and ``worker2``, borrowed; they are given back at the end.
+    """Yield the hosts (``control``, ``worker1`` and, if there is one, ``worker2``), borrowed until the end.
 
     Raises `NotRunnable` with what to do when one cannot be borrowed, `SiteError` when one does not answer.
     """
     with ThreadPoolExecutor(len(hosts)) as pool:
         try:
-            list(pool.map(borrow, hosts.values()))
+            list(pool.map(lambda host: borrow(host, tuple(parcels.tools)), hosts.values()))
             list(pool.map(lambda role: bring(hosts[role], parcels.folders(role), say), hosts))
             yield Machines(
                 hosts=hosts,
@@ -86,17 +94,17 @@ def machines(hosts: Mapping[str, SSHHost], parcels: Parcels, say: Say = log.info
             list(pool.map(_returned, hosts.values()))
 
 
-def borrow(host: Host) -> None:
+def borrow(host: Host, tools: tuple[str, ...] = ()) -> None:
     """Note on `host` what it is like, and that it is ours until `give_back`; `NotRunnable` with what stands against it.
 
-    A machine that an earlier run did not give back is given back first.
+    `tools` are the parts that it shall have. A machine that an earlier run did not give back is given back first.
     """
     if left := [each for each in give_back(host) if not each.startswith("setting ")]:
         raise NotRunnable(f"{_called(host)} still has of an earlier run: {'; '.join(left)}. Remove it, or restart it")
-    needed = [f"{program}={package}" for program, package in PROGRAMS.items()]
-    result = host.run(
-        ("sh", "-s", NOTE, *needed, "--", *FOLDERS), timeout_s=STEP_S, stdin=_script("claim.sh")
-    )  # fmt: skip
+    programs = {**PROGRAMS, **{name: deb for part in tools for name, deb in PROGRAMS_OF.get(part, {}).items()}}
+    folders = (*FOLDERS, *(folder for part in tools for folder in FOLDERS_OF.get(part, ())))
+    needed = [f"{program}={package}" for program, package in programs.items()]
+    result = host.run(("sh", "-s", NOTE, *needed, "--", *folders), timeout_s=STEP_S, stdin=_script("claim.sh"))
     if result.status == 3:
         raise NotRunnable(f"{_called(host)}: {result.stdout.decode('utf-8', 'replace').strip()}")
     if not result.ok:

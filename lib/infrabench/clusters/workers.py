@@ -3,62 +3,25 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
+from infrabench.clusters import containerd, crio, handlers
 from infrabench.clusters.control import POD_NET, ControlPlane
 from infrabench.clusters.hosts import push, script, start, unit
-from infrabench.core import Host, Machines
+from infrabench.clusters.runtimes import CNI_BIN, CNI_CONFIG, HOME, PLAIN_CONFIG, Place, Runtime
+from infrabench.core import Host, Machines, unknown_name
 
-CNI_CONFIG = "/etc/cni/net.d"
-CNI_BIN = "/opt/cni/bin"
-PLAIN_CONFIG = "/etc/cni/plain.d"  # holds the cluster's CNI without Multus, for pods of the plain runtime class
 KUBELET_CONFIG = "/etc/kubernetes/kubelet.yaml"
 KUBELET_S = 60.0
-METRICS = "127.0.0.1:10260"  # where a runtime tells its own figures
+MAX_PODS = 110  # on a worker: kubelet's own default
+RUNTIMES = {each.name: each for each in (containerd.RUNTIME, crio.RUNTIME)}
 
-_CONTAINERD = """\
-version = 3
-root = "/var/lib/containerd"
-state = "/run/containerd"
-disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs",
-  "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.blockfile", "io.containerd.nri.v1.nri"]
-[grpc]
-  address = "/run/containerd/containerd.sock"
-[metrics]
-  address = "{metrics}"
-[plugins."io.containerd.cri.v1.images".pinned_images]
-  sandbox = "{pause}"
-[plugins."io.containerd.cri.v1.runtime"]
-  restrict_oom_score_adj = {restricted}
-  [plugins."io.containerd.cri.v1.runtime".cni]
-    bin_dir = "{cni_bin}"
-    conf_dir = "{cni_config}"
-  [plugins."io.containerd.cri.v1.runtime".containerd]
-    default_runtime_name = "runc"
-    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
-      runtime_type = "io.containerd.runc.v2"
-    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.plain]
-      runtime_type = "io.containerd.runc.v2"
-      cni_conf_dir = "{plain}"
-"""
-
-# Brings the CNI's folders in order, starts the runtime and imports the images: none of it needs the control plane.
-_RUNTIME = """
-set -eu
-ctr=$1 bin=$2; shift 2
-mkdir -p "$bin" /var/lib/kubelet
-cp /usr/lib/cni/* "$bin/"
-tries=0
-until [ -S /run/containerd/containerd.sock ] && "$ctr" version >/dev/null 2>&1; do
-  tries=$((tries + 1)); [ $tries -lt 200 ] || { tail -n 5 /var/log/infrabench/containerd.log >&2; exit 1; }
-  sleep 0.1
-done
-for archive in "$@"; do "$ctr" --namespace k8s.io images import "$archive" >/dev/null; done
-"""
-
+# Brings the folders in order: $1 of the CNI's programs, then others.
 _NET = """
 set -eu
-mkdir -p "$@"
+mkdir -p "$@" /var/lib/kubelet
+cp /usr/lib/cni/* "$1/"
 sysctl -qw net.ipv4.ip_forward=1
 # The kernel hands packets of a bridge to iptables only where this is on; kube-proxy's rules for services need it.
 [ ! -e /proc/sys/net/bridge/bridge-nf-call-iptables ] || sysctl -qw net.bridge.bridge-nf-call-iptables=1
@@ -69,26 +32,41 @@ if (echo -1 >/proc/self/oom_score_adj) 2>/dev/null; then echo free; else echo re
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A worker by its name in the cluster and its host."""
+    """A worker by its name in the cluster and its host, with its runtime and the versions of its handlers by name."""
 
     name: str
     host: Host
+    runtime: Runtime = containerd.RUNTIME
+    handlers: Mapping[str, str] = field(default_factory=dict)
 
 
-def prepare(worker: Worker, machines: Machines) -> None:
-    """Start the container runtime and import the images."""
-    host, containerd = worker.host, machines.tools["containerd"]
-    restricted = script(host, _NET, CNI_CONFIG, PLAIN_CONFIG, "/etc/containerd").strip() == "restricted"
-    config = _CONTAINERD.format(
-        pause=machines.images["pause"][0], restricted=str(restricted).lower(), cni_bin=CNI_BIN, cni_config=CNI_CONFIG,
-        plain=PLAIN_CONFIG, metrics=METRICS,
-    )  # fmt: skip
-    path = f"{containerd}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    command = (f"{containerd}/containerd", "--config", "/etc/containerd/config.toml")
-    push(host, {"/etc/containerd/config.toml": config, **unit("containerd", command, {"PATH": path}, children=True)})
-    start(host, "containerd")
-    archives = [path for _, path in machines.images.values()]
-    script(host, _RUNTIME, f"{containerd}/ctr", CNI_BIN, *archives, timeout_s=120)
+def parts(runtime: str, names: Sequence[str] = ("runc",)) -> tuple[str, ...]:
+    """Return the parts that machines need for workers with this high-level runtime and these handlers.
+
+    Raises `NotRunnable` where the two do not go together, `DesignError` for a name that nobody knows.
+    """
+    handlers.check(_known(runtime).name, names)
+    needed = [part for name in names for part in handlers.HANDLERS[name].parts]
+    return tuple(dict.fromkeys((RUNTIMES[runtime].part, *needed)))
+
+
+def prepare(
+    name: str, machines: Machines, runtime: str = "containerd", names: Sequence[str] = ("runc",)
+) -> Worker:  # fmt: skip
+    """Start the container runtime of the machine `name` with these handlers, and import the images.
+
+    The first handler is that of pods without a runtime class. Raises `NotRunnable` when the machine lacks what one of
+    them needs, `ProvisionError` when something does not start.
+    """
+    known = _known(runtime)
+    handlers.check(runtime, names)
+    host = machines.hosts[name]
+    restricted = script(host, _NET, CNI_BIN, CNI_CONFIG, PLAIN_CONFIG, HOME).strip() == "restricted"
+    place = Place(host, machines, restricted, tuple(names))
+    handlers.require(place)
+    push(host, handlers.files(place))
+    known.start(place)
+    return Worker(name, host, known, handlers.versions(place))
 
 
 def join(worker: Worker, plane: ControlPlane, machines: Machines) -> None:
@@ -99,7 +77,7 @@ def join(worker: Worker, plane: ControlPlane, machines: Machines) -> None:
         f"{home}/kube-proxy.conf": plane.kubeconfigs["kube-proxy"],
         f"{home}/network.conf": plane.kubeconfigs["network"],
         f"{home}/ca.crt": plane.ca,
-        KUBELET_CONFIG: json.dumps(_kubelet()),
+        KUBELET_CONFIG: json.dumps(_kubelet(worker.runtime)),
         f"{home}/kube-proxy.yaml": json.dumps(_proxy(name)),
         **unit("kubelet", (
             f"{kubernetes}/kubelet", f"--config={KUBELET_CONFIG}", f"--kubeconfig={home}/kubelet.conf",
@@ -111,10 +89,17 @@ def join(worker: Worker, plane: ControlPlane, machines: Machines) -> None:
     start(worker.host, "kubelet", "kube-proxy")
 
 
-def _kubelet() -> dict[str, object]:
+def _known(runtime: str) -> Runtime:
+    if runtime not in RUNTIMES:
+        raise unknown_name("high-level runtime", runtime, RUNTIMES)
+    return RUNTIMES[runtime]
+
+
+def _kubelet(runtime: Runtime) -> dict[str, object]:
+    """Return kubelet's configuration: where its runtime is, and nothing else that differs between runtimes."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
-        "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock", "cgroupDriver": "cgroupfs",
+        "containerRuntimeEndpoint": f"unix://{runtime.socket}", "maxPods": MAX_PODS, "cgroupDriver": "cgroupfs",
         "failCgroupV1": False, "failSwapOn": False, "clusterDomain": "cluster.local", "resolvConf": "/dev/null",
         "authentication": {
             "anonymous": {"enabled": False}, "webhook": {"enabled": True},

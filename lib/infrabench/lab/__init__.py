@@ -157,7 +157,7 @@ def purge(say: Say = log.info) -> None:
 
 def status() -> Status:
     """Return what there is of the lab, changing nothing."""
-    every = [*NODES, *(n for name, slot in sets.slots(lab_dir()).items() for n in sets.members(name, slot))]
+    every = [*NODES, *(n for name, slot in sets.slots(lab_dir()).items() for n in sets.standing(name, slot))]
     alive = {
         node.container.removeprefix(nodes.PREFIX): f"{node.address} {'' if nodes.running(node) else 'not '}running"
         for node in every
@@ -167,9 +167,9 @@ def status() -> Status:
 
 
 @contextmanager
-def machines(name: str, tools: tuple[str, ...], say: Say = log.info) -> Iterator[Machines]:
+def machines(name: str, tools: tuple[str, ...], workers: int = 2, say: Say = log.info) -> Iterator[Machines]:
     """Yield a set of machines of the running lab for a system called `name`; it is removed at the end."""
-    with sets.made(lab_dir(), name, tools, host, say) as made:
+    with sets.made(lab_dir(), name, tools, host, say, workers) as made:
         yield made
 
 

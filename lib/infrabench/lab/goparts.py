@@ -74,6 +74,7 @@ _KUBERNETES = "k8s.io/kubernetes"
 _CONTAINERD = "github.com/containerd/containerd/v2"
 _CILIUM = "github.com/cilium/cilium"
 _CRIO = "github.com/cri-o/cri-o"
+_GVISOR = "gvisor.dev/gvisor"
 _MULTUS = "gopkg.in/k8snetworkplumbingwg/multus-cni.v4"
 _CRIO_TAGS = (  # without signing by GPG and without storage drivers that need C libraries of their own
     "containers_image_openpgp exclude_graphdriver_btrfs exclude_graphdriver_devicemapper containers_image_ostree_stub "
@@ -133,6 +134,13 @@ PARTS = {
             cgo=True,
             headers=("libseccomp",),
             extra=(Extra("pinns", _CRIO, "pinns/src", "C"),),
+        ),
+        Part(
+            "gvisor",
+            (
+                Program("runsc", f"{_GVISOR}/runsc", 54),
+                Program("containerd-shim-runsc-v1", f"{_GVISOR}/shim", 10),
+            ),
         ),
     )
 }

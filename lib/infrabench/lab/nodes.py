@@ -105,6 +105,11 @@ def host_key(node: Node) -> str:
     return f"{node.address} {key[0]} {key[1]}\n"
 
 
+def made(node: Node) -> bool:
+    """Tell whether the node was made, running or not."""
+    return (nodes_dir() / node.container).exists()
+
+
 def running(node: Node) -> bool:
     """Tell whether the node's container runs."""
     home = nodes_dir() / node.container

@@ -1,4 +1,4 @@
-"""Machines of a cluster: one control node and two workers on the lab's bridge, frozen and thawed together.
+"""Machines of a cluster: a control node and one or two workers on the lab's bridge, frozen and thawed together.
 
 A set has a name, which is that of the system it is for. It is made from nothing every time: two sets share the images
 and nothing else. `slots` tells which addresses each set has.
@@ -30,10 +30,15 @@ log = logging.getLogger(__name__)
 Say = Callable[[str], None]
 
 
-def members(name: str, slot: int) -> tuple[nodes.Node, ...]:
+def members(name: str, slot: int, workers: int = 2) -> tuple[nodes.Node, ...]:
     """Return the nodes of the set `name` with the addresses of `slot` (0, 1, ...)."""
-    first = FIRST + STEP * slot
-    return tuple(nodes.Node(role, f"198.18.0.{first + number}", name) for number, role in enumerate(ROLES))
+    first, roles = FIRST + STEP * slot, ROLES[: 1 + workers]
+    return tuple(nodes.Node(role, f"198.18.0.{first + number}", name) for number, role in enumerate(roles))
+
+
+def standing(name: str, slot: int) -> tuple[nodes.Node, ...]:
+    """Return the nodes of the set `name` that were made: it may have one worker or two."""
+    return tuple(node for node in members(name, slot) if nodes.made(node))
 
 
 def slots(lab: Path) -> dict[str, int]:
@@ -42,7 +47,9 @@ def slots(lab: Path) -> dict[str, int]:
     return json.loads(file.read_text()) if file.exists() else {}
 
 
-def make(lab: Path, name: str, tools: tuple[str, ...], connect: Callable[[nodes.Node], SSHHost], say: Say) -> Machines:
+def make(
+    lab: Path, name: str, tools: tuple[str, ...], connect: Callable[[nodes.Node], SSHHost], say: Say, workers: int = 2
+) -> Machines:  # fmt: skip
     """Return the set `name`, booted and reachable; what is left of an earlier set of that name is removed first.
 
     Parameters
@@ -53,6 +60,8 @@ def make(lab: Path, name: str, tools: tuple[str, ...], connect: Callable[[nodes.
         Go tools (`gotools.PARTS`) that the nodes need beside `TOOLS`.
     connect
         Gives the (not yet connected) host of a node; raises nothing.
+    workers
+        How many workers the set has: one or two.
     """
     wanted = tuple(dict.fromkeys((*TOOLS, *tools)))
     built = gotools.make(wanted, say)
@@ -60,7 +69,7 @@ def make(lab: Path, name: str, tools: tuple[str, ...], connect: Callable[[nodes.
     with locked():  # a maker removes what other makers have half done
         image = images.make("cluster", say)
     remove(lab, name)
-    team = members(name, _take(lab, name))
+    team = members(name, _take(lab, name), workers)
     public = (lab / "ssh/id_ed25519.pub").read_text()
     shown = {f"{TOOLS_DIR}/{part}": folder for part, folder in built.items()}
     shown |= {f"{IMAGES_DIR}/{kind}": each.tar.parent for kind, each in pods.items()}
@@ -91,10 +100,10 @@ def make(lab: Path, name: str, tools: tuple[str, ...], connect: Callable[[nodes.
 
 @contextmanager
 def made(
-    lab: Path, name: str, tools: tuple[str, ...], connect: Callable[[nodes.Node], SSHHost], say: Say
+    lab: Path, name: str, tools: tuple[str, ...], connect: Callable[[nodes.Node], SSHHost], say: Say, workers: int = 2
 ) -> Iterator[Machines]:
     """Yield the set `name` (see `make`); it is removed at the end."""
-    machines = make(lab, name, tools, connect, say)
+    machines = make(lab, name, tools, connect, say, workers)
     try:
         yield machines
     finally:

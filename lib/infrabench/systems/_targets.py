@@ -11,7 +11,7 @@ from infrabench.clusters import pods
 from infrabench.clusters.cluster import Cluster
 from infrabench.clusters.cni import CNI
 from infrabench.clusters.hosts import push, script
-from infrabench.clusters.workers import METRICS, Worker
+from infrabench.clusters.workers import Worker
 from infrabench.core import DeploySpec, Host, ProvisionError, Target
 
 FRESH = "infrabench-fresh"
@@ -103,7 +103,7 @@ def _witness(cluster: Cluster, cni: CNI, number: int) -> Target:
     return Target(
         role, worker.host, address=worker.host.address, devices={**devices, "uplink": uplink(worker)},
         counters=counters(worker.host) if cluster.machines.embedded else (),
-        lifecycle={"metrics": ("curl", "--silent", "--show-error", "--fail", f"http://{METRICS}/v1/metrics")},
+        lifecycle={"metrics": ("curl", "--silent", "--show-error", "--fail", worker.runtime.metrics)},
     )  # fmt: skip
 
 

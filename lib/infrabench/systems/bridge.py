@@ -7,7 +7,7 @@ import json
 from infrabench.clusters import cni
 from infrabench.clusters.cluster import Cluster
 from infrabench.clusters.hosts import push
-from infrabench.clusters.workers import PLAIN_CONFIG
+from infrabench.clusters.runtimes import PLAIN_CONFIG
 from infrabench.systems import _cni
 
 # One plugin, not a list of one: of a list Multus keeps the kinds of plugins but not their address ranges, and then

@@ -9,7 +9,8 @@ from infrabench.clusters import cni
 from infrabench.clusters.cluster import Cluster, at_once
 from infrabench.clusters.control import PORT
 from infrabench.clusters.hosts import push, script, start, unit
-from infrabench.clusters.workers import CNI_BIN, PLAIN_CONFIG, Worker
+from infrabench.clusters.runtimes import CNI_BIN, PLAIN_CONFIG
+from infrabench.clusters.workers import Worker
 from infrabench.systems import _cni, _targets
 
 CONFIG = "05-cilium.conflist"

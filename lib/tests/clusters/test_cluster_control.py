@@ -11,7 +11,7 @@ import pytest
 import yaml
 from cluster_fakes import Scripted
 
-from infrabench.clusters import cluster, control, multus, workers
+from infrabench.clusters import cluster, control, multus, runtimes, workers
 from infrabench.clusters.cluster import Cluster
 from infrabench.clusters.kubectl import Kubectl
 from infrabench.core import Machines, ProvisionError
@@ -130,12 +130,12 @@ def test_the_range_of_pods_is_one_everywhere(plane: control.ControlPlane) -> Non
 @pytest.mark.parametrize(("said", "restricted"), [(b"free\n", False), (b"restricted\n", True)])
 def test_a_runtime_knows_where_each_kind_of_pod_gets_its_network(said: bytes, restricted: bool) -> None:
     host = Scripted(lambda argv, stdin: (0, said if b"oom_score_adj" in stdin else b""))
-    workers.prepare(workers.Worker("worker1", host), machines(worker1=host))
+    workers.prepare("worker1", machines(worker1=host), names=("runc", "plain"))
     config = tomllib.loads(host.pushed["/etc/containerd/config.toml"])
     runtime = config["plugins"]["io.containerd.cri.v1.runtime"]
     assert runtime["restrict_oom_score_adj"] is restricted
-    assert runtime["cni"]["conf_dir"] == workers.CNI_CONFIG
-    assert runtime["containerd"]["runtimes"]["plain"]["cni_conf_dir"] == workers.PLAIN_CONFIG
+    assert runtime["cni"]["conf_dir"] == runtimes.CNI_CONFIG
+    assert runtime["containerd"]["runtimes"]["plain"]["cni_conf_dir"] == runtimes.PLAIN_CONFIG
     assert "cni_conf_dir" not in runtime["containerd"]["runtimes"]["runc"]
     assert config["plugins"]["io.containerd.cri.v1.images"]["pinned_images"] == {"sandbox": "localhost/pause:1"}
     assert config["metrics"]["address"].startswith("127.0.0.1:")
@@ -164,9 +164,9 @@ def test_multus_is_first_in_the_runtimes_folder_and_delegates_to_the_file_of_the
     for worker in members:
         (path,) = worker.host.pushed
         text = json.loads(worker.host.pushed[path])
-        assert path.startswith(f"{workers.CNI_CONFIG}/00-")
-        assert text["clusterNetwork"] == f"{workers.PLAIN_CONFIG}/10-x.conflist"
-        assert workers.PLAIN_CONFIG != workers.CNI_CONFIG
+        assert path.startswith(f"{runtimes.CNI_CONFIG}/00-")
+        assert text["clusterNetwork"] == f"{runtimes.PLAIN_CONFIG}/10-x.conflist"
+        assert runtimes.PLAIN_CONFIG != runtimes.CNI_CONFIG
     with pytest.raises(ProvisionError, match="hosts that can be reached only"):
         multus.install(Cluster(Kubectl(Scripted(), ()), cluster.NODES), "x")
 

@@ -66,11 +66,11 @@ def test_systemd_accepts_a_unit_with_every_nasty_word(tmp_path: Path) -> None:
 
 def test_files_arrive_whole_with_their_modes_and_folders_stay_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir(mode=0o711)
-    files = {"/etc/new/deep/file": "text €\n", "/etc/public": ""}
-    hosts.push(Rooted(root=tmp_path), files, {"/etc/public": 0o644})
+    files = {"/etc/new/deep/file": "text €\n", "/etc/program": "#!/bin/sh\n"}
+    hosts.push(Rooted(root=tmp_path), files)
     assert (tmp_path / "etc/new/deep/file").read_text() == "text €\n"
     assert (tmp_path / "etc/new/deep/file").stat().st_mode & 0o777 == 0o600  # most of them hold keys
-    assert (tmp_path / "etc/public").stat().st_mode & 0o777 == 0o644
+    assert (tmp_path / "etc/program").stat().st_mode & 0o777 == 0o755
     assert (tmp_path / "etc").stat().st_mode & 0o777 == 0o711
 
 

@@ -213,7 +213,7 @@ def test_each_machine_gets_what_its_role_needs() -> None:
 def test_all_are_given_back_when_one_cannot_be_borrowed(monkeypatch: pytest.MonkeyPatch) -> None:
     returned = []
 
-    def borrow(host: Scripted) -> None:
+    def borrow(host: Scripted, tools: tuple[str, ...]) -> None:
         if host.name == "b":
             raise NotRunnable("b: it belongs to others")
 
@@ -232,7 +232,7 @@ def test_a_machine_that_is_lost_at_the_end_is_told_and_hides_no_error(
     def give_back(host: Scripted) -> list[str]:
         raise ProvisionError("no answer")
 
-    monkeypatch.setattr(remote, "borrow", lambda host: None)
+    monkeypatch.setattr(remote, "borrow", lambda host, tools: None)
     monkeypatch.setattr(remote, "give_back", give_back)
     team = {role: Scripted() for role in ("control", "worker1", "worker2")}
     with pytest.raises(KeyError), remote.machines(team, remote.Parcels({}, {}, {})):

@@ -283,7 +283,7 @@ def test_a_cni_is_one_file_anywhere(wire: Any, capsys: pytest.CaptureFixture[str
 def test_a_cni_that_asks_for_machines_gets_them_by_its_name_and_parts(wire: Any) -> None:
     asked = []
 
-    def maker(name: str, tools: tuple[str, ...]) -> Any:
+    def maker(name: str, tools: tuple[str, ...], workers: int) -> Any:
         asked.append((name, tools))
         raise ProvisionError("no room")
 
@@ -313,7 +313,7 @@ def test_what_a_worker_lacks_is_said_with_what_to_do(monkeypatch: pytest.MonkeyP
 
     lacks = Scripted(lambda argv, stdin: (int("command -v clang" in " ".join(argv)), b""), name="worker1")
     cluster = Cluster(Kubectl(lacks, ("k",)), NODES, (Worker("worker1", lacks),))
-    monkeypatch.setattr(cni, "bring_up", lambda machines: cluster)
+    monkeypatch.setattr(cni, "bring_up", lambda machines, *asked: cluster)
     with pytest.raises(NotRunnable, match="cilium on worker1: clang and llc are missing: install clang and llvm"):
         cni.standing(Machines({}, {}, {}, embedded=True), cilium.CNI)
 

@@ -34,6 +34,7 @@ done
 
 new=$note.new
 rm -rf "$new"; mkdir -p "$new"
+printf '%s\n' "$@" >"$new/folders"
 for folder in "$@" /etc/cni /opt/cni /root/.kube/cache /root/.kube; do [ -e "$folder" ] || echo "$folder"; done >"$new/absent"
 # Without this module a bridge's packets pass by the rules that lead to services.
 if [ ! -e /proc/sys/net/bridge ]; then modprobe -q br_netfilter 2>/dev/null && echo br_netfilter >"$new/module" || true; fi

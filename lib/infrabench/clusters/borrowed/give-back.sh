@@ -1,9 +1,11 @@
 # Give a borrowed machine back as it was found: everything that a node of a cluster has made on it goes. Safe to repeat.
-# $1: where the note of the machine's earlier state is. $2: folder of our programs. Then: folders that are ours.
+# $1: where the note of the machine's earlier state is. $2: folder of our programs. Then: folders that are ours, where the
+# note does not name them.
 # Prints what is left, and keeps the note then so that it can be tried again; settings that refuse their old value are
 # printed too ("setting ..."). Nothing is touched where there is no note.
 note=$1 programs=$2; shift 2
 [ -d "$note" ] || { rm -rf "$note.new"; exit 0; }
+[ ! -e "$note/folders" ] || set -- $(cat "$note/folders")
 : >"$note/left"
 left() { echo "$*" >>"$note/left"; }
 units=$(grep -l '^Description=infrabench: ' /etc/systemd/system/infrabench-*.service 2>/dev/null | xargs -r -n1 basename)
@@ -42,7 +44,7 @@ done
 below() {
   awk '{print $5}' /proc/self/mountinfo | grep -E "^($1)" | tac
 }
-for point in $(below '/var/lib/kubelet/|/var/lib/containerd/|/run/containerd/|/run/cilium/|/var/lib/cilium/|/run/netns/cni-'); do
+for point in $(below '/var/lib/kubelet/|/var/lib/containerd/|/run/containerd/|/run/cilium/|/var/lib/cilium/|/var/lib/containers/|/run/containers/|/run/crio/|/run/netns/cni-'); do
   umount -l "$point" 2>/dev/null || left "mount $point"
 done
 rm -f /run/netns/cni-*

@@ -1,0 +1,114 @@
+"""Low-level runtimes, which pods name as the handler of their runtime class: who takes them, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from infrabench.clusters.runtimes import PLAIN_CONFIG, Place, Values
+from infrabench.core import NotRunnable, ProvisionError, unknown_name
+
+STEP_S = 20.0
+RUNC_SHIM = "io.containerd.runc.v2"
+
+
+def _nothing(place: Place) -> Mapping[str, str]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A low-level runtime.
+
+    Attributes
+    ----------
+    parts
+        What a set of machines has to have for it (see `Site.machines`).
+    containerd
+        Returns its table in containerd's configuration, and the table of its shim's options.
+    crio
+        Returns its table in CRI-O's configuration.
+    lacks
+        Returns why the worker cannot run it, or None.
+    version
+        Returns the command that prints its version on a worker.
+    files
+        Returns what has to lie on the worker for it: path -> text. What begins with ``#!`` is a program.
+    refused
+        High-level runtime -> why it does not take this handler.
+    """
+
+    name: str
+    parts: tuple[str, ...]
+    containerd: Callable[[Place], tuple[Values, Values]]
+    crio: Callable[[Place], Values]
+    lacks: Callable[[Place], str | None]
+    version: Callable[[Place], tuple[str, ...]]
+    files: Callable[[Place], Mapping[str, str]] = _nothing
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+def check(runtime: str, names: Sequence[str]) -> None:
+    """Raise `NotRunnable` when a high-level runtime does not take a handler, `DesignError` for an unknown one."""
+    for name in names:
+        if name not in HANDLERS:
+            raise unknown_name("low-level runtime", name, HANDLERS)
+        if reason := HANDLERS[name].refused.get(runtime):
+            raise NotRunnable(reason)
+
+
+def require(place: Place) -> None:
+    """Raise `NotRunnable` with the reason when the worker lacks what one of its handlers needs."""
+    for name in place.handlers:
+        if reason := HANDLERS[name].lacks(place):
+            raise NotRunnable(reason)
+
+
+def files(place: Place) -> dict[str, str]:
+    """Return all that has to lie on the worker for its handlers: path -> text."""
+    return {path: text for name in place.handlers for path, text in HANDLERS[name].files(place).items()}
+
+
+def versions(place: Place) -> dict[str, str]:
+    """Return what each handler's program says of its version, by handler: the first line."""
+    found = {}
+    for name in place.handlers:
+        argv = HANDLERS[name].version(place)
+        result = place.host.run(argv, timeout_s=STEP_S)
+        if not result.ok:
+            told = result.stderr.decode("utf-8", "replace").strip()[-300:]
+            raise ProvisionError(f"{place.host.name}: {' '.join(argv)} does not tell its version: {told}")
+        found[name] = result.stdout.decode("utf-8", "replace").strip().partition("\n")[0]
+    return found
+
+
+def _program(name: str, package: str) -> Callable[[Place], str | None]:
+    """Return a check that a program is on the worker's search path."""
+
+    def lacks(place: Place) -> str | None:
+        there = place.host.run(("sh", "-c", 'command -v "$1"', "sh", name), timeout_s=STEP_S).ok
+        return None if there else f"{name} is not installed on {place.host.name}: apt-get install {package}"
+
+    return lacks
+
+
+RUNC = Handler(
+    "runc", (),
+    containerd=lambda place: ({"runtime_type": RUNC_SHIM}, {}),
+    crio=lambda place: {"runtime_root": "/run/runc"},
+    lacks=_program("runc", "runc"), version=lambda place: ("runc", "--version"),
+)  # fmt: skip
+# runc again, for pods whose network the cluster's CNI makes without Multus.
+PLAIN = Handler(
+    "plain", (),
+    containerd=lambda place: ({"runtime_type": RUNC_SHIM, "cni_conf_dir": PLAIN_CONFIG}, {}),
+    crio=RUNC.crio, lacks=RUNC.lacks, version=RUNC.version,
+    refused={"crio": "CRI-O gives the pods of all handlers the same network"},
+)  # fmt: skip
+CRUN = Handler(
+    "crun", (),
+    containerd=lambda place: ({"runtime_type": RUNC_SHIM}, {"BinaryName": "crun"}),
+    crio=lambda place: {"runtime_root": "/run/crun"},
+    lacks=_program("crun", "crun"), version=lambda place: ("crun", "--version"),
+)  # fmt: skip
+HANDLERS = {each.name: each for each in (RUNC, PLAIN, CRUN)}

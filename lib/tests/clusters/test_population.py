@@ -1,0 +1,161 @@
+"""The population's verbs against a kubectl that keeps pods in files: made, timed, removed, and what failed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infrabench.clusters import pods
+
+# Pods are files; a pod whose name is in SICK never gets Ready, one in STUCK never goes.
+KUBECTL = """#!{python}
+import json, os, sys, time
+from pathlib import Path
+home = Path("{home}")
+argv = [word for word in sys.argv[1:] if not word.startswith("--namespace")]
+names = lambda file: (home / file).read_text().split() if (home / file).exists() else []
+def pod(path):
+    made = json.loads(path.read_text())
+    number = int(path.stem.split("-")[1])
+    well = path.stem not in names("sick")
+    made["status"] = {{"podIP": f"198.19.0.{{number + 4}}", "conditions": [
+        {{"type": "Ready", "status": "True" if well else "False"}}], "containerStatuses": [{{"restartCount": 0,
+        "state": {{}} if well else {{"waiting": {{"reason": "CreateContainerError", "message": "no such handler"}}}}
+    }}]}}
+    return made
+def listed():
+    return {{path.stem: pod(path) for path in sorted(home.glob("pod-*.json"))}}
+with (home / "asked").open("a") as asked:
+    asked.write(" ".join(argv) + "\\n")
+if argv[:2] == ["get", "--raw"] and "watch=1" in argv[2]:
+    known = {{}}
+    for _ in range(400):
+        now = listed()
+        for name, made in now.items():
+            if known.get(name) != made:
+                print(json.dumps({{"type": "ADDED", "object": made}}), flush=True)
+        for name in known.keys() - now.keys():
+            print(json.dumps({{"type": "DELETED", "object": known[name]}}), flush=True)
+        known = now
+        time.sleep(0.02)
+elif argv[:2] == ["get", "--raw"] and "metrics" in argv[2]:
+    count = len(names("operations"))
+    for name in ("run_podsandbox", "create_container", "start_container"):
+        series = "kubelet_runtime_operations_duration_seconds_"
+        print(f'{{series}}sum{{{{operation_type="{{name}}"}}}} {{0.25 * count}}')
+        print(f'{{series}}count{{{{operation_type="{{name}}"}}}} {{count}}')
+elif argv[:2] == ["get", "--raw"] and "logs" in argv[2]:
+    print("the runtime's own words")
+elif argv[:2] == ["get", "--raw"]:
+    print(json.dumps({{"items": list(listed().values())}}))
+elif argv[:2] == ["get", "events"]:
+    print(json.dumps({{"items": [{{"involvedObject": {{"name": "pod-002"}}, "message": "FailedCreatePodSandBox"}}]}}))
+elif argv[0] == "create":
+    for made in json.load(sys.stdin)["items"]:
+        part = home / (made["metadata"]["name"] + ".part")
+        part.write_text(json.dumps(made))
+        part.rename(part.with_suffix(".json"))
+        (home / "operations").open("a").write(made["metadata"]["name"] + " ")
+elif argv[0] == "delete":
+    for name in [word for word in argv[2:] if not word.startswith("-")]:
+        if name not in names("stuck") or "--force" in argv:
+            (home / (name + ".json")).unlink(missing_ok=True)
+elif argv[0] == "exec":
+    (home / "list").write_text(sys.stdin.read())
+elif argv[:2] == ["get", "pods"]:
+    print("\\n".join(listed()))
+else:
+    sys.exit("unknown " + " ".join(argv))
+"""
+Verb = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def verb(tmp_path: Path) -> Verb:
+    program = tmp_path / "kubectl"
+    program.write_text(KUBECTL.format(python=sys.executable, home=tmp_path))
+    program.chmod(0o755)
+    config = {
+        "kubectl": [str(program)], "namespace": "infrabench", "node": "worker1", "conductor": "conductor",
+        "pod": {"metadata": {"name": "pod", "labels": {"a": "b"}}, "spec": {}}, "list": "/tmp/list",
+        "timeout_s": 1.5, "logs": ["infrabench/crio.log"],
+    }  # fmt: skip
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-c", pods.POPULATION.read_text(), json.dumps(config), *words]
+        return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+
+    return run
+
+
+def told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_creation_is_timed_pod_by_pod_and_leaves_the_list(verb: Verb, tmp_path: Path) -> None:
+    before = time.time()
+    made = told(verb("create", "3"))
+    assert before < made["begun_s"] < made["done_s"] < time.time()
+    assert [each["name"] for each in made["pods"]] == ["pod-001", "pod-002", "pod-003"]
+    assert made["done_s"] == max(each["ready_s"] for each in made["pods"])
+    assert made["cri"]["run_podsandbox"] == {"count": 3, "seconds": 0.75}
+    assert (tmp_path / "list").read_text() == "pod-001 198.19.0.5\npod-002 198.19.0.6\npod-003 198.19.0.7\n"
+    assert json.loads((tmp_path / "pod-001.json").read_text())["metadata"]["labels"] == {
+        "a": "b", "infrabench-population": "yes",
+    }  # fmt: skip
+    again = verb("create", "3")
+    assert again.returncode == 1
+    assert "pods stand already" in again.stderr
+
+
+def test_ensure_makes_what_is_missing_and_removes_what_is_too_much(verb: Verb, tmp_path: Path) -> None:
+    first = told(verb("ensure", "4"))
+    assert (first["count"], first["made"], first["removed"]) == (4, 4, 0)
+    (tmp_path / "asked").unlink()
+    assert told(verb("ensure", "4"))["made"] == 0
+    assert "create" not in (tmp_path / "asked").read_text()
+    fewer = told(verb("ensure", "2"))
+    assert (fewer["made"], fewer["removed"]) == (0, 2)
+    assert len((tmp_path / "list").read_text().splitlines()) == 2
+
+
+def test_ensure_replaces_a_pod_that_is_not_well(verb: Verb, tmp_path: Path) -> None:
+    told(verb("ensure", "2"))
+    (tmp_path / "sick").write_text("pod-002")
+    failed = verb("ensure", "2")
+    assert failed.returncode == 1
+    assert "delete pods" in (tmp_path / "asked").read_text()
+
+
+def test_pods_that_do_not_come_are_told_with_their_reasons(verb: Verb, tmp_path: Path) -> None:
+    (tmp_path / "sick").write_text("pod-002")
+    failed = verb("create", "3")
+    assert failed.returncode == 1
+    assert "1 of 3 pods are not Ready after 2 s" in failed.stderr
+    assert "CreateContainerError no such handler" in failed.stderr
+    assert "FailedCreatePodSandBox" in failed.stderr
+    assert json.loads(failed.stdout)["left"] == ["pod-002"]
+    evidence = verb("evidence").stdout
+    assert "the runtime's own words" in evidence
+    assert "FailedCreatePodSandBox" in evidence
+
+
+def test_removal_is_timed_and_forced_where_a_pod_stays(verb: Verb, tmp_path: Path) -> None:
+    told(verb("create", "3"))
+    gone = told(verb("remove"))
+    assert [each["name"] for each in gone["pods"]] == ["pod-001", "pod-002", "pod-003"]
+    assert gone["begun_s"] < gone["done_s"]
+    assert told(verb("remove"))["count"] == 0
+    told(verb("create", "2"))
+    (tmp_path / "stuck").write_text("pod-001")
+    failed = verb("remove")
+    assert "1 of 2 pods were not gone" in failed.stderr
+    assert list(tmp_path.glob("pod-*.json")) == []
