@@ -1,0 +1,5 @@
+"""containerd above Kata Containers."""
+
+from infrabench.systems import _runtimes
+
+supported, deploy = _runtimes.system("containerd", "kata")

@@ -1,0 +1,5 @@
+"""containerd above gVisor's runsc."""
+
+from infrabench.systems import _runtimes
+
+supported, deploy = _runtimes.system("containerd", "runsc")

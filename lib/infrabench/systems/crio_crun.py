@@ -1,0 +1,5 @@
+"""CRI-O above crun."""
+
+from infrabench.systems import _runtimes
+
+supported, deploy = _runtimes.system("crio", "crun")

@@ -1,0 +1,148 @@
+"""Runtimes as systems: which class and node they take, what a pod has to say of itself, and how many fit."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from cluster_fakes import Scripted
+
+from infrabench import registry
+from infrabench.clusters.kubectl import Kubectl
+from infrabench.core import Limits, NotRunnable, ProvisionError, SiteError, Target
+from infrabench.site import OpenSite
+from infrabench.studies.runtimes import STUDY
+from infrabench.systems import _classes, _inside, _room
+
+MIB = 2**20
+NODE = {"kernelVersion": "6.1.0", "containerRuntimeVersion": "containerd://2.1.6"}
+CLASSES = {
+    "items": [
+        {"metadata": {"name": "kata-qemu"}, "handler": "kata-qemu", "scheduling": {"nodeSelector": {"kata": "true"}}},
+        {"metadata": {"name": "katalog"}, "handler": "katalog"},
+        {"metadata": {"name": "sandboxed"}, "handler": "runsc"},
+    ]
+}
+
+
+def cluster(**told: Any) -> Kubectl:
+    """Return a kubectl that answers ``get KIND`` (and anything that has the word in it) with what is told of it."""
+
+    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+        for word in argv:
+            if word in told:
+                return 0, json.dumps(told[word]).encode()
+        return 1, b"unknown"
+
+    return Kubectl(Scripted(answer), ("kubectl",))
+
+
+def test_every_system_of_the_study_is_a_plug_in() -> None:
+    local = OpenSite("local", "local", {})
+    for name in STUDY.systems:
+        assert "nodes of its own" in (registry.system(name).supported(local) or "")
+
+
+# ------------------------------------------------------------------------------------------- runtime classes
+
+
+def test_a_class_is_found_by_its_handler_or_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(_classes.CLASSES, raising=False)
+    kubectl = cluster(runtimeclasses=CLASSES)
+    assert _classes.asked(kubectl, "runc") is None
+    assert _classes.asked(kubectl, "kata")["metadata"]["name"] == "kata-qemu"  # type: ignore[index]
+    assert _classes.asked(kubectl, "runsc")["handler"] == "runsc"  # type: ignore[index]
+    monkeypatch.setenv(_classes.CLASSES, "runc=sandboxed, kata=katalog")
+    assert _classes.asked(kubectl, "runc")["metadata"]["name"] == "sandboxed"  # type: ignore[index]
+    assert _classes.asked(kubectl, "kata")["metadata"]["name"] == "katalog"  # type: ignore[index]
+
+
+def test_a_class_that_is_not_there_is_refused_with_those_that_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    kubectl = cluster(runtimeclasses=CLASSES)
+    monkeypatch.setenv(_classes.CLASSES, "kata=nope")
+    with pytest.raises(SiteError, match=r"nope for kata.*kata-qemu \(handler kata-qemu\), katalog .*, sandboxed"):
+        _classes.asked(kubectl, "kata")
+    monkeypatch.setenv(_classes.CLASSES, "kata")
+    with pytest.raises(SiteError, match="write RUNTIME=NAME"):
+        _classes.asked(kubectl, "kata")
+    monkeypatch.delenv(_classes.CLASSES)
+    with pytest.raises(NotRunnable, match=r"^Kata is not installed: the cluster has no runtime class.*It has: none"):
+        _classes.asked(cluster(runtimeclasses={"items": []}), "kata")
+
+
+def test_a_class_asks_for_labels_of_a_node() -> None:
+    wanted = CLASSES["items"][0]
+    assert _classes.takes(wanted, {"metadata": {"labels": {"kata": "true"}}})
+    assert not _classes.takes(wanted, {"metadata": {}})
+    assert _classes.takes(CLASSES["items"][1], {"metadata": {}})
+
+
+# ------------------------------------------------------------------------------------------ what a pod says
+
+
+def said(**facts: Any) -> Kubectl:
+    usual = {"kernel": "6.1.0", "hypervisor": "KVMKVMKVM", "cpus": 2, "memory_limit_B": 256 * MIB}
+    return cluster(facts=usual | facts)
+
+
+def seen(low: str, **facts: Any) -> _inside.Inside:
+    return _inside.seen(said(**facts), Limits(memory_bytes=256 * MIB), low, NODE)
+
+
+def test_a_pod_has_to_be_on_the_kernel_that_its_runtime_gives() -> None:
+    assert seen("runc").told["kernel"] == "6.1.0 (the node's)"
+    assert seen("runsc", kernel="4.4.0", memory_limit_B=None).told["memory_limit"] == "not told inside"
+    with pytest.raises(ProvisionError, match=r"kata does not make the pods: their kernel 6.1.0 is the node's own"):
+        seen("kata")
+    with pytest.raises(ProvisionError, match=r"their kernel 5.19 is not the node's"):
+        seen("crun", kernel="5.19")
+
+
+def test_an_emulated_guest_is_told_from_one_under_kvm() -> None:
+    emulated = seen("kata", kernel="6.12.28", hypervisor="TCGTCGTCGTCG")
+    assert emulated.emulated
+    assert emulated.told["isolation"] == "a virtual machine: emulation by QEMU (TCG)"
+    fast = seen("kata", kernel="6.12.28")
+    assert not fast.emulated
+    assert fast.told["isolation"].endswith("KVM")
+    assert "does not say" in seen("kata", kernel="6.12.28", hypervisor=None).told["isolation"]
+
+
+def test_another_memory_limit_than_asked_for_is_refused() -> None:
+    with pytest.raises(ProvisionError, match="memory limit is 1, not 268435456 bytes"):
+        seen("crio-runc".partition("-")[2], memory_limit_B=1)
+
+
+# ---------------------------------------------------------------------------------------------- how many fit
+
+
+def fits(available: int, cost: int, *, pods: int = 110, net: str = "198.19.0.0/24", limit: int = 256 * MIB) -> Any:
+    node = {"status": {"allocatable": {"pods": str(pods)}}, "spec": {"podCIDR": net}}
+    others = [
+        {"metadata": {"labels": {}}, "spec": {}, "status": {"phase": "Running"}},
+        {"metadata": {"labels": {"infrabench-population": "yes"}}, "spec": {}, "status": {"phase": "Running"}},
+        {"metadata": {}, "spec": {}, "status": {"phase": "Succeeded"}},
+    ]
+    before, after = _room.Free(available, 0), _room.Free(available - 7 * MIB, cost)
+    return _room.fits(cluster(node=node, pods={"items": others}), "worker1", before, after, limit)
+
+
+def test_the_tightest_bound_says_how_many_pods_fit_and_why() -> None:
+    assert fits(100 * 2**30, 10 * MIB) == (109, "the kubelet takes 110, and 1 others are there")
+    assert fits(100 * 2**30, 10 * MIB, net="198.19.0.0/28") == (12, "addresses of 198.19.0.0/28")
+    count, reason = fits(20 * 2**30, 10 * MIB)
+    assert count == (18 * 1024) // 266
+    assert reason == "memory: 18.0 GiB free for them, 266 MiB each"
+    assert fits(20 * 2**30, 450 * MIB)[0] == (18 * 1024) // 706
+    assert fits(20 * 2**30, 0)[0] == (18 * 1024) // 264  # a pod is never free of cost
+    with pytest.raises(ProvisionError, match="no room for a pod: memory"):
+        fits(2**30, 0)
+
+
+def test_memory_of_a_node_is_read_where_it_can_be() -> None:
+    shown = b"MemTotal: 24000000 kB\nMemAvailable:   1000 kB\n"
+    conductor = Target("conductor", Scripted(lambda argv, stdin: (0, shown)))
+    assert _room.Free.now({"conductor": conductor}) == _room.Free(1000 * 1024, None)
+    worker = Target("worker1", Scripted(lambda argv, stdin: (0, b'{"used_B": 5}')), lifecycle={"memory": ("x",)})
+    assert _room.Free.now({"conductor": conductor, "worker1": worker}).used_bytes == 5
