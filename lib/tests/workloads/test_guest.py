@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -168,6 +169,8 @@ def test_stream_counts_and_validates(built: Path) -> None:
         (["--array-bytes", "1e14"], 3, "do not fit"),
         (["--threads", "0"], 2, "--threads must be a number"),
         (["--repetitions"], 2, "not nothing"),
+        (["--seconds", "0"], 2, "--seconds must be a number"),
+        (["--seconds", "60", "--array-bytes", "4096", "--threads", "1"], 3, "give a larger --array-bytes"),
         (["--speed", "1"], 2, "unknown argument"),
     ],
 )
@@ -175,6 +178,45 @@ def test_stream_refuses(built: Path, arguments: list[str], status: int, said: st
     done = subprocess.run([built / "ib-stream", *arguments], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (status, "")
     assert said in done.stderr
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize(("seconds", "least_s"), [("0.2", 0.2), ("0.001", 0.0)])
+def test_stream_runs_for_a_time_and_thrice_at_least(built: Path, seconds: str, least_s: float) -> None:
+    argv = [built / "ib-stream", "--threads", "1", "--array-bytes", "800000", "--seconds", seconds]
+    report = json.loads(subprocess.run(argv, check=True, capture_output=True).stdout)
+    times = [report["kernels"][kernel]["times_s"] for kernel in stream.ARRAYS_MOVED]
+    assert {len(each) for each in times} == {report["repetitions"]}
+    assert report["repetitions"] >= 3
+    last = sum(each[-1] for each in times)
+    assert sum(map(sum, times)) >= 0.9 * least_s  # between two kernels it only looks at the clock
+    assert sum(map(sum, times)) - last <= least_s or report["repetitions"] == 3
+    assert "started_s" not in report
+
+
+def waited(built: Path, line: str) -> tuple[float, list[str]]:
+    """Return when `line` was written to an ib-stream that waits for one, and the lines that it said."""
+    argv = [built / "ib-stream", "--wait", "--threads", "1", "--array-bytes", "80000", "--repetitions", "2"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as tool:
+        assert tool.stdin is not None
+        assert tool.stdout is not None
+        first = tool.stdout.readline()
+        written_s = time.time()
+        rest, _ = tool.communicate(line, timeout=20)
+    return written_s, [first, rest]
+
+
+@NEEDS_COMPILER
+def test_stream_waits_for_a_line_and_for_the_instant_in_it(built: Path) -> None:
+    written_s, (ready, rest) = waited(built, "\n")
+    assert ready == "ready\n"
+    report = json.loads(rest)
+    assert written_s < report["started_s"] < report["ended_s"] < time.time()
+    instant_s = time.time() + 0.3
+    _, (_, rest) = waited(built, f"{instant_s:.9f}\n")
+    assert 0 <= json.loads(rest)["started_s"] - instant_s < 1
+    _, (_, rest) = waited(built, "")
+    assert rest == ""
 
 
 @NEEDS_COMPILER

@@ -1,11 +1,15 @@
 /* ib-stream: four memory kernels (copy, scale, add, triad) over arrays larger than the last-level cache.
  *
- *   ib-stream [--threads N] [--repetitions N] [--array-bytes B | --llc-multiple X] [--version]
+ *   ib-stream [--threads N] [--repetitions N | --seconds S] [--array-bytes B | --llc-multiple X] [--wait] [--version]
  *
  * Prints one JSON object. Each of the three arrays is B bytes, or X times the sum of the last-level caches that
  * the allowed CPUs share. Every page is first touched by the thread that later works on it. Each kernel runs
- * `repetitions` times; all times are printed and the reader leaves out the first. Results are validated against
- * the closed form; a wrong result is an error, not a number.
+ * `repetitions` times, or until S seconds have passed, three times at least; all times are printed and the reader leaves
+ * out the first. Results are validated against the closed form; a wrong result is an error, not a number.
+ *
+ * With --wait it says "ready" once every page is there and waits for a line, which may hold the instant to start at, in
+ * seconds of Unix time. `started_s` and `ended_s` are then those of the first and the last repetition.
+ *
  * Exit status: 0 good, 1 wrong result, 2 bad arguments, 3 the arrays do not fit or the cache size is unknown.
  */
 #define _GNU_SOURCE
@@ -20,8 +24,10 @@
 #include <string.h>
 #include <time.h>
 
-#define VERSION "1.0"
-#define MAX_REPETITIONS 1000
+#define VERSION "1.1"
+#define MAX_REPETITIONS 10000
+#define LEAST_IN_TIME 3 /* repetitions; the first is not counted */
+#define LONGEST_WAIT_S 3600.0
 #define MAX_CACHES 256
 #define NO_LIMIT UINT64_MAX
 
@@ -41,11 +47,16 @@ static void fail(int status, const char *format, ...)
     exit(status);
 }
 
-static double now_s(void)
+static double clock_s(clockid_t clock)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double now_s(void)
+{
+    return clock_s(CLOCK_MONOTONIC);
 }
 
 /* First line of a file without its newline; 0 when it cannot be read. */
@@ -247,6 +258,26 @@ static double *allocate(size_t bytes)
     return memory;
 }
 
+/* Say that all is there, wait for the line and the instant in it, and return when that was. */
+static double wait_for_start(void)
+{
+    char line[64], *end;
+    puts("ready");
+    fflush(stdout);
+    if (!fgets(line, sizeof line, stdin))
+        fail(2, "expected a line on standard input");
+    double instant = strtod(line, &end), ahead = instant - clock_s(CLOCK_REALTIME);
+    if (end != line && !(ahead <= LONGEST_WAIT_S))
+        fail(2, "the instant to start at is %s", line);
+    struct timespec until = {.tv_sec = (time_t)instant, .tv_nsec = (long)(1e9 * (instant - floor(instant)))};
+    while (end != line && clock_s(CLOCK_REALTIME) < instant)
+        if (clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &until, NULL) > 0)
+            break;
+    double started = clock_s(CLOCK_REALTIME);
+    sched_yield(); /* all that woke up for this instant get to know the time before one of them takes its first slice */
+    return started;
+}
+
 static void print_kernels(const double (*times)[MAX_REPETITIONS], int repetitions, uint64_t array_bytes)
 {
     for (int k = 0; k < 4; k++) {
@@ -266,17 +297,22 @@ static void print_kernels(const double (*times)[MAX_REPETITIONS], int repetition
 
 int main(int argc, char **argv)
 {
-    int threads = 0, repetitions = 10;
-    double multiple = 4.0, bytes = 0.0;
+    int threads = 0, repetitions = 10, waits = 0;
+    double multiple = 4.0, bytes = 0.0, seconds = 0.0, started = 0.0;
     for (int i = 1; i < argc; i += 2) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(argv[i], "--version") == 0) {
             printf("ib-stream %s (compiler %s)\n", VERSION, __VERSION__);
             return 0;
+        } else if (strcmp(argv[i], "--wait") == 0) {
+            waits = 1;
+            i--; /* it has no value */
         } else if (strcmp(argv[i], "--threads") == 0)
             threads = (int)number("--threads", value, 1, 4096);
         else if (strcmp(argv[i], "--repetitions") == 0)
             repetitions = (int)number("--repetitions", value, 2, MAX_REPETITIONS);
+        else if (strcmp(argv[i], "--seconds") == 0)
+            seconds = number("--seconds", value, 0.001, 3600);
         else if (strcmp(argv[i], "--array-bytes") == 0)
             bytes = number("--array-bytes", value, 4096, 1e15);
         else if (strcmp(argv[i], "--llc-multiple") == 0)
@@ -297,7 +333,12 @@ int main(int argc, char **argv)
         omp_set_num_threads(threads);
     double *a = allocate(array_bytes), *b = allocate(array_bytes), *c = allocate(array_bytes);
     first_touch(a, b, c, n);
+    if (waits)
+        started = wait_for_start();
     static double times[4][MAX_REPETITIONS];
+    double begin = now_s();
+    if (seconds > 0.0)
+        repetitions = MAX_REPETITIONS;
     for (int r = 0; r < repetitions; r++) {
         double t[5];
         t[0] = now_s();
@@ -311,7 +352,12 @@ int main(int argc, char **argv)
         t[4] = now_s();
         for (int k = 0; k < 4; k++)
             times[k][r] = t[k + 1] - t[k];
+        if (seconds > 0.0 && t[4] - begin >= seconds && r + 1 >= LEAST_IN_TIME)
+            repetitions = r + 1;
     }
+    double ended = clock_s(CLOCK_REALTIME);
+    if (seconds > 0.0 && now_s() - begin < seconds)
+        fail(3, "%d repetitions took less than %g s: give a larger --array-bytes", MAX_REPETITIONS, seconds);
     double error = largest_error(a, b, c, n, repetitions);
     int valid = error <= 1e-12 * repetitions;
     printf("{\"program\": \"ib-stream\", \"version\": \"%s\", \"compiler\": \"%s\", \"threads\": %d, \"repetitions\": %d,\n"
@@ -322,6 +368,8 @@ int main(int argc, char **argv)
         printf("%.6g", (double)array_bytes / (double)caches);
     else
         printf("null");
+    if (waits)
+        printf(", \"started_s\": %.9f, \"ended_s\": %.9f", started, ended);
     printf(", \"largest_relative_error\": %.3g, \"valid\": %s,\n \"kernels\": {", isfinite(error) ? error : 1e308,
            valid ? "true" : "false");
     print_kernels(times, repetitions, array_bytes);
