@@ -25,10 +25,11 @@ def figure(
     Parameters
     ----------
     kind
-        ``points`` (raw values, mean, ratio to the baseline), ``scaling`` (over the case's numeric factor), ``forest``
-        (ratios; without workload and metric those of the primary metrics), ``tiers`` (which systems cannot be told
-        apart); of one case, with `scenario`: ``order`` (values and drift probes in executed order), ``ecdf``,
-        ``modes``, ``lag``, ``qq`` and ``power`` (detectable difference over n).
+        ``points`` (raw values, mean, ratio to the baseline), ``scaling`` (over the case's numeric factor), ``curves``
+        (the same, and below it the ratios to the baseline), ``forest`` (ratios; without workload and metric those of
+        the primary metrics), ``tiers`` (which systems cannot be told apart); of one case, with `scenario`: ``order``
+        (values and drift probes in executed order), ``ecdf``, ``modes``, ``lag``, ``qq`` and ``power`` (detectable
+        difference over n).
     workload, metric, scenario
         What it is about. Without a scenario, figures of one case take the first one.
     width_mm
@@ -77,6 +78,18 @@ def _scaling(found: Results, workload: str, metric: str, _scenario: str, width: 
     caption = figures.caption(
         found.estimates, workload, metric, kind="scaling", not_run=_not_run(found, workload, metric), table=found.table,
         order=_order_kind(found),
+    )  # fmt: skip
+    return drawn, _of(found, workload, metric), caption
+
+
+def _curves(found: Results, workload: str, metric: str, _scenario: str, width: dict[str, float]) -> Drawn:
+    drawn = figures.scaling(
+        found.estimates, workload, metric, systems=found.systems, not_run=found.data["not_run"],
+        contrasts=found.contrasts, **width,
+    )  # fmt: skip
+    caption = figures.caption(
+        found.estimates, workload, metric, kind="scaling", contrasts=found.contrasts,
+        not_run=_not_run(found, workload, metric), table=found.table, order=_order_kind(found),
     )  # fmt: skip
     return drawn, _of(found, workload, metric), caption
 
@@ -149,8 +162,8 @@ def _power(found: Results, workload: str, metric: str, scenario: str, width: dic
 
 
 DRAW: dict[str, Draw] = {
-    "points": _points, "scaling": _scaling, "forest": _forest, "tiers": _tiers, "order": _order, "ecdf": _ecdf,
-    "modes": _modes, "lag": _lag, "qq": _qq, "power": _power,
+    "points": _points, "scaling": _scaling, "curves": _curves, "forest": _forest, "tiers": _tiers, "order": _order,
+    "ecdf": _ecdf, "modes": _modes, "lag": _lag, "qq": _qq, "power": _power,
 }  # fmt: skip
 OF_ONE_CASE = ("order", "ecdf", "modes", "lag", "qq", "power")
 

@@ -101,7 +101,7 @@ def test_a_workload_that_was_not_measured_says_so(found: analysis.Results) -> No
 
 
 def test_an_unknown_figure_names_those_there_are(found: analysis.Results) -> None:
-    with pytest.raises(DesignError, match="unknown figure 'bars': known are: ecdf, forest"):
+    with pytest.raises(DesignError, match="unknown figure 'bars': known are: curves, ecdf, forest"):
         pictures.figure(found, "bars")
 
 

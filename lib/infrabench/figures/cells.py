@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter
 
 from infrabench import display
 from infrabench.core import STATES, SchemaError
@@ -18,6 +19,13 @@ from infrabench.figures.ratios import ratio_axis, ratio_mark
 FAR = 8.0  # times, between the means of scenarios: beyond that the axis is logarithmic
 LABEL_MM = {1: 46.0, 2: 36.0}  # room for the label of the upper axis, by the number of axes
 SPREAD = 0.13  # half-width of the jitter, in slots
+
+
+class PlainLog(LogFormatter):
+    """Numbers on a logarithmic axis as 20 and 0.2; between powers of ten only where there are few of those."""
+
+    def _num_to_string(self, x: float, vmin: float, vmax: float) -> str:
+        return f"{x:g}"
 
 
 def points(
@@ -87,7 +95,8 @@ def points(
         label = display.axis_label(metric, scale.unit, cells["better"].iloc[0])
         if _far_apart(cells):
             main.set_yscale("log")
-            main.yaxis.set_major_formatter("{x:g}")
+            main.yaxis.set_major_formatter(PlainLog())
+            main.yaxis.set_minor_formatter(PlainLog())
             label += "; log scale"
         else:
             look.from_zero(main, cells, scale.factor, bound)

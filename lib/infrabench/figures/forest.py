@@ -62,7 +62,8 @@ def forest(
     notes = [f"{name} not run: {reason}" for name, reason in (not_run or {}).items()]
     with look.style():
         figure, axes = sheet(lines, width_mm, 10 if wide else 13, [*notes, *_sensitive(contrasts)])
-        ratio_axis(axes.xaxis, contrasts, axes.set_xlim, limit, most=9 if wide else 5)
+        room = axes.get_position().width * width_mm
+        ratio_axis(axes.xaxis, contrasts, axes.set_xlim, limit, most=9 if wide else 5, room_mm=room)
         for y, line in enumerate(lines):
             if line.row is None:
                 continue

@@ -23,6 +23,7 @@ TEXT_PT, SMALL_PT = 8.0, 6.5
 # Okabe and Ito's colours: told apart with any colour vision, and each comes with its own marker for print in grey
 COLOURS = ("#333333", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
+KEY_MM = 8.5  # the sign of a legend's entry, and the space around it
 GREY, LIGHT, BAND = "#6B6B6B", "#C8C8C8", "#E6E6E6"
 
 
@@ -111,7 +112,7 @@ def legend(
     figure.legend(
         handles=[*keys, *extra],
         loc="outside upper center",
-        ncols=_legend_columns(len(keys) + len(extra), figure.get_figwidth() / MM),
+        ncols=_legend_columns([str(key.get_label()) for key in (*keys, *extra)], figure.get_figwidth() / MM),
         handlelength=1.8 if line else 1.0,
         columnspacing=1.2,
         handletextpad=0.5,
@@ -119,13 +120,18 @@ def legend(
     )
 
 
-def legend_mm(entries: int, width_mm: float) -> float:
-    """Return the height that a legend of so many entries takes beyond its first line."""
-    return 4.0 * (-(-max(entries, 1) // _legend_columns(entries, width_mm)) - 1)
+def legend_mm(entries: int | Sequence[str], width_mm: float) -> float:
+    """Return the height that a legend takes beyond its first line; `entries`: its words, or how many short ones."""
+    words = [""] * entries if isinstance(entries, int) else list(entries)
+    return 4.0 * (-(-max(len(words), 1) // _legend_columns(words, width_mm)) - 1)
 
 
-def _legend_columns(entries: int, width_mm: float) -> int:
-    return 3 if width_mm < 120 and entries > 4 else min(max(entries, 1), 9)
+def _legend_columns(words: Sequence[str], width_mm: float) -> int:
+    """Return how many columns the width holds; each is as wide as its longest entry."""
+    most = 3 if width_mm < 120 and len(words) > 4 else min(max(len(words), 1), 9)
+    widths = [text_mm(word, TEXT_PT - 1) + KEY_MM for word in words]
+    fits = (n for n in range(most, 1, -1) if sum(max(part) for part in np.array_split(widths, n)) <= width_mm)
+    return next(fits, 1)
 
 
 def footnote(figure: Figure, lines: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from infrabench.figures import look
 
 STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+BETWEEN_MM = 1.0  # two numbers under an axis
 FACTORS = (1.5, 2, 3, 5, 10, 20, 50, 100, 1000)
 
 
@@ -24,17 +25,21 @@ def ratio_axis(
     set_limits: Callable[[float, float], Any],
     limit: float | None = None,
     most: int = 7,
+    room_mm: float | None = None,
 ) -> None:
-    """Make an axis logarithmic and symmetric about 1, wide enough for every interval and twice the margin."""
+    """Make an axis logarithmic and symmetric about 1, wide enough for every interval and twice the margin.
+
+    `most`: ticks; fewer where their numbers, side by side, would not fit in `room_mm`.
+    """
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     ends = np.abs(np.log(contrasts[["ratio", "ratio_low", "ratio_high"]].to_numpy(dtype=float).clip(min=1e-6)))
     margin = contrasts["margin"].max()
     reach = max(np.nanmax(ends, initial=0.0) * 1.08, -2 * np.log1p(-margin if np.isfinite(margin) else -0.02))
     reach = np.log(limit) if limit else reach
     set_limits(float(np.exp(-reach)), float(np.exp(reach)))
-    axis.set_major_locator(FixedLocator(_ticks(reach, most)))
+    axis.set_major_locator(FixedLocator(_ticks(reach, most) if room_mm is None else _fitting(reach, most, room_mm)))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3f}".rstrip("0").rstrip(".")))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _told(value)))
 
 
 def ratio_mark(axes: Axes, row: Any, at: float, mark: look.Look, *, vertical: bool) -> None:
@@ -65,6 +70,22 @@ def band(axes: Axes, margin: float, y: float) -> None:
     if np.isfinite(margin):
         low, high = 1 - margin, 1 / (1 - margin)
         axes.add_patch(Rectangle((low, y - 0.5), high - low, 1, color=look.BAND, lw=0, zorder=0))
+
+
+def _fitting(reach: float, most: int, room_mm: float) -> list[float]:
+    """Return as many ticks as their numbers leave room for on an axis of this length."""
+    for count in range(most, 2, -1):
+        ticks = _ticks(reach, count)
+        halves = [look.text_mm(_told(tick), look.TEXT_PT - 1) / 2 for tick in ticks]
+        places = np.log(ticks) / (2 * reach) * room_mm
+        if all(b - a > left + right + BETWEEN_MM for a, b, left, right in
+               zip(places, places[1:], halves, halves[1:], strict=False)):  # fmt: skip
+            return ticks
+    return [1.0]
+
+
+def _told(value: float) -> str:
+    return f"{value:.3f}".rstrip("0").rstrip(".")
 
 
 def _ticks(reach: float, most: int) -> list[float]:

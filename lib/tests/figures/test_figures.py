@@ -12,13 +12,13 @@ import pandas as pd
 import pytest
 
 from infrabench.core import SchemaError
-from infrabench.figures import COLUMN_MM, PAGE_MM, caption, forest, grouped, order, points, save, scaling
-from infrabench.figures.look import MM
-from infrabench.figures.ratios import _ticks
+from infrabench.figures import COLUMN_MM, PAGE_MM, caption, forest, grouped, look, order, points, save, scaling
+from infrabench.figures.look import MARKERS, MM
+from infrabench.figures.ratios import _fitting, _ticks, _told
 from infrabench.stats import contrasts, estimates
 from infrabench.tidy import tidy
 from tests.analysis_fixtures import MARGINS, NOT_RUN, PRIMARY, SYSTEMS, table_of, write_session
-from tests.figures.look_at import overhang_mm, texts
+from tests.figures.look_at import marked, overhang_mm, smallest_axes_mm, texts
 
 
 @pytest.fixture(scope="module")
@@ -245,3 +245,85 @@ def test_drawing_leaves_the_global_style_alone(data: tuple) -> None:
     before = dict(plt.rcParams)
     points(data[0], data[1], "ftp", "total_s")
     assert dict(plt.rcParams) == before
+
+
+def test_the_numbers_under_an_axis_of_ratios_do_not_run_into_each_other() -> None:
+    for room, reach in ((30.0, 2.3), (54.0, 2.3), (90.0, 0.7), (12.0, 3.0)):
+        ticks = _fitting(reach, 9, room)
+        places = np.log(ticks) / (2 * reach) * room
+        widths = [look.text_mm(_told(tick), look.TEXT_PT - 1) for tick in ticks]
+        assert 1 in ticks
+        assert all(b - a > (u + v) / 2 for a, b, u, v in zip(places, places[1:], widths, widths[1:], strict=False))
+    assert _fitting(0.1, 9, 500.0) == _ticks(0.1, 9)
+
+
+NAMES = ["containerd-runc", "crio-runc", "containerd-crun", "crio-crun", "containerd-runsc"]
+NAMES += ["containerd-kata (emulated)", "crio-kata (emulated)"]
+
+
+def over_pods(systems: list[str], factors: tuple[str, ...]) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Levels 10 and 20 on each factor; every system half of the one before it."""
+    parts = []
+    for place, factor in enumerate(factors):
+        for level in (10.0, 20.0):
+            values = {name: [100 * level / 2**i + b for b in range(4)] for i, name in enumerate(systems)}
+            part = table_of(
+                values, workload="net", metric="rate_B_per_s", unit="B/s", scenario=f"{place} {level:g} pods"
+            )
+            parts.append(part.assign(level=level, factor=factor))
+    table = pd.concat(parts, ignore_index=True)
+    return table, estimates(table), contrasts(table, systems[0], {"": 0.05})
+
+
+@pytest.mark.parametrize("factors", [("pods",), ("pods (stream)", "pods (stream first)")])
+@pytest.mark.parametrize("count", [2, 4, 7])
+def test_curves_show_means_and_ratios_over_each_factor(factors: tuple[str, ...], count: int) -> None:
+    _, cells, ratios = over_pods(NAMES[:count], factors)
+    figure = scaling(cells, "net", "rate_B_per_s", systems=NAMES[:count], contrasts=ratios)
+    assert overhang_mm(figure) < 0.1
+    assert smallest_axes_mm(figure) > 15
+    assert [axes.get_xlabel() for axes in figure.axes if axes.get_xlabel()] == list(factors)
+    told = texts(figure)
+    assert all(name in told for name in NAMES[:count])
+    assert "Ratio" in told
+    low = figure.axes[len(factors)]
+    drawn = marked(low, *MARKERS[1:count])
+    assert len(drawn) == 2 * (count - 1)  # each system but the baseline, at each level
+    for i, name in enumerate(NAMES[1:count], start=1):
+        mine = ratios[(ratios["system"] == name) & (ratios["factor"] == factors[0])]
+        assert sorted(marked(low, MARKERS[i])[:, 1]) == sorted(mine["ratio"])
+    narrow = len(factors) == 1 and count <= 4
+    assert figure.get_figwidth() == pytest.approx((COLUMN_MM if narrow else PAGE_MM) * MM)
+
+
+def test_curves_without_a_contrast_of_a_level_leave_its_place_free() -> None:
+    table, cells, _ = over_pods(NAMES[:2], ("pods",))
+    gone = (table["system"] == NAMES[1]) & (table["level"] == 20)
+    some = contrasts(table[~gone].reset_index(drop=True), NAMES[0], {"": 0.05})
+    figure = scaling(estimates(table[~gone].reset_index(drop=True)), "net", "rate_B_per_s", contrasts=some)
+    assert len(marked(figure.axes[1], MARKERS[1])) == 1
+    text = caption(cells, "net", "rate_B_per_s", kind="scaling", contrasts=some)
+    assert "Ratio of means to containerd-runc over 4 blocks" in text
+
+
+@pytest.mark.parametrize("width", [COLUMN_MM, PAGE_MM])
+@pytest.mark.parametrize("count", [1, 2, 5, 7])
+def test_a_legend_of_long_names_stays_on_the_paper(width: float, count: int) -> None:
+    with look.style():
+        figure, _ = look.canvas(width, 60 + look.legend_mm(NAMES[:count], width))
+        look.legend(figure, look.looks(NAMES), NAMES[:count])
+    assert overhang_mm(figure) < 0.1
+    assert look.legend_mm(NAMES, COLUMN_MM) > look.legend_mm(NAMES, PAGE_MM) > look.legend_mm(NAMES[:2], PAGE_MM) == 0
+
+
+def test_numbers_on_a_logarithmic_axis_are_written_out() -> None:
+    values = {"native": [1.5, 1.6, 1.7], "docker": [28.0, 29.0, 30.0]}
+    one = table_of(values, scenario="a")
+    table = pd.concat([one, table_of({"native": [20.0, 21, 22], "docker": [30.0, 31, 32]}, scenario="b")])
+    figure = points(
+        table.reset_index(drop=True), estimates(table.reset_index(drop=True)), "sysbench-cpu", "events_per_s"
+    )
+    figure.draw_without_rendering()
+    told = [tick.get_text() for which in (False, True) for tick in figure.axes[0].get_yticklabels(minor=which)]
+    assert {"2", "10", "20"} <= set(told)
+    assert not [text for text in told if "times" in text or "^" in text]

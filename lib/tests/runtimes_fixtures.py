@@ -1,0 +1,171 @@
+"""A made-up session of the runtimes study on disk, in the ledger's format: nobody has measured these numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from infrabench import design as designs
+from infrabench import registry
+from infrabench.core import Measurement, Trial, TrialRecord, canonical
+
+NO_KATA = "Kata is not installed: /opt/kata has no hypervisor"
+RAN = ("containerd-runc", "crio-runc", "containerd-runsc")
+# how much slower a system is than the baseline: start-up, network, memory bandwidth, processor, memory of a pod
+COST: Mapping[str, tuple[float, float, float, float, float]] = {
+    "containerd-runc": (1.0, 1.0, 1.0, 1.0, 1.0),
+    "crio-runc": (1.12, 1.0, 1.0, 1.0, 1.1),
+    "containerd-crun": (0.95, 1.0, 1.0, 1.0, 0.9),
+    "crio-crun": (1.06, 1.0, 1.0, 1.0, 1.0),
+    "containerd-runsc": (1.3, 2.4, 1.02, 1.03, 4.0),
+    "containerd-kata": (3.0, 8.0, 1.6, 5.0, 20.0),
+    "crio-kata": (3.2, 8.0, 1.6, 5.0, 20.0),
+}
+FACTS: Mapping[str, Mapping[str, Any]] = {
+    "runc": {"isolation": "namespaces of the node's kernel", "kernel of a pod": "the node's"},
+    "crun": {"isolation": "namespaces of the node's kernel", "kernel of a pod": "the node's"},
+    "runsc": {"isolation": "a kernel in user space", "kernel of a pod": "4.4.0 (gVisor)"},
+    "kata": {"isolation": "a virtual machine", "kernel of a pod": "6.12.28 (guest)"},
+}
+
+
+def write_session(
+    folder: Path, *, profile: str = "quick", systems: Iterable[str] | None = None,
+    not_run: Mapping[str, str] | None = None, fits: Mapping[str, int] | None = None, emulated: Iterable[str] = (),
+    seed: int | None = None,
+) -> Path:  # fmt: skip
+    """Write a session of `profile`. `fits`: pods that a system has room for; more are left out with the reason."""
+    study = registry.study("runtimes")
+    wanted = designs.design(study, profile=profile, systems=systems, seed=seed)
+    gone = dict.fromkeys(("containerd-kata", "crio-kata"), NO_KATA) if not_run is None else dict(not_run)
+    gone = {name: why for name, why in gone.items() if name in wanted.systems}
+    absent = {
+        (system, case.workload, case.scenario): f"{case.level:g} pods do not fit, {room} do: memory of the node"
+        for system, room in (fits or {}).items()
+        for case in wanted.cases
+        if case.level > room
+    }
+    asked = {"systems": list(wanted.systems), "cases": [asdict(case) for case in wanted.cases]}
+    kept = designs.without(wanted, systems=tuple(gone), excluded=absent)
+    (folder / "trials").mkdir(parents=True)
+    (folder / "session.json").write_text(json.dumps(_session(study, kept, gone, absent, asked), indent=1))
+    plan = designs.trials(kept)
+    (folder / "plan.jsonl").write_text("".join(canonical(trial.as_json()) + "\n" for trial in plan))
+    for trial in plan:
+        (folder / "trials" / trial.id).mkdir()
+        (folder / "trials" / trial.id / "trial.json").write_text(json.dumps(_record(trial).as_json()))
+    _provenance(folder, kept.systems, tuple(emulated), kept.deployments)
+    return folder
+
+
+def _session(study: Any, kept: designs.Design, gone: Any, absent: Any, asked: Any) -> dict[str, Any]:
+    keys = ("system", "workload", "scenario", "reason")
+    return {
+        "format": 1, "study": study.name, "title": study.title, "profile": kept.profile, "seed": kept.seed,
+        "blocks": kept.blocks, "deployments": kept.deployments, "order": "random", "stopping": None, "aa": "",
+        "variants": {}, "known": [], "systems": list(kept.systems), "workloads": designs.workloads(kept),
+        "baseline": kept.baseline, "site": {"name": "lab", "kind": "lab"}, "not_run": gone, "left_out": {},
+        "not_applicable": [dict(zip(keys, (*cell, why), strict=True)) for cell, why in absent.items()],
+        "margins": dict(study.margins), "primary": [list(each) for each in study.primary], "guards": {}, "limits": {},
+        "parameters": asked, "parameters_sha256": "0" * 64, "created_utc": "2026-01-01T00:00:00+00:00",
+        "versions": {"infrabench": "0.1.0"},
+    }  # fmt: skip
+
+
+def _record(trial: Trial) -> TrialRecord:
+    when = f"2026-01-01T{trial.position // 3600:02d}:{trial.position // 60 % 60:02d}:{trial.position % 60:02d}.000Z"
+    return TrialRecord(
+        trial=trial, state="ok", reason="", started_utc=when, duration_s=1.05, tool_s=1.0, steps=(),
+        measurements=tuple(_measured(trial)), conditions={},
+    )  # fmt: skip
+
+
+def _measured(trial: Trial) -> list[Measurement]:
+    """Values that follow the number of pods on two processors, with noise of the deployment and of the trial."""
+    system = sorted(COST).index(trial.system)
+    shared = np.random.default_rng([trial.deployment, system]).normal(0, 0.02)
+    noise = np.random.default_rng([trial.block, trial.position]).normal(0, 0.01, 30)
+    start, net, memory, cpu, room = COST[trial.system]
+    n = trial.params["pods"]
+    pairs = max(n // 2, 1) if trial.params.get("load", "pairs") == "pairs" else 1
+    rows = {
+        "pods-startup": lambda: _startup(n, start, room),
+        "pods-netperf": lambda: _netperf(trial.params.get("test", ""), pairs, net),
+        "pods-stream": lambda: (
+            [
+                row
+                for kernel, rate in (("copy", 11e9), ("scale", 10.8e9), ("add", 12e9), ("triad", 12.1e9))
+                for row in (
+                    (f"{kernel}_B_per_s", rate / memory * min(1, 0.7 + n / 50), "B/s", "higher"),
+                    (f"{kernel}_pod_B_per_s", rate / memory * min(1, 0.7 + n / 50) / n, "B/s", "higher"),
+                )
+            ]
+            + [("start_spread_s", 0.002 + 0.0002 * n, "s", "lower")]
+        ),
+        "pods-sysbench-cpu": lambda: [
+            ("events_per_s", 2400 / cpu * min(n, 2) / 2, "1/s", "higher"),
+            ("pod_events_per_s", 2400 / cpu * min(n, 2) / 2 / n, "1/s", "higher"),
+            ("lowest_share", 0.9, "1", "higher"),
+            ("cpu_percent", 98.0, "%", "lower"),
+        ],
+        "pods-pi": lambda: [
+            ("time_s", 0.07 * cpu * max(1, n / 2), "s", "lower"),
+            ("all_done_s", 0.075 * cpu * max(1, n / 2), "s", "lower"),
+            ("cpu_utilisation_percent", 200 * 0.07 / 0.075 * min(n, 2) / 2, "%", "higher"),
+            ("efficiency_percent", 100 * 0.07 / 0.075 * min(n, 2) / 2, "%", "higher"),
+        ],
+    }[trial.workload]()
+    speed = [np.exp(shared + each) for each in noise]
+    return [
+        Measurement(name, float(value * speed[i] if unit != "%" else value * (1 - abs(noise[i]))), unit, better)  # type: ignore[arg-type]
+        for i, (name, value, unit, better) in enumerate(rows)
+    ]
+
+
+def _startup(n: int, start: float, room: float) -> list[tuple[str, float, str, str]]:
+    seconds = {
+        "first_instruction_s": (0.5 + 0.09 * n) * start, "ready_s": (0.9 + 0.1 * n) * start,
+        "all_ready_s": (1.2 + 0.19 * n) * start, "sandbox_s": 0.12 * start * (1 + n / 20), "create_s": 0.05 * start,
+        "start_s": 0.06 * start, "cpu_s": 0.12 * start, "teardown_s": 1.1 + 0.05 * n * start, "stop_s": 0.09 * start,
+    }  # fmt: skip
+    made = [(name, value, "s", "lower") for name, value in seconds.items()]
+    memory = (("memory_B_per_pod", 2.6e6 * room), ("available_B_per_pod", 3.9e6 * room))
+    return [*made, *((name, value, "B", "lower") for name, value in memory)]
+
+
+def _netperf(test: str, pairs: int, net: float) -> list[tuple[str, float, str, str]]:
+    if test == "TCP_RR":
+        mean = 3e-5 * net * max(1, pairs / 2)
+        return [
+            ("transactions_per_s", pairs / mean, "1/s", "higher"), ("latency_mean_s", mean, "s", "lower"),
+            ("latency_p50_s", 0.9 * mean, "s", "lower"), ("latency_p99_s", 3 * mean, "s", "lower"),
+            ("cpu_percent", 96.0, "%", "lower"),
+        ]  # fmt: skip
+    return [
+        ("throughput_bit_per_s", 2.4e10 / net, "bit/s", "higher"),
+        ("pair_throughput_bit_per_s", 2.4e10 / net / pairs, "bit/s", "higher"),
+        ("lowest_share", 0.85, "1", "higher"), ("cpu_percent", 97.0, "%", "lower"),
+    ]  # fmt: skip
+
+
+def _provenance(folder: Path, systems: tuple[str, ...], emulated: tuple[str, ...], count: int) -> None:
+    (folder / "provenance").mkdir()
+    told = {
+        name: {
+            "facts": {
+                "version": "1", "emulated": name in emulated,
+                "capabilities": {**FACTS[name.partition("-")[2]], "pods that fit": 61},
+            },
+            "targets": {}, "tools": {},
+        }
+        for name in systems
+    }  # fmt: skip
+    for number in range(count):
+        name = f"deployments{f'.resumed-{number}' if number else ''}.json"
+        (folder / "provenance" / name).write_text(json.dumps(told))
+    (folder / "provenance" / "node-a.json").write_text(json.dumps({"name": "node-a", "cpu": {"usable_cpus": 2}}))
