@@ -49,6 +49,18 @@ NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
     """Return start of netserver, readings, the run, readings and stop."""
     found = _network.ends(params, roles)
+    argv = command(params, found.address, _network.pinned(params, "-T"))
+    tool = Step("netperf", found.client.role, argv, timeout_s=params["seconds"] + SETTLE_S)
+    return _network.around(found, params, server(params), tool)
+
+
+def server(params: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return netserver's command: in the foreground, one connection after the other, and no log files of its own."""
+    return (SERVER, "-D", "-f", "-N", "-p", str(params["port"]))
+
+
+def command(params: Mapping[str, Any], address: str, more: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return netperf's command, with `more` of its general options; `DesignError` for parameters out of range."""
     test, seconds, ports = params["test"], params["seconds"], (params["port"], params["data_port"])
     if test not in PROTOCOLS:
         raise DesignError(f"netperf has no test {test!r} here: {', '.join(PROTOCOLS)}")
@@ -58,14 +70,11 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     at_least("request_bytes", params["request_bytes"], 1)
     at_least("response_bytes", params["response_bytes"], 1)
     sizes = () if test == "TCP_STREAM" else ("-r", f"{params['request_bytes']},{params['response_bytes']}")
-    argv = (
-        TOOL, "-H", found.address, "-p", str(params["port"]), "-t", test, "-l", str(seconds),
-        *_network.pinned(params, "-T"), "--",
+    return (
+        TOOL, "-H", address, "-p", str(params["port"]), "-t", test, "-l", str(seconds),
+        *more, "--",
         "-P", f",{params['data_port']}", *sizes, "-k", ",".join(_keys(test)),
     )  # fmt: skip
-    tool = Step("netperf", found.client.role, argv, timeout_s=seconds + SETTLE_S)
-    # In the foreground, one connection after the other, and no log files of its own.
-    return _network.around(found, params, (SERVER, "-D", "-f", "-N", "-p", str(params["port"])), tool)
 
 
 def version(target: Target) -> str:
@@ -80,22 +89,27 @@ def supported(deployment: Deployment) -> str | None:
 
 def parse(capture: Capture) -> Sequence[Measurement]:
     """Return the metrics of the test; `NotAsClaimed` when it took another path than the parameters say."""
-    test, output = capture.params["test"], text(capture["netperf"])
+    address = _network.asked(capture["netperf"], TOOL, "-H")
+    found, amount = read(text(capture["netperf"]), capture.params, address)
+    _network.check_path(capture, amount)
+    return found
+
+
+def read(output: str, params: Mapping[str, Any], address: str) -> tuple[Sequence[Measurement], Amount]:
+    """Return what one run of netperf against `address` says, and how much it moved at the least.
+
+    `ParseError` when it is another run than `params` ask for, not whole, or contradicts itself.
+    """
+    test = params["test"]
     if not output.endswith("\n"):
         raise ParseError(TOOL, "the output is cut off", output)
-    address = re.escape(_network.asked(capture["netperf"], TOOL, "-H"))
-    one(TOOL, "the test's name", rf"^MIGRATED (?:TCP|UDP) .*TEST from .* to {address} ", output)
+    one(TOOL, "the test's name", rf"^MIGRATED (?:TCP|UDP) .*TEST from .* to {re.escape(address)} ", output)
     told = {key: one(TOOL, key, rf"^{key}=(.+)$", output)[1] for key in _keys(test)}
     equal(TOOL, "protocol", told["PROTOCOL"], PROTOCOLS[test])
     elapsed_s = _value(told, "ELAPSED_TIME")
-    if abs(elapsed_s - capture.params["seconds"]) > SLACK * capture.params["seconds"]:
-        raise ParseError(TOOL, f"it ran {elapsed_s:g} s of {capture.params['seconds']} s", output)
-    if test == "TCP_STREAM":
-        found, amount = _stream(told, elapsed_s)
-    else:
-        found, amount = _transactions(capture.params, told, elapsed_s)
-    _network.check_path(capture, amount)
-    return found
+    if abs(elapsed_s - params["seconds"]) > SLACK * params["seconds"]:
+        raise ParseError(TOOL, f"it ran {elapsed_s:g} s of {params['seconds']} s", output)
+    return _stream(told, elapsed_s) if test == "TCP_STREAM" else _transactions(params, told, elapsed_s)
 
 
 def _keys(test: str) -> tuple[str, ...]:

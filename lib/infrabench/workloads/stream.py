@@ -52,21 +52,27 @@ def supported(deployment: Deployment) -> str | None:
 
 def parse(capture: Capture) -> Sequence[Measurement]:
     """Return the four bandwidths in bytes per second."""
-    report = json_object(TOOL, text(capture["stream"]))
-    equal(TOOL, "valid", at(TOOL, report, "valid"), True)
+    report = read(text(capture["stream"]), capture.params)
     equal(TOOL, "repetitions", at(TOOL, report, "repetitions"), capture.params["repetitions"])
-    if capture.params["threads"]:
-        equal(TOOL, "threads", at(TOOL, report, "threads"), capture.params["threads"])
-    array_bytes = value(TOOL, report, "array_bytes")
-    if capture.params["array_bytes"]:
-        equal(TOOL, "array_bytes", array_bytes, float(capture.params["array_bytes"] // 8 * 8))
     return tuple(
-        Measurement(f"{kernel}_B_per_s", _bandwidth(report, kernel, array_bytes), "B/s", "higher")
-        for kernel in ARRAYS_MOVED
+        Measurement(f"{kernel}_B_per_s", bandwidth(report, kernel), "B/s", "higher") for kernel in ARRAYS_MOVED
     )
 
 
-def _bandwidth(report: Mapping[str, Any], kernel: str, array_bytes: float) -> float:
+def read(output: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the report of one run, which has to say that its result is right and that it did what `params` ask for."""
+    report = json_object(TOOL, output)
+    equal(TOOL, "valid", at(TOOL, report, "valid"), True)
+    if params["threads"]:
+        equal(TOOL, "threads", at(TOOL, report, "threads"), params["threads"])
+    if params["array_bytes"]:
+        equal(TOOL, "array_bytes", value(TOOL, report, "array_bytes"), float(params["array_bytes"] // 8 * 8))
+    return report
+
+
+def bandwidth(report: Mapping[str, Any], kernel: str) -> float:
+    """Return bytes per second of `kernel` over all repetitions of a report but the first."""
+    array_bytes = value(TOOL, report, "array_bytes")
     moved = value(TOOL, report, "kernels", kernel, "bytes")
     equal(TOOL, f"bytes moved by {kernel}", moved, ARRAYS_MOVED[kernel] * array_bytes)
     times = at(TOOL, report, "kernels", kernel, "times_s")

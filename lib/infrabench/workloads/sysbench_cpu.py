@@ -28,15 +28,20 @@ RATE_TOLERANCE = 0.1
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
     """Return the one run; `DesignError` when a parameter is out of range."""
+    seconds = 0 if params["events"] else round(params["seconds"])
+    return (Step("sysbench", "server", command(params), timeout_s=2 * seconds + 60.0 + params["events"] / 10),)
+
+
+def command(params: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return sysbench's command; `DesignError` when a parameter is out of range."""
     for name, lowest in (("threads", 1), ("seconds", 1), ("events", 0), ("cpu_max_prime", 3)):
         at_least(name, params[name], lowest)
     # sysbench takes whole seconds only. With a fixed amount of work there is no time limit of its own.
     seconds = 0 if params["events"] else round(params["seconds"])
-    argv = (
+    return (
         "sysbench", "cpu", f"--threads={params['threads']}", f"--time={seconds}", f"--events={params['events']}",
         f"--cpu-max-prime={params['cpu_max_prime']}", "run",
     )  # fmt: skip
-    return (Step("sysbench", "server", argv, timeout_s=2 * seconds + 60.0 + params["events"] / 10),)
 
 
 def version(target: Target) -> str:
@@ -51,11 +56,15 @@ def supported(deployment: Deployment) -> str | None:
 
 def parse(capture: Capture) -> Sequence[Measurement]:
     """Return rate, latencies, number of events, and the total time when the amount of work was fixed."""
-    output = text(capture["sysbench"])
+    return read(text(capture["sysbench"]), capture.params)
+
+
+def read(output: str, params: Mapping[str, Any]) -> Sequence[Measurement]:
+    """Return what one run of sysbench with `params` says; `ParseError` when it is another run, or not whole."""
     # The last line proves that nothing is cut off before it.
     one(TOOL, "the end of the report", rf"^ +execution time \(avg/stddev\): +{NUMBER}/{NUMBER}$\n\n\Z", output)
     threads = number(TOOL, "number of threads", rf"^Number of threads: {NUMBER}$", output)
-    equal(TOOL, "number of threads", threads, float(capture.params["threads"]))
+    equal(TOOL, "number of threads", threads, float(params["threads"]))
     rate = positive(TOOL, "events per second", number(TOOL, "rate", rf"^ +events per second: +{NUMBER}$", output))
     total_s = positive(TOOL, "total time", number(TOOL, "total time", rf"^ +total time: +{NUMBER}s$", output))
     events = positive(TOOL, "events", number(TOOL, "events", rf"^ +total number of events: +{NUMBER}$", output))
@@ -68,7 +77,7 @@ def parse(capture: Capture) -> Sequence[Measurement]:
         Measurement("latency_avg_s", average_ms / 1000, "s", "lower"),
         Measurement("latency_p95_s", p95_ms / 1000, "s", "lower"),
     ]
-    if capture.params["events"]:
-        equal(TOOL, "number of events", events, float(capture.params["events"]))
+    if params["events"]:
+        equal(TOOL, "number of events", events, float(params["events"]))
         return (*found, Measurement("total_s", total_s, "s", "lower"))
     return (*found, Measurement("events", events, "1", "higher"))
