@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from infrabench.clusters import gvisor
 from infrabench.clusters.runtimes import PLAIN_CONFIG, Place, Values
 from infrabench.core import NotRunnable, ProvisionError, unknown_name
 
@@ -111,4 +112,8 @@ CRUN = Handler(
     crio=lambda place: {"runtime_root": "/run/crun"},
     lacks=_program("crun", "crun"), version=lambda place: ("crun", "--version"),
 )  # fmt: skip
-HANDLERS = {each.name: each for each in (RUNC, PLAIN, CRUN)}
+RUNSC = Handler(
+    "runsc", (gvisor.PART,), containerd=gvisor.containerd, crio=gvisor.crio, lacks=gvisor.lacks, version=gvisor.version,
+    files=gvisor.files, refused={"crio": gvisor.NOT_BY_CRIO},
+)  # fmt: skip
+HANDLERS = {each.name: each for each in (RUNC, PLAIN, CRUN, RUNSC)}
