@@ -134,8 +134,20 @@ def findings(found: Results, workload: str, metric: str) -> Shown:
         return absent(found, workload)
     sentences = [_sentence(row) for row in rows.itertuples(index=False)]
     sentences += [f"{who}: not run: {why}." for who, why in left_out.items()]
+    return listed(sentences)
+
+
+def listed(sentences: Sequence[str]) -> Shown:
+    """Return sentences as a list."""
     items = "".join(f"<li>{html.escape(each)}</li>" for each in sentences)
     return Shown(f"<ul>{items}</ul>", "\n".join(f"- {each}" for each in sentences))
+
+
+def kept(found: Results, made: pd.DataFrame, name: str, caption: str) -> Shown:
+    """Return a table of words, and write it with the session's other tables as `name`."""
+    made = made.astype("object").fillna("").astype("str")
+    tables.save(made, found.folder / "tables" / found.name, name, caption)
+    return Shown(display.html_table(made, words=True), tables.markdown(made))
 
 
 def summary(found: Results) -> Shown:

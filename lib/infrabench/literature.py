@@ -5,13 +5,12 @@ Everything is computed from ``data/published`` when it is asked for; nothing her
 
 from __future__ import annotations
 
-import html
 from pathlib import Path
 
 import pandas as pd
 
 from infrabench import display, figures, published, runs, tables
-from infrabench.analysis import Shown, picture
+from infrabench.analysis import Shown, listed, picture
 from infrabench.published.data import RESULTS
 
 LONG = 16  # rows that a table of printed numbers shows at once
@@ -158,15 +157,15 @@ def meaning() -> Shown:
         f"The published lead of LXC over Docker, {claimed:.2f} points, becomes {display.number(corrected.min(), 1)} to "
         f"{display.number(corrected.max(), 1)} in the corrected versions.",
     ]
-    return _list(lines)
+    return listed(lines)
 
 
 def outcome(study: str) -> Shown:
     """Return what of an experiment's conclusions survives, what does not, and what cannot be decided."""
     found = published.outcomes(study)
     parts = [(published.OUTCOMES[kind], lines) for kind, lines in found.items()]
-    told = "".join(f"<p><b>{name.capitalize()}</b></p>{_list(lines).html}" for name, lines in parts)
-    return Shown(told, "\n".join(f"{name.capitalize()}\n{_list(lines).text}" for name, lines in parts))
+    told = "".join(f"<p><b>{name.capitalize()}</b></p>{listed(lines).html}" for name, lines in parts)
+    return Shown(told, "\n".join(f"{name.capitalize()}\n{listed(lines).text}" for name, lines in parts))
 
 
 def targets(out: str = "out") -> Shown:
@@ -215,8 +214,3 @@ def _shown(made: pd.DataFrame, scroll: bool = False) -> Shown:
     if scroll and len(made) > LONG:
         told = f'<div style="max-height:{2 * LONG}em;overflow-y:auto">{told}</div>'
     return Shown(told, tables.markdown(made.astype("str")))
-
-
-def _list(lines: list[str]) -> Shown:
-    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
-    return Shown(f"<ul>{items}</ul>", "\n".join(f"- {line}" for line in lines))

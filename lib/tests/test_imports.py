@@ -62,6 +62,8 @@ MAY = {
     "studies": set(),
     "pictures": {"analysis", "figures"},
     "scenarios": {"analysis"},
+    "beside": {"analysis", "display", "published", "stats"},
+    "grades": {"analysis", "display", "published"},
     "trust": {"analysis", "display", "tables", "validation"},
     "analysis": {"display", "published", "stats", "tables"},
     "literature": {"analysis", "display", "figures", "published", "runs", "tables"},
@@ -104,8 +106,8 @@ BEHIND = {
 }
 OPEN = {"numpy", "pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "tenacity", "statsmodels", "scikit_posthocs"}
 ANALYSIS = {
-    "stats", "figures", "tables", "tidy", "display", "analysis", "literature", "pictures", "scenarios", "trust",
-    "validation",
+    "stats", "figures", "tables", "tidy", "display", "analysis", "beside", "grades", "literature", "pictures",
+    "scenarios", "trust", "validation",
 }  # fmt: skip
 NUMERIC = {"pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "statsmodels", "scikit_posthocs"}
 

@@ -172,12 +172,16 @@ CLUSTER_TARGETS = (
         "runtime and number of containers change together; the unit, in doubt (D4), cancels",
         systems=("kata",),
         baseline="containerd",
+        workload="pods-netperf",
+        metric="throughput_bit_per_s",
     ),
     _two(
         *("D.memory.copy", "D.stream.copy.10.rate.cri-o.004", "D.stream.copy.10.rate.kata.004", "fair"),
         "highest and lowest of nine cells",
         systems=("crio",),
         baseline="kata",
+        workload="pods-stream",
+        metric="copy_B_per_s",
     ),
 )
 TARGETS = (*CONTAINER_TARGETS, *CLUSTER_TARGETS)
