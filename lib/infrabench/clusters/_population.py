@@ -2,7 +2,7 @@
 
 It is sent as it is (standard library only): ``python3 -c TEXT CONFIG VERB [N]``. CONFIG is JSON: ``kubectl`` (the
 beginning of every command), ``namespace``, ``node``, ``pod`` (a manifest; names go in), ``conductor`` (the pod that has
-to know the addresses), ``list`` (the file in it), ``logs`` (of the node's runtime, below /var/log), ``timeout_s``. One
+to know the addresses), ``list`` (the file in it), ``logs`` (of the node's runtime, below /var/log), ``wait_s`` and ``wait_s_per_pod``. One
 JSON object is printed. Times are of this machine's clock, taken when the API said so.
 
 ``ensure N``: exactly N pods stand when it returns. ``create N``: the same, from none, and timed. ``remove``: all go.
@@ -120,21 +120,21 @@ class Population:
             pod["metadata"].setdefault("labels", {})[LABEL] = "yes"
             manifests.append(pod)
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
-        with Watch(self) as watch:
+        with Watch(self, len(wanted)) as watch:
             begun_s = time.time()
             self.run("create", "--filename=-", stdin=text, timeout_s=ASK_S + len(wanted))
             ready, left = watch.until(lambda kind, pod: kind != "DELETED" and is_well(pod), set(wanted))
         if left:
             why = "; ".join(self.complaints(left)[:4])
             raise Failed(
-                f"{len(left)} of {len(wanted)} pods are not Ready after {self.config['timeout_s']:.0f} s: {why}",
+                f"{len(left)} of {len(wanted)} pods are not Ready after {watch.limit_s:.0f} s: {why}",
                 {"ready": sorted(ready), "left": sorted(left)},
             )
         return begun_s, ready
 
     def removed(self, going):
         """Remove pods; return when that began, and by name when each was gone."""
-        with Watch(self) as watch:
+        with Watch(self, len(going)) as watch:
             begun_s = time.time()
             argv = ("delete", "pods", "--wait=false", "--ignore-not-found", *sorted(going))
             self.run(*argv, timeout_s=ASK_S + len(going))
@@ -143,7 +143,7 @@ class Population:
             # They are taken from the API at least: the next ones must be able to come.
             self.run("delete", "pods", "--force", "--grace-period=0", "--wait=false", *argv[3:4], *sorted(left))
             raise Failed(
-                f"{len(left)} of {len(going)} pods were not gone after {self.config['timeout_s']:.0f} s",
+                f"{len(left)} of {len(going)} pods were not gone after {watch.limit_s:.0f} s",
                 {"left": sorted(left)},
             )
         return begun_s, gone
@@ -196,9 +196,9 @@ class Population:
 class Watch:
     """What the API says of our pods, as it says it."""
 
-    def __init__(self, population):
+    def __init__(self, population, count):
         self.population = population
-        self.limit_s = population.config["timeout_s"]
+        self.limit_s = population.config["wait_s"] + count * population.config["wait_s_per_pod"]
         self.said = queue.Queue()
 
     def __enter__(self):

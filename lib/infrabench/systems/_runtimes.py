@@ -29,7 +29,7 @@ CONDUCTOR = "conductor"
 PORT = 7411
 LIST = "/tmp/infrabench-population"  # in the conductor: names and addresses
 TOKEN = "INFRABENCH_TOKEN"
-WAIT_S = 120.0  # for all pods of a population to come, or to go
+WAIT_S, WAIT_S_PER_POD = 30.0, 3.0  # for all pods of a population to come, or to go
 OWN = "a cluster of its own: one control node, one worker"
 
 
@@ -122,7 +122,7 @@ def _populated(cluster: Cluster, spec: DeploySpec, pair: Pair, image: str) -> De
         targets["worker1"] = _node(cluster)
     population = _population(cluster, spec, pair, image, token)
     free = _room.Free.now(targets)
-    first = kubectl.host.run((*population, "create", "1"), timeout_s=2 * WAIT_S)
+    first = kubectl.host.run((*population, "create", "1"), timeout_s=4 * WAIT_S)
     if not first.ok:
         told = first.stderr.decode("utf-8", "replace").strip()[-600:]
         if pair.low != USUAL:
@@ -148,7 +148,7 @@ def _population(
     )  # fmt: skip
     config = {
         "kubectl": list(cluster.kubectl.prefix), "namespace": pods.NAMESPACE, "node": cluster.nodes[0], "pod": pod,
-        "conductor": CONDUCTOR, "list": LIST, "timeout_s": WAIT_S,
+        "conductor": CONDUCTOR, "list": LIST, "wait_s": WAIT_S, "wait_s_per_pod": WAIT_S_PER_POD,
         "logs": [f"infrabench/{cluster.workers[0].runtime.name}.log"] if cluster.workers else [],
     }  # fmt: skip
     return ("python3", "-c", pods.POPULATION.read_text(encoding="utf-8"), json.dumps(config))

@@ -85,7 +85,7 @@ def verb(tmp_path: Path) -> Verb:
     config = {
         "kubectl": [str(program)], "namespace": "infrabench", "node": "worker1", "conductor": "conductor",
         "pod": {"metadata": {"name": "pod", "labels": {"a": "b"}}, "spec": {}}, "list": "/tmp/list",
-        "timeout_s": 1.5, "logs": ["infrabench/crio.log"],
+        "wait_s": 1.0, "wait_s_per_pod": 0.2, "logs": ["infrabench/crio.log"],
     }  # fmt: skip
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
