@@ -27,6 +27,13 @@ WORDS |= {"teardown": "tear-down time", "received": "received rate", "offered": 
 # metrics whose names differ in the unit alone
 NAMES = {"cpu_percent": "CPU busy", "cpu_s_per_B": "CPU time per byte"}
 NAMES |= {"sender_cpu_s_per_B": "sender CPU time per byte", "receiver_cpu_s_per_B": "receiver CPU time per byte"}
+NAMES |= {"pair_throughput_bit_per_s": "throughput per pair", "pod_events_per_s": "events per pod"}
+NAMES |= {f"{kernel}_pod_B_per_s": f"{kernel} per pod" for kernel in ("copy", "scale", "add", "triad")}
+NAMES |= {"memory_B_per_pod": "memory per pod", "available_B_per_pod": "available memory lost per pod"}
+NAMES |= {"cpu_s": "CPU time per pod", "cpu_utilisation_percent": "CPU utilisation"}
+NAMES |= {"efficiency_percent": "multi-core efficiency", "start_spread_s": "spread of the starts"}
+NAMES |= {"first_instruction_s": "time to first instruction", "ready_s": "time until ready"}
+NAMES |= {"all_ready_s": "time until all are ready", "all_done_s": "time until all are done"}
 SUFFIXES = re.compile(r"_(s_per_B|B_per_s|bit_per_s|per_s|per_min|s|B|percent|W|K)$")
 RATES = ("B/s", "bit/s", "1/s", "1/min")
 # columns of words, which are read from the left

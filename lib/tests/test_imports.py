@@ -58,10 +58,11 @@ MAY = {
     "clusters": {"clusters", "host"},
     "systems": {"clusters", "host", "systems"},
     "workloads": {"workloads"},
-    "lab": {"host", "lab"},
+    "lab": {"clusters", "host", "lab"},
     "studies": set(),
     "pictures": {"analysis", "figures"},
     "scenarios": {"analysis"},
+    "layers": {"analysis"},
     "beside": {"analysis", "display", "published", "stats"},
     "grades": {"analysis", "display", "published"},
     "trust": {"analysis", "display", "tables", "validation"},
@@ -106,8 +107,8 @@ BEHIND = {
 }
 OPEN = {"numpy", "pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "tenacity", "statsmodels", "scikit_posthocs"}
 ANALYSIS = {
-    "stats", "figures", "tables", "tidy", "display", "analysis", "beside", "grades", "literature", "pictures",
-    "scenarios", "trust", "validation",
+    "stats", "figures", "tables", "tidy", "display", "analysis", "beside", "grades", "layers", "literature",
+    "pictures", "scenarios", "trust", "validation",
 }  # fmt: skip
 NUMERIC = {"pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "statsmodels", "scikit_posthocs"}
 
