@@ -2,8 +2,8 @@
 
 It is sent as it is (standard library only): ``python3 -c TEXT CONFIG VERB [N]``. CONFIG is JSON: ``kubectl`` (the
 beginning of every command), ``namespace``, ``node``, ``pod`` (a manifest; names go in), ``conductor`` (the pod that has
-to know the addresses), ``list`` (the file in it), ``logs`` (of the node's runtime, below /var/log), ``wait_s`` and ``wait_s_per_pod``. One
-JSON object is printed. Times are of this machine's clock, taken when the API said so.
+to know the addresses), ``list`` (the file in it), ``logs`` (of the node's runtime, below /var/log), ``wait_s`` and
+``wait_s_per_pod``. One JSON object is printed. Times are of this machine's clock, taken when the API said so.
 
 ``ensure N``: exactly N pods stand when it returns. ``create N``: the same, from none, and timed. ``remove``: all go.
 ``evidence``: what there is to say when pods fail.
