@@ -1,0 +1,83 @@
+"""pods-netperf: throughput (``TCP_STREAM``) and round trips (``TCP_RR``) between many pods at once.
+
+Every pair of pods (``load`` = ``pairs``) or the first alone (``first``, all other pods stand idle) runs netperf for
+``seconds``, from one instant on. Metrics of ``TCP_STREAM``: ``throughput_bit_per_s`` (sum over the pairs, payload that
+the servers received), ``pair_throughput_bit_per_s`` (mean of a pair) and ``lowest_share`` (the slowest pair over that
+mean: 1 where all get the same). Of ``TCP_RR``: ``transactions_per_s`` (sum), and ``latency_mean_s``,
+``latency_p50_s``, ``latency_p99_s``: what each pair told, averaged over the pairs, every pair the same weight. The mean
+of percentiles is no percentile of all round trips together: it is the percentile that a pair saw, on average; a few
+slow pairs raise it less than they would raise the other. netperf tells percentiles in whole microseconds.
+
+A pair that gets its processor late ends late: its rates are over the time that it took. ``netperf`` describes the tool,
+`_population` the pods and ``cpu_percent``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from infrabench.core import Capture, Deployment, DesignError, Measurement, ParseError, Step, Target
+from infrabench.workloads import _conducted, _population, netperf
+
+DEFAULTS: Mapping[str, Any] = {
+    **_population.PODS,
+    "test": "TCP_STREAM",
+    "seconds": 5,
+    "load": "pairs",
+    "request_bytes": 1,
+    "response_bytes": 1,
+    "port": 12865,
+    "data_port": 12866,
+}
+TESTS = ("TCP_STREAM", "TCP_RR")
+LATENCIES = ("latency_mean_s", "latency_p50_s", "latency_p99_s")
+LATE_S = 2.0  # how much later than asked for a pair may end
+PEER = "{peer}"  # as ib-pods writes the address of the other pod
+
+
+def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+    """Return the steps around one run of netperf in all pairs."""
+    if params["test"] not in TESTS:
+        raise DesignError(f"pods-netperf has no test {params['test']!r}: {', '.join(TESTS)}")
+    command = netperf.command(params, PEER)
+    words = [part for word in netperf.server(params) for part in ("--server", word)]
+    options = ("--pairs", _population.pairs(params), "--server-port", str(params["port"]), *words)
+    return _population.conducted(params, roles, command, params["seconds"] + netperf.SETTLE_S, options)
+
+
+def version(target: Target) -> str:
+    """Return netperf's version."""
+    return netperf.version(target)
+
+
+def supported(deployment: Deployment) -> str | None:
+    """Return None, or what is missing."""
+    return _population.without(deployment, netperf.TOOL, netperf.SERVER)
+
+
+def parse(capture: Capture) -> Sequence[Measurement]:
+    """Return the metrics of the test."""
+    params = capture.params
+    output = _population.whole(capture, "run")
+    run = _conducted.read(output, params, paired=_population.pairs(params))
+    servers, clients = run.of("server"), run.of("client")
+    told: list[dict[str, float]] = []
+    for server, client in zip(servers, clients, strict=True):
+        found, _ = netperf.read(client.output, params, server.address, LATE_S)
+        told.append({each.metric: each.value for each in found})
+    if not told:
+        raise ParseError(netperf.TOOL, "no pair ran it", output)
+    return (*_metrics(params["test"], told), *_population.cpu(capture))
+
+
+def _metrics(test: str, told: Sequence[Mapping[str, float]]) -> tuple[Measurement, ...]:
+    if test == "TCP_STREAM":
+        return _conducted.shares(
+            "throughput_bit_per_s", "bit/s", [each["throughput_bit_per_s"] for each in told], "pair"
+        )
+    return (
+        Measurement("transactions_per_s", math.fsum(each["transactions_per_s"] for each in told), "1/s", "higher"),
+        *(Measurement(name, math.fsum(each[name] for each in told) / len(told), "s", "lower") for name in LATENCIES),
+    )

@@ -1,0 +1,124 @@
+"""pods-pi: the time in which many pods at once compute pi to ``digits`` decimals, from one instant on.
+
+``program``: ``pi`` (of the number library CLN, one thread), ``y-cruncher`` (all processors; where its user has put it
+into the pods), or ``auto``: y-cruncher where it is there, else pi. Every pod's digits are compared with digits that are
+computed here: a pod that is wrong makes the trial unparsable.
+
+Metrics, from the times at which tools started and ended and the CPU time that the pods' kernel counted for them:
+
+* ``time_s``: mean over the pods of end minus start;
+* ``all_done_s``: last end minus the instant at which all were to start;
+* ``cpu_utilisation_percent`` = 100 x (sum of the pods' CPU seconds, user and system) / ``all_done_s``: in percent of
+  one processor, so that two busy processors are 200;
+* ``efficiency_percent`` = ``cpu_utilisation_percent`` / number of processors that the pods share (those the conductor
+  may use): 100 where none of them was ever idle.
+
+Both say how much processor the pods got, not how fast they were: a runtime that spends more on the same digits raises
+them. A pod with a kernel of its own (gVisor, Kata) counts what that kernel gave its tool; what the kernel itself and
+its host spend is not in it, but in ``cpu_percent`` (see `_population`). With y-cruncher ``computation_s``,
+``told_utilisation_percent`` and ``told_efficiency_percent`` are the pods' means of what each one tells of itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from infrabench.core import Capture, Deployment, DesignError, Measurement, NotRunnable, ParseError, Step, Target
+from infrabench.workloads import _conducted, _population, _ycruncher
+from infrabench.workloads._conducted import Run
+from infrabench.workloads._digits import decimals
+from infrabench.workloads._reading import equal, json_object, one, positive, tool_version, value
+
+DEFAULTS: Mapping[str, Any] = {**_population.PODS, "digits": 100_000, "program": "auto"}
+TOOL = "pi"
+PROGRAMS = ("auto", TOOL, _ycruncher.TOOL)
+SCRIPT = 'pi "$0" | sha256sum'
+SLOWEST = 10_000  # digits a second of a pod that has a processor for itself: far below any
+LEAST_S = 60.0
+
+
+def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+    """Return the steps around one computation in all pods."""
+    digits = params["digits"]
+    if isinstance(digits, bool) or not isinstance(digits, int) or not 50 <= digits <= 10**9:
+        raise DesignError(f"digits must be a whole number from 50 to 10^9, not {digits!r}")
+    command = _command(params, roles)
+    limit_s = LEAST_S + params["pods"] * digits / SLOWEST
+    first, *others = _population.conducted(params, roles, command, min(limit_s, 3600.0))
+    facts = Step("facts", "conductor", ("ib-pods", "facts"), timeout_s=_population.COMMAND_S, phase="prepare")
+    return (first, facts, *others)
+
+
+def version(target: Target) -> str:
+    """Return the version of `pi`."""
+    return tool_version(target, TOOL, r"^pi (?:\(.*\) )?([0-9.]+)$", TOOL, "--version")
+
+
+def supported(deployment: Deployment) -> str | None:
+    """Return None, or what is missing."""
+    return _population.without(deployment, TOOL)
+
+
+def parse(capture: Capture) -> Sequence[Measurement]:
+    """Return the times and what the processors did; `ParseError` when a pod computed anything but pi."""
+    run = _conducted.read(_population.whole(capture, "run"), capture.params)
+    cpus = positive(TOOL, "processors", value(TOOL, json_object(TOOL, _population.whole(capture, "facts")), "cpus"))
+    used = _ycruncher.TOOL if run.pods[0].output.startswith(_ycruncher.BEGIN) else TOOL
+    if capture.params["program"] != "auto":
+        equal(TOOL, "program", used, capture.params["program"])
+    told = _told(run, capture.params["digits"]) if used == _ycruncher.TOOL else ()
+    if used == TOOL:
+        _check(run, capture.params["digits"])
+    all_done_s = positive(TOOL, "time", max(pod.end_s for pod in run.pods) - run.go_s)
+    time_s = math.fsum(pod.end_s - pod.start_s for pod in run.pods) / len(run.pods)
+    percent = 100 * positive(TOOL, "CPU time", math.fsum(pod.cpu_s for pod in run.pods)) / all_done_s
+    return (
+        Measurement("time_s", positive(TOOL, "time", time_s), "s", "lower"),
+        Measurement("all_done_s", all_done_s, "s", "lower"),
+        Measurement("cpu_utilisation_percent", percent, "%", "higher"),
+        Measurement("efficiency_percent", percent / cpus, "%", "higher"),
+        *told,
+        *_population.cpu(capture),
+    )
+
+
+def _command(params: Mapping[str, Any], roles: Mapping[str, Target]) -> tuple[str, ...]:
+    """Return the command of one pod. Where y-cruncher is, the life cycle of ``control`` says by its name."""
+    if params["program"] not in PROGRAMS:
+        raise DesignError(f"program is one of {', '.join(PROGRAMS)}, not {params['program']!r}")
+    path = roles["control"].lifecycle.get(_ycruncher.TOOL) if "control" in roles else None
+    if params["program"] == _ycruncher.TOOL and path is None:
+        raise NotRunnable("y-cruncher is not in its pods")
+    if path is None or params["program"] == TOOL:
+        return ("sh", "-c", SCRIPT, str(params["digits"] + 1))  # pi counts the 3 as well
+    return _ycruncher.command(path[0], params["digits"])
+
+
+def _check(run: Run, digits: int) -> None:
+    """Compare every pod's hash of its output with that of the digits."""
+    right = hashlib.sha256(f"3.{decimals(digits)}\n".encode()).hexdigest()
+    for pod in run.pods:
+        found = one(TOOL, f"the hash of {pod.name}", r"\A([0-9a-f]{64})  -\n\Z", pod.output)[1]
+        if found != right:
+            raise ParseError(TOOL, f"{pod.name} computed other digits than those of pi", pod.output)
+
+
+def _told(run: Run, digits: int) -> tuple[Measurement, ...]:
+    """Return what y-cruncher tells of itself, once the digits of every pod are known to be right."""
+    right = _ycruncher.decimal_hash(decimals(digits))
+    reports = [_ycruncher.read(pod.output) for pod in run.pods]
+    for pod, report in zip(run.pods, reports, strict=True):
+        equal(_ycruncher.TOOL, f"decimals of {pod.name}", report.decimals, digits)
+        equal(_ycruncher.TOOL, f"hash of the decimals of {pod.name}", report.hash, right)
+    means = [
+        math.fsum(getattr(report, name) for report in reports) / len(reports)
+        for name in ("computation_s", "utilisation_percent", "efficiency_percent")
+    ]
+    return (
+        Measurement("computation_s", means[0], "s", "lower"),
+        Measurement("told_utilisation_percent", means[1], "%", "higher"),
+        Measurement("told_efficiency_percent", means[2], "%", "higher"),
+    )

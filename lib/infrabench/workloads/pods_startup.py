@@ -1,0 +1,162 @@
+"""pods-startup: how long many pods take to start and to go, end to end and at the runtime, and what each holds.
+
+All pods go, their node rests, all are made again at once, and the node rests again. Metrics, of one pod on average
+unless said otherwise:
+
+* ``first_instruction_s``: from the request that makes them until the pod's main program runs, by its own clock brought
+  to the conductor's; ``ready_s``: until the API says that it is Ready; ``all_ready_s``: until it says so of the last.
+  The clock of the node has to agree with that of the machine which asks: a start before the request is refused.
+* ``sandbox_s``, ``create_s``, ``start_s``: what the runtime took for the sandbox, for the container, and for its start,
+  as the kubelet counted it (``kubelet_runtime_operations_duration_seconds``). A runtime that made another number of
+  them than there are pods served others as well, or tried again: that trial is invalid.
+* ``cpu_s``: CPU time of the node while they were made (where its counters are known).
+* ``memory_B_per_pod``: what the node's cgroup holds more, anonymous and shared memory and the kernel's (where it can be
+  read); ``available_B_per_pod``: what the node has available less. Both are differences between two states of a machine
+  on which other things run, so for few pods they are rough.
+* ``teardown_s``: until the last of all is gone; ``stop_s``: what the runtime took to stop the sandbox.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from infrabench.core import Capture, Deployment, Measurement, NotAsClaimed, ParseError, Step, Target
+from infrabench.workloads import _conducted, _population
+from infrabench.workloads._reading import at, at_least, equal, json_object, number, positive, tool_version, value
+
+DEFAULTS: Mapping[str, Any] = {**_population.PODS, "settle_s": 2.0}
+TOOL = "population"
+CRI = {"sandbox_s": "run_podsandbox", "create_s": "create_container", "start_s": "start_container"}
+STOP = "stop_podsandbox"
+KIB = 1024
+
+
+def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+    """Return the removal of all pods, what the node holds, their creation, and what the node holds then."""
+    _population.check(params, roles)
+    at_least("settle_s", params["settle_s"], 0)
+    pods = params["pods"]
+    rest = ("sleep", f"{params['settle_s']:g}")
+    return (
+        _population.verb(roles, "ensure", "prepare", pods),
+        _population.verb(roles, "remove", "measure", step="teardown"),
+        Step("rest", "conductor", rest, timeout_s=params["settle_s"] + _population.COMMAND_S),
+        *_memory(roles, "before"),
+        *_population.reading(roles, "node-before", "measure"),
+        _population.verb(roles, "create", "measure", pods),
+        *_population.reading(roles, "node-after", "measure"),
+        Step("settle", "conductor", rest, timeout_s=params["settle_s"] + _population.COMMAND_S),
+        *_memory(roles, "after"),
+        Step("hello", "conductor", ("ib-pods", "hello", "-n", str(pods)), timeout_s=_population.COMMAND_S),
+        *_population.rescue(roles),
+    )
+
+
+def version(target: Target) -> str:
+    """Return the version of `ib-pods`, the main program of each pod; that of the runtime is a fact of the system."""
+    return tool_version(target, _population.TOOL, r"^ib-pods (\S+)$", _population.TOOL, "--version")
+
+
+def supported(deployment: Deployment) -> str | None:
+    """Return None, or that the system makes no populations."""
+    return _population.without(deployment)
+
+
+def parse(capture: Capture) -> Sequence[Measurement]:
+    """Return times and sizes; `NotAsClaimed` when the runtime made more, or fewer, than these pods."""
+    pods = capture.params["pods"]
+    gone, made = _verb(capture, "teardown", "remove", "gone_s"), _verb(capture, "create", "create", "ready_s")
+    begun_s, ready = value(TOOL, made, "begun_s"), _times(made, "ready_s")
+    first = _first_instructions(capture, begun_s, ready)
+    times = {
+        "first_instruction_s": math.fsum(first.values()) / pods - begun_s,
+        "ready_s": math.fsum(ready.values()) / pods - begun_s,
+        "all_ready_s": max(ready.values()) - begun_s,
+        **{name: _operation(made, operation, pods, exact=True) / pods for name, operation in CRI.items()},
+        "teardown_s": max(_times(gone, "gone_s").values()) - value(TOOL, gone, "begun_s"),
+        "stop_s": _operation(gone, STOP, pods, exact=False) / pods,
+    }
+    return (
+        *(Measurement(name, positive(TOOL, name, time_s), "s", "lower") for name, time_s in times.items()),
+        *_cpu(capture),
+        *_sizes(capture),
+    )
+
+
+def _memory(roles: Mapping[str, Target], when: str) -> tuple[Step, ...]:
+    """Return the steps that read what the node holds, and what it has available."""
+    free = Step(f"free-{when}", "conductor", ("cat", "/proc/meminfo"), timeout_s=_population.COMMAND_S)
+    if "worker1" not in roles or "memory" not in roles["worker1"].lifecycle:
+        return (free,)
+    argv = roles["worker1"].lifecycle["memory"]
+    return (Step(f"memory-{when}", "worker1", argv, timeout_s=_population.COMMAND_S, host=True), free)
+
+
+def _verb(capture: Capture, step: str, verb: str, key: str) -> Mapping[str, Any]:
+    """Return what a verb printed; it has to be of all pods, each once, and its times between its begin and its end."""
+    said = json_object(TOOL, _population.whole(capture, step))
+    equal(TOOL, "verb", at(TOOL, said, "verb"), verb)
+    equal(TOOL, f"count of {verb}", at(TOOL, said, "count"), capture.params["pods"])
+    times = _times(said, key)
+    equal(TOOL, f"pods of {verb}", len(times), capture.params["pods"])
+    begun_s, done_s = (value(TOOL, said, each) for each in ("begun_s", "done_s"))
+    if not begun_s < min(times.values()) or max(times.values()) > done_s:
+        raise ParseError(TOOL, f"times of {verb} are not between its begin and its end", str(said))
+    return said
+
+
+def _times(said: Mapping[str, Any], key: str) -> Mapping[str, float]:
+    """Return each pod's time by its name."""
+    pods = at(TOOL, said, "pods")
+    if not isinstance(pods, list):
+        raise ParseError(TOOL, "pods is no list", str(pods))
+    found = {str(at(TOOL, pods, index, "name")): value(TOOL, pods, index, key) for index in range(len(pods))}
+    equal(TOOL, "pods with a name of their own", len(found), len(pods))
+    return found
+
+
+def _operation(said: Mapping[str, Any], operation: str, pods: int, exact: bool) -> float:
+    """Return the seconds of all calls of an operation; a kubelet may stop a sandbox again that is stopped."""
+    count = value(TOOL, said, "cri", operation, "count")
+    if count < pods or (exact and count != pods):
+        raise NotAsClaimed(f"the kubelet counted {count:g} times {operation} for {pods} pods")
+    return value(TOOL, said, "cri", operation, "seconds")
+
+
+def _first_instructions(capture: Capture, begun_s: float, ready: Mapping[str, float]) -> Mapping[str, float]:
+    """Return when each pod's main program began, on the conductor's clock."""
+    rows = _conducted.lines(_population.whole(capture, "hello"), capture.params["pods"])
+    first = dict(_conducted.greeted(row) for row in rows)
+    equal(TOOL, "pods that answered", set(first), set(ready))
+    strange = [name for name, at_s in first.items() if not begun_s < at_s < ready[name]]
+    if strange:
+        raise ParseError(
+            TOOL, "a pod began before it was asked for, or after it was ready: clocks differ, or it began again",
+            f"{strange[0]}: {begun_s:.3f}, {first[strange[0]]:.3f}, {ready[strange[0]]:.3f}",
+        )  # fmt: skip
+    return first
+
+
+def _cpu(capture: Capture) -> tuple[Measurement, ...]:
+    used_s = _population.counted_s(capture)
+    return () if used_s is None else (Measurement("cpu_s", used_s / capture.params["pods"], "s", "lower"),)
+
+
+def _sizes(capture: Capture) -> tuple[Measurement, ...]:
+    """Return what a pod holds; may be below 0, where something else on the machine gave back more."""
+    pods = capture.params["pods"]
+    free = [_available(_population.whole(capture, f"free-{when}")) for when in ("before", "after")]
+    found = (Measurement("available_B_per_pod", (free[0] - free[1]) / pods, "B", "lower"),)
+    if "memory-before" not in capture.steps:
+        return found
+    used = [
+        value(TOOL, json_object(TOOL, _population.whole(capture, f"memory-{when}")), "used_B")
+        for when in ("before", "after")
+    ]
+    return (Measurement("memory_B_per_pod", (used[1] - used[0]) / pods, "B", "lower"), *found)
+
+
+def _available(meminfo: str) -> float:
+    return KIB * number(TOOL, "MemAvailable", r"^MemAvailable: +([0-9]+) kB$", meminfo)

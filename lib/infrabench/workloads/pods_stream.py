@@ -1,0 +1,91 @@
+"""pods-stream: memory bandwidth of four kernels in many pods at once, by `ib-stream`, behind a barrier.
+
+Every pod has three arrays of ``array_bytes`` and touches them; when all are ready they start at one instant and work
+for ``seconds``, on ``threads`` threads each. Metrics: ``KERNEL_B_per_s`` (copy, scale, add, triad), the sum over the
+pods, and ``KERNEL_pod_B_per_s``, the mean of a pod; a pod's rate is that of the workload ``stream``. Its time includes
+waiting for a processor that other pods use: that is what many pods cost each other. What all pods hold together should
+be larger than the last-level caches; each pod's own report in the raw output says how large those are.
+
+``start_spread_s``: first and last start, as the tool itself noted them after it woke up, on the conductor's clock. A
+trial in which they are more than a tenth of a second apart is invalid: sums would add up what did not run together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from infrabench.core import Capture, Deployment, Measurement, ParseError, Step, Target
+from infrabench.workloads import _conducted, _population, stream
+from infrabench.workloads._conducted import Pod
+from infrabench.workloads._reading import at_least, value
+
+DEFAULTS: Mapping[str, Any] = {
+    **_population.PODS,
+    "array_bytes": 32 * 2**20,  # of each of the three arrays of a pod
+    "seconds": 5.0,
+    "threads": 1,
+}
+GATE = "stdin"
+ROUND_S = 60.0  # longest first touch, and longest three rounds beyond the time: with all other pods on the processors
+LEAST_ROUNDS = 3
+
+
+def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+    """Return the steps around one run of ib-stream in all pods."""
+    return _population.conducted(params, roles, command(params), params["seconds"] + ROUND_S, ("--gate", GATE))
+
+
+def command(params: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return ib-stream's command; threads are not bound: every pod would bind its first one to the same processor."""
+    at_least("array_bytes", params["array_bytes"], 4096)
+    at_least("seconds", params["seconds"], 0.1)
+    at_least("threads", params["threads"], 1)
+    return (
+        stream.TOOL, "--wait", "--threads", str(params["threads"]), "--seconds", f"{params['seconds']:g}",
+        "--array-bytes", str(params["array_bytes"]),
+    )  # fmt: skip
+
+
+def version(target: Target) -> str:
+    """Return the version of `ib-stream` and of the compiler that made it."""
+    return stream.version(target)
+
+
+def supported(deployment: Deployment) -> str | None:
+    """Return None, or what is missing."""
+    return _population.without(deployment, stream.TOOL)
+
+
+def parse(capture: Capture) -> Sequence[Measurement]:
+    """Return the bandwidths and the spread of the starts; `NotAsClaimed` when pods did not start together."""
+    run = _conducted.read(_population.whole(capture, "run"), capture.params, GATE)
+    reports = [_report(pod, run.go_s, capture.params) for pod in run.pods]
+    starts = [
+        value(stream.TOOL, report, "started_s") - pod.offset_s for report, pod in zip(reports, run.pods, strict=True)
+    ]
+    apart_s = _conducted.together(starts, stream.TOOL)
+    found: list[Measurement] = []
+    for kernel in stream.ARRAYS_MOVED:
+        total = math.fsum(stream.bandwidth(report, kernel) for report in reports)
+        found.append(Measurement(f"{kernel}_B_per_s", total, "B/s", "higher"))
+        found.append(Measurement(f"{kernel}_pod_B_per_s", total / len(reports), "B/s", "higher"))
+    return (*found, Measurement("start_spread_s", apart_s, "s", "lower"), *_population.cpu(capture))
+
+
+def _report(pod: Pod, go_s: float, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a pod's report; it has to have started at the instant, and worked as long as was asked for."""
+    report = stream.read(pod.output, params)
+    if value(stream.TOOL, report, "repetitions") < LEAST_ROUNDS:
+        raise ParseError(stream.TOOL, f"{pod.name}: fewer than {LEAST_ROUNDS} repetitions", pod.output)
+    started_s, ended_s = (value(stream.TOOL, report, key) for key in ("started_s", "ended_s"))
+    if ended_s - started_s < params["seconds"] - _conducted.CLOCK_S:
+        raise ParseError(
+            stream.TOOL, f"{pod.name} worked {ended_s - started_s:g} s of {params['seconds']:g} s", pod.output
+        )
+    if not go_s - _conducted.CLOCK_S <= started_s - pod.offset_s <= ended_s - pod.offset_s <= pod.end_s:
+        raise ParseError(
+            stream.TOOL, f"{pod.name}: its start and end are not between the instant and its end", pod.output
+        )
+    return report

@@ -1,0 +1,47 @@
+"""pods-sysbench-cpu: prime numbers in many pods at once, by sysbench, from one instant on for ``seconds``.
+
+Metrics: ``events_per_s`` (sum over the pods), ``pod_events_per_s`` (mean of a pod) and ``lowest_share`` (the slowest
+pod over that mean: 1 where all get the same). `sysbench_cpu` describes the tool, `_population` the pods and
+``cpu_percent``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from infrabench.core import Capture, Deployment, Measurement, Step, Target
+from infrabench.workloads import _conducted, _population, sysbench_cpu
+
+DEFAULTS: Mapping[str, Any] = {**_population.PODS, "seconds": 5, "cpu_max_prime": 10000, "threads": 1}
+TOOL = "sysbench"
+LATE_S = 60.0  # how much later than asked for a pod may end, that shares its processor
+RATE = "events_per_s"
+
+
+def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+    """Return the steps around one run of sysbench in all pods."""
+    return _population.conducted(params, roles, sysbench_cpu.command(_asked(params)), 2 * params["seconds"] + LATE_S)
+
+
+def version(target: Target) -> str:
+    """Return sysbench's version."""
+    return sysbench_cpu.version(target)
+
+
+def supported(deployment: Deployment) -> str | None:
+    """Return None, or what is missing."""
+    return _population.without(deployment, TOOL)
+
+
+def parse(capture: Capture) -> Sequence[Measurement]:
+    """Return the rates of all pods, of a pod, and the slowest one's share."""
+    asked = _asked(capture.params)
+    run = _conducted.read(_population.whole(capture, "run"), capture.params)
+    told = [{each.metric: each.value for each in sysbench_cpu.read(pod.output, asked)} for pod in run.pods]
+    return (*_conducted.shares(RATE, "1/s", [each[RATE] for each in told]), *_population.cpu(capture))
+
+
+def _asked(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the parameters of sysbench: a time, no amount of work."""
+    return {**params, "events": 0}
