@@ -28,7 +28,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from infrabench.clusters import remote
+from infrabench.clusters import kata, remote
 from infrabench.core import Machines, NotRunnable, SiteError
 from infrabench.host import SSHHost
 
@@ -159,12 +159,13 @@ def _parcels(tools: tuple[str, ...], say: Say) -> remote.Parcels:
     """Return the programs and images of a cluster, built on this machine."""
     from infrabench.lab import gotools, podimages, sets  # needed only where a cluster is made
 
-    built = gotools.make(tuple(dict.fromkeys((*sets.TOOLS, *tools))), say)
+    built = gotools.make(tuple(part for part in dict.fromkeys((*sets.TOOLS, *tools)) if part != kata.PART), say)
     images = {kind: podimages.make(kind, say) for kind in podimages.KINDS}
     return remote.Parcels(
         tools=built,
         images={kind: (each.tag, each.tar) for kind, each in images.items()},
         versions={part: sets.version(part) for part in built},
+        own=tuple(part for part in tools if part == kata.PART),
     )
 
 

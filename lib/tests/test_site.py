@@ -107,6 +107,19 @@ def test_machines_serve_one_cluster_at_a_time(tmp_path: Path, monkeypatch: pytes
     assert made == ["flannel-worker1", "cilium-worker1"]
 
 
+def test_a_system_of_one_worker_takes_no_second_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infrabench.inventory._parcels", lambda tools, say: tools)
+    monkeypatch.setattr("infrabench.inventory.remote.machines", lambda hosts, parcels, say: _Made([], hosts))
+    one = CLUSTERS.replace("    worker2: {address: 192.0.2.32}\n", "")
+    teams = Teams(_inventory(tmp_path, GOOD + one), {}, print)
+    with teams.machines("flannel", ("crio",), 1) as hosts:
+        assert list(hosts) == ["control", "worker1"]
+    with teams.machines("cilium", (), 1) as hosts:
+        assert list(hosts) == ["control", "worker1"]
+    with pytest.raises(NotRunnable, match="write worker2 under clusters: cilium"), teams.machines("cilium", ()):
+        pass
+
+
 class _Made:
     """Stands for machines that were borrowed."""
 

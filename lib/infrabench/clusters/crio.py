@@ -57,6 +57,8 @@ def configuration(place: Place) -> str:
         toml("crio", {
             "root": STORE, "runroot": STORE_NOW, "storage_driver": "overlay", "log_dir": "/var/log/crio/pods",
             "version_file": "/run/crio/version", "version_file_persist": "", "clean_shutdown_file": "",
+            # Kata shares a container's files with its guest from this folder, as its own installer asks for.
+            **({"storage_option": ["overlay.skip_mount_home=true"]} if "kata" in place.handlers else {}),
         }),
         toml("crio.api", {"listen": SOCKET}),
         toml("crio.metrics", {"enable_metrics": True, "metrics_host": host, "metrics_port": int(port)}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from infrabench.clusters import gvisor
+from infrabench.clusters import gvisor, kata
 from infrabench.clusters.runtimes import PLAIN_CONFIG, Place, Values
 from infrabench.core import NotRunnable, ProvisionError, unknown_name
 
@@ -93,6 +93,32 @@ def _program(name: str, package: str) -> Callable[[Place], str | None]:
     return lacks
 
 
+def _kata(place: Place) -> kata.Kata:
+    if place.kata is None:
+        raise NotRunnable(kata.not_installed(place.host))
+    return place.kata
+
+
+def _kata_lacks(place: Place) -> str | None:
+    return kata.lacks(place.host, place.kata) if place.kata else kata.not_installed(place.host)
+
+
+def _kata_containerd(place: Place) -> tuple[Values, Values]:
+    # Without the last, a privileged pod would get the devices of the host into its guest.
+    table = {
+        "runtime_type": "io.containerd.kata.v2", "runtime_path": _kata(place).shim,
+        "privileged_without_host_devices": True,
+    }  # fmt: skip
+    return table, {"ConfigPath": _kata(place).configuration}
+
+
+def _kata_crio(place: Place) -> Values:
+    return {
+        "runtime_type": "vm", "runtime_path": _kata(place).shim, "runtime_root": "/run/vc",
+        "runtime_config_path": _kata(place).configuration, "privileged_without_host_devices": True,
+    }  # fmt: skip
+
+
 RUNC = Handler(
     "runc", (),
     containerd=lambda place: ({"runtime_type": RUNC_SHIM}, {}),
@@ -116,4 +142,8 @@ RUNSC = Handler(
     "runsc", (gvisor.PART,), containerd=gvisor.containerd, crio=gvisor.crio, lacks=gvisor.lacks, version=gvisor.version,
     files=gvisor.files, refused={"crio": gvisor.NOT_BY_CRIO},
 )  # fmt: skip
-HANDLERS = {each.name: each for each in (RUNC, PLAIN, CRUN, RUNSC)}
+KATA = Handler(
+    "kata", (kata.PART,), containerd=_kata_containerd, crio=_kata_crio, lacks=_kata_lacks,
+    version=lambda place: (_kata(place).shim, "--version"),
+)  # fmt: skip
+HANDLERS = {each.name: each for each in (RUNC, PLAIN, CRUN, RUNSC, KATA)}

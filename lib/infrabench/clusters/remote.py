@@ -44,6 +44,7 @@ FOLDERS = (
 FOLDERS_OF: Mapping[str, tuple[str, ...]] = {
     "crio": ("/etc/crio", "/run/containers", "/run/crio", "/run/runc", "/var/lib/containers", "/var/log/crio"),
     "gvisor": ("/run/containerd/runsc",),
+    "kata": ("/run/kata", "/run/kata-containers", "/run/vc"),
 }
 NOT_ON = {
     "control": ("containerd", "crio", "gvisor", "pause", "tools"), "worker1": ("etcd",), "worker2": ("etcd",),
@@ -60,6 +61,7 @@ class Parcels:
     tools: Mapping[str, Path]  # part -> folder of programs
     images: Mapping[str, tuple[str, Path]]  # kind -> name of the image, archive in a folder of its own
     versions: Mapping[str, str]  # part -> version
+    own: tuple[str, ...] = ()  # parts that the machines have themselves, and that leave something behind
 
     def folders(self, role: str) -> dict[str, Path]:
         """Return the folders that the machine of `role` needs."""
@@ -75,7 +77,7 @@ def machines(hosts: Mapping[str, SSHHost], parcels: Parcels, say: Say = log.info
     """
     with ThreadPoolExecutor(len(hosts)) as pool:
         try:
-            list(pool.map(lambda host: borrow(host, tuple(parcels.tools)), hosts.values()))
+            list(pool.map(lambda host: borrow(host, (*parcels.tools, *parcels.own)), hosts.values()))
             list(pool.map(lambda role: bring(hosts[role], parcels.folders(role), say), hosts))
             yield Machines(
                 hosts=hosts,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from infrabench.clusters.kata import Kata
 from infrabench.core import Host, Machines
 
 CNI_CONFIG = "/etc/cni/net.d"
@@ -23,13 +24,15 @@ class Place:
     """A worker whose runtime is to be set up: what configurations depend on.
 
     `restricted`: its processes may not lower their out-of-memory score (no CAP_SYS_RESOURCE). `handlers` are the
-    low-level runtimes that it shall have, by name (`handlers.HANDLERS`).
+    low-level runtimes that it shall have, by name (`handlers.HANDLERS`). `kata` is the Kata that is installed there;
+    None where there is none, or it is not asked for.
     """
 
     host: Host
     machines: Machines
     restricted: bool
     handlers: tuple[str, ...]
+    kata: Kata | None = None
 
 
 @dataclass(frozen=True, slots=True)

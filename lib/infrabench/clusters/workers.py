@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from infrabench.clusters import containerd, crio, handlers
 from infrabench.clusters.control import POD_NET, ControlPlane
 from infrabench.clusters.hosts import push, script, start, unit
+from infrabench.clusters.kata import Kata, find
 from infrabench.clusters.runtimes import CNI_BIN, CNI_CONFIG, HOME, PLAIN_CONFIG, Place, Runtime
 from infrabench.core import Host, Machines, unknown_name
 
@@ -32,12 +33,16 @@ if (echo -1 >/proc/self/oom_score_adj) 2>/dev/null; then echo free; else echo re
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A worker by its name in the cluster and its host, with its runtime and the versions of its handlers by name."""
+    """A worker by its name in the cluster and its host, with its runtime and the versions of its handlers by name.
+
+    `kata` is the Kata that the handler of that name is, where the worker has it.
+    """
 
     name: str
     host: Host
     runtime: Runtime = containerd.RUNTIME
     handlers: Mapping[str, str] = field(default_factory=dict)
+    kata: Kata | None = None
 
 
 def parts(runtime: str, names: Sequence[str] = ("runc",)) -> tuple[str, ...]:
@@ -62,11 +67,12 @@ def prepare(
     handlers.check(runtime, names)
     host = machines.hosts[name]
     restricted = script(host, _NET, CNI_BIN, CNI_CONFIG, PLAIN_CONFIG, HOME).strip() == "restricted"
-    place = Place(host, machines, restricted, tuple(names))
+    found = find(host, machines.facts.get("kata")) if "kata" in names else None
+    place = Place(host, machines, restricted, tuple(names), found)
     handlers.require(place)
     push(host, handlers.files(place))
     known.start(place)
-    return Worker(name, host, known, handlers.versions(place))
+    return Worker(name, host, known, handlers.versions(place), found)
 
 
 def join(worker: Worker, plane: ControlPlane, machines: Machines) -> None:

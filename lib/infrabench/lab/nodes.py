@@ -11,7 +11,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,10 +71,13 @@ def nodes_dir() -> Path:
     return state_dir() / "lab" / "nodes"
 
 
-def start(node: Node, image: Image, public_key: str, read_only: Mapping[str, Path]) -> None:
+def start(
+    node: Node, image: Image, public_key: str, read_only: Mapping[str, Path], devices: Sequence[str] = ()
+) -> None:  # fmt: skip
     """Make and boot a node; returns when its init has been started (see `lab.up` for readiness).
 
-    `read_only` names folders of this machine by where the node shall see them.
+    `read_only` names folders of this machine by where the node shall see them, `devices` those of its devices that the
+    node shall have too.
     """
     home = nodes_dir() / node.container
     upper = home / "upper"
@@ -92,7 +95,7 @@ def start(node: Node, image: Image, public_key: str, read_only: Mapping[str, Pat
     for name in node.data.values():
         (data / name).mkdir(parents=True, exist_ok=True)
     os.chmod(data / "tmp", 0o1777)
-    (home / "config").write_text(_config(node, image, read_only, data, upper))
+    (home / "config").write_text(_config(node, image, read_only, ("/dev/fuse", *devices), data, upper))
     sh(
         "lxc-start", "-P", nodes_dir(), "-n", node.container, "-d",
         "-o", home / "lxc.log", "-l", "WARN", "-L", home / "console.log", timeout_s=30,
@@ -199,13 +202,22 @@ def _is(file: Path, frozen: bool) -> bool:
     return f"frozen {int(frozen)}" in (file.parent / "cgroup.events").read_text()
 
 
-def _config(node: Node, image: Image, read_only: Mapping[str, Path], data: Path, upper: Path) -> str:
-    binds = "".join(
-        f"lxc.mount.entry = {data / name} {folder.lstrip('/')} none bind,create=dir 0 0\n"
-        for folder, name in node.data.items()
-    ) + "".join(
-        f"lxc.mount.entry = {folder} {there.lstrip('/')} none bind,ro,create=dir 0 0\n"
-        for there, folder in read_only.items()
+def _config(
+    node: Node, image: Image, read_only: Mapping[str, Path], devices: Sequence[str], data: Path, upper: Path
+) -> str:  # fmt: skip
+    binds = (
+        "".join(
+            f"lxc.mount.entry = {data / name} {folder.lstrip('/')} none bind,create=dir 0 0\n"
+            for folder, name in node.data.items()
+        )
+        + "".join(
+            f"lxc.mount.entry = {folder} {there.lstrip('/')} none bind,ro,create=dir 0 0\n"
+            for there, folder in read_only.items()
+        )
+        + "".join(
+            f"lxc.mount.entry = {device} {device.lstrip('/')} none bind,create=file,optional 0 0\n"
+            for device in devices
+        )
     )
     return f"""\
 lxc.include = /usr/share/lxc/config/common.conf
@@ -217,7 +229,6 @@ lxc.apparmor.profile = unconfined
 lxc.cgroup.devices.allow = a
 lxc.cgroup2.devices.allow = a
 lxc.mount.auto = proc:rw sys:rw cgroup:rw
-lxc.mount.entry = /dev/fuse dev/fuse none bind,create=file,optional 0 0
 {binds}lxc.net.0.type = veth
 lxc.net.0.link = {BRIDGE}
 lxc.net.0.veth.pair = {_veth(node)}

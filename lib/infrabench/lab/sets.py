@@ -14,8 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from infrabench.core import Machines, ProvisionError
-from infrabench.host import SSHHost
+from infrabench.clusters import kata
+from infrabench.core import Machines, NotRunnable, ProvisionError
+from infrabench.host import LocalHost, SSHHost
 from infrabench.lab import goparts, gotools, images, nodes, podimages
 from infrabench.lab.shell import locked
 
@@ -52,18 +53,21 @@ def make(
 ) -> Machines:  # fmt: skip
     """Return the set `name`, booted and reachable; what is left of an earlier set of that name is removed first.
 
+    Raises `NotRunnable` when Kata is asked for and is not installed on this machine.
+
     Parameters
     ----------
     lab
         The folder of the running lab.
     tools
-        Go tools (`gotools.PARTS`) that the nodes need beside `TOOLS`.
+        Go tools (`gotools.PARTS`) that the nodes need beside `TOOLS`; `kata.PART`: the Kata of this machine.
     connect
         Gives the (not yet connected) host of a node; raises nothing.
     workers
         How many workers the set has: one or two.
     """
-    wanted = tuple(dict.fromkeys((*TOOLS, *tools)))
+    wanted = tuple(part for part in dict.fromkeys((*TOOLS, *tools)) if part != kata.PART)
+    lent, devices, known = _kata() if kata.PART in tools else ({}, (), {})
     built = gotools.make(wanted, say)
     pods = {kind: podimages.make(kind, say) for kind in podimages.KINDS}
     with locked():  # a maker removes what other makers have half done
@@ -71,11 +75,11 @@ def make(
     remove(lab, name)
     team = members(name, _take(lab, name), workers)
     public = (lab / "ssh/id_ed25519.pub").read_text()
-    shown = {f"{TOOLS_DIR}/{part}": folder for part, folder in built.items()}
+    shown = lent | {f"{TOOLS_DIR}/{part}": folder for part, folder in built.items()}
     shown |= {f"{IMAGES_DIR}/{kind}": each.tar.parent for kind, each in pods.items()}
     try:
         for node in team:
-            nodes.start(node, image, public, shown)
+            nodes.start(node, image, public, shown, devices)
         _know(lab, team)
         hosts = {node.role: connect(node) for node in team}
         with ThreadPoolExecutor(len(team)) as pool:
@@ -94,8 +98,20 @@ def make(
             "cluster_image": image.hash,
             "builds": {part: folder.name for part, folder in built.items()},
             "versions": {part: version(part) for part in built},
+            **known,
         },
     )
+
+
+def _kata() -> tuple[dict[str, Path], tuple[str, ...], dict[str, str]]:
+    """Return what nodes are shown of this machine's Kata: folders, devices, and as a fact where they look for it."""
+    here = LocalHost()
+    found = kata.find(here)
+    if found is None:
+        raise NotRunnable(kata.not_installed(here))
+    folders = {there: Path(folder) for there, folder in kata.shown(found).items()}
+    devices = tuple(device for device in kata.DEVICES if Path(device).exists())
+    return folders, devices, {"kata": found.place if kata.named() else ""}
 
 
 @contextmanager

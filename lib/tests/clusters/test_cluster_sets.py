@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 from cluster_fakes import Scripted, sleeper
+from test_cluster_kata import release
 
-from infrabench.core import ProvisionError
+from infrabench.core import Machines, NotRunnable, ProvisionError
 from infrabench.lab import nodes, sets
 from infrabench.lab.images import Image
 
@@ -98,7 +99,7 @@ def built(lab: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[st
     """A machine where images and tools are there and a node is a folder; returns the nodes that were started."""
     started: list[str] = []
 
-    def start(node: nodes.Node, image: Image, public_key: str, read_only: object) -> None:
+    def start(node: nodes.Node, image: Image, public_key: str, read_only: object, devices: object) -> None:
         home = nodes.nodes_dir() / node.container
         (home / "upper/etc/ssh").mkdir(parents=True)
         (home / "upper/etc/ssh/ssh_host_ed25519_key.pub").write_text(f"ssh-ed25519 {node.container} x\n")
@@ -173,6 +174,48 @@ def test_what_a_user_left_behind_goes_and_what_is_kept_stays(lab: Path, built: l
         f"infrabench-kept-cilium-{role}" for role in ("control", "worker1", "worker2")
     ]
     assert len(list(nodes.nodes_dir().iterdir())) == 3
+
+
+def test_a_set_of_one_worker_has_no_second_and_goes_whole(lab: Path, built: list[str]) -> None:
+    made = sets.make(lab, "runc", (), lambda node: Scripted(address=node.address), lambda text: None, workers=1)
+    assert built == list(made.hosts) == ["control", "worker1"]
+    assert [node.role for node in sets.standing("runc", 0)] == ["control", "worker1"]
+    sets.remove(lab, "runc")
+    assert list(nodes.nodes_dir().iterdir()) == []
+    assert make(lab, "flannel") == ["198.18.0.21", "198.18.0.22", "198.18.0.23"]
+
+
+def test_a_set_with_kata_is_shown_this_machines(lab: Path, built: list[str], monkeypatch, tmp_path: Path) -> None:
+    shown = {}
+    real = sets.nodes.start
+
+    def start(node: nodes.Node, image: Image, key: str, read_only: dict, devices: tuple[str, ...]) -> None:
+        shown[node.role] = read_only, devices
+        real(node, image, key, read_only, devices)
+
+    def make() -> Machines:
+        return sets.make(lab, "kata", ("crio", "kata"), lambda node: Scripted(), lambda text: None, workers=1)
+
+    monkeypatch.setattr(sets.nodes, "start", start)
+    monkeypatch.setenv(sets.kata.VARIABLE, str(tmp_path))
+    with pytest.raises(NotRunnable, match=r"^Kata is not installed: searched .* INFRABENCH_KATA=DIR names"):
+        make()
+    assert built == []
+    release(tmp_path, "/opt/kata")
+    monkeypatch.setattr(sets.kata, "DEVICES", ("/dev/null", "/dev/of-no-kernel"))
+    made = make()
+    assert made.facts["kata"] == "/opt/kata"
+    assert "kata" not in made.tools
+    assert shown["worker1"][0]["/opt/kata"] == tmp_path
+    assert shown["worker1"][1] == ("/dev/null",)
+
+
+def test_a_node_gets_devices_beside_folders(lab: Path, tmp_path: Path) -> None:
+    text = nodes._config(
+        NODE, Image("cluster", "0", tmp_path), {"/opt/kata": tmp_path}, ("/dev/kvm",), tmp_path, tmp_path
+    )
+    assert f"lxc.mount.entry = {tmp_path} opt/kata none bind,ro,create=dir 0 0\n" in text
+    assert "lxc.mount.entry = /dev/kvm dev/kvm none bind,create=file,optional 0 0\n" in text
 
 
 def test_two_systems_that_make_their_machines_at_once_do_not_meet(lab: Path, built: list[str]) -> None:

@@ -18,8 +18,8 @@ if [ -n "$units" ]; then
 fi
 # Pods live in a cgroup of their own (of each hierarchy), and their keepers run programs of ours: both by process id.
 case $(stat -f -c %T /sys/fs/cgroup) in
-  cgroup2fs) tops=/sys/fs/cgroup/kubepods ;;
-  *) tops=$(ls -d /sys/fs/cgroup/*/kubepods 2>/dev/null) ;;
+  cgroup2fs) tops="/sys/fs/cgroup/kubepods /sys/fs/cgroup/kata_overhead" ;;
+  *) tops=$(ls -d /sys/fs/cgroup/*/kubepods /sys/fs/cgroup/*/kata_overhead 2>/dev/null) ;;
 esac
 tries=0
 while [ $tries -lt 100 ]; do
@@ -44,7 +44,7 @@ done
 below() {
   awk '{print $5}' /proc/self/mountinfo | grep -E "^($1)" | tac
 }
-for point in $(below '/var/lib/kubelet/|/var/lib/containerd/|/run/containerd/|/run/cilium/|/var/lib/cilium/|/var/lib/containers/|/run/containers/|/run/crio/|/run/netns/cni-'); do
+for point in $(below '/var/lib/kubelet/|/var/lib/containerd/|/run/containerd/|/run/cilium/|/var/lib/cilium/|/var/lib/containers/|/run/containers/|/run/crio/|/run/kata-containers/|/run/netns/cni-'); do
   umount -l "$point" 2>/dev/null || left "mount $point"
 done
 rm -f /run/netns/cni-*

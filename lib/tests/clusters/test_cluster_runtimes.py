@@ -1,0 +1,244 @@
+"""High-level runtimes and the low-level ones that they take: their configurations, and what stands before programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_fakes import Scripted
+
+from infrabench.clusters import containerd, crio, gvisor, handlers, runtimes, workers
+from infrabench.clusters.kata import Kata
+from infrabench.core import DesignError, Machines, NotRunnable, ProvisionError
+
+KATA = Kata(
+    "/opt/kata", "/opt/kata/bin/containerd-shim-kata-v2", "/opt/kata/c.toml", "3.23.0", "qemu", "/opt/kata/bin/qemu",
+    "", 0, True, (),
+)  # fmt: skip
+
+
+def place(*names: str, restricted: bool = False, kata: Kata | None = None) -> runtimes.Place:
+    parts = ("kubernetes", "containerd", "crio", "gvisor")
+    images = {kind: (f"localhost/{kind}:1", f"/opt/images/{kind}.tar") for kind in ("pause", "tools")}
+    machines = Machines({}, {part: f"/opt/infrabench/{part}" for part in parts}, images, embedded=True)
+    return runtimes.Place(Scripted(name="worker1"), machines, restricted, names, kata)
+
+
+def containerds(where: runtimes.Place) -> dict[str, Any]:
+    return tomllib.loads(containerd.configuration(where))["plugins"]["io.containerd.cri.v1.runtime"]
+
+
+# ---------------------------------------------------------------------------------------- configurations
+
+
+def test_each_handler_of_containerd_is_a_shim_with_its_options() -> None:
+    read = containerds(place("runc", "crun", "runsc", "kata", kata=KATA))["containerd"]
+    assert read["default_runtime_name"] == "runc"
+    assert read["runtimes"] == {
+        "runc": {"runtime_type": "io.containerd.runc.v2"},
+        "crun": {"runtime_type": "io.containerd.runc.v2", "options": {"BinaryName": "crun"}},
+        "runsc": {
+            "runtime_type": "io.containerd.runsc.v1",
+            "options": {"TypeUrl": "io.containerd.runsc.v1.options", "ConfigPath": gvisor.CONFIG},
+        },
+        "kata": {
+            "runtime_type": "io.containerd.kata.v2", "runtime_path": KATA.shim,
+            "privileged_without_host_devices": True, "options": {"ConfigPath": "/opt/kata/c.toml"},
+        },
+    }  # fmt: skip
+
+
+def test_each_handler_of_crio_is_a_program_that_it_runs_or_a_shim() -> None:
+    read = tomllib.loads(crio.configuration(place("runc", "crun", "kata", kata=KATA)))["crio"]
+    assert read["runtime"]["default_runtime"] == "runc"
+    assert read["runtime"]["runtimes"] == {
+        "runc": {"runtime_root": "/run/runc", "monitor_cgroup": "pod"},
+        "crun": {"runtime_root": "/run/crun", "monitor_cgroup": "pod"},
+        "kata": {
+            "runtime_type": "vm", "runtime_path": KATA.shim, "runtime_root": "/run/vc",
+            "runtime_config_path": "/opt/kata/c.toml", "privileged_without_host_devices": True,
+        },
+    }  # fmt: skip
+    assert read["image"]["pause_image"] == "localhost/pause:1"
+    assert read["runtime"]["pinns_path"] == "/opt/infrabench/crio/pinns"
+    assert read["metrics"]["metrics_host"] == "127.0.0.1"
+    assert "storage_option" in read
+    assert "storage_option" not in tomllib.loads(crio.configuration(place("runc")))["crio"]
+
+
+def test_containers_have_the_same_rights_under_both() -> None:
+    read = tomllib.loads(crio.configuration(place("runc")))["crio"]["runtime"]
+    # The default of containerd 2.1 (pkg/oci, defaultUnixCaps).
+    assert set(read["default_capabilities"]) == {
+        "CHOWN", "DAC_OVERRIDE", "FSETID", "FOWNER", "MKNOD", "NET_RAW", "SETGID", "SETUID", "SETFCAP", "SETPCAP",
+        "NET_BIND_SERVICE", "SYS_CHROOT", "KILL", "AUDIT_WRITE",
+    }  # fmt: skip
+    assert read["pids_limit"] == -1
+    assert containerds(place("runc"))["cni"] == {"bin_dir": "/opt/cni/bin", "conf_dir": "/etc/cni/net.d"}
+    assert tomllib.loads(crio.configuration(place("runc")))["crio"]["network"] == {
+        "network_dir": "/etc/cni/net.d", "plugin_dirs": ["/opt/cni/bin"],
+    }  # fmt: skip
+
+
+def test_kubelets_differ_in_nothing_but_where_their_runtime_is() -> None:
+    one, other = (workers._kubelet(each) for each in workers.RUNTIMES.values())
+    assert {key for key in one if one[key] != other[key]} == {"containerRuntimeEndpoint"}
+    assert one.keys() == other.keys()
+    assert one["maxPods"] == workers.MAX_PODS == 110
+
+
+def test_tables_of_toml_are_read_as_they_were_meant() -> None:
+    values = {"a": 'say "x"\\', "b": True, "c": 7, "d": ["ä", ""], "e": ""}
+    assert tomllib.loads(runtimes.toml('x."a.b"', values)) == {"x": {"a.b": values}}
+
+
+# --------------------------------------------------------------------------------------- what goes together
+
+
+@pytest.mark.parametrize(
+    ("runtime", "names", "parts"),
+    [
+        ("containerd", ("runc",), ("containerd",)),
+        ("crio", ("runc", "crun"), ("crio",)),
+        ("containerd", ("runc", "runsc"), ("containerd", "gvisor")),
+        ("crio", ("runc", "kata"), ("crio", "kata")),
+    ],
+)
+def test_machines_are_asked_for_what_a_pair_needs(runtime: str, names: tuple[str, ...], parts: tuple[str, ...]) -> None:
+    assert workers.parts(runtime, names) == parts
+
+
+def test_what_does_not_go_together_is_refused_before_anything_is_made() -> None:
+    with pytest.raises(NotRunnable, match="CRI-O gives the pods of all handlers the same network"):
+        workers.parts("crio", ("runc", "plain"))
+    with pytest.raises(DesignError, match="unknown low-level runtime 'runcs': did you mean run"):
+        workers.parts("crio", ("runcs",))
+    with pytest.raises(DesignError, match=r"unknown high-level runtime 'docker'.*containerd, crio"):
+        workers.parts("docker")
+
+
+def test_a_worker_without_a_handlers_program_says_what_to_install() -> None:
+    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+        return (1, b"") if argv[-1] == "crun" else (0, b"free")
+
+    host = Scripted(answer, name="worker1")
+    where = place("runc", "crun")
+    machines = Machines({"worker1": host}, where.machines.tools, where.machines.images, embedded=True)
+    with pytest.raises(NotRunnable, match=r"^crun is not installed on worker1: apt-get install crun$"):
+        workers.prepare("worker1", machines, "crio", ("runc", "crun"))
+    assert not any(b"systemctl" in text for text in host.given)
+    with pytest.raises(NotRunnable, match=r"^Kata is not installed: searched /opt/kata"):
+        workers.prepare("worker1", machines, "crio", ("runc", "kata"))
+
+
+def test_a_worker_knows_what_its_handlers_are() -> None:
+    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+        return 0, b"runc version 1.1.5\nspec: 1.0.2\n" if argv[-1] == "--version" else b""
+
+    where = place("runc")
+    host = Scripted(answer, name="worker1")
+    machines = Machines({"worker1": host}, where.machines.tools, where.machines.images, embedded=True)
+    made = workers.prepare("worker1", machines, "crio", ("runc", "kata")[:1])
+    assert (made.runtime.name, made.handlers, made.kata) == ("crio", {"runc": "runc version 1.1.5"}, None)
+    pairs = next(argv for argv, text in zip(host.asked, host.given, strict=True) if b"skopeo" in text)
+    assert pairs[-4:] == ("/opt/images/pause.tar", "localhost/pause:1", "/opt/images/tools.tar", "localhost/tools:1")
+
+
+def test_a_program_that_does_not_tell_its_version_is_an_error() -> None:
+    where = runtimes.Place(Scripted(lambda argv, stdin: (126, b"no such")), place().machines, False, ("runc",))
+    with pytest.raises(ProvisionError, match="runc --version does not tell its version: no such"):
+        handlers.versions(where)
+
+
+# ------------------------------------------------------------------ machines that restrict out-of-memory scores
+
+
+def test_on_a_restricted_machine_only_wrappers_are_added() -> None:
+    free, restricted = (
+        place("runc", "crun", "kata", kata=KATA),
+        place("runc", "crun", "kata", restricted=True, kata=KATA),
+    )
+    assert crio.wrappers(free) == {}
+    assert set(crio.wrappers(restricted)) == {"/etc/infrabench/crio-runc", "/etc/infrabench/crio-crun"}
+    one, other = (
+        tomllib.loads(crio.configuration(each))["crio"]["runtime"].pop("runtimes") for each in (free, restricted)
+    )
+    for name in ("runc", "crun"):
+        assert other[name].pop("runtime_path") == f"/etc/infrabench/crio-{name}"
+    assert one == other
+    assert containerds(restricted)["restrict_oom_score_adj"] is True
+    assert containerds(free)["restrict_oom_score_adj"] is False
+
+
+def wrapped(folder: Path, *words: str) -> list[str]:
+    """Run the wrapper of a low-level runtime that prints its arguments."""
+    program = folder / "low"
+    program.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    program.chmod(0o755)
+    wrapper = folder / "wrapper"
+    wrapper.write_text(crio._WRAPPER.format(name="low"))
+    wrapper.chmod(0o755)
+    path = f"{folder}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [wrapper, *words], check=True, capture_output=True, text=True, timeout=20, env={**os.environ, "PATH": path}
+    )
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("words", [("--bundle", "{}"), ("-b", "{}")])
+def test_scores_below_zero_are_raised_where_a_container_is_made(tmp_path: Path, words: tuple[str, str]) -> None:
+    spec = {"process": {"oomScoreAdj": -998, "args": ["a b", "$x"]}, "other": {"oomScoreAdj": 999}}
+    (tmp_path / "config.json").write_text(json.dumps(spec, indent=1))
+    told = [word.format(tmp_path) for word in words]
+    assert wrapped(tmp_path, "--root", "/r", "create", *told, "an id") == ["--root", "/r", "create", *told, "an id"]
+    spec["process"]["oomScoreAdj"] = 0
+    assert json.loads((tmp_path / "config.json").read_text()) == spec
+
+
+def test_scores_of_commands_in_a_container_are_raised_too_and_nothing_else_is_read(tmp_path: Path) -> None:
+    process = tmp_path / "process.json"
+    process.write_text('{"oomScoreAdj":-997}')
+    wrapped(tmp_path, "exec", "--process", str(process), "id")
+    assert process.read_text() == '{"oomScoreAdj":0}'
+    assert wrapped(tmp_path, "kill", "id", "15") == ["kill", "id", "15"]
+    assert wrapped(tmp_path, "create", "--bundle", "/nowhere") == ["create", "--bundle", "/nowhere"]
+
+
+def test_gvisors_shim_is_wrapped_only_where_it_would_fail() -> None:
+    free, restricted = place("runc", "runsc"), place("runc", "runsc", restricted=True)
+    table, options = gvisor.containerd(free)
+    assert "runtime_path" not in table
+    assert gvisor.containerd(restricted) == ({**table, "runtime_path": gvisor.WRAPPER}, options)
+    config = tomllib.loads(gvisor.files(free)[gvisor.CONFIG])
+    assert config["binary_name"] == "/opt/infrabench/gvisor/runsc"
+    assert set(gvisor.files(restricted)) - set(gvisor.files(free)) == {gvisor.WRAPPER, gvisor.USER_MAP}
+    # user_namespaces(7): the first namespace maps 4294967295 users; what maps fewer is another one.
+    assert gvisor.files(restricted)[gvisor.USER_MAP].split() == ["0", "0", "4294967294"]
+
+
+def test_the_wrapper_of_gvisors_shim_shows_the_map_to_the_verb_that_starts_and_to_nothing_else(tmp_path: Path) -> None:
+    shim, users = tmp_path / "shim", tmp_path / "map"
+    shim.write_text("#!/bin/sh\ncat /proc/self/uid_map; head -n 1 /proc/$$/uid_map; printf '%s\\n' \"$@\"\n")
+    users.write_text("0 0 7\n")
+    shim.chmod(0o755)
+    wrapper = tmp_path / "wrapper"
+    wrapper.write_text(gvisor._WRAPPER.format(shim=shim).replace(gvisor.USER_MAP, str(users)))
+
+    def run(*words: str) -> list[str]:
+        argv = ["sh", str(wrapper), *words]
+        return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=20).stdout.splitlines()
+
+    if subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("not run: mount namespaces need root")
+    child, own, *words = run("-id", "a b", "start")
+    assert words == ["-id", "a b", "start"]
+    assert own == "0 0 7"
+    assert child.split() != ["0", "0", "7"]  # a program that the shim starts sees its own
+    assert run("-id", "x", "delete")[1].split() == child.split()
+    assert "0 0 7" not in Path("/proc/self/mountinfo").read_text()
+    assert str(users) not in Path("/proc/self/mountinfo").read_text()
