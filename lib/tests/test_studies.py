@@ -12,10 +12,24 @@ from infrabench.core import Target
 STUDIES = registry.names("studies")
 LIFECYCLE = {
     "create": ("true",), "exec": ("env",), "remove": ("true",), "address": ("192.0.2.1",), "create-plain": ("true",),
-    "metrics": ("true",), "version": ("true",),
+    "metrics": ("true",), "version": ("true",), "population": ("true",), "memory": ("true",),
+    "pods_reason": ("memory",),
 }  # fmt: skip
 ADDRESSES = dict.fromkeys(("primary", "second", "service"), "192.0.2.1")
-PODS = ("near", "far", "server-plain", "near-plain", "far-plain", "server-guarded", "worker1", "worker2", "control")
+PODS = (
+    "near",
+    "far",
+    "server-plain",
+    "near-plain",
+    "far-plain",
+    "server-guarded",
+    "worker1",
+    "worker2",
+    "control",
+    "conductor",
+)
+
+FURTHER = {"runtimes": {"forty"}}  # profiles beyond the three that every study has
 
 
 def profiles():
@@ -26,7 +40,7 @@ def profiles():
 def test_every_case_gives_steps(name, profile):
     wanted = session.request(registry.study(name), profile=profile)
     host = fake_site().hosts["server"]
-    roles = {name: Target(name, host, lifecycle=LIFECYCLE, addresses=ADDRESSES) for name in ("server", *PODS)}
+    roles = {name: Target(name, host, lifecycle=LIFECYCLE, addresses=ADDRESSES, pods=99) for name in ("server", *PODS)}
     roles |= {"client": Target("client", host)}
     for case in wanted.cases:
         steps = registry.workload(case.workload).plan(case.params, roles)
@@ -37,7 +51,7 @@ def test_every_case_gives_steps(name, profile):
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_has_three_profiles_at_most_three_primary_metrics_and_margins(name):
     study = registry.study(name)
-    assert set(study.profiles) == {"smoke", "quick", "paper"}
+    assert set(study.profiles) == {"smoke", "quick", "paper"} | FURTHER.get(name, set())
     assert 2 <= study.profiles["smoke"].blocks <= 5
     assert study.profiles["paper"].blocks == 30
     assert study.profiles["quick"].blocks == 30 or study.profiles["quick"].deployments >= 6
@@ -103,6 +117,52 @@ def test_the_profiles_of_the_cnis_study_are_as_long_as_they_may_be():
     ways = [{" ".join(case.scenario.split()[1:-1]) for case in each.cases} for each in (smoke, paper)]
     assert ways[0] == ways[1] - {"free"}
     assert study.limits.cpus == ""
+
+
+def test_the_runtimes_study_has_the_counts_of_the_paper_and_those_beyond():
+    study = registry.study("runtimes")
+    wanted = session.request(study, profile="paper")
+    counts = {case.level for case in wanted.cases}
+    assert counts == {1, 10, 20, 40, 80}
+    assert {case.level for case in wanted.cases if case.workload == "pods-netperf"} == counts - {1}
+    assert wanted.systems == study.systems
+    quick, forty = (session.request(study, profile=name) for name in ("quick", "forty"))
+    assert quick.cases == forty.cases[: len(quick.cases)]
+    assert {case.level for case in forty.cases} == {10, 20, 40}
+    assert quick.deployments == quick.blocks == 6
+    for case in wanted.cases:  # the name ends in the count, and what shares pods stands together
+        assert case.scenario.endswith(case.group)
+        assert case.group == f"{case.level} pod{'s' * (case.level != 1)}"
+        assert case.params["pods"] == case.level
+    pi = next(case.params["digits"] for case in wanted.cases if case.workload == "pods-pi")
+    assert pi > next(case.params["digits"] for case in quick.cases if case.workload == "pods-pi")
+
+
+@pytest.mark.parametrize("profile", ["smoke", "quick", "forty", "paper"])
+def test_no_two_cases_of_a_metric_share_a_place_over_the_number_of_pods(profile):
+    cases = registry.study("runtimes").profiles[profile].cases
+    assert len({(case.workload, case.factor, case.level) for case in cases}) == len(cases)
+
+
+def test_both_layers_of_a_runtime_are_in_every_profile():
+    study = registry.study("runtimes")
+    for name in study.profiles:
+        systems = session.request(study, profile=name).systems
+        pairs = {tuple(system.split("-")) for system in systems}
+        assert {high for high, low in pairs if low == "runc"} == {"containerd", "crio"}
+        assert {low for high, low in pairs if high == "containerd"} >= {"runc", "runsc", "kata"}
+
+
+def test_the_profiles_of_the_runtimes_study_are_as_long_as_they_may_be():
+    study = registry.study("runtimes")
+    there = ["containerd-runc", "crio-runc", "containerd-runsc"]  # where Kata is not installed
+    smoke, quick = (session.request(study, profile=name, systems=there) for name in ("smoke", "quick"))
+    assert costs.of_study(study, smoke).seconds < 300
+    assert costs.of_study(study, quick).seconds < 30 * 60
+    assert [case.workload for case in smoke.cases] == [case.workload for case in quick.cases[: len(smoke.cases)]]
+    # three arrays of each pod fit in what a pod may have
+    arrays = [case.params["array_bytes"] for case in study.profiles["paper"].cases if case.workload == "pods-stream"]
+    assert 3 * max(arrays) < 0.9 * study.limits.memory_bytes
 
 
 def test_known_effects_have_true_ratios_for_each_label_that_is_not_the_same():
