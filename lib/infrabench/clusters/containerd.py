@@ -60,4 +60,4 @@ def _start(place: Place) -> None:
     script(place.host, _IMPORT, f"{tools[0]}/ctr", *archives, timeout_s=120)
 
 
-RUNTIME = Runtime("containerd", "containerd", SOCKET, f"http://{METRICS}/v1/metrics", _start)
+RUNTIME = Runtime("containerd", "containerd", SOCKET, f"http://{METRICS}/v1/metrics", "1.2.1", _start)

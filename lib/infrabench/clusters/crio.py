@@ -114,4 +114,4 @@ def _start(place: Place) -> None:
     script(place.host, _READY)
 
 
-RUNTIME = Runtime("crio", "crio", SOCKET, f"http://{METRICS}/metrics", _start)
+RUNTIME = Runtime("crio", "crio", SOCKET, f"http://{METRICS}/metrics", "1.2.1", _start)

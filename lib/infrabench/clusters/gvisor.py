@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from infrabench.clusters.runtimes import HOME, Place, Values
+from infrabench.clusters.runtimes import HOME, Place, Values, toml
 
 PART = "gvisor"
 SHIM = "containerd-shim-runsc-v1"
@@ -40,7 +40,8 @@ def containerd(place: Place) -> tuple[Values, Values]:
 
 def files(place: Place) -> Mapping[str, str]:
     """Return what the shim reads, and on a restricted machine what stands before it."""
-    runsc = f'binary_name = "{place.machines.tools[PART]}/runsc"\n[runsc_config]\nplatform = "systrap"\n'
+    own = {"platform": "systrap", "net-raw": "true"}  # pods have that right under the other runtimes
+    runsc = f'binary_name = "{place.machines.tools[PART]}/runsc"\n{toml("runsc_config", own)}'
     if not place.restricted:
         return {CONFIG: runsc}
     wrapper = _WRAPPER.format(shim=f"{place.machines.tools[PART]}/{SHIM}")

@@ -11,6 +11,17 @@ from infrabench.core import NotRunnable, ProvisionError, unknown_name
 
 STEP_S = 20.0
 RUNC_SHIM = "io.containerd.runc.v2"
+# $1: a low-level runtime. $2: version of the specification. Prints its version, and what it says of a container that it
+# cannot make, since there is nothing in it; one that does not know the specification says that instead.
+_PROBE = """
+"$1" --version | head -n 1
+home=$(mktemp -d) || exit
+spec='{"ociVersion": "%s", "root": {"path": "none"}, "process": {"cwd": "/", "args": ["none"]}}'
+printf "$spec" "$2" >"$home/config.json"
+"$1" --root "$home/run" create --bundle "$home" infrabench-probe 2>&1
+"$1" --root "$home/run" delete --force infrabench-probe >/dev/null 2>&1
+rm -rf "$home"
+"""
 
 
 def _nothing(place: Place) -> Mapping[str, str]:
@@ -93,6 +104,16 @@ def _program(name: str, package: str) -> Callable[[Place], str | None]:
     return lacks
 
 
+def _crun(place: Place) -> str | None:
+    """Return why crun is not there, or refuses what the high-level runtime writes: older ones know fewer versions."""
+    if reason := _program("crun", "crun")(place):
+        return reason
+    result = place.host.run(("sh", "-s", "crun", place.spec), timeout_s=STEP_S, stdin=_PROBE.encode())
+    version, _, told = result.stdout.decode("utf-8", "replace").strip().partition("\n")
+    refuses = f"{version} refuses containers of specification {place.spec}, which its runtime writes: {told}"
+    return refuses if "unknown version" in told else None
+
+
 def _kata(place: Place) -> kata.Kata:
     if place.kata is None:
         raise NotRunnable(kata.not_installed(place.host))
@@ -136,7 +157,7 @@ CRUN = Handler(
     "crun", (),
     containerd=lambda place: ({"runtime_type": RUNC_SHIM}, {"BinaryName": "crun"}),
     crio=lambda place: {"runtime_root": "/run/crun"},
-    lacks=_program("crun", "crun"), version=lambda place: ("crun", "--version"),
+    lacks=_crun, version=lambda place: ("crun", "--version"),
 )  # fmt: skip
 RUNSC = Handler(
     "runsc", (gvisor.PART,), containerd=gvisor.containerd, crio=gvisor.crio, lacks=gvisor.lacks, version=gvisor.version,

@@ -24,14 +24,16 @@ class Place:
     """A worker whose runtime is to be set up: what configurations depend on.
 
     `restricted`: its processes may not lower their out-of-memory score (no CAP_SYS_RESOURCE). `handlers` are the
-    low-level runtimes that it shall have, by name (`handlers.HANDLERS`). `kata` is the Kata that is installed there;
-    None where there is none, or it is not asked for.
+    low-level runtimes that it shall have, by name (`handlers.HANDLERS`), `spec` the version of the Open Container
+    Initiative's specification that its high-level runtime writes. `kata` is the Kata that is installed there; None
+    where there is none, or it is not asked for.
     """
 
     host: Host
     machines: Machines
     restricted: bool
     handlers: tuple[str, ...]
+    spec: str
     kata: Kata | None = None
 
 
@@ -49,6 +51,8 @@ class Runtime:
         Where kubelet reaches it.
     metrics
         Where its own figures are, as a URL on the worker.
+    spec
+        Version of the Open Container Initiative's specification that it writes for low-level runtimes.
     start
         Configures and starts it and imports the images of the machines; returns when it answers, else raises
         `ProvisionError` with the end of its log.
@@ -58,6 +62,7 @@ class Runtime:
     part: str
     socket: str
     metrics: str
+    spec: str
     start: Callable[[Place], None]
 
 

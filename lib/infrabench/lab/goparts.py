@@ -46,13 +46,18 @@ class Extra:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One Go module: its programs, and how they are built. `stamp` is a module whose version they are to report."""
+    """One Go module: its programs, and how they are built.
+
+    `stamp` is a module whose version they are to report, `stamped` the variables that take it: with ``{number}``,
+    ``{major}`` or ``{minor}`` of it.
+    """
 
     name: str
     programs: tuple[Program, ...]
     tags: str = ""
     cgo: bool = False
     stamp: str = ""
+    stamped: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()  # of C libraries, by pkg-config name
     extra: tuple[Extra, ...] = ()
 
@@ -71,6 +76,7 @@ class Part:
 
 
 _KUBERNETES = "k8s.io/kubernetes"
+_SKEW = "k8s.io/component-base/version.git"  # what kubeadm and checks of version skew compare
 _CONTAINERD = "github.com/containerd/containerd/v2"
 _CILIUM = "github.com/cilium/cilium"
 _CRIO = "github.com/cri-o/cri-o"
@@ -96,6 +102,7 @@ PARTS = {
                 Program("kubectl", f"{_KUBERNETES}/cmd/kubectl", 16),
             ),
             stamp=_KUBERNETES,
+            stamped=(f"{_SKEW}Version={{number}}", f"{_SKEW}Major={{major}}", f"{_SKEW}Minor={{minor}}"),
         ),
         Part("etcd", (Program("etcd", "go.etcd.io/etcd/server/v3", 26),)),
         Part(
@@ -141,6 +148,8 @@ PARTS = {
                 Program("runsc", f"{_GVISOR}/runsc", 54),
                 Program("containerd-shim-runsc-v1", f"{_GVISOR}/shim", 10),
             ),
+            stamp=_GVISOR,
+            stamped=(f"{_GVISOR}/runsc/version.version={{number}}",),
         ),
     )
 }
@@ -170,8 +179,7 @@ def build_flags(part: Part, program: Program) -> list[str]:
     if part.stamp:
         number = version(part, part.stamp)
         major, minor = number.removeprefix("v").split(".")[:2]
-        where = "k8s.io/component-base/version"  # what kubeadm and checks of version skew compare
-        link += f" -X {where}.gitVersion={number} -X {where}.gitMajor={major} -X {where}.gitMinor={minor}"
+        link += "".join(f" -X {each.format(number=number, major=major, minor=minor)}" for each in part.stamped)
     return [
         "-mod=readonly", "-buildvcs=false", "-trimpath", "-tags", program.tags or part.tags, "-ldflags", link,
     ]  # fmt: skip

@@ -15,7 +15,9 @@ from cluster_fakes import Scripted
 from infrabench.clusters import containerd, crio, gvisor, handlers, runtimes, workers
 from infrabench.clusters.kata import Kata
 from infrabench.core import DesignError, Machines, NotRunnable, ProvisionError
+from infrabench.lab import goparts
 
+SPEC = "1.2.1"
 KATA = Kata(
     "/opt/kata", "/opt/kata/bin/containerd-shim-kata-v2", "/opt/kata/c.toml", "3.23.0", "qemu", "/opt/kata/bin/qemu",
     "", 0, True, (),
@@ -26,7 +28,7 @@ def place(*names: str, restricted: bool = False, kata: Kata | None = None) -> ru
     parts = ("kubernetes", "containerd", "crio", "gvisor")
     images = {kind: (f"localhost/{kind}:1", f"/opt/images/{kind}.tar") for kind in ("pause", "tools")}
     machines = Machines({}, {part: f"/opt/infrabench/{part}" for part in parts}, images, embedded=True)
-    return runtimes.Place(Scripted(name="worker1"), machines, restricted, names, kata)
+    return runtimes.Place(Scripted(name="worker1"), machines, restricted, names, SPEC, kata)
 
 
 def containerds(where: runtimes.Place) -> dict[str, Any]:
@@ -136,6 +138,39 @@ def test_a_worker_without_a_handlers_program_says_what_to_install() -> None:
         workers.prepare("worker1", machines, "crio", ("runc", "kata"))
 
 
+@pytest.mark.parametrize("part", ["containerd", "crio"])
+def test_the_specification_of_containers_is_that_of_the_pinned_runtime(part: str) -> None:
+    pinned = goparts.version(goparts.PARTS[part], "github.com/opencontainers/runtime-spec")
+    assert workers.RUNTIMES[part].spec == pinned.removeprefix("v")
+
+
+def test_a_crun_that_does_not_know_the_specification_says_so_before_anything_is_started(tmp_path: Path) -> None:
+    program = tmp_path / "crun"
+    path = f"PATH={tmp_path}:{os.environ['PATH']}"
+
+    def lacks(words: str) -> str | None:
+        program.write_text(
+            f"#!/bin/sh\ncase $* in --version) echo 'crun version 1.8.1'; echo commit;; *create*) {words};; esac\n"
+        )
+        program.chmod(0o755)
+
+        def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+            done = subprocess.run(["env", path, *argv], input=stdin, capture_output=True, timeout=20, check=False)
+            return done.returncode, done.stdout
+
+        where = place("crun")
+        return handlers.CRUN.lacks(runtimes.Place(Scripted(answer), where.machines, False, ("crun",), SPEC))
+
+    refuses = (
+        'for bundle in "$@"; do [ ! -e "$bundle/config.json" ] || grep -q 1.2.1 "$bundle/config.json" && why=1; done'
+    )
+    assert lacks(f'{refuses}; [ -z "$why" ] || echo unknown version specified >&2; exit 1') == (
+        "crun version 1.8.1 refuses containers of specification 1.2.1, which its runtime writes: "
+        "unknown version specified"
+    )
+    assert lacks("echo 'error opening file /none' >&2; exit 1") is None
+
+
 def test_a_worker_knows_what_its_handlers_are() -> None:
     def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
         return 0, b"runc version 1.1.5\nspec: 1.0.2\n" if argv[-1] == "--version" else b""
@@ -150,7 +185,7 @@ def test_a_worker_knows_what_its_handlers_are() -> None:
 
 
 def test_a_program_that_does_not_tell_its_version_is_an_error() -> None:
-    where = runtimes.Place(Scripted(lambda argv, stdin: (126, b"no such")), place().machines, False, ("runc",))
+    where = runtimes.Place(Scripted(lambda argv, stdin: (126, b"no such")), place().machines, False, ("runc",), "1.2.1")
     with pytest.raises(ProvisionError, match="runc --version does not tell its version: no such"):
         handlers.versions(where)
 
