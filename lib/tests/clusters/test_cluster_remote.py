@@ -120,6 +120,39 @@ def test_what_a_killed_run_left_is_given_back_before_the_machine_is_borrowed_aga
     assert machine.sh(STATE) == before
 
 
+def test_what_crio_leaves_goes_by_the_note_of_what_it_was_borrowed_for(machine: Sandbox) -> None:
+    before = machine.sh(STATE)
+    remote.borrow(machine, ("kubernetes", "crio", "kata"))
+    machine.sh("""
+        mkdir -p /var/lib/containers/storage/overlay/a/merged /run/containers/storage /run/crio/namespaces/netns
+        mkdir -p /var/log/crio/pods /etc/crio /run/runc/id /run/vc/vm/1 /run/kata-containers/shared/sandboxes/1
+        mount -t tmpfs tmpfs /var/lib/containers/storage/overlay/a/merged
+        touch /run/crio/namespaces/netns/b; mount --bind /proc/1/ns/net /run/crio/namespaces/netns/b
+        mount -t tmpfs tmpfs /run/kata-containers/shared/sandboxes/1; echo x >/etc/crio/crio.conf
+    """)
+    assert "/run/crio/namespaces/netns/b" in machine.sh(STATE)
+    assert remote.give_back(machine) == []
+    assert machine.sh(STATE) == before
+
+
+def test_folders_of_a_runtime_that_is_not_asked_for_are_left_alone(machine: Sandbox) -> None:
+    machine.sh("mkdir -p /var/lib/containers/storage/images; echo x >/var/lib/containers/storage/images/y")
+    before = machine.sh(STATE)
+    with pytest.raises(NotRunnable, match="/var/lib/containers is not empty: it belongs to others"):
+        remote.borrow(machine, ("crio",))
+    remote.borrow(machine, ("containerd",))
+    assert remote.give_back(machine) == []
+    assert machine.sh(STATE) == before
+
+
+def test_crio_needs_programs_that_containerd_does_not(machine: Sandbox) -> None:
+    machine.sh("rm /usr/bin/conmon /usr/bin/skopeo")
+    with pytest.raises(NotRunnable, match="programs are missing: apt-get install conmon skopeo"):
+        remote.borrow(machine, ("crio",))
+    remote.borrow(machine, ("containerd",))
+    assert remote.give_back(machine) == []
+
+
 def test_what_cannot_be_removed_is_told_and_tried_again(machine: Sandbox) -> None:
     remote.borrow(machine)
     machine.sh("mkdir -p /var/lib/etcd/data; mount -t tmpfs tmpfs /var/lib/etcd/data")
