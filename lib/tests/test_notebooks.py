@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
@@ -15,16 +16,20 @@ import pytest
 import infrabench as ib
 from infrabench import headless
 from infrabench.analysis import table
+from tests import runtimes_fixtures
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-STUDIES = ["containers", "cnis"]
+STUDIES = ["containers", "cnis", "runtimes"]
+# A study has a recorded session from the day that somebody has recorded one and looked at it.
+RECORDED = [study for study in STUDIES if (ROOT / "data" / "recorded" / study).is_dir()]
 FORBIDDEN = (ast.FunctionDef, ast.ClassDef, ast.Lambda, ast.Try, ast.For, ast.While)
 NOT_HERE = {"subprocess", "os", "re", "fabric", "docker", "pylxd", "time", "warnings"}
 
 
 def test_there_is_a_notebook_for_every_study() -> None:
     assert {path.stem for path in NOTEBOOKS} >= set(STUDIES)
+    assert set(RECORDED) >= {"containers", "cnis"}
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -52,7 +57,7 @@ def test_prose_types_no_result(path: Path) -> None:
     assert set(typed) <= {"95 %", "99.9"}, typed
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize("study", RECORDED)
 def test_papermill_runs_it_on_the_recorded_session(study: str, tmp_path: Path) -> None:
     made = headless.execute(ROOT / f"notebooks/{study}.ipynb", tmp_path / f"{study}.ipynb", {"out": str(tmp_path)})
     outputs = [output for cell in nbformat.read(made, 4).cells for output in cell.get("outputs", [])]
@@ -69,10 +74,14 @@ def test_papermill_runs_it_on_the_recorded_session(study: str, tmp_path: Path) -
         ("containers", {"workloads": ["stream"]}),
         ("cnis", {"systems": ["flannel"]}),
         ("cnis", {"workloads": ["netperf"]}),
+        ("runtimes", {"systems": ["containerd-runc"]}),
+        ("runtimes", {"workloads": ["pods-netperf"]}),
     ],
 )
 def test_a_narrowed_session_is_shown_without_errors(study: str, given: dict[str, list[str]], tmp_path: Path) -> None:
     out = tmp_path / "narrow.ipynb"
+    if study not in RECORDED:
+        given = {"session": str(runtimes_fixtures.write_session(tmp_path / "s")), **given}
     made = headless.execute(ROOT / f"notebooks/{study}.ipynb", out, {"out": str(tmp_path), **given})
     outputs = [output for cell in nbformat.read(made, 4).cells for output in cell.get("outputs", [])]
     assert not [output for output in outputs if output.output_type == "error"]
@@ -92,6 +101,37 @@ def test_the_recorded_cnis_prove_their_path_and_stand_beside_the_paper(tmp_path:
     assert not ib.validity_table(session)["missing"].any()
 
 
+EMULATED = ("containerd-kata", "crio-kata")
+
+
+@pytest.mark.parametrize(
+    ("profile", "how", "told"),
+    [
+        ("quick", {}, ["not run: Kata is not installed", "There is nothing for the table of interactions"]),
+        ("forty", {"not_run": {}, "emulated": EMULATED, "fits": {"crio-runc": 31}}, [
+            "containerd-kata (emulated)", "40 pods do not fit, 31 do: memory of the node",
+            "ours is containerd-kata (emulated)",
+        ]),
+    ],
+)  # fmt: skip
+def test_the_runtimes_notebook_tells_what_is_not_run_and_what_is_emulated(
+    profile: str, how: dict[str, Any], told: list[str], tmp_path: Path
+) -> None:
+    session = runtimes_fixtures.write_session(tmp_path / "s", profile=profile, **how)
+    given = {"out": str(tmp_path), "session": str(session), "profile": profile}
+    made = headless.execute(ROOT / "notebooks/runtimes.ipynb", tmp_path / "made.ipynb", given)
+    outputs = [output for cell in nbformat.read(made, 4).cells for output in cell.get("outputs", [])]
+    assert not [output for output in outputs if output.output_type == "error"]
+    text = "\n".join(str(output.get("data", {}).get("text/plain", "")) for output in outputs)
+    assert all(each in text for each in told), [each for each in told if each not in text]
+    if how.get("emulated"):  # nowhere without saying so, but where its plain name stands for the paper's or the plan's
+        shown = [output for output in outputs if "text/plain" in output.get("data", {})]
+        tables = [str(output.data["text/plain"]) for output in shown if "95 % CI" in str(output.data["text/plain"])]
+        assert tables
+        assert not [each for each in tables if "-kata" in each.replace("-kata (emulated)", "")]
+    assert len(list((tmp_path / "figures/runtimes").glob("curves-*.pdf"))) >= 8
+
+
 def test_papermill_runs_the_validation_on_the_recorded_sessions(tmp_path: Path) -> None:
     given = {"out": str(tmp_path), "simulations": "none"}
     made = headless.execute(ROOT / "notebooks/validation.ipynb", tmp_path / "validation.ipynb", given)
@@ -103,7 +143,7 @@ def test_papermill_runs_the_validation_on_the_recorded_sessions(tmp_path: Path) 
     assert "different when swapped" in text
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize("study", RECORDED)
 def test_nbval_runs_every_cell(study: str) -> None:
     words = ["-q", "--nbval-lax", "-p", "no:cacheprovider", "--nbval-cell-timeout", "300", f"notebooks/{study}.ipynb"]
     argv = [sys.executable, "-m", "pytest", *words]
@@ -111,7 +151,7 @@ def test_nbval_runs_every_cell(study: str) -> None:
     assert done.returncode == 0, done.stdout[-3000:]
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize("study", RECORDED)
 def test_the_recorded_session_gives_the_recorded_numbers(study: str) -> None:
     expected = json.loads((Path(__file__).parent / f"data/notebooks/{study}.json").read_text())
     session = ib.run_or_load(ib.request(study, profile=expected["profile"]), mode="load")

@@ -54,7 +54,9 @@ def _rate(printed: str, pods: int) -> Cell:
 
 
 def _spin(printed: str, pods: int) -> Cell:
-    return Cell(printed, "pods-pi", ("cpu_utilisation_percent", "efficiency_percent"), PERCENT, "", pods, SPINS)
+    # what y-cruncher tells of itself stands beside them where it is there
+    metrics = tuple(f"{of}_percent" for of in ("cpu_utilisation", "efficiency", "told_utilisation", "told_efficiency"))
+    return Cell(printed, "pods-pi", metrics, PERCENT, "", pods, SPINS)
 
 
 def _memory(printed: str, kernel: str, pods: int) -> Cell:

@@ -52,7 +52,7 @@ def _cases(pods: int, of: Length) -> tuple[Case, ...]:
         _case("sysbench-cpu", pods, "", of.sysbench_s, seconds=of.sysbench_s),
         _case("pi", pods, "", max(1, pods / CPUS) * of.digits / DIGITS_PER_S, digits=of.digits),
     ]
-    return tuple(replace(case, seconds=case.seconds + POD_S * pods / len(cases)) for case in cases)
+    return tuple(replace(case, seconds=round(case.seconds + POD_S * pods / len(cases), 1)) for case in cases)
 
 
 def _netperf(pods: int, of: Length) -> Iterator[Case]:
