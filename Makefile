@@ -4,7 +4,7 @@ SHELL       := /bin/bash
 PYTHON      ?= python3
 PROFILE     ?= smoke
 # Every study, unless something is asked for that only one of them has.
-STUDY       ?= containers $(if $(SYSTEMS)$(WORKLOADS)$(SESSION),,cnis)
+STUDY       ?= containers $(if $(SYSTEMS)$(WORKLOADS)$(SESSION),,cnis runtimes)
 ENV         := .venv
 BIN         := $(ENV)/bin
 UV_VERSION  := 0.13.8
@@ -54,8 +54,9 @@ notebook: env system  ## Open JupyterLab on the notebooks
 	@$(BIN)/jupyter lab --ServerApp.ip=127.0.0.1 --ServerApp.root_dir=notebooks
 
 figures: env  ## Make the figures and tables of the recorded sessions and of the published numbers again
-	@$(BIN)/infrabench notebook notebooks/containers.ipynb out/containers-recorded.ipynb -p out .
-	@$(BIN)/infrabench notebook notebooks/cnis.ipynb out/cnis-recorded.ipynb -p out .
+	@for study in containers cnis runtimes; do \
+	  [ ! -d data/recorded/$$study ] || $(BIN)/infrabench notebook notebooks/$$study.ipynb out/$$study-recorded.ipynb -p out .; \
+	done
 	@$(BIN)/infrabench notebook notebooks/validation.ipynb out/validation-recorded.ipynb -p out . -p simulations none
 	@$(BIN)/infrabench notebook notebooks/published.ipynb out/published-recorded.ipynb -p out .
 
