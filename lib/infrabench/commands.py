@@ -18,6 +18,7 @@ from infrabench.design import Design
 from infrabench.progress import bar, words
 from infrabench.records import (
     LOOK,
+    absences,
     awaited,
     discarded,
     not_applicable,
@@ -40,11 +41,13 @@ def plan(arguments: Namespace) -> Iterator[str]:
         raise DesignError(f"name the study to plan: {', '.join(registry.names('studies'))}")
     wanted = _wanted(arguments)
     at = len(wanted.systems) * session.study_of(wanted).deploy_s
-    yield "position  block  starts       system        workload      scenario"
+    wide = [max(map(len, names), default=0) for names in (wanted.systems, designs.workloads(wanted))]
+    system, workload = (max(12, width) for width in wide)
+    yield f"position  block  starts       {'system':{system}s}  {'workload':{workload}s}  scenario"
     for trial in designs.trials(wanted):
         yield (
-            f"{trial.position:8d}  {trial.block:5d}  {words(at):11s}  {trial.system:12s}  {trial.workload:12s}  "
-            f"{trial.scenario}"
+            f"{trial.position:8d}  {trial.block:5d}  {words(at):11s}  {trial.system:{system}s}  "
+            f"{trial.workload:{workload}s}  {trial.scenario}"
         )
         at += trial.seconds + costs.TRIAL_OVERHEAD_S
     from infrabench import planned  # scipy is loaded for this line alone
@@ -362,10 +365,7 @@ def _state_of(folder: Path) -> Iterator[str]:
         widest = max(look["widths"].values(), default=float("nan"))
         why = f"stop ({look['reason']})" if look["reason"] else f"{len(look['adds'])} blocks added"
         yield f"  look at n = {look['n']}: widest half-width {100 * widest:.2f} %: {why}"
-    absent = {
-        f"{names.get(system, system)}, {workload} {name}": why
-        for (system, workload, name), why in not_applicable(data).items()
-    }
+    absent = absences(not_applicable(labels.renamed(data, names)))
     for name, reason in {**data["not_run"], **data["left_out"], **absent}.items():
         yield f"  {name}: not run: {reason}"
 

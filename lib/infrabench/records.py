@@ -35,6 +35,17 @@ def not_applicable(session: Mapping[str, Any]) -> dict[tuple[str, str, str], str
     return {(each["system"], each["workload"], each["scenario"]): each["reason"] for each in absent}
 
 
+def absences(absent: Mapping[tuple[str, str, str], str]) -> dict[str, str]:
+    """Return, in words, which treatments did not apply, and why: those of one system and one reason together."""
+    together: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for (system, workload, scenario), reason in absent.items():
+        together.setdefault((system, reason), {}).setdefault(workload, []).append(scenario)
+    return {
+        f"{system}, " + "; ".join(f"{name} {', '.join(scenarios)}" for name, scenarios in found.items()): reason
+        for (system, reason), found in together.items()
+    }
+
+
 def read_plan(folder: Path) -> tuple[Trial, ...]:
     """Return the planned trials in order, those of added blocks too; `LedgerError` names the first damaged line."""
     paths = [folder / PLAN, *sorted(folder.glob(f"{BLOCKS}/[!.]*-{EXTRA}.jsonl"))]

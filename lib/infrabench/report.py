@@ -18,7 +18,7 @@ from typing import Any
 
 from infrabench import labels
 from infrabench.core import InfrabenchError
-from infrabench.records import awaited, not_applicable
+from infrabench.records import absences, awaited, not_applicable
 from infrabench.tidy import missing, read_session
 
 # what makes a browser fetch by itself; a link that a reader may click is no such thing
@@ -129,10 +129,7 @@ def _loads(script: str) -> bool:
 def _session(folder: Path, out: Path) -> str:
     session = labels.renamed(read_session(folder), labels.of(folder))
     plan, absent = awaited(folder), missing(folder)
-    not_run = session.get("not_run", {}) | {
-        f"{system}, {workload} {scenario}": reason
-        for (system, workload, scenario), reason in not_applicable(session).items()
-    }
+    not_run = session.get("not_run", {}) | absences(not_applicable(session))
     rows = {
         "study": f"{session['study']}, profile {session.get('profile', 'not recorded')}",
         "site": f"{session['site']['name']} ({session['site'].get('kind', 'kind not recorded')})",

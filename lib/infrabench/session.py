@@ -31,7 +31,7 @@ from infrabench.core import (
 from infrabench.deployments import Fleet, deployed
 from infrabench.design import Design
 from infrabench.progress import OnProgress
-from infrabench.records import verify
+from infrabench.records import absences, verify
 from infrabench.runner import LookAt, Ready, Runner
 
 log = logging.getLogger(__name__)
@@ -210,8 +210,8 @@ def _ready(study: Study, wanted: Design, site: Site, fleet: Fleet) -> Ready:
         raise SiteError(f"{site.name} cannot run all workloads: {told}. Install what is missing, or name the others")
     for name, reason in refused.items():
         log.warning("workload %s is left out: %s", name, reason)
-    for (system, name, scenario), reason in absent.items():
-        log.warning("%s %s is not run on %s: %s", name, scenario, system, reason)
+    for treatments, reason in absences(absent).items():
+        log.warning("%s: not run: %s", treatments, reason)
     if not kept.cases:
         raise SiteError(f"{site.name} can run no workload of study {study.name!r}: {refused | placeless}")
     return Ready(kept, fleet, workloads, tools, refused, absent)

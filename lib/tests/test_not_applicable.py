@@ -123,6 +123,20 @@ def test_it_is_shown_as_not_run_and_not_as_missing(tmp_path, study, capsys):
     assert "missing" not in told
 
 
+def test_treatments_of_one_system_and_one_reason_are_told_together():
+    cells = [
+        ("b", "web", "80 pods"),
+        ("b", "net", "rr 80 pods"),
+        ("b", "net", "stream 80 pods"),
+        ("a", "web", "80 pods"),
+    ]
+    absent = dict.fromkeys(cells, "no room") | {("b", "disk", "default"): "no disk"}
+    assert records.absences(absent) == {
+        "b, web 80 pods; net rr 80 pods, stream 80 pods": "no room", "a, web 80 pods": "no room",
+        "b, disk default": "no disk",
+    }  # fmt: skip
+
+
 def test_sessions_of_different_treatments_are_told_apart_and_pooled(tmp_path, study):
     one = run(study, tmp_path / "one", site_with(base=["second"]))
     two = run(study, tmp_path / "two", site_with(base=["second"], other=["second"]))
