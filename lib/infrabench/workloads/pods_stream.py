@@ -1,13 +1,16 @@
 """pods-stream: memory bandwidth of four kernels in many pods at once, by `ib-stream`, behind a barrier.
 
 Every pod has three arrays of ``array_bytes`` and touches them; when all are ready they start at one instant and work
-for ``seconds``, on ``threads`` threads each. Metrics: ``KERNEL_B_per_s`` (copy, scale, add, triad), the sum over the
-pods, and ``KERNEL_pod_B_per_s``, the mean of a pod; a pod's rate is that of the workload ``stream``. Its time includes
-waiting for a processor that other pods use: that is what many pods cost each other. What all pods hold together should
-be larger than the last-level caches; each pod's own report in the raw output says how large those are.
+until ``seconds`` have passed since it, on ``threads`` threads each. Metrics: ``KERNEL_B_per_s`` (copy, scale, add,
+triad), the sum over the pods, and ``KERNEL_pod_B_per_s``, the mean of a pod; a pod's rate is that of the workload
+``stream``. Its time includes waiting for a processor that other pods use: that is what many pods cost each other. What
+all pods hold together should be larger than the last-level caches; each pod's own report in the raw output says how
+large those are.
 
-``start_spread_s``: first and last start, as the tool itself noted them after it woke up, on the conductor's clock. A
-trial in which they are more than a tenth of a second apart is invalid: sums would add up what did not run together.
+``start_spread_s``: from the first to the last start, as the tool itself noted when it woke up for the instant (20 ms
+before it), on the conductor's clock. A trial in which they are more than a tenth of a second apart is invalid: sums
+would add up what did not run together. ``begin_spread_s``: from the first to the last pod that began its first kernel.
+With more pods than processors that is longer, since each begins when it gets one.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ DEFAULTS: Mapping[str, Any] = {
 GATE = "stdin"
 ROUND_S = 60.0  # longest first touch, and longest three rounds beyond the time: with all other pods on the processors
 LEAST_ROUNDS = 3
+EARLY_S = 0.02  # how long before the instant it wakes up
+TIMES = ("awake_s", "started_s", "begun_s", "ended_s")
 
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
@@ -62,16 +67,22 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     """Return the bandwidths and the spread of the starts; `NotAsClaimed` when pods did not start together."""
     run = _conducted.read(_population.whole(capture, "run"), capture.params, GATE)
     reports = [_report(pod, run.go_s, capture.params) for pod in run.pods]
-    starts = [
-        value(stream.TOOL, report, "started_s") - pod.offset_s for report, pod in zip(reports, run.pods, strict=True)
-    ]
-    apart_s = _conducted.together(starts, stream.TOOL)
+    awake, begun = (
+        [value(stream.TOOL, report, key) - pod.offset_s for report, pod in zip(reports, run.pods, strict=True)]
+        for key in ("awake_s", "begun_s")
+    )
+    apart_s = _conducted.together(awake, stream.TOOL)
     found: list[Measurement] = []
     for kernel in stream.ARRAYS_MOVED:
         total = math.fsum(stream.bandwidth(report, kernel) for report in reports)
         found.append(Measurement(f"{kernel}_B_per_s", total, "B/s", "higher"))
         found.append(Measurement(f"{kernel}_pod_B_per_s", total / len(reports), "B/s", "higher"))
-    return (*found, Measurement("start_spread_s", apart_s, "s", "lower"), *_population.cpu(capture))
+    return (
+        *found,
+        Measurement("start_spread_s", apart_s, "s", "lower"),
+        Measurement("begin_spread_s", max(begun) - min(begun), "s", "lower"),
+        *_population.cpu(capture),
+    )
 
 
 def _report(pod: Pod, go_s: float, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -79,13 +90,11 @@ def _report(pod: Pod, go_s: float, params: Mapping[str, Any]) -> Mapping[str, An
     report = stream.read(pod.output, params)
     if value(stream.TOOL, report, "repetitions") < LEAST_ROUNDS:
         raise ParseError(stream.TOOL, f"{pod.name}: fewer than {LEAST_ROUNDS} repetitions", pod.output)
-    started_s, ended_s = (value(stream.TOOL, report, key) for key in ("started_s", "ended_s"))
+    awake_s, started_s, begun_s, ended_s = (value(stream.TOOL, report, key) - pod.offset_s for key in TIMES)
     if ended_s - started_s < params["seconds"] - _conducted.CLOCK_S:
-        raise ParseError(
-            stream.TOOL, f"{pod.name} worked {ended_s - started_s:g} s of {params['seconds']:g} s", pod.output
-        )
-    if not go_s - _conducted.CLOCK_S <= started_s - pod.offset_s <= ended_s - pod.offset_s <= pod.end_s:
-        raise ParseError(
-            stream.TOOL, f"{pod.name}: its start and end are not between the instant and its end", pod.output
-        )
+        worked = f"{pod.name} worked {ended_s - started_s:g} s of {params['seconds']:g} s"
+        raise ParseError(stream.TOOL, worked, pod.output)
+    times = [go_s - EARLY_S - _conducted.CLOCK_S, awake_s, started_s, begun_s, ended_s, pod.end_s]
+    if times != sorted(times) or started_s < go_s - _conducted.CLOCK_S:
+        raise ParseError(stream.TOOL, f"{pod.name}: its times are not in order after the instant", pod.output)
     return report

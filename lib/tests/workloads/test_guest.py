@@ -213,10 +213,16 @@ def test_stream_waits_for_a_line_and_for_the_instant_in_it(built: Path) -> None:
     written_s, (ready, rest) = waited(built, "\n")
     assert ready == "ready\n"
     report = json.loads(rest)
-    assert written_s < report["started_s"] < report["ended_s"] < time.time()
+    assert written_s < report["awake_s"] == report["started_s"] <= report["begun_s"] < report["ended_s"] < time.time()
     instant_s = time.time() + 0.3
     _, (_, rest) = waited(built, f"{instant_s:.9f}\n")
-    assert 0 <= json.loads(rest)["started_s"] - instant_s < 1
+    report = json.loads(rest)
+    assert -0.021 < report["awake_s"] - instant_s < 1
+    assert max(report["awake_s"], instant_s) == pytest.approx(report["started_s"], abs=1e-6)
+    assert report["started_s"] <= report["begun_s"] + 1e-6
+    _, (_, rest) = waited(built, f"{time.time() - 5:.9f}\n")
+    report = json.loads(rest)
+    assert report["awake_s"] == report["started_s"]  # late, and said so
     _, (_, rest) = waited(built, "")
     assert rest == ""
 

@@ -258,8 +258,9 @@ def test_sums_and_means_are_those_of_the_raw_reports() -> None:
             rates.append(arrays * 4_000_000 * len(times) / sum(times))
         assert found[f"{kernel}_B_per_s"] == pytest.approx(sum(rates))
         assert found[f"{kernel}_pod_B_per_s"] == pytest.approx(sum(rates) / 4)
-    starts = [report["started_s"] - row["offset_s"] for report, row in zip(reports, rows, strict=True)]
-    assert found["start_spread_s"] == max(starts) - min(starts)
+    for metric, key in (("start_spread_s", "awake_s"), ("begin_spread_s", "begun_s")):
+        times = [report[key] - row["offset_s"] for report, row in zip(reports, rows, strict=True)]
+        assert found[metric] == max(times) - min(times)
 
 
 def test_each_pair_counts_once_and_idle_pods_not_at_all() -> None:
@@ -285,8 +286,11 @@ def changed(capture: Capture, row: int, old: str, new: str) -> Capture:
         ("pods-stream", '"valid": true', '"valid": false', "valid must be True"),
         ("pods-stream", '"array_bytes": 4000000', '"array_bytes": 4000008', "array_bytes must be 4000000"),
         ("pods-stream", '"threads": 1', '"threads": 2', "threads must be 1"),
-        ("pods-stream", '"started_s": 17', '"started_s": 16', "its start and end are not between the instant"),
-        ("pods-stream", '"ended_s": 17', '"ended_s": 27', "its start and end are not between the instant"),
+        ("pods-stream", '"awake_s": 17', '"awake_s": 16', "its times are not in order after the instant"),
+        ("pods-stream", '"started_s": 17', '"started_s": 16', "its times are not in order after the instant"),
+        ("pods-stream", '"begun_s": 17', '"begun_s": 27', "its times are not in order after the instant"),
+        ("pods-stream", '"ended_s": 17', '"ended_s": 27', "its times are not in order after the instant"),
+        ("pods-stream", '"awake_s"', '"awake"', "awake_s is missing"),
         ("pods-stream", '"ended_s"', '"ended"', "ended_s is missing"),
         ("pods-sysbench-cpu", "Number of threads: 1", "Number of threads: 2", "number of threads must be 1"),
         ("pods-netperf", " to 10.77.0.1 ", " to 10.77.0.2 ", "expected the test's name once"),

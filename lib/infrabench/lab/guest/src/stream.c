@@ -8,7 +8,10 @@
  * out the first. Results are validated against the closed form; a wrong result is an error, not a number.
  *
  * With --wait it says "ready" once every page is there and waits for a line, which may hold the instant to start at, in
- * seconds of Unix time. `started_s` and `ended_s` are then those of the first and the last repetition.
+ * seconds of Unix time. It wakes up 20 ms before that (`awake_s`), so that of many that wait for the same instant all
+ * are awake before the first one keeps the processors busy, and waits again: `started_s` is the instant, or when it woke
+ * up if that was later. `begun_s` and `ended_s` are those of the repetitions: of more programs than processors, one
+ * begins when it gets one. S is counted from the instant on, so that all work in the same time.
  *
  * Exit status: 0 good, 1 wrong result, 2 bad arguments, 3 the arrays do not fit or the cache size is unknown.
  */
@@ -28,6 +31,7 @@
 #define MAX_REPETITIONS 10000
 #define LEAST_IN_TIME 3 /* repetitions; the first is not counted */
 #define LONGEST_WAIT_S 3600.0
+#define GATHER_S 0.02
 #define MAX_CACHES 256
 #define NO_LIMIT UINT64_MAX
 
@@ -258,9 +262,22 @@ static double *allocate(size_t bytes)
     return memory;
 }
 
-/* Say that all is there, wait for the line and the instant in it, and return when that was. */
-static double wait_for_start(void)
+static void sleep_until(double instant)
 {
+    struct timespec until = {.tv_sec = (time_t)instant, .tv_nsec = (long)(1e9 * (instant - floor(instant)))};
+    while (clock_s(CLOCK_REALTIME) < instant)
+        if (clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &until, NULL) > 0)
+            return;
+}
+
+struct start {
+    double awake, started; /* seconds of Unix time */
+};
+
+/* Say that all is there, wait for the line and for the instant in it. */
+static struct start wait_for_start(void)
+{
+    struct start found;
     char line[64], *end;
     puts("ready");
     fflush(stdout);
@@ -269,13 +286,14 @@ static double wait_for_start(void)
     double instant = strtod(line, &end), ahead = instant - clock_s(CLOCK_REALTIME);
     if (end != line && !(ahead <= LONGEST_WAIT_S))
         fail(2, "the instant to start at is %s", line);
-    struct timespec until = {.tv_sec = (time_t)instant, .tv_nsec = (long)(1e9 * (instant - floor(instant)))};
-    while (end != line && clock_s(CLOCK_REALTIME) < instant)
-        if (clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &until, NULL) > 0)
-            break;
-    double started = clock_s(CLOCK_REALTIME);
-    sched_yield(); /* all that woke up for this instant get to know the time before one of them takes its first slice */
-    return started;
+    if (end != line)
+        sleep_until(instant - GATHER_S);
+    found.awake = found.started = clock_s(CLOCK_REALTIME);
+    if (end != line && found.awake < instant) {
+        sleep_until(instant);
+        found.started = instant;
+    }
+    return found;
 }
 
 static void print_kernels(const double (*times)[MAX_REPETITIONS], int repetitions, uint64_t array_bytes)
@@ -298,7 +316,7 @@ static void print_kernels(const double (*times)[MAX_REPETITIONS], int repetition
 int main(int argc, char **argv)
 {
     int threads = 0, repetitions = 10, waits = 0;
-    double multiple = 4.0, bytes = 0.0, seconds = 0.0, started = 0.0;
+    double multiple = 4.0, bytes = 0.0, seconds = 0.0;
     for (int i = 1; i < argc; i += 2) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(argv[i], "--version") == 0) {
@@ -333,10 +351,13 @@ int main(int argc, char **argv)
         omp_set_num_threads(threads);
     double *a = allocate(array_bytes), *b = allocate(array_bytes), *c = allocate(array_bytes);
     first_touch(a, b, c, n);
+    struct start start = {0.0, 0.0};
     if (waits)
-        started = wait_for_start();
+        start = wait_for_start();
     static double times[4][MAX_REPETITIONS];
-    double begin = now_s();
+    double begin = now_s(), begun = clock_s(CLOCK_REALTIME);
+    if (waits)
+        begin -= begun - start.started;
     if (seconds > 0.0)
         repetitions = MAX_REPETITIONS;
     for (int r = 0; r < repetitions; r++) {
@@ -369,7 +390,8 @@ int main(int argc, char **argv)
     else
         printf("null");
     if (waits)
-        printf(", \"started_s\": %.9f, \"ended_s\": %.9f", started, ended);
+        printf(", \"awake_s\": %.9f, \"started_s\": %.9f, \"begun_s\": %.9f, \"ended_s\": %.9f", start.awake,
+               start.started, begun, ended);
     printf(", \"largest_relative_error\": %.3g, \"valid\": %s,\n \"kernels\": {", isfinite(error) ? error : 1e308,
            valid ? "true" : "false");
     print_kernels(times, repetitions, array_bytes);

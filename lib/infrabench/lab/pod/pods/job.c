@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -22,6 +21,7 @@
 #define STOP_WITHIN (2 * SECOND)   /* a server that is told to end is killed then */
 #define DRAIN_WITHIN (SECOND / 2)  /* for what is still in the pipes at the end */
 #define LOOK_AGAIN (SECOND / 100)  /* whether the server listens */
+#define GATHER (SECOND / 50)
 #define NOTE 9                     /* what the child says before it becomes the tool: a kind and an integer */
 enum { AT_GATE = 'w', STARTS = 's', NO_EXEC = 'e' };
 enum phase { PREPARING, HELD, RUNNING, STOPPING, OVER };
@@ -69,7 +69,10 @@ static void note(int fd, int kind, int64_t value) {
         _exit(126);
 }
 
-/* In the child: wait at the gate, say when it opened, become the tool. */
+/* In the child: wait at the gate, say when it starts, become the tool. Of many that wait for the same instant all are
+ * awake a little before it, and wait again: else the first would keep the processors busy before the last is awake. A
+ * start is the instant, or when it woke up if that was later.
+ */
 static void become(struct job *job, int in, const int *streams, int notes) {
     sigset_t none;
     unsigned char instant[8];
@@ -84,10 +87,13 @@ static void become(struct job *job, int in, const int *streams, int notes) {
         note(notes, AT_GATE, 0);
         if (read(in, instant, sizeof instant) != sizeof instant)
             _exit(126);
-        sleep_until(get(instant, 0));
+        sleep_until(get(instant, 0) - GATHER);
     }
     int64_t start = wall();
-    sched_yield(); /* all others that woke up with this one pass the gate before one of them takes its first slice */
+    if (job->gate == GATE_EXEC && start < get(instant, 0)) {
+        start = get(instant, 0);
+        sleep_until(start);
+    }
     if (job->gate != GATE_STDIN)
         in = open("/dev/null", O_RDONLY);
     dup2(in, STDIN_FILENO);

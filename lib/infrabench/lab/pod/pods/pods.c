@@ -18,6 +18,10 @@
  *   ib-pods facts
  *       Prints what the kernel and the processor say about the sandbox this runs in.
  *
+ * A pod's start_s is the instant, if its process was awake by then, else when it woke up; it waits for a processor after
+ * that. With gate stdin it is when the line was written, and the tool has to tell its own. Times end in _s: seconds of
+ * Unix time of the pod's clock. user_s and system_s are of its process and of those that it has waited for.
+ *
  * Texts in JSON are bytes, a character for each (ISO 8859-1). offset_s is the pod's clock minus the conductor's: times
  * of a pod minus it are on the conductor's clock. Nobody is trusted with more than the caps of pods.h allow.
  * Exit status: 0 every pod did its job, 1 one did not, 2 bad arguments.
