@@ -23,6 +23,7 @@ SERIES = "kubelet_runtime_operations_duration_seconds"
 REMOVE = ("stop_container", "stop_podsandbox")
 WATCH_S = 0.3  # until a watch is there: kubectl takes a third of it
 ASK_S = 30
+LONGEST = 160  # of a complaint: its end says most
 
 
 def main(config, verb, count):
@@ -125,10 +126,10 @@ class Population:
             self.run("create", "--filename=-", stdin=text, timeout_s=ASK_S + len(wanted))
             ready, left = watch.until(lambda kind, pod: kind != "DELETED" and is_well(pod), set(wanted))
         if left:
-            why = "; ".join(self.complaints(left)[:4])
+            why = self.complaints(left)
             raise Failed(
-                f"{len(left)} of {len(wanted)} pods are not Ready after {watch.limit_s:.0f} s: {why}",
-                {"ready": sorted(ready), "left": sorted(left)},
+                f"{len(left)} of {len(wanted)} pods are not Ready after {watch.limit_s:.0f} s: {''.join(why[:1])}",
+                {"ready": sorted(ready), "left": sorted(left), "why": why},
             )
         return begun_s, ready
 
@@ -167,17 +168,17 @@ class Population:
 
     def complaints(self, left):
         """Return what is known of pods that are not Ready: their containers' states and the warnings on them."""
-        told = []
+        told = {}
         for name, pod in self.standing().items():
             for each in pod["status"].get("containerStatuses", ()):
                 for state in each.get("state", {}).values():
                     if name in left and state.get("reason"):
-                        told.append(f"{name}: {state['reason']} {state.get('message', '')}")
+                        told.setdefault(f"{state['reason']} {state.get('message', '')}".strip(), set()).add(name)
         events = json.loads(self.run("get", "events", "--field-selector=type=Warning", "--output=json"))["items"]
-        for event in events[-40:]:
+        for event in events:
             if event["involvedObject"].get("name") in left:
-                told.append(f"{event['involvedObject']['name']}: {event['message']}")
-        return list(dict.fromkeys(told))
+                told.setdefault(event["message"].strip(), set()).add(event["involvedObject"]["name"])
+        return [f"{len(names)} of them: {why[-LONGEST:]}" for why, names in told.items()]
 
     def evidence(self):
         node = f"/api/v1/nodes/{self.config['node']}/proxy/logs/"

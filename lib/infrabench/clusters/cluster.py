@@ -21,7 +21,8 @@ READY_S = 120.0
 _IS_READY = """
 count=$1 names=; shift
 while [ "$count" -gt 0 ]; do names="$names $1"; shift; count=$((count - 1)); done
-state='{range .items[*]}{range .status.conditions[?(@.type=="Ready")]}{.status} {end}{end}'
+one='{range .status.conditions[?(@.type=="Ready")]}{.status} {end}'
+state="$one{range .items[*]}$one{end}"  # of a single name kubectl gives the node itself, and no list
 "$@" get nodes $names --output=jsonpath="$state" >/tmp/infrabench-ready.$$ & asked=$!
 healthy=1
 for name in $names; do "$@" get --raw "/api/v1/nodes/$name/proxy/healthz" >/dev/null 2>&1 || healthy=; done
@@ -117,7 +118,8 @@ def _have_ranges(cluster: Cluster) -> bool:
 def _complaints(cluster: Cluster) -> list[str]:
     """Return what nodes that are not Ready say of it."""
     found = []
-    for node in cluster.kubectl.get("nodes", *cluster.nodes)["items"]:
+    told = cluster.kubectl.get("nodes", *cluster.nodes)
+    for node in told.get("items", [told]):  # of a single name kubectl gives the node itself, and no list
         for condition in node["status"]["conditions"]:
             if condition["type"] == "Ready" and condition["status"] != "True":
                 found.append(f"{node['metadata']['name']}: {condition['message']}")

@@ -141,8 +141,8 @@ def test_pods_that_do_not_come_are_told_with_their_reasons(verb: Verb, tmp_path:
     assert failed.returncode == 1
     assert "1 of 3 pods are not Ready after 2 s" in failed.stderr
     assert "CreateContainerError no such handler" in failed.stderr
-    assert "FailedCreatePodSandBox" in failed.stderr
     assert json.loads(failed.stdout)["left"] == ["pod-002"]
+    assert "1 of them: FailedCreatePodSandBox" in json.loads(failed.stdout)["why"]
     evidence = verb("evidence").stdout
     assert "the runtime's own words" in evidence
     assert "FailedCreatePodSandBox" in evidence

@@ -76,6 +76,16 @@ def nothing_left() -> Iterator[None]:
     assert left_since(before) == {}
 
 
+@pytest.fixture(scope="module")
+def nothing_left_of_module() -> Iterator[None]:
+    """The same for what the tests of a module share."""
+    lab.down()
+    before = traces()
+    yield
+    lab.down()
+    assert left_since(before) == {}
+
+
 def _listed(folder: Path) -> set[str]:
     return {str(path) for path in folder.rglob("*")} if folder.is_dir() else set()
 

@@ -139,3 +139,17 @@ def test_ctrl_c_cleans_up_and_the_same_command_goes_on(tmp_path: Path) -> None:
     assert first.items() < trials(folder).items()
     assert_each_planned_trial_once(folder)
     assert json.loads((folder / "session.json").read_text())["blocks"] == 4
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_killed_session_leaves_no_pod_sandbox_mount_or_namespace(tmp_path: Path) -> None:
+    words = ("run", "runtimes", "--profile", "smoke", "--systems", "containerd-runc", "--workloads", "pods-startup")
+    argv = (sys.executable, "-m", "infrabench.cli", *words, "--session", str(tmp_path / "killed"), "--runs", "50")
+    with (tmp_path / "said").open("wb") as said:
+        child = subprocess.Popen(argv, stdout=said, stderr=said)
+        deadline = time.monotonic() + 120
+        while not list(tmp_path.glob("killed/trials/*")) and time.monotonic() < deadline and child.poll() is None:
+            time.sleep(0.2)
+        child.send_signal(signal.SIGKILL)
+        child.wait(timeout=30)
+    assert list(tmp_path.glob("killed/trials/*")), (tmp_path / "said").read_text()[-2000:]

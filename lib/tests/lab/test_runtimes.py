@@ -1,0 +1,209 @@
+"""Runtimes on the lab for real: what makes the pods, what they say of their start, how they fail, and nothing left."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from infrabench import preflight, registry
+from infrabench.clusters import pods
+from infrabench.core import Deployment, DeploySpec, NotRunnable, Site, Target, Trial, TrialRecord
+from infrabench.lab import gotools, sets
+from infrabench.monitor import watching
+from infrabench.site import open_site
+from infrabench.studies.runtimes import STUDY
+from infrabench.trial import Bench, Finished, execute
+
+# The first test builds what is not built yet: half an hour where nothing is.
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(3600)]
+
+SYSTEMS = ("containerd-runc", "crio-runc", "containerd-runsc")
+PARTS = ("crio", "gvisor")
+SPEC = DeploySpec("test", STUDY.limits, "")
+BARRIER_S = 0.1
+# A runtime's own log of an operation on a pod: when it began, and when it was done.
+CONTAINERD = {
+    "run_podsandbox": (r"RunPodSandbox for &PodSandboxMetadata\{Name:(pod-\d+)[^}]*\}\"",
+                       r"RunPodSandbox for &PodSandboxMetadata\{Name:(pod-\d+)[^}]*\} returns sandbox id"),
+    "start_container": (r'StartContainer for \\"([0-9a-f]+)\\""', r'StartContainer for \\"([0-9a-f]+)\\" returns'),
+}  # fmt: skip
+CRIO = {
+    "run_podsandbox": (r"Running pod sandbox: infrabench/(pod-\d+)/", r"Ran pod sandbox .* infrabench/(pod-\d+)/"),
+    "create_container": (r"Creating container: infrabench/(pod-\d+)/", r"Created container .* infrabench/(pod-\d+)/"),
+}
+LOGS = {"containerd-runc": CONTAINERD, "crio-runc": CRIO}
+
+
+@pytest.fixture(scope="module")
+def fleet(nothing_left_of_module: None) -> Iterator[tuple[Site, dict[str, Deployment]]]:
+    """Every runtime that the lab can have, each frozen."""
+    try:
+        gotools.make(tuple(dict.fromkeys((*sets.TOOLS, *PARTS))))
+    except NotRunnable as error:
+        pytest.skip(f"not run: {error}")
+    with ExitStack() as stack:
+        site = stack.enter_context(open_site("lab"))
+        made = {}
+        for name in SYSTEMS:
+            made[name] = stack.enter_context(registry.system(name).deploy(site, SPEC))
+            made[name].pause()
+        yield site, made
+
+
+@contextmanager
+def thawed(deployment: Deployment) -> Iterator[Mapping[str, Target]]:
+    deployment.resume()
+    try:
+        yield deployment.targets
+    finally:
+        deployment.pause()
+
+
+def verb(targets: Mapping[str, Target], *words: str) -> Any:
+    control = targets["control"]
+    result = control.host.run((*control.lifecycle["population"], *words), timeout_s=200)
+    assert result.ok, result.stderr
+    return json.loads(result.stdout)
+
+
+def standing(targets: Mapping[str, Target]) -> list[str]:
+    config = json.loads(targets["control"].lifecycle["population"][-1])
+    argv = (*config["kubectl"], f"--namespace={pods.NAMESPACE}", "get", "pods", "--output=name")
+    return targets["control"].host.run(argv, timeout_s=30).stdout.decode().split()
+
+
+def trial(site: Site, deployment: Deployment, name: str, **given: Any) -> Finished:
+    workload = registry.workload(name)
+    params = {**workload.DEFAULTS, **given}
+    planned = Trial("0" * 16, 0, 0, deployment.system, name, "x", params, None, None, 3.0)
+    with watching([], {}) as monitor:
+        bench = Bench(preflight.roles(site, deployment), monitor, {}, replace(STUDY.guards, runnable_per_cpu=None))
+        return execute(planned, workload, bench)
+
+
+def values(record: TrialRecord) -> dict[str, float]:
+    assert (record.state, record.reason) == ("ok", "")
+    return {each.metric: each.value for each in record.measurements}
+
+
+def test_every_runtime_is_what_it_claims(fleet: tuple[Site, dict[str, Deployment]]) -> None:
+    told = {name: each.facts for name, each in fleet[1].items()}
+    assert told["containerd-runc"]["version"].startswith("containerd://")
+    assert told["crio-runc"]["version"].startswith("cri-o://")
+    assert "gVisor" in told["containerd-runsc"]["capabilities"]["isolation"]
+    assert "the node's" not in told["containerd-runsc"]["capabilities"]["kernel"]
+    assert {each["capabilities"]["memory_limit"] for each in told.values()} == {"256 MiB"}
+
+
+@pytest.mark.parametrize("name", list(LOGS))
+def test_times_at_the_runtime_are_those_of_its_own_log_for_the_same_pods(
+    fleet: tuple[Site, dict[str, Deployment]], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with thawed(fleet[1][name]) as targets:
+        verb(targets, "remove")
+        path = f"/var/log/infrabench/{name.partition('-')[0]}.log"
+        begin = len(targets["worker1"].check(("cat", path), timeout_s=20))
+        made = verb(targets, "create", "4")
+        log = targets["worker1"].check(("cat", path), timeout_s=20)[begin:].decode()
+        verb(targets, "remove")
+    for operation, (first, last) in LOGS[name].items():
+        own_s = _logged_s(log, first, last)
+        counted = made["cri"][operation]
+        with capsys.disabled():
+            told = f"{name} {operation}: kubelet {counted['seconds']:.3f} s, its own log {own_s:.3f} s, of 4 pods"
+            sys.stdout.write(f"\n{told}\n")
+        assert counted["count"] == 4
+        # The kubelet's figure has the call itself on top.
+        assert own_s - 0.02 < counted["seconds"] < own_s + 0.1 * own_s + 0.1
+
+
+def _logged_s(log: str, first: str, last: str) -> float:
+    """Return the seconds between two messages, summed over the four things (pods, containers) that they name."""
+    times: list[dict[str, float]] = [{}, {}]
+    for line in log.splitlines():
+        stamp = re.match(r'time="([^"]+)Z"', line)
+        for found, pattern in zip(times, (first, last), strict=True):
+            if stamp and (said := re.search(pattern, line)):
+                # Nanoseconds, without the zeros at the end: datetime takes six digits.
+                whole, _, part = stamp[1].partition(".")
+                found[said[1]] = datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{part or 0}")
+    assert len(times[0]) == len(times[1]) == 4, (times, log[-3000:])
+    return sum(times[1][key] - times[0][key] for key in times[0])
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_all_pods_start_at_once_and_the_sum_is_that_of_the_raw_record(
+    fleet: tuple[Site, dict[str, Deployment]], name: str
+) -> None:
+    site, made = fleet
+    with thawed(made[name]):
+        finished = trial(site, made[name], "pods-stream", pods=10, seconds=1, array_bytes=4 * 2**20)
+    found = values(finished.record)
+    rows = [json.loads(line) for line in finished.blobs["run.stdout"].decode().splitlines()]
+    reports = [(row, json.loads(row["stdout"])) for row in rows if "stdout" in row]
+    assert len(reports) == 10
+    starts = [report["started_s"] + row["offset_s"] for row, report in reports]
+    assert max(starts) - min(starts) < BARRIER_S
+    assert found["start_spread_s"] == pytest.approx(max(starts) - min(starts), abs=1e-3)
+    rates = []
+    for _, report in reports:
+        copy = report["kernels"]["copy"]
+        rates.append(copy["bytes"] * len(copy["times_s"][1:]) / sum(copy["times_s"][1:]))
+    assert found["copy_B_per_s"] == pytest.approx(sum(rates))
+    assert found["copy_pod_B_per_s"] == pytest.approx(sum(rates) / 10)
+
+
+def test_forty_pods_run_and_their_start_is_timed(fleet: tuple[Site, dict[str, Deployment]]) -> None:
+    site, made = fleet
+    with thawed(made["crio-runc"]) as targets:
+        if (targets["control"].pods or 0) < 40:
+            pytest.skip(f"not run: {targets['control'].lifecycle['pods_reason'][0]}")
+        found = values(trial(site, made["crio-runc"], "pods-startup", pods=40, settle_s=0.2).record)
+        assert 0 < found["first_instruction_s"] < found["all_ready_s"] < 60
+        assert 2**18 < found["memory_B_per_pod"] < 2**27
+        rates = values(trial(site, made["crio-runc"], "pods-netperf", pods=40, seconds=1).record)
+        assert rates["throughput_bit_per_s"] > 1e8
+        verb(targets, "remove")
+
+
+def test_pods_that_do_not_start_fail_their_trial_with_evidence_and_are_removed(
+    fleet: tuple[Site, dict[str, Deployment]],
+) -> None:
+    site, made = fleet
+    sick = made["containerd-runc"]
+    control = sick.targets["control"]
+    config = json.loads(control.lifecycle["population"][-1])
+    config["pod"]["spec"]["containers"][0]["image"] = "localhost/infrabench/nothing:here"
+    config["pod"]["spec"]["containers"][0]["imagePullPolicy"] = "Never"
+    config |= {"wait_s": 6.0, "wait_s_per_pod": 0.0}
+    population = (*control.lifecycle["population"][:-1], json.dumps(config))
+    ill = replace(control, lifecycle={**control.lifecycle, "population": population})
+    with thawed(sick):
+        verb(sick.targets, "remove")
+        finished = trial(site, replace(sick, targets={**sick.targets, "control": ill}), "pods-stream", pods=2)
+        assert standing(sick.targets) == ["pod/conductor"]
+    assert finished.record.state == "failed"
+    assert "2 of 2 pods are not Ready" in finished.record.reason
+    assert "ErrImageNeverPull" in finished.record.reason
+    evidence = finished.blobs["evidence.stdout"].decode()
+    assert "ErrImageNeverPull" in evidence
+    assert "RunPodSandbox" in evidence  # the runtime's own log
+
+
+def test_more_pods_than_fit_are_refused_with_the_number_that_does(
+    fleet: tuple[Site, dict[str, Deployment]],
+) -> None:
+    site, made = fleet
+    fits = made["containerd-runc"].targets["control"].pods
+    workload = registry.workload("pods-stream")
+    roles = preflight.roles(site, made["containerd-runc"])
+    with pytest.raises(NotRunnable, match=f"1000 pods do not fit, {fits} do: "):
+        workload.plan({**workload.DEFAULTS, "pods": 1000}, roles)
