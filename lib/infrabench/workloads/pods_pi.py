@@ -54,7 +54,7 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
 
 def version(target: Target) -> str:
     """Return the version of `pi`."""
-    return tool_version(target, TOOL, r"^pi (?:\(.*\) )?([0-9.]+)$", TOOL, "--version")
+    return tool_version(target, TOOL, r"^pi \(CLN ([0-9.]+)\)$", TOOL, "--version")
 
 
 def supported(deployment: Deployment) -> str | None:
