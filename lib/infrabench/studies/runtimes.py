@@ -39,7 +39,7 @@ class Length:
     loads: tuple[str, ...]  # which pairs of pods talk: all of them, or the first alone
 
 
-SHORT = Length(seconds=1, stream_s=3, array_bytes=16 * MIB, sysbench_s=1, digits=100_000, loads=("pairs",))
+SHORT = Length(seconds=1, stream_s=3, array_bytes=16 * MIB, sysbench_s=1, digits=250_000, loads=("pairs",))
 LONG = Length(seconds=10, stream_s=20, array_bytes=32 * MIB, sysbench_s=10, digits=1_000_000, loads=("pairs", "first"))
 
 

@@ -17,6 +17,7 @@ from infrabench.workloads._reading import one
 
 TOOL = "witness"
 TICK_S = 0.01  # USER_HZ is 100 on every architecture of Linux that matters: /proc/stat has no finer times
+BUSY = (0, 1, 2, 5, 6)  # of a line of CPU times: user, nice, system, hard and soft interrupts
 BOOT_S = 2  # the kernel works the time of boot out of a clock that is being corrected
 PRESENT = 0.9  # least share of the payload that a device which carried it has counted; headers make it more
 QUIET = 0.05  # largest share that passes by a device which did not
@@ -96,11 +97,17 @@ def machine(text: str) -> Machine:
     switches = one(TOOL, "context switches", rf"^ctxt {number}$", text)
     forks = one(TOOL, "forks", rf"^processes {number}$", text)
     one(TOOL, "the end of /proc/stat", r"^softirq(?: [0-9]+){11}\n\Z", text)
-    user, nice, system, idle, iowait, irq, softirq, steal, *_ = times  # user includes guest
-    busy = user + nice + system + irq + softirq
-    return Machine(
-        int(booted[1]), int(switches[1]), int(forks[1]), busy * TICK_S, (busy + idle + iowait + steal) * TICK_S
-    )
+    busy, total = sum(times[i] for i in BUSY), sum(times[:8])  # user includes guest
+    return Machine(int(booted[1]), int(switches[1]), int(forks[1]), busy * TICK_S, total * TICK_S)
+
+
+def busy_s(text: str) -> float:
+    """Return busy CPU seconds of all processors between two first lines of ``/proc/stat``, which are all of `text`."""
+    found = re.fullmatch(r"cpu +((?:[0-9]+ ){9}[0-9]+)\ncpu +((?:[0-9]+ ){9}[0-9]+)\n", text)
+    if not found:
+        raise ParseError(TOOL, "expected two first lines of /proc/stat", text)
+    before, after = ([int(n) for n in line.split()] for line in found.groups())
+    return TICK_S * sum(after[i] - before[i] for i in BUSY)
 
 
 def between(before: Machine, after: Machine) -> tuple[float, float]:

@@ -8,14 +8,15 @@ Metrics, from the times at which tools started and ended and the CPU time that t
 
 * ``time_s``: mean over the pods of end minus start;
 * ``all_done_s``: last end minus the instant at which all were to start;
-* ``cpu_utilisation_percent`` = 100 x (sum of the pods' CPU seconds, user and system) / ``all_done_s``: in percent of
-  one processor, so that two busy processors are 200;
+* ``cpu_utilisation_percent`` = 100 x (CPU seconds that the node's machine was busy while the tools ran, all that their
+  runtimes did included) / ``all_done_s``: in percent of one processor, so that two busy processors are 200;
 * ``efficiency_percent`` = ``cpu_utilisation_percent`` / number of processors that the pods share (those the conductor
-  may use): 100 where none of them was ever idle.
+  may use): about 100 where none of them was ever idle.
 
-Both say how much processor the pods got, not how fast they were: a runtime that spends more on the same digits raises
-them. A pod with a kernel of its own (gVisor, Kata) counts what that kernel gave its tool; what the kernel itself and
-its host spend is not in it, but in ``cpu_percent`` (see `_population`). With y-cruncher ``computation_s``,
+Both say how busy the processors were, not how fast the pods were: a runtime that spends more on the same digits raises
+them. They are the machine's count and not the pods' own: a pod with a kernel of its own (gVisor, Kata) counts time that
+it was given only in part. The machine counts in steps of 10 ms, and what the barrier itself takes is in it.
+With y-cruncher ``computation_s``,
 ``told_utilisation_percent`` and ``told_efficiency_percent`` are the pods' means of what each one tells of itself.
 """
 
@@ -24,10 +25,11 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from infrabench.core import Capture, Deployment, DesignError, Measurement, NotRunnable, ParseError, Step, Target
-from infrabench.workloads import _conducted, _population, _ycruncher
+from infrabench.workloads import _conducted, _population, _witness, _ycruncher
 from infrabench.workloads._conducted import Run
 from infrabench.workloads._digits import decimals
 from infrabench.workloads._reading import equal, json_object, one, positive, tool_version, value
@@ -36,6 +38,8 @@ DEFAULTS: Mapping[str, Any] = {**_population.PODS, "digits": 100_000, "program":
 TOOL = "pi"
 PROGRAMS = ("auto", TOOL, _ycruncher.TOOL)
 SCRIPT = 'pi "$0" | sha256sum'
+# The conductor sees its node's processors: their times before and after go to its standard error.
+TIMED = 'head -n 1 /proc/stat >&2; "$@"; status=$?; head -n 1 /proc/stat >&2; exit $status'
 SLOWEST = 10_000  # digits a second of a pod that has a processor for itself: far below any
 LEAST_S = 60.0
 
@@ -49,7 +53,10 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     limit_s = LEAST_S + params["pods"] * digits / SLOWEST
     first, *others = _population.conducted(params, roles, command, min(limit_s, 3600.0))
     facts = Step("facts", "conductor", ("ib-pods", "facts"), timeout_s=_population.COMMAND_S, phase="prepare")
-    return (first, facts, *others)
+    timed = [
+        replace(step, argv=("sh", "-c", TIMED, "sh", *step.argv)) if step.name == "run" else step for step in others
+    ]
+    return (first, facts, *timed)
 
 
 def version(target: Target) -> str:
@@ -74,7 +81,8 @@ def parse(capture: Capture) -> Sequence[Measurement]:
         _check(run, capture.params["digits"])
     all_done_s = positive(TOOL, "time", max(pod.end_s for pod in run.pods) - run.go_s)
     time_s = math.fsum(pod.end_s - pod.start_s for pod in run.pods) / len(run.pods)
-    percent = 100 * positive(TOOL, "CPU time", math.fsum(pod.cpu_s for pod in run.pods)) / all_done_s
+    busy = _witness.busy_s(capture["run"].stderr.decode("utf-8", "replace"))
+    percent = 100 * positive(TOOL, "CPU time", busy) / all_done_s
     return (
         Measurement("time_s", positive(TOOL, "time", time_s), "s", "lower"),
         Measurement("all_done_s", all_done_s, "s", "lower"),

@@ -10,9 +10,8 @@ unless said otherwise:
   as the kubelet counted it (``kubelet_runtime_operations_duration_seconds``). A runtime that made another number of
   them than there are pods served others as well, or tried again: that trial is invalid.
 * ``cpu_s``: CPU time of the node while they were made (where its counters are known).
-* ``memory_B_per_pod``: what the node's cgroup holds more, anonymous and shared memory and the kernel's (where it can be
-  read); ``available_B_per_pod``: what the node has available less. Both are differences between two states of a machine
-  on which other things run, so for few pods they are rough.
+* ``memory_B_per_pod``: what the node's cgroup holds more, anonymous and shared memory and the kernel's; on a node whose
+  cgroup cannot be read, what its machine has available less, which is rough for few pods.
 * ``teardown_s``: until the last of all is gone; ``stop_s``: what the runtime took to stop the sandbox.
 """
 
@@ -148,14 +147,13 @@ def _sizes(capture: Capture) -> tuple[Measurement, ...]:
     """Return what a pod holds; may be below 0, where something else on the machine gave back more."""
     pods = capture.params["pods"]
     free = [_available(_population.whole(capture, f"free-{when}")) for when in ("before", "after")]
-    found = (Measurement("available_B_per_pod", (free[0] - free[1]) / pods, "B", "lower"),)
     if "memory-before" not in capture.steps:
-        return found
+        return (Measurement("memory_B_per_pod", (free[0] - free[1]) / pods, "B", "lower"),)
     used = [
         value(TOOL, json_object(TOOL, _population.whole(capture, f"memory-{when}")), "used_B")
         for when in ("before", "after")
     ]
-    return (Measurement("memory_B_per_pod", (used[1] - used[0]) / pods, "B", "lower"), *found)
+    return (Measurement("memory_B_per_pod", (used[1] - used[0]) / pods, "B", "lower"),)
 
 
 def _available(meminfo: str) -> float:
