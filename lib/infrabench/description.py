@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -53,8 +53,12 @@ def of(study: Study, ready: Ready, site: Site, asked: Mapping[str, Any]) -> dict
     }
 
 
-def check_same(folder: Path, ready: Ready) -> None:
-    """Raise `LedgerError` when other systems, workloads or treatments can run now than when the session began."""
+def as_begun(folder: Path, ready: Ready) -> Ready:
+    """Return `ready` without the treatments that the session left out when it began, whether they could run now or not.
+
+    (How many pods fit, for one, drifts.) Raises `LedgerError` when other systems or workloads can run now than then, or
+    a treatment cannot that could.
+    """
     stored = read_session(folder)
     for what, then, now in (
         ("systems", stored["not_run"], ready.fleet.not_run),
@@ -62,9 +66,11 @@ def check_same(folder: Path, ready: Ready) -> None:
         ("treatments", _worded(not_applicable(stored)), _worded(ready.not_applicable)),
     ):
         for name in sorted({*then, *now}):
-            if (name in then) != (name in now):
+            if (name in then) != (name in now) and (name in now or what != "treatments"):
                 told = f"was left out ({then[name]}), can run now" if name in then else f"cannot run now: {now[name]}"
                 raise LedgerError(f"{folder} cannot go on with the same {what}: {name} {told}. Start another session")
+    absent = not_applicable(stored)
+    return replace(ready, design=designs.without(ready.design, excluded=absent), not_applicable=absent)
 
 
 def _worded(absent: Mapping[designs.Treatment, str]) -> dict[str, str]:

@@ -156,7 +156,7 @@ def carry_out(
         with deployed(study, wanted, site, label=folder.name) as fleet:
             ready = _ready(study, wanted, site, fleet)
             if folder.exists():
-                description.check_same(folder, ready)
+                ready = description.as_begun(folder, ready)
             preflight.check_disks(ready.design, fleet.deployments)
             planned = designs.trials(ready.design)
             with ledger.opened(folder, description.of(study, ready, site, asked), planned):

@@ -13,7 +13,8 @@ from infrabench.core import ProvisionError, Target
 
 MIB = 2**20
 RESERVED_B = 2048 * MIB  # for the rest of the machine: pods of other systems that are frozen, page cache, tools
-LEAST_B = 8 * MIB  # of memory that a pod costs beside its limit, whatever was seen of the first
+# What a pod costs beside its limit and what is free, in steps: so the next deployment finds the same number.
+COST_STEP, FREE_STEP = 16 * MIB, 1024 * MIB
 # Used by the node's cgroup, bytes: anonymous and shared memory (a virtual machine's may be either), and the kernel's.
 _MEMORY = """
 import json, os
@@ -77,9 +78,9 @@ def fits(kubectl: Kubectl, node: str, before: Free, after: Free, limit_bytes: in
     cost = before.available_bytes - after.available_bytes
     if before.used_bytes is not None and after.used_bytes is not None:
         cost = after.used_bytes - before.used_bytes
-    each = limit_bytes + max(LEAST_B, cost)
-    free = before.available_bytes - RESERVED_B
-    words = f"memory: {free / 2**30:.1f} GiB free for them, {math.ceil(each / MIB)} MiB each"
+    each = limit_bytes + COST_STEP * max(1, math.ceil(cost / COST_STEP))
+    free = (before.available_bytes - RESERVED_B) // FREE_STEP * FREE_STEP
+    words = f"memory: {free / 2**30:.0f} GiB free for them, {math.ceil(each / MIB)} MiB each"
     bounds[words] = free // each
     reason, count = min(bounds.items(), key=lambda bound: bound[1])
     if count < 1:
