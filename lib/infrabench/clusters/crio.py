@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from infrabench.clusters import handlers
 from infrabench.clusters.hosts import push, script, start, unit
-from infrabench.clusters.runtimes import CNI_BIN, CNI_CONFIG, HOME, METRICS, PATH, Place, Runtime, toml
+from infrabench.clusters.runtimes import CNI_BIN, CNI_CONFIG, HOME, METRICS, PATH, RAISE, Place, Runtime, toml
 
 CONFIG = "/etc/crio/crio.conf"
 POLICY = f"{HOME}/crio-policy.json"
@@ -15,8 +15,6 @@ CAPABILITIES = (
     "CHOWN", "DAC_OVERRIDE", "FSETID", "FOWNER", "MKNOD", "NET_RAW", "SETGID", "SETUID", "SETFCAP", "SETPCAP",
     "NET_BIND_SERVICE", "SYS_CHROOT", "KILL", "AUDIT_WRITE",
 )  # fmt: skip
-# CRI-O has no setting that keeps it from asking for a lower out-of-memory score than a process without
-# CAP_SYS_RESOURCE may have. Such scores are raised to 0 before the low-level runtime reads them.
 _WRAPPER = """\
 #!/bin/sh
 # Written by infrabench: {name} on a machine where out-of-memory scores cannot be lowered.
@@ -27,7 +25,7 @@ for word in "$@"; do
     -p|--process) file=$word ;;
     *) file= ;;
   esac
-  [ ! -f "$file" ] || sed -i 's/"oomScoreAdj": *-[0-9]*/"oomScoreAdj":0/' "$file"
+  [ ! -f "$file" ] || {raise_}
   previous=$word
 done
 exec {name} "$@"
@@ -89,7 +87,7 @@ def wrappers(place: Place) -> dict[str, str]:
     if not place.restricted:
         return {}
     oci = [name for name in place.handlers if _is_oci(handlers.HANDLERS[name].crio(place))]
-    return {_wrapper(name): _WRAPPER.format(name=name) for name in oci}
+    return {_wrapper(name): _WRAPPER.format(name=name, raise_=RAISE.format(file='"$file"')) for name in oci}
 
 
 def _is_oci(values: handlers.Values) -> bool:

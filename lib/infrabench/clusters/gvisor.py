@@ -1,21 +1,22 @@
 """gVisor as a low-level runtime: its program (runsc), its shim, and what they are told.
 
 gVisor's platform is systrap, its own default: it needs nothing of the machine. Pods' cgroups are made and limited as
-those of other runtimes are.
+those of other runtimes are. Each container has a shim of its own, the pod's own (pause) included; CRI-O lets that one
+run on until kubelet clears the pod away, up to a minute after its end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from infrabench.clusters.runtimes import HOME, Place, Values, toml
+from infrabench.clusters.runtimes import HOME, RAISE, Place, Values, toml
 
 PART = "gvisor"
 SHIM = "containerd-shim-runsc-v1"
 CONFIG = f"{HOME}/runsc.toml"
 USER_MAP = f"{HOME}/runsc-uid-map"
 WRAPPER = f"{HOME}/{SHIM}"
-NOT_BY_CRIO = "CRI-O 1.34 takes only shims that are called -v2 and answer with an address: gVisor's does neither"
+FOR_CRIO = f"{HOME}/containerd-shim-runsc-v2"
 # The shim gives itself an out-of-memory score of -999 and fails where root may not do that, unless it is in a user
 # namespace, where root is known to have fewer rights. So that one process is shown the user map of such a namespace;
 # it makes the shim that stays, whose own map is as it is.
@@ -28,6 +29,16 @@ exec unshare --mount --propagation unchanged sh -c '
   mount --make-private /proc && mount --bind {USER_MAP} /proc/$$/uid_map && exec "$@"
 ' sh {{shim}} "$@"
 """
+# CRI-O takes shims that are called ...-v2 and print their address; gVisor's is a -v1 that prints a document with it in.
+# Nothing else of what the two say to each other differs.
+_FOR_CRIO = """\
+#!/bin/sh
+# Written by infrabench: gVisor's shim as CRI-O asks for it.
+for verb in "$@"; do :; done
+[ "$verb" = start ] || exec {shim} "$@"
+{before}said=$({starter} "$@") || {{ echo "$said"; exit 1; }}
+echo "$said" | sed -n 's/.*"address": *"\\([^"]*\\)".*/\\1/p'
+"""
 
 
 def containerd(place: Place) -> tuple[Values, Values]:
@@ -39,13 +50,16 @@ def containerd(place: Place) -> tuple[Values, Values]:
 
 
 def files(place: Place) -> Mapping[str, str]:
-    """Return what the shim reads, and on a restricted machine what stands before it."""
+    """Return what the shim reads, and what stands before it for CRI-O and on a restricted machine."""
     own = {"platform": "systrap", "net-raw": "true"}  # pods have that right under the other runtimes
     runsc = f'binary_name = "{place.machines.tools[PART]}/runsc"\n{toml("runsc_config", own)}'
+    shim = f"{place.machines.tools[PART]}/{SHIM}"
     if not place.restricted:
-        return {CONFIG: runsc}
-    wrapper = _WRAPPER.format(shim=f"{place.machines.tools[PART]}/{SHIM}")
-    return {CONFIG: runsc, WRAPPER: wrapper, USER_MAP: "         0          0 4294967294\n"}
+        return {CONFIG: runsc, FOR_CRIO: _FOR_CRIO.format(shim=shim, before="", starter=shim)}
+    return {
+        CONFIG: runsc, WRAPPER: _WRAPPER.format(shim=shim), USER_MAP: "         0          0 4294967294\n",
+        FOR_CRIO: _FOR_CRIO.format(shim=shim, before=f"{RAISE.format(file='config.json')}\n", starter=WRAPPER),
+    }  # fmt: skip
 
 
 def lacks(place: Place) -> str | None:
@@ -60,5 +74,6 @@ def version(place: Place) -> tuple[str, ...]:
 
 def crio(place: Place) -> Values:
     """Return the handler's table for CRI-O."""
-    shim = WRAPPER if place.restricted else f"{place.machines.tools[PART]}/{SHIM}"
-    return {"runtime_type": "vm", "runtime_path": shim, "runtime_config_path": CONFIG, "runtime_root": "/run/vc"}
+    return {
+        "runtime_type": "vm", "runtime_path": FOR_CRIO, "runtime_root": "/run/vc", "runtime_config_path": CONFIG,
+    }  # fmt: skip

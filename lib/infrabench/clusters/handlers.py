@@ -108,9 +108,11 @@ def _crun(place: Place) -> str | None:
     """Return why crun is not there, or refuses what the high-level runtime writes: older ones know fewer versions."""
     if reason := _program("crun", "crun")(place):
         return reason
-    result = place.host.run(("sh", "-s", "crun", place.spec), timeout_s=STEP_S, stdin=_PROBE.encode())
+    result = place.host.run(("sh", "-s", "crun", place.runtime.spec), timeout_s=STEP_S, stdin=_PROBE.encode())
     version, _, told = result.stdout.decode("utf-8", "replace").strip().partition("\n")
-    refuses = f"{version} refuses containers of specification {place.spec}, which its runtime writes: {told}"
+    refuses = (
+        f"{version} refuses containers of specification {place.runtime.spec}, which {place.runtime.name} writes: {told}"
+    )
     return refuses if "unknown version" in told else None
 
 
@@ -161,7 +163,7 @@ CRUN = Handler(
 )  # fmt: skip
 RUNSC = Handler(
     "runsc", (gvisor.PART,), containerd=gvisor.containerd, crio=gvisor.crio, lacks=gvisor.lacks, version=gvisor.version,
-    files=gvisor.files, refused={"crio": gvisor.NOT_BY_CRIO},
+    files=gvisor.files,
 )  # fmt: skip
 KATA = Handler(
     "kata", (kata.PART,), containerd=_kata_containerd, crio=_kata_crio, lacks=_kata_lacks,

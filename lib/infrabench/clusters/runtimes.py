@@ -16,25 +16,10 @@ PLAIN_CONFIG = "/etc/cni/plain.d"  # holds the cluster's CNI without Multus, for
 HOME = "/etc/infrabench"  # our own files on a worker
 METRICS = "127.0.0.1:10260"  # where a runtime tells its own figures
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# Raises to 0 what a container's description asks for as out-of-memory score: a process without CAP_SYS_RESOURCE may not
+# have less, and CRI-O has no setting that keeps it from asking.
+RAISE = 'sed -i \'s/"oomScoreAdj": *-[0-9]*/"oomScoreAdj":0/\' {file}'
 Values = Mapping[str, Any]  # of a TOML table: text, truth values, whole numbers, and lists of text
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A worker whose runtime is to be set up: what configurations depend on.
-
-    `restricted`: its processes may not lower their out-of-memory score (no CAP_SYS_RESOURCE). `handlers` are the
-    low-level runtimes that it shall have, by name (`handlers.HANDLERS`), `spec` the version of the Open Container
-    Initiative's specification that its high-level runtime writes. `kata` is the Kata that is installed there; None
-    where there is none, or it is not asked for.
-    """
-
-    host: Host
-    machines: Machines
-    restricted: bool
-    handlers: tuple[str, ...]
-    spec: str
-    kata: Kata | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +49,23 @@ class Runtime:
     metrics: str
     spec: str
     start: Callable[[Place], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A worker whose runtime is to be set up: what configurations depend on.
+
+    `restricted`: its processes may not lower their out-of-memory score (no CAP_SYS_RESOURCE). `handlers` are the
+    low-level runtimes that it shall have, by name (`handlers.HANDLERS`). `kata` is the Kata that is installed there;
+    None where there is none, or it is not asked for.
+    """
+
+    host: Host
+    machines: Machines
+    runtime: Runtime
+    restricted: bool
+    handlers: tuple[str, ...]
+    kata: Kata | None = None
 
 
 def toml(name: str, values: Values) -> str:

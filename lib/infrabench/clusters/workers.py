@@ -68,7 +68,7 @@ def prepare(
     host = machines.hosts[name]
     restricted = script(host, _NET, CNI_BIN, CNI_CONFIG, PLAIN_CONFIG, HOME).strip() == "restricted"
     found = find(host, machines.facts.get("kata")) if "kata" in names else None
-    place = Place(host, machines, restricted, tuple(names), known.spec, found)
+    place = Place(host, machines, known, restricted, tuple(names), found)
     handlers.require(place)
     push(host, handlers.files(place))
     known.start(place)

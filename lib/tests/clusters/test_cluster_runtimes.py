@@ -17,18 +17,19 @@ from infrabench.clusters.kata import Kata
 from infrabench.core import DesignError, Machines, NotRunnable, ProvisionError
 from infrabench.lab import goparts
 
-SPEC = "1.2.1"
 KATA = Kata(
     "/opt/kata", "/opt/kata/bin/containerd-shim-kata-v2", "/opt/kata/c.toml", "3.23.0", "qemu", "/opt/kata/bin/qemu",
     "", 0, True, (),
 )  # fmt: skip
 
 
-def place(*names: str, restricted: bool = False, kata: Kata | None = None) -> runtimes.Place:
+def place(
+    *names: str, runtime: runtimes.Runtime = containerd.RUNTIME, restricted: bool = False, kata: Kata | None = None
+) -> runtimes.Place:  # fmt: skip
     parts = ("kubernetes", "containerd", "crio", "gvisor")
     images = {kind: (f"localhost/{kind}:1", f"/opt/images/{kind}.tar") for kind in ("pause", "tools")}
     machines = Machines({}, {part: f"/opt/infrabench/{part}" for part in parts}, images, embedded=True)
-    return runtimes.Place(Scripted(name="worker1"), machines, restricted, names, SPEC, kata)
+    return runtimes.Place(Scripted(name="worker1"), machines, runtime, restricted, names, kata)
 
 
 def containerds(where: runtimes.Place) -> dict[str, Any]:
@@ -56,11 +57,15 @@ def test_each_handler_of_containerd_is_a_shim_with_its_options() -> None:
 
 
 def test_each_handler_of_crio_is_a_program_that_it_runs_or_a_shim() -> None:
-    read = tomllib.loads(crio.configuration(place("runc", "crun", "kata", kata=KATA)))["crio"]
+    read = tomllib.loads(crio.configuration(place("runc", "crun", "runsc", "kata", kata=KATA)))["crio"]
     assert read["runtime"]["default_runtime"] == "runc"
     assert read["runtime"]["runtimes"] == {
         "runc": {"runtime_root": "/run/runc", "monitor_cgroup": "pod"},
         "crun": {"runtime_root": "/run/crun", "monitor_cgroup": "pod"},
+        "runsc": {
+            "runtime_type": "vm", "runtime_path": "/etc/infrabench/containerd-shim-runsc-v2",
+            "runtime_root": "/run/vc", "runtime_config_path": gvisor.CONFIG,
+        },
         "kata": {
             "runtime_type": "vm", "runtime_path": KATA.shim, "runtime_root": "/run/vc",
             "runtime_config_path": "/opt/kata/c.toml", "privileged_without_host_devices": True,
@@ -108,6 +113,7 @@ def test_tables_of_toml_are_read_as_they_were_meant() -> None:
         ("containerd", ("runc",), ("containerd",)),
         ("crio", ("runc", "crun"), ("crio",)),
         ("containerd", ("runc", "runsc"), ("containerd", "gvisor")),
+        ("crio", ("runc", "runsc"), ("crio", "gvisor")),
         ("crio", ("runc", "kata"), ("crio", "kata")),
     ],
 )
@@ -159,13 +165,15 @@ def test_a_crun_that_does_not_know_the_specification_says_so_before_anything_is_
             return done.returncode, done.stdout
 
         where = place("crun")
-        return handlers.CRUN.lacks(runtimes.Place(Scripted(answer), where.machines, False, ("crun",), SPEC))
+        return handlers.CRUN.lacks(
+            runtimes.Place(Scripted(answer), where.machines, containerd.RUNTIME, False, ("crun",))
+        )
 
     refuses = (
         'for bundle in "$@"; do [ ! -e "$bundle/config.json" ] || grep -q 1.2.1 "$bundle/config.json" && why=1; done'
     )
     assert lacks(f'{refuses}; [ -z "$why" ] || echo unknown version specified >&2; exit 1') == (
-        "crun version 1.8.1 refuses containers of specification 1.2.1, which its runtime writes: "
+        "crun version 1.8.1 refuses containers of specification 1.2.1, which containerd writes: "
         "unknown version specified"
     )
     assert lacks("echo 'error opening file /none' >&2; exit 1") is None
@@ -185,7 +193,9 @@ def test_a_worker_knows_what_its_handlers_are() -> None:
 
 
 def test_a_program_that_does_not_tell_its_version_is_an_error() -> None:
-    where = runtimes.Place(Scripted(lambda argv, stdin: (126, b"no such")), place().machines, False, ("runc",), "1.2.1")
+    where = runtimes.Place(
+        Scripted(lambda argv, stdin: (126, b"no such")), place().machines, containerd.RUNTIME, False, ("runc",)
+    )
     with pytest.raises(ProvisionError, match="runc --version does not tell its version: no such"):
         handlers.versions(where)
 
@@ -216,7 +226,7 @@ def wrapped(folder: Path, *words: str) -> list[str]:
     program.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
     program.chmod(0o755)
     wrapper = folder / "wrapper"
-    wrapper.write_text(crio._WRAPPER.format(name="low"))
+    wrapper.write_text(crio._WRAPPER.format(name="low", raise_=runtimes.RAISE.format(file='"$file"')))
     wrapper.chmod(0o755)
     path = f"{folder}:{os.environ['PATH']}"
     done = subprocess.run(
@@ -252,8 +262,35 @@ def test_gvisors_shim_is_wrapped_only_where_it_would_fail() -> None:
     config = tomllib.loads(gvisor.files(free)[gvisor.CONFIG])
     assert config["binary_name"] == "/opt/infrabench/gvisor/runsc"
     assert set(gvisor.files(restricted)) - set(gvisor.files(free)) == {gvisor.WRAPPER, gvisor.USER_MAP}
+    assert config["runsc_config"]["platform"] == "systrap"
     # user_namespaces(7): the first namespace maps 4294967295 users; what maps fewer is another one.
     assert gvisor.files(restricted)[gvisor.USER_MAP].split() == ["0", "0", "4294967294"]
+
+
+@pytest.mark.parametrize("restricted", [False, True])
+def test_crio_is_told_the_address_that_gvisors_shim_gives(tmp_path: Path, restricted: bool) -> None:
+    where = place("runc", "runsc", restricted=restricted)
+    shim, wrapper = tmp_path / "shim", tmp_path / "containerd-shim-runsc-v2"
+    text = gvisor.files(where)[gvisor.FOR_CRIO]
+    for path in (f"/opt/infrabench/gvisor/{gvisor.SHIM}", gvisor.WRAPPER):
+        text = text.replace(path, str(shim))
+    wrapper.write_text(text)
+    told = '{"version":2,"address":"unix:///run/containerd/s/0a","protocol":"ttrpc"}'
+    shim.write_text(
+        f'#!/bin/sh\n[ "$1" != bad ] || {{ echo no such thing; exit 3; }}\n[ "$3" != start ] || echo \'{told}\'\n'
+    )
+    shim.chmod(0o755)
+    (tmp_path / "config.json").write_text('{"process": {"oomScoreAdj": -998}}')
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        argv = ["sh", str(wrapper), *words]
+        return subprocess.run(argv, check=False, capture_output=True, text=True, timeout=20, cwd=tmp_path)
+
+    assert run("-id", "a b", "start").stdout == "unix:///run/containerd/s/0a\n"
+    assert ("-998" in (tmp_path / "config.json").read_text()) is not restricted
+    assert (run("-id", "x", "delete").stdout, run("bad", "x", "delete").returncode) == ("", 3)
+    failed = run("bad", "x", "start")
+    assert (failed.returncode != 0, failed.stdout) == (True, "no such thing\n")
 
 
 def test_the_wrapper_of_gvisors_shim_shows_the_map_to_the_verb_that_starts_and_to_nothing_else(tmp_path: Path) -> None:
