@@ -18,6 +18,7 @@ _TOLERATIONS = [
     {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
     {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
 ]
+YCRUNCHER = "INFRABENCH_YCRUNCHER"  # names the folder of y-cruncher on the nodes; the lab's nodes get it from here
 POPULATION = Path(__file__).with_name("_population.py")
 SLEEP = ("sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done")
 Manifest = dict[str, Any]
@@ -37,7 +38,7 @@ def namespace(session: str) -> Manifest:
 def pod(
     name: str, node: str, image: str, *, memory_bytes: int, client: bool = False, second: str = "",
     runtime_class: str = "", host_network: bool = False, command: Sequence[str] = SLEEP,
-    environment: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None, folder: str = "",
 ) -> Manifest:  # fmt: skip
     """Return a pod on `node` that runs `command`: by default it sleeps until commands are run in it.
 
@@ -53,6 +54,8 @@ def pod(
         Name of its runtime class; empty: what the node's runtime does where none is asked for.
     host_network
         Whether it has the node's own network: a witness.
+    folder
+        A folder of the node that it sees at the same place, read-only; empty: none.
     """
     annotations = {}
     if second:
@@ -71,6 +74,9 @@ def pod(
     }  # fmt: skip
     if runtime_class:
         spec["runtimeClassName"] = runtime_class
+    if folder:
+        spec["volumes"] = [{"name": "folder", "hostPath": {"path": folder, "type": "Directory"}}]
+        spec["containers"][0]["volumeMounts"] = [{"name": "folder", "mountPath": folder, "readOnly": True}]
     labels = {LABEL: name, **({CLIENT: "yes"} if client else {})}
     return {
         "apiVersion": "v1", "kind": "Pod", "spec": spec,

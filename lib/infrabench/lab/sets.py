@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from infrabench.clusters import kata
+from infrabench.clusters.pods import YCRUNCHER
 from infrabench.core import Machines, NotRunnable, ProvisionError
 from infrabench.host import LocalHost, SSHHost
 from infrabench.lab import goparts, gotools, images, nodes, podimages
@@ -68,6 +70,7 @@ def make(
     """
     wanted = tuple(part for part in dict.fromkeys((*TOOLS, *tools)) if part != kata.PART)
     lent, devices, known = _kata() if kata.PART in tools else ({}, (), {})
+    lent |= _ycruncher()
     built = gotools.make(wanted, say)
     pods = {kind: podimages.make(kind, say) for kind in podimages.KINDS}
     with locked():  # a maker removes what other makers have half done
@@ -112,6 +115,14 @@ def _kata() -> tuple[dict[str, Path], tuple[str, ...], dict[str, str]]:
     folders = {there: Path(folder) for there, folder in kata.shown(found).items()}
     devices = tuple(device for device in kata.DEVICES if Path(device).exists())
     return folders, devices, {"kata": found.place if kata.named() else ""}
+
+
+def _ycruncher() -> dict[str, Path]:
+    """Return where nodes see the folder of y-cruncher that the user names; nothing where none is named."""
+    named = os.environ.get(YCRUNCHER)
+    if named and not (Path(named) / "y-cruncher").is_file():
+        raise ProvisionError(f"{YCRUNCHER}={named}: there is no program y-cruncher in that folder")
+    return {named: Path(named)} if named else {}
 
 
 @contextmanager

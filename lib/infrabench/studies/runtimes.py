@@ -77,7 +77,7 @@ def _profile(blocks: int, deployments: int, counts: tuple[int, ...], of: Length,
 
 
 SYSTEMS = (
-    *("containerd-runc", "crio-runc", "containerd-crun", "crio-crun", "containerd-runsc"),
+    *("containerd-runc", "crio-runc", "containerd-crun", "crio-crun", "containerd-runsc", "crio-runsc"),
     *("containerd-kata", "crio-kata"),
 )
 # One of each kind: what the paper compares, taken apart, and an isolated runtime that needs no virtual machine. Kata

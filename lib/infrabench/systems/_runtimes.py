@@ -8,6 +8,7 @@ the node's usual runtime, starts their tools. A first pod proves, before any tri
 from __future__ import annotations
 
 import json
+import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from infrabench.clusters import pods, workers
+from infrabench.clusters import kata, pods, workers
 from infrabench.clusters.cluster import Cluster
 from infrabench.clusters.cni import standing
 from infrabench.clusters.freezer import thawing
@@ -133,6 +134,8 @@ def _populated(cluster: Cluster, spec: DeploySpec, pair: Pair, image: str) -> De
     fits, reason = _room.fits(kubectl, node, free, _room.Free.now(targets), spec.limits.memory_bytes)
     version = (*kubectl.prefix, "get", "node", node, "--output=jsonpath={.status.nodeInfo.containerRuntimeVersion}")
     lifecycle = {"population": population, "version": version, "pods_reason": (reason,)}
+    if folder := os.environ.get(pods.YCRUNCHER):
+        lifecycle["y-cruncher"] = (f"{folder}/y-cruncher",)
     targets["control"] = Target("control", kubectl.host, lifecycle=lifecycle, pods=fits)
     return Deployment(pair.name, targets, _facts(cluster, pair, spec, image, status, inside, f"{fits}: {reason}"))
 
@@ -144,7 +147,7 @@ def _population(
     command = ("ib-pods", "serve", "--port", str(PORT))
     pod = pods.pod(
         "pod", cluster.nodes[0], image, memory_bytes=spec.limits.memory_bytes, runtime_class=pair.runtime_class,
-        command=command, environment=token,
+        command=command, environment=token, folder=os.environ.get(pods.YCRUNCHER, ""),
     )  # fmt: skip
     config = {
         "kubectl": list(cluster.kubectl.prefix), "namespace": pods.NAMESPACE, "node": cluster.nodes[0], "pod": pod,
@@ -173,6 +176,7 @@ def _facts(
     versions = dict(cluster.machines.facts["versions"]) if cluster.machines else {}
     worker = cluster.workers[0] if cluster.workers else None
     told = {key: status["nodeInfo"][key] for key in _inside.NODE}
+    hypervisor, emulates = _hypervisor(cluster, pair)
     low = worker.handlers[pair.low] if worker else "as the cluster has it"
     return {
         "runs_on": OWN if cluster.machines else "one node of a cluster as it was found",
@@ -182,13 +186,25 @@ def _facts(
         "nodes": {cluster.nodes[0]: told},
         "network": "the reference bridge plugin on one node, no Multus" if worker else "as the cluster has it",
         "limits": {"memory_bytes": spec.limits.memory_bytes},
-        "emulated": inside.emulated,
+        "emulated": inside.emulated or emulates,
         "not_controlled": [] if worker else [
             "other pods and tenants of the node", "kernel, sysctl and kubelet settings", "versions and options",
             "freezing the cluster while another is measured", "the low-level runtime of pods without a runtime class",
         ],
         "capabilities": {
-            "runtime_class": pair.runtime_class or "none", **inside.told, "pods_that_fit": room,
+            "runtime_class": pair.runtime_class or "none", **inside.told, **hypervisor,
+            "pods_that_fit": room,
         },
         "cgroups": [],
     }  # fmt: skip
+
+
+def _hypervisor(cluster: Cluster, pair: Pair) -> tuple[dict[str, str], bool]:
+    """Return what runs the virtual machines of Kata's pods, as their node has it, and whether that emulates."""
+    worker = cluster.workers[0] if cluster.workers else None
+    if worker is None or worker.kata is None or pair.low != "kata":
+        return {}, False
+    fast = kata.accelerated(worker.host, worker.kata)
+    told = {True: "KVM", False: "emulation", None: "not told"}[fast]
+    program = worker.kata.program or "part of the shim"
+    return {"hypervisor": f"{worker.kata.hypervisor} ({program}), by its processes: {told}"}, fast is False
