@@ -35,7 +35,8 @@ if (echo -1 >/proc/self/oom_score_adj) 2>/dev/null; then echo free; else echo re
 class Worker:
     """A worker by its name in the cluster and its host, with its runtime and the versions of its handlers by name.
 
-    `kata` is the Kata that the handler of that name is, where the worker has it.
+    `kata` is the Kata that the handler of that name is, where the worker has it. `restricted`: out-of-memory scores
+    cannot be lowered there, so CRI-O's low-level runtimes and gVisor's shim are called through scripts of ours.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Worker:
     runtime: Runtime = containerd.RUNTIME
     handlers: Mapping[str, str] = field(default_factory=dict)
     kata: Kata | None = None
+    restricted: bool = False
 
 
 def parts(runtime: str, names: Sequence[str] = ("runc",)) -> tuple[str, ...]:
@@ -72,7 +74,7 @@ def prepare(
     handlers.require(place)
     push(host, handlers.files(place))
     known.start(place)
-    return Worker(name, host, known, handlers.versions(place), found)
+    return Worker(name, host, known, handlers.versions(place), found, restricted)
 
 
 def join(worker: Worker, plane: ControlPlane, machines: Machines) -> None:

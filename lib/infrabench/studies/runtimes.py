@@ -110,6 +110,7 @@ STUDY = Study(
         "all_ready_s": 0.10,
         "ready_s": 0.10,
         "first_instruction_s": 0.10,
+        "runtime_s": 0.10,
         "sandbox_s": 0.10,
         "create_s": 0.10,
         "start_s": 0.10,

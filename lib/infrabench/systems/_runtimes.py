@@ -193,10 +193,16 @@ def _facts(
         ],
         "capabilities": {
             "runtime_class": pair.runtime_class or "none", **inside.told, **hypervisor,
-            "pods_that_fit": room,
+            "pods_that_fit": room, **({"called_through": _through(worker, pair)} if worker else {}),
         },
         "cgroups": [],
     }  # fmt: skip
+
+
+def _through(worker: workers.Worker, pair: Pair) -> str:
+    """Return what stands between the layers: on some machines a script of ours, which costs a start milliseconds."""
+    scripted = worker.restricted and (pair.low == "runsc" or (pair.high == "crio" and pair.low != "kata"))
+    return "a script (out-of-memory scores cannot be lowered on this machine)" if scripted else "nothing"
 
 
 def _hypervisor(cluster: Cluster, pair: Pair) -> tuple[dict[str, str], bool]:

@@ -7,7 +7,9 @@ unless said otherwise:
   to the conductor's; ``ready_s``: until the API says that it is Ready; ``all_ready_s``: until it says so of the last.
   The clock of the node has to agree with that of the machine which asks: a start before the request is refused.
 * ``sandbox_s``, ``create_s``, ``start_s``: what the runtime took for the sandbox, for the container, and for its start,
-  as the kubelet counted it (``kubelet_runtime_operations_duration_seconds``). A runtime that made another number of
+  as the kubelet counted it (``kubelet_runtime_operations_duration_seconds``); ``runtime_s``: the three together. They
+  share the work differently (CRI-O calls the low-level runtime when it creates a container, containerd when it starts
+  one), so only the last compares two of them. A runtime that made another number of
   them than there are pods served others as well, or tried again: that trial is invalid.
 * ``cpu_s``: CPU time of the node while they were made (where its counters are known).
 * ``memory_B_per_pod``: what the node's cgroup holds more, anonymous and shared memory and the kernel's; on a node whose
@@ -69,11 +71,13 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     gone, made = _verb(capture, "teardown", "remove", "gone_s"), _verb(capture, "create", "create", "ready_s")
     begun_s, ready = value(TOOL, made, "begun_s"), _times(made, "ready_s")
     first = _first_instructions(capture, begun_s, ready)
+    calls = {name: _operation(made, operation, pods, exact=True) / pods for name, operation in CRI.items()}
     times = {
         "first_instruction_s": math.fsum(first.values()) / pods - begun_s,
         "ready_s": math.fsum(ready.values()) / pods - begun_s,
         "all_ready_s": max(ready.values()) - begun_s,
-        **{name: _operation(made, operation, pods, exact=True) / pods for name, operation in CRI.items()},
+        **calls,
+        "runtime_s": math.fsum(calls.values()),
         "teardown_s": max(_times(gone, "gone_s").values()) - value(TOOL, gone, "begun_s"),
         "stop_s": _operation(gone, STOP, pods, exact=False) / pods,
     }
