@@ -29,6 +29,11 @@ exec unshare --mount --propagation unchanged sh -c '
   mount --make-private /proc && mount --bind {USER_MAP} /proc/$$/uid_map && exec "$@"
 ' sh {{shim}} "$@"
 """
+_CAN_SHOW = """
+unshare --mount sh -c '
+  mount --make-private /proc && mount --bind /dev/null /proc/$$/uid_map && ! grep -q . /proc/$$/uid_map
+'
+"""
 # CRI-O takes shims that are called ...-v2 and print their address; gVisor's is a -v1 that prints a document with it in.
 # Nothing else of what the two say to each other differs.
 _FOR_CRIO = """\
@@ -63,8 +68,10 @@ def files(place: Place) -> Mapping[str, str]:
 
 
 def lacks(place: Place) -> str | None:
-    """Return None: gVisor runs on every kernel that the other runtimes run on."""
-    return None
+    """Return why gVisor's shim cannot start on the worker, or None."""
+    if not place.restricted or place.host.run(("sh", "-c", _CAN_SHOW), timeout_s=20).ok:
+        return None
+    return "the gVisor shim needs CAP_SYS_RESOURCE, which this machine does not grant"
 
 
 def version(place: Place) -> tuple[str, ...]:

@@ -267,6 +267,17 @@ def test_gvisors_shim_is_wrapped_only_where_it_would_fail() -> None:
     assert gvisor.files(restricted)[gvisor.USER_MAP].split() == ["0", "0", "4294967294"]
 
 
+def test_gvisor_needs_a_right_where_its_shim_cannot_be_helped() -> None:
+    def lacks(status: int, *, restricted: bool) -> str | None:
+        where = place("runsc", restricted=restricted)
+        host = Scripted(lambda argv, stdin: (status, b""))
+        return gvisor.lacks(runtimes.Place(host, where.machines, where.runtime, restricted, ("runsc",)))
+
+    assert lacks(1, restricted=True) == "the gVisor shim needs CAP_SYS_RESOURCE, which this machine does not grant"
+    assert lacks(0, restricted=True) is None
+    assert lacks(1, restricted=False) is None
+
+
 @pytest.mark.parametrize("restricted", [False, True])
 def test_crio_is_told_the_address_that_gvisors_shim_gives(tmp_path: Path, restricted: bool) -> None:
     where = place("runc", "runsc", restricted=restricted)
