@@ -23,6 +23,15 @@ SERIES = "kubelet_runtime_operations_duration_seconds"
 REMOVE = ("stop_container", "stop_podsandbox")
 WATCH_S = 0.3  # until a watch is there: kubectl takes a third of it
 ASK_S = 30
+# $0: the file of the list; $1: how many pods are in it.
+TELL = """
+cat >"$0.part" && mv "$0.part" "$0" || exit 1
+tries=0
+until said=$(ib-pods hello -n "$1" --list "$0" 2>&1); do
+  tries=$((tries + 1)); [ $tries -lt 100 ] || { echo "$said" | grep -v '"error": null' >&2; exit 1; }
+  sleep 0.2
+done
+"""
 LONGEST = 160  # of a complaint: its end says most
 
 
@@ -150,10 +159,13 @@ class Population:
         return begun_s, gone
 
     def tell(self, addresses):
-        """Leave the list of addresses in the conductor."""
+        """Leave the list of addresses in the conductor, and return when every pod answers it.
+
+        A pod is Ready as soon as its runtime says that it was started, which may be before its program runs.
+        """
         text = "".join(f"{name} {where}\n" for name, where in sorted(addresses.items()))
-        script = 'cat >"$0.part" && mv "$0.part" "$0"'
-        self.run("exec", "--stdin", self.config["conductor"], "--", "sh", "-c", script, self.config["list"], stdin=text)
+        where = ("--stdin", self.config["conductor"], "--", "sh", "-c", TELL, self.config["list"], str(len(addresses)))
+        self.run("exec", *where, stdin=text, timeout_s=2 * ASK_S)
 
     def operations(self, kinds):
         """Return how often, and for how many seconds in all, the kubelet has asked its runtime for each operation."""
