@@ -1,8 +1,8 @@
 """pods-sysbench-cpu: prime numbers in many pods at once, by sysbench, from one instant on for ``seconds``.
 
 Metrics: ``events_per_s`` (sum over the pods of each one's events over the time that they took it), ``pod_events_per_s``
-(mean of a pod) and ``lowest_share`` (the slowest pod over that mean: 1 where all get the same). `sysbench_cpu` describes
-the tool, `_population` the pods and ``cpu_percent``.
+(mean of a pod) and ``lowest_share`` (the slowest pod over that mean: 1 where all get the same). `sysbench_cpu`
+describes the tool, `_population` the pods and ``cpu_percent``.
 """
 
 from __future__ import annotations
