@@ -156,7 +156,7 @@ def _transactions(
 
 
 def _agree(told: Mapping[str, str], per_s: float, moved: float, elapsed_s: float, cut_off: int = 0) -> None:
-    """Check that the rate is what the server received over the time; `cut_off`: requests that the end may have cut off."""
+    """Check that the rate is what the server received over the time; `cut_off`: requests that its end may cut off."""
     if abs(per_s * elapsed_s - moved) > per_s * TIME_S + 0.01 * moved + cut_off:
         raise ParseError(TOOL, f"{moved:g} received in {elapsed_s:g} s are not {per_s:g} per second", str(told))
 
