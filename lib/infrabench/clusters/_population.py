@@ -5,8 +5,8 @@ beginning of every command), ``namespace``, ``node``, ``pod`` (a manifest; names
 to know the addresses), ``list`` (the file in it), ``logs`` (of the node's runtime, below /var/log), ``wait_s`` and
 ``wait_s_per_pod``. One JSON object is printed. Times are of this machine's clock, taken when the API said so.
 
-``ensure N``: exactly N pods stand when it returns. ``create N``: the same, from none, and timed. ``remove``: all go.
-``evidence``: what there is to say when pods fail.
+``ensure N``: exactly N pods stand, and answer, when it returns. ``create N``: the same, from none, and timed.
+``remove``: all go. ``evidence``: what there is to say when pods fail.
 """
 
 import json
@@ -23,14 +23,15 @@ SERIES = "kubelet_runtime_operations_duration_seconds"
 REMOVE = ("stop_container", "stop_podsandbox")
 WATCH_S = 0.3  # until a watch is there: kubectl takes a third of it
 ASK_S = 30
-# $0: the file of the list; $1: how many pods are in it.
-TELL = """
+# $0: the file of the list; $1: how many pods are in it; $2: "all" have to answer, or nothing.
+GREET = """
 cat >"$0.part" && mv "$0.part" "$0" || exit 1
 tries=0
-until said=$(ib-pods hello -n "$1" --list "$0" 2>&1); do
-  tries=$((tries + 1)); [ $tries -lt 100 ] || { echo "$said" | grep -v '"error": null' >&2; exit 1; }
+until said=$(ib-pods hello -n "$1" --list "$0" 2>&1) || [ -z "$2" ]; do
+  tries=$((tries + 1)); [ $tries -lt 25 ] || { echo "$said" | grep -v '"error": null' >&2; exit 1; }
   sleep 0.2
 done
+echo "$said"
 """
 LONGEST = 160  # of a complaint: its end says most
 
@@ -73,19 +74,16 @@ class Population:
         begun_s, found = time.time(), self.standing()
         wanted = set(names(count))
         good = {name for name, pod in found.items() if name in wanted and is_well(pod)}
-        if found.keys() - good:
-            self.removed(found.keys() - good)
-        if wanted - good:
-            self.made(sorted(wanted - good))
-            found = self.standing()
-        self.tell({name: address(found[name]) for name in wanted})
-        return {
-            "count": count,
-            "made": len(wanted - good),
-            "removed": len(found.keys() - wanted),
-            "begun_s": begun_s,
-            "done_s": time.time(),
-        }
+        good -= self.silent({name: address(found[name]) for name in good})
+        going, missing = found.keys() - good, wanted - good
+        if going:
+            self.removed(going)
+        if missing:
+            self.made(sorted(missing))
+            now = self.standing()
+            self.tell({name: address(now[name]) for name in wanted})
+        told = {"count": count, "made": len(missing), "removed": len(going)}
+        return {**told, "begun_s": begun_s, "done_s": time.time()}
 
     def create(self, count):
         if self.standing():
@@ -158,14 +156,29 @@ class Population:
             )
         return begun_s, gone
 
+    def silent(self, addresses):
+        """Leave the list of addresses in the conductor, and return the names of those that do not answer it.
+
+        Not every pod that was frozen for minutes does, whatever its kubelet says of it.
+        """
+        if not addresses:
+            return set()
+        rows = [json.loads(line) for line in self.conducted("", addresses).splitlines()]
+        return {row["name"] for row in rows if row.get("error")}
+
     def tell(self, addresses):
         """Leave the list of addresses in the conductor, and return when every pod answers it.
 
         A pod is Ready as soon as its runtime says that it was started, which may be before its program runs.
         """
+        self.conducted("all", addresses)
+
+    def conducted(self, which, addresses):
+        """Return what the conductor says of pods by name and address."""
         text = "".join(f"{name} {where}\n" for name, where in sorted(addresses.items()))
-        where = ("--stdin", self.config["conductor"], "--", "sh", "-c", TELL, self.config["list"], str(len(addresses)))
-        self.run("exec", *where, stdin=text, timeout_s=2 * ASK_S)
+        told = (self.config["list"], str(len(addresses)), which)
+        argv = ("exec", "--stdin", self.config["conductor"], "--", "sh", "-c", GREET, *told)
+        return self.run(*argv, stdin=text, timeout_s=3 * ASK_S)
 
     def operations(self, kinds):
         """Return how often, and for how many seconds in all, the kubelet has asked its runtime for each operation."""

@@ -69,6 +69,11 @@ elif argv[0] == "delete":
             (home / (name + ".json")).unlink(missing_ok=True)
 elif argv[0] == "exec":
     (home / "list").write_text(sys.stdin.read())
+    for line in (home / "list").read_text().splitlines():
+        name = line.split()[0]
+        print(json.dumps({{"name": name, "error": "no answer" if name in names("silent") else None}}))
+    print(json.dumps({{"end": 1}}))
+    (home / "silent").unlink(missing_ok=True)
 elif argv[:2] == ["get", "pods"]:
     print("\\n".join(listed()))
 else:
@@ -125,6 +130,14 @@ def test_ensure_makes_what_is_missing_and_removes_what_is_too_much(verb: Verb, t
     fewer = told(verb("ensure", "2"))
     assert (fewer["made"], fewer["removed"]) == (0, 2)
     assert len((tmp_path / "list").read_text().splitlines()) == 2
+
+
+def test_ensure_replaces_a_pod_that_does_not_answer(verb: Verb, tmp_path: Path) -> None:
+    told(verb("ensure", "3"))
+    (tmp_path / "silent").write_text("pod-002")
+    again = told(verb("ensure", "3"))
+    assert (again["made"], again["removed"]) == (1, 1)
+    assert "delete pods --wait=false --ignore-not-found pod-002" in (tmp_path / "asked").read_text()
 
 
 def test_ensure_replaces_a_pod_that_is_not_well(verb: Verb, tmp_path: Path) -> None:
