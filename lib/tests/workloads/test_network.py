@@ -503,3 +503,38 @@ def test_pod_network_starts_to_count_with_the_first_pod() -> None:
     total = re.search(r'_seconds_sum\{operation_type="set_up_pod"\} (.*)$', none["after"].stdout.decode(), re.MULTILINE)
     assert total is not None
     assert found[0].value == pytest.approx(float(total[1]))
+
+
+@pytest.mark.parametrize("case", ["tcp-rr-2.7.1", "udp-rr-2.7.1"])
+def test_a_request_that_is_not_under_way_was_lost_over_udp_and_had_to_wait_over_tcp(case: str) -> None:
+    capture = captured("netperf", case)
+    told = capture["netperf"].stdout.decode()
+    # A third fewer, each as long as before.
+    told = re.sub(
+        r"^(THROUGHPUT|REMOTE_BYTES_RECVD)=(.*)$",
+        lambda found: f"{found[1]}={round(0.67 * float(found[2]))}", told, flags=re.MULTILINE,
+    )  # fmt: skip
+    slower = with_stdout(capture, "netperf", told.encode())
+    address = slower["netperf"].argv[slower["netperf"].argv.index("-H") + 1]
+    if case.startswith("udp"):
+        with pytest.raises(ParseError, match="one was lost"):
+            netperf.read(told, slower.params, address)
+    else:
+        rates = {each.metric: each.value for each in netperf.read(told, slower.params, address)[0]}
+        before = {each.metric: each.value for each in netperf.parse(capture)}
+        assert rates["transactions_per_s"] == pytest.approx(0.67 * before["transactions_per_s"], rel=1e-3)
+
+
+def test_the_end_cuts_off_one_request_and_no_more() -> None:
+    capture = captured("netperf", "tcp-rr-2.7.1")
+    told = capture["netperf"].stdout.decode()
+    elapsed_s = float(re.search(r"^ELAPSED_TIME=(.*)$", told, re.MULTILINE)[1])  # type: ignore[index]
+    few = re.sub(r"^THROUGHPUT=.*$", f"THROUGHPUT={25 / elapsed_s:.2f}", told, flags=re.MULTILINE)
+    address = capture["netperf"].argv[capture["netperf"].argv.index("-H") + 1]
+    for received, good in ((25, True), (26, True), (28, False)):
+        text = re.sub(r"^REMOTE_BYTES_RECVD=.*$", f"REMOTE_BYTES_RECVD={received}", few, flags=re.MULTILINE)
+        if good:
+            assert netperf.read(text, capture.params, address)
+        else:
+            with pytest.raises(ParseError, match="28 received"):
+                netperf.read(text, capture.params, address)
