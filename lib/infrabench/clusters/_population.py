@@ -73,7 +73,7 @@ class Population:
     def ensure(self, count):
         begun_s, found = time.time(), self.standing()
         wanted = set(names(count))
-        good = {name for name, pod in found.items() if name in wanted and is_well(pod)}
+        good = {name for name, pod in found.items() if name in wanted and stands(pod)}
         good -= self.silent({name: address(found[name]) for name in good})
         going, missing = found.keys() - good, wanted - good
         if going:
@@ -268,9 +268,17 @@ def names(count):
 def is_well(pod):
     """Tell whether a pod is Ready, was never restarted, and stays."""
     states = pod["status"].get("conditions", ())
-    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in states)
-    restarts = sum(each["restartCount"] for each in pod["status"].get("containerStatuses", ()))
-    return ready and not restarts and "deletionTimestamp" not in pod["metadata"]
+    return stands(pod) and any(each["type"] == "Ready" and each["status"] == "True" for each in states)
+
+
+def stands(pod):
+    """Tell whether a pod runs, was never restarted, and stays.
+
+    After a node was frozen its pods may not be called Ready for some seconds, although they never stopped.
+    """
+    containers = pod["status"].get("containerStatuses", ())
+    runs = pod["status"].get("phase") == "Running" and not any(each["restartCount"] for each in containers)
+    return runs and "deletionTimestamp" not in pod["metadata"]
 
 
 def address(pod):

@@ -25,7 +25,7 @@ def pod(path):
     made = json.loads(path.read_text())
     number = int(path.stem.split("-")[1])
     well = path.stem not in names("sick")
-    made["status"] = {{"podIP": f"198.19.0.{{number + 4}}", "conditions": [
+    made["status"] = {{"phase": "Running" if well else "Pending", "podIP": f"198.19.0.{{number + 4}}", "conditions": [
         {{"type": "Ready", "status": "True" if well else "False"}}], "containerStatuses": [{{"restartCount": 0,
         "state": {{}} if well else {{"waiting": {{"reason": "CreateContainerError", "message": "no such handler"}}}}
     }}]}}
