@@ -108,6 +108,9 @@ def _kubelet(runtime: Runtime) -> dict[str, object]:
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
         "containerRuntimeEndpoint": f"unix://{runtime.socket}", "maxPods": MAX_PODS, "cgroupDriver": "cgroupfs",
+        # After a freeze of over 30 s a kubelet may find that its runtime has not answered for too long, and say once
+        # that its node is not Ready: it looks again a second later, and tells the API only what has changed.
+        "nodeStatusUpdateFrequency": "1s", "nodeStatusReportFrequency": "5m0s",
         "failCgroupV1": False, "failSwapOn": False, "clusterDomain": "cluster.local", "resolvConf": "/dev/null",
         "authentication": {
             "anonymous": {"enabled": False}, "webhook": {"enabled": True},
