@@ -28,7 +28,7 @@ POD_KEYS = WHO_KEYS | {
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """What one pod did: times in seconds of the conductor's clock, and the CPU seconds of its tool and its children."""
+    """What one pod did; times in seconds of the conductor's clock."""
 
     name: str
     address: str
@@ -36,7 +36,6 @@ class Pod:
     offset_s: float  # its clock minus the conductor's
     start_s: float
     end_s: float
-    cpu_s: float
     output: str
 
 
@@ -129,7 +128,7 @@ def _pod(row: Mapping[str, Any], role: str) -> Pod:
     equal(TOOL, f"timed_out of {name}", row["timed_out"], False)
     offset_s = value(TOOL, row, "offset_s")
     if role == "idle":
-        return Pod(name, address, role, offset_s, math.nan, math.nan, 0.0, "")
+        return Pod(name, address, role, offset_s, math.nan, math.nan, "")
     if role != "server":  # a server is told to end, as it sees fit
         equal(TOOL, f"signal of {name}", row["signal"], None)
         equal(TOOL, f"status of {name}", row["status"], 0)
@@ -140,4 +139,4 @@ def _pod(row: Mapping[str, Any], role: str) -> Pod:
     if not isinstance(row["stdout"], str):
         raise ParseError(TOOL, f"{name} has no output", str(row))
     start_s, end_s = (each - offset_s for each in times)
-    return Pod(name, address, role, offset_s, start_s, end_s, math.fsum(used), row["stdout"])
+    return Pod(name, address, role, offset_s, start_s, end_s, row["stdout"])

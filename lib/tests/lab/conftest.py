@@ -9,6 +9,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -67,23 +68,27 @@ def left_since(before: Traces, wait_s: float = 5.0) -> dict[str, tuple[list[str]
     return found
 
 
-@pytest.fixture
-def nothing_left() -> Iterator[None]:
+@contextmanager
+def leaving_nothing() -> Iterator[None]:
+    """Take the lab down before and after, and check that what was done between has left nothing."""
     lab.down()
     before = traces()
     yield
     lab.down()
     assert left_since(before) == {}
+
+
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    with leaving_nothing():
+        yield
 
 
 @pytest.fixture(scope="module")
 def nothing_left_of_module() -> Iterator[None]:
     """The same for what the tests of a module share."""
-    lab.down()
-    before = traces()
-    yield
-    lab.down()
-    assert left_since(before) == {}
+    with leaving_nothing():
+        yield
 
 
 def _listed(folder: Path) -> set[str]:

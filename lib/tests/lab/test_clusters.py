@@ -36,8 +36,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 CNIS = ("flannel", "cilium", "bridge")
 UP_S = 60.0  # most for three nodes, warm; 12 to 20 s on a quiet machine
-# A kubelet whose runtime last answered before the freeze may say so once, and looks again 10 s later.
-THAW_S = 15.0
+THAW_S = 10.0
 FROZEN_S = 45.0  # longer than 40 s, after which Kubernetes by default takes a silent node for dead
 LONGEST_S = 300
 SEED = 20204
