@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 from infrabench.clusters import control, workers
 from infrabench.clusters.hosts import last_words
@@ -17,6 +18,7 @@ from infrabench.core import Machines, ProvisionError
 NODES = ("worker1", "worker2")
 REGISTER_S = 40.0
 READY_S = 120.0
+NOT_READY = "node.kubernetes.io/not-ready"
 # Arguments: how many nodes, their names, and the beginning of every kubectl command.
 _IS_READY = """
 count=$1 names=; shift
@@ -72,13 +74,15 @@ def bring_up(machines: Machines, runtime: str = "containerd", handlers: Sequence
 
 
 def wait_ready(cluster: Cluster) -> None:
-    """Return when every node is Ready; `ProvisionError` says what the others say of themselves."""
+    """Return when every node is Ready and takes pods; `ProvisionError` says what the others say of themselves."""
     names = [f"node/{name}" for name in cluster.nodes]
     result = cluster.kubectl.run(
         "wait", "--for=condition=Ready", *names, f"--timeout={READY_S:.0f}s", timeout_s=READY_S + 10
     )  # fmt: skip
     if not result.ok:
         raise ProvisionError(f"nodes are not Ready after {READY_S:.0f} s: {'; '.join(_complaints(cluster))}")
+    # The controller that lifts the taint of a new node looks at it some seconds later: until then it takes no pods.
+    until("Ready nodes to take pods", lambda: not any(_is_tainted(node) for node in _nodes(cluster)))
 
 
 def is_ready(cluster: Cluster) -> bool:
@@ -115,11 +119,19 @@ def _have_ranges(cluster: Cluster) -> bool:
     return len(told) >= len(cluster.nodes)
 
 
+def _nodes(cluster: Cluster) -> list[Mapping[str, Any]]:
+    told = cluster.kubectl.get("nodes", *cluster.nodes)
+    return told.get("items", [told])  # of a single name kubectl gives the node itself, and no list
+
+
+def _is_tainted(node: Mapping[str, Any]) -> bool:
+    return any(taint["key"] == NOT_READY for taint in node["spec"].get("taints", ()))
+
+
 def _complaints(cluster: Cluster) -> list[str]:
     """Return what nodes that are not Ready say of it."""
     found = []
-    told = cluster.kubectl.get("nodes", *cluster.nodes)
-    for node in told.get("items", [told]):  # of a single name kubectl gives the node itself, and no list
+    for node in _nodes(cluster):
         for condition in node["status"]["conditions"]:
             if condition["type"] == "Ready" and condition["status"] != "True":
                 found.append(f"{node['metadata']['name']}: {condition['message']}")

@@ -109,6 +109,21 @@ def test_nodes_that_are_not_ready_say_why() -> None:
     assert host.asked[0][1:5] == ("wait", "--for=condition=Ready", "node/worker1", "node/worker2")
 
 
+def test_a_ready_node_that_takes_no_pods_yet_is_waited_for() -> None:
+    asked = []
+
+    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+        if "wait" in argv:
+            return 0, b""
+        asked.append(argv)
+        taints = [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}] if len(asked) < 3 else []
+        others = [{"key": "ours/own", "effect": "NoSchedule"}]
+        return 0, json.dumps({"items": [{"spec": {"taints": others}}, {"spec": {"taints": taints}}]}).encode()
+
+    cluster.wait_ready(Cluster(Kubectl(Scripted(answer), ("k",)), cluster.NODES))
+    assert len(asked) == 3
+
+
 def test_the_first_error_of_work_on_all_workers_is_raised() -> None:
     done = []
 
