@@ -4,7 +4,7 @@ SHELL       := /bin/bash
 PYTHON      ?= python3
 PROFILE     ?= smoke
 # Every study, unless something is asked for that only one of them has.
-STUDY       ?= containers $(if $(SYSTEMS)$(WORKLOADS)$(SESSION),,cnis runtimes)
+STUDY       ?= containers $(if $(SYSTEMS)$(WORKLOADS)$(SESSION),,cnis runtimes storage)
 ENV         := .venv
 BIN         := $(ENV)/bin
 UV_VERSION  := 0.13.8
@@ -45,7 +45,8 @@ run: env system  ## Run every study on real systems and write notebooks, figures
 
 test: NEEDS := all
 test: env system  ## Run the whole test suite: units, notebooks, and the real lab where there can be one
-	@$(BIN)/pytest lib/tests $(TESTS)
+	@$(if $(TESTS),$(BIN)/pytest lib/tests $(TESTS),\
+	  $(BIN)/pytest lib/tests -m "not lab" -n logical --dist worksteal && $(BIN)/pytest lib/tests -m lab)
 
 validate: env  ## Simulate campaigns of known truth, 10 000 and more a check, and check the statistics (minutes)
 	@$(BIN)/infrabench validate --full
@@ -54,7 +55,7 @@ notebook: env system  ## Open JupyterLab on the notebooks
 	@$(BIN)/jupyter lab --ServerApp.ip=127.0.0.1 --ServerApp.root_dir=notebooks
 
 figures: env  ## Make the figures and tables of the recorded sessions and of the published numbers again
-	@for study in containers cnis runtimes; do \
+	@for study in containers cnis runtimes storage; do \
 	  [ ! -d data/recorded/$$study ] || $(BIN)/infrabench notebook notebooks/$$study.ipynb out/$$study-recorded.ipynb -p out .; \
 	done
 	@$(BIN)/infrabench notebook notebooks/validation.ipynb out/validation-recorded.ipynb -p out . -p simulations none

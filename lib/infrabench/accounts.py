@@ -94,7 +94,7 @@ def capabilities_table(session: Session) -> pd.DataFrame:
     for path in sorted(session.folder.glob("provenance/deployments*.json")):
         for name, each in json.loads(read_bytes(path)).items():
             if each["facts"].get("capabilities"):
-                said.setdefault(known.get(name, name), []).append(each["facts"]["capabilities"])
+                said.setdefault(known.get(name, name), []).append(_flat(each["facts"]["capabilities"]))
     names = dict.fromkeys(key for each in said.values() for one in each for key in one)
     columns = {
         system: {key: " / ".join(dict.fromkeys(str(one.get(key, "")) for one in each)) for key in names}

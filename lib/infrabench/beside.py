@@ -14,11 +14,13 @@ import pandas as pd
 
 from infrabench import display
 from infrabench.analysis import Results, Shown, kept
-from infrabench.published import NOT_COMPARABLE, agreement, numbers, prediction
-from infrabench.published.cells import CELLS, OURS, PAIRS, Cell, Pair, cell
+from infrabench.published import NOT_COMPARABLE, agreement, cells, cells_storage, numbers, plain, prediction
+from infrabench.published.cells import PAIRS, Cell, Pair, cell
 from infrabench.published.data import Numbers
 from infrabench.stats import contrasts
 
+CELLS = {"runtimes": cells.CELLS, "storage": cells_storage.CELLS}  # by study
+OURS = {**cells.OURS, **cells_storage.OURS}
 ONE = "the ratio of two cells"  # stands where scenarios stand
 VALUES = (
     *("printed", "read", "theirs", "metric", "system", "scenario", "ours", "95 % CI", "unit", "ours / theirs", "note"),
@@ -30,7 +32,7 @@ RATIOS = ("printed", "theirs", "metric", "ours", "our ratio", "95 % CI", "95 % p
 def values(found: Results) -> Shown:
     """Return every printed cell, in each reading of its unit, beside the cells of ours that it can stand for."""
     known = numbers()
-    rows = [row for each in CELLS for row in _values(found, each, known)]
+    rows = [row for each in CELLS[found.data["study"]] for row in _values(found, each, known)]
     return kept(found, pd.DataFrame(rows, columns=list(VALUES)), "beside-values", "Printed values beside ours.")
 
 
@@ -44,21 +46,16 @@ def ratios(found: Results) -> Shown:
     return kept(found, pd.DataFrame(rows, columns=list(RATIOS)), "beside-ratios", "Printed ratios beside ours.")
 
 
-def plain(label: str) -> str:
-    """Return the name of a system without what its label adds in brackets."""
-    return label.partition(" (")[0]
-
-
 def _values(found: Results, each: Cell, known: Numbers) -> Iterator[dict[str, str]]:
     row = known.row(each.printed)
     head = {"printed": f"{row.platform}, {row.scenario}: {row.printed} {row.unit}", "printed in": row.section}
-    cells = {metric: _cells(found, each, metric, known) for metric in each.metrics}
-    if all(mine.empty for mine in cells.values()):
+    ours_of = {metric: _cells(found, each, metric, known) for metric in each.metrics}
+    if all(mine.empty for mine in ours_of.values()):
         yield head | {"note": f"{_lacking(found, [each], known)}; {each.note}"}
         return
     for reading, factor in each.readings.items():
         theirs = known(each.printed) * factor
-        for metric, ours in cells.items():
+        for metric, ours in ours_of.items():
             for mine in ours.itertuples(index=False):
                 scale = display.scale([theirs, mine.mean], mine.unit)
                 ends = mine.mean_low / scale.factor, mine.mean_high / scale.factor
@@ -76,12 +73,12 @@ def _cells(found: Results, each: Cell, metric: str, known: Numbers) -> pd.DataFr
     rows = found.estimates[(found.estimates["workload"] == each.workload) & (found.estimates["metric"] == metric)]
     rows = rows[rows["scenario"].map(each.is_at).astype("bool") & rows["mean"].notna()]
     named = rows["system"].map(plain).isin(OURS[known.row(each.printed).platform])
-    return rows[named].sort_values(["level", "system"], kind="stable")
+    return rows[named].sort_values(["level", "scenario", "system"], kind="stable")
 
 
-def _lacking(found: Results, cells: Sequence[Cell], known: Numbers) -> str:
+def _lacking(found: Results, printed: Sequence[Cell], known: Numbers) -> str:
     """Say why this session has no value beside printed cells."""
-    told = (_why(found, each, name) for each in cells for name in OURS[known.row(each.printed).platform])
+    told = (_why(found, each, name) for each in printed for name in OURS[known.row(each.printed).platform])
     return "; ".join(dict.fromkeys(told))
 
 
@@ -110,13 +107,13 @@ def _ratios(found: Results, pair: Pair, known: Numbers) -> Iterator[dict[str, st
         "printed": " / ".join(f"{row.platform}, {row.scenario}" for row in rows),
         "theirs": f"{known(pair.above) / known(pair.below):.4f}",
     }
-    cells = {metric: [_cells(found, each, metric, known) for each in both] for metric in both[0].metrics}
-    lacking = [each for i, each in enumerate(both) if all(ours[i].empty for ours in cells.values())]
+    ours_of = {metric: [_cells(found, each, metric, known) for each in both] for metric in both[0].metrics}
+    lacking = [each for i, each in enumerate(both) if all(ours[i].empty for ours in ours_of.values())]
     if lacking:
         told = f"{_lacking(found, lacking, known)}; {pair.note}"
         yield head | {"agreement": NOT_COMPARABLE, "note": told}
         return
-    for metric, (above, below) in cells.items():
+    for metric, (above, below) in ours_of.items():
         for one in above.itertuples(index=False):
             for other in below.itertuples(index=False):
                 compared = _compared(found, pair, metric, (one, other), (theirs.low, theirs.high), int(rows[0].n))

@@ -16,6 +16,8 @@ from infrabench.core import Case, CommandFailed, ParseError, Target
 LIMIT_S = 60.0
 POLL_S = 0.02
 LISTENS_S = 0.5  # a person takes longer to type the client's line
+AREA_BYTES = 256 * 2**20  # of a store's volume
+WRITE_IOPS = 48  # of fio's terse line, version 3: requests written a second (fio's manual, TERSE OUTPUT)
 Roles = Mapping[str, Target]
 Values = dict[str, float]
 
@@ -113,6 +115,19 @@ def _netperf(roles: Roles) -> Values:
     }  # fmt: skip
 
 
+def _fio(roles: Roles) -> Values:
+    server = roles["server"]
+    store, (uri,) = " ".join(server.lifecycle["store"]), server.lifecycle["uri"]
+    for words in ("serve strict", f"fill {AREA_BYTES}", "drop"):
+        typed(server, f"{store} {words}")
+    asked = f"--rw=randwrite --bs=4k --iodepth=32 --size={AREA_BYTES} --randrepeat=0 --refill_buffers --end_fsync=1"
+    out = typed(
+        server, f"fio --name=x --ioengine=nbd --uri={uri} {asked} --time_based --runtime=4 --ramp_time=1 --minimal"
+    )
+    line = next((line for line in out.splitlines() if line.startswith("3;")), "")
+    return {"iops": seen(line.replace(";", " "), "3", WRITE_IOPS)}
+
+
 @contextmanager
 def _in_background(target: Target, line: str) -> Iterator[None]:
     """Let a server run while something else is typed."""
@@ -146,5 +161,12 @@ TOOLS: Mapping[str, Tool] = {
     "netperf": Tool(
         Case("netperf", "tcp_rr two-nodes", {"seconds": 2, "cpus": "apart"}, seconds=3.2),
         ("transactions_per_s", "latency_mean_s", "latency_p50_s", "latency_p99_s"), _netperf, "cnis",
+    ),
+    "fio-4k": Tool(
+        Case(
+            "fio-4k", "random write strict",
+            {"pattern": "randwrite", "mode": "strict", "area_bytes": AREA_BYTES, "seconds": 4.0, "ramp_s": 1.0},
+            seconds=14.0, disk_bytes=2 * AREA_BYTES,
+        ), ("iops",), _fio, "storage",
     ),
 }  # fmt: skip

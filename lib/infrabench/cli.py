@@ -205,9 +205,9 @@ def _validate(parser: argparse.ArgumentParser) -> None:
 
 def _fidelity(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--blocks", type=int, default=30, metavar="N", help="blocks, interleaved (default: 30)")
-    parser.add_argument("--study", default="containers", help="whose tools: containers (default) or cnis")
+    parser.add_argument("--study", default="containers", help="whose tools: containers (default), cnis or storage")
     parser.add_argument(
-        "--systems", nargs="+", metavar="NAME", help="systems (default: native docker, or flannel cilium)"
+        "--systems", nargs="+", metavar="NAME", help="systems (default: native docker, flannel cilium, or zfs ceph)"
     )
     parser.add_argument("--site", default="lab", help="lab (default), local, an inventory file, or a kubeconfig")
     parser.add_argument("--seed", type=int, default=20200315, metavar="N", help="seed of the order (default: 20200315)")

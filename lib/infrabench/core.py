@@ -196,6 +196,8 @@ class DeploySpec:
     session: str  # label put on everything that is made
     limits: Limits
     address: str  # the address that the target should answer on, inside the guest network
+    disk_bytes: int = 0  # most space that one trial of the plan needs inside its target
+    to_make: int = 1  # how many systems of the session are still to be made, this one included
 
 
 @dataclass
@@ -211,12 +213,14 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """Hosts that a system may make a cluster of, and where on them its programs and images lie.
+    """Hosts that a system has for its own, and where on them its programs and images lie.
+
+    Of a cluster the hosts are ``control``, ``worker1``, ``worker2``; of a store there is one, ``store``.
 
     `pause` and `resume` freeze and thaw all of them at once; None where that cannot be had.
     """
 
-    hosts: Mapping[str, Host]  # control, worker1, worker2
+    hosts: Mapping[str, Host]  # by role
     tools: Mapping[str, str]  # part (kubernetes, etcd, ...) -> folder on every host
     images: Mapping[str, tuple[str, str]]  # kind (pause, tools) -> name of the image, path of its archive on every host
     embedded: bool  # nodes of the lab, that go away whole; else hosts that have to be left as they were found
@@ -229,7 +233,9 @@ class Site(Protocol):
     """The hosts a study runs on, by role, and where guests get their image and network from.
 
     `machines` gives a system hosts of its own for as long as its context lasts: a name, the parts of the tools that it
-    needs, and how many workers. It raises `NotRunnable` where the site has none.
+    needs, and how many workers. `store` gives it one host for its disks and daemons, with `need_bytes` of free space;
+    with `guest`, that host also has what a virtual machine is started from, in its tools' folder ``guest``.
+    Both raise `NotRunnable` where the site has none.
     """
 
     name: str
@@ -238,6 +244,8 @@ class Site(Protocol):
     facts: Mapping[str, Any]  # what the site knows of itself (guest image path and hash, bridge, ...)
 
     def machines(self, name: str, tools: tuple[str, ...], workers: int = 2) -> AbstractContextManager[Machines]: ...
+
+    def store(self, name: str, need_bytes: int, guest: bool = False) -> AbstractContextManager[Machines]: ...
 
 
 # ---------------------------------------------------------------------------------------------- workloads

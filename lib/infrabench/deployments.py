@@ -126,13 +126,16 @@ def deployed(study: Study, wanted: Design, site: Site, *, label: str) -> Iterato
     network = ip_network(site.facts.get("guest_network", GUEST_NETWORK))
     fleet = Fleet(site, study.variants)
     with ExitStack() as stack:
-        for number, name in enumerate(dict.fromkeys(fleet.system(each) for each in wanted.systems)):
+        names = list(dict.fromkeys(fleet.system(each) for each in wanted.systems))
+        disk_bytes = max((case.disk_bytes for case in wanted.cases), default=0)
+        for number, name in enumerate(names):
             labels = tuple(each for each in wanted.systems if fleet.system(each) == name)
             system = registry.system(name)
             reason = system.supported(site)
             if reason is None:
                 log.info("making %s ready", name)
-                spec = DeploySpec(label, study.limits, str(network[FIRST_GUEST + number]))
+                address = str(network[FIRST_GUEST + number])
+                spec = DeploySpec(label, study.limits, address, disk_bytes, len(names) - number)
                 try:
                     fleet.add(name, stack.enter_context(system.deploy(site, spec)), labels)
                 except NotRunnable as error:
@@ -155,7 +158,5 @@ def deployed(study: Study, wanted: Design, site: Site, *, label: str) -> Iterato
 def _varied(label: str, made: Deployment, variant: Variant | None) -> Deployment:
     if variant is None:
         return made
-    targets = {
-        role: replace(target, prefix=(*target.prefix, *variant.prefix)) for role, target in made.targets.items()
-    }
+    targets = {role: replace(target, prefix=(*target.prefix, *variant.prefix)) for role, target in made.targets.items()}
     return Deployment(label, targets, {**made.facts, "variant": asdict(variant)})

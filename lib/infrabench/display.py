@@ -35,6 +35,16 @@ NAMES |= {"efficiency_percent": "multi-core efficiency", "start_spread_s": "spre
 NAMES |= {f"told_{of}_percent": f"{of} that the tool tells" for of in ("utilisation", "efficiency")}
 NAMES |= {"first_instruction_s": "time to first instruction", "ready_s": "time until ready"}
 NAMES |= {"all_ready_s": "time until all are ready", "all_done_s": "time until all are done"}
+NAMES |= {"iops": "IOPS", "foreground_iops": "IOPS of the load", "foreground_latency_s": "latency of the load"}
+NAMES |= {f"foreground_iops_{when}": f"IOPS of the load {when}" for when in ("before", "during")}
+NAMES |= {f"foreground_latency_{when}_s": f"latency of the load {when}" for when in ("before", "during")}
+NAMES |= {"foreground_worst_s": "worst half second of the load", "foreground_longest_s": "longest request of the load"}
+NAMES |= {"rebuild_s": "time until clean", "rebuild_B_per_s": "rate of the rebuild", "noticed_s": "time until noticed"}
+NAMES |= {f"{way}_cpu_percent": f"CPU busy, {way}" for way in ("read", "write")}
+NAMES |= {
+    f"{way}_{side}_cpu_s_per_B": f"{side} CPU time per byte, {way}" for way in ("read", "write")
+    for side in ("storage", "client")
+}  # fmt: skip
 SUFFIXES = re.compile(r"_(s_per_B|B_per_s|bit_per_s|per_s|per_min|s|B|percent|W|K)$")
 RATES = ("B/s", "bit/s", "1/s", "1/min")
 # columns of words, which are read from the left
@@ -54,7 +64,7 @@ LEFT |= {
     "where",
 }
 LEFT |= {"capability", "carried", "quiet", "on the nodes"}
-LEFT |= {"family", "state", "label", "what", "then", "aim", "factor"}
+LEFT |= {"question", "family", "state", "label", "what", "then", "aim", "factor"}
 LEFT |= {"claim", "recomputed", "consequence", "effect", "basis", "evidence", "inputs", "section", "quote"}
 LEFT |= {"id", "study", "experiment", "platform", "statistic", "version", "lead of", "measured here as"}
 LATEX = {sign: f"\\{sign}" for sign in "&%$#_{}"}

@@ -52,7 +52,8 @@ log = logging.getLogger(__name__)
 SEED = 20200315
 COIN = 1  # keeps the coin's random numbers apart from those of the order
 NAN = float("nan")
-SYSTEMS = {"containers": ("native", "docker"), "cnis": ("flannel", "cilium")}  # where none are named
+# Where none are named.
+SYSTEMS = {"containers": ("native", "docker"), "cnis": ("flannel", "cilium"), "storage": ("zfs", "ceph")}
 NO_GUARDS = Guards(None, None, None, None)
 
 

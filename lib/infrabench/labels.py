@@ -1,7 +1,8 @@
 """How a system is called wherever its figures appear: what must not be overlooked is part of its name.
 
-A system whose deployment says that it was emulated is measured with an emulator's speed. A note elsewhere is lost as
-soon as somebody copies a table, so the label itself says it, from the opening of a session onward.
+A system whose deployment says that it was emulated is measured with an emulator's speed; one whose engine ran in user
+space is not the one of that name in a kernel. A note elsewhere is lost as soon as somebody copies a table, so the label
+itself says it, from the opening of a session onward.
 """
 
 from __future__ import annotations
@@ -13,17 +14,25 @@ from typing import Any
 
 from infrabench.records import read_bytes
 
-EMULATED = " (emulated)"
+QUALIFIER = "qualifier"  # the fact that holds a system's word: what it must not be shown without
+EMULATED = "emulated"  # the same as a fact of its own, true or false
 
 
 def of(folder: Path) -> dict[str, str]:
     """Return, by system, the label of every system of a session that is not called by its plain name.
 
-    One deployment that was emulated is enough: its values are among those that are averaged.
+    One deployment that says so is enough: its values are among those that are averaged.
     """
     said = [json.loads(read_bytes(path)) for path in sorted(folder.glob("provenance/deployments*.json"))]
-    every = [(name, each.get("facts", {})) for one in said for name, each in one.items()]
-    return {name: name + EMULATED for name, facts in every if facts.get("emulated") is True}
+    words: dict[str, dict[str, None]] = {}
+    for name, each in (pair for one in said for pair in one.items()):
+        words.setdefault(name, {}).update(dict.fromkeys(_qualifiers(each.get("facts", {}))))
+    return {name: f"{name} ({', '.join(found)})" for name, found in words.items() if found}
+
+
+def _qualifiers(facts: Mapping[str, Any]) -> list[str]:
+    word = facts.get(QUALIFIER)
+    return [EMULATED] * (facts.get(EMULATED) is True) + ([str(word)] if word else [])
 
 
 def renamed(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

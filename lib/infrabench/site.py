@@ -19,6 +19,7 @@ from infrabench.core import Host, InfrabenchError, Machines, NotRunnable, SiteEr
 from infrabench.host import LocalHost
 from infrabench.inventory import GUEST_NETWORK, Inventory
 from infrabench.kubeconfig import Kubeconfig
+from infrabench.stores import borrowed
 
 REMOTE_CACHE = "/var/cache/infrabench"
 
@@ -34,12 +35,19 @@ class OpenSite:
     hosts: Mapping[str, Host]
     facts: Mapping[str, Any] = field(default_factory=dict)
     maker: Callable[[str, tuple[str, ...], int], AbstractContextManager[Machines]] | None = None
+    storer: Callable[[str, int, bool], AbstractContextManager[Machines]] | None = None
 
     def machines(self, name: str, tools: tuple[str, ...], workers: int = 2) -> AbstractContextManager[Machines]:
         """Return a context with hosts of its own for the system `name`; `NotRunnable` where the site has none."""
         if self.maker is None:
             raise NotRunnable(f"site {self.name} has no machines for a cluster")
         return self.maker(name, tools, workers)
+
+    def store(self, name: str, need_bytes: int, guest: bool = False) -> AbstractContextManager[Machines]:
+        """Return a context with a host for the storage system `name`; `NotRunnable` where the site has none."""
+        if self.storer is None:
+            raise NotRunnable(f"site {self.name} has no host for a storage system")
+        return self.storer(name, need_bytes, guest)
 
 
 def resolve(spec: str) -> str:
@@ -117,12 +125,15 @@ def _lab(say: Callable[[str], None]) -> Iterator[OpenSite]:
         for host in hosts.values():
             stack.callback(host.close)
             host.run(("true",), timeout_s=5)
-        yield OpenSite("lab", "lab", hosts, facts, partial(lab.machines, say=say))
+        yield OpenSite("lab", "lab", hosts, facts, partial(lab.machines, say=say), partial(lab.store, say=say))
 
 
 def _local(say: Callable[[str], None]) -> OpenSite:
     facts = {"guest_network": str(GUEST_NETWORK)}
-    return OpenSite("local", "local", {"server": LocalHost()}, {**facts, **_local_guest(say)})
+    here = LocalHost()
+    return OpenSite(
+        "local", "local", {"server": here}, {**facts, **_local_guest(say)}, storer=partial(borrowed.store, here)
+    )
 
 
 def _local_guest(say: Callable[[str], None]) -> dict[str, Any]:
@@ -163,7 +174,8 @@ def _remote(inventory: Inventory, say: Callable[[str], None]) -> Iterator[OpenSi
         if "client" in hosts:
             stack.enter_context(_route(hosts["client"], network, hosts["server"].address))
         teams = inventories.Teams(inventory, gateways, say)
-        yield OpenSite(inventory.name, "inventory", hosts, {"guest_network": network, **facts}, teams.machines)
+        store = partial(borrowed.store, hosts["server"])
+        yield OpenSite(inventory.name, "inventory", hosts, {"guest_network": network, **facts}, teams.machines, store)
 
 
 def _uploaded(host: Host, image: Mapping[str, str], say: Callable[[str], None]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from infrabench import analysis, facade
 from infrabench.core import Measurement, Trial, TrialRecord, canonical, digest
 from infrabench.tidy import COLUMNS, DTYPES, check
 
@@ -189,3 +190,9 @@ def table_of(
                 }
             )
     return check(pd.DataFrame(rows, columns=list(COLUMNS)).astype(DTYPES))
+
+
+def results_of(session: Path, out: Path) -> analysis.Results:
+    """Return the results of the session in a folder, whose figures and tables go to `out`."""
+    found = facade.open_session(session)
+    return analysis.results(found.data, found.table, found.missing, out)

@@ -53,7 +53,7 @@ def write_session(
     asked = {"systems": list(wanted.systems), "cases": [asdict(case) for case in wanted.cases]}
     kept = designs.without(wanted, systems=tuple(gone), excluded=absent)
     (folder / "trials").mkdir(parents=True)
-    (folder / "session.json").write_text(json.dumps(_session(study, kept, gone, absent, asked), indent=1))
+    (folder / "session.json").write_text(json.dumps(session_json(study, kept, gone, absent, asked), indent=1))
     plan = designs.trials(kept)
     (folder / "plan.jsonl").write_text("".join(canonical(trial.as_json()) + "\n" for trial in plan))
     for trial in plan:
@@ -63,7 +63,7 @@ def write_session(
     return folder
 
 
-def _session(study: Any, kept: designs.Design, gone: Any, absent: Any, asked: Any) -> dict[str, Any]:
+def session_json(study: Any, kept: designs.Design, gone: Any, absent: Any, asked: Any) -> dict[str, Any]:
     keys = ("system", "workload", "scenario", "reason")
     return {
         "format": 1, "study": study.name, "title": study.title, "profile": kept.profile, "seed": kept.seed,

@@ -10,6 +10,7 @@ import pytest
 
 from infrabench import accounts, facade, records
 from infrabench.workloads import _network
+from tests import storage_fixtures
 from tests.analysis_fixtures import write_session
 
 CLAIMS = (
@@ -91,3 +92,10 @@ def test_a_trial_that_a_guard_spoilt_took_no_other_path_and_one_without_devices_
 
 def test_workloads_that_claim_no_path_are_not_in_it(folder: Path) -> None:
     assert accounts.paths_table(facade.open_session(folder)).empty
+
+
+def test_what_a_system_can_do_in_parts_is_one_row_a_part(tmp_path: Path) -> None:
+    session = facade.open_session(storage_fixtures.write_session(tmp_path / "s", profile="smoke"))
+    told = accounts.capabilities_table(session)["ceph"]
+    assert (told["throttle_open.osd_max_backfills"], told["osd_class"]) == ("8", "hdd")
+    assert accounts.capabilities_table(session).loc["throttle_open.osd_recovery_sleep"].tolist() == ["", "0"]

@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 
 from infrabench import analysis, beside, display, facade, grades, registry
-from infrabench.published import numbers
+from infrabench.published import cells_storage, numbers
 from infrabench.published.cells import CELLS, OURS, PAIRS
+from tests import storage_fixtures
+from tests.analysis_fixtures import results_of
 from tests.runtimes_fixtures import NO_KATA, write_session
 
 KATA = ("containerd-kata", "crio-kata")
 
 
 def results(folder: Path, **how: object) -> analysis.Results:
-    session = facade.open_session(write_session(folder / "s", **how))  # type: ignore[arg-type]
-    return analysis.results(session.data, session.table, session.missing, folder / "out")
+    return results_of(write_session(folder / "s", **how), folder / "out")  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -145,3 +146,44 @@ def test_a_session_without_a_network_still_shows_the_papers_grades(quick: analys
     bare = replace(quick, estimates=quick.estimates[quick.estimates["workload"] == "pods-pi"])
     assert len(rows(grades.table(bare))) == 7
     assert "Ours" not in grades.worth(bare).text
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
+    folder = tmp_path_factory.mktemp("stores")
+    session = facade.open_session(storage_fixtures.write_session(folder / "s"))
+    return analysis.results(session.data, session.table, session.missing, folder / "out")
+
+
+def test_every_printed_result_of_the_storage_paper_has_its_place() -> None:
+    known = numbers()
+    study = registry.study("storage")
+    cases = [case for profile in study.profiles.values() for case in profile.cases]
+    for each in cells_storage.CELLS:
+        assert any(case.workload == each.workload and each.is_at(case.scenario) for case in cases), each
+        assert known.row(each.printed).platform in cells_storage.OURS
+    means = [name for name, row in known.rows.items() if name.startswith("C.") and row.platform in ("ceph", "zfs")]
+    means = [name for name in means if known.rows[name].statistic in ("mean", "not stated")]
+    assert {each.printed for each in cells_storage.CELLS} == set(means)
+
+
+def test_a_printed_value_stands_beside_both_modes_of_ours(stores: analysis.Results) -> None:
+    told = [row for row in rows(beside.values(stores)) if row["printed"].startswith("zfs, 4k random write")]
+    assert [row["scenario"] for row in told] == ["random write default", "random write strict"]
+    assert {(row["system"], row["theirs"], row["unit"]) for row in told} == {("zfs (user space)", "146", "1/s")}
+    assert all("(C8)" in row["note"] and "(C12)" in row["note"] for row in told)
+    mine = stores.estimates.set_index(["workload", "scenario", "metric", "system"])["mean"]
+    ours = mine["fio-4k", "random write strict", "iops", "zfs (user space)"]
+    assert told[1]["ours / theirs"] == display.short(ours / 146)
+
+
+def test_what_a_database_did_each_second_may_be_transactions_or_queries(stores: analysis.Results) -> None:
+    told = [row for row in rows(beside.values(stores)) if "54 OLTP/s" in row["printed"]]
+    assert {row["metric"] for row in told} == {"transactions", "queries"}
+    assert {row["scenario"] for row in told} == {"read-write default", "read-write strict"}
+
+
+def test_a_rebuild_of_the_papers_size_is_of_the_profile_paper_alone(stores: analysis.Results) -> None:
+    told = [row for row in rows(beside.values(stores)) if row["printed"].startswith("ceph, 20 GB used: 63 min")]
+    assert len(told) == 1
+    assert told[0]["note"].startswith("not part of the profile quick; recovery settings are not stated (C9)")

@@ -256,6 +256,20 @@ MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to 127.
 Throughput,Mean Latency Microseconds,50th Percentile Latency Microseconds,90th Percentile,99th Percentile
 52765.71,18.90,7,59,97
 """
+# What fio 3.33 prints of 256 requests written in 3 ms, in its terse form.
+FIO = (
+    b"nbd: a line of its engine\n"
+    b"3;fio-3.33;x;0;0;0;0;0;0;0;0;0.000000;0.000000;0;0;0.000000;0.000000;1.000000%=0;5.000000%=0;"
+    b"10.000000%=0;20.000000%=0;30.000000%=0;40.000000%=0;50.000000%=0;60.000000%=0;70.000000%=0;"
+    b"80.000000%=0;90.000000%=0;95.000000%=0;99.000000%=0;99.500000%=0;99.900000%=0;99.950000%=0;"
+    b"99.990000%=0;0%=0;0%=0;0%=0;0;0;0.000000;0.000000;0;0;0.000000%;0.000000;0.000000;1024;341333;85333;"
+    b"3;0;0;0.000000;0.000000;1;65;2.815105;5.546585;1.000000%=1;5.000000%=1;10.000000%=1;20.000000%=1;"
+    b"30.000000%=1;40.000000%=1;50.000000%=2;60.000000%=2;70.000000%=2;80.000000%=2;90.000000%=2;"
+    b"95.000000%=3;99.000000%=28;99.500000%=56;99.900000%=65;99.950000%=65;99.990000%=65;0%=0;0%=0;0%=0;1;"
+    b"65;2.838117;5.555186;0;0;0.000000%;0.000000;0.000000;50.000000%;0.000000%;6;0;10;100.0%;0.0%;0.0%;"
+    b"0.0%;0.0%;0.0%;0.0%;44.14%;52.73%;1.56%;0.39%;0.39%;0.78%;0.00%;0.00%;0.00%;0.00%;0.00%;0.00%;0.00%;"
+    b"0.00%;0.00%;0.00%;0.00%;0.00%;0.00%;0.00%;0.00%;0.00%;vda;0;0;0;0;0;0;0;0.00%\n"
+)
 
 
 @pytest.fixture
@@ -311,6 +325,28 @@ def test_network_tools_that_say_nothing_give_no_number():
         host = Replay({"sh": b"4711\n", workload: said})
         with pytest.raises(ParseError):
             byhand.TOOLS[workload].by_hand(roles(host))
+
+
+def test_fio_is_typed_at_the_volume_of_the_trial_with_its_options():
+    lifecycle = {"store": ("python3", "/main.py", "it.json"), "uri": ("nbd+unix:///?socket=/s",)}
+    host = Replay({"fio": FIO})
+    server = Target("server", host, ("enter", "it"), lifecycle=lifecycle)
+    tool, plugin = byhand.TOOLS["fio-4k"], registry.workload("fio-4k")
+    assert tool.by_hand({"server": server}) == {"iops": 85333}
+    *prepared, typed = (" ".join(argv) for argv in host.asked)
+    params = {**plugin.DEFAULTS, **tool.case.params}
+    steps = plugin.plan(params, {"server": server})
+    told = [f"enter it {' '.join(step.argv)}" for step in steps if step.phase == "prepare" and "/main.py" in step.argv]
+    assert prepared == told
+    own = {word.split("=")[0]: word for step in steps if step.name == "fio" for word in step.argv[1:]}
+    same = (
+        "--ioengine", "--uri", "--rw", "--iodepth", "--randrepeat", "--refill_buffers", "--end_fsync", "--time_based",
+        "--runtime", "--ramp_time", "--size",
+    )  # fmt: skip
+    assert all(own[option] in typed.split() for option in same), own
+    assert (own["--bs"], "--bs=4k" in typed) == ("--bs=4096", True)
+    with pytest.raises(ParseError):
+        tool.by_hand({"server": Target("server", Replay({"fio": b"no line\n"}), lifecycle=lifecycle)})
 
 
 def test_each_study_has_its_own_tools(monkeypatch):

@@ -24,7 +24,7 @@ MAY = {
     "archive": {"records", "sums"},
     "relay": set(),
     "host": {"relay"},
-    "site": {"host", "inventory", "kubeconfig", "lab"},
+    "site": {"host", "inventory", "kubeconfig", "lab", "stores"},
     "inventory": {"clusters", "host", "lab"},
     "kubeconfig": {"lab"},
     "guards": set(),
@@ -56,15 +56,19 @@ MAY = {
     "published": {"published"},
     "probes": set(),
     "clusters": {"clusters", "host"},
-    "systems": {"clusters", "host", "systems"},
+    "stores": {"clusters", "stores"},
+    "systems": {"clusters", "host", "stores", "systems"},
     "workloads": {"workloads"},
-    "lab": {"clusters", "host", "lab"},
+    "lab": {"clusters", "host", "lab", "stores"},
     "studies": set(),
     "pictures": {"analysis", "figures"},
     "scenarios": {"analysis"},
     "layers": {"analysis"},
     "beside": {"analysis", "display", "published", "stats"},
     "grades": {"analysis", "display", "published"},
+    "answers": {"analysis", "display", "tables"},
+    "crosscheck": {"analysis", "display", "facade"},
+    "timelines": {"analysis", "facade", "figures", "labels", "records", "registry", "reparse"},
     "trust": {"analysis", "display", "tables", "validation"},
     "analysis": {"display", "published", "stats", "tables"},
     "literature": {"analysis", "display", "figures", "published", "runs", "tables"},
@@ -101,14 +105,15 @@ BEHIND = {
     "papermill": {"headless.py"},
     "traitlets": {"headless.py"},
     "nbclient": {"headless.py"},
+    "rados": {"stores/node/ceph_talk.py"},
     "nbconvert": {"report.py"},
     "nbformat": {"report.py"},
     "tqdm": {"progress.py"},
 }
 OPEN = {"numpy", "pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "tenacity", "statsmodels", "scikit_posthocs"}
 ANALYSIS = {
-    "stats", "figures", "tables", "tidy", "display", "analysis", "beside", "grades", "layers", "literature",
-    "pictures", "scenarios", "trust", "validation",
+    "stats", "figures", "tables", "tidy", "display", "analysis", "answers", "beside", "crosscheck", "grades", "layers",
+    "literature", "pictures", "scenarios", "timelines", "trust", "validation",
 }  # fmt: skip
 NUMERIC = {"pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "statsmodels", "scikit_posthocs"}
 

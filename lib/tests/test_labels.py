@@ -60,6 +60,24 @@ def test_a_system_that_was_emulated_once_is_called_so(folder: Path) -> None:
     assert read_session(folder)["systems"] == ["native", "docker", "lxc"]  # what is on disk stays
 
 
+@pytest.mark.parametrize(
+    ("facts", "label"),
+    [
+        ([{"qualifier": "user space"}], "lxc (user space)"),
+        ([{"qualifier": "user space"}, {"qualifier": "kernel module"}], "lxc (user space, kernel module)"),
+        ([{}, {"qualifier": "user space"}, {"qualifier": "user space"}], "lxc (user space)"),
+        ([{"qualifier": "user space", "emulated": True}], "lxc (emulated, user space)"),
+        ([{"qualifier": ""}, {"qualifier": None, "emulated": False}], None),
+    ],
+)
+def test_what_a_system_must_not_be_shown_without_is_in_its_name(
+    facts: list[dict[str, object]], label: str | None, tmp_path: Path
+) -> None:
+    for number, each in enumerate(facts):
+        said(tmp_path, f"deployments{f'.resumed-{number}' if number else ''}.json", **each)
+    assert labels.of(tmp_path) == ({"lxc": label} if label else {})
+
+
 def test_a_system_that_was_not_keeps_its_name(folder: Path, tmp_path: Path) -> None:
     plain = write_session(tmp_path / "s", blocks=1, faults=False)
     (plain / "session.json").write_text(json.dumps(read_session_of(plain) | {"parameters": {}}))

@@ -9,14 +9,14 @@ import pytest
 
 from infrabench import analysis, facade, layers, pictures
 from infrabench.core import DesignError
+from tests.analysis_fixtures import results_of
 from tests.runtimes_fixtures import NO_KATA, write_session
 
 EMULATED = ("containerd-kata", "crio-kata")
 
 
 def results(folder: Path, **how: object) -> analysis.Results:
-    session = facade.open_session(write_session(folder / "s", **how))  # type: ignore[arg-type]
-    return analysis.results(session.data, session.table, session.missing, folder / "out")
+    return results_of(write_session(folder / "s", **how), folder / "out")  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")

@@ -16,11 +16,12 @@ import pytest
 import infrabench as ib
 from infrabench import headless
 from infrabench.analysis import table
-from tests import runtimes_fixtures
+from tests import runtimes_fixtures, storage_fixtures
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-STUDIES = ["containers", "cnis", "runtimes"]
+STUDIES = ["containers", "cnis", "runtimes", "storage"]
+MADE_UP = {"runtimes": runtimes_fixtures.write_session, "storage": storage_fixtures.write_session}
 # A study has a recorded session from the day that somebody has recorded one and looked at it.
 RECORDED = [study for study in STUDIES if (ROOT / "data" / "recorded" / study).is_dir()]
 FORBIDDEN = (ast.FunctionDef, ast.ClassDef, ast.Lambda, ast.Try, ast.For, ast.While)
@@ -29,7 +30,7 @@ NOT_HERE = {"subprocess", "os", "re", "fabric", "docker", "pylxd", "time", "warn
 
 def test_there_is_a_notebook_for_every_study() -> None:
     assert {path.stem for path in NOTEBOOKS} >= set(STUDIES)
-    assert set(RECORDED) >= {"containers", "cnis"}
+    assert set(RECORDED) >= {"containers", "cnis", "runtimes"}
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -76,12 +77,14 @@ def test_papermill_runs_it_on_the_recorded_session(study: str, tmp_path: Path) -
         ("cnis", {"workloads": ["netperf"]}),
         ("runtimes", {"systems": ["containerd-runc"]}),
         ("runtimes", {"workloads": ["pods-netperf"]}),
+        ("storage", {"systems": ["ceph"]}),
+        ("storage", {"workloads": ["rebuild"]}),
     ],
 )
 def test_a_narrowed_session_is_shown_without_errors(study: str, given: dict[str, list[str]], tmp_path: Path) -> None:
     out = tmp_path / "narrow.ipynb"
     if study not in RECORDED:
-        given = {"session": str(runtimes_fixtures.write_session(tmp_path / "s")), **given}
+        given = {"session": str(MADE_UP[study](tmp_path / "s")), **given}
     made = headless.execute(ROOT / f"notebooks/{study}.ipynb", out, {"out": str(tmp_path), **given})
     outputs = [output for cell in nbformat.read(made, 4).cells for output in cell.get("outputs", [])]
     assert not [output for output in outputs if output.output_type == "error"]
@@ -130,6 +133,50 @@ def test_the_runtimes_notebook_tells_what_is_not_run_and_what_is_emulated(
         assert tables
         assert not [each for each in tables if "-kata" in each.replace("-kata (emulated)", "")]
     assert len(list((tmp_path / "figures/runtimes").glob("curves-*.pdf"))) >= 8
+
+
+USER_SPACE = "zfs (user space)"
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({}, [
+            "ours is zfs (user space): by direction alone", "One line for each trial and none for their mean",
+            "both copies damaged, ceph: in 3 of 3 trials files were lost, and reading them said so.",
+            "strict: 0.", "times default", "strict rbd at zfs (user space), random read", "14 different",
+            "ceph-vm (emulated) / zfs-vm (emulated)", "same direction",
+        ]),
+        ({"not_run": {"ceph": storage_fixtures.NO_LOOP}}, [
+            f"There is nothing to compare {USER_SPACE} with. Not run: ceph: {storage_fixtures.NO_LOOP}.",
+            f"ceph not run: {storage_fixtures.NO_LOOP}", f"- ceph: not run: {storage_fixtures.NO_LOOP}.",
+            "There is nothing for the table of contrasts", "There is no operation that both this session and",
+        ]),
+        ({"profile": "smoke", "failed": [("zfs", "rebuild"), ("ceph", "integrity")], "user_space": False}, [
+            "zfs: no valid trial.", "no ok trial of zfs", "| no valid trial |",
+            "There is nothing to compare strict with", "No cross-check was named",
+        ]),
+    ],
+    ids=["both", "one-system", "failed"],
+)  # fmt: skip
+def test_the_storage_notebook_tells_which_engine_ran_and_what_did_not(
+    how: dict[str, Any], told: list[str], tmp_path: Path
+) -> None:
+    session = storage_fixtures.write_session(tmp_path / "s", **how)
+    check = storage_fixtures.write_session(tmp_path / "check", profile="crosscheck")
+    given = {"out": str(tmp_path), "session": str(session), "profile": how.get("profile", "quick")}
+    given |= {"crosscheck": str(check)} if how.get("user_space", True) else {}
+    made = headless.execute(ROOT / "notebooks/storage.ipynb", tmp_path / "made.ipynb", given)
+    outputs = [output for cell in nbformat.read(made, 4).cells for output in cell.get("outputs", [])]
+    assert not [output for output in outputs if output.output_type == "error"]
+    text = "\n".join(str(output.get("data", {}).get("text/plain", "")) for output in outputs)
+    assert all(each in text for each in told), [each for each in told if each not in text]
+    if how.get("user_space", True):  # nowhere without saying so, but where its plain name stands for the paper's
+        shown = [str(output.data["text/plain"]) for output in outputs if "95 % CI" in str(output.get("data", ""))]
+        assert shown
+        assert not [each for each in shown if re.search(r"\bzfs\b(?! \(user space\)|-vm \(emulated\)|[,:])", each)]
+    assert (tmp_path / "figures/storage/timeline-rebuild.pdf").is_file()
+    assert len(list((tmp_path / "figures/storage").glob("*.pdf"))) >= 7
 
 
 def test_papermill_runs_the_validation_on_the_recorded_sessions(tmp_path: Path) -> None:

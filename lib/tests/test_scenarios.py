@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from infrabench import analysis, pictures
-from infrabench.scenarios import between
+from infrabench.scenarios import between, levels
 from infrabench.stats import contrasts
 from infrabench.tidy import PLAN_COLUMNS
 from tests.analysis_fixtures import DATA_A, MARGINS, table_of
@@ -56,6 +56,58 @@ def test_its_words_figures_and_folders_are_its_own(found: analysis.Results) -> N
     folder: Path = turned.folder / "figures"
     assert [path.name for path in folder.iterdir()] == ["containers-ways"]
     assert "second" in analysis.table(turned, "contrasts", ["sysbench-cpu"]).text
+
+
+@pytest.fixture(scope="module")
+def levelled(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
+    """Two operations at two levels, one of them at a third that a longer word begins."""
+    values = {
+        "read plain": 100.0,
+        "read strict": 50.0,
+        "write plain": 80.0,
+        "write strict": 20.0,
+        "read strict own": 60.0,
+    }
+    tables = [
+        table_of({name: [value * (1 + i) + b for b in range(4)] for i, name in enumerate(("native", "docker"))},
+                 scenario=scenario, blocks_per_deployment=2)
+        for scenario, value in values.items()
+    ]  # fmt: skip
+    absent = [{"system": "docker", "workload": "sysbench-cpu", "scenario": "write strict own", "reason": "no own path"}]
+    missing = pd.DataFrame(columns=list(PLAN_COLUMNS))
+    return analysis.results(
+        {**DATA, "not_applicable": absent},
+        pd.concat(tables, ignore_index=True),
+        missing,
+        tmp_path_factory.mktemp("out"),
+    )
+
+
+def test_levels_are_compared_within_each_system_and_for_each_beginning_of_a_name(levelled: analysis.Results) -> None:
+    turned = levels(levelled, "sysbench-cpu", "plain", ["strict"], "levels")
+    rows = turned.contrasts.set_index(["scenario", "system"])
+    assert set(rows.index) == {
+        (f"{name}, {what}", "strict") for name in ("native", "docker") for what in ("read", "write")
+    }
+    assert rows.loc[("native, write", "strict"), "ratio"] == pytest.approx(21.5 / 81.5)
+    assert (rows["baseline"] == "plain").all()
+    alone = between(levelled, "sysbench-cpu", "write plain", ["write strict"], "alone").contrasts.set_index("scenario")
+    for name in ("ratio", "ratio_low", "ratio_high", "p", "n_pairs", "pair_unit"):
+        assert rows.loc[("docker, write", "strict"), name] == alone.loc["docker", name], name
+
+
+def test_a_level_of_two_words_is_not_the_one_that_begins_it(levelled: analysis.Results) -> None:
+    turned = levels(levelled, "sysbench-cpu", "strict", ["strict own"], "own")
+    rows = turned.contrasts.set_index(["scenario", "system"])
+    assert set(rows.index) == {("native, read", "strict own"), ("docker, read", "strict own")}
+    assert rows.loc[("native, read", "strict own"), "ratio"] == pytest.approx(61.5 / 51.5)
+    told = analysis.findings(turned, "sysbench-cpu", "events_per_s").text
+    assert "strict own at docker, write: not run: no own path." in told
+
+
+def test_levels_of_a_workload_that_was_not_run_are_nothing_to_compare(levelled: analysis.Results) -> None:
+    told = analysis.findings(levels(levelled, "web", "plain", ["strict"], "none"), "web", "requests_per_s").text
+    assert told.startswith("There is nothing to compare plain with. Not run: plain: not part of the profile quick")
 
 
 def test_where_there_is_nothing_to_compare_it_says_so(found: analysis.Results) -> None:

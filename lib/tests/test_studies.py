@@ -13,7 +13,8 @@ STUDIES = registry.names("studies")
 LIFECYCLE = {
     "create": ("true",), "exec": ("env",), "remove": ("true",), "address": ("192.0.2.1",), "create-plain": ("true",),
     "metrics": ("true",), "version": ("true",), "population": ("true",), "memory": ("true",),
-    "pods_reason": ("memory",),
+    "pods_reason": ("memory",), "store": ("true",), "mount": ("/mnt",), "uri": ("nbd+unix:///",),
+    "uri-rbd": ("/etc/ceph.conf", "pool", "image"), "device": ("/dev/zd0",),
 }  # fmt: skip
 ADDRESSES = dict.fromkeys(("primary", "second", "service"), "192.0.2.1")
 PODS = (
@@ -29,7 +30,8 @@ PODS = (
     "conductor",
 )
 
-FURTHER = {"runtimes": {"forty"}}  # profiles beyond the three that every study has
+FURTHER = {"runtimes": {"forty"}, "storage": {"crosscheck"}}  # profiles beyond the three that every study has
+POOLS = {"storage": 3}  # deployments of `quick` where six are too long: wide intervals, and the notebook says so
 
 
 def profiles():
@@ -54,7 +56,7 @@ def test_a_study_has_three_profiles_at_most_three_primary_metrics_and_margins(na
     assert set(study.profiles) == {"smoke", "quick", "paper"} | FURTHER.get(name, set())
     assert 2 <= study.profiles["smoke"].blocks <= 5
     assert study.profiles["paper"].blocks == 30
-    assert study.profiles["quick"].blocks == 30 or study.profiles["quick"].deployments >= 6
+    assert study.profiles["quick"].blocks == 30 or study.profiles["quick"].deployments >= POOLS.get(name, 6)
     assert 1 <= len(study.primary) <= 3
     assert "" in study.margins
     assert all(0 < margin < 0.5 for margin in study.margins.values())
@@ -163,6 +165,61 @@ def test_the_profiles_of_the_runtimes_study_are_as_long_as_they_may_be():
     # three arrays of each pod fit in what a pod may have
     arrays = [case.params["array_bytes"] for case in study.profiles["paper"].cases if case.workload == "pods-stream"]
     assert 3 * max(arrays) < 0.9 * study.limits.memory_bytes
+
+
+def test_the_storage_study_has_the_sizes_of_the_paper_and_what_it_lacks():
+    study = registry.study("storage")
+    wanted = session.request(study, profile="paper")
+    cases = {(case.workload, case.scenario): case.params for case in wanted.cases}
+    assert (study.baseline, wanted.blocks, wanted.deployments) == ("zfs", 30, 6)
+    for pattern, name in (("read", "sequential read"), ("write", "sequential write"), ("randread", "random read"),
+                          ("randwrite", "random write")):  # fmt: skip
+        for mode in ("default", "strict"):
+            asked = cases["fio-4k", f"{name} {mode}"]
+            assert (asked["pattern"], asked["mode"], asked["path"]) == (pattern, mode, "nbd")
+            assert (asked["area_bytes"], asked["depth"]) == (100_000_000 * 512, 32)
+            assert (asked["block_bytes"], asked["seconds"]) == (4096, 60)
+    assert {case.params["path"] for case in wanted.cases if case.workload == "fio-4k"} == {"nbd", "rbd", "kernel"}
+    assert cases["file-copy", "44 files default"]["total_bytes"] == 25_350_000_000
+    assert cases["file-copy", "44 files strict"]["files"] == 44
+    for test in ("read-write", "read-only"):
+        for mode in ("default", "strict"):
+            asked = cases["oltp", f"{test} {mode}"]
+            assert (asked["rows"], asked["seconds"], asked["mode"]) == (1_000_000, 60, mode)
+    used = {(case.params["used_bytes"], case.params["throttle"]) for case in wanted.cases if case.workload == "rebuild"}
+    assert used == {(size * 10**9, throttle) for size in (20, 40) for throttle in ("default", "open")}
+    assert {case.params["damage"] for case in wanted.cases if case.workload == "integrity"} == {"none", "one", "both"}
+
+
+def test_the_profiles_of_the_storage_study_are_as_long_and_as_large_as_they_may_be():
+    study = registry.study("storage")
+    smoke, quick, paper = (session.request(study, profile=name) for name in ("smoke", "quick", "paper"))
+    assert costs.of_study(study, smoke).seconds < 6 * 60
+    assert costs.of_study(study, quick).seconds < 46 * 60
+    assert (smoke.blocks, smoke.deployments, quick.blocks, quick.deployments) == (2, 2, 3, 3)
+    assert (
+        {case.workload for case in smoke.cases}
+        == {case.workload for case in quick.cases}
+        == {case.workload for case in paper.cases}
+    )
+    assert {case.scenario for case in quick.cases if case.workload == "rebuild"} == {
+        "2 GB open", "4 GB open", "2 GB default",
+    }  # fmt: skip
+    for case in (*smoke.cases, *quick.cases, *paper.cases):  # the space that is asked for holds what is written
+        held = (case.params.get(name, 0) for name in ("area_bytes", "total_bytes", "used_bytes"))
+        assert case.disk_bytes >= max(*held, 500 * case.params.get("rows", 0))
+    assert costs.of_study(study, quick).target_bytes < 6e9
+    assert len({(case.workload, case.factor, case.level) for case in quick.cases if case.factor}) == 3
+
+
+def test_the_cross_check_asks_the_same_of_another_engine():
+    study = registry.study("storage")
+    quick, check = (session.request(study, profile=name) for name in ("quick", "crosscheck"))
+    assert (quick.systems, quick.baseline) == (("zfs", "ceph"), "zfs")
+    assert (check.systems, check.baseline) == (("zfs-vm", "ceph-vm"), "zfs-vm")
+    mine = {case.scenario for case in quick.cases if case.params.get("path") == "nbd"}
+    assert {case.scenario.removesuffix(" kernel") for case in check.cases} == mine
+    assert {(case.workload, case.params["path"]) for case in check.cases} == {("fio-4k", "kernel")}
 
 
 def test_known_effects_have_true_ratios_for_each_label_that_is_not_the_same():

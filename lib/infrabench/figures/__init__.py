@@ -15,6 +15,7 @@ from infrabench.figures.save import save
 from infrabench.figures.scaling import scaling
 from infrabench.figures.sentences import grouped
 from infrabench.figures.tiers import tiers, tiers_caption
+from infrabench.figures.timeline import timeline, timeline_caption
 
 __all__ = [
     "COLUMN_MM",
@@ -42,4 +43,6 @@ __all__ = [
     "style",
     "tiers",
     "tiers_caption",
+    "timeline",
+    "timeline_caption",
 ]

@@ -18,6 +18,8 @@ from infrabench.figures.ratios import ratio_axis, ratio_mark
 
 FAR = 8.0  # times, between the means of scenarios: beyond that the axis is logarithmic
 LABEL_MM = {1: 46.0, 2: 36.0}  # room for the label of the upper axis, by the number of axes
+UPRIGHT_MM = 14.0  # more height, for labels that stand
+RATIO_MM = 30.0  # room for the label of the lower axis
 SPREAD = 0.13  # half-width of the jitter, in slots
 
 
@@ -77,7 +79,7 @@ def points(
     with look.style():
         rows = 2 if contrasts is not None else 1
         ratios = {"height_ratios": [1.5, 1]} if rows == 2 else None
-        size = (width, 62 + 36 * (rows - 1))
+        size = (width, 62 + 36 * (rows - 1) + (UPRIGHT_MM if _crowded(_common(shown)[1], width) else 0))
         figure, axes = look.canvas(*size, nrows=rows, sharex=True, squeeze=False, gridspec_kw=ratios)
         main = axes[0, 0]
         drawn = [name for name in names if single or name not in (not_run or {})]
@@ -205,7 +207,7 @@ def _ratios(
         if (row.scenario, row.system) in places:
             ratio_mark(axes, row, places[row.scenario, row.system][0], marks[row.system], vertical=True)
     baseline = contrasts["baseline"].iloc[0] if len(contrasts) else "baseline"
-    axes.set_ylabel(f"Ratio to {baseline}")
+    axes.set_ylabel(look.broken(f"Ratio to {baseline}", RATIO_MM, " to "))
 
 
 def _x_axis(
@@ -221,14 +223,36 @@ def _x_axis(
         axes.set_xlim(ends[0] - 0.6, ends[1] + 0.6)
         return
     axis, labels = _common(scenarios)
-    room = 0.9 * axes.figure.get_figwidth() / look.MM / len(scenarios)
-    wide = any(look.text_mm(label, look.TEXT_PT) > room for label in labels)
-    axes.set_xticks(range(len(scenarios)), [label.replace(" ", "\n") if wide else label for label in labels])
+    width = axes.figure.get_figwidth() / look.MM
+    wide = any(look.text_mm(label, look.TEXT_PT) > _room(labels, width) for label in labels)
+    if _crowded(labels, width):
+        axes.set_xticks(range(len(scenarios)), [_folded(label) for label in labels], rotation=90)
+    else:
+        axes.set_xticks(range(len(scenarios)), [label.replace(" ", "\n") if wide else label for label in labels])
     axes.set_xlabel(axis)
     axes.set_xlim(-0.55, len(scenarios) - 0.45)
     for edge in range(1, len(scenarios)):
         for panel in axes.figure.axes:
             panel.axvline(edge - 0.5, color=look.LIGHT, lw=0.4, zorder=0)
+
+
+def _room(labels: Sequence[str], width_mm: float) -> float:
+    """Return the width that one label has."""
+    return 0.9 * width_mm / len(labels)
+
+
+def _crowded(labels: Sequence[str], width_mm: float) -> bool:
+    """Tell whether not even single words of the labels have room side by side."""
+    if len(labels) == 1:
+        return False
+    return any(look.text_mm(word, look.TEXT_PT) > _room(labels, width_mm) for label in labels for word in label.split())
+
+
+def _folded(label: str) -> str:
+    """Return a label in two lines."""
+    words = label.split()
+    half = (len(words) + 1) // 2
+    return "\n".join(filter(None, (" ".join(words[:half]), " ".join(words[half:]))))
 
 
 def _common(scenarios: Sequence[str]) -> tuple[str, list[str]]:

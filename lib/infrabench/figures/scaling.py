@@ -17,6 +17,7 @@ from infrabench.figures.ratios import ratio_axis, ratio_mark
 
 LABEL_MM = 36.0  # room for the label of the upper axis of two
 CLOSE = 4  # systems whose ratios can be told apart in a column
+ALONE = 0.3  # of the axis on either side of a level that has no other
 GAP = 0.09  # between two systems at one level, in steps of the closest levels
 
 
@@ -72,6 +73,8 @@ def scaling(
                 _ratios(panels[1], rows_of, factor, places, marks)
             levels = np.sort(mine["level"].unique())
             panels[-1].set_xticks(levels, [f"{level:g}" for level in levels])
+            if levels.size == 1:
+                panels[-1].set_xlim(levels[0] - ALONE, levels[0] + ALONE)
             panels[-1].set_xlabel(str(factor))
         look.from_zero(grid[0, 0], cells, scale.factor, bound)
         label = display.axis_label(metric, scale.unit, cells["better"].iloc[0])

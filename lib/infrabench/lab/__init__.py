@@ -13,7 +13,7 @@ from typing import Any
 
 from infrabench.core import Machines, SiteError
 from infrabench.host import SSHHost
-from infrabench.lab import ahead, controllers, gotools, images, network, nodes, sets
+from infrabench.lab import ahead, controllers, gotools, images, network, nodes, sets, stores
 from infrabench.lab.nodes import GUEST_DIR, NODES, SERVER
 from infrabench.lab.shell import in_use, locked, remove_tree, require, sh, state_dir
 
@@ -170,6 +170,13 @@ def status() -> Status:
 def machines(name: str, tools: tuple[str, ...], workers: int = 2, say: Say = log.info) -> Iterator[Machines]:
     """Yield a set of machines of the running lab for a system called `name`; it is removed at the end."""
     with sets.made(lab_dir(), name, tools, host, say, workers) as made:
+        yield made
+
+
+@contextmanager
+def store(name: str, need_bytes: int, guest: bool = False, say: Say = log.info) -> Iterator[Machines]:
+    """Yield a node of the running lab that carries the storage system `name`; it is removed at the end."""
+    with stores.made(lab_dir(), name, need_bytes, host, say, guest) as made:
         yield made
 
 

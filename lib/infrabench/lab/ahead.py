@@ -16,7 +16,9 @@ from infrabench.lab.gotools import duration
 from infrabench.lab.shell import locked, require
 
 # Seconds on two cores from an empty cache, packages downloaded from a mirror nearby.
-IMAGE_S = {"guest": 60.0, "node": 90.0, "cluster": 60.0, "pause": 1.0, "tools": 12.0}
+IMAGE_S = {
+    "guest": 60.0, "node": 90.0, "cluster": 60.0, "storage": 120.0, "vm": 500.0, "pause": 1.0, "tools": 12.0,
+}  # fmt: skip
 
 log = logging.getLogger(__name__)
 Say = Callable[[str], None]
@@ -52,24 +54,29 @@ def seconds(wanted: Sequence[str]) -> float:
     return image_s + gotools.estimate(name for name in wanted if name in gotools.PARTS)
 
 
+def chosen(wanted: Sequence[str]) -> list[str]:
+    """Return what is made ahead: what is wanted, or everything but what is made on demand."""
+    return [name for name in names() if name in wanted or (not wanted and name not in images.ON_DEMAND)]
+
+
 def build(wanted: Sequence[str] = (), say: Say = log.info) -> Iterator[str]:
-    """Make what is not in the cache (all, or only what is `wanted`) and yield what there is.
+    """Make what is not in the cache (only what is `wanted`, or all but what is made on demand) and yield what there is.
 
     Raises `DesignError` for an unknown name, `NotRunnable` before anything is made when something is missing here.
     """
     for name in wanted:
         if name not in names():
             raise unknown_name("thing to build", name, names())
-    chosen = [name for name in names() if not wanted or name in wanted]
-    parts = [name for name in chosen if name in gotools.PARTS]
-    if len(parts) < len(chosen):
+    these = chosen(wanted)
+    parts = [name for name in these if name in gotools.PARTS]
+    if len(parts) < len(these):
         require()
     gotools.require(parts)
-    expected = seconds(chosen)
+    expected = seconds(these)
     yield f"about {duration(expected)} on two cores, besides downloads" if expected else "everything is made already"
-    for name in chosen:
+    for name in these:
         if name not in parts:
-            with locked():
+            with locked(images.LOCKS.get(name, "lock")):
                 _image(name, say)()
             yield f"{name}: {image_states()[name]}"
     for name, folder in gotools.make(parts, say).items():

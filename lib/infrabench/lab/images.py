@@ -2,7 +2,9 @@
 
 `guest` is the image of the systems under test, one tar file for all of them. `node` is a root file system for lab
 nodes: the same packages and more, so that `native` runs the same binaries as the guests. `cluster` is one for the nodes
-of a Kubernetes cluster.
+of a Kubernetes cluster, `storage` one for a node that carries a storage system.
+`vm` is a disk with a kernel: a virtual machine whose kernel has the module that compiles into no other one
+here. It takes minutes to compile, so it is made only for who asks for it.
 """
 
 from __future__ import annotations
@@ -16,16 +18,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infrabench.core import ProvisionError, digest
+from infrabench.lab import guestdisk
 from infrabench.lab.shell import contained, remove_tree, sh, state_dir
 
 SUITE = "bookworm"
 COMPONENTS = "main contrib non-free"
 # Parts are folders beside this file, each with packages.txt, overlay/ and setup.sh, applied in order.
-KINDS = {"guest": ("guest",), "node": ("guest", "boot", "node"), "cluster": ("boot", "cluster")}
+KINDS = {
+    "guest": ("guest",),
+    "node": ("guest", "boot", "node"),
+    "cluster": ("boot", "cluster"),
+    "storage": ("boot", "storage"),
+    "vm": ("vm",),
+}
+DISKS = ("vm",)  # kinds that end as a disk to boot from
+LOCKS = {"vm": "vm.lock"}  # of kinds that take long: whoever needs another kind does not wait for them
+ON_DEMAND = ("vm",)  # kinds that nobody makes ahead unless they are named
 # What makes an image boot and answer, whatever it carries besides.
 BOOT = ("systemd-sysv", "dbus", "iproute2", "python3-minimal", "util-linux")
 FORMAT = 1  # raise it when this file makes images differently
 BUILD_TIMEOUT_S = 1200.0
+COMPILE_TIMEOUT_S = 3600.0  # of a kind that compiles, at the lowest priority that still gets on
 DPKG_STATUS = "var/lib/dpkg/status"
 KEEP = 3
 NEEDED_BYTES = 4 * 2**30
@@ -35,7 +48,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image on disk. `rootfs` is a folder; `tar` the same as one file (guest only)."""
+    """An image on disk. `rootfs` is a folder; `tar` the same as one file (guest only).
+
+    A kind that ends as a disk has neither: see `guestdisk` for its files.
+    """
 
     kind: str
     hash: str
@@ -95,7 +111,8 @@ def make(kind: str, say: Callable[[str], None] = log.info) -> Image:
             f"{image.folder.parent}: {free / 2**30:.1f} GiB free, an image needs {NEEDED_BYTES / 2**30:.0f}. "
             "Free some space or set INFRABENCH_STATE to a larger disk."
         )
-    say(f"Making the {kind} image {image.hash} from Debian packages (about a minute; once)")
+    how_long = "it compiles a kernel module: about eight minutes" if kind in DISKS else "about a minute"
+    say(f"Making the {kind} image {image.hash} from Debian packages ({how_long}; once)")
     for leftover in image.folder.parent.glob(f"{kind}-*.part"):
         remove_tree(leftover)
     part = image.folder.with_name(f"{image.folder.name}.part")
@@ -105,13 +122,17 @@ def make(kind: str, say: Callable[[str], None] = log.info) -> Image:
     include = ",".join(packages(kind))
     root = part / ("rootfs.tar" if kind == "guest" else "rootfs")
     # mode auto: as root in a plain chroot, as an ordinary user in a user namespace.
+    slow = kind in DISKS
     sh(
-        *contained(), "mmdebstrap", "--mode=auto", "--variant=minbase",
-        f"--components={COMPONENTS}", f"--include={include}", *hooks, SUITE, root, timeout_s=BUILD_TIMEOUT_S,
+        *contained(), *(("nice", "-n", "10") if slow else ()), "mmdebstrap", "--mode=auto", "--variant=minbase",
+        f"--components={COMPONENTS}", f"--include={include}", *hooks, SUITE, root,
+        timeout_s=COMPILE_TIMEOUT_S if slow else BUILD_TIMEOUT_S,
     )  # fmt: skip
     status = f"./{DPKG_STATUS}"
     known = sh("tar", "-xOf", root, status).stdout if kind == "guest" else (root / DPKG_STATUS).read_bytes()
     (part / "packages.txt").write_text(_installed(known.decode()))
+    if kind in DISKS:
+        guestdisk.make(root, part)
     (part / "complete").write_text("")
     os.sync()
     part.rename(image.folder)

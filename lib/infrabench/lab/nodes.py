@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infrabench.core import Host, ProvisionError, SiteError
+from infrabench.lab import loops
 from infrabench.lab.images import Image
 from infrabench.lab.network import BRIDGE, GUESTS_NET, NODES_NET, RANGE
 from infrabench.lab.shell import mounts_below, remove_tree, sh, state_dir
@@ -32,6 +33,9 @@ CLUSTER_DATA = {
     "/var/lib/containerd": "containerd", "/var/lib/containers": "containers", "/var/lib/kubelet": "kubelet",
     "/var/lib/etcd": "etcd", "/var/tmp": "tmp",
 }  # fmt: skip
+# The same of a store: backing files of its disks, and what its daemons write.
+STORE = "store"
+STORE_DATA = {loops.HOMES: "store", "/var/tmp": "tmp"}
 GUEST_DIR = "/var/cache/infrabench/guest"
 
 
@@ -39,8 +43,8 @@ GUEST_DIR = "/var/cache/infrabench/guest"
 class Node:
     """A node by its role, which is also its name, and its address on the lab's bridge.
 
-    `cluster` is the name of the cluster that the node belongs to, empty for the two nodes that are always there; their
-    data folders stay from one lab to the next.
+    `cluster` is the name of the set that the node belongs to (a cluster, or a store alone), empty for the two nodes
+    that are always there; their data folders stay from one lab to the next.
     """
 
     role: str
@@ -58,6 +62,8 @@ class Node:
 
     @property
     def data(self) -> dict[str, str]:
+        if self.role == STORE:
+            return STORE_DATA
         return CLUSTER_DATA if self.cluster else DATA
 
 
@@ -125,6 +131,7 @@ def running(node: Node) -> bool:
 def remove_all() -> None:
     """Stop every node of any earlier lab, by its cgroup, and remove its files."""
     _kill_cgroups(f"{PREFIX}*")
+    loops.detach()
     _unplug(list(LINKS.glob("ib-*")))
     _remove_pivots()
     remove_tree(nodes_dir())
@@ -134,6 +141,8 @@ def remove(nodes: Iterable[Node]) -> None:
     """Stop these nodes at once and remove their files."""
     for node in nodes:
         _kill_cgroups(node.container)
+        if node.role == STORE:
+            loops.detach(node.cluster)
     _unplug([LINKS / _veth(node) for node in nodes])
     _remove_pivots()
     for node in nodes:
@@ -155,8 +164,8 @@ def freeze(nodes: Iterable[Node], *, frozen: bool) -> None:
 
 
 def leftovers() -> list[str]:
-    """Return what is still there of nodes: cgroups and mounts, by path."""
-    return [str(folder) for folder in _cgroups(f"{PREFIX}*")] + mounts_below(nodes_dir())
+    """Return what is still there of nodes: cgroups, mounts and loop devices, by path."""
+    return [str(folder) for folder in _cgroups(f"{PREFIX}*")] + mounts_below(nodes_dir()) + loops.left()
 
 
 def wait_for_ssh(machine: Host, node: Node) -> None:

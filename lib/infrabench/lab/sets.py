@@ -40,8 +40,13 @@ def members(name: str, slot: int, workers: int = 2) -> tuple[nodes.Node, ...]:
 
 
 def standing(name: str, slot: int) -> tuple[nodes.Node, ...]:
-    """Return the nodes of the set `name` that were made: it may have one worker or two."""
-    return tuple(node for node in members(name, slot) if nodes.made(node))
+    """Return the nodes of the set `name` that were made: it may have one worker or two, or be a store."""
+    return tuple(node for node in (*members(name, slot), store(name, slot)) if nodes.made(node))
+
+
+def store(name: str, slot: int) -> nodes.Node:
+    """Return the one node of the set `name` if that is a store and no cluster."""
+    return nodes.Node(nodes.STORE, f"198.18.0.{FIRST + STEP * slot}", name)
 
 
 def slots(lab: Path) -> dict[str, int]:
@@ -76,17 +81,17 @@ def make(
     with locked():  # a maker removes what other makers have half done
         image = images.make("cluster", say)
     remove(lab, name)
-    team = members(name, _take(lab, name), workers)
+    team = members(name, take(lab, name), workers)
     public = (lab / "ssh/id_ed25519.pub").read_text()
     shown = lent | {f"{TOOLS_DIR}/{part}": folder for part, folder in built.items()}
     shown |= {f"{IMAGES_DIR}/{kind}": each.tar.parent for kind, each in pods.items()}
     try:
         for node in team:
             nodes.start(node, image, public, shown, devices)
-        _know(lab, team)
+        know(lab, team)
         hosts = {node.role: connect(node) for node in team}
         with ThreadPoolExecutor(len(team)) as pool:
-            list(pool.map(lambda node: _ready(hosts[node.role], node), team))
+            list(pool.map(lambda node: ready(hosts[node.role], node), team))
     except BaseException:
         remove(lab, name)
         raise
@@ -143,7 +148,7 @@ def remove(lab: Path, name: str) -> None:
     """Remove the set `name`, running, frozen or half made; nothing when there is none."""
     known = slots(lab)
     if name in known:
-        nodes.remove(members(name, known[name]))
+        nodes.remove((*members(name, known[name]), store(name, known[name])))
         with locked("machines.lock"):
             _write(lab, {other: slot for other, slot in slots(lab).items() if other != name})
 
@@ -160,7 +165,8 @@ def kept(lab: Path) -> list[nodes.Node]:
     return [node for name, slot in slots(lab).items() if name.startswith(KEPT) for node in members(name, slot)]
 
 
-def _take(lab: Path, name: str) -> int:
+def take(lab: Path, name: str) -> int:
+    """Give the set `name` a slot that is free, and return it."""
     with locked("machines.lock"):
         known = slots(lab)
         free = next((slot for slot in range(SLOTS) if slot not in known.values()), None)
@@ -176,7 +182,7 @@ def _write(lab: Path, known: Mapping[str, int]) -> None:
     part.rename(lab / "machines.json")
 
 
-def _know(lab: Path, team: tuple[nodes.Node, ...]) -> None:
+def know(lab: Path, team: tuple[nodes.Node, ...]) -> None:
     """Put the nodes' host keys in the place of those that earlier nodes had at their addresses."""
     with locked("machines.lock"):
         file, addresses = lab / "ssh/known_hosts", {node.address for node in team}
@@ -193,7 +199,8 @@ def version(part: str) -> str:
     return found
 
 
-def _ready(host: SSHHost, node: nodes.Node) -> None:
+def ready(host: SSHHost, node: nodes.Node) -> None:
+    """Return when the node answers and has its routes."""
     nodes.wait_for_ssh(host, node)
     for argv in nodes.routes(node):
         nodes.check(host, argv)

@@ -7,6 +7,7 @@ from infrabench.published.compare import (
     NOT_COMPARABLE,
     against,
     agreement,
+    plain,
     prediction,
 )
 from infrabench.published.data import COLUMNS, CONTAINERS, numbers, papers, published
@@ -35,6 +36,7 @@ __all__ = [
     "orders",
     "outcomes",
     "papers",
+    "plain",
     "prediction",
     "published",
     "tally",

@@ -17,6 +17,7 @@ from infrabench.published.targets_list import TARGETS
 
 AGREES_SIZE, AGREES_DIRECTION = "agrees in size", "agrees in direction"
 DISAGREES, NOT_COMPARABLE = "disagrees", "not comparable"
+EMULATED = "(emulated"  # begins what the label of a system adds whose speed is an emulator's
 KEPT = ("workload", "scenario", "metric", "system", "n_pairs", "ratio", "ratio_low", "ratio_high")
 
 
@@ -43,13 +44,18 @@ def against(contrasts: pd.DataFrame, known: Numbers | None = None) -> pd.DataFra
     rows: list[dict[str, Any]] = []
     for target in TARGETS:
         ours = contrasts[(contrasts["workload"] == target.workload) & (contrasts["metric"] == target.metric)]
-        ours = ours[ours["scenario"].str.startswith(target.scenario) & ours["system"].isin(target.systems)]
+        ours = ours[ours["scenario"].str.startswith(target.scenario) & ours["system"].map(plain).isin(target.systems)]
         rows += [
             {name: getattr(row, name) for name in KEPT} | _compared(row, target, known)
             for row in ours.itertuples(index=False)
         ]
     extra = ("published_low", "published_high", "published_n", "predicted_low", "predicted_high")
     return pd.DataFrame(rows, columns=[*KEPT, *extra, "agreement", "grade", "where", "note"])
+
+
+def plain(label: str) -> str:
+    """Return the name of a system without what its label adds in brackets."""
+    return label.partition(" (")[0]
 
 
 def prediction(ratio: float, low: float, high: float, n: int, published_n: int) -> tuple[float, float]:
@@ -81,16 +87,17 @@ def agreement(row: Any, theirs: tuple[float, float], predicted: tuple[float, flo
 
 
 def _compared(row: Any, target: Target, known: Numbers) -> dict[str, Any]:
-    printed = [known.row(each) for each in target.ids(row.system)]
-    theirs = target.ratios(row.system, known)
+    system = plain(row.system)
+    printed = [known.row(each) for each in target.ids(system)]
+    theirs = target.ratios(system, known)
     stated = None if pd.isna(printed[0].n) else int(printed[0].n)
-    grade, why = target.graded(row.system), _why_not(row, target)
+    grade, why, other = target.graded(system), _why_not(row, target), _another(row)
     predicted, word = (np.nan, np.nan), NOT_COMPARABLE
     if not why and target.comparable:
         # one run, the widest interval, where the paper does not say how many
         predicted = prediction(row.ratio, row.ratio_low, row.ratio_high, row.n_pairs, stated or 1)
-        span = target.rounded(row.system, known)  # a printed 77 % may be 76.5 or 77.5 %
-        word = agreement(row, (span.low, span.high), predicted, USE[grade])
+        span = target.rounded(system, known)  # a printed 77 % may be 76.5 or 77.5 %
+        word = agreement(row, (span.low, span.high), predicted, "direction" if other else USE[grade])
     return {
         "published_low": theirs[0],
         "published_high": theirs[1],
@@ -100,14 +107,21 @@ def _compared(row: Any, target: Target, known: Numbers) -> dict[str, Any]:
         "agreement": word,
         "grade": grade,
         "where": "; ".join(dict.fromkeys(f"{each.section}: '{each.quote}'" for each in printed)),
-        "note": "; ".join(filter(None, (why, target.note(row.system, known)))),
+        "note": "; ".join(filter(None, (why, other, target.note(system, known)))),
     }
 
 
 def _why_not(row: Any, target: Target) -> str:
     """Return why a contrast cannot be compared at all; nothing if it can."""
-    if row.baseline != target.baseline:
+    if plain(row.baseline) != target.baseline:
         return f"our baseline is {row.baseline}, the published one {target.baseline}"
     if not np.isfinite(row.ratio_low) or row.ratio_low <= 0:
         return row.reason or "no interval of ours"
-    return ""
+    emulated = [name for name in (row.system, row.baseline) if EMULATED in name]
+    return f"{' and '.join(emulated)}: an emulator's speed" if emulated else ""
+
+
+def _another(row: Any) -> str:
+    """Return which of our systems is not the one that was published, by its label; nothing if both are."""
+    labelled = [name for name in (row.system, row.baseline) if plain(name) != name]
+    return f"ours is {' and '.join(labelled)}: by direction alone" if labelled else ""

@@ -39,7 +39,9 @@ class Length:
     loads: tuple[str, ...]  # which pairs of pods talk: all of them, or the first alone
 
 
-SHORT = Length(seconds=1, stream_s=3, array_bytes=16 * MIB, sysbench_s=1, digits=250_000, loads=("pairs",))
+TINY = Length(seconds=1, stream_s=3, array_bytes=16 * MIB, sysbench_s=1, digits=250_000, loads=("pairs",))
+# A tool of an isolated runtime takes a second to begin where 20 do at once, and that counts.
+SHORT = replace(TINY, seconds=3, sysbench_s=4)
 LONG = Length(seconds=10, stream_s=20, array_bytes=32 * MIB, sysbench_s=10, digits=1_000_000, loads=("pairs", "first"))
 
 
@@ -90,7 +92,7 @@ STUDY = Study(
     baseline="containerd-runc",
     systems=SYSTEMS,
     profiles={
-        "smoke": _profile(2, 1, (10,), SHORT, FEW),
+        "smoke": _profile(2, 1, (10,), TINY, FEW),
         # Each block is a deployment of its own: more blocks on the same clusters say little more about runtimes.
         "quick": _profile(6, 6, (10, 20), SHORT, FEW),
         "forty": _profile(6, 6, (10, 20, 40), SHORT, FEW),

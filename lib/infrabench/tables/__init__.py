@@ -7,9 +7,11 @@ tables are made from.
 from infrabench.display import latex, markdown, save
 from infrabench.tables.cases import diagnostics_table, interactions_table, omnibus_table, tiers_table, trends_table
 from infrabench.tables.cells import against_table, contrasts_table, estimates_table, results_table
+from infrabench.tables.matrix import Question, matrix_table
 from infrabench.tables.plans import differences_table, planning_table
 
 __all__ = [
+    "Question",
     "against_table",
     "contrasts_table",
     "diagnostics_table",
@@ -18,6 +20,7 @@ __all__ = [
     "interactions_table",
     "latex",
     "markdown",
+    "matrix_table",
     "omnibus_table",
     "planning_table",
     "results_table",

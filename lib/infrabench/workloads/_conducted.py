@@ -46,6 +46,11 @@ class Run:
     go_s: float
     pods: tuple[Pod, ...]
 
+    @property
+    def span_s(self) -> float:
+        """From the instant at which all were to start until the last tool ended: all did what they did in this time."""
+        return max(pod.end_s for pod in self.pods if pod.role in ("tool", "client")) - self.go_s
+
     def of(self, role: str) -> tuple[Pod, ...]:
         return tuple(pod for pod in self.pods if pod.role == role)
 
@@ -96,14 +101,17 @@ def together(starts: Sequence[float], tool: str) -> float:
     return apart_s
 
 
-def shares(name: str, unit: str, rates: Sequence[float], one: str = "pod") -> tuple[Measurement, ...]:
-    """Return the sum of what all did in a second, the mean of each `one`, and the lowest's share of that mean."""
-    total = positive(TOOL, name, math.fsum(rates))
-    mean = total / len(rates)
+def shares(name: str, unit: str, done: Sequence[float], span_s: float, one: str = "pod") -> tuple[Measurement, ...]:
+    """Return what all did in a second of `span_s`, the mean of each `one`, and the least that one did, over that mean.
+
+    The sum of the rates that each tells of itself would be another number, and a wrong one: each counts from its own
+    beginning, so that those which begin late add work that was done while others rested already.
+    """
+    total = positive(TOOL, name, math.fsum(done) / positive(TOOL, "time", span_s))
     return (
         Measurement(name, total, unit, "higher"),
-        Measurement(f"{one}_{name}", mean, unit, "higher"),
-        Measurement("lowest_share", min(rates) / mean, "1", "higher"),
+        Measurement(f"{one}_{name}", total / len(done), unit, "higher"),
+        Measurement("lowest_share", min(done) * len(done) / math.fsum(done), "1", "higher"),
     )
 
 

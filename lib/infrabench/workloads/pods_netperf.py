@@ -1,15 +1,16 @@
 """pods-netperf: throughput (``TCP_STREAM``) and round trips (``TCP_RR``) between many pods at once.
 
 Every pair of pods (``load`` = ``pairs``) or the first alone (``first``, all other pods stand idle) runs netperf for
-``seconds``, from one instant on. Metrics of ``TCP_STREAM``: ``throughput_bit_per_s`` (sum over the pairs, payload that
-the servers received), ``pair_throughput_bit_per_s`` (mean of a pair) and ``lowest_share`` (the slowest pair over that
-mean: 1 where all get the same). Of ``TCP_RR``: ``transactions_per_s`` (sum), and ``latency_mean_s``,
+``seconds``, from one instant on. Metrics of ``TCP_STREAM``: ``throughput_bit_per_s`` (payload that all servers received
+over the time from that instant until the last pair ended), ``pair_throughput_bit_per_s`` (mean of a pair) and
+``lowest_share`` (the slowest pair over that mean: 1 where all get the same). Of ``TCP_RR``: ``transactions_per_s`` (all
+round trips over the same time), and ``latency_mean_s``,
 ``latency_p50_s``, ``latency_p99_s``: what each pair told, averaged over the pairs, every pair the same weight. The mean
 of percentiles is no percentile of all round trips together: it is the percentile that a pair saw, on average; a few
 slow pairs raise it less than they would raise the other. netperf tells percentiles in whole microseconds.
 
-A pair that gets its processor late ends late: its rates are over the time that it took. ``netperf`` describes the tool,
-`_population` the pods and ``cpu_percent``.
+A pair that gets its processor late ends late. How long netperf takes to begin counts, and weighs less the longer it
+runs. ``netperf`` describes the tool, `_population` the pods and ``cpu_percent``.
 """
 
 from __future__ import annotations
@@ -64,20 +65,22 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     run = _conducted.read(output, params, paired=_population.pairs(params))
     servers, clients = run.of("server"), run.of("client")
     told: list[dict[str, float]] = []
+    moved: list[float] = []  # bytes, or round trips
     for server, client in zip(servers, clients, strict=True):
-        found, _ = netperf.read(client.output, params, server.address, LATE_S)
+        found, amount = netperf.read(client.output, params, server.address, LATE_S)
         told.append({each.metric: each.value for each in found})
+        moved.append(amount.quantity)
     if not told:
         raise ParseError(netperf.TOOL, "no pair ran it", output)
-    return (*_metrics(params["test"], told), *_population.cpu(capture))
+    return (*_metrics(params["test"], told, moved, run.span_s), *_population.cpu(capture))
 
 
-def _metrics(test: str, told: Sequence[Mapping[str, float]]) -> tuple[Measurement, ...]:
+def _metrics(
+    test: str, told: Sequence[Mapping[str, float]], moved: Sequence[float], span_s: float
+) -> tuple[Measurement, ...]:
     if test == "TCP_STREAM":
-        return _conducted.shares(
-            "throughput_bit_per_s", "bit/s", [each["throughput_bit_per_s"] for each in told], "pair"
-        )
+        return _conducted.shares("throughput_bit_per_s", "bit/s", [8 * each for each in moved], span_s, "pair")
     return (
-        Measurement("transactions_per_s", math.fsum(each["transactions_per_s"] for each in told), "1/s", "higher"),
+        Measurement("transactions_per_s", math.fsum(moved) / span_s, "1/s", "higher"),
         *(Measurement(name, math.fsum(each[name] for each in told) / len(told), "s", "lower") for name in LATENCIES),
     )

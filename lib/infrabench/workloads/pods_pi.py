@@ -15,9 +15,9 @@ Metrics, from the times at which tools started and ended and the CPU time that t
 
 Both say how busy the processors were, not how fast the pods were: a runtime that spends more on the same digits raises
 them. They are the machine's count and not the pods' own: a pod with a kernel of its own (gVisor, Kata) counts time that
-it was given only in part. The machine counts in steps of 10 ms, and what the barrier itself takes is in it.
-With y-cruncher ``computation_s``,
-``told_utilisation_percent`` and ``told_efficiency_percent`` are the pods' means of what each one tells of itself.
+it was given only in part. The machine counts each processor in steps of 10 ms, and until the last pod has told its end.
+With y-cruncher ``computation_s``, ``told_utilisation_percent`` and ``told_efficiency_percent`` are the pods' means of
+what each one tells of itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from infrabench.core import Capture, Deployment, DesignError, Measurement, NotRunnable, ParseError, Step, Target
@@ -38,8 +37,8 @@ DEFAULTS: Mapping[str, Any] = {**_population.PODS, "digits": 100_000, "program":
 TOOL = "pi"
 PROGRAMS = ("auto", TOOL, _ycruncher.TOOL)
 SCRIPT = 'pi "$0" | sha256sum'
-# The conductor sees its node's processors: their times before and after go to its standard error.
-TIMED = 'head -n 1 /proc/stat >&2; "$@"; status=$?; head -n 1 /proc/stat >&2; exit $status'
+# The conductor sees its node's processors: their times at the instant and at the end go to its standard error.
+STAT = ("--stat", "/proc/stat")
 SLOWEST = 10_000  # digits a second of a pod that has a processor for itself: far below any
 LEAST_S = 60.0
 
@@ -51,12 +50,9 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
         raise DesignError(f"digits must be a whole number from 50 to 10^9, not {digits!r}")
     command = _command(params, roles)
     limit_s = LEAST_S + params["pods"] * digits / SLOWEST
-    first, *others = _population.conducted(params, roles, command, min(limit_s, 3600.0))
+    first, *others = _population.conducted(params, roles, command, min(limit_s, 3600.0), STAT)
     facts = Step("facts", "conductor", ("ib-pods", "facts"), timeout_s=_population.COMMAND_S, phase="prepare")
-    timed = [
-        replace(step, argv=("sh", "-c", TIMED, "sh", *step.argv)) if step.name == "run" else step for step in others
-    ]
-    return (first, facts, *timed)
+    return (first, facts, *others)
 
 
 def version(target: Target) -> str:
@@ -79,7 +75,7 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     told = _told(run, capture.params["digits"]) if used == _ycruncher.TOOL else ()
     if used == TOOL:
         _check(run, capture.params["digits"])
-    all_done_s = positive(TOOL, "time", max(pod.end_s for pod in run.pods) - run.go_s)
+    all_done_s = positive(TOOL, "time", run.span_s)
     time_s = math.fsum(pod.end_s - pod.start_s for pod in run.pods) / len(run.pods)
     busy = _witness.busy_s(capture["run"].stderr.decode("utf-8", "replace"))
     percent = 100 * positive(TOOL, "CPU time", busy) / all_done_s

@@ -1,8 +1,9 @@
 """pods-sysbench-cpu: prime numbers in many pods at once, by sysbench, from one instant on for ``seconds``.
 
-Metrics: ``events_per_s`` (sum over the pods of each one's events over the time that they took it), ``pod_events_per_s``
-(mean of a pod) and ``lowest_share`` (the slowest pod over that mean: 1 where all get the same). `sysbench_cpu`
-describes the tool, `_population` the pods and ``cpu_percent``.
+Metrics: ``events_per_s`` (the events of all pods over the time from that instant until the last of them ended: how
+long sysbench takes to begin counts, and weighs less the longer it runs), ``pod_events_per_s`` (mean of a pod) and
+``lowest_share`` (the slowest pod over that mean: 1 where all get the same). `sysbench_cpu` describes the tool,
+`_population` the pods and ``cpu_percent``.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     """Return the rates of all pods, of a pod, and the slowest one's share."""
     asked = _asked(capture.params)
     run = _conducted.read(_population.whole(capture, "run"), capture.params)
-    rates = []
+    done = []
     for pod in run.pods:
         told = {each.metric: each.value for each in sysbench_cpu.read(pod.output, asked, TOLERANCE)}
-        rates.append(told["events"] / sysbench_cpu.took_s(pod.output))
-    return (*_conducted.shares("events_per_s", "1/s", rates), *_population.cpu(capture))
+        done.append(told["events"])
+    return (*_conducted.shares("events_per_s", "1/s", done, run.span_s), *_population.cpu(capture))
 
 
 def _asked(params: Mapping[str, Any]) -> Mapping[str, Any]:

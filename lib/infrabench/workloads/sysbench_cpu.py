@@ -69,7 +69,7 @@ def read(output: str, params: Mapping[str, Any], tolerance: float = RATE_TOLERAN
     threads = number(TOOL, "number of threads", rf"^Number of threads: {NUMBER}$", output)
     equal(TOOL, "number of threads", threads, float(params["threads"]))
     rate = positive(TOOL, "events per second", number(TOOL, "rate", rf"^ +events per second: +{NUMBER}$", output))
-    total_s = took_s(output)
+    total_s = positive(TOOL, "total time", number(TOOL, "total time", rf"^ +total time: +{NUMBER}s$", output))
     events = positive(TOOL, "events", number(TOOL, "events", rf"^ +total number of events: +{NUMBER}$", output))
     if abs(events / total_s / rate - 1.0) > tolerance:
         raise ParseError(TOOL, f"{events:g} events in {total_s:g} s are not {rate:g} per second", output)
@@ -84,8 +84,3 @@ def read(output: str, params: Mapping[str, Any], tolerance: float = RATE_TOLERAN
         equal(TOOL, "number of events", events, float(params["events"]))
         return (*found, Measurement("total_s", total_s, "s", "lower"))
     return (*found, Measurement("events", events, "1", "higher"))
-
-
-def took_s(output: str) -> float:
-    """Return the time that the events took, as sysbench tells it."""
-    return positive(TOOL, "total time", number(TOOL, "total time", rf"^ +total time: +{NUMBER}s$", output))

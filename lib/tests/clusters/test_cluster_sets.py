@@ -27,7 +27,7 @@ from pathlib import Path
 from infrabench.lab import sets
 sys.stdin.readline()
 for number in range(4):
-    print(sets._take(Path(sys.argv[1]), f"{sys.argv[2]}-{number}"))
+    print(sets.take(Path(sys.argv[1]), f"{sys.argv[2]}-{number}"))
 """
 
 
@@ -36,6 +36,9 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a running lab that has no nodes, and a machine that has no cgroups."""
     monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path))
     monkeypatch.setattr(nodes, "_tops", list)
+    # This machine's links and loop devices may be those of a lab that is at work.
+    monkeypatch.setattr(nodes, "LINKS", tmp_path / "links")
+    monkeypatch.setattr(nodes.loops, "detach", lambda name="": None)
     folder = tmp_path / "lab"
     (folder / "ssh").mkdir(parents=True)
     (folder / "ssh/id_ed25519.pub").write_text("ssh-ed25519 AAAA lab\n")
@@ -61,17 +64,17 @@ def test_processes_that_take_at_once_get_slots_of_their_own(lab: Path) -> None:
 
 
 def test_a_slot_that_is_free_again_is_taken_first(lab: Path) -> None:
-    assert [sets._take(lab, name) for name in "abc"] == [0, 1, 2]
+    assert [sets.take(lab, name) for name in "abc"] == [0, 1, 2]
     sets.remove(lab, "b")
     assert sets.slots(lab) == {"a": 0, "c": 2}
-    assert sets._take(lab, "d") == 1
+    assert sets.take(lab, "d") == 1
 
 
 def test_a_full_lab_says_so(lab: Path) -> None:
     for number in range(sets.SLOTS):
-        sets._take(lab, f"s{number}")
+        sets.take(lab, f"s{number}")
     with pytest.raises(ProvisionError, match="32 sets of machines already"):
-        sets._take(lab, "one more")
+        sets.take(lab, "one more")
     assert len(sets.slots(lab)) == sets.SLOTS
 
 
@@ -84,10 +87,10 @@ def test_addresses_names_and_devices_of_all_sets_differ() -> None:
 
 
 def test_a_half_written_list_of_sets_never_takes_the_place_of_a_whole_one(lab: Path) -> None:
-    sets._take(lab, "a")
+    sets.take(lab, "a")
     (lab / "machines.json.part").write_text('{"a": 0, "b"')  # what a kill in the middle leaves
     assert sets.slots(lab) == {"a": 0}
-    assert sets._take(lab, "b") == 1
+    assert sets.take(lab, "b") == 1
     assert json.loads((lab / "machines.json").read_text()) == {"a": 0, "b": 1}
 
 
@@ -155,8 +158,8 @@ def test_a_set_whose_second_node_fails_leaves_nothing(lab: Path, built: list[str
 
 
 def test_a_set_that_was_killed_half_way_is_made_anew(lab: Path, built: list[str]) -> None:
-    sets._take(lab, "other")
-    sets._take(lab, "flannel")
+    sets.take(lab, "other")
+    sets.take(lab, "flannel")
     half = nodes.nodes_dir() / "infrabench-flannel-control" / "upper"  # killed while its first node was started
     half.mkdir(parents=True)
     (half / "old").write_text("")

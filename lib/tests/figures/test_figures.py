@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -327,3 +328,20 @@ def test_numbers_on_a_logarithmic_axis_are_written_out() -> None:
     told = [tick.get_text() for which in (False, True) for tick in figure.axes[0].get_yticklabels(minor=which)]
     assert {"2", "10", "20"} <= set(told)
     assert not [text for text in told if "times" in text or "^" in text]
+
+
+@pytest.mark.parametrize("count", [3, 16])
+def test_labels_that_have_no_room_side_by_side_stand(count: int) -> None:
+    names = [f"sequential write default {'again ' * (i % 2)}{i}" for i in range(count)]
+    table = pd.concat(
+        [table_of({"native": [1.0, 2, 3], "docker": [2.0, 3, 4]}, scenario=name) for name in names], ignore_index=True
+    )
+    figure = points(
+        table, estimates(table), "sysbench-cpu", "events_per_s", contrasts=contrasts(table, "native", {"": 0.02})
+    )
+    labels = figure.axes[-1].get_xticklabels()
+    assert {label.get_rotation() for label in labels} == {90.0 if count == 16 else 0.0}
+    assert overhang_mm(figure) < 0.1
+    assert smallest_axes_mm(figure) > 20
+    boxes = [label.get_window_extent() for label in labels]
+    assert all(left.x1 <= right.x0 for left, right in pairwise(boxes))

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from infrabench import lab
+from infrabench.lab import loops
 from infrabench.lab.shell import sh, state_dir
 
 # Settings that are counters, or that the kernel itself changes; all others have to be as they were.
@@ -24,7 +25,7 @@ VOLATILE = re.compile(
     r"|net/netfilter/nf_conntrack_(count|buckets)|net/ipv4/tcp_fastopen_key|dev/cdrom/.*|vm/stat_refresh"
 )
 CGROUPS = re.compile(r"lxc|kubepods|infrabench|cilium")
-PROCESSES = re.compile(r"infrabench-(server|client|\S+-(control|worker[12]))|/opt/infrabench/")
+PROCESSES = re.compile(r"infrabench-(server|client|\S+-(control|worker[12]|store))|/opt/infrabench/|infrabench-store/")
 BPF_SYSCALL = {"x86_64": 321, "aarch64": 280}
 BPF_PROG_GET_NEXT_ID = 11
 Traces = dict[str, set[str]]
@@ -47,6 +48,7 @@ def traces() -> Traces:
         "processes": _processes(),
         "settings": _settings(),
         "BPF": {f"program {number}" for number in _bpf_programs()} | _listed(Path("/sys/fs/bpf")),
+        "loops": set(loops.left()),
         "files": _listed(Path("/run/infrabench")) | _listed(state_dir() / "lab"),
     }
 

@@ -146,6 +146,19 @@ def test_all_start_at_the_instant_and_tell_everything(pods: Pods) -> None:
         assert row["ready_s"] < row["start_s"] < row["end_s"] - 0.2
 
 
+def test_processor_times_are_told_from_the_instant_until_the_last_end(pods: Pods) -> None:
+    environment = {**pods.environment, "INFRABENCH_TOKEN": SECRET}
+    argv = pods.argv("run", 4, "-t", "10", "--stat", "/proc/stat", "--", "sleep", "0.5")
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, env=environment)
+    assert done.returncode == 0
+    before, after = ([int(word) for word in line.split()[1:]] for line in done.stderr.splitlines())
+    ticks = (sum(after[:8]) - sum(before[:8])) / os.cpu_count()  # of 10 ms
+    assert 45 < ticks < 75  # the barrier before and the servers' end after it are not in it
+    argv[argv.index("/proc/stat")] = "/nowhere/stat"
+    lacking = subprocess.run(argv, capture_output=True, text=True, timeout=60, env=environment)
+    assert lacking.stderr == 2 * "ib-pods: /nowhere/stat: No such file or directory\n"
+
+
 def test_twenty_busy_pods_start_together(program: Path, tmp_path: Path) -> None:
     found = Pods(program, tmp_path, 20)
     try:
@@ -353,6 +366,7 @@ def test_nonsense_starts_nothing_and_harms_nothing(pods: Pods, said: bytes) -> N
         (["serve", "--what"], "does not know --what"),
         (["hello"], "-n says how many pods"),
         (["hello", "-n", "2", "--gate", "exec"], "--gate is not known here"),
+        (["hello", "-n", "2", "--stat", "/proc/stat"], "--stat is not known here"),
         (["hello", "-n", "2", "--list", "/nowhere/list"], "/nowhere/list: No such file"),
         (["hello", "-n", "9", "--list", "LIST"], "has 2 pods, 9 are asked for"),
         (["hello", "-n", "2", "--list", "BAD"], "line 2 is no name and address"),

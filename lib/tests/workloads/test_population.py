@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -263,6 +264,32 @@ def test_sums_and_means_are_those_of_the_raw_reports() -> None:
         assert found[metric] == max(times) - min(times)
 
 
+def test_all_is_counted_from_the_instant_until_the_last_end() -> None:
+    """Not the sum of what each tells of its own time: those which begin late would count while others rest."""
+    capture = captured("pods-sysbench-cpu")
+    first, *rows, _ = (json.loads(line) for line in capture["run"].stdout.splitlines())
+    events = [int(re.search(r"total number of events: +(\d+)", row["stdout"])[1]) for row in rows]  # type: ignore[index]
+    span = max(row["end_s"] - row["offset_s"] for row in rows) - first["go_s"]
+    found = values("pods-sysbench-cpu", capture)
+    assert found["events_per_s"] == pytest.approx(sum(events) / span)
+    assert found["pod_events_per_s"] == pytest.approx(sum(events) / span / 4)
+    late = [{**row, "start_s": row["start_s"] + k, "end_s": row["end_s"] + k} for k, row in enumerate(rows)]
+    other = with_stdout(capture, "run", text([first, *late, {"end": 4}]).encode())
+    assert values("pods-sysbench-cpu", other)["events_per_s"] < 0.5 * found["events_per_s"]
+
+
+@pytest.mark.parametrize(
+    ("case", "metric", "bits"), [("ok", "throughput_bit_per_s", 8), ("tcp-rr", "transactions_per_s", 1)]
+)
+def test_what_pairs_moved_is_over_the_time_of_all(case: str, metric: str, bits: int) -> None:
+    capture = captured("pods-netperf", case)
+    first, *rows, _ = (json.loads(line) for line in capture["run"].stdout.splitlines())
+    clients = [row for row in rows if row["role"] == "client"]
+    moved = [int(re.search(r"REMOTE_BYTES_RECVD=(\d+)", row["stdout"])[1]) for row in clients]  # type: ignore[index]
+    span = max(row["end_s"] - row["offset_s"] for row in clients) - first["go_s"]
+    assert values("pods-netperf", capture)[metric] == pytest.approx(bits * sum(moved) / span)
+
+
 def test_each_pair_counts_once_and_idle_pods_not_at_all() -> None:
     found = values("pods-netperf", captured("pods-netperf"))
     assert found["throughput_bit_per_s"] == pytest.approx(2 * found["pair_throughput_bit_per_s"])
@@ -341,17 +368,17 @@ def start_up(step: str, change: Callable[[dict[str, Any]], Any]) -> Capture:
             "create",
             lambda d: d["cri"]["start_container"].update(count=3),
             NotAsClaimed,
-            "3 times start_container for 4",
+            "3 times start_container for 10",
         ),
         ("teardown", lambda d: d["cri"]["stop_podsandbox"].update(count=3), NotAsClaimed, "3 times stop_podsandbox"),
         ("create", lambda d: d.update(verb="ensure"), ParseError, "verb must be create"),
-        ("create", lambda d: d.update(count=5), ParseError, "count of create must be 4"),
-        ("create", lambda d: d["pods"].pop(), ParseError, "pods of create must be 4"),
+        ("create", lambda d: d.update(count=5), ParseError, "count of create must be 10"),
+        ("create", lambda d: d["pods"].pop(), ParseError, "pods of create must be 10"),
         ("create", lambda d: d.update(pods=7), ParseError, "pods is no list"),
-        ("create", lambda d: d["pods"][1].update(name="pod-001"), ParseError, "a name of their own must be 4"),
-        ("create", lambda d: d["pods"][1].update(name="pod-009"), ParseError, "pods that answered must be"),
+        ("create", lambda d: d["pods"][1].update(name="pod-001"), ParseError, "a name of their own must be 10"),
+        ("create", lambda d: d["pods"][1].update(name="pod-011"), ParseError, "pods that answered must be"),
         ("create", lambda d: d["pods"][1].update(ready_s=1.0), ParseError, "not between its begin and its end"),
-        ("create", lambda d: d.update(begun_s=d["begun_s"] + 0.15), ParseError, "clocks differ, or it began again"),
+        ("create", lambda d: d.update(begun_s=d["begun_s"] + 1.9), ParseError, "clocks differ, or it began again"),
         ("create", lambda d: d["cri"]["run_podsandbox"].update(seconds=0), ParseError, "sandbox_s must be above 0"),
     ],
 )

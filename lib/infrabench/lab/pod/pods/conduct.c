@@ -265,13 +265,31 @@ static void stop_servers(const struct plan *plan) {
     gather(plan, steady() + ANSWER, "it did not end in time");
 }
 
+/* Copy the first line of the file that was asked for to the standard error. */
+static void tell_stat(const struct plan *plan) {
+    char line[512];
+    FILE *file = fopen(plan->stat, "r");
+    if (file && fgets(line, sizeof line, file))
+        fputs(line, stderr);
+    else
+        fprintf(stderr, "ib-pods: %s: %s\n", plan->stat, strerror(errno));
+    if (file)
+        fclose(file);
+}
+
 static void conduct(struct plan *plan) {
     int complete = 1;
     for (int i = 0; i < plan->count; i++)
         complete &= plan->pods[i].state != LOST;
     if (complete && prepare(plan, 1) && prepare(plan, 0)) {
         say_go(plan);
+        if (plan->stat) {
+            sleep_until(plan->instant);
+            tell_stat(plan);
+        }
         gather(plan, steady() + LEAD + plan->count * LEAD_EACH + plan->limit + ANSWER, "it did not end in time");
+        if (plan->stat)
+            tell_stat(plan);
         stop_servers(plan);
         return;
     }
@@ -298,6 +316,8 @@ static int take_options(struct plan *plan, int argc, char **argv, int running) {
             plan->limit = number(name, value, 0.001, LONGEST, SECOND);
         else if (running && strcmp(name, "--gate") == 0 && value)
             plan->gate = value;
+        else if (running && strcmp(name, "--stat") == 0 && value)
+            plan->stat = value;
         else if (running && strcmp(name, "--pairs") == 0 && value)
             plan->pairs = value;
         else if (running && strcmp(name, "--server-port") == 0)

@@ -22,6 +22,7 @@ struct plan {
     const char *list, *gate, *pairs;
     int count, port, server_port, words, server_words;
     int64_t limit, begun, instant, sent;
+    const char *stat; /* file whose first line is told at the instant and after the last end */
     char **command, *server[WORDS_MOST + 1];
     struct pod *pods;
 };

@@ -8,13 +8,14 @@
  *       Asks pods 1 to N of the list (lines "NAME ADDRESS") for their start, and compares clocks. Prints a JSON object
  *       a line for each, and {"end": N}.
  *   ib-pods run -n N -t SECONDS [--gate exec|stdin] [--pairs all|first --server-port P --server WORD ...]
- *           [--list FILE] [--port P] -- COMMAND...
+ *           [--stat FILE] [--list FILE] [--port P] -- COMMAND...
  *       Starts COMMAND in pods 1 to N at one instant. Gate exec: it is executed then. Gate stdin: it is executed
  *       before, says the line "ready" (which is no part of its output) and is given a line with the instant (seconds
  *       of Unix time of its pod's clock) shortly before it; it waits until then. With pairs the odd pods first start
  *       the server, a word for each --server, and are waited for until it listens on P; the word {peer} of COMMAND
  *       becomes the server's address. `first`: only the first pair, the others stay idle. SECONDS is the longest time
- *       to get ready, and again to run. Prints a JSON object for the run, one for each pod, and {"end": N}.
+ *       to get ready, and again to run. The first line of the --stat FILE (/proc/stat, say) goes to the standard error
+ *       at that instant, and again when the last pod has told its end. Prints a JSON object for the run, one for each pod, and {"end": N}.
  *   ib-pods facts
  *       Prints what the kernel and the processor say about the sandbox this runs in.
  *

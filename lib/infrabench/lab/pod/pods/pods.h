@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define VERSION "1.0"
+#define VERSION "1.1"
 #define PORT 7411
 #define POPULATION "/tmp/infrabench-population"
 #define SECRET_LEAST 16

@@ -1,0 +1,207 @@
+"""storage: what does Ceph in place of ZFS do to block storage of two copies, from single requests to a lost disk?
+
+After one paper that set Ceph's RBD beside ZFS below virtual machines. It does not say what a write had reached when it
+was confirmed, and its results follow from that more than from anything else. So durability is a factor here: in
+`default` each system does as it does by itself (Ceph's client and ZFS's memory may hold what was written), in `strict`
+nothing is confirmed before both disks have it, on either. Recovery is one too: `default` has each system's own brakes,
+`open` as few as it can have. Added to the paper: latency percentiles, CPU time by byte, a load beside the rebuild, and
+damage that no disk reports, in one copy and in both.
+
+Every ratio is Ceph over ZFS. A pool is made anew for each deployment, which is the unit of analysis.
+
+Both systems take one path, NBD; what also has a path of its own (librbd) is measured on that as well, and the scenario
+says so. Sizes are of one copy. Files, and what a rebuild filled, are freed again; the raw area that single requests go
+to stays filled: the space that a trial needs is its own and that area. `seconds` is what one trial takes, on average
+over both systems, on two cores of a virtual machine; it only serves the estimate of the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from infrabench.core import Case, Guards, Limits, Profile, Study
+
+KB, MB, GB = 10**3, 10**6, 10**9
+MIB, GIB = 2**20, 2**30
+FILES = 44  # as in the paper
+PATTERNS = {
+    "read": "sequential read", "write": "sequential write", "randread": "random read", "randwrite": "random write",
+}  # fmt: skip
+TESTS = {"oltp_read_write": "read-write", "oltp_read_only": "read-only"}
+DAMAGE = {"none": "a disk lost", "one": "one copy damaged", "both": "both copies damaged"}
+ROW_BYTES = 500  # of sysbench's table with its index, with room
+DATABASE_BYTES = 500 * MB  # logs and system tables of MariaDB
+# For the estimate, of both systems on average: what single steps took, and rates. Half of `quick` is Ceph's scrubs, and
+# its recovery by its own brakes.
+SERVE_S, MOUNT_S, DATABASE_S, POOL_S, LOST_S = 2.0, 4.0, 5.0, 9.0, 6.0
+SCRUBS_S = 21.0  # four passes: Ceph begins one placement group a second and OSD, ZFS is done at once
+FILL_B_PER_S, COPY_B_PER_S = 500 * MB, 95 * MB  # written, read cold, and compared
+REBUILD_B_PER_S = {"open": 250 * MB, "default": 30 * MB}  # Ceph's own brakes let 15 MB/s through, ZFS has few
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How large a profile's trials are, and which of them it has."""
+
+    area_bytes: int  # that 4 KiB requests go to
+    run_s: int
+    ramp_s: int
+    requests: tuple[tuple[str, str, str], ...]  # pattern, mode, path
+    copy_bytes: int
+    copy_modes: tuple[str, ...]
+    rows: int
+    oltp_s: int
+    tests: tuple[tuple[str, str], ...]  # test, mode
+    rebuilds: tuple[tuple[int, str], ...]  # bytes in use, throttle
+    around_s: tuple[float, float]  # of the load, before a disk is lost and after all is clean
+    damage_files: int
+    damage_bytes: int
+    damages: tuple[str, ...]
+
+
+EVERY = tuple((pattern, mode, "nbd") for mode in ("default", "strict") for pattern in PATTERNS)
+# What the common path costs a system that has another one; strict, because there no cache stands before it.
+OWN = (("randread", "strict", "rbd"), ("randwrite", "strict", "rbd"))
+KERNEL = tuple((pattern, mode, "kernel") for pattern, mode, _ in EVERY)  # where the kernel has a device of its own
+SMOKE = Sizes(
+    # Without damage: a scrub of Ceph's takes longer than all else here.
+    area_bytes=256 * MIB, run_s=1, ramp_s=1, requests=(("randwrite", "strict", "nbd"),),
+    copy_bytes=FILES * 2 * MIB, copy_modes=("default",), rows=10_000, oltp_s=2, tests=(("oltp_read_write", "default"),),
+    rebuilds=((128 * MB, "open"),), around_s=(3.0, 1.0), damage_files=4, damage_bytes=32 * MB, damages=("none",),
+)  # fmt: skip
+QUICK = Sizes(
+    # A copy of files ends in one flush, which both modes wait for: what `strict` adds is seen in `fio-4k` and `oltp`.
+    area_bytes=GIB, run_s=3, ramp_s=1, requests=EVERY + OWN, copy_bytes=4 * GB, copy_modes=("default",),
+    rows=100_000, oltp_s=8,
+    tests=(("oltp_read_write", "default"), ("oltp_read_write", "strict"), ("oltp_read_only", "default")),
+    # Ceph's own brakes make it minutes for 2 GB, so the larger size is without them alone.
+    rebuilds=((2 * GB, "open"), (4 * GB, "open"), (2 * GB, "default")), around_s=(3.0, 2.0),
+    damage_files=16, damage_bytes=256 * MB, damages=("none", "one", "both"),
+)  # fmt: skip
+PAPER = Sizes(
+    area_bytes=51_200 * MB, run_s=60, ramp_s=10, requests=EVERY + OWN + KERNEL, copy_bytes=25_350 * MB,
+    copy_modes=("default", "strict"), rows=1_000_000, oltp_s=60,
+    tests=tuple((test, mode) for test in TESTS for mode in ("default", "strict")),
+    rebuilds=tuple((used * GB, throttle) for throttle in ("default", "open") for used in (20, 40)),
+    around_s=(60.0, 10.0), damage_files=FILES, damage_bytes=GB, damages=("none", "one", "both"),
+)  # fmt: skip
+
+
+def _cases(of: Sizes) -> tuple[Case, ...]:
+    """Return what a profile measures. What needs the raw area filled alike stands together: filling costs most."""
+    return (*_requests(of), *_copies(of), *_databases(of), *_rebuilds(of), *_damages(of))
+
+
+def _requests(of: Sizes) -> Iterator[Case]:
+    fill_s = of.area_bytes / FILL_B_PER_S / len(of.requests)  # once, for all of them
+    for pattern, mode, path in of.requests:
+        name = f"{PATTERNS[pattern]} {mode}" + ("" if path == "nbd" else f" {path}")
+        params = {"pattern": pattern, "mode": mode, "path": path, "area_bytes": of.area_bytes}
+        params |= {"seconds": of.run_s, "ramp_s": of.ramp_s}
+        took = SERVE_S + fill_s + of.ramp_s + of.run_s
+        yield _case("fio-4k", name, params, took, of.area_bytes, group="single requests")
+
+
+def _copies(of: Sizes) -> Iterator[Case]:
+    for mode in of.copy_modes:
+        params = {"files": FILES, "total_bytes": of.copy_bytes, "mode": mode}
+        took = MOUNT_S + of.copy_bytes / COPY_B_PER_S
+        yield _case("file-copy", f"{FILES} files {mode}", params, took, of.area_bytes + _on_files(of.copy_bytes))
+
+
+def _databases(of: Sizes) -> Iterator[Case]:
+    size = _on_files(DATABASE_BYTES + of.rows * ROW_BYTES)
+    for test, mode in of.tests:
+        params = {"test": test, "mode": mode, "rows": of.rows, "seconds": of.oltp_s}
+        took = MOUNT_S + DATABASE_S + of.rows / 50_000 + of.oltp_s
+        yield _case("oltp", f"{TESTS[test]} {mode}", params, took, of.area_bytes + size)
+
+
+def _rebuilds(of: Sizes) -> Iterator[Case]:
+    for used, throttle in of.rebuilds:
+        took = POOL_S + SERVE_S + LOST_S + sum(of.around_s) + used / FILL_B_PER_S + used / REBUILD_B_PER_S[throttle]
+        lead_s, tail_s = of.around_s
+        params = {"used_bytes": used, "throttle": throttle, "lead_s": lead_s, "tail_s": tail_s}
+        yield _case(
+            "rebuild", f"{_told(used)} {throttle}", params, took, used,
+            # over the bytes in use, with the brakes and without them a line of its own
+            factor=f"GB in use ({throttle})", level=used / GB, group="lost disk",
+        )  # fmt: skip
+
+
+def _damages(of: Sizes) -> Iterator[Case]:
+    for damage in of.damages:
+        params = {"files": of.damage_files, "total_bytes": of.damage_bytes, "damage": damage}
+        took = MOUNT_S + of.damage_bytes / COPY_B_PER_S
+        if damage == "none":
+            took += 2 * LOST_S + max(of.area_bytes, *(used for used, _ in of.rebuilds)) / 2 / REBUILD_B_PER_S["open"]
+        else:
+            took += SCRUBS_S + POOL_S
+        yield _case("integrity", DAMAGE[damage], params, took, of.area_bytes + _on_files(of.damage_bytes))
+
+
+def _case(workload: str, scenario: str, params: dict[str, Any], took: float, disk_bytes: int, **more: Any) -> Case:
+    return Case(workload, scenario, params, seconds=round(took, 1), disk_bytes=disk_bytes, **more)
+
+
+def _on_files(size: int) -> int:
+    """Return what files of this size take with their file system."""
+    return int(size * 1.1) + 64 * MIB
+
+
+def _told(size: int) -> str:
+    return f"{size // GB} GB" if size >= GB else f"{size // MB} MB"
+
+
+# The same single requests from within one emulated guest, where OpenZFS is the kernel's module and not a library: does
+# the direction of the results stay? These are an emulator's rates, so only the direction counts, and it counts one way:
+# ZFS's own work is emulated too, of Ceph's only the client's. Where ZFS is ahead in spite of that, that stands; where
+# Ceph is ahead, nothing is said.
+BOTH, CHECK = ("zfs", "ceph"), ("zfs-vm", "ceph-vm")
+CHECK_BYTES, CHECK_RUN_S, CHECK_RAMP_S = 512 * MB, 8, 2
+GUEST_S, GUEST_FILL_B_PER_S = 20.0, 15 * MB  # what a trial takes beside its run: verbs in a guest; the area filled
+
+
+def _crosscheck() -> Iterator[Case]:
+    """Return single requests on a block device of a guest's kernel; a mode's together, the guest starts anew for it."""
+    fill_s = CHECK_BYTES / GUEST_FILL_B_PER_S / len(EVERY)
+    for pattern, mode, path in KERNEL:
+        params = {"pattern": pattern, "mode": mode, "path": path, "area_bytes": CHECK_BYTES}
+        params |= {"seconds": CHECK_RUN_S, "ramp_s": CHECK_RAMP_S}
+        took = GUEST_S + fill_s + CHECK_RAMP_S + CHECK_RUN_S
+        yield _case("fio-4k", f"{PATTERNS[pattern]} {mode} {path}", params, took, CHECK_BYTES, group=f"{mode} requests")
+
+
+STUDY = Study(
+    name="storage",
+    title="Ceph in place of ZFS: what does it do to block storage of two copies?",
+    baseline="zfs",
+    systems=(*BOTH, *CHECK),
+    profiles={
+        "smoke": Profile(2, _cases(SMOKE), 2, BOTH),
+        # A pool is what was made independently: more blocks on the same pools say little more about the systems.
+        "quick": Profile(3, _cases(QUICK), 3, BOTH),
+        "paper": Profile(30, _cases(PAPER), 6, BOTH),
+        "crosscheck": Profile(3, tuple(_crosscheck()), 3, CHECK),
+    },
+    # Of all daemons of a store together. No CPU list: what a system needs of the processors is part of the question.
+    limits=Limits(memory_bytes=5 * GIB),
+    primary=(("fio-4k", "iops"), ("oltp", "transactions_per_s"), ("rebuild", "rebuild_s")),
+    margins={
+        "": 0.05,  # rates, CPU time
+        "latency_mean_s": 0.10,
+        "latency_p50_s": 0.10,
+        "latency_p95_s": 0.10,
+        "latency_p99_s": 0.10,
+        "latency_p999_s": 0.10,
+        "noticed_s": 0.10,
+        "rebuild_s": 0.10,
+        "rebuild_B_per_s": 0.10,
+    },
+    # What is ready to run is read just before a trial. A store that was frozen a moment ago, or has just lost a disk,
+    # then still does what it put off: tens of threads of the system itself, gone soon. Daemons have no CPU quota.
+    guards=Guards(runnable_per_cpu=16.0, throttled_periods=None),
+    deploy_s=13.0,  # a node, and a pool on it
+)

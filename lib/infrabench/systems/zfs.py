@@ -1,0 +1,54 @@
+"""OpenZFS: a mirror of two disks with one zvol, by the kernel's module where there is one, else in user space.
+
+The lab's nodes have no module of their own: there the engine is Debian's libzpool with a plugin of ours for nbdkit,
+built into the image. A host of one's own without the module gets the plugin built when the system is made ready.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+
+from infrabench.clusters.hosts import push
+from infrabench.core import Host, NotRunnable, Site
+from infrabench.stores.node import zfs_kernel
+from infrabench.stores.parcel import FOLDER
+from infrabench.systems import _stores
+
+QUALIFIER = "user space"
+SOURCES = f"{FOLDER}/zvol"
+PLUGIN = f"{SOURCES}/plugin.so"
+CHECK_S, BUILD_S = 20.0, 120.0
+_MODULE = "PATH=$PATH:/sbin:/usr/sbin; [ -d /sys/module/zfs ] || modprobe --dry-run --quiet zfs"
+_MISSING = 'PATH=$PATH:/sbin:/usr/sbin; for each in "$@"; do command -v "$each" >/dev/null || echo "$each"; done'
+PACKAGES = {"zpool": "zfsutils-linux", "zfs": "zfsutils-linux", "qemu-nbd": "qemu-utils"}
+TO_BUILD = "nbdkit, nbdkit-plugin-dev, libzfslinux-dev, gcc and libc6-dev"
+
+
+def _engine(site: Site, host: Host) -> _stores.Engine:
+    """Return the engine that the host can have; `NotRunnable`, with what is missing, where it can have none."""
+    if site.kind == "lab":
+        return _stores.Engine("zfs", QUALIFIER)
+    if host.run(("sh", "-c", _MODULE), timeout_s=CHECK_S).ok:
+        found = host.run(("sh", "-c", _MISSING, "sh", *PACKAGES), timeout_s=CHECK_S).stdout.decode().split()
+        if found:
+            raise NotRunnable(f"{host.name}: apt-get install {' '.join(sorted({PACKAGES[each] for each in found}))}")
+        return _stores.Engine("zfs_kernel", paths=lambda config: {"device": (str(zfs_kernel.device(config)),)})
+    _build(host)
+    return _stores.Engine("zfs", QUALIFIER, options={"plugin": PLUGIN})
+
+
+def _build(host: Host) -> None:
+    """Build the plugin on a host that has what it takes; `NotRunnable` with the compiler's words where it has not."""
+    sources = (resources.files("infrabench") / "lab/storage/zvol").iterdir()
+    push(host, {f"{SOURCES}/{each.name}": each.read_text(encoding="utf-8") for each in sources})
+    built = host.run((f"{SOURCES}/build.sh", PLUGIN), timeout_s=BUILD_S)
+    if not built.ok:
+        host.run(("rm", "-rf", SOURCES), timeout_s=CHECK_S)
+        said = built.stderr.decode("utf-8", "replace").strip()[-400:]
+        raise NotRunnable(
+            f"{host.name} has no ZFS module in its kernel, and the engine in user space cannot be built there; "
+            f"that takes {TO_BUILD} (OpenZFS 2.1): {said}"
+        )
+
+
+supported, deploy = _stores.system("zfs", _engine)

@@ -1,0 +1,165 @@
+"""What fio's own report and logs say, read strictly; and whether the rate of a run was steady.
+
+Times of fio are whole milliseconds (``runtime``) or nanoseconds (latencies). An error of the job, requests that were
+cut short or dropped, and another job than the one that was asked for are refused.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+from infrabench.core import ParseError, Result
+from infrabench.workloads._reading import at, equal, json_object, positive, text, value
+
+TOOL = "fio"
+REMARKS = r"\A(?:fio: .*\n)*"  # stand before the report: that it is connected, what failed
+WAY = Literal["read", "write"]
+DIRECTIONS: Mapping[str, WAY] = {"0": "read", "1": "write"}
+BUCKETS = 29  # of latency in a line of the log, at the coarsest
+LEAST_PARTS, MOST_PARTS = 2, 20
+LARGEST_STEP = 0.10  # between the means of both halves, of the first
+LEAST_P = 0.01  # of the test for a trend
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What a job says of its reads or of its writes. Latencies are from submission to completion, in seconds."""
+
+    requests: int
+    measured: int  # whose latency was: those under way when the ramp ended are among them
+    bytes: float
+    runtime_s: float
+    latency_mean_s: float
+    percentiles_s: Mapping[str, float]  # as fio names them: "99.900000"
+
+    @property
+    def per_s(self) -> float:
+        return self.requests / self.runtime_s
+
+    @property
+    def bytes_per_s(self) -> float:
+        return self.bytes / self.runtime_s
+
+
+def job(result: Result, name: str, asked: Mapping[str, object]) -> Mapping[str, Any]:
+    """Return the one job of fio's report in `result`, after its error and its options (`asked`) were checked."""
+    return checked(json_object(TOOL, re.sub(REMARKS, "", text(result))), name, asked)
+
+
+def checked(report: Mapping[str, Any], name: str, asked: Mapping[str, object]) -> Mapping[str, Any]:
+    """Return the one job of a parsed report; `ParseError` when it failed, or was asked for something else."""
+    jobs = at(TOOL, report, "jobs")
+    equal(TOOL, "number of jobs", len(jobs) if isinstance(jobs, list) else jobs, 1)
+    equal(TOOL, "name of the job", at(TOOL, jobs, 0, "jobname"), name)
+    equal(TOOL, f"error of job {name}", at(TOOL, jobs, 0, "error"), 0)
+    for option, given in asked.items():
+        equal(TOOL, f"option {option}", at(TOOL, jobs, 0, "job options", option), str(given))
+    found = at(TOOL, jobs, 0)
+    if not isinstance(found, dict):
+        raise ParseError(TOOL, "the job is no object", str(found))
+    return found
+
+
+def side(found: Mapping[str, Any], way: WAY) -> Side:
+    """Return what the job says of one direction; there has to be work in it, all of it whole."""
+    for key in ("short_ios", "drop_ios"):
+        equal(TOOL, f"{way} {key}", value(TOOL, found, way, key), 0.0)
+    requests = positive(TOOL, f"{way} requests", value(TOOL, found, way, "total_ios"))
+    size = positive(TOOL, f"{way} bytes", value(TOOL, found, way, "io_bytes"))
+    runtime_s = positive(TOOL, f"{way} runtime", value(TOOL, found, way, "runtime")) / 1e3
+    measured = value(TOOL, found, way, "lat_ns", "N")
+    mean_s = positive(TOOL, f"{way} latency", value(TOOL, found, way, "lat_ns", "mean")) * 1e-9
+    percentiles = at(TOOL, found, way, "lat_ns").get("percentile", {})
+    if not isinstance(percentiles, dict) or requests != int(requests) or measured != int(measured):
+        raise ParseError(TOOL, f"{way} has no whole report", str(found))
+    points = {key: value(TOOL, percentiles, key) * 1e-9 for key in percentiles}
+    return Side(int(requests), int(measured), size, runtime_s, mean_s, points)
+
+
+def percentile(report: Side, point: str) -> float:
+    """Return a percentile of the latency in seconds, as fio rounds it (to better than 1 %)."""
+    return positive(TOOL, f"percentile {point}", value(TOOL, report.percentiles_s, point))
+
+
+def completed(log: str, way: WAY, block_bytes: int) -> Sequence[tuple[float, int]]:
+    """Return rows (end in seconds, requests completed since the row before) of fio's log of histograms.
+
+    A line is ``time in ms, direction, block, count, count, ...``, the counts by latency; it is written with the first
+    request that is completed when a window has passed, so a window in which nothing was is a longer one. After that
+    there may be a line for each window that was missed, at the same time.
+    """
+    found: dict[float, int] = {}
+    end = 0.0
+    for line in log.splitlines(keepends=True):
+        match = re.fullmatch(rf"([0-9]+), ([01]), {block_bytes}((?:, [0-9]+){{{BUCKETS}}})\n", line)
+        if match is None or DIRECTIONS[match[2]] != way:
+            raise ParseError(TOOL, f"a line of the log is not whole, or no {way}", line)
+        before, end = end, int(match[1]) / 1e3
+        if end < before or not end:
+            raise ParseError(TOOL, "the log's times are not in order", line)
+        found[end] = found.get(end, 0) + sum(map(int, match[3].split(",")[1:]))
+    if not found:
+        raise ParseError(TOOL, "the log is empty", log)
+    return list(found.items())
+
+
+def rates(rows: Sequence[tuple[float, int]], most: int) -> Sequence[float]:
+    """Return requests per second in equal parts of the time that `rows` cover, `most` of them at most.
+
+    There are no more parts than rows; in between requests are taken as evenly spread.
+    """
+    ends, counts = [0.0], [0.0]
+    for end, count in rows:
+        ends.append(end)
+        counts.append(counts[-1] + count)
+    parts = min(most, len(rows))
+    width = ends[-1] / parts
+    reached = [_between(ends, counts, width * part) for part in range(parts + 1)]
+    return [(b - a) / width for a, b in pairwise(reached)]
+
+
+def steady(parts: Sequence[float]) -> bool:
+    """Return whether a run stayed as it began: no step between its halves and no trend over all of it.
+
+    `parts`: the rate in equal parts of the run, 20 at most, so that they depend little on their neighbours. No step:
+    the mean of the second half is within 10 % of the first's (the middle of an odd number counts in neither). No trend:
+    the p of `trend` is above 0.01. What is left of dependence makes a slow swing pass for a trend: a run is rather
+    called unsteady than steady.
+    """
+    if len(parts) < LEAST_PARTS:
+        raise ParseError(TOOL, f"{len(parts)} parts are too few to tell whether a run is steady", str(parts))
+    half = len(parts) // 2
+    first, second = math.fsum(parts[:half]) / half, math.fsum(parts[-half:]) / half
+    return abs(second - first) <= LARGEST_STEP * first and trend(parts) > LEAST_P
+
+
+def trend(series: Sequence[float]) -> float:
+    """Return the two-sided p of Mann and Kendall's test that a series has no monotone trend.
+
+    S is the number of pairs that rise less those that fall; its variance under no trend is
+    (n (n-1) (2n+5) - sum t (t-1) (2t+5)) / 18 over groups of t equal values, and (S -+ 1) / sd is taken as normal
+    (M. G. Kendall, Rank Correlation Methods, 4th ed. 1975, chapter 4; H. B. Mann, Econometrica 13, 1945). 1 when all
+    values are equal.
+    """
+    count = len(series)
+    score = sum((b > a) - (b < a) for i, a in enumerate(series) for b in series[i + 1 :])
+    ties = [list(series).count(each) for each in set(series)]
+    variance = (count * (count - 1) * (2 * count + 5) - sum(t * (t - 1) * (2 * t + 5) for t in ties)) / 18
+    if not variance:
+        return 1.0
+    return math.erfc(max(abs(score) - 1, 0) / math.sqrt(2 * variance))
+
+
+def _between(ends: Sequence[float], counts: Sequence[float], at_s: float) -> float:
+    """Return the count at a time, on straight lines between the ends."""
+    index = min(bisect_left(ends, at_s), len(ends) - 1)
+    if not index:
+        return counts[0]
+    share = (at_s - ends[index - 1]) / (ends[index] - ends[index - 1])
+    return counts[index - 1] + min(share, 1.0) * (counts[index] - counts[index - 1])

@@ -1,0 +1,110 @@
+"""file-copy: many large files are written to a file system on the store's volume and read back cold, with fio.
+
+As a copy does it, one file after the other, by one thread, in pieces of 1 MiB through the page cache; writing ends with
+fsync of every file, which its time includes, and before reading all caches are dropped, those of the storage system
+too. Files are of equal size, ``total_bytes`` / ``files`` rounded down to whole MiB. Data are incompressible, and every
+MiB carries a checksum of its own (CRC-32C), which fio computes while it writes: it is part of the client's CPU time, as
+are the data. After the timed part all is read again, now from the page cache into which the cold reading brought it,
+and the checksums are compared: a trial with a wrong one failed.
+
+Metrics, each for ``write_`` and ``read_``: ``B_per_s``; ``storage_cpu_s_per_B`` and ``client_cpu_s_per_B``, CPU seconds
+for each byte of a file (not of its copies) by the storage daemons and by all others on the machine; ``cpu_percent`` of
+the machine. See `_store`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from infrabench.core import Capture, Deployment, DesignError, Measurement, NotAsClaimed, Step, Target
+from infrabench.workloads import _fio_report, _store
+from infrabench.workloads._reading import MIB, equal, tool_version
+
+DEFAULTS: Mapping[str, Any] = {
+    "files": 44,
+    "total_bytes": 4_000_000_000,
+    "mode": "default",
+}
+TOOL = "fio"
+PIECE = MIB
+SUMS = ("--verify=crc32c", f"--verify_interval={PIECE}")
+
+
+def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+    """Return writing, dropping, reading and comparing, on a file system that is made for it."""
+    size = _file_bytes(params) * params["files"]
+    _store.check(params, roles)
+    (folder,) = _store.lifecycle(roles, "mount", "no file system can be made on it")
+    area = _store.area_bytes(size)
+    return (
+        _store.verb(roles, ("mount", params["mode"], area), "prepare", moved_bytes=area),
+        _store.verb(roles, ("drop",), "prepare"),
+        _store.usage(roles, "before-write"),
+        _step("write", params, folder, ("--rw=write", "--end_fsync=1", "--refill_buffers", "--do_verify=0", *SUMS)),
+        _store.usage(roles, "after-write"),
+        _store.verb(roles, ("drop",), "measure", "drop-before-read"),
+        _store.usage(roles, "before-read"),
+        _step("read", params, folder, ("--rw=read", "--invalidate=0")),
+        _store.usage(roles, "after-read"),
+        _step("compare", params, folder, ("--rw=read", "--invalidate=0", "--verify_fatal=1", *SUMS)),
+        *_store.rescue(roles),
+        _store.verb(roles, ("unmount",), "cleanup", moved_bytes=size),
+    )
+
+
+def version(target: Target) -> str:
+    """Return fio's version."""
+    return tool_version(target, TOOL, r"^fio-(\S+)$", TOOL, "--version")
+
+
+def supported(deployment: Deployment) -> str | None:
+    """Return None, or that the system stores nothing, or that fio is missing."""
+    return _store.without(deployment, TOOL)
+
+
+def parse(capture: Capture) -> Sequence[Measurement]:
+    """Return rates and CPU time for each byte; `NotAsClaimed` when less was read or written than all files hold."""
+    _done(capture, "compare")
+    found: list[Measurement] = []
+    for way in ("write", "read"):
+        report, spent = _done(capture, way), _store.used(capture, f"before-{way}", f"after-{way}")
+        found += [
+            Measurement(f"{way}_B_per_s", report.bytes_per_s, "B/s", "higher"),
+            Measurement(f"{way}_storage_cpu_s_per_B", spent.storage_s / report.bytes, "s/B", "lower"),
+            Measurement(f"{way}_client_cpu_s_per_B", spent.client_s / report.bytes, "s/B", "lower"),
+            _store.cpu_percent(spent, f"{way}_"),
+        ]
+    return tuple(found)
+
+
+def _file_bytes(params: Mapping[str, Any]) -> int:
+    _store.whole("files", params["files"], 1)
+    _store.whole("total_bytes", params["total_bytes"], PIECE)
+    each: int = params["total_bytes"] // params["files"] // PIECE * PIECE
+    if not each:
+        raise DesignError(f"file-copy: {params['files']} files of 1 MiB are more than {params['total_bytes']} bytes")
+    return each
+
+
+def _step(name: str, params: Mapping[str, Any], folder: str, options: Sequence[str]) -> Step:
+    each = _file_bytes(params)
+    argv = (
+        TOOL, f"--name={name}", f"--directory={folder}", "--filename_format=file.$filenum",
+        f"--nrfiles={params['files']}", f"--filesize={each}", "--file_service_type=sequential", "--openfiles=1",
+        "--ioengine=psync", f"--bs={PIECE}", "--fallocate=none", *options, "--output-format=json",
+    )  # fmt: skip
+    return Step(name, "server", argv, timeout_s=_store.COMMAND_S + each * params["files"] / _store.SLOWEST_B_PER_S)
+
+
+def _done(capture: Capture, name: str) -> _fio_report.Side:
+    """Return what a pass over all files says; it has to be over all of them."""
+    params = capture.params
+    each = _file_bytes(params)
+    way: _fio_report.WAY = "write" if name == "write" else "read"
+    job = _fio_report.job(capture[name], name, {"rw": way, "nrfiles": params["files"], "filesize": each, "bs": PIECE})
+    report = _fio_report.side(job, way)
+    equal(TOOL, f"bytes of {name} in pieces", report.bytes, float(report.requests * PIECE))
+    if report.bytes != each * params["files"]:
+        raise NotAsClaimed(f"{name} went over {report.bytes:.0f} bytes, all files hold {each * params['files']}")
+    return report

@@ -1,0 +1,152 @@
+"""fio-4k: small requests on a volume, 32 of them outstanding, sequential or random, reading or writing, with fio.
+
+They go to the raw area of the store's volume, ``area_bytes`` of it, which was filled with incompressible data before;
+what is written is incompressible too (fio makes each buffer anew). Every trial begins cold: all caches were dropped.
+It runs ``ramp_s``, which does not count, then ``seconds``; writing ends with a flush that its time includes. Random
+offsets are drawn anew in each trial and cover the area without repeating one.
+
+``path``: ``nbd`` is the one that every system has; ``rbd`` is librbd in fio itself (Ceph); ``kernel`` is a block device
+of the kernel (krbd, zvol), by libaio, past the page cache. The last two are there where the store names them. Where it
+names what its device is ``inside`` of, a virtual machine, fio runs there.
+
+Metrics: ``iops``; ``latency_mean_s`` and the percentiles ``latency_p50_s``, ``_p99_s``, ``_p999_s`` from submission to
+completion of single requests (fio's buckets are good to 1 %); ``cpu_percent``, see `_store`, over ramp, run and flush;
+``steady``: 1 when the rate stayed as it was over the run, by `_fio_report.steady` from a log of how many requests were
+completed in each quarter of a second, else 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from infrabench.core import Capture, Deployment, DesignError, Measurement, ParseError, Step, Target
+from infrabench.workloads import _fio_report, _store
+from infrabench.workloads._reading import GIB, KIB, equal, text, tool_version
+
+DEFAULTS: Mapping[str, Any] = {
+    "pattern": "randread",
+    "mode": "default",  # durability, see `_store.MODES`
+    "path": "nbd",
+    "area_bytes": 2 * GIB,
+    "depth": 32,
+    "seconds": 10.0,
+    "ramp_s": 2.0,
+    "block_bytes": 4 * KIB,
+}
+TOOL = "fio"
+PATTERNS = ("read", "write", "randread", "randwrite")
+PATHS = ("nbd", "rbd", "kernel")
+NAME = "requests"
+FOLDER = "/var/tmp/infrabench-fio-4k"
+LOG = f"{FOLDER}/load_clat_hist.log"
+WINDOW_S = 0.25
+LEAST_S = 1.0
+POINTS = {"latency_p50_s": "50.000000", "latency_p99_s": "99.000000", "latency_p999_s": "99.900000"}
+
+
+def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+    """Return the volume's preparation, the run between two readings of usage, and fio's log of rates."""
+    _check(params, roles)
+    timeout_s = params["seconds"] + params["ramp_s"] + 2 * _store.COMMAND_S  # a flush of much takes its time
+    inside = roles["server"].lifecycle.get("inside", ()) if params["path"] == "kernel" else ()
+    return (
+        _store.verb(roles, ("serve", params["mode"]), "prepare"),
+        _store.verb(roles, ("fill", params["area_bytes"]), "prepare", moved_bytes=params["area_bytes"]),
+        Step("folder", "server", (*inside, "mkdir", "-p", FOLDER), phase="prepare"),
+        _store.verb(roles, ("drop",), "prepare"),
+        _store.usage(roles, "before"),
+        Step("fio", "server", (*inside, *_way(params, roles), *_options(params)), timeout_s=timeout_s),
+        _store.usage(roles, "after"),
+        Step("log", "server", (*inside, "cat", LOG)),
+        # What was cut off would look like a run that stood still.
+        Step("log-size", "server", (*inside, "wc", "-c", LOG)),
+        *_store.rescue(roles),
+        Step("remove", "server", (*inside, "rm", "-rf", FOLDER), phase="cleanup"),
+    )
+
+
+def version(target: Target) -> str:
+    """Return fio's version."""
+    return tool_version(target, TOOL, r"^fio-(\S+)$", TOOL, "--version")
+
+
+def supported(deployment: Deployment) -> str | None:
+    """Return None, or that the system stores nothing, or that fio is missing."""
+    return _store.without(deployment, TOOL)
+
+
+def parse(capture: Capture) -> Sequence[Measurement]:
+    """Return rate, latencies, steadiness and use of CPU; `ParseError` when report and log tell of two runs."""
+    params = capture.params
+    asked = {
+        "rw": params["pattern"], "bs": params["block_bytes"], "iodepth": params["depth"], "size": params["area_bytes"],
+    }  # fmt: skip
+    way: _fio_report.WAY = "read" if params["pattern"].endswith("read") else "write"
+    report = _fio_report.side(_fio_report.job(capture["fio"], NAME, asked), way)
+    # Those that were under way when the ramp ended are among the bytes, and not among the requests.
+    for what, count in (("bytes", report.bytes / params["block_bytes"]), ("latencies", float(report.measured))):
+        if not 0 <= count - report.requests <= params["depth"] or count % 1:
+            raise ParseError(TOOL, f"{what} are of {count:g} requests, not of {report.requests}", text(capture["fio"]))
+    if report.runtime_s < 0.99 * params["seconds"]:
+        raise ParseError(TOOL, f"it ran {report.runtime_s:g} s of {params['seconds']:g} s", text(capture["fio"]))
+    parts = _rates(capture, report, way)
+    found = [Measurement("iops", report.per_s, "1/s", "higher")]
+    found.append(Measurement("latency_mean_s", report.latency_mean_s, "s", "lower"))
+    for name, point in POINTS.items():
+        found.append(Measurement(name, _fio_report.percentile(report, point), "s", "lower"))
+    found.append(Measurement("steady", float(_fio_report.steady(parts)), "1", "higher"))
+    return (*found, _store.cpu_percent(_store.used(capture, "before", "after")))
+
+
+def _check(params: Mapping[str, Any], roles: Mapping[str, Target]) -> None:
+    _store.check(params, roles)
+    _store.one_of("pattern", params["pattern"], PATTERNS)
+    _store.one_of("path", params["path"], PATHS)
+    _store.whole("depth", params["depth"], 1)
+    _store.whole("block_bytes", params["block_bytes"], 512)
+    _store.whole("area_bytes", params["area_bytes"], params["block_bytes"])
+    _store.seconds("seconds", params["seconds"], LEAST_S)
+    _store.seconds("ramp_s", params["ramp_s"], 0)
+    if params["area_bytes"] % params["block_bytes"] or params["block_bytes"] % 512:
+        raise DesignError("fio-4k: area_bytes must be whole blocks, and block_bytes whole sectors of 512 bytes")
+
+
+def _way(params: Mapping[str, Any], roles: Mapping[str, Target]) -> tuple[str, ...]:
+    """Return fio's command and how it reaches the volume; `NotRunnable` where the store has no such path."""
+    path = params["path"]
+    if path == "nbd":
+        (uri,) = _store.lifecycle(roles, "uri", "it serves no volume over NBD")
+        return (TOOL, f"--name={NAME}", "--ioengine=nbd", f"--uri={uri}")
+    if path == "rbd":
+        conf, pool, image = _store.lifecycle(roles, "uri-rbd", "it has no RBD image")
+        way = ("--ioengine=rbd", "--clientname=admin", f"--pool={pool}", f"--rbdname={image}")
+        return ("env", f"CEPH_CONF={conf}", TOOL, f"--name={NAME}", *way)
+    (device,) = _store.lifecycle(roles, "device", "its volume is no block device of the kernel")
+    return (TOOL, f"--name={NAME}", "--ioengine=libaio", "--direct=1", f"--filename={device}")
+
+
+def _options(params: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        f"--rw={params['pattern']}", f"--bs={params['block_bytes']}", f"--size={params['area_bytes']}",
+        f"--iodepth={params['depth']}", "--randrepeat=0", "--refill_buffers",
+        *(("--end_fsync=1",) if params["pattern"].endswith("write") else ()),
+        "--time_based", f"--runtime={params['seconds']:g}", f"--ramp_time={params['ramp_s']:g}",
+        "--lat_percentiles=1", "--clat_percentiles=1", "--percentile_list=50:99:99.9",
+        f"--write_hist_log={FOLDER}/load", "--per_job_logs=0", f"--log_hist_msec={1000 * WINDOW_S:.0f}",
+        "--log_hist_coarseness=6",
+        "--output-format=json",
+    )  # fmt: skip
+
+
+def _rates(capture: Capture, report: _fio_report.Side, way: _fio_report.WAY) -> Sequence[float]:
+    """Return the rate in equal parts of the run; the log tells of no more requests than the report."""
+    log = capture["log"].stdout
+    equal(TOOL, "the log's size", text(capture["log-size"]), f"{len(log)} {LOG}\n")
+    rows = _fio_report.completed(text(capture["log"]), way, capture.params["block_bytes"])
+    logged = sum(count for _, count in rows)
+    end_s = capture.params["seconds"]
+    if logged > report.measured or rows[-1][0] > report.runtime_s:
+        raise ParseError(TOOL, f"the log tells of {logged} requests, the report of {report.measured}", str(rows[-1]))
+    last = [(end_s, report.measured - logged)] if end_s > rows[-1][0] else []  # no window was over any more
+    return _fio_report.rates([*rows, *last], _fio_report.MOST_PARTS)

@@ -1,0 +1,235 @@
+"""integrity: do files come back as they were written, when a disk is lost or what is on it has silently changed?
+
+Files of random bytes are written and flushed; their SHA-256 is of the bytes in memory. Every reading is cold: all
+caches were dropped, those of the storage system too.
+
+``damage`` = ``none``: all files are read, one disk is lost, they are read without it, it is replaced, and once the pool
+is clean they are read again. ``one``: after the first reading, data are changed on one disk behind the system's back;
+``both``: the same data on both disks. With one copy damaged the first half of the files is read then, which may find
+and mend what it meets. The light scrub, the deep scrub and the repair of the system follow, where it has them, a deep
+scrub to see what is left, and all files are read; one that gives no answer for a minute and more cannot be read. The
+pool is made anew afterwards.
+
+Metrics: ``intact_before``, ``intact_degraded``, ``intact_after``: share of files that can be read and have the right
+hash; ``found_by_read``, ``found_by_light_scrub``, ``found_by_deep_scrub``: 1 when each of these reported damage, to
+who reads or asks, else 0 (the scrubs of what reading left; with both copies damaged, reading is the last one; none for
+a scrub that the system does not have); ``repaired``: 1 when damage was found and the last scrub found none any more;
+``lost_files``: how many cannot be read in the end, which may be more than were damaged (a system may give up more than
+one block, and with it records of the file system); ``silently_wrong_files``: how many were read at any time without an
+error and with another hash. A trial in which both copies were damaged and no file suffered is invalid: the damage met
+none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from infrabench.core import Capture, Deployment, DesignError, Measurement, NotAsClaimed, ParseError, Step, Target
+from infrabench.workloads import _store
+from infrabench.workloads._reading import KIB, at, equal, json_object, positive, text, tool_version, value
+
+DEFAULTS: Mapping[str, Any] = {
+    "files": 16,
+    "total_bytes": 256_000_000,
+    "damage": "one",
+    "mode": "default",
+    "disk": 1,  # that is lost, with `damage` none
+}
+TOOL = "integrity"
+SCRIPT = Path(__file__).with_name("_integrity_script.py")
+DAMAGES = ("none", "one", "both")
+DATA = "data"
+MOST_FILES = 256
+REBUILD_S = 3600.0  # the pool may hold more than these files
+SCRUB_S = 1800.0
+ANSWER_S = 60.0  # for a file, beside the time that reading takes
+SETTLE_S = 3.0  # until what a read has met is counted
+
+
+def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+    """Return writing, what happens to the disks, and every reading."""
+    _store.check(params, roles)
+    _store.one_of("damage", params["damage"], DAMAGES)
+    _store.one_of("disk", params["disk"], (0, 1))
+    _store.whole("files", params["files"], 1)
+    _store.whole("total_bytes", params["total_bytes"], 64 * KIB * params["files"])
+    if params["files"] > MOST_FILES:
+        raise DesignError(f"integrity: {MOST_FILES} files at most, all are read at once")
+    (mounted,) = _store.lifecycle(roles, "mount", "no file system can be made on it")
+    size, each = params["total_bytes"], params["total_bytes"] // params["files"]
+    area = _store.area_bytes(size)
+    folder = f"{mounted}/{DATA}"
+    happens = _lost(params, roles, folder) if params["damage"] == "none" else _damaged(params, roles, folder)
+    made_anew = () if params["damage"] == "none" else (_store.verb(roles, ("remake",), "cleanup"),)
+    return (
+        # Here is asked what comes back, not when.
+        _store.verb(roles, ("throttle", "open"), "prepare"),
+        _store.verb(roles, ("mount", params["mode"], area), "prepare", moved_bytes=area),
+        Step("folder", "server", ("mkdir", folder), phase="prepare"),
+        _files("write", params, "write", folder, params["files"], each),
+        _store.verb(roles, ("drop",), "measure", "drop-written"),
+        _read("before", params, folder),
+        *happens,
+        _store.verb(roles, ("drop",), "measure", "drop-after"),
+        _read("after", params, folder),
+        *_store.rescue(roles),
+        _store.verb(roles, ("unmount",), "cleanup", moved_bytes=size),
+        *made_anew,
+        _store.verb(roles, ("throttle", "default"), "cleanup", "unthrottle"),
+    )
+
+
+def version(target: Target) -> str:
+    """Return the version of Python, which writes, reads and hashes; that of the storage system is a fact of it."""
+    return tool_version(target, "python3", r"^Python (\S+)$", "python3", "--version")
+
+
+def supported(deployment: Deployment) -> str | None:
+    """Return None, or that the system stores nothing, or that the node has no Python."""
+    return _store.without(deployment, "python3")
+
+
+def parse(capture: Capture) -> Sequence[Measurement]:
+    """Return shares of intact files, what found the damage, and what became of it."""
+    lost_disk = capture.params["damage"] == "none"
+    written = _hashes(capture, "write", "write")
+    if len(written) != capture.params["files"]:
+        raise ParseError(TOOL, f"{capture.params['files']} files were to be written", str(written))
+    readings = {name: _hashes(capture, name, "read") for name in _readings(capture.params["damage"])}
+    wrong = {name for found in readings.values() for name, told in found.items() if told != written.get(name)}
+    after = readings["read-after"]
+    lost = len(written) - len(after.keys() & written.keys())
+    shares = [
+        Measurement(f"intact_{name.removeprefix('read-')}", _intact(written, readings[name]), "1", "higher")
+        for name in readings
+        if name != "read-some"
+    ]
+    if lost_disk:
+        for verb in ("fail", "replace"):
+            _store.said(capture, verb, verb)
+        state = at(TOOL, json_object(TOOL, text(capture["wait"])), "state")
+        equal(TOOL, "clean after the rebuild", at(TOOL, state, "clean"), True)
+        found: Sequence[Measurement] = ()
+    else:
+        found = _found(capture)
+    if capture.params["damage"] == "both" and not lost and not wrong:
+        raise NotAsClaimed("said that both copies of data are damaged, but every file came back as it was written")
+    return (
+        *shares,
+        *found,
+        Measurement("lost_files", float(lost), "1", "lower"),
+        Measurement("silently_wrong_files", float(len(wrong)), "1", "lower"),
+    )
+
+
+def _lost(params: Mapping[str, Any], roles: Mapping[str, Target], folder: str) -> tuple[Step, ...]:
+    """Return the steps in which a disk is lost and replaced."""
+    wait = ("python3", "-c", _script(), "wait", f"{REBUILD_S:g}", *roles["server"].lifecycle["store"])
+    return (
+        _store.verb(roles, ("fail", params["disk"]), "measure"),
+        _store.verb(roles, ("drop",), "measure", "drop-degraded"),
+        _read("degraded", params, folder),
+        _store.verb(roles, ("replace", params["disk"]), "measure"),
+        Step("wait", "server", wait, timeout_s=REBUILD_S + 2 * _store.COMMAND_S),
+    )
+
+
+def _damaged(params: Mapping[str, Any], roles: Mapping[str, Target], folder: str) -> tuple[Step, ...]:
+    """Return the steps in which data are damaged, and found and repaired by what the system has for that."""
+    moved = SCRUB_S * _store.SLOWEST_B_PER_S
+    some = (
+        # The others keep their damage for the scrubs.
+        _read("some", params, folder, 2),
+        Step("settle", "server", ("sleep", f"{SETTLE_S:g}")),
+    )  # fmt: skip
+    return (
+        _store.verb(roles, ("corrupt", params["damage"]), "measure"),
+        _store.verb(roles, ("drop",), "measure", "drop-damaged"),
+        _store.verb(roles, ("state",), "measure", "state-before"),
+        # Where no copy is left, a pool may wait for ever for what a reader asked for, and cannot be scrubbed then.
+        *(some if params["damage"] == "one" else ()),
+        _store.verb(roles, ("state",), "measure", "state-read"),
+        _store.verb(roles, ("scrub", "light"), "measure", "scrub-light", moved_bytes=moved),
+        _store.verb(roles, ("scrub", "deep"), "measure", "scrub-deep", moved_bytes=moved),
+        _store.verb(roles, ("repair",), "measure", moved_bytes=moved),
+        _store.verb(roles, ("scrub", "deep"), "measure", "scrub-again", moved_bytes=moved),
+    )
+
+
+def _script() -> str:
+    return SCRIPT.read_text(encoding="utf-8")
+
+
+def _files(step: str, params: Mapping[str, Any], *words: object, limit_s: float = 0.0) -> Step:
+    timeout_s = limit_s + _store.COMMAND_S + params["total_bytes"] / _store.SLOWEST_B_PER_S
+    return Step(step, "server", ("python3", "-c", _script(), *map(str, words)), timeout_s=timeout_s)
+
+
+def _read(when: str, params: Mapping[str, Any], folder: str, part: int = 1) -> Step:
+    """Return the step in which the first `part`-th of the files is read."""
+    limit_s = ANSWER_S + params["total_bytes"] / _store.SLOWEST_B_PER_S
+    return _files(f"read-{when}", params, "read", folder, part, f"{limit_s:g}", limit_s=limit_s)
+
+
+def _readings(damage: str) -> tuple[str, ...]:
+    between = {"none": ("read-degraded",), "one": ("read-some",), "both": ()}[damage]
+    return ("read-before", *between, "read-after")
+
+
+def _hashes(capture: Capture, step: str, verb: str) -> Mapping[str, str]:
+    """Return the hash of each file that a step wrote, or read to its end."""
+    told = json_object(TOOL, text(capture[step]))
+    equal(TOOL, f"verb of {step}", at(TOOL, told, "verb"), verb)
+    files, unreadable = at(TOOL, told, "files"), at(TOOL, told, "unreadable")
+    if not isinstance(files, dict) or not isinstance(unreadable, dict) or files.keys() & unreadable.keys():
+        raise ParseError(TOOL, f"{step} does not say which files it read", str(told))
+    for name, digest in files.items():
+        if not re.fullmatch(r"file-[0-9]{4,}", name) or not re.fullmatch(r"[0-9a-f]{64}", str(digest)):
+            raise ParseError(TOOL, f"{step} has no hash of a file", f"{name} {digest}")
+    return dict(files)
+
+
+def _intact(written: Mapping[str, str], found: Mapping[str, str]) -> float:
+    return sum(found.get(name) == digest for name, digest in written.items()) / len(written)
+
+
+def _found(capture: Capture) -> Sequence[Measurement]:
+    """Return what reported damage, and whether the last scrub found none any more."""
+    positive(TOOL, "places of the damage", value(TOOL, _store.said(capture, "corrupt", "corrupt"), "places"))
+    by = {"read": _met(capture)}
+    for step, name in (("scrub-light", "light_scrub"), ("scrub-deep", "deep_scrub")):
+        errors = _errors(capture, step)
+        if errors is not None:
+            by[name] = errors > 0
+    left = _errors(capture, "scrub-again")
+    if left is None:
+        raise ParseError(
+            TOOL, "a system without a deep scrub cannot tell what it repaired", text(capture["scrub-again"])
+        )
+    repaired = any(by.values()) and not left
+    return (
+        *(Measurement(f"found_by_{name}", float(yes), "1", "higher") for name, yes in by.items()),
+        Measurement("repaired", float(repaired), "1", "higher"),
+    )
+
+
+def _met(capture: Capture) -> bool:
+    """Return whether reading reported damage: to the reader, or to whoever asks the pool how it is."""
+    step = "read-some" if capture.params["damage"] == "one" else "read-after"
+    told = json_object(TOOL, text(capture[step]))
+    before, after = (
+        value(TOOL, _store.said(capture, f"state-{when}", "state"), "detail", "errors") for when in ("before", "read")
+    )
+    return bool(at(TOOL, told, "unreadable")) or after > before
+
+
+def _errors(capture: Capture, step: str) -> float | None:
+    """Return how many errors a scrub found; None where the system has no such scrub."""
+    told = _store.said(capture, step, "scrub")
+    if told.get("supported") is False:
+        return None
+    errors, unrecoverable = (value(TOOL, told, key) for key in ("errors", "unrecoverable"))
+    return max(errors, unrecoverable)

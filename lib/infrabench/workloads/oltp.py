@@ -1,0 +1,184 @@
+"""oltp: transactions on a MariaDB whose files lie on the store's volume, by sysbench.
+
+MariaDB has defaults but for a small buffer pool, so that pages come from storage, and O_DIRECT, so that no page cache
+stands before it: each transaction is flushed to the log when it commits (innodb_flush_log_at_trx_commit = 1). Its
+tables are filled, it is stopped in good order, all caches are dropped, and it is started again: a trial begins cold.
+sysbench runs ``test`` with its own defaults on ``threads`` connections for ``seconds``. Then every row is counted.
+
+Metrics: ``transactions_per_s`` (as sysbench divides, by its own total time), ``queries_per_s``, ``latency_mean_s`` and
+``latency_p95_s`` of transactions, ``errors_per_s`` (transactions that were rolled back for a deadlock and tried again)
+and ``cpu_percent`` of the machine, see `_store`. A reconnection, or another number of rows than was made, is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from infrabench.core import Capture, Deployment, DesignError, Measurement, ParseError, Step, Target
+from infrabench.workloads import _store
+from infrabench.workloads._reading import MIB, equal, number, one, positive, text, tool_version
+
+DEFAULTS: Mapping[str, Any] = {
+    "test": "oltp_read_write",
+    "rows": 100_000,
+    "tables": 1,
+    "threads": 4,
+    "seconds": 15,
+    "mode": "default",
+    "buffer_pool_bytes": 64 * MIB,
+}
+TOOL = "sysbench"
+TESTS = ("oltp_read_write", "oltp_read_only")
+FOLDER = "/var/tmp/infrabench-oltp"  # on the node: socket, pid and log of the server
+SOCKET, PID, LOG = (f"{FOLDER}/mariadb.{kind}" for kind in ("sock", "pid", "log"))
+ROW_BYTES, DATABASE_BYTES = 500, 500_000_000
+START_S, STOP_S = 120.0, 120
+LOAD_ROWS_PER_S = 1000.0  # slower than this is a hang
+NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
+RATE_TOLERANCE = 0.02  # sysbench prints hundredths, and its total time in ten-thousandths
+SETTINGS = "SELECT @@innodb_buffer_pool_size, @@innodb_flush_method, @@innodb_flush_log_at_trx_commit"
+
+
+def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+    """Return the making of a database, its filling, a cold start, the test between two readings, and the count."""
+    _check(params, roles)
+    (mounted,) = _store.lifecycle(roles, "mount", "no file system can be made on it")
+    data = f"{mounted}/mariadb"
+    area = _store.area_bytes(DATABASE_BYTES + ROW_BYTES * params["rows"] * params["tables"])
+    load_s = _store.COMMAND_S + params["rows"] * params["tables"] / LOAD_ROWS_PER_S
+    install = (
+        "mariadb-install-db", "--no-defaults", f"--datadir={data}", "--user=root", "--force", "--skip-test-db",
+        "--auth-root-authentication-method=normal",
+    )  # fmt: skip
+    return (
+        # A server that an interrupted trial left would keep the file system.
+        _stop("stop-left", "prepare"),
+        _store.verb(roles, ("mount", params["mode"], area), "prepare", moved_bytes=area),
+        Step("folder", "server", ("mkdir", "-p", FOLDER, data), phase="prepare"),
+        Step("install", "server", install, timeout_s=START_S, phase="prepare"),
+        *_start(params, data, "first"),
+        Step("database", "server", (*_SQL, "CREATE DATABASE sbtest"), phase="prepare"),
+        Step("load", "server", _sysbench(params, "prepare"), timeout_s=load_s, phase="prepare"),
+        _stop("stop-loaded", "prepare"),
+        _store.verb(roles, ("drop",), "prepare"),
+        *_start(params, data, "cold"),
+        Step("settings", "server", (*_SQL, SETTINGS), phase="prepare"),
+        _store.usage(roles, "before"),
+        Step("sysbench", "server", _sysbench(params, "run"), timeout_s=params["seconds"] + _store.COMMAND_S),
+        _store.usage(roles, "after"),
+        Step("count", "server", (*_SQL, _count(params)), timeout_s=load_s),
+        Step("log", "server", ("tail", "-n", "100", LOG), phase="rescue"),
+        _stop("stop-failed", "rescue"),
+        *_store.rescue(roles),
+        _stop("stop", "cleanup"),
+        _store.verb(roles, ("unmount",), "cleanup", moved_bytes=area),
+        Step("remove", "server", ("rm", "-rf", FOLDER), phase="cleanup"),
+    )
+
+
+def version(target: Target) -> str:
+    """Return the versions of sysbench and of MariaDB."""
+    sysbench = tool_version(target, TOOL, r"^sysbench (\S+)$", TOOL, "--version")
+    mariadb = tool_version(target, "mariadbd", r"Ver (\S+) for", "mariadbd", "--version")
+    return f"{sysbench} with MariaDB {mariadb}"
+
+
+def supported(deployment: Deployment) -> str | None:
+    """Return None, or that the system stores nothing, or which program is missing."""
+    return _store.without(deployment, TOOL, "mariadbd", "mariadb", "mariadb-install-db", "start-stop-daemon")
+
+
+def parse(capture: Capture) -> Sequence[Measurement]:
+    """Return rates, latencies and use of CPU; `ParseError` when settings or rows are not those that were asked for."""
+    params, found = capture.params, read(text(capture["sysbench"]), capture.params)
+    wanted = f"{params['buffer_pool_bytes']}\tO_DIRECT\t1\n"
+    if text(capture["settings"]) != wanted:
+        raise ParseError("mariadb", f"its settings must be {wanted!r}", text(capture["settings"]))
+    rows = [str(params["rows"])] * params["tables"]
+    if text(capture["count"]) != "".join(f"{each}\n" for each in rows):
+        raise ParseError("mariadb", f"every table must have {params['rows']} rows", text(capture["count"]))
+    return (*found, _store.cpu_percent(_store.used(capture, "before", "after")))
+
+
+def read(output: str, params: Mapping[str, Any]) -> Sequence[Measurement]:
+    """Return what sysbench reports of one run; `ParseError` when it is not whole, or of another run."""
+    one(TOOL, "the end of the report", rf"^ +execution time \(avg/stddev\): +{NUMBER}/{NUMBER}$\n\n\Z", output)
+    equal(TOOL, "threads", number(TOOL, "threads", rf"^Number of threads: {NUMBER}$", output), float(params["threads"]))
+    total_s = positive(TOOL, "total time", number(TOOL, "total time", rf"^ +total time: +{NUMBER}s$", output))
+    if total_s < params["seconds"]:
+        raise ParseError(TOOL, f"it ran {total_s:g} s of {params['seconds']} s", output)
+    reconnects = number(TOOL, "reconnects", rf"^ +reconnects: +{NUMBER} +\({NUMBER} per sec\.\)$", output)
+    equal(TOOL, "reconnects", reconnects, 0.0)
+    rates = {name: _rate(output, name, total_s) for name in ("transactions", "queries", "ignored errors")}
+    average_ms = positive(TOOL, "latency", number(TOOL, "average", rf"^ +avg: +{NUMBER}$", output))
+    p95_ms = positive(TOOL, "latency", number(TOOL, "95th percentile", rf"^ +95th percentile: +{NUMBER}$", output))
+    for name in ("transactions", "queries"):
+        positive(TOOL, name, rates[name])
+    return (
+        Measurement("transactions_per_s", rates["transactions"], "1/s", "higher"),
+        Measurement("queries_per_s", rates["queries"], "1/s", "higher"),
+        Measurement("latency_mean_s", average_ms / 1e3, "s", "lower"),
+        Measurement("latency_p95_s", p95_ms / 1e3, "s", "lower"),
+        Measurement("errors_per_s", rates["ignored errors"], "1/s", "lower"),
+    )
+
+
+_SQL = ("mariadb", "--no-defaults", f"--socket={SOCKET}", "--user=root", "--batch", "--skip-column-names", "--execute")
+
+
+def _check(params: Mapping[str, Any], roles: Mapping[str, Target]) -> None:
+    _store.check(params, roles)
+    _store.one_of("test", params["test"], TESTS)
+    for name, lowest in (("rows", 100), ("tables", 1), ("threads", 1), ("seconds", 1), ("buffer_pool_bytes", 5 * MIB)):
+        _store.whole(name, params[name], lowest)
+    if params["buffer_pool_bytes"] % MIB:
+        raise DesignError("oltp: buffer_pool_bytes must be whole MiB, MariaDB would round it")
+
+
+def _start(params: Mapping[str, Any], data: str, which: str) -> tuple[Step, Step]:
+    """Return the steps that start the server and wait until it answers."""
+    server = (
+        "--no-defaults", f"--datadir={data}", "--user=root", "--skip-networking", f"--socket={SOCKET}",
+        f"--pid-file={FOLDER}/own.pid", f"--log-error={LOG}", "--innodb-flush-method=O_DIRECT",
+        f"--innodb-buffer-pool-size={params['buffer_pool_bytes']}",
+    )  # fmt: skip
+    daemon = (
+        "start-stop-daemon", "--start", "--background", "--make-pidfile", "--pidfile", PID, "--startas",
+        "/usr/sbin/mariadbd", "--", *server,
+    )  # fmt: skip
+    answers = (*_SQL, "SELECT 1")
+    return (
+        Step(f"start-{which}", "server", daemon, phase="prepare"),
+        Step(f"ready-{which}", "server", answers, phase="prepare", timeout_s=10.0, until_ok_s=START_S),
+    )
+
+
+def _stop(name: str, phase: _store.PHASE) -> Step:
+    """Return the step that ends the server in good order, or in any; there may be none."""
+    argv = (
+        "start-stop-daemon", "--stop", "--pidfile", PID, "--name", "mariadbd", "--retry", f"TERM/{STOP_S}/KILL/10",
+        "--oknodo", "--remove-pidfile",
+    )  # fmt: skip
+    return Step(name, "server", argv, timeout_s=STOP_S + 30.0, phase=phase)
+
+
+def _sysbench(params: Mapping[str, Any], command: str) -> tuple[str, ...]:
+    return (
+        TOOL, params["test"], "--db-driver=mysql", f"--mysql-socket={SOCKET}", "--mysql-user=root", "--mysql-db=sbtest",
+        f"--tables={params['tables']}", f"--table-size={params['rows']}", f"--threads={params['threads']}",
+        f"--time={params['seconds']}", "--report-interval=1", command,
+    )  # fmt: skip
+
+
+def _count(params: Mapping[str, Any]) -> str:
+    return "; ".join(f"SELECT COUNT(*) FROM sbtest.sbtest{number + 1}" for number in range(params["tables"]))
+
+
+def _rate(output: str, what: str, total_s: float) -> float:
+    """Return how many a second, from the count and the total time; what sysbench divided itself must agree."""
+    found = one(TOOL, what, rf"^ +{what}: +([0-9]+) +\({NUMBER} per sec\.\)$", output)
+    rate = int(found[1]) / total_s
+    if abs(rate - float(found[2])) > RATE_TOLERANCE * rate + 0.01:
+        raise ParseError(TOOL, f"{found[1]} {what} in {total_s:g} s are not {found[2]} per second", output)
+    return rate

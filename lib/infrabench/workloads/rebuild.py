@@ -1,0 +1,141 @@
+"""rebuild: how long a storage system takes to have two copies again after a disk was lost, and what a load feels of it.
+
+The pool is made anew and ``used_bytes`` of its raw area are filled, so that every trial copies the same data in the
+same layout. A load of ``foreground_iops`` (requests of 4 KiB at random places of what is filled, half of them writes,
+offered at a fixed rate) runs from ``lead_s`` before the loss to ``tail_s`` after the end. Which of both disks fails is
+drawn anew for each trial (``disk``: "drawn", "0" or "1"). ``throttle``: ``default`` is what the system does by itself
+to spare a load, ``open`` is as fast as it can. `_rebuild_script` does all this on the store.
+
+Metrics. ``rebuild_s``: from giving the pool its new, empty disk until its state is clean for good (asked twice a
+second); making the disk ready for the pool is part of it. ``rebuild_B_per_s``: data in the pool, counted once, by that
+time. ``noticed_s``: from the loss until the pool says that it is degraded. ``foreground_iops_before``,
+``foreground_latency_before_s`` (mean): from the first whole half second of the load until the loss; the same
+``_during``, from the loss until it is clean. ``foreground_worst_s``: the highest mean latency of the requests that were
+completed in one half second meanwhile; ``foreground_longest_s``: the longest single request.
+
+The load keeps its rate on average: what it could not ask while the pool did not answer, it asks afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from infrabench.core import Capture, Deployment, DesignError, Measurement, NotAsClaimed, Step, Target
+from infrabench.workloads import _rebuild_course, _store, _timeline
+from infrabench.workloads._reading import KIB, MIB, equal, positive, tool_version, value
+
+DEFAULTS: Mapping[str, Any] = {
+    "used_bytes": 2_000_000_000,
+    "throttle": "default",
+    "foreground_iops": 200,
+    "lead_s": 5.0,
+    "tail_s": 3.0,
+    "mode": "default",
+    "disk": "drawn",
+}
+TOOL = "rebuild"
+SCRIPT = Path(__file__).with_name("_rebuild_script.py")
+FOLDER = "/var/tmp/infrabench-rebuild"
+BLOCK = 4 * KIB
+DEPTH = 16
+POLL_S = 0.5
+SETTLE_S = 3.0  # until what was filled is counted
+LEAST_S = 2.0  # of the load before the loss
+SLOWEST_B_PER_S = 3_000_000  # slower than this is a hang
+THROTTLES = ("default", "open")
+DISKS: Mapping[str, int | None] = {"drawn": None, "0": 0, "1": 1}
+FILLED = 0.9  # of what was to be filled, at least, is what the pool says that it holds
+LOAD: Mapping[str, object] = {"rw": "randrw", "bs": BLOCK, "iodepth": DEPTH}  # what its report must say
+
+
+def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+    """Return making and filling the pool, and the script that loses a disk of it."""
+    _check(params, roles)
+    (uri,) = _store.lifecycle(roles, "uri", "it serves no volume over NBD")
+    used = params["used_bytes"]
+    limit_s = _store.MAKE_S + used / SLOWEST_B_PER_S
+    whole_s = params["lead_s"] + params["tail_s"] + limit_s + 4 * _store.COMMAND_S
+    asked = {
+        "store": roles["server"].lifecycle["store"], "folder": FOLDER, "disk": DISKS[params["disk"]],
+        "lead_s": params["lead_s"], "tail_s": params["tail_s"], "poll_s": POLL_S, "limit_s": limit_s,
+        "bin_s": _rebuild_course.BIN_S, "fio": _load(params, uri, whole_s),
+    }  # fmt: skip
+    argv = ("python3", "-c", SCRIPT.read_text(encoding="utf-8"), json.dumps(asked))
+    return (
+        _store.verb(roles, ("remake",), "prepare"),
+        _store.verb(roles, ("throttle", params["throttle"]), "prepare"),
+        _store.verb(roles, ("serve", params["mode"]), "prepare"),
+        _store.verb(roles, ("fill", used), "prepare", moved_bytes=used),
+        _store.verb(roles, ("drop",), "prepare"),
+        Step("settle", "server", ("sleep", f"{SETTLE_S:g}"), phase="prepare"),
+        _store.usage(roles, "before", "prepare"),
+        Step("rebuild", "server", argv, timeout_s=whole_s),
+        *_store.rescue(roles),
+        Step("remove", "server", ("rm", "-rf", FOLDER), phase="cleanup"),
+        _store.verb(roles, ("throttle", "default"), "cleanup", "unthrottle"),
+        _store.verb(roles, ("empty",), "cleanup"),  # the space of a pool that now only waits is another's
+    )
+
+
+def version(target: Target) -> str:
+    """Return the version of fio, which is the load; that of the storage system is a fact of it."""
+    return tool_version(target, "fio", r"^fio-(\S+)$", "fio", "--version")
+
+
+def supported(deployment: Deployment) -> str | None:
+    """Return None, or that the system stores nothing, or what the script lacks."""
+    return _store.without(deployment, "fio", "python3")
+
+
+def parse(capture: Capture) -> Sequence[Measurement]:
+    """Return times of the rebuild and the load before and during it; `ParseError` when they contradict each other."""
+    asked, told = capture.params, _rebuild_course.read(capture, LOAD)
+    usage = _store.said(capture, "usage-before", "usage")
+    used = positive(TOOL, "data in the pool", value(TOOL, usage, "pool", "used_B"))
+    if used < FILLED * asked["used_bytes"]:
+        raise NotAsClaimed(f"{asked['used_bytes']} bytes were filled, but the pool holds {used:.0f}")
+    if asked["disk"] != "drawn":
+        equal(TOOL, "the disk", told.disk, DISKS[asked["disk"]])
+    took_s, before, during = told.clean_s - told.replaced_s, told.before(), told.during()
+    return (
+        Measurement("rebuild_s", took_s, "s", "lower"),
+        Measurement("rebuild_B_per_s", used / took_s, "B/s", "higher"),
+        Measurement("noticed_s", told.noticed_s, "s", "lower"),
+        Measurement("foreground_iops_before", before.per_s, "1/s", "higher"),
+        Measurement("foreground_iops_during", during.per_s, "1/s", "higher"),
+        Measurement("foreground_latency_before_s", before.mean_s, "s", "lower"),
+        Measurement("foreground_latency_during_s", during.mean_s, "s", "lower"),
+        Measurement("foreground_worst_s", during.worst_s, "s", "lower"),
+        Measurement("foreground_longest_s", during.longest_s, "s", "lower"),
+    )
+
+
+def timeline(capture: Capture) -> _timeline.Timeline:
+    """Return the course of a trial: the load and what was copied over time, and events; see `_timeline`."""
+    return _rebuild_course.timeline(_rebuild_course.read(capture, LOAD))
+
+
+def _check(params: Mapping[str, Any], roles: Mapping[str, Target]) -> None:
+    _store.check(params, roles)
+    _store.one_of("throttle", params["throttle"], THROTTLES)
+    _store.one_of("disk", params["disk"], tuple(DISKS))
+    _store.whole("used_bytes", params["used_bytes"], 16 * MIB)
+    _store.whole("foreground_iops", params["foreground_iops"], 10)
+    _store.seconds("lead_s", params["lead_s"], LEAST_S)
+    _store.seconds("tail_s", params["tail_s"], 0)
+    if params["foreground_iops"] % 2:
+        raise DesignError("rebuild: foreground_iops is halved between reads and writes, it must be even")
+
+
+def _load(params: Mapping[str, Any], uri: str, most_s: float) -> tuple[str, ...]:
+    half = params["foreground_iops"] // 2
+    return (
+        "fio", f"--name={_rebuild_course.LOAD}", "--ioengine=nbd", f"--uri={uri}", "--rw=randrw", f"--bs={BLOCK}",
+        f"--size={params['used_bytes'] // MIB * MIB}", f"--iodepth={DEPTH}", f"--rate_iops={half},{half}",
+        "--randrepeat=0", "--refill_buffers", "--time_based", f"--runtime={math.ceil(most_s)}",
+        "--disable_slat=1", "--disable_clat=1", "--log_unix_epoch=1", "--per_job_logs=0", "--output-format=json",
+    )  # fmt: skip

@@ -1,0 +1,184 @@
+"""What a store makes of Ceph's answers: whether a pool is whole, and how scrubs and repairs went."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infrabench.stores.node import ceph_check, ceph_options, ceph_talk
+from infrabench.stores.node.config import GIB, Config, Failed
+
+CONFIG = Config("ceph", "one", GIB, GIB)
+STATS = {
+    "num_bytes": 4096, "num_objects": 2, "num_objects_degraded": 0, "num_bytes_recovered": 10, "num_scrub_errors": 0,
+    "num_objects_repaired": 0, "num_objects_unfound": 0,
+}  # fmt: skip
+
+
+def group(name: str, state: str = "active+clean", stamp: str = "then", **stats: int) -> dict[str, Any]:
+    unknown = stats.keys() - STATS.keys()
+    assert not unknown
+    stamps = {"last_scrub_stamp": stamp, "last_deep_scrub_stamp": stamp}
+    return {"pgid": name, "state": state, "stat_sum": STATS | stats, **stamps}
+
+
+class Cluster:
+    """Answers with one list of placement groups after the other, the last one for ever."""
+
+    def __init__(self, *answers: list[dict[str, Any]]) -> None:
+        self.answers, self.asked = list(answers), []
+
+    def mon(self, prefix: str, **words: Any) -> Any:
+        assert prefix == "osd lspools"
+        return [{"poolnum": 1, "poolname": ".mgr"}, {"poolnum": 2, "poolname": "rbd"}]
+
+    def mgr(self, prefix: str, **words: Any) -> Any:
+        if prefix != "pg dump":
+            self.asked.append((prefix, words["pgid"]))
+            return None
+        if words["dumpcontents"] == ["pools"]:
+            return [{"poolid": 2, "store_stats": {"data_stored": 8192}}]
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ceph_check, "POLL_S", 0.0)
+
+
+def speaking(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, listed: dict[str, list[dict[str, Any]]]) -> None:
+    @contextmanager
+    def connected(config: Config):
+        yield cluster
+
+    monkeypatch.setattr(ceph_check, "connected", connected)
+    told = lambda argv, **_: json.dumps({"inconsistents": listed[argv[4]]})  # noqa: E731
+    monkeypatch.setattr(ceph_check.daemons, "run", told)
+
+
+def damaged(name: str, *bad: int) -> dict[str, Any]:
+    shards = [{"osd": osd, "errors": ["read_error"] if osd in bad else []} for osd in (0, 1)]
+    return {"object": {"name": name}, "union_shard_errors": ["read_error"], "shards": shards}
+
+
+@pytest.mark.parametrize(
+    ("state", "clean"),
+    [
+        ("active+clean", True),
+        ("active+clean+scrubbing+deep", True),
+        ("active+clean+inconsistent", True),
+        ("active+clean+laggy", False),
+        ("active+clean+wait", False),
+        ("stale+active+clean", False),
+        ("active+undersized+degraded", False),
+        ("active+recovery_unfound+degraded", False),
+        ("active+clean+remapped", False),
+        ("peering", False),
+        ("unknown", False),
+        ("", False),
+    ],
+)
+def test_when_a_placement_group_has_all_its_copies(state, clean):
+    assert ceph_check.is_clean(state) is clean
+
+
+def test_totals_are_of_our_pool_alone():
+    rows = [group("1.0", num_objects=99), group("2.0"), group("2.1", "active+undersized", num_objects_degraded=1)]
+    assert ceph_check.totals(Cluster(rows)) == {
+        "states": {"active+clean": 1, "active+undersized": 1}, "objects": 4, "degraded": 1, "left_B": 2048,
+        "recovered_B": 20, "stored_B": 8192, "errors": 0, "repaired": 0, "unfound": 0,
+    }  # fmt: skip
+
+
+def test_a_scrub_has_ended_when_every_placement_group_had_its_own(monkeypatch):
+    cluster = Cluster(
+        [group("1.0"), group("2.0"), group("2.1")],
+        [group("2.0", stamp="now"), group("2.1")],
+        [group("2.0", stamp="now"), group("2.1", "active+clean+scrubbing+deep", stamp="now")],
+        [group("2.0", stamp="now"), group("2.1", "active+clean+inconsistent", stamp="now", num_scrub_errors=1)],
+    )
+    speaking(cluster, monkeypatch, {"2.1": [damaged("a", 1)]})
+    told = ceph_check.scrub(CONFIG, "deep")
+    assert cluster.asked == [("pg deep-scrub", "2.0"), ("pg deep-scrub", "2.1")]
+    assert (told["errors"], told["unrecoverable"], told["examined_B"]) == (1, 0, 8192)
+    assert told["raw"]["inconsistent"]["2.1"][0]["shards"] == {"osd.0": [], "osd.1": ["read_error"]}
+
+
+def test_objects_that_no_copy_can_give_are_told_as_lost_and_not_waited_for(monkeypatch):
+    lost = group("2.1", "active+recovery_unfound+degraded", num_objects_unfound=1)
+    bad = group("2.0", "active+clean+inconsistent", stamp="now", num_scrub_errors=2)
+    speaking(Cluster([group("2.0"), lost], [bad, lost]), monkeypatch, {"2.0": [damaged("a", 0, 1)]})
+    told = ceph_check.scrub(CONFIG, "deep")
+    assert (told["errors"], told["unrecoverable"]) == (3, 2)
+
+
+def test_a_repair_that_failed_does_not_forget_what_it_could_not_do(monkeypatch):
+    rows = [group("2.0", "active+clean+inconsistent", num_scrub_errors=2), group("2.1")]
+    after = [group("2.0", "active+clean+inconsistent+failed_repair", stamp="now", num_scrub_errors=2), group("2.1")]
+    cluster = Cluster(rows, rows, rows, after)
+    answers = iter([[damaged("a", 0, 1)], []])  # nobody lists it again
+    speaking(cluster, monkeypatch, {})
+    monkeypatch.setattr(ceph_check.daemons, "run", lambda argv, **_: json.dumps({"inconsistents": next(answers)}))
+    told = ceph_check.repair(CONFIG)
+    assert cluster.asked == [("pg repair", "2.0")]
+    assert (told["repaired"], told["unrecoverable"]) == (0, 1)
+
+
+def test_a_scrub_that_does_not_end_is_an_error(monkeypatch):
+    monkeypatch.setattr(ceph_check, "SCRUB_S", 0.05)
+    speaking(Cluster([group("2.0")]), monkeypatch, {})
+    with pytest.raises(Failed, match=r"deep-scrub of 2\.0 did not end"):
+        ceph_check.scrub(CONFIG, "deep")
+
+
+def test_nothing_of_ours_that_is_frozen_runs_out(monkeypatch):
+    text = ceph_options.cluster(CONFIG, "f")
+    day = str(ceph_options.DAY_S)
+    for option in ("osd_heartbeat_grace", "mon_osd_report_timeout", "osd_op_thread_suicide_timeout"):
+        assert f"{option} = {day}\n" in text
+    assert f"bluestore_cache_size = {GIB // 2}\n" in text
+    assert "rbd_cache = false" in ceph_options.client(CONFIG, "f", "strict")
+    assert "rbd_cache = true" in ceph_options.client(CONFIG, "f", "default")
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        (struct.pack(">I", 13) + b'{"version":1}', {"version": 1}),
+        (struct.pack(">I", 5) + b"done\n", "done"),
+        (struct.pack(">I", 0), None),
+        (struct.pack(">I", 99) + b"{}", Failed),
+        (b"\0\0", Failed),
+        (b"", Failed),
+    ],
+)
+def test_what_a_daemon_says_on_its_socket(tmp_path: Path, sent, told):
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(tmp_path / "a.asok"))
+    listening.listen()
+    asked = bytearray()
+
+    def serve() -> None:
+        link, _ = listening.accept()
+        with link:
+            while not asked.endswith(b"\0"):
+                asked.extend(link.recv(100))
+            link.sendall(sent)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    if told is Failed:
+        with pytest.raises(Failed, match="than its length says"):
+            ceph_talk.daemon(tmp_path / "a.asok", "version")
+    else:
+        assert ceph_talk.daemon(tmp_path / "a.asok", "version") == told
+    thread.join()
+    listening.close()
+    assert json.loads(asked[:-1])["prefix"] == "version"

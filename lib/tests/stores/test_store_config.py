@@ -1,0 +1,111 @@
+"""What a store is told, and that nothing without its label is touched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from infrabench.stores.node import config as configs
+from infrabench.stores.node import main
+from infrabench.stores.node.config import Config, Failed
+
+
+def written(folder: Path, **changed: object) -> str:
+    data = {"engine": "ceph", "name": "one", "disk_bytes": 2**30, "memory_bytes": 2**30, "homes": str(folder / "homes")}
+    path = folder / "one.json"
+    path.write_text(json.dumps({**data, **changed}))
+    return str(path)
+
+
+def test_a_configuration_is_read_and_everything_lies_below_its_home(tmp_path):
+    config = configs.load(written(tmp_path, options={"plugin": "x.so"}))
+    assert config.home == tmp_path / "homes/one"
+    for path in (config.run, config.log, config.socket, config.mount, config.shown):
+        assert config.home in path.parents
+    assert str(config.socket) in config.uri
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"disks": 3}, "unknown keys: disks"),
+        ({"name": "../etc"}, "must be plain words"),
+        ({"name": ""}, "must be plain words"),
+        ({"engine": "os.path"}, "must be plain words"),
+        ({"raw_bytes": 2**50}, "a part of the volume"),
+        ({"copies": 3}, "copies must be 2"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(tmp_path, changed, said):
+    with pytest.raises(Failed, match=said):
+        configs.load(written(tmp_path, **changed))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"engine": "ceph"}'])
+def test_half_a_file_is_refused(tmp_path, text):
+    path = tmp_path / "half.json"
+    path.write_text(text)
+    with pytest.raises(Failed):
+        configs.load(str(path))
+
+
+def test_a_folder_without_our_label_is_never_removed(tmp_path, capsys):
+    path = written(tmp_path)
+    home = tmp_path / "homes/one"
+    home.mkdir(parents=True)
+    (home / "thesis.txt").write_text("years")
+    for verb in ("destroy", "create", "remake", "usage"):
+        assert main.main([path, verb]) == 1
+        assert "does not carry our label" in capsys.readouterr().err
+    (home / configs.LABEL).write_text(json.dumps({"infrabench-store": "another"}))
+    assert main.main([path, "destroy"]) == 1
+    assert (home / "thesis.txt").read_text() == "years"
+
+
+def test_a_home_elsewhere_is_refused(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "homes").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Failed, match="refused"):
+        configs.claim(Config("ceph", "one", 1, 1, homes=str(tmp_path / "homes")))
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["fly"], "verbs are create"),
+        (["state"], "there is no store"),
+        ([], "usage"),
+    ],
+)
+def test_words_that_are_none(tmp_path, capsys, words, said):
+    assert main.main([written(tmp_path), *words]) == 1
+    told = capsys.readouterr()
+    assert said in told.err
+    assert told.out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["fail", "2"], "there are 0 and 1"),
+        (["serve", "fast"], "take one of default, strict"),
+        (["mount", "strict", "-5"], "no number of bytes"),
+        (["corrupt", "all"], "take one of one, both"),
+        (["throttle"], "wrong words"),
+        (["state", "now"], "wrong words"),
+    ],
+)
+def test_wrong_words_after_a_verb(tmp_path, capsys, words, said):
+    path = written(tmp_path)
+    configs.claim(configs.load(path))
+    assert main.main([path, *words]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_an_engine_that_nobody_has(tmp_path, capsys):
+    path = written(tmp_path, engine="btrfs")
+    assert main.main([path, "create"]) == 1
+    assert "unknown engine 'btrfs'" in capsys.readouterr().err

@@ -1,0 +1,91 @@
+"""What `zpool status` said in a guest, state by state, and what is made of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from infrabench.stores.node import zpool
+from infrabench.stores.node.config import Failed
+
+SAID = Path(__file__).parent / "zpool"
+MIB = 2**20
+
+
+def said(name: str) -> str:
+    return (SAID / f"{name}.txt").read_text()
+
+
+def told(name: str) -> dict:
+    return zpool.parsed(said(name))
+
+
+def progress(name: str) -> tuple:
+    found = zpool.progress(told(name), copies=2)
+    return found["clean"], found["copied_B"], found["left_B"]
+
+
+def test_a_pool_that_is_whole():
+    found = told("online")
+    assert found["state"] == "ONLINE"
+    assert found["scan"] is None
+    assert not found["replacing"]
+    assert found["errors"] == 0
+    assert [disk["name"] for disk in found["disks"]] == ["/dev/loop0", "/dev/loop1"]
+    assert progress("online") == (True, None, None)
+
+
+def test_disks_by_number():
+    assert [disk["name"] for disk in told("numbered")["disks"]] == ["700268225926446831", "6841908120707954623"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("offline", (False, None, None)),
+        ("resilver-begins", (False, 884 * 1024, round(202 * MIB) - round(2.10 * MIB))),
+        ("resilver-runs", (False, 118 * MIB, (202 - 117) * MIB)),
+        ("resilver-just-ended", (False, None, None)),  # the old disk still stands beside the new one
+        ("scrub-clean", (True, None, None)),
+        ("scrub-repaired", (True, None, None)),
+    ],
+)
+def test_progress(name, expected):
+    assert progress(name) == expected
+
+
+def test_a_scrub_that_repaired():
+    found = told("scrub-repaired")
+    assert found["scan"] == {"kind": "scrub", "runs": False, "done_B": 76 * 1024, "left_B": None, "errors": 0}
+    assert zpool.checksum_errors(found) == 19
+    assert zpool.checksum_errors(told("scrub-clean")) == 0
+
+
+@pytest.mark.parametrize("name", ["both-damaged", "both-damaged-listed"])
+def test_both_copies_damaged_are_errors(name):
+    found = told(name)
+    assert found["errors"] == 1
+    assert found["scan"]["errors"] == 3
+    assert zpool.checksum_errors(found) == 12
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in SAID.glob("*.txt")))
+def test_what_is_cut_off_is_no_state(name):
+    text = said(name)
+    for cut in ("errors:", "config:", " state:"):
+        with pytest.raises(Failed, match="something else"):
+            zpool.parsed(text[: text.index(cut)])
+    with pytest.raises(Failed, match="something else"):
+        zpool.parsed("cannot open 'infrabench-s5': no such pool\n")
+
+
+@pytest.mark.parametrize(("text", "size"), [("0B", 0), ("884K", 884 * 1024), ("2.10M", 2202010), ("1.5G", 3 * 2**29)])
+def test_sizes(text, size):
+    assert zpool.size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "M", "1.2.3M", "1,5G", "-1K"])
+def test_what_is_no_size(text):
+    with pytest.raises(Failed):
+        zpool.size(text)
