@@ -74,10 +74,10 @@ SMOKE = Sizes(
 QUICK = Sizes(
     # A copy of files ends in one flush, which both modes wait for: what `strict` adds is seen in `fio-4k` and `oltp`.
     area_bytes=GIB, run_s=3, ramp_s=1, requests=EVERY + OWN, copy_bytes=4 * GB, copy_modes=("default",),
-    rows=100_000, oltp_s=8,
+    rows=100_000, oltp_s=6,
     tests=(("oltp_read_write", "default"), ("oltp_read_write", "strict"), ("oltp_read_only", "default")),
-    # Ceph's own brakes make it minutes for 2 GB, so the larger size is without them alone.
-    rebuilds=((2 * GB, "open"), (4 * GB, "open"), (2 * GB, "default")), around_s=(3.0, 2.0),
+    # Ceph's own brakes make it a minute for each GB, so larger sizes are without them alone.
+    rebuilds=((GB, "default"), (GB, "open"), (2 * GB, "open"), (4 * GB, "open")), around_s=(3.0, 2.0),
     damage_files=16, damage_bytes=256 * MB, damages=("none", "one", "both"),
 )  # fmt: skip
 PAPER = Sizes(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from infrabench.stores.node import ceph_check, ceph_options, ceph_talk
+from infrabench.stores.node import ceph_check, ceph_options, ceph_primaries, ceph_talk
 from infrabench.stores.node.config import GIB, Config, Failed
 
 CONFIG = Config("ceph", "one", GIB, GIB)
@@ -182,3 +182,39 @@ def test_what_a_daemon_says_on_its_socket(tmp_path: Path, sent, told):
     thread.join()
     listening.close()
     assert json.loads(asked[:-1])["prefix"] == "version"
+
+
+class Balanced(Cluster):
+    """Two OSDs and four placement groups, whose primaries follow the explicit mappings; OSD 1 has them all at first."""
+
+    def __init__(self, state: str = "active+clean") -> None:
+        self.order = {f"2.{number}": [1, 0] for number in range(4)}
+        self.state, self.set = state, []
+
+    def mon(self, prefix: str, **words: Any) -> Any:
+        if prefix != "osd pg-upmap":
+            return super().mon(prefix, **words)
+        self.set.append(words["pgid"])
+        self.order[words["pgid"]] = words["id"]
+
+    def mgr(self, prefix: str, **words: Any) -> Any:
+        assert words["dumpcontents"] == ["pgs"]
+        return [
+            {**group(name, self.state), "acting": osds, "acting_primary": osds[0]} for name, osds in self.order.items()
+        ]
+
+
+def test_each_osd_answers_for_half_of_the_placement_groups():
+    cluster = Balanced()
+    ceph_primaries.spread(cluster)
+    assert sorted(osds[0] for osds in cluster.order.values()) == [0, 0, 1, 1]
+    assert all(sorted(osds) == [0, 1] for osds in cluster.order.values())
+    cluster.set.clear()
+    ceph_primaries.spread(cluster)
+    assert cluster.set == []  # nothing is asked of a cluster that is even
+
+
+def test_primaries_are_left_alone_while_copies_are_missing():
+    cluster = Balanced("active+undersized+degraded")
+    ceph_primaries.spread(cluster)
+    assert cluster.set == []

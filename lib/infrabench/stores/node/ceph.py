@@ -12,10 +12,12 @@ import shutil
 import time
 import uuid
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from . import ceph_options as options
+from . import ceph_primaries as primaries
 from . import daemons, disks, krbd
 from .ceph_check import is_clean, totals
 from .ceph_check import repair as repair
@@ -27,7 +29,7 @@ from .config import MODES, Config, Failed
 
 CLIENT = "qemu-nbd"
 UP_S, CLEAN_S, DOWN_S = 60.0, 90.0, 60.0
-GIVE_UP_S = 10
+GIVE_UP_S = 6
 MODE = "mode"  # in the run folder: how the volume is served now
 BEFORE = "recovered.json"  # bytes recovered before the disk that is replaced now was lost
 CACHE = {"default": "writeback", "strict": "none"}
@@ -50,13 +52,14 @@ def create(config: Config) -> None:
         # The manager's own watch over real disks would make a pool of its own.
         cluster.mon("config set", who="mgr", name="mgr/devicehealth/enable_monitoring", value="false", force=True)
         _start(config, "mgr", "ceph-mgr", "x")
-        for disk in range(config.copies):
-            _osd(config, cluster, disk)
+        with ThreadPoolExecutor(config.copies) as pool:
+            list(pool.map(lambda disk: _osd(config, cluster, disk), range(config.copies)))
         _up(cluster, config.copies)
         groups = options.PLACEMENT_GROUPS
         cluster.mon("osd pool create", pool=options.POOL, pg_num=groups, pgp_num=groups)
         cluster.mon("osd pool application enable", pool=options.POOL, app="rbd")
         daemons.until(lambda: _state(cluster)["clean"], CLEAN_S, "clean placement groups")
+        primaries.spread(cluster)
     size = f"{config.volume_bytes}B"
     run("rbd", "create", _image(), "--size", size, "--image-feature", "layering", "--image-format", "2")
 
@@ -75,6 +78,8 @@ def serve(config: Config, mode: str) -> None:
     if daemons.alive(config, CLIENT) and marker.exists() and marker.read_text() == mode:
         return
     unserve(config)
+    with connected(config) as cluster:
+        primaries.spread(cluster)  # an OSD that was replaced has brought back CRUSH's own draw
     config.socket.unlink(missing_ok=True)
     _point(config, mode)
     conf = _client_conf(config, mode)

@@ -25,10 +25,18 @@ def is_clean(state: str) -> bool:
     return {"active", "clean"} <= words <= CLEAN
 
 
+def groups(cluster: Cluster) -> list[dict[str, Any]]:
+    """Return what is known of the placement groups of our pool, in the order of their names."""
+    told = cluster.mgr("pg dump", dumpcontents=["pgs"])
+    rows = told["pg_stats"] if isinstance(told, dict) else told
+    number = _pool(cluster)
+    return sorted((row for row in rows if row["pgid"].startswith(f"{number}.")), key=lambda row: str(row["pgid"]))
+
+
 def totals(cluster: Cluster) -> dict[str, Any]:
     """Return of our pool: placement groups by state, objects, bytes (of one copy, stored, recovered, left), errors."""
     number = _pool(cluster)
-    rows = [row for row in _groups(cluster) if row["pgid"].startswith(f"{number}.")]
+    rows = groups(cluster)
     states: dict[str, int] = {}
     for row in rows:
         states[row["state"]] = states.get(row["state"], 0) + 1
@@ -75,14 +83,12 @@ def _passed(cluster: Cluster, verb: str, stamp: str) -> None:
 
     Those with objects that are lost have none.
     """
-    number = _pool(cluster)
-    mine = [row for row in _groups(cluster) if row["pgid"].startswith(f"{number}.")]
-    wanted = {row["pgid"]: row[stamp] for row in mine if verb != "repair" or "inconsistent" in row["state"]}
+    wanted = {row["pgid"]: row[stamp] for row in groups(cluster) if verb != "repair" or "inconsistent" in row["state"]}
     for name in wanted:
         cluster.mgr(f"pg {verb}", pgid=name)
     deadline = time.monotonic() + SCRUB_S
     while wanted:
-        for row in _groups(cluster):
+        for row in groups(cluster):
             passed = row["pgid"] in wanted and row[stamp] != wanted[row["pgid"]] and "scrubbing" not in row["state"]
             if passed or UNFOUND in row["state"]:
                 wanted.pop(row["pgid"], None)
@@ -105,26 +111,20 @@ def _found(config: Config, cluster: Cluster, kind: str, *, examined: bool, repai
 
 def _inconsistent(config: Config, cluster: Cluster) -> dict[str, list[dict[str, Any]]]:
     """Return, by placement group, what its last scrub has listed of objects whose copies are not alike."""
-    number, found = _pool(cluster), {}
-    for name in (row["pgid"] for row in _groups(cluster) if "inconsistent" in row["state"]):
-        if name.startswith(f"{number}."):
-            argv = ("rados", "-c", config.home / "ceph.conf", "list-inconsistent-obj", name, "--format=json")
-            found[name] = [
-                {"object": each["object"]["name"], "errors": each["union_shard_errors"],
-                 "shards": {f"osd.{shard['osd']}": shard["errors"] for shard in each["shards"]}}
-                for each in json.loads(daemons.run(argv))["inconsistents"]
-            ]  # fmt: skip
+    found = {}
+    for name in (row["pgid"] for row in groups(cluster) if "inconsistent" in row["state"]):
+        argv = ("rados", "-c", config.home / "ceph.conf", "list-inconsistent-obj", name, "--format=json")
+        found[name] = [
+            {"object": each["object"]["name"], "errors": each["union_shard_errors"],
+             "shards": {f"osd.{shard['osd']}": shard["errors"] for shard in each["shards"]}}
+            for each in json.loads(daemons.run(argv))["inconsistents"]
+        ]  # fmt: skip
     return found
 
 
 def _hopeless(listed: list[dict[str, Any]]) -> int:
     """Return of how many objects every copy is bad."""
     return sum(all(each["shards"].values()) for each in listed)
-
-
-def _groups(cluster: Cluster) -> list[dict[str, Any]]:
-    told = cluster.mgr("pg dump", dumpcontents=["pgs"])
-    return told["pg_stats"] if isinstance(told, dict) else told
 
 
 def _pool(cluster: Cluster) -> int:

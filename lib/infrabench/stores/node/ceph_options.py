@@ -8,7 +8,7 @@ from .config import Config
 
 PORT = 13300  # of the monitor; the next one is for the old protocol
 POOL, IMAGE = "rbd", "volume"
-PLACEMENT_GROUPS = 16  # eight an OSD: a scrub begins one a second and OSD
+PLACEMENT_GROUPS = 16  # eight an OSD: a scrub begins one a second and primary
 DAY_S = 86400
 NEVER_S = 10 * 365 * DAY_S
 # A node that is frozen for minutes or hours, and then goes on, looks dead to clocks that went on: nobody else would act
