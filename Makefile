@@ -51,8 +51,8 @@ test: env system  ## Run the whole test suite: units, notebooks, and the real la
 validate: env  ## Simulate campaigns of known truth, 10 000 and more a check, and check the statistics (minutes)
 	@$(BIN)/infrabench validate --full
 
-notebook: env system  ## Open JupyterLab on the notebooks
-	@$(BIN)/jupyter lab --ServerApp.ip=127.0.0.1 --ServerApp.root_dir=notebooks
+notebook: env system  ## Open JupyterLab on its first page: studies, what this machine can run, sessions
+	@$(BIN)/infrabench jupyter
 
 figures: env  ## Make the figures and tables of the recorded sessions and of the published numbers again
 	@for study in containers cnis runtimes storage; do \
