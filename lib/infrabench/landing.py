@@ -27,7 +27,8 @@ def look_around(studies: Sequence[str] | None = None) -> dict[str, dict[str, out
     `studies`: their names; None: every study that has a notebook.
     """
     names = _studies() if studies is None else studies
-    return {name: outlook.of(registry.study(name), *_asked(name)) for name in names}
+    made: dict[str, bool] = {}
+    return {name: outlook.of(registry.study(name), *_asked(name), made) for name in names}
 
 
 def studies_table(found: Looked) -> Shown:
@@ -46,13 +47,18 @@ def studies_table(found: Looked) -> Shown:
 
 
 def machine_table(found: Looked) -> Shown:
-    """Return whether each system can run here, in the lab and on this host itself; `found`: of `look_around`."""
-    rows = [
-        {"study": name, "system": system, "in the lab": _told(each.lab), "on this host itself": _told(each.local)}
-        for name, systems in found.items()
-        for system, each in systems.items()
-    ]
-    return _table(rows)
+    """Return whether each system can run here, in the lab and on this host itself; `found`: of `look_around`.
+
+    Systems of a study with the same answers share a row.
+    """
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for name, systems in found.items():
+        for system, each in systems.items():
+            alike.setdefault((name, _told(each.lab), _told(each.local)), []).append(system)
+    return _table([
+        {"study": name, "systems": ", ".join(systems), "in the lab": lab, "on this host itself": local}
+        for (name, lab, local), systems in alike.items()
+    ])  # fmt: skip
 
 
 def recorded_table() -> Shown:

@@ -22,9 +22,9 @@ from infrabench.analysis import Shown, drawing
 from infrabench.core import InfrabenchError, Interrupted
 from infrabench.display import html_table
 from infrabench.progress import OnProgress, Progressed, words
-from infrabench.records import awaited, read_session, read_trials
+from infrabench.records import awaited, read_trials
 from infrabench.stats import interim
-from infrabench.tidy import tidy
+from infrabench.tidy import read_session, tidy
 
 PROGRESS_S = 3.0  # least time between two drawings of the progress
 ESTIMATES_S = 5.0  # the same of the estimates

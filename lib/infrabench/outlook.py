@@ -25,8 +25,11 @@ class Outlook:
     first: tuple[str, ...]
 
 
-def of(study: Study, systems: Sequence[str], disk_bytes: int) -> dict[str, Outlook]:
-    """Return the outlook of each system of a study; `disk_bytes`: most space that one of its trials needs."""
+def of(study: Study, systems: Sequence[str], disk_bytes: int, made: dict[str, bool]) -> dict[str, Outlook]:
+    """Return the outlook of each system of a study; `disk_bytes`: most space that one of its trials needs.
+
+    `made` begins empty, and keeps from study to study what is known of the Go tools.
+    """
     found, local = {}, local_ahead()
     for number, label in enumerate(systems):
         name = study.variants[label].system if label in study.variants else label
@@ -34,7 +37,7 @@ def of(study: Study, systems: Sequence[str], disk_bytes: int) -> dict[str, Outlo
         spec = DeploySpec("outlook", study.limits, "", disk_bytes, len(systems) - number)
         first: tuple[str, ...] = ()
         try:
-            lab = LabAhead()
+            lab = LabAhead(made=made)
         except NotRunnable as error:
             in_lab: str | None = str(error)
         else:

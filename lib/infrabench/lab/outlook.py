@@ -25,13 +25,14 @@ class Enough(Exception):
 class LabAhead:
     """The lab as a site that does not stand: it refuses what this machine cannot carry, and stops at what it can.
 
-    `first` collects what would be made before, by the names of `ahead.names`. Raises `NotRunnable` where there can be
-    no lab at all.
+    `first` collects what would be made before, by the names of `ahead.names`; give one `made` to all that are asked
+    together. Raises `NotRunnable` where there can be no lab at all.
     """
 
     name: str = "lab"
     kind: str = "lab"
     first: list[str] = field(default_factory=list)
+    made: dict[str, bool] = field(default_factory=dict)  # what is known of Go tools: asking takes a moment for each
 
     def __post_init__(self) -> None:
         require()
@@ -50,8 +51,11 @@ class LabAhead:
         if kata.PART in tools:
             sets.kata_here()
         wanted = sets.parts(tools)
-        gotools.require(wanted)
-        self.first.extend(part for part in wanted if gotools.cached(part) is None)
+        self.made.update((part, gotools.cached(part) is not None) for part in wanted if part not in self.made)
+        missing = [part for part in wanted if not self.made[part]]
+        if missing:
+            gotools.require(missing)
+        self.first.extend(missing)
         self.first.extend(kind for kind in podimages.KINDS if podimages.cached(kind) is None)
         self._images(CLUSTER)
         raise Enough
