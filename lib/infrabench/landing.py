@@ -120,11 +120,12 @@ def _studies() -> list[str]:
 
 
 def _asked(name: str) -> tuple[tuple[str, ...], int]:
-    """Return the systems of a study that its profiles run, and the space that a trial of `quick` needs."""
+    """Return the systems of a study that its profiles run, and the most space that a trial of `quick` needs."""
     study = registry.study(name)
-    usual = [session.request(study, profile=profile) for profile in PROFILES if profile in study.profiles]
-    systems = tuple(dict.fromkeys(system for each in usual for system in each.systems))
-    return systems, max((case.disk_bytes for case in study.profiles["quick"].cases), default=0)
+    usual = {profile: session.request(study, profile=profile) for profile in PROFILES if profile in study.profiles}
+    systems = tuple(dict.fromkeys(system for each in usual.values() for system in each.systems))
+    sizes = [case.disk_bytes for case in usual["quick"].cases] if "quick" in usual else []
+    return systems or study.systems, max(sizes, default=0)
 
 
 def _time(name: str, profile: str) -> str:

@@ -32,8 +32,8 @@ SHARE = 0.02  # and no more than this share of the time goes into them, however 
 # What a mistake in a drawing may raise. No session ends for it.
 MISTAKES = (ArithmeticError, AttributeError, InfrabenchError, LookupError, RuntimeError, TypeError, ValueError)
 CAUTION = (
-    "To watch, not to decide by: these are the primary metrics of the trials so far, without test or verdict, and a "
-    "session that is stopped for what it says so far is biased by that."
+    "To watch, not to decide by: this is what the trials so far say, without test or verdict. A session that is "
+    "stopped, or prolonged, for it is biased."
 )
 log = logging.getLogger(__name__)
 
@@ -159,9 +159,12 @@ def estimates(folder: Path) -> Shown:
     data = labels.renamed(read_session(folder), names)
     table = tidy(folder)
     table = table.assign(system=table["system"].replace(names))
-    found = interim(table, data["baseline"], [tuple(each) for each in data["primary"]])
+    # Of what is run, the primary metrics; all, where none of what is run has one.
+    asked = [tuple(each) for each in data["primary"] if each[0] in data["workloads"]]
+    every = table[["workload", "metric"]].dropna().drop_duplicates().itertuples(index=False, name=None)
+    found = interim(table, data["baseline"], asked or list(every))
     if found.empty:
-        return Shown("<p>No primary metric has a value yet.</p>", "No primary metric has a value yet.")
+        return Shown("<p>There is no value yet.</p>", "There is no value yet.")
     shown = tables.interim_table(found, data["baseline"])
     figure = figures.interim(found, data["baseline"], data["margins"], data["systems"])
     drawn = "" if figure is None else drawing(figures.screen(figure), "Ratios so far. " + CAUTION)

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 
 from infrabench import headless, runs
@@ -20,11 +21,12 @@ OPTIONS = (
     # The token is Jupyter's own, drawn anew at each start.
     "--ServerApp.ip=127.0.0.1",
     "--ServerApp.allow_remote_access=False",
-    # Nothing of this asks any other machine for anything.
-    "--LabApp.news_url=None",
-    "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+    # Unix sockets of this user's instead of open ports between server and kernels.
+    "--KernelManager.transport=ipc",
+    # Nothing of this asks any other machine for anything: no extensions from an index; for news see `SETTINGS`.
     "--LabApp.extension_manager=readonly",
 )
+SETTINGS = "jupyter"  # in this package: defaults of JupyterLab's settings, which a user's own go before
 log = logging.getLogger(__name__)
 
 
@@ -44,6 +46,7 @@ def page(home: Path, say: Callable[[str], None] = log.info) -> Path:
 def command(home: Path, first: Path, *, port: int | None = None, browser: bool = True) -> list[str]:
     """Return the command that serves `home` with JupyterLab, opened on the page `first`."""
     argv = [sys.executable, "-m", "jupyterlab", *OPTIONS, f"--ServerApp.root_dir={home}"]
+    argv.append(f"--LabApp.app_settings_dir={resources.files('infrabench').joinpath(SETTINGS)}")
     argv.append(f"--LabApp.default_url=/lab/tree/{first.as_posix()}")
     argv += [] if port is None else [f"--ServerApp.port={port}", "--ServerApp.port_retries=0"]
     if not browser or not any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")):

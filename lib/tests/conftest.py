@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +11,7 @@ from infrabench.core import NotRunnable, Site
 from infrabench.lab.shell import require
 from infrabench.site import open_site
 
-CHROMIUM = "/usr/bin/chromium"
+BROWSER = ("chromium", "sysbench")  # programs, and Debian's packages of the same names
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -23,8 +23,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("lab"):
                 item.add_marker(mark)
-    if not Path(CHROMIUM).is_file():
-        mark = pytest.mark.skip(reason=f"not run: there is no {CHROMIUM} (apt-get install chromium)")
+    missing = [name for name in BROWSER if not shutil.which(name)]
+    if missing:
+        mark = pytest.mark.skip(reason=f"not run: not installed here: apt-get install {' '.join(missing)}")
         for item in items:
             if item.get_closest_marker("browser"):
                 item.add_marker(mark)

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,13 +20,14 @@ import nbformat
 from playwright.sync_api import Page, sync_playwright
 
 ROOT = Path(__file__).parents[3]
-CHROMIUM = "/usr/bin/chromium"
+CHROMIUM = shutil.which("chromium")
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-dev-shm-usage",
 ]  # fmt: skip
 START_S = 120.0
 RUN_ALL = "Run All Cells"
+READY = '.jp-StatusBar-Left :text("| Idle")'
 IDLE = '.jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook-ExecutionIndicator[data-status="idle"]'
 
 
@@ -54,16 +56,17 @@ def a_home(folder: Path) -> Path:
 def serving(home: Path) -> Iterator[Server]:
     """Yield JupyterLab as `make notebook` starts it; it and its kernels are ended with the context."""
     own = {name: str(home / "jupyter" / name) for name in (
-        "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTERLAB_SETTINGS_DIR",
-        "JUPYTERLAB_WORKSPACES_DIR", "IPYTHONDIR",
+        "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR", "IPYTHONDIR",
     )}  # fmt: skip
+    runtime = tempfile.mkdtemp(prefix="ib-")  # a Unix socket's path is short
+    own["JUPYTER_RUNTIME_DIR"] = runtime
     environment = {**os.environ, **own, "INFRABENCH_HOME": str(home)}
     environment.pop("INFRABENCH_HEADLESS", None)  # another test of this process may have executed a notebook
     argv = [sys.executable, "-m", "infrabench.cli", "jupyter", "--no-browser"]
     with (home / "server.log").open("wb") as log:
         process = subprocess.Popen(argv, cwd=home, env=environment, stdout=log, stderr=log, start_new_session=True)
         try:
-            told = _told(home, process)
+            told = _told(home, Path(runtime), process)
             yield Server(home, told["url"], told["token"], process)
         finally:
             process.send_signal(signal.SIGTERM)  # the server ends its kernels
@@ -72,13 +75,14 @@ def serving(home: Path) -> Iterator[Server]:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+            shutil.rmtree(runtime)
 
 
-def _told(home: Path, process: subprocess.Popen[bytes]) -> dict[str, Any]:
+def _told(home: Path, runtime: Path, process: subprocess.Popen[bytes]) -> dict[str, Any]:
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
         assert process.poll() is None, (home / "server.log").read_text()
-        for file in (home / "jupyter/JUPYTER_RUNTIME_DIR").glob("jpserver-*.json"):
+        for file in runtime.glob("jpserver-*.json"):
             try:
                 return json.loads(file.read_text())
             except ValueError:  # it is being written
@@ -104,7 +108,7 @@ def browsing(profile: Path, **how: Any) -> Iterator[Callable[[], Page]]:
 def opened(page: Page, server: Server, path: str) -> Page:
     """Show a notebook and wait until its kernel is there."""
     page.goto(server.address(path))
-    page.wait_for_selector(IDLE, timeout=90_000)
+    page.wait_for_selector(READY, timeout=90_000)
     return page
 
 

@@ -23,8 +23,8 @@ STUDIES = [name for name in ("containers", "cnis", "runtimes", "storage") if (RO
 FIGURES = 5  # every study has more; the test of its numbers is elsewhere
 LOAD_S = 170.0
 LIVE = {
-    "mode": "run", "profile": "smoke", "runs": 4, "systems": ["native"], "workloads": ["sysbench-cpu", "stream"],
-    "site": "local", "session": "stopped",
+    "mode": "run", "profile": "smoke", "runs": 8, "systems": ["native"], "workloads": ["sysbench-cpu"], "site": "local",
+    "session": "stopped",
 }  # fmt: skip
 
 
@@ -112,5 +112,5 @@ def test_a_run_is_watched_stopped_and_goes_on(server: Server, page_of: NewPage) 
     ran = next(each for each in saved.cells if "run_or_load" in each.source)
     assert len(nbformat.writes(nbformat.v4.new_notebook(cells=[ran]))) < 20_000
     told = [str(output.get("data", {}).get("text/plain", "")) for output in ran.outputs]
-    assert any("8 of 8 trials, block 4 of 4, done after" in each for each in told)
+    assert any("8 of 8 trials, block 8 of 8, done after" in each for each in told)
     page.close()
