@@ -28,6 +28,7 @@ from infrabench.tidy import read_session, tidy
 
 PROGRESS_S = 3.0  # least time between two drawings of the progress
 ESTIMATES_S = 5.0  # the same of the estimates
+DAY_S = 12 * 3600.0  # an end that is further off is told with its day
 SHARE = 0.02  # and no more than this share of the time goes into them, however long a session's table has become
 # What a mistake in a drawing may raise. No session ends for it.
 MISTAKES = (ArithmeticError, AttributeError, InfrabenchError, LookupError, RuntimeError, TypeError, ValueError)
@@ -111,8 +112,8 @@ class _Board:
         now = self.now
         told = [f"{now.done} of {now.total} trials", self.where()]
         if how == "running":
-            end = datetime.now() + timedelta(seconds=now.remaining_s)
-            told.append(f"about {words(now.remaining_s)} left, until {end:%H:%M}")
+            end, long = datetime.now() + timedelta(seconds=now.remaining_s), now.remaining_s > DAY_S
+            told.append(f"about {words(now.remaining_s)} left, until {end:{'%d %b %H:%M' if long else '%H:%M'}}")
         else:
             told.append(f"{how} after {words(time.monotonic() - self.begun)}")
         states = [f"{count} {state}" for state, count in sorted(now.states.items()) if state != "ok"]
@@ -121,8 +122,8 @@ class _Board:
         if how == "running":
             more += f"Drawn at {datetime.now():%H:%M:%S}. To pause, interrupt the kernel; the same cell goes on."
         self.place("progress", Shown(
-            f'<div><progress value="{now.done}" max="{max(now.total, 1)}" style="width:100%"></progress><br>'
-            f"<b>{html.escape(self.title)}: {html.escape(text)}</b><br>{html.escape(more)}</div>",
+            f'<div><progress value="{now.done}" max="{max(now.total, 1)}" aria-label="trials" style="width:100%">'
+            f"</progress><br><b>{html.escape(self.title)}: {html.escape(text)}</b><br>{html.escape(more)}</div>",
             f"{self.title}: {text}",
         ))  # fmt: skip
 

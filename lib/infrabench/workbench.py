@@ -23,6 +23,8 @@ OPTIONS = (
     "--ServerApp.allow_remote_access=False",
     # Unix sockets of this user's instead of open ports between server and kernels.
     "--KernelManager.transport=ipc",
+    # A kernel that is shut down or restarted while it measures is given time to take its systems down.
+    "--KernelManager.shutdown_wait_time=60",
     # Nothing of this asks any other machine for anything: no extensions from an index; for news see `SETTINGS`.
     "--LabApp.extension_manager=readonly",
 )

@@ -7,8 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import nbformat
 import pytest
 from fakes import PLUGINS, fake_site
+from nbclient import NotebookClient
 
 from infrabench import live, registry, session
 from infrabench.core import Interrupted
@@ -137,3 +139,33 @@ def test_a_large_session_is_drawn_small(tmp_path: Path) -> None:
     assert shown._repr_html_().count("<img") == 1
     assert len(shown._repr_html_()) < 200_000
     assert repr(shown).count("\n| web |") == 8 * 3
+
+
+FLOOD = """
+from infrabench import live
+from infrabench.progress import Progressed
+live.PROGRESS_S = 0.0
+with live.shown("flood") as step:
+    for done in range(500):
+        step(Progressed(done, 500, 60.0, {"failed": done}, None))
+"""
+AGAIN = """
+from pathlib import Path
+board = live._Board("again")
+for _ in range(8):
+    board.place("estimates", live.estimates(Path(FOLDER)))
+"""
+
+
+def test_a_saved_notebook_holds_the_last_drawing_alone(tmp_path: Path) -> None:
+    """In a real kernel, drawn as often as can be, and saved by who executes notebooks without a browser."""
+    made = write_session(tmp_path / "s", blocks=5)
+    cells = [nbformat.v4.new_code_cell(text) for text in (FLOOD, AGAIN.replace("FOLDER", repr(str(made))))]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    NotebookClient(notebook, kernel_name="python3", timeout=120, resources={"metadata": {"path": tmp_path}}).execute()
+    flood, again = (cell.outputs for cell in notebook.cells)
+    assert [output.output_type for output in (*flood, *again)] == ["display_data", "display_data"]
+    assert "499 of 500 trials" in flood[0].data["text/plain"]
+    assert len(str(flood)) < 2_000
+    assert again[0].data["text/html"].count("<img") == 1
+    assert len(nbformat.writes(notebook)) < 150_000
