@@ -43,16 +43,17 @@ run: env system  ## Run every study on real systems and write notebooks, figures
 	done
 	@$(BIN)/infrabench report out/*.ipynb --figures out/figures --tables out/tables
 
-test: NEEDS := all
-test: env system  ## Run the whole test suite: units, notebooks, and the real lab where there can be one
+test: NEEDS := all browser
+test: env system  ## Run the whole test suite: units, notebooks, a real browser, and the real lab where there can be one
 	@$(if $(TESTS),$(BIN)/pytest lib/tests $(TESTS),\
-	  $(BIN)/pytest lib/tests -m "not lab" -n logical --dist worksteal && $(BIN)/pytest lib/tests -m lab)
+	  $(BIN)/pytest lib/tests -m "not lab and not browser" -n logical --dist worksteal && \
+	  $(BIN)/pytest lib/tests -m "lab or browser")
 
 validate: env  ## Simulate campaigns of known truth, 10 000 and more a check, and check the statistics (minutes)
 	@$(BIN)/infrabench validate --full
 
-notebook: env system  ## Open JupyterLab on the notebooks
-	@$(BIN)/jupyter lab --ServerApp.ip=127.0.0.1 --ServerApp.root_dir=notebooks
+notebook: env system  ## Open JupyterLab on its first page: studies, what this machine can run, sessions
+	@$(BIN)/infrabench jupyter
 
 figures: env  ## Make the figures and tables of the recorded sessions and of the published numbers again
 	@for study in containers cnis runtimes storage; do \

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         show_log,
         study,
     )
+    from infrabench.landing import look_around, machine_table, own_table, recorded_table, studies_table
     from infrabench.planned import plan_from_pilot, plan_summary, plan_table, power_summary
 
 HOME = {
@@ -56,6 +57,11 @@ HOME = {
     "run_or_load": "facade",
     "show_log": "facade",
     "study": "facade",
+    "look_around": "landing",
+    "machine_table": "landing",
+    "own_table": "landing",
+    "recorded_table": "landing",
+    "studies_table": "landing",
     "plan_from_pilot": "planned",
     "plan_summary": "planned",
     "plan_table": "planned",
@@ -69,7 +75,10 @@ __all__ = [
     "deployments_table",
     "diff_table",
     "estimates",
+    "look_around",
+    "machine_table",
     "open_session",
+    "own_table",
     "paths_table",
     "plan_from_pilot",
     "plan_summary",
@@ -79,11 +88,13 @@ __all__ = [
     "probes",
     "provenance_table",
     "reasons_table",
+    "recorded_table",
     "request",
     "results",
     "run_or_load",
     "show_log",
     "size_table",
+    "studies_table",
     "study",
     "validity_table",
 ]

@@ -250,8 +250,13 @@ def alone(found: Results) -> Shown:
 
 
 def picture(png: Path, caption: str) -> str:
-    """Return a figure as HTML, the picture in it and the caption under it."""
-    data = base64.b64encode(png.read_bytes()).decode()
+    """Return a saved figure as HTML, the picture in it and the caption under it."""
+    return drawing(png.read_bytes(), caption)
+
+
+def drawing(png: bytes, caption: str) -> str:
+    """Return a figure that is not saved as HTML, like `picture`."""
+    data = base64.b64encode(png).decode()
     told = html.escape(caption, quote=True)
     return (
         f'<figure style="margin:0"><img alt="{told}" src="data:image/png;base64,{data}" style="max-width:100%">'

@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path, PurePosixPath
 
 from infrabench.core import LedgerError
-from infrabench.records import BLOCKS, TMP, read_bytes, verify
+from infrabench.records import BLOCKS, SESSION, TMP, read_bytes, verify
 from infrabench.sums import SUMS
 
 LARGEST = 4 * 2**30  # bytes after unpacking: more is not a session but an accident
@@ -60,6 +60,22 @@ def unpack(archive: Path, destination: Path) -> Path:
     if found:
         raise LedgerError(f"{folder} (from {archive}) is damaged: {found[0]}")
     return folder
+
+
+def peek(archive: Path) -> bytes:
+    """Return the ``session.json`` of a packed session without unpacking it, nor checking the rest.
+
+    `LedgerError` when there is none.
+    """
+    try:
+        with tarfile.open(archive, "r|xz") as tar:
+            for member in tar:
+                source = tar.extractfile(member) if PurePosixPath(member.name).name == SESSION else None
+                if source is not None:
+                    return source.read()
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise LedgerError(f"{archive} cannot be read: {error}") from error
+    raise LedgerError(f"{archive} holds no {SESSION}: it is no packed session")
 
 
 def _only_folder(archive: Path, members: list[tarfile.TarInfo]) -> str:

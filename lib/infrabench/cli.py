@@ -67,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         ("clean", commands.clean, "remove sessions made on this machine", _clean),
         ("lab", commands.lab, "bring the embedded lab up or down, or ask how it is", _lab),
         ("notebook", commands.notebook, "execute a notebook, its parameters checked first", _notebook),
+        ("jupyter", commands.jupyter, "open JupyterLab on the notebooks, on this machine alone", _jupyter),
         ("fidelity", commands.fidelity, "measure trials beside the same tools typed by hand", _fidelity),
         ("benchmark", commands.benchmark, "measure what the harness itself costs", _benchmark),
         ("validate", commands.validate, "simulate campaigns of known truth and check the statistics", _validate),
@@ -184,6 +185,11 @@ def _notebook(parser: argparse.ArgumentParser) -> None:
         help="a parameter; VALUE is JSON or text",
     )  # fmt: skip
     parser.add_argument("--cell-timeout", type=int, default=24 * 3600, metavar="SECONDS", help="longest time of a cell")
+
+
+def _jupyter(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--port", type=int, metavar="N", help="port on the loopback (default: Jupyter's own choice)")
+    parser.add_argument("--no-browser", action="store_true", help="only print the address, with its token")
 
 
 def _benchmark(parser: argparse.ArgumentParser) -> None:

@@ -239,6 +239,14 @@ def notebook(arguments: Namespace) -> Iterator[str]:
     yield str(out)
 
 
+def jupyter(arguments: Namespace) -> Iterator[str]:
+    """Become JupyterLab, opened on its first page; yields nothing."""
+    from infrabench import workbench
+
+    workbench.serve(port=arguments.port, browser=not arguments.no_browser)
+    yield from ()
+
+
 def _sweep() -> None:
     from infrabench import lab as embedded
 

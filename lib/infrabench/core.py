@@ -23,6 +23,10 @@ from typing import Any, Literal, Protocol, runtime_checkable
 class InfrabenchError(Exception):
     """Base of every error this package raises on purpose: says what, where, and what to try."""
 
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook shows below the cell: the sentence alone. IPython asks for it by this name."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class DesignError(InfrabenchError):
     """A study, parameter, profile or plan that cannot be carried out as asked."""
@@ -46,6 +50,10 @@ class NotAsClaimed(InfrabenchError):
 
 class LedgerError(InfrabenchError):
     """A session folder that is damaged or does not belong to the plan; never repaired by guessing."""
+
+
+class Interrupted(InfrabenchError):
+    """A run that its user stopped in a notebook: what is recorded is safe, and the same cell goes on."""
 
 
 class SchemaError(InfrabenchError):

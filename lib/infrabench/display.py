@@ -82,6 +82,17 @@ class Scale:
     note: str  # "1 MB/s = 10⁶ B/s"; empty for an unscaled unit
 
 
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A cell of a table that leads somewhere."""
+
+    text: str
+    href: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
 def scale(values: Iterable[float], unit: str) -> Scale:
     """Return the scale in which the largest finite value has one to three digits before the point."""
     if unit in PER_BYTE:
@@ -192,7 +203,7 @@ def html_table(table: pd.DataFrame, *, words: bool = False) -> str:
 
     def row(tag: str, cells: Iterable[Any]) -> str:
         parts = (
-            f'<{tag} style="text-align:{to};vertical-align:top">{html.escape(str(cell))}</{tag}>'
+            f'<{tag} style="text-align:{to};vertical-align:top">{_html(cell)}</{tag}>'
             for to, cell in zip(side, cells, strict=True)
         )
         return f"<tr>{''.join(parts)}</tr>"
@@ -232,6 +243,11 @@ def save(
         path.write_text(write(), encoding="utf-8")
         paths.append(path)
     return paths
+
+
+def _html(cell: Any) -> str:
+    text = html.escape(str(cell))
+    return f'<a href="{html.escape(cell.href, quote=True)}">{text}</a>' if isinstance(cell, Link) else text
 
 
 def _plain(cell: str) -> str:

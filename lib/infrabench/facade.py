@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from infrabench.analysis import results as analysed
 from infrabench.comparability import measures_alike, stamp
 from infrabench.core import DesignError, Study, unknown_name
 from infrabench.design import Design
-from infrabench.progress import bar
+from infrabench.progress import OnProgress, bar, in_notebook
 from infrabench.records import PROBE, not_applicable, read_blocks, read_session
 from infrabench.stats.contrasts import contrasts as _contrasts
 from infrabench.stats.estimates import estimates as _estimates
@@ -71,12 +73,15 @@ def run_or_load(wanted: Design, *, mode: str, site: str = "lab", session: str | 
 
     `session` names it; None is the session of these parameters, or the one recorded session of the study. A loaded
     session must have the profile, blocks and seed of `wanted`; fewer systems or workloads narrow its table.
+
+    Raises `Interrupted` when a run is interrupted in a notebook: systems are taken down by then, and to call this again
+    goes on.
     """
     if mode not in MODES:
         raise unknown_name("mode", mode, MODES)
     if mode == "run":
         look = planned.look_of(wanted)
-        with bar(f"{wanted.study} {wanted.profile}") as show:
+        with _shown(f"{wanted.study} {wanted.profile}") as show:
             return open_session(runs.carry_out(wanted, site=site, name=session, on_progress=show, look=look))
     found = open_session(runs.find(wanted.study, session))
     for key, otherwise in COMPARED.items():
@@ -150,6 +155,14 @@ def results(session: Session, out: str = "out") -> Results:
     return analysed(session.data, session.table, session.missing, runs.home() / out, probes(session))
 
 
+def _shown(title: str) -> AbstractContextManager[OnProgress]:
+    if not in_notebook():
+        return bar(title)
+    from infrabench import live  # IPython and the figures are loaded only where somebody looks
+
+    return live.shown(title)
+
+
 def _narrowed(found: Session, wanted: Design) -> Session:
     names = labels.of(found.folder)
     systems, workloads = {names.get(name, name) for name in wanted.systems}, {case.workload for case in wanted.cases}
@@ -182,5 +195,6 @@ def _listed(names: Sequence[str] | str | None) -> Sequence[str] | None:
 
 def show_log(level: str = "INFO") -> None:
     """Print what the library does (systems made ready, lab started) below the cell that asks for it."""
-    logging.basicConfig(format="%(message)s", level=logging.WARNING, force=True)
+    # Not to stderr, where notebooks show everything as if it were an error.
+    logging.basicConfig(format="%(message)s", level=logging.WARNING, force=True, stream=sys.stdout)
     logging.getLogger("infrabench").setLevel(level)

@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
@@ -35,6 +36,8 @@ from infrabench.records import (
 )
 from infrabench.sums import SUMS, line, read_sums
 
+GLANCE_S = 0.2  # somebody who only asks whether a session is being written holds its lock for a moment
+
 
 @contextmanager
 def opened(folder: Path, session: Mapping[str, Any], trials: Sequence[Trial]) -> Iterator[frozenset[str]]:
@@ -54,6 +57,24 @@ def opened(folder: Path, session: Mapping[str, Any], trials: Sequence[Trial]) ->
         if read_bytes(folder / PLAN) != _plan_bytes(trials):
             raise LedgerError(f"{folder / PLAN} is not the plan that the same parameters give now; use a new session")
         yield recover(folder)
+
+
+def is_being_written(folder: Path) -> bool:
+    """Tell whether a process that lives writes to the session `folder`; a writer that begins just now is let through.
+
+    The lock of a dead process is gone with it.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)  # which unlocks it
+    return False
 
 
 def check_parameters(folder: Path, parameters: Mapping[str, Any]) -> None:
@@ -202,10 +223,16 @@ def _locked(folder: Path, *, wait: bool) -> Iterator[None]:
     # The folder itself is locked: no lock file can be left behind.
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError as error:
-            raise LedgerError(f"{folder} is being written by another run; wait or name another session") from error
+        deadline = time.monotonic() + GLANCE_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > deadline:
+                    told = f"{folder} is being written by another run; wait or name another session"
+                    raise LedgerError(told) from error
+                time.sleep(GLANCE_S / 10)
         yield
     finally:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""How far a session is, how long it still takes, and a bar that says so in terminals, notebooks and logs."""
+"""How far a session is, how long it still takes, and a bar that says so in terminals and logs (notebooks: `live`)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from tqdm import tqdm
 
@@ -27,6 +28,7 @@ class Progressed:
     remaining_s: float
     states: Mapping[str, int]
     record: TrialRecord | None
+    folder: Path | None = None  # of the session, where there is one
 
 
 OnProgress = Callable[[Progressed], None]
@@ -35,7 +37,8 @@ OnProgress = Callable[[Progressed], None]
 class Estimator:
     """Remaining time from the plan's expectation, corrected by what the same treatments took so far."""
 
-    def __init__(self, trials: Sequence[Trial]) -> None:
+    def __init__(self, trials: Sequence[Trial], folder: Path | None = None) -> None:
+        self._folder = folder
         self._left: Counter[Treatment] = Counter(_treatment(trial) for trial in trials)
         self._planned = {_treatment(trial): trial.seconds + TRIAL_OVERHEAD_S for trial in trials}
         self._took: dict[Treatment, tuple[int, float]] = {}
@@ -60,7 +63,7 @@ class Estimator:
     def now(self, record: TrialRecord | None = None) -> Progressed:
         """Return where the session stands."""
         done = sum(self.states.values())
-        return Progressed(done, self.total, self._remaining(), dict(self.states), record)
+        return Progressed(done, self.total, self._remaining(), dict(self.states), record, self._folder)
 
     def _remaining(self) -> float:
         planned = sum(self._planned[key] * count for key, (count, _) in self._took.items())
@@ -75,7 +78,7 @@ class Estimator:
 
 @contextmanager
 def bar(title: str) -> Iterator[OnProgress]:
-    """Yield a function for `session.run` that shows a progress bar on stderr; a log gets a line now and then."""
+    """Yield a function for `session.run` that shows a progress bar in a terminal; a log gets a line now and then."""
     shown: list[tqdm] = []
 
     def show(progress: Progressed) -> None:
@@ -93,6 +96,13 @@ def bar(title: str) -> Iterator[OnProgress]:
             each.close()
 
 
+def in_notebook() -> bool:
+    """Tell whether somebody looks at this in a notebook: there what was shown can be drawn anew, in a log it cannot."""
+    ipython = sys.modules.get("IPython")  # who looks at a notebook has it loaded
+    shell = None if ipython is None else ipython.get_ipython()
+    return hasattr(shell, "kernel") and not os.environ.get(HEADLESS)
+
+
 def words(seconds: float) -> str:
     """Return a duration as people say it: ``45 s``, ``12 min``, ``3 h 20 min``."""
     if seconds < 90:
@@ -103,8 +113,7 @@ def words(seconds: float) -> str:
 
 def _bar(title: str, progress: Progressed) -> tqdm:
     terminal = sys.stderr.isatty()
-    notebook = "ipykernel" in sys.modules and not os.environ.get(HEADLESS)
-    interval_s = 0.2 if terminal else 2.0 if notebook else 20.0  # a log must not be flooded
+    interval_s = 0.2 if terminal else 20.0  # a log must not be flooded
     return tqdm(
         total=progress.total, initial=progress.done, desc=title, unit="trial", file=sys.stderr, mininterval=interval_s,
         maxinterval=max(10.0, interval_s), miniters=1, dynamic_ncols=terminal,

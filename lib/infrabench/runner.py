@@ -57,7 +57,7 @@ class Runner:
         self.cgroups = {name: {self.server.name: list(each.facts.get("cgroups", ()))} for name, each in fleet.items()}
         self.roles = {name: preflight.roles(site, each) for name, each in fleet.items()}
         planned, done = awaited(folder), recorded(folder)
-        self.estimator = Estimator(planned)
+        self.estimator = Estimator(planned, folder)
         for trial in planned:
             if trial.id in done:
                 self.estimator.add(read_trial(folder, trial.id))

@@ -12,6 +12,7 @@ from infrabench import session
 from infrabench.archive import unpack
 from infrabench.core import DesignError, Study, unknown_name
 from infrabench.design import Design
+from infrabench.interrupts import one_is_enough
 from infrabench.progress import OnProgress
 from infrabench.records import SESSION
 
@@ -82,7 +83,7 @@ def carry_out(
     session.check_folder(study, wanted, folder)
     from infrabench.site import open_site
 
-    with open_site(site, say) as opened:
+    with one_is_enough(say), open_site(site, say) as opened:
         return session.carry_out(study, wanted, opened, folder=folder, on_progress=on_progress, look=look)
 
 

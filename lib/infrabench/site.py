@@ -128,21 +128,28 @@ def _lab(say: Callable[[str], None]) -> Iterator[OpenSite]:
         yield OpenSite("lab", "lab", hosts, facts, partial(lab.machines, say=say), partial(lab.store, say=say))
 
 
-def _local(say: Callable[[str], None]) -> OpenSite:
+def local_ahead() -> OpenSite:
+    """Return the site `local` as it would open, without its guest image where that is still to be made."""
+    return _local(log.info, make=False)
+
+
+def _local(say: Callable[[str], None], make: bool = True) -> OpenSite:
     facts = {"guest_network": str(GUEST_NETWORK)}
     here = LocalHost()
     return OpenSite(
-        "local", "local", {"server": here}, {**facts, **_local_guest(say)}, storer=partial(borrowed.store, here)
+        "local", "local", {"server": here}, {**facts, **_local_guest(say, make)}, storer=partial(borrowed.store, here)
     )
 
 
-def _local_guest(say: Callable[[str], None]) -> dict[str, Any]:
+def _local_guest(say: Callable[[str], None], make: bool = True) -> dict[str, Any]:
     """Return the guest image of this machine as a site fact, or why there is none."""
     from infrabench.lab import images
 
     image = images.cached("guest")
     if image is None and not shutil.which("mmdebstrap"):
         return {"guest_image": None, "guest_image_reason": "mmdebstrap is not installed (apt-get install mmdebstrap)"}
+    if image is None and not make:
+        return {"guest_image": {"hash": "", "tar": ""}}
     try:
         image = image or images.make("guest", say)
     except InfrabenchError as error:

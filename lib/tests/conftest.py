@@ -1,7 +1,8 @@
-"""Shared fixtures. Tests marked `lab` run on the real embedded lab, or say why they do not."""
+"""Shared fixtures. Tests marked `lab` or `browser` need the real lab, or chromium, or say why they do not run."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from infrabench.core import NotRunnable, Site
 from infrabench.lab.shell import require
 from infrabench.site import open_site
+
+BROWSER = ("chromium", "sysbench")  # programs, and Debian's packages of the same names
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -19,6 +22,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         mark = pytest.mark.skip(reason=f"not run: {error}")
         for item in items:
             if item.get_closest_marker("lab"):
+                item.add_marker(mark)
+    missing = [name for name in BROWSER if not shutil.which(name)]
+    if missing:
+        mark = pytest.mark.skip(reason=f"not run: not installed here: apt-get install {' '.join(missing)}")
+        for item in items:
+            if item.get_closest_marker("browser"):
                 item.add_marker(mark)
     items.sort(key=lambda item: item.get_closest_marker("lab") is not None)
 

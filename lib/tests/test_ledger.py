@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import multiprocessing
 import os
 import statistics
 import subprocess
 import tarfile
+import threading
 import time
 from dataclasses import replace
 
@@ -87,6 +89,32 @@ def test_a_whole_trial_that_is_not_listed_yet_is_listed(folder):
     assert records.verify(folder) == []
     assert PLAN[2].id in reopened(folder)
     assert sorted(sums.read_text().splitlines()) == sorted(whole.splitlines())
+
+
+def test_a_session_says_whether_somebody_writes_to_it(folder, tmp_path):
+    assert not ledger.is_being_written(folder)
+    with ledger.opened(folder, SESSION, PLAN):
+        assert ledger.is_being_written(folder)
+        assert ledger.is_being_written(folder)
+    assert not ledger.is_being_written(folder)
+    assert not ledger.is_being_written(tmp_path / "nothing")
+
+
+def test_who_only_asks_refuses_no_writer_and_who_stays_does(folder):
+    descriptor = os.open(folder, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    with pytest.raises(LedgerError, match="is being written by another run"):
+        reopened(folder)
+    threading.Timer(ledger.GLANCE_S / 4, os.close, [descriptor]).start()
+    assert reopened(folder)
+
+
+def test_a_packed_session_tells_what_it_is_without_being_unpacked(folder, tmp_path):
+    packed = archive.pack(folder, tmp_path / "one.tar.xz")
+    assert archive.peek(packed) == (folder / "session.json").read_bytes()
+    packed.write_bytes(packed.read_bytes()[:100])
+    with pytest.raises(LedgerError, match=r"one.tar.xz"):
+        archive.peek(packed)
 
 
 def test_a_torn_last_line_is_dropped_and_written_again(folder):

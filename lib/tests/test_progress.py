@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -59,16 +59,15 @@ def test_a_log_is_not_flooded_and_says_what_failed(monkeypatch):
     assert "1 timeout" in log.getvalue()
 
 
-def test_a_notebook_is_told_more_often_than_a_log(monkeypatch):
-    now = Estimator(TRIALS).now()
-    monkeypatch.setitem(sys.modules, "ipykernel", os)
+def test_somebody_looks_at_a_notebook_only_where_there_is_a_kernel_and_no_log(monkeypatch):
     monkeypatch.delenv(progress.HEADLESS, raising=False)
-    notebook = progress._bar("t", now)
+    assert not progress.in_notebook()
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))
+    assert not progress.in_notebook()
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=1)))
+    assert progress.in_notebook()
     monkeypatch.setenv(progress.HEADLESS, "1")
-    headless = progress._bar("t", now)
-    assert notebook.mininterval < headless.mininterval
-    notebook.close()
-    headless.close()
+    assert not progress.in_notebook()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from infrabench.figures.cells import points
 from infrabench.figures.composite import composite
 from infrabench.figures.ecdf import ecdf, ecdf_caption
 from infrabench.figures.forest import forest, forest_caption
+from infrabench.figures.interim import interim, screen
 from infrabench.figures.lag import lag, lag_caption
 from infrabench.figures.look import COLUMN_MM, PAGE_MM, style
 from infrabench.figures.modes import modes, modes_caption
@@ -27,6 +28,7 @@ __all__ = [
     "forest",
     "forest_caption",
     "grouped",
+    "interim",
     "lag",
     "lag_caption",
     "modes",
@@ -40,6 +42,7 @@ __all__ = [
     "qq_caption",
     "save",
     "scaling",
+    "screen",
     "style",
     "tiers",
     "tiers_caption",

@@ -73,8 +73,8 @@ def make(
     workers
         How many workers the set has: one or two.
     """
-    wanted = tuple(part for part in dict.fromkeys((*TOOLS, *tools)) if part != kata.PART)
-    lent, devices, known = _kata() if kata.PART in tools else ({}, (), {})
+    wanted = parts(tools)
+    lent, devices, known = kata_here() if kata.PART in tools else ({}, (), {})
     lent |= _ycruncher()
     built = gotools.make(wanted, say)
     pods = {kind: podimages.make(kind, say) for kind in podimages.KINDS}
@@ -111,8 +111,16 @@ def make(
     )
 
 
-def _kata() -> tuple[dict[str, Path], tuple[str, ...], dict[str, str]]:
-    """Return what nodes are shown of this machine's Kata: folders, devices, and as a fact where they look for it."""
+def parts(tools: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the Go tools that a set's nodes need for `tools`."""
+    return tuple(part for part in dict.fromkeys((*TOOLS, *tools)) if part != kata.PART)
+
+
+def kata_here() -> tuple[dict[str, Path], tuple[str, ...], dict[str, str]]:
+    """Return what nodes are shown of this machine's Kata: folders, devices, and as a fact where they look for it.
+
+    `NotRunnable` where there is none.
+    """
     here = LocalHost()
     found = kata.find(here)
     if found is None:

@@ -1,7 +1,8 @@
 """Statistics. Two layers: functions of plain arrays, and functions that take the tidy table and return one.
 
 The table functions are importable from here: `estimates`, `contrasts`, `diagnostics`, `omnibus`, `interactions`,
-`tiers`; also `pilot.plan_from_pilot`, `stopping.look`, `components.by_deployment` and `components.components`.
+`tiers`, and `interim` of a session that still runs; also `pilot.plan_from_pilot`, `stopping.look`,
+`components.by_deployment` and `components.components`.
 
 The array functions take trials on the last axis and any number of cells before it; paired ones take two arrays of one
 shape, in which element i of both is the same block. No answer is NaN. Import them from their module:
@@ -37,8 +38,9 @@ from infrabench.stats.contrasts import contrasts
 from infrabench.stats.diagnostics import diagnostics
 from infrabench.stats.estimates import estimates
 from infrabench.stats.interactions import interactions
+from infrabench.stats.interim import interim
 from infrabench.stats.omnibus import omnibus
 from infrabench.stats.tiers import tiers
 from infrabench.stats.trend import trends
 
-__all__ = ["contrasts", "diagnostics", "estimates", "interactions", "omnibus", "tiers", "trends"]
+__all__ = ["contrasts", "diagnostics", "estimates", "interactions", "interim", "omnibus", "tiers", "trends"]

@@ -7,6 +7,7 @@ tables are made from.
 from infrabench.display import latex, markdown, save
 from infrabench.tables.cases import diagnostics_table, interactions_table, omnibus_table, tiers_table, trends_table
 from infrabench.tables.cells import against_table, contrasts_table, estimates_table, results_table
+from infrabench.tables.interim import interim_table
 from infrabench.tables.matrix import Question, matrix_table
 from infrabench.tables.plans import differences_table, planning_table
 
@@ -18,6 +19,7 @@ __all__ = [
     "differences_table",
     "estimates_table",
     "interactions_table",
+    "interim_table",
     "latex",
     "markdown",
     "matrix_table",

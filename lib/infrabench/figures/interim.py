@@ -1,0 +1,58 @@
+"""The figure of a session that still runs: ratios to the baseline with their intervals, and nothing that decides."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from infrabench.figures import look
+from infrabench.figures.ratios import band, ratio_axis, ratio_mark
+from infrabench.figures.rows import Line, heading, labelled, sheet
+
+MOST_ROWS = 40  # of a session with more, the first are drawn: it is drawn anew again and again
+SCREEN_DPI = 110
+
+
+def interim(
+    frame: pd.DataFrame, baseline: str, margins: Mapping[str, float], systems: Sequence[str],
+    width_mm: float = look.PAGE_MM,
+) -> Figure | None:  # fmt: skip
+    """Return the ratios so far (`stats.interim`) with margins as bands; None while there is none.
+
+    `margins`: metric -> equivalence margin, ``""`` is the default. `systems`: in the session's order, which fixes
+    colours and markers.
+    """
+    every = frame[frame["ratio"].notna()]
+    if every.empty:
+        return None
+    rows = every.head(MOST_ROWS)
+    rows = rows.assign(margin=[margins.get(metric, margins.get("", float("nan"))) for metric in rows["metric"]])
+    marks, rank = look.looks(systems), {name: i for i, name in enumerate(systems)}
+    lines: list[Line] = []
+    for (workload, metric), group in rows.groupby(["workload", "metric"], sort=False):
+        lines.append(Line(heading(workload, metric, group["better"].iloc[0])))
+        for scenario, case in group.groupby("scenario", sort=False):
+            ordered = case.sort_values("system", key=lambda each: each.map(rank)).itertuples(index=False)
+            lines += labelled(str(scenario), list(ordered), lambda row: (f"n = {row.n_pairs}",), width_mm)
+    more = [f"and {len(every) - len(rows)} more in the table"] if len(every) > len(rows) else []
+    with look.style():
+        figure, axes = sheet(lines, width_mm, 10, more)
+        ratio_axis(axes.xaxis, rows, axes.set_xlim, most=9, room_mm=axes.get_position().width * width_mm)
+        for y, line in enumerate(lines):
+            if line.row is not None:
+                axes.vlines(1, y - 0.5, y + 0.5, color=look.GREY, lw=0.7, zorder=1)
+                band(axes, line.row.margin, y)
+                ratio_mark(axes, line.row, y, marks[line.row.system], vertical=False)
+        axes.set_xlabel(f"Ratio to {baseline} so far, 95 % interval (band: equivalence margin)")
+    return figure
+
+
+def screen(figure: Figure) -> bytes:
+    """Return a figure as PNG for a screen; nothing is written to disk."""
+    data = io.BytesIO()
+    with look.style():
+        figure.savefig(data, format="png", dpi=SCREEN_DPI, metadata={"Software": None})
+    return data.getvalue()
