@@ -29,6 +29,7 @@ FOUND = {
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
     monkeypatch.setenv(runs.VARIABLE, str(tmp_path))
+    monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path / "state"))
     (tmp_path / "notebooks").mkdir()
     for name in ("fakes", "containers"):
         (tmp_path / "notebooks" / f"{name}.ipynb").touch()

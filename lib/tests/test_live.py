@@ -152,14 +152,14 @@ with live.shown("flood") as step:
 AGAIN = """
 from pathlib import Path
 board = live._Board("again")
-for _ in range(8):
+for _ in range(4):
     board.place("estimates", live.estimates(Path(FOLDER)))
 """
 
 
 def test_a_saved_notebook_holds_the_last_drawing_alone(tmp_path: Path) -> None:
     """In a real kernel, drawn as often as can be, and saved by who executes notebooks without a browser."""
-    made = write_session(tmp_path / "s", blocks=5)
+    made = write_session(tmp_path / "s", blocks=3)
     cells = [nbformat.v4.new_code_cell(text) for text in (FLOOD, AGAIN.replace("FOLDER", repr(str(made))))]
     notebook = nbformat.v4.new_notebook(cells=cells)
     NotebookClient(notebook, kernel_name="python3", timeout=120, resources={"metadata": {"path": tmp_path}}).execute()
