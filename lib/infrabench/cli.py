@@ -239,6 +239,7 @@ def _claims(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sessions", metavar="SESSION", nargs="+", help="ask these sessions (default: all that were measured here)"
     )
+    parser.add_argument("--all", action="store_true", help="also list recorded numbers that come out again")
     parser.add_argument("--record", metavar="SESSION", nargs="+", help="write down what recorded sessions say now")
     parser.add_argument("--out", default="out/tables/claims", metavar="FOLDER", help="where the table goes")
 

@@ -31,7 +31,7 @@ def claims(arguments: Namespace) -> Iterator[str]:
             kept.append(each)
             yield each
 
-    yield from stated.lines(keeping())
+    yield from stated.lines(keeping(), every=arguments.all)
     caption = "Every claim, the command that checks it, and what came of it on this machine."
     yield str(tables.save(stated.table(kept), runs.home() / arguments.out, "claims", caption)[0])
     failed = sum(each.judged.outcome == stated.FAIL for each in kept)

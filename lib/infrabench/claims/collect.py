@@ -13,7 +13,7 @@ from infrabench.core import unknown_name
 
 def sources() -> dict[str, Path]:
     """Return the recorded sessions by name, ``STUDY/SESSION``: folders or archives."""
-    found = sorted(runs.recorded().items(), key=lambda each: str(each[1]))
+    found = sorted(runs.recorded().items(), key=lambda each: (each[1].parent.name, each[0]))
     return {f"{path.parent.name}/{name}": path for name, path in found}
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 import pandas as pd
 
-from infrabench.claims.claim import ANEW, FAIL, NOT_RUN, OUTCOMES, PASS, Claim
+from infrabench.claims.claim import AGAIN, NOT_RUN, OUTCOMES, PASS, Claim
 from infrabench.progress import words
 
 MB = 1e6
@@ -16,8 +17,6 @@ COLUMNS = (
     *("source", "level", "claim", "statement", "command", "expected time", "expected disk", "tolerance", "outcome"),
     "found",
 )
-
-WIDE = 160  # of a line on a terminal; the table has every word
 
 
 def table(claims: Iterable[Claim]) -> pd.DataFrame:
@@ -32,37 +31,32 @@ def table(claims: Iterable[Claim]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS), dtype="str")
 
 
-def lines(claims: Iterable[Claim]) -> Iterator[str]:
-    """Yield the claims source by source, as they are checked; what is not run for one reason stands together.
+def lines(claims: Iterable[Claim], *, every: bool = False) -> Iterator[str]:
+    """Yield the claims source by source, as they are checked; the last line counts them.
 
-    The last line counts them. Whoever wants to know whether one has failed looks at the claims.
+    Recorded numbers that come out again are counted and not listed, unless `every` is true; what is not run for one
+    reason stands together. Whoever wants to know whether one has failed looks at the claims.
     """
     outcomes: Counter[str] = Counter()
     for (source, level), group in groupby(claims, key=lambda each: (each.source, each.level)):
-        first, waiting = True, []
+        begin, first, counted = time.monotonic(), True, []
         for claim in group:
             if first:
-                took = f"expected {words(claim.seconds)}, {claim.disk_bytes / MB:.0f} MB; tolerance: {claim.tolerance}"
                 yield ""
-                yield f"{source}, {level} ({took})"
-                yield f"    {claim.command}"
+                yield f"{source}, {level}: {claim.command}"
                 first = False
             outcomes[claim.judged.outcome] += 1
-            if claim.judged.outcome == NOT_RUN:
-                waiting.append(claim)
+            again = level == AGAIN and claim.judged.outcome == PASS
+            if claim.judged.outcome == NOT_RUN or (again and not every):
+                counted.append(claim)
                 continue
-            passed = claim.judged.outcome == PASS
-            yield f"  {claim.judged.outcome:12s}  {_short(claim.statement) if passed else claim.statement}"
-            if level == ANEW or not passed:
+            yield f"  {claim.judged.outcome:12s}  {claim.statement}"
+            if not again:
                 yield f"  {'':12s}  {claim.judged.found}"
-        for reason, count in Counter(each.judged.found for each in waiting).items():
-            yield f"  {NOT_RUN:12s}  {count} claim{'s' if count > 1 else ''}: {reason}"
+        for (outcome, found), count in Counter((each.judged.outcome, each.judged.found) for each in counted).items():
+            yield f"  {outcome:12s}  {count} claim{'s' if count > 1 else ''}: {found}"
+        space = f", {claim.disk_bytes / MB:.0f} MB" if claim.disk_bytes else ""
+        yield f"  {'':12s}  took {time.monotonic() - begin:.0f} s, expected {words(claim.seconds)}{space}"
     total = sum(outcomes.values())
     yield ""
     yield f"{total} claims: " + ", ".join(f"{outcomes[name]} {name}" for name in OUTCOMES)
-    if outcomes[FAIL]:
-        yield f"{outcomes[FAIL]} of them FAIL: see above what was found."
-
-
-def _short(statement: str) -> str:
-    return statement if len(statement) <= WIDE else f"{statement[:WIDE]} ..."
