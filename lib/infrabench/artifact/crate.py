@@ -76,20 +76,23 @@ def metadata(
         crate.add_dataset(dest_path=path, properties=given)
     for path, told in files.items():
         _file(crate, there[path], told)
+    actions = []
     for each in sessions:
         raw = _file(crate, there[each.path], f"{each.title} {each.told}")
         tables = crate.add_dataset(
             dest_path=each.tables, properties={"name": f"Tables of {each.name}", "description": each.title}
         )
-        _add(
+        analysed = _add(
             crate, f"#analysis-{each.name}", "CreateAction", name=f"Analysis of {each.name}",
             description="infrabench reproduce makes these tables from this raw data again.", endTime=date,
             instrument=software, object=raw, result=tables, agent=authors,
         )  # fmt: skip
-        _add(
+        made = _add(
             crate, f"#recording-{each.name}", "CreateAction", name=f"Recording of {each.name}", startTime=each.begun,
             instrument=software, result=raw, agent=authors,
         )  # fmt: skip
+        actions += [made, analysed]
+    root["mentions"] = actions
     return (json.dumps(crate.metadata.generate(), indent=1, ensure_ascii=False) + "\n").encode()
 
 

@@ -22,7 +22,9 @@ def make_tables(destination: Path) -> Iterator[tuple[str, int]]:
         found = facade.results(session, str(destination.resolve() / name))
         for kind in KINDS:
             analysis.table(found, kind)
-        yield name, len(_files(destination / name))
+        count = len(_files(destination / name))
+        log.info("%s: %d tables made", name, count)
+        yield name, count
 
 
 def compared(recorded: Path, again: Path) -> Iterator[str]:

@@ -99,8 +99,7 @@ def archived(path: Path, root: Path, commit: tree.Commit, executed: Path | None 
 def _results(executed: Path | None) -> Iterator[Member]:
     """The tables of the recorded sessions, made now; and executed notebooks, where there are some."""
     with tempfile.TemporaryDirectory() as made:
-        for name, count in reproduce.make_tables(Path(made)):
-            log.info("%s: %d tables", name, count)
+        list(reproduce.make_tables(Path(made)))
         for file in sorted(path for path in Path(made).rglob("*") if path.is_file()):
             yield Member(f"{reproduce.RESULTS}/{file.relative_to(made).as_posix()}", file.read_bytes())
     if executed is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,9 +14,11 @@ from infrabench.claims.claim import AGAIN, EXACT, FAIL, PASS, Claim, Judged
 from infrabench.core import LedgerError
 from infrabench.records import verify
 
+log = logging.getLogger(__name__)
+
 ROUNDING = f"relative {numbers.RELATIVE:.0e}"
 # What one trial took to check, read and parse again, and a session to analyse, on two cores: for the estimate alone.
-TRIAL_S, SESSION_S = 0.004, 6.0
+TRIAL_S, SESSION_S = 0.002, 3.0
 
 
 def claims(source: str, recorded: Path) -> Iterator[Claim]:
@@ -31,6 +34,7 @@ def claims(source: str, recorded: Path) -> Iterator[Claim]:
     except LedgerError as error:  # damaged: that is what this level is there to find
         folder, damage = None, [str(error)]
     count = sum(then["trials"].values())
+    log.info("%s: %d trials are read and analysed again", source, count)
     space = 0 if folder is None else sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
     def claim(what: str, statement: str, tolerance: str, found: list[str], well: str) -> Claim:

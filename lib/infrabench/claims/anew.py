@@ -14,6 +14,7 @@ from infrabench.claims.claim import ANEW, NOT_RUN, Claim, Judged
 from infrabench.comparability import differences
 from infrabench.core import InfrabenchError, LedgerError
 from infrabench.design import Design
+from infrabench.progress import bar
 from infrabench.records import read_bytes, read_session
 from infrabench.sums import SUMS
 
@@ -87,7 +88,8 @@ def measure(recorded: Path, profile: str, site: str = "auto") -> Path:
     What is missing of it: a session that is there is gone on with. Raises `NotRunnable` or `SiteError` where it cannot.
     """
     wanted = request(read_session(runs.find(None, str(recorded))), profile)
-    return runs.carry_out(wanted, site=site)
+    with bar(f"{wanted.study} {wanted.profile}") as show:
+        return runs.carry_out(wanted, site=site, on_progress=show)
 
 
 def _candidates(asked: Mapping[str, Any], original: Path, sessions: Sequence[str] | None) -> Iterator[Path]:

@@ -18,6 +18,7 @@ import pytest
 from infrabench import artifact, runs
 from infrabench.artifact import crate, licences, notebooks, reproduce, tree, writing
 from infrabench.core import DesignError, InfrabenchError, LedgerError
+from tests.artifact.crate_context import issues
 
 ROOT = Path(__file__).parents[3]
 SESSION = "lab-quick-2026-11-known"
@@ -113,11 +114,16 @@ def test_a_single_changed_digit_is_found_and_named(made: Made, tmp_path: Path) -
     lines[number] = lines[number].replace("9", "8", 1)
     path.write_text("".join(lines))
     (results / SESSION / "tables/known-effects/tiers.md").unlink()
-    done = run(made, "reproduce", "--results", str(results))
-    assert done.returncode == 1
-    assert f"estimates.csv: line {number + 1}: recorded" in done.stderr
-    assert "tiers.md: is only there now" in done.stderr
-    assert "2 of" in done.stdout
+    with pytest.raises(InfrabenchError) as error:
+        list(reproduce.compared(results, made.unpacked / "results"))
+    assert f"estimates.csv: line {number + 1}: recorded" in str(error.value)
+    assert "tiers.md: is only there now" in str(error.value)
+    with pytest.raises(InfrabenchError, match=r"tiers\.md: is not made any more"):
+        list(reproduce.compared(made.unpacked / "results", results))
+    shutil.rmtree(results / SESSION)
+    (results / "another" / "tables").mkdir(parents=True)
+    with pytest.raises(InfrabenchError, match=f"{SESSION}: has no recorded tables"):
+        list(reproduce.compared(results, made.unpacked / "results"))
 
 
 def test_the_same_commit_gives_the_same_bytes(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,6 +197,20 @@ def test_the_metadata_names_what_is_there_with_size_and_sum(made: Made) -> None:
     action = entities[f"#analysis-{SESSION}"]
     assert action["object"] == {"@id": f"data/recorded/known-effects/{SESSION}.tar.xz"}
     assert {"@id": action["result"]["@id"]} in root["hasPart"]
+
+
+def test_the_metadata_is_a_valid_crate(made: Made, tmp_path: Path) -> None:
+    """The project has no page of its own to name; all else that is recommended is there."""
+    assert issues(made.unpacked, tmp_path / "cache") == [("RECOMMENDED", "The organization SHOULD have a URL.")]
+    bad = json.loads((made.unpacked / crate.NAME).read_text())
+    for each in bad["@graph"]:
+        if each["@id"] == "./":
+            del each["license"], each["datePublished"]
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / crate.NAME).write_text(json.dumps(bad))
+    found = [told for severity, told in issues(tmp_path / "bad", tmp_path / "cache") if severity == "REQUIRED"]
+    assert any("license" in told for told in found)
+    assert any("datePublished" in told for told in found)
 
 
 def test_the_guide_names_the_commit_and_the_session(made: Made) -> None:
