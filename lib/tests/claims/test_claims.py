@@ -14,7 +14,7 @@ import pytest
 
 from infrabench import claims, cli, runs
 from infrabench.claims import AGAIN, ANEW, FAIL, NOT_RUN, PASS, anew, audit, collect, numbers
-from infrabench.core import DesignError, LedgerError
+from infrabench.core import DesignError, LedgerError, NotRunnable
 from infrabench.sums import SUMS
 
 ROOT = Path(__file__).parents[3]
@@ -183,3 +183,19 @@ def test_the_larger_session_is_asked_and_the_later_of_equals() -> None:
     assert anew.asked_of(row, sessions, "").found.startswith("new: here")
     assert anew.asked_of(row, [], "x: is too old").found == "x: is too old"
     assert anew.asked_of({**row, "system": "c"}, sessions, "").outcome == NOT_RUN
+
+
+def test_what_cannot_be_measured_here_says_why_and_the_rest_goes_on(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+
+    def refuse(recorded: Path, profile: str, site: str) -> Path:
+        asked.append((recorded.name, profile, site))
+        raise NotRunnable("there is no lab here")
+
+    monkeypatch.setattr(anew, "measure", refuse)
+    words = ["claims", "known-effects", "--level", ANEW, "--measure", "smoke", "--site", "local", "--out", "t"]
+    assert cli.main(words) == 0
+    assert f"{SMALL}: not measured: there is no lab here" in capsys.readouterr().out
+    assert asked == [("lab-quick-2026-11-known.tar.xz", "smoke", "local")]
