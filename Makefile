@@ -66,6 +66,17 @@ published: env  ## Recompute the papers' numbers: the audit and the composite sc
 	@$(BIN)/infrabench notebook notebooks/published.ipynb out/published.ipynb
 	@$(BIN)/infrabench report out/*.ipynb --figures out/figures --tables out/tables
 
+.PHONY: claims kick archive
+claims: env  ## Check every claim of the recorded sessions: re-analysis, and what sessions measured here say (MEASURE=smoke: measure first)
+	@$(BIN)/infrabench claims $(if $(MEASURE),--measure $(MEASURE))
+
+kick:  ## Kick the tyres in under half an hour: environment, recorded claims, a smoke session, its claims (STUDY= PROFILE= SITE=)
+	@STUDY=$(firstword $(STUDY)) PROFILE=$(PROFILE) SITE=$(or $(SITE),auto) PYTHON=$(PYTHON) scripts/kick
+
+ARCHIVE ?= out/infrabench.tar.xz
+archive: env  ## Write one archive of this commit: raw data, source, results, metadata, checksums, licences (ARCHIVE=)
+	@$(BIN)/infrabench archive $(ARCHIVE)
+
 benchmark: env system  ## Measure what the harness itself costs, here and on the lab
 	@$(BIN)/infrabench benchmark --site local
 	@$(BIN)/infrabench benchmark --site lab

@@ -132,7 +132,7 @@ def findings(found: Results, workload: str, metric: str) -> Shown:
     left_out = not_applicable(found, workload, metric)
     if rows.empty and not (left_out and workload in set(found.table["workload"])):
         return absent(found, workload)
-    sentences = [_sentence(row) for row in rows.itertuples(index=False)]
+    sentences = [sentence(row) for row in rows.itertuples(index=False)]
     sentences += [f"{who}: not run: {why}." for who, why in left_out.items()]
     return listed(sentences)
 
@@ -199,7 +199,8 @@ def base(found: Results) -> str:
     return f"{name.capitalize()} is {what}. {stamp}".strip()
 
 
-def _sentence(row: Any) -> str:
+def sentence(row: Any) -> str:
+    """Return what one contrast says: ratio, interval, n, direction, verdict, and what qualifies it."""
     told = f"{row.scenario}, {row.system}: "
     if pd.isna(row.ratio):
         return f"{told}{row.verdict} ({row.reason})."

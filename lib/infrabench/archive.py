@@ -6,13 +6,23 @@ import io
 import os
 import shutil
 import tarfile
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from infrabench.core import LedgerError
 from infrabench.records import BLOCKS, SESSION, TMP, read_bytes, verify
 from infrabench.sums import SUMS
 
 LARGEST = 4 * 2**30  # bytes after unpacking: more is not a session but an accident
+
+
+class Member(NamedTuple):
+    """One file of an archive: its name, what it holds, whether it can be executed."""
+
+    name: str
+    data: bytes
+    executable: bool = False
 
 
 def pack(folder: Path, archive: Path) -> Path:
@@ -22,16 +32,24 @@ def pack(folder: Path, archive: Path) -> Path:
         raise LedgerError(f"{folder} is damaged and is not packed: {found[0]}")
     name = folder.resolve().name
     paths = [path for path in folder.rglob("*") if not any(part.startswith(TMP) for part in path.parts)]
+    # Files of one kind lie side by side: that alone makes the archive much smaller.
+    ordered = sorted((p for p in paths if p.is_file()), key=lambda p: (p.name, p.as_posix()))
+    return write(archive, (Member(f"{name}/{p.relative_to(folder).as_posix()}", read_bytes(p)) for p in ordered))
+
+
+def write(archive: Path, members: Iterable[Member], mtime_s: int = 0) -> Path:
+    """Write files into a ``.tar.xz`` in this order and return it: equal members and time give equal bytes.
+
+    No owner is in it, and one time for all. Raises `LedgerError` when it cannot be written; no half of it stays.
+    """
     archive.parent.mkdir(parents=True, exist_ok=True)
     temporary = archive.with_name(TMP + archive.name)
     try:
         with tarfile.open(temporary, "w:xz", preset=9, format=tarfile.PAX_FORMAT) as tar:
-            # Files of one kind lie side by side: that alone makes the archive much smaller.
-            for path in sorted((p for p in paths if p.is_file()), key=lambda p: (p.name, p.as_posix())):
-                info = tarfile.TarInfo(f"{name}/{path.relative_to(folder).as_posix()}")
-                data = read_bytes(path)
-                info.size, info.mode, info.mtime = len(data), 0o644, 0
-                tar.addfile(info, io.BytesIO(data))
+            for member in members:
+                info = tarfile.TarInfo(member.name)
+                info.size, info.mode, info.mtime = len(member.data), 0o755 if member.executable else 0o644, mtime_s
+                tar.addfile(info, io.BytesIO(member.data))
         os.replace(temporary, archive)
     except OSError as error:
         temporary.unlink(missing_ok=True)

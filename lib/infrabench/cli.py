@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 
-from infrabench import commands
+from infrabench import commands, evaluation
 from infrabench.core import DesignError, InfrabenchError, NotRunnable
 
 Words = Iterator[str]
@@ -71,6 +71,9 @@ def _parser() -> argparse.ArgumentParser:
         ("fidelity", commands.fidelity, "measure trials beside the same tools typed by hand", _fidelity),
         ("benchmark", commands.benchmark, "measure what the harness itself costs", _benchmark),
         ("validate", commands.validate, "simulate campaigns of known truth and check the statistics", _validate),
+        ("claims", evaluation.claims, "check every claim of the recorded sessions on this machine", _claims),
+        ("archive", evaluation.archive, "write one archive: raw data, source, results, metadata, checksums", _archive),
+        ("reproduce", evaluation.reproduce, "make an archive's tables again and compare every byte", _reproduce),
     ):
         verb = verbs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         verb.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
@@ -217,6 +220,42 @@ def _fidelity(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--site", default="lab", help="lab (default), local, an inventory file, or a kubeconfig")
     parser.add_argument("--seed", type=int, default=20200315, metavar="N", help="seed of the order (default: 20200315)")
+
+
+def _claims(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "sources", metavar="SOURCE", nargs="*",
+        help="folders of data/recorded, sessions of them (containers/NAME), or published (default: all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--level", default="", metavar="LEVEL",
+        help="re-analysis (the recorded numbers from raw output again, to the last digit) or re-measurement (what "
+        "sessions measured here say); default: both",
+    )  # fmt: skip
+    parser.add_argument(
+        "--measure", default="", metavar="PROFILE", help="first measure the same here, at smoke, quick or paper"
+    )
+    parser.add_argument("--site", default="auto", help="with --measure: as in run (default: auto)")
+    parser.add_argument(
+        "--sessions", metavar="SESSION", nargs="+", help="ask these sessions (default: all that were measured here)"
+    )
+    parser.add_argument("--all", action="store_true", help="also list recorded numbers that come out again")
+    parser.add_argument("--record", metavar="SESSION", nargs="+", help="write down what recorded sessions say now")
+    parser.add_argument("--out", default="out/tables/claims", metavar="FOLDER", help="where the table goes")
+
+
+def _archive(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("archive", metavar="ARCHIVE", help="the archive to write (.tar.xz)")
+    parser.add_argument(
+        "--notebooks", default="out", metavar="FOLDER",
+        help="executed notebooks NAME-recorded.ipynb go in from here, as make figures leaves them (default: out)",
+    )  # fmt: skip
+
+
+def _reproduce(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--results", metavar="FOLDER", help="the recorded tables (default: results, in an unpacked archive)"
+    )
 
 
 if __name__ == "__main__":

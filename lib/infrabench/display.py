@@ -64,6 +64,7 @@ LEFT |= {
     "where",
 }
 LEFT |= {"capability", "carried", "quiet", "on the nodes"}
+LEFT |= {"source", "level", "statement", "command", "tolerance", "outcome", "found", "package", "licence", "for"}
 LEFT |= {"question", "family", "state", "label", "what", "then", "aim", "factor"}
 LEFT |= {"claim", "recomputed", "consequence", "effect", "basis", "evidence", "inputs", "section", "quote"}
 LEFT |= {"id", "study", "experiment", "platform", "statistic", "version", "lead of", "measured here as"}

@@ -63,13 +63,13 @@ def machine_table(found: Looked) -> Shown:
 
 def recorded_table() -> Shown:
     """Return the sessions that come with the project, which every notebook reads without any hardware."""
-    rows = [_recorded(name, path) for name, path in runs.sessions().items() if runs.is_recorded(path)]
+    rows = [_recorded(name, path) for name, path in runs.recorded().items()]
     return _table(rows) if rows else _sentence("There is no recorded session.")
 
 
 def own_table() -> Shown:
     """Return the sessions made on this machine: how far each is, and how to go on with it or to look at it."""
-    rows = [_own(name, path) for name, path in runs.sessions().items() if not runs.is_recorded(path)]
+    rows = [_own(name, path) for name, path in runs.made().items()]
     return _table(rows) if rows else _sentence("There is no session of this machine yet.")
 
 

@@ -110,16 +110,25 @@ def find(study: str | None, name: str | None) -> Path:
 
 
 def sessions(study: str | None = None) -> dict[str, Path]:
-    """Return the sessions below ``data/`` by name: folders of runs, and recorded ones (folders or archives)."""
-    found: dict[str, Path] = {}
-    for place in ("recorded", "runs"):
-        base = home() / "data" / place
-        pattern = study or "[!.]*"
-        for path in [*base.glob(f"{pattern}/[!.]*/{SESSION}"), *base.glob(f"{pattern}/[!.]*{ARCHIVE}")]:
-            is_archive = path.name.endswith(ARCHIVE)
-            name = path.name.removesuffix(ARCHIVE) if is_archive else path.parent.name
-            found[name] = path if is_archive else path.parent
-    return found
+    """Return the sessions below ``data/`` by name: those made here, and recorded ones (folders or archives)."""
+    return recorded(study) | made(study)
+
+
+def recorded(study: str | None = None) -> dict[str, Path]:
+    """Return the project's recorded sessions by name: archives, or folders, in ``data/recorded/STUDY``."""
+    return _below("recorded", study)
+
+
+def made(study: str | None = None) -> dict[str, Path]:
+    """Return the sessions that were made on this machine by name: folders, or archives, in ``data/runs/STUDY``."""
+    return _below("runs", study)
+
+
+def _below(place: str, study: str | None) -> dict[str, Path]:
+    base, pattern = home() / "data" / place, study or "[!.]*"
+    folders = {path.parent.name: path.parent for path in base.glob(f"{pattern}/[!.]*/{SESSION}")}
+    archives = base.glob(f"{pattern}/[!.]*{ARCHIVE}")
+    return folders | {path.name.removesuffix(ARCHIVE): path for path in archives}
 
 
 def is_recorded(path: Path) -> bool:

@@ -1,0 +1,28 @@
+"""Claims: what the recorded studies say, one row each, and whether it holds on this machine now.
+
+Two levels. *Re-analysis*: the recorded numbers come out of the recorded raw output again, to the last digit; seconds,
+anywhere. *Re-measurement*: a session that was measured here says the same as the recorded one, by the rule of `rule`.
+No claim is typed: sentences are made from numbers that were written down when a session was recorded (`numbers`).
+"""
+
+from infrabench.claims.claim import AGAIN, ANEW, FAIL, INCONCLUSIVE, LEVELS, NOT_RUN, OUTCOMES, PASS, Claim, Judged
+from infrabench.claims.collect import collected, names, record
+from infrabench.claims.told import lines, table
+
+__all__ = [
+    "AGAIN",
+    "ANEW",
+    "FAIL",
+    "INCONCLUSIVE",
+    "LEVELS",
+    "NOT_RUN",
+    "OUTCOMES",
+    "PASS",
+    "Claim",
+    "Judged",
+    "collected",
+    "lines",
+    "names",
+    "record",
+    "table",
+]
