@@ -9,7 +9,7 @@ ENV         := .venv
 BIN         := $(ENV)/bin
 UV_VERSION  := 0.13.8
 
-.PHONY: help run test validate notebook env lock lint system figures published benchmark build clean distclean lab-down
+.PHONY: help run test torture validate notebook env lock lint system figures published benchmark build clean distclean lab-down
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -48,6 +48,9 @@ test: env system  ## Run the whole test suite: units, notebooks, a real browser,
 	@$(if $(TESTS),$(BIN)/pytest lib/tests $(TESTS),\
 	  $(BIN)/pytest lib/tests -m "not lab and not browser" -n logical --dist worksteal && \
 	  $(BIN)/pytest lib/tests -m "lab or browser")
+
+torture: env  ## A storm of faults, long form: kills, full disks, lost hosts, damaged output and ledgers, hostile values (under an hour)
+	@INFRABENCH_TORTURE=long $(BIN)/pytest lib/tests/torture -q -n logical --dist worksteal --timeout 3500 $(TESTS)
 
 validate: env  ## Simulate campaigns of known truth, 10 000 and more a check, and check the statistics (minutes)
 	@$(BIN)/infrabench validate --full

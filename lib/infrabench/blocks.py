@@ -26,6 +26,7 @@ from infrabench.records import (
     recorded,
 )
 
+CLOCK_S = 1.0  # by which a clock may be put right while nobody looks
 FINAL = ("target", "n_max", "time")  # reasons of a look after which no block is added
 
 
@@ -98,8 +99,10 @@ def discard_interrupted(folder: Path, study: Study, wanted: Design) -> list[int]
         gaps = {number: _gap_s(folder, blocks[number], done, study.repeats) for number in sorted(open_)}
         reasons = {
             number: f"interrupted for {gap:.0f} s, {study.block_gap_s:.0f} s are allowed"
+            if gap > 0
+            else f"interrupted, and the clock was set back by {-gap:.0f} s or more: for how long cannot be told"
             for number, gap in gaps.items()
-            if gap > study.block_gap_s
+            if not -CLOCK_S <= gap <= study.block_gap_s
         }
     deployment = 1 + max(block[0].deployment for block in by_block(read_plan(folder)).values())
     fresh: dict[int, int] = {}  # an interrupted deployment -> the new one that stands for it

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from infrabench import archive, comparability, costs, labels, registry, runs, session
+from infrabench import archive, comparability, costs, labels, ledger, registry, runs, session
 from infrabench import design as designs
 from infrabench.core import DesignError, LedgerError, SiteError
 from infrabench.design import Design
@@ -174,7 +174,8 @@ def clean(arguments: Namespace) -> Iterator[str]:
         if not arguments.yes and not _agreed(f"Remove {folder} with {count} trials? [y/N] "):
             yield f"{folder} stays"
             continue
-        shutil.rmtree(folder)
+        with ledger.claimed(folder):  # not while a run writes to it
+            shutil.rmtree(folder)
         yield f"{folder} is removed"
 
 

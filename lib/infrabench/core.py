@@ -14,8 +14,12 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, Protocol, runtime_checkable
+from dataclasses import asdict, dataclass, field, fields, replace
+from types import NoneType
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+
+T = TypeVar("T")
+LONGEST_NAME = 200  # characters of anything that people name
 
 # --------------------------------------------------------------------------------------------- exceptions
 
@@ -67,11 +71,10 @@ class CommandFailed(InfrabenchError):
         self.result = result
         self.where = where
         tail = (result.stderr or result.stdout).decode("utf-8", "replace").strip()[-800:]
-        how = "timed out" if result.timed_out else f"exited with {result.status}"
         at = f" on {where}" if where else ""
         command = " ".join(" ".join(arg.split())[:60] for arg in result.argv[:12])
         command = command if len(command) <= 120 else f"{command[:117]}..."
-        super().__init__(f"{command}{at} {how} after {result.duration_s:.1f} s: {tail or 'no output'}")
+        super().__init__(f"{command}{at} {result.ending} after {result.duration_s:.1f} s: {tail or 'no output'}")
 
 
 class ParseError(InfrabenchError):
@@ -89,7 +92,7 @@ class ParseError(InfrabenchError):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one command did. `status` is None when it never reported one (timeout, lost connection)."""
+    """What one command did. `status` is None when it never reported one (timeout, flood, lost connection)."""
 
     argv: tuple[str, ...]
     status: int | None
@@ -98,10 +101,18 @@ class Result:
     started_s: float  # Unix time on the controlling machine
     duration_s: float  # monotonic, controlling machine
     timed_out: bool = False
+    flooded: bool = False  # it was stopped because it said more than any tool does; only the beginning is kept
 
     @property
     def ok(self) -> bool:
         return self.status == 0 and not self.timed_out
+
+    @property
+    def ending(self) -> str:
+        """Return in words how it ended."""
+        if self.timed_out:
+            return "timed out"
+        return "was stopped for a flood of output" if self.flooded else f"exited with {self.status}"
 
 
 @runtime_checkable
@@ -176,7 +187,8 @@ class Target:
         """Run `argv` inside the target. The time limit is also kept inside, so nothing outlives it there."""
         inner = ("timeout", "-k", "5", f"{timeout_s:g}", *argv)
         result = self.host.run((*self.prefix, *inner), timeout_s=timeout_s + 10, stdin=stdin)
-        if result.status in (124, 137) and result.duration_s >= timeout_s:
+        # Killed, timeout(1) ends as its command did: a shell says 137, this machine's own kernel -9.
+        if result.status in (124, 137, -9) and result.duration_s >= timeout_s:
             return Result(result.argv, None, result.stdout, result.stderr, result.started_s, result.duration_s, True)
         return result
 
@@ -456,6 +468,11 @@ class Trial:
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
+    @staticmethod
+    def from_json(data: Any) -> Trial:
+        """Rebuild a trial from parsed JSON; `LedgerError` when keys are missing or unknown, or hold something else."""
+        return _rebuilt(Trial, data)
+
     def repeated(self, attempt: int, position: int) -> Trial:
         """Return this trial's repeat number `attempt` (1, 2, ...), which stands at the end of its block."""
         return replace(self, id=digest([self.id, attempt]), attempt=attempt, position=position)
@@ -490,16 +507,42 @@ class TrialRecord:
     def from_json(data: Mapping[str, Any]) -> TrialRecord:
         """Rebuild a record from parsed ``trial.json``; `LedgerError` when keys are missing or unknown."""
         try:
-            fields = dict(data)
-            fields["trial"] = Trial(**fields["trial"])
-            fields["measurements"] = tuple(Measurement(**m) for m in fields["measurements"])
-            fields["steps"] = tuple(fields["steps"])
-            record = TrialRecord(**fields)
-        except (KeyError, TypeError) as error:
+            parts = dict(data)
+            parts["trial"] = Trial.from_json(parts["trial"])
+            parts["measurements"] = tuple(_rebuilt(Measurement, each) for each in parts["measurements"])
+            parts["steps"] = tuple(parts["steps"])
+            record = _rebuilt(TrialRecord, parts)
+        except (KeyError, TypeError, ValueError, LedgerError) as error:
             raise LedgerError(f"trial.json does not have the fields of a trial record: {error}") from error
         if record.state not in STATES:
             raise LedgerError(f"trial.json has the unknown state {record.state!r}; known are {', '.join(STATES)}")
         return record
+
+
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "str": (str,), "State": (str,), "int": (int,), "float": (int, float), "Trial": (Trial,),
+    "str | None": (str, NoneType), "float | None": (int, float, NoneType), "Mapping[str, Any]": (dict,),
+}  # fmt: skip
+
+
+def _rebuilt(kind: type[T], data: Any) -> T:
+    """Return the dataclass `kind` from parsed JSON; a field that holds something else is a `LedgerError`."""
+    try:
+        made = kind(**data)
+    except TypeError as error:
+        raise LedgerError(str(error)) from error
+    for each in fields(kind):  # type: ignore[arg-type]
+        expected = _KINDS.get(str(each.type))
+        if expected is not None and each.name in data and not _is_of(expected, data[each.name]):
+            raise LedgerError(f"{each.name} is {str(data[each.name])[:60]!r}, not {each.type}")
+    return made
+
+
+def _is_of(expected: tuple[type, ...], found: object) -> bool:
+    # JSON has integers without end, and no column that holds them.
+    if isinstance(found, bool) or (isinstance(found, int) and abs(found) >= 2**63):
+        return False
+    return isinstance(found, expected)
 
 
 def canonical(data: Any) -> str:
@@ -514,7 +557,8 @@ def digest(data: Any, length: int = 16) -> str:
 
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> DesignError:
     """Return the error for a name that nobody knows: it says the nearest known ones, then all."""
-    names = sorted(known)
-    near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
+    names, said = sorted(known), str(name)
+    near = difflib.get_close_matches(said, names, n=3, cutoff=0.5) if len(said) <= LONGEST_NAME else []
     hint = f"did you mean {' or '.join(near)}? " if near else ""
-    return DesignError(f"unknown {kind} {name!r}: {hint}known are: {', '.join(names) or 'none'}")
+    shown = repr(name) if len(said) <= LONGEST_NAME else f"{said[:20]!r}... of {len(said)} characters"
+    return DesignError(f"unknown {kind} {shown}: {hint}known are: {', '.join(names) or 'none'}")

@@ -11,10 +11,8 @@ from typing import Any
 from infrabench import design as designs
 from infrabench import provenance
 from infrabench.core import LedgerError, Site, Study, digest
-from infrabench.records import not_applicable, read_session
+from infrabench.records import FORMAT, not_applicable, read_session
 from infrabench.runner import Ready
-
-FORMAT = 1
 
 
 def of(study: Study, ready: Ready, site: Site, asked: Mapping[str, Any]) -> dict[str, Any]:

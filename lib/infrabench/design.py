@@ -17,6 +17,7 @@ from typing import Any
 
 from infrabench import orders
 from infrabench.core import (
+    LONGEST_NAME,
     Case,
     DesignError,
     Stopping,
@@ -28,6 +29,8 @@ from infrabench.core import (
     unknown_name,
 )
 
+MOST_TRIALS = 1_000_000  # of a plan: months of measuring, and already much to keep in memory
+LONGEST_TEXT = 4096  # characters: that of a path
 AGAIN = "-again"  # ends the second label of an A/A session
 
 
@@ -81,7 +84,7 @@ def design(
     DesignError
         A name, parameter or number that cannot be carried out; nothing has been started.
     """
-    if profile not in study.profiles:
+    if not isinstance(profile, str) or profile not in study.profiles:
         raise unknown_name(f"profile of study {study.name!r}", profile, study.profiles)
     if aa and systems is not None:
         raise DesignError("an A/A session has one system under two labels: name either `aa` or `systems`")
@@ -90,11 +93,15 @@ def design(
     blocks = _count("runs", chosen.blocks if runs is None else runs, 1)
     anew = _count("deployments", chosen.deployments if deployments is None else deployments, 1)
     _check_stopping(stopping, blocks, anew)
+    if not isinstance(order, str) or not isinstance(aa, str):
+        raise DesignError(f"order and aa are names, got {_shown(order)} and {_shown(aa)}")
     if blocks % anew:
         raise DesignError(f"{blocks} blocks cannot be shared out to {anew} deployments: take a multiple of {anew}")
-    named = _names("systems", usual if systems is None else systems)
+    named = checked_names("systems", usual if systems is None else systems)
     cases = _cases(chosen.cases, workloads, defaults or {}, f"profile {profile!r} of study {study.name!r}")
     orders.check(order, [case.group for case in cases])
+    if blocks * len(cases) * len(named) > MOST_TRIALS:
+        raise DesignError(f"{blocks} blocks of {len(cases)} cases on {len(named)} systems are too many trials")
     return Design(
         study=study.name,
         profile=profile,
@@ -145,9 +152,11 @@ def stopping(precision: float | None, most: int | None = None, hours: float | No
         if most is not None or hours is not None:
             raise DesignError("most blocks and hours bound the search for a precision: give the precision too")
         return None
-    if hours is not None and hours <= 0:
+    _real("precision", precision)
+    if hours is not None and not _real("hours", hours) > 0:
         raise DesignError(f"hours must be more than 0, not {hours:g}")
-    return Stopping(precision, *([] if most is None else [most]), budget_s=None if hours is None else hours * 3600)
+    most = Stopping(precision).most if most is None else _count("most", most, 1)
+    return Stopping(precision, most, budget_s=None if hours is None else hours * 3600)
 
 
 def trials(design: Design) -> tuple[Trial, ...]:
@@ -234,7 +243,7 @@ def _cases(
 ) -> tuple[Case, ...]:
     cases = list(offered)
     if asked is not None:
-        names = _names("workloads", asked)
+        names = checked_names("workloads", asked)
         known = {case.workload for case in offered} | set(defaults)
         for name in names:
             if name not in known:
@@ -250,15 +259,46 @@ def _cases(
 def _complete(case: Case, defaults: Mapping[str, Any] | None) -> Case:
     if defaults is None:
         return case
-    for name in case.params:
+    return replace(case, params=completed(case.workload, case.params, defaults))
+
+
+def completed(workload: str, params: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a case with the workload's defaults; `DesignError` for one that is of another kind.
+
+    A parameter is what its default is: a switch, a whole number, a number or a text.
+    """
+    for name, given in params.items():
         if name not in defaults:
-            raise unknown_name(f"parameter of workload {case.workload!r}", name, defaults)
-    return replace(case, params={**defaults, **case.params})
+            raise unknown_name(f"parameter of workload {workload!r}", name, defaults)
+        kind, what = _KINDS.get(type(defaults[name]), (object, "anything"))
+        if kind is object:
+            continue
+        is_switch = isinstance(given, bool)
+        if is_switch != (kind is bool) or not isinstance(given, kind) or not _is_sane(name, given):
+            raise DesignError(f"parameter {name} of workload {workload!r} must be {what}, got {_shown(given)}")
+    return {**defaults, **params}
 
 
-def _names(what: str, names: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(names, str) or not names:
-        raise DesignError(f"{what} must be a list of one or more names, got {names!r}")
+_KINDS: Mapping[type, tuple[Any, str]] = {
+    bool: (bool, "true or false"),
+    int: (int, "a whole number"),
+    float: (int | float, "a number"),
+    str: (str, "a text of one line"),
+}
+
+
+def _is_sane(name: str, given: bool | float | str) -> bool:
+    if isinstance(given, str):
+        return given.isprintable() and len(given) <= LONGEST_TEXT
+    if name.endswith("port"):
+        return 1 <= given <= 65535
+    return abs(given) < 2**63
+
+
+def checked_names(what: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return a list of names as a tuple; `DesignError` unless it is one, of one or more, each once."""
+    if not isinstance(names, list | tuple) or not names or not all(isinstance(name, str) for name in names):
+        raise DesignError(f"{what} must be a list of one or more names, got {_shown(names)}")
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise DesignError(f"{what} names {repeated[0]!r} more than once")
@@ -278,7 +318,20 @@ def _check_stopping(stopping: Stopping | None, blocks: int, deployments: int) ->
         raise DesignError("blocks are added to one deployment only: more blocks do not make more deployments")
 
 
+def _real(what: str, number: object) -> float:
+    if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) < 1e9:
+        raise DesignError(f"{what} must be a number, got {_shown(number)}")
+    return number
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"a number of {value.bit_length()} bits"
+    said = repr(value) if isinstance(value, str | int | float | None) else f"a {type(value).__name__}"
+    return said if len(said) <= LONGEST_NAME else f"{said[:20]}... of {len(said)} characters"
+
+
 def _count(what: str, number: object, least: int) -> int:
-    if isinstance(number, bool) or not isinstance(number, int) or number < least:
-        raise DesignError(f"{what} must be a whole number of at least {least}, got {number!r}")
+    if isinstance(number, bool) or not isinstance(number, int) or not least <= number < 2**63:
+        raise DesignError(f"{what} must be a whole number of at least {least}, got {_shown(number)}")
     return number

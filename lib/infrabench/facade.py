@@ -18,7 +18,7 @@ from infrabench import labels, planned, registry, runs, session
 from infrabench.analysis import Results
 from infrabench.analysis import results as analysed
 from infrabench.comparability import measures_alike, stamp
-from infrabench.core import DesignError, Study, unknown_name
+from infrabench.core import LONGEST_NAME, DesignError, Study, unknown_name
 from infrabench.design import Design
 from infrabench.progress import OnProgress, bar, in_notebook
 from infrabench.records import PROBE, not_applicable, read_blocks, read_session
@@ -189,8 +189,9 @@ def _listed(names: Sequence[str] | str | None) -> Sequence[str] | None:
         return [part.strip() for part in names.split(",") if part.strip()]
     try:
         return list(json.loads(names))
-    except ValueError as error:
-        raise DesignError(f'not a list of names: {names!r}; write ["native", "docker"] or native,docker') from error
+    except (ValueError, TypeError, RecursionError) as error:
+        shown = names[:LONGEST_NAME]
+        raise DesignError(f'not a list of names: {shown!r}; write ["native", "docker"] or native,docker') from error
 
 
 def show_log(level: str = "INFO") -> None:

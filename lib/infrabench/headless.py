@@ -71,5 +71,5 @@ def value(text: str) -> Any:
     """Return a parameter typed on a command line: JSON where it is JSON, else the text itself."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

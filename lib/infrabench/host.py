@@ -14,7 +14,6 @@ import contextlib
 import os
 import select
 import shlex
-import signal
 import socket
 import subprocess
 import tempfile
@@ -26,16 +25,15 @@ from pathlib import Path
 
 import paramiko
 from fabric import Config, Connection
+from paramiko.hostkeys import InvalidHostKey
 
-from infrabench import relay
+from infrabench import pipes, relay
 from infrabench.core import CommandFailed, Result, SiteError
 
 CONNECT_S = 5.0
 KEEPALIVE_S = 2
 DEAD_AFTER_S = 8.0
-CHUNK = 1 << 16
-# A command that has exited but whose stdout a daemon still holds open is given this long to say more.
-LINGER_S = 0.5
+FEED_BYTES = 1 << 15  # less than the window that a channel begins with: it is taken without waiting
 
 
 class LocalHost:
@@ -53,23 +51,18 @@ class LocalHost:
                 list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                 start_new_session=True, env={**os.environ, "LC_ALL": "C"},
             )  # fmt: skip
+        except ValueError as error:  # a NUL in a word
+            return Result(tuple(argv), 126, b"", str(error).encode(), started, time.monotonic() - begin)
         except OSError as error:  # as a shell would: not found, not executable
             # An unreadable folder on the search path also ends in "permission denied", where a shell says "not found".
             there = os.sep in argv[0] and os.path.exists(argv[0])
             status = 126 if there else 127
             return Result(tuple(argv), status, b"", str(error).encode(), started, time.monotonic() - begin)
-        timed_out = False
-        try:
-            out, err = child.communicate(stdin, timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            timed_out = True
-            _kill_group(child)
-            out, err = child.communicate()
-        except BaseException:  # an interrupt must not leave the tool running behind us
-            _kill_group(child)
-            raise
-        status = None if timed_out else child.returncode
-        return Result(tuple(argv), status, out, err, started, time.monotonic() - begin, timed_out)
+        said = pipes.converse(child, stdin, timeout_s)
+        return Result(
+            tuple(argv), said.status, said.stdout, said.stderr, started, said.ended_s - begin, said.timed_out,
+            said.flooded,
+        )  # fmt: skip
 
     @contextmanager
     def stream(self, argv: Sequence[str]) -> Iterator[_PipeStream]:
@@ -86,7 +79,7 @@ class LocalHost:
             try:
                 child.wait(2)
             except subprocess.TimeoutExpired:
-                _kill_group(child)
+                pipes.kill_group(child)
                 child.wait()
             assert child.stdout is not None
             child.stdout.close()
@@ -142,7 +135,7 @@ class _PipeStream:
             ready, _, _ = select.select([fd], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
                 raise TimeoutError(f"no line within {timeout_s:g} s")
-            chunk = os.read(fd, CHUNK)
+            chunk = os.read(fd, pipes.CHUNK)
             if not chunk:
                 raise EOFError("the process ended")
             self._buffer += chunk
@@ -169,10 +162,10 @@ class SSHHost:
         )  # fmt: skip
         client = self._connection.client
         client.set_missing_host_key_policy(paramiko.RejectPolicy())
-        if known_hosts is None:
-            client.load_system_host_keys()
-        else:
-            client.load_host_keys(str(known_hosts))
+        try:
+            client.load_system_host_keys() if known_hosts is None else client.load_host_keys(str(known_hosts))
+        except (paramiko.SSHException, InvalidHostKey, OSError, ValueError) as error:
+            raise SiteError(f"{name}: the known-hosts file {known_hosts or ''} cannot be read: {error}") from error
         self._lock = threading.Lock()
 
     def _transport(self) -> paramiko.Transport:
@@ -190,9 +183,9 @@ class SSHHost:
                 raise SiteError(f"{self.name} ({self.address}): its host key changed: {error}") from error
             except paramiko.AuthenticationException as error:
                 raise SiteError(f"{self.name} ({self.address}): login refused: {error}. Check user and key.") from error
-            except (paramiko.SSHException, OSError, EOFError) as error:
+            except (paramiko.SSHException, OSError, EOFError, ValueError) as error:  # ValueError: a key that is none
                 hint = "Is its key in the known-hosts file?" if "not found in known_hosts" in str(error) else (
-                    "Check address, port and whether the host is up."
+                    "Check address, port, key and whether the host is up."
                 )  # fmt: skip
                 why = str(error).removeprefix("[Errno None] ")  # paramiko's own errors have no number
                 raise SiteError(f"{self.name} ({self.address}): cannot connect: {why}. {hint}") from error
@@ -221,21 +214,32 @@ class SSHHost:
         channel = self._channel(f"LC_ALL=C {shlex.join(guarded)}; exit $?")
         out, err = bytearray(), bytearray()
         deadline = begin + timeout_s + DEAD_AFTER_S
+        flooded = finished = False
+        feeder = _fed(channel, stdin)
         try:
-            _feed(channel, stdin)
             finished = _drain(channel, out, err, deadline)
             status = channel.recv_exit_status() if finished else None
-        except (OSError, EOFError) as error:
+        except pipes.Flood:
+            status, flooded = None, True
+            del out[pipes.KEPT_BYTES :], err[pipes.KEPT_BYTES :]
+        except (paramiko.SSHException, OSError, EOFError) as error:
             raise SiteError(f"{self.name} ({self.address}): the connection broke: {error}") from error
         finally:
             channel.close()
+            if feeder.is_alive():
+                feeder.join(CONNECT_S)
         duration = time.monotonic() - begin
         if finished and status == -1:
             if not self._connection.is_connected:
                 raise SiteError(f"{self.name} ({self.address}): the connection was lost while {argv[0]} ran")
             status = None  # the shell itself was killed
-        timed_out = not finished or (status in (124, 137) and duration >= timeout_s)
-        return Result(tuple(argv), None if timed_out else status, bytes(out), bytes(err), started, duration, timed_out)
+        if not finished and not flooded:
+            # The limit is kept there too, so the command should have ended: is the host still there at all?
+            self._channel("true").close()
+        timed_out = not flooded and (not finished or (status in (124, 137) and duration >= timeout_s))
+        return Result(
+            tuple(argv), None if timed_out else status, bytes(out), bytes(err), started, duration, timed_out, flooded
+        )
 
     @contextmanager
     def stream(self, argv: Sequence[str]) -> Iterator[_ChannelStream]:
@@ -256,10 +260,15 @@ class SSHHost:
             raise CommandFailed(result, self.name)
 
     def put_file(self, source: Path, path: str) -> None:
-        """Copy a large file to `path` by SFTP."""
-        self._transport()
+        """Copy a large file to `path` by SFTP; `SiteError` when the host stops taking it."""
         self.run(("mkdir", "-p", os.path.dirname(path)), timeout_s=10)
-        self._connection.put(str(source), f"{path}.part")
+        try:
+            copier = self._connection.sftp()
+            copier.get_channel().settimeout(CONNECT_S + DEAD_AFTER_S)
+            copier.put(str(source), f"{path}.part")
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            why = str(error) or "no answer"
+            raise SiteError(f"{self.name} ({self.address}): {source} cannot be copied to {path}: {why}") from error
         result = self.run(("mv", f"{path}.part", path), timeout_s=10)
         if not result.ok:
             raise CommandFailed(result, self.name)
@@ -296,7 +305,7 @@ class _ChannelStream:
         while b"\n" not in self._buffer:
             self._channel.settimeout(max(0.001, deadline - time.monotonic()))
             try:
-                chunk = self._channel.recv(CHUNK)
+                chunk = self._channel.recv(pipes.CHUNK)
             except TimeoutError:
                 raise TimeoutError(f"no line within {timeout_s:g} s") from None
             if not chunk:
@@ -306,49 +315,63 @@ class _ChannelStream:
         return line.decode("utf-8", "replace")
 
 
-def _kill_group(child: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
+def _fed(channel: paramiko.Channel, stdin: bytes) -> threading.Thread:
+    """Return the thread that hands `stdin` to the command: it may take it only after it has said much itself."""
+    thread = threading.Thread(target=_feed, args=(channel, stdin), daemon=True)
+    if len(stdin) > FEED_BYTES:
+        thread.start()
+    else:
+        thread.run()
+    return thread
 
 
 def _feed(channel: paramiko.Channel, stdin: bytes) -> None:
+    """Send all of `stdin` and then its end: half of it must never look like the whole."""
+    left = memoryview(stdin)
     # A command that exits without reading its input closes the channel; its status is what counts.
-    with contextlib.suppress(OSError):
-        if stdin:
-            channel.sendall(stdin)
+    with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+        while left:
+            try:
+                sent = channel.send(bytes(left[:FEED_BYTES]))
+            except TimeoutError:
+                continue  # who waits for the command's answer decides how long
+            if not sent:
+                return
+            left = left[sent:]
         channel.shutdown_write()
 
 
 def _drain(channel: paramiko.Channel, out: bytearray, err: bytearray, deadline: float) -> bool:
-    """Collect both streams until the command ends (True) or the deadline passes (False)."""
-    channel.settimeout(LINGER_S)
+    """Collect both streams until the command ends (True) or the deadline passes (False); `Flood` for too much."""
+    channel.settimeout(pipes.LINGER_S)
     while True:
         # Asked before waiting: a command that ends just after a silent wait still has its output to be read.
         had_exited = channel.exit_status_ready()
         try:
-            chunk = channel.recv(CHUNK)
+            chunk = channel.recv(pipes.CHUNK)
         except TimeoutError:
             chunk = None
-        while channel.recv_stderr_ready():
-            err += channel.recv_stderr(CHUNK)
+        _drain_stderr(channel, err)
         if chunk:
             out += chunk
-            continue
-        if chunk == b"" and _wait_for_end(channel, err, deadline):
-            return True
-        if chunk is None and had_exited:
+            pipes.bounded(out)
+        elif (chunk == b"" and _wait_for_end(channel, err, deadline)) or (chunk is None and had_exited):
             return True
         if time.monotonic() > deadline:
             return False
 
 
+def _drain_stderr(channel: paramiko.Channel, err: bytearray) -> None:
+    while channel.recv_stderr_ready():
+        err += channel.recv_stderr(pipes.CHUNK)
+        pipes.bounded(err)
+
+
 def _wait_for_end(channel: paramiko.Channel, err: bytearray, deadline: float) -> bool:
     """After the end of stdout: collect the rest of stderr and wait for the exit status."""
     while time.monotonic() < deadline:
-        if channel.status_event.wait(LINGER_S):
-            while channel.recv_stderr_ready():
-                err += channel.recv_stderr(CHUNK)
+        ended = channel.status_event.wait(pipes.LINGER_S)
+        _drain_stderr(channel, err)
+        if ended:
             return True
-        while channel.recv_stderr_ready():
-            err += channel.recv_stderr(CHUNK)
     return False

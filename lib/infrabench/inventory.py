@@ -24,9 +24,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from infrabench.clusters import kata, remote
 from infrabench.core import Machines, NotRunnable, SiteError
@@ -36,15 +36,31 @@ GUEST_NETWORK = IPv4Network("198.18.64.0/24")
 Say = Callable[[str], None]
 
 
+# What begins with a dash would be an option of the command that it is handed to.
+Address = Annotated[str, Field(pattern=r"^[A-Za-z0-9:_]([A-Za-z0-9_.:%-]{0,252}[A-Za-z0-9_.])?$")]
+Login = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@\\$+-]{0,127}$")]
+# It becomes a part of the names of folders.
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,59}$")]
+
+
+def _plain(path: object) -> object:
+    if isinstance(path, str) and (len(path) > 4096 or not path.isprintable()):
+        raise ValueError("not the path of a file")
+    return path
+
+
+File = Annotated[Path, BeforeValidator(_plain)]
+
+
 class Machine(BaseModel):
     """How a host is reached."""
 
     model_config = ConfigDict(extra="forbid")
-    address: str
-    user: str = "root"
+    address: Address
+    user: Login = "root"
     port: int = Field(22, ge=1, le=65535)
-    key: Path | None = None
-    gateway: str | None = None
+    key: File | None = None
+    gateway: Name | None = None
 
 
 class Node(Machine):
@@ -74,12 +90,12 @@ class Inventory(BaseModel):
     """An inventory file; unknown keys (a password, say) are refused."""
 
     model_config = ConfigDict(extra="forbid")
-    name: str
+    name: Name
     hosts: dict[Literal["server", "client"], Machine]
-    gateways: dict[str, Machine] = {}
-    known_hosts: Path | None = None
+    gateways: dict[Name, Machine] = {}
+    known_hosts: File | None = None
     guest_network: IPv4Network = GUEST_NETWORK
-    clusters: dict[str, Team] = {}
+    clusters: dict[Name, Team] = {}
 
 
 def validated(path: Path, data: object) -> Inventory:
@@ -89,7 +105,9 @@ def validated(path: Path, data: object) -> Inventory:
     try:
         inventory = Inventory.model_validate(data)
     except ValidationError as error:
-        told = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+        faults = error.errors(include_input=False, include_url=False, include_context=False)
+        told = "; ".join(f"{'.'.join(str(part)[:60] for part in item['loc'])}: {item['msg']}" for item in faults[:10])
+        told += f"; and {len(faults) - 10} more" if len(faults) > 10 else ""
         raise SiteError(f"{path}: {told}. A host takes address, user, port, key and gateway; no password.") from error
     if "server" not in inventory.hosts:
         raise SiteError(f"{path}: no host has the role server; write one under hosts: server")

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infrabench.core import Host, InfrabenchError, Result, SiteError, digest
+from infrabench.core import LONGEST_NAME, Host, InfrabenchError, Result, SiteError, digest
 
+AUTHORITY = ("certificate-authority-data", "certificate-authority")
 IMAGE = "INFRABENCH_POD_IMAGE"
 ANSWER_S = 5
 # What a study does with the cluster, as `kubectl auth can-i` asks for it.
@@ -63,17 +64,21 @@ def described(path: Path, data: Mapping[str, Any]) -> Kubeconfig:
     if not context or not isinstance(context, str):
         raise SiteError(f"{path}: no current-context. Set one: kubectl --kubeconfig {path} config use-context NAME")
     cluster = _entry(path, data, "contexts", context, "context").get("cluster")
+    if not isinstance(cluster, str):
+        raise SiteError(f"{path}: context {context[:LONGEST_NAME]!r} names no cluster")
     entry = _entry(path, data, "clusters", cluster, "cluster")
-    server = entry.get("server")
-    if not server or not isinstance(server, str):
-        raise SiteError(f"{path}: cluster {cluster!r} has no server")
-    authority = entry.get("certificate-authority-data")
-    if file := entry.get("certificate-authority"):
+    server, authority, file = (entry.get(key) for key in ("server", *AUTHORITY))
+    if not server or not isinstance(server, str) or not server.isprintable():
+        raise SiteError(f"{path}: cluster {cluster[:LONGEST_NAME]!r} has no server")
+    for key, said in zip(AUTHORITY, (authority, file), strict=True):
+        if said is not None and not isinstance(said, str):
+            raise SiteError(f"{path}: {key} of cluster {cluster[:LONGEST_NAME]!r} is no text")
+    if file:
         try:
             authority = (path.parent / file).read_text()
-        except OSError as error:
-            raise SiteError(f"{path}: certificate-authority {file} cannot be read: {error.strerror}") from error
-    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", str(cluster)).strip("-.") or "cluster"
+        except (OSError, ValueError) as error:
+            raise SiteError(f"{path}: certificate-authority {file[:LONGEST_NAME]!r} cannot be read: {error}") from error
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", cluster).strip("-.") or "cluster"
     return Kubeconfig(path.resolve(), f"{safe[:60]}-{digest([server, authority], 6)}", context, server)
 
 
@@ -106,7 +111,8 @@ def _entry(path: Path, data: Mapping[str, Any], kind: str, name: object, key: st
         if isinstance(each, Mapping) and each.get("name") == name
     ]
     if len(found) != 1 or not isinstance(found[0], Mapping):
-        raise SiteError(f"{path}: {kind} has {len(found)} entries called {name!r}, not one. Is the file whole?")
+        shown = str(name)[:LONGEST_NAME]
+        raise SiteError(f"{path}: {kind} has {len(found)} entries called {shown!r}, not one. Is the file whole?")
     return found[0]
 
 

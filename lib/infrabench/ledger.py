@@ -15,8 +15,9 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from hashlib import sha256
+from io import RawIOBase
 from pathlib import Path
 from typing import Any
 
@@ -41,22 +42,53 @@ GLANCE_S = 0.2  # somebody who only asks whether a session is being written hold
 
 @contextmanager
 def opened(folder: Path, session: Mapping[str, Any], trials: Sequence[Trial]) -> Iterator[frozenset[str]]:
-    """Create the session `folder`, or continue it, as its only writer; yields the ids of the trials it holds.
+    """Claim the session `folder` and begin it; yields the ids of the trials it holds. See `claimed` and `begin`."""
+    with claimed(folder):
+        yield begin(folder, session, trials)
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Be the only run of the session `folder`, which need not be there yet.
+
+    A run claims its session before it makes anything ready: the next one would take that for leftovers and remove it.
+    Raises `LedgerError` when another process has it. The claim of a process that was killed ends with it.
+    """
+    _make_parents(folder)
+    with ExitStack() as stack:
+        with _locked(folder.parent, wait=True):
+            # What is not there yet is claimed by the folder that is to become it.
+            place = folder if folder.exists() else folder.with_name(TMP + folder.name)
+            try:
+                place.mkdir(exist_ok=True)
+            except OSError as error:
+                raise _unwritable(folder, error) from error
+            stack.enter_context(_locked(place, wait=False))
+        try:
+            yield
+        finally:
+            if place != folder:
+                shutil.rmtree(place, ignore_errors=True)  # it never became a session
+
+
+def begin(folder: Path, session: Mapping[str, Any], trials: Sequence[Trial]) -> frozenset[str]:
+    """Create the claimed session `folder`, or go on with it, and return the ids of the trials it holds.
 
     Raises
     ------
     LedgerError
-        Another process is writing to it, a file is damaged, or it was made with other parameters or another plan.
+        A file is damaged, it was made with other parameters or another plan, or it cannot be written.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(folder.parent, wait=True):
-        if not folder.exists():
+    if not folder.exists():
+        with _locked(folder.parent, wait=True):
             _create(folder, session, trials)
-    with _locked(folder, wait=False):
-        check_parameters(folder, session["parameters"])
-        if read_bytes(folder / PLAN) != _plan_bytes(trials):
-            raise LedgerError(f"{folder / PLAN} is not the plan that the same parameters give now; use a new session")
-        yield recover(folder)
+    check_parameters(folder, session["parameters"])
+    if read_bytes(folder / PLAN) != _plan_bytes(trials):
+        raise LedgerError(f"{folder / PLAN} is not the plan that the same parameters give now; use a new session")
+    try:
+        return recover(folder)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
 
 
 def is_being_written(folder: Path) -> bool:
@@ -162,8 +194,8 @@ def recover(folder: Path) -> frozenset[str]:
 def _create(folder: Path, session: Mapping[str, Any], trials: Sequence[Trial]) -> None:
     temporary = folder.with_name(TMP + folder.name)
     try:
-        if temporary.exists():  # its maker was killed: the parent's lock says that nobody else is at it
-            shutil.rmtree(temporary)
+        for left in temporary.iterdir():  # its maker was killed
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
         files = {SESSION: (json.dumps(session, indent=1, sort_keys=True) + "\n").encode(), PLAN: _plan_bytes(trials)}
         sums = "".join(line(sha256(data).hexdigest(), name) for name, data in sorted(files.items()))
         _write_folder(temporary, {**files, SUMS: sums.encode()}, folders=("trials", "provenance", BLOCKS))
@@ -179,7 +211,7 @@ def _plan_bytes(trials: Sequence[Trial]) -> bytes:
 
 
 def _write_folder(folder: Path, files: Mapping[str, bytes], folders: Sequence[str] = ()) -> None:
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     for name in folders:
         (folder / name).mkdir()
     # All are written before any is synced: the first sync then carries most of the others with it.
@@ -192,9 +224,14 @@ def _write_folder(folder: Path, files: Mapping[str, bytes], folders: Sequence[st
 
 def _write_file(path: Path, data: bytes) -> None:
     with open(path, "wb", buffering=0) as file:
-        view = memoryview(data)
-        while view:
-            view = view[file.write(view) :]
+        _write_all(file, data)
+
+
+def _write_all(file: RawIOBase, data: bytes) -> None:
+    # A disk that is nearly full takes a part, and says so only of the next one.
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) or 0 :]
 
 
 def _sync(path: Path) -> None:
@@ -208,7 +245,19 @@ def _sync(path: Path) -> None:
 def _append(folder: Path, data: bytes, name: str) -> None:
     # Not synced: a line that is lost with the machine's power is written again from the file it speaks of.
     with open(folder / SUMS, "ab", buffering=0) as file:
-        file.write(line(sha256(data).hexdigest(), name).encode())
+        before = file.seek(0, os.SEEK_END)
+        try:
+            _write_all(file, line(sha256(data).hexdigest(), name).encode())
+        except OSError:
+            file.truncate(before)  # half a line would spoil the next one
+            raise
+
+
+def _make_parents(folder: Path) -> None:
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
 
 
 def _unwritable(path: Path, error: OSError) -> LedgerError:
@@ -230,7 +279,8 @@ def _locked(folder: Path, *, wait: bool) -> Iterator[None]:
                 break
             except BlockingIOError as error:
                 if time.monotonic() > deadline:
-                    told = f"{folder} is being written by another run; wait or name another session"
+                    named = folder.with_name(folder.name.removeprefix(TMP))
+                    told = f"{named} is being written by another run; wait or name another session"
                     raise LedgerError(told) from error
                 time.sleep(GLANCE_S / 10)
         yield

@@ -12,6 +12,7 @@ from typing import Any
 from infrabench.core import LedgerError, Trial, TrialRecord
 from infrabench.sums import SUMS, read_sums
 
+FORMAT = 1  # of session folders; a later version of the suite may write another
 TMP = ".tmp-"  # what is being written: never counted
 SESSION, PLAN, BLOCKS = "session.json", "plan.jsonl", "blocks"
 EXTRA, DISCARDED, LOOK, PROBE = "extra", "discarded", "look", "probe"  # what a file in ``blocks/`` says of its block
@@ -22,11 +23,22 @@ def read_session(folder: Path) -> dict[str, Any]:
     path = folder / SESSION
     try:
         data = json.loads(read_bytes(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise LedgerError(f"{path} is not JSON ({error}); restore it from a copy") from error
     if not isinstance(data, dict) or "parameters" not in data:
         raise LedgerError(f"{path} is not a session of infrabench")
+    check_format(path, data)
     return data
+
+
+def check_format(path: Path, session: Mapping[str, Any]) -> None:
+    """Raise `LedgerError` when a later version of the suite wrote this ``session.json``: it may mean other things."""
+    found = session.get("format", FORMAT)
+    if found != FORMAT:
+        raise LedgerError(
+            f"{path} has the format {str(found)[:40]}, this version of infrabench reads {FORMAT}: take the version "
+            "that recorded it, or a later one. Nothing was changed"
+        )
 
 
 def not_applicable(session: Mapping[str, Any]) -> dict[tuple[str, str, str], str]:
@@ -64,7 +76,7 @@ def read_blocks(folder: Path, what: str) -> list[dict[str, Any]]:
     for path in sorted(folder.glob(f"{BLOCKS}/[!.]*-{what}*.json"), key=lambda p: (p.name[:5], len(p.name), p.name)):
         try:
             found.append(json.loads(read_bytes(path)))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise LedgerError(f"{path} is not JSON ({error}); restore it from a copy") from error
     return found
 
@@ -101,8 +113,8 @@ def read_trials_of(path: Path) -> tuple[Trial, ...]:
     planned = []
     for number, text in enumerate(read_bytes(path).decode("utf-8", "replace").splitlines(), start=1):
         try:
-            planned.append(Trial(**json.loads(text)))
-        except (ValueError, TypeError) as error:
+            planned.append(Trial.from_json(json.loads(text)))
+        except (ValueError, LedgerError, RecursionError) as error:
             raise LedgerError(f"{path}, line {number}: not a trial ({error}); restore it from a copy") from error
     return tuple(planned)
 
@@ -112,7 +124,7 @@ def read_trial(folder: Path, trial_id: str) -> TrialRecord:
     path = folder / "trials" / trial_id / "trial.json"
     try:
         return TrialRecord.from_json(json.loads(read_bytes(path)))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise LedgerError(f"{path} is not JSON ({error}); restore it from a copy") from error
     except LedgerError as error:
         raise LedgerError(f"{path}: {error}; restore it from a copy") from error

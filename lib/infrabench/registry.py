@@ -73,7 +73,7 @@ def _files(kind: str, extra: Iterable[Path]) -> dict[str, Path]:
 
 def _load(kind: str, name: str, extra: Sequence[Path]) -> ModuleType:
     files = _files(kind, extra)
-    if name not in files:
+    if not isinstance(name, str) or name not in files:
         raise unknown_name({"studies": "study"}.get(kind, kind.removesuffix("s")), name, files)
     path = files[name]
     builtin = path.parent.parent == Path(__file__).parent

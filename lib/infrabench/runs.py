@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from infrabench.records import SESSION
 
 log = logging.getLogger(__name__)
 
+NAME = r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}"
 VARIABLE = "INFRABENCH_HOME"
 ARCHIVE = ".tar.xz"
 
@@ -57,12 +59,25 @@ def site_name(spec: str) -> SiteName:
 
 def folder_for(study: Study, wanted: Design, site: SiteName, name: str | None = None) -> Path:
     """Return the session folder of a request: the same request finds the same folder, unless `name` names another."""
-    if name and os.sep in name:
-        return Path(name)
+    if name is not None:
+        _check_name(name)
+        if os.sep in name:
+            return Path(name)
     chosen = name or session.name_of(session.parameters(study, wanted, site))
-    if chosen.startswith("."):
-        raise DesignError(f"session name {chosen!r}: it must not begin with a dot")
     return home() / "data" / "runs" / study.name / chosen
+
+
+def _check_name(name: str) -> None:
+    """Raise `DesignError` unless `name` can be the name of a session, or the path of one that can.
+
+    It becomes the name of a folder, and a label of what systems make.
+    """
+    if not isinstance(name, str) or not re.fullmatch(NAME, name.rstrip(os.sep).rpartition(os.sep)[2]) or "\0" in name:
+        shown = str(name)[:60]
+        raise DesignError(
+            f"session name {shown!r}: take letters, digits, dots, dashes and underscores, no dot or dash first, and at "
+            "most 128 of them"
+        )
 
 
 def carry_out(
@@ -92,9 +107,9 @@ def find(study: str | None, name: str | None) -> Path:
 
     An archive is unpacked below ``data/runs/.recorded`` and checked.
     """
-    if name and (Path(name) / SESSION).is_file():
+    if name and _is_file(Path(name) / SESSION):
         return Path(name)
-    if name and name.endswith(ARCHIVE) and Path(name).is_file():
+    if name and name.endswith(ARCHIVE) and _is_file(Path(name)):
         return unpack(Path(name), _unpacked())
     found = sessions(study)
     if name is None:
@@ -134,6 +149,13 @@ def _below(place: str, study: str | None) -> dict[str, Path]:
 def is_recorded(path: Path) -> bool:
     """Tell whether a session belongs to the project's recorded ones, which are never changed."""
     return path.resolve().is_relative_to((home() / "data" / "recorded").resolve())
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # longer than any name
+        return False
 
 
 def _unpacked() -> Path:

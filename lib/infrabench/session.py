@@ -43,7 +43,9 @@ def request(
     stopping: Stopping | None = None, aa: str = "",
 ) -> Design:  # fmt: skip
     """Return the validated design of a request, with every registered system and workload known by name."""
-    names = {case.workload for each in study.profiles.values() for case in each.cases} | set(workloads or ())
+    names = {case.workload for each in study.profiles.values() for case in each.cases} | {
+        *(() if workloads is None else designs.checked_names("workloads", workloads))
+    }
     known = set(registry.names("workloads"))
     defaults = {name: registry.workload(name).DEFAULTS for name in sorted(names & known)}
     for name in sorted(names - known):
@@ -140,7 +142,7 @@ def carry_out(
     DesignError, SiteError, ProvisionError
         The request cannot be carried out here: found before the first trial.
     LedgerError
-        The folder is damaged, belongs to other parameters, or cannot be written.
+        The folder is damaged, belongs to other parameters, cannot be written, or another run has it.
     SiteError
         A host was lost; what is recorded is safe and running again continues.
     """
@@ -151,21 +153,21 @@ def carry_out(
     if wanted.stopping is not None and look is None:
         raise DesignError("a design that adds blocks needs a look at its intervals")
     check_folder(study, wanted, folder)
-    first = True
-    while first or not blocks.is_finished(folder, study, wanted):
-        with deployed(study, wanted, site, label=folder.name) as fleet:
-            ready = _ready(study, wanted, site, fleet)
-            if folder.exists():
-                ready = description.as_begun(folder, ready)
-            preflight.check_disks(ready.design, fleet.deployments)
-            planned = designs.trials(ready.design)
-            with ledger.opened(folder, description.of(study, ready, site, asked), planned):
+    with ledger.claimed(folder):
+        first = True
+        while first or not blocks.is_finished(folder, study, wanted):
+            with deployed(study, wanted, site, label=folder.name) as fleet:
+                ready = _ready(study, wanted, site, fleet)
+                if folder.exists():
+                    ready = description.as_begun(folder, ready)
+                preflight.check_disks(ready.design, fleet.deployments)
+                ledger.begin(folder, description.of(study, ready, site, asked), designs.trials(ready.design))
                 provenance.store(folder, site, fleet.deployments, ready.tools)
                 if first:
                     blocks.add_promised(folder, ready.design)
                     blocks.discard_interrupted(folder, study, ready.design)
                 Runner(study, site, ready, folder, on_progress, look).one_deployment()
-        first = False
+            first = False
     return folder
 
 

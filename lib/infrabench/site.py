@@ -15,12 +15,13 @@ import yaml
 
 from infrabench import inventory as inventories
 from infrabench import kubeconfig
-from infrabench.core import Host, InfrabenchError, Machines, NotRunnable, SiteError
+from infrabench.core import LONGEST_NAME, Host, InfrabenchError, Machines, NotRunnable, SiteError
 from infrabench.host import LocalHost
 from infrabench.inventory import GUEST_NETWORK, Inventory
 from infrabench.kubeconfig import Kubeconfig
 from infrabench.stores import borrowed
 
+LARGEST_FILE = 2**20  # bytes; reading YAML takes a second for some hundred thousand of them
 REMOTE_CACHE = "/var/cache/infrabench"
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ def name_and_kind(spec: str | Path) -> tuple[str, str]:
     """
     if str(spec) in ("lab", "local"):
         return str(spec), str(spec)
-    found = read_file(Path(spec))
+    found = read_file(spec)
     return found.name, "inventory" if isinstance(found, Inventory) else "kubeconfig"
 
 
@@ -88,24 +89,34 @@ def open_site(spec: str | Path, say: Callable[[str], None] = log.info) -> Iterat
         elif str(spec) == "local":
             yield _local(say)
         else:
-            found = read_file(Path(spec))
+            found = read_file(spec)
             is_inventory = isinstance(found, Inventory)
             yield stack.enter_context(_remote(found, say)) if is_inventory else _cluster(found, say)
 
 
-def read_file(path: Path) -> Inventory | Kubeconfig:
+def read_file(spec: str | Path) -> Inventory | Kubeconfig:
     """Return the inventory or kubeconfig in a YAML file; `SiteError` says what is wrong and where."""
-    path = path.expanduser()
-    if not path.is_file():
+    try:
+        path = Path(spec).expanduser()
+        known = path.is_file()
+    except (OSError, RuntimeError, TypeError, ValueError):  # longer than any name; nobody's home; no text at all
+        known = False
+    if not known:
+        shown = str(spec)[:LONGEST_NAME]
         raise SiteError(
-            f"unknown site {str(path)!r}: use auto, lab, local, or the path of an inventory or a kubeconfig (YAML)"
+            f"unknown site {shown!r}: use auto, lab, local, or the path of an inventory or a kubeconfig (YAML)"
         )
     try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise SiteError(
+                f"{path}: an inventory or a kubeconfig has at most {LARGEST_FILE} bytes. Is it the right file?"
+            )
         data = yaml.safe_load(path.read_text())
     except OSError as error:
         raise SiteError(f"{path}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SiteError(f"{path}: not YAML: {error}") from error
+    # A date or a number that cannot be is a ValueError of its own.
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise SiteError(f"{path}: not YAML: {str(error)[:1000]}") from error
     if kubeconfig.is_kubeconfig(data):
         return kubeconfig.described(path, data)
     return inventories.validated(path, data)

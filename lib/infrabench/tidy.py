@@ -6,7 +6,9 @@ cluster at hand. A trial that is not ``ok`` keeps its one row, without metric or
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infrabench.core import STATES, UNITS, LedgerError, SchemaError, TrialRecord
-from infrabench.records import discarded, place, planned_as, read_plan
+from infrabench.records import check_format, discarded, place, planned_as, read_plan
+from infrabench.sums import SUMS, read_sums
 
 SCHEMA = pa.schema(
     [
@@ -58,7 +61,9 @@ def read_session(session_dir: Path) -> dict[str, Any]:
 
     Raises `LedgerError` when the file is absent, is not JSON or lacks a key that the analysis needs.
     """
-    data = _read_json(Path(session_dir) / "session.json")
+    path = Path(session_dir) / "session.json"
+    data = _read_json(path)
+    check_format(path, data)
     absent = [key for key in SESSION_KEYS if key not in data]
     if absent:
         raise LedgerError(f"{session_dir}/session.json lacks {', '.join(absent)}; was it written by another version?")
@@ -139,13 +144,19 @@ def write_table(table: pd.DataFrame, path: Path) -> Path:
     """Write a tidy table to ``path`` (``.parquet`` or ``.csv``) and return the path."""
     check(table)
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix == ".parquet":
-        pq.write_table(pa.Table.from_pandas(table, schema=SCHEMA, preserve_index=False), path)
-    elif path.suffix == ".csv":
-        table.to_csv(path, index=False, lineterminator="\n")
-    else:
+    if path.suffix not in (".parquet", ".csv"):
         raise SchemaError(f"{path}: a tidy table is written as .parquet or .csv")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")  # half a table looks like one of fewer trials
+    try:
+        if path.suffix == ".parquet":
+            pq.write_table(pa.Table.from_pandas(table, schema=SCHEMA, preserve_index=False), part)
+        else:
+            table.to_csv(part, index=False, lineterminator="\n")
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
     return path
 
 
@@ -167,6 +178,7 @@ def _records(folder: Path) -> Iterator[TrialRecord]:
     known, places = {trial.id: trial for trial in plan}, {place(trial): trial for trial in plan}
     for path in sorted(folder.glob("trials/[!.]*/trial.json")):
         try:
+            _check_sum(path)
             record = TrialRecord.from_json(_read_json(path))
         except LedgerError as error:
             raise LedgerError(f"{path}: {error}") from error
@@ -175,6 +187,14 @@ def _records(folder: Path) -> Iterator[TrialRecord]:
                 raise LedgerError(f"{path}: the recorded trial is not the one that the plan names {path.parent.name}")
             raise LedgerError(f"{path}: the plan knows no such trial; do not mix sessions in one folder")
         yield record
+
+
+def _check_sum(path: Path) -> None:
+    """Raise `LedgerError` when a record is not the one that was written: a digit of it may have changed."""
+    if (path.parent / SUMS).exists():
+        sums, _ = read_sums(path.parent / SUMS)
+        if sums.get(path.name) != hashlib.sha256(path.read_bytes()).hexdigest():
+            raise LedgerError("it is damaged: its SHA-256 is not the recorded one. Restore it from a copy")
 
 
 def _rows(record: TrialRecord, gone: Mapping[int, str]) -> Iterator[dict[str, Any]]:
@@ -215,7 +235,7 @@ def _read_text(path: Path) -> str:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         data = json.loads(_read_text(path))
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise LedgerError(f"{path} is not JSON: {error}; restore it from a copy") from error
     if not isinstance(data, dict):
         raise LedgerError(f"{path} is not a JSON object")

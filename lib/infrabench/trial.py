@@ -35,9 +35,10 @@ from infrabench.monitor import Monitor, Sample
 
 log = logging.getLogger(__name__)
 
+CLOCK_S = 0.5  # what the two clocks of a machine may differ by after a trial
 POLL_S = (0.02, 0.5)  # first and longest pause between two questions whether a service is ready
 # What a parser that has a mistake of its own may raise.
-PARSER_MISTAKES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+PARSER_MISTAKES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,7 @@ class _Run:
                 continue
             result = self.one(step)
             if not result.ok:
-                how = f"timed out after {step.timeout_s:g} s" if result.timed_out else f"exited with {result.status}"
+                how = f"timed out after {step.timeout_s:g} s" if result.timed_out else result.ending
                 said = (result.stderr or result.stdout).decode("utf-8", "replace").strip()[-300:]
                 self.ends("timeout" if result.timed_out else "failed", f"{phase} step {step.name} {how}: {said}")
                 return
@@ -198,6 +199,7 @@ class _Run:
             conditions["invalid"] = reasons  # kept for every state: a mended parser must not lose them
             if reasons and self.state == "ok":
                 self.ends("invalid", "; ".join(reasons))
+        self.judge_clock(conditions)
         if self.unclean:
             conditions["cleanup_failed"] = self.unclean
         record = TrialRecord(
@@ -207,6 +209,20 @@ class _Run:
             steps=tuple(self.steps), measurements=tuple(measurements), conditions=conditions,
         )  # fmt: skip
         return Finished(record, self._blobs(), fatal)
+
+    def judge_clock(self, conditions: dict[str, Any]) -> None:
+        """Make a trial invalid in which this machine's clock was set, or the machine slept.
+
+        Durations are of the monotonic clock, which is not set. But tools and hosts may use the other one.
+        """
+        stepped_s = (time.time() - self.started) - (time.monotonic() - self.begin)
+        if abs(stepped_s) <= CLOCK_S:
+            return
+        reason = f"the clock was set by {stepped_s:+.1f} s while it ran, or the machine slept"
+        conditions["clock_stepped_s"] = stepped_s
+        conditions["invalid"] = [*conditions.get("invalid", ()), reason]
+        if self.state == "ok":
+            self.ends("invalid", reason)
 
     def _blobs(self) -> dict[str, bytes]:
         blobs = {f"{name}.stdout": result.stdout for name, result in self.results.items() if result.stdout}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import CommandFailed, SiteError, Target
-from infrabench.host import LocalHost, SSHHost, _drain
+from infrabench.host import LocalHost, SSHHost, _drain, _feed
 
 
 @pytest.fixture
@@ -118,6 +118,35 @@ def test_output_that_comes_just_after_a_silent_wait_is_not_lost() -> None:
     out = bytearray()
     assert _drain(LateChannel(), out, bytearray(), time.monotonic() + 5)
     assert out == b"the end\n"
+
+
+class SlowChannel:
+    """A command that takes its input in small parts, and makes its sender wait between them."""
+
+    def __init__(self, closes_after: int | None = None) -> None:
+        self.taken, self.ended, self.waits, self.closes_after = b"", False, 0, closes_after
+
+    def send(self, data: bytes) -> int:
+        self.waits += 1
+        if self.waits % 3:
+            raise TimeoutError
+        if self.closes_after is not None and len(self.taken) >= self.closes_after:
+            return 0
+        self.taken += data[:1000]
+        return min(len(data), 1000)
+
+    def shutdown_write(self) -> None:
+        self.ended = True
+
+
+def test_input_of_which_only_a_part_was_taken_never_looks_whole() -> None:
+    data = bytes(range(256)) * 100
+    slow = SlowChannel()
+    _feed(slow, data)
+    assert (slow.taken, slow.ended) == (data, True)
+    gone = SlowChannel(closes_after=5000)
+    _feed(gone, data)
+    assert (gone.taken, gone.ended) == (data[:5000], False)
 
 
 def test_a_failed_command_is_told_by_its_beginning_and_its_last_words(host: LocalHost) -> None:

@@ -227,6 +227,46 @@ def test_a_full_disk_is_a_clear_error_and_nothing_half_written_counts(folder, mo
     ledger.write_trial(folder, record(3), BLOBS)
 
 
+class NearlyFull:
+    """A file on a disk that has room for some bytes more: it takes them, and says so only of the next ones."""
+
+    def __init__(self, file, room):
+        self.file, self.room = file, room
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.file.close()
+
+    def write(self, data):
+        if not self.room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        taken = self.file.write(bytes(data[: self.room]))
+        self.room -= taken
+        return taken
+
+    def __getattr__(self, name):
+        return getattr(self.file, name)
+
+
+@pytest.mark.parametrize("room", [0, 1, 70])
+def test_half_a_line_of_the_sums_does_not_spoil_the_next(folder, monkeypatch, room):
+    real = open
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "builtins.open",
+            lambda path, mode="r", *a, **k: (
+                NearlyFull(real(path, mode, *a, **k), room) if mode == "ab" else real(path, mode, *a, **k)
+            ),
+        )
+        with pytest.raises(LedgerError, match="No space left"):
+            ledger.write_trial(folder, record(3), BLOBS)
+    ledger.write_trial(folder, record(4), BLOBS)
+    assert records.verify(folder) == []
+    assert len(reopened(folder)) == 5
+
+
 def test_a_record_of_another_trial_under_a_planned_name_is_found(folder):
     own = folder / "trials" / PLAN[3].id
     ledger.write_trial(folder, record(3), {})

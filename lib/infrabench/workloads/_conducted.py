@@ -69,11 +69,12 @@ def read(output: str, params: Mapping[str, Any], gate: str = "exec", paired: str
 
     `gate` and `paired` are what it was given as ``--gate`` and ``--pairs``.
     """
-    first, *rows = lines(output, params["pods"])
+    told = lines(output, params["pods"])
+    equal(TOOL, "number of pods", len(told) - 1, params["pods"])
+    first, *rows = told
     equal(TOOL, "the run's keys", set(first), RUN_KEYS)
     for key, expected in (("count", params["pods"]), ("gate", gate), ("pairs", paired)):
         equal(TOOL, key, first[key], expected)
-    equal(TOOL, "number of pods", len(rows), params["pods"])
     go_s = value(TOOL, first, "go_s")
     if not value(TOOL, first, "begun_s") < value(TOOL, first, "sent_s") < go_s:
         raise ParseError(TOOL, "the word to go came after the instant", str(first))

@@ -21,6 +21,7 @@ TOOL = "fio"
 REMARKS = r"\A(?:fio: .*\n)*"  # stand before the report: that it is connected, what failed
 WAY = Literal["read", "write"]
 DIRECTIONS: Mapping[str, WAY] = {"0": "read", "1": "write"}
+COUNT = "[0-9]{1,20}"
 BUCKETS = 29  # of latency in a line of the log, at the coarsest
 LEAST_PARTS, MOST_PARTS = 2, 20
 LARGEST_STEP = 0.10  # between the means of both halves, of the first
@@ -97,7 +98,7 @@ def completed(log: str, way: WAY, block_bytes: int) -> Sequence[tuple[float, int
     found: dict[float, int] = {}
     end = 0.0
     for line in log.splitlines(keepends=True):
-        match = re.fullmatch(rf"([0-9]+), ([01]), {block_bytes}((?:, [0-9]+){{{BUCKETS}}})\n", line)
+        match = re.fullmatch(rf"({COUNT}), ([01]), {block_bytes}((?:, {COUNT}){{{BUCKETS}}})\n", line)
         if match is None or DIRECTIONS[match[2]] != way:
             raise ParseError(TOOL, f"a line of the log is not whole, or no {way}", line)
         before, end = end, int(match[1]) / 1e3

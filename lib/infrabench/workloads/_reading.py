@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -12,6 +11,8 @@ from typing import Any
 from infrabench.core import CommandFailed, Deployment, DesignError, ParseError, Result, Target
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
+LARGEST = 1e30  # no quantity in the units of any tool is larger, and products of some such numbers stay finite
+DEEPEST = 100  # levels of JSON
 
 
 def text(result: Result) -> str:
@@ -33,21 +34,30 @@ def one(tool: str, what: str, pattern: str, output: str) -> re.Match[str]:
 
 def number(tool: str, what: str, pattern: str, output: str) -> float:
     """Return the number in the first group of the only match of `pattern`; `ParseError` when it is none."""
-    found = one(tool, what, pattern, output)[1]
+    return quantity(tool, what, one(tool, what, pattern, output)[1])
+
+
+def quantity(tool: str, what: str, found: str) -> float:
+    """Return the number that `found` is; `ParseError` when it is none, or larger than anything that is measured."""
     try:
         value = float(found)
     except ValueError as error:
         raise ParseError(tool, f"{what} is no number", found) from error
-    if not math.isfinite(value):
+    if not abs(value) < LARGEST:
         raise ParseError(tool, f"{what} is not finite", found)
     return value
 
 
 def json_object(tool: str, output: str) -> Mapping[str, Any]:
-    """Return the JSON object that `output` is; `ParseError` when it is half of one or something else."""
+    """Return the JSON object that `output` is; `ParseError` when it is half of one or something else.
+
+    A key that is there twice with two values has none, and what is nested without end is no report.
+    """
+    if _is_deep(output):
+        raise ParseError(tool, f"JSON of more than {DEEPEST} levels", output)
     try:
-        data = json.loads(output)
-    except (ValueError, RecursionError) as error:
+        data = json.loads(output, object_pairs_hook=_each_once)
+    except ValueError as error:
         raise ParseError(tool, f"no JSON ({error})", output) from error
     if not isinstance(data, dict):
         raise ParseError(tool, "expected a JSON object", output)
@@ -67,7 +77,7 @@ def at(tool: str, data: Any, *path: str | int) -> Any:
 def value(tool: str, data: Any, *path: str | int) -> float:
     """Return the finite number at `path` in parsed JSON; `ParseError` for anything else."""
     found = at(tool, data, *path)
-    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+    if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) < LARGEST:
         raise ParseError(tool, f"{'.'.join(map(str, path))} is no finite number", str(found))
     return float(found)
 
@@ -87,8 +97,9 @@ def equal(tool: str, what: str, found: object, expected: object) -> None:
 
 def at_least(name: str, quantity: float, lowest: float) -> None:
     """Raise `DesignError` when a parameter is below what the tool takes."""
-    if not quantity >= lowest:
-        raise DesignError(f"{name} must be at least {lowest:g}, not {quantity!r}")
+    is_number = isinstance(quantity, int | float) and not isinstance(quantity, bool)
+    if not is_number or not lowest <= quantity < LARGEST:
+        raise DesignError(f"{name} must be at least {lowest:g}, not {str(quantity)[:60]!r}")
 
 
 def tool_version(target: Target, tool: str, pattern: str, *argv: str) -> str:
@@ -109,3 +120,21 @@ def missing(deployment: Deployment, *programs: str) -> str | None:
     found = target.run(("which", *programs), timeout_s=30).stdout.decode("utf-8", "replace").split()
     absent = [name for name in programs if name not in {PurePosixPath(path).name for path in found}]
     return f"{', '.join(absent)} not found inside; install what lab/guest/ lists" if absent else None
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):  # iperf3 says some things twice
+        for key, said in pairs:
+            if said != found[key]:
+                raise ValueError(f"{key!r} is there twice and differs")
+    return found
+
+
+def _is_deep(output: str) -> bool:
+    depth = 0
+    for bracket in re.finditer(r"[\[\]{}]", output):
+        depth += 1 if bracket[0] in "[{" else -1
+        if depth > DEEPEST:
+            return True
+    return False

@@ -24,7 +24,8 @@ QUIET = 0.05  # largest share that passes by a device which did not
 # What nodes say to each other meanwhile: heartbeats, watches, the stream of the command itself.
 CHATTER = {"B": 1_000_000, "packets": 1000}
 HEADER = re.compile(r"^Inter-\|.*\n +face \|.*\n", re.MULTILINE)
-DEVICE = re.compile(r" *([^\s:]+): *([0-9]+(?: +[0-9]+){15})\s*")
+COUNT = "[0-9]{1,20}"  # the kernel counts up to 2^64
+DEVICE = re.compile(rf" *([^\s:]+): *({COUNT}(?: +{COUNT}){{15}})\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +92,20 @@ def moved(before: str, after: str, name: str) -> Device:
 
 def machine(text: str) -> Machine:
     """Return what the one ``/proc/stat`` in `text` says; it must end the text, and whole."""
-    number = r"([0-9]+)"
-    times = [int(n) for n in one(TOOL, "CPU times", r"^cpu +((?:[0-9]+ ){9}[0-9]+)$", text)[1].split()]
+    number = rf"({COUNT})"
+    times = [int(n) for n in one(TOOL, "CPU times", rf"^cpu +((?:{COUNT} ){{9}}{COUNT})$", text)[1].split()]
     booted = one(TOOL, "the time of boot", rf"^btime {number}$", text)
     switches = one(TOOL, "context switches", rf"^ctxt {number}$", text)
     forks = one(TOOL, "forks", rf"^processes {number}$", text)
-    one(TOOL, "the end of /proc/stat", r"^softirq(?: [0-9]+){11}\n\Z", text)
+    one(TOOL, "the end of /proc/stat", rf"^softirq(?: {COUNT}){{11}}\n\Z", text)
     busy, total = sum(times[i] for i in BUSY), sum(times[:8])  # user includes guest
     return Machine(int(booted[1]), int(switches[1]), int(forks[1]), busy * TICK_S, total * TICK_S)
 
 
 def busy_s(text: str) -> float:
     """Return busy CPU seconds of all processors between two first lines of ``/proc/stat``, which are all of `text`."""
-    found = re.fullmatch(r"cpu +((?:[0-9]+ ){9}[0-9]+)\ncpu +((?:[0-9]+ ){9}[0-9]+)\n", text)
+    times = rf"cpu +((?:{COUNT} ){{9}}{COUNT})\n"
+    found = re.fullmatch(times * 2, text)
     if not found:
         raise ParseError(TOOL, "expected two first lines of /proc/stat", text)
     before, after = ([int(n) for n in line.split()] for line in found.groups())
@@ -137,8 +139,8 @@ def counted_s(text: str, counters: int) -> float:
     Control groups version 1 have nanoseconds alone in a file, version 2 a line ``usage_usec N``.
     """
     head = text.partition("Inter-|")[0]
-    nanoseconds = re.findall(r"^([0-9]+)$", head, re.MULTILINE)
-    microseconds = re.findall(r"^usage_usec ([0-9]+)$", head, re.MULTILINE)
+    nanoseconds = re.findall(rf"^({COUNT})$", head, re.MULTILINE)
+    microseconds = re.findall(rf"^usage_usec ({COUNT})$", head, re.MULTILINE)
     if len(nanoseconds) + len(microseconds) != counters:
         raise ParseError(TOOL, f"expected {counters} CPU counters", head)
     return sum(map(int, nanoseconds)) / 1e9 + sum(map(int, microseconds)) / 1e6

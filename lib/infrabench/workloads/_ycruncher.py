@@ -60,7 +60,7 @@ def read(output: str) -> Report:
     # The configuration below repeats words of the head, but not its layout.
     return Report(
         one(TOOL, "its version", r"^Program: +y-cruncher v(\S.*)$", output)[1],
-        int(one(TOOL, "decimals", r"^Decimal Digits: +([0-9,]+)$", output)[1].replace(",", "") or 0),
+        int(one(TOOL, "decimals", r"^Decimal Digits: +([0-9,]{1,30})$", output)[1].replace(",", "") or 0),
         _positive("computation time", rf"^Total Computation Time: +{seconds}", output),
         _positive("wall time", rf"^Start-to-End Wall Time: +{seconds}", output),
         _positive("utilisation", rf"^CPU Utilization: +{percent}", output),

@@ -189,6 +189,9 @@ def _hashes(capture: Capture, step: str, verb: str) -> Mapping[str, str]:
     for name, digest in files.items():
         if not re.fullmatch(r"file-[0-9]{4,}", name) or not re.fullmatch(r"[0-9a-f]{64}", str(digest)):
             raise ParseError(TOOL, f"{step} has no hash of a file", f"{name} {digest}")
+    each, size = capture.params["total_bytes"] // capture.params["files"], value(TOOL, told, "bytes")
+    if verb == "read" and size > each * (len(files) + len(unreadable)):
+        raise ParseError(TOOL, f"{step} tells of {len(files)} files, and of {size:g} bytes, which are more", str(told))
     return dict(files)
 
 

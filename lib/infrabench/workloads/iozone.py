@@ -12,7 +12,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infrabench.core import Capture, Deployment, DesignError, Measurement, Step, Target
-from infrabench.workloads._reading import KIB, MIB, at_least, equal, missing, one, positive, text, tool_version
+from infrabench.workloads._reading import (
+    KIB,
+    MIB,
+    at_least,
+    equal,
+    missing,
+    one,
+    positive,
+    quantity,
+    text,
+    tool_version,
+)
 
 DEFAULTS: Mapping[str, Any] = {
     "size_bytes": 64 * MIB,
@@ -60,7 +71,8 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     """Return four rates in bytes per second."""
     output = text(capture["iozone"])
     one(TOOL, "its unit", r"^\tOutput is in kBytes/sec$", output)
-    row = [float(field) for field in one(TOOL, "one complete row of results", COLUMNS + ROW, output).groups()]
+    fields = one(TOOL, "one complete row of results", COLUMNS + ROW, output).groups()
+    row = [quantity(TOOL, "a result", field) for field in fields]
     equal(TOOL, "file size in KiB", row[0], float(capture.params["size_bytes"] // KIB))
     equal(TOOL, "record size in KiB", row[1], float(capture.params["record_bytes"] // KIB))
     return tuple(

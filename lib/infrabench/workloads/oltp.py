@@ -177,7 +177,7 @@ def _count(params: Mapping[str, Any]) -> str:
 
 def _rate(output: str, what: str, total_s: float) -> float:
     """Return how many a second, from the count and the total time; what sysbench divided itself must agree."""
-    found = one(TOOL, what, rf"^ +{what}: +([0-9]+) +\({NUMBER} per sec\.\)$", output)
+    found = one(TOOL, what, rf"^ +{what}: +([0-9]{{1,20}}) +\({NUMBER} per sec\.\)$", output)
     rate = int(found[1]) / total_s
     if abs(rate - float(found[2])) > RATE_TOLERANCE * rate + 0.01:
         raise ParseError(TOOL, f"{found[1]} {what} in {total_s:g} s are not {found[2]} per second", output)

@@ -21,7 +21,7 @@ def test_none_or_several_matches(output: str) -> None:
         reading.one("t", "a", r"^a=(\d)$", output)
 
 
-@pytest.mark.parametrize("word", ["nan", "inf", "one", "1e999"])
+@pytest.mark.parametrize("word", ["nan", "inf", "one", "1e999", "9" * 400, "-1e31"])
 def test_what_is_no_number(word: str) -> None:
     with pytest.raises(ParseError):
         reading.number("t", "a", r"^a=(.*)$", f"a={word}\n")
@@ -33,6 +33,18 @@ def test_what_is_no_json_object(output: str) -> None:
         reading.json_object("t", output)
 
 
+def test_a_key_that_is_there_twice_has_one_value_or_none() -> None:
+    assert reading.json_object("t", '{"a": 1, "a": 1}') == {"a": 1}
+    with pytest.raises(ParseError, match="'a' is there twice"):
+        reading.json_object("t", '{"b": {"a": 1, "a": 2}}')
+
+
+@pytest.mark.parametrize("depth", [101, 990, 100_000])
+def test_json_without_end(depth: int) -> None:
+    with pytest.raises(ParseError, match="more than 100 levels"):
+        reading.json_object("t", '{"a": ' + "[" * depth + "]" * depth + "}")
+
+
 def test_path_in_json() -> None:
     data = {"a": [{"b": 2.5}]}
     assert reading.value("t", data, "a", 0, "b") == 2.5
@@ -42,7 +54,7 @@ def test_path_in_json() -> None:
         reading.at("t", data, "a", "b")
 
 
-@pytest.mark.parametrize("found", [True, None, "1", [1], float("nan"), float("inf")])
+@pytest.mark.parametrize("found", [True, None, "1", [1], float("nan"), float("inf"), 10**400, -1e31])
 def test_what_is_no_value(found: object) -> None:
     with pytest.raises(ParseError, match="no finite number"):
         reading.value("t", {"a": found}, "a")

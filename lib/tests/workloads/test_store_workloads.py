@@ -511,9 +511,16 @@ def test_files_are_counted_by_what_became_of_them() -> None:
         told["files"] = {**files, first: "0" * 64}
         del told["files"][second], told["files"][third]
         told["unreadable"] = {second: "Input/output error"}  # and the third is not even listed
+        told["bytes"] = 14 * 4_000_000
 
     found = values("integrity", changed(capture, "read-after", after))
     assert (found["lost_files"], found["silently_wrong_files"], found["intact_after"]) == (2, 1, 13 / 16)
+
+
+def test_a_report_that_lost_a_file_is_no_lost_file() -> None:
+    lost = changed(captured("integrity"), "read-after", lambda told: told["files"].popitem())
+    with pytest.raises(ParseError, match="tells of 15 files"):
+        values("integrity", lost)
 
 
 def test_who_found_the_damage() -> None:
@@ -523,7 +530,7 @@ def test_who_found_the_damage() -> None:
     assert values("integrity", quiet)["found_by_read"] == 0
     seen = changed(quiet, "state-read", lambda told: told["detail"].update(errors=before + 1))
     assert values("integrity", seen)["found_by_read"] == 1
-    felt = changed(quiet, "read-some", lambda told: told.update(files={}, unreadable={"file-0000": "EIO"}))
+    felt = changed(quiet, "read-some", lambda told: told.update(bytes=0, files={}, unreadable={"file-0000": "EIO"}))
     assert values("integrity", felt)["found_by_read"] == 1
     blind = changed(quiet, "scrub-deep", lambda told: told.update(errors=0, repaired=0))
     assert {values("integrity", blind)[key] for key in ("found_by_read", "found_by_deep_scrub", "repaired")} == {0}

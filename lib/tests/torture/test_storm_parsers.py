@@ -1,0 +1,133 @@
+"""Every parser on damaged outputs: the same schema, or an error it declares; never another number for a lost line."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+import traceback
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from infrabench import registry
+from infrabench.core import Capture, Measurement, NotAsClaimed, ParseError
+from tests.torture import mutations
+from tests.torture.storm import SEED, Memory, size
+from tests.workloads.captures import case_folders, read
+
+EACH = size(300, 100_000)
+REFUSED = (ParseError, NotAsClaimed)
+LONGEST_S = 5.0  # of one parse, of a mebibyte that a machine made
+MOST_GROWN = 512 * 2**20  # bytes of memory
+# (workload, case, kind of mutation): why its parser cannot tell.
+CANNOT_TELL = {
+    ("integrity", "both-zfs", "lose_part"): "how much of an unreadable file was read is not told file by file",
+    ("integrity", "both-ceph", "lose_part"): "how much of an unreadable file was read is not told file by file",
+}
+GOOD = [path for path in case_folders() if "measurements" in read(path)[1]["expect"]]
+NAMES = sorted({path.parent.name for path in GOOD})
+
+
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """A capture of a real tool, what it says, and the outputs that can be damaged."""
+
+    case: str
+    capture: Capture
+    expected: tuple[Measurement, ...]
+    places: tuple[tuple[str, str], ...]  # step and stream
+
+
+def goldens(name: str) -> list[Golden]:
+    found = []
+    for path in GOOD:
+        if path.parent.name == name:
+            capture = read(path)[0]
+            streams = [(step, key) for step in capture.steps for key in ("stdout", "stderr")]
+            places = tuple((step, key) for step, key in streams if getattr(capture[step], key))
+            found.append(Golden(path.name, capture, tuple(registry.workload(name).parse(capture)), places))
+    return found
+
+
+def damaged(golden: Golden, rng: random.Random) -> tuple[mutations.Mutate, Capture, str]:
+    step, stream = rng.choice(golden.places)
+    kind, data = mutations.mutated(getattr(golden.capture[step], stream), rng)
+    changed = replace(golden.capture[step], **{stream: data})
+    return kind, Capture({**golden.capture.steps, step: changed}, golden.capture.params), f"{step}.{stream}"
+
+
+def judged(golden: Golden, kind: mutations.Mutate, found: Sequence[Measurement]) -> str:
+    """Return what is wrong with the numbers that a parser gave for damaged output; empty when nothing is."""
+    if any(not math.isfinite(each.value) for each in found):
+        return ""  # `trial.parsed` refuses it
+    schema = [(each.metric, each.unit, each.better) for each in found]
+    if schema != [(each.metric, each.unit, each.better) for each in golden.expected]:
+        return f"another schema: {schema}"
+    if kind in mutations.FAITHFUL and tuple(found) != golden.expected:
+        differing = [
+            f"{now.metric} {then.value!r} -> {now.value!r}"
+            for then, now in zip(golden.expected, found, strict=True)
+            if then != now
+        ]
+        return f"another number: {'; '.join(differing)}"
+    return ""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_damaged_output_is_refused_or_says_the_same(name: str, record_property, tmp_path: Path) -> None:
+    parse = registry.workload(name).parse
+    good = [golden for golden in goldens(name) if golden.places]
+    if not good:
+        assert name == "null"  # `true` says nothing that could be damaged
+        return
+    rng = random.Random(f"{SEED} {name}")
+    outcomes: Counter[str] = Counter()
+    wrong: dict[str, str] = {}
+    slowest, memory, began = 0.0, Memory(), time.monotonic()
+    for number in range(EACH):
+        golden = rng.choice(good)
+        kind, capture, where = damaged(golden, rng)
+        told, begin = "", time.perf_counter()
+        try:
+            found = parse(capture)
+        except REFUSED:
+            outcomes["refused"] += 1
+        except Exception as error:  # noqa: BLE001 (any other exception is what is looked for)
+            told = f"{type(error).__name__}: {str(error)[:200]} at {traceback.extract_tb(error.__traceback__)[-1].line}"
+        else:
+            outcomes["read"] += 1
+            told = "" if (name, golden.case, kind.__name__) in CANNOT_TELL else judged(golden, kind, found)
+        slowest = max(slowest, time.perf_counter() - begin)
+        if told:
+            wrong.setdefault(f"{golden.case} {where} {kind.__name__}: {told}", f"mutation {number}")
+            if len(wrong) > 20:
+                break
+    took_s = time.monotonic() - began
+    grown = memory.grown
+    record_property(
+        "storm",
+        {
+            "part": f"parser {name}",
+            "count": sum(outcomes.values()),
+            "seconds": took_s,
+            "told": f"{outcomes['refused']} refused, {outcomes['read']} read; slowest {1000 * slowest:.0f} ms, "
+            f"memory +{grown / 2**20:.0f} MiB, {sum(outcomes.values()) / took_s:.0f} a second",
+        },
+    )
+    assert not wrong, f"seed {SEED}:\n" + "\n".join(f"{what} ({at})" for what, at in wrong.items())
+    assert outcomes["refused"] > EACH / 10
+    assert slowest < LONGEST_S
+    assert grown < MOST_GROWN
+
+
+def test_the_storm_finds_a_parser_that_guesses() -> None:
+    """A parser that takes the last of several numbers, and none for a zero, does not come through."""
+    golden = Golden("made", Capture({}, {}), (Measurement("value", 2.0, "1/s", "higher"),), ())
+    last = (Measurement("value", 3.0, "1/s", "higher"),)
+    assert "another number" in judged(golden, mutations.double_lines, last)
+    assert judged(golden, mutations.digit, last) == ""
+    assert "another schema" in judged(golden, mutations.digit, ())
