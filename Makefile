@@ -9,7 +9,7 @@ ENV         := .venv
 BIN         := $(ENV)/bin
 UV_VERSION  := 0.13.8
 
-.PHONY: help run test validate notebook env lock lint system figures published benchmark build clean distclean lab-down
+.PHONY: help run test validate notebook env lock lint audit system figures published benchmark build clean distclean lab-down
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -25,6 +25,9 @@ lock: env  ## Resolve lib/pyproject.toml into lib/requirements.lock again
 
 lint: env  ## Check style of the library and the notebooks
 	$(BIN)/ruff check lib notebooks
+
+audit: env  ## Hold the locked packages against known advisories, and say what could not be asked
+	@$(BIN)/python scripts/audit
 
 # What `make run` hands to a notebook: only what was given, through the environment, so that no shell reads it.
 export STUDY PROFILE RUNS SYSTEMS WORKLOADS SEED SITE SESSION DEPLOYMENTS ORDER PRECISION MOST HOURS
