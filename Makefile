@@ -9,7 +9,7 @@ ENV         := .venv
 BIN         := $(ENV)/bin
 UV_VERSION  := 0.13.8
 
-.PHONY: help run test torture validate notebook env lock lint system figures published benchmark build clean distclean lab-down
+.PHONY: help run test torture validate notebook env lock lint audit system figures published benchmark build clean distclean lab-down
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -26,18 +26,22 @@ lock: env  ## Resolve lib/pyproject.toml into lib/requirements.lock again
 lint: env  ## Check style of the library and the notebooks
 	$(BIN)/ruff check lib notebooks
 
-# What `make run` hands to a notebook: only what was given.
-given = $(if $($(2)),-p $(1) '$($(2))')
-ARGUMENTS = -p mode run -p profile $(PROFILE) $(call given,runs,RUNS) $(call given,systems,SYSTEMS) \
+audit: env  ## Hold the locked packages against known advisories, and say what could not be asked
+	@$(BIN)/python scripts/audit
+
+# What `make run` hands to a notebook: only what was given, through the environment, so that no shell reads it.
+export STUDY PROFILE RUNS SYSTEMS WORKLOADS SEED SITE SESSION DEPLOYMENTS ORDER PRECISION MOST HOURS
+given = $(if $($(2)),-p $(1) "$$$(2)")
+ARGUMENTS = -p mode run -p profile "$$PROFILE" $(call given,runs,RUNS) $(call given,systems,SYSTEMS) \
   $(call given,workloads,WORKLOADS) $(call given,seed,SEED) $(call given,site,SITE) $(call given,session,SESSION) \
   $(call given,deployments,DEPLOYMENTS) $(call given,order,ORDER) $(call given,precision,PRECISION) $(call given,most,MOST) \
   $(call given,hours,HOURS)
 
 system:
-	@scripts/system-packages $(or $(NEEDS),$(STUDY))
+	@scripts/system-packages $(or $(NEEDS),$$STUDY)
 
 run: env system  ## Run every study on real systems and write notebooks, figures, tables and report to out/ (STUDY= PROFILE= RUNS= SYSTEMS= WORKLOADS= SITE= SEED= SESSION= DEPLOYMENTS= ORDER= PRECISION= MOST= HOURS=)
-	@for study in $(STUDY); do \
+	@for study in $$STUDY; do \
 	  $(BIN)/infrabench notebook notebooks/$$study.ipynb out/$$study.ipynb $(ARGUMENTS) || { \
 	    status=$$?; [ $$status = 3 ] && [ "$(words $(STUDY))" != 1 ] || exit $$status; rm -f out/$$study.ipynb; }; \
 	done

@@ -131,7 +131,7 @@ def _fio(roles: Roles) -> Values:
 @contextmanager
 def _in_background(target: Target, line: str) -> Iterator[None]:
     """Let a server run while something else is typed."""
-    shell = (*target.prefix, "sh", "-c", f"{line} </dev/null >/dev/null 2>&1 & echo $!")
+    shell = (*target.prefix, "sh", "-c", '"$@" </dev/null >/dev/null 2>&1 & echo $!', "sh", *line.split())
     begun = target.host.run(shell, timeout_s=LIMIT_S)
     if not begun.ok:
         raise CommandFailed(begun, target.host.name)

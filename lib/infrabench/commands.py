@@ -210,6 +210,7 @@ def _cluster(name: str) -> Iterator[str]:
     from infrabench import lab as embedded
     from infrabench.clusters import control
     from infrabench.clusters.cni import CNI, standing
+    from infrabench.host import LocalHost
 
     cni = getattr(registry.system(name), "CNI", None)
     if not isinstance(cni, CNI):
@@ -219,7 +220,8 @@ def _cluster(name: str) -> Iterator[str]:
         begin = time.monotonic()
         with embedded.keeping(name, cni.parts) as machines:
             cluster = standing(machines, cni)
-            embedded.kubeconfig(name).write_bytes(cluster.kubectl.host.get(control.ADMIN))
+            # Whoever reads it is the cluster's administrator.
+            LocalHost().put(cluster.kubectl.host.get(control.ADMIN), str(embedded.kubeconfig(name)), 0o600)
         yield f"{name}: three nodes Ready, with Multus, after {time.monotonic() - begin:.0f} s"
     file = embedded.kubeconfig(name)
     yield f"Its kubeconfig is {file}; a study on it: make run STUDY=cnis SITE={file} SYSTEMS={name}"

@@ -262,6 +262,7 @@ class Site(Protocol):
     kind: Literal["lab", "local", "inventory", "kubeconfig"]
     hosts: Mapping[str, Host]  # role -> host; `server` always, `client` when there is another
     facts: Mapping[str, Any]  # what the site knows of itself (guest image path and hash, bridge, ...)
+    private: Mapping[str, str]  # what no session may hold (addresses of its machines) -> what it says there instead
 
     def machines(self, name: str, tools: tuple[str, ...], workers: int = 2) -> AbstractContextManager[Machines]: ...
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from ipaddress import ip_network
 
-from infrabench import registry
+from infrabench import registry, veil
 from infrabench.core import (
     CommandFailed,
     Deployment,
@@ -144,6 +144,7 @@ def deployed(study: Study, wanted: Design, site: Site, *, label: str) -> Iterato
                     fleet.pause(name)
                     stack.callback(fleet.resume, name)  # an engine may refuse to remove what is paused
             if reason is not None:
+                reason = veil.text(reason, site.private)  # it is shown, and kept
                 fleet.not_run |= dict.fromkeys(labels, reason)
                 log.warning("%s is not run: %s", name, reason)
                 if study.baseline in labels:

@@ -19,7 +19,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,14 +34,35 @@ CONNECT_S = 5.0
 KEEPALIVE_S = 2
 DEAD_AFTER_S = 8.0
 FEED_BYTES = 1 << 15  # less than the window that a channel begins with: it is taken without waiting
+# Environment variables that commands on this machine get, beside those of our own.
+PASSED_ON = frozenset({
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME",
+    "DBUS_SESSION_BUS_ADDRESS", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH",
+    "DOCKER_TLS_VERIFY", "LXD_DIR", "LXD_CONF",
+})  # fmt: skip
+OWN = "INFRABENCH_"
 
 
 class LocalHost:
-    """This machine, without SSH: commands are child processes in a session of their own."""
+    """This machine, without SSH: commands are child processes in a session of their own.
 
-    def __init__(self, name: str = "localhost", address: str = "127.0.0.1") -> None:
+    They get of this process's environment what `PASSED_ON` names, as a host behind SSH would have it: no credential of
+    the user reaches a tool whose output is kept, and no setting that other machines lack changes what is measured.
+    `environment` replaces that, for programs of ours whose output is not kept (they may need a proxy, or a login).
+    """
+
+    def __init__(
+        self, name: str = "localhost", address: str = "127.0.0.1", environment: Mapping[str, str] | None = None
+    ) -> None:
         self.name = name
         self.address = address
+        self._environment = environment
+
+    def _passed_on(self) -> dict[str, str]:
+        given = self._environment
+        if given is None:
+            given = {name: value for name, value in os.environ.items() if name in PASSED_ON or name.startswith(OWN)}
+        return {**given, "LC_ALL": "C"}
 
     def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Result:
         """Run `argv` and return its `Result`; after `timeout_s` its whole process group is killed."""
@@ -49,7 +70,7 @@ class LocalHost:
         try:
             child = subprocess.Popen(
                 list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                start_new_session=True, env={**os.environ, "LC_ALL": "C"},
+                start_new_session=True, env=self._passed_on(),
             )  # fmt: skip
         except ValueError as error:  # a NUL in a word
             return Result(tuple(argv), 126, b"", str(error).encode(), started, time.monotonic() - begin)
@@ -68,8 +89,9 @@ class LocalHost:
     def stream(self, argv: Sequence[str]) -> Iterator[_PipeStream]:
         """Yield the two ends of a long-lived child; it is ended with the context."""
         child = subprocess.Popen(
-            list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-        )
+            list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            start_new_session=True, env=self._passed_on(),
+        )  # fmt: skip
         try:
             yield _PipeStream(child)
         finally:
@@ -174,27 +196,31 @@ class SSHHost:
             if transport is not None and transport.is_active():
                 return transport
             if transport is not None:
-                raise SiteError(f"{self.name} ({self.address}): the SSH connection was lost. Is the host still up?")
+                raise SiteError(f"{self.name}: the SSH connection was lost. Is the host still up?")
             if self._gateway is not None:
                 self._gateway._transport()
             try:
                 self._connection.open()
             except paramiko.BadHostKeyException as error:
-                raise SiteError(f"{self.name} ({self.address}): its host key changed: {error}") from error
+                raise SiteError(f"{self.name}: its host key changed: {self._said(error)}") from error
             except paramiko.AuthenticationException as error:
-                raise SiteError(f"{self.name} ({self.address}): login refused: {error}. Check user and key.") from error
+                raise SiteError(f"{self.name}: login refused: {self._said(error)}. Check user and key.") from error
             except (paramiko.SSHException, OSError, EOFError, ValueError) as error:  # ValueError: a key that is none
                 hint = "Is its key in the known-hosts file?" if "not found in known_hosts" in str(error) else (
                     "Check address, port, key and whether the host is up."
                 )  # fmt: skip
-                why = str(error).removeprefix("[Errno None] ")  # paramiko's own errors have no number
-                raise SiteError(f"{self.name} ({self.address}): cannot connect: {why}. {hint}") from error
+                raise SiteError(f"{self.name}: cannot connect: {self._said(error)}. {hint}") from error
             transport = self._connection.transport
             transport.set_keepalive(KEEPALIVE_S)
             with contextlib.suppress(AttributeError, OSError):  # a gateway's channel is not a TCP socket
                 transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(DEAD_AFTER_S * 1000))
                 transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return transport
+
+    def _said(self, error: Exception) -> str:
+        """Return what an error of the connection says, by the host's name: errors end up in notebooks and records."""
+        why = str(error).removeprefix("[Errno None] ")  # paramiko's own errors have no number
+        return why.replace(self.address, self.name)
 
     def _channel(self, command: str) -> paramiko.Channel:
         transport = self._transport()
@@ -203,7 +229,7 @@ class SSHHost:
             channel.settimeout(CONNECT_S + DEAD_AFTER_S)
             channel.exec_command(command)
         except (paramiko.SSHException, OSError, EOFError) as error:
-            raise SiteError(f"{self.name} ({self.address}): cannot run a command: {error}. Is the host up?") from error
+            raise SiteError(f"{self.name}: cannot run a command: {self._said(error)}. Is the host up?") from error
         return channel
 
     def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Result:
@@ -223,7 +249,7 @@ class SSHHost:
             status, flooded = None, True
             del out[pipes.KEPT_BYTES :], err[pipes.KEPT_BYTES :]
         except (paramiko.SSHException, OSError, EOFError) as error:
-            raise SiteError(f"{self.name} ({self.address}): the connection broke: {error}") from error
+            raise SiteError(f"{self.name}: the connection broke: {self._said(error)}") from error
         finally:
             channel.close()
             if feeder.is_alive():
@@ -231,7 +257,7 @@ class SSHHost:
         duration = time.monotonic() - begin
         if finished and status == -1:
             if not self._connection.is_connected:
-                raise SiteError(f"{self.name} ({self.address}): the connection was lost while {argv[0]} ran")
+                raise SiteError(f"{self.name}: the connection was lost while {argv[0]} ran")
             status = None  # the shell itself was killed
         if not finished and not flooded:
             # The limit is kept there too, so the command should have ended: is the host still there at all?

@@ -130,6 +130,14 @@ def connections(inventory: Inventory) -> tuple[dict[str, SSHHost], dict[str, SSH
     return gateways, hosts
 
 
+def private(inventory: Inventory) -> dict[str, str]:
+    """Return every address that the inventory names, and whose it is: what no session may hold."""
+    machines = {**inventory.gateways, **inventory.hosts}
+    for system, team in inventory.clusters.items():
+        machines |= {f"{system}-{role}": node for role, node in team.members().items()}
+    return {machine.address: name for name, machine in machines.items()}
+
+
 class Teams:
     """The clusters' machines of an open inventory; machines that two clusters share serve one at a time."""
 
@@ -151,9 +159,10 @@ class Teams:
             raise NotRunnable(f"the inventory names no second worker for it: write worker2 under clusters: {name}")
         mine = {node.address for node in asked.values()}
         if shared := sorted(mine & self._taken.keys()):
+            role = next(role for role, node in asked.items() if node.address == shared[0])
             raise NotRunnable(
-                f"{self._taken[shared[0]]} has a cluster on {shared[0]} now: name other machines under clusters: "
-                f"{name}, or measure one of the two systems at a time"
+                f"{self._taken[shared[0]]} has a cluster on {role} now: name other machines under clusters: {name}, or "
+                "measure one of the two systems at a time"
             )
         self._taken |= dict.fromkeys(mine, name)
         with ExitStack() as stack:
@@ -195,6 +204,8 @@ def _connection(name: str, machine: Machine, known: Path | None, gateway: SSHHos
     key = machine.key.expanduser() if machine.key else None
     if key is not None and not os.access(key, os.R_OK):
         raise SiteError(f"{name}: the key file {machine.key} cannot be read. Name another under key")
+    if key is not None and (mode := key.stat().st_mode & 0o777) & 0o077:
+        raise SiteError(f"{name}: the key file {machine.key} is open to others (mode {mode:o}). Try: chmod 600 on it")
     return SSHHost(
         name, machine.address, user=machine.user, port=machine.port, key=key, known_hosts=known, gateway=gateway
     )

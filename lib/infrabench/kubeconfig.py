@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+from infrabench import veil
 from infrabench.core import LONGEST_NAME, Host, InfrabenchError, Result, SiteError, digest
 
 AUTHORITY = ("certificate-authority-data", "certificate-authority")
@@ -91,7 +93,7 @@ def facts(config: Kubeconfig, host: Host, say: Say) -> dict[str, Any]:
     command = (_program(), "--kubeconfig", str(config.path), "--context", config.context)
     answer = _ask(host, *command, "get", "--raw=/version", f"--request-timeout={ANSWER_S}s")
     if not answer.ok:
-        raise SiteError(f"{config.path}: the cluster at {config.server} cannot be used: {_told(answer, config.path)}")
+        raise SiteError(f"{config.path}: the cluster cannot be used: {_told(answer, config)}")
     refused = [" ".join(right) for right in RIGHTS if not _may(host, command, right)]
     if refused:
         told = ", ".join(refused).replace(" --subresource=", "/")
@@ -99,7 +101,13 @@ def facts(config: Kubeconfig, host: Host, say: Say) -> dict[str, Any]:
             f"{config.path}: its user may not {told} in the cluster. Ask its administrator for the rights, or for a "
             "cluster of your own"
         )
-    return {"kubectl": list(command), "server": config.server, **_image(say)}
+    return {"kubectl": list(command), **_image(say)}
+
+
+def private(config: Kubeconfig) -> dict[str, str]:
+    """Return what no session may hold: where the cluster's API is, where the kubeconfig, and its context."""
+    where = urlsplit(config.server).hostname or config.server
+    return {where: "API-SERVER", str(config.path): "KUBECONFIG", config.context: "CONTEXT"}
 
 
 def _entry(path: Path, data: Mapping[str, Any], kind: str, name: object, key: str) -> Mapping[str, Any]:
@@ -135,13 +143,13 @@ def _ask(host: Host, *argv: str) -> Result:
     return host.run(argv, timeout_s=2 * ANSWER_S)
 
 
-def _told(answer: Result, path: Path) -> str:
+def _told(answer: Result, config: Kubeconfig) -> str:
     """Return what kubectl complained of, and what to try."""
     told = (answer.stdout + answer.stderr).decode("utf-8", "replace")
     lines = [line for line in told.splitlines() if line.strip() and not line.startswith(" ")]
     last = lines[-1].rstrip(" .?") if lines else f"no answer within {2 * ANSWER_S} s"
-    hint = next((hint for word, hint in HINTS if word in told), LAST_HINT.format(path=path))
-    return f"{last}. {hint}"
+    hint = next((hint for word, hint in HINTS if word in told), LAST_HINT.format(path=config.path))
+    return f"{veil.text(last, private(config))}. {hint}"
 
 
 def _may(host: Host, command: tuple[str, ...], right: tuple[str, ...]) -> bool:

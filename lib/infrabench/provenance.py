@@ -11,7 +11,7 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
-from infrabench import ledger
+from infrabench import ledger, veil
 from infrabench.core import CommandFailed, Deployment, Host, LedgerError, Site, SiteError, canonical
 from infrabench.records import read_bytes
 
@@ -96,12 +96,15 @@ def store(
     number = len(list(folder.glob("provenance/suite*.json")))
     found: dict[str, Any] = {host.name: of_host(host) for host in site.hosts.values()}
     found["deployments"] = of_deployments(deployments, tools)
+    found["site"] = {"name": site.name, "kind": site.kind, "facts": json.loads(canonical(site.facts))}
+    found = {name: veil.deep(data, site.private) for name, data in found.items()}
     for name, now in found.items():
+        if name == "site":
+            continue
         first = folder / "provenance" / f"{name}.json"
         if number and first.exists():
             then = json.loads(read_bytes(first))
             (compare_deployments if name == "deployments" else compare_host)(name, then, now)
-    found["site"] = {"name": site.name, "kind": site.kind, "facts": json.loads(canonical(site.facts))}
     found["suite"] = of_suite()  # last: its presence says that the others are there
     for name, data in found.items():
         path = f"provenance/{name}{f'.resumed-{number}' if number else ''}.json"

@@ -95,7 +95,8 @@ class Runner:
         """Run a trial and record it; a lost host ends the session."""
         begin = time.monotonic()
         self.ready.fleet.run_only(trial.system)
-        bench = Bench(self.roles[trial.system], monitor, self.cgroups[trial.system], self.study.guards)
+        roles, cgroups = self.roles[trial.system], self.cgroups[trial.system]
+        bench = Bench(roles, monitor, cgroups, self.study.guards, self.site.private)
         finished = execute(trial, self.ready.workloads[trial.workload], bench)
         ledger.write_trial(self.folder, finished.record, finished.blobs)
         self.report(self.estimator.add(finished.record, time.monotonic() - begin))

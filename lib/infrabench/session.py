@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from infrabench import blocks, costs, description, ledger, preflight, provenance, registry
+from infrabench import blocks, costs, description, ledger, preflight, provenance, registry, veil
 from infrabench import design as designs
 from infrabench.core import (
     DesignError,
@@ -199,7 +199,9 @@ def _ready(study: Study, wanted: Design, site: Site, fleet: Fleet) -> Ready:
     kept = designs.without(wanted, systems=tuple(fleet.not_run))
     workloads = {case.workload: registry.workload(case.workload) for case in kept.cases}
     fleet.resume_all()
-    refused, tools, absent = preflight.check(kept, site, fleet.deployments, workloads)
+    checked = preflight.check(kept, site, fleet.deployments, workloads)
+    refused, tools = veil.deep(checked.refused, site.private), checked.versions  # reasons are shown, and kept
+    absent = {treatment: veil.text(why, site.private) for treatment, why in checked.not_applicable.items()}
     kept = designs.without(kept, workloads=tuple(refused), excluded=absent)
     there = designs.workloads(kept)
     placeless: dict[str, str] = {}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,6 +40,7 @@ class OpenSite:
     facts: Mapping[str, Any] = field(default_factory=dict)
     maker: Callable[[str, tuple[str, ...], int], AbstractContextManager[Machines]] | None = None
     storer: Callable[[str, int, bool], AbstractContextManager[Machines]] | None = None
+    private: Mapping[str, str] = field(default_factory=dict)
 
     def machines(self, name: str, tools: tuple[str, ...], workers: int = 2) -> AbstractContextManager[Machines]:
         """Return a context with hosts of its own for the system `name`; `NotRunnable` where the site has none."""
@@ -171,8 +175,10 @@ def _local_guest(say: Callable[[str], None], make: bool = True) -> dict[str, Any
 
 
 def _cluster(config: Kubeconfig, say: Callable[[str], None]) -> OpenSite:
-    here = LocalHost()
-    return OpenSite(config.name, "kubeconfig", {"server": here}, kubeconfig.facts(config, here, say))
+    # The user's whole environment: the kubeconfig may name a program that takes its credentials from there.
+    here = LocalHost(environment=os.environ)
+    facts = kubeconfig.facts(config, here, say)
+    return OpenSite(config.name, "kubeconfig", {"server": here}, facts, private=kubeconfig.private(config))
 
 
 @contextmanager
@@ -182,10 +188,9 @@ def _remote(inventory: Inventory, say: Callable[[str], None]) -> Iterator[OpenSi
     with ExitStack() as stack:
         for host in (*gateways.values(), *hosts.values()):
             stack.callback(host.close)
+        private = inventories.private(inventory)
         for host in hosts.values():
-            answer = host.run(("python3", "-c", "pass"), timeout_s=10)
-            if not answer.ok:
-                raise SiteError(f"{host.name} ({host.address}): python3 is missing there. Install it on the host.")
+            private = dict.fromkeys(_addresses(host), host.name) | private
         facts = _local_guest(say)
         if facts["guest_image"]:
             facts = {"guest_image": _uploaded(hosts["server"], facts["guest_image"], say)}
@@ -193,7 +198,17 @@ def _remote(inventory: Inventory, say: Callable[[str], None]) -> Iterator[OpenSi
             stack.enter_context(_route(hosts["client"], network, hosts["server"].address))
         teams = inventories.Teams(inventory, gateways, say)
         store = partial(borrowed.store, hosts["server"])
-        yield OpenSite(inventory.name, "inventory", hosts, {"guest_network": network, **facts}, teams.machines, store)
+        facts = {"guest_network": network, **facts}
+        yield OpenSite(inventory.name, "inventory", hosts, facts, teams.machines, store, private)
+
+
+def _addresses(host: Host) -> list[str]:
+    """Return the addresses that a host has, by its own python3; `SiteError` when there is none."""
+    script = resources.files("infrabench").joinpath("probes/addresses.py").read_text()
+    answer = host.run(("python3", "-c", script), timeout_s=10)
+    if not answer.ok:
+        raise SiteError(f"{host.name}: python3 does not run there. Install it on the host.")
+    return json.loads(answer.stdout)
 
 
 def _uploaded(host: Host, image: Mapping[str, str], say: Callable[[str], None]) -> dict[str, str]:

@@ -10,10 +10,11 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from infrabench import veil
 from infrabench.core import (
     UNITS,
     Capture,
@@ -43,12 +44,16 @@ PARSER_MISTAKES = (ArithmeticError, AttributeError, LookupError, RecursionError,
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Where a trial runs: targets by role, watched hosts, cgroup folders by host, and the rules for validity."""
+    """Where a trial runs: targets by role, watched hosts, cgroup folders by host, and the rules for validity.
+
+    `private` are the texts that its record must not hold, see `veil`.
+    """
 
     roles: Mapping[str, Target]
     monitor: Monitor
     cgroups: Mapping[str, Sequence[str]]
     guards: Guards
+    private: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +125,7 @@ class _Run:
         self.started, self.begin = time.time(), time.monotonic()
 
     def ends(self, state: State, reason: str) -> None:
-        self.state, self.reason = state, reason
+        self.state, self.reason = state, veil.text(reason, self.bench.private)
 
     def looks_around(self, steps: Sequence[Step]) -> None:
         """See how busy the hosts are before anything of this trial runs: a server that starts is load of our own."""
@@ -153,6 +158,7 @@ class _Run:
         if step.host:
             target = Target(step.role, target.host)
         result, attempts = _until_ok(target, step)
+        result = veil.result(result, self.bench.private)  # before it is parsed: what is kept is read alike later
         self.results[step.name] = result
         self.steps.append(
             {

@@ -22,6 +22,7 @@ class FakeSite:
     facts: dict[str, Any]
     name: str = "fake"
     kind: str = "inventory"
+    private: dict[str, str] = field(default_factory=dict)
 
 
 def fake_site(host: Host | None = None, **facts: Any) -> FakeSite:

@@ -197,7 +197,7 @@ def test_a_cluster_that_lets_nobody_in_says_so(tmp_path: Path, status: int, mess
     ("url", "told"),
     [
         ("http://127.0.0.1:1", "Nothing listens there: is the control plane up, and the port right"),
-        ("https://nowhere.invalid:6443", "cannot be used: .*nowhere.invalid"),
+        ("https://nowhere.invalid:6443", "cannot be used: .*lookup API-SERVER.* The name of the server is not known"),
     ],
 )
 def test_a_cluster_that_does_not_answer_is_found_within_seconds(tmp_path: Path, url: str, told: str) -> None:

@@ -179,4 +179,4 @@ def _script(name: str) -> bytes:
 
 
 def _called(host: Host) -> str:
-    return f"{host.name} ({host.address})"
+    return host.name

@@ -223,7 +223,8 @@ def _facts(guest: images.Image, node: images.Image) -> dict[str, Any]:
 
 
 def _start(guest: images.Image, node: images.Image) -> None:
-    nodes.nodes_dir().mkdir(parents=True)
+    lab_dir().mkdir(mode=0o700, parents=True)  # keys of the nodes, and of their clusters
+    nodes.nodes_dir().mkdir()
     controllers.remember(_controllers())
     ssh = lab_dir() / "ssh"
     ssh.mkdir(mode=0o700)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -155,7 +156,7 @@ def _packages(parts: Sequence[Part]) -> list[str]:
     headers = sorted({header for part in parts for header in part.headers})
     if headers and not shutil.which("pkg-config"):
         return [*lacking, "pkg-config", *(f"{header}-dev" for header in headers)]
-    there = LocalHost()
+    there = LocalHost(environment=os.environ)  # PKG_CONFIG_PATH, say
     return lacking + [
         f"{header}-dev"
         for header in headers

@@ -30,7 +30,7 @@ def state_dir() -> Path:
 
 def sh(*argv: str | Path, timeout_s: float = 60, ok: Sequence[int] = (0,)) -> Result:
     """Return the `Result` of a local command that has to end with a status in `ok`; else `ProvisionError`."""
-    result = LocalHost().run([str(arg) for arg in argv], timeout_s=timeout_s)
+    result = LocalHost(environment=os.environ).run([str(arg) for arg in argv], timeout_s=timeout_s)
     if result.timed_out or result.status not in ok:
         raise ProvisionError(str(CommandFailed(result, "this machine")))
     return result

@@ -24,7 +24,6 @@ TOOLS = {
     "openssh": ["ssh", "-V"],
 }
 KERNEL_FILES = {
-    "command_line": "/proc/cmdline",
     "build": "/proc/version",
     "clock_source": "/sys/devices/system/clocksource/clocksource0/current_clocksource",
     "address_space_randomisation": "/proc/sys/kernel/randomize_va_space",
@@ -56,6 +55,14 @@ MACHINE_FILES = {
 }
 CPU_KEYS = ("model name", "vendor_id", "cpu family", "model", "stepping", "microcode", "cpu MHz", "flags")
 VULNERABILITIES = "/sys/devices/system/cpu/vulnerabilities/*"
+
+
+# Words of the kernel's command line and options of mounts that say where something is, or how to get in: their values
+# are nobody else's business.
+WHERE = re.compile(
+    r"\b((?:[\w.]*(?:addr|user|username|domain|pass|password|secret|token|key))|ip|nfsroot|ds|nameserver)=[^\s,]+"
+)
+URL = re.compile(r"\b\w+://[^\s,]+")
 
 
 def text(path):
@@ -152,7 +159,19 @@ def storage():
 def mounts():
     wanted = ("/", "/tmp", "/var", "/var/lib", "/var/tmp", "/home", "/srv")
     rows = (line.split() for line in text("/proc/mounts").splitlines())
-    return {row[1]: {"device": row[0], "type": row[2], "options": row[3]} for row in rows if row[1] in wanted}
+    return {
+        row[1]: {"device": device(row[0]), "type": row[2], "options": WHERE.sub(r"\1=...", row[3])}
+        for row in rows
+        if row[1] in wanted
+    }
+
+
+def device(name):
+    return "of another machine" if ":/" in name or name.startswith("//") else name
+
+
+def command_line():
+    return URL.sub("...", WHERE.sub(r"\1=...", text("/proc/cmdline")))
 
 
 def network():
@@ -219,6 +238,7 @@ def facts():
         found[group] = {}
         for key, path in files.items():
             attempt(found[group], missing, group + "." + key, lambda path=path: text(path))
+    attempt(found["kernel_settings"], missing, "kernel_settings.command_line", command_line)
     found["versions"] = {}
     for key, argv in TOOLS.items():
         attempt(found["versions"], missing, "versions." + key, lambda argv=argv: said(argv))

@@ -58,7 +58,7 @@ def refused(host: Host, name: str, need_bytes: int) -> str | None:
     if not result.ok:
         raise SiteError(str(CommandFailed(result, host.name)))
     *absent, free = result.stdout.decode().split()
-    where = f"{host.name} ({host.address})"
+    where = host.name
     if "root" in absent:
         return f"{where}: a storage system is made as root: take a root login"
     keys = {each.split("=")[0] for each in absent}

@@ -23,8 +23,11 @@ PROVISION_S = 180.0
 
 _BRIDGE_UP = """
 set -eu
-[ -d "/sys/class/net/$1" ] ||
+if [ ! -d "/sys/class/net/$1" ]; then
+  mkdir -p /run/infrabench
+  cat /proc/sys/net/ipv4/ip_forward >/run/infrabench/ip_forward
   ip link add "$1" address 02:49:42:00:00:02 type bridge stp_state 0 forward_delay 0
+fi
 ip addr replace "$2" dev "$1"
 ip link set "$1" up
 sysctl -qw net.ipv4.ip_forward=1
@@ -36,11 +39,15 @@ fi
 """
 
 # The bridge has a fixed address: else it takes one from its ports, and neighbours keep sending to the old one.
-# The last system to leave takes the bridge with it.
+# The last system to leave takes the bridge with it, and the host forwards packets only if it did before.
 _BRIDGE_DOWN = """
 [ -d "/sys/class/net/$1" ] || exit 0
 [ -z "$(ls "/sys/class/net/$1/brif")" ] || exit 0
 ip link del "$1"
+if [ -e /run/infrabench/ip_forward ]; then
+  cat /run/infrabench/ip_forward >/proc/sys/net/ipv4/ip_forward
+  rm -f /run/infrabench/ip_forward
+fi
 if command -v iptables >/dev/null; then
   iptables -D DOCKER-USER -o "$1" -j ACCEPT -m comment --comment infrabench 2>/dev/null || true
 fi

@@ -25,7 +25,10 @@ ROLES: Mapping[str, tuple[int, bool, bool, int]] = {
 POD_DEVICES = {"primary": "eth0", "second": "net1"}
 STATUS = "k8s.v1.cni.cncf.io/network-status"
 COUNTERS = ("/sys/fs/cgroup/cpuacct/cpuacct.usage", "/sys/fs/cgroup/cpu.stat")
-_CREATE = '"$@" create --filename="$0" >/dev/null && "$@" wait --for=condition=Ready --timeout=60s pod/{pod} >/dev/null'
+_CREATE = """
+pod=$1; shift
+"$@" create --filename="$0" >/dev/null && "$@" wait --for=condition=Ready --timeout=60s "pod/$pod" >/dev/null
+"""
 # A pod that does not go is taken from the API at least: the next one must be able to come.
 _REMOVE = '"$@" --timeout=30s >/dev/null || { "$@" --force --grace-period=0 --timeout=20s; exit 1; }'
 _UPLINK = (
@@ -122,7 +125,7 @@ def _lifecycle(cluster: Cluster, spec: DeploySpec, image: str) -> dict[str, tupl
     )) for suffix in ("", "-plain")}  # fmt: skip
     push(cluster.kubectl.host, files)
     kubectl = (*cluster.kubectl.prefix, f"--namespace={pods.NAMESPACE}")
-    create = [("sh", "-c", _CREATE.format(pod=FRESH), path, *kubectl) for path in files]
+    create = [("sh", "-c", _CREATE, path, FRESH, *kubectl) for path in files]
     remove = ("sh", "-c", _REMOVE, "sh", *kubectl, "delete", "pod", FRESH, "--ignore-not-found", "--wait")
     told = "--output=jsonpath={.status.nodeInfo.containerRuntimeVersion}"
     version = (*cluster.kubectl.prefix, "get", "node", cluster.nodes[0], told)

@@ -198,7 +198,7 @@ def test_a_machine_that_others_use_is_not_borrowed(machine: Sandbox, has: str, t
     before = machine.sh(STATE)
     with pytest.raises(NotRunnable, match=told) as error:
         remote.borrow(machine)
-    assert "borrowed (198.18.0.99): " in str(error.value)
+    assert "borrowed: " in str(error.value)
     assert machine.sh(STATE) == before
     assert remote.give_back(machine) == []
     assert machine.sh(STATE) == before
@@ -213,7 +213,7 @@ def test_programs_are_brought_once_and_older_ones_go(machine: Sandbox, tmp_path:
     said: list[str] = []
     for _ in range(2):
         remote.bring(machine, {"multus": folder}, said.append)
-    assert said == ["Copying multus to borrowed (198.18.0.99): 0 MB, once"]
+    assert said == ["Copying multus to borrowed: 0 MB, once"]
     listed = machine.sh(f"cd {remote.STORE}; stat -c '%n %a %U' * multus-0*/*")
     assert listed.splitlines() == [
         "multus-0123456789abcdef 755 root", "multus-of-others 755 root", "multus-0123456789abcdef/bpf 755 root",

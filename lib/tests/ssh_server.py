@@ -1,0 +1,121 @@
+"""A real SSH server on loopback, inside the test's own process: commands run as this user, on this machine."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import paramiko
+
+CHUNK = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """How to reach the server: what an inventory says of a host, and the file that knows its key."""
+
+    address: str
+    port: int
+    user: str
+    key: Path
+    known_hosts: Path
+
+
+class _Policy(paramiko.ServerInterface):
+    def __init__(self, user: str, allowed: paramiko.PKey) -> None:
+        self._user, self._allowed = user, allowed
+
+    def get_allowed_auths(self, username: str) -> str:
+        return "publickey"
+
+    def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
+        known = username == self._user and key == self._allowed
+        return paramiko.AUTH_SUCCESSFUL if known else paramiko.AUTH_FAILED
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:
+        return paramiko.OPEN_SUCCEEDED
+
+    def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
+        threading.Thread(target=_execute, args=(channel, command), daemon=True).start()
+        return True
+
+
+@contextmanager
+def serving(folder: Path, *, address: str = "127.0.0.1", user: str = "someone") -> Iterator[Login]:
+    """Yield how to log in to a server that stops with the context; its keys are made in `folder`."""
+    host_key, own = paramiko.ECDSAKey.generate(), paramiko.ECDSAKey.generate()
+    own.write_private_key_file(str(folder / "id"))
+    with socket.create_server((address, 0)) as listener:
+        port = listener.getsockname()[1]
+        known = folder / "known_hosts"
+        known.write_text(f"[{address}]:{port} {host_key.get_name()} {host_key.get_base64()}\n")
+        listener.settimeout(0.1)
+        over, transports = threading.Event(), list[paramiko.Transport]()
+        policy = _Policy(user, own)
+        worker = threading.Thread(target=_accept, args=(listener, host_key, policy, over, transports), daemon=True)
+        worker.start()
+        try:
+            yield Login(address, port, user, folder / "id", known)
+        finally:
+            over.set()
+            worker.join(10)
+            for transport in transports:
+                transport.close()
+
+
+def _accept(
+    listener: socket.socket, key: paramiko.PKey, policy: _Policy, over: threading.Event,
+    transports: list[paramiko.Transport],
+) -> None:  # fmt: skip
+    while not over.is_set():
+        try:
+            peer, _ = listener.accept()
+        except TimeoutError:
+            continue
+        transport = paramiko.Transport(peer)
+        transport.add_server_key(key)
+        transports.append(transport)
+        with suppress(paramiko.SSHException, EOFError, OSError):
+            transport.start_server(threading.Event(), policy)
+
+
+def _execute(channel: paramiko.Channel, command: bytes) -> None:
+    child = subprocess.Popen(
+        ["sh", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
+        start_new_session=True, env={"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/"},
+    )  # fmt: skip
+    assert child.stdout is not None
+    assert child.stderr is not None
+    ways = [
+        threading.Thread(target=_to_peer, args=(child.stdout, channel.sendall), daemon=True),
+        threading.Thread(target=_to_peer, args=(child.stderr, channel.sendall_stderr), daemon=True),
+    ]
+    threading.Thread(target=_to_child, args=(channel, child), daemon=True).start()
+    for way in ways:
+        way.start()
+    for way in ways:
+        way.join()
+    with suppress(OSError, EOFError):
+        channel.send_exit_status(child.wait())
+        channel.close()
+
+
+def _to_peer(source: IO[bytes], send: Callable[[bytes], object]) -> None:
+    with suppress(OSError, EOFError):
+        while data := source.read(CHUNK):
+            send(data)
+
+
+def _to_child(channel: paramiko.Channel, child: subprocess.Popen[bytes]) -> None:
+    assert child.stdin is not None
+    with suppress(OSError, EOFError):
+        while data := channel.recv(CHUNK):
+            child.stdin.write(data)
+    with suppress(OSError):
+        child.stdin.close()
