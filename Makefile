@@ -41,11 +41,12 @@ system:
 	@scripts/system-packages $(or $(NEEDS),$$STUDY)
 
 run: env system  ## Run every study on real systems and write notebooks, figures, tables and report to out/ (STUDY= PROFILE= RUNS= SYSTEMS= WORKLOADS= SITE= SEED= SESSION= DEPLOYMENTS= ORDER= PRECISION= MOST= HOURS=)
-	@for study in $$STUDY; do \
+	@status=0; for study in $$STUDY; do \
 	  $(BIN)/infrabench notebook notebooks/$$study.ipynb out/$$study.ipynb $(ARGUMENTS) || { \
-	    status=$$?; [ $$status = 3 ] && [ "$(words $(STUDY))" != 1 ] || exit $$status; rm -f out/$$study.ipynb; }; \
-	done
-	@$(BIN)/infrabench report out/*.ipynb --figures out/figures --tables out/tables
+	    status=$$?; [ $$status = 3 ] && [ "$(words $(STUDY))" != 1 ] || break; status=0; }; \
+	done; \
+	$(BIN)/infrabench report || { failed=$$?; [ $$status != 0 ] || status=$$failed; }; \
+	exit $$status
 
 test: NEEDS := all browser
 test: env system  ## Run the whole test suite: units, notebooks, a real browser, and the real lab where there can be one
@@ -71,7 +72,7 @@ figures: env  ## Make the figures and tables of the recorded sessions and of the
 
 published: env  ## Recompute the papers' numbers: the audit and the composite score, as a notebook and a report
 	@$(BIN)/infrabench notebook notebooks/published.ipynb out/published.ipynb
-	@$(BIN)/infrabench report out/*.ipynb --figures out/figures --tables out/tables
+	@$(BIN)/infrabench report
 
 .PHONY: claims kick archive
 claims: env  ## Check every claim of the recorded sessions: re-analysis, and what sessions measured here say (MEASURE=smoke: measure first)

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from infrabench.abstract import results
     from infrabench.accounts import (
         blocks_table,
         capabilities_table,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
         pool,
         probes,
         request,
-        results,
         run_or_load,
         show_log,
         study,
@@ -53,7 +53,7 @@ HOME = {
     "pool": "facade",
     "probes": "facade",
     "request": "facade",
-    "results": "facade",
+    "results": "abstract",
     "run_or_load": "facade",
     "show_log": "facade",
     "study": "facade",

@@ -70,6 +70,8 @@ def provenance_table(session: Session) -> pd.DataFrame:
     hosts = [path for path in sorted(session.folder.glob("provenance/*.json")) if path.stem not in NOT_HOSTS]
     columns = {path.stem: _flat(json.loads(read_bytes(path))) for path in hosts if ".resumed-" not in path.name}
     frame = pd.DataFrame(columns).rename_axis("field")
+    if frame.empty:  # no host said anything
+        return frame
     return frame[~frame.index.str.startswith(("missing.", "cpu.flags", "time_s"))]
 
 

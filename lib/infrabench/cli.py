@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         ("run", commands.run, "run a study on a site, or go on with it", _run),
         ("status", commands.status, "say how far sessions are", _sessions),
         ("analyze", commands.analyze, "print estimates, and contrasts against the baseline", _session),
-        ("report", commands.report, "write executed notebooks, figures and tables as HTML pages", _report),
+        ("report", commands.report, "make one static site of executed notebooks, figures, tables and data", _report),
         ("diff", commands.diff, "compare what two sessions say about where and how they were measured", _diff),
         ("verify", commands.verify, "check every file, and read the raw output again", _sessions),
         ("reparse", commands.reparse, "write a session anew with the parsers of now", _reparse),
@@ -147,9 +147,12 @@ def _sessions(parser: argparse.ArgumentParser) -> None:
 
 def _report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("notebooks", metavar="NOTEBOOK", nargs="*", help="executed notebooks (default: all in --out)")
-    parser.add_argument("--out", default="out", metavar="FOLDER", help="where the pages are (default: out)")
-    parser.add_argument("--figures", default="figures", metavar="FOLDER", help="saved figures (default: figures)")
-    parser.add_argument("--tables", default="out/tables", metavar="FOLDER", help="saved tables (default: out/tables)")
+    parser.add_argument("--out", default="out", metavar="FOLDER", help="the report is its folder report (default: out)")
+    for what in ("figures", "tables"):
+        parser.add_argument(
+            f"--{what}", metavar="FOLDER", help=f"saved {what} (default: {what} in --out and in the checkout)"
+        )
+    parser.add_argument("--raw", action="store_true", help="with every raw output of the sessions, however large")
 
 
 def _reparse(parser: argparse.ArgumentParser) -> None:

@@ -104,16 +104,22 @@ def analyze(arguments: Namespace) -> Iterator[str]:
 
 
 def report(arguments: Namespace) -> Iterator[str]:
-    """Write the report of executed notebooks, with what figures, tables and sessions there are; yield where it is."""
-    from infrabench.report import report as write  # pandas is loaded for this command alone
+    """Make the report of executed notebooks, with their figures, tables and data, and yield where it is."""
+    from infrabench.report import report as write  # Sphinx and pandas are loaded for this command alone
 
     out = Path(arguments.out)
     notebooks = [Path(each) for each in arguments.notebooks] or sorted(out.glob("*.ipynb"))
     if not notebooks:
         raise DesignError(f"there is no executed notebook in {out}; name one, or see: infrabench notebook --help")
-    figures, tables = (Path(each) if Path(each).is_dir() else None for each in (arguments.figures, arguments.tables))
-    folders = [path for path in runs.sessions().values() if path.is_dir()]
-    yield str(write(notebooks, out, figures=figures, tables=tables, sessions=folders))
+    for each in notebooks:
+        if not each.is_file():
+            raise DesignError(f"there is no notebook {each}")
+    figures, tables = (
+        [Path(given)] if given else [out / name, runs.home() / name]
+        for name, given in (("figures", arguments.figures), ("tables", arguments.tables))
+    )
+    expected = [name for name in registry.names("studies") if (runs.home() / "notebooks" / f"{name}.ipynb").is_file()]
+    yield str(write(notebooks, out, figures=figures, tables=tables, expected=expected, raw=arguments.raw))
 
 
 def diff(arguments: Namespace) -> Iterator[str]:

@@ -294,7 +294,7 @@ class SSHHost:
             copier.put(str(source), f"{path}.part")
         except (paramiko.SSHException, OSError, EOFError) as error:
             why = str(error) or "no answer"
-            raise SiteError(f"{self.name} ({self.address}): {source} cannot be copied to {path}: {why}") from error
+            raise SiteError(f"{self.name}: {source} cannot be copied to {path}: {why}") from error
         result = self.run(("mv", f"{path}.part", path), timeout_s=10)
         if not result.ok:
             raise CommandFailed(result, self.name)

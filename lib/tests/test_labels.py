@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infrabench import accounts, analysis, cli, facade, labels, pictures, report
+from infrabench import abstract, accounts, analysis, cli, facade, labels, pictures
 from infrabench.core import Case
 from infrabench.design import Design
 from infrabench.records import read_session
@@ -129,14 +129,17 @@ def test_what_a_session_says_of_itself_says_so(folder: Path) -> None:
     assert set(accounts.paths_table(session)["system"]) == {"native", "docker", NAME}
 
 
-def test_status_and_report_say_so(folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_status_and_the_abstract_for_the_report_say_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["status", str(folder)]) == 0
     told = capsys.readouterr().out
     assert f"  {NAME}: " in told
     assert f"  {NAME}, fio default: not run: no such disk" in told
-    page = report.report([], tmp_path, sessions=[folder]).read_text()
-    assert f"native, docker, {NAME}; baseline native" in page
-    assert f"{NAME}, fio default: no such disk" in page
+    session = facade.open_session(folder)
+    made = abstract.of(session, facade.results(session))
+    assert made["systems"] == ["native", "docker", NAME]
+    assert NAME in {row[made["verdicts"]["columns"].index("system")] for row in made["verdicts"]["rows"]}
+    assert made["not_run"][f"{NAME}, fio default"] == "no such disk"
+    assert '"lxc"' not in json.dumps(made)
 
 
 def test_systems_are_asked_for_by_their_plain_names(folder: Path) -> None:

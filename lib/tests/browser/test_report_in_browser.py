@@ -1,0 +1,113 @@
+"""The report opened from a file, with no network: it reads, zooms, searches and prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from infrabench.report import report
+from tests.browser.lab_pages import ARGUMENTS, CHROMIUM
+from tests.report.report_fixtures import home
+
+pytestmark = pytest.mark.browser
+PAGES = ("index", "containers", "containers-notebook", "cnis", "search")
+Open = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    checkout = home(tmp_path_factory.mktemp("checkout"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("INFRABENCH_HOME", str(checkout))
+        out = checkout / "out"
+        return report(sorted(out.glob("*.ipynb")), out, figures=[out / "figures"], tables=[out / "tables"]).parent
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(chromium: Browser, site: Path) -> Iterator[Open]:
+    """Opens pages offline; in the end nothing but files was asked for, nothing failed and no script complained."""
+    contexts, asked, wrong = [], [], []
+
+    def open_(name: str, *, width: int = 1280, scheme: str = "light", script: bool = True) -> Page:
+        context = chromium.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True, java_script_enabled=script
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("requestfailed", lambda request: wrong.append(request.url))
+        page.on("console", lambda message: wrong.append(message.text))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
+        path, _, query = name.partition("?")
+        page.goto(f"file://{site}/{path}.html" + (f"?{query}" if query else ""))
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert asked
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    assert wrong == []
+
+
+@pytest.mark.parametrize("width", [1280, 375])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_fits_its_width_in_light_and_dark(opened: Open, name: str, width: int) -> None:
+    colours = set()
+    for scheme in ("light", "dark"):
+        page = opened(name, width=width, scheme=scheme)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        colours.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        for picture in page.locator("article img").all():
+            assert picture.evaluate("each => each.complete && each.naturalWidth > 0")
+            assert picture.evaluate("each => getComputedStyle(each).backgroundColor") == "rgb(255, 255, 255)"
+    assert len(colours) == 2
+
+
+def test_a_click_shows_a_figure_large_and_escape_puts_it_away(opened: Open) -> None:
+    page = opened("containers")
+    page.locator("a.zoom").first.click()
+    picture = page.locator("dialog img")
+    picture.wait_for()
+    page.wait_for_function("document.querySelector('dialog img').naturalWidth > 0")
+    assert picture.get_attribute("src").endswith("files/figures/containers/forest.svg")
+    assert picture.get_attribute("alt") == "A picture of nothing."
+    assert picture.bounding_box()["width"] > 1000
+    page.keyboard.press("Escape")
+    page.locator("dialog").wait_for(state="detached")
+    page.locator("a.zoom").first.click()
+    page.get_by_role("button", name="Close").click()
+    page.locator("dialog").wait_for(state="detached")
+
+
+def test_without_scripts_the_figure_is_a_link_to_its_file(opened: Open) -> None:
+    page = opened("containers", script=False)
+    page.locator("a.zoom").first.click()
+    page.wait_for_url("**/files/figures/containers/forest.svg")
+
+
+def test_search_works_from_a_file(opened: Open) -> None:
+    page = opened("search?q=interrupted")
+    found = page.locator("ul.search li a")
+    found.first.wait_for()
+    assert "CNIs" in found.all_text_contents()
+
+
+def test_on_paper_there_is_the_page_and_no_navigation(opened: Open) -> None:
+    page = opened("containers-notebook")
+    page.emulate_media(media="print")
+    assert not page.locator(".sidebar-drawer").is_visible()
+    assert page.locator(".wide").first.evaluate("each => getComputedStyle(each).overflowX") == "visible"
+    assert page.pdf(format="A4").startswith(b"%PDF")

@@ -1,0 +1,76 @@
+"""What a notebook says of its session, as data in its output."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+
+from infrabench import abstract, facade
+from tests.report.report_fixtures import ABSENT, session, told
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return session(tmp_path_factory.mktemp("abstract") / "s")
+
+
+def test_an_abstract_is_json_and_says_how_much_there_is(folder: Path) -> None:
+    made = json.loads(json.dumps(told(folder), allow_nan=False))
+    assert (made["study"], made["sessions"], made["name"]) == ("containers", ["s"], "containers")
+    assert (made["planned"], made["recorded"]) == (306, 306)
+    assert made["ok"] == 306 - 6 - 1
+    assert made["not_run"] == {"lxd": "the LXD daemon did not answer", "lxc, fio default": ABSENT["reason"]}
+    assert sum(int(row[made["plan"]["columns"].index("trials")]) for row in made["plan"]["rows"]) == 306
+    assert abstract.line(made) == "s: containers, profile quick, site lab; 306 of 306 trials, 299 valid"
+
+
+def test_its_verdicts_are_those_of_the_analysis(folder: Path) -> None:
+    found = facade.results(facade.open_session(folder))
+    rows = found.contrasts[found.contrasts["metric"].isin(["events_per_s", "requests_per_s"])]
+    made = told(folder)["verdicts"]
+    columns = dict(zip(made["columns"], zip(*made["rows"], strict=True), strict=True))
+    assert list(columns["system"]) == list(rows["system"])
+    assert [verdict.partition(" (")[0] for verdict in columns["verdict"]] == list(rows["verdict"])
+    assert [float(ratio) for ratio in columns["ratio"]] == pytest.approx(list(rows["ratio"]), abs=5e-3)
+    assert set(columns["better"]) == {"higher"}
+
+
+def test_missing_trials_are_planned_and_not_recorded(tmp_path: Path) -> None:
+    folder = session(tmp_path / "s")
+    for path in sorted((folder / "trials").iterdir())[:5]:
+        (path / "trial.json").unlink()
+        path.rmdir()
+    made = told(folder)
+    assert (made["planned"], made["recorded"]) == (306, 301)
+
+
+def test_only_a_notebook_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    opened = facade.open_session(folder)
+    abstract.results(opened)
+    assert capsys.readouterr().out == ""
+    shell = InteractiveShell.instance()
+    try:
+        with capture_output() as captured:
+            abstract.results(opened)
+        outputs = [{"data": each.data} for each in captured.outputs]
+    finally:
+        shell.clear_instance()
+    assert [each["sessions"] for each in abstract.inside(outputs)] == [["s"]]
+    assert outputs[0]["data"]["text/plain"] == abstract.line(told(folder))
+
+
+def test_of_the_same_session_the_last_one_counts() -> None:
+    ones = [{"format": 1, "name": name, "sessions": ["s"], "ok": ok} for name, ok in (("a", 1), ("b", 2), ("a", 3))]
+    outputs = [{"data": {abstract.MIME: each}} for each in ones]
+    assert [each["ok"] for each in abstract.inside([*outputs, {"text": "x"}])] == [3, 2]
+    assert abstract.inside([{"data": {abstract.MIME: {"format": 2}}}]) == []
+
+
+def test_what_is_missing_is_an_empty_text() -> None:
+    frame = pd.DataFrame({"a": [1, None], "b": [None, "x"]}).rename_axis("row")
+    assert abstract.split(frame) == {"columns": ["row", "a", "b"], "rows": [["0", "1.0", ""], ["1", "", "x"]]}
