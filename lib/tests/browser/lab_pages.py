@@ -28,7 +28,8 @@ ARGUMENTS = [
 START_S = 120.0
 RUN_ALL = "Run All Cells"
 READY = '.jp-StatusBar-Left :text("| Idle")'
-IDLE = '.jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook-ExecutionIndicator[data-status="idle"]'
+PANEL = ".jp-NotebookPanel:not(.lm-mod-hidden)"
+IDLE = f'{PANEL} .jp-Notebook-ExecutionIndicator[data-status="idle"]'
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,33 @@ def finished(page: Page, server: Server, path: str, *, timeout_s: float) -> nbfo
         if all(cell.execution_count for cell in code) or errors(saved):
             return saved
         assert time.monotonic() < deadline, f"{path} did not finish"
+
+
+def sought(page: Page, selector: str, *, timeout_s: float) -> str:
+    """Scroll through the notebook, again and again, until something is there; return its text.
+
+    JupyterLab keeps cells that are out of sight out of the document.
+    """
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        # Asked in one go: what is drawn anew is another element a moment later.
+        text = page.evaluate(
+            """wanted => { const found = document.querySelector(wanted);
+                           found?.scrollIntoView(); return found ? found.innerText : ''; }""",
+            f"{PANEL} {selector}",
+        )
+        if text:
+            return text
+        page.evaluate(
+            """panel => {
+              const box = document.querySelector(panel + ' .jp-WindowedPanel-outer');
+              const end = box.scrollTop + box.clientHeight >= box.scrollHeight - 5;
+              box.scrollTop = end ? 0 : box.scrollTop + 0.6 * box.clientHeight;
+            }""",
+            PANEL,
+        )
+        page.wait_for_timeout(120)
+    raise AssertionError(f"{selector} did not come within {timeout_s:g} s")
 
 
 def errors(notebook: nbformat.NotebookNode) -> list[str]:
