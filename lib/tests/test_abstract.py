@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -19,8 +20,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return session(tmp_path_factory.mktemp("abstract") / "s")
 
 
-def test_an_abstract_is_json_and_says_how_much_there_is(folder: Path) -> None:
-    made = json.loads(json.dumps(told(folder), allow_nan=False))
+@pytest.fixture(scope="module")
+def found(folder: Path) -> dict[str, Any]:
+    return told(folder)
+
+
+def test_an_abstract_is_json_and_says_how_much_there_is(found: dict[str, Any]) -> None:
+    made = json.loads(json.dumps(found, allow_nan=False))
     assert (made["study"], made["sessions"], made["name"]) == ("containers", ["s"], "containers")
     assert (made["planned"], made["recorded"]) == (306, 306)
     assert made["ok"] == 306 - 6 - 1
@@ -29,10 +35,10 @@ def test_an_abstract_is_json_and_says_how_much_there_is(folder: Path) -> None:
     assert abstract.line(made) == "s: containers, profile quick, site lab; 306 of 306 trials, 299 valid"
 
 
-def test_its_verdicts_are_those_of_the_analysis(folder: Path) -> None:
-    found = facade.results(facade.open_session(folder))
-    rows = found.contrasts[found.contrasts["metric"].isin(["events_per_s", "requests_per_s"])]
-    made = told(folder)["verdicts"]
+def test_its_verdicts_are_those_of_the_analysis(folder: Path, found: dict[str, Any]) -> None:
+    contrasts = facade.contrasts(facade.open_session(folder))
+    rows = contrasts[contrasts["metric"].isin(["events_per_s", "requests_per_s"])]
+    made = found["verdicts"]
     columns = dict(zip(made["columns"], zip(*made["rows"], strict=True), strict=True))
     assert list(columns["system"]) == list(rows["system"])
     assert [verdict.partition(" (")[0] for verdict in columns["verdict"]] == list(rows["verdict"])
@@ -49,19 +55,22 @@ def test_missing_trials_are_planned_and_not_recorded(tmp_path: Path) -> None:
     assert (made["planned"], made["recorded"]) == (306, 301)
 
 
-def test_only_a_notebook_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    opened = facade.open_session(folder)
-    abstract.results(opened)
+def test_only_a_notebook_is_told(
+    folder: Path, found: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    abstract.publish(found)
     assert capsys.readouterr().out == ""
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     shell = InteractiveShell.instance()
     try:
         with capture_output() as captured:
-            abstract.results(opened)
+            assert len(abstract.results(facade.open_session(folder)).contrasts)
         outputs = [{"data": each.data} for each in captured.outputs]
     finally:
         shell.clear_instance()
-    assert [each["sessions"] for each in abstract.inside(outputs)] == [["s"]]
-    assert outputs[0]["data"]["text/plain"] == abstract.line(told(folder))
+    assert abstract.inside(outputs) == [found]
+    assert outputs[0]["data"]["text/plain"] == abstract.line(found)
 
 
 def test_of_the_same_session_the_last_one_counts() -> None:

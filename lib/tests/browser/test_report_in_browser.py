@@ -13,7 +13,7 @@ from tests.browser.lab_pages import ARGUMENTS, CHROMIUM
 from tests.report.report_fixtures import home
 
 pytestmark = pytest.mark.browser
-PAGES = ("index", "containers", "containers-notebook", "cnis", "search")
+PAGES = ("index", "containers", "containers-notebook")
 Open = Callable[..., Page]
 
 
