@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from infrabench import facade, registry, runs
 from infrabench.core import DesignError, InfrabenchError, NotRunnable, Step, Target
@@ -98,15 +97,15 @@ def _plugins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def asked(do: Callable[[], object]) -> tuple[str, float]:
     """Return the error that `do` ends in (empty: none), and how long that took; any other than ours is a failure."""
-    begin = time.monotonic()
+    begin = time.process_time()  # of this process: how busy the machine is says nothing
     try:
         do()
     except InfrabenchError as error:
         told = str(error)
     else:
-        return "", time.monotonic() - begin
+        return "", time.process_time() - begin
     assert 0 < len(told) < 20_000
-    return told, time.monotonic() - begin
+    return told, time.process_time() - begin
 
 
 def shown(value: object) -> str:
@@ -132,7 +131,7 @@ REQUEST = (
 )
 
 
-@pytest.mark.parametrize("name", [*REQUEST, "study", "mode", "site", "session"])
+@pytest.mark.parametrize("name", [*REQUEST, "study", "mode", "site"])
 def test_every_parameter_of_a_run(name: str, tmp_path: Path, canary: Path, record_property) -> None:
     began, memory, refused, slowest = time.monotonic(), Memory(), 0, 0.0
     for bad in hostile(str(canary)):
@@ -219,8 +218,8 @@ def test_every_field_of_an_inventory(place: tuple[str, ...], tmp_path: Path, can
         else:
             holder[place[-1]] = bad
         try:
-            path.write_text(yaml.safe_dump(data))
-        except (UnicodeEncodeError, yaml.YAMLError, ValueError):
+            path.write_text(json.dumps(data))  # which is YAML too
+        except TypeError:  # bytes
             continue
 
         def do() -> None:
@@ -372,9 +371,28 @@ def test_a_notebook_takes_hostile_values_as_text(tmp_path: Path, canary: Path) -
 
 
 @pytest.mark.parametrize(
-    "name", ["..", "a b", "a\nb", "-rf", ".x", "a\x00b", "x" * 300, "$(id)", "a;b", "d/..", "d/.x", "d/a b"]
+    "name",
+    [
+        "..",
+        "a b",
+        "a\nb",
+        "-rf",
+        ".x",
+        "a\x00b",
+        "x" * 300,
+        "$(id)",
+        "a;b",
+        "d/..",
+        "d/.x",
+        "d/a b",
+        LONG_TEXT,
+        5,
+        [],
+        b"a",
+    ],
+    ids=range(16),
 )
-def test_a_session_name_is_a_plain_word(name: str) -> None:
+def test_a_session_name_is_a_plain_word(name: object) -> None:
     wanted = facade.request("fakes", profile="tiny")
     with pytest.raises(DesignError, match="session name"):
         runs.folder_for(registry.study("fakes"), wanted, runs.SiteName("local", "local"), name)
