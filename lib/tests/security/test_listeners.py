@@ -105,7 +105,8 @@ def test_jupyterlab_listens_on_loopback_alone_and_asks_for_its_token() -> None:
     lines = _jupyter()
     assert any("ServerApp.ip=127.0.0.1" in line for line in lines)
     for line in lines:
-        assert not re.search(r"(token|password|allow_origin|allow_remote_access|disable_check_xsrf)\s*=", line), line
+        assert not re.search(r"(token|password|allow_origin|disable_check_xsrf)\s*=", line), line
+        assert "allow_remote_access=True" not in line
         assert not re.search(r"ip\s*=\s*(?!127\.0\.0\.1)", line), line
 
 
