@@ -74,7 +74,7 @@ QUICK = Sizes(
     # A copy of files ends in one flush, which both modes wait for: what `strict` adds is seen in `fio-4k` and `oltp`.
     area_bytes=GIB, run_s=3, ramp_s=1, requests=EVERY + OWN, copy_bytes=4 * GB, copy_modes=("default",),
     rows=100_000, oltp_s=6, tests=(("oltp_read_write", "default"), ("oltp_read_write", "strict")),
-    # Ceph's own brakes make it a minute for each GB; the papers' sizes, and reading alone from a database, are `paper`'s.
+    # Ceph's own brakes make it a minute for each GB. Larger sizes, and reading alone from a database, are `paper`'s.
     rebuilds=((GB, "default"), (GB, "open")), around_s=(3.0, 2.0),
     damage_files=16, damage_bytes=256 * MB, damages=("none", "one", "both"),
 )  # fmt: skip

@@ -196,6 +196,7 @@ class Balanced(Cluster):
             return super().mon(prefix, **words)
         self.set.append(words["pgid"])
         self.order[words["pgid"]] = words["id"]
+        return None
 
     def mgr(self, prefix: str, **words: Any) -> Any:
         assert words["dumpcontents"] == ["pgs"]

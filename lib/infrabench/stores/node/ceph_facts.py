@@ -25,7 +25,8 @@ def facts(config: Config) -> dict[str, Any]:
         "pool": {
             "layout": "one pool, one copy on each of two OSDs (failure domain osd), BlueStore",
             "copies": pool["size"], "min_copies": pool["min_size"], "placement_groups": pool["pg_num"],
-            "primaries": "even: each OSD answers for as many placement groups", "object_bytes": image["object_size"], "image_features": image["features"], "compression": "none",
+            "primaries": "even: each OSD answers for as many placement groups",
+            "object_bytes": image["object_size"], "image_features": image["features"], "compression": "none",
             "osd_class": sorted({str(each.get("default_device_class")) for each in detail}),
             "osd_cache_bytes": config.cache_bytes // config.copies, "osd_cache": "fixed size, no autotuning",
             "client_cache": "default: librbd's, 32 MiB, write-back after the first flush; strict: none",
