@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -25,6 +26,7 @@ from infrabench.kubeconfig import Kubeconfig
 from infrabench.stores import borrowed
 
 LARGEST_FILE = 2**20  # bytes; reading YAML takes a second for some hundred thousand of them
+MOST_BRACKETS = 1000  # levels of YAML take time by the square of their number
 REMOTE_CACHE = "/var/cache/infrabench"
 
 log = logging.getLogger(__name__)
@@ -115,7 +117,10 @@ def read_file(spec: str | Path) -> Inventory | Kubeconfig:
             raise SiteError(
                 f"{path}: an inventory or a kubeconfig has at most {LARGEST_FILE} bytes. Is it the right file?"
             )
-        data = yaml.safe_load(path.read_text())
+        text = path.read_text()
+        if text.count("[") + text.count("{") > MOST_BRACKETS or re.search(r"(?:[-?:] ){50}", text):
+            raise SiteError(f"{path}: no inventory and no kubeconfig is nested like this. Is it the right file?")
+        data = yaml.safe_load(text)
     except OSError as error:
         raise SiteError(f"{path}: cannot be read: {error.strerror}") from error
     # A date or a number that cannot be is a ValueError of its own.

@@ -254,6 +254,7 @@ FILES: dict[str, str | bytes] = {
     "laughs as a file": f"{LAUGHS}{KUBECONFIG}"
     "clusters: [{name: d, cluster: {server: s, certificate-authority: *t}}]\n",
     "deep": "[" * 100_000,
+    "deep lists": "- " * 100_000,
     "deep keys": "{" * 50_000,
     "itself": "a: &a [*a]\nname: *a\n",
     "python": "!!python/object/apply:os.system [true]",
