@@ -60,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
         ("status", commands.status, "say how far sessions are", _sessions),
         ("analyze", commands.analyze, "print estimates, and contrasts against the baseline", _session),
         ("report", commands.report, "write executed notebooks, figures and tables as HTML pages", _report),
+        ("paper", commands.paper, "write numbers, captions and tables of sessions as a paper takes them", _paper),
         ("diff", commands.diff, "compare what two sessions say about where and how they were measured", _diff),
         ("verify", commands.verify, "check every file, and read the raw output again", _sessions),
         ("reparse", commands.reparse, "write a session anew with the parsers of now", _reparse),
@@ -147,6 +148,18 @@ def _report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", default="out", metavar="FOLDER", help="where the pages are (default: out)")
     parser.add_argument("--figures", default="figures", metavar="FOLDER", help="saved figures (default: figures)")
     parser.add_argument("--tables", default="out/tables", metavar="FOLDER", help="saved tables (default: out/tables)")
+
+
+def _paper(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sessions", metavar="SESSION", nargs="+", help="name, folder or archive of a session")
+    parser.add_argument("--out", default="out/paper", metavar="FOLDER", help="where to write (default: out/paper)")
+    parser.add_argument(
+        "--figures", default="figures", metavar="FOLDER",
+        help="saved figures, whose captions are commands too (default: figures; those of your runs: out/figures)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--prefix", default="", metavar="LETTERS", help="begin every command with these letters instead of the study's"
+    )
 
 
 def _reparse(parser: argparse.ArgumentParser) -> None:

@@ -116,6 +116,18 @@ def report(arguments: Namespace) -> Iterator[str]:
     yield str(write(notebooks, out, figures=figures, tables=tables, sessions=folders))
 
 
+def paper(arguments: Namespace) -> Iterator[str]:
+    """Write the numbers, captions and ratios of sessions for LaTeX, and yield the files."""
+    from infrabench import facade  # pandas and scipy are loaded for this command alone
+    from infrabench import paper as printed
+
+    if arguments.prefix and len(arguments.sessions) > 1:
+        raise DesignError("--prefix is for one session: with several, each needs another one")
+    for name in arguments.sessions:
+        found = facade.results(facade.open_session(runs.find(None, name)))
+        yield from map(str, printed.write(found, Path(arguments.out), Path(arguments.figures), arguments.prefix))
+
+
 def diff(arguments: Namespace) -> Iterator[str]:
     """Yield what differs between two sessions; `NotComparable` when something that must not."""
     first, second = (runs.find(None, name) for name in (arguments.first, arguments.second))

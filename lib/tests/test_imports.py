@@ -49,7 +49,8 @@ MAY = {
     "tidy": {"records"},
     "stats": {"tidy", "stats", "display"},
     "validation": {"stats", "tidy", "validation"},
-    "display": set(),
+    "tex": set(),
+    "display": {"tex"},
     "figures": {"tidy", "stats", "display", "figures"},
     "tables": {"display", "tables"},
     "report": {"labels", "records", "tidy"},
@@ -62,6 +63,8 @@ MAY = {
     "workloads": {"workloads"},
     "lab": {"clusters", "host", "lab", "stores"},
     "studies": set(),
+    "inline": {"analysis", "display", "tex"},
+    "paper": {"analysis", "display", "figures", "inline", "tables"},
     "pictures": {"analysis", "figures"},
     "scenarios": {"analysis"},
     "layers": {"analysis"},
@@ -89,8 +92,8 @@ MAY = {
     "accounts": {"comparability", "facade", "labels", "records"},
     "commands": {
         "archive", "benchmarks", "clusters", "comparability", "costs", "design", "facade", "fidelity", "headless",
-        "lab", "labels", "planned", "progress", "records", "registry", "reparse", "report", "runs", "session", "tables",
-        "trust", "validation", "workbench",
+        "lab", "labels", "paper", "planned", "progress", "records", "registry", "reparse", "report", "runs", "session",
+        "tables", "trust", "validation", "workbench",
     },
     "cli": {"commands"},
     "benchmarks": {
@@ -122,8 +125,8 @@ BEHIND = {
 }
 OPEN = {"numpy", "pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "tenacity", "statsmodels", "scikit_posthocs"}
 ANALYSIS = {
-    "stats", "figures", "tables", "tidy", "display", "analysis", "answers", "beside", "crosscheck", "grades", "layers",
-    "literature", "pictures", "scenarios", "timelines", "trust", "validation",
+    "stats", "figures", "tables", "tidy", "display", "analysis", "answers", "beside", "crosscheck", "grades", "inline",
+    "layers", "literature", "pictures", "scenarios", "timelines", "trust", "validation",
 }  # fmt: skip
 NUMERIC = {"pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "statsmodels", "scikit_posthocs"}
 

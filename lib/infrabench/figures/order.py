@@ -16,7 +16,6 @@ from infrabench.figures.cases import trials_of, unit_of
 from infrabench.figures.sentences import counts, dependence, metric_in, no_value, order_sentence, repeats
 from infrabench.stats.diagnostics import outlier_mask
 
-DASHES: tuple[object, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
 LINES_UP_TO = 60  # blocks; more lines than that are a grey wash
 
 
@@ -182,7 +181,7 @@ def _probes(axes: Axes, case: pd.DataFrame, probes: pd.DataFrame) -> None:
     for i, host in enumerate(hosts):
         mine = probes[probes["host"] == host].sort_values("position")
         at = np.searchsorted(positions, mine["position"]) + 0.5
-        style, colour = DASHES[i % len(DASHES)], ("#333333", look.GREY)[i % 2]
+        style, colour = look.DASHES[i % len(look.DASHES)], ("#333333", look.GREY)[i % 2]
         axes.plot(at, mine["value"] / scale.factor, ls=style, c=colour, lw=0.8, marker=".", ms=2.5, label=host)
     axes.set_ylabel("Probe" + ("" if scale.unit == "1" else f" ({scale.unit})"))
     axes.margins(y=0.15)
