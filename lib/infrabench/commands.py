@@ -123,8 +123,12 @@ def paper(arguments: Namespace) -> Iterator[str]:
 
     if arguments.prefix and len(arguments.sessions) > 1:
         raise DesignError("--prefix is for one session: with several, each needs another one")
+    seen: set[str] = set()
     for name in arguments.sessions:
         found = facade.results(facade.open_session(runs.find(None, name)))
+        if found.name in seen:
+            raise DesignError(f"{name} is a second session of {found.name}: a command of its own, with --prefix")
+        seen.add(found.name)
         yield from map(str, printed.write(found, Path(arguments.out), Path(arguments.figures), arguments.prefix))
 
 

@@ -24,10 +24,10 @@ from infrabench.analysis import Results
 from infrabench.core import DesignError
 
 ONES = (
-    "Zero One Two Three Four Five Six Seven Eight Nine Ten Eleven Twelve Thirteen Fourteen Fifteen Sixteen Seventeen "
-    "Eighteen Nineteen"
-).split()
-TENS = "Twenty Thirty Forty Fifty Sixty Seventy Eighty Ninety".split()
+    "Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten", "Eleven", "Twelve",
+    "Thirteen", "Fourteen", "Fifteen", "Sixteen", "Seventeen", "Eighteen", "Nineteen",
+)  # fmt: skip
+TENS = ("Twenty", "Thirty", "Forty", "Fifty", "Sixty", "Seventy", "Eighty", "Ninety")
 PART = re.compile(r"\d+|[A-Za-z]+|\.(?=\d)")
 THIN = "\u202f"  # between a number and its unit
 

@@ -20,13 +20,13 @@ SIGNS |= {"µ": r"\textmu{}", "€": r"\texteuro{}", "°": r"\textdegree{}", "½
 MATHS = {"<": "<", ">": ">", "−": "-", "±": r"\pm", "×": r"\times", "·": r"\cdot", "÷": r"\div", "¬": r"\neg"}
 MATHS |= {"≤": r"\leq", "≥": r"\geq", "≈": r"\approx", "≠": r"\neq", "≡": r"\equiv", "∞": r"\infty", "√": r"\surd"}
 MATHS |= {"←": r"\leftarrow", "→": r"\rightarrow", "↑": r"\uparrow", "↓": r"\downarrow", "↔": r"\leftrightarrow"}
-MATHS |= dict(zip("αβγδεζηθικλμνξπρστυφχψω", (
-    r"\alpha \beta \gamma \delta \epsilon \zeta \eta \theta \iota \kappa \lambda \mu \nu \xi \pi \rho \sigma \tau "
-    r"\upsilon \phi \chi \psi \omega"
-).split(), strict=True))  # fmt: skip
-MATHS |= dict(zip("ΓΔΘΛΞΠΣΦΨΩ", (
-    r"\Gamma \Delta \Theta \Lambda \Xi \Pi \Sigma \Phi \Psi \Omega"
-).split(), strict=True))  # fmt: skip
+GREEK = {
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta", "η": "eta", "θ": "theta",
+    "κ": "kappa", "λ": "lambda", "μ": "mu", "ν": "nu", "ξ": "xi", "π": "pi", "ρ": "rho", "σ": "sigma", "τ": "tau",
+    "φ": "phi", "χ": "chi", "ψ": "psi", "ω": "omega", "Γ": "Gamma", "Δ": "Delta", "Θ": "Theta", "Λ": "Lambda",
+    "Σ": "Sigma", "Φ": "Phi", "Ψ": "Psi", "Ω": "Omega",
+}  # fmt: skip
+MATHS |= {sign: f"\\{name}" for sign, name in GREEK.items()}
 SIGNS |= {sign: f"${command}$" for sign, command in MATHS.items()}
 ACCENTED = frozenset(map(chr, range(0xC0, 0x100))) - set("×÷ÐðÞþ")  # what the kernel has in every encoding
 MINUS = re.compile(r"(?<![\w.)\]-])-(?=\.?\d)")  # before a number, but not inside 2026-11 or users-1000

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from infrabench import headless, literature
+from tests import sidecars
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "notebooks" / "published.ipynb"

@@ -18,7 +18,8 @@ tex = pytest.mark.skipif(
 
 def typeset(source: Path, out: Path) -> str:
     """Return the text of the PDF; what TeX stops at, does not know or has no sign for is an `AssertionError`."""
-    done = subprocess.run([str(TYPESET), str(source), str(out)], capture_output=True, text=True, timeout=300, check=False)
+    words = [str(TYPESET), str(source), str(out)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     log = (out / f"{source.stem}.log").read_text(encoding="utf-8", errors="replace")
     for complaint in ("Missing character", "undefined", "multiply defined", "Font shape", "Overfull"):

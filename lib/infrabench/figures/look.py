@@ -21,7 +21,7 @@ MM = 1 / 25.4
 COLUMN_MM, PAGE_MM = 85.0, 174.0  # one and two columns of a journal
 TEXT_PT, SMALL_PT = 8.0, 6.5
 # Chosen so that any two are apart with every colour vision, and in grey print by their lightness; a test measures it
-COLOURS = ("#1C1C1C", "#2353A0", "#D45810", "#3BBEAA", "#C78658", "#B2435B", "#7D1A06", "#45D3FF")
+COLOURS = ("#1C1C1C", "#193ED9", "#C85D09", "#14BDBB", "#2898F9", "#A74164", "#4F3906", "#FDAF6B")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
 Dash = str | tuple[int, tuple[float, ...]]
 DASHES: tuple[Dash, ...] = (

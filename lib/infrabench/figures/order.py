@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from infrabench import display
 from infrabench.figures import look
@@ -62,6 +63,7 @@ def order(
             _probes(grid[1, 0], case, probes)
         _edges(grid[:, 0], case)
         axes.set_xlim(0, len(case) + 1)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         which = f" of {workload}, {scenario}," if width_mm > 120 else ""
         grid[-1, 0].set_xlabel(look.broken(f"trial{which} in executed order{_lines_are(case)}", width_mm - 20, " ("))
         present = [name for name in names if name in set(case["system"])]

@@ -9,8 +9,8 @@ from infrabench.tables.cases import diagnostics_table, interactions_table, omnib
 from infrabench.tables.cells import against_table, contrasts_table, estimates_table, results_table
 from infrabench.tables.interim import interim_table
 from infrabench.tables.matrix import Question, matrix_table
-from infrabench.tables.ratios import ratios_table, signs_told
 from infrabench.tables.plans import differences_table, planning_table
+from infrabench.tables.ratios import ratios_table, signs_told
 
 __all__ = [
     "Question",

@@ -1,4 +1,4 @@
-"""The ratios of a study as a paper prints them: a row for each case, a column for each system, a sign for the verdict."""
+"""The ratios of a study as a paper prints them: a row for each case, a column for each system, signs for verdicts."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ def ratios_table(contrasts: pd.DataFrame, systems: Sequence[str]) -> pd.DataFram
             | {name: cells.get(name, NOT_RUN) for name in shown}
         )  # fmt: skip
     table = pd.DataFrame(rows, dtype="str")
-    single = not len(table) or (table.groupby("workload")["scenario"].nunique() == 1).all()
-    return table.drop(columns="scenario") if single and len(table) else table
+    if table.empty or table.drop_duplicates(["workload", "scenario"])["workload"].duplicated().any():
+        return table
+    return table.drop(columns="scenario")
 
 
 def signs_told(contrasts: pd.DataFrame) -> str:

@@ -19,8 +19,8 @@ from infrabench.figures.ratios import _fitting, _ticks, _told
 from infrabench.stats import contrasts, estimates
 from infrabench.tidy import tidy
 from tests.analysis_fixtures import MARGINS, NOT_RUN, PRIMARY, SYSTEMS, table_of, write_session
-from tests.figures.pdf import page_mm
 from tests.figures.look_at import marked, overhang_mm, smallest_axes_mm, texts
+from tests.figures.pdf import page_mm
 
 
 @pytest.fixture(scope="module")
