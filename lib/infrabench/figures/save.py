@@ -32,7 +32,7 @@ def save(
     Parameters
     ----------
     figure
-        Written at its own size: what is 85 mm wide here is 85 mm wide in print.
+        Written at its own size: what is 85 mm wide here is 85 mm wide in print. Its layout is fixed by this.
     data
         The table that the figure shows; the side-car has its size and a digest of every column.
     parameters
@@ -50,6 +50,8 @@ def save(
     with style():
         for each in dict.fromkeys(drawn.values()):
             each.draw_without_rendering()  # the first layout sees other tick labels than those that are drawn
+            each.draw_without_rendering()
+            each.set_layout_engine("none")  # found; every format would look for it again
         for path, each in drawn.items():
             each.savefig(path, dpi=DPI, metadata=METADATA[path.suffix[1:]])
     sessions = sorted(data["session"].unique()) if "session" in data else parameters.get("session", [])

@@ -23,11 +23,13 @@ def text_points(path: Path) -> set[float]:
     text is an `AssertionError`, for its size would not be known.
     """
     sizes = set()
-    for stream in re.findall(rb"stream\r?\n(.*?)\r?\nendstream", path.read_bytes(), re.DOTALL):
+    for stream in re.findall(rb"stream\r?\n(.*?)endstream", path.read_bytes(), re.DOTALL):
         try:
-            content = zlib.decompress(stream)
+            content = zlib.decompressobj().decompress(stream)  # does not mind the end of a line behind it
         except zlib.error:
-            continue  # of a font
+            continue
+        if b" Tf\n" not in content:  # a font, or the mark of a point
+            continue
         for a, b, body in re.findall(rb"(-?[\d.]+) (-?[\d.]+) \S+ \S+ \S+ \S+ cm\nBT\n(.*?)\nET", content, re.DOTALL):
             assert abs(float(a) ** 2 + float(b) ** 2 - 1) < 1e-4, (path, a, b)
             sizes |= {float(size) for size in re.findall(rb"/\S+ ([\d.]+) Tf", body)}

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.figures import COLUMN_MM, PAGE_MM
+from infrabench.figures import COLUMN_MM, PAGE_MM, look
 from tests.figures.pdf import page_mm, text_points
 from tests.sidecars import KEPT
 
 CARS = sorted(KEPT.glob("*/*.json"))
 PDFS = sorted(KEPT.glob("*/*.pdf"))
 SMALLEST_PT = 6.0
+AROUND = 99  # points that are looked at outside of the page
 poppler = pytest.mark.skipif(
     not shutil.which("pdffonts"), reason="not run: pdffonts and pdftotext are not installed (Debian: poppler-utils)"
 )
@@ -80,15 +81,38 @@ def test_every_word_is_on_the_page_and_covers_no_other(pdf: Path) -> None:
     assert not covered
 
 
+@poppler
+def test_the_demands_can_fail(tmp_path: Path) -> None:
+    with look.style():
+        figure, axes = look.canvas(COLUMN_MM, 40)
+        axes.text(0.5, 0.5, "one", fontsize=8)
+        axes.text(0.52, 0.52, "two", fontsize=5.5)
+        figure.text(0.98, 0.5, "beyond the edge", fontsize=8)
+        figure.savefig(tmp_path / "bad.pdf")
+    assert min(text_points(tmp_path / "bad.pdf")) == 5.5
+    words = {word[0]: word for word in boxes(tmp_path / "bad.pdf")}
+    assert overlap(words["one"], words["two"])
+    assert not overlap(words["one"], words["the"])
+    assert words["edge"][3] > COLUMN_MM / 25.4 * 72 + 0.5
+
+
 Box = tuple[str, float, float, float, float]
 
 
 def boxes(pdf: Path) -> list[Box]:
-    """Return every word and its box, in points from the upper left corner; a standing word's box stands too."""
-    argv = ["pdftotext", "-bbox", str(pdf), "-"]
-    told = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True).stdout
-    found = re.findall(r'<word xMin="(\S+)" yMin="(\S+)" xMax="(\S+)" yMax="(\S+)">(.*?)</word>', told)
-    return [(text, *map(float, ends)) for *ends, text in found]  # type: ignore[misc]
+    """Return every word and its box, in points from the upper left corner; a standing word's box stands too.
+
+    pdftotext leaves out what lies outside of the page, which is what is looked for: it gets a larger page.
+    """
+    data, height = pdf.read_bytes(), page_mm(pdf)[1] / 25.4 * 72
+    (box,) = re.findall(rb"/MediaBox\s*\[[^]]*\]", data)
+    larger = b"/MediaBox [-%d -%d 999 999" % (AROUND, AROUND)
+    data = data.replace(box, larger + b" " * (len(box) - len(larger) - 1) + b"]")
+    argv = ["pdftotext", "-bbox", "-", "-"]
+    told = subprocess.run(argv, input=data, capture_output=True, timeout=30, check=True).stdout
+    found = re.findall(r'<word xMin="(\S+)" yMin="(\S+)" xMax="(\S+)" yMax="(\S+)">(.*?)</word>', told.decode())
+    ends = [(text, *map(float, numbers)) for *numbers, text in found]
+    return [(text, x0 - AROUND, y0 - 999 + height, x1 - AROUND, y1 - 999 + height) for text, x0, y0, x1, y1 in ends]
 
 
 def overlap(a: Box, b: Box) -> bool:
