@@ -9,7 +9,7 @@ ENV         := .venv
 BIN         := $(ENV)/bin
 UV_VERSION  := 0.13.8
 
-.PHONY: help run test torture validate notebook env lock lint audit system figures published benchmark build clean distclean lab-down
+.PHONY: help run test torture validate notebook env lock lint audit system figures paper published benchmark build clean distclean lab-down
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -48,7 +48,7 @@ run: env system  ## Run every study on real systems and write notebooks, figures
 	$(BIN)/infrabench report || { failed=$$?; [ $$status != 0 ] || status=$$failed; }; \
 	exit $$status
 
-test: NEEDS := all browser
+test: NEEDS := all browser pdf
 test: env system  ## Run the whole test suite: units, notebooks, a real browser, and the real lab where there can be one
 	@$(if $(TESTS),$(BIN)/pytest lib/tests $(TESTS),\
 	  $(BIN)/pytest lib/tests -m "not lab and not browser" -n logical --dist worksteal && \
@@ -69,6 +69,11 @@ figures: env  ## Make the figures and tables of the recorded sessions and of the
 	done
 	@$(BIN)/infrabench notebook notebooks/validation.ipynb out/validation-recorded.ipynb -p out . -p simulations none
 	@$(BIN)/infrabench notebook notebooks/published.ipynb out/published-recorded.ipynb -p out .
+
+paper: NEEDS := paper
+paper: env system  ## Write numbers and tables of the recorded sessions for LaTeX, and typeset the example paper (out/paper/example.pdf)
+	@$(BIN)/infrabench paper $(wildcard $(patsubst %,data/recorded/%/*,containers cnis runtimes storage))
+	@scripts/typeset paper/example.tex out/paper
 
 published: env  ## Recompute the papers' numbers: the audit and the composite score, as a notebook and a report
 	@$(BIN)/infrabench notebook notebooks/published.ipynb out/published.ipynb

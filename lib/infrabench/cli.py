@@ -60,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
         ("status", commands.status, "say how far sessions are", _sessions),
         ("analyze", commands.analyze, "print estimates, and contrasts against the baseline", _session),
         ("report", commands.report, "make one static site of executed notebooks, figures, tables and data", _report),
+        ("paper", commands.paper, "write numbers, captions and tables of sessions as a paper takes them", _paper),
         ("diff", commands.diff, "compare what two sessions say about where and how they were measured", _diff),
         ("verify", commands.verify, "check every file, and read the raw output again", _sessions),
         ("reparse", commands.reparse, "write a session anew with the parsers of now", _reparse),
@@ -153,6 +154,18 @@ def _report(parser: argparse.ArgumentParser) -> None:
             f"--{what}", metavar="FOLDER", help=f"saved {what} (default: {what} in --out and in the checkout)"
         )
     parser.add_argument("--raw", action="store_true", help="with every raw output of the sessions, however large")
+
+
+def _paper(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sessions", metavar="SESSION", nargs="+", help="name, folder or archive of a session")
+    parser.add_argument("--out", default="out/paper", metavar="FOLDER", help="where to write (default: out/paper)")
+    parser.add_argument(
+        "--figures", default="figures", metavar="FOLDER",
+        help="saved figures, whose captions are commands too (default: figures; those of your runs: out/figures)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--prefix", default="", metavar="LETTERS", help="begin every command with these letters instead of the study's"
+    )
 
 
 def _reparse(parser: argparse.ArgumentParser) -> None:

@@ -122,6 +122,22 @@ def report(arguments: Namespace) -> Iterator[str]:
     yield str(write(notebooks, out, figures=figures, tables=tables, expected=expected, raw=arguments.raw))
 
 
+def paper(arguments: Namespace) -> Iterator[str]:
+    """Write the numbers, captions and ratios of sessions for LaTeX, and yield the files."""
+    from infrabench import facade  # pandas and scipy are loaded for this command alone
+    from infrabench import paper as printed
+
+    if arguments.prefix and len(arguments.sessions) > 1:
+        raise DesignError("--prefix is for one session: with several, each needs another one")
+    seen: set[str] = set()
+    for name in arguments.sessions:
+        found = facade.results(facade.open_session(runs.find(None, name)))
+        if found.name in seen:
+            raise DesignError(f"{name} is a second session of {found.name}: a command of its own, with --prefix")
+        seen.add(found.name)
+        yield from map(str, printed.write(found, Path(arguments.out), Path(arguments.figures), arguments.prefix))
+
+
 def diff(arguments: Namespace) -> Iterator[str]:
     """Yield what differs between two sessions; `NotComparable` when something that must not."""
     first, second = (runs.find(None, name) for name in (arguments.first, arguments.second))

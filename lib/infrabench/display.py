@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from infrabench import tex
+
 PREFIXES = {-9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T"}
 POWERS = {-9: "10⁻⁹", -6: "10⁻⁶", -3: "10⁻³", 3: "10³", 6: "10⁶", 9: "10⁹", 12: "10¹²"}
 # unit -> smallest and largest exponent that is customary for it
@@ -68,10 +70,6 @@ LEFT |= {"source", "level", "statement", "command", "tolerance", "outcome", "fou
 LEFT |= {"question", "family", "state", "label", "what", "then", "aim", "factor"}
 LEFT |= {"claim", "recomputed", "consequence", "effect", "basis", "evidence", "inputs", "section", "quote"}
 LEFT |= {"id", "study", "experiment", "platform", "statistic", "version", "lead of", "measured here as"}
-LATEX = {sign: f"\\{sign}" for sign in "&%$#_{}"}
-LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-LATEX |= {"<": "$<$", ">": "$>$", "µ": r"\textmu{}"}
-LATEX |= {sign: f"$^{{{digit}}}$" for sign, digit in zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-", strict=True)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,12 +213,8 @@ def html_table(table: pd.DataFrame, *, words: bool = False) -> str:
 
 def latex(table: pd.DataFrame, caption: str = "") -> str:
     """Return a LaTeX tabular for the package booktabs, every special character escaped."""
-    columns = "".join("l" if name in LEFT else "r" for name in table.columns)
-    rows = [" & ".join(_escaped(cell) for cell in row) + r" \\" for row in table.astype("str").to_numpy().tolist()]
-    head = " & ".join(_escaped(name) for name in table.columns) + r" \\"
-    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *rows, r"\bottomrule"]
-    lines.append(r"\end{tabular}")
-    return (f"% {_plain(caption)}\n" if caption else "") + "\n".join(lines) + "\n"
+    left = [name in LEFT for name in table.columns]
+    return tex.tabular(list(table.columns), table.astype("str").to_numpy().tolist(), left, caption)
 
 
 def save(
@@ -253,7 +247,3 @@ def _html(cell: Any) -> str:
 
 def _plain(cell: str) -> str:
     return cell.replace("|", "\\|").replace("\n", " ")
-
-
-def _escaped(cell: str) -> str:
-    return "".join(LATEX.get(sign, sign) for sign in cell.replace("\n", " "))

@@ -127,7 +127,9 @@ def figure(out: str = "out", width_mm: float = figures.PAGE_MM) -> Shown:
     scores = published.composite()
     orders = {version.label: published.order(version.name) for version in published.VERSIONS}
     systems = ["native", *published.ENGINES]  # as in the study of containers, so that colours are the same
-    made = figures.composite(scores, orders, systems=systems, names=published.ENGINES, width_mm=width_mm)
+    how = {"systems": systems, "names": published.ENGINES}
+    made = figures.composite(scores, orders, width_mm=width_mm, **how)
+    other = figures.composite(scores, orders, width_mm=figures.other_width(made), **how)
     caption = (
         f"Overall performance of the container papers in {len(orders)} versions, % of native: as published, and "
         "computed again from the numbers that the same papers print. A question mark between two engines: the "
@@ -135,7 +137,8 @@ def figure(out: str = "out", width_mm: float = figures.PAGE_MM) -> Shown:
         "on top."
     )
     folder: Path = runs.home() / out / "figures" / "published"
-    paths = figures.save(made, folder, "composite", scores, {"kind": "composite", "systems": systems}, caption)
+    parameters = {"kind": "composite", "systems": systems}
+    paths = figures.save(made, folder, "composite", scores, parameters, caption, other)
     return Shown(picture(next(path for path in paths if path.suffix == ".png"), caption), caption)
 
 

@@ -47,13 +47,15 @@ def figure(
         scenario = _first_scenario(found, workload, metric)
     with figures.style():
         drawn, data, caption = DRAW[kind](found, workload, metric, scenario, {"width_mm": width_mm} if width_mm else {})
+        other, _, _ = DRAW[kind](found, workload, metric, scenario, {"width_mm": figures.other_width(drawn)})
     caption = f"{caption} {base(found)}".strip()
     name = "-".join(part for part in (kind, workload, metric, scenario) if part).replace("=", "-").replace(" ", "-")
     parameters = {
         "kind": kind, "workload": workload, "metric": metric, "scenario": scenario, "study": found.data["study"],
         "profile": found.data["profile"], "seed": found.data["seed"], "systems": found.systems,
+        "session": sorted(found.table["session"].unique()),
     }  # fmt: skip
-    paths = figures.save(drawn, found.folder / "figures" / found.name, name, data, parameters, caption)
+    paths = figures.save(drawn, found.folder / "figures" / found.name, name, data, parameters, caption, other)
     return Shown(picture(next(path for path in paths if path.suffix == ".png"), caption), caption)
 
 

@@ -66,9 +66,9 @@ def figure(
     if samples.empty:
         return _none(f"{workload}: {', '.join(scenarios)}: no valid trial in this session.")
     zero, origin, shown = TOLD[workload]
-    drawn = figures.timeline(
-        samples, events, zero=zero, origin=origin, shown=shown, systems=found.systems, width_mm=width_mm
-    )
+    how = {"zero": zero, "origin": origin, "shown": shown, "systems": found.systems}
+    drawn = figures.timeline(samples, events, width_mm=width_mm, **how)
+    other = figures.timeline(samples, events, width_mm=figures.other_width(drawn), **how)
     told = figures.timeline_caption(samples, events, origin=origin, shown=shown)
     caption = " ".join(filter(None, [f"{workload}. {told}", *_without(found, samples), base(found)]))
     parameters = {
@@ -76,7 +76,7 @@ def figure(
         "profile": found.data["profile"], "seed": found.data["seed"], "systems": found.systems,
     }  # fmt: skip
     name = f"timeline-{workload}" + ("" if wanted == order else f"-{'-'.join(wanted)}".replace(" ", "-"))
-    paths = figures.save(drawn, found.folder / "figures" / found.name, name, samples, parameters, caption)
+    paths = figures.save(drawn, found.folder / "figures" / found.name, name, samples, parameters, caption, other)
     return Shown(picture(next(path for path in paths if path.suffix == ".png"), caption), caption)
 
 

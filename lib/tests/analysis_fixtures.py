@@ -91,6 +91,7 @@ def write_session(
         "primary": [list(p) for p in PRIMARY],
         "guards": {},
         "limits": {},
+        "parameters": {},
         "parameters_sha256": "0" * 64,
         "created_utc": "2026-01-01T00:00:00.000Z",
         "versions": {"infrabench": "0.1.0", "python": "3.11"},

@@ -51,7 +51,8 @@ MAY = {
     "tidy": {"records", "sums"},
     "stats": {"tidy", "stats", "display"},
     "validation": {"stats", "tidy", "validation"},
-    "display": set(),
+    "tex": set(),
+    "display": {"tex"},
     "figures": {"tidy", "stats", "display", "figures"},
     "tables": {"display", "tables"},
     "report": {"abstract", "archive", "facade", "labels", "records", "report", "runs", "tidy"},
@@ -64,6 +65,8 @@ MAY = {
     "workloads": {"workloads"},
     "lab": {"clusters", "host", "lab", "stores"},
     "studies": set(),
+    "inline": {"analysis", "display", "tex"},
+    "paper": {"analysis", "display", "figures", "inline", "tables"},
     "pictures": {"analysis", "figures"},
     "scenarios": {"analysis"},
     "layers": {"analysis"},
@@ -92,8 +95,8 @@ MAY = {
     "abstract": {"accounts", "analysis", "facade", "records", "tables"},
     "commands": {
         "archive", "benchmarks", "clusters", "comparability", "costs", "design", "facade", "fidelity", "headless",
-        "host", "lab", "labels", "ledger", "planned", "progress", "records", "registry", "reparse", "report", "runs",
-        "session",
+        "host", "lab", "labels", "ledger", "paper", "planned", "progress", "records", "registry", "reparse", "report",
+        "runs", "session",
         "tables", "trust", "validation", "workbench",
     },
     "claims": {
@@ -137,8 +140,8 @@ BEHIND = {
 }
 OPEN = {"numpy", "pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "tenacity", "statsmodels", "scikit_posthocs"}
 ANALYSIS = {
-    "stats", "figures", "tables", "tidy", "display", "analysis", "answers", "beside", "crosscheck", "grades", "layers",
-    "literature", "pictures", "scenarios", "timelines", "trust", "validation",
+    "stats", "figures", "tables", "tidy", "display", "analysis", "answers", "beside", "crosscheck", "grades", "inline",
+    "layers", "literature", "pictures", "scenarios", "timelines", "trust", "validation",
 }  # fmt: skip
 # parts above the analysis that may have tables of their own
 TABLES = {"abstract", "accounts", "artifact", "claims", "facade", "landing", "planned", "published"}

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from infrabench import headless, literature
+from tests import sidecars
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "notebooks" / "published.ipynb"
@@ -88,4 +89,5 @@ def test_the_notebook_runs_without_a_session(tmp_path: Path) -> None:
     assert not [output for output in outputs if output.output_type == "error"]
     assert sum("data:image/png;base64" in str(output.get("data", {})) for output in outputs) == 1
     assert len(list((tmp_path / "tables/published").glob("*.csv"))) == 12
+    sidecars.compare(tmp_path / "figures", "published")
     assert time.monotonic() - began < 120  # about fifteen seconds on a machine that does nothing else

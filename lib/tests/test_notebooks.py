@@ -15,7 +15,7 @@ import pytest
 import infrabench as ib
 from infrabench import headless
 from infrabench.analysis import table
-from tests import runtimes_fixtures, storage_fixtures
+from tests import runtimes_fixtures, sidecars, storage_fixtures
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -65,6 +65,7 @@ def test_papermill_runs_it_on_the_recorded_session(study: str, tmp_path: Path) -
     assert sum("data:image/png;base64" in str(output.get("data", {}).get("text/html", "")) for output in outputs) >= 5
     assert len(list((tmp_path / "figures" / study).glob("*.pdf"))) >= 5
     assert (tmp_path / "tables" / study / "results.tex").exists()
+    sidecars.compare(tmp_path / "figures", study)
 
 
 @pytest.mark.parametrize(
@@ -187,6 +188,7 @@ def test_papermill_runs_the_validation_on_the_recorded_sessions(tmp_path: Path) 
     assert text.count("data:image/png;base64") >= 3
     assert "contains the truth" in text
     assert "different when swapped" in text
+    sidecars.compare(tmp_path / "figures", "containers-aa", "known-effects")
 
 
 @pytest.mark.parametrize("study", RECORDED)

@@ -109,7 +109,7 @@ def test_three_formats_hold_the_same_cells(frames: tuple, tmp_path: Path) -> Non
 def test_special_signs_are_escaped() -> None:
     table = pd.DataFrame({"metric": ["a_b & 5 % | #1"], "p": ["< 0.0001"], "unit": ["10⁻⁶ µs^~{}\\"]})
     assert latex(table).splitlines()[4] == (
-        r"a\_b \& 5 \% | \#1 & $<$ 0.0001 & 10$^{-}$$^{6}$ \textmu{}s\textasciicircum{}"
+        r"a\_b \& 5 \% \textbar{} \#1 & $<$ 0.0001 & 10$^{-6}$ \textmu{}s\textasciicircum{}"
         r"\textasciitilde{}\{\}\textbackslash{} \\"
     )
     assert markdown(table).splitlines()[2].startswith(r"| a_b & 5 % \| #1 | < 0.0001 |")

@@ -7,14 +7,14 @@ from infrabench.figures.ecdf import ecdf, ecdf_caption
 from infrabench.figures.forest import forest, forest_caption
 from infrabench.figures.interim import interim, screen
 from infrabench.figures.lag import lag, lag_caption
-from infrabench.figures.look import COLUMN_MM, PAGE_MM, style
+from infrabench.figures.look import COLUMN_MM, PAGE_MM, other_width, style
 from infrabench.figures.modes import modes, modes_caption
 from infrabench.figures.order import order, order_caption
 from infrabench.figures.power import power, power_caption
 from infrabench.figures.qq import qq, qq_caption
 from infrabench.figures.save import save
 from infrabench.figures.scaling import scaling
-from infrabench.figures.sentences import grouped
+from infrabench.figures.sentences import grouped, pairs
 from infrabench.figures.tiers import tiers, tiers_caption
 from infrabench.figures.timeline import timeline, timeline_caption
 
@@ -35,6 +35,8 @@ __all__ = [
     "modes_caption",
     "order",
     "order_caption",
+    "other_width",
+    "pairs",
     "points",
     "power",
     "power_caption",

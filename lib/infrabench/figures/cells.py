@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogFormatter
+from matplotlib.ticker import LogFormatter, LogLocator
 
 from infrabench import display
 from infrabench.core import STATES, SchemaError
@@ -20,6 +20,7 @@ FAR = 8.0  # times, between the means of scenarios: beyond that the axis is loga
 LABEL_MM = {1: 46.0, 2: 36.0}  # room for the label of the upper axis, by the number of axes
 UPRIGHT_MM = 14.0  # more height, for labels that stand
 RATIO_MM = 30.0  # room for the label of the lower axis
+LABELLED = 2  # powers of ten: where more are seen only they have a number
 SPREAD = 0.13  # half-width of the jitter, in slots
 
 
@@ -97,8 +98,9 @@ def points(
         label = display.axis_label(metric, scale.unit, cells["better"].iloc[0])
         if _far_apart(cells):
             main.set_yscale("log")
+            main.yaxis.set_major_locator(LogLocator(numticks=12))
             main.yaxis.set_major_formatter(PlainLog())
-            main.yaxis.set_minor_formatter(PlainLog())
+            main.yaxis.set_minor_formatter(PlainLog(minor_thresholds=(LABELLED, 0.4)))
             label += "; log scale"
         else:
             look.from_zero(main, cells, scale.factor, bound)

@@ -54,7 +54,7 @@ def composite(
             rows = scores[scores["label"] == label].set_index("engine").reindex(engines).dropna(subset="score")
             for place, (engine, row) in enumerate(rows.iterrows()):
                 shift = 0.2 * (place - (len(rows) - 1) / 2)  # bars of neighbours that overlap stay apart
-                colour, marker = marks[str(engine)]
+                colour, marker, _ = marks[str(engine)]
                 axes.plot([row["low"], row["high"]], [y + shift] * 2, color=colour, lw=1.4, alpha=0.55, zorder=2)
                 axes.plot(row["score"], y + shift, marker=marker, color=colour, ms=4, mew=0, zorder=3)
             axes.annotate(

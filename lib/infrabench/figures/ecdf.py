@@ -45,7 +45,7 @@ def ecdf(
         for name in drawn:
             ordered = np.sort(values[name]) / scale.factor
             share = np.arange(1, ordered.size + 1) / ordered.size
-            axes.step(ordered, share, where="post", c=marks[name].colour, lw=0.8)
+            axes.step(ordered, share, where="post", c=marks[name].colour, lw=0.8, ls=marks[name].dash)
             axes.plot(ordered, share, marks[name].marker, c=marks[name].colour, ms=2.2, mew=0, lw=0)
         axes.axhline(0.5, color=look.LIGHT, lw=0.5, zorder=0)
         axes.set_ylim(0, 1.02)

@@ -13,12 +13,15 @@ from infrabench import display
 from infrabench.core import SchemaError
 from infrabench.figures import look
 from infrabench.figures.ratios import band, ratio_axis, ratio_mark
-from infrabench.figures.rows import WIDE_MM, Line, heading, labelled, sheet, write
+from infrabench.figures.rows import WIDE_MM, Line, heading, labelled, long, sheet, write
 from infrabench.figures.sentences import conduct, pairs, span
 
 NOT_COMPARABLE = "not comparable"
 SENSITIVE = " †"
 MOST_NOTES = 4
+ENDS = ["ratio_low", "ratio_high"]
+TINY = 1e-6  # a ratio whose interval reaches zero
+MOST, ROOM, WIDE = 0.9, 1.3, 1.7  # share of interval ends on the axis, air beyond them, times what is too wide
 
 
 def forest(
@@ -42,10 +45,10 @@ def forest(
     not_run
         System -> reason, told under the axis.
     limit
-        Largest ratio shown (the smallest is its inverse); an interval beyond it ends in an arrow. The widest
-        interval by default.
+        Largest ratio shown (the smallest is its inverse); an interval beyond it ends in an arrow. By default every
+        ratio and the widest interval, unless that one would make all others look alike.
     width_mm
-        At 85 mm the column with the numbers is left out.
+        At 85 mm the numbers are left out, and how many blocks would decide.
 
     Raises
     ------
@@ -61,9 +64,10 @@ def forest(
     lines = _lines(contrasts, names, width_mm)
     notes = [f"{name} not run: {reason}" for name, reason in (not_run or {}).items()]
     with look.style():
-        figure, axes = sheet(lines, width_mm, 10 if wide else 13, [*notes, *_sensitive(contrasts)])
+        figure, axes = sheet(lines, width_mm, 10 if wide else 14.5, [*notes, *_sensitive(contrasts)])
         room = axes.get_position().width * width_mm
-        ratio_axis(axes.xaxis, contrasts, axes.set_xlim, limit, most=9 if wide else 5, room_mm=room)
+        shown = limit or _limit(contrasts)
+        ratio_axis(axes.xaxis, contrasts, axes.set_xlim, shown, most=9 if wide else 5, room_mm=room)
         for y, line in enumerate(lines):
             if line.row is None:
                 continue
@@ -93,34 +97,47 @@ def forest_caption(contrasts: pd.DataFrame, *, table: pd.DataFrame | None = None
         f"whether that is better. Verdicts: {told}. "
         + (f"Without the values flagged as outliers {changed} of them would be another (†)." if changed else
            "None of them hangs on a value flagged as an outlier.")
+        + (" An arrow ends an interval that goes beyond the axis." if _limit(contrasts) else "")
         + (f" {conduct(table, contrasts, order)}".rstrip())
     )  # fmt: skip
+
+
+def _limit(contrasts: pd.DataFrame) -> float | None:
+    """Return the largest ratio to show where a few wide intervals would leave no room for all others; else None."""
+    ratios, ends = (
+        np.abs(np.log(contrasts[names].to_numpy(dtype=float).clip(min=TINY))) for names in (["ratio"], ENDS)
+    )
+    if not np.isfinite(ends).any():
+        return None
+    reach = ROOM * max(np.nanmax(ratios), np.nanquantile(ends, MOST))
+    return float(np.exp(reach)) if np.nanmax(ends) > WIDE * reach else None
 
 
 def _lines(contrasts: pd.DataFrame, names: Sequence[str], width_mm: float) -> list[Line]:
     """Headings and rows in the order of drawing: scenarios by level, systems in the session's order."""
     wide = width_mm > WIDE_MM
     rank = {name: i for i, name in enumerate(names)}
+    above = long(contrasts["scenario"], width_mm)
     lines: list[Line] = []
     for (workload, metric), group in contrasts.groupby(["workload", "metric"], sort=False, observed=True):
         n = f"; n = {pairs(group) if wide else span(group['n_pairs'])}"
-        lines.append(Line(heading(workload, metric, group["better"].iloc[0], n)))
+        lines += heading(workload, metric, group["better"].iloc[0], n, width_mm)
         ordered = group.sort_values("system", key=lambda s: s.map(rank)).sort_values(
             ["level", "scenario"], kind="stable"
         )
         for scenario, case in ordered.groupby("scenario", sort=False):
             rows = list(case.itertuples(index=False))
-            lines += labelled(str(scenario), rows, lambda row: _right(row, wide), width_mm)
+            lines += labelled(str(scenario), rows, lambda row: _right(row, wide), above=above)
     return lines
 
 
 def _right(row: Any, wide: bool) -> tuple[str, ...]:
     """Ratio, interval and verdict; the verdict alone where the figure is narrow."""
     verdict = row.verdict + (SENSITIVE if row.sensitive else "")
-    if np.isfinite(row.n_to_decide):
-        verdict += f" (n = {row.n_to_decide:.0f} decides)" if wide else f" (n = {row.n_to_decide:.0f})"
     if not wide:
         return (verdict.replace(", within the margin", ", in margin"),)
+    if np.isfinite(row.n_to_decide):
+        verdict += f" (n = {row.n_to_decide:.0f} decides)"
     if not np.isfinite(row.ratio):
         return "", verdict
     ends = (row.ratio_low, row.ratio_high)

@@ -20,23 +20,30 @@ from matplotlib.textpath import TextPath
 MM = 1 / 25.4
 COLUMN_MM, PAGE_MM = 85.0, 174.0  # one and two columns of a journal
 TEXT_PT, SMALL_PT = 8.0, 6.5
-# Okabe and Ito's colours: told apart with any colour vision, and each comes with its own marker for print in grey
-COLOURS = ("#333333", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31")
+# Chosen so that any two are apart with every colour vision, and in grey print by their lightness; a test measures it
+COLOURS = ("#1C1C1C", "#193ED9", "#C85D09", "#14BDBB", "#2898F9", "#A74164", "#4F3906", "#FDAF6B")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
-KEY_MM = 8.5  # the sign of a legend's entry, and the space around it
+Dash = str | tuple[int, tuple[float, ...]]
+DASHES: tuple[Dash, ...] = (
+    "-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (9, 2)), (0, (2.5, 2.5)),
+    (0, (7, 1, 3, 1)),
+)  # fmt: skip
+KEY_MM = 9.5  # the sign of a legend's entry, and the space around it
 GREY, LIGHT, BAND = "#6B6B6B", "#C8C8C8", "#E6E6E6"
 
 
 class Look(NamedTuple):
-    """Colour and marker of a system, the same in every figure of a study."""
+    """Colour, marker and line of a system, the same in every figure of a study."""
 
     colour: str
     marker: str
+    dash: Dash
 
 
 def looks(systems: Sequence[str]) -> dict[str, Look]:
     """Return the look of each system by its place in `systems`, the session's list, baseline first."""
-    return {name: Look(COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]) for i, name in enumerate(systems)}
+    signs = list(zip(COLOURS, MARKERS, DASHES, strict=True))
+    return {name: Look(*signs[i % len(signs)]) for i, name in enumerate(systems)}
 
 
 @contextmanager
@@ -80,6 +87,11 @@ def canvas(width_mm: float, height_mm: float, **grid: Any) -> tuple[Figure, Any]
     return figure, axes
 
 
+def other_width(figure: Figure) -> float:
+    """Return the other of a journal's two widths, in mm."""
+    return COLUMN_MM if figure.get_figwidth() / MM > (COLUMN_MM + PAGE_MM) / 2 else PAGE_MM
+
+
 def systems_of(frame: pd.DataFrame, systems: Sequence[str] | None, not_run: Mapping[str, str] | None) -> list[str]:
     """Return the systems to draw: as given, else those of the frame and those that were not run, by name."""
     if systems is not None:
@@ -107,13 +119,14 @@ def legend(
 ) -> None:
     """Put the legend of the systems above the axes, in as many columns as the width holds."""
     keys = [
-        Line2D([], [], color=marks[s].colour, marker=marks[s].marker, ms=4, mew=0, lw=line, label=s) for s in systems
+        Line2D([], [], color=marks[s].colour, marker=marks[s].marker, ms=4, mew=0, lw=line, ls=marks[s].dash, label=s)
+        for s in systems
     ]
     figure.legend(
         handles=[*keys, *extra],
         loc="outside upper center",
         ncols=_legend_columns([str(key.get_label()) for key in (*keys, *extra)], figure.get_figwidth() / MM),
-        handlelength=1.8 if line else 1.0,
+        handlelength=2.4 if line else 1.0,
         columnspacing=1.2,
         handletextpad=0.5,
         borderaxespad=0.2,

@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from infrabench import display
 from infrabench.figures import look
@@ -16,7 +17,6 @@ from infrabench.figures.cases import trials_of, unit_of
 from infrabench.figures.sentences import counts, dependence, metric_in, no_value, order_sentence, repeats
 from infrabench.stats.diagnostics import outlier_mask
 
-DASHES: tuple[object, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
 LINES_UP_TO = 60  # blocks; more lines than that are a grey wash
 
 
@@ -63,6 +63,7 @@ def order(
             _probes(grid[1, 0], case, probes)
         _edges(grid[:, 0], case)
         axes.set_xlim(0, len(case) + 1)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         which = f" of {workload}, {scenario}," if width_mm > 120 else ""
         grid[-1, 0].set_xlabel(look.broken(f"trial{which} in executed order{_lines_are(case)}", width_mm - 20, " ("))
         present = [name for name in names if name in set(case["system"])]
@@ -182,7 +183,7 @@ def _probes(axes: Axes, case: pd.DataFrame, probes: pd.DataFrame) -> None:
     for i, host in enumerate(hosts):
         mine = probes[probes["host"] == host].sort_values("position")
         at = np.searchsorted(positions, mine["position"]) + 0.5
-        style, colour = DASHES[i % len(DASHES)], ("#333333", look.GREY)[i % 2]
+        style, colour = look.DASHES[i % len(look.DASHES)], ("#333333", look.GREY)[i % 2]
         axes.plot(at, mine["value"] / scale.factor, ls=style, c=colour, lw=0.8, marker=".", ms=2.5, label=host)
     axes.set_ylabel("Probe" + ("" if scale.unit == "1" else f" ({scale.unit})"))
     axes.margins(y=0.15)

@@ -47,7 +47,7 @@ def power(
         figure, axes = look.canvas(width_mm, 60 + look.legend_mm(len(rows), width_mm))
         for row in rows:
             curve, mark = 100 * np.expm1(_spread(row) * detectable(1.0, sizes)), marks[row.system]
-            axes.plot(sizes, curve, c=mark.colour, lw=0.9)
+            axes.plot(sizes, curve, c=mark.colour, lw=0.9, ls=mark.dash)
             axes.plot(row.n_pairs, 100 * row.detectable, mark.marker, c=mark.colour, ms=4.5, mec="white", mew=0.4)
         margin = 100 * rows[0].margin
         axes.axhline(margin, color=look.GREY, lw=0.8, ls=(0, (4, 2)), zorder=1)

@@ -15,8 +15,10 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from infrabench.figures import look
 
 STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
-BETWEEN_MM = 1.0  # two numbers under an axis
-FACTORS = (1.5, 2, 3, 5, 10, 20, 50, 100, 1000)
+BETWEEN_MM = 1.0  # two numbers at an axis
+HEIGHT_MM, STANDING_MM = 1.9, 20.0  # of a number; and of an axis that stands, in the lowest figure
+# Factors whose inverses are short numbers too, 1.25 and 0.8; the first set that has few enough
+FACTORS = ((1.25, 2, 5, 10, 20, 50, 100), (2, 5, 10, 20, 50, 100, 200, 500), (4, 20, 100, 500), (10, 100, 1000), (100,))
 
 
 def ratio_axis(
@@ -29,15 +31,19 @@ def ratio_axis(
 ) -> None:
     """Make an axis logarithmic and symmetric about 1, wide enough for every interval and twice the margin.
 
-    `most`: ticks; fewer where their numbers, side by side, would not fit in `room_mm`.
+    `most`: ticks; fewer where their numbers would not fit beside each other in `room_mm`, or above each other.
     """
+    stands = axis.axis_name == "y"
+    room_mm = STANDING_MM if stands and room_mm is None else room_mm
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     ends = np.abs(np.log(contrasts[["ratio", "ratio_low", "ratio_high"]].to_numpy(dtype=float).clip(min=1e-6)))
     margin = contrasts["margin"].max()
     reach = max(np.nanmax(ends, initial=0.0) * 1.08, -2 * np.log1p(-margin if np.isfinite(margin) else -0.02))
     reach = np.log(limit) if limit else reach
     set_limits(float(np.exp(-reach)), float(np.exp(reach)))
-    axis.set_major_locator(FixedLocator(_ticks(reach, most) if room_mm is None else _fitting(reach, most, room_mm)))
+    axis.set_major_locator(
+        FixedLocator(_ticks(reach, most) if room_mm is None else _fitting(reach, most, room_mm, stands))
+    )
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: _told(value)))
 
@@ -72,11 +78,11 @@ def band(axes: Axes, margin: float, y: float) -> None:
         axes.add_patch(Rectangle((low, y - 0.5), high - low, 1, color=look.BAND, lw=0, zorder=0))
 
 
-def _fitting(reach: float, most: int, room_mm: float) -> list[float]:
+def _fitting(reach: float, most: int, room_mm: float, stands: bool = False) -> list[float]:
     """Return as many ticks as their numbers leave room for on an axis of this length."""
     for count in range(most, 2, -1):
         ticks = _ticks(reach, count)
-        halves = [look.text_mm(_told(tick), look.TEXT_PT - 1) / 2 for tick in ticks]
+        halves = [(HEIGHT_MM if stands else look.text_mm(_told(tick), look.TEXT_PT - 1)) / 2 for tick in ticks]
         places = np.log(ticks) / (2 * reach) * room_mm
         if all(b - a > left + right + BETWEEN_MM for a, b, left, right in
                zip(places, places[1:], halves, halves[1:], strict=False)):  # fmt: skip
@@ -96,7 +102,8 @@ def _ticks(reach: float, most: int) -> list[float]:
             below = int(np.floor((1 - np.exp(-reach)) / step))
             if count + below + 1 <= most:
                 return [round(1 + i * step, 6) for i in range(-below, count + 1)]
-    inside = [f for f in FACTORS if np.log(f) <= reach]
-    while 2 * len(inside) + 1 > most:
-        inside = inside[1::2]
-    return sorted([1 / f for f in inside] + [1.0] + [float(f) for f in inside])
+    for factors in FACTORS:
+        inside = [float(f) for f in factors if np.log(f) <= reach]
+        if 2 * len(inside) + 1 <= most:
+            return sorted([1 / f for f in inside] + [1.0] + inside)
+    return [1.0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
@@ -68,19 +68,25 @@ def write(axes: Axes, at_mm: float, y: float, text: str, points: float, **how: A
     )  # fmt: skip
 
 
-def labelled(
-    scenario: str, rows: Sequence[Any], texts: Callable[[Any], tuple[str, ...]], width_mm: float
-) -> list[Line]:
-    """Return the lines of one scenario: its name before the first system, or above it where it is long."""
+def long(scenarios: Iterable[str], width_mm: float) -> bool:
+    """Tell whether some scenario's name is too long to stand before a system's."""
+    return any(look.text_mm(name, look.TEXT_PT - 1) > 0.22 * width_mm for name in scenarios)
+
+
+def labelled(scenario: str, rows: Sequence[Any], texts: Callable[[Any], tuple[str, ...]], *, above: bool) -> list[Line]:
+    """Return the lines of one scenario: its name before the first system, or above it."""
     name = "" if scenario == "default" else scenario
-    above = look.text_mm(name, look.TEXT_PT - 1) > 0.25 * width_mm
-    lines = [Line(name, minor=True)] if above else []
+    lines = [Line(name, minor=True)] if above and name else []
     for i, row in enumerate(rows):
         label = f"{name}  {row.system}" if name and not above and i == 0 else row.system
         lines.append(Line(label, row, texts(row)))
     return lines
 
 
-def heading(workload: str, metric: str, better: str, more: str = "") -> str:
-    """Return the heading of one metric's rows."""
-    return f"{workload}: {display.metric_title(metric)} ({display.direction(better)}{more})"
+def heading(workload: str, metric: str, better: str, more: str, width_mm: float) -> list[Line]:
+    """Return the heading of one metric's rows, in two lines where the figure is too narrow for one."""
+    name, about = f"{workload}: {display.metric_title(metric)}", f"({display.direction(better)}{more})"
+    # bold is a tenth wider than what is measured
+    if 1.12 * look.text_mm(f"{name} {about}", look.TEXT_PT - 0.5) < width_mm - 2:
+        return [Line(f"{name} {about}")]
+    return [Line(name), Line(about, minor=True)]

@@ -109,7 +109,7 @@ def _means(
         x = np.array([places[scenario, name] for scenario in every["scenario"]])
         mark = marks[name]
         axes.plot(x, mine["mean"] / factor, c=mark.colour, marker=mark.marker, ms=3.4, mec="white", mew=0.3, lw=0.8,
-                  zorder=3)  # fmt: skip
+                  ls=mark.dash, zorder=3)  # fmt: skip
         axes.vlines(x, mine["mean_low"] / factor, mine["mean_high"] / factor, color=mark.colour, lw=1.0)
         gone = x[(mine["planned"].notna() & (mine["n"] == 0)).to_numpy()]
         axes.plot(gone, [0.025] * gone.size, "x", c=mark.colour, ms=4, transform=axes.get_xaxis_transform())

@@ -15,7 +15,7 @@ from infrabench.core import SchemaError
 from infrabench.figures import look
 from infrabench.figures.cases import row_of
 from infrabench.figures.ratios import band, ratio_axis, ratio_mark
-from infrabench.figures.rows import WIDE_MM, Line, heading, labelled, sheet
+from infrabench.figures.rows import WIDE_MM, Line, heading, labelled, long, sheet
 from infrabench.figures.sentences import conduct, pairs
 
 LETTER_MM = 3.2
@@ -59,15 +59,14 @@ def tiers(
     notes = [f"{name} not run: {reason}" for name, reason in (not_run or {}).items()]
     with look.style():
         figure, axes = sheet(lines, width_mm, 10, notes, room)
-        room = axes.get_position().width * width_mm
-        ratio_axis(axes.xaxis, chosen, axes.set_xlim, most=9 if wide else 5, room_mm=room)
+        inside = axes.get_position().width * width_mm
+        ratio_axis(axes.xaxis, chosen, axes.set_xlim, most=9 if wide else 5, room_mm=inside)
         for y, line in enumerate(lines):
             if line.row is None:
                 continue
             axes.vlines(1, y - 0.5, y + 0.5, color=look.GREY, lw=0.7, zorder=1)
             band(axes, line.row.margin, y)
             ratio_mark(axes, line.row, y, look.looks(names)[line.row.system], vertical=False)
-        inside = width_mm * axes.get_position().width
         start = width_mm * (1 - axes.get_position().x0) - room + LETTER_MM / 2
         for column, letter in enumerate(columns):
             _letters(axes, lettered, letter, (start + LETTER_MM * column) / inside)
@@ -99,13 +98,15 @@ def tiers_caption(
 def _lines(mine: pd.DataFrame, chosen: pd.DataFrame, width_mm: float) -> list[tuple[Line, str]]:
     """Lines with their letters: in each case the best system first; the baseline is its own ratio, 1."""
     first = chosen.iloc[0]
-    found = [(Line(heading(first["workload"], first["metric"], first["better"], f"; n = {pairs(chosen)}")), "")]
+    named_above = long(chosen["scenario"], width_mm)
+    heads = heading(first["workload"], first["metric"], first["better"], f"; n = {pairs(chosen)}", width_mm)
+    found = [(line, "") for line in heads]
     for scenario, case in chosen.sort_values("level", kind="stable").groupby("scenario", sort=False):
         one = case.head(1).assign(system=first["baseline"], ratio=1.0, ratio_low=np.nan, ratio_high=np.nan)
         rows = pd.concat([one, case], ignore_index=True)
         rows = rows[rows["ratio"].notna()].sort_values("ratio", ascending=first["better"] == "lower", kind="stable")
         texts = (lambda row: (_numbers(row),)) if width_mm > WIDE_MM else (lambda row: ())
-        for line in labelled(str(scenario), list(rows.itertuples(index=False)), texts, width_mm):
+        for line in labelled(str(scenario), list(rows.itertuples(index=False)), texts, above=named_above):
             group = None if line.row is None else row_of(mine, scenario=str(scenario), system=line.row.system)
             found.append((line, "" if group is None else group.letters))
     return found

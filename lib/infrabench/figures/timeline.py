@@ -107,7 +107,8 @@ def _lines(axes: Axes, rows: pd.DataFrame, drawn: Sequence[str], marks: Mapping[
         alpha = float(np.clip(2.2 / max(trials.ngroups, 1), 0.08, 0.9))
         for _, mine in trials:
             mine = mine.sort_values("at_s")
-            axes.plot(mine["at_s"], mine["value"] / factor, c=marks[system].colour, lw=0.8, alpha=alpha)
+            colour, _, dash = marks[system]
+            axes.plot(mine["at_s"], mine["value"] / factor, c=colour, ls=dash, lw=0.8, alpha=alpha)
 
 
 def _axis(axes: Axes, series: str, scale: display.Scale, rows: pd.DataFrame) -> None:

@@ -10,6 +10,7 @@ from infrabench.tables.cells import against_table, contrasts_table, estimates_ta
 from infrabench.tables.interim import interim_table
 from infrabench.tables.matrix import Question, matrix_table
 from infrabench.tables.plans import differences_table, planning_table
+from infrabench.tables.ratios import ratios_table, signs_told
 
 __all__ = [
     "Question",
@@ -25,8 +26,10 @@ __all__ = [
     "matrix_table",
     "omnibus_table",
     "planning_table",
+    "ratios_table",
     "results_table",
     "save",
+    "signs_told",
     "tiers_table",
     "trends_table",
 ]

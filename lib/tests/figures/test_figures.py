@@ -20,6 +20,7 @@ from infrabench.stats import contrasts, estimates
 from infrabench.tidy import tidy
 from tests.analysis_fixtures import MARGINS, NOT_RUN, PRIMARY, SYSTEMS, table_of, write_session
 from tests.figures.look_at import marked, overhang_mm, smallest_axes_mm, texts
+from tests.figures.pdf import page_mm
 
 
 @pytest.fixture(scope="module")
@@ -240,6 +241,33 @@ def test_saved_files_are_the_same_every_time_and_name_their_data(data: tuple, tm
     pdf = paths[0][0].read_bytes()
     assert b"/FontFile2" in pdf  # TrueType, embedded
     assert b"/CreationDate" not in pdf
+    told = car["data"]["columns"]["value"]
+    values = table["value"].dropna()
+    assert (told["values"], told["smallest"], told["sum"]) == (len(values), values.min(), pytest.approx(values.sum()))
+    assert car["data"]["columns"]["system"] != car["data"]["columns"]["workload"]
+
+
+@pytest.mark.parametrize("width", [COLUMN_MM, PAGE_MM])
+def test_a_figure_is_saved_at_the_other_width_too(data: tuple, tmp_path: Path, width: float) -> None:
+    table, cells, _ = data
+    both = [points(table, cells, "iozone", "read_B_per_s", width_mm=width)]
+    other = look.other_width(both[0])
+    assert {width, other} == {COLUMN_MM, PAGE_MM}
+    both.append(points(table, cells, "iozone", "read_B_per_s", width_mm=other))
+    paths = save(both[0], tmp_path, "read", table, {}, other=both[1])
+    assert [path.name for path in paths] == ["read.pdf", "read.svg", "read.png", f"read-{other:g}mm.pdf", "read.json"]
+    assert [page_mm(paths[place])[0] for place in (0, 3)] == pytest.approx([width, other], abs=1e-6)
+    save(both[1], tmp_path, "read", table, {}, other=both[0])
+    assert not paths[3].exists()  # it is read.pdf now
+    assert (tmp_path / f"read-{width:g}mm.pdf").exists()
+
+
+def test_lines_of_systems_are_dashed_each_in_its_own_way(four: tuple) -> None:
+    figure = scaling(four[1], "web", "latency_p99_s", systems=SYSTEMS)
+    drawn = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 8]
+    assert [line.is_dashed() for line in drawn] == [False, True, True, True]
+    keys = figure.legends[0].get_lines()
+    assert [key.is_dashed() for key in keys] == [False, True, True, True]
 
 
 def test_drawing_leaves_the_global_style_alone(data: tuple) -> None:
