@@ -130,8 +130,8 @@ def test_a_fresh_pod_that_does_not_go_is_taken_from_the_api_and_its_trial_fails(
 
 KUBECTL = """#!/bin/sh
 case "$*" in
-  "--context=c get nodes w1 w2 --output=jsonpath="*) printf %s "$STATES" ;;
-  "--context=c get --raw /api/v1/nodes/"*) case "$*" in */$DOWN/*) exit 1 ;; esac; echo ok ;;
+  "--context=c get nodes w1 w2 --output=jsonpath="*) printf %s '{states}' ;;
+  "--context=c get --raw /api/v1/nodes/"*) case "$*" in */{down}/*) exit 1 ;; esac; echo ok ;;
   *) exit 64 ;;
 esac
 """
@@ -149,12 +149,10 @@ esac
     ids=["ready", "not ready", "unknown", "kubelet does not answer", "API does not answer"],
 )
 def test_a_cluster_is_ready_when_its_nodes_say_so_and_their_kubelets_answer_now(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, states: str, down: str, ready: bool
+    tmp_path: Path, states: str, down: str, ready: bool
 ) -> None:
-    (tmp_path / "kubectl").write_text(KUBECTL)
+    (tmp_path / "kubectl").write_text(KUBECTL.format(states=states, down=down))
     (tmp_path / "kubectl").chmod(0o755)
-    monkeypatch.setenv("STATES", states)
-    monkeypatch.setenv("DOWN", down)
     kubectl = Kubectl(LocalHost(), (str(tmp_path / "kubectl"), "--context=c"))
     assert is_ready(Cluster(kubectl, ("w1", "w2"))) is ready
 
