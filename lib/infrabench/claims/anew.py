@@ -127,7 +127,7 @@ def asked_of(row: Mapping[str, Any], new: Sequence[New], refused: str) -> Judged
     able = [each for each in new if key in each.contrasts]
     if not able:
         if new:
-            why = f"{', '.join(each.name for each in new)}: no such case or system; the recorded profile has it"
+            why = f"{', '.join(each.name for each in new)}: did not measure it; a session at the recorded profile does"
         else:
             why = refused or "no session of this study was measured on this machine"
         return Judged(NOT_RUN, why)
