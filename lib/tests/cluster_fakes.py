@@ -55,6 +55,9 @@ class Rooted(LocalHost):
     name: str = "rooted"
     address: str = "127.0.0.1"
 
+    def __post_init__(self) -> None:
+        LocalHost.__init__(self, self.name, self.address)
+
     def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Result:
         return LocalHost.run(self, [str(self.root) if part == "/" else part for part in argv],
                              timeout_s=timeout_s, stdin=stdin)  # fmt: skip
