@@ -80,7 +80,7 @@ def test_two_clusters_of_one_name_are_two_sites(tmp_path: Path) -> None:
         ({"clusters": "east"}, "clusters has 0 entries"),
         ({"clusters": [*CONFIG["clusters"], *CONFIG["clusters"]]}, "clusters has 2 entries"),
         ({"clusters": [entry()]}, "has no server"),
-        ({"clusters": [entry(server="https://x", **{"certificate-authority": "no"})]}, "authority no cannot be read"),
+        ({"clusters": [entry(server="https://x", **{"certificate-authority": "no"})]}, "authority 'no' cannot be read"),
     ],
 )  # fmt: skip
 def test_a_file_that_names_no_cluster_is_refused(tmp_path: Path, keys: dict[str, Any], told: str) -> None:
