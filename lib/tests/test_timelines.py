@@ -55,15 +55,15 @@ def test_its_figure_is_written_with_what_it_shows(quick: tuple[facade.Session, a
     session, found = quick
     told = timelines.figure(found, session, "rebuild")
     assert "3 for each system and scenario" in told.text
-    assert f"2 GB open, {ZFS}: lost at " in told.text
+    assert f"1 GB open, {ZFS}: lost at " in told.text
     folder = found.folder / "figures/storage"
     car = json.loads((folder / "timeline-rebuild.json").read_text())
-    assert car["parameters"]["scenarios"] == ["2 GB default", "2 GB open", "4 GB open"]
+    assert car["parameters"]["scenarios"] == ["1 GB default", "1 GB open"]
     assert car["data"]["sessions"] == [session.folder.name]
     assert car["caption"] == told.text
-    one = timelines.figure(found, session, "rebuild", ["4 GB open", "not there"])
-    assert "2 GB" not in one.text
-    assert (folder / "timeline-rebuild-4-GB-open.pdf").is_file()
+    one = timelines.figure(found, session, "rebuild", ["1 GB open", "not there"])
+    assert "1 GB default" not in one.text
+    assert (folder / "timeline-rebuild-1-GB-open.pdf").is_file()
 
 
 def test_what_has_no_course_is_said(quick: tuple[facade.Session, analysis.Results], tmp_path: Path) -> None:

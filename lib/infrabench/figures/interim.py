@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from infrabench.figures import look
 from infrabench.figures.ratios import band, ratio_axis, ratio_mark
-from infrabench.figures.rows import Line, heading, labelled, sheet
+from infrabench.figures.rows import Line, heading, labelled, long, sheet
 
 MOST_ROWS = 40  # of a session with more, the first are drawn: it is drawn anew again and again
 SCREEN_DPI = 110
@@ -31,12 +31,13 @@ def interim(
     rows = every.head(MOST_ROWS)
     rows = rows.assign(margin=[margins.get(metric, margins.get("", float("nan"))) for metric in rows["metric"]])
     marks, rank = look.looks(systems), {name: i for i, name in enumerate(systems)}
+    above = long(rows["scenario"], width_mm)
     lines: list[Line] = []
     for (workload, metric), group in rows.groupby(["workload", "metric"], sort=False):
-        lines.append(Line(heading(workload, metric, group["better"].iloc[0])))
+        lines += heading(workload, metric, group["better"].iloc[0], "", width_mm)
         for scenario, case in group.groupby("scenario", sort=False):
             ordered = case.sort_values("system", key=lambda each: each.map(rank)).itertuples(index=False)
-            lines += labelled(str(scenario), list(ordered), lambda row: (f"n = {row.n_pairs}",), width_mm)
+            lines += labelled(str(scenario), list(ordered), lambda row: (f"n = {row.n_pairs}",), above=above)
     more = [f"and {len(every) - len(rows)} more in the table"] if len(every) > len(rows) else []
     with look.style():
         figure, axes = sheet(lines, width_mm, 10, more)

@@ -99,7 +99,7 @@ def at_least(name: str, quantity: float, lowest: float) -> None:
     """Raise `DesignError` when a parameter is below what the tool takes."""
     is_number = isinstance(quantity, int | float) and not isinstance(quantity, bool)
     if not is_number or not lowest <= quantity < LARGEST:
-        raise DesignError(f"{name} must be at least {lowest:g}, not {str(quantity)[:60]!r}")
+        raise DesignError(f"{name} must be at least {lowest:g}, not {repr(quantity)[:60]}")
 
 
 def tool_version(target: Target, tool: str, pattern: str, *argv: str) -> str:
