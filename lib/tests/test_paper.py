@@ -27,24 +27,28 @@ EXAMPLE = ROOT / "paper" / "example.tex"
 SOURCE = EXAMPLE.read_text(encoding="utf-8")
 
 
+def recorded(study: str, pattern: str) -> Path:
+    """Return the one file of that shape beside a study's recorded session."""
+    (found,) = (ROOT / "data/recorded" / study).glob(pattern)
+    return found
+
+
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The numbers of all recorded sessions, in the place that the example paper looks in."""
     home = tmp_path_factory.mktemp("paper")
     for study in RECORDED:
-        profile = json.loads((ROOT / f"lib/tests/data/notebooks/{study}.json").read_text())["profile"]
-        session = ib.run_or_load(ib.request(study, profile=profile), mode="load")
-        paper.write(ib.results(session), home / "out" / "paper", KEPT)
+        paper.write(ib.results(ib.open_session(recorded(study, "*.tar.xz"))), home / "out" / "paper", KEPT)
     return home / "out" / "paper"
 
 
 @pytest.mark.parametrize("study", RECORDED)
 def test_a_recorded_session_quotes_the_recorded_numbers(study: str, written: Path) -> None:
-    expected = json.loads((ROOT / f"lib/tests/data/notebooks/{study}.json").read_text())["contrasts"]
+    expected = json.loads(recorded(study, "*.json").read_text(encoding="utf-8"))["contrasts"]
     quoted = json.loads((written / f"numbers-{study}.json").read_text(encoding="utf-8"))["numbers"]
     by_case = {each["about"].split(", n = ")[0]: each for name, each in quoted.items() if name.endswith("Ratio")}
     for row in expected:
-        workload, scenario, metric, system = row["key"]
+        workload, scenario, metric, system = (row[name] for name in ("workload", "scenario", "metric", "system"))
         (found,) = [each for case, each in by_case.items() if f": {workload}, {scenario}, {metric}: {system} /" in case]
         assert [found[name] for name in ("value", "low", "high")] == [
             pytest.approx(row[name], rel=1e-9) for name in ("ratio", "ratio_low", "ratio_high")
