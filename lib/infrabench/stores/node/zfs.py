@@ -26,7 +26,7 @@ THREADS = "32"  # requests of one connection at a time
 SYNC = {"default": "standard", "strict": "always"}
 START_S, STOP_S, SEEN_S, TRIM_S, SCRUB_S = 60.0, 90.0, 30.0, 60.0, 1800.0
 POLL_S = 0.1
-MUCH_BYTES = 500_000_000
+MUCH = 0.05  # of all that the disks may hold
 THROTTLE = "throttle"  # in the run folder: the level that a server is started with
 
 
@@ -54,7 +54,7 @@ def unserve(config: Config) -> None:
         return
     with contextlib.suppress(Failed):  # a disk that is gone cannot be trimmed
         # The pool trims by itself what is freed, a little later. To be sure of it takes seconds, so only where it pays.
-        if disks.allocated(config) - config.copies * used(config) > MUCH_BYTES:
+        if disks.allocated(config) - config.copies * used(config) > MUCH * config.copies * config.volume_bytes:
             ask(config, "trim")
             daemons.until(lambda: not _trimming(config), TRIM_S, "trim")
     daemons.stop(config, SERVER, wait_s=STOP_S)
