@@ -26,7 +26,6 @@ THREADS = "32"  # requests of one connection at a time
 SYNC = {"default": "standard", "strict": "always"}
 START_S, STOP_S, SEEN_S, TRIM_S, SCRUB_S = 60.0, 90.0, 30.0, 60.0, 1800.0
 POLL_S = 0.1
-MUCH = 0.05  # of all that the disks may hold
 THROTTLE = "throttle"  # in the run folder: the level that a server is started with
 
 
@@ -48,15 +47,13 @@ def serve(config: Config, mode: str) -> None:
 
 
 def unserve(config: Config) -> None:
-    """Give much free space back to the disks below, then export the pool and end the server."""
+    """Give free space back to the disks below, then export the pool and end the server."""
     if not daemons.alive(config, SERVER):
         _clear(config)
         return
     with contextlib.suppress(Failed):  # a disk that is gone cannot be trimmed
-        # The pool trims by itself what is freed, a little later. To be sure of it takes seconds, so only where it pays.
-        if disks.allocated(config) - config.copies * used(config) > MUCH * config.copies * config.volume_bytes:
-            ask(config, "trim")
-            daemons.until(lambda: not _trimming(config), TRIM_S, "trim")
+        ask(config, "trim")
+        daemons.until(lambda: not _trimming(config), TRIM_S, "trim")
     daemons.stop(config, SERVER, wait_s=STOP_S)
     _clear(config)
 
