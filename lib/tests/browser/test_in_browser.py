@@ -14,7 +14,7 @@ import psutil
 import pytest
 from playwright.sync_api import Page
 
-from infrabench.records import recorded, verify
+from infrabench.records import read_trials, recorded, verify
 from tests.browser import lab_pages
 from tests.browser.lab_pages import ROOT, Server
 
@@ -95,24 +95,25 @@ def test_a_run_is_watched_stopped_and_goes_on(server: Server, page_of: NewPage) 
     page = lab_pages.opened(page_of(), server, name)
     lab_pages.run_all(page)
     told = lab_pages.sought(page, ".jp-OutputArea-output progress ~ b", timeout_s=60)
-    assert re.search(r"containers smoke: \d+ of 12 trials, block \d+ of 12, about .* left, until \d\d:\d\d", told)
+    # Trials that the machine spoilt are repeated: there may be more than one for each block.
+    assert re.search(r"containers smoke: \d+ of \d+ trials, block \d+ of 12, about .* left, until \d\d:\d\d", told)
     assert "sysbench-cpu" in lab_pages.sought(page, ".jp-OutputArea-output:has(h4) td", timeout_s=60)
     page.click('[title^="Interrupt the kernel"]')
     page.click('[title^="Interrupt the kernel"]')  # as impatient people do
-    told = lab_pages.sought(page, "[data-mime-type='application/vnd.jupyter.error']", timeout_s=30)
-    assert re.search(r"\d+ of 12 trials are recorded, and the systems are taken down. Run this cell again", told)
+    (told,) = lab_pages.errors(lab_pages.finished(page, server, name, timeout_s=60))
+    assert re.search(r"\d+ of \d+ trials are recorded, and the systems are taken down. Run this cell again", told)
     assert "Traceback" not in told
     first = {each: (folder / "trials" / each / "trial.json").read_bytes() for each in recorded(folder)}
-    assert 1 <= len(first) < 12
+    assert first
     assert not Path("/sys/class/net/infrabench1").exists()
     lab_pages.run_all(page)
     saved = lab_pages.finished(page, server, name, timeout_s=120)
     assert not lab_pages.errors(saved)
     assert verify(folder) == []
-    assert len(recorded(folder)) == 12
+    assert len({record.trial.block for record in read_trials(folder) if record.state == "ok"}) == 12
     assert {each: (folder / "trials" / each / "trial.json").read_bytes() for each in first} == first
     ran = next(each for each in saved.cells if "run_or_load" in each.source)
     assert len(nbformat.writes(nbformat.v4.new_notebook(cells=[ran]))) < 20_000
     told = [str(output.get("data", {}).get("text/plain", "")) for output in ran.outputs]
-    assert any("12 of 12 trials, block 12 of 12, done after" in each for each in told)
+    assert any(re.search(r"(\d+) of \1 trials, block 12 of 12, done after", each) for each in told)
     page.close()
