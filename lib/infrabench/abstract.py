@@ -22,6 +22,8 @@ FORMAT = 1
 # of the table of contrasts: what belongs beside a verdict
 VERDICT = ("workload", "scenario", "metric", "system", "n", "ratio", "ratio 95 % CI", "verdict", "margin %",
            "verdict without flagged", "reason")  # fmt: skip
+TABLES = ("verdicts", "plan", "trials", "reasons", "discarded", "systems_say", "hosts_say")
+OTHERS = ("name", "sessions", "site", "versions", "note", "aa", "known", "planned", "recorded", "ok", "not_run")
 ASKED = ("study", "title", "profile", "blocks", "deployments", "order", "seed", "systems", "baseline", "created_utc")
 
 
@@ -81,13 +83,27 @@ def line(told: Mapping[str, Any]) -> str:
 
 
 def inside(outputs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the abstracts among the outputs of a notebook's cells, each session and view once; the last one counts."""
+    """Return the abstracts among the outputs of a notebook's cells, each session and view once; the last one counts.
+
+    One that another version wrote, or that somebody edited, is none.
+    """
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for output in outputs:
-        told = output.get("data", {}).get(MIME)
-        if isinstance(told, dict) and told.get("format") == FORMAT:
+    for told in (output.get("data", {}).get(MIME) for output in outputs):
+        if isinstance(told, dict) and _is_one(told):
             found[(told["name"], *told["sessions"])] = told
     return list(found.values())
+
+
+def _is_one(told: Mapping[str, Any]) -> bool:
+    lists = ("sessions", "systems")
+    return (
+        told.get("format") == FORMAT
+        and {*ASKED, *OTHERS, *TABLES} <= told.keys()
+        and all(isinstance(told[name], list) for name in lists)
+        and all(isinstance(told[name], dict) for name in (*TABLES, "site", "versions", "not_run"))
+        and all(len(row) == len(told[name]["columns"]) for name in TABLES for row in told[name]["rows"])
+        and {*VERDICT, "better"} <= set(told["verdicts"]["columns"])
+    )
 
 
 def split(frame: pd.DataFrame) -> dict[str, Any]:
@@ -102,7 +118,7 @@ def split(frame: pd.DataFrame) -> dict[str, Any]:
 def _verdicts(found: Results) -> dict[str, Any]:
     rows = chosen(found)
     made = tables.contrasts_table(rows).reindex(columns=list(VERDICT)) if len(rows) else pd.DataFrame(columns=VERDICT)
-    return split(made.assign(better=list(rows["better"]), unit=[str(unit) for unit in rows["pair_unit"]]))
+    return split(made.assign(better=list(rows["better"])))
 
 
 def _plan(first: pd.DataFrame, missing: pd.DataFrame) -> pd.DataFrame:

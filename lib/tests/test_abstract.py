@@ -73,11 +73,18 @@ def test_only_a_notebook_is_told(
     assert outputs[0]["data"]["text/plain"] == abstract.line(found)
 
 
-def test_of_the_same_session_the_last_one_counts() -> None:
-    ones = [{"format": 1, "name": name, "sessions": ["s"], "ok": ok} for name, ok in (("a", 1), ("b", 2), ("a", 3))]
+def test_of_the_same_session_the_last_one_counts(found: dict[str, Any]) -> None:
+    ones = [found | {"name": name, "ok": ok} for name, ok in (("a", 1), ("b", 2), ("a", 3))]
     outputs = [{"data": {abstract.MIME: each}} for each in ones]
     assert [each["ok"] for each in abstract.inside([*outputs, {"text": "x"}])] == [3, 2]
-    assert abstract.inside([{"data": {abstract.MIME: {"format": 2}}}]) == []
+
+
+def test_what_another_version_wrote_is_no_abstract(found: dict[str, Any]) -> None:
+    other = [{key: value for key, value in found.items() if key != gone} for gone in found]
+    columns = {**found["verdicts"], "columns": found["verdicts"]["columns"][1:]}
+    other += [found | {"format": 2}, found | {"systems": "lxc"}, found | {"verdicts": columns}, found | {"plan": []}]
+    for each in (*other, "x", None):
+        assert abstract.inside([{"data": {abstract.MIME: each}}]) == []
 
 
 def test_what_is_missing_is_an_empty_text() -> None:

@@ -24,7 +24,8 @@ WORDS = """## What the verdicts say
 * *different, within the margin*: it excludes 1, and the difference is shown to be smaller than the margin that the
   study had fixed for the metric beforehand.
 * *equivalent*: the difference is shown to be smaller than the margin.
-* *inconclusive*: neither is shown. That is no evidence of equality; where it can be said, the n that would decide is.
+* *inconclusive*: neither is shown. That is no evidence of equality; where it can be said, the n that would
+  decide stands beside it.
 
 A ratio is the mean of a system over the mean of the baseline, over complete blocks of trials. Each *n* counts blocks
 (or deployments, where systems were made ready several times), never samples inside a trial.
@@ -66,7 +67,7 @@ def overview(title: str, shown: Sequence[Shown], absent: Mapping[str, str]) -> N
         cells += [cell for told in studies for cell in _verdicts(told, each.executed.question)]
         others = [told for told in each.executed.abstracts if told not in studies]
         cells += [_part("pairs", [(told["title"], _extent(told)) for told in others])] * bool(others)
-        cells.append(_part("ways", each.page, each.notebook))
+        cells.append(_part("ways", each.page, each.notebook, bool(each.executed.abstracts)))
     if absent:
         cells += [_text("## Not in this report"), _part("pairs", list(absent.items()))]
     return _page([*cells, _text(WORDS)])
