@@ -7,7 +7,7 @@ import json
 import subprocess
 import tarfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -54,6 +54,7 @@ class Rooted(LocalHost):
     root: Path = Path("/nonexistent")
     name: str = "rooted"
     address: str = "127.0.0.1"
+    _environment: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         LocalHost.__init__(self, self.name, self.address)
