@@ -135,6 +135,17 @@ def finished(page: Page, server: Server, path: str, *, timeout_s: float) -> nbfo
         assert time.monotonic() < deadline, f"{path} did not finish"
 
 
+def until(holds: Callable[[], bool], page: Page, server: Server, *, timeout_s: float) -> None:
+    """Wait until something holds; if it never does, say what the page shows and what the server has logged."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        if time.monotonic() > deadline:
+            shown = page.evaluate("() => document.body.innerText")
+            log = (server.home / "server.log").read_text(errors="replace")
+            raise AssertionError(f"not within {timeout_s:g} s\n{shown[-3000:]}\n{log[-3000:]}")
+        page.wait_for_timeout(120)
+
+
 def sought(page: Page, selector: str, *, timeout_s: float) -> str:
     """Scroll through the notebook, again and again, until something is there; return its text.
 

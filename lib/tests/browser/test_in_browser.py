@@ -94,6 +94,7 @@ def test_a_run_is_watched_stopped_and_goes_on(server: Server, page_of: NewPage) 
     folder = server.home / "data/runs/containers/stopped"
     page = lab_pages.opened(page_of(), server, name)
     lab_pages.run_all(page)
+    lab_pages.until((folder / "trials").is_dir, page, server, timeout_s=150)
     told = lab_pages.sought(page, ".jp-OutputArea-output progress ~ b", timeout_s=60)
     # Trials that the machine spoilt are repeated: there may be more than one for each block.
     assert re.search(r"containers smoke: \d+ of \d+ trials, block \d+ of 12, about .* left, until \d\d:\d\d", told)

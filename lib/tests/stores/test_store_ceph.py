@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from infrabench.stores.node import ceph_check, ceph_options, ceph_primaries, ceph_talk
+from infrabench.stores.node import ceph, ceph_check, ceph_options, ceph_primaries, ceph_talk
 from infrabench.stores.node.config import GIB, Config, Failed
 
 CONFIG = Config("ceph", "one", GIB, GIB)
@@ -87,6 +87,59 @@ def damaged(name: str, *bad: int) -> dict[str, Any]:
 )
 def test_when_a_placement_group_has_all_its_copies(state, clean):
     assert ceph_check.is_clean(state) is clean
+
+
+@pytest.mark.parametrize(
+    ("states", "alone"),
+    [
+        (["active+undersized+degraded"], True),
+        (["active+undersized", "active+undersized+degraded"], True),
+        (["active+undersized", "active+undersized+degraded+wait"], False),
+        (["active+undersized+laggy"], False),
+        (["active+clean"], False),
+        (["active+undersized", "active+clean"], False),
+        (["stale+active+undersized"], False),
+        (["undersized+degraded+peered"], False),
+        ([], False),
+    ],
+)
+def test_when_the_placement_groups_do_without_a_lost_disk(states, alone):
+    assert ceph_check.serves_alone(states) is alone
+
+
+def test_a_lost_osd_is_forgotten_only_when_the_other_has_seen_that_it_is_dead(monkeypatch, tmp_path):
+    """An OSD that learns both at once waits for the lease of one that is gone, for hours."""
+    states = iter(["active+clean", "peering", "active+undersized+degraded+wait", "active+undersized+degraded"])
+    happened: list[str] = []
+
+    class Asked(Cluster):
+        def mon(self, prefix: str, **words: Any) -> Any:
+            if prefix == "osd dump":
+                return {"osds": [{"osd": 0, "up": 0}, {"osd": 1, "up": 1}]}
+            happened.append(prefix)
+            return None
+
+    @contextmanager
+    def connected(config: Config):
+        yield Asked([])
+
+    def totals(cluster: Cluster) -> dict[str, Any]:
+        if happened:
+            happened.append(next(states))
+        return {"states": {happened[-1]: 16} if happened else {}, "recovered_B": 0}
+
+    monkeypatch.setattr(ceph, "connected", connected)
+    monkeypatch.setattr(ceph, "totals", totals)
+    monkeypatch.setattr(ceph.daemons, "alive", lambda *_: 1)
+    monkeypatch.setattr(ceph.daemons, "kill", lambda *_: happened.append("killed") or 0.0)
+    monkeypatch.setattr(ceph.daemons, "POLL_S", 0.0)
+    monkeypatch.setattr(ceph.disks, "remove", lambda *_: happened.append("removed"))
+    config = Config("ceph", "one", GIB, GIB, homes=str(tmp_path))
+    for folder in (config.home / "osd.0", config.run):
+        folder.mkdir(parents=True)
+    assert ceph.fail(config, 0)["failed"] == "osd.0"
+    assert happened[0] == "killed"
+    assert happened[-3:] == ["active+undersized+degraded", "osd purge-actual", "removed"]
 
 
 def test_totals_are_of_our_pool_alone():

@@ -19,7 +19,7 @@ from typing import Any
 from . import ceph_options as options
 from . import ceph_primaries as primaries
 from . import daemons, disks, krbd
-from .ceph_check import is_clean, totals
+from .ceph_check import is_clean, serves_alone, totals
 from .ceph_check import repair as repair
 from .ceph_check import scrub as scrub
 from .ceph_facts import evidence as evidence
@@ -143,8 +143,10 @@ def fail(config: Config, disk: int) -> dict[str, Any]:
         at_s = daemons.kill(config, name)
         daemons.until(lambda: disk not in _running(cluster), DOWN_S, f"{name} down")
         noticed_s = time.time() - at_s
+        # The other OSD serves alone once it has seen that this one is dead, and so can answer no reads: of an OSD that
+        # no longer exists it cannot see that, and would wait for the end of its lease (most of `osd_heartbeat_grace`).
+        daemons.until(lambda: serves_alone(totals(cluster)["states"]), UP_S, "placement groups without the lost disk")
         cluster.mon("osd purge-actual", id=disk, yes_i_really_mean_it=True)
-        daemons.until(lambda: not _state(cluster)["clean"], UP_S, "degraded placement groups")
     shutil.rmtree(config.home / name)
     disks.remove(config, disk)
     return {"failed": name, "lost_s": at_s, "noticed_s": noticed_s}

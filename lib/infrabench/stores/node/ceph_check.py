@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from . import ceph_options as options
@@ -15,6 +16,7 @@ from .config import Config, Failed
 UNFOUND = "unfound"
 # Placement groups with these words in their state have all their copies.
 CLEAN = {"active", "clean", "scrubbing", "deep", "inconsistent", "failed_repair", "repair"}
+WAITING = {"wait", "laggy", "stale", "peering"}  # no answer to reads for now
 SCRUB_S, POLL_S = 900.0, 0.5
 STAMP = {"light": "last_scrub_stamp", "deep": "last_deep_scrub_stamp"}
 
@@ -23,6 +25,12 @@ def is_clean(state: str) -> bool:
     """Tell whether the state of a placement group says that it is active and that every copy is where it should be."""
     words = set(state.split("+"))
     return {"active", "clean"} <= words <= CLEAN
+
+
+def serves_alone(states: Iterable[str]) -> bool:
+    """Tell whether placement groups in these states all know that a copy is gone, and are read and written without."""
+    known = [set(state.split("+")) for state in states]
+    return bool(known) and all({"active", "undersized"} <= words and not words & WAITING for words in known)
 
 
 def groups(cluster: Cluster) -> list[dict[str, Any]]:
