@@ -106,7 +106,7 @@ def test_space_of_files_comes_back(store):
     store.comes_to_hold("used_B", before["used_B"] + 380 * MIB)
     store.comes_to_hold("disk_B", before["disk_B"] + 760 * MIB)
     assert store("unmount")["given_back_B"] == 512 * MIB
-    store.comes_to_hold("disk_B", 0, before["disk_B"] + 150 * MIB)  # logs of the OSDs' databases stay
+    store.comes_to_hold("disk_B", 0, before["disk_B"] + 300 * MIB)  # logs of the OSDs' databases, of varying size, stay
 
 
 @pytest.mark.parametrize("killed", ["nbdfuse", "qemu-nbd"])
