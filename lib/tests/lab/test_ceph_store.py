@@ -104,7 +104,7 @@ def test_space_of_files_comes_back(store):
     store("mount", "default", str(512 * MIB))
     files(store, 12, 32 * MIB)
     store.comes_to_hold("used_B", before["used_B"] + 380 * MIB)
-    store.comes_to_hold("disk_B", before["disk_B"] + 760 * MIB)
+    store.comes_to_hold("disk_B", before["disk_B"] + 600 * MIB)  # of 768: what was there before may shrink
     assert store("unmount")["given_back_B"] == 512 * MIB
     store.comes_to_hold("disk_B", 0, before["disk_B"] + 300 * MIB)  # logs of the OSDs' databases, of varying size, stay
 

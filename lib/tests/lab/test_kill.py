@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 KILLS = 10
 SEED = 20203
-MOMENTS_S = (0.5, 8.0)  # from the first import over making systems ready to the trials
+EARLIEST_S, INTO_TRIALS_S = 0.5, 4.0  # from the first import over making systems ready to the trials
 REQUEST = ("containers", "--profile", "smoke", "--workloads", "null", "sysbench-cpu", "--site", "lab")
 LONGEST_S = 120
 # Prints what systems leave on the server node; what belongs to the node itself is not named infrabench.
@@ -48,9 +48,19 @@ def ended(child: subprocess.Popen[str]) -> tuple[int, str]:
     return child.returncode, out + err
 
 
+def until_trials_begin(folder: Path, *asked: str) -> float:
+    """Return after how many seconds a session, which is killed then, records its first trial on this machine now."""
+    begin, child = time.monotonic(), started(folder, *asked)
+    while not trials(folder) and child.poll() is None and time.monotonic() < begin + LONGEST_S:
+        time.sleep(0.05)
+    child.send_signal(signal.SIGKILL)
+    assert ended(child)[0] == -signal.SIGKILL
+    return time.monotonic() - begin
+
+
 def trials(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of every recorded trial by its id."""
-    if not folder.exists():
+    if not (folder / "trials").exists():
         return {}
     found = {name: (folder / "trials" / name / "trial.json").read_bytes() for name in recorded(folder)}
     return {name: sha256(data).hexdigest() for name, data in found.items()}
@@ -86,10 +96,12 @@ def test_a_session_killed_at_ten_random_moments_ends_with_every_planned_trial_on
     lab.up()
     folder, rng = tmp_path / "session", random.Random(SEED)
     asked = ("--systems", "native", "docker", "--runs", "15")
-    plan, counts, before = planned(["native", "docker"], 15), [], {}
+    plan, counts = planned(["native", "docker"], 15), []
+    latest_s = until_trials_begin(folder, *asked) + INTO_TRIALS_S
+    before = trials(folder)
     for _ in range(KILLS):
         child = started(folder, *asked)
-        time.sleep(rng.uniform(*MOMENTS_S))
+        time.sleep(rng.uniform(EARLIEST_S, latest_s))
         child.send_signal(signal.SIGKILL)
         assert ended(child)[0] == -signal.SIGKILL, "the session was over before it was killed: ask for more runs"
         now = trials(folder)
