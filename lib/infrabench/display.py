@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,8 @@ LEFT |= {"source", "level", "statement", "command", "tolerance", "outcome", "fou
 LEFT |= {"question", "family", "state", "label", "what", "then", "aim", "factor"}
 LEFT |= {"claim", "recomputed", "consequence", "effect", "basis", "evidence", "inputs", "section", "quote"}
 LEFT |= {"id", "study", "experiment", "platform", "statistic", "version", "lead of", "measured here as"}
+LONG, WINDOW = 24, "36em"  # rows, and the height of the window on a longer table
+FIXED = ";position:sticky;top:0;background:var(--jp-layout-color0,Canvas)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,18 +199,27 @@ def markdown(table: pd.DataFrame, caption: str = "") -> str:
 
 
 def html_table(table: pd.DataFrame, *, words: bool = False) -> str:
-    """Return the table in HTML, words to the left and numbers to the right; with `words`, all to the left."""
-    side = ["left" if words or name in LEFT else "right" for name in table.columns]
+    """Return the table in HTML, words to the left and numbers to the right; with `words`, all to the left.
 
-    def row(tag: str, cells: Iterable[Any]) -> str:
+    Numbers are not broken into lines. In JupyterLab a long table is a window of its own, headings fixed: what comes
+    after it would else be pages away. The report, which is for reading and for paper, shows all of it.
+    """
+    side = ["text-align:left" if words or name in LEFT else "text-align:right" for name in table.columns]
+    kept = ["" if words or name in LEFT else ";white-space:nowrap" for name in table.columns]
+    plain = [""] * len(side)
+
+    def row(tag: str, cells: Iterable[Any], more: Sequence[str], fixed: str = "") -> str:
         parts = (
-            f'<{tag} style="text-align:{to};vertical-align:top">{_html(cell)}</{tag}>'
-            for to, cell in zip(side, cells, strict=True)
+            f'<{tag} style="{to};vertical-align:top{how}{fixed}">{_html(cell)}</{tag}>'
+            for to, how, cell in zip(side, more, cells, strict=True)
         )
         return f"<tr>{''.join(parts)}</tr>"
 
-    body = "".join(row("td", cells) for cells in table.itertuples(index=False))
-    return f'<table border="0"><thead>{row("th", table.columns)}</thead><tbody>{body}</tbody></table>'
+    long = len(table) > LONG
+    head = row("th", table.columns, plain, FIXED if long else "")
+    body = "".join(row("td", cells, kept) for cells in table.itertuples(index=False))
+    made = f'<table border="0"><thead>{head}</thead><tbody>{body}</tbody></table>'
+    return f'<div style="max-height:{WINDOW};overflow:auto">{made}</div>' if long else made
 
 
 def latex(table: pd.DataFrame, caption: str = "") -> str:

@@ -122,5 +122,14 @@ def test_titles() -> None:
 def test_words_stand_to_the_left_and_numbers_to_the_right_and_nothing_is_markup() -> None:
     made = html_table(pd.DataFrame({"system": ["<b>"], "n": [3]}))
     assert '<td style="text-align:left;vertical-align:top">&lt;b&gt;</td>' in made
-    assert '<td style="text-align:right;vertical-align:top">3</td>' in made
+    assert '<td style="text-align:right;vertical-align:top;white-space:nowrap">3</td>' in made
     assert "text-align:right" not in html_table(pd.DataFrame({"n": [3]}), words=True)
+
+
+def test_a_long_table_is_a_window_whose_headings_stay() -> None:
+    short, long = (html_table(pd.DataFrame({"mean": ["1 [0, 2]"] * rows})) for rows in (24, 25))
+    assert "max-height" not in short
+    assert "sticky" not in short
+    assert long.startswith('<div style="max-height:36em;overflow:auto"><table')
+    assert long.count("position:sticky") == 1
+    assert 'white-space:nowrap">1 [0, 2]</td>' in long
