@@ -251,7 +251,7 @@ class SSHHost:
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise SiteError(f"{self.name}: the connection broke: {self._said(error)}") from error
         finally:
-            channel.close()
+            _close(channel)
             if feeder.is_alive():
                 feeder.join(CONNECT_S)
         duration = time.monotonic() - begin
@@ -261,7 +261,7 @@ class SSHHost:
             status = None  # the shell itself was killed
         if not finished and not flooded:
             # The limit is kept there too, so the command should have ended: is the host still there at all?
-            self._channel("true").close()
+            _close(self._channel("true"))
         timed_out = not flooded and (not finished or (status in (124, 137) and duration >= timeout_s))
         return Result(
             tuple(argv), None if timed_out else status, bytes(out), bytes(err), started, duration, timed_out, flooded
@@ -276,7 +276,7 @@ class SSHHost:
         finally:
             with contextlib.suppress(OSError, EOFError):
                 channel.shutdown_write()
-            channel.close()
+            _close(channel)
 
     def put(self, data: bytes, path: str, mode: int = 0o644) -> None:
         """Write `data` to `path`, whole or not at all."""
@@ -339,6 +339,12 @@ class _ChannelStream:
             self._buffer += chunk
         line, self._buffer = self._buffer.split(b"\n", 1)
         return line.decode("utf-8", "replace")
+
+
+def _close(channel: paramiko.Channel) -> None:
+    """Close a channel. Where the connection is gone there is nobody to tell: what was found before says so."""
+    with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
+        channel.close()
 
 
 def _fed(channel: paramiko.Channel, stdin: bytes) -> threading.Thread:

@@ -15,7 +15,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from io import RawIOBase
 from pathlib import Path
@@ -189,6 +189,17 @@ def recover(folder: Path) -> frozenset[str]:
     for name in unlisted(folder, listed):
         _append(folder, read_bytes(folder / name), name)
     return recorded(folder)
+
+
+def settle(folder: Path) -> None:
+    """List what the writer of a session that is complete did not list, being killed just before it would have.
+
+    A folder that cannot be written, or that another has, stays as it is: it is sound in any case.
+    """
+    listed, torn = read_sums(folder / SUMS)
+    if torn or unlisted(folder, listed):
+        with suppress(LedgerError, OSError), claimed(folder):
+            recover(folder)
 
 
 def _create(folder: Path, session: Mapping[str, Any], trials: Sequence[Trial]) -> None:

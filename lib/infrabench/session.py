@@ -148,6 +148,7 @@ def carry_out(
     """
     asked = parameters(study, wanted, site)
     if is_complete(folder, study, wanted, asked):
+        ledger.settle(folder)
         log.info("%s is complete", folder)
         return folder
     if wanted.stopping is not None and look is None:

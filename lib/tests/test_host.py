@@ -6,11 +6,13 @@ import os
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import paramiko
 import pytest
 
 from infrabench.core import CommandFailed, SiteError, Target
-from infrabench.host import LocalHost, SSHHost, _drain, _feed
+from infrabench.host import LocalHost, SSHHost, _close, _drain, _feed
 
 
 @pytest.fixture
@@ -137,6 +139,14 @@ class SlowChannel:
 
     def shutdown_write(self) -> None:
         self.ended = True
+
+
+@pytest.mark.parametrize("error", [EOFError, OSError, paramiko.SSHException])
+def test_closing_a_channel_of_a_lost_connection_hides_nothing(error: type[Exception]) -> None:
+    def close() -> None:
+        raise error
+
+    _close(SimpleNamespace(close=close))
 
 
 def test_input_of_which_only_a_part_was_taken_never_looks_whole() -> None:

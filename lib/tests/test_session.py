@@ -147,6 +147,17 @@ def test_a_finished_session_is_returned_without_starting_anything(tmp_path, stud
     assert site.facts["log"] == []
 
 
+@pytest.mark.parametrize("torn", [0, 7])
+def test_what_a_writer_that_was_killed_at_its_very_end_did_not_list_is_listed(tmp_path, study, torn):
+    folder = run(study, tmp_path / "s")
+    sums = (folder / "SHA256SUMS").read_bytes()
+    *others, last = sums.splitlines(keepends=True)
+    (folder / "SHA256SUMS").write_bytes(b"".join(others) + last[:torn])
+    assert records.verify(folder) == []
+    run(study, folder)
+    assert (folder / "SHA256SUMS").read_bytes() == sums
+
+
 def test_other_parameters_are_refused_by_name(tmp_path, study):
     run(study, tmp_path / "s", runs=1)
     with pytest.raises(LedgerError, match=r"blocks: recorded 1, asked 2.*seed"):

@@ -50,6 +50,8 @@ MOST_STREAMS = 128  # iperf3's own limit
 SLACK = 0.1  # largest share by which a report's time may miss what was asked
 # Datagrams that come late across the border between omitted and counted seconds are counted on one side only.
 STRAY = 0.001
+# Intervals that follow each other touch; the first begins, and the last ends, about when the whole does.
+TOUCH_S, ABOUT_S = 1e-5, 0.001
 SETTLE_S = 30.0  # connecting, exchange of results
 
 
@@ -125,6 +127,8 @@ def _check_asked(capture: Capture, report: Any, server: Any) -> None:
         for key, name in asked.items():
             equal(TOOL, name, value(TOOL, test, key), float(params[name]))
         equal(TOOL, "streams at the end", len(_list(told, "end", "streams")), params["streams"])
+        _check_gapless(told, omitted=True, least_s=params["omit_s"])
+        _check_gapless(told, omitted=False, least_s=params["seconds"])
 
 
 def _tcp_result(params: Mapping[str, Any], report: Any, server: Any) -> Sequence[Measurement]:
@@ -140,13 +144,15 @@ def _tcp_result(params: Mapping[str, Any], report: Any, server: Any) -> Sequence
 
 
 def _udp_result(params: Mapping[str, Any], report: Any, server: Any) -> Sequence[Measurement]:
-    received = positive(TOOL, "bytes received", _bytes(server, omitted=False))
+    received = _udp_received(server)
     packets = positive(TOOL, "packets", value(TOOL, server, "end", "sum", "packets"))
     lost = _count(server, "end", "sum", "lost_packets")
     arrived = received / params["length_bytes"]
     if abs(packets - lost - arrived) > STRAY * packets + params["streams"]:
         raise ParseError(TOOL, f"{packets:g} packets less {lost:g} lost are not {arrived:g}", str(server["end"]["sum"]))
-    offered = positive(TOOL, "bytes sent", _bytes(report, omitted=False)) * 8 / _seconds(params, report, "sum")
+    sent = positive(TOOL, "bytes sent", _bytes(report, omitted=False))
+    equal(TOOL, "bytes sent", value(TOOL, report, "end", "sum", "bytes"), sent)
+    offered = 8 * sent / _seconds(params, report, "sum")
     jitter_s = value(TOOL, server, "end", "sum", "jitter_ms") / 1000
     if not (jitter_s >= 0 and lost <= packets):
         raise ParseError(TOOL, f"jitter {jitter_s:g} s or loss {lost:g} of {packets:g} cannot be", str(server["end"]))
@@ -159,6 +165,18 @@ def _udp_result(params: Mapping[str, Any], report: Any, server: Any) -> Sequence
     )
 
 
+def _udp_received(server: Any) -> float:
+    """Return the bytes that the server received in the counted seconds, of which its last interval has seen the end."""
+    found, end = positive(TOOL, "bytes received", _bytes(server, omitted=False)), at(TOOL, server, "end")
+    if "sum_received" in end:
+        equal(TOOL, "bytes of all intervals", found, value(TOOL, end, "sum_received", "bytes"))
+    else:  # of iperf3 3.9, whose sum says zero
+        last = _intervals(server, omitted=False)[-1]
+        if abs(value(TOOL, last, "end") - value(TOOL, end, "sum", "end")) > ABOUT_S:
+            raise ParseError(TOOL, "the last interval does not end when the result does", str(last))
+    return found
+
+
 def _seconds(params: Mapping[str, Any], told: Any, key: str) -> float:
     """Return the time that a report's sum is over; `ParseError` when it is not about what was asked."""
     seconds = value(TOOL, told, "end", key, "seconds")
@@ -167,13 +185,31 @@ def _seconds(params: Mapping[str, Any], told: Any, key: str) -> float:
     return seconds
 
 
-def _bytes(told: Any, *, omitted: bool) -> float:
-    """Return the bytes of a report's intervals, either the omitted ones or the others."""
+def _intervals(told: Any, *, omitted: bool) -> list[Any]:
+    """Return the sums over all streams of a report's intervals, either of the omitted ones or of the others."""
     sums = [at(TOOL, each, "sum") for each in _list(told, "intervals")]
     for each in sums:
         if not isinstance(at(TOOL, each, "omitted"), bool):
             raise ParseError(TOOL, "an interval does not say whether it is omitted", str(each))
-    return sum(_count(each, "bytes") for each in sums if each["omitted"] is omitted)
+    return [each for each in sums if each["omitted"] is omitted]
+
+
+def _bytes(told: Any, *, omitted: bool) -> float:
+    return sum(_count(each, "bytes") for each in _intervals(told, omitted=omitted))
+
+
+def _check_gapless(told: Any, *, omitted: bool, least_s: float) -> None:
+    """Check that intervals follow each other from zero to the end of what was asked: none is missing, none is twice."""
+    end_s, apart_s = 0.0, ABOUT_S
+    for each in _intervals(told, omitted=omitted):
+        begin_s = value(TOOL, each, "start")
+        if abs(begin_s - end_s) > apart_s:
+            raise ParseError(
+                TOOL, f"an interval begins at {begin_s:g} s, the one before it ends at {end_s:g} s", str(each)
+            )
+        end_s, apart_s = value(TOOL, each, "end"), TOUCH_S
+    if end_s < (1 - SLACK) * least_s:
+        raise ParseError(TOOL, f"the intervals end at {end_s:g} s of {least_s:g} s", str(told["intervals"]))
 
 
 def _list(told: Any, *path: str) -> list[Any]:

@@ -33,8 +33,14 @@ def fill(place: Path, leave_bytes: int) -> Path:
     left = os.statvfs(place)
     size = left.f_bavail * left.f_frsize - leave_bytes
     with filler.open("ab") as file:
-        os.posix_fallocate(file.fileno(), 0, max(size, 1))
-    return filler
+        while True:
+            try:
+                os.posix_fallocate(file.fileno(), 0, max(size, 1))
+                return filler
+            except OSError:  # of a file in many pieces, the list of them needs room too
+                size -= left.f_frsize
+                if size <= 0:
+                    raise
 
 
 def read_only(place: Path, yes: bool) -> None:

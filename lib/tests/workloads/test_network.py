@@ -281,6 +281,21 @@ def test_too_little_traffic_proves_nothing() -> None:
         netperf.parse(with_stdout(capture, "netperf", re.sub("MAX_LATENCY=.*", "MAX_LATENCY=9999", told).encode()))
 
 
+@pytest.mark.parametrize("case", ["tcp-3.9", "udp", "udp-losses-3.18", "udp-losses-3.9"])
+@pytest.mark.parametrize("side", ["client", "server"])
+def test_an_interval_that_is_missing_or_told_twice_is_noticed(case: str, side: str) -> None:
+    """Bytes are summed over the intervals: each of them has to be there once."""
+    capture = captured("iperf3", case)
+    for number in range(2 if side == "client" else 3):
+        for more in (0, 2):
+            report = json.loads(capture["iperf3"].stdout)
+            intervals = (report if side == "client" else report["server_output_json"])["intervals"]
+            if number < len(intervals):
+                intervals[number : number + 1] = [intervals[number]] * more
+                with pytest.raises(ParseError, match=r"interval|bytes received"):
+                    iperf3.parse(with_stdout(capture, "iperf3", json.dumps(report).encode()))
+
+
 def test_counters_that_are_not_there_or_go_backwards() -> None:
     capture = captured("iperf3", "ok")
     with pytest.raises(ParseError, match=r"no device flannel\.1"):
