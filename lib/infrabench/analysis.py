@@ -259,7 +259,9 @@ def drawing(png: bytes, caption: str) -> str:
     """Return a figure that is not saved as HTML, like `picture`."""
     data = base64.b64encode(png).decode()
     told = html.escape(caption, quote=True)
+    width_mm = display.png_width_mm(png)
+    wide = f' width="{display.on_screen(width_mm)}"' if width_mm else ""
     return (
-        f'<figure style="margin:0"><img alt="{told}" src="data:image/png;base64,{data}" style="max-width:100%">'
+        f'<figure style="margin:0"><img alt="{told}" src="data:image/png;base64,{data}"{wide} style="max-width:100%">'
         f"<figcaption>{told}</figcaption></figure>"
     )

@@ -72,6 +72,7 @@ LEFT |= {"claim", "recomputed", "consequence", "effect", "basis", "evidence", "i
 LEFT |= {"id", "study", "experiment", "platform", "statistic", "version", "lead of", "measured here as"}
 LONG, WINDOW = 24, "36em"  # rows, and the height of the window on a longer table
 FIXED = ";position:sticky;top:0;background:var(--jp-layout-color0,Canvas)"
+PIXELS, LARGER = 96 / 25.4, 1.35  # CSS pixels in a millimetre; how much larger a screen shows what paper shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +197,21 @@ def markdown(table: pd.DataFrame, caption: str = "") -> str:
     lines = [list(table.columns), rule, *table.astype("str").to_numpy().tolist()]
     text = "\n".join("| " + " | ".join(_plain(cell) for cell in line) + " |" for line in lines)
     return (f"{caption}\n\n" if caption else "") + text + "\n"
+
+
+def on_screen(width_mm: float) -> int:
+    """Return how many CSS pixels wide a figure is shown: somewhat larger than in print, text of all figures alike."""
+    return round(width_mm * PIXELS * LARGER)
+
+
+def png_width_mm(png: bytes) -> float | None:
+    """Return the width in print that a PNG says it has (chunk pHYs, pixels a metre); None where it says nothing.
+
+    PNG specification, third edition, 11.2.1 and 11.3.4.3.
+    """
+    at = png.find(b"pHYs")
+    per_metre = int.from_bytes(png[at + 4 : at + 8], "big") if at > 0 else 0
+    return 1000 * int.from_bytes(png[16:20], "big") / per_metre if per_metre else None
 
 
 def html_table(table: pd.DataFrame, *, words: bool = False) -> str:

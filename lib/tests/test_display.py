@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 
 from infrabench.core import UNITS
 from infrabench.display import (
@@ -16,7 +19,9 @@ from infrabench.display import (
     interval,
     metric_title,
     number,
+    on_screen,
     p_value,
+    png_width_mm,
     scale,
     short,
 )
@@ -133,3 +138,12 @@ def test_a_long_table_is_a_window_whose_headings_stay() -> None:
     assert long.startswith('<div style="max-height:36em;overflow:auto"><table')
     assert long.count("position:sticky") == 1
     assert 'white-space:nowrap">1 [0, 2]</td>' in long
+
+
+def test_a_figure_is_as_wide_on_screen_as_its_width_in_print_asks_for() -> None:
+    drawn = io.BytesIO()
+    figure = Figure(figsize=(85 / 25.4, 1))
+    figure.savefig(drawn, format="png", dpi=300)
+    assert png_width_mm(drawn.getvalue()) == pytest.approx(85, abs=0.2)
+    assert on_screen(85) == 434
+    assert png_width_mm(b"\x89PNG\r\n\x1a\n" + b"\0" * 20) is None

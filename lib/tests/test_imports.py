@@ -55,7 +55,7 @@ MAY = {
     "display": {"tex"},
     "figures": {"tidy", "stats", "display", "figures"},
     "tables": {"display", "tables"},
-    "report": {"abstract", "archive", "facade", "labels", "records", "report", "runs", "tidy"},
+    "report": {"abstract", "archive", "display", "facade", "labels", "records", "report", "runs", "tidy"},
     "headless": {"progress"},
     "published": {"published"},
     "probes": set(),

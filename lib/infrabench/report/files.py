@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from infrabench import archive, facade, labels, runs
 from infrabench.core import InfrabenchError, LedgerError
+from infrabench.display import on_screen
 from infrabench.records import awaited
 from infrabench.report.executed import Executed
 from infrabench.report.outputs import Picture
@@ -29,7 +30,6 @@ TITLES = {".pdf": "PDF", ".svg": "SVG", ".png": "PNG", ".json": "JSON", ".csv": 
           ".gif": "GIF"}  # fmt: skip
 PLAN_COLUMNS = ("position", "block", "deployment", "system", "workload", "scenario", "seconds", "id")
 PACKED = 20e6  # bytes of a session's raw output up to which it is packed unasked: some seconds of work
-PIXELS, LARGER = 96 / 25.4, 1.2  # CSS pixels in a millimetre; how much larger a screen shows what paper shows
 SLACK = 2  # seconds by which clocks of a file system and of a kernel may differ
 
 
@@ -189,7 +189,7 @@ def _width(car: Path) -> int:
     """Return how wide a figure is shown, from its side-car: somewhat larger than in print; 0 without one."""
     try:
         told = json.loads(car.read_text(encoding="utf-8"))
-        return round(told["size_mm"][0] * PIXELS * LARGER)
+        return on_screen(told["size_mm"][0])
     except (OSError, ValueError, LookupError, TypeError):  # some other picture of that content
         return 0
 
