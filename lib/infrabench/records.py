@@ -13,6 +13,7 @@ from infrabench.core import LedgerError, Trial, TrialRecord
 from infrabench.sums import SUMS, read_sums
 
 FORMAT = 1  # of session folders; a later version of the suite may write another
+LONGEST_NAME = 200  # of a file that an error names
 TMP = ".tmp-"  # what is being written: never counted
 SESSION, PLAN, BLOCKS = "session.json", "plan.jsonl", "blocks"
 EXTRA, DISCARDED, LOOK, PROBE = "extra", "discarded", "look", "probe"  # what a file in ``blocks/`` says of its block
@@ -221,11 +222,18 @@ def _trial_problems(
         yield str(error)
 
 
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # damage can make a name that no file can have
+        return False
+
+
 def _check(folder: Path, name: str, value: str) -> Iterator[str]:
     path = folder / name
     if name.startswith("/") or ".." in Path(name).parts:
         yield f"{folder / SUMS} names {name!r}, which is outside the folder"
-    elif not path.is_file():
-        yield f"{path} is missing"
+    elif not _is_file(path):
+        yield f"{folder / name[:LONGEST_NAME]} is missing"
     elif sha256(read_bytes(path)).hexdigest() != value:
-        yield f"{path} is damaged: its SHA-256 is not the recorded one"
+        yield f"{path} is damaged: its SHA-256 is not the one in {SUMS}"
