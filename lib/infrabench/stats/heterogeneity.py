@@ -54,7 +54,8 @@ class Weighted(NamedTuple):
 def cochran_q(estimate: ArrayLike, error: ArrayLike) -> Homogeneity:
     """Return Cochran's Q (1954) and its p from chi square with k - 1 degrees of freedom, each (...).
 
-    `estimate`, `error`: (..., k). As if the errors were known: too small a p where they are estimated. NaN for one site.
+    `estimate`, `error`: (..., k). It takes the errors for known: too small a p where they are estimated. NaN for one
+    site.
     """
     y, v, df = _sites(estimate, error, np.inf)
     k = y.shape[-1]
@@ -62,9 +63,7 @@ def cochran_q(estimate: ArrayLike, error: ArrayLike) -> Homogeneity:
     return Homogeneity(q[()], k - 1, None, np.where(k > 1, special.chdtrc(k - 1, q), np.nan)[()])
 
 
-def welch_homogeneity(
-    estimate: ArrayLike, error: ArrayLike, df: ArrayLike, between: ArrayLike = 0.0
-) -> Homogeneity:
+def welch_homogeneity(estimate: ArrayLike, error: ArrayLike, df: ArrayLike, between: ArrayLike = 0.0) -> Homogeneity:
     """Return Welch's test (1951) that sites differ by no more than a between-site variance, each field (...).
 
     `estimate`, `error`, `df`: (..., k); `between`: one number or (...). Kulinskaya and others 2004 for its use on
@@ -87,9 +86,7 @@ def between_variance(estimate: ArrayLike, error: ArrayLike, df: ArrayLike = np.i
     return _solved(y, v, free, lambda found: np.asarray(found.statistic) - 1)[()]
 
 
-def between_interval(
-    estimate: ArrayLike, error: ArrayLike, df: ArrayLike = np.inf, level: float = LEVEL
-) -> Interval:
+def between_interval(estimate: ArrayLike, error: ArrayLike, df: ArrayLike = np.inf, level: float = LEVEL) -> Interval:
     """Return the interval of the between-site variance: those at which Welch's test rejects in neither tail, (...).
 
     `estimate`, `error`, `df`: (..., k). With known errors it is the Q-profile interval of Viechtbauer 2007. Its lower
@@ -103,11 +100,11 @@ def between_interval(
 
 
 def share_between(between: ArrayLike, error: ArrayLike) -> Any:
-    """Return I^2, the share of the between-site variance in that of one site's estimate, (...) (Higgins, Thompson 2002).
+    """Return I^2, the share of the between-site variance in that of one site's estimate, (...).
 
-    `between`: (...); `error`: (..., k). The errors count by their typical variance (k - 1) sum w / ((sum w)^2 -
-    sum w^2), w = 1 / error^2. It says how much of what is seen is not noise, and so grows with the number of blocks;
-    how far apart sites are says the standard deviation between them. NaN for one site.
+    `between`: (...); `error`: (..., k). Higgins and Thompson 2002; the errors count by their typical variance
+    (k - 1) sum w / ((sum w)^2 - sum w^2), w = 1 / error^2. It says how much of what is seen is not noise, and so grows
+    with the number of blocks; how far apart sites are says the standard deviation between them. NaN for one site.
     """
     w = 1 / np.asarray(error, dtype=float) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -20,17 +20,18 @@ from infrabench.stats import adjust, heterogeneity
 from infrabench.stats.equivalence import log_margin
 from infrabench.stats.intervals import LEVEL, NAN, Array
 from infrabench.stats.summary import FEWEST, Summary, deleted, hartung_knapp, summary
-from infrabench.stats.verdicts import ALPHA, DIFFERENT, EQUIVALENT, INCONCLUSIVE, NOT_COMPARABLE, WITHIN
+from infrabench.stats.verdicts import ALPHA, DIFFERENT, EQUIVALENT, INCONCLUSIVE, WITHIN
 
 CASE = ["workload", "scenario", "metric", "system"]
 SHARED = ("unit", "better", "baseline", "margin")  # what the sites of a case have to have in common
 HOLDS, DIFFERS, OPEN = "holds everywhere", "differs between sites", "not decided"
+NO_MEAN = "no mean over sites"
 SIZE = "holds everywhere, differs in size"
 STANDS_OUT, APART = "stands out", "apart from the others"
 NO_INTERVAL, ABSENT = "no interval", "not measured there"
 FEW = (
     "no site has an interval", "a single site: nothing is known of others",
-    "two sites: whether they differ, but no mean over sites and nothing of others",
+    "two sites: no mean over sites, nothing of others",
 )  # fmt: skip
 UNITS = "sites differ in the unit of replication"
 ALONE = "sites: not significant within their family"
@@ -112,7 +113,10 @@ def per_site(contrasts: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def over_sites(
-    rows: pd.DataFrame, sites: Sequence[str], primary: Iterable[tuple[str, str]] = (), lost: Mapping[str, str] | None = None
+    rows: pd.DataFrame,
+    sites: Sequence[str],
+    primary: Iterable[tuple[str, str]] = (),
+    lost: Mapping[str, str] | None = None,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the rows of `per_site` with what the others say of each, and one row per case and system over sites.
 
@@ -172,12 +176,10 @@ def over_sites(
     return told.astype(PER_SITE), every.astype(OVER_SITES)
 
 
-def _missing(
-    rows: pd.DataFrame, number: NDArray[np.intp], sites: Sequence[str], lost: Mapping[str, str]
-) -> list[str]:
+def _missing(rows: pd.DataFrame, number: NDArray[np.intp], sites: Sequence[str], lost: Mapping[str, str]) -> list[str]:
     """Of each case the planned sites that have no say in it, each with its reason."""
     fits = rows["error"].notna()
-    there = {key: None for key in zip(number[fits], rows["site"][fits], strict=True)}
+    there = dict.fromkeys(zip(number[fits], rows["site"][fits], strict=True))
     why = dict(zip(zip(number[~fits], rows["site"][~fits], strict=True), rows["reason"][~fits], strict=True))
     return [
         "; ".join(
@@ -200,7 +202,7 @@ def _over(rows: pd.DataFrame, mine: NDArray[np.intp], margin: Array) -> dict[str
     differ = line["p_sites"] < ALPHA if k > 1 else np.zeros(len(mine), dtype=bool)
     if k < FEWEST:
         reason = ["; ".join(filter(None, (FEW[k], each))) for each in qualified]
-        return line | {"verdict": NOT_COMPARABLE, "across": np.where(differ, DIFFERS, OPEN), "reason": reason}
+        return line | {"verdict": NO_MEAN, "across": np.where(differ, DIFFERS, OPEN), "reason": reason}
     between, ends = heterogeneity.between_variance(y, e, df), heterogeneity.between_interval(y, e, df)
     for name, value in (("", between), ("_low", ends.low), ("_high", ends.high)):
         line |= {f"tau{name}": np.sqrt(value), f"i_squared{name}": heterogeneity.share_between(value, e)}
@@ -213,9 +215,7 @@ def _said(found: Summary, differ: NDArray[np.bool_], margin: Array) -> dict[str,
     """The mean over sites, its verdict, and whether it holds everywhere."""
     excludes = (found.interval.low > 0) | (found.interval.high < 0)
     alike = (-margin < found.narrow.low) & (found.narrow.high < margin)
-    verdict = np.select(
-        [excludes & alike, excludes, alike], [WITHIN, DIFFERENT, EQUIVALENT], default=INCONCLUSIVE
-    )
+    verdict = np.select([excludes & alike, excludes, alike], [WITHIN, DIFFERENT, EQUIVALENT], default=INCONCLUSIVE)
     low, high = found.predicted.low, found.predicted.high
     # a new site's ratio is on the mean's side of 1, or within the margin: whichever the verdict is about
     everywhere = (excludes & ((low > 0) | (high < 0))) | (alike & (-margin < low) & (high < margin))

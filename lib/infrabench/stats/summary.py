@@ -100,9 +100,9 @@ def deleted(estimate: ArrayLike, error: ArrayLike, df: ArrayLike) -> Deleted:
     """Return, for each site, how far it is from the others, and whether they predict it, (..., k).
 
     `estimate`, `error`, `df`: (..., k). Deleted residuals (Viechtbauer and Cheung 2010), studentised in two ways.
-    ``p_apart``: Welch's t of the site against the weighted mean of the others, degrees of freedom of Satterthwaite 1946;
-    it says something about these sites only. ``p_predicted``: the site's place in what the others predict for a new
-    one, their spread and its uncertainty included. NaN where fewer than two others are left.
+    ``p_apart``: Welch's t (1947) of the site against the weighted mean of the others; it says something of these sites
+    only. ``p_predicted``: the site's place in what the others predict for a new one, their spread and its uncertainty
+    included. NaN where fewer than two others are left.
     """
     y, e, free = np.broadcast_arrays(*(np.asarray(each, dtype=float) for each in (estimate, error, df)))
     k = y.shape[-1]

@@ -1,0 +1,165 @@
+"""From a campaign, or a list of sessions, to what its sites say together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from infrabench import facade, runs
+from infrabench.comparability import Between, between_sites
+from infrabench.core import DesignError, LedgerError
+from infrabench.stats import sites
+
+USED = ("complete", "partial")  # states of a session that has something to say
+STATES = (*USED, "failed", "missing")
+
+
+@dataclass(frozen=True)
+class Member:
+    """A site of a campaign and its session: the folder's name or path, how far it is, and why no further."""
+
+    site: str
+    session: str
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Across:
+    """What the sites of one study say together.
+
+    `data`: ``session.json`` of the first site, systems of all; `rows` and `over`: the tables of `stats.sites`;
+    `folders`: the session of every site that has one; figures and tables are written below `folder`.
+    """
+
+    name: str
+    members: tuple[Member, ...]
+    data: dict[str, Any]
+    rows: pd.DataFrame
+    over: pd.DataFrame
+    between: Between
+    folders: dict[str, Path]
+    folder: Path
+
+    @property
+    def sites(self) -> list[str]:
+        """Every planned site, in the campaign's order."""
+        return [each.site for each in self.members]
+
+
+def opened(
+    campaign: str | Path | None = None, sessions: Sequence[str] | str | None = None,
+    labels: Sequence[str] | str | None = None, out: str = "out",
+) -> tuple[Across, ...]:  # fmt: skip
+    """Return the analysis over sites of every study of a campaign, or of some sessions of one study.
+
+    Parameters
+    ----------
+    campaign
+        A ``campaign.json``: ``{"name", "sessions": [{"site", "study", "session", "state", "reason"}]}``, paths from the
+        project's home; entries with a ``label`` of their own are a study each. It goes before `sessions`.
+    sessions
+        Names, folders or archives of sessions, one a site, called as in `labels` (default: by the sessions' names).
+    out
+        Where figures and tables go, relative to the project's home.
+
+    Raises
+    ------
+    DesignError
+        The file is no campaign, a site is there twice, or the sessions and labels are not equally many.
+    SchemaError, NotComparable
+        Sites were asked for different things: other studies, baselines, parameters, margins.
+    """
+    if campaign:
+        name, groups = _campaign(Path(campaign))
+    else:
+        name, groups = "", {"": _listed(facade.listed(sessions) or (), facade.listed(labels))}
+    return tuple(
+        _across(f"{name}-{label}" if name else label, mine, runs.home() / out) for label, mine in groups.items()
+    )
+
+
+def _campaign(path: Path) -> tuple[str, dict[str, list[Member]]]:
+    """The campaign's name, and its members by study."""
+    try:
+        data = json.loads(path.read_bytes())
+        name, entries = str(data["name"]), list(data["sessions"])
+        groups: dict[str, list[Member]] = {}
+        for each in entries:
+            state = str(each["state"])
+            if state not in STATES:
+                raise DesignError(f"{path}: state {state!r} of {each['site']}: known are {', '.join(STATES)}")
+            groups.setdefault(str(each.get("label") or each["study"]), []).append(
+                Member(str(each["site"]), str(each.get("session") or ""), state, str(each.get("reason") or ""))
+            )
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DesignError(f"{path} is not a campaign.json ({type(error).__name__}: {error}); a campaign writes one") \
+            from error  # fmt: skip
+    if not groups:
+        raise DesignError(f"{path} names no session")
+    for mine in groups.values():
+        _once(mine)
+    return name, groups
+
+
+def _listed(sessions: Sequence[str], labels: Sequence[str] | None) -> list[Member]:
+    if not sessions:
+        raise DesignError("name sessions, one of each site, or a campaign.json")
+    if labels is not None and len(labels) != len(sessions):
+        raise DesignError(f"{len(sessions)} sessions and {len(labels)} labels: give each session one")
+    names = labels or [Path(each).name.removesuffix(runs.ARCHIVE) for each in sessions]
+    mine = [
+        Member(site, str(runs.find(None, each)), "complete", "") for site, each in zip(names, sessions, strict=True)
+    ]
+    _once(mine)
+    return mine
+
+
+def _once(members: Sequence[Member]) -> None:
+    for what in ("site", "session"):
+        names = [getattr(each, what) for each in members if getattr(each, what)]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise DesignError(f"{what} {', '.join(twice)} is there twice: a site has one session in an analysis")
+
+
+def _across(name: str, members: Sequence[Member], folder: Path) -> Across:
+    lost, folders, told = {}, {}, []
+    for each in members:
+        path, why = _found(each)
+        if path is None:
+            lost[each.site] = f"{each.state}: {why}" if why and each.state not in why else why or each.state
+            told.append(Member(each.site, each.session, each.state if each.state not in USED else "missing", why))
+        else:
+            folders[each.site] = path
+            told.append(each)
+    parts = {site: facade.open_session(path) for site, path in folders.items()}
+    between = between_sites(folders) if folders else Between({}, (), "")
+    data = _together(parts)
+    frames = {site: facade.contrasts(part) for site, part in parts.items()}
+    primary = [tuple(each) for each in data.get("primary", [])]
+    rows, over = sites.over_sites(sites.per_site(frames), [each.site for each in members], primary, lost)
+    study = str(data.get("study", "sites"))
+    return Across(name or f"sites-{study}", tuple(told), data, rows, over, between, folders, folder)
+
+
+def _found(member: Member) -> tuple[Path | None, str]:
+    """The folder of a member that has something to say, else the reason why it has not."""
+    if member.state not in USED:
+        return None, member.reason
+    inside = runs.home() / member.session
+    try:
+        return runs.find(None, str(inside) if inside.is_dir() else member.session), member.reason
+    except (DesignError, LedgerError) as error:
+        return None, str(error)
+
+
+def _together(parts: Mapping[str, facade.Session]) -> dict[str, Any]:
+    data = dict(next(iter(parts.values())).data) if parts else {}
+    data["systems"] = list(dict.fromkeys(name for part in parts.values() for name in part.data["systems"]))
+    return data
