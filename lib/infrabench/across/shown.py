@@ -17,7 +17,7 @@ from infrabench.across.opening import Across, Member
 from infrabench.analysis import Shown, listed, picture, whole
 from infrabench.core import unknown_name
 from infrabench.records import awaited, read_session, recorded
-from infrabench.stats.sites import DIFFERS, OPEN, STANDS_OUT
+from infrabench.stats.sites import CASE, DIFFERS, OPEN, STANDS_OUT
 
 Many = Sequence[Across]
 WORDS = {DIFFERS: "yes", OPEN: "not decided"}
@@ -73,7 +73,7 @@ def table(found: Many, kind: str, workloads: Sequence[str] = ()) -> Shown:
             return _told("There is no such workload at these sites.")
         made = kinds[kind](part, chosen)
         shown = Shown(display.html_table(made), tables.markdown(made))
-        signs = tables.signs_told(part.rows) if kind == "ratios" else ""
+        signs = tables.signs_told(_rows_of(part, chosen)) if kind == "ratios" else ""
         star = "; * named apart from the others" if signs and (chosen["named"] != "").any() else ""
         return Shown(f"{shown.html}<p>{html.escape(signs + star)}</p>", f"{shown.text}\n{signs}{star}".rstrip())
 
@@ -154,6 +154,12 @@ def _primary(part: Across) -> pd.DataFrame:
 def _of(frame: pd.DataFrame, workload: str, metric: str, scenario: str) -> pd.DataFrame:
     rows = frame[(frame["workload"] == workload) & (frame["metric"] == metric)]
     return rows[rows["scenario"] == scenario] if scenario else rows
+
+
+def _rows_of(part: Across, over: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the sites in some cases."""
+    cases, wanted = (pd.MultiIndex.from_frame(frame[CASE]) for frame in (part.rows, over))
+    return part.rows[cases.isin(wanted)]
 
 
 def _drawn(part: Across, over: pd.DataFrame, workload: str, metric: str, scenario: str) -> Shown:

@@ -58,9 +58,8 @@ def cochran_q(estimate: ArrayLike, error: ArrayLike) -> Homogeneity:
     site.
     """
     y, v, df = _sites(estimate, error, np.inf)
-    k = y.shape[-1]
-    q = np.asarray(_welch(y, v, df, np.zeros(y.shape[:-1])).statistic) * (k - 1)
-    return Homogeneity(q[()], k - 1, None, np.where(k > 1, special.chdtrc(k - 1, q), np.nan)[()])
+    found = _welch(y, v, df, np.zeros(y.shape[:-1]))
+    return Homogeneity(found.statistic * found.df, found.df, None, found.p)
 
 
 def welch_homogeneity(estimate: ArrayLike, error: ArrayLike, df: ArrayLike, between: ArrayLike = 0.0) -> Homogeneity:
@@ -157,6 +156,8 @@ def _sites(estimate: ArrayLike, error: ArrayLike, df: ArrayLike) -> tuple[Array,
 
 def _welch(y: Array, v: Array, df: Array, between: Array) -> Homogeneity:
     k = y.shape[-1]
+    if k < 2:
+        return Homogeneity(*(np.full(y.shape[:-1], np.nan)[()] if name != "df" else 0 for name in Homogeneity._fields))
     total = v + between[..., None]
     w = 1 / total
     share = w / w.sum(axis=-1, keepdims=True)
@@ -167,8 +168,6 @@ def _welch(y: Array, v: Array, df: Array, between: Array) -> Homogeneity:
         f, df2 = q / (1 + 2 * (k - 2) / (k * k - 1) * off), (k * k - 1) / (3 * off)
         # beyond a million degrees of freedom F is chi square, also to the last digits that special.fdtrc loses there
         p = np.where(df2 > 1e6, special.chdtrc(k - 1, f * (k - 1)), special.fdtrc(k - 1, np.minimum(df2, 1e6), f))
-    if k < 2:
-        f, df2, p = (np.full(y.shape[:-1], np.nan) for _ in range(3))
     return Homogeneity(f[()], k - 1, df2[()], p[()])
 
 

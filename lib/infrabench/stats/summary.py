@@ -97,7 +97,7 @@ def hartung_knapp(
 
 
 def deleted(estimate: ArrayLike, error: ArrayLike, df: ArrayLike) -> Deleted:
-    """Return, for each site, how far it is from the others, and whether they predict it, (..., k).
+    """Return how far each site is from the others, and whether they predict it, (..., k).
 
     `estimate`, `error`, `df`: (..., k). Deleted residuals (Viechtbauer and Cheung 2010), studentised in two ways.
     ``p_apart``: Welch's t (1947) of the site against the weighted mean of the others; it says something of these sites

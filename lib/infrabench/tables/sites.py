@@ -62,7 +62,8 @@ def heterogeneity_table(over: pd.DataFrame) -> pd.DataFrame:
         told |= {"over sites": row.across, "named": row.named, "missing": row.missing, "reason": row.reason}
         table.append(told)
     made = pd.DataFrame(table, dtype="str")
-    return without_empty(made, ("named", "missing", "reason"))
+    spread = [f"{name}{end}" for name in ("SD between sites %", "I² %") for end in ("", " 95 % CI")]
+    return without_empty(made, (*spread, "named", "missing", "reason"))
 
 
 def _names(row: Any) -> dict[str, str]:

@@ -260,12 +260,12 @@ CHECKS = (
         "V19", "full pipeline: blocks at several sites, from trials to verdict",
         (
             Case(f"5 sites, {_apart(3.0)}", tabled(blocks(5, 3.0)),
-                 (Expectation("called different", _called_different, at_most(0.06)),), fast=150, full=1_000, batch=150),
+                 (Expectation("called different", _called_different, at_most(0.06)),), fast=100, full=1_000, batch=100),
             Case("3 sites, one true value", tabled(blocks(3, 0.0)),
-                 (Expectation("any site named", _named, at_most(0.05)),), fast=150, full=1_000, batch=150),
+                 (Expectation("any site named", _named, at_most(0.05)),), fast=100, full=1_000, batch=100),
             Case("3 sites, the first 10 errors off", tabled(blocks(3, 0.0, planted=10.0)),
                  (Expectation("the first named, alone", _named_first, between(0.85, 1.0)),
-                  Expectation("another one named", _named_another, at_most(0.01))), fast=150, full=1_000, batch=150),
+                  Expectation("another one named", _named_another, at_most(0.01))), fast=100, full=1_000, batch=100),
         ),
     ),
 )  # fmt: skip
