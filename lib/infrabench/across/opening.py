@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -131,13 +131,12 @@ def _once(members: Sequence[Member]) -> None:
 def _across(name: str, members: Sequence[Member], folder: Path) -> Across:
     lost, folders, told = {}, {}, []
     for each in members:
-        path, why = _found(each)
+        path, own = _found(each)
+        told.append(own)
         if path is None:
-            lost[each.site] = f"{each.state}: {why}" if why and each.state not in why else why or each.state
-            told.append(Member(each.site, each.session, each.state if each.state not in USED else "missing", why))
+            lost[each.site] = f"{own.state}: {own.reason}" if own.reason else own.state
         else:
             folders[each.site] = path
-            told.append(each)
     parts = {site: facade.open_session(path) for site, path in folders.items()}
     between = between_sites(folders) if folders else Between({}, (), "")
     data = _together(parts)
@@ -148,15 +147,15 @@ def _across(name: str, members: Sequence[Member], folder: Path) -> Across:
     return Across(name or f"sites-{study}", tuple(told), data, rows, over, between, folders, folder)
 
 
-def _found(member: Member) -> tuple[Path | None, str]:
-    """The folder of a member that has something to say, else the reason why it has not."""
+def _found(member: Member) -> tuple[Path | None, Member]:
+    """The folder of a member that has something to say, and the member as it was found."""
     if member.state not in USED:
-        return None, member.reason
+        return None, member
     inside = runs.home() / member.session
     try:
-        return runs.find(None, str(inside) if inside.is_dir() else member.session), member.reason
+        return runs.find(None, str(inside) if inside.is_dir() else member.session), member
     except (DesignError, LedgerError) as error:
-        return None, str(error)
+        return None, replace(member, state="missing", reason=str(error))
 
 
 def _together(parts: Mapping[str, facade.Session]) -> dict[str, Any]:

@@ -116,17 +116,18 @@ def _lines(rows: pd.DataFrame, over: pd.DataFrame, width_mm: float) -> list[Line
 
 
 def _about(case: Any, width_mm: float) -> list[str]:
-    """Which case it is, and how far its sites are apart, on one line or two."""
+    """Which case it is, and how far its sites are apart, on as few lines as hold it."""
     name = case.system if case.scenario == "default" else f"{case.scenario}  {case.system}"
     told = []
     if np.isfinite(case.tau):
         told.append(f"SD between sites {display.short(100 * case.tau)} %, I² {100 * case.i_squared:.0f} %")
     if np.isfinite(case.p_sites):
         told.append(f"equal sites: p {p_text(case.p_sites)}")
-    line = f"{name} ({'; '.join(told)})" if told else name
-    if look.text_mm(line, look.TEXT_PT - 1) < width_mm - 3:
-        return [line]
-    return [name, f"({'; '.join(told)})"]
+    together = f"({'; '.join(told)})"
+    for lines in ([f"{name} {together}" if told else name], [name, together]):
+        if all(look.text_mm(line, look.TEXT_PT - 1) < width_mm - 3 for line in lines):
+            return lines
+    return [name, *told]
 
 
 def _texts(row: Any, stem: str, word: str, wide: bool) -> tuple[str, ...]:
