@@ -77,9 +77,9 @@ def between_variance(estimate: ArrayLike, error: ArrayLike, df: ArrayLike = np.i
     """Return the between-site variance, (...): where Welch's statistic is 1, and 0 where that is below 1 without it.
 
     `estimate`, `error`, `df`: (..., k). With errors that are known this is the estimator of Paule and Mandel 1982,
-    which Veroniki and others (2016) recommend beside REML and which keeps the weight of a precise site apart from its
-    deviation; with estimated ones it is the estimator WT of Bakbergenuly, Hoaglin and Kulinskaya 2020. NaN for one
-    site.
+    which assumes no distribution of the sites and which Veroniki and others (2016) recommend beside REML; with
+    estimated ones it has the idea of the estimator WT of Bakbergenuly, Hoaglin and Kulinskaya (2019), who solve for the
+    moments of Q that Welch's test rests on. NaN for one site.
     """
     y, v, free = _sites(estimate, error, df)
     return _solved(y, v, free, lambda found: np.asarray(found.statistic) - 1)[()]

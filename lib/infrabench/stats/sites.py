@@ -20,7 +20,7 @@ from infrabench.stats import adjust, heterogeneity
 from infrabench.stats.equivalence import log_margin
 from infrabench.stats.intervals import LEVEL, NAN, Array
 from infrabench.stats.summary import FEWEST, Summary, deleted, hartung_knapp, summary
-from infrabench.stats.verdicts import ALPHA, DIFFERENT, EQUIVALENT, INCONCLUSIVE, WITHIN
+from infrabench.stats.verdicts import ALPHA, DIFFERENT, EQUIVALENT, INCONCLUSIVE, LIMITED, WITHIN
 
 CASE = ["workload", "scenario", "metric", "system"]
 SHARED = ("unit", "better", "baseline", "margin")  # what the sites of a case have to have in common
@@ -193,8 +193,7 @@ def _over(rows: pd.DataFrame, mine: NDArray[np.intp], margin: Array) -> dict[str
     """The columns over sites of cases with equally many, `mine` (cells, k) the places of their rows."""
     y, e, df = (rows[name].to_numpy()[mine] for name in ("log_ratio", "error", "df"))
     k = mine.shape[1]
-    units = [dict.fromkeys(each) for each in rows["pair_unit"].to_numpy()[mine]]
-    qualified = [f"{UNITS}: {', '.join(each)}" if len(each) > 1 else "" for each in units]
+    qualified = [_qualified(rows.iloc[each]) for each in mine]
     line: dict[str, Any] = {"sites": k}
     if k > 1:
         q, welch = heterogeneity.cochran_q(y, e), heterogeneity.welch_homogeneity(y, e, df)
@@ -209,6 +208,14 @@ def _over(rows: pd.DataFrame, mine: NDArray[np.intp], margin: Array) -> dict[str
     known = hartung_knapp(y, e, between)
     line |= {"hartung_knapp_low": np.exp(known.low), "hartung_knapp_high": np.exp(known.high)}
     return line | _said(summary(y, e, df), differ, log_margin(margin)) | {"reason": qualified}
+
+
+def _qualified(used: pd.DataFrame) -> str:
+    """What has to be known of the sites of one case: other units of replication, a coarse tool."""
+    units = dict.fromkeys(used["pair_unit"])
+    coarse = used.loc[used["flags"].str.contains(LIMITED, regex=False), "site"]
+    told = [f"{UNITS}: {', '.join(units)}"] if len(units) > 1 else []
+    return "; ".join(told + ([f"{LIMITED} at {', '.join(coarse)}"] if len(coarse) else []))
 
 
 def _said(found: Summary, differ: NDArray[np.bool_], margin: Array) -> dict[str, Any]:

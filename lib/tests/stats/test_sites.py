@@ -11,6 +11,7 @@ import pytest
 from infrabench.core import SchemaError
 from infrabench.stats import heterogeneity, pairwise, sites, summary
 from infrabench.stats.contrasts import contrasts
+from infrabench.stats.verdicts import LIMITED
 from infrabench.validation.tables import METRIC, WORKLOAD, campaigns_table
 
 SYSTEMS = ("native", "docker", "lxc")
@@ -165,6 +166,13 @@ def test_sites_whose_units_differ_say_so() -> None:
     frames["c"] = site(trials(seed=9), deployment=np.repeat(np.arange(5), 4))
     _, found = over(frames)
     assert set(found["reason"]) == {f"{sites.UNITS}: blocks, deployments"}
+
+
+def test_a_tool_that_prints_coarsely_qualifies_what_is_said() -> None:
+    frames = several(**SAME)
+    frames["b"] = site(np.round(trials(sd=0.002), 0))
+    _, found = over(frames)
+    assert set(found["reason"]) == {f"{LIMITED} at b"}
 
 
 def test_no_row_gives_tables_without_rows() -> None:
