@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import pandas as pd
 
 from infrabench import facade, runs
 from infrabench.comparability import Between, between_sites
-from infrabench.core import DesignError, LedgerError
+from infrabench.core import DesignError, LedgerError, SchemaError
 from infrabench.stats import sites
 
 USED = ("complete", "partial")  # states of a session that has something to say
@@ -80,7 +81,8 @@ def opened(
     else:
         name, groups = "", {"": _listed(facade.listed(sessions) or (), facade.listed(labels))}
     return tuple(
-        _across(f"{name}-{label}" if name else label, mine, runs.home() / out) for label, mine in groups.items()
+        _across(f"{name}-{label}" if name else label, mine, runs.home() / out, strict=not campaign)
+        for label, mine in groups.items()
     )
 
 
@@ -128,33 +130,38 @@ def _once(members: Sequence[Member]) -> None:
             raise DesignError(f"{what} {', '.join(twice)} is there twice: a site has one session in an analysis")
 
 
-def _across(name: str, members: Sequence[Member], folder: Path) -> Across:
-    lost, folders, told = {}, {}, []
+def _across(name: str, members: Sequence[Member], folder: Path, *, strict: bool) -> Across:
+    """The analysis of one study; with `strict` a session that cannot be read is an error, else its site is missing."""
+    lost, parts, told = {}, {}, []
     for each in members:
-        path, own = _found(each)
+        part, own = _found(each, strict=strict)
         told.append(own)
-        if path is None:
+        if part is None:
             lost[each.site] = f"{own.state}: {own.reason}" if own.reason else own.state
         else:
-            folders[each.site] = path
-    parts = {site: facade.open_session(path) for site, path in folders.items()}
+            parts[each.site] = part
+    folders = {site: part.folder for site, part in parts.items()}
     between = between_sites(folders) if folders else Between({}, (), "")
     data = _together(parts)
     frames = {site: facade.contrasts(part) for site, part in parts.items()}
     primary = [tuple(each) for each in data.get("primary", [])]
     rows, over = sites.over_sites(sites.per_site(frames), [each.site for each in members], primary, lost)
     study = str(data.get("study", "sites"))
-    return Across(name or f"sites-{study}", tuple(told), data, rows, over, between, folders, folder)
+    # it becomes the name of folders
+    called = re.sub(r"[^A-Za-z0-9_+-]+", "-", name or f"sites-{study}").strip("-") or "sites"
+    return Across(called, tuple(told), data, rows, over, between, folders, folder)
 
 
-def _found(member: Member) -> tuple[Path | None, Member]:
-    """The folder of a member that has something to say, and the member as it was found."""
+def _found(member: Member, *, strict: bool) -> tuple[facade.Session | None, Member]:
+    """The session of a member that has something to say, and the member as it was found."""
     if member.state not in USED:
         return None, member
     inside = runs.home() / member.session
     try:
-        return runs.find(None, str(inside) if inside.is_dir() else member.session), member
-    except (DesignError, LedgerError) as error:
+        return facade.open_session(str(inside) if inside.is_dir() else member.session), member
+    except (DesignError, LedgerError, SchemaError) as error:
+        if strict:
+            raise
         return None, replace(member, state="missing", reason=str(error))
 
 

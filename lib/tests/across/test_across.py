@@ -11,7 +11,7 @@ import pytest
 
 from infrabench import across, cli
 from infrabench.comparability import NotComparable
-from infrabench.core import DesignError, SchemaError
+from infrabench.core import DesignError, LedgerError, SchemaError
 from infrabench.stats.sites import STANDS_OUT
 from tests.analysis_fixtures import EFFECT, write_session
 
@@ -132,6 +132,33 @@ def test_a_session_that_is_said_to_be_there_and_is_not_is_missing(tmp_path: Path
     assert one.members[2].state == "missing"
     assert "unknown session" in one.members[2].reason
     assert one.over["missing"].str.contains("x: missing: unknown session").all()
+
+
+def test_a_damaged_session_of_a_campaign_is_missing_and_of_a_list_an_error(tmp_path: Path) -> None:
+    broken = session(tmp_path / "broken", 8)
+    next(broken.glob("trials/*/trial.json")).write_text("{")
+    file = campaign(tmp_path / "c.json", entry("a"), entry("b"), entry("x", session=str(broken)))
+    (one,) = across.opened(file, out=str(tmp_path))
+    assert "is not JSON" in one.members[2].reason
+    assert set(one.folders) == {"a", "b"}
+    with pytest.raises(LedgerError, match="is not JSON"):
+        across.opened(sessions=["a", str(broken)])
+
+
+def test_a_session_that_has_no_trial_yet_says_nothing(tmp_path: Path) -> None:
+    write_session(tmp_path / "new", skip_last=10_000, systems=("native", "docker"), not_run={}, faults=False)
+    file = campaign(tmp_path / "c.json", entry("a"), entry("b"), entry("new", "partial", session=str(tmp_path / "new")))
+    (one,) = across.opened(file, out=str(tmp_path))
+    assert (one.over["sites"] <= 2).all()
+    assert one.over["missing"].str.contains("new: not measured there").all()
+    assert "0 of" in across.members([one]).text
+
+
+def test_a_name_that_is_no_name_of_a_folder_leads_nowhere(tmp_path: Path) -> None:
+    file = campaign(tmp_path / "c.json", entry("a"), entry("b"), name="../../<b>away</b>")
+    (one,) = across.opened(file, out=str(tmp_path / "in"))
+    across.table([one], "ratios")
+    assert [path.name for path in (tmp_path / "in/tables").iterdir()] == ["b-away-b--containers"]
 
 
 @pytest.mark.parametrize(
