@@ -62,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
         ("report", commands.report, "make one static site of executed notebooks, figures, tables and data", _report),
         ("paper", commands.paper, "write numbers, captions and tables of sessions as a paper takes them", _paper),
         ("diff", commands.diff, "compare what two sessions say about where and how they were measured", _diff),
+        ("sites", commands.sites, "say what several sites say together, and where they differ", _sites),
         ("verify", commands.verify, "check every file, and read the raw output again", _sessions),
         ("reparse", commands.reparse, "write a session anew with the parsers of now", _reparse),
         ("pack", commands.pack, "write a session into one reproducible archive", _pack),
@@ -166,6 +167,15 @@ def _paper(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--prefix", default="", metavar="LETTERS", help="begin every command with these letters instead of the study's"
     )
+
+
+def _sites(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "sessions", metavar="SESSION", nargs="+",
+        help="name, folder or archive of a session, one of each site; or the campaign.json of a campaign",
+    )  # fmt: skip
+    parser.add_argument("--labels", nargs="+", metavar="NAME", help="what to call the sites (default: the sessions)")
+    parser.add_argument("--out", default="out", metavar="FOLDER", help="tables go below it (default: out)")
 
 
 def _reparse(parser: argparse.ArgumentParser) -> None:

@@ -311,6 +311,15 @@ def validate(arguments: Namespace) -> Iterator[str]:
     yield from validation.lines(validation.run(arguments.only, full=arguments.full, seed=seed))
 
 
+def sites(arguments: Namespace) -> Iterator[str]:
+    """Yield what several sites say together: of a campaign, or of sessions that are named, one a site."""
+    from infrabench import across  # the statistics are loaded for this command alone
+
+    given = list(arguments.sessions)
+    campaign = given[0] if len(given) == 1 and given[0].endswith(".json") else None
+    yield from across.lines(across.opened(campaign, given, arguments.labels, arguments.out))
+
+
 def fidelity(arguments: Namespace) -> Iterator[str]:
     """Measure trials beside the same tools typed by hand and yield a table."""
     from infrabench import fidelity as compared

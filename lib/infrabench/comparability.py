@@ -37,6 +37,15 @@ class Difference:
     checked: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Between:
+    """What differs between sites that are shown side by side, and which of them are one machine."""
+
+    differs: dict[str, dict[str, str]]  # "hosts cpu.model_name" or "docker version" -> site -> value
+    one_machine: tuple[tuple[str, ...], ...]  # sites whose hosts cannot be told apart
+    stamp: str  # the same in words; empty when there is nothing to say
+
+
 class NotComparable(InfrabenchError):
     """Sessions whose checked provenance differs. Carries the differences."""
 
@@ -74,6 +83,42 @@ def stamp(folders: Sequence[Path], *, allow: bool = False) -> str:
             raise NotComparable([first.name, other.name], found)
     keys = sorted({f"{d.where} {d.key}" for _, found in checked for d in found})
     return f"Not comparable in the strict sense: the sessions differ in {', '.join(keys)}." if keys else ""
+
+
+def between_sites(folders: Mapping[str, Path]) -> Between:
+    """Return what differs between the sessions of several sites, site -> session folder; the stamp of what they give.
+
+    Hosts of other sites are other hosts, so nothing of them has to agree; it is told. Two sites are called one machine
+    when their hosts agree in processor, memory to the byte and kernel, and are containers or have one name.
+
+    Raises
+    ------
+    SchemaError
+        They are not of one study with one baseline.
+    NotComparable
+        They were asked for different things: other parameters of a case, margins, limits, guards, primary metrics.
+    """
+    names = list(folders)
+    measures_alike(list(folders.values()))
+    for name in names[1:]:
+        asked = [each for each in _asked(folders[names[0]], folders[name]) if each.checked]
+        if asked:
+            raise NotComparable([names[0], name], asked)
+    said = {name: _of_site(folder) for name, folder in folders.items()}
+    keys = dict.fromkeys(key for each in said.values() for key in each)
+    differs = {
+        key: {name: shown(each.get(key)) for name, each in said.items()}
+        for key in keys
+        if len({canonical(each.get(key)) for each in said.values()}) > 1
+    }
+    together: dict[Any, list[str]] = {}
+    for name, folder in folders.items():
+        for mark in _machines(folder):
+            together.setdefault(mark, []).append(name)
+    one = tuple(dict.fromkeys(tuple(each) for each in together.values() if len(each) > 1))
+    told = [f"One machine measured as {' and '.join(each)}: nothing here speaks of another one. " for each in one]
+    told += [f"Sites differ in {', '.join(differs)}. "] if differs else []
+    return Between(differs, one, "".join(told).strip())
 
 
 def measures_alike(folders: Sequence[Path]) -> None:
@@ -143,6 +188,26 @@ def _compared(where: str, then: Mapping[str, Any], now: Mapping[str, Any], check
     for key in sorted({*then, *now}):
         if then.get(key) != now.get(key) and not key.startswith(IGNORED):
             yield Difference(where, key, then.get(key), now.get(key), key in checked)
+
+
+def _of_site(folder: Path) -> dict[str, Any]:
+    """What the hosts of a session say that has to agree within one, without their names, and what its systems are."""
+    hosts = [_flat(each) for each in _host_files(folder).values()]
+    keys = [".".join(path) for path in MUST_AGREE if path != ("hostname",)]
+    found: dict[str, Any] = {f"hosts {key}": sorted({str(each.get(key)) for each in hosts}) for key in keys}
+    for name, each in _read(folder, "deployments").items():
+        facts = {**_flat(each["facts"]), **_flat(each["tools"], "tools.")}
+        found |= {f"{name} {key}": value for key, value in facts.items() if key.split(".")[0] in (*DEPLOYED, "tools")}
+    return found
+
+
+def _machines(folder: Path) -> set[tuple[Any, ...]]:
+    """Marks of the machines behind a session's hosts: equal marks are, as far as hosts say, one machine."""
+    marks = set()
+    for each in map(_flat, _host_files(folder).values()):
+        own = None if each.get("virtualisation.container") else each.get("hostname")
+        marks.add((own, each.get("cpu.model_name"), each.get("memory.total_bytes"), each.get("kernel.release")))
+    return marks
 
 
 def _host_files(folder: Path) -> dict[str, dict[str, Any]]:

@@ -69,6 +69,7 @@ LEFT |= {"capability", "carried", "quiet", "on the nodes"}
 LEFT |= {"source", "level", "statement", "command", "tolerance", "outcome", "found", "package", "licence", "for"}
 LEFT |= {"question", "family", "state", "label", "what", "then", "aim", "factor"}
 LEFT |= {"claim", "recomputed", "consequence", "effect", "basis", "evidence", "inputs", "section", "quote"}
+LEFT |= {"over sites", "named", "missing", "site", "session", "begun"}
 LEFT |= {"id", "study", "experiment", "platform", "statistic", "version", "lead of", "measured here as"}
 LONG, WINDOW = 24, "36em"  # rows, and the height of the window on a longer table
 FIXED = ";position:sticky;top:0;background:var(--jp-layout-color0,Canvas)"

@@ -63,7 +63,7 @@ def request(
     narrow, at `most` so many and for so many `hours`. `aa` names a system to measure under two labels.
     """
     return session.request(
-        registry.study(study), profile=profile, runs=runs, systems=_listed(systems), workloads=_listed(workloads),
+        registry.study(study), profile=profile, runs=runs, systems=listed(systems), workloads=listed(workloads),
         seed=seed, deployments=deployments, order=order, stopping=designs.stopping(precision, most, hours), aa=aa,
     )  # fmt: skip
 
@@ -182,7 +182,8 @@ def _narrowed(found: Session, wanted: Design) -> Session:
     return Session(found.folder, data, keep(found.table), keep(found.missing))
 
 
-def _listed(names: Sequence[str] | str | None) -> Sequence[str] | None:
+def listed(names: Sequence[str] | str | None) -> Sequence[str] | None:
+    """Return a list of names that may have come as text, ``["native", "docker"]`` or ``native,docker``."""
     if not isinstance(names, str):
         return names
     if not names.strip().startswith("["):

@@ -33,7 +33,7 @@ class Same:
 def simulations(form: str = "fast", seed: int = SEED) -> Shown:
     """Return every check of the simulations as a table: what, estimate, allowed band, replicates, passed.
 
-    `form`: "fast" (about 2 000 replicates, half a minute), "full" (10 000 and more, minutes), "none".
+    `form`: "fast" (about 2 000 replicates, under a minute), "full" (10 000 and more, minutes), "none".
     """
     if form not in FORMS:
         raise DesignError(f"unknown form {form!r} of the simulations: known are {', '.join(FORMS)}")

@@ -92,12 +92,14 @@ MAY = {
     },
     "workbench": {"headless", "progress", "runs"},
     "accounts": {"comparability", "facade", "labels", "records"},
+    "across": {
+        "across", "analysis", "comparability", "display", "facade", "figures", "records", "runs", "stats", "tables",
+    },
     "abstract": {"accounts", "analysis", "facade", "records", "tables"},
     "commands": {
-        "archive", "benchmarks", "clusters", "comparability", "costs", "design", "facade", "fidelity", "headless",
-        "host", "lab", "labels", "ledger", "paper", "planned", "progress", "records", "registry", "reparse", "report",
-        "runs", "session",
-        "tables", "trust", "validation", "workbench",
+        "across", "archive", "benchmarks", "clusters", "comparability", "costs", "design", "facade", "fidelity",
+        "headless", "host", "lab", "labels", "ledger", "paper", "planned", "progress", "records", "registry", "reparse",
+        "report", "runs", "session", "tables", "trust", "validation", "workbench",
     },
     "claims": {
         "analysis", "claims", "comparability", "costs", "design", "display", "facade", "progress", "published",
@@ -144,7 +146,7 @@ ANALYSIS = {
     "layers", "literature", "pictures", "scenarios", "timelines", "trust", "validation",
 }  # fmt: skip
 # parts above the analysis that may have tables of their own
-TABLES = {"abstract", "accounts", "artifact", "claims", "facade", "landing", "planned", "published"}
+TABLES = {"abstract", "accounts", "across", "artifact", "claims", "facade", "landing", "planned", "published"}
 NUMERIC = {"pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "statsmodels", "scikit_posthocs"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 import infrabench as ib
 from infrabench import headless
 from infrabench.analysis import table
-from tests import runtimes_fixtures, sidecars, storage_fixtures
+from tests import analysis_fixtures, runtimes_fixtures, sidecars, storage_fixtures
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -189,6 +190,36 @@ def test_papermill_runs_the_validation_on_the_recorded_sessions(tmp_path: Path) 
     assert "contains the truth" in text
     assert "different when swapped" in text
     sidecars.compare(tmp_path / "figures", "containers-aa", "known-effects")
+
+
+def test_papermill_runs_the_analysis_over_sites_on_two_sessions_and_calls_them_one_machine(tmp_path: Path) -> None:
+    made = headless.execute(ROOT / "notebooks/sites.ipynb", tmp_path / "sites.ipynb", {"out": str(tmp_path)})
+    outputs = [output for cell in nbformat.read(made, 4).cells for output in cell.get("outputs", [])]
+    assert not [output for output in outputs if output.output_type == "error"]
+    text = "\n".join(str(output.get("data", {}).get("text/plain", "")) for output in outputs)
+    assert text.count("One machine measured as lab-quick-2026-11-aa and lab-quick-2026-11-aa-2") > 3
+    assert "two sites: no mean over sites" in text
+    assert "mean of sites" not in text
+    assert len(list((tmp_path / "figures/sites-containers").glob("*.pdf"))) == 6
+
+
+def test_papermill_runs_the_analysis_over_the_sites_of_a_campaign(tmp_path: Path) -> None:
+    sites = {name: analysis_fixtures.write_session(tmp_path / name, seed=i) for i, name in enumerate(("a", "b", "c"))}
+    entries = [
+        {"site": name, "study": "containers", "session": str(path), "state": "complete", "reason": None}
+        for name, path in sites.items()
+    ]
+    lost = {"site": "d", "study": "containers", "session": None, "state": "failed", "reason": "no route to it"}
+    file = tmp_path / "campaign.json"
+    file.write_text(json.dumps({"name": "racks", "sessions": [*entries, lost]}))
+    given = {"out": str(tmp_path), "campaign": str(file)}
+    made = headless.execute(ROOT / "notebooks/sites.ipynb", tmp_path / "sites.ipynb", given)
+    outputs = [output for cell in nbformat.read(made, 4).cells for output in cell.get("outputs", [])]
+    assert not [output for output in outputs if output.output_type == "error"]
+    text = "\n".join(str(output.get("data", {}).get("text/plain", "")) for output in outputs)
+    for told in ("Missing: d: failed: no route to it", "a new site", "mean of sites 95 % CI", "over 3 sites", "3 of 4"):
+        assert told in text
+    assert len(list((tmp_path / "figures/racks-containers").glob("*.pdf"))) >= 4
 
 
 @pytest.mark.parametrize("study", RECORDED)

@@ -15,6 +15,7 @@ from infrabench.figures.qq import qq, qq_caption
 from infrabench.figures.save import save
 from infrabench.figures.scaling import scaling
 from infrabench.figures.sentences import grouped, pairs
+from infrabench.figures.sites import sites, sites_caption
 from infrabench.figures.tiers import tiers, tiers_caption
 from infrabench.figures.timeline import timeline, timeline_caption
 
@@ -45,6 +46,8 @@ __all__ = [
     "save",
     "scaling",
     "screen",
+    "sites",
+    "sites_caption",
     "style",
     "tiers",
     "tiers_caption",

@@ -48,7 +48,7 @@ def ratio_axis(
     axis.set_major_formatter(FuncFormatter(lambda value, _: _told(value)))
 
 
-def ratio_mark(axes: Axes, row: Any, at: float, mark: look.Look, *, vertical: bool) -> None:
+def ratio_mark(axes: Axes, row: Any, at: float, mark: look.Look, *, vertical: bool, size: float = 4) -> None:
     """Draw one ratio with its interval; ends beyond the axis become arrows, a ratio without interval is hollow."""
     if not np.isfinite(row.ratio):
         return
@@ -68,7 +68,7 @@ def ratio_mark(axes: Axes, row: Any, at: float, mark: look.Look, *, vertical: bo
                 axes.plot(*place(end), arrow, c=mark.colour, ms=4, mew=0, zorder=4, clip_on=False)
     if low <= row.ratio <= high:
         face = mark.colour if whole else "white"
-        axes.plot(*place(row.ratio), mark.marker, c=mark.colour, mfc=face, ms=4, mew=0.7, zorder=4)
+        axes.plot(*place(row.ratio), mark.marker, c=mark.colour, mfc=face, ms=size, mew=0.7, zorder=4)
 
 
 def band(axes: Axes, margin: float, y: float) -> None:

@@ -28,6 +28,8 @@ several tests       `adjust`: holm, benjamini_hochberg
 diagnostics         `dependence`: autocorrelation, ljung_box, runs_test, kendall_trend, effective_n; `normality`:
                     shapiro, anderson_darling, skewness; `diagnostics`: modified_z; `bimodality`: split, bimodal;
                     `dip`: dip, dip_p; `resolution`: resolution_step
+sites               `heterogeneity`: cochran_q, welch_homogeneity, between_variance, between_interval, share_between;
+                    `summary`: summary (mean and prediction interval), hartung_knapp, deleted; `sites`: their tables
 deployments         `components`: levels (variance components), repetitions, one_way
 planning            `planning`: n_for_precision, n_for_difference, n_for_equivalence, detectable, t_power,
                     tost_power, equivalence_margin, blocks_to_decide, n_for_percentile; `pilot`: confirm

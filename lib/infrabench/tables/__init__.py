@@ -11,6 +11,7 @@ from infrabench.tables.interim import interim_table
 from infrabench.tables.matrix import Question, matrix_table
 from infrabench.tables.plans import differences_table, planning_table
 from infrabench.tables.ratios import ratios_table, signs_told
+from infrabench.tables.sites import heterogeneity_table, sites_table
 
 __all__ = [
     "Question",
@@ -19,6 +20,7 @@ __all__ = [
     "diagnostics_table",
     "differences_table",
     "estimates_table",
+    "heterogeneity_table",
     "interactions_table",
     "interim_table",
     "latex",
@@ -30,6 +32,7 @@ __all__ = [
     "results_table",
     "save",
     "signs_told",
+    "sites_table",
     "tiers_table",
     "trends_table",
 ]

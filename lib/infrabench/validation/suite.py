@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from infrabench.core import DesignError
-from infrabench.validation import comparisons, controls, diagnosis, estimation, pipeline
+from infrabench.validation import comparisons, controls, diagnosis, estimation, pipeline, sites
 from infrabench.validation.check import SEED, Check, Outcome, carry_out
 
 CHECKS: dict[str, Check] = {
     check.id: check
     for check in sorted(
-        (*estimation.CHECKS, *comparisons.CHECKS, *diagnosis.CHECKS, *pipeline.CHECKS, *controls.CHECKS),
+        (
+            *estimation.CHECKS, *comparisons.CHECKS, *diagnosis.CHECKS, *pipeline.CHECKS, *sites.CHECKS,
+            *controls.CHECKS, *sites.CONTROLS,
+        ),
         key=lambda check: (check.id[0] == "N", int(check.id[1:])),
     )
-}
+}  # fmt: skip
 
 
 def chosen(only: Iterable[str] | None = None) -> tuple[Check, ...]:

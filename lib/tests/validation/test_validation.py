@@ -8,11 +8,12 @@ from scipy import stats
 
 from infrabench import cli
 from infrabench.core import DesignError, InfrabenchError
-from infrabench.stats import intervals, pairwise
+from infrabench.stats import heterogeneity, intervals, pairwise, summary
 from infrabench.stats.intervals import Interval
 from infrabench.tidy import check as tidy_check
 from infrabench.validation import CHECKS, Case, Check, Expectation, lines, pipeline, run, speed
 from infrabench.validation import generators as made
+from infrabench.validation import sites as several
 from infrabench.validation.bands import at_most, binomial_band, near
 from infrabench.validation.check import carry_out
 from infrabench.validation.relabelling import relabelled
@@ -30,7 +31,7 @@ def test_validation(name):
 
 
 def test_every_check_is_there_once_in_order():
-    assert list(CHECKS) == [*(f"V{i}" for i in range(1, 16)), *(f"N{i}" for i in range(1, 8))]
+    assert list(CHECKS) == [*(f"V{i}" for i in range(1, 20)), *(f"N{i}" for i in range(1, 11))]
 
 
 # the harness can fail
@@ -93,6 +94,32 @@ def test_pairs_from_different_blocks_are_caught_on_the_whole_way(monkeypatch):
     assert outcome.estimate < 0.02
 
 
+def test_the_variance_between_sites_taken_for_its_estimate_is_caught(monkeypatch):
+    right = summary.summary
+
+    def plugged_in(estimate, error, df):
+        found = right(estimate, error, df)
+        between = heterogeneity.between_variance(estimate, error)
+        mean = heterogeneity.weighted(estimate, error, np.inf, between)
+        half = 1.96 * np.sqrt(mean.variance)
+        new = stats.t.ppf(0.975, estimate.shape[-1] - 1) * np.sqrt(between + mean.variance)
+        return found._replace(
+            interval=Interval(mean.mean - half, mean.mean + half, 0.95),
+            predicted=Interval(mean.mean - new, mean.mean + new, 0.95),
+        )
+
+    monkeypatch.setattr(summary, "summary", plugged_in)
+    wrong = failed("V16")
+    assert "interval of a new site: 10 sites, sd between sites 1 errors" in wrong
+    assert "interval of the mean: 3 sites, sd between sites 10 errors" in wrong
+
+
+def test_errors_of_sites_taken_as_known_are_caught(monkeypatch):
+    right = heterogeneity.welch_homogeneity
+    monkeypatch.setattr(heterogeneity, "welch_homogeneity", lambda y, e, df, between=0.0: right(y, e, np.inf, between))
+    assert "Welch's test of equal sites: 3 sites of 6 deployments, one true value" in failed("V17")
+
+
 @pytest.mark.parametrize(
     ("name", "tame"),
     [
@@ -101,6 +128,9 @@ def test_pairs_from_different_blocks_are_caught_on_the_whole_way(monkeypatch):
         ("N3", made.campaigns("no drift", 30, sequential=True)),
         ("N5", made.deployed(1, 30, 0.0)),
         ("N6", made.pooled(5, 60, 0.0)),
+        ("N8", several.blocks(5, 0.0)),
+        ("N9", several.campaign(5, 0.0)),
+        ("N10", several.campaign(10, 0.0)),
     ],
 )
 def test_a_control_that_looks_nominal_is_a_failure(name, tame):

@@ -1,0 +1,205 @@
+"""Tables over sites: what a site counts for, what is refused, what is missing, and what is said of few sites."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from infrabench.core import SchemaError
+from infrabench.stats import heterogeneity, pairwise, sites, summary
+from infrabench.stats.contrasts import contrasts
+from infrabench.stats.verdicts import LIMITED
+from infrabench.validation.tables import METRIC, WORKLOAD, campaigns_table
+
+SYSTEMS = ("native", "docker", "lxc")
+PRIMARY = [(WORKLOAD, METRIC)]
+
+
+def trials(effects: tuple[float, float] = (0.97, 1.0), blocks: int = 20, sd: float = 0.01, seed: int = 1) -> np.ndarray:
+    """Return two cases of three systems in blocks: (2, 3, blocks)."""
+    rng = np.random.default_rng(seed)
+    values = 100 * np.exp(sd * rng.normal(size=(2, 3, blocks)) + 0.05 * rng.normal(size=(2, 1, blocks)))
+    return values * np.array([1.0, *effects])[None, :, None]
+
+
+def site(values: np.ndarray, **how: np.ndarray) -> pd.DataFrame:
+    return contrasts(campaigns_table(values, SYSTEMS, **how), "native", {"": 0.02}, PRIMARY)
+
+
+def several(**effects: tuple[float, float]) -> dict[str, pd.DataFrame]:
+    return {name: site(trials(each, seed=i)) for i, (name, each) in enumerate(effects.items())}
+
+
+def over(
+    frames: Mapping[str, pd.DataFrame], lost: Mapping[str, str] | None = None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    return sites.over_sites(sites.per_site(frames), [*frames, *(lost or {})], PRIMARY, lost)
+
+
+SAME = {"a": (0.97, 1.0), "b": (0.97, 1.0), "c": (0.97, 1.0), "d": (0.97, 1.0)}
+
+
+def test_a_site_counts_with_the_paired_t_of_its_log_ratios() -> None:
+    values = trials()
+    rows = sites.per_site({"a": site(values)})
+    row = rows[(rows["scenario"] == "c00001") & (rows["system"] == "docker")].iloc[0]
+    logs = np.log(values[1, 1] / values[1, 0])
+    assert (row["log_ratio"], row["error"]) == pytest.approx((logs.mean(), logs.std(ddof=1) / np.sqrt(20)), rel=1e-9)
+    assert row["df"] == 19
+    expected = pairwise.paired_t(np.log(values[1, 1]), np.log(values[1, 0])).interval
+    assert np.log(row[["ratio_low", "ratio_high"]].to_numpy(dtype=float)) == pytest.approx(expected[:2], rel=1e-9)
+
+
+def test_deployments_are_a_sites_units_where_it_has_several() -> None:
+    values = trials()
+    deployment = np.repeat(np.arange(5), 4)
+    rows = sites.per_site({"a": site(values, deployment=deployment)})
+    row = rows[(rows["scenario"] == "c00000") & (rows["system"] == "docker")].iloc[0]
+    means = values[0].reshape(3, 5, 4).mean(axis=-1)
+    logs = np.log(means[1] / means[0])
+    assert (row["error"], row["df"]) == pytest.approx((logs.std(ddof=1) / np.sqrt(5), 4), rel=1e-9)
+
+
+def test_the_row_over_sites_is_what_the_array_functions_say() -> None:
+    rows, found = over(several(**SAME))
+    row = found[(found["scenario"] == "c00000") & (found["system"] == "docker")].iloc[0]
+    mine = rows[(rows["scenario"] == "c00000") & (rows["system"] == "docker")]
+    y, e, df = (mine[name].to_numpy() for name in ("log_ratio", "error", "df"))
+    expected = summary.summary(y, e, df)
+    assert np.log(row["ratio"]) == pytest.approx(expected.mean, rel=1e-6)
+    assert np.log([row["ratio_low"], row["ratio_high"]]) == pytest.approx(expected.interval[:2], rel=1e-6)
+    assert np.log([row["predicted_low"], row["predicted_high"]]) == pytest.approx(expected.predicted[:2], rel=1e-6)
+    assert row["tau"] ** 2 == pytest.approx(heterogeneity.between_variance(y, e, df), rel=1e-8)
+    assert row["p_sites"] == pytest.approx(heterogeneity.welch_homogeneity(y, e, df).p, rel=1e-8)
+    assert mine["p_predicted"].to_numpy() == pytest.approx(summary.deleted(y, e, df).p_predicted, rel=1e-4)
+    assert mine["weight"].sum() == pytest.approx(1)
+    assert len(rows) == 16
+    assert len(found) == 4
+
+
+def test_equal_sites_hold_everywhere_and_nobody_is_named() -> None:
+    rows, found = over(several(**SAME))
+    docker, lxc = (found[found["system"] == name] for name in ("docker", "lxc"))
+    assert set(docker["verdict"]) == {"different"}
+    assert set(lxc["verdict"]) == {"equivalent"}
+    assert set(found["across"]) == {sites.HOLDS}
+    assert (rows["named"] == "").all()
+    assert (found["missing"] == "").all()
+
+
+def test_a_planted_site_is_named_and_the_others_are_not() -> None:
+    rows, found = over(several(**SAME | {"d": (0.70, 1.0)}))
+    docker = found[found["system"] == "docker"]
+    assert set(docker["across"]) == {sites.DIFFERS}
+    assert set(docker["named"]) == {f"d {sites.STANDS_OUT}"}
+    assert set(found[found["system"] == "lxc"]["named"]) == {""}
+    named = rows[rows["named"] != ""]
+    assert set(named["site"]) == {"d"}
+    assert (named["apart"] < np.log(0.75)).all()
+
+
+def test_of_three_sites_the_one_is_apart_from_two_that_agree() -> None:
+    three = {name: SAME[name] for name in "ab"} | {"c": (0.94, 1.0)}
+    _, found = over(several(**three))
+    assert set(found[found["system"] == "docker"]["named"]) == {f"c {sites.APART}"}
+
+
+def test_sites_that_differ_in_size_alone_hold_everywhere_all_the_same() -> None:
+    effects = (0.60, 0.62, 0.58, 0.61, 0.63, 0.57, 0.60, 0.64)
+    _, found = over(several(**{f"s{i}": (each, 1.0) for i, each in enumerate(effects)}))
+    assert set(found[found["system"] == "docker"]["across"]) == {sites.SIZE}
+
+
+def test_two_sites_have_no_mean_but_a_test_and_one_has_nothing() -> None:
+    rows, two = over(several(a=(0.97, 1.0), b=(0.80, 1.0)))
+    assert set(two["verdict"]) == {sites.NO_MEAN}
+    assert two[["ratio", "ratio_low", "predicted_low", "tau", "i_squared"]].isna().all(axis=None)
+    assert set(two[two["system"] == "docker"]["across"]) == {sites.DIFFERS}
+    assert set(two["reason"]) == {sites.FEW[2]}
+    assert (rows["named"] == "").all()
+    _, one = over(several(a=(0.97, 1.0)), {"b": "failed: unreachable"})
+    assert set(one["across"]) == {sites.OPEN}
+    assert set(one["reason"]) == {sites.FEW[1]}
+    assert set(one["missing"]) == {"b: failed: unreachable"}
+    assert one["p_sites"].isna().all()
+    assert list(one["sites"]) == [1] * 4
+    assert list(one["planned"]) == [2] * 4
+
+
+def test_a_site_without_a_case_or_without_an_interval_is_missing_there_with_the_reason() -> None:
+    frames = several(**SAME)
+    frames["b"] = frames["b"][frames["b"]["scenario"] != "c00001"]
+    single = site(trials(blocks=1))
+    frames["c"] = single
+    _, found = over(frames, {"e": "missing: it was never begun"})
+    first, second = (found[found["scenario"] == name].iloc[0] for name in ("c00000", "c00001"))
+    assert first["missing"] == "c: a single complete block: no interval; e: missing: it was never begun"
+    assert second["missing"].startswith(f"b: {sites.ABSENT}; c: ")
+    assert (first["sites"], second["sites"], first["planned"]) == (3, 2, 5)
+
+
+def test_sites_with_fixed_ratios_have_no_error_and_are_left_out() -> None:
+    frames = several(**SAME)
+    fixed = trials()
+    fixed[:, 1] = fixed[:, 0] * 0.9
+    frames["d"] = site(fixed)
+    _, found = over(frames)
+    docker = found[found["system"] == "docker"]
+    assert set(docker["sites"]) == {3}
+    assert docker["missing"].str.startswith("d: deterministic").all()
+
+
+@pytest.mark.parametrize("name", ["unit", "better", "baseline", "margin"])
+def test_sites_that_measure_different_things_are_refused(name: str) -> None:
+    frames = several(a=(0.97, 1.0), b=(0.97, 1.0))
+    other: object = 0.1 if name == "margin" else "another"
+    frames["b"] = frames["b"].assign(**{name: other})
+    with pytest.raises(SchemaError, match=f"the {name} differs between sites"):
+        sites.per_site(frames)
+
+
+def test_sites_whose_units_differ_say_so() -> None:
+    frames = several(a=(0.97, 1.0), b=(0.97, 1.0))
+    frames["c"] = site(trials(seed=9), deployment=np.repeat(np.arange(5), 4))
+    _, found = over(frames)
+    assert set(found["reason"]) == {f"{sites.UNITS}: blocks, deployments"}
+
+
+def test_a_tool_that_prints_coarsely_qualifies_what_is_said() -> None:
+    frames = several(**SAME)
+    frames["b"] = site(np.round(trials(sd=0.002), 0))
+    _, found = over(frames)
+    assert set(found["reason"]) == {f"{LIMITED} at b"}
+
+
+def test_no_row_gives_tables_without_rows() -> None:
+    rows = sites.per_site({})
+    assert list(rows) == list(sites.PER_SITE)
+    filled, found = sites.over_sites(rows, ["a"])
+    assert filled.empty
+    assert list(found) == list(sites.OVER_SITES)
+
+
+def test_the_order_of_sites_changes_nothing_but_their_order() -> None:
+    frames = several(**SAME | {"d": (0.70, 1.0)})
+    _, one = over(frames)
+    _, other = over(dict(reversed(frames.items())))
+    numbers = one.select_dtypes("number").columns
+    assert other[numbers].to_numpy() == pytest.approx(one[numbers].to_numpy(), rel=1e-6, nan_ok=True)
+
+
+def test_a_difference_that_its_family_does_not_bear_is_told() -> None:
+    rows = sites.per_site(several(**SAME))
+    many = []
+    for i in range(30):  # one case of thirty in which the sites differ a little
+        some = rows[(rows["scenario"] == "c00000") & (rows["system"] == "docker")].assign(scenario=f"c{i:05d}")
+        off = np.array([3.6, 0, 0, 0]) if i == 0 else np.zeros(4)
+        many.append(some.assign(log_ratio=-0.03 + 0.002 * off, error=0.002, df=29.0))
+    _, found = sites.over_sites(pd.concat(many, ignore_index=True), list(SAME), PRIMARY)
+    row = found.iloc[0]
+    assert row["p_sites"] < 0.05 < row["p_sites_adjusted"]
+    assert row["reason"] == sites.ALONE
+    assert set(found["reason"][1:]) == {""}
