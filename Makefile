@@ -54,7 +54,7 @@ test: env system  ## Run the whole test suite: units, notebooks, a real browser,
 	  $(BIN)/pytest lib/tests -m "not lab and not browser" -n logical --dist worksteal && \
 	  $(BIN)/pytest lib/tests -m "lab or browser")
 
-torture: env  ## A storm of faults, long form: kills, full disks, lost hosts, damaged output and ledgers, hostile values (under an hour)
+torture: env  ## A storm of faults, long form: kills, full disks, lost hosts, damaged output and ledgers, hostile values (a quarter of an hour on two cores)
 	@INFRABENCH_TORTURE=long $(BIN)/pytest lib/tests/torture -q -n logical --dist worksteal --timeout 3500 $(TESTS)
 
 validate: env  ## Simulate campaigns of known truth, 10 000 and more a check, and check the statistics (minutes)
