@@ -225,9 +225,10 @@ class SSHHost:
     def _channel(self, command: str) -> paramiko.Channel:
         transport = self._transport()
         try:
-            channel = transport.open_session(timeout=CONNECT_S + DEAD_AFTER_S)
-            channel.settimeout(CONNECT_S + DEAD_AFTER_S)
-            channel.exec_command(command)
+            with _answered(transport):
+                channel = transport.open_session(timeout=CONNECT_S + DEAD_AFTER_S)
+                channel.settimeout(CONNECT_S + DEAD_AFTER_S)
+                channel.exec_command(command)
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise SiteError(f"{self.name}: cannot run a command: {self._said(error)}. Is the host up?") from error
         return channel
@@ -289,7 +290,8 @@ class SSHHost:
         """Copy a large file to `path` by SFTP; `SiteError` when the host stops taking it."""
         self.run(("mkdir", "-p", os.path.dirname(path)), timeout_s=10)
         try:
-            copier = self._connection.sftp()
+            with _answered(self._transport()):
+                copier = self._connection.sftp()
             copier.get_channel().settimeout(CONNECT_S + DEAD_AFTER_S)
             copier.put(str(source), f"{path}.part")
         except (paramiko.SSHException, OSError, EOFError) as error:
@@ -339,6 +341,18 @@ class _ChannelStream:
             self._buffer += chunk
         line, self._buffer = self._buffer.split(b"\n", 1)
         return line.decode("utf-8", "replace")
+
+
+@contextmanager
+def _answered(transport: paramiko.Transport) -> Iterator[None]:
+    """Close a connection whose other end does not answer in time: paramiko waits for some answers without end."""
+    watch = threading.Timer(2 * (CONNECT_S + DEAD_AFTER_S), transport.close)
+    watch.daemon = True
+    watch.start()
+    try:
+        yield
+    finally:
+        watch.cancel()
 
 
 def _close(channel: paramiko.Channel) -> None:

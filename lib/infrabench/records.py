@@ -13,7 +13,7 @@ from infrabench.core import LedgerError, Trial, TrialRecord
 from infrabench.sums import SUMS, read_sums
 
 FORMAT = 1  # of session folders; a later version of the suite may write another
-LONGEST_NAME = 200  # of a file that an error names
+LONG = 200  # a name that was made by damage: no file of ours has one
 TMP = ".tmp-"  # what is being written: never counted
 SESSION, PLAN, BLOCKS = "session.json", "plan.jsonl", "blocks"
 EXTRA, DISCARDED, LOOK, PROBE = "extra", "discarded", "look", "probe"  # what a file in ``blocks/`` says of its block
@@ -234,6 +234,6 @@ def _check(folder: Path, name: str, value: str) -> Iterator[str]:
     if name.startswith("/") or ".." in Path(name).parts:
         yield f"{folder / SUMS} names {name!r}, which is outside the folder"
     elif not _is_file(path):
-        yield f"{folder / name[:LONGEST_NAME]} is missing"
+        yield f"{folder / name[:LONG]} is missing, and {SUMS} names it"
     elif sha256(read_bytes(path)).hexdigest() != value:
         yield f"{path} is damaged: its SHA-256 is not the one in {SUMS}"

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import paramiko
 import pytest
 
+from infrabench import host as hosts
 from infrabench.core import CommandFailed, SiteError, Target
 from infrabench.host import LocalHost, SSHHost, _close, _drain, _feed
 
@@ -139,6 +140,28 @@ class SlowChannel:
 
     def shutdown_write(self) -> None:
         self.ended = True
+
+
+def test_a_host_that_stalls_before_it_takes_a_command_is_lost_within_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = threading.Event()
+
+    def waits(command: str) -> None:  # as paramiko does: until the connection ends
+        assert closed.wait(20)
+        raise paramiko.SSHException("Channel closed.")
+
+    channel = SimpleNamespace(exec_command=waits, settimeout=lambda _: None)
+    transport = SimpleNamespace(open_session=lambda **_: channel, close=closed.set)
+    monkeypatch.setattr(hosts, "CONNECT_S", 0.1)
+    monkeypatch.setattr(hosts, "DEAD_AFTER_S", 0.1)
+    (tmp_path / "known_hosts").touch()
+    host = SSHHost("far", "127.0.0.1", port=1, key=tmp_path / "key", known_hosts=tmp_path / "known_hosts")
+    monkeypatch.setattr(host, "_transport", lambda: transport)
+    begin = time.monotonic()
+    with pytest.raises(SiteError, match="far: cannot run a command: Channel closed"):
+        host.run(("true",), timeout_s=5)
+    assert time.monotonic() - begin < 5
 
 
 @pytest.mark.parametrize("error", [EOFError, OSError, paramiko.SSHException])
