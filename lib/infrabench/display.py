@@ -210,7 +210,7 @@ def png_width_mm(png: bytes) -> float | None:
 
     PNG specification, third edition, 11.2.1 and 11.3.4.3.
     """
-    at = png.find(b"pHYs")
+    at = png.find(b"pHYs", 0, max(png.find(b"IDAT"), 0))  # it stands before the picture's own bytes
     per_metre = int.from_bytes(png[at + 4 : at + 8], "big") if at > 0 else 0
     return 1000 * int.from_bytes(png[16:20], "big") / per_metre if per_metre else None
 
