@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 
-from infrabench import commands, evaluation
+from infrabench import commands, evaluation, labcommand
 from infrabench.core import DesignError, InfrabenchError, NotRunnable
 
 Words = Iterator[str]
@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         ("reparse", commands.reparse, "write a session anew with the parsers of now", _reparse),
         ("pack", commands.pack, "write a session into one reproducible archive", _pack),
         ("clean", commands.clean, "remove sessions made on this machine", _clean),
-        ("lab", commands.lab, "bring the embedded lab up or down, or ask how it is", _lab),
+        ("lab", labcommand.lab, "bring the embedded lab up or down, or ask how it is", _lab),
         ("notebook", commands.notebook, "execute a notebook, its parameters checked first", _notebook),
         ("jupyter", commands.jupyter, "open JupyterLab on the notebooks, on this machine alone", _jupyter),
         ("fidelity", commands.fidelity, "measure trials beside the same tools typed by hand", _fidelity),

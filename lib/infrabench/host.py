@@ -27,13 +27,12 @@ import paramiko
 from fabric import Config, Connection
 from paramiko.hostkeys import InvalidHostKey
 
-from infrabench import pipes, relay
+from infrabench import channels, pipes, relay
 from infrabench.core import CommandFailed, Result, SiteError
 
 CONNECT_S = 5.0
 KEEPALIVE_S = 2
 DEAD_AFTER_S = 8.0
-FEED_BYTES = 1 << 15  # less than the window that a channel begins with: it is taken without waiting
 # Environment variables that commands on this machine get, beside those of our own.
 PASSED_ON = frozenset({
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME",
@@ -242,9 +241,9 @@ class SSHHost:
         out, err = bytearray(), bytearray()
         deadline = begin + timeout_s + DEAD_AFTER_S
         flooded = finished = False
-        feeder = _fed(channel, stdin)
+        feeder = channels.fed(channel, stdin)
         try:
-            finished = _drain(channel, out, err, deadline)
+            finished = channels.drain(channel, out, err, deadline)
             status = channel.recv_exit_status() if finished else None
         except pipes.Flood:
             status, flooded = None, True
@@ -252,7 +251,7 @@ class SSHHost:
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise SiteError(f"{self.name}: the connection broke: {self._said(error)}") from error
         finally:
-            _close(channel)
+            channels.close(channel)
             if feeder.is_alive():
                 feeder.join(CONNECT_S)
         duration = time.monotonic() - begin
@@ -262,22 +261,22 @@ class SSHHost:
             status = None  # the shell itself was killed
         if not finished and not flooded:
             # The limit is kept there too, so the command should have ended: is the host still there at all?
-            _close(self._channel("true"))
+            channels.close(self._channel("true"))
         timed_out = not flooded and (not finished or (status in (124, 137) and duration >= timeout_s))
         return Result(
             tuple(argv), None if timed_out else status, bytes(out), bytes(err), started, duration, timed_out, flooded
         )
 
     @contextmanager
-    def stream(self, argv: Sequence[str]) -> Iterator[_ChannelStream]:
+    def stream(self, argv: Sequence[str]) -> Iterator[channels.ChannelStream]:
         """Yield the two ends of a long-lived process; closing its stdin ends it."""
         channel = self._channel(f"exec {shlex.join(argv)}")
         try:
-            yield _ChannelStream(channel)
+            yield channels.ChannelStream(channel)
         finally:
             with contextlib.suppress(OSError, EOFError):
                 channel.shutdown_write()
-            _close(channel)
+            channels.close(channel)
 
     def put(self, data: bytes, path: str, mode: int = 0o644) -> None:
         """Write `data` to `path`, whole or not at all."""
@@ -320,29 +319,6 @@ class SSHHost:
         self._connection.close()
 
 
-class _ChannelStream:
-    def __init__(self, channel: paramiko.Channel) -> None:
-        self._channel = channel
-        self._buffer = b""
-
-    def write_line(self, line: str) -> None:
-        self._channel.sendall(line.encode() + b"\n")
-
-    def read_line(self, timeout_s: float) -> str:
-        deadline = time.monotonic() + timeout_s
-        while b"\n" not in self._buffer:
-            self._channel.settimeout(max(0.001, deadline - time.monotonic()))
-            try:
-                chunk = self._channel.recv(pipes.CHUNK)
-            except TimeoutError:
-                raise TimeoutError(f"no line within {timeout_s:g} s") from None
-            if not chunk:
-                raise EOFError("the process ended")
-            self._buffer += chunk
-        line, self._buffer = self._buffer.split(b"\n", 1)
-        return line.decode("utf-8", "replace")
-
-
 @contextmanager
 def _answered(transport: paramiko.Transport) -> Iterator[None]:
     """Close a connection whose other end does not answer in time: paramiko waits for some answers without end."""
@@ -353,71 +329,3 @@ def _answered(transport: paramiko.Transport) -> Iterator[None]:
         yield
     finally:
         watch.cancel()
-
-
-def _close(channel: paramiko.Channel) -> None:
-    """Close a channel. Where the connection is gone there is nobody to tell: what was found before says so."""
-    with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
-        channel.close()
-
-
-def _fed(channel: paramiko.Channel, stdin: bytes) -> threading.Thread:
-    """Return the thread that hands `stdin` to the command: it may take it only after it has said much itself."""
-    thread = threading.Thread(target=_feed, args=(channel, stdin), daemon=True)
-    if len(stdin) > FEED_BYTES:
-        thread.start()
-    else:
-        thread.run()
-    return thread
-
-
-def _feed(channel: paramiko.Channel, stdin: bytes) -> None:
-    """Send all of `stdin` and then its end: half of it must never look like the whole."""
-    left = memoryview(stdin)
-    # A command that exits without reading its input closes the channel; its status is what counts.
-    with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
-        while left:
-            try:
-                sent = channel.send(bytes(left[:FEED_BYTES]))
-            except TimeoutError:
-                continue  # who waits for the command's answer decides how long
-            if not sent:
-                return
-            left = left[sent:]
-        channel.shutdown_write()
-
-
-def _drain(channel: paramiko.Channel, out: bytearray, err: bytearray, deadline: float) -> bool:
-    """Collect both streams until the command ends (True) or the deadline passes (False); `Flood` for too much."""
-    channel.settimeout(pipes.LINGER_S)
-    while True:
-        # Asked before waiting: a command that ends just after a silent wait still has its output to be read.
-        had_exited = channel.exit_status_ready()
-        try:
-            chunk = channel.recv(pipes.CHUNK)
-        except TimeoutError:
-            chunk = None
-        _drain_stderr(channel, err)
-        if chunk:
-            out += chunk
-            pipes.bounded(out)
-        elif (chunk == b"" and _wait_for_end(channel, err, deadline)) or (chunk is None and had_exited):
-            return True
-        if time.monotonic() > deadline:
-            return False
-
-
-def _drain_stderr(channel: paramiko.Channel, err: bytearray) -> None:
-    while channel.recv_stderr_ready():
-        err += channel.recv_stderr(pipes.CHUNK)
-        pipes.bounded(err)
-
-
-def _wait_for_end(channel: paramiko.Channel, err: bytearray, deadline: float) -> bool:
-    """After the end of stdout: collect the rest of stderr and wait for the exit status."""
-    while time.monotonic() < deadline:
-        ended = channel.status_event.wait(pipes.LINGER_S)
-        _drain_stderr(channel, err)
-        if ended:
-            return True
-    return False

@@ -85,6 +85,7 @@ def test_every_study_shows_its_recorded_session(server: Server, page_of: NewPage
         page.close()
 
 
+@pytest.mark.timeout(600)  # its own waits, which say what was there, end first
 def test_a_run_is_watched_stopped_and_goes_on(server: Server, page_of: NewPage) -> None:
     name = "notebooks/live.ipynb"
     notebook = nbformat.read(server.home / "notebooks/containers.ipynb", 4)

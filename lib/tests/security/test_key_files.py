@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from infrabench import commands, lab
+from infrabench import lab, labcommand
 from infrabench.clusters import hosts
 from infrabench.host import LocalHost
 from infrabench.lab import network, nodes
@@ -95,7 +95,7 @@ def test_the_kubeconfig_of_a_kept_cluster_is_its_owners_alone(monkeypatch: pytes
     monkeypatch.setattr(lab, "keeping", keeping)
     monkeypatch.setattr("infrabench.clusters.cni.standing", lambda machines, cni: cluster)
     arguments = argparse.Namespace(verb_of_lab="up", kubernetes="bridge")
-    lines = list(commands.lab(arguments))
+    lines = list(labcommand.lab(arguments))
     assert mode(lab.kubeconfig("bridge")) == 0o600
     assert lab.kubeconfig("bridge").read_bytes() == config
     assert str(lab.kubeconfig("bridge")) in lines[-1]
