@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -48,15 +49,17 @@ def execute(notebook: Path, out: Path, parameters: Mapping[str, Any], *, cell_ti
     out.parent.mkdir(parents=True, exist_ok=True)
     os.environ[HEADLESS] = "1"  # inherited by the kernel: its progress goes to a log
     try:
-        papermill.execute_notebook(
-            str(notebook), str(out), parameters=dict(parameters), kernel_name="python3", cwd=str(notebook.parent),
-            # Unix sockets of this user's instead of open ports between papermill and kernel.
-            config=Config({"KernelManager": {"transport": "ipc"}}),
-            extra_arguments=["--log-level=CRITICAL"],  # of the kernel: it complains of being ended
-            start_timeout=START_S, execution_timeout=cell_timeout_s, progress_bar=False,
-            # What cells print (plan, progress) is for whoever waits; tables and figures are in the notebook.
-            log_output=False, stdout_file=sys.stderr, stderr_file=sys.stderr,
-        )  # fmt: skip
+        # Unix sockets of this user's instead of open ports between papermill and kernel; and sockets of our own, for
+        # those in the working folder would be taken for those of another notebook that is executed beside this one.
+        with tempfile.TemporaryDirectory(prefix="infrabench-") as sockets:
+            papermill.execute_notebook(
+                str(notebook), str(out), parameters=dict(parameters), kernel_name="python3", cwd=str(notebook.parent),
+                config=Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}}),
+                extra_arguments=["--log-level=CRITICAL"],  # of the kernel: it complains of being ended
+                start_timeout=START_S, execution_timeout=cell_timeout_s, progress_bar=False,
+                # What cells print (plan, progress) is for whoever waits; tables and figures are in the notebook.
+                log_output=False, stdout_file=sys.stderr, stderr_file=sys.stderr,
+            )  # fmt: skip
     except PapermillExecutionError as error:
         if error.ename == NotRunnable.__name__:
             raise NotRunnable(f"{notebook.stem} is not run: {error.evalue}") from error

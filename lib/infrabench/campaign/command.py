@@ -36,10 +36,11 @@ def campaign(arguments: Namespace) -> Iterator[str]:
         finally:  # also when it was stopped: what is there is there
             path = summary.write(planned)
         yield from summary.lines(path)
-        yield from summary.analyse(path)
     told, alone = exclusive.told(planned)
     yield from told
     if not alone:
         raise InfrabenchError("trials ran at the same time that must not: these numbers disturb each other")
+    if not arguments.status:
+        yield from summary.analyse(path)
     if not summary.complete(path):
         raise InfrabenchError("the campaign is not complete; the same command goes on with what is missing")

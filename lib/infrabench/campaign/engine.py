@@ -18,7 +18,7 @@ import sys
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -95,6 +95,7 @@ def run(planned: Plan, how: How) -> None:
         if how.executor == "slurm" and (left := slurm.cancel(planned.campaign)):
             log.info("cancelled in Slurm, left by an earlier start: %s", ", ".join(left))
         shutil.rmtree(place / "engine", ignore_errors=True)  # of the last start; nothing in it counts
+        planned = replace(planned, stands={job.id: jobs.stand(job) for job in planned.jobs})  # now that nobody else may
         if waiting := todo(planned):
             begun = place / "engine" / uuid.uuid4().hex
             begun.mkdir(parents=True)

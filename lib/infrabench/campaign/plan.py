@@ -130,8 +130,11 @@ def lines(planned: Plan, at_once: int) -> Iterator[str]:
         yield f"one at a time, for they share a machine, a switch or storage: {', '.join(sorted(group))}"
     if planned.alone and len(planned.sites) > 1:
         yield f"alone, for this machine steers the others: {', '.join(sorted(planned.alone))}"
+    if not slots:
+        yield "every session is complete: nothing is left to measure"
+        return
     total = sum(planned.seconds(job) for job in planned.jobs)
-    wall = max((slot.end_s for slot in slots.values()), default=0.0)
+    wall = max(slot.end_s for slot in slots.values())
     free = shutil.disk_usage(runs.home()).free
     yield (
         f"in all about {words(wall)} ({words(total)} of measuring, {_most(list(slots.values()))} at once at the most), "
@@ -159,4 +162,4 @@ def _told(planned: Plan, job: Job, slot: Slot | None) -> str:
 
 def _most(slots: Sequence[Slot]) -> int:
     """Return how many jobs run at once at the most."""
-    return max((sum(1 for other in slots if other.begin_s <= slot.begin_s < other.end_s) for slot in slots), default=0)
+    return max(sum(1 for other in slots if other.begin_s <= slot.begin_s < other.end_s) for slot in slots)

@@ -50,6 +50,9 @@ def lines(path: Path) -> Iterator[str]:
 
 def analyse(path: Path) -> Iterator[str]:
     """Execute the notebook that analyses all sites of a campaign, and yield where it is."""
+    if not any(each["state"] == "complete" for each in json.loads(path.read_text())["sessions"]):
+        yield "not analysed over sites: no session is complete"
+        return
     # The one place where a campaign meets the analysis over its sites.
     notebook = runs.home() / "notebooks" / NOTEBOOK
     if not notebook.is_file():
