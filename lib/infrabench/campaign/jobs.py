@@ -60,7 +60,7 @@ def of(campaign: Campaign, known: Mapping[str, Site]) -> tuple[list[Job], list[s
     for label, entry in campaign.studies.items():
         where = campaign.where("studies", label)
         try:
-            wanted[label] = _asked(entry.study or label, entry.parameters())
+            wanted[label] = request(entry.study or label, entry.parameters())
         except DesignError as error:
             wrong.append(f"{where}: {error}")
         unknown = [name for name in entry.sites or () if name not in campaign.sites]
@@ -103,12 +103,13 @@ def spec(job: Job, out: str) -> dict[str, Any]:
 
 def rebuilt(data: Mapping[str, Any]) -> Job:
     """Return the job of what `spec` returned."""
-    study, wanted = _asked(data["study"], data["parameters"])
+    study, wanted = request(data["study"], data["parameters"])
     label = data["id"].partition(".")[2]
     return _job(label, data["parameters"], Site(**data["site"]), data["session"], study, wanted)
 
 
-def _asked(name: str, parameters: Mapping[str, Any]) -> tuple[Study, Design]:
+def request(name: str, parameters: Mapping[str, Any]) -> tuple[Study, Design]:
+    """Return the study called `name`, and what is asked of it; `DesignError` for what it has not."""
     study, given = registry.study(name), dict(parameters)
     rule = designs.stopping(given.pop("precision", None), given.pop("most", None), given.pop("hours", None))
     if not (notebook := _notebook(study)).is_file():

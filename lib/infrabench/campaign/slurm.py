@@ -16,6 +16,7 @@ from infrabench.host import LocalHost
 PREFIX = "infrabench-"
 RUN = r"_[0-9a-f-]{36}"  # what the executor adds to the names of its jobs
 ASK_S = 60.0
+FIRST_LOOK_S = 10  # after which it asks Slurm how its jobs are; later ever more rarely, up to three minutes
 # An estimate is one; a job that is ended by its limit loses a trial, and its site.
 TIMES, MORE_S = 3, 1800
 
@@ -35,7 +36,12 @@ def resources(asked: Slurm, seconds: float) -> dict[str, Any]:
 def options(campaign: str, asked: Sequence[Slurm]) -> list[str]:
     """Return the options of Snakemake's executor."""
     told = ["--slurm-no-requeue", "--slurm-jobname-prefix", PREFIX + campaign]
-    return told if any(each.account for each in asked) else [*told, "--slurm-no-account"]
+    told += ["--slurm-init-seconds-before-status-checks", str(FIRST_LOOK_S)]
+    if not any(each.account for each in asked):
+        told.append("--slurm-no-account")
+    # sacct is installed everywhere, and answers only where Slurm keeps accounts.
+    accounts = LocalHost(environment=os.environ).run(("sacct", "--allocations", "--noheader"), timeout_s=ASK_S)
+    return told if accounts.ok else [*told, "--slurm-status-command", "squeue"]
 
 
 def cancel(campaign: str) -> list[str]:

@@ -162,8 +162,8 @@ def test_one_kernel_is_one_machine() -> None:
 
 @pytest.mark.parametrize("nodes", ["n1", "n2"])
 def test_with_slurm_the_same_target_is_another_machine_on_other_nodes(written: Written, home: Path, nodes: str) -> None:
-    text = STUDY + f"sites: {{a: {{target: local, slurm: {{nodes: n1}}}}, b: {{target: local, slurm: {{nodes: {nodes}}}}}}}\n"
-    campaign = written(text)
+    place = "{target: local, slurm: {nodes: %s}}"
+    campaign = written(STUDY + f"sites: {{a: {place % 'n1'}, b: {place % nodes}}}\n")
     known, wrong = places.found(campaign, "slurm")
     assert wrong == []
     assert bool(places.twice(known)) is (nodes == "n1")

