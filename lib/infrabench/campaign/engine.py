@@ -171,8 +171,8 @@ def command(planned: Plan, how: How, begun: Path) -> list[str]:
     options = slurm.options(planned.campaign, asked) if how.executor == "slurm" else []
     at_once = ("--jobs", len(planned.sites)) if remote else ("--cores", how.at_once)
     return [
-        # Should we be killed, it calls its jobs back and ends.
-        "setpriv", "--pdeathsig", "INT", "--", sys.executable, "-m", "snakemake",
+        # Should we be killed, it calls its jobs back and ends. (What a shell starts with & is deaf to interruptions.)
+        "env", "--default-signal=INT", "setpriv", "--pdeathsig", "INT", "--", sys.executable, "-m", "snakemake",
         "--snakefile", str(resources.files("infrabench.campaign") / "Snakefile"),
         "--directory", str(begun), "--configfile", str(begun / "config.json"),
         "--executor", how.executor, *map(str, at_once),

@@ -60,7 +60,8 @@ def analyse(path: Path) -> Iterator[str]:
         return
     from infrabench import headless  # papermill is slow to import
 
-    yield str(headless.execute(notebook, path.parent / NOTEBOOK, {"campaign": str(path.resolve())}))
+    given = {"campaign": str(path.resolve()), "out": os.path.relpath(path.parent, runs.home())}
+    yield str(headless.execute(notebook, path.parent / NOTEBOOK, given))
 
 
 def _entry(planned: Plan, job: Job) -> dict[str, Any]:

@@ -50,6 +50,8 @@ SlurmdPidFile=/run/slurmd.pid
 {nodes}
 PartitionName={partition} Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
+# Its daemon looks for cgroups although nothing here uses them; of this kind it needs none to be there.
+CGROUPS = "CgroupPlugin=cgroup/v1\n"
 
 log = logging.getLogger(__name__)
 Say = Callable[[str], None]
@@ -103,6 +105,7 @@ def _ready(host: SSHHost, node: Node, team: Sequence[Node], munge: bytes) -> Non
     names = "".join(f"{each.address} {each.role}\n" for each in team)
     host.put(f"127.0.0.1 localhost\n{names}".encode(), "/etc/hosts")
     host.put(config(team).encode(), "/etc/slurm/slurm.conf")
+    host.put(CGROUPS.encode(), "/etc/slurm/cgroup.conf")
     host.put(munge, KEY, 0o400)
     nodes.check(host, ("chown", "munge:munge", KEY))
     daemon = "slurmctld" if node.role == QUEUE[0] else "slurmd"

@@ -79,13 +79,14 @@ def test_the_analysis_over_sites_gets_the_campaign(home: Path, written: Written)
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     made = nbformat.v4.new_notebook(metadata={"kernelspec": kernel})
     made.cells = [
-        nbformat.v4.new_code_cell("campaign = None", metadata={"tags": ["parameters"]}),
-        nbformat.v4.new_code_cell("import json; print(json.load(open(campaign))['name'])"),
+        nbformat.v4.new_code_cell("campaign = None\nout = 'out'", metadata={"tags": ["parameters"]}),
+        nbformat.v4.new_code_cell("import json; print(json.load(open(campaign))['name'], out)"),
     ]
     nbformat.write(made, home / "notebooks" / "sites.ipynb")
     (told,) = summary.analyse(path)
     assert told == str(engine.folder("c") / "sites.ipynb")
-    assert "c\n" in json.dumps(nbformat.read(told, 4).cells[-1]).replace("\\n", "\n")
+    (output,) = nbformat.read(told, 4).cells[-1]["outputs"]
+    assert output["text"] == "c out/campaigns/c\n"
 
 
 def test_another_executor_gets_its_profile_and_no_resource_of_this_machine(home: Path, written: Written) -> None:
