@@ -149,6 +149,9 @@ def _campaign(parser: argparse.ArgumentParser) -> None:
         help="where jobs run: processes here (default), jobs of Slurm, or of a cluster of Kubernetes",
     )  # fmt: skip
     parser.add_argument(
+        "--without", nargs="+", default=[], metavar="SITE", help="go on without these sites, which are lost, or busy"
+    )
+    parser.add_argument(
         "--at-once", type=int, metavar="N", help="at most N sites steered from here at a time (default: its processors)"
     )
     parser.add_argument(

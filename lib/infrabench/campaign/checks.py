@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from itertools import combinations
 
 from infrabench import preflight, runs
@@ -27,9 +28,15 @@ def read_only(campaign: Campaign, executor: Executor = "local") -> Plan:
     return _plan(campaign, found, stands, known, {})
 
 
-def asked_too(campaign: Campaign, executor: Executor = "local") -> Plan:
-    """Return the plan of a campaign that can be started now: every site was asked. `Refused` has all that is wrong."""
+def asked_too(campaign: Campaign, executor: Executor = "local", without: Collection[str] = ()) -> Plan:
+    """Return the plan of a campaign that can be started now: every site was asked. `Refused` has all that is wrong.
+
+    Sites that are left out of this start are not asked, and neither are those that have nothing left to do.
+    """
     known, found, wrong = _read(campaign, executor)
+    wrong += [f"there is no site {name!r} to leave out" for name in sorted(set(without) - campaign.sites.keys())]
+    stands, foreign = _stands(found)
+    done = {label for label in known if _is_done(label, found, stands)}
     try:
         asked.check_parity(campaign.parity)
         parity = campaign.parity
@@ -38,12 +45,12 @@ def asked_too(campaign: Campaign, executor: Executor = "local") -> Plan:
         parity = ()
     systems = {name for job in found for name in job.wanted.systems}
     workloads = {case.workload for job in found for case in job.wanted.cases}
-    answers = asked.all_of(list(known.values()), systems, workloads, parity)
+    there = [site for site in known.values() if site.label not in {*without, *done}]
+    answers = asked.all_of(there, systems, workloads, parity)
     wrong += [f"{campaign.where('sites', each.label)}: {each.wrong}" for each in answers.values() if each.wrong]
     wrong += _common(campaign, known, answers, systems)
     wrong += asked.unequal(answers, parity)
-    stands, foreign = _stands(found)
-    planned = _plan(campaign, found, stands, known, answers)
+    planned = replace(_plan(campaign, found, stands, known, answers), without=frozenset(without))
     if not foreign and found:
         try:
             preflight.check_ledger(runs.home() / "data" / "runs", plan.ledger_bytes(planned))
@@ -76,6 +83,11 @@ def _stands(found: list[Job]) -> tuple[dict[str, Stand], list[str]]:
         except InfrabenchError as error:
             wrong.append(f"{job.id}: {error}")
     return stands, wrong
+
+
+def _is_done(label: str, found: list[Job], stands: Mapping[str, Stand]) -> bool:
+    mine = [job.id for job in found if job.site.label == label]
+    return bool(mine) and all(each in stands and stands[each].state == "complete" for each in mine)
 
 
 def _plan(

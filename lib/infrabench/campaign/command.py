@@ -27,7 +27,7 @@ def campaign(arguments: Namespace) -> Iterator[str]:
     else:
         how = engine.How(arguments.executor, arguments.at_once or os.cpu_count() or 1, arguments.engine_profile)
         engine.require(how.executor)
-        planned = checks.asked_too(wanted, how.executor)
+        planned = checks.asked_too(wanted, how.executor, arguments.without)
         yield from plan.lines(planned, how.at_once)
         if arguments.dry_run:
             return

@@ -79,8 +79,11 @@ def todo(planned: Plan) -> list[Job]:
     return [
         job
         for job in planned.jobs
-        if planned.stands[job.id].state != "complete"
-        or process.read(own(job, planned.campaign)["state"]).get("event") != "finished"
+        if job.site.label not in planned.without
+        and (
+            planned.stands[job.id].state != "complete"
+            or process.read(own(job, planned.campaign)["state"]).get("event") != "finished"
+        )
     ]
 
 

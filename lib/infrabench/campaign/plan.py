@@ -20,8 +20,10 @@ HERE = "here"  # the resource of this machine's attention: all of it for a site 
 
 @dataclass(frozen=True)
 class Plan:
-    """The jobs of a campaign and how far each is; `shares`: sites that are measured one at a time; `alone`: sites
-    on this machine, which steers the others.
+    """The jobs of a campaign and how far each is.
+
+    `shares`: sites that are measured one at a time; `alone`: sites on this machine, which steers the others;
+    `without`: sites that are left out of this start.
     """
 
     campaign: str
@@ -29,6 +31,7 @@ class Plan:
     stands: Mapping[str, Stand]
     shares: tuple[frozenset[str], ...] = ()
     alone: frozenset[str] = field(default_factory=frozenset)
+    without: frozenset[str] = field(default_factory=frozenset)
 
     @property
     def sites(self) -> list[str]:
@@ -56,7 +59,7 @@ class Plan:
     def seconds(self, job: Job) -> float:
         """Return how long the trials of a job that are missing are expected to take, with making ready."""
         stand = self.stands[job.id]
-        if stand.state == "complete":
+        if stand.state == "complete" or job.site.label in self.without:
             return 0.0
         left = 1 - stand.done / max(1, stand.planned)
         ready = len(job.wanted.systems) * job.wanted.deployments * job.study.deploy_s
@@ -107,7 +110,7 @@ def schedule(planned: Plan, at_once: int) -> list[Slot]:
 def ledger_bytes(planned: Plan) -> int:
     """Return the space that the missing trials of all jobs take on this machine's disk."""
     left = 0.0
-    for job in planned.jobs:
+    for job in (each for each in planned.jobs if each.site.label not in planned.without):
         stand = planned.stands[job.id]
         left += cost(job).ledger_bytes * (1 - stand.done / max(1, stand.planned))
     return int(left)
@@ -131,7 +134,7 @@ def lines(planned: Plan, at_once: int) -> Iterator[str]:
     if planned.alone and len(planned.sites) > 1:
         yield f"alone, for this machine steers the others: {', '.join(sorted(planned.alone))}"
     if not slots:
-        yield "every session is complete: nothing is left to measure"
+        yield "nothing is left to measure"
         return
     total = sum(planned.seconds(job) for job in planned.jobs)
     wall = max(slot.end_s for slot in slots.values())
@@ -152,7 +155,7 @@ def _told(planned: Plan, job: Job, slot: Slot | None) -> str:
     blocks = counted(wanted.blocks, "block")
     trials = f"{counted(stand.planned, 'trial')} in {blocks} ({', '.join(wanted.systems)})"
     if slot is None:
-        return f"{job.label}: complete, {trials}"
+        return f"{job.label}: {'complete' if stand.state == 'complete' else 'left out'}, {trials}"
     done = f", {stand.done} of them there" if stand.done else ""
     return (
         f"{job.label}: {wanted.profile}, {trials}{done}, about {words(planned.seconds(job))}, "

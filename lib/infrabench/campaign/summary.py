@@ -73,6 +73,8 @@ def _entry(planned: Plan, job: Job) -> dict[str, Any]:
         state, done, broken = "failed", 0, jobs.reason(error)
     failed = said.get("event") == "failed"
     reason = broken or said.get("reason")
+    if state != "complete" and job.site.label in planned.without:
+        reason = "its site was left out" + (f"; before: {reason}" if reason else "")
     if state != "complete" and not reason:
         reason = "it was interrupted" if said.get("event") == "begun" else _not_begun(planned, job)
     if failed and state in ("missing", "partial") and done == 0:

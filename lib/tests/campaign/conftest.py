@@ -62,27 +62,39 @@ def _without(folder: Path, *programs: str) -> Path:
     return folder
 
 
-Inventory = Callable[..., Path]
+class Inventory:
+    """Writes inventories of servers that are really there, on this machine, until they are `lost`."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._servers: dict[str, ExitStack] = {}
+
+    def __call__(self, name: str, *, there: bool = True, more: str = "") -> Path:
+        folder = self._home / f"ssh-{name}"
+        folder.mkdir()
+        server = self._servers[name] = ExitStack()
+        login = server.enter_context(serving(folder))
+        if not there:
+            self.lost(name)
+        reached = f"address: {login.address}, port: {login.port}, user: {login.user}, key: {login.key}"
+        path = self._home / f"{name}.yml"
+        path.write_text(f"name: {name}\nhosts:\n  server: {{{reached}}}\nknown_hosts: {login.known_hosts}\n{more}")
+        return path
+
+    def lost(self, *names: str) -> None:
+        """Let servers go, with their connections."""
+        for name in names:
+            self._servers.pop(name).close()
+
+    def end(self) -> None:
+        self.lost(*self._servers)
 
 
 @pytest.fixture
 def inventory(home: Path) -> Iterator[Inventory]:
-    """Write an inventory called `name` of a server that is really there, on this machine; or of one that is not."""
-    with ExitStack() as stack:
-
-        def write(name: str, *, there: bool = True, more: str = "") -> Path:
-            folder = home / f"ssh-{name}"
-            folder.mkdir()
-            with ExitStack() as alone:
-                login = alone.enter_context(serving(folder))
-                if there:
-                    stack.push(alone.pop_all())
-            reached = f"address: {login.address}, port: {login.port}, user: {login.user}, key: {login.key}"
-            path = home / f"{name}.yml"
-            path.write_text(f"name: {name}\nhosts:\n  server: {{{reached}}}\nknown_hosts: {login.known_hosts}\n{more}")
-            return path
-
-        yield write
+    made = Inventory(home)
+    yield made
+    made.end()
 
 
 @pytest.fixture

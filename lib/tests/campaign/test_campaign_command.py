@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from infrabench import cli
 from infrabench.campaign import checks, engine, summary
 from infrabench.campaign.file import Campaign
 
+ROOT = Path(__file__).parents[3]
 Written = Callable[[str], Campaign]
 GOOD = "name: c\nstudies: {camp: {profile: few}}\nsites: {here: local}\n"
 
@@ -87,6 +89,22 @@ def test_the_analysis_over_sites_gets_the_campaign(home: Path, written: Written)
     assert told == str(engine.folder("c") / "sites.ipynb")
     (output,) = nbformat.read(told, 4).cells[-1]["outputs"]
     assert output["text"] == "c out/campaigns/c\n"
+
+
+def test_make_hands_the_file_on_as_it_is(home: Path) -> None:
+    (home / "env/bin").mkdir(parents=True)
+    fake = home / "env/bin/infrabench"
+    fake.write_text(f'#!/bin/sh\nprintf "%s\\0" "$@" >"{home}/argv"\n')
+    fake.chmod(0o755)
+    (home / "env/.made").touch()
+    name = f"x'; touch '{home}/pwned'; echo `touch {home}/pwned`$(touch {home}/pwned)\" ; y.yml"
+    command = ["make", "-o", f"{home}/env/.made", f"ENV={home}/env", "campaign", "DRY=1"]
+    done = subprocess.run(
+        [*command, f"FILE={name.replace('$', '$$')}"], cwd=ROOT, capture_output=True, text=True, timeout=30
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (home / "pwned").exists()
+    assert (home / "argv").read_text().split("\0")[:-1] == ["campaign", name, "--dry-run"]
 
 
 def test_another_executor_gets_its_profile_and_no_resource_of_this_machine(home: Path, written: Written) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -15,16 +17,16 @@ from pathlib import Path
 
 import pytest
 
-from infrabench import records
+from infrabench import cli, records
 from infrabench.campaign import checks, engine, exclusive, summary
 from infrabench.campaign.file import Campaign
 from infrabench.campaign.plan import Plan
 from infrabench.core import DesignError, InfrabenchError
-from tests.campaign.conftest import Inventory, planned
+from tests.campaign.conftest import Inventory, planned, refused
 
 Written = Callable[[str], Campaign]
 MARK = "INFRABENCH_CAMPAIGN_UNDER_TEST"
-LONGEST_S = 120.0
+LONGEST_S = 400.0  # on a machine that is busy with others
 
 
 def told(found: Plan) -> dict[str, tuple[str, str | None]]:
@@ -79,6 +81,37 @@ def test_a_failed_job_stops_its_site_alone_and_the_same_campaign_goes_on(
     engine.run(planned(campaign), engine.How())  # no engine is needed
     assert time.monotonic() - begun < 5
     assert len(executed(home)) == 6
+
+
+def test_a_site_that_is_lost_for_good_is_missing_and_the_others_finish(
+    home: Path, written: Written, inventory: Inventory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inventory("a")
+    inventory("b")
+    campaign = written("name: c\nstudies: {camp: {profile: many}}\nsites: {a: a.yml, b: b.yml}\nshares: [[a, b]]\n")
+    apart = replace(planned(campaign), shares=(), alone=frozenset())
+
+    def lose() -> None:
+        while not list(home.glob("data/runs/camp/c.a.camp/trials/[!.]*")):
+            time.sleep(0.05)
+        inventory.lost("a")
+
+    watcher = threading.Thread(target=lose, daemon=True)
+    watcher.start()
+    engine.run(apart, engine.How(at_once=2))
+    watcher.join(5)
+    found = told(apart)
+    assert found["b.camp"] == ("complete", None)
+    assert found["a.camp"][0] == "partial"
+    assert re.search("server: (the connection|cannot)", found["a.camp"][1] or "")
+    # It is still lost: nothing is begun with it, and the rest goes on without it.
+    (said,) = refused(campaign)
+    assert "sites.a: server: cannot connect" in said
+    assert cli.main(["campaign", str(campaign.path), "--without", "a"]) == 1
+    out = capsys.readouterr().out
+    assert "camp: left out, 6 trials" in out
+    assert "a camp: partial (data/runs/camp/c.a.camp): its site was left out; before: " in out
+    assert refused(campaign, without=["a", "x"]) == ["there is no site 'x' to leave out"]
 
 
 # ------------------------------------------------------------------------------------------------- kill -9

@@ -96,7 +96,10 @@ def test_what_is_there_is_not_planned_again() -> None:
     assert [slot.job.site.label for slot in schedule(half, 2)] == ["b"]
     assert plan.ledger_bytes(half) < plan.ledger_bytes(found)
     done = replace(found, stands={name: Stand("complete", 2, 2) for name in found.stands})
-    assert list(plan.lines(done, 2))[-1] == "every session is complete: nothing is left to measure"
+    assert list(plan.lines(done, 2))[-1] == "nothing is left to measure"
+    out = replace(found, without=frozenset("a"))
+    assert [slot.job.site.label for slot in schedule(out, 2)] == ["b"]
+    assert any(line.startswith("  s0: left out, ") for line in plan.lines(out, 2))
 
 
 def test_the_schedule_is_what_snakemake_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
