@@ -21,7 +21,8 @@ def campaign(arguments: Namespace) -> Iterator[str]:
 
     wanted = file.read(Path(arguments.file))
     if arguments.status:
-        planned = checks.read_only(wanted, arguments.executor)
+        spread = any(place.slurm.nodes for place in wanted.sites.values())
+        planned = checks.read_only(wanted, "slurm" if spread else arguments.executor)
         path = summary.write(planned)
         yield from summary.lines(path)
     else:

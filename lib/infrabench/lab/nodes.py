@@ -104,7 +104,7 @@ def start(
     for name in node.data.values():
         (data / name).mkdir(parents=True, exist_ok=True)
     os.chmod(data / "tmp", 0o1777)
-    (home / "config").write_text(_config(node, image, read_only, ("/dev/fuse", *devices), shared, data, upper))
+    (home / "config").write_text(_config(node, image, read_only, ("/dev/fuse", *devices), data, upper, shared))
     sh(
         "lxc-start", "-P", nodes_dir(), "-n", node.container, "-d",
         "-o", home / "lxc.log", "-l", "WARN", "-L", home / "console.log", timeout_s=30,
@@ -215,8 +215,8 @@ def _is(file: Path, frozen: bool) -> bool:
 
 
 def _config(
-    node: Node, image: Image, read_only: Mapping[str, Path], devices: Sequence[str], shared: Sequence[Path],
-    data: Path, upper: Path,
+    node: Node, image: Image, read_only: Mapping[str, Path], devices: Sequence[str], data: Path, upper: Path,
+    shared: Sequence[Path] = (),
 ) -> str:  # fmt: skip
     binds = (
         "".join(

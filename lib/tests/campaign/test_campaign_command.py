@@ -49,6 +49,15 @@ def test_the_status_says_what_is_missing_and_asks_no_site(
     assert "the same command goes on" in err
 
 
+def test_the_status_of_nodes_of_slurm_needs_no_slurm(
+    home: Path, written: Written, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = "".join(f"  {name}: {{target: local, slurm: {{nodes: {name}}}}}\n" for name in ("n1", "n2"))
+    path = written(GOOD.split("sites:")[0] + f"sites:\n{places}").path
+    assert "0 of 2 sessions are complete" in call(capsys, str(path), "--status")[1]
+    assert "sites n1 and n2 are one" in call(capsys, str(path), "--dry-run")[2]
+
+
 def test_what_is_refused_exits_2_with_everything_that_is_wrong(
     home: Path, written: Written, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,7 +33,7 @@ def test_a_set_is_removed_whatever_it_was() -> None:
 def test_a_shared_folder_is_seen_where_it_is_and_can_be_written_to(tmp_path: Path) -> None:
     node = sets.queue("slurm", 0, 1)[0]
     image = images.Image("slurm", "0", tmp_path)
-    told = nodes._config(node, image, {"/opt/x": Path("/a")}, (), (Path("/work/here"),), tmp_path, tmp_path)
+    told = nodes._config(node, image, {"/opt/x": Path("/a")}, (), tmp_path, tmp_path, (Path("/work/here"),))
     assert "lxc.mount.entry = /work/here work/here none bind,create=dir 0 0\n" in told
     assert "lxc.mount.entry = /a opt/x none bind,ro,create=dir 0 0\n" in told
 
