@@ -24,6 +24,7 @@ from infrabench.campaign.plan import Plan
 from infrabench.core import DesignError, InfrabenchError
 from tests.campaign.conftest import Inventory, planned, refused
 
+pytestmark = pytest.mark.slow
 Written = Callable[[str], Campaign]
 MARK = "INFRABENCH_CAMPAIGN_UNDER_TEST"
 LONGEST_S = 400.0  # on a machine that is busy with others
