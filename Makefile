@@ -48,6 +48,12 @@ run: env system  ## Run every study on real systems and write notebooks, figures
 	$(BIN)/infrabench report || { failed=$$?; [ $$status != 0 ] || status=$$failed; }; \
 	exit $$status
 
+.PHONY: campaign
+export FILE EXECUTOR
+campaign: env  ## Run studies on several sites, or go on with it: FILE= names the campaign (EXECUTOR=slurm; DRY=1: only the plan)
+	@[ -n "$$FILE" ] || { echo "Name the campaign: make campaign FILE=campaign.yml (docs/campaigns.md)" >&2; exit 2; }
+	@$(BIN)/infrabench campaign "$$FILE" $(if $(EXECUTOR),--executor "$$EXECUTOR") $(if $(DRY),--dry-run)
+
 test: NEEDS := all browser pdf
 test: env system  ## Run the whole test suite: units, notebooks, a real browser, and the real lab where there can be one
 	@$(if $(TESTS),$(BIN)/pytest lib/tests $(TESTS),\

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from infrabench import commands, evaluation, labcommand
+from infrabench.campaign import command as campaigns
 from infrabench.core import DesignError, InfrabenchError, NotRunnable
 
 Words = Iterator[str]
@@ -57,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, command, text, fill in (
         ("plan", commands.plan, "print every trial, with time and disk; or the blocks a goal needs", _plan),
         ("run", commands.run, "run a study on a site, or go on with it", _run),
+        ("campaign", campaigns.campaign, "run studies on several sites, or go on with it", _campaign),
         ("status", commands.status, "say how far sessions are", _sessions),
         ("analyze", commands.analyze, "print estimates, and contrasts against the baseline", _session),
         ("report", commands.report, "make one static site of executed notebooks, figures, tables and data", _report),
@@ -137,6 +139,25 @@ def _run(parser: argparse.ArgumentParser) -> None:
         "image of pods (INFRABENCH_POD_IMAGE names another); auto (default) is lab where it can be, else local",
     )  # fmt: skip
     parser.add_argument("--session", metavar="NAME", help="session name or folder (default: one per set of parameters)")
+
+
+def _campaign(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a campaign file (YAML): which studies on which sites")
+    parser.add_argument("--dry-run", action="store_true", help="ask the sites and print the plan, and start nothing")
+    parser.add_argument("--status", action="store_true", help="say what is there and what is missing, and ask no site")
+    parser.add_argument(
+        "--executor", choices=("local", "slurm", "kubernetes"), default="local",
+        help="where jobs run: processes here (default), jobs of Slurm, or of a cluster of Kubernetes",
+    )  # fmt: skip
+    parser.add_argument(
+        "--without", nargs="+", default=[], metavar="SITE", help="go on without these sites, which are lost, or busy"
+    )
+    parser.add_argument(
+        "--at-once", type=int, metavar="N", help="at most N sites steered from here at a time (default: its processors)"
+    )
+    parser.add_argument(
+        "--engine-profile", metavar="FOLDER", help="a profile of Snakemake, with more options for the executor"
+    )
 
 
 def _session(parser: argparse.ArgumentParser) -> None:

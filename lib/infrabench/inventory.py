@@ -20,7 +20,7 @@ An inventory names hosts by role; no password is ever read or stored, host keys 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
@@ -127,6 +127,17 @@ def connections(inventory: Inventory) -> tuple[dict[str, SSHHost], dict[str, SSH
     hosts = {
         role: _connection(role, each, known, gateways.get(each.gateway or "")) for role, each in inventory.hosts.items()
     }
+    return gateways, hosts
+
+
+def everyone(inventory: Inventory, systems: Collection[str]) -> tuple[dict[str, SSHHost], dict[str, SSHHost]]:
+    """Return the (not yet connected) gateways, and hosts with the machines of the clusters of `systems`, by name."""
+    known = inventory.known_hosts.expanduser() if inventory.known_hosts else None
+    gateways, hosts = connections(inventory)
+    for system in inventory.clusters.keys() & set(systems):
+        for role, node in inventory.clusters[system].members().items():
+            name = f"{system}-{role}"
+            hosts[name] = _connection(name, node, known, gateways.get(node.gateway or ""))
     return gateways, hosts
 
 

@@ -90,6 +90,11 @@ def facts(config: Kubeconfig, host: Host, say: Say) -> dict[str, Any]:
     Raises `SiteError` when there is no kubectl, the cluster does not answer (within seconds), or refuses what a study
     needs.
     """
+    return {"kubectl": list(answering(config, host)), **_image(say)}
+
+
+def answering(config: Kubeconfig, host: Host) -> tuple[str, ...]:
+    """Return how kubectl begins for a cluster that answers and lets its user do what a study needs, or `SiteError`."""
     command = (_program(), "--kubeconfig", str(config.path), "--context", config.context)
     answer = _ask(host, *command, "get", "--raw=/version", f"--request-timeout={ANSWER_S}s")
     if not answer.ok:
@@ -101,7 +106,7 @@ def facts(config: Kubeconfig, host: Host, say: Say) -> dict[str, Any]:
             f"{config.path}: its user may not {told} in the cluster. Ask its administrator for the rights, or for a "
             "cluster of your own"
         )
-    return {"kubectl": list(command), **_image(say)}
+    return command
 
 
 def private(config: Kubeconfig) -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -15,18 +14,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 from infrabench import inventory as inventories
-from infrabench import kubeconfig
+from infrabench import kubeconfig, yamlfile
 from infrabench.core import LONGEST_NAME, Host, InfrabenchError, Machines, NotRunnable, SiteError
 from infrabench.host import LocalHost
 from infrabench.inventory import GUEST_NETWORK, Inventory
 from infrabench.kubeconfig import Kubeconfig
 from infrabench.stores import borrowed
 
-LARGEST_FILE = 2**20  # bytes; reading YAML takes a second for some hundred thousand of them
-MOST_BRACKETS = 1000  # levels of YAML take time by the square of their number
 REMOTE_CACHE = "/var/cache/infrabench"
 
 log = logging.getLogger(__name__)
@@ -112,20 +107,7 @@ def read_file(spec: str | Path) -> Inventory | Kubeconfig:
         raise SiteError(
             f"unknown site {shown!r}: use auto, lab, local, or the path of an inventory or a kubeconfig (YAML)"
         )
-    try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise SiteError(
-                f"{path}: an inventory or a kubeconfig has at most {LARGEST_FILE} bytes. Is it the right file?"
-            )
-        text = path.read_text()
-        if text.count("[") + text.count("{") > MOST_BRACKETS or re.search(r"(?:[-?:] ){50}", text):
-            raise SiteError(f"{path}: no inventory and no kubeconfig is nested like this. Is it the right file?")
-        data = yaml.safe_load(text)
-    except OSError as error:
-        raise SiteError(f"{path}: cannot be read: {error.strerror}") from error
-    # A date or a number that cannot be is a ValueError of its own.
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise SiteError(f"{path}: not YAML: {str(error)[:1000]}") from error
+    data = yamlfile.read(path, "an inventory or a kubeconfig", SiteError).data
     if kubeconfig.is_kubeconfig(data):
         return kubeconfig.described(path, data)
     return inventories.validated(path, data)

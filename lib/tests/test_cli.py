@@ -112,7 +112,7 @@ def test_debug_gives_the_traceback():
 
 @pytest.mark.parametrize("argv", [["--help"], *([verb, "--help"] for verb in (
     "plan", "run", "status", "analyze", "report", "verify", "reparse", "pack", "clean", "lab", "notebook", "fidelity",
-    "benchmark", "diff", "jupyter", "validate", "claims", "archive", "reproduce",
+    "benchmark", "diff", "jupyter", "validate", "claims", "archive", "reproduce", "campaign",
 ))])  # fmt: skip
 def test_every_verb_helps(capsys, argv):
     with pytest.raises(SystemExit) as stop:

@@ -9,13 +9,15 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).parents[2]
+OWN = "infrabench["  # an extra of ours that takes another one in
 # conda-forge's name where it is not PyPI's.
 CONDA = {"docker-py": "docker", "matplotlib-base": "matplotlib"}
 
 
 def _direct() -> dict[str, str]:
     project = tomllib.loads((ROOT / "lib/pyproject.toml").read_text())["project"]
-    pins = project["dependencies"] + project["optional-dependencies"]["dev"]
+    extras = project["optional-dependencies"].values()
+    pins = [*project["dependencies"], *(pin for extra in extras for pin in extra if not pin.startswith(OWN))]
     return dict(pin.split("==") for pin in pins)
 
 

@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 
 RUN, DEVELOP = "run time", "development"
 PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
+FILE = re.compile(r"\.dist-info/(licenses/)?LICEN[CS]E(\.\w+)?$")
 CLASSIFIER = "License :: "
 LONG = 80  # some packages put the whole text of a licence where its name belongs
 
@@ -53,7 +54,7 @@ def at_run_time(lib: Path) -> frozenset[str]:
 
 
 def licence(name: str) -> str:
-    """Return the licence that an installed package states: its expression, its classifiers, or its short text."""
+    """Return the licence that an installed package states: expression, classifiers, short text, or its licence file."""
     try:
         stated = metadata.metadata(name)
     except metadata.PackageNotFoundError:
@@ -62,7 +63,14 @@ def licence(name: str) -> str:
     named = [name for each in classified if (name := each.rpartition(" :: ")[2]) != "OSI Approved"]
     text = (stated.get("License") or "").strip()
     short = text.splitlines()[0][:LONG] if text else ""
-    return stated.get("License-Expression") or "; ".join(named) or short or "not stated"
+    return stated.get("License-Expression") or "; ".join(named) or short or _title(name) or "not stated"
+
+
+def _title(name: str) -> str:
+    """Return the first line of the licence file that a package came with; empty when it has none."""
+    texts = [each.read_text() for each in metadata.files(name) or [] if FILE.search(each.as_posix())]
+    lines = [line.strip() for text in texts for line in text.splitlines() if line.strip()]
+    return lines[0][:LONG] if lines else ""
 
 
 def _needs(name: str, extras: set[str]) -> Iterator[Requirement]:

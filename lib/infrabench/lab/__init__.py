@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 from infrabench.core import Machines, SiteError
 from infrabench.host import SSHHost
-from infrabench.lab import ahead, controllers, gotools, images, network, nodes, sets, stores
+from infrabench.lab import ahead, controllers, gotools, images, network, nodes, queue, sets, stores
 from infrabench.lab.nodes import GUEST_DIR, NODES, SERVER
 from infrabench.lab.shell import in_use, locked, remove_tree, require, sh, state_dir
 
@@ -177,6 +177,13 @@ def machines(name: str, tools: tuple[str, ...], workers: int = 2, say: Say = log
 def store(name: str, need_bytes: int, guest: bool = False, say: Say = log.info) -> Iterator[Machines]:
     """Yield a node of the running lab that carries the storage system `name`; it is removed at the end."""
     with stores.made(lab_dir(), name, need_bytes, host, say, guest) as made:
+        yield made
+
+
+@contextmanager
+def slurm(size: int, shared: Sequence[Path], say: Say = log.info) -> Iterator[Machines]:
+    """Yield a Slurm cluster of the running lab, of `size` nodes that see the folders `shared`; see `queue.made`."""
+    with queue.made(lab_dir(), size, shared, host, say) as made:
         yield made
 
 

@@ -2,7 +2,8 @@
 
 `guest` is the image of the systems under test, one tar file for all of them. `node` is a root file system for lab
 nodes: the same packages and more, so that `native` runs the same binaries as the guests. `cluster` is one for the nodes
-of a Kubernetes cluster, `storage` one for a node that carries a storage system.
+of a Kubernetes cluster, `storage` one for a node that carries a storage system, `slurm` one for a node of a Slurm
+cluster, whose jobs measure the node itself.
 `vm` is a disk with a kernel: a virtual machine whose kernel has the module that compiles into no other one
 here. It takes minutes to compile, so it is made only for who asks for it.
 """
@@ -30,10 +31,11 @@ KINDS = {
     "cluster": ("boot", "cluster"),
     "storage": ("boot", "storage"),
     "vm": ("vm",),
+    "slurm": ("guest", "boot", "node", "slurm"),
 }
 DISKS = ("vm",)  # kinds that end as a disk to boot from
 LOCKS = {"vm": "vm.lock"}  # of kinds that take long: whoever needs another kind does not wait for them
-ON_DEMAND = ("vm",)  # kinds that nobody makes ahead unless they are named
+ON_DEMAND = ("vm", "slurm")  # kinds that nobody makes ahead unless they are named
 # What makes an image boot and answer, whatever it carries besides.
 BOOT = ("systemd-sysv", "dbus", "iproute2", "python3-minimal", "util-linux")
 FORMAT = 1  # raise it when this file makes images differently

@@ -36,6 +36,8 @@ CLUSTER_DATA = {
 # The same of a store: backing files of its disks, and what its daemons write.
 STORE = "store"
 STORE_DATA = {loops.HOMES: "store", "/var/tmp": "tmp"}
+# The controller of a Slurm cluster and its nodes, whose jobs measure them as sites of their own.
+QUEUE = ("queue", "node1", "node2", "node3")
 GUEST_DIR = "/var/cache/infrabench/guest"
 
 
@@ -64,7 +66,7 @@ class Node:
     def data(self) -> dict[str, str]:
         if self.role == STORE:
             return STORE_DATA
-        return CLUSTER_DATA if self.cluster else DATA
+        return CLUSTER_DATA if self.cluster and self.role not in QUEUE else DATA
 
 
 SERVER = Node("server", "198.18.0.11")
@@ -78,12 +80,13 @@ def nodes_dir() -> Path:
 
 
 def start(
-    node: Node, image: Image, public_key: str, read_only: Mapping[str, Path], devices: Sequence[str] = ()
+    node: Node, image: Image, public_key: str, read_only: Mapping[str, Path], devices: Sequence[str] = (),
+    shared: Sequence[Path] = (),
 ) -> None:  # fmt: skip
     """Make and boot a node; returns when its init has been started (see `lab.up` for readiness).
 
     `read_only` names folders of this machine by where the node shall see them, `devices` those of its devices that the
-    node shall have too.
+    node shall have too, `shared` folders that it sees where they are and may write to.
     """
     home = nodes_dir() / node.container
     upper = home / "upper"
@@ -101,7 +104,7 @@ def start(
     for name in node.data.values():
         (data / name).mkdir(parents=True, exist_ok=True)
     os.chmod(data / "tmp", 0o1777)
-    (home / "config").write_text(_config(node, image, read_only, ("/dev/fuse", *devices), data, upper))
+    (home / "config").write_text(_config(node, image, read_only, ("/dev/fuse", *devices), data, upper, shared))
     sh(
         "lxc-start", "-P", nodes_dir(), "-n", node.container, "-d",
         "-o", home / "lxc.log", "-l", "WARN", "-L", home / "console.log", timeout_s=30,
@@ -212,7 +215,8 @@ def _is(file: Path, frozen: bool) -> bool:
 
 
 def _config(
-    node: Node, image: Image, read_only: Mapping[str, Path], devices: Sequence[str], data: Path, upper: Path
+    node: Node, image: Image, read_only: Mapping[str, Path], devices: Sequence[str], data: Path, upper: Path,
+    shared: Sequence[Path] = (),
 ) -> str:  # fmt: skip
     binds = (
         "".join(
@@ -226,6 +230,9 @@ def _config(
         + "".join(
             f"lxc.mount.entry = {device} {device.lstrip('/')} none bind,create=file,optional 0 0\n"
             for device in devices
+        )
+        + "".join(
+            f"lxc.mount.entry = {folder} {str(folder).lstrip('/')} none bind,create=dir 0 0\n" for folder in shared
         )
     )
     return f"""\

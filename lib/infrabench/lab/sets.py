@@ -40,8 +40,19 @@ def members(name: str, slot: int, workers: int = 2) -> tuple[nodes.Node, ...]:
 
 
 def standing(name: str, slot: int) -> tuple[nodes.Node, ...]:
-    """Return the nodes of the set `name` that were made: it may have one worker or two, or be a store."""
-    return tuple(node for node in (*members(name, slot), store(name, slot)) if nodes.made(node))
+    """Return the nodes of the set `name` that were made: it may have one worker or two, or be something else."""
+    return tuple(node for node in every(name, slot) if nodes.made(node))
+
+
+def every(name: str, slot: int) -> tuple[nodes.Node, ...]:
+    """Return every node that a set of this name can have, whatever it is: a cluster, a store, or a Slurm cluster."""
+    return (*members(name, slot), store(name, slot), *queue(name, slot, STEP - 1))
+
+
+def queue(name: str, slot: int, size: int) -> tuple[nodes.Node, ...]:
+    """Return the controller of the set `name` if that is a Slurm cluster, and as many nodes as `size` says (1 to 3)."""
+    first, roles = FIRST + STEP * slot, nodes.QUEUE[: 1 + size]
+    return tuple(nodes.Node(role, f"198.18.0.{first + number}", name) for number, role in enumerate(roles))
 
 
 def store(name: str, slot: int) -> nodes.Node:
@@ -156,7 +167,7 @@ def remove(lab: Path, name: str) -> None:
     """Remove the set `name`, running, frozen or half made; nothing when there is none."""
     known = slots(lab)
     if name in known:
-        nodes.remove((*members(name, known[name]), store(name, known[name])))
+        nodes.remove(every(name, known[name]))
         with locked("machines.lock"):
             _write(lab, {other: slot for other, slot in slots(lab).items() if other != name})
 

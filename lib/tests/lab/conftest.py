@@ -25,7 +25,9 @@ VOLATILE = re.compile(
     r"|net/netfilter/nf_conntrack_(count|buckets)|net/ipv4/tcp_fastopen_key|dev/cdrom/.*|vm/stat_refresh"
 )
 CGROUPS = re.compile(r"lxc|kubepods|infrabench|cilium")
-PROCESSES = re.compile(r"infrabench-(server|client|\S+-(control|worker[12]|store))|/opt/infrabench/|infrabench-store/")
+PROCESSES = re.compile(
+    r"infrabench-(server|client|\S+-(control|worker[12]|store|queue|node[123]))|/opt/infrabench/|infrabench-store/"
+)
 BPF_SYSCALL = {"x86_64": 321, "aarch64": 280}
 BPF_PROG_GET_NEXT_ID = 11
 Traces = dict[str, set[str]]
