@@ -130,6 +130,20 @@ def connections(inventory: Inventory) -> tuple[dict[str, SSHHost], dict[str, SSH
     return gateways, hosts
 
 
+@contextmanager
+def opened(inventory: Inventory, machines: Mapping[str, Machine]) -> Iterator[dict[str, SSHHost]]:
+    """Yield a host for each of the machines, by name, connected when it is first asked; they end with the context."""
+    known = inventory.known_hosts.expanduser() if inventory.known_hosts else None
+    gateways, _ = connections(inventory)
+    with ExitStack() as stack:
+        hosts = {
+            name: _connection(name, each, known, gateways.get(each.gateway or "")) for name, each in machines.items()
+        }
+        for host in (*gateways.values(), *hosts.values()):
+            stack.callback(host.close)
+        yield hosts
+
+
 def private(inventory: Inventory) -> dict[str, str]:
     """Return every address that the inventory names, and whose it is: what no session may hold."""
     machines = {**inventory.gateways, **inventory.hosts}
