@@ -187,7 +187,8 @@ def _recorded(prepared: Prepared, needs: Needs) -> dict[str, Any]:
     return {
         "system": survey.title, "kernel": survey.kernel, "architecture": survey.architecture, "root": survey.root,
         "commands": [
-            {"argv": list(each.argv), "stdin_bytes": len(each.stdin), "files": list(each.holds)} for each in prepared.done
+            {"argv": list(each.argv), "stdin_bytes": len(each.stdin), "files": list(each.holds)}
+            for each in prepared.done
         ],
         "packages": {
             name: {"before": survey.installed.get(name), "after": prepared.after.get(name)} for name in names

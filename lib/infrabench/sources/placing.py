@@ -18,7 +18,7 @@ from infrabench import inventory
 from infrabench.core import SiteError
 
 FIELDS = tuple(inventory.Machine.model_fields)  # how a host is reached
-_OF_A_CLUSTER = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.+-]{0,59})-(control|worker1|worker2)")
+OF_A_CLUSTER = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.+-]{0,59})-(control|worker1|worker2)")
 ROLES = "server, client, gateway, or SYSTEM-control, SYSTEM-worker1, SYSTEM-worker2 such as flannel-control"
 
 
@@ -35,7 +35,7 @@ class Placed:
 def inventories(hosts: Sequence[Placed], origin: str, known_hosts: str = "") -> dict[str, str]:
     """Return the YAML of one inventory for each site, by the site's name; `SiteError` says what is wrong and where.
 
-    `origin` is what the hosts were read from, for errors and the first line.
+    `origin` is what the hosts were read from, for errors.
     """
     names = list(dict.fromkeys(host.site for host in hosts if host.site))
     if not names:
@@ -57,7 +57,7 @@ def _written(name: str, hosts: Sequence[Placed], origin: str, known_hosts: str) 
         data["known_hosts"] = known_hosts
     inventory.validated(Path(f"{origin}, site {name[:60]}"), data)
     text = yaml.safe_dump(data, sort_keys=False, allow_unicode=False, default_flow_style=None, width=1000)
-    return f"# From {origin}. infrabench prepare FILE --dry-run shows what its hosts lack.\n{text}"
+    return f"# What its hosts lack: infrabench prepare FILE --dry-run\n{text}"
 
 
 def _place(data: dict[str, Any], host: Placed, origin: str) -> tuple[dict[str, Any], str]:
@@ -66,7 +66,7 @@ def _place(data: dict[str, Any], host: Placed, origin: str) -> tuple[dict[str, A
         return data["hosts"], host.role
     if host.role == "gateway":
         return data["gateways"], host.called
-    if match := _OF_A_CLUSTER.fullmatch(host.role):
+    if match := OF_A_CLUSTER.fullmatch(host.role):
         return data["clusters"].setdefault(match[1], {}), match[2]
     raise SiteError(f"{origin}: {host.called} has the unknown role {host.role[:60]!r}. Known are {ROLES}")
 

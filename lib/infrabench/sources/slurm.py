@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from infrabench.core import SiteError
 from infrabench.host import LocalHost
 from infrabench.sources import hostlist
-from infrabench.sources.placing import Placed
+from infrabench.sources.placing import OF_A_CLUSTER, Placed
 
 LIST, JOB, PARTS = "SLURM_JOB_NODELIST", "SLURM_JOB_ID", "SLURM_HET_SIZE"
 SCONTROL_S = 20.0
@@ -49,7 +49,7 @@ def placed(
     title = site or f"slurm-{job}"
     found = [
         Placed(name, title if count == 1 else f"{title}-{number // len(wanted) + 1}", role, {
-            "address": name if role in ("server", "client", "gateway") else _address(name), **reached,
+            "address": _address(name) if OF_A_CLUSTER.fullmatch(role) else name, **reached,
         })
         for number, name in enumerate(names[: count * len(wanted)])
         for role in (wanted[number % len(wanted)],)
