@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from infrabench.core import ParseError
 
 INSTALLED = "-f=${Package} ${Architecture} ${Version} ${db:Status-Status}\\n"  # the format that `installed` reads
+HALF = {"half-installed", "unpacked", "half-configured", "triggers-awaited", "triggers-pending"}
 _NAME = r"[a-z0-9][a-z0-9+.-]*(?::[a-z0-9-]+)?"
-_LINE = re.compile(rf"^({_NAME}) ([a-z0-9-]+) (\S+) installed$")
+_LINE = re.compile(rf"^({_NAME}) ([a-z0-9-]+) (\S+) ([a-z-]+)$")
 _CHANGE = re.compile(rf"^(Inst|Remv) ({_NAME})(?: \[([^\]]*)\])?(?: \((\S+)[^)]*\))?", re.MULTILINE)
 
 
@@ -23,11 +24,14 @@ class Change:
     new: str
 
 
-def installed(output: str, architecture: str) -> dict[str, str]:
-    """Return package -> version of what dpkg holds to be installed; those of another architecture with its name."""
+def installed(output: str, architecture: str, *, half: bool = False) -> dict[str, str]:
+    """Return package -> version of what dpkg holds to be installed; those of another architecture with its name.
+
+    `half`: of what it began to install and did not finish.
+    """
     found = {}
     for line in output.splitlines():
-        if match := _LINE.match(line):
+        if (match := _LINE.match(line)) and (match[4] in HALF if half else match[4] == "installed"):
             own = match[2] in (architecture, "all")
             found[match[1] if own else f"{match[1]}:{match[2]}"] = match[3]
     return found

@@ -6,10 +6,11 @@ import json
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from infrabench.core import CommandFailed, Host, InfrabenchError
@@ -80,7 +81,12 @@ def plans(jobs: Sequence[Job], options: Options) -> dict[str, Prepared]:
 def carried_out(
     jobs: Sequence[Job], planned: Mapping[str, Prepared], options: Options, say: Callable[[str], None]
 ) -> dict[str, Prepared]:
-    """Carry out the plans of hosts that have something to do; a host that fails is named, and the others go on."""
+    """Carry out the plans of hosts that have something to do; a host that fails is named, and the others go on.
+
+    An interrupt lets the commands that run come to their end, since half an installation helps nobody, and starts none.
+    """
+
+    stopped = Event()
 
     def one(job: Job) -> Prepared:
         before = planned[job.name]
@@ -88,9 +94,9 @@ def carried_out(
             if before.plan is None:
                 return before
             return Prepared(job.name, before.plan, left=before.plan.unmet, after=before.plan.survey.installed)
-        return _carried(job, before.plan, options, say)
+        return _carried(job, before.plan, options, say, stopped)
 
-    return _each(jobs, one)
+    return _each(jobs, one, stopped)
 
 
 def record(prepared: Sequence[Prepared], needs: Mapping[str, Needs], asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,15 +110,17 @@ def record(prepared: Sequence[Prepared], needs: Mapping[str, Needs], asked: Mapp
 
 
 def write(data: Mapping[str, Any], inventory: Path) -> Path:
-    """Write a record beside the inventory and return its path: ``NAME.prepared-TIME.json``."""
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    """Write a record beside the inventory and return its path: ``NAME.prepared-TIME.json``; never over another."""
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     path = inventory.with_name(f"{inventory.stem}.prepared-{stamp}.json")
     with path.open("x") as file:
         file.write(json.dumps(data, indent=1, sort_keys=True) + "\n")
     return path
 
 
-def _each(jobs: Sequence[Job], do: Callable[[Job], Prepared]) -> dict[str, Prepared]:
+def _each(
+    jobs: Sequence[Job], do: Callable[[Job], Prepared], stopped: Event | None = None
+) -> dict[str, Prepared]:  # fmt: skip
     def safe(job: Job) -> Prepared:
         try:
             return do(job)
@@ -120,13 +128,27 @@ def _each(jobs: Sequence[Job], do: Callable[[Job], Prepared]) -> dict[str, Prepa
             return Prepared(job.name, None, error=str(error))
 
     with ThreadPoolExecutor(min(AT_ONCE, max(1, len(jobs)))) as pool:
-        return {each.name: each for each in pool.map(safe, jobs)}
+        waiting = [pool.submit(safe, job) for job in jobs]
+        try:
+            wait(waiting)
+        except KeyboardInterrupt:
+            if stopped is None:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+            stopped.set()
+            wait(waiting)
+        return {job.name: each.result() for job, each in zip(jobs, waiting, strict=True)}
 
 
-def _carried(job: Job, plan: Plan, options: Options, say: Callable[[str], None]) -> Prepared:
+def _carried(
+    job: Job, plan: Plan, options: Options, say: Callable[[str], None], stopped: Event
+) -> Prepared:  # fmt: skip
     before, done, deadline = plan.survey.installed, list[Command](), time.monotonic() + HOST_S
     error, waiting = "", list(plan.commands)
     while waiting and not error:
+        if stopped.is_set():
+            error = f"interrupted; {len(waiting)} of its commands have not run"
+            break
         command = waiting.pop(0)
         say(f"{job.name}: {command}")
         error = _run(job.host, command, deadline)

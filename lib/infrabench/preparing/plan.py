@@ -151,7 +151,7 @@ def _lacking(
     found: list[Package] = []
     for name, mine in sorted(programs.items()):
         have, new = survey.installed.get(name, ""), survey.candidates.get(name, "")
-        absent = [program for program in mine if program in survey.absent]
+        absent = [program for program in mine if program in survey.absent or name in survey.half]
         floor = max((needs.package(program)[1] for program in mine), key=len)
         stale = bool(have and floor) and older(have, floor)
         newer = bool(have and new) and new != have and not older(new, have)
@@ -164,7 +164,7 @@ def _lacking(
             draft.problems.append(f"{name} {have} {what} {told} needs" + (": --upgrade allows a newer one" * newer))
         elif new and floor and older(new, floor):
             draft.problems.append(f"{name}: apt offers {new}, and {told} needs {floor} or later")
-        elif not new and survey.lists:
+        elif not new and (updated or (survey.lists and not options.update)):
             draft.problems.append(f"{name}: apt knows no such package (for {told}). {UNKNOWN}")
         else:
             found.append(Package(name, have, new, who))
@@ -221,7 +221,8 @@ def _possible(
 def _asked(packages: Sequence[Package], options: Options, simulate: Simulate) -> tuple[str, int]:
     """Return why apt's own simulation stands against installing packages (empty: nothing), and how many come along."""
     names = [each.name for each in packages]
-    told = simulate(_installing(names, options))
+    # Asked as if packages might go: apt then says which.
+    told = simulate([word for word in _installing(names, options) if word != "--no-remove"])
     if isinstance(told, str):
         return f"is refused by apt: {told}", 0
     if removed := [each.package for each in told if not each.new]:

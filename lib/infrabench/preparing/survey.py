@@ -51,8 +51,8 @@ class Survey:
     """What a host has, and which of its needs are not met.
 
     `root`: ``yes``, ``sudo`` (without a password) or ``no``. `absent`: programs, device files and folders. `installed`
-    and `candidates` are versions by package. `lists`: apt has lists of packages. `hashes`: path ->
-    SHA-256 of the files of ours that are there.
+    and `candidates` are versions by package, `half` those that were not installed to the end. `lists`: apt has lists of
+    packages. `hashes`: path -> SHA-256 of the files of ours that are there.
     """
 
     root: str
@@ -68,6 +68,7 @@ class Survey:
     nr_open: float
     absent: frozenset[str]
     installed: Mapping[str, str] = field(default_factory=dict)
+    half: frozenset[str] = frozenset()
     candidates: Mapping[str, str] = field(default_factory=dict)
     hashes: Mapping[str, str] = field(default_factory=dict)
 
@@ -94,11 +95,6 @@ def taken(host: Host, needs: Needs, files: Sequence[str] = ()) -> Survey:
     return _with_packages(host, survey, needs, files)
 
 
-def installed(host: Host, architecture: str) -> dict[str, str]:
-    """Return package -> version of what a host has installed."""
-    return apt.installed(_text(_ask(host, ("dpkg-query", "-W", apt.INSTALLED))), architecture)
-
-
 def simulation(host: Host, command: Sequence[str]) -> tuple[apt.Change, ...] | str:
     """Return what an ``apt-get`` command would change, or apt's own words where it would not do it."""
     result = host.run((*command, "--simulate"), timeout_s=SIMULATE_S)
@@ -121,7 +117,7 @@ def plain(text: str) -> str:
 
 
 def _with_packages(host: Host, survey: Survey, needs: Needs, files: Sequence[str]) -> Survey:
-    have = installed(host, survey.architecture)
+    listed = _listed(host)
     wanted = sorted({needs.package(program)[0] for program in needs.programs} - {""})
     offered = apt.candidates(_text(_ask(host, ("apt-cache", "policy", *wanted)))) if wanted else {}
     hashes = {}
@@ -129,7 +125,12 @@ def _with_packages(host: Host, survey: Survey, needs: Needs, files: Sequence[str
         told = host.run(("sha256sum", "--", *files), timeout_s=ASK_S)  # ends with 1 where one is not there
         pairs = (line.split("  ", 1) for line in _text(told).splitlines() if re.match(r"[0-9a-f]{64}  /", line))
         hashes = {path: value for value, path in pairs}
-    return replace(survey, installed=have, candidates=offered, hashes=hashes)
+    have, half = (apt.installed(listed, survey.architecture, half=each) for each in (False, True))
+    return replace(survey, installed=have, half=frozenset(half), candidates=offered, hashes=hashes)
+
+
+def _listed(host: Host) -> str:
+    return _text(_ask(host, ("dpkg-query", "-W", apt.INSTALLED)))
 
 
 def _ask(host: Host, argv: Sequence[str], stdin: bytes = b"") -> Result:

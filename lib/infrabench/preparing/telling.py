@@ -21,6 +21,8 @@ def of_plans(planned: Sequence[Prepared], untold: Sequence[str]) -> Iterator[str
         if each.plan.by_hand:
             yield f"  The login {each.plan.survey.login} has neither root nor sudo. An administrator has to run there:"
         yield from (f"    {command}" for command in each.plan.commands)
+        if each.plan.by_hand and any(command.stdin for command in each.plan.commands):
+            yield "  What is read there is brought from here: that takes a login with root or sudo"
         yield from (f"  unmet: {problem}" for problem in each.plan.problems)
     yield from (f"not asked: {reason}" for reason in untold)
 

@@ -43,7 +43,7 @@ def test_a_slurm_that_does_not_answer_is_done_without(tmp_path: Path, text: str)
 
 @pytest.mark.parametrize("told", ["-x", "../a", "a a", "$(id)", "a/b"])
 def test_what_slurm_says_has_to_be_names(tmp_path: Path, told: str) -> None:
-    with pytest.raises(SiteError, match="no name of a host|twice"):
+    with pytest.raises(SiteError, match=r"no name of a host|twice"):
         slurm.nodes({**JOB, **_scontrol(tmp_path, f"printf '%s\\n' '{told}'")})
 
 
