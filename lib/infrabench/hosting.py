@@ -7,10 +7,17 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from infrabench.commands import agreed, split
 from infrabench.core import DesignError, InfrabenchError, SiteError
+
+if TYPE_CHECKING:  # they need Fabric, which other commands do without
+    from infrabench.inventory import Inventory
+    from infrabench.preparing.carrying import Job
+    from infrabench.preparing.needs import Wanted
 
 STDIN = "-"
 
@@ -43,10 +50,34 @@ def prepare(arguments: Namespace) -> Iterator[str]:
 
     `SiteError` at the end when a host failed or still lacks something.
     """
-    failed: list[str] = []
-    for path in arguments.inventories:
-        failed += yield from _prepared(Path(path), arguments)
-    if failed:
+    from infrabench.preparing import carrying, telling
+    from infrabench.preparing.plan import Options
+
+    asked = {
+        "studies": arguments.study, "systems": split(arguments.systems), "workloads": split(arguments.workloads),
+    }  # fmt: skip
+    options = Options(upgrade=arguments.upgrade, update=arguments.update)
+    sites = _sites([Path(each) for each in arguments.inventories], asked, arguments.dry_run)
+    with ExitStack() as stack:
+        jobs = {path: list(_jobs(stack, site, alone=len(sites) == 1)) for path, site in sites.items()}
+        every = [job for mine in jobs.values() for job in mine]
+        planned = carrying.plans(every, options)
+        untold = dict.fromkeys(reason for _, wanted in sites.values() for reason in wanted.untold)
+        yield from telling.of_plans(list(planned.values()), list(untold))
+        ready = [each for each in planned.values() if each.plan and each.plan.commands and not each.plan.by_hand]
+        meant = not arguments.dry_run and (
+            arguments.yes or not ready or agreed(f"Run these commands on {len(ready)} of the hosts? [y/N] ")
+        )
+        done = carrying.carried_out(every, planned, options, _say) if meant and ready else {}
+    if not done:
+        yield "dry run: nothing was changed" if arguments.dry_run else "nothing was changed"
+    yield from telling.of_results(list(done.values()))
+    for path, mine in jobs.items():
+        if any(done[job.name].done for job in mine if done):
+            said = carrying.record([done[job.name] for job in mine], {job.name: job.needs for job in mine}, asked)
+            yield str(carrying.write(said, path))
+    last = [*{**planned, **done}.values()]
+    if failed := [each.name for each in last if not (each.ok if done else each.plan and not each.plan.unmet)]:
         raise SiteError(f"not ready: {', '.join(failed)}. What each lacks is said above")
 
 
@@ -94,42 +125,46 @@ def _written(folder: Path, found: dict[str, str], mode: int) -> Iterator[str]:
         yield str(path)
 
 
-def _prepared(path: Path, arguments: Namespace) -> Iterator[str]:
-    """Prepare the hosts of one inventory, yield what is to be said, and return the names of those not ready."""
-    from infrabench.inventory import Inventory, opened
-    from infrabench.preparing import carrying, guestfiles, needs, telling
-    from infrabench.preparing.plan import Options
+def _sites(paths: list[Path], asked: dict[str, Any], dry: bool) -> dict[Path, tuple[Inventory, Wanted]]:
+    """Return each inventory with what its hosts need; all are read before any host is asked."""
+    from infrabench.inventory import Inventory
+    from infrabench.preparing import needs
     from infrabench.site import read_file
 
-    found = read_file(path)
-    if not isinstance(found, Inventory):
-        raise DesignError(f"{path} is a kubeconfig: hosts are prepared from an inventory")
-    wanted = needs.of(found, arguments.study, split(arguments.systems), split(arguments.workloads))
-    if not wanted.machines:
-        raise DesignError(f"{path}: {'; '.join(wanted.untold) or 'no machine of it has a part in these studies'}")
-    _check_record(path, arguments.dry_run)
-    options = Options(upgrade=arguments.upgrade, update=arguments.update)
+    found: dict[Path, tuple[Inventory, Wanted]] = {}
+    places: dict[tuple[str, int, str | None], str] = {}
+    for path in paths:
+        if str(path) in ("auto", "lab", "local"):
+            raise DesignError(f"{path} is prepared by make run itself; name the inventory of other hosts")
+        inventory = read_file(path)
+        if not isinstance(inventory, Inventory):
+            raise DesignError(f"{path} is a kubeconfig: hosts are prepared from an inventory")
+        wanted = needs.of(inventory, asked["studies"], asked["systems"], asked["workloads"])
+        if not wanted.machines:
+            raise DesignError(f"{path}: {'; '.join(wanted.untold) or 'no machine of it has a part in these studies'}")
+        if inventory.name in {each.name for each, _ in found.values()}:
+            raise DesignError(f"{path}: another of these inventories is called {inventory.name} too")
+        for name, each in wanted.machines.items():
+            there = places.setdefault((each.address, each.port, each.gateway), f"{inventory.name} {name}")
+            if not there.startswith(f"{inventory.name} "):
+                raise DesignError(f"{there} and {inventory.name} {name} are one machine: prepare one site after the other")
+        _check_record(path, dry)
+        found[path] = inventory, wanted
+    return found
+
+
+def _jobs(stack: ExitStack, site: tuple[Inventory, Wanted], *, alone: bool) -> Iterator[Job]:
+    """Return what is to be done on each host of a site; its connections end with `stack`."""
+    from infrabench.inventory import opened
+    from infrabench.preparing import carrying, guestfiles
+
+    inventory, wanted = site
     ours = [name for name, each in wanted.needs.items() if "" in each.programs.values()]
     brought = guestfiles.made(_say) if ours else guestfiles.Brought()
-    with opened(found, wanted.machines) as hosts:
-        jobs = [
-            carrying.job(name, hosts[name], each, brought if name in ours else guestfiles.Brought())
-            for name, each in wanted.needs.items()
-        ]
-        planned = carrying.plans(jobs, options)
-        yield f"{path}: {found.name}, {', '.join(arguments.study)}"
-        yield from telling.of_plans(list(planned.values()), wanted.untold)
-        ready = [each for each in planned.values() if each.plan and each.plan.commands and not each.plan.by_hand]
-        asks = ready and not arguments.dry_run and not arguments.yes
-        if arguments.dry_run or (asks and not agreed(f"Run these commands on {len(ready)} of the hosts? [y/N] ")):
-            yield "dry run: nothing was changed" if arguments.dry_run else "nothing was changed"
-            return [name for name, each in planned.items() if each.plan is None or each.plan.unmet]
-        done = carrying.carried_out(jobs, planned, options, _say)
-    if ready:
-        yield from telling.of_results(list(done.values()))
-        asked = {"studies": arguments.study, "systems": arguments.systems, "workloads": arguments.workloads}
-        yield str(carrying.write(carrying.record(list(done.values()), wanted.needs, asked), path))
-    return [name for name, each in done.items() if not each.ok]
+    hosts = stack.enter_context(opened(inventory, wanted.machines))
+    for name, each in wanted.needs.items():
+        called = name if alone else f"{inventory.name} {name}"
+        yield carrying.job(called, hosts[name], each, brought if name in ours else guestfiles.Brought())
 
 
 def _check_record(path: Path, dry: bool) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,6 @@ from infrabench.preparing.needs import Needs
 from infrabench.preparing.plan import Command, Options, Plan
 from infrabench.preparing.survey import Survey
 
-HOST_S = 1800.0  # a host is given up after that long
 AT_ONCE = 16
 FORMAT = 1
 
@@ -143,7 +141,7 @@ def _each(
 def _carried(
     job: Job, plan: Plan, options: Options, say: Callable[[str], None], stopped: Event
 ) -> Prepared:  # fmt: skip
-    before, done, deadline = plan.survey.installed, list[Command](), time.monotonic() + HOST_S
+    before, done = plan.survey.installed, list[Command]()
     error, waiting = "", list(plan.commands)
     while waiting and not error:
         if stopped.is_set():
@@ -151,7 +149,7 @@ def _carried(
             break
         command = waiting.pop(0)
         say(f"{job.name}: {command}")
-        error = _run(job.host, command, deadline)
+        error = _run(job.host, command)
         done.append(command)
         if plan.updates and not error and len(done) == 1:
             # What apt offers is known only now.
@@ -170,13 +168,10 @@ def _again(job: Job, shown: Plan, options: Options) -> tuple[Plan, str]:
     return plan, f"apt now offers more than was shown: {', '.join(sorted(more))}. Run it again" if more else ""
 
 
-def _run(host: Host, command: Command, deadline: float) -> str:
-    """Run one command within what is left of the host's time; return why it failed, or nothing."""
-    left = deadline - time.monotonic()
-    if left <= 0:
-        return f"given up after {HOST_S:.0f} s"
+def _run(host: Host, command: Command) -> str:
+    """Run one command within its time; return why it failed, or nothing."""
     try:
-        result = host.run(command.argv, timeout_s=min(command.timeout_s, left), stdin=command.stdin)
+        result = host.run(command.argv, timeout_s=command.timeout_s, stdin=command.stdin)
     except InfrabenchError as error:
         return str(error)
     return "" if result.ok else surveys.plain(str(CommandFailed(result, host.name)))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,14 +22,8 @@ from infrabench import cli
 from infrabench.core import NotRunnable
 from infrabench.lab import images
 from infrabench.lab.shell import locked, require
+from tests.preparing.debian import package, publish
 
-CONTROL = """Package: {name}
-Version: {version}
-Architecture: all
-Maintainer: nobody <nobody@example.org>
-Depends: {depends}
-Description: a package for a test
-"""
 SYSTEMCTL = """#!/bin/sh
 [ "$1" = mask ] || exit 1
 shift
@@ -44,43 +36,6 @@ echo 'deb [trusted=yes] file:/srv/repository ./' >/etc/apt/sources.list
 ARGUMENTS = ("--study", "containers", "--systems", "native", "--workloads", "iozone,web")
 PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # as root has it on Debian
 RUN = Callable[..., tuple[int, str, str]]
-
-
-def _package(
-    folder: Path, name: str, version: str, *programs: str, depends: str = "", postinst: str = ""
-) -> Path:  # fmt: skip
-    """Return a package with these programs, made by dpkg."""
-    tree = folder / f"{name}-{version}"
-    (tree / "DEBIAN").mkdir(parents=True)
-    text = CONTROL.format(name=name, version=version, depends=depends)
-    (tree / "DEBIAN/control").write_text(text if depends else text.replace("Depends: \n", ""))
-    if postinst:
-        (tree / "DEBIAN/postinst").write_text(f"#!/bin/sh\n{postinst}\n")
-        (tree / "DEBIAN/postinst").chmod(0o755)
-    for program in programs:
-        path = tree / "usr/bin" / program
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("#!/bin/sh\n")
-        path.chmod(0o755)
-    made = folder / f"{name}_{version}_all.deb"
-    subprocess.run(["dpkg-deb", "--build", "--root-owner-group", tree, made], check=True, capture_output=True)
-    shutil.rmtree(tree)
-    return made
-
-
-def _publish(packages: Sequence[Path], folder: Path) -> None:
-    """Write the list of packages that apt reads."""
-    folder.mkdir(parents=True, exist_ok=True)
-    stanzas = []
-    for path in packages:
-        data = path.read_bytes()
-        (folder / path.name).write_bytes(data)
-        said = subprocess.run(["dpkg-deb", "--field", path], check=True, capture_output=True, text=True).stdout
-        stanzas.append(
-            f"{said.rstrip()}\nFilename: ./{path.name}\nSize: {len(data)}\nSHA256: {hashlib.sha256(data).hexdigest()}\n"
-        )
-    (folder / "Packages").write_text("\n".join(stanzas))
-    (folder / "Packages.gz").write_bytes(gzip.compress("\n".join(stanzas).encode()))
 
 
 def _root(machine: Sandbox) -> Path:
@@ -109,12 +64,12 @@ def machine(tmp_path: Path) -> Iterator[Sandbox]:
         made.run(("sh", "-c", 'cat >"$1"; chmod 755 "$1"', "sh", "/usr/local/sbin/systemctl"), timeout_s=10,
                  stdin=SYSTEMCTL.encode())  # fmt: skip
         packages = [
-            _package(tmp_path, "iozone3", "3.489-1", "iozone", depends="iozone-common"),
-            _package(tmp_path, "iozone-common", "3.489-1"),
-            _package(tmp_path, "apache2", "2.4-1", "apache2"),
-            _package(tmp_path, "apache2-utils", "2.4-1", "ab"),
+            package(tmp_path, "iozone3", "3.489-1", "iozone", depends="iozone-common"),
+            package(tmp_path, "iozone-common", "3.489-1"),
+            package(tmp_path, "apache2", "2.4-1", "apache2"),
+            package(tmp_path, "apache2-utils", "2.4-1", "ab"),
         ]
-        _publish(packages, _root(made) / "srv/repository")
+        publish(packages, _root(made) / "srv/repository")
         yield made
 
 
@@ -184,7 +139,8 @@ def test_a_host_is_made_ready_once_and_then_left_alone(machine: Sandbox, tmp_pat
         after = _changed(machine)
         status, told, log = run(file, *ARGUMENTS, "--yes")
         assert status == 0
-        assert told.splitlines()[1].endswith("root: yes): nothing to do")
+        assert told.splitlines() == ["server (Debian GNU/Linux 12 (bookworm), amd64, root: yes): nothing to do",
+                                     "nothing was changed"]  # fmt: skip
         assert "server: " not in log
         assert _changed(machine) == after
         assert list(file.parent.glob("hosts.prepared-*.json")) == [record]
@@ -199,20 +155,20 @@ def test_a_host_is_made_ready_once_and_then_left_alone(machine: Sandbox, tmp_pat
 
 def test_nothing_is_upgraded_or_removed_on_the_way(machine: Sandbox, tmp_path: Path, run: RUN) -> None:
     repository = _root(machine) / "srv/repository"
-    old = _package(tmp_path, "iozone-common", "1")
-    mail = _package(tmp_path, "exim4", "4", "exim4")
+    old = package(tmp_path, "iozone-common", "1")
+    mail = package(tmp_path, "exim4", "4", "exim4")
     for path in (old, mail):
         (_root(machine) / "srv" / path.name).write_bytes(path.read_bytes())
     machine.sh(f"dpkg -i /srv/{old.name} /srv/{mail.name}")
-    utils = _package(tmp_path / "again", "apache2-utils", "2.5-1", "ab")
+    utils = package(tmp_path / "again", "apache2-utils", "2.5-1", "ab")
     subprocess.run(["dpkg-deb", "--raw-extract", utils, tmp_path / "tree"], check=True)
     control = tmp_path / "tree/DEBIAN/control"
     control.write_text(control.read_text().replace("Description", "Conflicts: exim4\nDescription"))
     subprocess.run(["dpkg-deb", "--build", tmp_path / "tree", utils], check=True, capture_output=True)
     kept = [path for path in repository.glob("*.deb") if "utils" not in path.name and "common" not in path.name]
-    common = _package(tmp_path / "again", "iozone-common", "3.489-1")
-    iozone = _package(tmp_path / "again", "iozone3", "3.489-1", "iozone", depends="iozone-common (>= 3)")
-    _publish([*(path for path in kept if "iozone3" not in path.name), utils, common, iozone], repository)
+    common = package(tmp_path / "again", "iozone-common", "3.489-1")
+    iozone = package(tmp_path / "again", "iozone3", "3.489-1", "iozone", depends="iozone-common (>= 3)")
+    publish([*(path for path in kept if "iozone3" not in path.name), utils, common, iozone], repository)
     machine.sh("apt-get -qq update")
     with _inventory(tmp_path / "ssh", machine) as file:
         status, told, _ = run(file, *ARGUMENTS, "--yes")
@@ -228,9 +184,9 @@ def test_nothing_is_upgraded_or_removed_on_the_way(machine: Sandbox, tmp_path: P
 
 
 def test_a_host_that_fails_is_named_and_the_others_go_on(machine: Sandbox, tmp_path: Path, run: RUN) -> None:
-    bad = _package(tmp_path / "bad", "iozone3", "9-1", "iozone", postinst="echo it cannot be >&2; exit 1")
+    bad = package(tmp_path / "bad", "iozone3", "9-1", "iozone", postinst="echo it cannot be >&2; exit 1")
     repository = _root(machine) / "srv/repository"
-    _publish([*repository.glob("a*.deb"), bad], repository)
+    publish([*repository.glob("a*.deb"), bad], repository)
     with _inventory(tmp_path / "ssh", machine) as file:
         data = yaml.safe_load(file.read_text())
         data["hosts"]["client"] = {"address": "127.0.0.1", "port": 1}
@@ -267,9 +223,9 @@ def test_without_root_an_administrator_is_told_what_to_run(machine: Sandbox, tmp
 
 
 def test_an_interrupt_lets_the_command_end_and_is_recorded(machine: Sandbox, tmp_path: Path) -> None:
-    slow = _package(tmp_path / "slow", "apache2", "2.4-2", "apache2", postinst="sleep 2; touch /srv/ended")
+    slow = package(tmp_path / "slow", "apache2", "2.4-2", "apache2", postinst="sleep 2; touch /srv/ended")
     repository = _root(machine) / "srv/repository"
-    _publish([*repository.glob("i*.deb"), *repository.glob("apache2-utils*"), slow], repository)
+    publish([*repository.glob("i*.deb"), *repository.glob("apache2-utils*"), slow], repository)
     with _inventory(tmp_path / "ssh", machine) as file:
         argv = [sys.executable, "-m", "infrabench.cli", "prepare", str(file), *ARGUMENTS, "--yes"]
         with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
