@@ -147,7 +147,8 @@ def _sites(paths: list[Path], asked: dict[str, Any], dry: bool) -> dict[Path, tu
         for name, each in wanted.machines.items():
             there = places.setdefault((each.address, each.port, each.gateway), f"{inventory.name} {name}")
             if not there.startswith(f"{inventory.name} "):
-                raise DesignError(f"{there} and {inventory.name} {name} are one machine: prepare one site after the other")
+                told = f"{there} and {inventory.name} {name} are one machine"
+                raise DesignError(f"{told}: prepare one site after the other")
         _check_record(path, dry)
         found[path] = inventory, wanted
     return found

@@ -56,7 +56,8 @@ def test_what_cannot_be_prepared_is_refused_first(
     )
     other = {"server": {"address": "192.0.2.1"}, "client": DEAD}
     paths = {
-        "ONE": _inventory(tmp_path, "one"), "OTHER": _inventory(tmp_path, "other", **other), "KUBECONFIG": str(kubeconfig),
+        "ONE": _inventory(tmp_path, "one"), "OTHER": _inventory(tmp_path, "other", **other),
+        "KUBECONFIG": str(kubeconfig),
     }  # fmt: skip
     argv = [paths.get(word, word) for word in words]
     extra = [] if "--workloads" in words or "--study" in words else ["--workloads", "web"]
