@@ -185,16 +185,18 @@ def _result(job: Job, plan: Plan, before: Mapping[str, str], done: tuple[Command
         return Prepared(job.name, plan, done, error=error or str(lost))
     known = plan.survey.hashes
     files = tuple(path for path, value in sorted(survey.hashes.items()) if known.get(path) != value)
-    lacking = () if error else (name for name in sorted(survey.absent) if _mended(name, plan))
+    lacking = () if error else sorted(survey.absent & _mended(job, plan))
     left = (*plan.problems, *(f"{name} is still not there" for name in lacking))
     return Prepared(
         job.name, plan, done, changes(before, survey.installed), files, left, error, survey.installed
     )  # fmt: skip
 
 
-def _mended(name: str, plan: Plan) -> bool:
-    """Tell whether a plan was to mend what is absent; what it could not, it said itself."""
-    return not any(name in problem for problem in plan.problems)
+def _mended(job: Job, plan: Plan) -> set[str]:
+    """Return what is there if all commands of a plan did what they should; what it could not mend, it said itself."""
+    packages = {each.name for each in plan.packages} | ({""} if job.ours.files else set())
+    programs = {program for program in job.needs.programs if job.needs.package(program)[0] in packages}
+    return {*programs, *job.needs.folders, *job.needs.modules}
 
 
 def _recorded(prepared: Prepared, needs: Needs) -> dict[str, Any]:
