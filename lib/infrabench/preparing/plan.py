@@ -113,6 +113,8 @@ def made(
     `updated`: apt's lists were just brought up to date.
     """
     if not survey.is_debian:
+        if not survey.absent:
+            return Plan(survey)
         packages = sorted({needs.package(each)[0] for each in survey.absent & needs.programs.keys()} - {""})
         told = f"it is {survey.title}: packages are installed on Debian and Ubuntu only"
         lacks = f". Install what these are on Debian: {' '.join(packages)}" if packages else ""

@@ -1,4 +1,4 @@
-"""What a host has: asked with commands that change nothing there."""
+"""What a host has: asked with commands that change nothing there (apt may renew its own caches, as it always does)."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from infrabench import cli, lab
-from infrabench.core import Host, Site
+from infrabench.core import Host
+from infrabench.site import open_site
 from tests.preparing.debian import package, publish
 
 pytestmark = pytest.mark.lab
@@ -30,20 +31,21 @@ ASKED = ("--study", "cnis", "--systems", "host", "--workloads", "iperf3")
 
 
 @pytest.fixture(scope="module")
-def nodes(lab_site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Host]]:
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Host]]:
     """Both nodes without iperf3, and with a repository that has it; its package would start a server."""
     folder = tmp_path_factory.mktemp("packages")
     made = package(
         folder, "iperf3", "99-1", "iperf3", postinst=STARTS, files={"lib/systemd/system/iperf3.service": UNIT}
     )  # fmt: skip
     publish([made], folder / "repository")
-    for host in lab_site.hosts.values():
-        for path in (folder / "repository").iterdir():
-            host.put(path.read_bytes(), f"{REPOSITORY}/{path.name}")
-        done = host.run(("sh", "-ec", BARE, "sh", REPOSITORY), timeout_s=60)
-        assert done.ok, done.stderr
-    yield dict(lab_site.hosts)
-    lab.down()  # they are made anew from their image
+    lab.down()  # nodes as their image is, that go with the test
+    with open_site("lab") as site:
+        for host in site.hosts.values():
+            for path in (folder / "repository").iterdir():
+                host.put(path.read_bytes(), f"{REPOSITORY}/{path.name}")
+            done = host.run(("sh", "-ec", BARE, "sh", REPOSITORY), timeout_s=60)
+            assert done.ok, done.stderr
+        yield dict(site.hosts)
 
 
 @pytest.fixture

@@ -75,6 +75,11 @@ def test_a_host_that_has_everything_is_left_alone() -> None:
     ]
 
 
+def test_another_system_that_has_everything_is_left_alone_too() -> None:
+    made = _plan(_has(is_debian=False, title="Fedora 41"))
+    assert (made.commands, made.unmet) == ((), ())
+
+
 def test_the_dry_run_of_a_bare_host_is_this_text() -> None:
     """Every command on every host, in order: one bare, one half ready behind sudo, one that needs people."""
     bare = _plan(_has(**BARE))
