@@ -130,6 +130,14 @@ def connections(inventory: Inventory) -> tuple[dict[str, SSHHost], dict[str, SSH
     return gateways, hosts
 
 
+def private(inventory: Inventory) -> dict[str, str]:
+    """Return every address that the inventory names, and whose it is: what no session may hold."""
+    machines = {**inventory.gateways, **inventory.hosts}
+    for system, team in inventory.clusters.items():
+        machines |= {f"{system}-{role}": node for role, node in team.members().items()}
+    return {machine.address: name for name, machine in machines.items()}
+
+
 @contextmanager
 def opened(inventory: Inventory, machines: Mapping[str, Machine]) -> Iterator[dict[str, SSHHost]]:
     """Yield a host for each of the machines, by name, connected when it is first asked; they end with the context."""
@@ -142,14 +150,6 @@ def opened(inventory: Inventory, machines: Mapping[str, Machine]) -> Iterator[di
         for host in (*gateways.values(), *hosts.values()):
             stack.callback(host.close)
         yield hosts
-
-
-def private(inventory: Inventory) -> dict[str, str]:
-    """Return every address that the inventory names, and whose it is: what no session may hold."""
-    machines = {**inventory.gateways, **inventory.hosts}
-    for system, team in inventory.clusters.items():
-        machines |= {f"{system}-{role}": node for role, node in team.members().items()}
-    return {machine.address: name for name, machine in machines.items()}
 
 
 class Teams:
