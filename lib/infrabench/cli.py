@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 
-from infrabench import commands, evaluation, labcommand
+from infrabench import commands, evaluation, hosting, labcommand
 from infrabench.campaign import command as campaigns
 from infrabench.core import DesignError, InfrabenchError, NotRunnable
 
@@ -76,6 +76,8 @@ def _parser() -> argparse.ArgumentParser:
         ("benchmark", commands.benchmark, "measure what the harness itself costs", _benchmark),
         ("validate", commands.validate, "simulate campaigns of known truth and check the statistics", _validate),
         ("claims", evaluation.claims, "check every claim of the recorded sessions on this machine", _claims),
+        ("inventory", hosting.inventory, "write inventories from Terraform or a Slurm allocation", _inventory),
+        ("prepare", hosting.prepare, "make hosts of an inventory ready for studies, or say how", _prepare),
         ("archive", evaluation.archive, "write one archive: raw data, source, results, metadata, checksums", _archive),
         ("reproduce", evaluation.reproduce, "make an archive's tables again and compare every byte", _reproduce),
     ):
@@ -267,6 +269,44 @@ def _fidelity(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--site", default="lab", help="lab (default), local, an inventory file, or a kubeconfig")
     parser.add_argument("--seed", type=int, default=20200315, metavar="N", help="seed of the order (default: 20200315)")
+
+
+def _inventory(parser: argparse.ArgumentParser) -> None:
+    sources = parser.add_subparsers(dest="source", required=True, metavar="terraform|slurm")
+    terraform = sources.add_parser("terraform", help="from `terraform output -json`")
+    terraform.add_argument("file", metavar="FILE", help="what it printed; - is standard input")
+    terraform.add_argument(
+        "--output", default="infrabench_hosts", metavar="NAME",
+        help="the output with the hosts: a list of objects with address, role and, where needed, user, key, port, "
+        "site, gateway, name (default: infrabench_hosts)",
+    )  # fmt: skip
+    terraform.add_argument("--sensitive", action="store_true", help="take it although Terraform calls it sensitive")
+    slurm = sources.add_parser("slurm", help="from the allocation that this runs in (sbatch, salloc)")
+    slurm.add_argument(
+        "--roles", nargs="+", metavar="ROLE",
+        help="roles that the nodes take in their order; the next nodes are the next site (default: server client)",
+    )  # fmt: skip
+    slurm.add_argument("--user", help="login on the nodes (default: yours)")
+    slurm.add_argument("--key", metavar="FILE", help="private key of that login (default: what SSH finds)")
+    slurm.add_argument("--port", type=int, metavar="N", help="port of SSH (default: 22)")
+    for source in (terraform, slurm):
+        source.add_argument("--name", help="name of a site that has none (default: terraform, or slurm-JOB)")
+        source.add_argument("--site", metavar="NAME", help="only this site")
+        source.add_argument("--out", metavar="FOLDER", help="write FOLDER/SITE.yml of each site; print none")
+        source.add_argument("--known-hosts", metavar="FILE", help="file with the hosts' keys (default: SSH's own)")
+
+
+def _prepare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("inventories", metavar="INVENTORY", nargs="+", help="inventory files (YAML)")
+    parser.add_argument(
+        "--study", nargs="+", default=["containers"], metavar="NAME", help="studies to be run (default: containers)"
+    )
+    parser.add_argument("--systems", nargs="+", metavar="NAME", help="systems of theirs (default: all)")
+    parser.add_argument("--workloads", nargs="+", metavar="NAME", help="workloads of theirs (default: all)")
+    parser.add_argument("--dry-run", action="store_true", help="only print every command, as it would be run")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--update", action="store_true", help="bring apt's lists up to date first, in any case")
+    parser.add_argument("--upgrade", action="store_true", help="allow packages that are there to be upgraded")
 
 
 def _claims(parser: argparse.ArgumentParser) -> None:

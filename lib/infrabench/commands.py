@@ -192,7 +192,7 @@ def clean(arguments: Namespace) -> Iterator[str]:
     for folder in folders:
         read_session(folder)  # never remove a folder that is not a session
         count = len(recorded(folder))
-        if not arguments.yes and not _agreed(f"Remove {folder} with {count} trials? [y/N] "):
+        if not arguments.yes and not agreed(f"Remove {folder} with {count} trials? [y/N] "):
             yield f"{folder} stays"
             continue
         with ledger.claimed(folder):  # not while a run writes to it
@@ -276,7 +276,7 @@ def fidelity(arguments: Namespace) -> Iterator[str]:
     from infrabench import fidelity as compared
 
     site = _site(arguments.site)
-    systems = compared.SYSTEMS.get(arguments.study, ()) if arguments.systems is None else _split(arguments.systems)
+    systems = compared.SYSTEMS.get(arguments.study, ()) if arguments.systems is None else split(arguments.systems)
     with bar("fidelity") as show:
         lines = list(compared.report(
             site, systems=systems or (), blocks=arguments.blocks, seed=arguments.seed, on_progress=show,
@@ -297,8 +297,8 @@ def _site(spec: str) -> str:
 
 def _wanted(arguments: Namespace) -> Design:
     return session.request(
-        registry.study(arguments.study), profile=arguments.profile, systems=_split(arguments.systems),
-        workloads=_split(arguments.workloads), runs=arguments.runs, seed=arguments.seed,
+        registry.study(arguments.study), profile=arguments.profile, systems=split(arguments.systems),
+        workloads=split(arguments.workloads), runs=arguments.runs, seed=arguments.seed,
         deployments=arguments.deployments, order=arguments.order, aa=arguments.aa,
         stopping=designs.stopping(_share(arguments.precision), arguments.most, arguments.hours),
     )  # fmt: skip
@@ -308,7 +308,8 @@ def _share(percent: float | None) -> float | None:
     return None if percent is None else percent / 100
 
 
-def _split(names: list[str] | None) -> list[str] | None:
+def split(names: list[str] | None) -> list[str] | None:
+    """Return the names that were given, apart where they were joined by commas; None where none was."""
     return None if names is None else [part for name in names for part in name.split(",") if part]
 
 
@@ -363,7 +364,8 @@ def _state_of(folder: Path) -> Iterator[str]:
         yield f"  {name}: not run: {reason}"
 
 
-def _agreed(question: str) -> bool:
+def agreed(question: str) -> bool:
+    """Ask on the terminal and return whether the answer is yes."""
     sys.stderr.write(question)
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -331,6 +331,9 @@ class Workload(Protocol):
 
     `plan` raises `NotRunnable` for parameters that the system at hand has no place for (a second interface, say): that
     treatment is then left out of every block, with the reason.
+
+    `NEEDS`, which a module may have, says what programs a host needs for it where no image brings them: role of `plan`
+    -> program (or file) -> Debian package, nothing where the guest image has it. ``infrabench prepare`` installs them.
     """
 
     DEFAULTS: Mapping[str, Any]
@@ -345,7 +348,11 @@ class Workload(Protocol):
 
 
 class System(Protocol):
-    """The contract of a module in ``systems/``: `deploy` is a context manager that yields a `Deployment`."""
+    """The contract of a module in ``systems/``: `deploy` is a context manager that yields a `Deployment`.
+
+    A module may have `NEEDS`, as a workload has, with the roles of a site's hosts and of a cluster's machines;
+    `MODULES`: file -> kernel module that makes it; and `ON_HOST`, when what is measured are programs of the hosts.
+    """
 
     def supported(self, site: Site) -> str | None: ...
 

@@ -149,6 +149,20 @@ def private(inventory: Inventory) -> dict[str, str]:
     return {machine.address: name for name, machine in machines.items()}
 
 
+@contextmanager
+def opened(inventory: Inventory, machines: Mapping[str, Machine]) -> Iterator[dict[str, SSHHost]]:
+    """Yield a host for each of the machines, by name, connected when it is first asked; they end with the context."""
+    known = inventory.known_hosts.expanduser() if inventory.known_hosts else None
+    gateways, _ = connections(inventory)
+    with ExitStack() as stack:
+        hosts = {
+            name: _connection(name, each, known, gateways.get(each.gateway or "")) for name, each in machines.items()
+        }
+        for host in (*gateways.values(), *hosts.values()):
+            stack.callback(host.close)
+        yield hosts
+
+
 class Teams:
     """The clusters' machines of an open inventory; machines that two clusters share serve one at a time."""
 

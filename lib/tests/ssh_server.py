@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +28,8 @@ class Login:
 
 
 class _Policy(paramiko.ServerInterface):
-    def __init__(self, user: str, allowed: paramiko.PKey) -> None:
-        self._user, self._allowed = user, allowed
+    def __init__(self, user: str, allowed: paramiko.PKey, into: Sequence[str]) -> None:
+        self._user, self._allowed, self._into = user, allowed, into
 
     def get_allowed_auths(self, username: str) -> str:
         return "publickey"
@@ -42,13 +42,18 @@ class _Policy(paramiko.ServerInterface):
         return paramiko.OPEN_SUCCEEDED
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
-        threading.Thread(target=_execute, args=(channel, command), daemon=True).start()
+        threading.Thread(target=_execute, args=(channel, command, self._into), daemon=True).start()
         return True
 
 
 @contextmanager
-def serving(folder: Path, *, address: str = "127.0.0.1", user: str = "someone") -> Iterator[Login]:
-    """Yield how to log in to a server that stops with the context; its keys are made in `folder`."""
+def serving(
+    folder: Path, *, address: str = "127.0.0.1", user: str = "someone", into: Sequence[str] = ()
+) -> Iterator[Login]:  # fmt: skip
+    """Yield how to log in to a server that stops with the context; its keys are made in `folder`.
+
+    `into`: words before each command, which lead to another place than this machine.
+    """
     host_key, own = paramiko.ECDSAKey.generate(), paramiko.ECDSAKey.generate()
     own.write_private_key_file(str(folder / "id"))
     with socket.create_server((address, 0)) as listener:
@@ -57,7 +62,7 @@ def serving(folder: Path, *, address: str = "127.0.0.1", user: str = "someone") 
         known.write_text(f"[{address}]:{port} {host_key.get_name()} {host_key.get_base64()}\n")
         listener.settimeout(0.1)
         over, transports = threading.Event(), list[paramiko.Transport]()
-        policy = _Policy(user, own)
+        policy = _Policy(user, own, into)
         worker = threading.Thread(target=_accept, args=(listener, host_key, policy, over, transports), daemon=True)
         worker.start()
         try:
@@ -85,9 +90,9 @@ def _accept(
             transport.start_server(threading.Event(), policy)
 
 
-def _execute(channel: paramiko.Channel, command: bytes) -> None:
+def _execute(channel: paramiko.Channel, command: bytes, into: Sequence[str]) -> None:
     child = subprocess.Popen(
-        ["sh", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
+        [*into, "sh", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
         start_new_session=True, env={"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/"},
     )  # fmt: skip
     assert child.stdout is not None

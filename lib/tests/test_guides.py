@@ -28,6 +28,7 @@ VARIABLES = {
 # Programs of the machine that guides may speak of, besides make and infrabench.
 OTHERS = {
     "git", "cd", "chmod", "ssh-keyscan", "ssh-keygen", "ip", "findmnt", "ls", "losetup", "conda", "papermill", "go",
+    "terraform", "systemctl",
 }  # fmt: skip
 OPENING = re.compile(r"^```(\w*)(?: (\w+))?$")
 FIRST = re.compile(r"^(?:[A-Z_]+=\S+ )*(?:make|(?:\.venv/bin/)?infrabench|papermill|conda) ")

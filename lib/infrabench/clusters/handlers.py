@@ -10,6 +10,8 @@ from infrabench.clusters.runtimes import PLAIN_CONFIG, Place, Values
 from infrabench.core import NotRunnable, ProvisionError, unknown_name
 
 STEP_S = 20.0
+# Low-level runtime -> program -> Debian package; the others are built here, or installed by whoever wants them.
+PROGRAMS = {"runc": {"runc": "runc"}, "crun": {"crun": "crun"}}
 RUNC_SHIM = "io.containerd.runc.v2"
 # $1: a low-level runtime. $2: version of the specification. Prints its version, and what it says of a container that it
 # cannot make, since there is nothing in it; one that does not know the specification says that instead.
@@ -106,7 +108,7 @@ def _program(name: str, package: str) -> Callable[[Place], str | None]:
 
 def _crun(place: Place) -> str | None:
     """Return why crun is not there, or refuses what the high-level runtime writes: older ones know fewer versions."""
-    if reason := _program("crun", "crun")(place):
+    if reason := _program("crun", PROGRAMS["crun"]["crun"])(place):
         return reason
     result = place.host.run(("sh", "-s", "crun", place.runtime.spec), timeout_s=STEP_S, stdin=_PROBE.encode())
     version, _, told = result.stdout.decode("utf-8", "replace").strip().partition("\n")
@@ -146,7 +148,7 @@ RUNC = Handler(
     "runc", (),
     containerd=lambda place: ({"runtime_type": RUNC_SHIM}, {}),
     crio=lambda place: {"runtime_root": "/run/runc"},
-    lacks=_program("runc", "runc"), version=lambda place: ("runc", "--version"),
+    lacks=_program("runc", PROGRAMS["runc"]["runc"]), version=lambda place: ("runc", "--version"),
 )  # fmt: skip
 # runc again, for pods whose network the cluster's CNI makes without Multus.
 PLAIN = Handler(

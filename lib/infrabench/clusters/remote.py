@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -96,6 +96,11 @@ def machines(hosts: Mapping[str, SSHHost], parcels: Parcels, say: Say = log.info
             list(pool.map(_returned, hosts.values()))
 
 
+def programs(tools: Iterable[str]) -> dict[str, str]:
+    """Return the programs (or files) that a machine with these parts of the tools has to have -> Debian package."""
+    return {**PROGRAMS, **{name: deb for part in tools for name, deb in PROGRAMS_OF.get(part, {}).items()}}
+
+
 def borrow(host: Host, tools: tuple[str, ...] = ()) -> None:
     """Note on `host` what it is like, and that it is ours until `give_back`; `NotRunnable` with what stands against it.
 
@@ -103,9 +108,8 @@ def borrow(host: Host, tools: tuple[str, ...] = ()) -> None:
     """
     if left := [each for each in give_back(host) if not each.startswith("setting ")]:
         raise NotRunnable(f"{_called(host)} still has of an earlier run: {'; '.join(left)}. Remove it, or restart it")
-    programs = {**PROGRAMS, **{name: deb for part in tools for name, deb in PROGRAMS_OF.get(part, {}).items()}}
     folders = (*FOLDERS, *(folder for part in tools for folder in FOLDERS_OF.get(part, ())))
-    needed = [f"{program}={package}" for program, package in programs.items()]
+    needed = [f"{program}={package}" for program, package in programs(tools).items()]
     result = host.run(("sh", "-s", NOTE, *needed, "--", *folders), timeout_s=STEP_S, stdin=_script("claim.sh"))
     if result.status == 3:
         raise NotRunnable(f"{_called(host)}: {result.stdout.decode('utf-8', 'replace').strip()}")

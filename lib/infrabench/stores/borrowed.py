@@ -22,6 +22,7 @@ PROGRAMS_OF = {
     },
 }  # fmt: skip
 DEVICES = {"/dev/fuse": "FUSE", "/dev/loop-control": "loop devices"}
+MODULES = {"/dev/fuse": "fuse", "/dev/loop-control": "loop"}  # whose devices they are
 FOLDER = "/var/lib"
 NO_GUEST = "a virtual machine with a kernel of its own is made in the lab only: on this host, take zfs with its module"
 CHECK_S = 30.0
@@ -50,10 +51,15 @@ def store(host: Host, name: str, need_bytes: int, guest: bool = False) -> Iterat
     yield Machines({"store": host}, {}, {}, embedded=False)
 
 
+def programs(name: str) -> dict[str, str]:
+    """Return the programs that a host of the storage system `name` has to have -> Debian package."""
+    return {**PROGRAMS, **PROGRAMS_OF.get(name, {})}
+
+
 def refused(host: Host, name: str, need_bytes: int) -> str | None:
     """Return None, or why the host cannot carry the storage system: root, devices, packages, free space."""
-    programs = {**PROGRAMS, **PROGRAMS_OF.get(name, {})}
-    asked = [f"{key}={value}" for key, value in {**programs, **DEVICES}.items()]
+    needed = programs(name)
+    asked = [f"{key}={value}" for key, value in {**needed, **DEVICES}.items()]
     result = host.run(("sh", "-c", _CHECK, "sh", FOLDER, *asked), timeout_s=CHECK_S)
     if not result.ok:
         raise SiteError(str(CommandFailed(result, host.name)))
@@ -64,7 +70,7 @@ def refused(host: Host, name: str, need_bytes: int) -> str | None:
     keys = {each.split("=")[0] for each in absent}
     if devices := [what for device, what in DEVICES.items() if device in keys]:
         return f"{where}: its kernel has no {' and no '.join(devices)}"
-    if packages := sorted({package for program, package in programs.items() if program in keys}):
+    if packages := sorted({package for program, package in needed.items() if program in keys}):
         return f"{where}: programs are missing: apt-get install {' '.join(packages)}"
     left = int(free.removeprefix("free="))
     if left < need_bytes:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from infrabench.clusters import pods
+from infrabench.clusters import pods, remote, workers
 from infrabench.clusters.cluster import Cluster
 from infrabench.clusters.cni import CNI, standing
 from infrabench.clusters.freezer import thawing
@@ -28,6 +28,15 @@ log = logging.getLogger(__name__)
 def system(cni: CNI) -> tuple[Callable[[Site], str | None], Callable[[Site, DeploySpec], Any]]:
     """Return `supported` and `deploy` of a system that is this CNI: what a system's file has to have."""
     return _supported, partial(contextmanager(deployed), cni=cni)
+
+
+def needs(cni: CNI, **others: str) -> dict[str, dict[str, str]]:
+    """Return the programs that the machines of a cluster with this CNI need -> Debian package, by role.
+
+    `others` are those of its workers that no other CNI needs.
+    """
+    every = remote.programs((*cni.parts, workers.parts("containerd")[0]))
+    return {"control": every, "worker1": {**every, **others}, "worker2": {**every, **others}}
 
 
 def _supported(site: Site) -> str | None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from infrabench.clusters import kata, pods, workers
+from infrabench.clusters import handlers, kata, pods, remote, workers
 from infrabench.clusters.cluster import Cluster
 from infrabench.clusters.cni import standing
 from infrabench.clusters.freezer import thawing
@@ -51,6 +51,15 @@ def system(high: str, low: str) -> tuple[Callable[[Site], str | None], Callable[
     """Return `supported` and `deploy` of a system that is this pair: what a system's file has to have."""
     pair = Pair(high, low, "" if low == USUAL else pods.class_name(low))
     return partial(_supported, pair=pair), partial(contextmanager(deployed), pair=pair)
+
+
+def needs(high: str, low: str) -> dict[str, dict[str, str]]:
+    """Return the programs that the machines of a cluster with this pair need -> Debian package, by role.
+
+    Kata Containers is in no package: who wants it installs it.
+    """
+    every = remote.programs(workers.parts(high))
+    return {"control": every, "worker1": {**every, **handlers.PROGRAMS.get(low, {})}}
 
 
 def _supported(site: Site, pair: Pair) -> str | None:

@@ -39,3 +39,4 @@ CNI = cni.CNI(
     install=install, installed=installed, joins_nodes=False,
 )  # fmt: skip
 supported, deploy = _cni.system(CNI)
+NEEDS = _cni.needs(CNI)

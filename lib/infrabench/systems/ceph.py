@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from infrabench.core import Host, Site
+from infrabench.stores import borrowed
 from infrabench.stores.node import krbd
 from infrabench.stores.node.ceph_options import IMAGE, POOL
 from infrabench.stores.node.config import Config
@@ -31,3 +32,4 @@ def _engine(site: Site, host: Host) -> _stores.Engine:
 
 
 supported, deploy = _stores.system("ceph", _engine)
+NEEDS, MODULES = {"server": borrowed.programs("ceph")}, borrowed.MODULES

@@ -15,6 +15,7 @@ from infrabench.systems import _cni, _targets
 
 CONFIG = "05-cilium.conflist"
 NAMESPACE = "kube-system"
+CLANG = 17  # the oldest that compiles its programs
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # $1 the built part, $2 the folder of CNI plugins. The agent compiles its programs from a copy that it may write to.
 _PREPARE = """
@@ -89,9 +90,10 @@ CNI = cni.CNI(
     name="cilium", parts=("cilium",), config=CONFIG, overlay="cilium_vxlan", encapsulation="vxlan",
     service="kube-proxy (iptables)", install=install, installed=installed, enforces=True,
     needs=(
-        ("command -v clang && command -v llc", "clang and llc are missing: install clang and llvm, 17 or later"),
+        ("command -v clang && command -v llc", f"clang and llc are missing: install clang and llvm, {CLANG} or later"),
         ("grep -qw bpf /proc/filesystems", "the kernel has no BPF file system; take one with CONFIG_BPF_SYSCALL"),
         (cni.HAS_VXLAN, cni.NO_VXLAN),
     ),
 )  # fmt: skip
 supported, deploy = _cni.system(CNI)
+NEEDS = _cni.needs(CNI, clang=f"clang>=1:{CLANG}~", llc=f"llvm>=1:{CLANG}~")

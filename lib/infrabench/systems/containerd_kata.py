@@ -3,3 +3,4 @@
 from infrabench.systems import _runtimes
 
 supported, deploy = _runtimes.system("containerd", "kata")
+NEEDS = _runtimes.needs("containerd", "kata")

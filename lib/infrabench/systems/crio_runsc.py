@@ -3,3 +3,4 @@
 from infrabench.systems import _runtimes
 
 supported, deploy = _runtimes.system("crio", "runsc")
+NEEDS = _runtimes.needs("crio", "runsc")

@@ -18,6 +18,7 @@ SPARE = "infrabench-spare-docker"
 NETWORK = "infrabench"
 SOCKET = "/var/run/docker.sock"
 CLIENT_S = 120
+NEEDS = {"server": {"docker": "docker.io"}}
 
 
 def supported(site: Site) -> str | None:

@@ -68,3 +68,4 @@ CNI = cni.CNI(
     needs=((cni.HAS_VXLAN, cni.NO_VXLAN),),
 )  # fmt: skip
 supported, deploy = _cni.system(CNI)
+NEEDS = _cni.needs(CNI)

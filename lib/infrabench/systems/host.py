@@ -9,6 +9,9 @@ from infrabench.clusters.workers import Worker
 from infrabench.core import Deployment, DeploySpec, Host, Site, Target
 from infrabench.systems import _targets
 
+NEEDS = {"server": {"ip": "iproute2"}, "far": {"ip": "iproute2"}}
+ON_HOST = True
+
 
 def supported(site: Site) -> str | None:
     """Return None, or that the site's hosts cannot be reached."""

@@ -17,6 +17,7 @@ HOME = "/var/lib/lxc"
 NAME = "infrabench-lxc"
 BASE = "infrabench-base"
 SPARE = "infrabench-spare-lxc"
+NEEDS = {"server": {"lxc-start": "lxc", "lxc-attach": "lxc", "tar": "tar", "ip": "iproute2"}}
 
 _UNPACK = """
 set -eu
@@ -54,7 +55,7 @@ def supported(site: Site) -> str | None:
     """Return None, or why LXC cannot run on the site's server host."""
     if not site.facts.get("guest_image"):
         return _guests.no_image(site)
-    return _guests.need(site.hosts["server"], "lxc-start", "lxc-attach", "tar", "ip")
+    return _guests.need(site.hosts["server"], *NEEDS["server"])
 
 
 @contextmanager

@@ -25,6 +25,7 @@ SPARE = "infrabench-spare-lxd"
 POOL = "infrabench"
 SOCKETS = ("/var/lib/lxd/unix.socket", "/var/snap/lxd/common/lxd/unix.socket")
 READY_S = 30.0
+NEEDS = {"server": {"lxc": "lxd-client", "ip": "iproute2", "lxd": "lxd", "newuidmap": "uidmap"}}
 
 _SPARE = """
 set -eu

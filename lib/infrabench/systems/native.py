@@ -16,6 +16,8 @@ from infrabench.systems import _guests, _kernel
 
 NAME = "infrabench-native"
 HOME = "/run/infrabench/native"
+NEEDS = {"server": {"ip": "iproute2", "nsenter": "util-linux", "sysctl": "procps"}}
+ON_HOST = True
 
 _UP = r"""
 set -eu

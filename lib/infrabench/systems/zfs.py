@@ -10,6 +10,7 @@ from importlib import resources
 
 from infrabench.clusters.hosts import push
 from infrabench.core import Host, NotRunnable, Site
+from infrabench.stores import borrowed
 from infrabench.stores.node import zfs_kernel
 from infrabench.stores.parcel import FOLDER
 from infrabench.systems import _stores
@@ -21,7 +22,10 @@ CHECK_S, BUILD_S = 20.0, 120.0
 _MODULE = "PATH=$PATH:/sbin:/usr/sbin; [ -d /sys/module/zfs ] || modprobe --dry-run --quiet zfs"
 _MISSING = 'PATH=$PATH:/sbin:/usr/sbin; for each in "$@"; do command -v "$each" >/dev/null || echo "$each"; done'
 PACKAGES = {"zpool": "zfsutils-linux", "zfs": "zfsutils-linux", "qemu-nbd": "qemu-utils"}
-TO_BUILD = "nbdkit, nbdkit-plugin-dev, libzfslinux-dev, gcc and libc6-dev"
+TO_BUILD = {
+    "nbdkit": "nbdkit", "/usr/include/nbdkit-plugin.h": "nbdkit-plugin-dev", "/usr/include/libzfs": "libzfslinux-dev",
+    "gcc": "gcc", "/usr/include/stdio.h": "libc6-dev",
+}  # fmt: skip
 
 
 def _engine(site: Site, host: Host) -> _stores.Engine:
@@ -47,8 +51,9 @@ def _build(host: Host) -> None:
         said = built.stderr.decode("utf-8", "replace").strip()[-400:]
         raise NotRunnable(
             f"{host.name} has no ZFS module in its kernel, and the engine in user space cannot be built there; "
-            f"that takes {TO_BUILD} (OpenZFS 2.1): {said}"
+            f"that takes {', '.join(TO_BUILD.values())} (OpenZFS 2.1): {said}"
         )
 
 
 supported, deploy = _stores.system("zfs", _engine)
+NEEDS, MODULES = {"server": {**borrowed.programs("zfs"), **PACKAGES, **TO_BUILD}}, borrowed.MODULES

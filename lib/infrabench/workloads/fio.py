@@ -33,6 +33,7 @@ DEFAULTS: Mapping[str, Any] = {
     "directory": "/var/tmp",
     "direct": False,
 }
+NEEDS = {"server": {"fio": "fio"}}
 TOOL = "fio"
 FILE = "infrabench-fio.bin"
 SLOWEST_B_PER_S = 1 * MIB  # slower than this is a hang
@@ -67,7 +68,7 @@ def version(target: Target) -> str:
 
 def supported(deployment: Deployment) -> str | None:
     """Return None, or that fio is missing."""
-    return missing(deployment, TOOL)
+    return missing(deployment, *NEEDS["server"])
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:

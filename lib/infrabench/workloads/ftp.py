@@ -27,6 +27,7 @@ from infrabench.workloads._reading import (
 )
 
 DEFAULTS: Mapping[str, Any] = {"size_bytes": 64 * MIB, "port": 18021}
+NEEDS = {"server": {"vsftpd": "vsftpd", "ib-service": "", "ib-data": ""}, "client": {"ib-ftp": ""}}
 TOOL = "ib-ftp"
 FOLDER = "/srv/infrabench/ftp"
 SLOWEST_B_PER_S = 1 * MIB  # slower than this is a hang
@@ -57,7 +58,7 @@ def version(target: Target) -> str:
 
 def supported(deployment: Deployment) -> str | None:
     """Return None, or which part of the FTP server is missing."""
-    return missing(deployment, "vsftpd", "ib-service", "ib-data")
+    return missing(deployment, *NEEDS["server"])
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:

@@ -31,6 +31,7 @@ DEFAULTS: Mapping[str, Any] = {
     "directory": "/var/tmp",
     "direct": False,
 }
+NEEDS = {"server": {"iozone": "iozone3"}}
 TOOL = "iozone"
 FILE = "infrabench-iozone.bin"
 SLOWEST_B_PER_S = 1 * MIB  # slower than this is a hang
@@ -64,7 +65,7 @@ def version(target: Target) -> str:
 
 def supported(deployment: Deployment) -> str | None:
     """Return None, or that iozone is missing."""
-    return missing(deployment, TOOL)
+    return missing(deployment, *NEEDS["server"])
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:

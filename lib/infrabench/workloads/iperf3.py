@@ -45,6 +45,7 @@ DEFAULTS: Mapping[str, Any] = {
     "length_bytes": 1400,
     "port": 5201,
 }
+NEEDS = {"server": {"iperf3": "iperf3"}, "far": {"iperf3": "iperf3"}}
 TOOL = "iperf3"
 MOST_STREAMS = 128  # iperf3's own limit
 SLACK = 0.1  # largest share by which a report's time may miss what was asked
@@ -88,7 +89,7 @@ def version(target: Target) -> str:
 
 def supported(deployment: Deployment) -> str | None:
     """Return None, or that iperf3 is missing."""
-    return missing(deployment, TOOL)
+    return missing(deployment, *NEEDS["server"])
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:

@@ -17,6 +17,9 @@ from infrabench.core import Capture, Deployment, Measurement, ParseError, Step, 
 from infrabench.workloads._reading import at_least, equal, json_object, missing, positive, text, tool_version, value
 
 DEFAULTS: Mapping[str, Any] = {"threads": 10, "seconds": 60.0, "min_kib": 0, "max_kib": 25 * 1024, "port": 18025}
+NEEDS = {
+    "server": {"postfix": "postfix", "ib-service": "", "ib-mail": ""}, "client": {"postal": "postal", "ib-mail": ""},
+}  # fmt: skip
 TOOL = "postal"
 COUNTER = "ib-mail"
 LOG = "/var/log/infrabench/mail.log"
@@ -55,7 +58,7 @@ def version(target: Target) -> str:
 
 def supported(deployment: Deployment) -> str | None:
     """Return None, or which part of the mail server is missing."""
-    return missing(deployment, "postfix", "ib-service", COUNTER)
+    return missing(deployment, *NEEDS["server"])
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:

@@ -31,6 +31,7 @@ DEFAULTS: Mapping[str, Any] = {
     "port": 12865,
     "data_port": 12866,
 }
+NEEDS = {"server": {"netperf": "netperf", "netserver": "netperf"}, "far": {"netperf": "netperf"}}
 TOOL = "netperf"
 SERVER = "netserver"
 PROTOCOLS = {"TCP_RR": "TCP", "UDP_RR": "UDP", "TCP_STREAM": "TCP"}
@@ -84,7 +85,7 @@ def version(target: Target) -> str:
 
 def supported(deployment: Deployment) -> str | None:
     """Return None, or which of netperf's two programs is missing."""
-    return missing(deployment, TOOL, SERVER)
+    return missing(deployment, *NEEDS["server"])
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:

@@ -27,6 +27,7 @@ from infrabench.workloads._reading import (
 )
 
 DEFAULTS: Mapping[str, Any] = {"chunks": 1000}
+NEEDS = {"server": {"python3": "python3"}}
 TOOL = "spin probe"
 PROBE = Path(__file__).with_name("_spin_probe.py")
 BLOCK = bytes(range(256)) * 4096
@@ -47,7 +48,7 @@ def version(target: Target) -> str:
 
 def supported(deployment: Deployment) -> str | None:
     """Return None, or that there is no python3 in the target."""
-    return missing(deployment, "python3")
+    return missing(deployment, *NEEDS["server"])
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:

@@ -19,6 +19,7 @@ from infrabench.core import Capture, Deployment, DesignError, Measurement, Parse
 from infrabench.workloads._reading import at_least, equal, json_object, missing, positive, text, tool_version, value
 
 DEFAULTS: Mapping[str, Any] = {"port": 18080, "limit_s": 60.0}
+NEEDS = {"server": {"apache2": "apache2", "ib-service": ""}}
 TOOL = "startup probe"
 PROBE = Path(__file__).with_name("_startup_probe.py")
 KEYS = ("create", "exec", "remove", "address")
@@ -57,7 +58,7 @@ def supported(deployment: Deployment) -> str | None:
         return f"its life cycle gives no {', '.join(absent)}"
     if not target.host.run(("python3", "-c", ""), timeout_s=30).ok:
         return f"{target.host.name} has no python3 for the probe"
-    return missing(deployment, "apache2", "ib-service")
+    return missing(deployment, *NEEDS["server"])
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:

@@ -22,6 +22,7 @@ DEFAULTS: Mapping[str, Any] = {
     "array_bytes": 0,  # bytes of each of the three arrays; 0: from `llc_multiple`
     "llc_multiple": 4.0,
 }
+NEEDS = {"server": {"ib-stream": ""}}
 TOOL = "ib-stream"
 ARRAYS_MOVED = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
 
@@ -47,7 +48,7 @@ def version(target: Target) -> str:
 
 def supported(deployment: Deployment) -> str | None:
     """Return None, or that `ib-stream` is missing."""
-    return missing(deployment, TOOL)
+    return missing(deployment, *NEEDS["server"])
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:

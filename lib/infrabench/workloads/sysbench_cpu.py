@@ -20,6 +20,7 @@ DEFAULTS: Mapping[str, Any] = {
     "events": 0,  # fixed amount of work instead; 0: none
     "cpu_max_prime": 10000,
 }
+NEEDS = {"server": {"sysbench": "sysbench"}}
 TOOL = "sysbench cpu"
 NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 # sysbench's rate and events / total time differ by its own start and stop, a few per cent in the shortest runs.
@@ -51,7 +52,7 @@ def version(target: Target) -> str:
 
 def supported(deployment: Deployment) -> str | None:
     """Return None, or that sysbench is missing."""
-    return missing(deployment, "sysbench")
+    return missing(deployment, *NEEDS["server"])
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:

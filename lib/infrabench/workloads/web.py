@@ -16,6 +16,10 @@ from infrabench.core import Capture, Deployment, DesignError, Measurement, Parse
 from infrabench.workloads._reading import at_least, equal, missing, number, one, positive, quantity, text, tool_version
 
 DEFAULTS: Mapping[str, Any] = {"users": 1000, "requests": 10000, "port": 18080}
+NEEDS = {
+    "server": {"apache2": "apache2", "ib-service": ""},
+    "client": {"ab": "apache2-utils", "curl": "curl", "prlimit": "util-linux"},
+}
 TOOL = "ab"
 PAGE = "/index.html"
 PAGE_BYTES = 11264
@@ -55,7 +59,7 @@ def version(target: Target) -> str:
 
 def supported(deployment: Deployment) -> str | None:
     """Return None, or which part of the web server is missing."""
-    return missing(deployment, "apache2", "ib-service")
+    return missing(deployment, *NEEDS["server"])
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:

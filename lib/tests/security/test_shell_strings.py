@@ -20,6 +20,7 @@ CHECKOUT = ROOT.parents[1]
 FILES = sorted(ROOT.rglob("*.py"))
 # SSH itself carries one string: these quote every word of an argument list for it.
 QUOTING = {"host.py", "stores/node/guest.py", "stores/node/inside.py"}
+SHOWING = {"preparing/plan.py"}  # prints commands as people would type them, and hands none to anything
 # Parts of objects that are declared as constants, at the top of modules.
 DECLARED = {"clusters/cni.py": {"test"}}
 
@@ -78,7 +79,7 @@ def test_constants_pass(text: str) -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_only_ssh_is_handed_a_quoted_line(path: Path) -> None:
     if "shlex" in path.read_text():
-        assert path.relative_to(ROOT).as_posix() in QUOTING
+        assert path.relative_to(ROOT).as_posix() in QUOTING | SHOWING
         assert not re.search(r"shlex\.(?!join|split)", path.read_text())
 
 

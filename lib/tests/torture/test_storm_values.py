@@ -406,7 +406,10 @@ def test_a_command_line_of_hostile_words_ends_in_one_line(tmp_path: Path, canary
         for word in hostile(str(canary))
         if isinstance(word, str) and "\0" not in word and "\ud800" not in word and len(word) < 100_000
     ]
-    verbs = ("status", "verify", "analyze", "diff", "reparse", "pack", "plan", "run", "clean", "report", "notebook")
+    verbs = (
+        "status", "verify", "analyze", "diff", "reparse", "pack", "plan", "run", "clean", "report", "notebook",
+        "prepare",
+    )  # fmt: skip
     for verb in rng.sample(verbs, size(3, len(verbs))):
         argv = [sys.executable, "-m", "infrabench.cli", verb, *(rng.choice(words) for _ in range(2))]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, cwd=tmp_path)

@@ -1,0 +1,180 @@
+"""What hosts need is what the plug-ins say: one list, agreed with the images of the lab."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import infrabench
+from infrabench import registry
+from infrabench.clusters import remote
+from infrabench.core import DesignError
+from infrabench.inventory import Inventory
+from infrabench.lab import images
+from infrabench.preparing import needs, plan
+from infrabench.stores import borrowed
+
+PACKAGE = Path(infrabench.__file__).parent
+TWO = {"server": {"address": "192.0.2.1"}, "client": {"address": "192.0.2.2"}}
+TEAM = {
+    "control": {"address": "192.0.2.3"}, "worker1": {"address": "192.0.2.4"}, "worker2": {"address": "192.0.2.5"},
+}  # fmt: skip
+
+
+def _inventory(**more: object) -> Inventory:
+    return Inventory.model_validate({"name": "two", "hosts": TWO, **more})
+
+
+def _of(inventory: Inventory, *studies: str, **only: list[str]) -> dict[str, needs.Needs]:
+    return dict(needs.of(inventory, studies, only.get("systems"), only.get("workloads")).needs)
+
+
+def _packages(need: needs.Needs) -> set[str]:
+    return {need.package(program)[0] for program in need.programs} - {""}
+
+
+ALWAYS = {"python3", "coreutils"}
+
+
+def test_a_study_narrowed_to_one_workload_needs_little() -> None:
+    found = _of(_inventory(), "containers", systems=["native"], workloads=["sysbench-cpu"])
+    assert set(found) == {"server"}
+    assert _packages(found["server"]) == {"python3", "coreutils", "sysbench", "iproute2", "util-linux", "procps"}
+    assert found["server"].nofile == 16384
+    assert found["server"].folders == ("/var/cache/infrabench",)
+    assert not found["server"].root
+
+
+def test_engines_bring_their_tools_in_the_guest_and_the_client_needs_its_own() -> None:
+    found = _of(_inventory(), "containers", systems=["docker"], workloads=["web", "iozone"])
+    assert _packages(found["server"]) == ALWAYS | {"docker.io"}
+    assert _packages(found["client"]) == ALWAYS | {"apache2-utils", "curl", "util-linux"}
+    assert found["client"].wanted["ab"] == ("web",)
+
+
+def test_with_one_host_the_load_is_made_there() -> None:
+    alone = Inventory.model_validate({"name": "one", "hosts": {"server": {"address": "192.0.2.1"}}})
+    found = _of(alone, "containers", systems=["docker"], workloads=["web"])
+    assert set(found) == {"server"}
+    assert {"docker.io", "apache2-utils"} <= _packages(found["server"])
+
+
+def test_everything_that_containers_need_of_native_is_in_the_guest_image() -> None:
+    """Both lists are of the same programs: the image's says where they come from there."""
+    found = _of(_inventory(), "containers", systems=["native"])
+    here = _packages(found["server"]) | _packages(found["client"])
+    base = {"coreutils", "util-linux", "iproute2"}  # of every Debian
+    building = {"gcc", "libc6-dev"}  # of the image's own programs, purged after
+    in_image = set(images.packages("guest")) - set(images.BOOT) - building
+    assert here - base == in_image
+
+
+def test_engines_of_the_lab_are_those_that_systems_name() -> None:
+    found = _of(_inventory(), "containers", systems=["docker", "lxc", "lxd"], workloads=["stream"])
+    assert _packages(found["server"]) - ALWAYS - {"tar", "iproute2"} <= set(images.packages("node"))
+
+
+def test_machines_of_a_cluster_need_what_they_are_refused_without() -> None:
+    inventory = _inventory(clusters={"flannel": TEAM, "crio-crun": TEAM})
+    wanted = needs.of(inventory, ["cnis", "runtimes"], ["flannel", "crio-crun"])
+    found = wanted.needs
+    assert set(found) == {
+        "server", "flannel-control + crio-crun-control", "flannel-worker1 + crio-crun-worker1", "flannel-worker2",
+    } - {"server"}  # fmt: skip
+    assert set(remote.programs(("crio",))) <= set(found["flannel-control + crio-crun-control"].programs)
+    assert "crun" in found["flannel-worker1 + crio-crun-worker1"].programs
+    assert "skopeo" not in found["flannel-worker2"].programs
+    assert all(each.root for each in found.values())
+    told = _packages(found["flannel-worker1 + crio-crun-worker1"]) - ALWAYS - {"iproute2", "mount"}
+    assert told - set(images.packages("cluster")) == set()
+
+
+def test_cilium_says_how_old_its_compiler_may_be() -> None:
+    found = _of(_inventory(clusters={"cilium": TEAM}), "cnis", systems=["cilium"])
+    assert found["cilium-worker1"].package("clang") == ("clang", "1:17~")
+    assert "clang" not in found["cilium-control"].programs
+
+
+@pytest.mark.parametrize("name", ["ceph", "zfs"])
+def test_a_store_needs_what_it_is_refused_without(name: str) -> None:
+    found = _of(_inventory(), "storage", systems=[name])["server"]
+    assert set(borrowed.programs(name)) <= set(found.programs)
+    assert found.modules == borrowed.MODULES == dict.fromkeys(borrowed.DEVICES) | borrowed.MODULES
+    assert found.root
+    assert _packages(found) - ALWAYS - {"mount"} - set(images.packages("storage")) == set()
+
+
+def test_machines_that_are_not_named_and_systems_that_say_nothing_are_told() -> None:
+    wanted = needs.of(_inventory(), ["cnis", "storage"], ["flannel", "zfs-vm"])
+    untold = ("the inventory names no machines for flannel", "zfs-vm does not say what it needs of a host")
+    assert wanted.untold == untold
+    assert wanted.machines == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "told"),
+    [
+        ("systems", ["dokcer"], "unknown system of these studies 'dokcer': did you mean docker"),
+        ("systems", ["flannel"], "unknown system"),
+        ("workloads", ["wbe"], "unknown workload of these studies 'wbe'"),
+        ("systems", [], "no system is named"),
+    ],
+)
+def test_unknown_names_are_refused(kind: str, given: list[str], told: str) -> None:
+    with pytest.raises(DesignError, match=told):
+        _of(_inventory(), "containers", **{kind: given})
+
+
+def test_an_unknown_study_is_refused() -> None:
+    with pytest.raises(DesignError, match="unknown study 'contaners'"):
+        _of(_inventory(), "contaners")
+
+
+@pytest.mark.parametrize("name", registry.study("containers").systems)
+def test_every_system_of_containers_says_what_it_needs(name: str) -> None:
+    assert registry.system(name).NEEDS["server"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", registry.names("workloads"))
+def test_what_a_workload_asks_for_is_in_its_needs(name: str) -> None:
+    """A workload that asks the server for a program says so in `NEEDS`, and asks by it."""
+    text = (PACKAGE / "workloads" / f"{name.replace('-', '_')}.py").read_text()
+    calls = [
+        node for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "missing"
+    ]  # fmt: skip
+    assert all(ast.unparse(call) == "missing(deployment, *NEEDS['server'])" for call in calls)
+
+
+def test_every_package_has_the_name_of_one() -> None:
+    modules = [registry.system(name) for name in registry.names("systems")]
+    modules += [registry.workload(name) for name in registry.names("workloads")]  # type: ignore[misc]
+    count = 0
+    for module in modules:
+        for programs in getattr(module, "NEEDS", {}).values():
+            for program, package in programs.items():
+                count += 1
+                assert re.fullmatch(r"(/[\w./+-]+|[\w.+-]+)", program)
+                assert re.fullmatch(r"[a-z0-9][a-z0-9+.-]+(>=[0-9][\w.:~+-]*)?", package) or program.startswith("ib-")
+    assert count > 100
+
+
+def test_servers_that_stay_off_are_those_of_the_guests() -> None:
+    """What is masked in every guest is masked on hosts, of packages that a study installs."""
+    setup = (PACKAGE / "lab/guest/setup.sh").read_text()
+    units = set(re.search(r"for unit in (.*?); do", setup, re.DOTALL)[1].replace("\\\n", " ").split())  # type: ignore[index]
+    ours = {unit for package in ("apache2", "vsftpd", "postfix") for unit in plan.STAYS_OFF[package]}
+    assert ours <= units
+    assert {"apache2.service", "vsftpd.service", "postfix.service"} <= ours
+
+
+@given(st.lists(st.sampled_from(registry.study("containers").systems), min_size=1, unique=True))
+def test_fewer_systems_never_need_more(systems: list[str]) -> None:
+    every, some = _of(_inventory(), "containers"), _of(_inventory(), "containers", systems=systems)
+    for name, each in some.items():
+        assert set(each.programs) <= set(every[name].programs)

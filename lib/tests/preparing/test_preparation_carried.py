@@ -1,0 +1,128 @@
+"""Plans carried out on hosts that play along, change their mind, or are lost in the middle."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infrabench.core import Result, SiteError
+from infrabench.preparing import carrying, telling
+from infrabench.preparing.guestfiles import Brought
+from infrabench.preparing.needs import Needs
+from infrabench.preparing.plan import Options
+
+NEEDS = Needs(
+    programs={"fio": "fio", "ab": "apache2-utils"}, folders=("/var/cache/infrabench",),
+    wanted={"fio": ("fio",), "ab": ("web",)},
+)  # fmt: skip
+FACTS = "uid 0|login root|root yes|system debian|title Debian|machine x86_64|architecture amd64|nofile 9|nr_open 9"
+
+
+class Machine:
+    """A host that installs what it offers; `lost_at`: it is gone when a command has this word."""
+
+    def __init__(self, offers: Sequence[str], *, later: Sequence[str] = (), lost_at: str = "") -> None:
+        self.name, self.address = "host", "192.0.2.1"
+        self.offers, self.later, self.lost_at = list(offers), list(later), lost_at
+        self.has, self.lists, self.changing = list[str](), not later, list[str]()
+
+    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Result:
+        if self.lost_at and self.lost_at in argv:
+            raise SiteError("host: the connection was lost")
+        return Result(tuple(argv), 0, self._answer(list(argv)).encode(), b"", 0.0, 0.0)
+
+    def _answer(self, argv: list[str]) -> str:
+        match argv[0]:
+            case "sh":
+                named = [word.partition("=")[2] for word in argv[2:]]
+                absent = [f"absent {name}" for name in named if name not in self.has]
+                lists = ["lists yes"] if self.lists else []
+                return "".join(f"fact: {line}\n" for line in (*FACTS.split("|"), *lists, *absent, "end"))
+            case "dpkg-query":
+                packages = {"fio": "fio", "ab": "apache2-utils"}
+                return "".join(f"{packages[name]} amd64 1 installed\n" for name in self.has if name in packages)
+            case "apt-cache":
+                return "".join(f"{name}:\n  Candidate: 1\n" for name in self.offers)
+            case "sha256sum":
+                return ""
+        if "--simulate" in argv:
+            return "".join(f"Inst {name} (1 x)\n" for name in argv if name in ("fio", "apache2-utils"))
+        self.changing.append(shlex.join(argv))
+        if argv[-1] == "update":
+            self.lists, self.offers = True, self.later
+        self.has += [{"fio": "fio", "apache2-utils": "ab"}[name] for name in argv if name in self.offers]
+        self.has += [word for word in argv if word == "/var/cache/infrabench"]
+        return ""
+
+
+def _both(*machines: Machine, options: Any = None) -> dict[str, carrying.Prepared]:
+    jobs = [carrying.job(f"h{n}", machine, NEEDS, Brought()) for n, machine in enumerate(machines)]  # type: ignore[arg-type]
+    planned = carrying.plans(jobs, options or Options())
+    return carrying.carried_out(jobs, planned, options or Options(), lambda line: None)
+
+
+def test_a_host_that_is_lost_in_the_middle_is_named_and_the_others_go_on() -> None:
+    lost, good = Machine(["fio", "apache2-utils"], lost_at="--directory"), Machine(["fio", "apache2-utils"])
+    done = _both(lost, good)
+    assert done["h0"].error == "host: the connection was lost"
+    assert [change.package for change in done["h0"].changed] == ["apache2-utils", "fio"]  # so far it came
+    assert done["h1"].ok
+    assert good.has == ["ab", "fio", "/var/cache/infrabench"]
+    told = list(telling.of_results(list(done.values())))
+    assert told[0] == "h0: failed: host: the connection was lost"
+    assert "h1: 2 packages and 0 files changed" in told
+
+
+def test_a_host_that_cannot_be_asked_at_all_is_named() -> None:
+    done = _both(Machine([], lost_at="dpkg-query"), Machine(["fio", "apache2-utils"]))
+    assert (done["h0"].error, done["h0"].plan) == ("host: the connection was lost", None)
+    assert done["h1"].ok
+
+
+def test_after_an_update_what_was_shown_is_done_and_what_is_not_offered_is_told() -> None:
+    host = Machine([], later=["fio"])
+    done = _both(host)["h0"]
+    assert [shlex.split(line)[-1] for line in host.changing] == ["update", "fio", "/var/cache/infrabench"]
+    assert not done.ok
+    assert [each for each in done.left if "apt knows no such package" in each]
+    assert len(done.left) == 1
+
+
+def test_what_was_never_shown_is_not_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Machine(["fio"], later=["fio", "apache2-utils"])
+    job = carrying.job("h0", host, NEEDS, Brought())  # type: ignore[arg-type]
+    host.lists = True
+    planned = carrying.plans([job], Options())
+    assert [each.name for each in planned["h0"].plan.packages] == ["fio"]  # type: ignore[union-attr]
+    shown = carrying.Prepared("h0", job.plan(Options(update=True)))
+    fewer = shown.plan.packages[1:]  # type: ignore[union-attr]
+    object.__setattr__(shown.plan, "packages", fewer)
+    done = carrying.carried_out([job], {"h0": shown}, Options(update=True), lambda line: None)["h0"]
+    assert "apt now offers more than was shown: apache2-utils. Run it again" in done.error
+    assert [shlex.split(line)[-1] for line in host.changing] == ["update"]
+
+
+def test_the_second_time_there_is_nothing_to_do() -> None:
+    host = Machine(["fio", "apache2-utils"])
+    assert _both(host)["h0"].ok
+    changing = list(host.changing)
+    again = _both(host)["h0"]
+    assert again.ok
+    assert host.changing == changing
+    assert list(telling.of_results([again])) == ["h0: nothing to do"]
+
+
+def test_a_record_holds_versions_before_and_after_and_is_never_over_another(tmp_path: Path) -> None:
+    done = _both(Machine(["fio", "apache2-utils"]))
+    data = carrying.record(list(done.values()), {"h0": NEEDS}, {"studies": ["containers"]})
+    host = json.loads(json.dumps(data))["hosts"]["h0"]
+    assert host["packages"] == {name: {"before": None, "after": "1"} for name in ("apache2-utils", "fio")}
+    assert [each["argv"][-1] for each in host["commands"]] == ["fio", "/var/cache/infrabench"]
+    paths = {carrying.write(data, tmp_path / "hosts.yml") for _ in range(3)}
+    assert len(paths) == 3
+    assert all(path.parent == tmp_path and path.name.startswith("hosts.prepared-") for path in paths)

@@ -1,0 +1,74 @@
+"""The command that prepares hosts: several sites at once, and what is refused before any host is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infrabench import cli
+
+DEAD = {"address": "127.0.0.1", "port": 1}
+NEEDS_NO_IMAGE = ("--systems", "docker", "--workloads", "iozone")
+
+
+def _inventory(folder: Path, name: str, **hosts: dict[str, Any]) -> str:
+    path = folder / f"{name}.yml"
+    path.write_text(yaml.safe_dump({"name": name, "hosts": hosts or {"server": DEAD}}))
+    return str(path)
+
+
+def test_hosts_of_several_sites_are_asked_at_once_and_named_by_site(tmp_path: Path, capsys: Any) -> None:
+    one, two = _inventory(tmp_path, "one"), _inventory(tmp_path, "two", server={"address": "127.0.0.1", "port": 2})
+    assert cli.main(["prepare", one, two, *NEEDS_NO_IMAGE, "--yes"]) == 1
+    told = capsys.readouterr()
+    assert "one server: failed: server: cannot connect" in told.out
+    assert "two server: failed: server: cannot connect" in told.out
+    assert "nothing was changed" in told.out
+    assert "infrabench: not ready: one server, two server." in told.err
+    assert list(tmp_path.glob("*.json")) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["lab"], "lab is prepared by make run itself"),
+        (["none.yml"], "unknown site 'none.yml'"),
+        (["KUBECONFIG"], "is a kubeconfig: hosts are prepared from an inventory"),
+        (["ONE", "--study", "contaners"], "unknown study 'contaners'"),
+        (["ONE", "--systems", "dokcer"], "unknown system of these studies 'dokcer': did you mean docker"),
+        (["ONE", "--workloads", "wbe"], "unknown workload of these studies 'wbe'"),
+        (["ONE", "--study", "cnis", "--systems", "cilium"], "the inventory names no machines for cilium"),
+        (["ONE", "ONE"], "another of these inventories is called one too"),
+        (["ONE", "OTHER"], "one server and other client are one machine: prepare one site after the other"),
+    ],
+)
+def test_what_cannot_be_prepared_is_refused_first(
+    words: list[str], told: str, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(
+        "kind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: d}}]\n"
+        "clusters: [{name: d, cluster: {server: 'https://192.0.2.1'}}]\n"
+    )
+    other = {"server": {"address": "192.0.2.1"}, "client": DEAD}
+    paths = {
+        "ONE": _inventory(tmp_path, "one"), "OTHER": _inventory(tmp_path, "other", **other),
+        "KUBECONFIG": str(kubeconfig),
+    }  # fmt: skip
+    argv = [paths.get(word, word) for word in words]
+    extra = [] if "--workloads" in words or "--study" in words else ["--workloads", "web"]
+    assert cli.main(["prepare", *argv, *extra, "--dry-run"]) in (1, 2)
+    assert told in capsys.readouterr().err
+
+
+def test_where_no_record_can_be_written_nothing_is_begun(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _inventory(tmp_path, "one")
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may write everywhere
+    assert cli.main(["prepare", path, *NEEDS_NO_IMAGE, "--yes"]) == 1
+    assert "no record can be written there" in capsys.readouterr().err
