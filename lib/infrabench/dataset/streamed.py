@@ -11,7 +11,7 @@ and every number is the one that the whole table gives.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from infrabench.core import SchemaError
 from infrabench.dataset import part
 from infrabench.dataset.part import Part
 from infrabench.records import read_session
+from infrabench.tidy import one_unit
 
 log = logging.getLogger(__name__)
 
@@ -65,10 +66,11 @@ def analysed(group: Group, *, stamped: bool = False) -> Analysed:
     LedgerError
         A part is damaged.
     SchemaError
-        Its sessions have different baselines.
+        Its sessions have different baselines, or measure a metric in different units.
     NotComparable
         Their checked provenance differs, and `stamped` is false; with it the answers carry the stamp.
     """
+    log.info("%s: %d sessions", group.name, len(group.parts))
     for each in group.parts:
         part.verify(each)
     folders = [each.folder for each in group.parts]
@@ -86,9 +88,9 @@ def analysed(group: Group, *, stamped: bool = False) -> Analysed:
 def _of_workload(
     group: Group, workload: str, data: dict[str, Any], absent: pd.DataFrame, systems: set[str]
 ) -> dict[str, pd.DataFrame]:
-    log.info("%s: %s", group.name, workload)
     table = part.trials(group.parts, workload)
     missing = absent[absent["workload"] == workload].reset_index(drop=True)
+    one_unit(table)  # within each session it was checked when it was tidied
     found = analysis.results(data, table, missing, Path(), systems=sorted(systems))
     return {name: getattr(found, name) for name in FRAMES}
 
@@ -100,19 +102,3 @@ def _together(group: Group, told: str) -> dict[str, Any]:
     if len(baselines) > 1:
         raise SchemaError(f"{group.name}: sessions of different baselines, {', '.join(baselines)}, are not one")
     return data[0] if len(data) == 1 else facade.together(data, [each.session for each in group.parts], told)
-
-
-def lines(found: Analysed) -> Iterator[str]:
-    """Yield what there is to say of a group in few words: how much, of which state, and the verdicts."""
-    group = found.group
-    rows, missing = sum(each.rows for each in group.parts), sum(each.missing for each in group.parts)
-    states: dict[str, int] = {}
-    for each in group.parts:
-        for state, count in each.states.items():
-            states[state] = states.get(state, 0) + count
-    told = [f"{count} {state}" for state, count in sorted(states.items())] + ([f"{missing} missing"] if missing else [])
-    yield f"{group.name}: {len(group.parts)} sessions, {rows} rows; trials: {', '.join(told)}"
-    verdicts = found.frames["contrasts"]["verdict"].value_counts().sort_index()
-    yield f"  contrasts: {'; '.join(f'{count} {verdict}' for verdict, count in verdicts.items()) or 'none'}"
-    if found.data.get("stamp"):
-        yield f"  {found.data['stamp']}"

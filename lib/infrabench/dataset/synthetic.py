@@ -8,7 +8,8 @@ trial has its noise.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,3 +91,17 @@ def _write_one(root: Path, like: Pattern, number: int, sites: int) -> None:
 def _tree(session: Path, copy: Path) -> Iterator[tuple[Path, Path]]:
     for base, _, names in os.walk(session):
         yield from ((Path(base) / name, copy / Path(base).relative_to(session) / name) for name in names)
+
+
+def main(words: Sequence[str]) -> None:
+    """Do ``write SESSION FOLDER ROWS SITES`` or ``copies SESSION FOLDER COUNT``, and say how many rows that are."""
+    what, session, folder, *numbers = words
+    if what == "write":
+        rows = write(Path(folder), pattern(Path(session)), int(numbers[0]), int(numbers[1]))
+    else:
+        rows = len(copies(Path(session), Path(folder), int(numbers[0]))) * len(facade.open_session(session).table)
+    sys.stdout.write(f"{rows}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

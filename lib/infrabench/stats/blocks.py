@@ -74,19 +74,21 @@ def blocked(table: pd.DataFrame, systems: Iterable[str] = ()) -> Blocked:
 def stacks(values: Array, deployment: ArrayLike, by_deployment: NDArray[np.bool_]) -> Iterator[Stack]:
     """Yield the complete units of `values` (cells, systems, blocks), cells of equal number together.
 
-    A block is complete when no system lacks a value in it. `by_deployment` (cells,): for these cells the units are the
-    means of the complete blocks of each deployment.
+    A block is complete when no system lacks a value in it. `deployment` (blocks,): labels from 0, ascending, as
+    `blocked` gives them. `by_deployment` (cells,): for these cells the units are the means of the complete blocks of
+    each deployment.
     """
     complete = np.isfinite(values).all(axis=-2)
-    member = np.equal.outer(np.asarray(deployment), np.unique(deployment)).astype(float)
+    # a deployment's blocks lie side by side: sums over them take no table of deployments by blocks
+    starts = np.flatnonzero(np.diff(np.asarray(deployment), prepend=-1))
     for wanted, mean in ((~by_deployment, False), (by_deployment, True)):
         cells = np.flatnonzero(wanted)
         data, there = values[cells], complete[cells]
         if mean and data.size:
-            counts = there @ member
+            counts = np.add.reduceat(there, starts, axis=-1, dtype=np.intp)
             # as distances from the first value, so that the means of equal values are equal to the last digit
             first = np.take_along_axis(data, there.argmax(axis=-1)[:, None, None], axis=-1)
-            off = np.where(there[:, None], data - first, 0.0) @ member
+            off = np.add.reduceat(np.where(there[:, None], data - first, 0.0), starts, axis=-1)
             data = first + off / np.maximum(counts, 1)[:, None]
             there = counts > 0
         numbers = there.sum(axis=-1)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from infrabench.core import DesignError
 from infrabench.stats import adjust
-from infrabench.stats.blocks import PER_DEPLOYMENT, blocked, stacks
+from infrabench.stats.blocks import PER_DEPLOYMENT, Blocked, blocked, stacks
 from infrabench.stats.diagnostics import outlier_mask
 from infrabench.stats.intervals import NAN, Array
 from infrabench.stats.measures import measure_effects
@@ -56,7 +56,7 @@ def contrasts(
     baseline: str,
     margins: Mapping[str, float],
     primary: Iterable[tuple[str, str]] = (),
-    systems: Iterable[str] = (),
+    cube: Blocked | None = None,
 ) -> pd.DataFrame:
     """Return one row per (workload, scenario, metric, system other than the baseline).
 
@@ -73,8 +73,8 @@ def contrasts(
     primary
         (workload, metric) pairs whose p-values are adjusted by Holm; all others by Benjamini-Hochberg and labelled
         exploratory. The family is the contrasts of one metric of one workload.
-    systems
-        Systems tried in other workloads, where the table does not have all.
+    cube
+        `blocked(table)` where it is there already, also of systems that were tried in other workloads.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def contrasts(
     SchemaError
         A block holds two ok trials of the same cell.
     """
-    cube, primary = blocked(table, systems), set(primary)
+    cube, primary = blocked(table) if cube is None else cube, set(primary)
     others = [system for system in cube.systems if system != baseline]
     frame = cube.cases.loc[cube.cases.index.repeat(len(others))].reset_index(drop=True)
     if frame.empty:
