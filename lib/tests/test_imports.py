@@ -94,10 +94,14 @@ MAY = {
     "accounts": {"comparability", "facade", "labels", "records"},
     "abstract": {"accounts", "analysis", "facade", "records", "tables"},
     "commands": {
-        "archive", "benchmarks", "clusters", "comparability", "costs", "design", "facade", "fidelity", "headless",
-        "host", "lab", "labels", "ledger", "paper", "planned", "progress", "records", "registry", "reparse", "report",
+        "archive", "benchmarks", "clusters", "comparability", "costs", "dataset", "design", "facade", "fidelity",
+        "headless", "host", "lab", "labels", "ledger", "paper", "planned", "progress", "records", "registry", "reparse", "report",
         "runs", "session",
         "tables", "trust", "validation", "workbench",
+    },
+    "dataset": {
+        "analysis", "comparability", "dataset", "display", "facade", "labels", "ledger", "records", "runs", "stats",
+        "sums", "tables", "tidy",
     },
     "claims": {
         "analysis", "claims", "comparability", "costs", "design", "display", "facade", "progress", "published",
@@ -105,7 +109,7 @@ MAY = {
     },
     "artifact": {"analysis", "archive", "artifact", "display", "facade", "records", "runs", "sums"},
     "evaluation": {"artifact", "claims", "runs", "tables"},
-    "cli": {"commands", "evaluation"},
+    "cli": {"commands", "dataset", "evaluation"},
     "benchmarks": {
         "design", "host", "ledger", "monitor", "records", "registry", "site", "stats", "trial",
     },
@@ -144,7 +148,7 @@ ANALYSIS = {
     "layers", "literature", "pictures", "scenarios", "timelines", "trust", "validation",
 }  # fmt: skip
 # parts above the analysis that may have tables of their own
-TABLES = {"abstract", "accounts", "artifact", "claims", "facade", "landing", "planned", "published"}
+TABLES = {"abstract", "accounts", "artifact", "claims", "dataset", "facade", "landing", "planned", "published"}
 NUMERIC = {"pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "statsmodels", "scikit_posthocs"}
 
 

@@ -18,13 +18,14 @@ from infrabench.analysis import Shown, listed
 from infrabench.core import InfrabenchError
 from infrabench.dataset import folder, streamed
 from infrabench.dataset.streamed import Analysed, Group
+from infrabench.stats.verdicts import VERDICTS
 
 log = logging.getLogger(__name__)
 
 SHOWN = 200  # rows of a table on a page; its CSV and parquet have all
 TABLES = "dataset"  # the folder of its tables
-VERDICT = ("workload", "scenario", "metric", "system", "n", "ratio", "ratio 95 % CI", "verdict")
-COUNTED = ("study", "site", "sessions", "rows", "ok", "other", "missing", "verdicts", "note")
+RATIO = ["workload", "scenario", "metric", "system", "n", "ratio", "ratio 95 % CI", "verdict"]
+COUNTED = ("study", "site", "sessions", "rows", "ok", "other", "missing", *VERDICTS, "note")
 
 
 class Answer(NamedTuple):
@@ -91,24 +92,25 @@ def _row(answer: Answer) -> dict[str, Any]:
     ok = sum(each.states.get("ok", 0) for each in parts)
     verdicts, note = pd.Series(dtype="int64"), f"not analysed: {answer.refused}"
     if answer.found is not None:
-        verdicts = answer.found.frames["contrasts"]["verdict"].value_counts().sort_index()
+        verdicts = answer.found.frames["contrasts"]["verdict"].value_counts()
         note = answer.found.data.get("stamp") or ""
     return {
         "study": answer.group.study, "site": answer.group.site, "sessions": len(parts),
         "rows": sum(each.rows for each in parts), "ok": ok, "other": trials - ok,
         "missing": sum(each.missing for each in parts),
-        "verdicts": "; ".join(f"{count} {verdict}" for verdict, count in verdicts.items()), "note": note,
+        **{name: int(verdicts.get(name, 0)) for name in VERDICTS}, "note": note,
     }  # fmt: skip
 
 
 def lines(made: Survey) -> Iterator[str]:
     """Yield every study at every site as a line of text, and then what was left out."""
-    for told in made.groups.itertuples(index=False):
-        counted = f"{told.sessions} sessions, {told.rows} rows; trials: {told.ok} ok, {told.other} other"
-        missing = f", {told.missing} missing" if told.missing else ""
-        yield f"{told.study}/{told.site}: {counted}{missing}; contrasts: {told.verdicts or 'none'}"
-        if told.note:
-            yield f"  {told.note}"
+    for told in made.groups.to_dict("records"):
+        counted = f"{told['sessions']} sessions, {told['rows']} rows; trials: {told['ok']} ok, {told['other']} other"
+        missing = f", {told['missing']} missing" if told["missing"] else ""
+        verdicts = "; ".join(f"{told[name]} {name}" for name in VERDICTS if told[name])
+        yield f"{told['study']}/{told['site']}: {counted}{missing}; contrasts: {verdicts or 'none'}"
+        if told["note"]:
+            yield f"  {told['note']}"
     yield from made.left_out
 
 
@@ -133,14 +135,15 @@ def left_out(made: Survey) -> Shown:
 
 def groups_table(made: Survey) -> Shown:
     """Return the studies and sites of a survey as a table, the first `SHOWN` of them; all are in its files."""
-    return _cut(made, "groups", made.groups, made.groups, "What is there of each study at each site.")
+    shown = made.groups if made.groups["note"].any() else made.groups.drop(columns="note")
+    return _cut(made, "groups", shown, made.groups, "What is there of each study at each site.")
 
 
 def primary_table(made: Survey) -> Shown:
     """Return the contrasts of primary metrics by study and site, the first `SHOWN` of them; all are in its files."""
     some, names = made.primary.head(SHOWN), ["study", "site"]
     rounded = tables.contrasts_table(some) if len(some) else pd.DataFrame()
-    rounded = rounded.reindex(columns=list(VERDICT))
+    rounded = rounded.reindex(columns=RATIO)
     named = made.primary.reindex(columns=names).head(SHOWN).reset_index(drop=True)
     caption = "Ratios to the baseline of each study at each site, with 95 % Fieller intervals. Sites are not pooled."
     return _cut(made, "primary", pd.concat([named, rounded], axis=1), made.primary, caption)
