@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +92,7 @@ def tidy(session_dir: Path) -> pd.DataFrame:
     session = read_session(folder)
     common = {"session": folder.resolve().name, "study": session["study"], "site": session["site"]["name"]}
     gone = discarded(folder)
-    rows = [common | row for record in _records(folder) for row in _rows(record, gone)]
-    table = pd.DataFrame(rows, columns=list(COLUMNS)).astype(DTYPES)
+    table = _columns(common, (row for record in _records(folder) for row in _rows(record, gone)))
     # repeats share the last position of their block
     order = ["position", "attempt", "started_utc", "trial", "metric"]
     table = table.sort_values(order, kind="stable", ignore_index=True)
@@ -177,6 +176,21 @@ def read_table(path: Path) -> pd.DataFrame:
     empty = {field.name: [""] for field in SCHEMA if field.nullable}
     text = pd.read_csv(path, dtype=DTYPES, keep_default_na=False, na_values=empty)
     return check(text)
+
+
+def _columns(common: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """The rows, which share what is `common`, as a typed frame; a text is held once, however many rows have it."""
+    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS if name not in common}
+    texts: dict[str, str] = {}
+    for row in rows:
+        for name, column in columns.items():
+            value = row[name]
+            column.append(texts.setdefault(value, value) if isinstance(value, str) else value)
+    # each list is let go as soon as its column is typed
+    typed = {name: pd.Series(columns.pop(name), dtype="object").astype(DTYPES[name]) for name in list(columns)}
+    frame = pd.DataFrame(typed)
+    shared = {name: pd.Series(text, index=frame.index, dtype="str") for name, text in common.items()}
+    return frame.assign(**shared)[list(COLUMNS)]
 
 
 def _records(folder: Path) -> Iterator[TrialRecord]:

@@ -95,9 +95,8 @@ MAY = {
     "abstract": {"accounts", "analysis", "facade", "records", "tables"},
     "commands": {
         "archive", "benchmarks", "clusters", "comparability", "costs", "dataset", "design", "facade", "fidelity",
-        "headless", "host", "lab", "labels", "ledger", "paper", "planned", "progress", "records", "registry", "reparse", "report",
-        "runs", "session",
-        "tables", "trust", "validation", "workbench",
+        "headless", "host", "lab", "labels", "ledger", "paper", "planned", "progress", "records", "registry", "reparse",
+        "report", "runs", "session", "tables", "trust", "validation", "workbench",
     },
     "dataset": {
         "analysis", "comparability", "dataset", "display", "facade", "labels", "ledger", "records", "runs", "stats",

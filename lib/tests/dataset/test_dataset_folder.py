@@ -141,9 +141,7 @@ def test_what_is_foreign_is_named_and_left_out(two: list[Path], tmp_path: Path) 
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"format": 1}', '{"format": 9}', "[" * 100_000])
-def test_a_part_that_does_not_say_what_it_is_is_named_and_made_anew(
-    text: str, two: list[Path], tmp_path: Path
-) -> None:
+def test_a_part_that_does_not_say_what_it_is_is_named_and_made_anew(text: str, two: list[Path], tmp_path: Path) -> None:
     updated(two, tmp_path / "d")
     (tmp_path / "d/containers/lab/s1" / part.ABOUT).write_text(text)
     found, (left_out,) = folder.parts(tmp_path / "d")
