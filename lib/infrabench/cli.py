@@ -165,6 +165,7 @@ def _tidy(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--site", default="", metavar="NAME", help="call their site so (every embedded lab calls itself lab)"
     )
+    parser.add_argument("--campaign", metavar="FILE", help="the sessions of a campaign.json, under its sites' labels")
 
 
 def _survey(parser: argparse.ArgumentParser) -> None:

@@ -137,6 +137,25 @@ def test_the_commands(home: Path, capsys: pytest.CaptureFixture) -> None:
     assert set(pd.read_csv(home / "out/tables/dataset/primary.csv")["site"]) == {"host-a", "host-b"}
 
 
+def test_a_campaign_names_its_sessions_and_their_sites(home: Path, capsys: pytest.CaptureFixture) -> None:
+    rows = [
+        {"site": f"rack-{site}", "study": "containers", "session": f"data/runs/containers/s-{site}", "state": state,
+         "reason": None} for site, state in (("host-a", "complete"), ("host-b", "partial"))
+    ]  # fmt: skip
+    rows.append({"site": "rack-c", "study": "containers", "session": None, "state": "missing", "reason": "power cut"})
+    file = home / "campaign.json"
+    file.write_text(json.dumps({"name": "c", "sessions": rows}))
+    status, out, _ = call(capsys, "tidy", "--campaign", str(file), "--out", str(home / "d"))
+    assert status == 0
+    assert "left out: containers at rack-c, missing: power cut" in out
+    assert [each.site for each in folder.parts(home / "d")[0]] == ["rack-host-a", "rack-host-b"]
+    assert call(capsys, "tidy", "x", "--campaign", str(file), "--out", str(home / "d"))[0] == 2
+    for text in ("[]", "{", '{"sessions": [{}]}', '{"sessions": [3]}', '{"sessions": 3}'):
+        file.write_text(text)
+        status, _, err = call(capsys, "tidy", "--campaign", str(file), "--out", str(home / "d"))
+        assert (status, "is no campaign.json" in err) == (2, True)
+
+
 def test_one_site_that_is_damaged_does_not_stop_the_others(home: Path, capsys: pytest.CaptureFixture) -> None:
     root = home / "d"
     call(capsys, "tidy", "--out", str(root))
