@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -159,23 +159,37 @@ def trials(parts: Sequence[Part], workload: str) -> pd.DataFrame:
     The row groups are read by pyarrow as they lie. Side by side with it, over the same parts of 10^5 and 10^6 rows,
     were its data sets, DuckDB and pandas, each with the filter pushed down: docs/large-data.md has the ratios.
     """
-    found = [
-        pq.ParquetFile(part.folder / TRIALS).read_row_group(part.workloads.index(workload), columns=list(ANALYSED))
-        for part in parts
-        if workload in part.workloads
-    ]
+    found = [_row_group(part, workload) for part in parts if workload in part.workloads]
     return _frame(found, pa.schema([SCHEMA.field(name) for name in ANALYSED]))
 
 
 def missing(parts: Sequence[Part]) -> pd.DataFrame:
     """Return the planned trials without a record of many parts (`tidy.missing`)."""
-    return _frame([pq.read_table(part.folder / MISSING) for part in parts if part.missing], MISSING_SCHEMA)
+    found = [_read(part.folder / MISSING, pq.read_table, MISSING_SCHEMA) for part in parts if part.missing]
+    return _frame(found, MISSING_SCHEMA)
 
 
 def provenance_of(session: Path) -> dict[str, bytes]:
     """Return the files of a session's provenance by name."""
     paths = [path for path in sorted(session.glob("provenance/[!.]*")) if path.is_file()]
     return {path.relative_to(session).as_posix(): read_bytes(path) for path in paths}
+
+
+def _row_group(part: Part, workload: str) -> pa.Table:
+    path, number = part.folder / TRIALS, part.workloads.index(workload)
+    schema = pa.schema([SCHEMA.field(name) for name in ANALYSED])
+    table = _read(path, lambda file: pq.ParquetFile(file).read_row_group(number, columns=schema.names), schema)
+    if table["workload"].unique().to_pylist() != [workload]:
+        raise LedgerError(f"{path}: its row group {number} is not of {workload}, as {ABOUT} says: {ANEW}")
+    return table
+
+
+def _read(path: Path, how: Callable[[Path], pa.Table], schema: pa.Schema) -> pa.Table:
+    """What `how` reads from a file of a part; `LedgerError` when it is none, though its sum is right."""
+    try:
+        return how(path).select(schema.names).cast(schema)
+    except (pa.ArrowException, ValueError, LookupError, OSError) as error:
+        raise LedgerError(f"{path} is not a table of a part ({error}): {ANEW}") from error
 
 
 def _parquet(groups: Sequence[pd.DataFrame], schema: pa.Schema) -> bytes:

@@ -174,6 +174,24 @@ def test_every_damaged_byte_is_found_and_mended(name: str, two: list[Path], tmp_
         part.verify(before[0])
 
 
+def test_tables_that_are_none_are_refused_though_their_sums_are_right(two: list[Path], tmp_path: Path) -> None:
+    updated(two[:1], tmp_path / "d")
+    ((each,), _) = folder.parts(tmp_path / "d")
+    for name, data in (("trials.parquet", b"PAR1"), ("trials.parquet", (each.folder / part.MISSING).read_bytes())):
+        files = sessions.contents(each.folder) | {name: data}
+        ledger.replace_folder(each.folder, {key: value for key, value in files.items() if key != "SHA256SUMS"})
+        part.verify(each)
+        with pytest.raises(LedgerError, match="not a table of a part"):
+            part.trials([each], "web")
+    about = json.loads((each.folder / part.ABOUT).read_text())
+    updated(two[:1], tmp_path / "d")
+    about["workloads"].reverse()
+    swapped = part.Part(*(getattr(each, name) for name in part.Part.__slots__[:-2]), tuple(about["workloads"]), ())
+    part.write(two[0], each.folder)
+    with pytest.raises(LedgerError, match="is not of web"):
+        part.trials([swapped], "web")
+
+
 def test_only_one_process_writes(two: list[Path], tmp_path: Path) -> None:
     updated(two[:1], tmp_path / "d")
     with ledger.claimed(tmp_path / "d"), pytest.raises(LedgerError, match="is being written"):
