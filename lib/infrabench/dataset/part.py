@@ -157,9 +157,9 @@ def verify(part: Part) -> None:
 def trials(parts: Sequence[Part], workload: str) -> pd.DataFrame:
     """Return the rows of one workload from many parts, the columns `ANALYSED`, each session in executed order.
 
-    Row groups are read by pyarrow as they lie. Over the same parts of 10^6 rows, filters pushed down, its data sets took
-    4.1 times the time, pandas 1.3 and DuckDB 0.6; their peaks were 1.2, 1.25 and 1.4 times as high. Reading is a few per
-    cent of an analysis, so memory decides, and one engine fewer.
+    Row groups are read by pyarrow as they lie. Over the same parts of 10^6 rows, filters pushed down, its data sets
+    took 4.1 times the time, pandas 1.3 and DuckDB 0.6; their peaks were 1.2, 1.25 and 1.4 times as high. Reading is a
+    few per cent of an analysis, so memory decides, and one engine fewer.
     """
     return _frame([_row_group(part, workload) for part in parts if workload in part.workloads], ANALYSED)
 
