@@ -8,6 +8,7 @@ Every command runs on two processors at the most, and its peak is that of its la
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,14 @@ CORES = 2
 LIMIT_S = 3 * 3600.0
 NOTEBOOK = "dataset"
 LEDGER = "tidy ledgers"
+# A process counts what its parent held when it was started as its own peak, so the parent is one that holds nothing.
+METER = """
+import os, sys
+os.set_inheritable(int(sys.argv[1]), False)
+child = os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ)
+_, status, usage = os.wait4(child, 0)
+os.write(int(sys.argv[1]), f"{os.waitstatus_to_exitcode(status)} {usage.ru_maxrss}".encode())
+"""
 HEAD = f"{'step':22s}{'rows':>10s}{'seconds':>9s}{'rows/s':>9s}{'peak MB':>9s}  growth"
 
 
@@ -69,20 +78,27 @@ def report(sizes: Sequence[int], sites: int) -> Iterator[str]:
 
 def measured(argv: Sequence[str]) -> Taken:
     """Return what a command took; `InfrabenchError` with the end of what it said when it failed."""
+    reads, writes = os.pipe()
     begin = time.perf_counter()
-    with tempfile.TemporaryFile() as said:
-        child = subprocess.Popen(argv, stdout=said, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    with tempfile.TemporaryFile() as said, open(reads, encoding="ascii") as told:
+        meter = subprocess.Popen(
+            (sys.executable, "-I", "-S", "-c", METER, str(writes), *argv), stdout=said, stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL, pass_fds=(writes,), start_new_session=True,
+        )  # fmt: skip
+        os.close(writes)
         try:
-            _, status, usage = os.wait4(child.pid, 0)
+            words = told.read().split()
+            meter.wait()
         except BaseException:
-            child.kill()
+            os.killpg(meter.pid, signal.SIGKILL)
+            meter.wait()
             raise
-        child.returncode = os.waitstatus_to_exitcode(status)
-        if child.returncode:
+        seconds = time.perf_counter() - begin
+        if len(words) != 2 or words[0] != "0":
             said.seek(0)
-            told = said.read().decode("utf-8", "replace")[-800:]
-            raise InfrabenchError(f"{' '.join(argv[:4])} ... exited with {child.returncode}: {told}")
-    return Taken(time.perf_counter() - begin, usage.ru_maxrss / 1_000)
+            ended = said.read().decode("utf-8", "replace")[-800:]
+            raise InfrabenchError(f"{' '.join(argv[:4])} ... exited with {(words or ['no status'])[0]}: {ended}")
+    return Taken(seconds, int(words[1]) / 1_000)
 
 
 def _ledgers(session: Path, made: Path) -> Iterator[tuple[str, int, Taken]]:
@@ -108,10 +124,7 @@ def _steps(session: Path, made: Path, size: int, sites: int) -> Iterator[tuple[s
 
 
 def _synthetic(what: str, session: Path, folder: Path, *numbers: int) -> int:
-    """Have something written by `synthetic`, in a process of its own, and return how many rows it has.
-
-    A child's peak is at least what its parent held when it was started, so nothing large is loaded here.
-    """
+    """Have something written by `synthetic`, in a process of its own, and return how many rows it has."""
     argv = (sys.executable, "-m", "infrabench.dataset.synthetic", what, str(session), str(folder), *map(str, numbers))
     done = subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT_S)
     if done.returncode:

@@ -59,7 +59,9 @@ def test_a_session_of_nothing_is_no_pattern(like: synthetic.Pattern, monkeypatch
 
 def test_time_and_peak_are_those_of_the_command_and_what_it_starts() -> None:
     hold = "x = bytearray(300_000_000); import time; time.sleep(0.3)"
+    here = bytearray(600_000_000)  # what holds more than the command is no part of its peak
     taken = scale.measured((sys.executable, "-c", hold))
+    assert len(here) == 600_000_000
     assert taken.seconds >= 0.3
     assert 300 < taken.peak_mb < 400
     again = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hold!r}])"
