@@ -18,6 +18,7 @@ import pandas as pd
 from infrabench import display, published, tables
 from infrabench.core import unknown_name
 from infrabench.stats import contrasts, diagnostics, estimates, interactions, omnibus, tiers, trends
+from infrabench.stats.blocks import blocked
 
 
 @dataclass(frozen=True)
@@ -66,15 +67,19 @@ class Shown:
 
 
 def results(
-    data: dict[str, Any], table: pd.DataFrame, missing: pd.DataFrame, folder: Path, probes: pd.DataFrame | None = None
-) -> Results:
-    """Return the analysis of a session: ``session.json``, tidy table, trials without a record, drift probes."""
+    data: dict[str, Any], table: pd.DataFrame, missing: pd.DataFrame, folder: Path, probes: pd.DataFrame | None = None,
+    systems: Sequence[str] = (),
+) -> Results:  # fmt: skip
+    """Return the analysis of a session: ``session.json``, tidy table, trials without a record, drift probes.
+
+    `systems`: those that were tried in other workloads, where the table does not have all.
+    """
     primary = [tuple(each) for each in data["primary"]]
-    baseline = data["baseline"]
+    baseline, cube = data["baseline"], blocked(table, systems)
     return Results(
-        data, table, estimates(table, missing), contrasts(table, baseline, data["margins"], primary),
-        diagnostics(table), omnibus(table, primary), interactions(table, baseline, primary),
-        trends(table, primary), tiers(table),
+        data, table, estimates(table, missing), contrasts(table, baseline, data["margins"], primary, cube),
+        diagnostics(table), omnibus(table, primary, cube), interactions(table, baseline, primary, cube),
+        trends(table, primary, cube), tiers(table, cube),
         pd.DataFrame() if probes is None else probes, folder,
     )  # fmt: skip
 

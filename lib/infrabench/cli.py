@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from infrabench import commands, evaluation, hosting, labcommand
 from infrabench.campaign import command as campaigns
 from infrabench.core import DesignError, InfrabenchError, NotRunnable
+from infrabench.dataset import commands as dataset
 
 Words = Iterator[str]
 
@@ -61,6 +62,8 @@ def _parser() -> argparse.ArgumentParser:
         ("campaign", campaigns.campaign, "run studies on several sites, or go on with it", _campaign),
         ("status", commands.status, "say how far sessions are", _sessions),
         ("analyze", commands.analyze, "print estimates, and contrasts against the baseline", _session),
+        ("tidy", dataset.tidy, "bring many sessions into one data set of parquet", _tidy),
+        ("survey", dataset.survey, "analyse a data set: every study at every site, in bounded memory", _survey),
         ("report", commands.report, "make one static site of executed notebooks, figures, tables and data", _report),
         ("paper", commands.paper, "write numbers, captions and tables of sessions as a paper takes them", _paper),
         ("diff", commands.diff, "compare what two sessions say about where and how they were measured", _diff),
@@ -180,6 +183,24 @@ def _report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--raw", action="store_true", help="with every raw output of the sessions, however large")
 
 
+def _tidy(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sessions", metavar="SESSION", nargs="*", help="name, folder or archive (default: all)")
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="the data set: new, or one to bring up to date")
+    parser.add_argument(
+        "--site", default="", metavar="NAME", help="call their site so (every embedded lab calls itself lab)"
+    )
+    parser.add_argument("--campaign", metavar="FILE", help="the sessions of a campaign.json, under its sites' labels")
+
+
+def _survey(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("dataset", metavar="DATASET", help="a data set that infrabench tidy made")
+    parser.add_argument("--out", default="out", metavar="FOLDER", help="where tables and answers go (default: out)")
+    parser.add_argument(
+        "--stamped", action="store_true",
+        help="pool the sessions of a site also where their checked provenance differs, and say so beside every answer",
+    )  # fmt: skip
+
+
 def _paper(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sessions", metavar="SESSION", nargs="+", help="name, folder or archive of a session")
     parser.add_argument("--out", default="out/paper", metavar="FOLDER", help="where to write (default: out/paper)")
@@ -249,6 +270,11 @@ def _benchmark(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--site", default="local", help="local (default), lab, or an inventory file")
     parser.add_argument("--session", metavar="SESSION", help="also say how much of this session's time its tools had")
     parser.add_argument("--analysis", action="store_true", help="measure the analysis of 100 000 trials instead")
+    parser.add_argument(
+        "--rows", type=int, nargs="+", metavar="N",
+        help="measure tidying, analysis and report of so many rows instead, each size by itself; fails above 2 GB",
+    )  # fmt: skip
+    parser.add_argument("--sites", type=int, default=10, metavar="N", help="with --rows: from so many sites")
 
 
 def _validate(parser: argparse.ArgumentParser) -> None:

@@ -231,11 +231,16 @@ def _sweep() -> None:
 
 
 def benchmark(arguments: Namespace) -> Iterator[str]:
-    """Measure the harness itself, or the analysis, and yield a table."""
+    """Measure the harness itself, the analysis, or many rows, and yield a table."""
     if arguments.analysis:
         from infrabench.validation import speed
 
         yield from speed.report()
+        return
+    if arguments.rows:
+        from infrabench.dataset import scale
+
+        yield from scale.report(arguments.rows, arguments.sites)
         return
     from infrabench import benchmarks
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,20 +114,26 @@ def pool(names: Sequence[str | Path], *, stamped: bool = False) -> Session:
     folders = [part.folder for part in parts]
     measures_alike(folders)
     told = stamp(folders, allow=stamped)
-    data = dict(parts[0].data)
-    data["systems"] = list(dict.fromkeys(name for part in parts for name in part.data["systems"]))
-    data["not_run"] = {name: why for part in parts for name, why in part.data["not_run"].items()}
-    everywhere = [not_applicable(part.data) for part in parts]
-    data["not_applicable"] = [
+    data = together([part.data for part in parts], [folder.name for folder in folders], told)
+    table = pd.concat([part.table for part in parts], ignore_index=True)
+    absent = pd.concat([part.missing for part in parts], ignore_index=True)
+    return Session(folders[0], data, table, absent)
+
+
+def together(data: Sequence[Mapping[str, Any]], names: Sequence[str], stamped: str) -> dict[str, Any]:
+    """Return what several sessions of one study say of themselves as one ``session.json``, with the stamp of `pool`."""
+    every = dict(data[0])
+    every["systems"] = list(dict.fromkeys(name for each in data for name in each["systems"]))
+    every["not_run"] = {name: why for each in data for name, why in each["not_run"].items()}
+    everywhere = [not_applicable(each) for each in data]
+    every["not_applicable"] = [
         dict(zip(("system", "workload", "scenario", "reason"), (*key, reason), strict=True))
         for key, reason in everywhere[0].items()
         if all(key in each for each in everywhere)
     ]
-    data["blocks"] = sum(part.data["blocks"] for part in parts)
-    data["pooled"], data["stamp"] = [folder.name for folder in folders], told
-    table = pd.concat([part.table for part in parts], ignore_index=True)
-    absent = pd.concat([part.missing for part in parts], ignore_index=True)
-    return Session(folders[0], data, table, absent)
+    every["blocks"] = sum(each["blocks"] for each in data)
+    every["pooled"], every["stamp"] = list(names), stamped
+    return every
 
 
 def probes(session: Session) -> pd.DataFrame:

@@ -125,18 +125,38 @@ def write_trial(folder: Path, record: TrialRecord, blobs: Mapping[str, bytes]) -
     Raises `LedgerError` when it cannot be written (a full disk, mostly); nothing half-written counts then.
     """
     files = dict(blobs) | {"trial.json": canonical(record.as_json()).encode() + b"\n"}
-    sums = "".join(line(sha256(files[name]).hexdigest(), name) for name in sorted(files)).encode()
     final = folder / "trials" / record.trial.id
-    temporary = final.with_name(TMP + final.name)
     if final.exists():
         raise LedgerError(f"{final} is already recorded; a session never writes a trial twice")
     try:
-        _write_folder(temporary, {**files, SUMS: sums})
-        os.rename(temporary, final)
-        _sync(final.parent)
-        _append(folder, sums, f"trials/{final.name}/{SUMS}")
+        _append(folder, _whole(final, files), f"trials/{final.name}/{SUMS}")
     except OSError as error:
-        shutil.rmtree(temporary, ignore_errors=True)
+        raise _unwritable(final, error) from error
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file, in place of an earlier one, whole and on disk when this returns; `LedgerError` when it cannot."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _replace_file(path, data)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def replace_folder(final: Path, files: Mapping[str, bytes]) -> None:
+    """Write a folder of files with its own ``SHA256SUMS``, in place of an earlier one, on disk when this returns.
+
+    A name may have one folder in it, ``provenance/HOST.json``. Killed at any moment, it leaves the earlier folder, the
+    new one, or none: never a part of one. Raises `LedgerError` when it cannot be written.
+    """
+    earlier = final.with_name(f"{TMP}earlier-{final.name}")
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        for left in (earlier, final.with_name(TMP + final.name)):
+            shutil.rmtree(left, ignore_errors=True)  # its maker was killed
+        _whole(final, files, earlier)
+        shutil.rmtree(earlier, ignore_errors=True)
+    except OSError as error:
         raise _unwritable(final, error) from error
 
 
@@ -145,16 +165,11 @@ def add_file(folder: Path, name: str, data: bytes) -> None:
     path = folder / name
     if path.exists():
         raise LedgerError(f"{path} is already recorded; a session only grows")
-    temporary = path.with_name(TMP + path.name)
     try:
         path.parent.mkdir(exist_ok=True)
-        _write_file(temporary, data)
-        _sync(temporary)
-        os.rename(temporary, path)
-        _sync(path.parent)
+        _replace_file(path, data)
         _append(folder, data, name)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise _unwritable(path, error) from error
 
 
@@ -219,6 +234,35 @@ def _create(folder: Path, session: Mapping[str, Any], trials: Sequence[Trial]) -
 
 def _plan_bytes(trials: Sequence[Trial]) -> bytes:
     return "".join(canonical(trial.as_json()) + "\n" for trial in trials).encode()
+
+
+def _replace_file(path: Path, data: bytes) -> None:
+    temporary = path.with_name(TMP + path.name)
+    try:
+        _write_file(temporary, data)
+        _sync(temporary)
+        os.rename(temporary, path)
+        _sync(path.parent)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _whole(final: Path, files: Mapping[str, bytes], earlier: Path | None = None) -> bytes:
+    """Write a folder under a temporary name, sync and rename it; return its sums. What is there goes to `earlier`."""
+    sums = "".join(line(sha256(files[name]).hexdigest(), name) for name in sorted(files)).encode()
+    temporary = final.with_name(TMP + final.name)
+    try:
+        inside = {name.partition("/")[0] for name in files if "/" in name}
+        _write_folder(temporary, {**files, SUMS: sums}, folders=sorted(inside))
+        if earlier is not None and final.exists():
+            os.rename(final, earlier)
+        os.rename(temporary, final)
+        _sync(final.parent)
+    except OSError:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    return sums
 
 
 def _write_folder(folder: Path, files: Mapping[str, bytes], folders: Sequence[str] = ()) -> None:

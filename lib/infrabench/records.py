@@ -180,7 +180,7 @@ def _problems(folder: Path) -> Iterator[str]:
         if name not in sums:
             yield f"{folder / SUMS} does not name {name}"
     for name, value in sums.items():
-        yield from _check(folder, name, value)
+        yield from damage(folder, name, value)
     for name in unlisted(folder, sums):
         if not name.startswith("trials/"):
             try:
@@ -205,7 +205,7 @@ def _trial_problems(
     own = folder / "trials" / trial_id
     try:
         sums, torn = read_sums(own / SUMS)
-        damaged = [problem for name, value in sums.items() for problem in _check(own, name, value)]
+        damaged = [problem for name, value in sums.items() for problem in damage(own, name, value)]
         yield from damaged
         extra = sorted({path.name for path in own.iterdir()} - {*sums, SUMS})
         if extra or torn:
@@ -229,7 +229,8 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _check(folder: Path, name: str, value: str) -> Iterator[str]:
+def damage(folder: Path, name: str, value: str) -> Iterator[str]:
+    """Yield what is wrong with the file `name` of a folder, whose sum has to be `value`; nothing when it is sound."""
     path = folder / name
     if name.startswith("/") or ".." in Path(name).parts:
         yield f"{folder / SUMS} names {name!r}, which is outside the folder"

@@ -67,12 +67,17 @@ def folder_for(study: Study, wanted: Design, site: SiteName, name: str | None = 
     return home() / "data" / "runs" / study.name / chosen
 
 
+def is_name(name: object) -> bool:
+    """Tell whether this can be the name of a session: of a folder, and of a label of what systems make."""
+    return isinstance(name, str) and re.fullmatch(NAME, name) is not None
+
+
 def _check_name(name: str) -> None:
     """Raise `DesignError` unless `name` can be the name of a session, or the path of one that can.
 
     It becomes the name of a folder, and a label of what systems make.
     """
-    if not isinstance(name, str) or not re.fullmatch(NAME, name.rstrip(os.sep).rpartition(os.sep)[2]) or "\0" in name:
+    if not isinstance(name, str) or not is_name(name.rstrip(os.sep).rpartition(os.sep)[2]) or "\0" in name:
         shown = str(name)[:60]
         raise DesignError(
             f"session name {shown!r}: take letters, digits, dots, dashes and underscores, no dot or dash first, and at "

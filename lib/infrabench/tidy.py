@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +92,7 @@ def tidy(session_dir: Path) -> pd.DataFrame:
     session = read_session(folder)
     common = {"session": folder.resolve().name, "study": session["study"], "site": session["site"]["name"]}
     gone = discarded(folder)
-    rows = [common | row for record in _records(folder) for row in _rows(record, gone)]
-    table = pd.DataFrame(rows, columns=list(COLUMNS)).astype(DTYPES)
+    table = _columns(common, (row for record in _records(folder) for row in _rows(record, gone)))
     # repeats share the last position of their block
     order = ["position", "attempt", "started_utc", "trial", "metric"]
     table = table.sort_values(order, kind="stable", ignore_index=True)
@@ -134,10 +133,16 @@ def check(table: pd.DataFrame) -> pd.DataFrame:
     _refuse(table, measured & (table["unit"].isna() | table["better"].isna()), "a metric without unit or direction")
     _refuse(table, table["value"].notna() & (~measured | (table["state"] != "ok")), "a value outside an ok measurement")
     _refuse(table, table.duplicated(["session", "trial", "metric"]), "the same metric twice")
-    kinds = table.loc[measured].groupby(["workload", "metric"], observed=True)[["unit", "better"]].nunique()
+    one_unit(table)
+    return table
+
+
+def one_unit(table: pd.DataFrame) -> None:
+    """Raise `SchemaError` when a metric of a workload has more than one unit or direction."""
+    measured = table[table["metric"].notna()]
+    kinds = measured.groupby(["workload", "metric"], observed=True)[["unit", "better"]].nunique()
     for workload, metric in kinds.index[(kinds > 1).any(axis=1)]:
         raise SchemaError(f"tidy table: {workload} {metric} has more than one unit or direction")
-    return table
 
 
 def write_table(table: pd.DataFrame, path: Path) -> Path:
@@ -171,6 +176,21 @@ def read_table(path: Path) -> pd.DataFrame:
     empty = {field.name: [""] for field in SCHEMA if field.nullable}
     text = pd.read_csv(path, dtype=DTYPES, keep_default_na=False, na_values=empty)
     return check(text)
+
+
+def _columns(common: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """The rows, which share what is `common`, as a typed frame; a text is held once, however many rows have it."""
+    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS if name not in common}
+    texts: dict[str, str] = {}
+    for row in rows:
+        for name, column in columns.items():
+            value = row[name]
+            column.append(texts.setdefault(value, value) if isinstance(value, str) else value)
+    # each list is let go as soon as its column is typed
+    typed = {name: pd.Series(columns.pop(name), dtype="object").astype(DTYPES[name]) for name in list(columns)}
+    frame = pd.DataFrame(typed)
+    shared = {name: pd.Series(text, index=frame.index, dtype="str") for name, text in common.items()}
+    return frame.assign(**shared)[list(COLUMNS)]
 
 
 def _records(folder: Path) -> Iterator[TrialRecord]:

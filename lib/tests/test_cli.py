@@ -87,6 +87,8 @@ def test_the_same_seed_prints_the_same_plan(capsys):
         ([*PLAN, "--runs", "0"], "runs must be a whole number of at least 1"),
         (["run", *PLAN[1:], "--site", "labb"], "unknown site 'labb'"),
         (["benchmark", "--site", "labb"], "unknown site 'labb'"),
+        (["benchmark", "--rows", "0"], "0 rows over 10 sites"),
+        (["benchmark", "--rows", "9", "--sites", "0"], "9 rows over 0 sites"),
         (["benchmark", "--blocks", "5"], "blocks must be at least 6, not 5"),
         (["fidelity", "--site", "local", "--blocks", "1"], "blocks must be at least 2, not 1"),
         (["verify", "no-such-session"], "unknown session 'no-such-session'"),
@@ -112,7 +114,7 @@ def test_debug_gives_the_traceback():
 
 @pytest.mark.parametrize("argv", [["--help"], *([verb, "--help"] for verb in (
     "plan", "run", "status", "analyze", "report", "verify", "reparse", "pack", "clean", "lab", "notebook", "fidelity",
-    "benchmark", "diff", "jupyter", "validate", "claims", "archive", "reproduce", "campaign",
+    "benchmark", "diff", "jupyter", "validate", "claims", "archive", "reproduce", "campaign", "tidy", "survey",
 ))])  # fmt: skip
 def test_every_verb_helps(capsys, argv):
     with pytest.raises(SystemExit) as stop:

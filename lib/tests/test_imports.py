@@ -99,9 +99,13 @@ MAY = {
     },
     "abstract": {"accounts", "analysis", "facade", "records", "tables"},
     "commands": {
-        "across", "archive", "benchmarks", "comparability", "costs", "design", "facade", "fidelity",
+        "across", "archive", "benchmarks", "comparability", "costs", "dataset", "design", "facade", "fidelity",
         "headless", "lab", "labels", "ledger", "paper", "planned", "progress", "records", "registry", "reparse",
         "report", "runs", "session", "tables", "trust", "validation", "workbench",
+    },
+    "dataset": {
+        "analysis", "comparability", "dataset", "display", "facade", "labels", "ledger", "records", "runs", "stats",
+        "sums", "tables", "tidy",
     },
     "claims": {
         "analysis", "claims", "comparability", "costs", "design", "display", "facade", "progress", "published",
@@ -117,7 +121,7 @@ MAY = {
     "sources": {"host", "inventory", "sources"},
     "preparing": {"inventory", "lab", "preparing", "registry", "site"},
     "hosting": {"commands", "inventory", "preparing", "site", "sources"},
-    "cli": {"campaign", "commands", "evaluation", "hosting", "labcommand"},
+    "cli": {"campaign", "commands", "dataset", "evaluation", "hosting", "labcommand"},
     "benchmarks": {
         "design", "host", "ledger", "monitor", "records", "registry", "site", "stats", "trial",
     },
@@ -156,7 +160,9 @@ ANALYSIS = {
     "layers", "literature", "pictures", "scenarios", "timelines", "trust", "validation",
 }  # fmt: skip
 # parts above the analysis that may have tables of their own
-TABLES = {"abstract", "accounts", "across", "artifact", "claims", "facade", "landing", "planned", "published"}
+TABLES = {
+    "abstract", "accounts", "across", "artifact", "claims", "dataset", "facade", "landing", "planned", "published",
+}
 NUMERIC = {"pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "statsmodels", "scikit_posthocs"}
 
 

@@ -24,12 +24,14 @@ from infrabench.tidy import write_table
 log = logging.getLogger(__name__)
 
 FIGURE_KINDS = (".pdf", ".svg", ".png", ".json")
-TABLE_KINDS = (".csv", ".md", ".tex")
+TABLE_KINDS = (".csv", ".parquet", ".md", ".tex")
 TITLES = {".pdf": "PDF", ".svg": "SVG", ".png": "PNG", ".json": "JSON", ".csv": "CSV", ".md": "Markdown",
           ".tex": "LaTeX", ".parquet": "Parquet", ".ipynb": "notebook", ".xz": "archive", ".jpg": "JPEG",
           ".gif": "GIF"}  # fmt: skip
 PLAN_COLUMNS = ("position", "block", "deployment", "system", "workload", "scenario", "seconds", "id")
 PACKED = 20e6  # bytes of a session's raw output up to which it is packed unasked: some seconds of work
+PACKED_ALL = 200e6  # the same of all sessions of a report
+CSV_ROWS = 100_000  # of all sessions of a report, up to which they are there as CSV too: ten times as large as parquet
 SLACK = 2  # seconds by which clocks of a file system and of a kernel may differ
 
 
@@ -82,6 +84,7 @@ class Shelf:
             for path in sorted(place.rglob("*.png"))
         }
         self.areas: set[str] = set()  # names of folders of figures that were asked for
+        self._rows = self._raw = 0  # rows, and bytes of raw output, of the sessions so far
 
     def place(self, picture: Picture) -> Figure:
         """Keep a picture, with the files of the figure that it is where there are any; they are known by content."""
@@ -128,7 +131,8 @@ class Shelf:
     def data(self, session: str, *, raw: bool) -> Data:
         """Keep the data of a session that is on this machine: tidy table, plan, and its archive.
 
-        What was packed already is copied, what is small is packed; with `raw` all is.
+        What was packed already is copied, what is small is packed; with `raw` all is. A report of many sessions stays
+        small: beyond `CSV_ROWS` its tables are parquet alone, beyond `PACKED_ALL` raw output stays where it is.
         """
         known = runs.sessions()
         if session not in known:
@@ -143,15 +147,18 @@ class Shelf:
     def _data(self, session: str, folder: Path, source: Path, raw: bool) -> tuple[tuple[Link, ...], str]:
         table = facade.open_session(folder).table
         made = []
-        for suffix in (".csv", ".parquet"):
+        self._rows += len(table)
+        for suffix in (".csv", ".parquet") if self._rows <= CSV_ROWS else (".parquet",):
             name = f"files/data/{session}{suffix}"
             made.append(self._link(str(write_table(table, self._folder / name).relative_to(self._folder))))
         made.append(self._plan(session, folder))
         name = f"files/data/{session}{runs.ARCHIVE}"
         size = sum(entry.stat().st_size for entry in folder.rglob("*") if entry.is_file())
-        if source.is_file():
+        self._raw += size
+        few = raw or self._raw <= PACKED_ALL
+        if source.is_file() and few:
             made.append(self.copy(source, name))
-        elif raw or size <= PACKED:
+        elif raw or (size <= PACKED and few):
             try:
                 archive.pack(folder, self._folder / name)
             except LedgerError as error:

@@ -35,7 +35,7 @@ INTRODUCTION = (
     "interval, and every verdict a margin that was fixed before the first trial. The tables are those that the "
     "executed notebooks computed; every number in them has its raw output in the session that is named with it."
 )
-TITLES = {"cnis": "CNIs"}  # a name that is no word
+TITLES = {"cnis": "CNIs", "dataset": "Data set"}  # a name that is no word
 SITE_KINDS = {"lab": "the embedded lab of one machine", "local": "this machine itself"}
 
 

@@ -7,7 +7,7 @@ is one observation, however many trials it holds: its mean over complete blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +27,7 @@ class Blocked(NamedTuple):
     """The ok values of a table, every case with every system and block."""
 
     cases: pd.DataFrame  # columns SHARED and pair_unit ("blocks" or "deployments"), one row per case
-    systems: tuple[str, ...]  # all of the table, in alphabetical order
+    systems: tuple[str, ...]  # all that were tried, in alphabetical order
     numbers: Array  # (cases, systems, blocks), NaN where there is no ok trial
     deployment: NDArray[np.intp]  # (blocks,): which deployment a block belongs to
 
@@ -44,8 +44,10 @@ class Stack(NamedTuple):
     numbers: Array
 
 
-def blocked(table: pd.DataFrame) -> Blocked:
+def blocked(table: pd.DataFrame, systems: Iterable[str] = ()) -> Blocked:
     """Return the ok values of a tidy table by case, system and block.
+
+    `systems`: those that were tried elsewhere, where the table is only a part of what was measured.
 
     The unit of a case is the deployment when its trials, of whatever state, come from more than one (session,
     deployment), else the block. Raises `SchemaError` when a block holds two ok trials of the same cell.
@@ -60,31 +62,33 @@ def blocked(table: pd.DataFrame) -> Blocked:
     made = trials.groupby(["workload", "scenario"]).size()
     several = made.reindex(pd.MultiIndex.from_frame(cases[["workload", "scenario"]])).to_numpy() > 1
     cases["pair_unit"] = np.where(several, PER_DEPLOYMENT, PER_BLOCK)
-    systems = tuple(sorted(set(table["system"])))
+    every = tuple(sorted({*table["system"], *systems}))
     case = ok.groupby(CASE).ngroup().to_numpy()
     block = ok.groupby(BLOCK).ngroup().to_numpy()
     where = ok[BLOCK].drop_duplicates().sort_values(BLOCK)
-    values = np.full((len(cases), len(systems), len(where)), np.nan)
-    values[case, np.searchsorted(systems, ok["system"]), block] = ok["value"]
-    return Blocked(cases, systems, values, where.groupby(["session", "deployment"]).ngroup().to_numpy())
+    values = np.full((len(cases), len(every), len(where)), np.nan)
+    values[case, np.searchsorted(every, ok["system"]), block] = ok["value"]
+    return Blocked(cases, every, values, where.groupby(["session", "deployment"]).ngroup().to_numpy())
 
 
 def stacks(values: Array, deployment: ArrayLike, by_deployment: NDArray[np.bool_]) -> Iterator[Stack]:
     """Yield the complete units of `values` (cells, systems, blocks), cells of equal number together.
 
-    A block is complete when no system lacks a value in it. `by_deployment` (cells,): for these cells the units are the
-    means of the complete blocks of each deployment.
+    A block is complete when no system lacks a value in it. `deployment` (blocks,): labels from 0, ascending, as
+    `blocked` gives them. `by_deployment` (cells,): for these cells the units are the means of the complete blocks of
+    each deployment.
     """
     complete = np.isfinite(values).all(axis=-2)
-    member = np.equal.outer(np.asarray(deployment), np.unique(deployment)).astype(float)
+    # a deployment's blocks lie side by side: sums over them take no table of deployments by blocks
+    starts = np.flatnonzero(np.diff(np.asarray(deployment), prepend=-1))
     for wanted, mean in ((~by_deployment, False), (by_deployment, True)):
         cells = np.flatnonzero(wanted)
         data, there = values[cells], complete[cells]
         if mean and data.size:
-            counts = there @ member
+            counts = np.add.reduceat(there, starts, axis=-1, dtype=np.intp)
             # as distances from the first value, so that the means of equal values are equal to the last digit
             first = np.take_along_axis(data, there.argmax(axis=-1)[:, None, None], axis=-1)
-            off = np.where(there[:, None], data - first, 0.0) @ member
+            off = np.add.reduceat(np.where(there[:, None], data - first, 0.0), starts, axis=-1)
             data = first + off / np.maximum(counts, 1)[:, None]
             there = counts > 0
         numbers = there.sum(axis=-1)

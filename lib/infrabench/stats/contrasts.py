@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from infrabench.core import DesignError
 from infrabench.stats import adjust
-from infrabench.stats.blocks import PER_DEPLOYMENT, blocked, stacks
+from infrabench.stats.blocks import PER_DEPLOYMENT, Blocked, blocked, stacks
 from infrabench.stats.diagnostics import outlier_mask
 from infrabench.stats.intervals import NAN, Array
 from infrabench.stats.measures import measure_effects
@@ -56,6 +56,7 @@ def contrasts(
     baseline: str,
     margins: Mapping[str, float],
     primary: Iterable[tuple[str, str]] = (),
+    cube: Blocked | None = None,
 ) -> pd.DataFrame:
     """Return one row per (workload, scenario, metric, system other than the baseline).
 
@@ -72,6 +73,8 @@ def contrasts(
     primary
         (workload, metric) pairs whose p-values are adjusted by Holm; all others by Benjamini-Hochberg and labelled
         exploratory. The family is the contrasts of one metric of one workload.
+    cube
+        `blocked(table)` where it is there already, also of systems that were tried in other workloads.
 
     Returns
     -------
@@ -94,12 +97,12 @@ def contrasts(
     SchemaError
         A block holds two ok trials of the same cell.
     """
-    cube, primary = blocked(table), set(primary)
-    systems = [system for system in cube.systems if system != baseline]
-    frame = cube.cases.loc[cube.cases.index.repeat(len(systems))].reset_index(drop=True)
+    cube, primary = blocked(table) if cube is None else cube, set(primary)
+    others = [system for system in cube.systems if system != baseline]
+    frame = cube.cases.loc[cube.cases.index.repeat(len(others))].reset_index(drop=True)
     if frame.empty:
         return frame.reindex(columns=list(COLUMNS)).astype(TYPES)
-    frame = frame.assign(system=np.tile(systems, len(cube.cases)), baseline=baseline)
+    frame = frame.assign(system=np.tile(others, len(cube.cases)), baseline=baseline)
     frame["margin"] = [_margin(margins, metric) for metric in frame["metric"]]
     frame["primary"] = [key in primary for key in zip(frame["workload"], frame["metric"], strict=True)]
     values = _pairs_of(cube.numbers, cube.systems, baseline)
@@ -113,17 +116,20 @@ def contrasts(
     # the verdict rests on the interval of one contrast; say so where the whole family would not support it
     alone = frame["verdict"].isin([DIFFERENT, WITHIN]) & (frame["p_adjusted"] >= ALPHA) & (frame["reason"] == "")
     frame.loc[alone, "reason"] = "not significant within its family"
-    frame = frame[_tried(frame, table)].reindex(columns=list(COLUMNS)).astype(TYPES)
+    frame = frame[_tried(frame, table, baseline in cube.systems)].reindex(columns=list(COLUMNS)).astype(TYPES)
     return frame.sort_values(["workload", "metric", "level", "scenario", "system"], ignore_index=True)
 
 
-def _tried(frame: pd.DataFrame, table: pd.DataFrame) -> NDArray[np.bool_]:
-    """Which contrasts are of a case in which the system has a trial of any state, and so has the baseline."""
+def _tried(frame: pd.DataFrame, table: pd.DataFrame, compared: bool) -> NDArray[np.bool_]:
+    """Which contrasts are of a case in which the system has a trial of any state, and so has the baseline.
+
+    Of the baseline none is asked where it was tried nowhere (not `compared`).
+    """
     cells = pd.MultiIndex.from_frame(table[["workload", "scenario", "system"]].drop_duplicates())
     here, base = (
         pd.MultiIndex.from_frame(frame[["workload", "scenario", who]]).isin(cells) for who in ("system", "baseline")
     )
-    return here & (base | ~frame["baseline"].isin(table["system"]).to_numpy())
+    return here & (base | (not compared))
 
 
 def _margin(margins: Mapping[str, float], metric: str) -> float:

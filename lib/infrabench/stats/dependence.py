@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from infrabench.stats.intervals import LEVEL, NAN, Array, Interval, Numbers, constant, interval
+from infrabench.stats.intervals import CHUNK, LEVEL, NAN, Array, Interval, Numbers, constant, interval
 
 SMALL_P = 0.01  # of Ljung-Box at lag 1 and of Kendall's trend: together 1.9 % false alarms at n = 30
 LEAST = 5  # below this, neither a correlation nor a trend says anything
@@ -85,9 +85,9 @@ def kendall_trend(x: Array) -> Test:
     if n < 2:
         none = np.full(x.shape[:-1], NAN)[()]
         return Test(none, none)
-    score, tied = _pairs(x)
+    ranks, sizes = _ties(x)
+    score, tied = _pairs(ranks, sizes)
     pairs = n * (n - 1) // 2
-    sizes = _tie_sizes(x)
     correction = ((sizes - 1) * (2 * sizes + 5)).sum(axis=-1)  # a tie of t adds t (t - 1)(2 t + 5)
     with np.errstate(invalid="ignore", divide="ignore"):
         tau = np.where(tied < pairs, score / np.sqrt(pairs * (pairs - tied + 0.0)), NAN)
@@ -140,24 +140,50 @@ def effective_interval(x: Array, n_eff: Numbers, level: float = LEVEL) -> Interv
     return interval(mean - half, mean + half, level, exists)
 
 
-def _pairs(x: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Ascending less descending pairs, and equal pairs, of each cell; lag by lag, so that no n x n array is held."""
-    score = np.zeros(x.shape[:-1], dtype=np.int64)
-    tied = np.zeros(x.shape[:-1], dtype=np.int64)
-    for lag in range(1, x.shape[-1]):
-        later, earlier = x[..., lag:], x[..., :-lag]
-        score += np.count_nonzero(later > earlier, axis=-1) - np.count_nonzero(later < earlier, axis=-1)
-        tied += np.count_nonzero(later == earlier, axis=-1)
-    return score, tied
+def _pairs(ranks: NDArray[np.int64], sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Ascending less descending pairs, and equal pairs, of each cell."""
+    n = ranks.shape[-1]
+    tied = (sizes - 1).sum(axis=-1) // 2
+    flat = ranks.reshape(-1, n)
+    step = max(1, CHUNK // n)
+    pieces = [_descending(flat[start : start + step]) for start in range(0, len(flat), step)]
+    fall = np.concatenate([np.zeros(0, dtype=np.int64), *pieces]).reshape(ranks.shape[:-1])
+    return n * (n - 1) // 2 - tied - 2 * fall, tied
 
 
-def _tie_sizes(x: Array) -> NDArray[np.int64]:
-    """For each value in ascending order, how many values of its cell are equal to it, itself included."""
-    ordered = np.sort(x, axis=-1)
+def _descending(ranks: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Pairs of which the earlier has the larger rank, by row of `ranks` (cells, n), whole numbers below n.
+
+    Such a pair differs first in one binary digit, where the earlier has 1 and the later 0: digit by digit, among the
+    ranks that agree in all digits before, each 0 counts the 1 that precede it. n log n steps, for cells of thousands.
+    """
+    n = ranks.shape[-1]
+    kept = ranks.astype(np.uint16 if n <= 2**16 else np.uint32)  # the former is sorted by its digits
+    found = np.zeros(len(ranks), dtype=np.int64)
+    place = np.arange(n)
+    for digit in reversed(range((n - 1).bit_length())):
+        one = (kept >> digit) & 1 == 1
+        ones = np.cumsum(one, axis=-1)
+        group = kept >> digit >> 1
+        first = np.zeros(kept.shape, dtype=np.int64)
+        first[:, 1:] = np.where(group[:, 1:] != group[:, :-1], place[1:], 0)
+        start = np.maximum.accumulate(first, axis=-1)
+        before = np.where(start > 0, np.take_along_axis(ones, np.maximum(start - 1, 0), axis=-1), 0)
+        found += np.where(one, 0, ones - before).sum(axis=-1)
+        kept = np.take_along_axis(kept, np.argsort(kept >> digit, axis=-1, kind="stable"), axis=-1)
+    return found
+
+
+def _ties(x: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rank of each value among the different ones of its cell, and, in ascending order, how many equal it."""
+    order = np.argsort(x, axis=-1, kind="stable")
+    ordered = np.take_along_axis(x, order, axis=-1)
     first = np.ones(x.shape, dtype=bool)
     first[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
+    ranks = np.empty(x.shape, dtype=np.int64)
+    np.put_along_axis(ranks, order, np.cumsum(first, axis=-1) - 1, axis=-1)
     group = np.cumsum(first.ravel()) - 1
-    return np.bincount(group)[group].reshape(x.shape)
+    return ranks, np.bincount(group)[group].reshape(x.shape)
 
 
 @lru_cache(maxsize=EXACT)

@@ -132,14 +132,19 @@ def _doubled_midranks(size: Array, rounding: Array) -> NDArray[np.int64]:
 
 
 def _chance_of_at_most(ranks: NDArray[np.int64], most: int) -> float:
-    """P(sum <= most) when each rank is taken with probability 1/2: the ways to make each sum, rank by rank."""
-    ways = np.zeros(most + 1)
-    ways[0] = 1.0
+    """P(sum <= most) when each rank is taken with probability 1/2: the chance of each sum, rank by rank.
+
+    Halved at every rank: the ways to make a sum of thousands of ranks are more than a number can be.
+    """
+    chance = np.zeros(most + 1)
+    chance[0] = 1.0
     reach = 0
     for rank in np.sort(ranks):
         reach = min(reach + int(rank), most)
-        ways[rank : reach + 1] += ways[: max(reach + 1 - rank, 0)].copy()
-    return float(ways.sum() * 0.5**ranks.size)
+        half = chance[: reach + 1] / 2
+        chance[: reach + 1] = half
+        chance[rank : reach + 1] += half[: max(reach + 1 - rank, 0)]
+    return float(chance.sum())
 
 
 def _division_sums(ranks: NDArray[np.int64], m: int) -> Array:

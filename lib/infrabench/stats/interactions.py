@@ -75,15 +75,17 @@ def interaction(x: ArrayLike) -> Interaction:
     return Interaction(f, df1, df2, special.fdtrc(df1, df2, f), epsilon, conservative)
 
 
-def interactions(table: pd.DataFrame, baseline: str, primary: Iterable[tuple[str, str]] = ()) -> pd.DataFrame:
+def interactions(
+    table: pd.DataFrame, baseline: str, primary: Iterable[tuple[str, str]] = (), cube: Blocked | None = None
+) -> pd.DataFrame:
     """Return one row per (workload, metric, system): is its ratio to the baseline the same in all scenarios?
 
     `interaction` on the logarithms, over the scenarios that both ran and the blocks complete in all of them
     (deployment means where systems were deployed more than once); ``levels``, ``n``: how many of each. p is adjusted
     over the systems of a metric: Holm for the (workload, metric) pairs of `primary`, else Benjamini-Hochberg. NaN with
-    fewer than two scenarios or blocks, and where a value is not positive.
+    fewer than two scenarios or blocks, and where a value is not positive. `cube`: `blocked(table)`.
     """
-    cube = blocked(table)
+    cube = blocked(table) if cube is None else cube
     others = [system for system in cube.systems if system != baseline]
     rows: list[dict[str, Any]] = []
     for (workload, metric), index in cube.cases.groupby(["workload", "metric"]).indices.items():

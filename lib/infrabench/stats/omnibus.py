@@ -57,7 +57,9 @@ class Friedman(NamedTuple):
     mean_ranks: Any
 
 
-def omnibus(table: pd.DataFrame, primary: Iterable[tuple[str, str]] = ()) -> pd.DataFrame:
+def omnibus(
+    table: pd.DataFrame, primary: Iterable[tuple[str, str]] = (), cube: Blocked | None = None
+) -> pd.DataFrame:
     """Return one row per (workload, scenario, metric): do its systems differ at all, and which can be told apart.
 
     ``k``: systems with an ok trial; ``n``: blocks complete for all of them (deployments, by ``pair_unit``, where they
@@ -65,9 +67,9 @@ def omnibus(table: pd.DataFrame, primary: Iterable[tuple[str, str]] = ()) -> pd.
     adjusted over the scenarios of a metric: Holm for the (workload, metric) pairs of `primary`, else
     Benjamini-Hochberg; ``nemenyi_cd``: critical distance of the mean ranks; ``tiers``: as of `tiers.tiers`;
     ``interaction_*``: do the differences depend on the scenario, one test for all cases of a metric. NaN where fewer
-    than two systems or blocks are complete. Raises `SchemaError` as `blocks.blocked`.
+    than two systems or blocks are complete. `cube`: `blocked(table)`. Raises `SchemaError` as `blocks.blocked`.
     """
-    cube = blocked(table)
+    cube = blocked(table) if cube is None else cube
     there = np.isfinite(cube.numbers).any(axis=-1)
     frame = cube.cases.join(pd.DataFrame({"k": there.sum(axis=-1), "n": 0}, index=cube.cases.index))
     frame = frame.reindex(columns=list(COLUMNS))

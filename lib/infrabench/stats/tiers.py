@@ -26,16 +26,16 @@ TYPES = {
 COLUMNS = tuple(TYPES)
 
 
-def tiers(table: pd.DataFrame) -> pd.DataFrame:
+def tiers(table: pd.DataFrame, cube: Blocked | None = None) -> pd.DataFrame:
     """Return one row per (workload, scenario, metric, system): its mean and the letters of the tiers it is in.
 
     All pairs of the systems of a case are compared by the paired t test, on logs where all values of both are
     positive, over blocks complete for the pair (over deployment means where systems were deployed more than once),
     adjusted by Holm over the pairs of the case. Letter a is the tier of the best system. Systems that share a letter
     cannot be separated; a system may be in two tiers (compact letters, Piepho 2004). A pair without a test, such as
-    two constant ones, is not separated. A system without an ok trial has no letter.
+    two constant ones, is not separated. A system without an ok trial has no letter. `cube`: `blocked(table)`.
     """
-    cube = blocked(table)
+    cube = blocked(table) if cube is None else cube
     means, letters = of_cases(cube)
     rows = cube.cases.loc[cube.cases.index.repeat(len(cube.systems))].drop(columns=["unit", "pair_unit"])
     frame = rows.assign(system=np.tile(cube.systems, len(cube.cases)), mean=means.ravel(), letters=letters.ravel())

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from infrabench.stats import adjust
-from infrabench.stats.blocks import blocked, stacks
+from infrabench.stats.blocks import Blocked, blocked, stacks
 from infrabench.stats.dependence import Test
 from infrabench.stats.intervals import LEVEL, NAN
 from infrabench.stats.pairwise import Comparison, paired_t
@@ -69,7 +69,9 @@ def log_slope(x: ArrayLike, at: ArrayLike, level: float = LEVEL) -> Comparison:
     return paired_t(rising, falling, level)
 
 
-def trends(table: pd.DataFrame, primary: Iterable[tuple[str, str]] = ()) -> pd.DataFrame:
+def trends(
+    table: pd.DataFrame, primary: Iterable[tuple[str, str]] = (), cube: Blocked | None = None
+) -> pd.DataFrame:
     """Return one row per (workload, metric, factor, system) with two numeric levels or more: how it follows the level.
 
     ``power``: of the level that the metric grows with, from `log_slope` over the logarithm of the level (0: the same at
@@ -78,9 +80,9 @@ def trends(table: pd.DataFrame, primary: Iterable[tuple[str, str]] = ()) -> pd.D
     ``page_p``: `page` in both directions, twice the smaller p. ``levels``, ``n``: how many the system ran, and the
     blocks complete in all of them (deployment means where there are several, by ``pair_unit``). A power is a summary,
     not a law: look at the points. NaN where `log_slope` and `page` have none, and for levels that are not positive.
-    Raises `SchemaError` as `blocks.blocked`.
+    `cube`: `blocked(table)`. Raises `SchemaError` as `blocks.blocked`.
     """
-    cube = blocked(table)
+    cube = blocked(table) if cube is None else cube
     rows: list[dict[str, Any]] = []
     for key, index in cube.cases[cube.cases["level"].notna()].groupby(["workload", "metric", "factor"]).groups.items():
         cases = cube.cases.loc[index].sort_values("level")

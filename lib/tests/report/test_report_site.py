@@ -16,7 +16,7 @@ from infrabench.archive import unpack
 from infrabench.core import InfrabenchError
 from infrabench.records import awaited
 from infrabench.report import files, of_folder, report
-from infrabench.tidy import read_table
+from infrabench.tidy import read_table, tidy
 from tests.report.report_fixtures import (
     NAMED,
     PNG,
@@ -226,6 +226,26 @@ def test_raw_output_is_packed_where_it_is_small_or_asked_for(
         monkeypatch.setattr("infrabench.archive.verify", lambda folder: [])
         assert (unpack(tmp_path / "site/files/data/s.tar.xz", tmp_path / "again") / "plan.jsonl").is_file()
     assert shelf.data("another", raw=raw).note == "not on this machine, so its data are not here"
+
+
+def test_a_report_of_many_sessions_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFRABENCH_HOME", str(tmp_path))
+    (tmp_path / "data/runs/containers").mkdir(parents=True)
+    made = [session(tmp_path / f"data/runs/containers/s{number}") for number in range(4)]
+    rows, size = len(tidy(made[0])), sum(path.stat().st_size for path in made[0].rglob("*") if path.is_file())
+    monkeypatch.setattr(files, "CSV_ROWS", 2 * rows)
+    monkeypatch.setattr(files, "PACKED_ALL", 3.5 * size)
+    monkeypatch.setattr("infrabench.archive.verify", lambda folder: [])  # of a session without sums
+    for each in made:
+        (each / "SHA256SUMS").write_text("")
+    shelf = files.Shelf(tmp_path / "site", [])
+    found = [shelf.data(each.name, raw=False) for each in made]
+    titles = [[link.title for link in each.links] for each in found]
+    assert ["CSV" in each for each in titles] == [True, True, False, False]
+    assert ["archive" in each for each in titles] == [True, True, True, False]
+    assert all("Parquet" in each for each in titles)
+    assert "is not here" in found[3].note
+    assert "archive" in [link.title for link in shelf.data("s3", raw=True).links]
 
 
 def test_the_command_makes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:

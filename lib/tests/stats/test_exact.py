@@ -127,3 +127,14 @@ def test_too_little_says_nothing() -> None:
 def test_the_order_of_blocks_does_not_matter(order: list[int]) -> None:
     for test in (signed_rank, sign_flip):
         assert test(OTHERS[:, order], BASE[:, order]).p == pytest.approx(test(OTHERS, BASE).p)
+
+
+@pytest.mark.parametrize("n", [1_000, 1_100])
+def test_signed_rank_of_more_pairs_than_powers_of_two_have_room_for(n: int) -> None:
+    rng = np.random.default_rng(n)
+    difference = rng.integers(-20, 22, n).astype(float)  # ties, so that every sum is counted
+    known = stats.wilcoxon(difference, zero_method="pratt", correction=False, method="asymptotic")
+    found = signed_rank(difference, np.zeros(n))
+    assert 0 < found.p == pytest.approx(known.pvalue, rel=0.02)
+    alike = signed_rank(np.abs(difference) * np.tile([1.0, -1], n // 2), np.zeros(n))
+    assert 0.05 < alike.p <= 1
