@@ -248,6 +248,10 @@ def _lab(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kubernetes", metavar="CNI", help="with up: a cluster with this CNI (flannel, cilium, bridge) that stays"
     )
+    parser.add_argument(
+        "--hosts", nargs="+", metavar="NAME", default=[],
+        help="with up: for each name a server and a client as hosts of one's own, with an inventory, that stay",
+    )  # fmt: skip
 
 
 def _notebook(parser: argparse.ArgumentParser) -> None:

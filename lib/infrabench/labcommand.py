@@ -1,10 +1,10 @@
-"""What `infrabench lab` does: the lab up, down, built and purged, how it is, and a cluster that stays."""
+"""What `infrabench lab` does: the lab up, down, built and purged, how it is, and a cluster or hosts that stay."""
 
 from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from infrabench import registry
 from infrabench.core import DesignError
@@ -28,12 +28,28 @@ def lab(arguments: Namespace) -> Iterator[str]:
     if arguments.verb_of_lab == "trim":
         yield f"{gotools.forget_caches() / 1e9:.1f} GB removed"
         return
+    if arguments.verb_of_lab != "up" and (arguments.kubernetes or arguments.hosts):
+        raise DesignError(f"{'--kubernetes' if arguments.kubernetes else '--hosts'} is for `infrabench lab up`")
     if arguments.kubernetes:
-        if arguments.verb_of_lab != "up":
-            raise DesignError("--kubernetes is for `infrabench lab up`")
         yield from _cluster(arguments.kubernetes)
+    if arguments.hosts:
+        yield from _hosts(arguments.hosts)
+    if arguments.kubernetes or arguments.hosts:
         return
     {"up": embedded.up, "down": embedded.down, "purge": embedded.purge}[arguments.verb_of_lab]()
+
+
+def _hosts(names: Sequence[str]) -> Iterator[str]:
+    """Make pairs of hosts that stay, and yield where their inventories are; those that stand are left as they are."""
+    from infrabench import lab as embedded
+    from infrabench.lab import pairs
+
+    for name in names:
+        pairs.called(name)  # a name that cannot be is told before anything is made
+    for name in dict.fromkeys(names):
+        begin = time.monotonic()
+        file, made = embedded.keeping_hosts(name)
+        yield f"{name}: {f'made in {time.monotonic() - begin:.0f} s' if made else 'stands already'}; inventory: {file}"
 
 
 def _cluster(name: str) -> Iterator[str]:

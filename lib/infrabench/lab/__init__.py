@@ -13,12 +13,11 @@ from typing import Any
 
 from infrabench.core import Machines, SiteError
 from infrabench.host import SSHHost
-from infrabench.lab import ahead, controllers, gotools, images, network, nodes, queue, sets, stores
-from infrabench.lab.nodes import GUEST_DIR, NODES, SERVER
+from infrabench.lab import ahead, controllers, gotools, images, network, nodes, pairs, queue, sets, stores
+from infrabench.lab.nodes import GUEST_DIR, NODES
 from infrabench.lab.shell import in_use, locked, remove_tree, require, sh, state_dir
 
 ANSWER_S = 20.0
-SERVICES = ("docker.service", "lxd.service")
 
 log = logging.getLogger(__name__)
 Say = Callable[[str], None]
@@ -113,6 +112,30 @@ def kept(name: str) -> Path | None:
         return None
     alive = all(nodes.running(node) for node in sets.members(sets.KEPT + name, known[sets.KEPT + name]))
     return file if alive else None
+
+
+def keeping_hosts(name: str, say: Say = log.info) -> tuple[Path, bool]:
+    """Return the inventory of a pair of hosts that stays until `down`, and whether it was made now.
+
+    One that stands already is left as it is. While a session uses the lab's own two nodes, kept ones are frozen.
+    """
+    of = sets.KEPT + pairs.called(name)
+    with in_use():
+        up(say)
+        file, known = pairs.inventory(lab_dir(), name), sets.slots(lab_dir())
+        if file.exists() and of in known and all(nodes.running(node) for node in sets.pair(of, known[of])):
+            return file, False
+        return pairs.make(lab_dir(), name, of, host, say), True
+
+
+@contextmanager
+def hosts(name: str, say: Say = log.info) -> Iterator[Path]:
+    """Yield the inventory of a pair of hosts of the running lab; it is removed at the end."""
+    try:
+        yield pairs.make(lab_dir(), name, pairs.called(name), host, say)
+    finally:
+        pairs.inventory(lab_dir(), name).unlink(missing_ok=True)
+        sets.remove(lab_dir(), pairs.called(name))
 
 
 def kubeconfig(name: str) -> Path:
@@ -248,11 +271,7 @@ def _start(guest: images.Image, node: images.Image) -> None:
 def _prepare(node: nodes.Node) -> None:
     machine = host(node)
     try:
-        nodes.wait_for_ssh(machine, node)
-        for argv in nodes.routes(node):
-            nodes.check(machine, argv)
-        if node is SERVER:
-            nodes.check(machine, ("systemctl", "start", *SERVICES))
+        sets.ready(machine, node)
     finally:
         machine.close()
 

@@ -38,6 +38,8 @@ STORE = "store"
 STORE_DATA = {loops.HOMES: "store", "/var/tmp": "tmp"}
 # The controller of a Slurm cluster and its nodes, whose jobs measure them as sites of their own.
 QUEUE = ("queue", "node1", "node2", "node3")
+PAIR = ("server", "client")
+SERVICES = ("docker.service", "lxd.service")  # of a server
 GUEST_DIR = "/var/cache/infrabench/guest"
 
 
@@ -45,8 +47,8 @@ GUEST_DIR = "/var/cache/infrabench/guest"
 class Node:
     """A node by its role, which is also its name, and its address on the lab's bridge.
 
-    `cluster` is the name of the set that the node belongs to (a cluster, or a store alone), empty for the two nodes
-    that are always there; their data folders stay from one lab to the next.
+    `cluster` is the name of the set that the node belongs to (a cluster, say, or a store alone), empty for the two
+    nodes that are always there; their data folders stay from one lab to the next.
     """
 
     role: str
@@ -66,7 +68,7 @@ class Node:
     def data(self) -> dict[str, str]:
         if self.role == STORE:
             return STORE_DATA
-        return CLUSTER_DATA if self.cluster and self.role not in QUEUE else DATA
+        return DATA if self.role in (*PAIR, *QUEUE) else CLUSTER_DATA
 
 
 SERVER = Node("server", "198.18.0.11")
@@ -259,11 +261,11 @@ lxc.log.level = WARN
 def routes(node: Node) -> list[tuple[str, ...]]:
     """Return the commands that give a node its routes: to the guests, and the guard for the rest of the range."""
     guard = ("ip", "route", "replace", "unreachable", str(RANGE), "metric", "4096")
-    if node.cluster:
-        return [guard]
-    if node is SERVER:
+    if node.role == SERVER.role:
         return [guard, ("sysctl", "-qw", "net.ipv4.ip_forward=1")]
-    return [guard, ("ip", "route", "replace", str(GUESTS_NET), "via", SERVER.address)]
+    if node == CLIENT:  # that of a pair is given its route by who measures it, as every inventory's is
+        return [guard, ("ip", "route", "replace", str(GUESTS_NET), "via", SERVER.address)]
+    return [guard]
 
 
 def _unplug(links: Iterable[Path]) -> None:

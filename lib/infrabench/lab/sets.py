@@ -45,8 +45,14 @@ def standing(name: str, slot: int) -> tuple[nodes.Node, ...]:
 
 
 def every(name: str, slot: int) -> tuple[nodes.Node, ...]:
-    """Return every node that a set of this name can have, whatever it is: a cluster, a store, or a Slurm cluster."""
-    return (*members(name, slot), store(name, slot), *queue(name, slot, STEP - 1))
+    """Return every node that a set of this name can have: a cluster, a store, a Slurm cluster, or a pair."""
+    return (*members(name, slot), store(name, slot), *queue(name, slot, STEP - 1), *pair(name, slot))
+
+
+def pair(name: str, slot: int) -> tuple[nodes.Node, nodes.Node]:
+    """Return the server and the client of the set `name` if that is a pair of hosts."""
+    first, (server, client) = FIRST + STEP * slot, nodes.PAIR
+    return nodes.Node(server, f"198.18.0.{first}", name), nodes.Node(client, f"198.18.0.{first + 1}", name)
 
 
 def queue(name: str, slot: int, size: int) -> tuple[nodes.Node, ...]:
@@ -181,7 +187,7 @@ def remove_others(lab: Path) -> None:
 
 def kept(lab: Path) -> list[nodes.Node]:
     """Return the nodes of all sets that stay."""
-    return [node for name, slot in slots(lab).items() if name.startswith(KEPT) for node in members(name, slot)]
+    return [node for name, slot in slots(lab).items() if name.startswith(KEPT) for node in standing(name, slot)]
 
 
 def take(lab: Path, name: str) -> int:
@@ -219,7 +225,9 @@ def version(part: str) -> str:
 
 
 def ready(host: SSHHost, node: nodes.Node) -> None:
-    """Return when the node answers and has its routes."""
+    """Return when the node answers, has its routes and, if it is a server, its engines run."""
     nodes.wait_for_ssh(host, node)
     for argv in nodes.routes(node):
         nodes.check(host, argv)
+    if node.role == nodes.SERVER.role:
+        nodes.check(host, ("systemctl", "start", *nodes.SERVICES))

@@ -17,9 +17,11 @@ import pytest
 from cluster_fakes import Scripted, sleeper
 from test_cluster_kata import release
 
-from infrabench.core import Machines, NotRunnable, ProvisionError
-from infrabench.lab import nodes, sets
+from infrabench.core import DesignError, Machines, NotRunnable, ProvisionError, Result
+from infrabench.inventory import Inventory
+from infrabench.lab import nodes, pairs, sets
 from infrabench.lab.images import Image
+from infrabench.site import read_file
 
 TAKE = """
 import sys
@@ -102,7 +104,7 @@ def built(lab: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[st
     """A machine where images and tools are there and a node is a folder; returns the nodes that were started."""
     started: list[str] = []
 
-    def start(node: nodes.Node, image: Image, public_key: str, read_only: object, devices: object) -> None:
+    def start(node: nodes.Node, image: Image, public_key: str, read_only: object, devices: object = ()) -> None:
         home = nodes.nodes_dir() / node.container
         (home / "upper/etc/ssh").mkdir(parents=True)
         (home / "upper/etc/ssh/ssh_host_ed25519_key.pub").write_text(f"ssh-ed25519 {node.container} x\n")
@@ -227,6 +229,54 @@ def test_two_systems_that_make_their_machines_at_once_do_not_meet(lab: Path, bui
     assert len(set(addresses)) == 12
     known = (lab / "ssh/known_hosts").read_text().splitlines()
     assert sorted(line.split()[0] for line in known[1:]) == sorted(addresses)
+
+
+# --------------------------------------------------------------------------------------------------- pairs
+
+
+def connected(node: nodes.Node) -> Scripted:
+    return Scripted(address=node.address)
+
+
+def test_a_pair_is_an_inventory_of_two_hosts_whose_keys_are_known(lab: Path, built: list[str]) -> None:
+    make(lab, "flannel")
+    file = pairs.make(lab, "rack-a", "kept-hosts-rack-a", connected, lambda text: None)
+    read = read_file(file)
+    assert file == pairs.inventory(lab, "rack-a")
+    assert isinstance(read, Inventory)
+    assert read.name == "rack-a"
+    assert {role: host.address for role, host in read.hosts.items()} == {
+        "server": "198.18.0.25", "client": "198.18.0.26"
+    }  # fmt: skip
+    assert read.known_hosts == lab / "ssh/known_hosts"
+    assert "198.18.0.26 " in read.known_hosts.read_text()
+    assert [node.role for node in sets.kept(lab)] == ["server", "client"]  # frozen while the lab's own are measured
+    assert all(node.data == nodes.DATA for node in sets.kept(lab))
+    sets.remove_others(lab)
+    assert sorted(path.name for path in nodes.nodes_dir().iterdir()) == [
+        "infrabench-kept-hosts-rack-a-client", "infrabench-kept-hosts-rack-a-server"
+    ]  # fmt: skip
+
+
+def test_a_pair_that_fails_leaves_nothing_and_no_inventory(lab: Path, built: list[str]) -> None:
+    pairs.make(lab, "a", "hosts-a", connected, lambda text: None)
+
+    def refuses(node: nodes.Node) -> Scripted:
+        host = Scripted(address=node.address)
+        host.run = lambda argv, **given: Result(argv, 1, b"", b"no engine", 0.0, 0.0)  # type: ignore[method-assign]
+        return host
+
+    with pytest.raises(ProvisionError, match="no engine"):
+        pairs.make(lab, "a", "hosts-a", refuses, lambda text: None)
+    assert sets.slots(lab) == {}
+    assert list(nodes.nodes_dir().iterdir()) == []
+    assert not pairs.inventory(lab, "a").exists()
+
+
+@pytest.mark.parametrize("name", ["", "A", "-a", "a/b", "../a", "a b", "a\n", "x" * 21])
+def test_a_pair_has_a_name_that_a_container_can_have(name: str) -> None:
+    with pytest.raises(DesignError, match="cannot be called"):
+        pairs.called(name)
 
 
 # ------------------------------------------------------------------------------------------------ freezing

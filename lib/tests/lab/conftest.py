@@ -26,7 +26,7 @@ VOLATILE = re.compile(
 )
 CGROUPS = re.compile(r"lxc|kubepods|infrabench|cilium")
 PROCESSES = re.compile(
-    r"infrabench-(server|client|\S+-(control|worker[12]|store|queue|node[123]))|/opt/infrabench/|infrabench-store/"
+    r"infrabench-(server|client|\S+-(control|worker[12]|store|queue|node[123]|server|client))|/opt/infrabench/|infrabench-store/"
 )
 BPF_SYSCALL = {"x86_64": 321, "aarch64": 280}
 BPF_PROG_GET_NEXT_ID = 11
