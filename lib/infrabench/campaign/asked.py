@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from importlib import resources
 from itertools import combinations
 from typing import Any
 
@@ -19,8 +20,9 @@ from infrabench.inventory import Inventory
 from infrabench.kubeconfig import Kubeconfig
 
 ANSWER_S = 10.0
-# A kernel draws it anew at each start: who has the same one runs on the same kernel, whatever it is called.
-BOOT = "/proc/sys/kernel/random/boot_id"
+# Hosts whose kernels started at the same time to this run on one kernel, whatever they are called. Readings on one
+# machine agree to a microsecond; of two that are switched on in the same minute, one pair in half a million is so near.
+ONE_KERNEL_NS = 50_000
 # What ``parity`` may name -> where a host's facts have it.
 FACTS: Mapping[str, tuple[str, str]] = {
     "kernel": ("kernel", "release"), "architecture": ("kernel", "architecture"), "cpu": ("cpu", "model_name"),
@@ -38,11 +40,11 @@ OF_NODES = {"kernel": "kernelVersion", "distribution": "osImage", "architecture"
 
 @dataclass(frozen=True)
 class Answer:
-    """What a site said: what is wrong with it, the kernel of each machine (role -> boot id), and facts by role."""
+    """What a site said: what is wrong with it, when each machine's kernel started (role -> ns), and facts by role."""
 
     label: str
     wrong: str = ""
-    kernels: Mapping[str, str] = field(default_factory=dict)
+    kernels: Mapping[str, int] = field(default_factory=dict)
     facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # what -> role -> value
     silent: Mapping[str, str] = field(default_factory=dict)  # what -> why it cannot be said
 
@@ -63,9 +65,14 @@ def all_of(
     return {each.label: each for each in answers}
 
 
-def this_kernel() -> str:
-    """Return the boot id of this machine."""
-    return _text(LocalHost(), "cat", BOOT)
+def this_kernel() -> int:
+    """Return when the kernel of this machine started, in Unix nanoseconds."""
+    return _born(LocalHost())
+
+
+def one_kernel(a: int, b: int) -> bool:
+    """Tell whether kernels that started at these times, in nanoseconds, are one."""
+    return abs(a - b) <= ONE_KERNEL_NS
 
 
 def common_kernels(answers: Mapping[str, Answer]) -> dict[tuple[str, str], tuple[str, str]]:
@@ -73,7 +80,7 @@ def common_kernels(answers: Mapping[str, Answer]) -> dict[tuple[str, str], tuple
     common = {}
     for a, b in combinations(answers.values(), 2):
         for role, kernel in a.kernels.items():
-            other = next((name for name, its in b.kernels.items() if its == kernel), None)
+            other = next((name for name, its in b.kernels.items() if one_kernel(its, kernel)), None)
             if other is not None:
                 common[a.label, b.label] = (role, other)
                 break
@@ -116,7 +123,7 @@ def _of_hosts(
     with ExitStack() as stack:
         for host in (*gateways.values(), *hosts.values()):
             stack.callback(host.close)
-        kernels = {role: _text(host, "cat", BOOT) for role, host in hosts.items()}
+        kernels = {role: _born(host) for role, host in hosts.items()}
         facts = dict[str, dict[str, str]]()
         for role, host in hosts.items():
             for what, value in _facts(host, workloads if role in inventory.hosts else (), parity):
@@ -171,6 +178,11 @@ def _tools(host: Host, workloads: Collection[str]) -> str:
         except (InfrabenchError, ParseError):  # it is not there, or is made where it is used
             found.append(f"{name} not there")
     return ", ".join(found)
+
+
+def _born(host: Host) -> int:
+    script = resources.files("infrabench").joinpath("probes/born.py").read_text()
+    return int(_text(host, "python3", "-c", script))
 
 
 def _text(host: Host, *argv: str) -> str:

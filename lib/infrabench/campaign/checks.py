@@ -97,7 +97,7 @@ def _plan(
     here = asked.this_kernel()
     alone = {site.label for site in known.values() if site.on_this_machine}
     steered = [each for each in answers.values() if known[each.label].steered_here]
-    alone |= {each.label for each in steered if here in each.kernels.values()}
+    alone |= {each.label for each in steered if any(asked.one_kernel(here, its) for its in each.kernels.values())}
     return Plan(campaign.name, found, stands, campaign.shares, frozenset(alone))
 
 

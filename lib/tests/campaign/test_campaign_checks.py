@@ -155,9 +155,17 @@ def test_differing_versions_are_named_by_role() -> None:
 
 def test_one_kernel_is_one_machine() -> None:
     answers = {name: Answer(name, kernels=kernels) for name, kernels in (
-        ("a", {"server": "1", "client": "2"}), ("b", {"server": "3"}), ("c", {"server": "4", "client": "2"}),
+        ("a", {"server": 10**18, "client": 2 * 10**18}), ("b", {"server": 10**18 + 10**6}),
+        ("c", {"server": 3 * 10**18, "client": 2 * 10**18 + 1000}),
     )}  # fmt: skip
     assert asked.common_kernels(answers) == {("a", "c"): ("client", "client")}
+
+
+def test_a_kernel_says_when_it_started_to_the_microsecond() -> None:
+    told = [asked.this_kernel() for _ in range(5)]
+    assert max(told) - min(told) < asked.ONE_KERNEL_NS / 10
+    started = next(int(line.split()[1]) for line in Path("/proc/stat").read_text().splitlines() if "btime" in line)
+    assert abs(told[0] / 1e9 - started) < 2
 
 
 @pytest.mark.parametrize("nodes", ["n1", "n2"])

@@ -177,7 +177,7 @@ def test_three_pairs_go_on_after_a_kill_and_a_planted_difference_is_found(
     over = found.over[found.over["metric"] == "events_per_s"].iloc[0]
     ratios = found.rows[found.rows["metric"] == "events_per_s"].set_index("site")["ratio"]
     record_property("planted", {"p": over["p_sites"], "across": over["across"], "ratios": ratios.to_dict()})
-    assert ratios["rack-c"] < 0.7 < 0.9 < min(ratios["rack-a"], ratios["rack-b"])
+    assert ratios["rack-c"] < 0.75 * min(ratios["rack-a"], ratios["rack-b"])
     assert over["p_sites"] < 0.001
     assert over["across"] == "differs between sites"
 
