@@ -15,6 +15,8 @@ def lab(arguments: Namespace) -> Iterator[str]:
     from infrabench import lab as embedded  # its tools are needed by this command alone
     from infrabench.lab import ahead, gotools
 
+    if arguments.verb_of_lab != "up" and (arguments.kubernetes or arguments.hosts):
+        raise DesignError(f"{'--kubernetes' if arguments.kubernetes else '--hosts'} is for `infrabench lab up`")
     if arguments.verb_of_lab == "status":
         found = embedded.status()
         yield "the lab is up" if found.up else "the lab is down"
@@ -28,8 +30,6 @@ def lab(arguments: Namespace) -> Iterator[str]:
     if arguments.verb_of_lab == "trim":
         yield f"{gotools.forget_caches() / 1e9:.1f} GB removed"
         return
-    if arguments.verb_of_lab != "up" and (arguments.kubernetes or arguments.hosts):
-        raise DesignError(f"{'--kubernetes' if arguments.kubernetes else '--hosts'} is for `infrabench lab up`")
     if arguments.kubernetes:
         yield from _cluster(arguments.kubernetes)
     if arguments.hosts:

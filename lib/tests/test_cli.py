@@ -112,6 +112,17 @@ def test_debug_gives_the_traceback():
         cli.main(["plan", "fake", "--debug"])
 
 
+@pytest.mark.parametrize(("argv", "told"), [
+    (["down", "--hosts", "rack-a"], "--hosts is for `infrabench lab up`"),
+    (["status", "--kubernetes", "cilium"], "--kubernetes is for `infrabench lab up`"),
+    (["up", "--hosts", "rack-a", "../b"], "a pair of hosts cannot be called '../b'"),
+])  # fmt: skip
+def test_hosts_of_the_lab_are_asked_for_by_name_and_when_it_goes_up(capsys, monkeypatch, argv, told):
+    monkeypatch.setattr("infrabench.lab.up", lambda *_, **__: pytest.fail("the lab went up"))
+    assert cli.main(["lab", *argv]) == 2
+    assert told in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("argv", [["--help"], *([verb, "--help"] for verb in (
     "plan", "run", "status", "analyze", "report", "verify", "reparse", "pack", "clean", "lab", "notebook", "fidelity",
     "benchmark", "diff", "jupyter", "validate", "claims", "archive", "reproduce", "campaign", "tidy", "survey",

@@ -142,8 +142,9 @@ def alive(mark: str) -> dict[int, str]:
 
 
 def started(path: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "infrabench.cli", "campaign", str(path), "--at-once", "2"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    # What a shell starts with & is deaf to interruptions, and so would this be.
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "infrabench.cli", "campaign", str(path)]
+    return subprocess.Popen([*command, "--at-once", "2"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def until(what: Callable[[], bool], child: subprocess.Popen[str]) -> None:

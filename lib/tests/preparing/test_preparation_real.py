@@ -227,7 +227,8 @@ def test_an_interrupt_lets_the_command_end_and_is_recorded(machine: Sandbox, tmp
     repository = _root(machine) / "srv/repository"
     publish([*repository.glob("i*.deb"), *repository.glob("apache2-utils*"), slow], repository)
     with _inventory(tmp_path / "ssh", machine) as file:
-        argv = [sys.executable, "-m", "infrabench.cli", "prepare", str(file), *ARGUMENTS, "--yes"]
+        command = (sys.executable, "-m", "infrabench.cli", "prepare", str(file), *ARGUMENTS, "--yes")
+        argv = ("env", "--default-signal=INT", *command)  # what a shell starts with & is deaf to interruptions
         with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
             assert child.stderr is not None
             assert child.stdout is not None

@@ -94,7 +94,7 @@ def test_the_kubeconfig_of_a_kept_cluster_is_its_owners_alone(monkeypatch: pytes
 
     monkeypatch.setattr(lab, "keeping", keeping)
     monkeypatch.setattr("infrabench.clusters.cni.standing", lambda machines, cni: cluster)
-    arguments = argparse.Namespace(verb_of_lab="up", kubernetes="bridge")
+    arguments = argparse.Namespace(verb_of_lab="up", kubernetes="bridge", hosts=[])
     lines = list(labcommand.lab(arguments))
     assert mode(lab.kubeconfig("bridge")) == 0o600
     assert lab.kubeconfig("bridge").read_bytes() == config
