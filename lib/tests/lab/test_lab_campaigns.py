@@ -10,8 +10,10 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -31,7 +33,6 @@ LONGEST_S = 900.0
 NODES = ("node1", "node2", "node3")
 RACKS = ("rack-a", "rack-b", "rack-c")
 BLOCKS = 8
-UNIT = "infrabench-campaign"
 SLOWED = """
 for top in /sys/fs/cgroup/cpu/docker /sys/fs/cgroup/docker; do
   mkdir -p "$top" 2>/dev/null || continue
@@ -93,22 +94,34 @@ def check(host: Host, *argv: str) -> Result:
     return result
 
 
+@dataclass(frozen=True)
+class Engine:
+    """A campaign's engine, a unit of its own on the controller."""
+
+    controller: Host
+    unit: str
+
+    def ended(self) -> bool:
+        state = self.controller.run(("systemctl", "is-active", self.unit), timeout_s=20).stdout.decode().strip()
+        return state not in ("active", "activating", "deactivating")
+
+    def said(self) -> str:
+        ask = ("journalctl", "--no-pager", "--lines=60", f"--unit={self.unit}")
+        log, queue = (self.controller.run(argv, timeout_s=20).stdout.decode() for argv in (ask, ("squeue",)))
+        return log + queue
+
+
 @contextmanager
-def engaged(controller: Host, home: Path, name: str) -> Iterator[None]:
+def engaged(controller: Host, home: Path, name: str) -> Iterator[Engine]:
     """Start the campaign's engine on the controller, as a unit of its own whose children it does not take with it."""
     command = (sys.executable, "-m", "infrabench.cli", "campaign", str(home / f"{name}.yml"), "--executor", "slurm")
     given = (f"--setenv={runs.VARIABLE}={home}", "--setenv=HOME=/root", f"--working-directory={home}")
-    controller.run(("systemctl", "reset-failed", UNIT), timeout_s=20)
-    check(controller, "systemd-run", f"--unit={UNIT}", "--property=KillMode=process", *given, *command)
+    unit = f"infrabench-campaign-{uuid.uuid4().hex[:8]}"
+    check(controller, "systemd-run", f"--unit={unit}", "--property=KillMode=process", *given, *command)
     try:
-        yield
+        yield Engine(controller, unit)
     finally:
-        controller.run(("systemctl", "stop", UNIT), timeout_s=60)
-
-
-def ended(controller: Host) -> bool:
-    state = controller.run(("systemctl", "is-active", UNIT), timeout_s=20).stdout.decode().strip()
-    return state not in ("active", "activating", "deactivating")
+        controller.run(("systemctl", "stop", unit), timeout_s=60)
 
 
 def until(what: Callable[[], bool], told: Callable[[], str]) -> None:
@@ -116,12 +129,6 @@ def until(what: Callable[[], bool], told: Callable[[], str]) -> None:
     while not what():
         assert time.monotonic() < deadline, told()
         time.sleep(0.5)
-
-
-def said(controller: Host) -> str:
-    log = controller.run(("journalctl", "--no-pager", "--lines=60", f"--unit={UNIT}"), timeout_s=20).stdout.decode()
-    queue = controller.run(("squeue",), timeout_s=20).stdout.decode()
-    return log + queue
 
 
 def trials(home: Path, name: str, site: str = "*") -> int:
@@ -193,26 +200,26 @@ def test_through_slurm_it_goes_on_after_kills_of_engine_and_daemon(
     }
     wanted = campaign(home, "queued", places, "native, docker")
     every = len(RACKS) * 2 * BLOCKS
-    with engaged(controller, home, "queued"):
-        until(lambda: trials(home, "queued") >= 2 or ended(controller), lambda: said(controller))
-        assert not ended(controller), said(controller)
-        check(controller, "systemctl", "kill", "--kill-who=main", "--signal=KILL", UNIT)
-        until(lambda: ended(controller), lambda: said(controller))
+    with engaged(controller, home, "queued") as begun:
+        until(lambda: trials(home, "queued") >= 2 or begun.ended(), begun.said)
+        assert not begun.ended(), begun.said()
+        check(controller, "systemctl", "kill", "--kill-who=main", "--signal=KILL", begun.unit)
+        until(begun.ended, begun.said)
     assert 2 <= trials(home, "queued") < every
-    with engaged(controller, home, "queued"):
-        until(lambda: trials(home, "queued", "rack-b") >= 2 or ended(controller), lambda: said(controller))
-        assert not ended(controller), said(controller)
+    with engaged(controller, home, "queued") as begun:
+        until(lambda: trials(home, "queued", "rack-b") >= 2 or begun.ended(), begun.said)
+        assert not begun.ended(), begun.said()
         check(cluster.hosts["node2"], "systemctl", "kill", "--kill-who=main", "--signal=KILL", "slurmd.service")
         time.sleep(5)
         check(cluster.hosts["node2"], "systemctl", "restart", "slurmd.service")
-        until(lambda: ended(controller), lambda: said(controller))
+        until(begun.ended, begun.said)
     starts = 2
     while {state for state, _ in states(home, "queued").values()} != {"complete"} and starts < 4:
         check(controller, "scontrol", "update", "nodename=node2", "state=resume")
-        with engaged(controller, home, "queued"):
-            until(lambda: ended(controller), lambda: said(controller))
+        with engaged(controller, home, "queued") as begun:
+            until(begun.ended, begun.said)
         starts += 1
-    assert set(states(home, "queued").values()) == {("complete", None)}, said(controller)
+    assert set(states(home, "queued").values()) == {("complete", None)}, begun.said()
     told = proven(checks.read_only(wanted, "slurm"), home, every)
     record_property("slurm", {"starts": starts, "told": told})
     assert check(controller, "squeue", "--noheader").stdout == b""
@@ -222,11 +229,11 @@ def test_a_node_that_is_lost_for_good_stops_its_site_alone(cluster: Machines, ho
     controller = cluster.hosts["queue"]
     places = {node: f"{{target: local, slurm: {{nodes: {node}, partition: {PARTITION}}}}}" for node in NODES}
     campaign(home, "lost", places, "native", 3)
-    with engaged(controller, home, "lost"):
-        until(lambda: trials(home, "lost", "node1") >= 1 or ended(controller), lambda: said(controller))
+    with engaged(controller, home, "lost") as begun:
+        until(lambda: trials(home, "lost", "node1") >= 1 or begun.ended(), begun.said)
         # The daemon and all that it started: as if the node's power were gone.
         check(cluster.hosts["node1"], "systemctl", "kill", "--kill-who=all", "--signal=KILL", "slurmd.service")
-        until(lambda: ended(controller), lambda: said(controller))
+        until(begun.ended, begun.said)
     found = states(home, "lost")
     assert found["node1"][0] == "partial"
     assert found["node1"][1]
