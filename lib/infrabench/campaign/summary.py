@@ -14,16 +14,18 @@ from infrabench.campaign import job as process
 from infrabench.campaign.jobs import Job
 from infrabench.campaign.plan import Plan
 from infrabench.core import LedgerError
+from infrabench.records import read_session
 
 FILE = "campaign.json"
 NOTEBOOK = "sites.ipynb"
 
 
 def sessions(planned: Plan) -> list[dict[str, Any]]:
-    """Return one entry per job: site, study, its label, session (a path from the project's home), state and reason.
+    """Return one entry per job: site, study, label, session (a path from the project's home), state, reason, not_run.
 
     States: ``complete``; ``partial``, where trials are missing; ``failed``, where the job failed and recorded none;
-    ``missing``, where it was not begun. The reason is null for a job that was done to its end.
+    ``missing``, where it was not begun. The reason is null for a job that was done to its end. ``not_run``: systems that the site
+    cannot run, and why; a session without them is complete.
     """
     return [_entry(planned, job) for job in planned.jobs]
 
@@ -44,6 +46,7 @@ def lines(path: Path) -> Iterator[str]:
     for each in found:
         why = f": {each['reason']}" if each["reason"] else ""
         yield f"{each['site']} {each['label']}: {each['state']} ({each['session']}){why}"
+        yield from (f"  {name} not run: {because}" for name, because in each["not_run"].items())
     complete = sum(each["state"] == "complete" for each in found)
     yield f"{complete} of {len(found)} sessions are complete; {path}"
 
@@ -82,7 +85,15 @@ def _entry(planned: Plan, job: Job) -> dict[str, Any]:
     return {
         "site": job.site.label, "study": job.study.name, "label": job.label,
         "session": os.path.relpath(job.folder, runs.home()), "state": state, "reason": reason,
+        "not_run": _not_run(job.folder),
     }  # fmt: skip
+
+
+def _not_run(folder: Path) -> dict[str, str]:
+    try:
+        return read_session(folder)["not_run"]
+    except LedgerError:  # not begun, or damaged, which its reason says
+        return {}
 
 
 def _not_begun(planned: Plan, job: Job) -> str:

@@ -70,6 +70,15 @@ def test_what_is_refused_exits_2_with_everything_that_is_wrong(
     assert "unknown site" in err
 
 
+def test_a_system_that_a_site_cannot_run_is_named_with_its_reason(home: Path, written: Written) -> None:
+    planned = checks.read_only(written(GOOD))
+    (job,) = planned.jobs
+    job.folder.mkdir(parents=True)
+    said = {"format": 1, "parameters": {}, "not_run": {"docker": "there is no guest image"}}
+    (job.folder / "session.json").write_text(json.dumps(said))
+    assert list(summary.lines(summary.write(planned)))[1] == "  docker not run: there is no guest image"
+
+
 def test_the_analysis_over_sites_gets_the_campaign(home: Path, written: Written) -> None:
     planned = checks.read_only(written(GOOD))
     path = summary.write(planned)
@@ -80,7 +89,7 @@ def test_the_analysis_over_sites_gets_the_campaign(home: Path, written: Written)
         "sessions": [
             {
                 "site": "here", "study": "camp", "label": "camp", "session": "data/runs/camp/c.here.camp",
-                "state": "missing", "reason": "not begun",
+                "state": "missing", "reason": "not begun", "not_run": {},
             }
         ],
     }  # fmt: skip
