@@ -195,13 +195,13 @@ def test_three_pairs_go_on_after_a_kill_and_a_planted_difference_is_found(
 def test_through_slurm_it_goes_on_after_kills_of_engine_and_daemon(
     cluster: Machines, home: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    controller = cluster.hosts["queue"]
+    controller, blocks = cluster.hosts["queue"], BLOCKS // 2
     places = {
         rack: f"{{target: {rack}.yml, slurm: {{nodes: {node}, partition: {PARTITION}}}}}"
         for rack, node in zip(RACKS, NODES, strict=True)
     }
-    wanted = campaign(home, "queued", places, "native, docker")
-    every = len(RACKS) * 2 * BLOCKS
+    wanted = campaign(home, "queued", places, "native, docker", blocks)
+    every = len(RACKS) * 2 * blocks
     with engaged(controller, home, "queued") as begun:
         until(lambda: trials(home, "queued") >= 2 or begun.ended(), begun.said)
         assert not begun.ended(), begun.said()
