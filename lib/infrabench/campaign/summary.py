@@ -24,8 +24,8 @@ def sessions(planned: Plan) -> list[dict[str, Any]]:
     """Return one entry per job: site, study, label, session (a path from the project's home), state, reason, not_run.
 
     States: ``complete``; ``partial``, where trials are missing; ``failed``, where the job failed and recorded none;
-    ``missing``, where it was not begun. The reason is null for a job that was done to its end. ``not_run``: systems that the site
-    cannot run, and why; a session without them is complete.
+    ``missing``, where it was not begun. The reason is null for a job that was done to its end. ``not_run``:
+    systems that the site cannot run, and why; a session without them is complete.
     """
     return [_entry(planned, job) for job in planned.jobs]
 

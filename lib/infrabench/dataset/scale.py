@@ -1,13 +1,14 @@
 """What many rows cost: tidying, analysis and report, each by its own command in a process of its own.
 
-The data sets are synthetic (`synthetic`) and are gone afterwards. Tidying is measured on copies of a recorded ledger
-as well, at two sizes, for that is where raw files are read; for more rows than those it is extrapolated, and said so.
-Every command runs on two processors at the most, and its peak is that of its largest process.
+The data sets are synthetic (`synthetic`) and are gone afterwards. Tidying is measured on copies of a recorded ledger,
+for that is where raw files are read, brought together batch by batch as the sessions of a campaign are. Every command
+runs on two processors at the most, and its peak is that of its largest process.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,10 +21,11 @@ from typing import NamedTuple
 
 from infrabench import runs
 from infrabench.core import DesignError, InfrabenchError
+from infrabench.dataset.synthetic import NAME
 
 BOUND_MB = 2_000.0
 LIKE = "lab-quick-2026-11"  # the recorded session that all are like
-LEDGERS = (2, 20)
+BATCH = 20  # ledgers that one command brings in
 CORES = 2
 LIMIT_S = 3 * 3600.0
 NOTEBOOK = "dataset"
@@ -53,23 +55,21 @@ def report(sizes: Sequence[int], sites: int) -> Iterator[str]:
     """
     if min(sizes) < 1 or not 1 <= sites <= 1000:
         raise DesignError(f"{min(sizes)} rows over {sites} sites: give at least one row, and 1 to 1000 sites")
-    session = runs.find(None, LIKE)
+    session, out = runs.find(None, LIKE), runs.home() / "out"
+    out.mkdir(exist_ok=True)
     peaks: dict[str, float] = {}
     yield HEAD
-    with tempfile.TemporaryDirectory(prefix="infrabench-") as name, _cores(CORES):
-        made = Path(name)
-        pace, before = 0.0, dict[str, tuple[int, Taken]]()
-        for step, rows, taken in _ledgers(session, made):
-            yield _line(step, rows, taken, before.get(step))
-            before[step] = rows, taken
-            pace = taken.seconds / rows if step == LEDGER else pace
-            peaks[f"{step} of {rows} rows"] = taken.peak_mb
+    # Where the session is: its copies are links.
+    with tempfile.TemporaryDirectory(prefix=".rows-", dir=out) as name, _cores(CORES):
+        before = dict[str, tuple[int, Taken]]()
         for size in sorted(set(sizes)):
-            for step, rows, taken in _steps(session, made / str(size), size, sites):
-                yield _line(step, rows, taken, before.get(step))
-                before[step] = rows, taken
-                peaks[f"{step} of {rows} rows"] = taken.peak_mb
-            yield f"{LEDGER:22s}{size:10d}{pace * size:9.0f}  extrapolated from the pace above, not measured"
+            made = Path(name) / str(size)
+            for steps in (_tidied, _steps):
+                for step, rows, taken in steps(session, made, size, sites):
+                    yield _line(step, rows, taken, before.get(step))
+                    before[step] = rows, taken
+                    peaks[f"{step} of {rows} rows"] = taken.peak_mb
+            shutil.rmtree(made)
     worst = max(peaks, key=lambda what: peaks[what])
     yield f"largest peak: {worst}, {peaks[worst]:.0f} MB (bound: {BOUND_MB:.0f} MB)"
     if peaks[worst] > BOUND_MB:
@@ -101,14 +101,26 @@ def measured(argv: Sequence[str]) -> Taken:
     return Taken(seconds, int(words[1]) / 1_000)
 
 
-def _ledgers(session: Path, made: Path) -> Iterator[tuple[str, int, Taken]]:
-    """Yield what it takes to tidy real ledgers, and to find that nothing was added to them."""
-    for count in LEDGERS:
-        ledgers, root = made / f"ledgers-{count}", made / f"tidied-{count}"
-        rows = _synthetic("copies", session, ledgers, count)
-        names = [str(path) for path in sorted(ledgers.iterdir())]
-        yield LEDGER, rows, measured(_command("tidy", *names, "--out", str(root)))
-        yield "tidy, nothing new", rows, measured(_command("tidy", *names, "--out", str(root)))
+def _tidied(session: Path, made: Path, size: int, sites: int) -> Iterator[tuple[str, int, Taken]]:
+    """Yield what it takes to bring so many rows of ledgers together, and to find that nothing was added to the last.
+
+    Real ones of so many rows would take many times the space of their table: those of a batch are the ones of the batch
+    before, under new names.
+    """
+    ledgers, root = made / "ledgers", made / "tidied"
+    each = _synthetic("copies", session, ledgers, BATCH) // BATCH
+    at_hand, names, done, all_taken = sorted(ledgers.iterdir()), list[Path](), 0, list[Taken]()
+    while done * each < size:
+        wanted = min(BATCH, -(-size // each) - done)
+        names = [path.rename(ledgers / f"{NAME}-{done + number:05d}") for number, path in enumerate(at_hand[:wanted])]
+        at_hand[:wanted] = names
+        site = f"{NAME}-{done // BATCH % sites:03d}"
+        command = _command("tidy", *map(str, names), "--out", str(root), "--site", site)
+        all_taken.append(measured(command))
+        done += wanted
+    whole = Taken(sum(each.seconds for each in all_taken), max(each.peak_mb for each in all_taken))
+    yield LEDGER, done * each, whole
+    yield "tidy, nothing new", len(names) * each, measured(command)
 
 
 def _steps(session: Path, made: Path, size: int, sites: int) -> Iterator[tuple[str, int, Taken]]:
@@ -149,7 +161,7 @@ def _cores(count: int) -> Iterator[None]:
 
 def _line(step: str, rows: int, taken: Taken, before: tuple[int, Taken] | None = None) -> str:
     growth = ""
-    if before is not None:
+    if before is not None and rows > before[0]:
         growth = f"  {taken.seconds / before[1].seconds:.1f} times the time for {rows / before[0]:.1f} times the rows"
     pace = rows / taken.seconds
     return f"{step:22s}{rows:10d}{taken.seconds:9.1f}{pace:9.0f}{taken.peak_mb:9.0f}{growth}"

@@ -84,17 +84,17 @@ def test_the_survey_of_many_rows_holds_few(like: synthetic.Pattern, tmp_path: Pa
 
 @pytest.mark.slow
 def test_the_table_ends_with_the_largest_peak_and_fails_above_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scale, "LEDGERS", (1,))
+    monkeypatch.setattr(scale, "BATCH", 1)
     monkeypatch.setattr(scale, "BOUND_MB", 100.0)
     told: list[str] = []
     with pytest.raises(InfrabenchError, match=r"held \d+ MB, more than 100 MB"):
-        _all(told, scale.report([4000], sites=1))
+        _all(told, scale.report([8000], sites=1))
     steps = [line[:22].strip() for line in told]
-    assert steps[1:7] == [
-        "tidy ledgers", "tidy, nothing new", "survey", "notebook (surveys too)", "report", "tidy ledgers",
-    ]  # fmt: skip
-    assert "extrapolated" in told[6]
-    assert told[7].startswith("largest peak")
+    assert steps[1:6] == ["tidy ledgers", "tidy, nothing new", "survey", "notebook (surveys too)", "report"]
+    one = int(told[2].split()[3])  # the last batch is one ledger
+    assert int(told[1].split()[2]) == 2 * one >= 8000
+    assert told[6].startswith("largest peak")
+    assert not list((runs.home() / "out").glob(".rows-*"))
 
 
 def _all(told: list[str], lines) -> None:
