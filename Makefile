@@ -75,6 +75,7 @@ figures: env  ## Make the figures and tables of the recorded sessions and of the
 	done
 	@$(BIN)/infrabench notebook notebooks/validation.ipynb out/validation-recorded.ipynb -p out . -p simulations none
 	@$(BIN)/infrabench notebook notebooks/published.ipynb out/published-recorded.ipynb -p out .
+	@$(BIN)/infrabench notebook notebooks/sites.ipynb out/sites-recorded.ipynb -p out .
 
 paper: NEEDS := paper
 paper: env system  ## Write numbers and tables of the recorded sessions for LaTeX, and typeset the example paper (out/paper/example.pdf)

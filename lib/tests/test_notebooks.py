@@ -14,7 +14,7 @@ import nbformat
 import pytest
 
 import infrabench as ib
-from infrabench import headless
+from infrabench import across, headless
 from infrabench.analysis import table
 from tests import analysis_fixtures, runtimes_fixtures, sidecars, storage_fixtures
 
@@ -193,7 +193,8 @@ def test_papermill_runs_the_validation_on_the_recorded_sessions(tmp_path: Path) 
 
 
 def test_papermill_runs_the_analysis_over_sites_on_two_sessions_and_calls_them_one_machine(tmp_path: Path) -> None:
-    made = headless.execute(ROOT / "notebooks/sites.ipynb", tmp_path / "sites.ipynb", {"out": str(tmp_path)})
+    given = {"out": str(tmp_path), "campaign": None, "sessions": ["lab-quick-2026-11-aa", "lab-quick-2026-11-aa-2"]}
+    made = headless.execute(ROOT / "notebooks/sites.ipynb", tmp_path / "sites.ipynb", given)
     outputs = [output for cell in nbformat.read(made, 4).cells for output in cell.get("outputs", [])]
     assert not [output for output in outputs if output.output_type == "error"]
     text = "\n".join(str(output.get("data", {}).get("text/plain", "")) for output in outputs)
@@ -201,6 +202,23 @@ def test_papermill_runs_the_analysis_over_sites_on_two_sessions_and_calls_them_o
     assert "two sites: no mean over sites" in text
     assert "mean of sites" not in text
     assert len(list((tmp_path / "figures/sites-containers").glob("*.pdf"))) == 6
+
+
+def test_papermill_runs_the_recorded_campaign_and_finds_the_planted_difference(tmp_path: Path) -> None:
+    made = headless.execute(ROOT / "notebooks/sites.ipynb", tmp_path / "sites.ipynb", {"out": str(tmp_path)})
+    outputs = [output for cell in nbformat.read(made, 4).cells for output in cell.get("outputs", [])]
+    assert not [output for output in outputs if output.output_type == "error"]
+    text = "\n".join(str(output.get("data", {}).get("text/plain", "")) for output in outputs)
+    assert "One machine measured as rack-a and rack-b and rack-c" in text
+    (found,) = across.opened("data/recorded/racks/campaign.json")
+    over = found.over[found.over["workload"] == "sysbench-cpu"].set_index(["metric", "scenario"])
+    # Its containers have one and a half of two processors: nothing to one thread, a quarter of the rate to more.
+    assert over.loc[("events_per_s", "threads=1"), "across"] != "differs between sites"
+    for scenario in ("threads=2", "threads=4"):
+        assert over.loc[("events_per_s", scenario), "across"] == "differs between sites"
+        assert over.loc[("events_per_s", scenario), "p_sites"] < 1e-6
+        assert "rack-c" in over.loc[("events_per_s", scenario), "named"]
+    sidecars.compare(tmp_path / "figures", "racks-containers")
 
 
 def test_papermill_runs_the_analysis_over_the_sites_of_a_campaign(tmp_path: Path) -> None:

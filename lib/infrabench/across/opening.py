@@ -62,8 +62,8 @@ def opened(
     Parameters
     ----------
     campaign
-        A ``campaign.json``: ``{"name", "sessions": [{"site", "study", "session", "state", "reason"}]}``, paths from the
-        project's home; entries with a ``label`` of their own are a study each. It goes before `sessions`.
+        A ``campaign.json``, here or from the project's home: ``{"name", "sessions": [{"site", "study", "session",
+        "state", "reason"}]}``, with paths from there, or names, of sessions; entries with a ``label`` of their own are a study each. It goes before `sessions`.
     sessions
         Names, folders or archives of sessions, one a site, called as in `labels` (default: by the sessions' names).
     out
@@ -77,7 +77,8 @@ def opened(
         Sites were asked for different things: other studies, baselines, parameters, margins.
     """
     if campaign:
-        name, groups = _campaign(Path(campaign))
+        path = Path(campaign)
+        name, groups = _campaign(path if path.exists() else runs.home() / path)
     else:
         name, groups = "", {"": _listed(facade.listed(sessions) or (), facade.listed(labels))}
     return tuple(

@@ -10,6 +10,8 @@ from infrabench.claims import again, anew, audit, numbers
 from infrabench.claims.claim import AGAIN, ANEW, LEVELS, Claim
 from infrabench.core import unknown_name
 
+CAMPAIGN = "campaign.json"  # beside recorded sessions that are the sites of a campaign
+
 
 def sources() -> dict[str, Path]:
     """Return the recorded sessions by name, ``STUDY/SESSION``: folders or archives."""
@@ -42,7 +44,8 @@ def collected(
             yield from audit.claims()
     if ANEW in levels:
         for source, recorded in chosen.items():
-            yield from anew.claims(source, recorded, sessions)
+            if not (recorded.parent / CAMPAIGN).exists():  # a site of a campaign is not another machine's to measure
+                yield from anew.claims(source, recorded, sessions)
 
 
 def asked_for(source: str, wanted: Sequence[str]) -> bool:
