@@ -20,6 +20,7 @@ from infrabench.records import awaited, read_session, recorded
 from infrabench.stats.sites import CASE, DIFFERS, OPEN, STANDS_OUT
 
 Many = Sequence[Across]
+MOST_DRAWN = 6  # cases of one metric, a panel each, in one figure
 WORDS = {DIFFERS: "yes", OPEN: "not decided"}
 NO_SESSION = "There is no session to analyse: no site has one that is complete or partial."
 
@@ -94,14 +95,15 @@ def forest(found: Many, workload: str, metric: str, scenario: str = "") -> Shown
 
 
 def forests(found: Many) -> Shown:
-    """Return the forest over sites of every primary metric: of its first scenario, where it has several."""
+    """Return the forest over sites of every primary metric: of all its scenarios, or the first where they are many."""
 
     def one(part: Across) -> Shown:
         if part.over.empty:
             return _told(NO_SESSION)
         drawn = []
         for (workload, metric), group in _primary(part).groupby(["workload", "metric"], sort=False):
-            scenario = str(group.sort_values(["level", "scenario"], kind="stable")["scenario"].iloc[0])
+            every = group.sort_values(["level", "scenario"], kind="stable")["scenario"].astype(str).unique()
+            scenario = every[0] if len(every) == 1 or len(group) > MOST_DRAWN else ""
             drawn.append(_drawn(part, _of(part.over, workload, metric, scenario), workload, metric, scenario))
         return _joined(drawn)
 
