@@ -63,7 +63,8 @@ def opened(
     ----------
     campaign
         A ``campaign.json``, here or from the project's home: ``{"name", "sessions": [{"site", "study", "session",
-        "state", "reason"}]}``, with paths from there, or names, of sessions; entries with a ``label`` of their own are a study each. It goes before `sessions`.
+        "state", "reason"}]}``, with paths from there, or names, of sessions. Entries with a ``label`` of their own are
+        a study each. It goes before `sessions`.
     sessions
         Names, folders or archives of sessions, one a site, called as in `labels` (default: by the sessions' names).
     out
