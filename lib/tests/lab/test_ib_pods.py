@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
@@ -351,8 +350,10 @@ def test_nonsense_starts_nothing_and_harms_nothing(pods: Pods, said: bytes) -> N
             stranger.shutdown(socket.SHUT_WR)
             while piece := stranger.recv(4096):
                 answer += piece
-        except OSError as error:  # it went away without reading all of it, perhaps before we had ended
-            assert error.errno in (errno.ECONNRESET, errno.ENOTCONN), error
+        except TimeoutError:
+            raise  # it hangs
+        except OSError:
+            pass  # it went away without reading all of it, perhaps before we had ended
     assert answer[:1] in (b"", b"f")
     assert pods.processes[0].poll() is None
     assert pods.ask("hello", 1)[0] == 0
