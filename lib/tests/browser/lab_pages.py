@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -146,12 +147,12 @@ def until(holds: Callable[[], bool], page: Page, server: Server, *, timeout_s: f
         page.wait_for_timeout(120)
 
 
-def sought(page: Page, selector: str, *, timeout_s: float) -> str:
-    """Scroll through the notebook, again and again, until something is there; return its text.
+def sought(page: Page, selector: str, pattern: str, *, timeout_s: float) -> None:
+    """Scroll through the notebook, again and again, until something is there whose text has the pattern in it.
 
     JupyterLab keeps cells that are out of sight out of the document.
     """
-    deadline = time.monotonic() + timeout_s
+    deadline, text = time.monotonic() + timeout_s, ""
     while time.monotonic() < deadline:
         # Asked in one go: what is drawn anew is another element a moment later.
         text = page.evaluate(
@@ -159,8 +160,8 @@ def sought(page: Page, selector: str, *, timeout_s: float) -> str:
                            found?.scrollIntoView(); return found ? found.innerText : ''; }""",
             f"{PANEL} {selector}",
         )
-        if text:
-            return text
+        if re.search(pattern, text):
+            return
         page.evaluate(
             """panel => {
               const box = document.querySelector(panel + ' .jp-WindowedPanel-outer');
@@ -170,7 +171,7 @@ def sought(page: Page, selector: str, *, timeout_s: float) -> str:
             PANEL,
         )
         page.wait_for_timeout(120)
-    raise AssertionError(f"{selector} did not come within {timeout_s:g} s")
+    raise AssertionError(f"{selector} with {pattern} did not come within {timeout_s:g} s; last it said {text!r}")
 
 
 def errors(notebook: nbformat.NotebookNode) -> list[str]:
