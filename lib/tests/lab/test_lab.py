@@ -27,10 +27,10 @@ pytestmark = pytest.mark.lab
 def test_up_twice_makes_nothing_the_second_time() -> None:
     facts = lab.up()
     stamp = images.make("node").folder.stat().st_mtime_ns
-    pid = sh("lxc-info", "-P", lab.nodes.nodes_dir(), "-n", lab.SERVER.container, "-pH").stdout
+    pid = sh("lxc-info", "-P", lab.nodes.nodes_dir(), "-n", lab.nodes.SERVER.container, "-pH").stdout
     assert lab.up() == facts
     assert images.make("node").folder.stat().st_mtime_ns == stamp
-    assert sh("lxc-info", "-P", lab.nodes.nodes_dir(), "-n", lab.SERVER.container, "-pH").stdout == pid
+    assert sh("lxc-info", "-P", lab.nodes.nodes_dir(), "-n", lab.nodes.SERVER.container, "-pH").stdout == pid
     assert lab.status().up
 
 
