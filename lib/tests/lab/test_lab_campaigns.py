@@ -142,11 +142,16 @@ def states(home: Path, name: str) -> dict[str, tuple[str, str | None]]:
 
 
 def proven(planned: Plan, home: Path, wanted: int) -> str:
-    """Every trial is there and sound, and by the times in the ledgers no two met; returns that in words."""
+    """Every trial is there once and sound, and by the times in the ledgers no two met; returns that in words."""
     assert sum(stand.done for stand in planned.stands.values()) == wanted
-    assert wanted <= trials(home, planned.campaign) <= wanted + 2 * BLOCKS  # a block that a kill broke is run again
     for job in planned.jobs:
         assert records.verify(job.folder) == []
+        every = records.read_trials(job.folder)
+        first = [record for record in every if not record.trial.attempt]
+        assert sorted(record.trial.id for record in first) == sorted(each.id for each in records.read_plan(job.folder))
+        # What is there beyond the plan repeats a trial that the machine spoilt.
+        invalid = {records.place(record.trial) for record in first if record.state == "invalid"}
+        assert {records.place(record.trial) for record in every if record.trial.attempt} == invalid
         assert (engine.own(job, planned.campaign)["out"]).is_file()
     assert [each["not_run"] for each in summary.sessions(planned)] == [{}] * len(planned.jobs)
     told, alone = exclusive.told(planned)
