@@ -7,9 +7,16 @@ PROFILE     ?= smoke
 STUDY       ?= containers $(if $(SYSTEMS)$(WORKLOADS)$(SESSION),,cnis runtimes storage)
 ENV         := .venv
 BIN         := $(ENV)/bin
-UV_VERSION  := 0.13.8
+# Values reach commands through the environment alone, so that no shell reads them; and make itself, which would expand a
+# $(...) in them, takes what was given on its command line or in the environment as it is.
+VALUES      := PYTHON PROFILE STUDY NEEDS MEASURE ARCHIVE FILE EXECUTOR DRY TESTS RUNS SYSTEMS WORKLOADS SEED SITE SESSION \
+  DEPLOYMENTS ORDER PRECISION MOST HOURS MIXTURE
+$(foreach name,$(VALUES),$(if $(filter command environment,$(origin $(name))),$(eval override $(name) := $$(value $(name)))))
+export $(VALUES)
+# Every kernel and command would compile pandas, scipy and matplotlib anew, which takes seconds.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test torture validate notebook env lock lint audit system figures paper published benchmark build clean distclean lab-down
+.PHONY: help run test test-long torture validate notebook env lock lint audit system figures paper published benchmark build clean distclean lab-down
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -17,10 +24,11 @@ help:  ## Show this list
 
 env: $(ENV)/.made  ## Make the locked Python environment in .venv
 
-$(ENV)/.made: lib/requirements.lock lib/pyproject.toml scripts/make-env
-	@PYTHON=$(PYTHON) UV_VERSION=$(UV_VERSION) scripts/make-env $(ENV)
+$(ENV)/.made: lib/requirements.lock lib/tools.lock lib/pyproject.toml scripts/make-env
+	@scripts/make-env $(ENV)
 
-lock: env  ## Resolve lib/pyproject.toml into lib/requirements.lock again
+lock: env  ## Resolve lib/pyproject.toml into lib/requirements.lock again, and the version of uv that lib/tools.lock names
+	@grep -o '^uv==[^ ]*' lib/tools.lock | $(ENV)/tools/bin/uv pip compile - --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 -q -o lib/tools.lock
 	$(ENV)/tools/bin/uv pip compile lib/pyproject.toml --extra dev --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o lib/requirements.lock -q --upgrade
 
 lint: env  ## Check style of the library and the notebooks
@@ -29,53 +37,62 @@ lint: env  ## Check style of the library and the notebooks
 audit: env  ## Hold the locked packages against known advisories, and say what could not be asked
 	@$(BIN)/python scripts/audit
 
-# What `make run` hands to a notebook: only what was given, through the environment, so that no shell reads it.
-export STUDY PROFILE RUNS SYSTEMS WORKLOADS SEED SITE SESSION DEPLOYMENTS ORDER PRECISION MOST HOURS
+# What `make run` hands to a notebook: only what was given.
 given = $(if $($(2)),-p $(1) "$$$(2)")
 ARGUMENTS = -p mode run -p profile "$$PROFILE" $(call given,runs,RUNS) $(call given,systems,SYSTEMS) \
   $(call given,workloads,WORKLOADS) $(call given,seed,SEED) $(call given,site,SITE) $(call given,session,SESSION) \
   $(call given,deployments,DEPLOYMENTS) $(call given,order,ORDER) $(call given,precision,PRECISION) $(call given,most,MOST) \
-  $(call given,hours,HOURS)
+  $(call given,hours,HOURS) $(call given,mixture,MIXTURE)
 
 system:
-	@scripts/system-packages $(or $(NEEDS),$$STUDY)
+	@scripts/system-packages $${NEEDS:-$$STUDY}
 
-run: env system  ## Run every study on real systems and write notebooks, figures, tables and report to out/ (STUDY= PROFILE= RUNS= SYSTEMS= WORKLOADS= SITE= SEED= SESSION= DEPLOYMENTS= ORDER= PRECISION= MOST= HOURS=)
+run: env system  ## Run every study on real systems and write notebooks, figures, tables and report to out/ (STUDY= PROFILE= RUNS= SYSTEMS= WORKLOADS= SITE= SEED= SESSION= DEPLOYMENTS= ORDER= PRECISION= MOST= HOURS= MIXTURE=)
 	@status=0; for study in $$STUDY; do \
-	  $(BIN)/infrabench notebook notebooks/$$study.ipynb out/$$study.ipynb $(ARGUMENTS) || { \
+	  $(BIN)/infrabench notebook run notebooks/$$study.ipynb out/$$study.ipynb $(ARGUMENTS) || { \
 	    status=$$?; [ $$status = 3 ] && [ "$(words $(STUDY))" != 1 ] || break; status=0; }; \
 	done; \
 	$(BIN)/infrabench report || { failed=$$?; [ $$status != 0 ] || status=$$failed; }; \
 	exit $$status
 
 .PHONY: campaign
-export FILE EXECUTOR
 campaign: env  ## Run studies on several sites, or go on with it: FILE= names the campaign (EXECUTOR=slurm; DRY=1: only the plan)
 	@[ -n "$$FILE" ] || { echo "Name the campaign: make campaign FILE=campaign.yml (docs/campaigns.md)" >&2; exit 2; }
-	@$(BIN)/infrabench campaign "$$FILE" $(if $(EXECUTOR),--executor "$$EXECUTOR") $(if $(DRY),--dry-run)
+	@$(BIN)/infrabench campaign $(if $(DRY),plan,run) "$$FILE" $(if $(EXECUTOR),--executor "$$EXECUTOR")
 
 test: NEEDS := all browser pdf
 test: env system  ## Run the whole test suite: units, notebooks, a real browser, and the real lab where there can be one
-	@$(if $(TESTS),$(BIN)/pytest lib/tests $(TESTS),\
-	  $(BIN)/pytest lib/tests -m "not lab and not browser" -n logical --dist worksteal && \
-	  $(BIN)/pytest lib/tests -m "lab or browser")
+	@$(if $(TESTS),PYTEST_ADDOPTS="$$TESTS" $(BIN)/pytest lib/tests,\
+	  mkdir -p out; status=0; colour=auto; [ ! -t 1 ] || colour=yes; \
+	  $(BIN)/pytest lib/tests --color=$$colour -m "not lab and not browser" -n logical --dist worksteal --durations=30 | tee -i out/test-units.log \
+	    || status=$$?; \
+	  $(BIN)/pytest lib/tests --color=$$colour -m "lab or browser" --durations=30 | tee -i out/test-lab.log \
+	    || { second=$$?; [ $$status != 0 ] || status=$$second; }; \
+	  [ $$status = 0 ] || { printf '\nWhat failed, in both halves (out/test-units.log, out/test-lab.log):\n'; \
+	    grep -ahE '^(.\[[0-9;]*m)*(FAILED|ERROR)[^ ]* lib/' out/test-units.log out/test-lab.log | cut -c1-240 \
+	      | grep . || echo 'no test: see above'; }; \
+	  exit $$status)
+
+test-long: NEEDS := all
+test-long: env system  ## The lab's tests in their long form: every kill, minutes of silence, emulated guests (an hour and more)
+	@INFRABENCH_TORTURE=long PYTEST_ADDOPTS="--durations=30 $$TESTS" $(BIN)/pytest lib/tests -m lab
 
 torture: env  ## A storm of faults, long form: kills, full disks, lost hosts, damaged output and ledgers, hostile values (a quarter of an hour on two cores)
-	@INFRABENCH_TORTURE=long $(BIN)/pytest lib/tests/torture -q -n logical --dist worksteal --timeout 3500 $(TESTS)
+	@INFRABENCH_TORTURE=long PYTEST_ADDOPTS="-q -n logical --dist worksteal --timeout 3500 $$TESTS" $(BIN)/pytest lib/tests/torture
 
 validate: env  ## Simulate campaigns of known truth, 10 000 and more a check, and check the statistics (minutes)
-	@$(BIN)/infrabench validate --full
+	@$(BIN)/infrabench selfcheck statistics --full
 
 notebook: env system  ## Open JupyterLab on its first page: studies, what this machine can run, sessions
-	@$(BIN)/infrabench jupyter
+	@$(BIN)/infrabench notebook open
 
 figures: env  ## Make the figures and tables of the recorded sessions and of the published numbers again
 	@for study in containers cnis runtimes storage; do \
-	  [ ! -d data/recorded/$$study ] || $(BIN)/infrabench notebook notebooks/$$study.ipynb out/$$study-recorded.ipynb -p out .; \
+	  [ ! -d data/recorded/$$study ] || $(BIN)/infrabench notebook run notebooks/$$study.ipynb out/$$study-recorded.ipynb -p out .; \
 	done
-	@$(BIN)/infrabench notebook notebooks/validation.ipynb out/validation-recorded.ipynb -p out . -p simulations none
-	@$(BIN)/infrabench notebook notebooks/published.ipynb out/published-recorded.ipynb -p out .
-	@$(BIN)/infrabench notebook notebooks/sites.ipynb out/sites-recorded.ipynb -p out .
+	@$(BIN)/infrabench notebook run notebooks/validation.ipynb out/validation-recorded.ipynb -p out . -p simulations none
+	@$(BIN)/infrabench notebook run notebooks/published.ipynb out/published-recorded.ipynb -p out .
+	@$(BIN)/infrabench notebook run notebooks/sites.ipynb out/sites-recorded.ipynb -p out .
 
 paper: NEEDS := paper
 paper: env system  ## Write numbers and tables of the recorded sessions for LaTeX, and typeset the example paper (out/paper/example.pdf)
@@ -83,23 +100,23 @@ paper: env system  ## Write numbers and tables of the recorded sessions for LaTe
 	@scripts/typeset paper/example.tex out/paper
 
 published: env  ## Recompute the papers' numbers: the audit and the composite score, as a notebook and a report
-	@$(BIN)/infrabench notebook notebooks/published.ipynb out/published.ipynb
+	@$(BIN)/infrabench notebook run notebooks/published.ipynb out/published.ipynb
 	@$(BIN)/infrabench report
 
 .PHONY: claims kick archive
 claims: env  ## Check every claim of the recorded sessions: re-analysis, and what sessions measured here say (MEASURE=smoke: measure first)
-	@$(BIN)/infrabench claims $(if $(MEASURE),--measure $(MEASURE))
+	@$(BIN)/infrabench selfcheck claims $(if $(MEASURE),--measure "$$MEASURE")
 
 kick:  ## Kick the tyres in under half an hour: environment, recorded claims, a smoke session, its claims (STUDY= PROFILE= SITE=)
-	@STUDY=$(firstword $(STUDY)) PROFILE=$(PROFILE) SITE=$(or $(SITE),auto) PYTHON=$(PYTHON) scripts/kick
+	@STUDY="$${STUDY%% *}" scripts/kick
 
 ARCHIVE ?= out/infrabench.tar.xz
 archive: env  ## Write one archive of this commit: raw data, source, results, metadata, checksums, licences (ARCHIVE=)
-	@$(BIN)/infrabench archive $(ARCHIVE)
+	@$(BIN)/infrabench artifact pack "$$ARCHIVE"
 
 benchmark: env system  ## Measure what the harness itself costs, here and on the lab
-	@$(BIN)/infrabench benchmark --site local
-	@$(BIN)/infrabench benchmark --site lab
+	@$(BIN)/infrabench selfcheck overhead --site local
+	@$(BIN)/infrabench selfcheck overhead --site lab
 
 build: NEEDS := all
 build: env system  ## Make the lab's images and Kubernetes' programs ahead of time (a third of an hour on two cores, once)

@@ -9,8 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from infrabench.abstract import results
-    from infrabench.accounts import (
+    from infrabench.analysis.session_data import Session, open_session, pool
+    from infrabench.notebook.api import contrasts, estimates, probes, request, run_or_load, show_log, study
+    from infrabench.notebook.plan_tables import plan_from_pilot, plan_summary, plan_table, power_summary
+    from infrabench.notebook.session_summary import results
+    from infrabench.notebook.session_tables import (
         blocks_table,
         capabilities_table,
         deployments_table,
@@ -21,51 +24,38 @@ if TYPE_CHECKING:
         size_table,
         validity_table,
     )
-    from infrabench.facade import (
-        Session,
-        contrasts,
-        estimates,
-        open_session,
-        pool,
-        probes,
-        request,
-        run_or_load,
-        show_log,
-        study,
-    )
-    from infrabench.landing import look_around, machine_table, own_table, recorded_table, studies_table
-    from infrabench.planned import plan_from_pilot, plan_summary, plan_table, power_summary
+    from infrabench.notebook.start_page import look_around, machine_table, own_table, recorded_table, studies_table
 
 HOME = {
-    "blocks_table": "accounts",
-    "capabilities_table": "accounts",
-    "deployments_table": "accounts",
-    "diff_table": "accounts",
-    "paths_table": "accounts",
-    "provenance_table": "accounts",
-    "reasons_table": "accounts",
-    "size_table": "accounts",
-    "validity_table": "accounts",
-    "Session": "facade",
-    "contrasts": "facade",
-    "estimates": "facade",
-    "open_session": "facade",
-    "pool": "facade",
-    "probes": "facade",
-    "request": "facade",
-    "results": "abstract",
-    "run_or_load": "facade",
-    "show_log": "facade",
-    "study": "facade",
-    "look_around": "landing",
-    "machine_table": "landing",
-    "own_table": "landing",
-    "recorded_table": "landing",
-    "studies_table": "landing",
-    "plan_from_pilot": "planned",
-    "plan_summary": "planned",
-    "plan_table": "planned",
-    "power_summary": "planned",
+    "blocks_table": "notebook.session_tables",
+    "capabilities_table": "notebook.session_tables",
+    "deployments_table": "notebook.session_tables",
+    "diff_table": "notebook.session_tables",
+    "paths_table": "notebook.session_tables",
+    "provenance_table": "notebook.session_tables",
+    "reasons_table": "notebook.session_tables",
+    "size_table": "notebook.session_tables",
+    "validity_table": "notebook.session_tables",
+    "Session": "analysis.session_data",
+    "contrasts": "notebook.api",
+    "estimates": "notebook.api",
+    "open_session": "analysis.session_data",
+    "pool": "analysis.session_data",
+    "probes": "notebook.api",
+    "request": "notebook.api",
+    "results": "notebook.session_summary",
+    "run_or_load": "notebook.api",
+    "show_log": "notebook.api",
+    "study": "notebook.api",
+    "look_around": "notebook.start_page",
+    "machine_table": "notebook.start_page",
+    "own_table": "notebook.start_page",
+    "recorded_table": "notebook.start_page",
+    "studies_table": "notebook.start_page",
+    "plan_from_pilot": "notebook.plan_tables",
+    "plan_summary": "notebook.plan_tables",
+    "plan_table": "notebook.plan_tables",
+    "power_summary": "notebook.plan_tables",
 }
 __all__ = [
     "Session",

@@ -14,12 +14,13 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import cast
 
-from infrabench.core import DesignError, Study, System, Workload, digest, unknown_name
+from infrabench.core import DesignError, MetricKind, Study, System, Workload, digest, unknown_name
 
 KINDS = ("workloads", "systems", "studies")
 CONTRACT = {
@@ -28,6 +29,8 @@ CONTRACT = {
     "studies": ("STUDY",),
 }
 VARIABLE = "INFRABENCH_PLUGINS"
+STARTED_S = time.time()  # before any module of a later room was loaded
+LOADED_S: dict[str, float] = {}  # when a plug-in from outside was loaded, by the name of its module
 
 
 def names(kind: str, extra: Sequence[Path] = ()) -> tuple[str, ...]:
@@ -51,6 +54,27 @@ def study(name: str, extra: Sequence[Path] = ()) -> Study:
     if not isinstance(found, Study) or found.name != name:
         raise DesignError(f"the study file of {name!r} must define STUDY, a core.Study whose name is {name!r}")
     return found
+
+
+def source(kind: str, name: str) -> Path:
+    """Return the file of a plug-in, or its folder where it has one; `DesignError` when there is none."""
+    files = _files(kind, ())
+    if name not in files:
+        raise unknown_name(kind.removesuffix("s"), name, files)
+    return files[name]
+
+
+def metric_kinds(workload_name: str) -> Mapping[str, MetricKind]:
+    """Return metric -> kind as a workload declares it.
+
+    Empty where it declares nothing, and where its plug-in is not at hand or cannot be imported: a session recorded
+    elsewhere can still be read. ``web (code 2)``, as trials of another code are called, is of the kinds of ``web``.
+    """
+    try:
+        plain = workload_name.partition(" (code ")[0]
+        return cast(Mapping[str, MetricKind], getattr(workload(plain), "METRICS", {}))
+    except (DesignError, ImportError):
+        return {}
 
 
 def _files(kind: str, extra: Iterable[Path]) -> dict[str, Path]:
@@ -80,7 +104,7 @@ def _load(kind: str, name: str, extra: Sequence[Path]) -> ModuleType:
     module = importlib.import_module(f"infrabench.{kind}.{path.stem}") if builtin else _from_file(kind, path)
     absent = [attribute for attribute in CONTRACT[kind] if not hasattr(module, attribute)]
     if absent:
-        raise DesignError(f"plug-in {path} lacks {', '.join(absent)}; see the contract in infrabench/core.py")
+        raise DesignError(f"plug-in {path} lacks {', '.join(absent)}; see the contract in infrabench/core/")
     return module
 
 
@@ -94,6 +118,7 @@ def _from_file(kind: str, path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise DesignError(f"plug-in {file} cannot be imported")
     module = importlib.util.module_from_spec(spec)
+    LOADED_S[key] = time.time()
     sys.modules[key] = module  # dataclasses look their module up while it is being executed
     try:
         spec.loader.exec_module(module)

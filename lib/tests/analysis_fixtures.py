@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infrabench import analysis, facade
+from infrabench.analysis import results, session_data
+from infrabench.analysis.tidy import COLUMNS, DTYPES, check
 from infrabench.core import Measurement, Trial, TrialRecord, canonical, digest
-from infrabench.tidy import COLUMNS, DTYPES, check
 
 # the reference data of the statistics: 10 blocks x 4 systems, row i of each list is block i
 DATA_A: dict[str, list[float]] = {
@@ -92,7 +92,7 @@ def write_session(
         "guards": {},
         "limits": {},
         "parameters": {},
-        "parameters_sha256": "0" * 64,
+        "parameters_sha256": digest({}, 64),
         "created_utc": "2026-01-01T00:00:00.000Z",
         "versions": {"infrabench": "0.1.0", "python": "3.11"},
     }
@@ -193,7 +193,7 @@ def table_of(
     return check(pd.DataFrame(rows, columns=list(COLUMNS)).astype(DTYPES))
 
 
-def results_of(session: Path, out: Path) -> analysis.Results:
+def results_of(session: Path, out: Path) -> results.Results:
     """Return the results of the session in a folder, whose figures and tables go to `out`."""
-    found = facade.open_session(session)
-    return analysis.results(found.data, found.table, found.missing, out)
+    found = session_data.open_session(session)
+    return results.results(found.data, found.table, found.missing, out)

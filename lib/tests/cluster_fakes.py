@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from infrabench.core import Result
-from infrabench.host import LocalHost
+from infrabench.machines.hosts.host import LocalHost
 
 Answer = Callable[[tuple[str, ...], bytes], tuple[int, bytes]]
 

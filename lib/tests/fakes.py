@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from infrabench.core import Host, Result, SiteError
-from infrabench.host import LocalHost
+from infrabench.machines.hosts.host import LocalHost
 
 PLUGINS = Path(__file__).parent / "plugins"
 
@@ -27,6 +28,23 @@ class FakeSite:
 
 def fake_site(host: Host | None = None, **facts: Any) -> FakeSite:
     return FakeSite({"server": host or LocalHost("here")}, {"log": [], **facts})
+
+
+class ScriptedHost(LocalHost):
+    """This machine, but the two commands of a trial of the workload ``fake`` are answered without a process.
+
+    For tests of what is done between hundreds of trials; that commands are run for real is shown by all others.
+    """
+
+    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Result:
+        begin = time.monotonic()
+        if argv[-1] == "true":
+            stdout = b""
+        elif any(part.startswith("printf 'value=") for part in argv):
+            stdout = f"value={argv[-1]}\nend\n".encode()
+        else:
+            return super().run(argv, timeout_s=timeout_s, stdin=stdin)
+        return Result(tuple(argv), 0, stdout, b"", time.time(), time.monotonic() - begin)
 
 
 @dataclass

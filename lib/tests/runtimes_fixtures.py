@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from infrabench import design as designs
 from infrabench import registry
-from infrabench.core import Measurement, Trial, TrialRecord, canonical
+from infrabench.core import Measurement, Request, Trial, TrialRecord, canonical, digest
+from infrabench.experiment.design import design as designs
 
 NO_KATA = "Kata is not installed: /opt/kata has no hypervisor"
 RAN = ("containerd-runc", "crio-runc", "containerd-runsc")
@@ -41,7 +41,7 @@ def write_session(
 ) -> Path:  # fmt: skip
     """Write a session of `profile`. `fits`: pods that a system has room for; more are left out with the reason."""
     study = registry.study("runtimes")
-    wanted = designs.design(study, profile=profile, systems=systems, seed=seed)
+    wanted = designs.design(study, Request(study.name, profile, systems=systems, seed=seed))
     gone = dict.fromkeys(("containerd-kata", "crio-kata"), NO_KATA) if not_run is None else dict(not_run)
     gone = {name: why for name, why in gone.items() if name in wanted.systems}
     absent = {
@@ -72,7 +72,7 @@ def session_json(study: Any, kept: designs.Design, gone: Any, absent: Any, asked
         "baseline": kept.baseline, "site": {"name": "lab", "kind": "lab"}, "not_run": gone, "left_out": {},
         "not_applicable": [dict(zip(keys, (*cell, why), strict=True)) for cell, why in absent.items()],
         "margins": dict(study.margins), "primary": [list(each) for each in study.primary], "guards": {}, "limits": {},
-        "parameters": asked, "parameters_sha256": "0" * 64, "created_utc": "2026-01-01T00:00:00+00:00",
+        "parameters": asked, "parameters_sha256": digest(asked, 64), "created_utc": "2026-01-01T00:00:00+00:00",
         "versions": {"infrabench": "0.1.0"},
     }  # fmt: skip
 

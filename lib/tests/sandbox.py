@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from infrabench.core import Result
-from infrabench.host import LocalHost
+from infrabench.machines.hosts.host import LocalHost
 
 # systemd cannot run here. Stopping a unit kills the process whose id is in its file; the rest is only asked for.
 SYSTEMCTL = """#!/bin/sh

@@ -48,15 +48,16 @@ class _Policy(paramiko.ServerInterface):
 
 @contextmanager
 def serving(
-    folder: Path, *, address: str = "127.0.0.1", user: str = "someone", into: Sequence[str] = ()
+    folder: Path, *, address: str = "127.0.0.1", user: str = "someone", into: Sequence[str] = (), port: int = 0
 ) -> Iterator[Login]:  # fmt: skip
     """Yield how to log in to a server that stops with the context; its keys are made in `folder`.
 
-    `into`: words before each command, which lead to another place than this machine.
+    `into`: words before each command, which lead to another place than this machine. `port`: 0 for any that is free.
     """
     host_key, own = paramiko.ECDSAKey.generate(), paramiko.ECDSAKey.generate()
     own.write_private_key_file(str(folder / "id"))
-    with socket.create_server((address, 0)) as listener:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, port), family=family) as listener:
         port = listener.getsockname()[1]
         known = folder / "known_hosts"
         known.write_text(f"[{address}]:{port} {host_key.get_name()} {host_key.get_base64()}\n")

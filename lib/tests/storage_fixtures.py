@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from infrabench import design as designs
 from infrabench import registry
-from infrabench.core import Measurement, Trial, TrialRecord, canonical
+from infrabench.core import Measurement, Request, Trial, TrialRecord, canonical
+from infrabench.experiment.design import design as designs
 from tests.runtimes_fixtures import session_json
 
 NO_LOOP = "the machine has no loop devices: /dev/loop-control is missing"
@@ -49,7 +49,8 @@ def write_session(
     """Write a session of `profile`; `failed`: (system, workload) without a valid trial; `wrong`: Ceph's files are."""
     study = registry.study("storage")
     known = registry.names("systems")
-    wanted = designs.design(study, profile=profile, systems=systems, seed=seed, known_systems=known)
+    complete = {"rebuild": registry.workload("rebuild").DEFAULTS}  # its output is read again
+    wanted = designs.design(study, Request(study.name, profile, systems=systems, seed=seed), known, complete)
     gone = {name: why for name, why in (not_run or {}).items() if name in wanted.systems}
     absent = {
         (system, case.workload, case.scenario): NO_DEVICE if case.params["path"] == "kernel" else NO_RBD
@@ -187,7 +188,8 @@ def course(trial: Trial, begun_s: float = 1_800_000_000.25) -> dict[str, Any]:
         "replace": {"verb": "replace", "begun_s": replaced, "done_s": replaced + 0.3},
     }
     done = 50 * len(bins)
-    options = {"rw": "randrw", "bs": "4096", "iodepth": "16"}
+    half, size = trial.params["foreground_iops"] // 2, trial.params["used_bytes"] // 2**20 * 2**20
+    options = {"rw": "randrw", "bs": "4096", "iodepth": "16", "rate_iops": f"{half},{half}", "size": str(size)}
     job = {
         "jobname": "load",
         "error": 0,

@@ -11,7 +11,8 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
-from infrabench import abstract, facade
+from infrabench.analysis import session_data
+from infrabench.notebook import api, session_summary
 from tests.report.report_fixtures import ABSENT, session, told
 
 
@@ -32,11 +33,11 @@ def test_an_abstract_is_json_and_says_how_much_there_is(found: dict[str, Any]) -
     assert made["ok"] == 306 - 6 - 1
     assert made["not_run"] == {"lxd": "the LXD daemon did not answer", "lxc, fio default": ABSENT["reason"]}
     assert sum(int(row[made["plan"]["columns"].index("trials")]) for row in made["plan"]["rows"]) == 306
-    assert abstract.line(made) == "s: containers, profile quick, site lab; 306 of 306 trials, 299 valid"
+    assert session_summary.line(made) == "s: containers, profile quick, site lab; 306 of 306 trials, 299 valid"
 
 
 def test_its_verdicts_are_those_of_the_analysis(folder: Path, found: dict[str, Any]) -> None:
-    contrasts = facade.contrasts(facade.open_session(folder))
+    contrasts = api.contrasts(session_data.open_session(folder))
     rows = contrasts[contrasts["metric"].isin(["events_per_s", "requests_per_s"])]
     made = found["verdicts"]
     columns = dict(zip(made["columns"], zip(*made["rows"], strict=True), strict=True))
@@ -59,24 +60,24 @@ def test_only_a_notebook_is_told(
     folder: Path, found: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    abstract.publish(found)
+    session_summary.publish(found)
     assert capsys.readouterr().out == ""
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     shell = InteractiveShell.instance()
     try:
         with capture_output() as captured:
-            assert len(abstract.results(facade.open_session(folder)).contrasts)
+            assert len(session_summary.results(session_data.open_session(folder)).contrasts)
         outputs = [{"data": each.data} for each in captured.outputs]
     finally:
         shell.clear_instance()
-    assert abstract.inside(outputs) == [found]
-    assert outputs[0]["data"]["text/plain"] == abstract.line(found)
+    assert session_summary.inside(outputs) == [found]
+    assert outputs[0]["data"]["text/plain"] == session_summary.line(found)
 
 
 def test_of_the_same_session_the_last_one_counts(found: dict[str, Any]) -> None:
     ones = [found | {"name": name, "ok": ok} for name, ok in (("a", 1), ("b", 2), ("a", 3))]
-    outputs = [{"data": {abstract.MIME: each}} for each in ones]
-    assert [each["ok"] for each in abstract.inside([*outputs, {"text": "x"}])] == [3, 2]
+    outputs = [{"data": {session_summary.MIME: each}} for each in ones]
+    assert [each["ok"] for each in session_summary.inside([*outputs, {"text": "x"}])] == [3, 2]
 
 
 def test_what_another_version_wrote_is_no_abstract(found: dict[str, Any]) -> None:
@@ -84,9 +85,9 @@ def test_what_another_version_wrote_is_no_abstract(found: dict[str, Any]) -> Non
     columns = {**found["verdicts"], "columns": found["verdicts"]["columns"][1:]}
     other += [found | {"format": 2}, found | {"systems": "lxc"}, found | {"verdicts": columns}, found | {"plan": []}]
     for each in (*other, "x", None):
-        assert abstract.inside([{"data": {abstract.MIME: each}}]) == []
+        assert session_summary.inside([{"data": {session_summary.MIME: each}}]) == []
 
 
 def test_what_is_missing_is_an_empty_text() -> None:
     frame = pd.DataFrame({"a": [1, None], "b": [None, "x"]}).rename_axis("row")
-    assert abstract.split(frame) == {"columns": ["row", "a", "b"], "rows": [["0", "1.0", ""], ["1", "", "x"]]}
+    assert session_summary.split(frame) == {"columns": ["row", "a", "b"], "rows": [["0", "1.0", ""], ["1", "", "x"]]}

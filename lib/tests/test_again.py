@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from fakes import PLUGINS, fake_site
 
-from infrabench import again, facade, registry, session
+from infrabench import registry
 from infrabench.core import Stopping
-from infrabench.records import read_session
+from infrabench.experiment.execution import resume, session
+from infrabench.ledger.records import read_session
+from infrabench.notebook import api
 
 
 @pytest.fixture(autouse=True)
@@ -35,13 +37,13 @@ def stopped(folder: Path, after: int, **choice: Any) -> Path:
 
 def test_a_session_is_interrupted_running_or_complete(tmp_path: Path) -> None:
     folder = stopped(tmp_path / "s", 5)
-    assert again.state(folder) == again.State("interrupted", 5, 12, 1, 3)
+    assert resume.state(folder) == resume.State("interrupted", 5, 12, 1, 3)
     descriptor = os.open(folder, os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
-    assert again.state(folder).word == "running"
+    assert resume.state(folder).word == "running"
     os.close(descriptor)
     session.run(registry.study("fakes"), fake_site(), profile="tiny", folder=folder)
-    assert again.state(folder) == again.State("complete", 12, 12, 3, 3)
+    assert resume.state(folder) == resume.State("complete", 12, 12, 3, 3)
 
 
 @pytest.mark.parametrize(
@@ -53,26 +55,28 @@ def test_a_session_is_interrupted_running_or_complete(tmp_path: Path) -> None:
         ({"systems": ["fake-other", "fake-third"], "deployments": 3},
          'systems = ["fake-other", "fake-third"]; deployments = 3; '),
         ({"order": "williams", "workloads": ["null"]}, 'workloads = ["null"]; order = "williams"; '),
+        ({"order": "random"}, 'order = "random"; '),
+        ({"order": "adjacent"}, ""),
     ],
 )  # fmt: skip
 def test_the_parameters_that_are_told_are_those_of_the_session(
     tmp_path: Path, choice: dict[str, Any], told: str
 ) -> None:
     folder = stopped(tmp_path / "s", 2, **choice)
-    given = again.parameters(folder)
+    given = resume.parameters(folder)
     assert given is not None
-    assert again.lines(given) == (
+    assert resume.lines(given) == (
         f'mode = "run"; profile = "tiny"; {told}site = "the inventory of fake"; session = "s"'
     )
     asked = {name: value for name, value in given.items() if name not in ("mode", "site", "session")}
-    wanted = facade.request("fakes", **asked)
+    wanted = api.request("fakes", **asked)
     site = fake_site()
     assert session.parameters(session.study_of(wanted), wanted, site) == read_session(folder)["parameters"]
 
 
 def test_a_stopping_rule_is_told_and_its_look_awaited(tmp_path: Path) -> None:
     rule = Stopping(0.02, most=40, budget_s=7200.0)
-    choice = {"runs": 30, "stopping": rule, "workloads": ["fake"], "systems": ["fake-base"]}
+    choice = {"runs": 30, "precision": 0.02, "most": 40, "hours": 2.0, "workloads": ["fake"], "systems": ["fake-base"]}
 
     def stop(now: Any) -> None:
         if now.done == now.total:
@@ -83,13 +87,13 @@ def test_a_stopping_rule_is_told_and_its_look_awaited(tmp_path: Path) -> None:
             registry.study("fakes"), fake_site(), profile="tiny", folder=tmp_path / "s", on_progress=stop,
             look=lambda folder, spent: pytest.fail("no look is due"), **choice,
         )  # fmt: skip
-    state, given = again.state(tmp_path / "s"), again.parameters(tmp_path / "s")
+    state, given = resume.state(tmp_path / "s"), resume.parameters(tmp_path / "s")
     assert (state.word, state.done) == ("interrupted", state.planned)
     assert given is not None
     assert (given["precision"], given["most"], given["hours"]) == (0.02, 40, 2.0)
-    wanted = facade.request("fakes", **{k: v for k, v in given.items() if k not in ("mode", "site", "session")})
+    wanted = api.request("fakes", **{k: v for k, v in given.items() if k not in ("mode", "site", "session")})
     assert wanted.stopping == rule
 
 
 def test_a_session_that_its_notebook_cannot_ask_for_is_left_to_its_command(tmp_path: Path) -> None:
-    assert again.parameters(stopped(tmp_path / "s", 2, aa="fake-base")) is None
+    assert resume.parameters(stopped(tmp_path / "s", 2, aa="fake-base")) is None

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 from fakes import PLUGINS, fake_site
 
-from infrabench import benchmarks, records, registry, session
+from infrabench import registry
 from infrabench.core import DesignError, InfrabenchError, SiteError
+from infrabench.experiment.execution import session
+from infrabench.ledger import records
+from infrabench.selfcheck import overhead
 
 
 def test_ways_take_turns_in_every_block_and_the_first_round_is_thrown_away():
@@ -20,7 +23,7 @@ def test_ways_take_turns_in_every_block_and_the_first_round_is_thrown_away():
 
         return do
 
-    taken = benchmarks.measure({"a": way("a"), "b": way("b")}, blocks=20)
+    taken = overhead.measure({"a": way("a"), "b": way("b")}, blocks=20)
     assert order[:2] == ["a", "b"]
     rounds = [tuple(order[i : i + 2]) for i in range(2, 42, 2)]
     assert set(rounds) == {("a", "b"), ("b", "a")}
@@ -28,9 +31,9 @@ def test_ways_take_turns_in_every_block_and_the_first_round_is_thrown_away():
 
 
 def test_the_table_has_a_row_for_every_way_with_its_difference(monkeypatch):
-    monkeypatch.setattr(benchmarks, "PER_BLOCK", 2)
-    monkeypatch.setattr(benchmarks, "_installed", lambda name: False)
-    rows = list(benchmarks.report("local", 6))
+    monkeypatch.setattr(overhead, "PER_BLOCK", 2)
+    monkeypatch.setattr(overhead, "_installed", lambda name: False)
+    rows = list(overhead.report("local", 6))
     assert any(row.startswith("bare exec ") for row in rows)
     ours = next(row for row in rows if row.startswith("infrabench  "))
     middle, beyond = (float(part.split("[")[0].split()[-1]) for part in ours.split("]")[:2])
@@ -41,17 +44,17 @@ def test_the_table_has_a_row_for_every_way_with_its_difference(monkeypatch):
 
 def test_too_few_blocks_for_an_interval_are_refused():
     with pytest.raises(DesignError, match="blocks must be at least 6, not 5"):
-        list(benchmarks.report("local", 5))
+        list(overhead.report("local", 5))
 
 
 def test_another_tool_that_hangs_is_an_error(monkeypatch):
-    monkeypatch.setattr(benchmarks, "LIMIT_S", 0.2)
+    monkeypatch.setattr(overhead, "LIMIT_S", 0.2)
     with pytest.raises(SiteError, match=r"sleep did not end within 0\.2 s"):
-        benchmarks._timed(("sleep", "20"))
+        overhead._timed(("sleep", "20"))
 
 
 def test_the_intervals_are_those_of_the_median():
-    assert benchmarks._told(np.arange(1, 31) / 1000).split() == ["15.50", "[10.00,", "21.00]"]
+    assert overhead._format_ms(np.arange(1, 31) / 1000).split() == ["15.50", "[10.00,", "21.00]"]
 
 
 @pytest.fixture
@@ -61,7 +64,7 @@ def ran(monkeypatch, tmp_path):
 
 
 def test_the_share_of_tools_is_at_most_the_whole(ran):
-    told = benchmarks.tool_share(ran)
+    told = overhead.tool_share(ran)
     shares = [float(part.rstrip("%,;")) for part in told.split() if part.rstrip(",;").endswith("%")]
     assert len(shares) == 4
     assert sum(shares) == pytest.approx(100, abs=0.2)
@@ -72,4 +75,4 @@ def test_the_share_of_tools_is_at_most_the_whole(ran):
 def test_a_session_with_gaps_has_no_share(ran):
     (ran / "provenance" / "suite.resumed-1.json").write_text(json.dumps({}))
     with pytest.raises(InfrabenchError, match="was interrupted"):
-        benchmarks.tool_share(ran)
+        overhead.tool_share(ran)

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from infrabench import analysis, beside, display, facade, grades, registry
-from infrabench.published import cells_storage, numbers
-from infrabench.published.cells import CELLS, OURS, PAIRS
+from infrabench import registry
+from infrabench.analysis import results as analysis
+from infrabench.analysis import session_data
+from infrabench.analysis.published import cells_storage, numbers
+from infrabench.analysis.published.cells import CELLS, OURS, PAIRS
+from infrabench.analysis.tables import notation
+from infrabench.notebook import published_cells, quality_classes
 from tests import storage_fixtures
 from tests.analysis_fixtures import results_of
 from tests.runtimes_fixtures import NO_KATA, write_session
@@ -52,7 +56,9 @@ def test_every_cell_names_metrics_and_scenarios_that_the_study_has() -> None:
 
 def test_a_throughput_stands_beside_ours_in_both_readings_of_its_unit(forty: analysis.Results) -> None:
     told = [
-        row for row in rows(beside.values(forty)) if row["printed"].startswith("containerd, 10 containers: 2301.75")
+        row
+        for row in rows(published_cells.values(forty))
+        if row["printed"].startswith("containerd, 10 containers: 2301.75")
     ]
     assert {(row["read"], row["metric"]) for row in told} == {
         (reading, metric)
@@ -63,34 +69,38 @@ def test_a_throughput_stands_beside_ours_in_both_readings_of_its_unit(forty: ana
     ours = mine["pods-netperf", "tcp_stream 10 pods", "throughput_bit_per_s", "containerd-runc"]
     by_reading = {row["read"]: row["ours / theirs"] for row in told if row["metric"] == "throughput"}
     assert by_reading == {
-        "as printed": display.short(ours / (2301.75 * 8e6)),
-        "as netperf prints it, 10⁶ bit/s": display.short(ours / (2301.75 * 1e6)),
+        "as printed": notation.short(ours / (2301.75 * 8e6)),
+        "as netperf prints it, 10⁶ bit/s": notation.short(ours / (2301.75 * 1e6)),
     }
     assert {row["system"] for row in told} == {"containerd-runc"}
 
 
 def test_kata_stands_beside_both_runtimes_that_may_have_run_it(forty: analysis.Results) -> None:
-    told = [row for row in rows(beside.values(forty)) if row["printed"].startswith("kata, 40 containers")]
+    told = [row for row in rows(published_cells.values(forty)) if row["printed"].startswith("kata, 40 containers")]
     assert {row["system"] for row in told} == set(KATA)
     assert {row["scenario"] for row in told} == {"tcp_stream 40 pods"}
 
 
 def test_a_count_that_is_not_printed_is_every_count_of_ours(forty: analysis.Results) -> None:
-    told = [row for row in rows(beside.values(forty)) if "0.359 ms" in row["printed"]]
+    told = [row for row in rows(published_cells.values(forty)) if "0.359 ms" in row["printed"]]
     assert [row["scenario"] for row in told] == ["tcp_rr 10 pods", "tcp_rr 20 pods", "tcp_rr 40 pods"]
 
 
 def test_why_ours_is_not_there_is_told(forty: analysis.Results, quick: analysis.Results) -> None:
-    full = beside.values(forty).text
+    full = published_cells.values(forty).text
     assert "crio-runc: not run: 40 pods do not fit, 31 do: memory of the node" in full
-    told = beside.values(quick).text
+    told = published_cells.values(quick).text
     assert f"containerd-kata: not run: {NO_KATA}; crio-kata: not run: {NO_KATA}" in told
     assert "not part of the profile quick" in told
     assert (quick.folder / "tables/runtimes/beside-values.csv").is_file()
 
 
 def test_a_ratio_of_two_cells_is_paired_and_compared(forty: analysis.Results) -> None:
-    told = [row for row in rows(beside.ratios(forty)) if row["printed"].startswith("kata, 40 containers / containerd")]
+    told = [
+        row
+        for row in rows(published_cells.ratios(forty))
+        if row["printed"].startswith("kata, 40 containers / containerd")
+    ]
     assert {(row["metric"], row["ours"].split(",")[0]) for row in told} == {
         (metric, system) for metric in ("throughput", "throughput per pair") for system in KATA
     }
@@ -106,21 +116,21 @@ def test_a_ratio_of_two_cells_is_paired_and_compared(forty: analysis.Results) ->
 
 
 def test_utilisation_is_never_compared(forty: analysis.Results) -> None:
-    told = [row for row in rows(beside.ratios(forty)) if row["printed"].startswith("cri-o, 40 containers")]
+    told = [row for row in rows(published_cells.ratios(forty)) if row["printed"].startswith("cri-o, 40 containers")]
     assert len(told) == 2
     assert {row["agreement"] for row in told} == {"not comparable"}
 
 
 def test_what_an_emulator_measured_is_never_compared(tmp_path: Path) -> None:
     found = results(tmp_path, profile="forty", not_run={}, emulated=KATA)
-    told = [row for row in rows(beside.ratios(found)) if "kata" in row["printed"]]
+    told = [row for row in rows(published_cells.ratios(found)) if "kata" in row["printed"]]
     assert {row["agreement"] for row in told} == {"not comparable"}
     assert all("(emulated)" in row["ours"] and "ours is " in row["note"] for row in told)
-    assert "containerd-kata (emulated)" in beside.values(found).text
+    assert "containerd-kata (emulated)" in published_cells.values(found).text
 
 
 def test_ratios_that_cannot_be_formed_say_why(quick: analysis.Results) -> None:
-    told = rows(beside.ratios(quick))
+    told = rows(published_cells.ratios(quick))
     assert len(told) == len(PAIRS)
     assert {row["agreement"] for row in told} == {"not comparable"}
     assert "not part of the profile quick" in told[2]["note"]
@@ -128,13 +138,13 @@ def test_ratios_that_cannot_be_formed_say_why(quick: analysis.Results) -> None:
 
 
 def test_the_grades_are_those_of_every_value_and_say_nothing(forty: analysis.Results) -> None:
-    told = rows(grades.table(forty))
+    told = rows(quality_classes.table(forty))
     theirs, ours = ([row for row in told if row["what"].startswith(who)] for who in ("the paper:", "ours:"))
     assert len(theirs) == 4 + 1 + 2
     assert len(ours) == 3 * len(forty.systems)
     assert {row["class"] for row in told if row["of the"] == "top of the scale"} == {"above the scale"}
     assert {row["class"] for row in told if row["of the"] == "first bound"} == {"very good"}
-    worth = grades.worth(forty).text
+    worth = quality_classes.worth(forty).text
     assert "4.1 to 5.3 orders of magnitude above the top" in worth
     assert "2.1 MBps, stands in no table: it is 21 to 168 times the top" in worth
     count = (forty.estimates["metric"] == "latency_mean_s").sum()
@@ -144,14 +154,14 @@ def test_the_grades_are_those_of_every_value_and_say_nothing(forty: analysis.Res
 
 def test_a_session_without_a_network_still_shows_the_papers_grades(quick: analysis.Results) -> None:
     bare = replace(quick, estimates=quick.estimates[quick.estimates["workload"] == "pods-pi"])
-    assert len(rows(grades.table(bare))) == 7
-    assert "Ours" not in grades.worth(bare).text
+    assert len(rows(quality_classes.table(bare))) == 7
+    assert "Ours" not in quality_classes.worth(bare).text
 
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
     folder = tmp_path_factory.mktemp("stores")
-    session = facade.open_session(storage_fixtures.write_session(folder / "s"))
+    session = session_data.open_session(storage_fixtures.write_session(folder / "s"))
     return analysis.results(session.data, session.table, session.missing, folder / "out")
 
 
@@ -168,22 +178,24 @@ def test_every_printed_result_of_the_storage_paper_has_its_place() -> None:
 
 
 def test_a_printed_value_stands_beside_both_modes_of_ours(stores: analysis.Results) -> None:
-    told = [row for row in rows(beside.values(stores)) if row["printed"].startswith("zfs, 4k random write")]
+    told = [row for row in rows(published_cells.values(stores)) if row["printed"].startswith("zfs, 4k random write")]
     assert [row["scenario"] for row in told] == ["random write default", "random write strict"]
     assert {(row["system"], row["theirs"], row["unit"]) for row in told} == {("zfs (user space)", "146", "1/s")}
     assert all("(C8)" in row["note"] and "(C12)" in row["note"] for row in told)
     mine = stores.estimates.set_index(["workload", "scenario", "metric", "system"])["mean"]
     ours = mine["fio-4k", "random write strict", "iops", "zfs (user space)"]
-    assert told[1]["ours / theirs"] == display.short(ours / 146)
+    assert told[1]["ours / theirs"] == notation.short(ours / 146)
 
 
 def test_what_a_database_did_each_second_may_be_transactions_or_queries(stores: analysis.Results) -> None:
-    told = [row for row in rows(beside.values(stores)) if "54 OLTP/s" in row["printed"]]
+    told = [row for row in rows(published_cells.values(stores)) if "54 OLTP/s" in row["printed"]]
     assert {row["metric"] for row in told} == {"transactions", "queries"}
     assert {row["scenario"] for row in told} == {"read-write default", "read-write strict"}
 
 
 def test_a_rebuild_of_the_papers_size_is_of_the_profile_paper_alone(stores: analysis.Results) -> None:
-    told = [row for row in rows(beside.values(stores)) if row["printed"].startswith("ceph, 20 GB used: 63 min")]
+    told = [
+        row for row in rows(published_cells.values(stores)) if row["printed"].startswith("ceph, 20 GB used: 63 min")
+    ]
     assert len(told) == 1
     assert told[0]["note"].startswith("not part of the profile quick; recovery settings are not stated (C9)")

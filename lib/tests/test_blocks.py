@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fakes import PLUGINS, DyingHost, fake_site
+from fakes import PLUGINS, DyingHost, ScriptedHost, fake_site
 
-from infrabench import accounts, blocks, facade, guards, ledger, planned, records, registry, reparse, session
-from infrabench import design as designs
-from infrabench import trial as trials
+from infrabench import registry
+from infrabench.analysis import session_data
+from infrabench.analysis.tidy import missing, tidy
+from infrabench.cli.session import describe_state
 from infrabench.core import (
     Case,
     DesignError,
@@ -20,12 +21,18 @@ from infrabench.core import (
     Measurement,
     Profile,
     ProvisionError,
+    Request,
     SiteError,
-    Stopping,
     Variant,
 )
-from infrabench.runner import Look
-from infrabench.tidy import missing, tidy
+from infrabench.experiment.design import design as designs
+from infrabench.experiment.design.replan import check_plan
+from infrabench.experiment.execution import blocks, guards, reparse, session
+from infrabench.experiment.execution import trial as trials
+from infrabench.experiment.execution.runner import Look
+from infrabench.ledger import records
+from infrabench.ledger.session_folder import SessionFolder
+from infrabench.notebook import plan_tables, session_tables
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +46,9 @@ def study():
 
 
 def run(study, folder, site=None, **more):
-    return session.run(study, site or fake_site(), profile=more.pop("profile", "tiny"), folder=folder, **more)
+    return session.run(
+        study, site or fake_site(ScriptedHost("here")), profile=more.pop("profile", "tiny"), folder=folder, **more
+    )
 
 
 def stop_after(count):
@@ -67,15 +76,15 @@ def spoil(monkeypatch):
     real = trials.execute
 
     def judged(*given):
-        reasons, conditions = guards.judge(*given)
-        return (["neighbours"] if rule[0](*now[0]) else reasons), conditions
+        found = guards.judge(*given)
+        return found._replace(invalid=["neighbours"]) if rule[0](*now[0]) else found
 
     def execute(trial, *rest):
         now[0] = (trial.system, trial.scenario, trial.block, trial.attempt)
         return real(trial, *rest)
 
     monkeypatch.setattr(trials, "judge", judged)
-    monkeypatch.setattr("infrabench.runner.execute", execute)
+    monkeypatch.setattr("infrabench.experiment.execution.runner.execute", execute)
     return rule
 
 
@@ -105,7 +114,7 @@ def test_repeats_end(tmp_path, study, spoil):
     assert Counter((r.trial.system, r.state) for r in all_records(folder)) == {
         ("fake-base", "ok"): 2, ("fake-other", "invalid"): 2 * (1 + study.repeats),
     }  # fmt: skip
-    site = fake_site()
+    site = fake_site(ScriptedHost("here"))
     run(study, tmp_path / "s", site, runs=1)
     assert site.facts["log"] == []
 
@@ -154,21 +163,21 @@ def test_a_kill_between_a_discard_and_its_block_is_made_good(tmp_path, study, mo
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(ledger, "add_block", killed)
+        patch.setattr(SessionFolder, "append_block", killed)
         with pytest.raises(KeyboardInterrupt):
             run(hasty, folder)
     assert len(records.read_plan(folder)) == 12
     wanted = session.request(hasty, profile="tiny")
-    assert blocks.promised(folder) == [(3, 0)]
-    assert not blocks.is_finished(folder, hasty, wanted)
+    assert blocks.select_promised(SessionFolder(folder)) == [(3, 0)]
+    assert not blocks.is_finished(SessionFolder(folder), hasty, wanted)
     run(hasty, folder)
-    assert blocks.promised(folder) == []
+    assert blocks.select_promised(SessionFolder(folder)) == []
     assert len(records.read_plan(folder)) == 16
     assert list(records.discarded(folder)) == [1]
 
 
 def test_deployments_share_the_blocks_and_systems_are_made_ready_anew(tmp_path, study):
-    site = fake_site()
+    site = fake_site(ScriptedHost("here"))
     folder = run(study, tmp_path / "s", site, runs=6, deployments=3)
     table = tidy(folder)
     assert table.groupby("deployment")["block"].unique().map(sorted).to_dict() == {0: [0, 1], 1: [2, 3], 2: [4, 5]}
@@ -196,7 +205,7 @@ def test_between_deployments_nothing_is_discarded(tmp_path, study):
 
 
 def test_an_aa_session_measures_one_deployment_under_two_labels(tmp_path, study):
-    site = fake_site()
+    site = fake_site(ScriptedHost("here"))
     folder = run(study, tmp_path / "s", site, aa="fake-other")
     table = tidy(folder)
     assert set(table["system"]) == {"fake-other", "fake-other-again"}
@@ -255,7 +264,8 @@ def grown(study, folder, widths, most=100, **more):
         reason = "target" if width <= 0.02 else "n_max" if n >= most else ""
         return Look(n, {"cell": width}, bool(reason), reason)
 
-    run(study, folder, runs=30, stopping=Stopping(0.02, most), look=look, **more)
+    site = fake_site(ScriptedHost("here"))
+    run(study, folder, site, runs=30, precision=0.02, most=most, look=look, **more)
     return counts
 
 
@@ -284,11 +294,11 @@ def test_an_interrupt_between_added_blocks_goes_on_with_them(tmp_path, study):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"runs": 20, "stopping": Stopping(0.02)}, "blocks are added from 30 upward: runs must be 30, not 20"),
-        ({"runs": 30, "stopping": Stopping(2.0)}, "give a share between 0 and 1"),
-        ({"runs": 30, "stopping": Stopping(0.02, most=10)}, "at most 10 blocks is fewer"),
-        ({"runs": 30, "deployments": 6, "stopping": Stopping(0.02)}, "one deployment only"),
-        ({"runs": 30, "stopping": Stopping(0.02)}, "needs a look"),
+        ({"runs": 20, "precision": 0.02}, "blocks are added from 30 upward: runs must be 30, not 20"),
+        ({"runs": 30, "precision": 2.0}, "give a share between 0 and 1"),
+        ({"runs": 30, "precision": 0.02, "most": 10}, "at most 10 blocks is fewer"),
+        ({"runs": 30, "deployments": 6, "precision": 0.02}, "one deployment only"),
+        ({"runs": 30, "precision": 0.02}, "needs a look"),
         ({"order": "sequential"}, "unknown order 'sequential'"),
         ({"aa": "fake-base", "systems": ["fake-base"]}, "name either"),
     ],
@@ -302,7 +312,7 @@ def test_a_lost_host_is_noted_as_the_reason_to_stop(tmp_path, study):
     lethal = replace(study, profiles={"tiny": Profile(30, (Case("fake", "bad", {"does": "fail"}),))})
     with pytest.raises(SiteError, match="connection lost"):
         run(
-            lethal, tmp_path / "s", fake_site(DyingHost("cannot open device")), stopping=Stopping(0.02),
+            lethal, tmp_path / "s", fake_site(DyingHost("cannot open device")), precision=0.02,
             look=lambda *_: Look(30, {}, True, "target"),
         )  # fmt: skip
     assert records.read_blocks(tmp_path / "s", records.LOOK)[0]["reason"] == "error"
@@ -317,10 +327,46 @@ def test_a_drift_probe_is_recorded_before_each_block(tmp_path, study):
     assert len(starts) == 3
 
 
-def test_williams_order_keeps_the_systems_of_a_case_together(tmp_path, study):
-    folder = run(study, tmp_path / "s", order="williams")
+@pytest.mark.parametrize("asked", [{}, {"order": "adjacent"}, {"order": "williams"}])
+def test_the_systems_of_a_case_stand_side_by_side_unless_another_order_is_asked_for(tmp_path, study, asked):
+    site = fake_site()
+    folder = run(study, tmp_path / "s", site, **asked)
     for block in blocks.by_block(records.read_plan(folder)).values():
         cases = [trial.scenario for trial in block]
+        assert cases[0] == cases[1] != cases[2] == cases[3]
+    data = records.read_session(folder)
+    assert {data["order"], data["parameters"]["order"]} == {asked.get("order", "adjacent")}
+    assert sum(line.startswith("deploy") for line in site.facts["log"]) == 2  # a switch makes nothing ready anew
+
+
+@pytest.mark.parametrize("kind", ["random", "adjacent"])
+def test_a_session_goes_on_in_the_order_that_it_was_begun_in(tmp_path, study, kind):
+    """Whatever the default is: sessions were recorded while it was another one."""
+    interrupted(study, tmp_path / "s", 5, order=kind, runs=4)
+    request = Request.from_session(records.read_session(tmp_path / "s"))
+    assert request.order == kind
+    run(study, tmp_path / "s", order=request.order, runs=4)
+    assert check_plan(SessionFolder(tmp_path / "s")) == []
+    planned = designs.trials(session.request(study, profile="tiny", order=kind, runs=4))
+    assert tuple(records.read_plan(tmp_path / "s")) == planned
+    if kind == "random":
+        with pytest.raises(LedgerError, match="other parameters"):
+            run(study, tmp_path / "s", runs=4)
+
+
+def test_a_session_that_does_not_say_its_order_was_made_in_random_order(tmp_path, study):
+    folder = run(study, tmp_path / "s", order="random")
+    data = records.read_session(folder)
+    del data["order"], data["parameters"]["order"]
+    assert Request.from_session(data).order == "random"
+
+
+def test_systems_that_were_invalid_in_one_case_follow_one_another_again(tmp_path, study, spoil):
+    spoil[0] = lambda system, scenario, block, attempt: attempt == 0
+    folder = run(study, tmp_path / "s", runs=5)
+    found = sorted(all_records(folder), key=lambda r: r.started_utc)
+    for block in range(5):
+        cases = [r.trial.scenario for r in found if r.trial.block == block and r.trial.attempt]
         assert cases[0] == cases[1] != cases[2] == cases[3]
 
 
@@ -346,7 +392,7 @@ def test_a_torn_file_about_a_block_is_named(tmp_path, study):
 
 
 def test_the_plan_of_an_added_block_is_that_of_a_longer_design(study):
-    wanted = designs.design(study, profile="tiny", known_systems=())
+    wanted = designs.design(study, Request("fakes", "tiny"))
     longer = designs.trials(replace(wanted, blocks=5))
     assert designs.block(wanted, 4) == tuple(t for t in longer if t.block == 4)
 
@@ -356,7 +402,7 @@ def test_a_session_with_repeats_and_discards_is_read_again_and_copied_whole(tmp_
     hasty, folder = replace(study, block_gap_s=0.0, probe_s=0.01), tmp_path / "s"
     interrupted(hasty, folder, 5)
     run(hasty, folder)
-    assert list(reparse.differences(folder)) == []
+    assert reparse.compare(folder).differences == ()
     copy = reparse.write(folder, tmp_path / "copy")
     assert records.verify(copy) == []
     assert records.recorded(copy) == records.recorded(folder)
@@ -370,32 +416,73 @@ def test_a_repeat_is_verified_like_any_other_trial(tmp_path, study, spoil, monke
     folder = run(study, tmp_path / "s", runs=1)
     other = [Measurement("value", 7.0, "1/s", "higher")]
     monkeypatch.setattr(registry.workload("fake"), "parse", lambda capture: other)
-    assert len(list(reparse.differences(folder))) == 8
+    assert len(reparse.compare(folder).differences) == 8
+
+
+def test_a_metric_that_the_parser_has_learnt_since_is_reported_and_no_difference(tmp_path, study, monkeypatch):
+    folder = run(study, tmp_path / "s", runs=1)
+    workload = registry.workload("fake")
+    real, learnt = workload.parse, Measurement("learnt", 7.0, "1", "lower")
+    monkeypatch.setattr(workload, "parse", lambda capture: [*real(capture), learnt])
+    count = len(records.read_trials(folder))
+    assert reparse.compare(folder) == reparse.RawOutputCheck((), (f"new metric: fake learnt, of {count} trials",))
+    again = reparse.reparse_record(folder, records.read_trials(folder)[0])
+    assert again.measurements[-1] == learnt  # a session that is written anew has it
+    copy = reparse.write(folder, tmp_path / "copy")
+    monkeypatch.setattr(workload, "parse", real)
+    lost = reparse.compare(copy)
+    assert len(lost.differences) == count  # a recorded metric that the parser does not give any more
+    assert lost.new_metrics == ()
+    renamed = Measurement("renamed", 7.0, "1", "lower")
+    monkeypatch.setattr(workload, "parse", lambda capture: [*real(capture), renamed])
+    both = reparse.compare(copy)
+    assert (len(both.differences), both.new_metrics) == (count, (f"new metric: fake renamed, of {count} trials",))
 
 
 def test_the_size_of_a_session_is_accounted_for(tmp_path, study):
-    fixed = facade.open_session(run(study, tmp_path / "fixed"))
-    assert accounts.size_table(fixed).to_dict("records") == [{"blocks": 3, "then": "fixed before the first trial"}]
+    fixed = session_data.open_session(run(study, tmp_path / "fixed"))
+    assert session_tables.size_table(fixed).to_dict("records") == [
+        {"blocks": 3, "then": "fixed before the first trial"}
+    ]
     grown(study, tmp_path / "s", [0.05, 0.01])
-    told = accounts.size_table(facade.open_session(tmp_path / "s"))
+    told = session_tables.size_table(session_data.open_session(tmp_path / "s"))
     assert told["blocks"].tolist() == [30, 35]
     assert told["widest half-width %"].tolist() == [5.0, 1.0]
     assert told["then"].tolist() == ["5 blocks added", "stopped: target"]
     hasty = replace(study, block_gap_s=0.0)
     interrupted(hasty, tmp_path / "t", 5)
-    gone = accounts.blocks_table(facade.open_session(run(hasty, tmp_path / "t")))
+    gone = session_tables.blocks_table(session_data.open_session(run(hasty, tmp_path / "t")))
     assert gone[["block", "trials"]].to_numpy().tolist() == [[1, 1]]
-    assert accounts.blocks_table(fixed).empty
+    assert session_tables.blocks_table(fixed).empty
+
+
+def test_a_look_stores_which_lost_trials_keep_it_from_stopping(tmp_path, study):
+    said = "docker: 9 of 30 timed out (native: 0 of 30 lost): no verdict on the rest"
+    looks = iter([Look(30, {"cell": 0.01}, False, "", {"cell": said}), Look(35, {"cell": 0.01}, True, "target")])
+    folder = tmp_path / "s"
+    run(study, folder, runs=30, precision=0.02, most=40, look=lambda where, spent_s: next(looks))
+    first, last = records.read_blocks(folder, records.LOOK)
+    assert first["unequal"] == {"cell": said}
+    assert "unequal" not in last
+    assert records.verify(folder) == []
+    told = session_tables.size_table(session_data.open_session(folder))
+    assert told["no width counts"].tolist() == [said, ""]
+    assert f"    no width of it counts: {said}" in list(describe_state(folder))
+    path = next(folder.glob("blocks/*-look*"))
+    path.write_text(json.dumps(first | {"unequal": [said]}))
+    with pytest.raises(LedgerError, match="unequal is"):
+        records.read_blocks(folder, records.LOOK)
 
 
 def test_a_real_rule_looks_at_the_recorded_trials(tmp_path, study, monkeypatch):
-    monkeypatch.setattr(planned.session, "study_of", lambda wanted: study)
+    monkeypatch.setattr(plan_tables.session, "study_of", lambda wanted: study)
     noise = iter(np.random.default_rng(4).normal(100, 6, 1000))
     monkeypatch.setattr(
         registry.workload("fake"), "parse", lambda capture: [Measurement("value", next(noise), "1/s", "higher")]
     )
-    wanted = session.request(study, profile="tiny", runs=30, stopping=Stopping(0.02, most=60))
-    folder = run(study, tmp_path / "s", runs=30, stopping=wanted.stopping, look=planned.look_of(wanted))
+    wanted = session.request(study, profile="tiny", runs=30, precision=0.02, most=60)
+    site = fake_site(ScriptedHost("here"))
+    folder = run(study, tmp_path / "s", site, runs=30, precision=0.02, most=60, look=plan_tables.look_of(wanted))
     looks = records.read_blocks(folder, records.LOOK)
     assert looks[-1]["reason"] == "target"
     assert 30 < looks[-1]["n"] < 60

@@ -1,16 +1,23 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fakes import PLUGINS, fake_site
 
-from infrabench import accounts, cli, facade, planned, registry, runs
-from infrabench.archive import pack
-from infrabench.comparability import NotComparable
+from infrabench import cli, registry
+from infrabench.analysis import session_data
 from infrabench.core import DesignError, Measurement
+from infrabench.experiment.execution import runs
+from infrabench.experiment.provenance.comparability import NotComparable
+from infrabench.ledger import catalogue
+from infrabench.ledger.archive import pack
+from infrabench.ledger.records import read_session
+from infrabench.notebook import api, plan_tables, session_tables
 
 PLAN = ["plan", "fakes", "--profile", "tiny"]
 
@@ -18,7 +25,7 @@ PLAN = ["plan", "fakes", "--profile", "tiny"]
 @pytest.fixture(autouse=True)
 def _home(monkeypatch, tmp_path):
     monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
-    monkeypatch.setenv(runs.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(catalogue.VARIABLE, str(tmp_path))
 
 
 @pytest.fixture
@@ -26,10 +33,10 @@ def site(monkeypatch):
     made = fake_site()
 
     @contextmanager
-    def opened(spec, say=None):
+    def opened(spec, say=None, session=""):
         yield made
 
-    monkeypatch.setattr("infrabench.site.open_site", opened)
+    monkeypatch.setattr("infrabench.machines.sites.site.open_site", opened)
     monkeypatch.setattr(runs, "site_name", lambda spec: runs.SiteName("fake", "inventory"))
     return made
 
@@ -83,18 +90,18 @@ def test_the_same_seed_prints_the_same_plan(capsys):
             ["run", *PLAN[1:], "--precision", "2", "--runs", "30", "--workloads", "null"],
             "none of their workloads is asked for",
         ),
-        (["diff", "no-such-session", "other"], "unknown session 'no-such-session'"),
+        (["session", "diff", "no-such-session", "other"], "unknown session 'no-such-session'"),
         ([*PLAN, "--runs", "0"], "runs must be a whole number of at least 1"),
         (["run", *PLAN[1:], "--site", "labb"], "unknown site 'labb'"),
-        (["benchmark", "--site", "labb"], "unknown site 'labb'"),
-        (["benchmark", "--rows", "0"], "0 rows over 10 sites"),
-        (["benchmark", "--rows", "9", "--sites", "0"], "9 rows over 0 sites"),
-        (["benchmark", "--blocks", "5"], "blocks must be at least 6, not 5"),
-        (["fidelity", "--site", "local", "--blocks", "1"], "blocks must be at least 2, not 1"),
-        (["verify", "no-such-session"], "unknown session 'no-such-session'"),
-        (["notebook", "none.ipynb", "out.ipynb"], "there is no notebook none.ipynb"),
+        (["selfcheck", "overhead", "--site", "labb"], "unknown site 'labb'"),
+        (["selfcheck", "overhead", "--rows", "0"], "0 rows over 10 sites"),
+        (["selfcheck", "overhead", "--rows", "9", "--sites", "0"], "9 rows over 0 sites"),
+        (["selfcheck", "overhead", "--blocks", "5"], "blocks must be at least 6, not 5"),
+        (["selfcheck", "fidelity", "--site", "local", "--blocks", "1"], "blocks must be at least 2, not 1"),
+        (["session", "verify", "no-such-session"], "unknown session 'no-such-session'"),
+        (["notebook", "run", "none.ipynb", "out.ipynb"], "there is no notebook none.ipynb"),
         (["report", "--out", "nowhere"], "no executed notebook in nowhere"),
-        (["pack", "x", "y.zip"], "is called NAME.tar.xz"),
+        (["session", "pack", "x", "y.zip"], "is called NAME.tar.xz"),
     ],
 )
 def test_what_does_not_exist_is_named_without_traceback_and_exits_2(capsys, argv, said):
@@ -112,53 +119,50 @@ def test_debug_gives_the_traceback():
         cli.main(["plan", "fake", "--debug"])
 
 
-@pytest.mark.parametrize(("argv", "told"), [
-    (["down", "--hosts", "rack-a"], "--hosts is for `infrabench lab up`"),
-    (["status", "--kubernetes", "cilium"], "--kubernetes is for `infrabench lab up`"),
-    (["up", "--hosts", "rack-a", "../b"], "a pair of hosts cannot be called '../b'"),
-])  # fmt: skip
-def test_hosts_of_the_lab_are_asked_for_by_name_and_when_it_goes_up(capsys, monkeypatch, argv, told):
-    monkeypatch.setattr("infrabench.lab.up", lambda *_, **__: pytest.fail("the lab went up"))
-    assert cli.main(["lab", *argv]) == 2
-    assert told in capsys.readouterr().err
+def test_hosts_of_the_lab_have_plain_names(capsys, monkeypatch):
+    monkeypatch.setattr("infrabench.machines.lab.up", lambda *_, **__: pytest.fail("the lab went up"))
+    assert cli.main(["lab", "up", "--hosts", "rack-a", "../b"]) == 2
+    assert "a pair of hosts cannot be called '../b'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("argv", [["--help"], *([verb, "--help"] for verb in (
-    "plan", "run", "status", "analyze", "report", "verify", "reparse", "pack", "clean", "lab", "notebook", "fidelity",
-    "benchmark", "diff", "jupyter", "validate", "claims", "archive", "reproduce", "campaign", "tidy", "survey",
-))])  # fmt: skip
-def test_every_verb_helps(capsys, argv):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(argv)
-    assert stop.value.code == 0
-    assert "usage: infrabench" in capsys.readouterr().out
-
-
-def test_run_status_verify_analyze_pack_and_clean(capsys, site, tmp_path):
+def test_a_session_is_run_listed_verified_shown_packed_and_removed(capsys, site, tmp_path):
     folder = recorded(capsys, site)
     assert folder.startswith(str(tmp_path / "data/runs/fakes/fake-tiny-"))
-    assert "fake-base: 4 ok" in call(capsys, "status")[1]
-    assert call(capsys, "verify")[0] == 0
-    status, out, _ = call(capsys, "analyze", folder)
+    assert "fake-base: 4 ok" in call(capsys, "session", "list")[1]
+    assert call(capsys, "session", "verify")[0] == 0
+    status, out, _ = call(capsys, "session", "show", folder)
     assert status == 0
     assert "Fieller" in out
     assert "fake-other" in out
-    status, out, _ = call(capsys, "pack", folder, str(tmp_path / "data/recorded/fakes/packed.tar.xz"))
+    status, out, _ = call(capsys, "session", "pack", folder, str(tmp_path / "data/recorded/fakes/packed.tar.xz"))
     assert status == 0
     assert "MB" in out
-    assert call(capsys, "clean", folder, "--yes")[0] == 0
-    assert "no session yet" not in call(capsys, "status")[1]  # the recorded one
+    assert call(capsys, "session", "remove", folder, "--yes")[0] == 0
+    assert "no session yet" not in call(capsys, "session", "list")[1]  # the recorded one
+
+
+def test_one_session_that_cannot_be_read_hides_no_other(capsys, site, tmp_path):
+    folder = recorded(capsys, site)
+    bad = tmp_path / "data/runs/fakes/a-bad-one"
+    shutil.copytree(folder, bad)
+    (bad / "session.json").write_text("{")
+    status, out, log = call(capsys, "session", "list")
+    assert status == 1
+    assert "fake-base: 4 ok" in out
+    assert "a-bad-one" in out
+    assert "not JSON" in out
+    assert "not readable: a-bad-one" in log
 
 
 def test_diff_says_what_differs_and_fails_where_it_must_not(capsys, site):
     one, two = recorded(capsys, site), recorded(capsys, site, "--seed", "9")
-    status, out, _ = call(capsys, "diff", one, two)
+    status, out, _ = call(capsys, "session", "diff", one, two)
     assert status == 0
     assert "comparable: all that must agree does; " in out
-    assert "reported    asked seed: " in call(capsys, "diff", one, two, "--all")[1]
+    assert "reported    asked seed: " in call(capsys, "session", "diff", one, two, "--all")[1]
     path = Path(two) / "provenance" / "deployments.json"
     path.write_text(path.read_text().replace('"version": "1"', '"version": "2"'))
-    status, out, err = call(capsys, "diff", one, two)
+    status, out, err = call(capsys, "session", "diff", one, two)
     assert status == 1
     assert "must agree  system fake-base version: 1 | 2" in out
     assert "are not comparable: system fake-base version: 1 / 2" in err
@@ -176,6 +180,28 @@ def test_a_pilot_says_how_many_blocks_each_goal_needs(capsys, site, monkeypatch)
     sizes = {(row[1], row[3], row[4].strip()): row[7].strip() for row in rows}
     tight, loose = (float(sizes[" value=1 ", " fake-base ", f"mean within ±{goal} %"]) for goal in (1, 5))
     assert tight > loose
+    assert out.rstrip().endswith("a pilot with --deployments says how many of them, and how many blocks in each.")
+
+
+def test_a_pilot_of_several_deployments_says_how_many_and_how_many_blocks_in_each(capsys, site, monkeypatch):
+    workload, noise = registry.workload("fake"), np.random.default_rng(4)
+    monkeypatch.setattr(
+        workload, "parse", lambda capture: [Measurement("value", noise.normal(100, 2), "1/s", "higher")]
+    )
+    status, out, _ = call(capsys, "run", "fakes", "--profile", "tiny", "--runs", "12", "--deployments", "4")
+    assert status == 0
+    folder = next(line.split(": ")[0] for line in out.splitlines() if "of 48 trials" in line)
+    status, out, _ = call(capsys, "plan", "--pilot", folder, "--goals", "1", "5")
+    assert status == 0
+    _, told = out.split("Deployments, and blocks in each, at the least cost (Kalibera and Jones 2013)")
+    lines = [line for line in told.splitlines() if "| fake" in line or "aim" in line]
+    head, *rows = ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines)
+    assert len(rows) == 2 * (2 + 1) * 2  # cases, means of two systems and a ratio, goals
+    named = [dict(zip(head, row, strict=True)) for row in rows]
+    assert {each["aim"] for each in named} >= {"mean within ±1 %", "ratio within ±5 %"}
+    sized = [each for each in named if each["deployments"] not in ("", "n/a")]
+    assert sized
+    assert all(float(each["blocks in each"]) >= 1 and float(each["deployments"]) >= 2 for each in sized)
 
 
 def test_an_aa_session_of_replicated_deployments_is_run_and_told(capsys, site):
@@ -192,7 +218,7 @@ def test_a_recorded_session_is_not_removed(capsys, site, tmp_path):
     kept = tmp_path / "data" / "recorded" / "fakes" / "kept"
     kept.parent.mkdir(parents=True)
     folder.rename(kept)
-    status, _, err = call(capsys, "clean", "kept", "--yes")
+    status, _, err = call(capsys, "session", "remove", "kept", "--yes")
     assert status == 2
     assert "is not removed" in err
     assert kept.exists()
@@ -206,21 +232,37 @@ def test_the_same_command_goes_on_and_a_finished_session_is_not_run_again(capsys
     assert recorded(capsys, site, "--session", "other") != folder
 
 
+def test_a_finished_session_says_when_a_system_could_not_run_and_what_tries_it_again(capsys, site, caplog):
+    site.facts["refuse"] = {"fake-other": "no engine here"}
+    asked = ("run", "fakes", "--profile", "tiny", "--runs", "1", "--session", "mine")
+    assert call(capsys, *asked)[0] == 0
+    begun = read_session(catalogue.local("fakes")["mine"])["created_utc"][:10]
+    del site.facts["refuse"]  # it could run now
+    site.facts["log"].clear()
+    caplog.clear()
+    with caplog.at_level("INFO", "infrabench.experiment.execution.runs"):
+        assert call(capsys, *asked)[0] == 0
+    said = caplog.text
+    assert f"fake-other could not run on {begun} and is not tried again here: no engine here" in said
+    assert said.index("is not tried again") < said.index("is complete; give another session name to measure anew")
+    assert site.facts["log"] == []
+
+
 def test_what_the_system_refuses_is_said_in_one_line(capsys, site):
     folder = recorded(capsys, site)
-    status, _, err = call(capsys, "pack", folder, "/proc/none/packed.tar.xz")
+    status, _, err = call(capsys, "session", "pack", folder, "/proc/none/packed.tar.xz")
     assert status == 1
     assert "/proc/none" in err
     assert "No such file or directory. Is there space" in err
     assert len(err.splitlines()) == 1
 
 
-def test_clean_asks_and_leaves_what_is_no_session(capsys, site, monkeypatch, tmp_path):
+def test_remove_asks_and_leaves_what_is_no_session(capsys, site, monkeypatch, tmp_path):
     folder = recorded(capsys, site)
     monkeypatch.setattr("sys.stdin", open("/dev/null"))  # noqa: SIM115 (closed with the process)
-    assert "stays" in call(capsys, "clean", folder)[1]
+    assert "stays" in call(capsys, "session", "remove", folder)[1]
     (tmp_path / "precious").mkdir()
-    assert call(capsys, "clean", str(tmp_path / "precious"), "--yes")[0] == 2
+    assert call(capsys, "session", "remove", str(tmp_path / "precious"), "--yes")[0] == 2
     assert (tmp_path / "precious").exists()
 
 
@@ -229,7 +271,7 @@ def test_verify_reads_the_raw_output_again_and_names_what_differs(capsys, site, 
     workload = registry.workload("fake")
     real = workload.parse
     monkeypatch.setattr(workload, "parse", lambda capture: [*real(capture), real(capture)[0]][:1] * 2)
-    status, _, err = call(capsys, "verify", folder)
+    status, _, err = call(capsys, "session", "verify", folder)
     assert status == 1
     assert "8 differences" in err
     assert "recorded ok (value = " in err
@@ -240,9 +282,47 @@ def test_verify_names_a_damaged_file(capsys, site):
     folder = recorded(capsys, site)
     path = next(Path(folder).glob("trials/*/tool.stdout"))
     path.write_bytes(b"value=9\nend\n")
-    status, _, err = call(capsys, "verify", folder)
+    status, _, err = call(capsys, "session", "verify", folder)
     assert status == 1
     assert str(path) in err
+
+
+def test_verify_checks_every_session_whatever_is_wrong_with_others(capsys, site, monkeypatch, tmp_path):
+    def damage_value(folder):
+        (next(folder.glob("trials/*/tool.stdout"))).write_bytes(b"value=9\nend\n")
+
+    damages = {
+        "a-value": damage_value, "b-unreadable": lambda folder: (folder / "session.json").write_text("{"),
+        "c-torn": lambda folder: (folder / "plan.jsonl").unlink(),
+        "d-lost": lambda folder: (folder / "session.json").unlink(),
+        "z-good": lambda folder: None,
+    }  # fmt: skip
+    for name, damage in damages.items():
+        damage(Path(recorded(capsys, site, "--session", name)))
+    runs_of = tmp_path / "data/runs/fakes"
+    (runs_of / "notes").mkdir()
+    (runs_of / "y-archive.tar.xz").write_bytes(b"no archive")
+    status, out, err = call(capsys, "session", "verify")
+    lines = dict(line.split(": ", 1) for line in out.splitlines())
+    assert status == 1
+    assert [Path(name).name for name in lines] == ["d-lost", "notes", *sorted({*damages, "y-archive"} - {"d-lost"})]
+    assert lines.pop(str(runs_of / "z-good")).startswith("every file is as recorded")
+    assert all(said.startswith("not sound: ") for said in lines.values())
+    for name, part in {
+        "a-value": "tool.stdout is damaged", "b-unreadable": "session.json", "c-torn": "plan.jsonl is missing",
+        "y-archive": "y-archive.tar.xz", str(runs_of / "d-lost"): "there is no session.json in it",
+        str(runs_of / "notes"): "there is no session.json in it",
+    }.items():  # fmt: skip
+        assert part in lines[name]
+    assert err.startswith("infrabench: 6 of 7 are not sound: ")
+    assert "z-good" not in err
+    assert call(capsys, "session", "verify", "z-good")[0] == 0
+    status, out, _ = call(capsys, "session", "verify", "no-such-session", "z-good")
+    assert status == 1
+    assert [line.split(": ")[1] for line in out.splitlines()] == [
+        "not sound",
+        "every file is as recorded, and raw output gives the same measurements",
+    ]
 
 
 def test_a_mended_parser_reads_an_old_session_again(capsys, site, monkeypatch, tmp_path):
@@ -251,20 +331,20 @@ def test_a_mended_parser_reads_an_old_session_again(capsys, site, monkeypatch, t
     with monkeypatch.context() as broken:
         broken.setattr(workload, "parse", lambda capture: [])
         folder = recorded(capsys, site)
-    assert "fake-base: 4 unparsable" in call(capsys, "status", folder)[1]
+    assert "fake-base: 4 unparsable" in call(capsys, "session", "list", folder)[1]
     assert workload.parse is real
-    status, out, _ = call(capsys, "reparse", folder, str(tmp_path / "mended"))
+    status, out, _ = call(capsys, "session", "reparse", folder, str(tmp_path / "mended"))
     assert status == 0
     assert "read again ok (value = " in out
-    assert "fake-base: 4 ok" in call(capsys, "status", str(tmp_path / "mended"))[1]
-    assert call(capsys, "verify", str(tmp_path / "mended"))[0] == 0
+    assert "fake-base: 4 ok" in call(capsys, "session", "list", str(tmp_path / "mended"))[1]
+    assert call(capsys, "session", "verify", str(tmp_path / "mended"))[0] == 0
 
 
 def test_an_interrupt_says_that_the_same_command_goes_on(capsys, site, monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("infrabench.runner.execute", interrupted)
+    monkeypatch.setattr("infrabench.experiment.execution.runner.execute", interrupted)
     status, _, err = call(capsys, "run", *PLAN[1:])
     assert status == 130
     assert "the same command goes on" in err
@@ -274,29 +354,33 @@ def test_an_interrupt_says_that_the_same_command_goes_on(capsys, site, monkeypat
 
 
 def wanted(**more):
-    return facade.request("fakes", **{"profile": "tiny", "runs": 2, **more})
+    return api.request("fakes", **{"profile": "tiny", "runs": 2, **more})
 
 
 def test_a_notebook_runs_then_loads_the_same_table(capsys, site, tmp_path):
-    ran = facade.run_or_load(wanted(), mode="run", site="fake")
+    ran = api.run_or_load(wanted(), mode="run", site="fake")
     capsys.readouterr()
     assert len(ran.table) == 8
     pack(ran.folder, tmp_path / "data/recorded/fakes/kept.tar.xz")
-    loaded = facade.run_or_load(wanted(), mode="load")
+    loaded = api.run_or_load(wanted(), mode="load")
     assert loaded.table.drop(columns="session").equals(ran.table.drop(columns="session"))
     assert ".recorded" in loaded.folder.parts
-    narrow = facade.run_or_load(wanted(systems=["fake-base"]), mode="load")
+    narrow = api.run_or_load(wanted(systems=["fake-base"]), mode="load")
     assert set(narrow.table["system"]) == {"fake-base"}
 
 
 def test_loading_says_when_the_recorded_session_is_another_one(capsys, site, tmp_path):
-    facade.run_or_load(wanted(), mode="run", site="fake", session="mine")
-    with pytest.raises(DesignError, match="blocks 2, not 3; mode='run' measures that"):
-        facade.run_or_load(wanted(runs=3), mode="load", session="mine")
+    api.run_or_load(wanted(), mode="run", site="fake", session="mine")
+    with pytest.raises(DesignError, match="runs 2, not 3; mode='run' measures that"):
+        api.run_or_load(wanted(runs=3), mode="load", session="mine")
+    with pytest.raises(DesignError, match="order 'adjacent', not 'random'; mode='run' measures that"):
+        api.run_or_load(wanted(order="random"), mode="load", session="mine")
+    api.run_or_load(wanted(order="random"), mode="run", site="fake", session="shuffled")
+    assert api.run_or_load(wanted(), mode="load", session="shuffled").data["order"] == "random"
     with pytest.raises(DesignError, match="name the session of study 'fakes' to load; recorded are: none"):
-        facade.run_or_load(wanted(), mode="load")
+        api.run_or_load(wanted(), mode="load")
     with pytest.raises(DesignError, match="unknown mode 'laod': did you mean load"):
-        facade.run_or_load(wanted(), mode="laod")
+        api.run_or_load(wanted(), mode="laod")
 
 
 @pytest.mark.parametrize("names", [["fake-base"], '["fake-base"]', "fake-base", " fake-base , "])
@@ -306,19 +390,19 @@ def test_lists_may_come_as_text(names):
 
 def test_tables_of_a_session(capsys, site):
     site.facts["refuse"] = {"fake-other": "no engine"}
-    ran = facade.run_or_load(wanted(), mode="run", site="fake")
-    validity = accounts.validity_table(ran)
+    ran = api.run_or_load(wanted(), mode="run", site="fake")
+    validity = session_tables.validity_table(ran)
     assert validity[["system", "workload", "ok", "missing"]].values.tolist()[0] == ["fake-base", "fake", 4, 0]
     assert validity.iloc[-1]["note"] == "not run: no engine"
-    provenance = accounts.provenance_table(ran)
+    provenance = session_tables.provenance_table(ran)
     assert list(provenance.columns) == ["here"]
     assert provenance.loc["kernel.release", "here"]
-    deployments = accounts.deployments_table(ran)
+    deployments = session_tables.deployments_table(ran)
     assert deployments.loc["tools.fake", "fake-base"] == "fake 1.0"
-    assert accounts.reasons_table(ran).empty
-    assert set(facade.estimates(ran)["n"]) == {2}
-    assert "2 blocks of 2 systems" in planned.plan_summary(wanted())
-    plan = planned.plan_table(wanted())
+    assert session_tables.reasons_table(ran).empty
+    assert set(api.estimates(ran)["n"]) == {2}
+    assert "2 blocks of 2 systems" in plan_tables.plan_summary(wanted())
+    plan = plan_tables.plan_table(wanted())
     assert plan["trials"].sum() == 8
 
 
@@ -328,9 +412,9 @@ def test_invalid_json_lists_are_refused():
 
 
 def test_the_data_are_those_of_the_checkout_around_the_working_folder(monkeypatch):
-    monkeypatch.delenv(runs.VARIABLE)
+    monkeypatch.delenv(catalogue.VARIABLE)
     monkeypatch.chdir(PLUGINS)
-    assert (runs.home() / "lib/infrabench/core.py").is_file()
+    assert (catalogue.home() / "lib/infrabench/core/__init__.py").is_file()
 
 
 def test_session_json_is_json(capsys, site):
@@ -340,24 +424,24 @@ def test_session_json_is_json(capsys, site):
 
 def test_sessions_are_pooled_as_deployments_or_refused(capsys, site, tmp_path):
     one, two = recorded(capsys, site), recorded(capsys, site, "--seed", "9")
-    pooled = facade.pool([one, two])
+    pooled = session_data.pool([one, two])
     assert len(pooled.table) == 16
     assert pooled.data["stamp"] == ""
-    assert set(facade.contrasts(pooled)["pair_unit"]) == {"deployments"}
+    assert set(api.contrasts(pooled)["pair_unit"]) == {"deployments"}
     path = Path(two) / "provenance" / "here.json"
     changed = json.loads(path.read_text())
     changed["kernel"]["release"] = "9.9"
     path.write_text(json.dumps(changed))
     with pytest.raises(NotComparable, match=r"here kernel\.release"):
-        facade.pool([one, two])
-    stamped = facade.pool([one, two], stamped=True)
+        session_data.pool([one, two])
+    stamped = session_data.pool([one, two], stamped=True)
     assert "here kernel.release" in stamped.data["stamp"]
-    found = accounts.diff_table(one, two)
+    found = session_tables.diff_table(one, two)
     assert found.loc[found["checked"], "key"].tolist() == ["kernel.release"]
 
 
 def test_a_session_with_a_known_answer_is_asked_for_it(capsys, site):
-    status, _, err = call(capsys, "validate", recorded(capsys, site))
+    status, _, err = call(capsys, "selfcheck", "statistics", recorded(capsys, site))
     assert status == 2
     assert "no known answer" in err
-    assert call(capsys, "validate", "no-such-session")[0] == 2
+    assert call(capsys, "selfcheck", "statistics", "no-such-session")[0] == 2

@@ -6,11 +6,13 @@ import json
 from dataclasses import replace
 
 import pytest
-from fakes import PLUGINS, fake_site
+from fakes import PLUGINS, ScriptedHost, fake_site
 
-from infrabench import comparability, registry, session
-from infrabench.comparability import NotComparable, differences, measures_alike, stamp
+from infrabench import registry
 from infrabench.core import Limits, SchemaError
+from infrabench.experiment.execution import session
+from infrabench.experiment.provenance import comparability
+from infrabench.experiment.provenance.comparability import NotComparable, differences, measures_alike, stamp
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +24,12 @@ def _plugins(monkeypatch):
 def make(tmp_path):
     def make(name, study=None, **more):
         return session.run(
-            study or registry.study("fakes"), fake_site(), profile="tiny", folder=tmp_path / name, runs=1, **more
+            study or registry.study("fakes"),
+            fake_site(ScriptedHost("here")),
+            profile="tiny",
+            folder=tmp_path / name,
+            runs=1,
+            **more,
         )
 
     return make

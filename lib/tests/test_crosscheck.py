@@ -6,27 +6,28 @@ from pathlib import Path
 
 import pytest
 
-from infrabench import analysis, crosscheck, facade
+from infrabench.analysis import results, session_data
+from infrabench.notebook import crosscheck
 from tests.storage_fixtures import IOPS, write_session
 
 
-def opened(folder: Path, **how: object) -> analysis.Results:
-    session = facade.open_session(write_session(folder, **how))  # type: ignore[arg-type]
-    return analysis.results(session.data, session.table, session.missing, folder.parent / "out")
+def opened(folder: Path, **how: object) -> results.Results:
+    session = session_data.open_session(write_session(folder, **how))  # type: ignore[arg-type]
+    return results.results(session.data, session.table, session.missing, folder.parent / "out")
 
 
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
+def quick(tmp_path_factory: pytest.TempPathFactory) -> results.Results:
     return opened(tmp_path_factory.mktemp("quick") / "s")
 
 
-def rows(shown: analysis.Shown) -> dict[str, dict[str, str]]:
+def rows(shown: results.Shown) -> dict[str, dict[str, str]]:
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.text.splitlines() if line]
     return {line[0]: dict(zip(lines[0], line, strict=True)) for line in lines[2:]}
 
 
 def test_directions_are_compared_by_operation_and_mode(
-    quick: analysis.Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    quick: results.Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # in the other engine sequential writes turn, and random reads cannot be told apart
     monkeypatch.setitem(IOPS, ("write", "default"), (9e3, 3e3))
@@ -45,7 +46,7 @@ def test_directions_are_compared_by_operation_and_mode(
     assert (quick.folder / "tables/storage/crosscheck.csv").is_file()
 
 
-def test_without_one_it_says_how_to_have_one(quick: analysis.Results, tmp_path: Path) -> None:
+def test_without_one_it_says_how_to_have_one(quick: results.Results, tmp_path: Path) -> None:
     assert "No cross-check was named" in crosscheck.directions(quick, None).text
     opened(tmp_path / "vm", profile="crosscheck", not_run={"ceph-vm": "the guest did not start"})
     assert "no operation that both" in crosscheck.directions(quick, str(tmp_path / "vm")).text

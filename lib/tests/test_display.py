@@ -5,12 +5,11 @@ import io
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from infrabench.core import UNITS
-from infrabench.display import (
+from infrabench.analysis.tables.notation import (
     axis_label,
     chance,
     decimals,
@@ -25,6 +24,7 @@ from infrabench.display import (
     scale,
     short,
 )
+from infrabench.core import UNITS
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,6 @@ def test_interval_ends_have_two_significant_digits_of_the_half_width(low: float,
     assert interval(low, high) == text
 
 
-@settings(deadline=None, derandomize=True)
 @given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e6))
 def test_rounding_moves_an_end_by_at_most_a_twentieth_of_the_half_width(middle: float, half: float) -> None:
     places = decimals(middle - half, middle + half)
@@ -84,6 +83,19 @@ def test_rounding_moves_an_end_by_at_most_a_twentieth_of_the_half_width(middle: 
         return
     actual = ((middle + half) - (middle - half)) / 2
     assert abs(float(number(middle, places)) - middle) <= 0.051 * actual + 1e-9 * abs(middle)
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "null", "texts"),
+    [
+        (np.inf, 1.1774, 1, ("∞", "[1.18, ∞)")),
+        (np.inf, 1.00004, 1, ("∞", "[1.00004, ∞)")),
+        (24.6, 12.345, None, ("24.60", "[12.3, ∞)")),
+        (0.0, 0.0, None, ("0", "[0, ∞)")),
+    ],
+)
+def test_an_interval_without_an_upper_end(value: float, low: float, null: float | None, texts: tuple) -> None:
+    assert estimate(value, low, np.inf, null) == texts
 
 
 def test_numbers_without_an_interval_have_four_digits() -> None:

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from fakes import PLUGINS, fake_site
 
-from infrabench import byhand, cli, fidelity, registry
-from infrabench.byhand import Tool
+from infrabench import cli, registry
 from infrabench.core import Case, CommandFailed, DesignError, ParseError, Result, SiteError, Target
-from infrabench.fidelity import Pair
+from infrabench.selfcheck import bare_tools, fidelity
+from infrabench.selfcheck.bare_tools import Tool
+from infrabench.selfcheck.fidelity import ToolPair
 
 DATA = Path(__file__).parent / "data"
 SYSTEMS = ("fake-base", "fake-other")
@@ -96,24 +97,39 @@ def test_what_fails_by_hand_or_as_a_trial_is_left_out_and_counted(tools, monkeyp
     monkeypatch.setattr(workload, "parse", lambda capture: [])
     pairs, _ = compared(blocks=3, systems=SYSTEMS[:1])
     (row,) = fidelity.summary(pairs)
-    assert (row.pairs, row.left_out, row.contains_1) == (0, 3, None)
-    assert list(fidelity.markdown([row]))[-1].endswith("| nan | [nan, nan] | no interval |")
+    assert (row.pairs, row.left_out, row.verdict) == (0, 3, "no interval")
+    assert list(fidelity.markdown([row]))[-1].endswith("| nan | [nan, nan] | [nan, nan] | 2 | no interval |")
 
 
 def noisy(bias, seed=5):
     rng = np.random.default_rng(seed)
     for _ in range(30):
         drift, (ours, hand) = rng.normal(100, 5), rng.normal(0, 1, 2)
-        yield Pair("fake", "value", "native", bias * (drift + ours), drift + hand)
+        yield ToolPair("fake", "value", "native", bias * (drift + ours), drift + hand)
 
 
 def test_a_harness_that_changes_the_metric_is_found_and_one_that_does_not_is_not(tools):
     tools(lambda roles: {})
     (same,), (slower,) = fidelity.summary(noisy(1.0)), fidelity.summary(noisy(0.98))
-    assert same.contains_1
-    assert slower.contains_1 is False
+    assert same.verdict == "equivalent"
+    assert slower.verdict == "different"
     assert slower.low < 0.98 < slower.high < 1
-    assert list(fidelity.markdown([same]))[-1].startswith("| fake | value | native | 30 | 0 | 1.00")
+    (line,) = list(fidelity.markdown([same]))[2:]
+    assert line.startswith("| fake | value | native | 30 | 0 | 1.00")
+    assert line.endswith("] | 2 | equivalent |")
+
+
+def test_an_interval_that_holds_1_shows_no_agreement_by_itself(tools):
+    """Two pairs, or a margin that is narrower than the noise: the interval holds 1, and nothing was shown."""
+    tools(lambda roles: {})
+    pairs = list(noisy(1.0))
+    (few,), (tight,) = fidelity.summary(pairs[:2]), fidelity.summary(pairs, margin=0.001)
+    for row in (few, tight):
+        assert row.low < 1 < row.high
+        assert row.verdict == "inconclusive"
+    (small,), (still,) = (fidelity.summary(noisy(0.98), margin) for margin in (0.05, 0.02))
+    assert (small.verdict, still.verdict) == ("different, within the margin", "different")
+    assert still.low < still.narrow[0] < still.narrow[1] < still.high
 
 
 def test_what_is_not_there_is_said(tools, monkeypatch):
@@ -144,12 +160,15 @@ def test_the_command_prints_a_markdown_table(tools, monkeypatch, capsys):
     from contextlib import nullcontext
 
     tools(lambda roles: {"value": 101.0})
-    monkeypatch.setattr(fidelity, "open_site", lambda spec: nullcontext(fake_site()))
-    assert cli.main(["fidelity", "--blocks", "2", "--systems", *SYSTEMS, "--site", "local"]) == 0
+    monkeypatch.setattr(fidelity, "open_site", lambda spec, session: nullcontext(fake_site()))
+    assert cli.main(["selfcheck", "fidelity", "--blocks", "2", "--systems", *SYSTEMS, "--site", "local"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "infrabench / by hand on fake: 2 blocks, seed 20200315, ratio of means with 95 % interval"
-    assert [line.split(" | ")[2] for line in lines[4:]] == ["fake-base", "fake-other"]
-    assert cli.main(["fidelity", "--site", "nowhere"]) == 2
+    assert "90 % interval lies within 2 %" in lines[1]
+    assert [line.split(" | ")[2] for line in lines[5:]] == ["fake-base", "fake-other"]
+    assert cli.main(["selfcheck", "fidelity", "--systems", *SYSTEMS, "--site", "local", "--margin", "0"]) == 2
+    assert "a margin of 0 % is none" in capsys.readouterr().err
+    assert cli.main(["selfcheck", "fidelity", "--site", "nowhere"]) == 2
     assert "unknown site 'nowhere'" in capsys.readouterr().err
 
 
@@ -192,8 +211,8 @@ def test_the_eye_reads_what_the_parser_reads(workload, program, file):
     parsed = {row[0]: row[1] for row in case["expect"]["measurements"]}
     captured = (DATA / workload / "ok" / file).read_bytes().replace(b"16384 ", b"32768 ")
     host = Replay({program: captured})
-    values = byhand.TOOLS[workload].by_hand(roles(host))
-    assert values == {metric: parsed[metric] for metric in byhand.TOOLS[workload].metrics}
+    values = bare_tools.TOOLS[workload].by_hand(roles(host))
+    assert values == {metric: parsed[metric] for metric in bare_tools.TOOLS[workload].metrics}
     typed = next(argv for argv in host.asked if program in argv)
     assert typed[:2] == (("ab", "-n") if workload == "web" else ("enter", "it"))
 
@@ -201,26 +220,26 @@ def test_the_eye_reads_what_the_parser_reads(workload, program, file):
 def test_the_server_is_waited_for_and_stopped_also_when_the_load_fails():
     ab = (DATA / "web/ok/ab.stdout").read_bytes()
     host = Replay({"curl": [b"down", b"down", b"up"], "ab": ab})
-    byhand.TOOLS["web"].by_hand(roles(host))
+    bare_tools.TOOLS["web"].by_hand(roles(host))
     assert [" ".join(argv).removeprefix("enter it ").split()[0] for argv in host.asked] == [
         "ib-service", "curl", "curl", "curl", "ab", "ib-service",
     ]  # fmt: skip
     host = Replay({"ab": b"down"})
     with pytest.raises(CommandFailed):
-        byhand.TOOLS["web"].by_hand(roles(host))
+        bare_tools.TOOLS["web"].by_hand(roles(host))
     assert host.asked[-1] == ("enter", "it", "ib-service", "stop", "web")
 
 
 def test_an_eye_that_finds_nothing_says_so():
     with pytest.raises(ParseError, match="no line begins with 'events"):
-        byhand.seen("nothing here\n", "events", 1)
+        bare_tools.find_number("nothing here\n", "events", 1)
     with pytest.raises(ParseError, match="word 1 is no number"):
-        byhand.seen("events many\n", "events", 1)
+        bare_tools.find_number("events many\n", "events", 1)
 
 
 def test_the_hand_does_the_work_that_the_trial_does():
     """Sizes of both ways are written down twice, on purpose; here they are held against each other."""
-    tools = {name: tool for name, tool in byhand.TOOLS.items() if tool.study == "containers"}
+    tools = {name: tool for name, tool in bare_tools.TOOLS.items() if tool.study == "containers"}
     params = {name: tool.case.params for name, tool in tools.items()}
     assert params["sysbench-cpu"] == {"threads": 1, "seconds": 1}
     assert params["iozone"] == {"size_bytes": 32768 * 1024}
@@ -274,7 +293,7 @@ FIO = (
 
 @pytest.fixture
 def in_a_hurry(monkeypatch):
-    monkeypatch.setattr(byhand, "LISTENS_S", 0.0)
+    monkeypatch.setattr(bare_tools, "LISTENS_S", 0.0)
 
 
 @pytest.mark.parametrize(
@@ -291,7 +310,7 @@ def in_a_hurry(monkeypatch):
 @pytest.mark.usefixtures("in_a_hurry")
 def test_network_tools_are_typed_in_the_pods_of_the_trial_with_its_options(workload, said, values):
     host = Replay({"sh": b"4711\n", **said})
-    tool, plugin = byhand.TOOLS[workload], registry.workload(workload)
+    tool, plugin = bare_tools.TOOLS[workload], registry.workload(workload)
     assert tool.by_hand(roles(host)) == pytest.approx(values)
     assert set(values) == set(tool.metrics)
     begun, typed, ended = (" ".join(argv) for argv in host.asked)
@@ -315,7 +334,7 @@ def test_network_tools_are_typed_in_the_pods_of_the_trial_with_its_options(workl
 def test_a_server_typed_by_hand_is_stopped_also_when_its_client_fails():
     host = Replay({"sh": b"4711\n", "iperf3": b"down"})
     with pytest.raises(CommandFailed):
-        byhand.TOOLS["iperf3"].by_hand(roles(host))
+        bare_tools.TOOLS["iperf3"].by_hand(roles(host))
     assert host.asked[-1] == ("enter", "it", "kill", "4711")
 
 
@@ -324,14 +343,14 @@ def test_network_tools_that_say_nothing_give_no_number():
     for workload, said in (("iperf3", b"iperf Done.\n"), ("netperf", b"no response\n")):
         host = Replay({"sh": b"4711\n", workload: said})
         with pytest.raises(ParseError):
-            byhand.TOOLS[workload].by_hand(roles(host))
+            bare_tools.TOOLS[workload].by_hand(roles(host))
 
 
 def test_fio_is_typed_at_the_volume_of_the_trial_with_its_options():
     lifecycle = {"store": ("python3", "/main.py", "it.json"), "uri": ("nbd+unix:///?socket=/s",)}
     host = Replay({"fio": FIO})
     server = Target("server", host, ("enter", "it"), lifecycle=lifecycle)
-    tool, plugin = byhand.TOOLS["fio-4k"], registry.workload("fio-4k")
+    tool, plugin = bare_tools.TOOLS["fio-4k"], registry.workload("fio-4k")
     assert tool.by_hand({"server": server}) == {"iops": 85333}
     *prepared, typed = (" ".join(argv) for argv in host.asked)
     params = {**plugin.DEFAULTS, **tool.case.params}
@@ -355,9 +374,9 @@ def test_each_study_has_its_own_tools(monkeypatch):
     assert {case.workload for case in wanted.cases} == {"iperf3", "netperf"}
     wanted = fidelity.request(["native"], 2, 1)
     assert {case.workload for case in wanted.cases} == {"sysbench-cpu", "iozone", "web"}
-    assert set(fidelity.SYSTEMS) == {tool.study for tool in byhand.TOOLS.values()}
+    assert set(fidelity.SYSTEMS) == {tool.study for tool in bare_tools.TOOLS.values()}
 
 
 def test_an_unknown_study_is_told_with_the_known_ones(capsys):
-    assert cli.main(["fidelity", "--study", "cni", "--site", "local"]) == 2
+    assert cli.main(["selfcheck", "fidelity", "--study", "cni", "--site", "local"]) == 2
     assert "did you mean cnis" in capsys.readouterr().err

@@ -6,8 +6,9 @@ import sys
 import nbformat
 import pytest
 
-from infrabench import cli, headless
+from infrabench import cli
 from infrabench.core import DesignError, InfrabenchError, NotRunnable
+from infrabench.notebook import headless
 
 
 @pytest.fixture
@@ -43,13 +44,35 @@ def test_two_at_once_do_not_speak_with_each_others_kernel(notebook, tmp_path, mo
     made = nbformat.read(notebook, 4)
     made.cells[2].source = "import time; time.sleep(2); print(runs)"
     nbformat.write(made, notebook)
-    argv = [sys.executable, "-m", "infrabench.cli", "notebook", str(notebook)]
+    argv = [sys.executable, "-m", "infrabench.cli", "notebook", "run", str(notebook)]
     both = [subprocess.Popen([*argv, str(tmp_path / f"{n}.ipynb"), "-p", "runs", str(n)]) for n in (4, 5)]
     assert [child.wait(120) for child in both] == [0, 0]
     for n in (4, 5):
         cells = nbformat.read(tmp_path / f"{n}.ipynb", 4).cells
         assert "".join(o.get("text", "") for c in cells for o in c.get("outputs", [])).strip() == str(n)
     assert [path.name for path in notebook.parent.iterdir()] == ["study.ipynb"]
+
+
+@pytest.mark.parametrize("spelled", ["out.ipynb", "./x/../out.ipynb", "link.ipynb"])
+def test_of_two_runs_into_one_file_the_second_is_refused(notebook, tmp_path, monkeypatch, spelled):
+    """Whatever the second calls that file; nothing of the first is touched, and a run that has ended refuses nobody."""
+    (tmp_path / "x").mkdir()
+    (tmp_path / "link.ipynb").symlink_to("out.ipynb")
+    texts = []
+
+    def second(*_args, **_more):
+        (tmp_path / "out.ipynb").write_text("of the first")
+        with pytest.raises(InfrabenchError, match="is being written by another run"):
+            headless.execute(notebook, tmp_path / spelled, {"runs": 5})
+        texts.append((tmp_path / "out.ipynb").read_text())
+
+    monkeypatch.setenv(headless.HEADLESS, "1")
+    monkeypatch.setattr(headless.papermill, "execute_notebook", second)
+    for _ in range(2):
+        headless.execute(notebook, tmp_path / "out.ipynb", {"runs": 4})
+    assert texts == ["of the first"] * 2
+    with pytest.raises(DesignError, match="cannot be written: Is a directory"):
+        headless.execute(notebook, tmp_path / "x", {})
 
 
 def test_a_cell_that_fails_is_named_and_the_notebook_kept(notebook, tmp_path, monkeypatch):
@@ -67,7 +90,7 @@ def test_a_study_that_its_site_cannot_run_at_all_is_not_a_failure_but_not_run(no
     nbformat.write(made, notebook)
     with pytest.raises(NotRunnable, match="study is not run: no machines for a cluster"):
         headless.execute(notebook, tmp_path / "out.ipynb", {})
-    assert cli.main(["notebook", str(notebook), str(tmp_path / "out.ipynb")]) == cli.NOT_RUN
+    assert cli.main(["notebook", "run", str(notebook), str(tmp_path / "out.ipynb")]) == cli.NOT_RUN
     assert "not run: no machines" in capsys.readouterr().err
 
 

@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import paramiko
 import pytest
 
-from infrabench import channels
-from infrabench import host as hosts
 from infrabench.core import CommandFailed, SiteError, Target
-from infrabench.host import LocalHost, SSHHost
+from infrabench.machines.hosts import host as hosts
+from infrabench.machines.hosts import ssh_channel
+from infrabench.machines.hosts.host import LocalHost, SSHHost
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ class LateChannel:
 
 def test_output_that_comes_just_after_a_silent_wait_is_not_lost() -> None:
     out = bytearray()
-    assert channels.drain(LateChannel(), out, bytearray(), time.monotonic() + 5)
+    assert ssh_channel.drain(LateChannel(), out, bytearray(), time.monotonic() + 5)
     assert out == b"the end\n"
 
 
@@ -170,16 +170,16 @@ def test_closing_a_channel_of_a_lost_connection_hides_nothing(error: type[Except
     def close() -> None:
         raise error
 
-    channels.close(SimpleNamespace(close=close))
+    ssh_channel.close(SimpleNamespace(close=close))
 
 
 def test_input_of_which_only_a_part_was_taken_never_looks_whole() -> None:
     data = bytes(range(256)) * 100
     slow = SlowChannel()
-    channels.feed(slow, data)
+    ssh_channel.feed(slow, data)
     assert (slow.taken, slow.ended) == (data, True)
     gone = SlowChannel(closes_after=5000)
-    channels.feed(gone, data)
+    ssh_channel.feed(gone, data)
     assert (gone.taken, gone.ended) == (data[:5000], False)
 
 

@@ -22,7 +22,7 @@ def _inventory(folder: Path, name: str, **hosts: dict[str, Any]) -> str:
 
 def test_hosts_of_several_sites_are_asked_at_once_and_named_by_site(tmp_path: Path, capsys: Any) -> None:
     one, two = _inventory(tmp_path, "one"), _inventory(tmp_path, "two", server={"address": "127.0.0.1", "port": 2})
-    assert cli.main(["prepare", one, two, *NEEDS_NO_IMAGE, "--yes"]) == 1
+    assert cli.main(["hosts", "prepare", one, two, *NEEDS_NO_IMAGE, "--yes"]) == 1
     told = capsys.readouterr()
     assert "one server: failed: server: cannot connect" in told.out
     assert "two server: failed: server: cannot connect" in told.out
@@ -61,7 +61,7 @@ def test_what_cannot_be_prepared_is_refused_first(
     }  # fmt: skip
     argv = [paths.get(word, word) for word in words]
     extra = [] if "--workloads" in words or "--study" in words else ["--workloads", "web"]
-    assert cli.main(["prepare", *argv, *extra, "--dry-run"]) in (1, 2)
+    assert cli.main(["hosts", "prepare", *argv, *extra, "--dry-run"]) in (1, 2)
     assert told in capsys.readouterr().err
 
 
@@ -70,5 +70,5 @@ def test_where_no_record_can_be_written_nothing_is_begun(
 ) -> None:
     path = _inventory(tmp_path, "one")
     monkeypatch.setattr("os.access", lambda *_: False)  # root may write everywhere
-    assert cli.main(["prepare", path, *NEEDS_NO_IMAGE, "--yes"]) == 1
+    assert cli.main(["hosts", "prepare", path, *NEEDS_NO_IMAGE, "--yes"]) == 1
     assert "no record can be written there" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The dependency rule: who may import whom (design, section 3). It holds for imports inside functions too."""
+"""The dependency rule: rooms stand in rows, and none imports a row above it, inside functions neither."""
 
 from __future__ import annotations
 
@@ -11,181 +11,83 @@ import pytest
 import infrabench
 
 ROOT = Path(infrabench.__file__).parent
-# Each part of the package -> the parts that it may import. `core` is the vocabulary and is open to all.
-MAY = {
-    "core": set(),
-    "registry": set(),
-    "orders": set(),
-    "design": {"orders"},
-    "costs": {"design"},
-    "sums": set(),
-    "records": {"sums"},
-    "ledger": {"records", "sums"},
-    "interrupts": set(),
-    "archive": {"records", "sums"},
-    "relay": set(),
-    "pipes": set(),
-    "channels": {"pipes"},
-    "host": {"channels", "pipes", "relay"},
-    "veil": set(),
-    "yamlfile": set(),
-    "site": {"host", "inventory", "kubeconfig", "lab", "stores", "yamlfile"},
-    "inventory": {"clusters", "host", "lab"},
-    "kubeconfig": {"lab", "veil"},
-    "guards": set(),
-    "monitor": set(),
-    "trial": {"guards", "monitor", "veil"},
-    "progress": {"costs"},
-    "deployments": {"registry", "design", "veil"},
-    "preflight": {"design"},
-    "provenance": {"ledger", "records", "veil"},
-    "blocks": {"design", "ledger", "orders", "records"},
-    "runner": {"blocks", "deployments", "design", "ledger", "monitor", "preflight", "progress", "records", "trial"},
-    "session": {
-        "blocks", "costs", "registry", "design", "description", "ledger", "records", "provenance", "deployments",
-        "preflight", "progress", "runner", "veil",
-    },
-    "description": {"design", "provenance", "records", "runner"},
-    "reparse": {"ledger", "records", "registry", "sums", "trial"},
-    "runs": {"archive", "design", "interrupts", "progress", "records", "registry", "session", "site"},
-    "comparability": {"provenance", "records"},
-    "labels": {"records"},
-    "tidy": {"records", "sums"},
-    "stats": {"tidy", "stats", "display"},
-    "validation": {"stats", "tidy", "validation"},
-    "tex": set(),
-    "display": {"tex"},
-    "figures": {"tidy", "stats", "display", "figures"},
-    "tables": {"display", "tables"},
-    "report": {"abstract", "archive", "display", "facade", "labels", "records", "report", "runs", "tidy"},
-    "headless": {"progress"},
-    "published": {"published"},
-    "probes": set(),
-    "clusters": {"clusters", "host"},
-    "stores": {"clusters", "stores"},
-    "systems": {"clusters", "host", "stores", "systems"},
-    "workloads": {"workloads"},
-    "lab": {"clusters", "host", "lab", "stores"},
-    "studies": set(),
-    "inline": {"analysis", "display", "tex"},
-    "paper": {"analysis", "display", "figures", "inline", "tables"},
-    "pictures": {"analysis", "figures"},
-    "scenarios": {"analysis"},
-    "layers": {"analysis"},
-    "beside": {"analysis", "display", "published", "stats"},
-    "grades": {"analysis", "display", "published"},
-    "answers": {"analysis", "display", "tables"},
-    "crosscheck": {"analysis", "display", "facade"},
-    "timelines": {"analysis", "facade", "figures", "labels", "records", "registry", "reparse"},
-    "trust": {"analysis", "display", "tables", "validation"},
-    "analysis": {"display", "published", "stats", "tables"},
-    "literature": {"analysis", "display", "figures", "published", "runs", "tables"},
-    "planned": {"costs", "design", "progress", "runner", "session", "stats", "tidy"},
-    "facade": {
-        "analysis", "comparability", "design", "labels", "live", "planned", "progress", "records", "registry", "runs",
-        "session", "stats", "tidy",
-    },
-    "live": {"analysis", "display", "figures", "labels", "progress", "records", "stats", "tables", "tidy"},
-    "outlook": {"lab", "registry", "site"},
-    "again": {"blocks", "design", "ledger", "records", "registry", "session"},
-    "landing": {
-        "again", "analysis", "archive", "costs", "display", "labels", "outlook", "progress", "records", "registry",
-        "runs", "session",
-    },
-    "workbench": {"headless", "progress", "runs"},
-    "accounts": {"comparability", "facade", "labels", "records"},
-    "across": {
-        "across", "analysis", "comparability", "display", "facade", "figures", "records", "runs", "stats", "tables",
-    },
-    "abstract": {"accounts", "analysis", "facade", "records", "tables"},
-    "commands": {
-        "across", "archive", "benchmarks", "comparability", "costs", "dataset", "design", "facade", "fidelity",
-        "headless", "lab", "labels", "ledger", "paper", "planned", "progress", "records", "registry", "reparse",
-        "report", "runs", "session", "tables", "trust", "validation", "workbench",
-    },
-    "dataset": {
-        "analysis", "comparability", "dataset", "display", "facade", "labels", "ledger", "records", "runs", "stats",
-        "sums", "tables", "tidy",
-    },
-    "claims": {
-        "analysis", "claims", "comparability", "costs", "design", "display", "facade", "progress", "published",
-        "records", "reparse", "runs", "session", "stats", "sums", "trust", "validation",
-    },
-    "artifact": {"analysis", "archive", "artifact", "display", "facade", "records", "runs", "sums"},
-    "campaign": {
-        "campaign", "costs", "design", "headless", "host", "inventory", "kubeconfig", "lab", "preflight", "progress",
-        "provenance", "records", "registry", "runs", "session", "site", "yamlfile",
-    },
-    "evaluation": {"artifact", "claims", "runs", "tables"},
-    "labcommand": {"clusters", "host", "lab", "registry"},
-    "sources": {"host", "inventory", "sources"},
-    "preparing": {"inventory", "lab", "preparing", "registry", "site"},
-    "hosting": {"commands", "inventory", "preparing", "site", "sources"},
-    "cli": {"campaign", "commands", "dataset", "evaluation", "hosting", "labcommand"},
-    "benchmarks": {
-        "design", "host", "ledger", "monitor", "records", "registry", "site", "stats", "trial",
-    },
-    "byhand": set(),
-    "fidelity": {
-        "byhand", "deployments", "design", "ledger", "monitor", "preflight", "progress", "registry", "site", "stats",
-        "trial",
-    },
-    "__init__": {"abstract", "accounts", "facade", "landing", "planned"},
-}  # fmt: skip
-# Each third-party package -> the one part of the package that speaks with it.
+# The rooms from the top to the bottom: each may import those below it. `core` is the vocabulary and is open to all.
+ROWS = (
+    "cli", "selfcheck", "publish", "notebook", "analysis", "systems", "experiment", "machines", "studies", "workloads",
+    "stats", "ledger", "registry", "core",
+)  # fmt: skip
+ROOMS = {*ROWS, "__init__"}
+# What a room may not import although it stands below. An analysis runs where there is no host, engine or cluster.
+RUNNING = ("machines", "systems", "experiment.execution", "experiment.campaign", "experiment.design")
+NEVER = {
+    "publish": ("machines", "systems", "experiment.execution", "experiment.campaign"),
+    "analysis": RUNNING,
+    "systems": ("experiment", "studies", "workloads", "stats", "ledger"),
+    "machines": ("studies", "workloads", "stats", "ledger"),
+    "studies": ("workloads", "stats", "ledger"),
+    "workloads": ("stats", "ledger", "registry"),
+    "stats": ("ledger",),
+    "ledger": ("registry",),
+}
+# Each third-party package -> the modules that speak with it.
 BEHIND = {
     "docker": {"systems/docker.py"},
     "pylxd": {"systems/lxd.py"},
-    "fabric": {"host.py"},
-    "paramiko": {"channels.py", "host.py"},
-    "yaml": {"artifact/writing.py", "sources/placing.py", "yamlfile.py"},
-    "pydantic": {"campaign/file.py", "inventory.py"},
-    "papermill": {"headless.py"},
-    "traitlets": {"headless.py"},
-    "nbclient": {"headless.py"},
-    "rados": {"stores/node/ceph_talk.py"},
-    "nbformat": {f"report/{name}.py" for name in ("assemble", "executed", "outputs", "pages", "site")},
-    "nh3": {"report/outputs.py"},
-    "jinja2": {"report/pages.py"},
-    "sphinx": {"report/site.py", "report/mathml.py"},
-    "docutils": {"report/mathml.py"},
-    "tqdm": {"progress.py"},
-    "IPython": {"abstract.py", "live.py"},
-    "rocrate": {"artifact/crate.py"},
-    "packaging": {"artifact/licences.py"},
-}
-OPEN = {"numpy", "pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "tenacity", "statsmodels", "scikit_posthocs"}
-ANALYSIS = {
-    "stats", "figures", "tables", "tidy", "display", "analysis", "answers", "beside", "crosscheck", "grades", "inline",
-    "layers", "literature", "pictures", "scenarios", "timelines", "trust", "validation",
+    "fabric": {"machines/hosts/host.py"},
+    "paramiko": {"machines/hosts/ssh_channel.py", "machines/hosts/host.py"},
+    "yaml": {
+        "publish/artifact/writing.py", "machines/sites/import_write.py", "machines/sites/yaml_with_lines.py",
+    },
+    "pydantic": {"experiment/campaign/file.py", "machines/sites/inventory.py"},
+    "papermill": {"notebook/headless.py"},
+    "traitlets": {"notebook/headless.py"},
+    "nbclient": {"notebook/headless.py"},
+    "rados": {"machines/stores/node/ceph_client.py"},
+    "nbformat": {f"publish/report/{name}.py" for name in ("assemble", "executed", "outputs", "pages", "site")},
+    "nh3": {"publish/report/outputs.py"},
+    "jinja2": {"publish/report/pages.py"},
+    "sphinx": {"publish/report/site.py", "publish/report/mathml.py"},
+    "docutils": {"publish/report/mathml.py"},
+    "tqdm": {"experiment/execution/progress.py"},
+    "IPython": {"notebook/session_summary.py", "notebook/live.py"},
+    "rocrate": {"publish/artifact/crate.py"},
+    "packaging": {"publish/artifact/licences.py"},
+    "argcomplete": {"cli/parser.py"},
 }  # fmt: skip
-# parts above the analysis that may have tables of their own
-TABLES = {
-    "abstract", "accounts", "across", "artifact", "claims", "dataset", "facade", "landing", "planned", "published",
-}
-NUMERIC = {"pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "statsmodels", "scikit_posthocs"}
+OPEN = {"numpy", "pandas", "scipy", "matplotlib", "seaborn", "pyarrow", "tenacity"}
+NUMERIC = {"pandas", "scipy", "matplotlib", "seaborn", "pyarrow"}
+WITH_TABLES = {"selfcheck", "publish", "notebook", "analysis", "stats"}
 
 
 def violations(source: str, name: str) -> list[str]:
     """Return what is wrong with the imports of the file `name` (relative to the package)."""
-    part = name.split("/")[0].removesuffix(".py")
-    if part not in MAY:
-        return [f"{name}: no rule for this part; add one to MAY"]
+    room = name.split("/")[0].removesuffix(".py")
+    if room not in ROOMS:
+        return [f"{name}: no room of this name; the rooms are {', '.join(ROWS)}"]
     found = []
     for module in imported(ast.parse(source), name):
-        top, *rest = module.split(".")
+        top, _, inside = module.partition(".")
         if top == "infrabench":
-            wanted = rest[0] if rest else "__init__"
-            if wanted not in MAY[part] | {"core"}:
-                found.append(f"{name} may not import infrabench.{wanted}")
+            if not is_open(room, inside or "__init__"):
+                found.append(f"{name} may not import infrabench.{inside}")
         elif top in BEHIND:
             if name not in BEHIND[top]:
                 found.append(f"{name} may not import {top}: only {sorted(BEHIND[top])} may")
-        elif top in NUMERIC and part not in ANALYSIS | TABLES:
+        elif top in NUMERIC and room not in WITH_TABLES:
             found.append(f"{name} may not import {top}: the analysis does")
         elif top not in OPEN and top not in sys.stdlib_module_names:
             found.append(f"{name} imports {top}, which no rule speaks of")
     return found
+
+
+def is_open(room: str, module: str) -> bool:
+    """Tell whether a file of `room` may import `module`, a dotted name inside the package."""
+    wanted = module.split(".")[0]
+    if room == "__init__":
+        return wanted in ("notebook", "analysis")
+    if wanted not in ROWS or ROWS.index(wanted) < ROWS.index(room):
+        return False
+    return not any(module == each or module.startswith(f"{each}.") for each in NEVER.get(room, ()))
 
 
 def imported(tree: ast.AST, name: str) -> list[str]:
@@ -208,21 +110,34 @@ def test_every_file_keeps_the_rule(name):
     assert violations((ROOT / name).read_text(), name) == []
 
 
+def test_the_top_of_the_package_is_its_rooms():
+    parts = {path.name.removesuffix(".py") for path in ROOT.iterdir() if path.name != "__pycache__"}
+    assert parts == ROOMS
+
+
+@pytest.mark.parametrize("room", sorted(ROOMS - {"registry", "__init__"}))
+def test_every_room_says_what_it_is(room):
+    doc = ast.get_docstring(ast.parse((ROOT / room / "__init__.py").read_text()))
+    assert doc
+    assert doc.splitlines()[0].endswith(".")
+
+
 @pytest.mark.parametrize(
     ("name", "source", "said"),
     [
-        ("core.py", "import infrabench.host", "may not import infrabench.host"),
-        ("core.py", "import numpy.random\nimport requests", "imports requests, which no rule speaks of"),
-        ("stats/new.py", "from infrabench.session import run", "may not import infrabench.session"),
-        ("figures/new.py", "from infrabench import systems", "may not import infrabench.systems"),
-        ("tidy.py", "def f():\n    from infrabench.workloads import fio", "may not import infrabench.workloads"),
-        ("workloads/new.py", "from ..session import run", "may not import infrabench.session"),
+        ("core/hosts.py", "import infrabench.machines.hosts.host", "may not import infrabench.machines.hosts.host"),
+        ("core/hosts.py", "import numpy.random\nimport requests", "imports requests, which no rule speaks of"),
+        ("stats/new.py", "from infrabench.experiment.execution.session import run", "may not import infrabench.exper"),
+        ("analysis/new.py", "from infrabench import systems", "may not import infrabench.systems"),
+        ("analysis/new.py", "from infrabench.experiment.execution import runs", "may not import infrabench.experiment"),
+        ("analysis/tidy.py", "def f():\n    from infrabench.machines import lab", "may not import infrabench.machines"),
+        ("workloads/new.py", "from ..experiment.execution import run", "may not import infrabench.experiment"),
         ("workloads/new.py", "import docker", "may not import docker"),
-        ("systems/new.py", "from infrabench import site", "may not import infrabench.site"),
+        ("systems/new.py", "from infrabench.cli import main", "may not import infrabench.cli"),
         ("systems/docker.py", "import pylxd", "may not import pylxd"),
-        ("ledger.py", "import pandas as pd", "may not import pandas"),
-        ("trial.py", "from infrabench.ledger import write_trial", "may not import infrabench.ledger"),
-        ("unheard_of.py", "", "no rule for this part"),
+        ("ledger/ledger.py", "import pandas as pd", "may not import pandas"),
+        ("machines/hosts/host.py", "from infrabench.ledger.ledger import write", "may not import infrabench.ledger"),
+        ("unheard_of.py", "", "no room of this name"),
     ],
 )
 def test_the_rule_can_be_broken(name, source, said):
@@ -231,5 +146,7 @@ def test_the_rule_can_be_broken(name, source, said):
 
 def test_what_is_allowed_passes():
     assert violations("from infrabench.core import Step\nimport json", "workloads/new.py") == []
-    assert violations("from infrabench.systems import _guests\nfrom infrabench.host import X", "systems/new.py") == []
+    source = "from infrabench.machines import containers\nfrom infrabench.machines.hosts.host import X"
+    assert violations(source, "systems/new.py") == []
     assert violations("def f():\n    import docker", "systems/docker.py") == []
+    assert violations("from infrabench.experiment.provenance import labels", "analysis/new.py") == []

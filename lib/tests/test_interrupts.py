@@ -1,38 +1,57 @@
 from __future__ import annotations
 
+import os
+import pty
 import signal
+import subprocess
+import sys
 import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from infrabench.interrupts import one_is_enough
+from infrabench.machines.hosts.interrupts import SIGNALS, raise_once, set_event
 
 
-def test_impatient_interrupts_do_not_cut_the_taking_down_short() -> None:
+@pytest.fixture(autouse=True)
+def _default_actions() -> Iterator[None]:
+    """Handle signals as a process does that is started in a terminal, also where `&` or nohup has them ignored."""
+    before = {each: signal.getsignal(each) for each in SIGNALS}
+    for each in SIGNALS:
+        signal.signal(each, signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL)
+    yield
+    for each, handler in before.items():
+        signal.signal(each, handler)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_impatient_interrupts_do_not_cut_the_taking_down_short(number: signal.Signals) -> None:
     said: list[str] = []
     taken_down = False
-    before = signal.getsignal(signal.SIGINT)
+    before = [signal.getsignal(each) for each in SIGNALS]
 
     def session() -> None:
         nonlocal taken_down
         try:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
         finally:
-            signal.raise_signal(signal.SIGINT)
-            signal.raise_signal(signal.SIGINT)
+            for each in SIGNALS:
+                signal.raise_signal(each)
             taken_down = True
 
-    with pytest.raises(KeyboardInterrupt), one_is_enough(said.append):
+    with pytest.raises(KeyboardInterrupt), raise_once(said.append):
         session()
     assert taken_down
-    assert len(said) == 2
+    assert len(said) == 3
     assert "being taken down" in said[0]
-    assert signal.getsignal(signal.SIGINT) is before
+    assert [signal.getsignal(each) for each in SIGNALS] == before
 
 
 def test_each_run_has_an_interrupt_of_its_own() -> None:
     for _ in range(2):
-        with pytest.raises(KeyboardInterrupt), one_is_enough(print):
+        with pytest.raises(KeyboardInterrupt), raise_once(print):
             signal.raise_signal(signal.SIGINT)
 
 
@@ -41,10 +60,88 @@ def test_another_thread_keeps_what_there_is() -> None:
     seen = []
 
     def inside() -> None:
-        with one_is_enough(print):
+        with raise_once(print):
             seen.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=inside)
     thread.start()
     thread.join(5)
     assert seen == [before]
+
+
+def test_an_interrupt_sets_the_event_wherever_the_main_thread_is() -> None:
+    class Late:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)  # an exception that is raised here is ignored
+
+    before = signal.getsignal(signal.SIGINT)
+    stopped, lines = threading.Event(), list[str]()
+    with set_event(stopped, lines.append):
+        for _ in range(2):
+            late = Late()
+            del late
+    assert stopped.is_set()
+    assert lines == ["Interrupted: what runs comes to its end, and nothing else is started"]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+CHILD = """
+import pathlib, sys, time
+from infrabench.machines.hosts.interrupts import interrupt_on_signals, raise_once
+interrupt_on_signals()
+try:
+    with raise_once(lambda line: print(line, flush=True)):
+        try:
+            print("ready", flush=True)
+            time.sleep(60)
+        finally:
+            for _ in range(20):
+                print("taking down", flush=True)
+                time.sleep(0.05)
+            pathlib.Path(sys.argv[1]).write_text("taken down")
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def start_in_terminal(script: str, *arguments: object, prefix: tuple[str, ...] = ()) -> tuple[int, int]:
+    """Run a script as the leader of a terminal's session; return its pid and the terminal's other end."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        argv = [*prefix, sys.executable, "-c", script, *map(str, arguments)]
+        os.execvp(argv[0], argv)
+    shown = b""
+    while b"ready" not in shown:
+        shown += os.read(terminal, 1024)
+    return pid, terminal
+
+
+def test_a_closed_terminal_takes_everything_down(tmp_path: Path) -> None:
+    # Under nohup an end of the terminal is ignored, and so it would be here.
+    pid, terminal = start_in_terminal(CHILD, tmp_path / "end", prefix=("env", "--default-signal=HUP"))
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
+    assert (tmp_path / "end").read_text() == "taken down"
+
+
+def test_what_is_to_outlive_its_terminal_does(tmp_path: Path) -> None:
+    short = CHILD.replace("sleep(60)", "sleep(1)")
+    pid, terminal = start_in_terminal(short, tmp_path / "end", prefix=("env", "--ignore-signal=HUP"))
+    os.kill(pid, signal.SIGHUP)
+    os.kill(pid, signal.SIGHUP)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    os.close(terminal)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_command_ends_in_order_by_each_signal(tmp_path: Path, number: signal.Signals) -> None:
+    argv = ["env", "--default-signal", sys.executable, "-c", CHILD, tmp_path / "end"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        for _ in range(3):
+            child.send_signal(number)
+            time.sleep(0.1)
+        assert b"being taken down" in child.stdout.read()
+        assert child.wait(10) == 130
+    assert (tmp_path / "end").read_text() == "taken down"

@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 import yaml
 
-from infrabench import cli, kubeconfig
-from infrabench.core import SiteError
-from infrabench.lab import gotools, podimages
-from infrabench.site import name_and_kind, open_site
+from infrabench import cli
+from infrabench.core import Result, SiteError
+from infrabench.machines.lab import go_tools, pod_images
+from infrabench.machines.sites import cluster_claim, kubeconfig
+from infrabench.machines.sites.site import name_and_kind, open_site
 
 CONFIG: dict[str, Any] = {
     "apiVersion": "v1", "kind": "Config", "current-context": "me@east",
@@ -33,7 +34,7 @@ CONFIG: dict[str, Any] = {
 }  # fmt: skip
 RIGHTS = {part.removeprefix("--subresource=").split(".")[0] for right in kubeconfig.RIGHTS for part in right}
 needs_kubectl = pytest.mark.skipif(
-    not shutil.which("kubectl") and gotools.cached("kubernetes") is None, reason="not run: no kubectl here"
+    not shutil.which("kubectl") and go_tools.cached("kubernetes") is None, reason="not run: no kubectl here"
 )
 
 
@@ -167,6 +168,29 @@ def test_a_cluster_is_opened_by_its_kubeconfig_alone(tmp_path: Path, monkeypatch
 
 
 @needs_kubectl
+def test_a_session_claims_the_cluster_and_gives_it_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(kubeconfig.IMAGE, "registry.example/tools:1")
+    calls: list[tuple[str, str]] = []
+
+    def call(host: object, api: list[str], verb: str, path: str, body: dict[str, Any] | None = None) -> Result:
+        calls.append((verb, api[0]))
+        return Result((), 0, json.dumps(body or {}).encode(), b"", 0.0, 0.0)
+
+    monkeypatch.setattr(cluster_claim, "_call", call)
+    with api() as server, open_site(at(tmp_path, server.url), session="mine") as site:
+        kubectl = site.facts["kubectl"][0]
+        assert calls == [("create", kubectl)]
+        assert site.hosts["server"].run(("true",), timeout_s=5).ok
+        host = site.hosts["server"]
+        assert isinstance(host, cluster_claim.ClaimedHost)
+        host._claim.lost = "it was taken over"
+        with pytest.raises(SiteError, match="no longer this session's: it was taken over"):
+            host.run(("true",), timeout_s=5)
+        host._claim.lost = ""
+    assert calls == [("create", kubectl), ("delete", kubectl)]
+
+
+@needs_kubectl
 @pytest.mark.parametrize("right", ["create/namespaces", "delete/namespaces", "create/pods/exec"])
 def test_a_user_without_a_right_is_told_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, right: str) -> None:
     monkeypatch.setenv(kubeconfig.IMAGE, "registry.example/tools:1")
@@ -208,12 +232,14 @@ def test_a_cluster_that_does_not_answer_is_found_within_seconds(tmp_path: Path, 
 
 
 @needs_kubectl
-def test_a_silent_cluster_is_found_within_seconds(tmp_path: Path) -> None:
+def test_a_silent_cluster_is_found_within_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kubeconfig.ANSWER_S <= 5
+    monkeypatch.setattr(kubeconfig, "ANSWER_S", 1)
     with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
         path, began = at(tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}"), time.monotonic()
         with pytest.raises(SiteError, match=r"cannot be used: .* Is the address right"), open_site(path):
             pass
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 12
 
 
 @needs_kubectl
@@ -226,16 +252,16 @@ def test_a_login_program_that_is_missing_is_told(tmp_path: Path) -> None:
 
 def test_without_kubectl_it_is_told_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(gotools, "cached", lambda name: None)
+    monkeypatch.setattr(go_tools, "cached", lambda name: None)
     with pytest.raises(SiteError, match="infrabench lab build --only kubernetes"), open_site(written(tmp_path, CONFIG)):
         pass
-    monkeypatch.setattr(gotools, "cached", lambda name: tmp_path / name)
+    monkeypatch.setattr(go_tools, "cached", lambda name: tmp_path / name)
     assert kubeconfig._program() == str(tmp_path / "kubernetes/kubectl")
 
 
 def test_an_image_that_cannot_be_made_here_can_be_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path))
-    monkeypatch.setattr(podimages, "missing", lambda: "images for pods need mmdebstrap")
+    monkeypatch.setattr(pod_images, "missing", lambda: "images for pods need mmdebstrap")
     with pytest.raises(
         SiteError, match=r"need mmdebstrap. Or name one that the cluster can pull.*INFRABENCH_POD_IMAGE="
     ):

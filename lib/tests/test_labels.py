@@ -7,17 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from infrabench import abstract, accounts, analysis, cli, facade, labels, pictures
-from infrabench.core import Case
-from infrabench.design import Design
-from infrabench.records import read_session
-from infrabench.scenarios import between
-from infrabench.tidy import tidy
+from infrabench import cli
+from infrabench.analysis import results, session_data
+from infrabench.analysis.scenarios import between
+from infrabench.analysis.tidy import tidy
+from infrabench.core import Case, Request
+from infrabench.experiment.design.design import Design
+from infrabench.experiment.provenance import labels
+from infrabench.ledger.records import read_session
+from infrabench.notebook import api, session_figures, session_summary, session_tables
 from tests.analysis_fixtures import CASES, write_session
 
 NAME = "lxc (emulated)"
 ABSENT = {"system": "lxc", "workload": "fio", "scenario": "default", "reason": "no such disk"}
-CLAIM = accounts.CLAIM + json.dumps({"device": "eth0", "devices": {"eth0": True}})
+CLAIM = session_tables.CLAIM + json.dumps({"device": "eth0", "devices": {"eth0": True}})
 
 
 def said(folder: Path, name: str, **facts: object) -> None:
@@ -45,14 +48,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(folder: Path) -> analysis.Results:
-    session = facade.open_session(folder)
-    return analysis.results(session.data, session.table, session.missing, folder / "out")
+def found(folder: Path) -> results.Results:
+    session = session_data.open_session(folder)
+    return results.results(session.data, session.table, session.missing, folder / "out")
 
 
 def test_a_system_that_was_emulated_once_is_called_so(folder: Path) -> None:
     assert labels.of(folder) == {"lxc": NAME}
-    session = facade.open_session(folder)
+    session = session_data.open_session(folder)
     assert session.data["systems"] == ["native", "docker", NAME]
     assert set(session.table["system"]) == {"native", "docker", NAME}
     assert session.table["system"].dtype == tidy(folder)["system"].dtype
@@ -83,7 +86,7 @@ def test_a_system_that_was_not_keeps_its_name(folder: Path, tmp_path: Path) -> N
     (plain / "session.json").write_text(json.dumps(read_session_of(plain) | {"parameters": {}}))
     assert labels.of(plain) == {}
     said(plain, "deployments.json", emulated=False)
-    session = facade.open_session(plain)
+    session = session_data.open_session(plain)
     assert labels.of(plain) == {}
     assert session.table.equals(tidy(plain))
     assert session.data == read_session_of(plain)
@@ -96,46 +99,48 @@ def read_session_of(folder: Path) -> dict:
 @pytest.mark.parametrize(
     "kind", ["estimates", "contrasts", "results", "interactions", "trends", "tiers", "diagnostics"]
 )
-def test_every_table_says_so(found: analysis.Results, kind: str) -> None:
-    told = analysis.table(found, kind)
+def test_every_table_says_so(found: results.Results, kind: str) -> None:
+    told = results.table(found, kind)
     assert NAME in told.text
     assert NAME in told.html
     alone = [line for line in told.text.splitlines() if "lxc" in line.replace(NAME, "")]
     assert alone == []
 
 
-@pytest.mark.parametrize("kind", ["points", "scaling", "forest", "tiers", "order", "ecdf", "power"])
-def test_every_figure_says_so(found: analysis.Results, kind: str) -> None:
-    pictures.figure(found, kind, "web", "requests_per_s", scenario="users=3000" if kind in pictures.OF_ONE_CASE else "")
+@pytest.mark.parametrize("kind", ["points", "forest", "tiers", "order"])  # of every frame that a figure is made of
+def test_every_figure_says_so(found: results.Results, kind: str) -> None:
+    session_figures.figure(
+        found, kind, "web", "requests_per_s", scenario="users=3000" if kind in session_figures.OF_ONE_CASE else ""
+    )
     made = max((found.folder / "figures").rglob(f"{kind}-*.svg"), key=lambda path: path.stat().st_mtime)
     text = made.read_text()
     assert "(emulated)" in text
     assert ">lxc<" not in text
 
 
-def test_sentences_say_so(found: analysis.Results) -> None:
-    assert f"users=3000, {NAME}: " in analysis.findings(found, "web", "requests_per_s").text
-    assert NAME in analysis.summary(found).text
-    assert f"{NAME} at default: no such disk" in analysis.findings(found, "fio", "read_B_per_s").text
+def test_sentences_say_so(found: results.Results) -> None:
+    assert f"users=3000, {NAME}: " in results.findings(found, "web", "requests_per_s").text
+    assert NAME in results.summary(found).text
+    assert f"{NAME} at default: no such disk" in results.findings(found, "fio", "read_B_per_s").text
     turned = between(found, "web", "users=1000", ["users=2000"], "v")
-    assert f"{NAME}, users=2000: " in analysis.findings(turned, "web", "total_s").text
+    assert f"{NAME}, users=2000: " in results.findings(turned, "web", "total_s").text
 
 
 def test_what_a_session_says_of_itself_says_so(folder: Path) -> None:
-    session = facade.open_session(folder)
-    assert NAME in set(accounts.validity_table(session)["system"])
-    assert list(accounts.deployments_table(session).columns) == ["native", NAME]
-    assert list(accounts.capabilities_table(session).columns) == [NAME]
-    assert set(accounts.paths_table(session)["system"]) == {"native", "docker", NAME}
+    session = session_data.open_session(folder)
+    assert NAME in set(session_tables.validity_table(session)["system"])
+    assert list(session_tables.deployments_table(session).columns) == ["native", NAME]
+    assert list(session_tables.capabilities_table(session).columns) == [NAME]
+    assert set(session_tables.paths_table(session)["system"]) == {"native", "docker", NAME}
 
 
 def test_status_and_the_abstract_for_the_report_say_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["status", str(folder)]) == 0
+    assert cli.main(["session", "list", str(folder)]) == 0
     told = capsys.readouterr().out
     assert f"  {NAME}: " in told
     assert f"  {NAME}, fio default: not run: no such disk" in told
-    session = facade.open_session(folder)
-    made = abstract.of(session, facade.results(session))
+    session = session_data.open_session(folder)
+    made = session_summary.of(session, api.results(session))
     assert made["systems"] == ["native", "docker", NAME]
     assert NAME in {row[made["verdicts"]["columns"].index("system")] for row in made["verdicts"]["rows"]}
     assert made["not_run"][f"{NAME}, fio default"] == "no such disk"
@@ -143,9 +148,9 @@ def test_status_and_the_abstract_for_the_report_say_so(folder: Path, capsys: pyt
 
 
 def test_systems_are_asked_for_by_their_plain_names(folder: Path) -> None:
-    wanted = Design("containers", "quick", 6, ("docker", "lxc"), tuple(Case(*case[:2]) for case in CASES), 7,
-                    baseline="lxc")  # fmt: skip
-    narrowed = facade._narrowed(facade.open_session(folder), wanted)
+    cases = tuple(Case(*case[:2]) for case in CASES)
+    wanted = Design(Request("containers", "quick"), 6, ("docker", "lxc"), cases, 7, baseline="lxc")
+    narrowed = api._narrowed(session_data.open_session(folder), wanted)
     assert set(narrowed.table["system"]) == {"docker", NAME}
     assert narrowed.data["baseline"] == NAME
     assert narrowed.data["not_applicable"] == []

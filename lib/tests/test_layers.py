@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from infrabench import analysis, facade, layers, pictures
+from infrabench.analysis import layers
+from infrabench.analysis import results as analysis
+from infrabench.analysis.tidy import missing
 from infrabench.core import DesignError
+from infrabench.notebook import session_figures
 from tests.analysis_fixtures import results_of
 from tests.runtimes_fixtures import NO_KATA, write_session
 
@@ -56,7 +59,7 @@ def test_a_layer_is_called_by_its_own_name(wide: analysis.Results, quick: analys
     ).text  # fmt: skip
     assert layers.apart(quick, "low").data["not_run"] == {"kata": NO_KATA}
     assert layers.apart(quick, "high").data["not_run"] == {}
-    told = pictures.figure(layers.apart(quick, "low"), "curves", "pods-startup", "all_ready_s").text
+    told = session_figures.figure(layers.apart(quick, "low"), "curves", "pods-startup", "all_ready_s").text
     assert f"Not run: kata ({NO_KATA})" in told
 
 
@@ -90,7 +93,7 @@ def test_layers_that_share_one_low_level_runtime_cannot_be_asked(quick: analysis
 def test_the_baseline_alone_is_no_error(quick: analysis.Results) -> None:
     rows = quick.table[quick.table["system"] == "containerd-runc"].reset_index(drop=True)
     data = quick.data | {"systems": ["containerd-runc"], "not_run": {"crio-runc": "gone"}}
-    alone = analysis.results(data, rows, facade.missing(quick.folder.parent / "s"), quick.folder)
+    alone = analysis.results(data, rows, missing(quick.folder.parent / "s"), quick.folder)
     assert "There is nothing to compare" in analysis.findings(layers.apart(alone, "low"), "pods-pi", "time_s").text
     told = analysis.findings(layers.apart(alone, "high"), "pods-pi", "time_s").text
     assert "crio: gone" in told

@@ -5,17 +5,21 @@ import fcntl
 import json
 import multiprocessing
 import os
+import shutil
 import statistics
 import subprocess
 import tarfile
 import threading
 import time
 from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
 
 import pytest
 
-from infrabench import archive, ledger, records
-from infrabench.core import LedgerError, Measurement, Trial, TrialRecord
+from infrabench.core import LedgerError, Measurement, Trial, TrialRecord, digest
+from infrabench.ledger import archive, ledger, records
+from infrabench.ledger.session_folder import SessionFolder
 
 
 def trial(number):
@@ -31,24 +35,25 @@ def record(number, **more):
 
 
 PLAN = tuple(trial(number) for number in range(5))
-SESSION = {"study": "s", "parameters": {"seed": 1, "runs": 5}}
+PARAMETERS = {"seed": 1, "runs": 5}
+SESSION = {"study": "s", "parameters": PARAMETERS, "parameters_sha256": digest(PARAMETERS, 64)}
 BLOBS = {"tool.stdout": b"out\x00\xff", "tool.stderr": b"err"}
 
 
 @pytest.fixture
 def folder(tmp_path):
     path = tmp_path / "study" / "one"
-    with ledger.opened(path, SESSION, PLAN) as done:
-        assert done == frozenset()
+    with SessionFolder(path).opened(SESSION, PLAN) as stored:
+        assert stored.records == {}
         for number in range(3):
-            ledger.write_trial(path, record(number), BLOBS)
-        ledger.add_file(path, "provenance/here.json", b"{}")
+            stored.append_trial(record(number), BLOBS)
+        stored.append_file("provenance/here.json", b"{}")
     return path
 
 
 def reopened(folder, session=SESSION, plan=PLAN):
-    with ledger.opened(folder, session, plan) as done:
-        return done
+    with SessionFolder(folder).opened(session, plan) as stored:
+        return stored.recorded()
 
 
 def test_what_is_written_is_read_back(folder):
@@ -69,7 +74,7 @@ def test_sums_are_those_of_sha256sum(folder):
 
 def test_a_trial_is_never_written_twice(folder):
     with pytest.raises(LedgerError, match="already recorded"):
-        ledger.write_trial(folder, record(0), BLOBS)
+        SessionFolder(folder).append_trial(record(0), BLOBS)
 
 
 def test_temporary_folders_are_not_counted_and_the_next_writer_removes_them(folder):
@@ -93,7 +98,7 @@ def test_a_whole_trial_that_is_not_listed_yet_is_listed(folder):
 
 def test_a_session_says_whether_somebody_writes_to_it(folder, tmp_path):
     assert not ledger.is_being_written(folder)
-    with ledger.opened(folder, SESSION, PLAN):
+    with SessionFolder(folder).opened(SESSION, PLAN):
         assert ledger.is_being_written(folder)
         assert ledger.is_being_written(folder)
     assert not ledger.is_being_written(folder)
@@ -111,7 +116,7 @@ def test_who_only_asks_refuses_no_writer_and_who_stays_does(folder):
 
 def test_a_packed_session_tells_what_it_is_without_being_unpacked(folder, tmp_path):
     packed = archive.pack(folder, tmp_path / "one.tar.xz")
-    assert archive.peek(packed) == (folder / "session.json").read_bytes()
+    assert archive.peek(packed) == json.loads((folder / "session.json").read_bytes())
     packed.write_bytes(packed.read_bytes()[:100])
     with pytest.raises(LedgerError, match=r"one.tar.xz"):
         archive.peek(packed)
@@ -147,7 +152,7 @@ OWN = f"trials/{PLAN[1].id}"
         (damage_text(f"{OWN}/trial.json", "0.5", "0.6"), f"{OWN}/trial.json"),
         (damage_text(f"{OWN}/tool.stderr", "err", "eRr"), f"{OWN}/tool.stderr"),
         (damage_text(f"{OWN}/SHA256SUMS", "a", "b"), f"{OWN}/SHA256SUMS"),
-        (damage_text("SHA256SUMS", "  plan", " plan"), "SHA256SUMS, line"),
+        (damage_text("SHA256SUMS", "  plan", "  plam"), "plam.jsonl is missing"),
         (lambda f: (f / OWN / "tool.stdout").unlink(), f"{OWN}/tool.stdout is missing"),
         (lambda f: (f / OWN / "extra").write_text("x"), f"{OWN} holds extra"),
         (lambda f: os.rename(f / OWN, f / "trials" / "unknown"), "trials/unknown: the plan knows no such trial"),
@@ -194,7 +199,7 @@ def test_two_runs_cannot_write_to_one_session(folder):
 
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
-    with ledger.opened(folder, SESSION, PLAN):
+    with SessionFolder(folder).opened(SESSION, PLAN):
         child = context.Process(target=other, args=(queue,))
         child.start()
         assert "is being written by another run" in queue.get(timeout=20)
@@ -211,20 +216,20 @@ def test_a_session_whose_maker_was_killed_is_made_anew(tmp_path):
 
 
 def test_a_full_disk_is_a_clear_error_and_nothing_half_written_counts(folder, monkeypatch):
-    real = ledger._write_file
+    real = ledger.write_file
 
     def full(path, data):
         if path.name == "trial.json":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         real(path, data)
 
-    monkeypatch.setattr(ledger, "_write_file", full)
+    monkeypatch.setattr(ledger, "write_file", full)
     with pytest.raises(LedgerError, match=r"No space left on device.*recorded before is safe"):
-        ledger.write_trial(folder, record(3), BLOBS)
+        SessionFolder(folder).append_trial(record(3), BLOBS)
     monkeypatch.undo()
     assert records.verify(folder) == []
     assert len(reopened(folder)) == 3
-    ledger.write_trial(folder, record(3), BLOBS)
+    SessionFolder(folder).append_trial(record(3), BLOBS)
 
 
 class NearlyFull:
@@ -261,15 +266,15 @@ def test_half_a_line_of_the_sums_does_not_spoil_the_next(folder, monkeypatch, ro
             ),
         )
         with pytest.raises(LedgerError, match="No space left"):
-            ledger.write_trial(folder, record(3), BLOBS)
-    ledger.write_trial(folder, record(4), BLOBS)
+            SessionFolder(folder).append_trial(record(3), BLOBS)
+    SessionFolder(folder).append_trial(record(4), BLOBS)
     assert records.verify(folder) == []
     assert len(reopened(folder)) == 5
 
 
 def test_a_record_of_another_trial_under_a_planned_name_is_found(folder):
     own = folder / "trials" / PLAN[3].id
-    ledger.write_trial(folder, record(3), {})
+    SessionFolder(folder).append_trial(record(3), {})
     data = json.loads((own / "trial.json").read_text())
     data["trial"]["system"] = "docker"
     (own / "trial.json").write_text(json.dumps(data))
@@ -279,10 +284,10 @@ def test_a_record_of_another_trial_under_a_planned_name_is_found(folder):
 def test_a_null_trial_is_stored_within_milliseconds(tmp_path):
     plan = tuple(trial(number) for number in range(60))
     times = []
-    with ledger.opened(tmp_path / "s", SESSION, plan):
+    with SessionFolder(tmp_path / "s").opened(SESSION, plan) as stored:
         for number in range(60):
             begin = time.perf_counter()
-            ledger.write_trial(tmp_path / "s", record(number), {"monitor-here.jsonl": b"x" * 3000})
+            stored.append_trial(record(number), {"monitor-here.jsonl": b"x" * 3000})
             times.append(time.perf_counter() - begin)
     assert statistics.median(times) < 0.05  # 0.6 ms on a quick disk; a slow one is no mistake of the ledger
 
@@ -330,10 +335,91 @@ def test_a_damaged_archive_or_another_session_of_that_name_is_refused(folder, tm
     with pytest.raises(LedgerError, match=r"cut.tar.xz cannot be unpacked"):
         archive.unpack(tmp_path / "cut.tar.xz", tmp_path / "there")
     archive.unpack(good, tmp_path / "there")
-    ledger.write_trial(folder, record(3), BLOBS)
+    SessionFolder(folder).append_trial(record(3), BLOBS)
     newer = archive.pack(folder, tmp_path / "newer.tar.xz")
     with pytest.raises(LedgerError, match="is not the session that"):
         archive.unpack(newer, tmp_path / "there")
     (folder / "plan.jsonl").write_text("")
     with pytest.raises(LedgerError, match="damaged and is not packed"):
         archive.pack(folder, tmp_path / "x.tar.xz")
+
+
+def _unpack(packed, destination, begin, answers):
+    begin.wait(60)
+    try:
+        answers.put(str(archive.unpack(packed, destination)))
+    except LedgerError as error:
+        answers.put(f"failed: {error}")
+
+
+def test_processes_that_open_one_archive_at_once_all_have_it(folder, tmp_path, monkeypatch):
+    packed = archive.pack(folder, tmp_path / "one.tar.xz")
+    copy = shutil.copyfileobj
+
+    def slowly(source, target):
+        time.sleep(0.02)
+        return copy(source, target)
+
+    monkeypatch.setattr(shutil, "copyfileobj", slowly)  # so that they are inside together; children are forks
+    fork = multiprocessing.get_context("fork")
+    begin, answers = fork.Event(), fork.Queue()
+    every = [fork.Process(target=_unpack, args=(packed, tmp_path / "there", begin, answers)) for _ in range(4)]
+    for each in every:
+        each.start()
+    begin.set()
+    assert [answers.get(timeout=60) for _ in every] == [str(tmp_path / "there/one")] * len(every)
+    for each in every:
+        each.join(60)
+    assert records.verify(tmp_path / "there/one") == []
+    assert [path.name for path in (tmp_path / "there").iterdir()] == ["one"]
+
+
+def test_edited_parameters_are_found_also_when_the_sums_agree(folder: Path) -> None:
+    path = folder / "session.json"
+    path.write_text(path.read_text().replace('"runs": 5', '"runs": 6'))
+    sums = folder / "SHA256SUMS"
+    lines = [line for line in sums.read_text().splitlines() if not line.endswith(" session.json")]
+    mended = f"{sha256(path.read_bytes()).hexdigest()}  session.json"
+    sums.write_text("".join(f"{line}\n" for line in (mended, *lines)))
+    (problem,) = records.verify(folder)
+    assert "its parameters are not those that the session was begun with" in problem
+
+
+def _zero_page(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes(4096) + data[at + 4096 :]
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda data: _zero_page(data, 0), lambda data: _zero_page(data, 4096), lambda data: data.replace(b"0", b"\xff", 3),
+    lambda data: data.replace(b"\n", b"\n# a comment\n", 2), lambda data: bytes(len(data)) + b"\n",
+])  # fmt: skip
+def test_lines_of_the_sums_that_are_lost_stop_no_session(tmp_path, spoil):
+    """Trials have sums of their own: what they prove is kept and goes on, and verify says which line was lost."""
+    folder, plan = tmp_path / "s", tuple(trial(number) for number in range(90))
+    with SessionFolder(folder).opened(SESSION, plan) as stored:
+        stored.append_file("provenance/here.json", b"{}")
+        for number in range(80):
+            stored.append_trial(record(number), BLOBS)
+    sums, whole = folder / "SHA256SUMS", (folder / "SHA256SUMS").read_bytes()
+    assert len(whole) > 2 * 4096
+    sums.write_bytes(spoil(whole))
+    problems = records.verify(folder)
+    assert any(f"{sums}, line " in each and "not a sum" in each for each in problems)
+    assert len(reopened(folder, plan=plan)) == 80
+    assert records.verify(folder) == []
+    assert sorted(sums.read_bytes().splitlines()) == sorted(whole.splitlines())
+
+
+def test_lost_lines_of_the_sums_hide_no_other_damage(folder):
+    sums = folder / "SHA256SUMS"
+    sums.write_bytes(bytes(100) + sums.read_bytes()[100:])
+    before = sums.read_bytes()
+    (folder / OWN / "tool.stderr").write_text("another")
+    with pytest.raises(LedgerError, match=r"tool\.stderr is damaged"):
+        reopened(folder)
+    assert sums.read_bytes() == before
+    (folder / OWN / "tool.stderr").write_bytes(BLOBS["tool.stderr"])
+    (folder / "plan.jsonl").write_text((folder / "plan.jsonl").read_text().replace('"seconds":1.0', '"seconds":2.0'))
+    with pytest.raises(LedgerError, match=r"not the plan|another trial"):
+        reopened(folder)
+    assert sums.read_bytes() == before

@@ -12,9 +12,12 @@ import pytest
 from fakes import PLUGINS, fake_site
 from nbclient import NotebookClient
 
-from infrabench import live, registry, session
+from infrabench import registry
 from infrabench.core import Interrupted
-from infrabench.records import recorded
+from infrabench.experiment.execution import session
+from infrabench.ledger.records import recorded
+from infrabench.ledger.session_folder import SessionFolder
+from infrabench.notebook import live
 from tests.analysis_fixtures import write_session
 
 
@@ -116,7 +119,7 @@ def test_an_interrupt_before_the_first_trial_says_so(shelf: Shelf) -> None:
 def test_a_drawing_that_fails_ends_no_session(
     shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(folder: Path) -> None:
+    def broken(stored: SessionFolder) -> None:
         raise ValueError("no such colour")
 
     monkeypatch.setattr(live, "estimates", broken)
@@ -135,15 +138,15 @@ def test_what_failed_is_counted_beside_the_progress(shelf: Shelf, tmp_path: Path
 def test_a_large_session_is_drawn_small(tmp_path: Path) -> None:
     """The primary metrics of a session with as many trials as `quick` has; the picture stays one of a screen."""
     made = write_session(tmp_path / "s", blocks=30)
-    shown = live.estimates(made)
+    shown = live.estimates(SessionFolder(made))
     assert shown._repr_html_().count("<img") == 1
     assert len(shown._repr_html_()) < 200_000
     assert repr(shown).count("\n| web |") == 8 * 3
 
 
 FLOOD = """
-from infrabench import live
-from infrabench.progress import Progressed
+from infrabench.notebook import live
+from infrabench.experiment.execution.progress import Progressed
 live.PROGRESS_S = 0.0
 with live.shown("flood") as step:
     for done in range(500):
@@ -151,9 +154,10 @@ with live.shown("flood") as step:
 """
 AGAIN = """
 from pathlib import Path
+from infrabench.ledger.session_folder import SessionFolder
 board = live._Board("again")
 for _ in range(4):
-    board.place("estimates", live.estimates(Path(FOLDER)))
+    board.place("estimates", live.estimates(SessionFolder(Path(FOLDER))))
 """
 
 

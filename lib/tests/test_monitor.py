@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import time
 from pathlib import Path
 
@@ -9,10 +10,10 @@ import pytest
 
 import infrabench
 from infrabench.core import SiteError
-from infrabench.host import LocalHost
-from infrabench.monitor import watching
+from infrabench.experiment.execution.monitor import watching
+from infrabench.machines.hosts.host import LocalHost
 
-PROBES = Path(infrabench.__file__).parent / "probes"
+PROBES = Path(infrabench.__file__).parent / "machines" / "hosts" / "probes"
 
 
 def probe(name):
@@ -109,3 +110,19 @@ def test_facts_of_a_host_are_json_and_say_why_something_is_missing():
                 yield ".".join((*path, key))
 
     assert set(empty(facts)) <= set(facts["missing"])
+
+
+def test_the_tasks_of_a_cgroup_that_want_a_processor_are_counted_below_it_too(tmp_path):
+    below = tmp_path / "guest" / "service"
+    below.mkdir(parents=True)
+    (tmp_path / "guest" / "tasks").write_text("")
+    (below / "cgroup.threads").write_text(f"{os.getpid()}\n99999999\n")  # this one runs, the other has ended
+    assert probe("monitor").runnable(str(tmp_path / "guest")) == 1
+    assert probe("monitor").runnable(str(tmp_path / "none")) == 0
+
+
+def test_a_cgroup_file_of_one_number_has_no_key(tmp_path):
+    (tmp_path / "memory.failcnt").write_text("12\n")
+    (tmp_path / "memory.events").write_text("low 0\nmax 3\noom_kill 1\n")
+    found = probe("monitor").cgroup(str(tmp_path))
+    assert (found["memory.failcnt"], found["memory.events:max"]) == (12, 3)

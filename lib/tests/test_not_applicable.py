@@ -9,10 +9,15 @@ import pandas as pd
 import pytest
 from fakes import PLUGINS, fake_site
 
-from infrabench import accounts, analysis, cli, comparability, facade, pictures, records, registry, reparse, session
+from infrabench import cli, registry
+from infrabench.analysis import results, session_data
+from infrabench.analysis.tidy import missing, tidy
 from infrabench.core import Case, LedgerError, Profile, SiteError
+from infrabench.experiment.execution import reparse, session
+from infrabench.experiment.provenance import comparability
+from infrabench.ledger import records
+from infrabench.notebook import api, session_figures, session_tables
 from infrabench.stats import contrasts, interactions, omnibus, stopping, tiers, trends
-from infrabench.tidy import missing, tidy
 from tests.analysis_fixtures import write_session
 
 REASON = "there is no second interface"
@@ -75,9 +80,9 @@ def test_where_the_baseline_has_no_place_the_others_stay(tmp_path, study):
     folder = run(study, tmp_path / "s", site_with(other=["second"]))
     assert GONE in held(folder)
     assert ("fake-base", "fake", "second=3") not in held(folder)
-    opened = facade.open_session(folder)
-    assert "second=3" not in set(facade.contrasts(opened)["scenario"])
-    estimated = facade.estimates(opened)
+    opened = session_data.open_session(folder)
+    assert "second=3" not in set(api.contrasts(opened)["scenario"])
+    estimated = api.estimates(opened)
     row = estimated[estimated["scenario"] == "second=3"]
     assert list(row["system"]) == ["fake-other"]
     assert (row["n"] == 3).all()
@@ -113,11 +118,11 @@ def test_a_session_without_the_key_is_one_where_everything_applied():
 
 def test_it_is_shown_as_not_run_and_not_as_missing(tmp_path, study, capsys):
     folder = run(study, tmp_path / "s", site_with(base=["second"]))
-    rows = accounts.validity_table(facade.open_session(folder))
+    rows = session_tables.validity_table(session_data.open_session(folder))
     assert rows["missing"].sum() == 0
     notes = rows[rows["system"] == "fake-other"]["note"].tolist()
     assert "second=3: not run: there is no second interface" in notes
-    assert cli.main(["status", str(folder)]) == 0
+    assert cli.main(["session", "list", str(folder)]) == 0
     told = capsys.readouterr().out
     assert "fake-other, fake second=3: not run: there is no second interface" in told
     assert "missing" not in told
@@ -144,7 +149,7 @@ def test_sessions_of_different_treatments_are_told_apart_and_pooled(tmp_path, st
     assert [(d.where, d.key, d.first, d.second, d.checked) for d in told] == [
         ("system fake-other", "case fake second=3 not run", REASON, None, False)
     ]
-    both = facade.pool([one, two])
+    both = session_data.pool([one, two])
     assert GONE not in records.not_applicable(both.data)
     assert ("fake-other", "fake", "service=4") in records.not_applicable(both.data)
 
@@ -169,7 +174,7 @@ def found(tmp_path_factory):
     table = tidy(source)
     gone = pd.MultiIndex.from_tuples([each[:3] for each in absent])
     table = table[~pd.MultiIndex.from_frame(table[["system", "workload", "scenario"]]).isin(gone)]
-    return analysis.results(data, table.reset_index(drop=True), missing(source), folder / "out")
+    return results.results(data, table.reset_index(drop=True), missing(source), folder / "out")
 
 
 def records_of(folder):
@@ -217,7 +222,7 @@ def test_every_analysis_copes_with_cells_that_do_not_exist(found):
 
 @pytest.mark.parametrize("kind", ["estimates", "contrasts", "results", "omnibus", "tiers", "diagnostics", "trends"])
 def test_every_table_is_made_without_them(found, kind):
-    assert "web" in analysis.table(found, kind, ["web", "mail", "ftp"]).text
+    assert "web" in results.table(found, kind, ["web", "mail", "ftp"]).text
 
 
 @pytest.mark.parametrize(
@@ -226,20 +231,20 @@ def test_every_table_is_made_without_them(found, kind):
      ("ecdf", "users=3000"), ("power", "users=3000")],
 )  # fmt: skip
 def test_every_figure_is_made_without_them(found, kind, scenario):
-    told = pictures.figure(found, kind, "web", "requests_per_s", scenario=scenario).text
+    told = session_figures.figure(found, kind, "web", "requests_per_s", scenario=scenario).text
     assert told
     if kind in ("points", "scaling"):
         assert "Not run: docker at users=3000 (it has no such port)." in told
 
 
 def test_findings_say_what_was_not_run(found):
-    told = analysis.findings(found, "web", "requests_per_s").text
+    told = results.findings(found, "web", "requests_per_s").text
     assert "docker at users=3000: not run: it has no such port." in told
-    assert analysis.findings(found, "ftp", "total_s").text == "- native at size=16MiB: not run: it has no server."
+    assert results.findings(found, "ftp", "total_s").text == "- native at size=16MiB: not run: it has no server."
     assert (
-        "fio: not run: native at default: no such disk; docker" in analysis.findings(found, "fio", "read_B_per_s").text
+        "fio: not run: native at default: no such disk; docker" in results.findings(found, "fio", "read_B_per_s").text
     )
-    assert "no such disk" in pictures.figure(found, "points", "fio", "read_B_per_s").text
+    assert "no such disk" in session_figures.figure(found, "points", "fio", "read_B_per_s").text
 
 
 # --------------------------------------------------------------------------------------- a trial that is not as claimed
@@ -258,7 +263,7 @@ def test_a_trial_that_contradicts_its_own_claim_is_invalid_and_repeated(tmp_path
     assert sorted(record.trial.attempt for record in bad) == [0, 0, 1, 1, 2, 2]
     started = [record.trial.attempt for record in sorted(every, key=lambda record: record.started_utc)]
     assert started == sorted(started)  # repeats stand at the end of the block
-    assert list(reparse.differences(folder)) == []
+    assert reparse.compare(folder).differences == ()
 
 
 def test_reading_again_finds_what_contradicts_and_what_does_no_more(tmp_path, study, monkeypatch):
@@ -267,15 +272,17 @@ def test_reading_again_finds_what_contradicts_and_what_does_no_more(tmp_path, st
     workload = registry.workload("fake")
     real = workload.parse
     (folder / "trials" / ok.trial.id / "tool.stdout").write_bytes(b"value=1\nother path\n")
-    now = reparse.again(folder, ok)
+    now = reparse.reparse_record(folder, ok)
     assert (now.state, now.reason, now.measurements) == ("invalid", "the traffic took another path", ())
-    assert len(list(reparse.differences(folder))) == 1
+    assert len(reparse.compare(folder).differences) == 1
     monkeypatch.setattr(workload, "parse", lambda capture: real(records_capture(capture)))
-    assert reparse.again(folder, now).state == "ok"
+    assert reparse.reparse_record(folder, now).state == "ok"
     guarded = replace(now, conditions={**now.conditions, "invalid": ["steal 0.5 > 0.02"]})
-    mended = reparse.again(folder, guarded)
+    mended = reparse.reparse_record(folder, guarded)
     assert (mended.state, mended.reason) == ("invalid", "steal 0.5 > 0.02")
     assert mended.measurements
+    killed = replace(guarded, conditions={**guarded.conditions, "failed": ["killed for want of memory"]})
+    assert reparse.reparse_record(folder, killed).state == "failed"
 
 
 def records_capture(capture):
@@ -288,9 +295,9 @@ def test_a_metric_is_not_told_of_scenarios_that_have_others(found):
     other = replace(found, table=found.table.copy())
     mine = (other.table["workload"] == "web") & (other.table["scenario"] == "users=3000")
     other.table.loc[mine, "metric"] = "other_" + other.table.loc[mine, "metric"]
-    assert not analysis.not_applicable(other, "web", "requests_per_s")
-    assert analysis.not_applicable(other, "web", "other_requests_per_s")
-    assert analysis.not_applicable(other, "web") == {"docker at users=3000": "it has no such port"}
-    everywhere = analysis.not_applicable(other)
+    assert not results.not_applicable(other, "web", "requests_per_s")
+    assert results.not_applicable(other, "web", "other_requests_per_s")
+    assert results.not_applicable(other, "web") == {"docker at users=3000": "it has no such port"}
+    everywhere = results.not_applicable(other)
     assert everywhere["docker at web users=3000"] == "it has no such port"
     assert everywhere["native at ftp size=16MiB"] == "it has no server"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +12,14 @@ import nbformat
 import pytest
 
 import infrabench as ib
-from infrabench import across, headless
-from infrabench.analysis import table
-from tests import analysis_fixtures, runtimes_fixtures, sidecars, storage_fixtures
+from infrabench.analysis.results import table
+from infrabench.notebook import headless
+from infrabench.notebook import multisite as across
+from tests import analysis_fixtures, cells, runtimes_fixtures, sidecars, storage_fixtures
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 STUDIES = ["containers", "cnis", "runtimes", "storage"]
-MADE_UP = {"runtimes": runtimes_fixtures.write_session, "storage": storage_fixtures.write_session}
 # A study has a recorded session from the day that somebody has recorded one and looked at it.
 RECORDED = [study for study in STUDIES if (ROOT / "data" / "recorded" / study).is_dir()]
 FORBIDDEN = (ast.FunctionDef, ast.ClassDef, ast.Lambda, ast.Try, ast.For, ast.While)
@@ -55,9 +53,10 @@ def test_prose_types_no_result(path: Path) -> None:
     prose = [cell.source for cell in nbformat.read(path, 4).cells if cell.cell_type == "markdown"]
     text = re.sub(r"`[^`]*`", "", "\n".join(prose))  # names and parameters
     typed = re.findall(r"\d+[.,]\d+|\d+\s*(?:%|ms|s|KiB|MiB|GiB|MB|GB|Mbit/s|MB/s)\b|\d+\s*%", text)
-    assert set(typed) <= {"95 %", "99.9"}, typed
+    assert set(typed) <= {"90 %", "95 %", "99.9"}, typed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("study", RECORDED)
 def test_papermill_runs_it_on_the_recorded_session(study: str, tmp_path: Path) -> None:
     made = headless.execute(ROOT / f"notebooks/{study}.ipynb", tmp_path / f"{study}.ipynb", {"out": str(tmp_path)})
@@ -83,12 +82,7 @@ def test_papermill_runs_it_on_the_recorded_session(study: str, tmp_path: Path) -
     ],
 )
 def test_a_narrowed_session_is_shown_without_errors(study: str, given: dict[str, list[str]], tmp_path: Path) -> None:
-    out = tmp_path / "narrow.ipynb"
-    if study not in RECORDED:
-        given = {"session": str(MADE_UP[study](tmp_path / "s")), **given}
-    made = headless.execute(ROOT / f"notebooks/{study}.ipynb", out, {"out": str(tmp_path), **given})
-    outputs = [output for cell in nbformat.read(made, 4).cells for output in cell.get("outputs", [])]
-    assert not [output for output in outputs if output.output_type == "error"]
+    assert len(cells.shown(ROOT / f"notebooks/{study}.ipynb", {"out": str(tmp_path), **given})) > 20
 
 
 def test_the_recorded_cnis_prove_their_path_and_stand_beside_the_paper(tmp_path: Path) -> None:
@@ -108,6 +102,7 @@ def test_the_recorded_cnis_prove_their_path_and_stand_beside_the_paper(tmp_path:
 EMULATED = ("containerd-kata", "crio-kata")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("profile", "how", "told"),
     [
@@ -123,14 +118,11 @@ def test_the_runtimes_notebook_tells_what_is_not_run_and_what_is_emulated(
 ) -> None:
     session = runtimes_fixtures.write_session(tmp_path / "s", profile=profile, **how)
     given = {"out": str(tmp_path), "session": str(session), "profile": profile}
-    made = headless.execute(ROOT / "notebooks/runtimes.ipynb", tmp_path / "made.ipynb", given)
-    outputs = [output for cell in nbformat.read(made, 4).cells for output in cell.get("outputs", [])]
-    assert not [output for output in outputs if output.output_type == "error"]
-    text = "\n".join(str(output.get("data", {}).get("text/plain", "")) for output in outputs)
+    shown = cells.shown(ROOT / "notebooks/runtimes.ipynb", given)
+    text = "\n".join(shown)
     assert all(each in text for each in told), [each for each in told if each not in text]
     if how.get("emulated"):  # nowhere without saying so, but where its plain name stands for the paper's or the plan's
-        shown = [output for output in outputs if "text/plain" in output.get("data", {})]
-        tables = [str(output.data["text/plain"]) for output in shown if "95 % CI" in str(output.data["text/plain"])]
+        tables = [each for each in shown if "95 % CI" in each]
         assert tables
         assert not [each for each in tables if "-kata" in each.replace("-kata (emulated)", "")]
     assert len(list((tmp_path / "figures/runtimes").glob("curves-*.pdf"))) >= 8
@@ -167,15 +159,13 @@ def test_the_storage_notebook_tells_which_engine_ran_and_what_did_not(
     check = storage_fixtures.write_session(tmp_path / "check", profile="crosscheck")
     given = {"out": str(tmp_path), "session": str(session), "profile": how.get("profile", "quick")}
     given |= {"crosscheck": str(check)} if how.get("user_space", True) else {}
-    made = headless.execute(ROOT / "notebooks/storage.ipynb", tmp_path / "made.ipynb", given)
-    outputs = [output for cell in nbformat.read(made, 4).cells for output in cell.get("outputs", [])]
-    assert not [output for output in outputs if output.output_type == "error"]
-    text = "\n".join(str(output.get("data", {}).get("text/plain", "")) for output in outputs)
+    shown = cells.shown(ROOT / "notebooks/storage.ipynb", given)
+    text = "\n".join(shown)
     assert all(each in text for each in told), [each for each in told if each not in text]
     if how.get("user_space", True):  # nowhere without saying so, but where its plain name stands for the paper's
-        shown = [str(output.data["text/plain"]) for output in outputs if "95 % CI" in str(output.get("data", ""))]
-        assert shown
-        assert not [each for each in shown if re.search(r"\bzfs\b(?! \(user space\)|-vm \(emulated\)|[,:])", each)]
+        tables = [each for each in shown if "95 % CI" in each]
+        assert tables
+        assert not [each for each in tables if re.search(r"\bzfs\b(?! \(user space\)|-vm \(emulated\)|[,:])", each)]
     assert (tmp_path / "figures/storage/timeline-rebuild.pdf").is_file()
     assert len(list((tmp_path / "figures/storage").glob("*.pdf"))) >= 7
 
@@ -192,18 +182,16 @@ def test_papermill_runs_the_validation_on_the_recorded_sessions(tmp_path: Path) 
     sidecars.compare(tmp_path / "figures", "containers-aa", "known-effects")
 
 
-def test_papermill_runs_the_analysis_over_sites_on_two_sessions_and_calls_them_one_machine(tmp_path: Path) -> None:
+def test_the_analysis_over_sites_calls_two_sessions_of_one_lab_one_machine(tmp_path: Path) -> None:
     given = {"out": str(tmp_path), "campaign": None, "sessions": ["lab-quick-2026-11-aa", "lab-quick-2026-11-aa-2"]}
-    made = headless.execute(ROOT / "notebooks/sites.ipynb", tmp_path / "sites.ipynb", given)
-    outputs = [output for cell in nbformat.read(made, 4).cells for output in cell.get("outputs", [])]
-    assert not [output for output in outputs if output.output_type == "error"]
-    text = "\n".join(str(output.get("data", {}).get("text/plain", "")) for output in outputs)
+    text = "\n".join(cells.shown(ROOT / "notebooks/sites.ipynb", given))
     assert text.count("One machine measured as lab-quick-2026-11-aa and lab-quick-2026-11-aa-2") > 3
     assert "two sites: no mean over sites" in text
     assert "mean of sites" not in text
     assert len(list((tmp_path / "figures/sites-containers").glob("*.pdf"))) == 6
 
 
+@pytest.mark.slow
 def test_papermill_runs_the_recorded_campaign_and_finds_the_planted_difference(tmp_path: Path) -> None:
     made = headless.execute(ROOT / "notebooks/sites.ipynb", tmp_path / "sites.ipynb", {"out": str(tmp_path)})
     outputs = [output for cell in nbformat.read(made, 4).cells for output in cell.get("outputs", [])]
@@ -221,7 +209,7 @@ def test_papermill_runs_the_recorded_campaign_and_finds_the_planted_difference(t
     sidecars.compare(tmp_path / "figures", "racks-containers")
 
 
-def test_papermill_runs_the_analysis_over_the_sites_of_a_campaign(tmp_path: Path) -> None:
+def test_the_analysis_over_the_sites_of_a_campaign_tells_who_is_missing(tmp_path: Path) -> None:
     sites = {name: analysis_fixtures.write_session(tmp_path / name, seed=i) for i, name in enumerate(("a", "b", "c"))}
     entries = [
         {"site": name, "study": "containers", "session": str(path), "state": "complete", "reason": None}
@@ -231,18 +219,7 @@ def test_papermill_runs_the_analysis_over_the_sites_of_a_campaign(tmp_path: Path
     file = tmp_path / "campaign.json"
     file.write_text(json.dumps({"name": "racks", "sessions": [*entries, lost]}))
     given = {"out": str(tmp_path), "campaign": str(file)}
-    made = headless.execute(ROOT / "notebooks/sites.ipynb", tmp_path / "sites.ipynb", given)
-    outputs = [output for cell in nbformat.read(made, 4).cells for output in cell.get("outputs", [])]
-    assert not [output for output in outputs if output.output_type == "error"]
-    text = "\n".join(str(output.get("data", {}).get("text/plain", "")) for output in outputs)
+    text = "\n".join(cells.shown(ROOT / "notebooks/sites.ipynb", given))
     for told in ("Missing: d: failed: no route to it", "a new site", "mean of sites 95 % CI", "over 3 sites", "3 of 4"):
         assert told in text
     assert len(list((tmp_path / "figures/racks-containers").glob("*.pdf"))) >= 4
-
-
-@pytest.mark.parametrize("study", RECORDED)
-def test_nbval_runs_every_cell(study: str) -> None:
-    words = ["-q", "--nbval-lax", "-p", "no:cacheprovider", "--nbval-cell-timeout", "300", f"notebooks/{study}.ipynb"]
-    argv = [sys.executable, "-m", "pytest", *words]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stdout[-3000:]

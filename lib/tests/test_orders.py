@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, permutations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from infrabench.core import DesignError
-from infrabench.orders import order, shuffled, williams
+from infrabench.experiment.design.orders import DEFAULT, order, order_repeats, williams
 
 
 @pytest.mark.parametrize("k", range(2, 9))
@@ -29,9 +29,8 @@ def test_one_system_alone_has_one_order():
     assert williams(1) == [[0], [0]]
 
 
-@settings(deadline=None, derandomize=True)
 @given(
-    st.sampled_from(["random", "williams"]), st.integers(0, 2**40), st.integers(0, 999), st.integers(1, 6),
+    st.sampled_from(["adjacent", "random", "williams"]), st.integers(0, 2**40), st.integers(0, 999), st.integers(1, 6),
     st.integers(1, 5),
 )  # fmt: skip
 def test_a_block_holds_every_treatment_once_and_is_the_same_again(kind, seed, block, systems, cases):
@@ -59,10 +58,31 @@ def test_sets_come_in_an_order_of_their_own():
     assert len({frozenset(each) for each in sets}) == 1
 
 
-def test_repeats_are_shuffled_by_seed_block_and_draw():
-    drawn = {tuple(shuffled(6, seed=1, block=b, draw=d)) for b in range(5) for d in (1, 2)}
+def repeated(kind, trials, **given):
+    named = [(system, case, case[:1]) for case in ("a1", "a2", "b", "c") for system in "xyz"][:trials]
+    found = order_repeats(kind, named, case=lambda t: t[2], system=lambda t: t[0], **given)
+    assert sorted(found) == sorted(named)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["adjacent", "random", "williams"])
+def test_repeats_are_shuffled_by_seed_block_and_draw(kind):
+    drawn = {tuple(repeated(kind, 12, seed=1, block=b, draw=d)) for b in range(5) for d in (1, 2)}
     assert len(drawn) > 5
-    assert all(sorted(each) == list(range(6)) for each in drawn)
+    assert repeated(kind, 0, seed=1, block=0, draw=1) == []
+
+
+def test_repeats_of_one_case_or_group_follow_one_another_system_by_system():
+    for block in range(20):
+        drawn = repeated("adjacent", 12, seed=1, block=block, draw=1)
+        assert len([case for case, _ in groupby(drawn, key=lambda t: t[2])]) == 3
+        assert len([unit for unit, _ in groupby(drawn, key=lambda t: (t[2], t[0]))]) == 9
+
+
+def test_repeats_in_random_order_are_what_they_always_were():
+    assert repeated("random", 6, seed=1, block=2, draw=1) == [
+        (s, c, c[:1]) for s, c in [("y", "a1"), ("x", "a1"), ("z", "a1"), ("z", "a2"), ("x", "a2"), ("y", "a2")]
+    ]
 
 
 # What `random` gave before there were groups: recorded sessions were planned by it.
@@ -80,10 +100,59 @@ def test_without_groups_the_order_is_what_it_always_was(seed, block, systems, ca
     assert order("random", **given) == order("random", **given, groups=[""] * cases) == places
 
 
+def test_the_default_has_the_systems_of_a_case_side_by_side():
+    assert DEFAULT == "adjacent"
+    for block in range(20):
+        places = order("adjacent", seed=1, block=block, systems=3, cases=5)
+        assert [case for case, _ in groupby(c for _, c in places)] == list(dict.fromkeys(c for _, c in places))
+
+
+# Recorded sessions are read by it: what it gives may never change.
+ADJACENT = (
+    (20200315, 0, 3, 3, "", [(0, 0), (1, 0), (2, 0), (2, 1), (0, 1), (1, 1), (0, 2), (2, 2), (1, 2)]),
+    (20200315, 7, 2, 4, "a.ab", [(1, 3), (0, 3), (1, 2), (1, 0), (0, 2), (0, 0), (1, 1), (0, 1)]),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("seed", "block", "systems", "cases", "names", "places"), ADJACENT)
+def test_adjacent_order_stays_what_it_is(seed, block, systems, cases, names, places):
+    groups = [name.strip(".") for name in names]
+    assert order("adjacent", seed=seed, block=block, systems=systems, cases=cases, groups=groups) == places
+
+
+def test_over_blocks_each_case_has_each_order_of_its_systems_equally_often_and_of_its_own():
+    blocks = [order("adjacent", seed=7, block=block, systems=3, cases=2) for block in range(3600)]
+    rows = [tuple(tuple(s for s, c in places if c == case) for case in (0, 1)) for places in blocks]
+    every = list(permutations(range(3)))
+    both = Counter(rows)
+    assert set(both) == {(one, other) for one in every for other in every}  # 36, of 100 blocks each
+    assert sum((count - 100) ** 2 / 100 for count in both.values()) < 66.6  # chi-squared, 35 degrees, p = 0.001
+    first = Counter(places[0][1] for places in blocks)
+    assert abs(first[0] - 1800) < 3.3 * 30
+
+
+def test_what_comes_directly_before_a_system_is_each_other_system_equally_often():
+    follows: Counter = Counter()
+    for block in range(3000):
+        row = [s for s, _ in order("adjacent", seed=9, block=block, systems=4, cases=1)]
+        follows.update(pairwise(row))
+    assert len(follows) == 12
+    assert all(abs(count - 750) < 4 * 750**0.5 for count in follows.values())
+
+
+@pytest.mark.parametrize(("kind", "left"), [("adjacent", 1 / 2), ("random", 1 / 15), ("williams", 1.0)])
+def test_what_a_system_leaves_behind_meets_others_more_often_than_itself(kind, left):
+    """The share of it that stays in a ratio of two systems, as docs/plan-a-study.md says."""
+    follows: Counter = Counter()
+    for block in range(1500):
+        follows.update(pairwise(s for s, _ in order(kind, seed=4, block=block, systems=2, cases=8)))
+    met = [follows[1, system] / (follows[0, system] + follows[1, system]) for system in (0, 1)]
+    assert met[0] - met[1] == pytest.approx(left, abs=0.05)
+
+
 groups = st.lists(st.sampled_from(["", "10 pods", "20 pods"]), min_size=1, max_size=8)
 
 
-@settings(deadline=None, derandomize=True)
 @given(groups, st.integers(0, 2**40), st.integers(0, 999), st.integers(1, 5))
 def test_with_groups_every_treatment_comes_once_and_each_systems_group_stands_together(groups, seed, block, systems):
     given = {"seed": seed, "block": block, "systems": systems, "cases": len(groups), "groups": groups}
@@ -93,6 +162,18 @@ def test_with_groups_every_treatment_comes_once_and_each_systems_group_stands_to
     units = [unit for unit, _ in groupby(places, key=lambda place: (place[0], groups[place[1]]))]
     together = [unit for unit in units if unit[1]]
     assert len(together) == len(set(together))
+
+
+@given(groups, st.integers(0, 2**40), st.integers(0, 999), st.integers(1, 5))
+def test_adjacent_order_has_the_units_of_one_group_side_by_side(groups, seed, block, systems):
+    given = {"seed": seed, "block": block, "systems": systems, "cases": len(groups), "groups": groups}
+    places = order("adjacent", **given)
+    assert sorted(places) == [(s, c) for s in range(systems) for c in range(len(groups))]
+    assert order("adjacent", **given) == places
+    name = [group or str(case) for case, group in enumerate(groups)]
+    assert len([each for each, _ in groupby(name[c] for _, c in places)]) == len(set(name))
+    units = [unit for unit, _ in groupby((name[c], s) for s, c in places)]
+    assert len(units) == systems * len(set(name))  # what a group shares is made once for each system
 
 
 def test_units_and_the_cases_inside_them_come_in_every_order_equally_often():

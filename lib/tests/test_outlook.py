@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from infrabench import outlook, registry
+from infrabench import registry
 from infrabench.core import DeploySpec, Limits, NotRunnable, ProvisionError
-from infrabench.lab import outlook as labs
+from infrabench.machines.lab import availability as labs
+from infrabench.machines.sites import availability
 
 SPEC = DeploySpec("s", Limits(), "")
 
@@ -28,8 +29,8 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def asked(study: str, *systems: str, disk_bytes: int = 0) -> dict[str, outlook.Outlook]:
-    return outlook.of(registry.study(study), systems, disk_bytes, {})
+def asked(study: str, *systems: str, disk_bytes: int = 0) -> dict[str, availability.Outlook]:
+    return availability.check_systems(registry.study(study), systems, disk_bytes, {})
 
 
 @pytest.mark.usefixtures("state")
@@ -38,7 +39,7 @@ def test_what_the_lab_brings_itself_runs_once_its_images_are_made() -> None:
     assert {each.lab for each in found.values()} == {None}
     assert {each.first for each in found.values()} == {("guest", "node")}
     assert found["native"].local is None
-    assert outlook.seconds(["guest", "node", "guest"]) == outlook.seconds(["guest", "node"]) > 0
+    assert availability.seconds(["guest", "node", "guest"]) == availability.seconds(["guest", "node"]) > 0
 
 
 def test_nothing_is_made_by_asking(state: Path) -> None:
@@ -105,4 +106,4 @@ def failed(site: Any) -> None:
     ],
 )
 def test_a_system_is_asked_up_to_where_it_would_use_the_lab(system: Any, said: str | None) -> None:
-    assert outlook._asked(system, labs.LabAhead(), SPEC) == said
+    assert availability._find_obstacle(system, labs.LabAhead(), SPEC) == said

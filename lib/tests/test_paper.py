@@ -11,10 +11,11 @@ import pandas as pd
 import pytest
 
 import infrabench as ib
-from infrabench import cli, paper
-from infrabench.analysis import chosen
-from infrabench.figures import COLUMN_MM, PAGE_MM
-from infrabench.tables import ratios_table
+from infrabench import cli
+from infrabench.analysis.figures import COLUMN_MM, PAGE_MM
+from infrabench.analysis.results import chosen
+from infrabench.analysis.tables import ratios_table
+from infrabench.publish import latex_numbers
 from tests.analysis_fixtures import results_of, write_session
 from tests.figures.frames import verdicts
 from tests.figures.pdf import page_mm
@@ -38,7 +39,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The numbers of all recorded sessions, in the place that the example paper looks in."""
     home = tmp_path_factory.mktemp("paper")
     for study in RECORDED:
-        paper.write(ib.results(ib.open_session(recorded(study, "*.tar.xz"))), home / "out" / "paper", KEPT)
+        latex_numbers.write(ib.results(ib.open_session(recorded(study, "*.tar.xz"))), home / "out" / "paper", KEPT)
     return home / "out" / "paper"
 
 
@@ -118,7 +119,7 @@ def test_the_table_of_ratios_has_a_sign_for_every_verdict(tmp_path: Path) -> Non
     assert (last["n"], last["docker"], last["lxc"]) == ("0", "–", "not run")
     assert "scenario" not in ratios_table(rows[rows["scenario"] == "users=1000"], ["docker"]).columns
     found = results_of(write_session(tmp_path / "s", blocks=6), tmp_path)
-    told = paper.ratios_caption(found)
+    told = latex_numbers.ratios_caption(found)
     assert "Ratio of means to native with its paired 95 % Fieller interval over" in told
     shown = ratios_table(chosen(found), found.systems)["lxc"]
     assert {cell[-1] for cell in shown} <= {part[0] for part in told.split(". ")[1].split("; ")}

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from infrabench import progress
 from infrabench.core import Trial, TrialRecord
-from infrabench.costs import TRIAL_OVERHEAD_S
-from infrabench.progress import Estimator, bar, words
+from infrabench.experiment.design.costs import TRIAL_OVERHEAD_S
+from infrabench.experiment.execution import progress
+from infrabench.experiment.execution.progress import Estimator, bar, words
 
 
 def trial(number, workload="slow", seconds=10.0):

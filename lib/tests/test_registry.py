@@ -6,11 +6,12 @@ import sys
 import pytest
 from fakes import PLUGINS, fake_site
 
-from infrabench import registry, session
+from infrabench import registry
+from infrabench.analysis.tidy import tidy
 from infrabench.core import DesignError
-from infrabench.tidy import tidy
+from infrabench.experiment.execution import session
 
-WORKLOAD = '''
+WORKLOAD = """
 from infrabench.core import Measurement, Step
 DEFAULTS = {"text": "hello"}
 def plan(params, roles):
@@ -21,8 +22,8 @@ def supported(deployment):
     return None
 def parse(capture):
     return [Measurement("length", float(len(capture["tool"].stdout)), "B", "higher")]
-'''
-SYSTEM = '''
+"""
+SYSTEM = """
 from contextlib import contextmanager
 from infrabench.core import Deployment, Target
 def supported(site):
@@ -30,7 +31,7 @@ def supported(site):
 @contextmanager
 def deploy(site, spec):
     yield Deployment("new-system", {"server": Target("server", site.hosts["server"], ("env",))}, {})
-'''
+"""
 
 
 @pytest.fixture
@@ -113,8 +114,8 @@ def test_the_facade_needs_no_sdk():
         "import sys, infrabench\n"
         "for sdk in ('docker', 'pylxd', 'kubernetes', 'fabric', 'paramiko'): sys.modules[sdk] = None\n"
         "infrabench.study; infrabench.Session\n"
-        "import infrabench.figures, infrabench.tables, infrabench.cli\n"
+        "import infrabench.analysis.figures, infrabench.analysis.tables, infrabench.cli\n"
         "infrabench.request('containers', profile='quick')\n"
-        "assert not {'infrabench.systems.docker', 'infrabench.lab', 'infrabench.site'} & set(sys.modules)"
+        "assert not {'infrabench.systems.docker', 'infrabench.machines.lab'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -7,11 +7,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from infrabench import analysis, pictures
-from infrabench.scenarios import between, levels
+from infrabench.analysis import results
+from infrabench.analysis.scenarios import between, levels
+from infrabench.analysis.tidy import PLAN_COLUMNS
+from infrabench.notebook import session_figures
 from infrabench.stats import contrasts
-from infrabench.tidy import PLAN_COLUMNS
 from tests.analysis_fixtures import DATA_A, MARGINS, table_of
+
+pytestmark = pytest.mark.usefixtures("sketches")
 
 DATA = {"baseline": "native", "systems": ["native", "docker"], "study": "containers", "title": "T", "profile": "quick",
         "blocks": 10, "seed": 1, "margins": MARGINS, "primary": [["sysbench-cpu", "events_per_s"]], "not_run": {},
@@ -20,7 +23,7 @@ WAYS = {"plain": ("native", "docker"), "second": ("lxc", "lxd")}  # scenario -> 
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
+def found(tmp_path_factory: pytest.TempPathFactory) -> results.Results:
     tables = [
         table_of(dict(zip(("native", "docker"), (DATA_A[name] for name in names), strict=True)), scenario=way,
                  blocks_per_deployment=5)
@@ -29,10 +32,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
     absent = [{"system": "docker", "workload": "sysbench-cpu", "scenario": "service", "reason": "it has none"}]
     data = {**DATA, "not_applicable": absent}
     missing = pd.DataFrame(columns=list(PLAN_COLUMNS))
-    return analysis.results(data, pd.concat(tables, ignore_index=True), missing, tmp_path_factory.mktemp("out"))
+    return results.results(data, pd.concat(tables, ignore_index=True), missing, tmp_path_factory.mktemp("out"))
 
 
-def test_it_is_the_paired_contrast_of_the_two_scenarios(found: analysis.Results) -> None:
+def test_it_is_the_paired_contrast_of_the_two_scenarios(found: results.Results) -> None:
     turned = between(found, "sysbench-cpu", "plain", ["second", "service"], "ways")
     rows = turned.contrasts.set_index("scenario")
     assert list(rows.index) == ["docker", "native"]
@@ -45,21 +48,21 @@ def test_it_is_the_paired_contrast_of_the_two_scenarios(found: analysis.Results)
     assert rows["adjustment"].str.contains("exploratory").all()
 
 
-def test_its_words_figures_and_folders_are_its_own(found: analysis.Results) -> None:
+def test_its_words_figures_and_folders_are_its_own(found: results.Results) -> None:
     turned = between(found, "sysbench-cpu", "plain", ["second", "service"], "ways")
     assert turned.systems == ["plain", "second"]
-    told = analysis.findings(turned, "sysbench-cpu", "events_per_s").text
+    told = results.findings(turned, "sysbench-cpu", "events_per_s").text
     assert "native, second: " in told
     assert "times plain" in told
     assert "service at docker: not run: it has none." in told
-    assert "Ratio of means to plain" in pictures.figure(turned, "forest", "sysbench-cpu", "events_per_s").text
+    assert "Ratio of means to plain" in session_figures.figure(turned, "forest", "sysbench-cpu", "events_per_s").text
     folder: Path = turned.folder / "figures"
     assert [path.name for path in folder.iterdir()] == ["containers-ways"]
-    assert "second" in analysis.table(turned, "contrasts", ["sysbench-cpu"]).text
+    assert "second" in results.table(turned, "contrasts", ["sysbench-cpu"]).text
 
 
 @pytest.fixture(scope="module")
-def levelled(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
+def levelled(tmp_path_factory: pytest.TempPathFactory) -> results.Results:
     """Two operations at two levels, one of them at a third that a longer word begins."""
     values = {
         "read plain": 100.0,
@@ -75,7 +78,7 @@ def levelled(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
     ]  # fmt: skip
     absent = [{"system": "docker", "workload": "sysbench-cpu", "scenario": "write strict own", "reason": "no own path"}]
     missing = pd.DataFrame(columns=list(PLAN_COLUMNS))
-    return analysis.results(
+    return results.results(
         {**DATA, "not_applicable": absent},
         pd.concat(tables, ignore_index=True),
         missing,
@@ -83,7 +86,7 @@ def levelled(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
     )
 
 
-def test_levels_are_compared_within_each_system_and_for_each_beginning_of_a_name(levelled: analysis.Results) -> None:
+def test_levels_are_compared_within_each_system_and_for_each_beginning_of_a_name(levelled: results.Results) -> None:
     turned = levels(levelled, "sysbench-cpu", "plain", ["strict"], "levels")
     rows = turned.contrasts.set_index(["scenario", "system"])
     assert set(rows.index) == {
@@ -96,29 +99,29 @@ def test_levels_are_compared_within_each_system_and_for_each_beginning_of_a_name
         assert rows.loc[("docker, write", "strict"), name] == alone.loc["docker", name], name
 
 
-def test_a_level_of_two_words_is_not_the_one_that_begins_it(levelled: analysis.Results) -> None:
+def test_a_level_of_two_words_is_not_the_one_that_begins_it(levelled: results.Results) -> None:
     turned = levels(levelled, "sysbench-cpu", "strict", ["strict own"], "own")
     rows = turned.contrasts.set_index(["scenario", "system"])
     assert set(rows.index) == {("native, read", "strict own"), ("docker, read", "strict own")}
     assert rows.loc[("native, read", "strict own"), "ratio"] == pytest.approx(61.5 / 51.5)
-    told = analysis.findings(turned, "sysbench-cpu", "events_per_s").text
+    told = results.findings(turned, "sysbench-cpu", "events_per_s").text
     assert "strict own at docker, write: not run: no own path." in told
 
 
-def test_levels_of_a_workload_that_was_not_run_are_nothing_to_compare(levelled: analysis.Results) -> None:
-    told = analysis.findings(levels(levelled, "web", "plain", ["strict"], "none"), "web", "requests_per_s").text
+def test_levels_of_a_workload_that_was_not_run_are_nothing_to_compare(levelled: results.Results) -> None:
+    told = results.findings(levels(levelled, "web", "plain", ["strict"], "none"), "web", "requests_per_s").text
     assert told.startswith("There is nothing to compare plain with. Not run: plain: not part of the profile quick")
 
 
-def test_where_there_is_nothing_to_compare_it_says_so(found: analysis.Results) -> None:
+def test_where_there_is_nothing_to_compare_it_says_so(found: results.Results) -> None:
     for base, others in (("plain", ["nowhere"]), ("nowhere", ["plain"]), ("nowhere", ["never"])):
         turned = between(found, "sysbench-cpu", base, others, "ways")
-        told = analysis.findings(turned, "sysbench-cpu", "events_per_s").text
+        told = results.findings(turned, "sysbench-cpu", "events_per_s").text
         assert told.startswith(f"There is nothing to compare {base} with. Not run: ")
         assert "not part of the profile quick" in told
-        assert pictures.figure(turned, "forest", "sysbench-cpu", "events_per_s").text
+        assert session_figures.figure(turned, "forest", "sysbench-cpu", "events_per_s").text
 
 
-def test_a_table_can_be_narrowed_to_metrics(found: analysis.Results) -> None:
-    assert "events" in analysis.table(found, "estimates", metrics=["events_per_s"]).text
-    assert "events" not in analysis.table(found, "estimates", metrics=["latency_p50_s"]).text
+def test_a_table_can_be_narrowed_to_metrics(found: results.Results) -> None:
+    assert "events" in results.table(found, "estimates", metrics=["events_per_s"]).text
+    assert "events" not in results.table(found, "estimates", metrics=["latency_p50_s"]).text

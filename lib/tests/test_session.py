@@ -16,10 +16,25 @@ from types import SimpleNamespace
 import pytest
 from fakes import PLUGINS, DyingHost, fake_site
 
-from infrabench import design as designs
-from infrabench import facade, preflight, records, registry, session
-from infrabench.core import Case, Deployment, DesignError, Guards, LedgerError, NotRunnable, Profile, SiteError, Target
-from infrabench.tidy import tidy
+from infrabench import registry
+from infrabench.analysis import session_data
+from infrabench.analysis.tidy import tidy
+from infrabench.core import (
+    Case,
+    Deployment,
+    DesignError,
+    Guards,
+    LedgerError,
+    NotRunnable,
+    Profile,
+    Request,
+    SiteError,
+    Target,
+)
+from infrabench.experiment.design import design as designs
+from infrabench.experiment.execution import preflight, session
+from infrabench.ledger import records
+from infrabench.notebook import api, session_tables
 
 
 @pytest.fixture(autouse=True)
@@ -116,9 +131,9 @@ def test_a_broken_tool_spoils_its_trial_only(broken, does, state, said):
 def broken(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(registry.VARIABLE, str(PLUGINS))
-        logging.getLogger("infrabench.trial").setLevel(logging.CRITICAL)
+        logging.getLogger("infrabench.experiment.execution.trial").setLevel(logging.CRITICAL)
         folder = run(registry.study("fakes"), tmp_path_factory.mktemp("broken") / "s", profile="broken")
-        logging.getLogger("infrabench.trial").setLevel(logging.NOTSET)
+        logging.getLogger("infrabench.experiment.execution.trial").setLevel(logging.NOTSET)
     return folder, states(folder)
 
 
@@ -173,6 +188,37 @@ def test_a_system_that_cannot_run_is_recorded_with_its_reason(tmp_path, study):
     assert {trial.system for trial in records.read_plan(folder)} == {"fake-base"}
 
 
+def test_what_a_system_that_could_not_run_left_is_kept_with_the_session(tmp_path, study):
+    site = fake_site(unmade={"fake-other": ("it makes no pod here", "an event\nopened 192.0.2.7: no device\n")})
+    site.private = {"192.0.2.7": "server"}
+    folder = run(study, tmp_path / "s", site, runs=1)
+    assert records.read_session(folder)["not_run"] == {"fake-other": "it makes no pod here"}
+    kept = json.loads((folder / "provenance/not-run.json").read_text())
+    assert kept == {"fake-other": ["an event", "opened server: no device"]}
+    assert records.verify(folder) == []
+    assert "provenance/not-run.json" in (folder / "SHA256SUMS").read_text()
+    assert "not-run" not in session_tables.provenance_table(session_data.open_session(folder)).columns  # it is no host
+    quiet = run(study, tmp_path / "quiet", fake_site(refuse={"fake-other": "no engine here"}), runs=1)
+    assert not (quiet / "provenance/not-run.json").exists()
+
+
+def test_a_tool_whose_output_no_test_has_is_named_and_used(tmp_path, study, monkeypatch, caplog):
+    quiet = session_data.open_session(run(study, tmp_path / "quiet", runs=1))
+    assert (session_tables.validity_table(quiet)["note"] == "").all()
+    monkeypatch.setattr(registry.workload("fake"), "READS", ("fake 0.8", "fake 0.9"), raising=False)
+    caplog.clear()
+    opened = session_data.open_session(run(study, tmp_path / "s", runs=1))
+    told = "no test has an output of fake 1.0; those of fake 0.8, fake 0.9 are read"
+    kept = json.loads((tmp_path / "s/provenance/deployments.json").read_text())
+    assert {name: each["untested"] for name, each in kept.items()} == {
+        "fake-base": {"fake": told}, "fake-other": {"fake": told},
+    }  # fmt: skip
+    assert f"fake on fake-other: {told}" in caplog.text
+    assert (session_tables.validity_table(opened)["note"] == told).all()
+    assert (session_tables.deployments_table(opened).loc["untested.fake"] == told).all()
+    assert (opened.table["state"] == "ok").all()
+
+
 def test_without_the_baseline_nothing_starts(tmp_path, study):
     with pytest.raises(NotRunnable, match="baseline 'fake-base' cannot run on fake: broken"):
         run(study, tmp_path / "s", fake_site(refuse={"fake-base": "broken"}))
@@ -185,13 +231,13 @@ def test_where_the_baseline_cannot_run_the_named_systems_are_compared_with_the_f
         run(study, tmp_path / "s", refused)
     folder = run(study, tmp_path / "s", refused, systems=["fake-third", "fake-other"])
     assert records.read_session(folder)["baseline"] == "fake-third"
-    opened = facade.open_session(folder)
-    assert set(facade.contrasts(opened)["baseline"]) == {"fake-third"}
+    opened = session_data.open_session(folder)
+    assert set(api.contrasts(opened)["baseline"]) == {"fake-third"}
     wanted = session.request(study, profile="tiny", systems=["fake-other"])
-    narrowed = facade.run_or_load(wanted, mode="load", session=str(folder))
+    narrowed = api.run_or_load(wanted, mode="load", session=str(folder))
     assert narrowed.data["baseline"] == "fake-other"
-    assert session.told_baseline(wanted) == "; compared with fake-other"
-    assert session.told_baseline(session.request(study, profile="tiny")) == ""
+    assert session.baseline_text(wanted) == "; compared with fake-other"
+    assert session.baseline_text(session.request(study, profile="tiny")) == ""
 
 
 def test_through_a_kubeconfig_no_guard_judges_this_machine(tmp_path, study):
@@ -349,7 +395,7 @@ def test_a_port_that_is_taken_is_found_before_the_first_trial(study):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         cases = tuple(Case("fake", f"port={each}", {"port": each}) for each in (1, port))
-        wanted = designs.design(replace_profiles(study, {"tiny": Profile(1, cases)}), profile="tiny")
+        wanted = designs.design(replace_profiles(study, {"tiny": Profile(1, cases)}), Request("fakes", "tiny"))
         site, workload = fake_site(), registry.workload("fake")
         made = {"fake-base": Deployment("fake-base", {"server": Target("server", site.hosts["server"])}, {})}
         asked = replace(wanted, cases=cases[:1]), site, made, {"fake": replaced(workload)}
@@ -409,7 +455,7 @@ def test_kill_9_at_random_moments_loses_nothing_and_repeats_nothing(tmp_path, st
     plans, finished = set(), {}
     for _ in range(10):
         steps = context.Semaphore(0)
-        more = {"runs": 40, "on_progress": lambda _, steps=steps: steps.release()}
+        more = {"runs": 15, "on_progress": lambda _, steps=steps: steps.release()}
         child = context.Process(target=run, args=(study, folder), kwargs=more)
         child.start()
         for _ in range(rng.randint(1, 9)):
@@ -423,11 +469,11 @@ def test_kill_9_at_random_moments_loses_nothing_and_repeats_nothing(tmp_path, st
         for name in records.recorded(folder):
             data = (folder / "trials" / name / "trial.json").read_bytes()
             assert finished.setdefault(name, data) == data
-    assert 0 < len(finished) < 160
-    run(study, folder, runs=40)
+    assert 0 < len(finished) < 60
+    run(study, folder, runs=15)
     assert len(plans | {(folder / "plan.jsonl").read_bytes()}) == 1
     assert records.recorded(folder) == {trial.id for trial in records.read_plan(folder)}
-    assert len(records.recorded(folder)) == 160
+    assert len(records.recorded(folder)) == 60
     assert all((folder / "trials" / n / "trial.json").read_bytes() == data for n, data in finished.items())
     assert not list(folder.glob("trials/.tmp-*"))
     assert records.verify(folder) == []

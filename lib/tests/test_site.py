@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from infrabench.core import NotRunnable, SiteError
-from infrabench.inventory import Inventory, Teams
-from infrabench.site import name_and_kind, open_site, read_file
+from infrabench.machines.sites.inventory import Inventory, Teams
+from infrabench.machines.sites.site import name_and_kind, open_site, read_file
+from tests.ssh_server import serving
 
 GOOD = """
 name: two-servers
@@ -90,8 +92,10 @@ def test_an_inventory_needs_a_server(tmp_path: Path) -> None:
 
 def test_machines_serve_one_cluster_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    monkeypatch.setattr("infrabench.inventory._parcels", lambda tools, say: tools)
-    monkeypatch.setattr("infrabench.inventory.remote.machines", lambda hosts, parcels, say: _Made(made, hosts))
+    monkeypatch.setattr("infrabench.machines.sites.inventory._parcels", lambda tools, say: tools)
+    monkeypatch.setattr(
+        "infrabench.machines.sites.inventory.remote.machines", lambda hosts, parcels, say: _Made(made, hosts)
+    )
     teams = Teams(_inventory(tmp_path, GOOD + CLUSTERS), {}, print)
     with pytest.raises(NotRunnable, match="names no machines for it: write them under clusters: bridge"):
         teams.machines("bridge", ()).__enter__()
@@ -108,8 +112,10 @@ def test_machines_serve_one_cluster_at_a_time(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_system_of_one_worker_takes_no_second_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("infrabench.inventory._parcels", lambda tools, say: tools)
-    monkeypatch.setattr("infrabench.inventory.remote.machines", lambda hosts, parcels, say: _Made([], hosts))
+    monkeypatch.setattr("infrabench.machines.sites.inventory._parcels", lambda tools, say: tools)
+    monkeypatch.setattr(
+        "infrabench.machines.sites.inventory.remote.machines", lambda hosts, parcels, say: _Made([], hosts)
+    )
     one = CLUSTERS.replace("    worker2: {address: 192.0.2.32}\n", "")
     teams = Teams(_inventory(tmp_path, GOOD + one), {}, print)
     with teams.machines("flannel", ("crio",), 1) as hosts:
@@ -146,11 +152,28 @@ def test_a_dead_host_is_found_on_opening(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="not run: this kernel has no IPv6")
+@pytest.mark.parametrize("address", ["::1", "0:0:0:0:0:0:0:1", "0::0001"])
+def test_a_host_is_reached_by_ipv6_in_every_form(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infrabench.machines.sites.site._local_guest", lambda say: {"guest_image": None})
+    with serving(tmp_path, address="::1") as login:
+        server = {"address": address, "port": login.port, "user": login.user, "key": str(login.key)}
+        data = {"name": "six", "known_hosts": str(login.known_hosts), "hosts": {"server": server}}
+        with open_site(_written(tmp_path, yaml.safe_dump(data))) as site:
+            assert site.hosts["server"].run(("echo", "here"), timeout_s=10).stdout == b"here\n"
+            assert site.private["::1"] == "server"
+
+
+def test_what_is_no_ipv6_address_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SiteError, match=r"hosts\.server\.address"):
+        read_file(_written(tmp_path, GOOD.replace("192.0.2.10", "'192.0.2.10:22'")))
+
+
 def test_where_no_lab_can_be_other_sites_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise NotRunnable("the lab needs root")
 
-    monkeypatch.setattr("infrabench.lab.shell.require", refuse)
+    monkeypatch.setattr("infrabench.machines.lab.shell.require", refuse)
     told = r"the lab needs root\. Site local runs what this user can run"
     with pytest.raises(NotRunnable, match=told), open_site("lab"):
         pass

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infrabench.tex import ACCENTED, SIGNS, comment, escaped, tabular
+from infrabench.analysis.tables.tex import ACCENTED, SIGNS, comment, escaped, tabular
 from tests.typesetting import tex, typeset
 
 ESCAPED = {
@@ -33,7 +33,7 @@ def test_a_label_is_printed_as_it_stands(text: str) -> None:
     assert escaped(text) == ESCAPED[text]
 
 
-@settings(deadline=None, derandomize=True, max_examples=400)
+@settings(max_examples=400)
 @given(st.text(st.characters(codec="utf-8"), max_size=30))
 def test_nothing_of_any_text_is_left_to_tex(text: str) -> None:
     made = escaped(text)

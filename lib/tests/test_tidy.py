@@ -1,14 +1,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from infrabench import stats
+from infrabench.analysis.tidy import (
+    COLUMNS,
+    DTYPES,
+    check,
+    missing,
+    read_table,
+    tidy,
+    write_table,
+)
 from infrabench.core import LedgerError, SchemaError
-from infrabench.tidy import COLUMNS, DTYPES, check, missing, read_plan, read_session, read_table, tidy, write_table
+from infrabench.ledger.records import read_plan
+from infrabench.stats.pilot import plan_from_pilot
+from infrabench.stats.stopping import look
 from tests.analysis_fixtures import DATA_A, table_of, write_session
 
 
@@ -78,6 +91,9 @@ def test_unknown_table_format(tmp_path: Path) -> None:
         ("state", "invalid", "outside an ok measurement"),
         ("unit", None, "without unit"),
         ("unit", "s", "more than one unit"),
+        ("better", "lower", "more than one direction"),
+        ("level", np.inf, "a level without end"),
+        ("block", 1, "two ok trials"),
         ("trial", "default-native-1", "the same metric twice"),
         ("system", None, "'system' has empty cells"),
     ],
@@ -87,6 +103,40 @@ def test_check_names_the_fault(column: str, value: object, message: str) -> None
     table.loc[0, column] = value
     with pytest.raises(SchemaError, match=message):
         check(table)
+
+
+PRIMARY = [("sysbench-cpu", "events_per_s")]
+ANALYSES: dict[str, Callable[[pd.DataFrame], object]] = {
+    "estimates": stats.estimates,
+    "contrasts": lambda table: stats.contrasts(table, "native", {"": 0.02}),
+    "diagnostics": stats.diagnostics,
+    "omnibus": stats.omnibus,
+    "interactions": lambda table: stats.interactions(table, "native"),
+    "tiers": stats.tiers,
+    "trends": stats.trends,
+    "interim": lambda table: stats.interim(table, "native", PRIMARY),
+    "pilot": lambda table: plan_from_pilot(table, "native", {"": 0.02}),
+    "look": lambda table: look(table, PRIMARY),
+}
+
+
+@pytest.mark.parametrize("analysis", ANALYSES.values(), ids=ANALYSES)
+def test_every_analysis_refuses_a_table_that_is_none(analysis: Callable[[pd.DataFrame], object]) -> None:
+    table = table_of(DATA_A)
+    analysis(table)
+    for column, value, message in (
+        ("value", np.inf, "without a finite value"),
+        ("value", np.nan, "without a finite value"),
+        ("unit", "s", "more than one unit"),
+        ("better", "lower", "more than one direction"),
+        ("block", 2, "two ok trials"),
+    ):
+        wrong = table.copy()
+        wrong.loc[1, column] = value
+        with pytest.raises(SchemaError, match=rf"trial default-native-[12] .*{message}"):
+            analysis(wrong)
+    with pytest.raises(SchemaError, match="it lacks better"):
+        analysis(table.drop(columns="better"))
 
 
 def test_check_refuses_other_columns_and_types() -> None:
@@ -101,8 +151,8 @@ def test_check_refuses_other_columns_and_types() -> None:
     ("name", "text", "message"),
     [
         ("session.json", "{", "is not JSON"),
-        ("session.json", "[]", "is not a JSON object"),
-        ("session.json", "{}", "lacks study, baseline"),
+        ("session.json", "[]", "is not a session of infrabench"),
+        ("session.json", '{"parameters": {}}', "lacks study, baseline"),
         ("plan.jsonl", "{}\n", "line 1: not a trial"),
         ("trials/{id}/trial.json", '{"state": "ok"}', "does not have the fields"),
         ("trials/{id}/trial.json", "", "is not JSON"),
@@ -142,8 +192,7 @@ def test_a_record_that_is_not_the_planned_trial_is_refused(tmp_path: Path) -> No
         tidy(folder)
 
 
-def test_read_session_and_absent_folder(session: Path, tmp_path: Path) -> None:
-    assert read_session(session)["baseline"] == "native"
+def test_an_absent_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="cannot be read"):
         tidy(tmp_path / "nowhere")
 

@@ -8,8 +8,8 @@ import pytest
 from fakes import DyingHost
 
 from infrabench.core import Guards, Measurement, NotAsClaimed, Step, Target, Trial
-from infrabench.host import LocalHost
-from infrabench.trial import Bench, execute
+from infrabench.experiment.execution.trial import Bench, execute
+from infrabench.machines.hosts.host import LocalHost
 
 SPOILT = {"failed": "echo broken >&2; exit 3", "timeout": "sleep 60"}
 
@@ -85,6 +85,13 @@ def test_a_rescue_that_fails_is_noted_and_hinders_nothing(tmp_path):
     assert finished.blobs["evidence.stderr"] == b"no such pod\n"
 
 
+def test_the_last_words_of_a_step_that_failed_are_kept(tmp_path):
+    """As many as a population needs that names events, the runtime's complaint and its containers' states."""
+    job, _ = workload(tmp_path, measure="printf '%0500d%0595d last' 1 2 >&2; exit 3")
+    reason = execute(trial(), job, bench()).record.reason
+    assert reason.endswith(f"exited with 3: {'0' * 594}2 last")
+
+
 def test_what_a_lost_host_left_is_rescued_on_the_others(tmp_path):
     job, log = workload(tmp_path, measure="echo fatal")
     finished = execute(trial(), job, bench(DyingHost("echo fatal")))
@@ -118,3 +125,33 @@ def test_output_that_contradicts_its_claim_left_nothing_to_rescue(tmp_path):
     job, log = workload(tmp_path, parse=parse)
     assert execute(trial(), job, bench()).record.state == "invalid"
     assert ran(log) == ["tidy"]
+
+
+class Watched(Quiet):
+    """A monitor of one host whose samples are given."""
+
+    def __init__(self, before, after):
+        self.before, self.after = before, after
+
+    def begin(self, mark):
+        return {"h": self.before}
+
+    def end(self, mark):
+        return {"h": [self.after]}
+
+
+@pytest.mark.parametrize(
+    ("counter", "state"), [("memory.events:oom_kill", "failed"), ("cpu.stat:nr_throttled", "failed"), (None, "invalid")]
+)
+def test_a_guard_that_the_system_trips_is_its_failure_and_one_of_the_machine_is_not(tmp_path, counter, state):
+    job, _ = workload(tmp_path)
+    cpu = dict.fromkeys(("user", "nice", "system", "irq", "softirq", "idle", "iowait", "steal"), 0.0)
+    before = {"time_s": 9.0, "monotonic_s": 0.0, "cpu": {**cpu, "cpus": 2, "tick_s": 0.01}, "load": {"running": 1},
+              "psi": None, "cgroups": {"/c": {counter: 0}}}  # fmt: skip
+    spent = {"steal": 0.0 if counter else 1.0, "idle": 9.0}
+    later = {"time_s": 14.0, "monotonic_s": 5.0, "cpu": {**before["cpu"], **spent}, "cgroups": {"/c": {counter: 1}}}
+    after = {**before, **later}
+    watched = Bench(bench().roles, Watched(before, after), {"h": ("/c",)}, Guards())
+    record = execute(trial(), job, watched).record
+    assert record.state == state
+    assert record.conditions[state] == [record.reason]

@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, Measurement, ParseError, Step, Target
+from infrabench.core import Capture, Deployment, Measurement, MetricKind, ParseError, Step, Target
 
 DEFAULTS: Mapping[str, Any] = {"size_bytes": 32 * 2**20, "directory": "/var/tmp"}
+METRICS: Mapping[str, MetricKind] = {"write_B_per_s": "fixed-work rate"}
 BLOCK = 2**20
 # What dd says last, on stderr: 33554432 bytes (34 MB, 32 MiB) copied, 0.0212 s, 1.6 GB/s
 LAST = re.compile(r"^(\d+) bytes .*copied, ([0-9.e-]+) s, ", re.MULTILINE)

@@ -1,8 +1,7 @@
 """Statistics. Two layers: functions of plain arrays, and functions that take the tidy table and return one.
 
 The table functions are importable from here: `estimates`, `contrasts`, `diagnostics`, `omnibus`, `interactions`,
-`tiers`, and `interim` of a session that still runs; also `pilot.plan_from_pilot`, `stopping.look`,
-`components.by_deployment` and `components.components`.
+`tiers`, and `interim` of a session that still runs; also `pilot.plan_from_pilot` and `stopping.look`.
 
 The array functions take trials on the last axis and any number of cells before it; paired ones take two arrays of one
 shape, in which element i of both is the same block. No answer is NaN. Import them from their module:
@@ -13,26 +12,24 @@ shape, in which element i of both is the same block. No answer is NaN. Import th
 
 ==================  ==============================================================================================
 one sample          `intervals`: t_interval, log_t_interval (geometric mean), median_interval, median_ranks,
-                    hodges_lehmann, wilson_interval; `bootstrap`: bootstrap_mean (percentile, basic, BCa),
-                    bootstrap_t, bootstrap_quantile, bootstrap_spread
-ratio to baseline   `ratios`: paired_fieller, fieller (Satterthwaite or n - 1), paired_log_ratio, delta_log_ratio;
-                    `bootstrap`: bootstrap_ratio, bootstrap_quantile_ratio; `components`: hierarchical_ratio
-two systems         `pairwise`: paired_t, welch_t; `exact`: signed_rank, sign_flip, mann_whitney; `intervals`:
-                    hodges_lehmann_shift; `spreads`: pitman_morgan
-several systems     `omnibus`: friedman (with Iman-Davenport), quade, welch_anova, kruskal, brown_forsythe, anova;
-                    `pairwise`: games_howell, nemenyi, critical_distance, dunn; `interactions`: interaction
+                    hodges_lehmann, wilson_interval; `bootstrap`: bootstrap_t
+ratio to baseline   `ratios`: paired_fieller, paired_log_ratio; `bootstrap`: bootstrap_quantile_ratio
+two systems         `pairwise`: paired_t; `exact`: signed_rank, sign_flip
+several systems     `omnibus`: friedman (with Iman-Davenport); `pairwise`: critical_distance; `interactions`:
+                    interaction
 levels of a factor  `trend`: page, log_slope; `interactions`: interaction
-equivalence         `equivalence`: tost_paired, tost_welch, tost_log_ratio
-effect sizes        `effects`: cliffs_delta with cliffs_delta_interval (Newcombe), cohens_d, hedges_g
+equivalence         `equivalence`: ratio_equivalence, difference_p (both on `fieller_t`), margin_ends
+counts and shares   `counts`: poisson_ratio, poisson_p, poisson_difference, newcombe_interval, dispersion_p,
+                    typical_values, typical_p (sign flips), clopper_pearson; `event_means`: event_means
+effect sizes        `effects`: paired_d (of the log ratios), share_above (with Wilson's interval)
 several tests       `adjust`: holm, benjamini_hochberg
 diagnostics         `dependence`: autocorrelation, ljung_box, runs_test, kendall_trend, effective_n; `normality`:
-                    shapiro, anderson_darling, skewness; `diagnostics`: modified_z; `bimodality`: split, bimodal;
+                    shapiro, skewness; `diagnostics`: modified_z; `bimodality`: split, bimodal;
                     `dip`: dip, dip_p; `resolution`: resolution_step
 sites               `heterogeneity`: cochran_q, welch_homogeneity, between_variance, between_interval, share_between;
                     `summary`: summary (mean and prediction interval), hartung_knapp, deleted; `sites`: their tables
-deployments         `components`: levels (variance components), repetitions, one_way
-planning            `planning`: n_for_precision, n_for_difference, n_for_equivalence, detectable, t_power,
-                    tost_power, equivalence_margin, blocks_to_decide, n_for_percentile; `pilot`: confirm
+deployments         `components`: one_way (variance components), repetitions; `dimensioning`: dimensions
+planning            `planning`: n_for_precision, detectable, t_power, tost_power, equivalence_margin, blocks_to_decide
 ==================  ==============================================================================================
 """
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from infrabench.stats.arrays import sample
 from infrabench.stats.intervals import NAN, Array, Numbers, constant
 
 SMALLEST = 3  # values in a group: two far values are outliers, not a mode
@@ -33,13 +34,14 @@ class Split(NamedTuple):
     boundary: Numbers  # halfway between the groups
 
 
-def split(x: Array) -> Split:
+def split(x: ArrayLike) -> Split:
     """Return the split into two groups of at least three values with the least sum of squares within them.
 
     `x`: (..., n), any unit; `low`, `high` and `boundary` have that unit. One-dimensional 2-means, found exactly
     (Fisher 1958): d = (mean of the upper group - mean of the lower) / pooled standard deviation with n - 2 degrees of
     freedom. d is infinite when each group repeats one value. NaN below six values or without spread.
     """
+    x = sample(x)
     n = x.shape[-1]
     if n < 2 * SMALLEST:
         none = np.full(x.shape[:-1], NAN)[()]
@@ -60,12 +62,13 @@ def split(x: Array) -> Split:
     return Split(*(np.where(constant(x), NAN, part)[()] for part in parts))
 
 
-def split_log(x: Array) -> Numbers:
+def split_log(x: ArrayLike) -> Numbers:
     """Return d of `split` for the logarithms, shape (...); lognormal values are one group on that scale.
 
     `x`: (..., n), any unit. Two-means as in `split` (Fisher 1958). NaN where `split` has none and for a cell with a
     value that is not positive.
     """
+    x = sample(x)
     positive = (x > 0).all(axis=-1)
     return np.where(positive, split(np.log(np.where(x > 0, x, 1.0))).d, NAN)[()]
 
@@ -81,24 +84,26 @@ def critical_split(n: int) -> float:
     return float(np.interp(-1 / np.sqrt(n), [*(-1 / np.sqrt(sizes)), 0.0], [*CRITICAL.values(), ENDLESS]))
 
 
-def bimodal(x: Array) -> NDArray[np.bool_]:
+def bimodal(x: ArrayLike) -> NDArray[np.bool_]:
     """Return whether a cell is flagged bimodal: the split exceeds its critical value raw and on logarithms.
 
     `x`: (..., n). Strong skew alone makes one of the two scales fire. At n = 30, 0.9 % of normal and 2.5 % of
     exponential cells are flagged, and 88 % of those with one value in five 5 standard deviations away. False below six
     values, without spread, or where a value is not positive.
     """
+    x = sample(x)
     critical = critical_split(x.shape[-1])
     with np.errstate(invalid="ignore"):
         return (split(x).d > critical) & (split_log(x) > critical)
 
 
-def mode_by_deployment(values: Array, deployment: NDArray[np.int64], boundary: float) -> str:
+def mode_by_deployment(values: ArrayLike, deployment: NDArray[np.int64], boundary: float) -> str:
     """Return "constant" when every deployment keeps to one side of `boundary`, else "varies"; "" with one deployment.
 
     `values`, `deployment`: (n,), the value and the label of its deployment. A constant mode says that the deployment is
     the cause; a varying one that something changes while it runs.
     """
+    values = sample(values)
     labels = np.unique(deployment)
     if labels.size < 2:
         return ""

@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from infrabench.core import SchemaError
+from infrabench.core import STATES
 from infrabench.stats.intervals import Array
+from infrabench.stats.table import check_values
 
 CASE = ["workload", "scenario", "metric"]
 BLOCK = ["session", "deployment", "block"]
@@ -30,6 +31,7 @@ class Blocked(NamedTuple):
     systems: tuple[str, ...]  # all that were tried, in alphabetical order
     numbers: Array  # (cases, systems, blocks), NaN where there is no ok trial
     deployment: NDArray[np.intp]  # (blocks,): which deployment a block belongs to
+    fates: NDArray[np.int8]  # shape of `numbers`: 0 ok or never tried, k lost in state STATES[k], -1 ok as a repeat
 
     @property
     def by_deployment(self) -> NDArray[np.bool_]:
@@ -45,18 +47,16 @@ class Stack(NamedTuple):
 
 
 def blocked(table: pd.DataFrame, systems: Iterable[str] = ()) -> Blocked:
-    """Return the ok values of a tidy table by case, system and block.
+    """Return the ok values of a tidy table by case, system and block, blocks of a deployment in executed order.
 
     `systems`: those that were tried elsewhere, where the table is only a part of what was measured.
 
     The unit of a case is the deployment when its trials, of whatever state, come from more than one (session,
-    deployment), else the block. Raises `SchemaError` when a block holds two ok trials of the same cell.
+    deployment), else the block. Raises `SchemaError` as `table.check_values`.
     """
-    ok = table[table["value"].notna()]
-    twice = ok.duplicated([*CASE, "session", "block", "system"])
-    if twice.any():
-        where = ", ".join(ok.loc[twice, CASE].iloc[0])
-        raise SchemaError(f"{where}: two ok trials of one system in one block; a block holds each treatment once")
+    check_values(table)
+    tried = table[table["state"] != "discarded"]
+    ok = tried[tried["value"].notna()]
     cases = ok.drop_duplicates(CASE)[list(SHARED)].sort_values(CASE, ignore_index=True)
     trials = table.drop_duplicates(["workload", "scenario", "session", "deployment"])
     made = trials.groupby(["workload", "scenario"]).size()
@@ -64,11 +64,32 @@ def blocked(table: pd.DataFrame, systems: Iterable[str] = ()) -> Blocked:
     cases["pair_unit"] = np.where(several, PER_DEPLOYMENT, PER_BLOCK)
     every = tuple(sorted({*table["system"], *systems}))
     case = ok.groupby(CASE).ngroup().to_numpy()
-    block = ok.groupby(BLOCK).ngroup().to_numpy()
-    where = ok[BLOCK].drop_duplicates().sort_values(BLOCK)
+    blocks = tried.groupby(BLOCK)
+    begun = blocks["position"].min().reset_index()
+    order = begun.sort_values(["session", "deployment", "position"]).index.to_numpy()
+    block, where = np.argsort(order)[blocks.ngroup().to_numpy()], begun.loc[order, BLOCK]
     values = np.full((len(cases), len(every), len(where)), np.nan)
-    values[case, np.searchsorted(every, ok["system"]), block] = ok["value"]
-    return Blocked(cases, every, values, where.groupby(["session", "deployment"]).ngroup().to_numpy())
+    values[case, np.searchsorted(every, ok["system"]), block[tried["value"].notna()]] = ok["value"]
+    deployment = where.groupby(["session", "deployment"]).ngroup().to_numpy()
+    return Blocked(cases, every, values, deployment, _fates(tried, block, cases, every, len(where)))
+
+
+def _fates(
+    tried: pd.DataFrame, block: NDArray[np.intp], cases: pd.DataFrame, systems: tuple[str, ...], blocks: int
+) -> NDArray[np.int8]:
+    """What became of each treatment in each block, the same for all its metrics: `Blocked.fates`."""
+    of = pd.MultiIndex.from_frame(cases[CASE[:2]])
+    known = of.unique()
+    case = known.get_indexer(pd.MultiIndex.from_frame(tried[CASE[:2]]))
+    place = np.stack([case, np.searchsorted(systems, tried["system"]), block])
+    state = tried["state"].map(STATES.index).to_numpy(dtype=np.int8)
+    bad = np.flatnonzero((state > 0) & (case >= 0))
+    bad = bad[np.argsort(tried["attempt"].to_numpy()[bad], kind="stable")]  # of several attempts the last one stays
+    found = np.zeros((len(known), len(systems), blocks), dtype=np.int8)
+    found[tuple(place[:, bad])] = state[bad]
+    good = tuple(place[:, (state == 0) & (case >= 0)])
+    found[good] = np.where(found[good] != 0, -1, 0)
+    return found[known.get_indexer(of)]
 
 
 def stacks(values: Array, deployment: ArrayLike, by_deployment: NDArray[np.bool_]) -> Iterator[Stack]:

@@ -10,26 +10,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
-from scipy import special
+from numpy.typing import ArrayLike, NDArray
 
 from infrabench.core import DesignError
-from infrabench.stats.intervals import LEVEL, NAN, Array, Estimate, Interval, Numbers, interval
-
-CELL = ["workload", "scenario", "metric", "system"]
-WHERE = ["session", "deployment"]
-RESAMPLES = 9_999
-SEED = 2013
-
-
-class Levels(NamedTuple):
-    """Of a balanced experiment: its mean with the interval of the highest level, and variances, lowest level first."""
-
-    mean: float
-    interval: Interval
-    s2: tuple[float, ...]  # variance of the means of one level inside the next, averaged: biased by the levels below
-    t2: tuple[float, ...]  # what the level itself adds, without bias; negative: no variance at that level
+from infrabench.stats.arrays import sample
+from infrabench.stats.intervals import NAN, Numbers
 
 
 class OneWay(NamedTuple):
@@ -39,27 +24,6 @@ class OneWay(NamedTuple):
     between: Numbers  # may be negative: deployments differ less than their trials would make them
     size: Numbers  # the number of trials a deployment counts as having
     share: Numbers  # `between` at least 0
-
-
-def levels(x: Array, level: float = LEVEL) -> Levels:
-    """Return mean, interval and variance components of a balanced experiment (Kalibera and Jones 2013).
-
-    `x`: (r_n, ..., r_1), the repetitions of the highest level first. S_i^2 is the variance of the means at level i;
-    T_1^2 = S_1^2 and T_i^2 = S_i^2 - S_(i-1)^2 / r_(i-1); the interval is t(r_n - 1) sqrt(S_n^2 / r_n). NaN for a level
-    with one repetition, and for the interval without spread at the highest level.
-    """
-    s2, means = [], x.astype(float)
-    for _ in range(x.ndim):
-        with np.errstate(invalid="ignore", divide="ignore"):
-            enough = means.shape[-1] > 1
-            s2.append(float(means.var(axis=-1, ddof=1).mean()) if enough else NAN)
-        means = means.mean(axis=-1)
-    below = [0.0, *(s / r for s, r in zip(s2, x.shape[::-1], strict=True))]
-    top = x.shape[0]
-    half = special.stdtrit(max(top - 1, 1), (1 + level) / 2) * np.sqrt(s2[-1] / top)
-    mean = float(means)
-    ends = interval(mean - half, mean + half, level, np.asarray(s2[-1] > 0))
-    return Levels(mean, ends, tuple(s2), tuple(s - b for s, b in zip(s2, below[:-1], strict=True)))
 
 
 def repetitions(t2: Sequence[float], costs: Sequence[float]) -> tuple[float, ...]:
@@ -79,13 +43,14 @@ def repetitions(t2: Sequence[float], costs: Sequence[float]) -> tuple[float, ...
     )
 
 
-def one_way(values: Array, group: NDArray[np.int64], cell: NDArray[np.int64] | None = None) -> OneWay:
+def one_way(values: ArrayLike, group: NDArray[np.int64], cell: NDArray[np.int64] | None = None) -> OneWay:
     """Return the variance within and between groups of unequal sizes, by the method of moments.
 
     `values`: (n,), any unit; `group`: (n,), labels; `cell`: (n,), 0 and up, then all results are (cells,), else floats.
     Analysis of variance with n0 = (n - sum n_i^2 / n) / (groups - 1) (Searle, Casella and McCulloch 1992, section
     3.6). NaN with one group or without a group of two; the share also where there is no variance.
     """
+    values = sample(values)
     if cell is None and not values.size:
         return OneWay(NAN, NAN, NAN, NAN)
     cells = np.zeros(values.size, dtype=np.int64) if cell is None else cell
@@ -105,67 +70,3 @@ def one_way(values: Array, group: NDArray[np.int64], cell: NDArray[np.int64] | N
     exists = (units > 1) & (trials > units)
     found = (np.where(exists, each, NAN) for each in (within, between, n0, share))
     return OneWay(*found) if cell is not None else OneWay(*(float(each[0]) for each in found))
-
-
-def by_deployment(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per cell, session and deployment: the number of its values and their mean, the datum of one."""
-    ok = table[table["value"].notna()]
-    grouped = ok.groupby([*CELL, *WHERE], observed=True)["value"].agg(["size", "mean"]).reset_index()
-    return grouped.rename(columns={"size": "n"}).astype({"n": "int64", "mean": "float64"})
-
-
-def components(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per cell: trials, deployments and the variances within and between them (`one_way`).
-
-    ``sd_within`` and ``sd_between`` in the metric's unit; ``between_share``: of the variance of one trial. NaN for a
-    cell of one deployment.
-    """
-    ok = table[table["value"].notna()]
-    cells = ok.groupby(CELL, observed=True)
-    frame = cells.size().rename("n").reset_index()
-    where = ok.groupby(WHERE).ngroup()
-    cell = cells.ngroup()
-    frame["deployments"] = where.groupby(cell).nunique()
-    found = one_way(ok["value"].to_numpy(dtype=float), where.to_numpy(), cell.to_numpy())
-    frame["sd_within"], frame["sd_between"] = np.sqrt(found.within), np.sqrt(np.maximum(found.between, 0.0))
-    frame["between_share"] = found.share
-    types = dict.fromkeys(CELL, "str") | dict.fromkeys(("n", "deployments"), "int64")
-    return frame.astype(types | dict.fromkeys(("sd_within", "sd_between", "between_share"), "float64"))
-
-
-def hierarchical_ratio(
-    x: Array,
-    y: Array,
-    group: NDArray[np.int64],
-    level: float = LEVEL,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = SEED,
-) -> Estimate:
-    """Return the ratio of the means of deployment means, x over y, with a percentile interval over both levels.
-
-    `x`, `y`: (n,), paired by block, one unit; `group`: (n,), the deployment of each block. Deployments are drawn with
-    replacement, then blocks inside each (Davison and Hinkley 1997, section 3.8; Kalibera and Jones 2013). Approximate:
-    with few deployments it is too short. NaN ends with fewer than two deployments, without spread, and where a
-    resampled baseline may have the mean 0.
-    """
-    labels = np.unique(group)
-    inside = [np.flatnonzero(group == label) for label in labels]
-    means = np.array([[x[rows].mean(), y[rows].mean()] for rows in inside]).reshape(-1, 2)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        value = float(np.divide(*means.mean(axis=0))) if labels.size else NAN
-    if labels.size < 2:
-        return Estimate(value, Interval(NAN, NAN, NAN))
-    rng = np.random.default_rng(seed)
-    drawn = rng.integers(labels.size, size=(resamples, labels.size))
-    sums = np.zeros((resamples, 2))
-    for label, rows in enumerate(inside):
-        session, _ = np.nonzero(drawn == label)
-        chosen = rows[rng.integers(rows.size, size=(session.size, rows.size))]
-        for side, values in enumerate((x, y)):
-            sums[:, side] += np.bincount(session, values[chosen].mean(axis=1), minlength=resamples)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = sums[:, 0] / sums[:, 1]
-    low, high = np.quantile(ratios, [(1 - level) / 2, (1 + level) / 2])
-    bounded = bool((sums[:, 1] > 0).all() or (sums[:, 1] < 0).all())
-    return Estimate(value, interval(low, high, level, np.asarray(bounded and low < high)))

@@ -2,12 +2,14 @@
 
 Only complete blocks enter: a block counts for a contrast when the system and the baseline both have an ok trial in
 it, so whatever the block did to both cancels. Where systems were deployed more than once, the means of each
-deployment are the pairs, for its trials are not independent. A treatment that nobody tried has no contrast.
+deployment are the pairs, for its trials are not independent. A treatment that nobody tried has no contrast. What a
+contrast with lost trials may still say is in `losses`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,11 +19,37 @@ from numpy.typing import NDArray
 from infrabench.core import DesignError
 from infrabench.stats import adjust
 from infrabench.stats.blocks import PER_DEPLOYMENT, Blocked, blocked, stacks
+from infrabench.stats.dependence import of_pairs
 from infrabench.stats.diagnostics import outlier_mask
+from infrabench.stats.event_means import largest
+from infrabench.stats.events import COUNT, SHARE, judge_events
 from infrabench.stats.intervals import NAN, Array
+from infrabench.stats.kinds import kinds
+from infrabench.stats.losses import LOST, account_losses, is_lost
 from infrabench.stats.measures import measure_effects
 from infrabench.stats.resolution import resolution_step
-from infrabench.stats.verdicts import ALPHA, DIFFERENT, LIMITED, WITHIN, Pairs, judge
+from infrabench.stats.verdicts import (
+    ALPHA,
+    DIFFERENT,
+    EQUIVALENT,
+    INCONCLUSIVE,
+    LIMITED,
+    NOT_COMPARABLE,
+    WITHIN,
+    Pairs,
+    decide,
+    judge,
+    n_to_decide,
+)
+from infrabench.stats.work import WORK, judge_work, swapped_times, time_per_rate
+
+NO_NUMBER = "no number of {unit} is sure to decide: the printing step leaves no room within the margin"
+NOT_IN_FAMILY = "equivalence not significant within its family"
+NOT_SIGNIFICANT = "not significant within its family"
+FAMILY = ["workload", "metric"]
+# What a stack of pairs is made with, and judged by.
+GIVEN = ["margin", "step", "sd", "baseline", "pair_unit", "primary", "kind", "unit"]
+DECIDING = ("inferred", "apart", "p_equivalence")  # what `decide` reads
 
 TYPES = {
     **dict.fromkeys(("workload", "scenario", "factor"), "str"),
@@ -34,21 +62,24 @@ TYPES = {
     "p_method": "str",
     "p_adjusted": "float64",
     "adjustment": "str",
-    **dict.fromkeys(("cliffs_delta", "cliffs_delta_low", "cliffs_delta_high"), "float64"),
-    "delta_label": "str",
-    **dict.fromkeys(("margin", "p_equivalence"), "float64"),
+    **dict.fromkeys(("paired_d", "paired_d_low", "paired_d_high"), "float64"),
+    **dict.fromkeys(("worse_share", "worse_low", "worse_high"), "float64"),
+    **dict.fromkeys(("margin", "equivalence_low", "equivalence_high"), "float64"),
+    **dict.fromkeys(("p_equivalence", "p_equivalence_adjusted"), "float64"),
     "verdict": "str",
     "n_to_decide": "float64",
     "reason": "str",
     "pair_unit": "str",
     **dict.fromkeys(("log_ratio", "log_low", "log_high", "median_ratio", "median_low", "median_high"), "float64"),
     **dict.fromkeys(("p_signed_rank", "p_sign_flip", "shift", "shift_low", "shift_high"), "float64"),
-    **dict.fromkeys(("hedges_g", "hedges_low", "hedges_high", "detectable", "power_equivalence"), "float64"),
+    **dict.fromkeys(("detectable", "power_equivalence"), "float64"),
+    **dict.fromkeys(("lag1", "n_eff", "bound_low", "bound_high"), "float64"),
     "verdict_without_flagged": "str",
     "sensitive": "bool",
     "flags": "str",
 }
 COLUMNS = tuple(TYPES)
+DEPENDENT = "dependent"
 
 
 def contrasts(
@@ -80,22 +111,32 @@ def contrasts(
     -------
     DataFrame
         Columns `COLUMNS`. ``n_pairs`` pairs of ``pair_unit`` (blocks, or deployments where there are several).
-        ``ratio``: of means, with the paired Fieller interval; ``overhead_percent``: signed, positive is worse whatever
-        the direction of the metric; ``difference``: in the metric's unit, paired t; ``p``: paired t on log ratios;
-        ``log_ratio``: of geometric means; ``median_ratio``: with a paired bootstrap interval, approximate;
-        ``p_signed_rank``, ``p_sign_flip`` (primary metrics; drawn, not counted, above 30 pairs) and ``shift``
-        (Hodges-Lehmann): of the differences; ``detectable``: the relative difference that so many pairs of this spread
-        find with 80 % power; ``power_equivalence``: the chance that the equivalence test passes at a true ratio of 1;
-        ``verdict_without_flagged``: when the pairs with a value of modified z above 3.5 in its cell are left out, and
-        ``sensitive`` when that changes it; ``flags``: words joined by "; "; ``reason``: why a verdict is not
-        available, or what qualifies it.
+        ``ratio``: of means (of rates of fixed work: the inverse ratio of the mean times), with the paired Fieller
+        interval; counts and shares as `events.judge_events` says, their ends infinite where the baseline has no event;
+        ``overhead_percent``: signed, positive is worse whatever the direction of the metric; ``difference``: in the
+        metric's unit, paired t; ``p``: of a ratio of 1, from the same statistic as the interval, so below 5 % exactly
+        when that excludes 1; ``equivalence_low`` ..: the 90 % interval of the ratio, within 1 -+ ``margin`` exactly
+        when ``p_equivalence`` is below 5 %; ``p_equivalence_adjusted``: by Holm in the family, whether primary or not,
+        and the one that decides; ``n_to_decide``: for inconclusive ones, from the upper 80 % limit of the spread, NaN
+        where the printing step forbids it and where it was reached; ``paired_d``: mean over SD of the paired log
+        ratios; ``worse_share``: of the pairs in which the system is worse; ``log_ratio``: of geometric means;
+        ``median_ratio``: with a paired bootstrap interval, approximate; ``p_signed_rank``, ``p_sign_flip`` (primary
+        metrics; drawn, not counted, above 30 pairs) and ``shift`` (Hodges-Lehmann): of the differences;
+        ``detectable``: the relative difference that so many pairs of this spread find with 80 % power;
+        ``power_equivalence``: the chance that the equivalence test passes at a true ratio of 1, not adjusted;
+        ``lag1``, ``n_eff``: how the pairs depend on one another in executed order, `dependence.of_pairs`;
+        of a contrast with lost trials, interval, p and 90 % interval are no smaller than what holds for whatever these
+        would have been (``bound_low``, ``bound_high``), or NaN where there is no verdict (`losses.account_losses`);
+        ``verdict_without_flagged``: when in the whole family the pairs with a value of modified z above 3.5 in its
+        cell are left out, and ``sensitive`` when that changes it; ``flags``: words joined by "; "; ``reason``: why a
+        verdict is not available, or all that qualifies it, joined by "; ".
 
     Raises
     ------
     DesignError
         A metric has no margin and there is no default, or a margin is not between 0 and 1.
     SchemaError
-        A block holds two ok trials of the same cell.
+        The table is not a tidy one (`table.check_values`).
     """
     cube, primary = blocked(table) if cube is None else cube, set(primary)
     others = [system for system in cube.systems if system != baseline]
@@ -103,19 +144,24 @@ def contrasts(
     if frame.empty:
         return frame.reindex(columns=list(COLUMNS)).astype(TYPES)
     frame = frame.assign(system=np.tile(others, len(cube.cases)), baseline=baseline)
+    frame["kind"] = np.repeat(kinds(cube.cases), len(others))
     frame["margin"] = [_margin(margins, metric) for metric in frame["metric"]]
     frame["primary"] = [key in primary for key in zip(frame["workload"], frame["metric"], strict=True)]
-    values = _pairs_of(cube.numbers, cube.systems, baseline)
+    values, fates = (_pairs_of(each, cube.systems, baseline) for each in (cube.numbers, cube.fates))
     flagged = _pairs_of(_flagged(cube.numbers), cube.systems, baseline) & np.isfinite(values).all(axis=1, keepdims=True)
     frame["step"], frame["sd"] = _printing(values)
-    frame = frame.join(_by_stack(frame, values, cube.deployment, _both))
-    frame = _without_flagged(frame, values, flagged.any(axis=1), cube.deployment)
+    frame = frame.join(_judged(frame, values, fates, cube.deployment))
+    frame = frame.join(_effects_of(frame, values, cube.deployment))
+    frame["verdict"], frame["p_equivalence_adjusted"] = _verdicts(frame)
+    frame = _without_flagged(frame, values, fates, flagged.any(axis=1), cube.deployment)
+    undecided = frame["verdict"] == INCONCLUSIVE
+    tests = frame.groupby(FAMILY)["p_equivalence"].transform("count")
+    frame["n_to_decide"] = np.where(undecided, n_to_decide(frame, frame["margin"], tests), NAN)
     frame["reason"] = _absent(frame, values)
     frame["overhead_percent"], frame["overhead_low"], frame["overhead_high"] = _overhead(frame)
+    frame["worse_share"], frame["worse_low"], frame["worse_high"] = _worse(frame)
     frame["p_adjusted"], frame["adjustment"] = adjust.by_metric(frame, frame["p"], primary)
-    # the verdict rests on the interval of one contrast; say so where the whole family would not support it
-    alone = frame["verdict"].isin([DIFFERENT, WITHIN]) & (frame["p_adjusted"] >= ALPHA) & (frame["reason"] == "")
-    frame.loc[alone, "reason"] = "not significant within its family"
+    frame["reason"] = _qualified(frame)
     frame = frame[_tried(frame, table, baseline in cube.systems)].reindex(columns=list(COLUMNS)).astype(TYPES)
     return frame.sort_values(["workload", "metric", "level", "scenario", "system"], ignore_index=True)
 
@@ -141,10 +187,10 @@ def _margin(margins: Mapping[str, float], metric: str) -> float:
     return float(margin)
 
 
-def _pairs_of(values: Array, systems: tuple[str, ...], baseline: str) -> Array:
+def _pairs_of(values: NDArray[Any], systems: tuple[str, ...], baseline: str) -> NDArray[Any]:
     """(cases, systems, blocks) -> (contrasts, 2, blocks): each system, and the baseline beside it."""
     others = [i for i, system in enumerate(systems) if system != baseline]
-    absent = np.full_like(values[:, :1], False if values.dtype == bool else NAN)
+    absent = np.full_like(values[:, :1], NAN if values.dtype == float else 0)
     base = values[:, [systems.index(baseline)]] if baseline in systems else absent
     paired = np.stack([values[:, others], np.broadcast_to(base, values[:, others].shape)], axis=2)
     return paired.reshape(len(values) * len(others), 2, values.shape[-1])
@@ -185,22 +231,102 @@ def _by_stack(
     return pd.concat(parts).loc[frame.index] if parts else pd.DataFrame(index=frame.index)
 
 
-def _both(pairs: Pairs, primary: NDArray[np.bool_]) -> dict[str, Any]:
-    return judge(pairs) | measure_effects(pairs, primary)
+def _judged(frame: pd.DataFrame, values: Array, fates: NDArray[np.int8], deployment: NDArray[np.intp]) -> pd.DataFrame:
+    """The columns of `judge`; rates of fixed work by their times, counts and shares as `events`, losses as `losses`."""
+    found = _by_stack(frame, values, deployment, lambda pairs, _: judge(pairs))
+    work = ((frame["kind"] == WORK) & ~(values <= 0).any(axis=(1, 2))).to_numpy()
+    if work.any():
+        times, some = swapped_times(values[work]), frame[work]
+        scale = time_per_rate(times)
+        some = some.assign(step=some["step"] * scale, sd=some["sd"] * scale)
+        by_times = _by_stack(some, times, deployment, lambda pairs, _: judge_work(pairs))
+        found.loc[some.index, by_times.columns] = by_times
+    found = found.assign(withheld=False, bound_low=NAN, bound_high=NAN)
+    tops = largest(frame["kind"].to_numpy(), frame["unit"].tolist())
+    fallen = (fates != 0).any(axis=(1, 2))
+    changes: dict[Any, dict[str, Any]] = {}
+    for at, row in enumerate(frame.itertuples()):
+        units = deployment if row.pair_unit == PER_DEPLOYMENT else None
+        again = None
+        changed: dict[str, Any] = {}
+        if row.kind in (COUNT, SHARE):
+            again = partial(judge_events, row.kind, deployment=units, margin=row.margin, percent=row.unit == "%")
+            changed = dict(again(values[at]))
+            if "apart" not in changed:  # what was said stays, and this beside it
+                again = None
+                reasons = (found.loc[row.Index, "reason"], changed.get("reason", ""))
+                changed = {"reason": "; ".join(filter(None, reasons))}
+        if fallen[at]:
+            seen = found.loc[row.Index].to_dict() | changed | {"margin": row.margin, "baseline": row.baseline}
+            changed |= account_losses(seen, values[at], fates[at], units, again, tops[at])
+        if changed:
+            changes[row.Index] = changed
+    # column by column: a cell at a time would take longer than the judging
+    for name in dict.fromkeys(name for changed in changes.values() for name in changed):
+        rows = [index for index, changed in changes.items() if name in changed]
+        found.loc[rows, name] = [changes[index][name] for index in rows]
+    return found
+
+
+def _verdicts(frame: pd.DataFrame) -> tuple[NDArray[np.object_], Array]:
+    """The verdict of each judged contrast, and the p of equivalence, adjusted by Holm in its family, that decides."""
+    adjusted = adjust.by_family(frame["p_equivalence"], frame.groupby(FAMILY).ngroup(), adjust.holm)
+    return decide(frame, adjusted), adjusted
+
+
+def _qualified(frame: pd.DataFrame) -> list[str]:
+    """The reason of each contrast with all that its family and its printing step have to add."""
+    exploratory = (frame["adjustment"] == adjust.EXPLORATORY).map({True: "exploratory, ", False: ""})
+    # "different" rests on the interval of one contrast; say so where the whole family would not support it
+    alone = frame["verdict"].isin([DIFFERENT, WITHIN]) & (frame["p_adjusted"] >= ALPHA)
+    decided = frame["verdict"].isin([EQUIVALENT, WITHIN, NOT_COMPARABLE])
+    claimed = ~decided & (frame["p_equivalence"] < ALPHA) & (frame["p_equivalence_adjusted"] >= ALPHA)
+    # each half-width, that of 95 % and that of the equivalence test, carries what rounding may have done
+    barred = (frame["verdict"] == INCONCLUSIVE) & (2 * frame["off"] >= frame["margin"])
+    words = (
+        frame["reason"],
+        np.where(alone, exploratory + NOT_SIGNIFICANT, ""),
+        np.where(claimed, NOT_IN_FAMILY, ""),
+        np.where(barred, [NO_NUMBER.format(unit=unit) for unit in frame["pair_unit"]], ""),
+        [
+            f"{DEPENDENT}: {n} {unit} say as much as {worth:.0f}" if worth < n - 0.5 else ""
+            for n, unit, worth in zip(frame["n_pairs"], frame["pair_unit"], frame["n_eff"], strict=True)
+        ],
+    )
+    return ["; ".join(filter(None, each)) for each in zip(*words, strict=True)]
+
+
+def _effects_of(frame: pd.DataFrame, values: Array, deployment: NDArray[np.intp]) -> pd.DataFrame:
+    """The columns of effect sizes; none where losses leave no verdict."""
+    found = _by_stack(frame, values, deployment, _effects)
+    found.loc[frame["withheld"], found.select_dtypes("float").columns] = NAN
+    return found
+
+
+def _effects(pairs: Pairs, primary: NDArray[np.bool_]) -> dict[str, Any]:
+    return measure_effects(pairs, primary) | of_pairs(pairs.x, pairs.y)
 
 
 def _without_flagged(
-    frame: pd.DataFrame, values: Array, flagged: NDArray[np.bool_], deployment: NDArray[np.intp]
+    frame: pd.DataFrame,
+    values: Array,
+    fates: NDArray[np.int8],
+    flagged: NDArray[np.bool_],
+    deployment: NDArray[np.intp],
 ) -> pd.DataFrame:
     """Add the verdicts without the pairs that hold a flagged value, and the flags of each contrast."""
     some = flagged.any(axis=-1)
     frame["verdict_without_flagged"] = frame["verdict"]
     if some.any():
         left = np.where(flagged[some, None], NAN, values[some])
-        again = _by_stack(frame[some], left, deployment, lambda pairs, _: judge(pairs))
-        frame.loc[some, "verdict_without_flagged"] = again["verdict"]
+        again = _judged(frame.loc[some, GIVEN], left, fates[some], deployment)
+        changed = frame[[*FAMILY, *DECIDING]].copy()
+        changed.loc[some, list(DECIDING)] = again[list(DECIDING)]
+        # in its family: a contrast may lose a claim because another one lost it
+        frame["verdict_without_flagged"] = _verdicts(changed)[0]
     frame["sensitive"] = frame["verdict_without_flagged"] != frame["verdict"]
-    words = ((LIMITED, frame["limited"]), ("outliers", some))
+    lost = is_lost(fates).any(axis=(1, 2)) | frame["withheld"]
+    words = ((LIMITED, frame["limited"]), (DEPENDENT, frame["dependent"]), ("outliers", some), (LOST, lost))
     marks = zip(*(np.where(raised, word, "") for word, raised in words), strict=True)
     frame["flags"] = ["; ".join(filter(None, each)) for each in marks]
     return frame
@@ -222,3 +348,10 @@ def _overhead(frame: pd.DataFrame) -> tuple[pd.Series, pd.Series, pd.Series]:
     sign = frame["better"].map({"lower": 1.0, "higher": -1.0}).astype(float)
     middle, a, b = (100 * sign * (frame[name] - 1) for name in ("ratio", "ratio_low", "ratio_high"))
     return middle, np.minimum(a, b), np.maximum(a, b)
+
+
+def _worse(frame: pd.DataFrame) -> tuple[NDArray[np.float64], ...]:
+    """The share of pairs in which the system is worse, and its ends: above for costs, below for rates."""
+    costs = (frame["better"] == "lower").to_numpy()
+    names = ((f"above{end}", f"below{end}") for end in ("", "_low", "_high"))
+    return tuple(np.where(costs, frame[above], frame[below]) for above, below in names)

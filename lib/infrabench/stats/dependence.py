@@ -8,16 +8,19 @@ while Student's interval already covers 85 % in place of 95 %.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
+from infrabench.stats.arrays import paired, sample
 from infrabench.stats.intervals import CHUNK, LEVEL, NAN, Array, Interval, Numbers, constant, interval
 
 SMALL_P = 0.01  # of Ljung-Box at lag 1 and of Kendall's trend: together 1.9 % false alarms at n = 30
+FEW = 1.6449  # the upper 5 % of a standard normal: one-sided, for only positive correlation makes an interval too short
 LEAST = 5  # below this, neither a correlation nor a trend says anything
+ROUNDING = 1e-12  # relative difference below which two ratios are equal
 EXACT = 33  # largest n for which Kendall's distribution is enumerated where there are no ties
 
 
@@ -28,11 +31,12 @@ class Test(NamedTuple):
     p: Numbers
 
 
-def autocorrelation(x: Array, lag: int = 1) -> Numbers:
+def autocorrelation(x: ArrayLike, lag: int = 1) -> Numbers:
     """Return the sample autocorrelation at `lag`, the sum of lagged products over the sum of squares.
 
     `x`: (..., n); no unit. Box and Jenkins 1976. NaN when n <= `lag` or a cell has no spread.
     """
+    x = sample(x)
     shape = x.shape[:-1]
     if x.shape[-1] <= lag:
         return np.full(shape, NAN)[()]
@@ -42,11 +46,12 @@ def autocorrelation(x: Array, lag: int = 1) -> Numbers:
         return np.where(constant(x), NAN, products / (centred**2).sum(axis=-1))[()]
 
 
-def ljung_box(x: Array, lags: int = 1) -> Test:
+def ljung_box(x: ArrayLike, lags: int = 1) -> Test:
     """Return Ljung and Box's Q over lags 1 .. `lags` and its p from chi-square with `lags` degrees of freedom.
 
     `x`: (..., n). Ljung and Box 1978. NaN when n <= `lags` or a cell has no spread.
     """
+    x = sample(x)
     n = x.shape[-1]
     if n <= lags:
         none = np.full(x.shape[:-1], NAN)[()]
@@ -55,12 +60,13 @@ def ljung_box(x: Array, lags: int = 1) -> Test:
     return Test(q, stats.chi2.sf(q, lags)[()])
 
 
-def runs_test(x: Array) -> Test:
+def runs_test(x: ArrayLike) -> Test:
     """Return the standardised number of runs above and below the median, and its two-sided normal p.
 
     `x`: (..., n). Wald and Wolfowitz 1940; values equal to the median are left out, no continuity correction. Few runs
     (a negative statistic) speak of a trend or of positive correlation. NaN when all values that remain are on one side.
     """
+    x = sample(x)
     side = np.sign(x - np.median(x, axis=-1, keepdims=True)) if x.shape[-1] else x
     # each place looks at the last place before it that is not on the median, or at the first place, which then is
     place = np.where(side != 0, np.arange(x.shape[-1]), -1)
@@ -75,12 +81,13 @@ def runs_test(x: Array) -> Test:
     return Test(z, (2 * stats.norm.sf(np.abs(z)))[()])
 
 
-def kendall_trend(x: Array) -> Test:
+def kendall_trend(x: ArrayLike) -> Test:
     """Return Kendall's tau-b of the values with their order, and its two-sided p (Mann 1945; Kendall 1970).
 
     `x`: (..., n). The p is exact without ties up to n = 33, and beyond where at most one pair disagrees; else normal
     with the variance corrected for ties. NaN when n < 2 or a cell has no spread.
     """
+    x = sample(x)
     n = x.shape[-1]
     if n < 2:
         none = np.full(x.shape[:-1], NAN)[()]
@@ -102,35 +109,77 @@ def kendall_trend(x: Array) -> Test:
     return Test(tau[()], p[()])
 
 
-def dependent(x: Array) -> NDArray[np.bool_]:
+def dependent(x: ArrayLike) -> NDArray[np.bool_]:
     """Return whether a cell is flagged dependent: Ljung-Box at lag 1 or Kendall's trend has p < 0.01.
 
     `x`: (..., n), in executed order. 1.9 % of independent normal cells of 30 are flagged; False below five values.
     """
+    x = sample(x)
     if x.shape[-1] < LEAST:
         return np.zeros(x.shape[:-1], dtype=bool)[()]
     with np.errstate(invalid="ignore"):
         return (ljung_box(x).p < SMALL_P) | (kendall_trend(x).p < SMALL_P)
 
 
-def effective_n(x: Array) -> Numbers:
+def dependent_pairs(x: ArrayLike) -> NDArray[np.bool_]:
+    """Return whether the paired values of a contrast are flagged dependent: as `dependent`, or by their effective n.
+
+    `x`: (..., n), log ratios in executed order. The effective n is flagged where so few are left by chance in 5 of 100
+    campaigns: an autocorrelation at lag 1 above its mean -1 / n by 1.645 standard deviations (n - 2) / (n sqrt(n - 1))
+    (Moran 1948). At n = 30 that is an effective n below 18. 6.4 % of independent normal samples of 30 are flagged in
+    all, and 92 % of an AR(1) process of 0.6. Where as much independent noise lies on top (autocorrelation 0.3 at lag
+    1), 44 %; there the best test that knows both finds 45 % at that rate of false alarms, and 60 % only at 11 %. False
+    below five values and without spread.
+    """
+    x = sample(x)
+    n = x.shape[-1]
+    if n < LEAST:
+        return np.zeros(x.shape[:-1], dtype=bool)[()]
+    with np.errstate(invalid="ignore"):
+        few = autocorrelation(x) > FEW * (n - 2) / (n * np.sqrt(n - 1)) - 1 / n
+    return dependent(x) | few
+
+
+def of_pairs(x: ArrayLike, y: ArrayLike) -> dict[str, Any]:
+    """Return how the pairs of a contrast depend on one another, in executed order: columns of (cells,).
+
+    `x`, `y`: (cells, n), one unit. ``lag1``: autocorrelation of the log ratios, or of the differences where a value is
+    not positive (Box and Jenkins 1976); ``dependent``: as of `dependent_pairs`; ``n_eff``: as of `effective_n` where
+    that is raised, else n. Differences of the size of rounding are none: ``lag1`` is NaN there.
+    """
+    x, y = paired(x, y)
+    positive = ((x > 0) & (y > 0)).all(axis=-1, keepdims=True)
+    size = np.maximum(np.abs(x), np.abs(y)).max(axis=-1, keepdims=True, initial=0.0)
+    logs = np.log(np.where(positive, x, 1.0) / np.where(positive, y, 1.0))
+    apart = np.where(positive, logs, x - y)
+    rounding = ROUNDING * np.where(positive, 1 + np.abs(logs).max(axis=-1, keepdims=True, initial=0.0), size)
+    spread = np.ptp(apart, axis=-1, keepdims=True) > rounding if apart.shape[-1] else np.zeros_like(size, dtype=bool)
+    apart = np.where(spread, apart, 0.0)
+    flagged = dependent_pairs(apart)
+    n_eff = np.where(flagged, effective_n(apart), float(x.shape[-1]))
+    return {"lag1": autocorrelation(apart), "n_eff": n_eff, "dependent": flagged}
+
+
+def effective_n(x: ArrayLike) -> Numbers:
     """Return how many independent values say as much of the mean as these: n (1 - r1) / (1 + r1).
 
     `x`: (..., n), in executed order. The sum of an AR(1) process (Bayley and Hammersley 1946; Wilks 2019), r1 as
     estimated, kept within 1 .. n: a negative r1 is no reason for a narrower interval. NaN below five values or without
     spread.
     """
+    x = sample(x)
     n = x.shape[-1]
     r1 = autocorrelation(x) if n >= LEAST else np.full(x.shape[:-1], NAN)[()]
     return np.clip(n * (1 - r1) / (1 + r1), 1, n)
 
 
-def effective_interval(x: Array, n_eff: Numbers, level: float = LEVEL) -> Interval:
+def effective_interval(x: ArrayLike, n_eff: Numbers, level: float = LEVEL) -> Interval:
     """Return the t interval of the mean as if `x` were `n_eff` independent values.
 
     `x`: (..., n), any unit; `n_eff`: (...); the ends have the unit of `x`. With `n_eff` = n it is Student's; else as
     in Wilks 2019. NaN when `n_eff` is below 2 or NaN, or a cell has no spread.
     """
+    x = sample(x)
     n_eff = np.asarray(n_eff, dtype=float)
     exists = (n_eff >= 2) & ~constant(x)
     known = np.where(exists, n_eff, 2.0)

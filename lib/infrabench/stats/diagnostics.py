@@ -9,11 +9,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from infrabench.stats import bimodality, dependence, normality, resolution
+from infrabench.stats.arrays import sample
 from infrabench.stats.dip import dip, dip_p
+from infrabench.stats.event_means import largest
 from infrabench.stats.intervals import NAN, Array, constant
+from infrabench.stats.kinds import kinds
+from infrabench.stats.table import check_values
 
 CASE = ["workload", "scenario", "metric"]
 CELL = [*CASE, "system"]
@@ -40,13 +44,20 @@ def diagnostics(table: pd.DataFrame) -> pd.DataFrame:
         Columns `COLUMNS`. ``lag1``, ``ljung_box_p``, ``ljung_box5_p`` (lags 1 to 5), ``runs_p``, ``trend_tau``,
         ``trend_p``: dependence; ``n_eff``: as of `dependence.effective_n` where the cell is flagged dependent, else n;
         ``mean_low_eff``, ``mean_high_eff``: t interval of the mean with ``n_eff``, half a printing step wider on each
-        side where that limits, none over several deployments, whose means are the data; ``shapiro_p``: of residuals
+        side where that limits, cut where a count or a share cannot be, none over several deployments, whose means are
+        the data; ``shapiro_p``: of residuals
         within blocks (`residuals`), with ``skewness_residual``; ``shapiro_raw_p``, ``skewness``: of the values;
         ``outliers``: values with a modified z above 3.5, NaN where the MAD is 0; ``split_d``, ``split_d_log``,
         ``dip_p``: bimodality; ``modes``, ``mode_by_deployment`` ("constant" or "varies"): where it is flagged;
         ``step``: the printing step; ``flags``: words joined by "; ". Units are the metric's. What a cell cannot say is
         NaN: all of it when its values are equal ("deterministic"), most of it below five values ("few values").
+
+    Raises
+    ------
+    SchemaError
+        The table is not a tidy one (`table.check_values`).
     """
+    check_values(table)
     ok = table[table["value"].notna()].sort_values(["session", "position"], kind="stable", ignore_index=True)
     groups = ok.groupby(CELL, observed=True)
     code = groups.ngroup().to_numpy()
@@ -61,7 +72,12 @@ def diagnostics(table: pd.DataFrame) -> pd.DataFrame:
         rows = order[starts[cells][:, None] + np.arange(n)]
         frames.append(pd.DataFrame(_diagnose(values[rows], inner[rows], deployment[rows]), index=cells))
     frame = pd.concat(frames).sort_index() if frames else pd.DataFrame()
-    keys = groups.size().reset_index()[CELL]
+    keys, units = groups.size().reset_index()[CELL], groups["unit"].first().tolist()
+    top = largest(kinds(keys), units)
+    events = ~np.isnan(top)
+    if events.any():  # neither is below 0, and a share is not above 1
+        for name in ("mean_low_eff", "mean_high_eff"):
+            frame.loc[events, name] = np.clip(frame.loc[events, name].to_numpy(dtype=float), 0.0, top[events])
     types = dict.fromkeys(TEXT, "str") | {"n": "int64"}
     types |= {name: "float64" for name in COLUMNS if name not in types}
     return pd.concat([keys, frame], axis=1).reindex(columns=list(COLUMNS)).astype(types)
@@ -85,11 +101,12 @@ def residuals(ok: pd.DataFrame) -> Array:
     return (centred - block.transform("mean").where(shared, 0.0)).to_numpy(dtype=float)
 
 
-def modified_z(x: Array) -> Array:
+def modified_z(x: ArrayLike) -> Array:
     """Return 0.6745 (x - median) / MAD of each value (Iglewicz and Hoaglin 1993).
 
     `x`: (..., n), any unit; same shape, no unit. NaN where the MAD is 0: the rule has no scale then.
     """
+    x = sample(x)
     if x.shape[-1] == 0:
         return np.empty(x.shape)
     centred = x - np.median(x, axis=-1, keepdims=True)
@@ -98,12 +115,13 @@ def modified_z(x: Array) -> Array:
         return np.where(mad > 0, 0.6745 * centred / mad, NAN)
 
 
-def outlier_mask(x: Array) -> NDArray[np.bool_]:
+def outlier_mask(x: ArrayLike) -> NDArray[np.bool_]:
     """Return which values carry the outlier flag, a modified z beyond 3.5; none where the MAD is 0.
 
     `x`: (..., n); same shape. Iglewicz and Hoaglin 1993. 8.4 % of clean normal samples of 30 hold such a value, so the
     flag is no reason to drop it.
     """
+    x = sample(x)
     with np.errstate(invalid="ignore"):
         return np.abs(modified_z(x)) > MODIFIED_Z
 
@@ -116,7 +134,7 @@ def _diagnose(x: Array, inner: Array, deployment: NDArray[np.int64]) -> dict[str
     marks = np.abs(modified_z(x))
     row["outliers"] = np.where(np.isnan(marks).any(axis=-1), NAN, (marks > MODIFIED_Z).sum(axis=-1))
     row["step"] = resolution.resolution_step(x)
-    none = np.zeros(len(x), dtype=bool)
+    none = coarse = np.zeros(len(x), dtype=bool)
     raised = dict.fromkeys(FLAGS, none)
     row["n_eff"] = np.full(len(x), float(n))
     if n >= LEAST:
@@ -127,9 +145,11 @@ def _diagnose(x: Array, inner: Array, deployment: NDArray[np.int64]) -> dict[str
         row["n_eff"] = np.where(raised["dependent"], dependence.effective_n(x), n)
         raised["skewed"] = (row["skewness"] > SKEWED) | (row["shapiro_p"] < NOT_NORMAL)
         raised["bimodal"] = bimodality.bimodal(x)
-        raised["resolution-limited"] = resolution.resolution_limited(row["step"], x.std(axis=-1, ddof=1))
+        sd = x.std(axis=-1, ddof=1)
+        raised["resolution-limited"] = resolution.resolution_limited(row["step"], sd)
+        coarse = resolution.undithered(row["step"], sd)
     ends = dependence.effective_interval(x, row["n_eff"])
-    ends = resolution.widened(ends, row["step"], raised["resolution-limited"])
+    ends = resolution.widened(ends, row["step"], coarse)
     row["mean_low_eff"], row["mean_high_eff"] = (np.where(one, end, NAN) for end in ends[:2])
     row["modes"], row["mode_by_deployment"] = _modes(x, deployment, raised["bimodal"])
     row["flags"] = _flags(n, same, raised)

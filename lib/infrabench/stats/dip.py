@@ -7,7 +7,9 @@ its mode and concave after it (Hartigan and Hartigan 1985).
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from infrabench.stats.arrays import sample
 from infrabench.stats.intervals import NAN, Array, Numbers, constant
 
 # n -> quantiles of sqrt(n) dip at these levels, of 200 000 uniform samples each (tests/stats/null_tables.py)
@@ -81,13 +83,14 @@ QUANTILES = {
 LEAST = 4  # values; with fewer every sample is as unimodal as can be
 
 
-def dip(x: Array) -> Numbers:
+def dip(x: ArrayLike) -> Numbers:
     """Return Hartigan's dip of each cell, between 1 / (2 n) and 1/4.
 
     `x`: (..., n); no unit, and no change when `x` is shifted or scaled. Hartigan and Hartigan 1985, section 5: the
     modal interval shrinks until the convex minorant before it and the concave majorant after it are as far from the
     empirical distribution as they are from each other. NaN below four values or without spread.
     """
+    x = sample(x)
     if x.shape[-1] < LEAST:
         return np.full(x.shape[:-1], NAN)[()]
     flat = np.sort(x, axis=-1).reshape(-1, x.shape[-1])

@@ -1,7 +1,8 @@
-"""Equivalence by two one-sided t tests: "no difference that matters" as a claim with an error rate.
+"""Is the ratio of means within a margin, and is it 1: tests on the statistic of the paired Fieller interval.
 
-Samples are (..., n): the last axis holds the trials, leading axes are cells; a margin is one number or one per cell.
-Each test passes at 5 % exactly when its 90 % interval lies inside the margin (Schuirmann 1987).
+Paired samples are (..., n): element i of both comes from the same block, leading axes are cells. Interval, p of the
+difference and p of equivalence are of one estimand, mean(x) / mean(y), and of one statistic, the t of x - r y at a
+ratio r (Fieller 1954), so they cannot contradict each other.
 """
 
 from __future__ import annotations
@@ -12,62 +13,82 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from infrabench.stats.intervals import LEVEL, Interval
-from infrabench.stats.pairwise import Moments, log_moments, paired_moments, welch_moments
+from infrabench.stats.intervals import LEVEL, NAN, Array, Interval
+from infrabench.stats.pairwise import ROUNDING, paired_moments
+from infrabench.stats.ratios import paired_fieller
 
 NARROW = 2 * LEVEL - 1  # the 90 % interval that goes with two one-sided tests at 5 %
 
 
 class Equivalence(NamedTuple):
-    """An estimate, its 90 % interval and the p of "at least a margin away from no difference"."""
+    """A ratio of means, its 90 % interval and the p of "at least a margin away from 1"."""
 
-    estimate: Any
+    ratio: Any
     interval: Interval
     p: Any
 
 
-def tost_paired(x: ArrayLike, y: ArrayLike, margin: ArrayLike) -> Equivalence:
-    """Return the test that the mean of x - y lies within +-`margin`, shape (...); x and y are paired by block.
+def fieller_t(x: ArrayLike, y: ArrayLike, ratio: ArrayLike) -> tuple[Any, int]:
+    """Return Fieller's statistic of the hypothesis that mean(x) / mean(y) is `ratio`, shape (...), and its df.
 
-    `x`, `y`: (..., n), `margin`: one number or (...), all of one unit. Schuirmann 1987, on the paired t. NaN below two
-    pairs and when the differences have no spread.
+    `x`, `y`: (..., n), one unit, paired; `ratio`: one number or (...). It is Student's t of x - ratio y (Fieller 1954),
+    positive where the ratio is larger, whatever the sign of the baseline's mean; a ratio lies in the interval of
+    `paired_fieller` where it is within the quantile. Infinite where x - ratio y is constant and not 0; NaN where it is
+    0 throughout, below two pairs, and when the mean of `y` is 0.
     """
-    return _test(paired_moments(x, y), margin)
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    n = x.shape[-1]
+    if n < 2:
+        return np.full(x.shape[:-1], NAN)[()], 0
+    scaled = np.asarray(ratio, dtype=float)[..., None] * y
+    estimate, error, df = paired_moments(x, scaled)
+    size = np.maximum(np.abs(x), np.abs(scaled)).max(axis=-1)
+    still = np.where(np.abs(estimate) > ROUNDING * size, np.copysign(np.inf, estimate), NAN)
+    t = np.where(np.isnan(error), still, estimate / np.where(np.isnan(error), 1.0, error))
+    side = np.sign(y.mean(axis=-1))
+    return np.where(side == 0, NAN, side * t)[()], df
 
 
-def tost_welch(x: ArrayLike, y: ArrayLike, margin: ArrayLike) -> Equivalence:
-    """Return the test that the difference of two independent means lies within +-`margin`, shape (...).
+def difference_p(x: ArrayLike, y: ArrayLike, off: ArrayLike = 0.0) -> Any:
+    """Return the two-sided p of "mean(x) / mean(y) is 1", shape (...): that of the paired t of x - y (Student 1908).
 
-    `x`: (..., m), `y`: (..., n), `margin`: one number or (...), all of one unit. Schuirmann 1987, with Welch's standard
-    error and degrees of freedom (1947). NaN below two values and when neither sample has any spread.
+    `x`, `y`: (..., n), one unit, paired. `off`: how far from 1 the ratio may be by rounding alone, one number or (...);
+    then of "within 1 -+ off", at the nearest of them. Below 5 % exactly when the 95 % interval of `paired_fieller`,
+    moved out by `off` on each side, excludes 1. NaN as `fieller_t`.
     """
-    return _test(welch_moments(x, y), margin)
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    ratio = _ratio(x, y)
+    t, df = fieller_t(x, y, np.clip(ratio, 1 - np.asarray(off), 1 + np.asarray(off)))
+    return 2 * special.stdtr(df, -np.abs(t)) if df else t
 
 
-def tost_log_ratio(x: ArrayLike, y: ArrayLike, margin: ArrayLike) -> Equivalence:
-    """Return the test that the ratio x / y lies within a relative `margin`, shape (...); estimate and ends are ratios.
+def ratio_equivalence(x: ArrayLike, y: ArrayLike, margin: ArrayLike, off: ArrayLike = 0.0) -> Equivalence:
+    """Return the test that mean(x) / mean(y) lies within 1 -+ `margin`, shape (...), with its 90 % interval.
 
-    `x`, `y`: (..., n), one unit, paired; `margin`: one number or (...). Schuirmann 1987, on logs; the margin 0.02
-    stands for 0.98 .. 1 / 0.98, which is symmetric in exchanging x and y. The ratio is that of the geometric means. NaN
-    where a value is not positive, below two pairs, and without spread.
+    `x`, `y`: (..., n), one unit, paired; `margin`: relative, one number or (...). Two one-sided tests (Schuirmann 1987)
+    of Fieller's statistic (1954). `off`: what rounding alone may have moved the ratio by, which widens the interval on
+    each side and narrows the margin. p is below 5 % exactly when the interval lies within the margin. NaN as
+    `fieller_t` and `paired_fieller`.
     """
-    found = _test(log_moments(x, y), log_margin(margin))
-    low, high, level = found.interval
-    return Equivalence(np.exp(found.estimate), Interval(np.exp(low), np.exp(high), level), found.p)
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    low, high = margin_ends(np.asarray(margin, dtype=float) - off)
+    (above, df), (below, _) = fieller_t(x, y, low), fieller_t(x, y, high)
+    p = np.maximum(special.stdtr(df, -above), special.stdtr(df, below)) if df else above
+    ends = paired_fieller(x, y, NARROW)
+    return Equivalence(_ratio(x, y), Interval(ends.low - off, ends.high + off, NARROW), p)
 
 
-def log_margin(margin: ArrayLike) -> Any:
-    """Return a relative margin on the scale of log ratios, shape of `margin`: 0.02 means ratios of 0.98 .. 1 / 0.98.
+def margin_ends(margin: ArrayLike) -> tuple[Any, Any]:
+    """Return the least and the largest ratio within a relative margin, each of its shape: 0.02 is 0.98 .. 1.02.
 
-    Infinite at 1, NaN above.
+    NaN where the margin is.
     """
-    return -np.log1p(-np.asarray(margin, dtype=float))
+    margin = np.asarray(margin, dtype=float)
+    return (1 - margin)[()], (1 + margin)[()]
 
 
-def _test(moments: Moments, margin: ArrayLike) -> Equivalence:
-    estimate, error, df = moments
+def _ratio(x: Array, y: Array) -> Any:
+    if not x.shape[-1]:
+        return np.full(x.shape[:-1], NAN)[()]
     with np.errstate(divide="ignore", invalid="ignore"):
-        # the worse of both one-sided tests is the one on the side where the estimate lies
-        p = special.stdtr(df, (np.abs(estimate) - margin) / error)
-        half = special.stdtrit(df, (1 + NARROW) / 2) * error
-    return Equivalence(estimate, Interval(estimate - half, estimate + half, NARROW), p)
+        return x.mean(axis=-1) / y.mean(axis=-1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pandas as pd
@@ -11,27 +11,24 @@ from numpy.typing import NDArray
 from infrabench.core import STATES
 from infrabench.stats.bootstrap import bootstrap_t
 from infrabench.stats.components import one_way
-from infrabench.stats.intervals import (
-    NAN,
-    Array,
-    constant,
-    hodges_lehmann,
-    log_t_interval,
-    median_interval,
-    t_interval,
-)
+from infrabench.stats.event_means import event_means, largest
+from infrabench.stats.intervals import NAN, Array, constant, hodges_lehmann, log_t_interval, median_interval, t_interval
+from infrabench.stats.kinds import kinds
+from infrabench.stats.table import check_values
+from infrabench.stats.work import WORK, rate_interval
 
 CASE = ["workload", "scenario"]
 CELL = ["workload", "scenario", "metric", "system"]
 COLUMNS = (
     *("workload", "scenario", "factor", "level", "metric", "unit", "better", "system"),
     *("planned", *STATES, "n"),
-    *("mean", "mean_low", "mean_high", "median", "median_low", "median_high", "median_level"),
+    *("mean", "mean_low", "mean_high", "mean_method", "median", "median_low", "median_high", "median_level"),
     *("sd", "cov", "min", "max", "deterministic"),
     *("geometric_mean", "geometric_low", "geometric_high", "pseudo_median", "pseudo_low", "pseudo_high"),
     *("boot_t_low", "boot_t_high", "deployments", "unit_n", "between_share", "repeats"),
 )
-TEXT = ("workload", "scenario", "factor", "metric", "unit", "better", "system")
+TEXT = ("workload", "scenario", "factor", "metric", "unit", "better", "system", "mean_method")
+T, T_OF_TIMES = "Student's t", "Student's t of the times"
 COUNTS = ("planned", *STATES, "n", "deployments", "unit_n", "repeats")
 
 
@@ -43,14 +40,18 @@ def estimates(table: pd.DataFrame, missing: pd.DataFrame | None = None) -> pd.Da
     table
         The tidy table.
     missing
-        Planned trials without a record (`infrabench.tidy.missing`); they count as planned and as nothing else.
+        Planned trials without a record (`infrabench.analysis.tidy.missing`); they count as planned and as nothing else.
 
     Returns
     -------
     DataFrame
-        Columns `COLUMNS`, units of the table. ``planned``: trials of the plan; ``repeats``: of invalid ones.
-        ``mean_low``, ``mean_high``: Student's t. ``median_low``, ``median_high``: exact order statistics at
-        ``median_level``, none below n = 6. ``geometric_*``: the t interval of logarithms, for positive values.
+        Columns `COLUMNS`, units of the table. ``planned``: trials of the plan; ``repeats``: of invalid ones. ``mean``:
+        of a rate of fixed work the work over the mean time, which is the harmonic mean, and its intervals are those of
+        the mean time. ``mean_low``, ``mean_high``: by ``mean_method`` (empty: no interval), which is Student's t, of
+        counts and shares an exact one that never leaves what they can be (`event_means.event_means`); there ``mean`` is
+        that of all trials, also with several deployments, and the ends of ``boot_t_*`` are cut. ``median_low``,
+        ``median_high``: exact order statistics at ``median_level``, none below n = 6. ``geometric_*``: the t interval
+        of logarithms, for positive values.
         ``pseudo_*``: Hodges-Lehmann, exact signed ranks. ``boot_t_*``: studentised bootstrap of the mean. ``sd``,
         ``cov``, ``min``, ``max``: of trials. ``deterministic``: all values are equal, hence no interval. A cell without
         any value keeps its counts and has n = 0.
@@ -59,11 +60,18 @@ def estimates(table: pd.DataFrame, missing: pd.DataFrame | None = None) -> pd.Da
         a deployment is what was repeated independently. ``deployments`` counts them, ``unit_n`` is the n behind the
         intervals, and ``between_share`` the share of the variance of a trial that lies between deployments, from a
         one-way analysis of variance (0 when negative; NaN for one deployment, or one trial in each).
+
+    Raises
+    ------
+    SchemaError
+        The table is not a tidy one (`table.check_values`).
     """
+    check_values(table)
     counts = _counts(table, missing)
     cells = counts.merge(_kinds(table, counts[CASE].drop_duplicates()), on=CASE, how="left")
     frame = cells.merge(_numbers(table), on=CELL, how="left")
     frame[["n", "deployments", "unit_n"]] = frame[["n", "deployments", "unit_n"]].fillna(0)
+    frame["mean_method"] = frame["mean_method"].fillna("")
     frame["deterministic"] = frame["deterministic"].eq(1)
     # the systems of one metric stand together; counts already come in the order of the scenarios
     case_order = frame.groupby(CASE, sort=False).ngroup()
@@ -103,26 +111,70 @@ def _numbers(table: pd.DataFrame) -> pd.DataFrame:
     ok = table[table["value"].notna()].sort_values(["session", "position"], kind="stable")
     values = ok["value"].to_numpy(dtype=float)
     cell = ok.groupby(CELL, observed=True, sort=False).ngroup()
-    keys = ok.loc[~cell.duplicated(), CELL].reset_index(drop=True)
+    first = ok[~cell.duplicated()]
+    keys, of = first[CELL].reset_index(drop=True), kinds(first)
     unit = ok.groupby([cell, "session", "deployment"], sort=False).ngroup().to_numpy()
     cell = cell.to_numpy()
     cell_of_unit = cell[np.unique(unit, return_index=True)[1]]
     deployments = np.bincount(cell_of_unit, minlength=len(keys))
-    # as distances from the first value, so that the means of equal values are equal to the last digit
-    first = values[np.unique(cell, return_index=True)[1]]
-    unit_means = first[cell_of_unit] + np.bincount(unit, values - first[cell]) / np.bincount(unit)
-    single, several = deployments[cell] == 1, deployments[cell_of_unit] > 1
-    found = {name: np.full(len(keys), NAN) for name in COLUMNS[COLUMNS.index("n") : -1]}
+    found = {name: np.full(len(keys), NAN) for name in COLUMNS[COLUMNS.index("n") : -1] if name not in TEXT}
     for index, x in _stacks(cell, values):
         _put(found, index, _spread(x))
-    for index, x in _stacks(
-        np.concatenate([cell[single], cell_of_unit[several]]), np.concatenate([values[single], unit_means[several]])
-    ):
-        _put(found, index, _centre(x))
+    _put_centres(found, values, cell, unit, deployments, _centre)
+    work = (of == WORK) & (found["min"] > 0) & (found["deterministic"] == 0)
+    if work.any():
+        some = work[cell]
+        _put_centres(found, 1 / values[some], cell[some], unit[some], deployments, _work_centre)
+    method = np.where(np.isnan(found["mean_low"]), "", np.where(work, T_OF_TIMES, T)).astype(object)
+    top = largest(of, first["unit"].tolist())
+    if (events := ~np.isnan(top)).any():
+        # of several deployments each is a unit, else each trial
+        own = np.where(deployments[cell] > 1, unit, len(unit) + np.arange(len(unit)))
+        method[events] = _put_events(found, events, values, cell, own, top)
     found["deployments"] = deployments.astype(float)
     found["between_share"] = one_way(values, unit, cell).share
     found["cov"] = np.divide(found["sd"], np.abs(found["mean"]), out=found["cov"], where=found["mean"] != 0)
-    return pd.concat([keys, pd.DataFrame(found)], axis=1)
+    return pd.concat([keys, pd.DataFrame(found | {"mean_method": method})], axis=1)
+
+
+def _put_events(
+    found: dict[str, Array],
+    events: NDArray[np.bool_],
+    values: Array,
+    cell: NDArray[np.intp],
+    unit: NDArray[np.intp],
+    top: Array,
+) -> NDArray[np.object_]:
+    """Put the means of counts and shares; return the method of each of these cells."""
+    some = events[cell]
+    means = event_means(values[some], (np.cumsum(events) - 1)[cell[some]], unit[some], top[events])
+    found["mean"][events], found["mean_low"][events], found["mean_high"][events] = means[:3]
+    for end in ("boot_t_low", "boot_t_high"):
+        found[end][events] = np.clip(found[end][events], 0.0, top[events])
+    return means.method
+
+
+def _put_centres(
+    found: dict[str, Array],
+    values: Array,
+    cell: NDArray[np.intp],
+    unit: NDArray[np.intp],
+    deployments: NDArray[np.intp],
+    centre: Callable[[Array], dict[str, Array]],
+) -> None:
+    """Put what `centre` says of each cell's trials, or of its deployments' means where there are several."""
+    _, firsts, unit = np.unique(unit, return_index=True, return_inverse=True)
+    cell_of_unit = cell[firsts]
+    # as distances from the first value, so that the means of equal values are equal to the last digit
+    first = np.zeros(len(deployments))
+    present, at = np.unique(cell, return_index=True)
+    first[present] = values[at]
+    unit_means = first[cell_of_unit] + np.bincount(unit, values - first[cell]) / np.bincount(unit)
+    single, several = deployments[cell] == 1, deployments[cell_of_unit] > 1
+    for index, x in _stacks(
+        np.concatenate([cell[single], cell_of_unit[several]]), np.concatenate([values[single], unit_means[several]])
+    ):
+        _put(found, index, centre(x))
 
 
 def _stacks(cell: NDArray[np.intp], values: Array) -> Iterator[tuple[NDArray[np.intp], Array]]:
@@ -173,3 +225,10 @@ def _centre(x: Array) -> dict[str, Array]:
         "boot_t_low": studentised.low,
         "boot_t_high": studentised.high,
     }
+
+
+def _work_centre(times: Array) -> dict[str, Array]:
+    """The mean of rates of fixed work and its intervals, from the times of independent units (cells, n)."""
+    mean, studentised = rate_interval(t_interval(times)), rate_interval(bootstrap_t(np.sort(times, axis=-1)))
+    row = {"mean": 1 / times.mean(axis=-1), "mean_low": mean.low, "mean_high": mean.high}
+    return row | {"boot_t_low": studentised.low, "boot_t_high": studentised.high}

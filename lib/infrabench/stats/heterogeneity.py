@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 from scipy.optimize import elementwise
 
+from infrabench.stats.arrays import sites
 from infrabench.stats.intervals import LEVEL, Array, Interval
 
 NODES = 16  # of the quadrature over the between-site variance; they give four digits of an interval's end
@@ -150,7 +151,7 @@ def spread(estimate: ArrayLike, error: ArrayLike, df: ArrayLike = np.inf) -> Spr
 
 def _sites(estimate: ArrayLike, error: ArrayLike, df: ArrayLike) -> tuple[Array, Array, Array]:
     """Estimates, variances and degrees of freedom in one shape."""
-    y, e, free = np.broadcast_arrays(*(np.asarray(each, dtype=float) for each in (estimate, error, df)))
+    y, e, free = sites(estimate, error, df)
     return y, e**2, free
 
 

@@ -11,14 +11,17 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from infrabench.stats import adjust
+from infrabench.stats.arrays import sample
 from infrabench.stats.blocks import Blocked, blocked, stacks
+from infrabench.stats.losses import explain_unequal
+from infrabench.stats.verdicts import NOT_COMPARABLE
 
 TYPES = {
     **dict.fromkeys(("workload", "metric", "system", "baseline"), "str"),
     **dict.fromkeys(("levels", "n"), "int64"),
     "pair_unit": "str",
     **dict.fromkeys(("f", "df1", "df2", "epsilon", "p", "p_conservative", "p_adjusted"), "float64"),
-    "adjustment": "str",
+    **dict.fromkeys(("adjustment", "reason"), "str"),
 }
 COLUMNS = tuple(TYPES)
 
@@ -50,7 +53,7 @@ def interaction(x: ArrayLike) -> Interaction:
     2 % for many levels and few blocks. On log values: are the ratios the same at all levels. NaN below two systems,
     levels or blocks, and without spread.
     """
-    x = np.asarray(x, dtype=float)
+    x = sample(x)
     k, levels, n = x.shape[-3:]
     if min(k, levels, n) < 2:
         none = np.full(x.shape[:-3], np.nan)[()]
@@ -83,7 +86,8 @@ def interactions(
     `interaction` on the logarithms, over the scenarios that both ran and the blocks complete in all of them
     (deployment means where systems were deployed more than once); ``levels``, ``n``: how many of each. p is adjusted
     over the systems of a metric: Holm for the (workload, metric) pairs of `primary`, else Benjamini-Hochberg. NaN with
-    fewer than two scenarios or blocks, and where a value is not positive. `cube`: `blocked(table)`.
+    fewer than two scenarios or blocks, where a value is not positive, and, with the ``reason``, where in a scenario one
+    of both loses markedly more trials than the other (`losses.explain_unequal`). `cube`: `blocked(table)`.
     """
     cube = blocked(table) if cube is None else cube
     others = [system for system in cube.systems if system != baseline]
@@ -99,33 +103,40 @@ def interactions(
 
 
 def overall(cube: Blocked) -> pd.DataFrame:
-    """Return f, df1, df2 and p of the interaction of all systems with the scenarios, one row per case of `cube`.
+    """Return the interaction of all systems with the scenarios, f, df1, df2, p and reason, one row per case of `cube`.
 
     The same row for all cases of one metric of a workload; systems without any ok trial in one of them are left out.
     """
-    rows: dict[int, list[float]] = {}
+    columns = ["f", "df1", "df2", "p", "reason"]
+    rows: dict[int, list[Any]] = {}
     for index in cube.cases.groupby(["workload", "metric"]).indices.values():
         ran = np.isfinite(cube.numbers[index]).any(axis=-1).all(axis=0)
         found = _of(cube, index, [name for name, there in zip(cube.systems, ran, strict=True) if there])
-        rows |= {int(case): [found[name] for name in ("f", "df1", "df2", "p")] for case in index}
-    return pd.DataFrame.from_dict(rows, orient="index", columns=["f", "df1", "df2", "p"], dtype=float).sort_index()
+        rows |= {int(case): [found[name] for name in columns] for case in index}
+    frame = pd.DataFrame.from_dict(rows, orient="index", columns=columns).sort_index()
+    return frame.astype(dict.fromkeys(columns[:-1], "float64"))
 
 
 def _of(cube: Blocked, cases: Any, systems: list[str]) -> dict[str, Any]:
     """The interaction of these systems over those of these cases in which all of them have an ok trial."""
-    values = cube.numbers[cases][:, [cube.systems.index(name) for name in systems]]
+    own = [cube.systems.index(name) for name in systems]
+    values, fates = cube.numbers[cases][:, own], cube.fates[cases][:, own]
     ran = np.isfinite(values).any(axis=-1).all(axis=-1)
-    values, units = values[ran], cube.cases["pair_unit"].iloc[cases][ran]
+    values, fates, units = values[ran], fates[ran], cube.cases["pair_unit"].iloc[cases][ran]
     levels, k = values.shape[:2]
     if not levels * k:  # there is no scenario that all of them ran
         unit = cube.cases["pair_unit"].iloc[cases[0]]
         nothing = dict.fromkeys(("f", "df1", "df2", "epsilon", "p", "p_conservative"), float("nan"))
-        return {"levels": levels, "n": 0, "pair_unit": unit, **nothing}
+        return {"levels": levels, "n": 0, "pair_unit": unit, "reason": "", **nothing}
     together = np.swapaxes(values, 0, 1).reshape(1, k * levels, -1)
     by_deployment = np.array([bool(cube.by_deployment[cases][ran].any())])
     (stack,) = stacks(together, cube.deployment, by_deployment)
     x = stack.numbers.reshape(k, levels, -1)
-    positive = bool((x > 0).all()) and x.size > 0
-    found = interaction(np.log(x) if positive else x[..., :0])
-    row = {"levels": levels, "n": x.shape[-1], "pair_unit": units.iloc[0], "f": found.statistic}
+    unequal = (explain_unequal(*each, systems) for each in zip(values, fates, strict=True))
+    scenarios = cube.cases["scenario"].iloc[cases][ran]
+    told = [f"at {name}, {NOT_COMPARABLE}: {said}" for name, said in zip(scenarios, unequal, strict=True) if said]
+    reason = told[0] if told and levels > 1 else ""
+    usable = bool((x > 0).all()) and x.size > 0 and not reason
+    found = interaction(np.log(x) if usable else x[..., :0])
+    row = {"levels": levels, "n": x.shape[-1], "pair_unit": units.iloc[0], "reason": reason, "f": found.statistic}
     return row | {name: getattr(found, name) for name in ("df1", "df2", "epsilon", "p", "p_conservative")}

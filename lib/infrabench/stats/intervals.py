@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-Array = NDArray[np.float64]
+from infrabench.stats.arrays import Array, sample
+
 Numbers = Array | float
 LEVEL = 0.95
 NAN = float("nan")
@@ -59,11 +60,12 @@ def no_interval(shape: tuple[int, ...]) -> Interval:
     return Interval(*(np.full(shape, NAN)[()] for _ in range(3)))
 
 
-def t_interval(values: Array, level: float = LEVEL) -> Interval:
+def t_interval(values: ArrayLike, level: float = LEVEL) -> Interval:
     """Return Student's t interval of the mean (Student 1908), n - 1 degrees of freedom.
 
     `values`: (..., n), any unit; the ends have the shape (...) and that unit. NaN below two values or without spread.
     """
+    values = sample(values)
     n = values.shape[-1]
     if n < 2:
         return no_interval(values.shape[:-1])
@@ -72,12 +74,13 @@ def t_interval(values: Array, level: float = LEVEL) -> Interval:
     return interval(mean - half, mean + half, level, ~constant(values))
 
 
-def log_t_interval(values: Array, level: float = LEVEL) -> Estimate:
+def log_t_interval(values: ArrayLike, level: float = LEVEL) -> Estimate:
     """Return the geometric mean and its interval: the exponential of the t interval of the logarithms.
 
     `values`: (..., n), positive; a cell with a value that is not has NaN throughout. It is an interval of the
     geometric mean, which for a skewed cell is not the mean (Hoefler and Belli 2015). NaN ends as in `t_interval`.
     """
+    values = sample(values)
     if values.shape[-1] == 0:
         return Estimate(np.full(values.shape[:-1], NAN)[()], no_interval(values.shape[:-1]))
     positive = (values > 0).all(axis=-1)
@@ -99,11 +102,12 @@ def median_ranks(n: int, level: float = LEVEL) -> tuple[int, int, float]:
     return k, n + 1 - k, float(1 - 2 * stats.binom.cdf(k - 1, n, 0.5))
 
 
-def median_interval(values: Array, level: float = LEVEL) -> Interval:
+def median_interval(values: ArrayLike, level: float = LEVEL) -> Interval:
     """Return the exact order-statistic interval of the median (Le Boudec 2010), with its actual level.
 
     `values`: (..., n), any unit; the ends are values of the sample. NaN below six values (at 95 %) or without spread.
     """
+    values = sample(values)
     low, high, actual = median_ranks(values.shape[-1], level)
     if low == 0:
         return no_interval(values.shape[:-1])
@@ -111,37 +115,21 @@ def median_interval(values: Array, level: float = LEVEL) -> Interval:
     return interval(ordered[..., low - 1], ordered[..., high - 1], actual, ~constant(values))
 
 
-def hodges_lehmann(values: Array, level: float = LEVEL) -> Estimate:
+def hodges_lehmann(values: ArrayLike, level: float = LEVEL) -> Estimate:
     """Return the pseudo-median, the median of all pairwise means, and its interval by the exact signed-rank test.
 
     `values`: (..., n), any unit. Hodges and Lehmann 1963; the interval holds the centres that the exact signed-rank
     test does not reject, for a symmetric distribution. NaN ends below six values (at 95 %) or without spread; ties
     make the level a lower bound.
     """
+    values = sample(values)
     n = values.shape[-1]
     if n == 0:
         return Estimate(np.full(values.shape[:-1], NAN)[()], no_interval(values.shape[:-1]))
     i, j = np.triu_indices(n)
-    tail, level = _tail_rank(signed_rank_cdf(n), level)
+    tail, level = tail_rank(signed_rank_cdf(n), level)
     middle, low, high = _middle_and_ends(lambda cells: (cells[:, i] + cells[:, j]) / 2, values, tail=tail)
     return Estimate(middle, interval(low, high, level, ~constant(values) & (tail > 0)))
-
-
-def hodges_lehmann_shift(x: Array, y: Array, level: float = LEVEL) -> Estimate:
-    """Return the shift from `y` to `x`, the median of all differences x - y, with its exact rank-sum interval.
-
-    `x`: (..., n), `y`: (..., m), independent samples of one unit. Hodges and Lehmann 1963; the interval holds the
-    shifts that the exact rank-sum test does not reject. NaN ends when the samples are too small (at 95 %: 3 and 4 are)
-    or neither has spread; ties make the level a lower bound.
-    """
-    n, m = x.shape[-1], y.shape[-1]
-    if n == 0 or m == 0:
-        return Estimate(np.full(x.shape[:-1], NAN)[()], no_interval(x.shape[:-1]))
-    tail, level = _tail_rank(_rank_sum_cdf(min(n, m), max(n, m)), level)
-    middle, low, high = _middle_and_ends(
-        lambda a, b: (a[:, :, None] - b[:, None, :]).reshape(len(a), n * m), x, y, tail=tail
-    )
-    return Estimate(middle, interval(low, high, level, ~(constant(x) & constant(y)) & (tail > 0)))
 
 
 def wilson_interval(successes: ArrayLike, n: ArrayLike, level: float = LEVEL) -> Interval:
@@ -176,8 +164,11 @@ def _middle_and_ends(expand: Callable[..., Array], *samples: Array, tail: int) -
     return tuple(row.reshape(shape)[()] for row in found)  # type: ignore[return-value]
 
 
-def _tail_rank(cdf: Array, level: float) -> tuple[int, float]:
-    """Largest k with P(T <= k - 1) <= (1 - level) / 2, and the level of the ranks k from both ends; 0 if none."""
+def tail_rank(cdf: Array, level: float) -> tuple[int, float]:
+    """Return the largest k with P(T <= k - 1) <= (1 - level) / 2, and the level of ranks k from both ends; 0 if none.
+
+    `cdf`: of `signed_rank_cdf`, shape (sums,) (Wilcoxon 1945). The level is NaN where there is none.
+    """
     # an exact 2.5 % must not be lost to rounding
     k = int(np.searchsorted(cdf, (1 - level) / 2 * (1 + 1e-9), side="right"))
     return k, float(1 - 2 * cdf[k - 1]) if k else NAN
@@ -198,20 +189,3 @@ def signed_rank_cdf(n: int) -> Array:
     chances = mass.cumsum()
     chances.flags.writeable = False
     return chances
-
-
-@lru_cache(maxsize=256)
-def _rank_sum_cdf(n: int, m: int) -> Array:
-    """P(U <= u) of the rank-sum statistic of n and m values without ties, for u = 0 .. n m.
-
-    Built on which sample holds the largest value of all: sums of positive terms only, so nothing cancels.
-    """
-    row = [np.ones(1) for _ in range(m + 1)]
-    for i in range(1, n + 1):
-        previous, row = row, [np.ones(1)]
-        for j in range(1, m + 1):
-            mass = np.zeros(i * j + 1)
-            mass[: i * (j - 1) + 1] = row[j - 1] * j / (i + j)
-            mass[j:] += previous[j] * i / (i + j)
-            row.append(mass)
-    return row[m].cumsum()

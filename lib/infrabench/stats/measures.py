@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from infrabench.stats import effects, equivalence, planning
+from infrabench.stats import effects, planning
 from infrabench.stats.bootstrap import bootstrap_quantile_ratio
 from infrabench.stats.exact import sign_flip, signed_rank
 from infrabench.stats.intervals import NAN, Array, hodges_lehmann
@@ -58,12 +58,12 @@ def _tests(x: Array, y: Array, flip: NDArray[np.bool_], spread: NDArray[np.bool_
 
 
 def _sizes(x: Array, y: Array) -> dict[str, Any]:
-    n = x.shape[-1]
-    delta, g = effects.cliffs_delta(x, y), effects.hedges_g(x, y)
-    ends = effects.cliffs_delta_interval(delta, n, n)
-    row = {"cliffs_delta": delta, "cliffs_delta_low": ends.low, "cliffs_delta_high": ends.high}
-    row |= {"delta_label": effects.delta_label(delta)}
-    return row | {"hedges_g": g.estimate, "hedges_low": g.interval.low, "hedges_high": g.interval.high}
+    """``above``: pairs in which the system has the higher value; ``below``: those in which it has the lower one."""
+    d = effects.paired_d(x, y)
+    row = {"paired_d": d.estimate, "paired_d_low": d.interval.low, "paired_d_high": d.interval.high}
+    for name, share in (("above", effects.share_above(x, y)), ("below", effects.share_above(y, x))):
+        row |= {name: share.estimate, f"{name}_low": share.interval.low, f"{name}_high": share.interval.high}
+    return row
 
 
 def _power(x: Array, y: Array, margin: Array) -> dict[str, Any]:
@@ -71,4 +71,4 @@ def _power(x: Array, y: Array, margin: Array) -> dict[str, Any]:
     n = x.shape[-1]
     sd = log_moments(x, y).error * np.sqrt(n)
     found = np.expm1(planning.detectable(sd, n))
-    return {"detectable": found, "power_equivalence": planning.tost_power(sd, n, equivalence.log_margin(margin))}
+    return {"detectable": found, "power_equivalence": planning.tost_power(sd, n, margin)}

@@ -1,7 +1,6 @@
 """Do k systems differ at all: tests of several samples at once, and the table of them by case.
 
-Independent groups are a sequence of arrays (..., n_j). Blocked data are (..., k, blocks): the last axis holds the
-blocks, the one before it the systems; leading axes are cells.
+Data are (..., k, blocks): the last axis holds the blocks, the one before it the systems; leading axes are cells.
 """
 
 from __future__ import annotations
@@ -15,11 +14,14 @@ from numpy.typing import ArrayLike
 from scipy import special, stats
 
 from infrabench.stats import adjust
+from infrabench.stats.arrays import sample
 from infrabench.stats.blocks import Blocked, blocked, stacks
 from infrabench.stats.interactions import overall
 from infrabench.stats.intervals import NAN, Array
-from infrabench.stats.pairwise import critical_distance, variance
+from infrabench.stats.losses import explain_unequal
+from infrabench.stats.pairwise import critical_distance
 from infrabench.stats.tiers import of_cases
+from infrabench.stats.verdicts import NOT_COMPARABLE
 
 TYPES = {
     **dict.fromkeys(("workload", "scenario", "factor"), "str"),
@@ -32,17 +34,10 @@ TYPES = {
     "nemenyi_cd": "float64",
     "tiers": "str",
     **dict.fromkeys(("interaction_f", "interaction_df1", "interaction_df2", "interaction_p"), "float64"),
+    "reason": "str",
 }
 COLUMNS = tuple(TYPES)
-
-
-class Omnibus(NamedTuple):
-    """A statistic, its degrees of freedom (df2 infinite for chi squared) and p; NaN where there is none."""
-
-    statistic: Any
-    df1: Any
-    df2: Any
-    p: Any
+TESTS = ("friedman_chi2", "friedman_p", "iman_davenport_f", "df1", "df2", "iman_davenport_p", "nemenyi_cd")
 
 
 class Friedman(NamedTuple):
@@ -57,9 +52,7 @@ class Friedman(NamedTuple):
     mean_ranks: Any
 
 
-def omnibus(
-    table: pd.DataFrame, primary: Iterable[tuple[str, str]] = (), cube: Blocked | None = None
-) -> pd.DataFrame:
+def omnibus(table: pd.DataFrame, primary: Iterable[tuple[str, str]] = (), cube: Blocked | None = None) -> pd.DataFrame:
     """Return one row per (workload, scenario, metric): do its systems differ at all, and which can be told apart.
 
     ``k``: systems with an ok trial; ``n``: blocks complete for all of them (deployments, by ``pair_unit``, where they
@@ -67,18 +60,29 @@ def omnibus(
     adjusted over the scenarios of a metric: Holm for the (workload, metric) pairs of `primary`, else
     Benjamini-Hochberg; ``nemenyi_cd``: critical distance of the mean ranks; ``tiers``: as of `tiers.tiers`;
     ``interaction_*``: do the differences depend on the scenario, one test for all cases of a metric. NaN where fewer
-    than two systems or blocks are complete. `cube`: `blocked(table)`. Raises `SchemaError` as `blocks.blocked`.
+    than two systems or blocks are complete, and, with the ``reason``, where one of the systems loses markedly more
+    trials than another (`losses.explain_unequal`): the rest of it says too much good. `cube`: `blocked(table)`. Raises
+    `SchemaError` as `blocks.blocked`.
     """
     cube = blocked(table) if cube is None else cube
     there = np.isfinite(cube.numbers).any(axis=-1)
     frame = cube.cases.join(pd.DataFrame({"k": there.sum(axis=-1), "n": 0}, index=cube.cases.index))
-    frame = frame.reindex(columns=list(COLUMNS))
+    frame = frame.reindex(columns=list(COLUMNS)).assign(reason="")
     for chosen in np.unique(there, axis=0):
         _fill(frame, cube, np.flatnonzero((there == chosen).all(axis=-1)), np.flatnonzero(chosen))
+    for case in np.flatnonzero((cube.fates != 0).any(axis=(1, 2))):
+        own = there[case]
+        names = [name for name, ran in zip(cube.systems, own, strict=True) if ran]
+        if reason := explain_unequal(cube.numbers[case, own], cube.fates[case, own], names):
+            frame.loc[case, list(TESTS)] = NAN
+            frame.loc[case, "reason"] = f"{NOT_COMPARABLE}: {reason}"
     frame["p_adjusted"], frame["adjustment"] = adjust.by_metric(frame, frame["iman_davenport_p"], primary)
     frame["tiers"] = [_tiers(cube.systems, row) for row in of_cases(cube)[1]]
     levels = overall(cube)
-    frame[[f"interaction_{name}" for name in levels]] = levels.to_numpy()
+    for name in ("f", "df1", "df2", "p"):
+        frame[f"interaction_{name}"] = levels[name]
+    inner = levels["reason"].map(lambda each: each and f"system x scenario {each}")
+    frame["reason"] = ["; ".join(filter(None, each)) for each in zip(frame["reason"], inner, strict=True)]
     return frame.astype(TYPES).sort_values(["workload", "metric", "level", "scenario"], ignore_index=True)
 
 
@@ -101,73 +105,6 @@ def _tiers(systems: Sequence[str], letters: Sequence[str]) -> str:
         for each in sorted(set("".join(letters)))
     ]
     return "; ".join(f"{each}: {', '.join(members)}" for each, members in groups)
-
-
-def welch_anova(groups: Sequence[ArrayLike]) -> Omnibus:
-    """Return Welch's F for equal means of independent groups with unequal spreads (Welch 1951), shape (...).
-
-    `groups`: arrays (..., n_j). NaN where a group has fewer than two values or no spread.
-    """
-    samples = [np.asarray(group, dtype=float) for group in groups]
-    k, sizes = len(samples), np.array([sample.shape[-1] for sample in samples])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        weights = np.stack([sample.shape[-1] / variance(sample) for sample in samples], axis=-1)
-        means = np.stack([sample.sum(axis=-1) / max(sample.shape[-1], 1) for sample in samples], axis=-1)
-        total = weights.sum(axis=-1)
-        grand = (weights * means).sum(axis=-1) / total
-        between = (weights * (means - grand[..., None]) ** 2).sum(axis=-1) / (k - 1)
-        lost = ((1 - weights / total[..., None]) ** 2 / (sizes - 1)).sum(axis=-1)
-        f = between / (1 + 2 * (k - 2) / (k**2 - 1) * lost)
-        df2 = (k**2 - 1) / (3 * lost)
-    return Omnibus(f, k - 1, df2, special.fdtrc(k - 1, df2, f))
-
-
-def anova(groups: Sequence[ArrayLike]) -> Omnibus:
-    """Return the classical F for equal means of independent groups (Fisher 1925), shape (...).
-
-    `groups`: arrays (..., n_j). Only to compare with literature that prints it; `welch_anova` is the one to use: with
-    one of four groups four times as noisy and a third the size, this one rejects equal means in 29 % of all
-    campaigns in place of 5 %. NaN where a group has fewer than two values or no group has any spread.
-    """
-    samples = [np.asarray(group, dtype=float) for group in groups]
-    sizes = np.array([sample.shape[-1] for sample in samples])
-    k, total = len(samples), int(sizes.sum())
-    if sizes.min() < 2:
-        none = np.full(samples[0].shape[:-1], np.nan)[()]
-        return Omnibus(none, k - 1, total - k, none)
-    means = np.stack([sample.mean(axis=-1) for sample in samples], axis=-1)
-    grand = (sizes * means).sum(axis=-1, keepdims=True) / total
-    between = (sizes * (means - grand) ** 2).sum(axis=-1) / (k - 1)
-    within = sum((sample.shape[-1] - 1) * variance(sample) for sample in samples) / (total - k)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        f = np.where(within > 0, between / within, np.nan)[()]
-    return Omnibus(f, k - 1, total - k, special.fdtrc(k - 1, total - k, f))
-
-
-def brown_forsythe(groups: Sequence[ArrayLike]) -> Omnibus:
-    """Return the F for equal spreads of independent groups: `anova` of the distances from the medians, shape (...).
-
-    `groups`: arrays (..., n_j) (Brown and Forsythe 1974). NaN where a group has fewer than two values or the distances
-    of no group have any spread.
-    """
-    samples = [np.asarray(group, dtype=float) for group in groups]
-    if min(sample.shape[-1] for sample in samples) == 0:
-        return anova(samples)
-    return anova([np.abs(sample - np.median(sample, axis=-1, keepdims=True)) for sample in samples])
-
-
-def kruskal(groups: Sequence[ArrayLike]) -> Omnibus:
-    """Return Kruskal and Wallis' H of independent groups, corrected for ties, and its chi squared p (1952).
-
-    `groups`: arrays (..., n_j), results (...). Computed by scipy. NaN where all values are equal. Raises `ValueError`
-    when a group is empty.
-    """
-    samples = [np.asarray(group, dtype=float) for group in groups]
-    if min(sample.shape[-1] for sample in samples) == 0:
-        raise ValueError("a group is empty: leave it out")
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = stats.kruskal(*samples, axis=-1)
-    return Omnibus(found.statistic, len(samples) - 1, np.inf, found.pvalue)
 
 
 def friedman(x: ArrayLike) -> Friedman:
@@ -194,24 +131,7 @@ def friedman(x: ArrayLike) -> Friedman:
     return Friedman(chi2, p, f, df1, df2, p_f, mean_ranks)
 
 
-def quade(x: ArrayLike) -> Omnibus:
-    """Return Quade's F of k systems in n blocks, `x` being (..., k, blocks): blocks weighed by their range (1979).
-
-    NaN below two systems or two blocks, and when the blocks agree throughout or are all tied.
-    """
-    ranks, k, n = _ranks(x)
-    if min(k, n) < 2:
-        none = np.full(ranks.shape[:-2], np.nan)[()]
-        return Omnibus(none, k - 1, (k - 1) * (n - 1), none)
-    weights = stats.rankdata(np.ptp(np.asarray(x, dtype=float), axis=-2), axis=-1)
-    scores = weights[..., None, :] * (ranks - (k + 1) / 2)
-    total, between = (scores**2).sum(axis=(-2, -1)), (scores.sum(axis=-1) ** 2).sum(axis=-1) / n
-    with np.errstate(divide="ignore", invalid="ignore"):
-        f = np.where(total - between > 1e-9 * total, (n - 1) * between / (total - between), np.nan)[()]
-    return Omnibus(f, k - 1, (k - 1) * (n - 1), special.fdtrc(k - 1, (k - 1) * (n - 1), f))
-
-
 def _ranks(x: ArrayLike) -> tuple[Array, int, int]:
     """Ranks within each block, number of systems, number of blocks."""
-    x = np.asarray(x, dtype=float)
+    x = sample(x)
     return stats.rankdata(x, axis=-2) if x.size else x, *x.shape[-2:]

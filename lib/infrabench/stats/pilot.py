@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from infrabench.core import DesignError, SchemaError
-from infrabench.stats.intervals import NAN, Array, median_ranks
+from infrabench.stats.intervals import NAN, Array
 from infrabench.stats.planning import blocks_to_decide, n_for_precision, spread_limit
+from infrabench.stats.table import check_values
 
 TARGETS = (0.01, 0.02, 0.05)
 MEAN, RATIO, VERDICT = "mean", "ratio", "verdict"
@@ -24,42 +24,6 @@ TYPES = {
 }
 COLUMNS = tuple(TYPES)
 CASE = ["workload", "scenario", "metric"]
-EARLIER = 50  # runs of one cell below which their median intervals say too little of larger samples
-
-
-class Confirm(NamedTuple):
-    """The sizes tried, the average interval of the median at each, and the size recommended (NaN when none is)."""
-
-    sizes: Array
-    low: Array
-    high: Array
-    n: float
-
-
-def confirm(x: Array, target: float = 0.01, *, subsets: int = 200, least: int = 10, seed: int = 2018) -> Confirm:
-    """Return the smallest number of runs whose median interval lies within `target` of the median, on average.
-
-    `x`: (m,), earlier runs of one cell, any unit. CONFIRM (Maricq et al. 2018): subsets of every size from `least` are
-    drawn without replacement, the ends of their exact median intervals averaged. It needs no shape of distribution.
-    ``n`` is NaN when no size up to m does. Raises `DesignError` below 50 runs or when their median is 0.
-    """
-    middle = float(np.median(x)) if x.size else NAN
-    if x.size < EARLIER or middle == 0:
-        raise DesignError(f"{x.size} runs with median {middle:g}: CONFIRM needs {EARLIER} or more and a median but 0")
-    drawn = np.random.default_rng(seed).permuted(np.tile(x, (subsets, 1)), axis=1)
-    room = target * abs(middle)
-    sizes, ends = [], []
-    for size in range(least, x.size + 1):
-        low, high, _ = median_ranks(size)
-        ordered = np.sort(drawn[:, :size], axis=1)
-        sizes.append(size)
-        ends.append((ordered[:, low - 1].mean(), ordered[:, high - 1].mean()) if low else (NAN, NAN))
-        if abs(ends[-1][0] - middle) <= room and abs(ends[-1][1] - middle) <= room:
-            break
-    else:
-        size = NAN
-    low, high = np.array(ends).T
-    return Confirm(np.array(sizes, dtype=float), low, high, float(size))
 
 
 def plan_from_pilot(
@@ -97,15 +61,16 @@ def plan_from_pilot(
     Raises
     ------
     SchemaError
-        A block holds two ok trials of the same cell.
+        The table is not a tidy one (`table.check_values`).
     """
+    check_values(table)
     ok = table[table["value"].notna()]
     several = ok[["session", "deployment"]].drop_duplicates().shape[0] > 1
     unit = ["session", "deployment"] if several else ["session", "deployment", "block"]
     rows: list[dict[str, Any]] = []
     for case, cell in ok.groupby(CASE, observed=True):
         # a pair needs both systems in one block; only then are the blocks of a deployment averaged
-        blocks = _blocks(cell, ", ".join(case))
+        blocks = blocks_of(cell)
         shared = dict(zip(CASE, case, strict=True)) | {"unit": "deployments" if several else "blocks"}
         margin = margins.get(case[2], margins.get("", NAN))
         for system in blocks:
@@ -118,11 +83,9 @@ def plan_from_pilot(
     return _sized(frame.astype({name: kind for name, kind in TYPES.items() if name in frame}), seconds).astype(TYPES)
 
 
-def _blocks(cell: pd.DataFrame, where: str) -> pd.DataFrame:
-    """Blocks x systems."""
+def blocks_of(cell: pd.DataFrame) -> pd.DataFrame:
+    """Return the values of one case, blocks x systems; the index names session, deployment and block."""
     keys = ["session", "deployment", "block"]
-    if cell.duplicated([*keys, "system"]).any():
-        raise SchemaError(f"{where}: two ok trials of one system in one block; a block holds each treatment once")
     # pivot, because pivot_table would average what it should refuse
     return cell.pivot(index=keys, columns="system", values="value")  # noqa: PD010
 

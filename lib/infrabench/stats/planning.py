@@ -1,9 +1,9 @@
 """How many trials a claim needs, and what a number of trials can show: plain numbers or arrays in, the same out.
 
 Spreads, differences and margins are of one unit: that of the metric, a share of its mean (then the spread is a
-coefficient of variation), or a log ratio. "Paired" speaks of the standard deviation of the differences between two
-systems within a block; else it is that of one system's trials, and `n` is the number of trials of each system.
-All samples are taken as normal; a pilot's spread is itself uncertain, see `spread_limit`.
+coefficient of variation), or a log ratio. The spread of a comparison is the standard deviation of the differences
+between two systems within a block. All samples are taken as normal; a pilot's spread is itself uncertain, see
+`spread_limit`.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, special, stats
 
-from infrabench.stats.equivalence import NARROW, log_margin
 from infrabench.stats.intervals import LEVEL, NAN, Array, Numbers
 
 ALPHA, POWER = 1 - LEVEL, 0.8
 MOST = 1_000_000  # beyond, no number of trials is named
 
 
-def half_width(sd: ArrayLike, n: ArrayLike, level: float = LEVEL) -> Numbers:
+def half_width(sd: ArrayLike, n: ArrayLike, level: ArrayLike = LEVEL) -> Numbers:
     """Return the half-width of Student's interval (1908) of a mean of `n` trials, broadcast shape; NaN below two."""
-    n = np.asarray(n, dtype=float)
+    n, level = np.asarray(n, dtype=float), np.asarray(level, dtype=float)
     with np.errstate(invalid="ignore", divide="ignore"):
         return (special.stdtrit(np.where(n > 1, n - 1, NAN), (1 + level) / 2) * np.asarray(sd) / np.sqrt(n))[()]
 
@@ -50,9 +49,7 @@ def spread_limit(sd: ArrayLike, n: ArrayLike, level: float = LEVEL) -> Numbers:
     return (sd * np.sqrt(df / stats.chi2.ppf((1 - level) / 2, df)))[()]
 
 
-def t_power(
-    difference: ArrayLike, sd: ArrayLike, n: ArrayLike, alpha: float = ALPHA, *, paired: bool = True
-) -> Numbers:
+def t_power(difference: ArrayLike, sd: ArrayLike, n: ArrayLike, alpha: float = ALPHA) -> Numbers:
     """Return the probability that a two-sided t test of level `alpha` finds a true difference (Cohen 1988).
 
     Broadcast shape of the arguments. Both tails of the noncentral t distribution. For Holm over k contrasts give
@@ -60,35 +57,20 @@ def t_power(
     """
     difference, sd, n = _floats(difference, sd, n)
     exists = _known(sd) & (n > 1)
-    df, error = _design(np.where(exists, n, 2.0), paired)
+    df, error = _design(np.where(exists, n, 2.0))
     shift = difference / np.where(exists, sd, 1.0) / error
     kept = _probability(0.0, special.stdtrit(df, 1 - alpha / 2), shift, df)
     return np.where(exists, 1 - kept, NAN)[()]
 
 
-def detectable(
-    sd: ArrayLike, n: ArrayLike, power: float = POWER, alpha: float = ALPHA, *, paired: bool = True
-) -> Numbers:
+def detectable(sd: ArrayLike, n: ArrayLike, power: float = POWER, alpha: float = ALPHA) -> Numbers:
     """Return the smallest true difference that a two-sided t test finds with probability `power` (Cohen 1988).
 
     Unit of `sd`, broadcast shape of `sd` and `n`; of log ratios it is a log ratio. NaN below two trials or where the
     spread is unknown.
     """
     sd, n = _floats(sd, n)
-    return (sd * _each(n, lambda size: _detectable(size, power, alpha, paired)))[()]
-
-
-def n_for_difference(
-    sd: ArrayLike, difference: ArrayLike, power: float = POWER, alpha: float = ALPHA, *, paired: bool = True
-) -> Numbers:
-    """Return the least n (blocks, or trials of each system) that finds a true `difference` with probability `power`.
-
-    Broadcast shape of `sd` and `difference` (Cohen 1988). NaN where the spread is unknown or 0, the difference 0, or a
-    million is not enough.
-    """
-    sd, difference = _floats(sd, difference)
-    enough = lambda n: t_power(difference, sd, n, alpha, paired=paired) >= power  # noqa: E731
-    return _least(enough, _known(sd) & _known(np.abs(difference)))
+    return (sd * _each(n, lambda size: _detectable(size, power, alpha)))[()]
 
 
 def tost_power(
@@ -98,7 +80,6 @@ def tost_power(
     alpha: float = ALPHA,
     *,
     difference: ArrayLike = 0.0,
-    paired: bool = True,
 ) -> Numbers:
     """Return the probability that two one-sided t tests at `margin` both pass, when the truth is `difference`.
 
@@ -108,65 +89,38 @@ def tost_power(
     """
     sd, n, margin, difference = _floats(sd, n, margin, difference)
     exists = _known(sd) & (n > 1) & np.isfinite(margin)
-    df, error = _design(np.where(exists, n, 2.0), paired)
+    df, error = _design(np.where(exists, n, 2.0))
     error = error * np.where(exists, sd, 1.0)
     room = np.where(exists, margin, 0.0) / error
     power = _probability(room, -special.stdtrit(df, 1 - alpha), difference / error, df)
     return np.where(exists, power, NAN)[()]
 
 
-def n_for_equivalence(
-    sd: ArrayLike,
-    margin: ArrayLike,
-    power: float = POWER,
-    alpha: float = ALPHA,
-    *,
-    difference: ArrayLike = 0.0,
-    paired: bool = True,
-) -> Numbers:
-    """Return the least n at which equivalence within `margin` is shown with probability `power` (Phillips 1990).
+def blocks_to_decide(sd: ArrayLike, margin: ArrayLike, tests: ArrayLike = 1, off: ArrayLike = 0.0) -> Numbers:
+    """Return the number of blocks at which no outcome is inconclusive, at this relative spread `sd` of the ratio.
 
-    Broadcast shape of the arguments. NaN where the spread is unknown or 0, the true difference is not inside the
-    margin, or a million is not enough.
+    Broadcast shape of the arguments; `sd`: standard deviation of x - r y as a share of the baseline's mean, or of the
+    log ratios; `margin`: relative (0.02 = 2 %). `tests`: claims of equivalence in the family, the first of which Holm
+    tests at 5 % over their number. `off`: what rounding may have moved the ratio by, on each side. An outcome is
+    inconclusive when the 95 % interval holds 1 while the interval of the equivalence test leaves the margin. That
+    cannot happen once both half-widths together, each with `off`, are no longer than the margin, whatever the
+    difference turns out to be; the observed one does not enter. NaN where the spread is 0 or unknown, where rounding
+    leaves no room in the margin, and where more than a million blocks would be needed.
     """
-    sd, margin, difference = _floats(sd, margin, difference)
-    enough = lambda n: tost_power(sd, n, margin, alpha, difference=difference, paired=paired) >= power  # noqa: E731
-    return _least(enough, _known(sd) & (np.abs(difference) < margin))
+    sd, bound, tests, off = _floats(sd, margin, tests, off)
+    bound = bound - 2 * off
+    level = 1 - 2 * ALPHA / np.maximum(tests, 1)
+    return _least(lambda n: half_width(sd, n) + half_width(sd, n, level) <= bound, _known(sd) & _known(bound))
 
 
-def blocks_to_decide(sd: ArrayLike, margin: ArrayLike) -> Numbers:
-    """Return the number of blocks at which no outcome is inconclusive, at this spread `sd` of the log ratios.
-
-    Broadcast shape of `sd` and `margin` (relative, 0.02 = 2 %). An outcome is inconclusive when the 95 % interval holds
-    1 while the 90 % interval leaves the margin. That cannot happen once both half-widths together are no longer than
-    the margin, whatever the difference turns out to be; the observed one does not enter. NaN where the spread is 0 or
-    unknown, and where more than a million blocks would be needed.
-    """
-    sd, bound = _floats(sd, log_margin(margin))
-    widths = lambda n: half_width(sd, n) + half_width(sd, n, NARROW)  # noqa: E731
-    return _least(lambda n: widths(n) <= bound, _known(sd) & np.isfinite(bound))
-
-
-def equivalence_margin(
-    sd: ArrayLike, n: ArrayLike, power: float = POWER, alpha: float = ALPHA, *, paired: bool = True
-) -> Numbers:
+def equivalence_margin(sd: ArrayLike, n: ArrayLike, power: float = POWER, alpha: float = ALPHA) -> Numbers:
     """Return the smallest margin within which equal systems are shown equivalent with probability `power`.
 
     Unit of `sd`, broadcast shape of `sd` and `n`; of log ratios it is a log ratio (Phillips 1990). NaN below two trials
     or where the spread is unknown.
     """
     sd, n = _floats(sd, n)
-    return (sd * _each(n, lambda size: _margin(size, power, alpha, paired)))[()]
-
-
-def n_for_percentile(share: float, level: float = LEVEL, *, one_sided: bool = False) -> int:
-    """Return the least n with a finite order-statistic interval of a percentile, `share` = 0.99 for the 99th.
-
-    Le Boudec 2010: the largest of n values is above it with probability 1 - share^n. Two-sided 95 %: 36, 72, 368 and
-    3688 for p90, p95, p99 and p99.9. `one_sided`: only the bound away from the median.
-    """
-    tail = 1 - level if one_sided else (1 - level) / 2
-    return int(np.ceil(np.log(tail) / np.log(max(share, 1 - share))))
+    return (sd * _each(n, lambda size: _margin(size, power, alpha)))[()]
 
 
 def _floats(*values: ArrayLike) -> list[Array]:
@@ -177,9 +131,9 @@ def _known(value: Array) -> Array:
     return np.isfinite(value) & (value > 0)
 
 
-def _design(n: Array, paired: bool) -> tuple[Array, Array]:
-    """Degrees of freedom, and the standard error of the difference per unit of spread."""
-    return (n - 1, 1 / np.sqrt(n)) if paired else (2 * (n - 1), np.sqrt(2 / n))
+def _design(n: Array) -> tuple[Array, Array]:
+    """Degrees of freedom, and the standard error of the mean difference per unit of spread."""
+    return n - 1, 1 / np.sqrt(n)
 
 
 def _least(enough: Callable[[Array], Array], possible: Array) -> Numbers:
@@ -204,13 +158,13 @@ def _each(n: Array, solve: Callable[[int], float]) -> Array:
 
 
 @lru_cache(maxsize=1024)
-def _detectable(n: int, power: float, alpha: float, paired: bool) -> float:
-    return _root(lambda effect: float(t_power(effect, 1.0, n, alpha, paired=paired)) - power)
+def _detectable(n: int, power: float, alpha: float) -> float:
+    return _root(lambda effect: float(t_power(effect, 1.0, n, alpha)) - power)
 
 
 @lru_cache(maxsize=1024)
-def _margin(n: int, power: float, alpha: float, paired: bool) -> float:
-    return _root(lambda margin: float(tost_power(1.0, n, margin, alpha, paired=paired)) - power)
+def _margin(n: int, power: float, alpha: float) -> float:
+    return _root(lambda margin: float(tost_power(1.0, n, margin, alpha)) - power)
 
 
 def _root(rises: Callable[[float], float]) -> float:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from infrabench.stats.intervals import NAN, Array, Interval, constant, interval, no_interval
 
@@ -20,7 +19,6 @@ ROUNDING = 1e-12  # relative difference below which two statistics are tied
 
 Counts = NDArray[np.signedinteger[Any]]
 Ends = tuple[Array, Array]
-Method = Literal["percentile", "basic", "bca"]
 
 
 @lru_cache(maxsize=16)
@@ -113,38 +111,6 @@ def quantiles(x: Array, counts: Counts, share: float) -> Array:
 def percentile_ends(made: Array, level: float) -> Ends:
     """Return the central `level` of each row of `made` (cells, resamples), which is sorted in place."""
     found = _interpolated(made, np.broadcast_to([(1 - level) / 2, (1 + level) / 2], (len(made), 2)))
-    return found[:, 0], found[:, 1]
-
-
-def bias_and_acceleration(made: Array, estimate: Array, tie: Array, pull: Array) -> Ends:
-    """Return what BCa corrects by, both (cells,): z0 and a (Efron 1987).
-
-    `made` (cells, resamples): the resampled statistics, `estimate`: that of the cell; a resample within `tie` of it
-    counts as half below it. `pull` (cells, n): mean of the delete-one jackknife less its values;
-    a = sum(pull^3) / (6 sum(pull^2)^1.5), and 0 where nothing pulls.
-    """
-    under = (made < (estimate - tie)[:, None]).sum(axis=-1) + (made <= (estimate + tie)[:, None]).sum(axis=-1)
-    square = (pull**2).sum(axis=-1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        a = np.where(square > 0, (pull**3).sum(axis=-1) / (6 * square**1.5), 0.0)
-    return special.ndtri(under / (2 * made.shape[-1])), a
-
-
-def method_ends(made: Array, estimate: Array, tie: Array, pull: Array, method: Method, level: float) -> Ends:
-    """Return the percentile, basic or BCa ends (Efron 1987) from resampled statistics `made`, sorted in place.
-
-    Both (cells,); arguments as of `bias_and_acceleration`. Raises `ValueError` for another method.
-    """
-    if method == "percentile":
-        return percentile_ends(made, level)
-    if method == "basic":
-        low, high = percentile_ends(made, level)
-        return 2 * estimate - high, 2 * estimate - low
-    if method != "bca":
-        raise ValueError(f"method={method!r}: use 'percentile', 'basic' or 'bca'")
-    bias, a = (each[:, None] for each in bias_and_acceleration(made, estimate, tie, pull))
-    z = bias + special.ndtri([(1 - level) / 2, (1 + level) / 2])
-    found = _interpolated(made, special.ndtr(bias + z / (1 - a * z)))
     return found[:, 0], found[:, 1]
 
 

@@ -17,10 +17,12 @@ from scipy import special
 
 from infrabench.core import SchemaError
 from infrabench.stats import adjust, heterogeneity
-from infrabench.stats.equivalence import log_margin
+from infrabench.stats.contrasts import DEPENDENT, FAMILY, NOT_IN_FAMILY
+from infrabench.stats.equivalence import margin_ends
 from infrabench.stats.intervals import LEVEL, NAN, Array
+from infrabench.stats.losses import LOST, UNLIKE
 from infrabench.stats.summary import FEWEST, Summary, deleted, hartung_knapp, summary
-from infrabench.stats.verdicts import ALPHA, DIFFERENT, EQUIVALENT, INCONCLUSIVE, LIMITED, WITHIN
+from infrabench.stats.verdicts import ALPHA, EQUIVALENT, LIMITED, WITHIN, decide
 
 CASE = ["workload", "scenario", "metric", "system"]
 SHARED = ("unit", "better", "baseline", "margin")  # what the sites of a case have to have in common
@@ -35,6 +37,11 @@ FEW = (
 )  # fmt: skip
 UNITS = "sites differ in the unit of replication"
 ALONE = "sites: not significant within their family"
+CHECKED, FULL = 10, 29.0  # sites, and degrees of freedom of each, up to which and from which coverage was checked
+UNCHECKED = (
+    "more than 10 sites of few units: beyond what the mean's interval was checked for "
+    "(20 sites of 6 deployments: it covers 92 %)"
+)
 PER_SITE = {
     **dict.fromkeys(("workload", "scenario", "factor"), "str"),
     "level": "float64",
@@ -42,6 +49,7 @@ PER_SITE = {
     "n_pairs": "int64",
     "pair_unit": "str",
     **dict.fromkeys(("ratio", "ratio_low", "ratio_high", "log_ratio", "error", "df", "margin"), "float64"),
+    "lost": "float64",
     "verdict": "str",
     **dict.fromkeys(("weight", "apart", "p_apart", "p_predicted"), "float64"),
     **dict.fromkeys(("named", "reason", "flags"), "str"),
@@ -52,6 +60,8 @@ OVER_SITES = {
     **dict.fromkeys(("metric", "unit", "better", "system", "baseline"), "str"),
     **dict.fromkeys(("sites", "planned"), "int64"),
     **dict.fromkeys(("ratio", "ratio_low", "ratio_high", "predicted_low", "predicted_high", "p"), "float64"),
+    **dict.fromkeys(("equivalence_low", "equivalence_high"), "float64"),
+    **dict.fromkeys(("p_equivalence", "p_equivalence_adjusted"), "float64"),
     **dict.fromkeys(("hartung_knapp_low", "hartung_knapp_high"), "float64"),
     **dict.fromkeys(("tau", "tau_low", "tau_high", "i_squared", "i_squared_low", "i_squared_high"), "float64"),
     **dict.fromkeys(("q", "p_q", "p_sites", "p_sites_adjusted"), "float64"),
@@ -59,7 +69,10 @@ OVER_SITES = {
     "margin": "float64",
     **dict.fromkeys(("verdict", "across", "named", "missing", "reason"), "str"),
 }
-
+MEANS = [
+    *("ratio", "ratio_low", "ratio_high", "predicted_low", "predicted_high", "p"),
+    *("equivalence_low", "equivalence_high", "p_equivalence", "hartung_knapp_low", "hartung_knapp_high"),
+]
 WORDS = [name for name, kind in OVER_SITES.items() if kind == "str"]
 
 
@@ -75,7 +88,8 @@ def per_site(contrasts: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     -------
     DataFrame
         Columns `PER_SITE`. ``ratio``: of geometric means, with its paired t interval; ``log_ratio`` and its standard
-        ``error`` with ``df`` degrees of freedom; ``reason``: why a site has none. What the others say of a site is
+        ``error`` with ``df`` degrees of freedom; ``lost``: how far lost trials may have moved ``log_ratio`` either way;
+        ``reason``: why a site has none. What the others say of a site is
         filled in by `over_sites`.
 
     Raises
@@ -99,11 +113,13 @@ def per_site(contrasts: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         half = (np.log(ends[:, 1]) - np.log(ends[:, 0])) / 2
         error = half / special.stdtrit(df, (1 + LEVEL) / 2)
         estimate = np.log(rows["log_ratio"].to_numpy(dtype=float))
+        moved = np.log(np.stack([ends[:, 0] / rows["bound_low"], rows["bound_high"] / ends[:, 1]])).max(axis=0)
     usable = np.isfinite(estimate) & np.isfinite(error) & (error > 1e-14 * np.maximum(np.abs(estimate), 1.0))
     found = rows.assign(
         ratio=rows["log_ratio"], ratio_low=ends[:, 0], ratio_high=ends[:, 1],
         log_ratio=np.where(usable, estimate, NAN), error=np.where(usable, error, NAN),
-        df=np.where(usable, df, NAN), weight=NAN, apart=NAN, p_apart=NAN, p_predicted=NAN, named="",
+        df=np.where(usable, df, NAN), lost=np.fmax(moved, 0.0), weight=NAN, apart=NAN, p_apart=NAN, p_predicted=NAN,
+        named="",
     )  # fmt: skip
     found["reason"] = np.where(usable | (found["reason"] != ""), found["reason"], NO_INTERVAL)
     order = {site: i for i, site in enumerate(contrasts)}
@@ -141,9 +157,12 @@ def over_sites(
     DataFrame
         Columns `OVER_SITES`. ``ratio``: the mean over sites with its interval, and the interval of a new site's true
         ratio (``predicted_low`` ..), none below three sites; ``tau``: standard deviation of log ratios between sites;
-        ``i_squared``: its share in what is seen; ``p_sites``: Welch's test that all sites have one ratio; ``verdict``:
-        of the mean, at the margin; ``across``: *holds everywhere*, also in size or not, *differs between sites*, or
-        *not decided*; ``missing``: planned sites that are not in it, with the reason; ``reason``: what qualifies it.
+        ``i_squared``: its share in what is seen; ``p_sites``: Welch's test that all sites have one ratio;
+        ``p_equivalence``: of a mean outside the margin, below 5 % exactly when the 90 % interval (``equivalence_low``
+        ..) lies inside; ``p_equivalence_adjusted``: by Holm over the cases of the metric in the workload, as within a
+        session, and the one that decides; ``verdict``: of the mean, at the margin; ``across``: *holds everywhere*, also
+        in size or not, *differs between sites*, or *not decided*; ``missing``: planned sites that are not in it, with
+        the reason; ``reason``: what qualifies it.
     """
     if rows.empty:
         return rows, pd.DataFrame(columns=list(OVER_SITES)).astype(OVER_SITES)
@@ -170,10 +189,21 @@ def over_sites(
                 ", ".join(f"{site} {word}" for site, word in zip(names, words, strict=True) if word)
                 for names, words in zip(rows["site"].to_numpy()[mine], against["named"], strict=True)
             ]
+    every = _decided(_withheld(every, rows, number))
     every["p_sites_adjusted"], every["adjustment"] = adjust.by_metric(every, every["p_sites"], primary)
     alone = (every["p_sites"] < ALPHA) & (every["p_sites_adjusted"] >= ALPHA)
     every.loc[alone, "reason"] = every.loc[alone, "reason"].map(lambda told: "; ".join(filter(None, (told, ALONE))))
     return told.astype(PER_SITE), every.astype(OVER_SITES)
+
+
+def _withheld(every: pd.DataFrame, rows: pd.DataFrame, number: NDArray[np.intp]) -> pd.DataFrame:
+    """The table without the means of the cases that a site lacks for its lost trials: the rest would speak for all."""
+    gone = rows["error"].isna() & rows["flags"].str.contains(LOST, regex=False)
+    for case, sites in rows["site"][gone].groupby(number[gone]):
+        every.loc[case, MEANS] = NAN
+        told = f"{LOST} at {', '.join(sites)}: {UNLIKE}"
+        every.loc[case, "reason"] = "; ".join(filter(None, (every.loc[case, "reason"], told)))
+    return every
 
 
 def _missing(rows: pd.DataFrame, number: NDArray[np.intp], sites: Sequence[str], lost: Mapping[str, str]) -> list[str]:
@@ -198,42 +228,68 @@ def _over(rows: pd.DataFrame, mine: NDArray[np.intp], margin: Array) -> dict[str
     if k > 1:
         q, welch = heterogeneity.cochran_q(y, e), heterogeneity.welch_homogeneity(y, e, df)
         line |= {"q": q.statistic, "p_q": q.p, "p_sites": welch.p}
-    differ = line["p_sites"] < ALPHA if k > 1 else np.zeros(len(mine), dtype=bool)
     if k < FEWEST:
         reason = ["; ".join(filter(None, (FEW[k], each))) for each in qualified]
-        return line | {"verdict": NO_MEAN, "across": np.where(differ, DIFFERS, OPEN), "reason": reason}
+        return line | {"verdict": NO_MEAN, "reason": reason}
     between, ends = heterogeneity.between_variance(y, e, df), heterogeneity.between_interval(y, e, df)
     for name, value in (("", between), ("_low", ends.low), ("_high", ends.high)):
         line |= {f"tau{name}": np.sqrt(value), f"i_squared{name}": heterogeneity.share_between(value, e)}
     known = hartung_knapp(y, e, between)
     line |= {"hartung_knapp_low": np.exp(known.low), "hartung_knapp_high": np.exp(known.high)}
-    return line | _said(summary(y, e, df), differ, log_margin(margin)) | {"reason": qualified}
+    unchecked = (k > CHECKED) & (df < FULL).any(axis=-1)
+    notes = zip(qualified, np.where(unchecked, UNCHECKED, ""), strict=True)
+    reason = ["; ".join(filter(None, each)) for each in notes]
+    least, most = np.log(margin_ends(margin))
+    off = rows["lost"].to_numpy()[mine]
+    within = (least, most)
+    found = summary(y, e, df, within=within)
+    low, high = (summary(y + side * off, e, df, within=within) if off.any() else found for side in (-1, 1))
+    return line | _said(found, low, high) | {"reason": reason}
 
 
 def _qualified(used: pd.DataFrame) -> str:
-    """What has to be known of the sites of one case: other units of replication, a coarse tool."""
+    """What has to be known of the sites of one case: other units of replication, a coarse tool, dependence."""
     units = dict.fromkeys(used["pair_unit"])
-    coarse = used.loc[used["flags"].str.contains(LIMITED, regex=False), "site"]
     told = [f"{UNITS}: {', '.join(units)}"] if len(units) > 1 else []
-    return "; ".join(told + ([f"{LIMITED} at {', '.join(coarse)}"] if len(coarse) else []))
+    for word in (LIMITED, DEPENDENT, LOST):
+        where = used.loc[used["flags"].str.contains(word, regex=False), "site"]
+        told += [f"{word} at {', '.join(where)}"] if len(where) else []
+    return "; ".join(told)
 
 
-def _said(found: Summary, differ: NDArray[np.bool_], margin: Array) -> dict[str, Any]:
-    """The mean over sites, its verdict, and whether it holds everywhere."""
-    excludes = (found.interval.low > 0) | (found.interval.high < 0)
-    alike = (-margin < found.narrow.low) & (found.narrow.high < margin)
-    verdict = np.select([excludes & alike, excludes, alike], [WITHIN, DIFFERENT, EQUIVALENT], default=INCONCLUSIVE)
-    low, high = found.predicted.low, found.predicted.high
+def _said(found: Summary, low: Summary, high: Summary) -> dict[str, Any]:
+    """The mean over sites, a new site, and what the verdict rests on; also with all that was lost at either end."""
+    logs = {
+        "ratio": found.mean, "ratio_low": low.interval.low, "ratio_high": high.interval.high,
+        "equivalence_low": low.narrow.low, "equivalence_high": high.narrow.high,
+        "predicted_low": low.predicted.low, "predicted_high": high.predicted.high,
+    }  # fmt: skip
+    ratios = {name: np.exp(value) for name, value in logs.items()}
+    same = np.sign(low.mean) == np.sign(high.mean)
+    outside = np.maximum(low.p_outside, high.p_outside)
+    return ratios | {"p": np.where(same, np.maximum(low.p, high.p), 1.0), "p_equivalence": outside}
+
+
+def _decided(every: pd.DataFrame) -> pd.DataFrame:
+    """The table with verdicts, and whether they hold everywhere: once all of a family are there to adjust."""
+    adjusted = adjust.by_family(every["p_equivalence"], every.groupby(FAMILY).ngroup(), adjust.holm)
+    ends = ("ratio_low", "ratio_high", "predicted_low", "predicted_high", "p_sites", "p_equivalence", "margin")
+    low, high, new_low, new_high, p_sites, p, margin = (every[name].to_numpy(dtype=float) for name in ends)
+    some, differ, apart = np.isfinite(low), p_sites < ALPHA, (low > 1) | (high < 1)
+    verdict = decide({"inferred": some, "apart": apart}, adjusted)
+    alike = np.isin(verdict, (EQUIVALENT, WITHIN))
+    least, most = margin_ends(margin)
     # a new site's ratio is on the mean's side of 1, or within the margin: whichever the verdict is about
-    everywhere = (excludes & ((low > 0) | (high < 0))) | (alike & (-margin < low) & (high < margin))
+    everywhere = (apart & ((new_low > 1) | (new_high < 1))) | (alike & (least < new_low) & (new_high < most))
     across = np.select([everywhere & differ, everywhere, differ], [SIZE, HOLDS, DIFFERS], default=OPEN)
-    ratios = {
-        "ratio": found.mean, "ratio_low": found.interval.low, "ratio_high": found.interval.high,
-        "predicted_low": low, "predicted_high": high,
-    }  # fmt: skip
-    return {name: np.exp(value) for name, value in ratios.items()} | {
-        "p": found.p, "verdict": verdict, "across": across,
-    }  # fmt: skip
+    claimed = some & (p < ALPHA) & ~alike
+    reason = [
+        "; ".join(filter(None, (told, NOT_IN_FAMILY if mine else "")))
+        for told, mine in zip(every["reason"], claimed, strict=True)
+    ]
+    return every.assign(
+        p_equivalence_adjusted=adjusted, verdict=np.where(some, verdict, NO_MEAN), across=across, reason=reason
+    )
 
 
 def _against_others(rows: pd.DataFrame, mine: NDArray[np.intp], p_sites: Array) -> dict[str, NDArray[Any]]:

@@ -1,7 +1,8 @@
 """When a session may stop: 30 blocks, then 5 more at a time until every primary cell is known well enough, 100 at most.
 
-The rule looks at the width of each system's own interval. It never sees a contrast or a p-value, because stopping on
-those changes what they mean. Below 30 it never stops: intervals that were short by luck would end the session.
+The rule looks at the width of each system's own interval, and at whether systems lose trials alike. It never sees a
+contrast or its p-value, because stopping on those changes what they mean. Below 30 it never stops: intervals that were
+short by luck would end the session.
 """
 
 from __future__ import annotations
@@ -15,16 +16,19 @@ from numpy.typing import NDArray
 
 from infrabench.core import DesignError
 from infrabench.stats.bimodality import bimodal
+from infrabench.stats.blocks import blocked
 from infrabench.stats.intervals import NAN, Array, constant, median_interval, t_interval
+from infrabench.stats.losses import explain_unequal
+from infrabench.stats.table import check_values
 
 TARGET, LEAST, BATCH, MOST = 0.02, 30, 5, 100
-CELL = ["workload", "scenario", "metric", "system"]
 Cell = tuple[str, str, str, str]
+NONE: Array = np.empty(0)
 Criterion = Literal["t", "median"]
 Reason = Literal["target", "n_max", "time", ""]
 
 
-class Look(NamedTuple):
+class PrecisionCheck(NamedTuple):
     """What a look after `n` blocks found; `reason` is empty while the session goes on."""
 
     n: int
@@ -32,6 +36,7 @@ class Look(NamedTuple):
     stop: bool
     reason: Reason
     criterion: Mapping[Cell, Criterion]  # of which estimator: the mean, or the median of a cell flagged bimodal
+    unequal: Mapping[Cell, str]  # cell whose width does not count, as trials were lost unequally -> which, in words
 
 
 class Stops(NamedTuple):
@@ -52,17 +57,21 @@ def look(
     most: int = MOST,
     elapsed_s: float = 0.0,
     budget_s: float = float("inf"),
-) -> Look:
+) -> PrecisionCheck:
     """Return whether a session may stop after the blocks that its tidy table holds.
 
     It stops after `least`, `least` + `batch`, ... whole blocks when the relative half-width of every primary cell is at
     most `target`; after `most` blocks; and, from `least` blocks on, once `elapsed_s` reaches `budget_s`. Blocks that
     were discarded do not count. Cells without a single value, of systems that cannot run the workload, are left out;
-    their width is NaN. A cell that repeats one value has width 0.
+    their width is NaN. A cell that repeats one value has width 0. Of a case in which one system loses markedly more
+    trials than another (`losses.explain_unequal`) no width counts, and the target is not met: it is the width of the
+    rest alone.
 
     Raises `DesignError` when the rule is not one (0 < target, 2 <= least <= most, 1 <= batch), when a primary
     (workload, metric) is not in the table, or when there is more than one deployment: their number is not adaptive.
+    Raises `SchemaError` as `table.check_values`.
     """
+    check_values(table)
     if not (target > 0 and 2 <= least <= most and batch >= 1):
         raise DesignError(f"no stopping rule: target {target}, least {least}, batch {batch}, most {most}")
     kept = table[table["state"] != "discarded"]
@@ -76,7 +85,8 @@ def look(
         width, median = relative_width(values)
         widths[cell], criterion[cell] = float(width), "median" if median else "t"
     known = [width for cell, width in widths.items() if cells[cell].size]
-    met = bool(known) and all(width <= target for width in known)  # NaN is not
+    unequal = _unequal(kept, cells)
+    met = bool(known) and not unequal and all(width <= target for width in known)  # NaN is not
     reason: Reason = ""
     if n >= least:
         if met and ((n - least) % batch == 0 or n >= most):
@@ -85,7 +95,7 @@ def look(
             reason = "n_max"
         elif elapsed_s >= budget_s:
             reason = "time"
-    return Look(n, widths, bool(reason), reason, criterion)
+    return PrecisionCheck(n, widths, bool(reason), reason, criterion, unequal)
 
 
 def relative_width(x: Array) -> tuple[Array, NDArray[np.bool_]]:
@@ -138,3 +148,19 @@ def _cells(kept: pd.DataFrame, primary: set[tuple[str, str]]) -> dict[Cell, Arra
             here = values[(values["scenario"] == scenario) & (values["system"] == system)]
             cells[workload, scenario, metric, system] = here["value"].to_numpy(dtype=float)
     return cells
+
+
+def _unequal(kept: pd.DataFrame, cells: Mapping[Cell, Array]) -> dict[Cell, str]:
+    """Which cells are of a case whose systems lose trials unequally, and what these lose."""
+    cube = blocked(kept[kept["workload"].isin({workload for workload, *_ in cells})])
+    found: dict[Cell, str] = {}
+    for at, case in enumerate(cube.cases.itertuples()):
+        ran = [
+            i
+            for i, each in enumerate(cube.systems)
+            if cells.get((case.workload, case.scenario, case.metric, each), NONE).size
+        ]
+        names = [cube.systems[i] for i in ran]
+        if said := explain_unequal(cube.numbers[at, ran], cube.fates[at, ran], names):
+            found |= {(case.workload, case.scenario, case.metric, each): said for each in names}
+    return found

@@ -2,6 +2,10 @@
 
 Arrays as in `infrabench.stats.heterogeneity`: (..., k), the sites on the last axis; log ratios, so 0 is no effect.
 
+The composition is this project's own: its parts are published, as said at each, the whole is not, so the customary
+interval of the mean (`hartung_knapp`) stands beside it wherever it is shown. It was checked by simulation for 3 to 10
+sites; with 20 sites of 6 deployments the interval of the mean covers 92.0 %, and `sites` says so there.
+
 The intervals are quantiles of a mixture: the mean at one between-site variance, over the confidence distribution of
 that variance (`heterogeneity.spread`). What is customary takes the variance as if its estimate were the truth, and
 from 3 to 10 sites that shows: in simulations (`validation.sites`) prediction intervals with Student's t of k - 1 or
@@ -20,6 +24,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 from scipy.optimize import elementwise
 
+from infrabench.stats.arrays import sites
 from infrabench.stats.equivalence import NARROW
 from infrabench.stats.heterogeneity import between_variance, spread, weighted, welch_homogeneity
 from infrabench.stats.intervals import LEVEL, Array, Interval
@@ -28,13 +33,14 @@ FEWEST = 3  # sites; from two, the variance between them is anybody's guess
 
 
 class Summary(NamedTuple):
-    """The mean over sites with its intervals (95 %, and 90 % for equivalence), a new site's interval, and p of 0."""
+    """The mean over sites with its intervals (95 %, and 90 % for equivalence), a new site's interval, and both p."""
 
     mean: Any
     interval: Interval
     narrow: Interval
     predicted: Interval
-    p: Any
+    p: Any  # of 0
+    p_outside: Any  # of a mean outside the margin; NaN without one
 
 
 class Deleted(NamedTuple):
@@ -55,24 +61,32 @@ class Mixture(NamedTuple):
     weight: Array
 
 
-def summary(estimate: ArrayLike, error: ArrayLike, df: ArrayLike, level: float = LEVEL) -> Summary:
+def summary(
+    estimate: ArrayLike,
+    error: ArrayLike,
+    df: ArrayLike,
+    level: float = LEVEL,
+    within: tuple[ArrayLike, ArrayLike] = (np.nan, np.nan),
+) -> Summary:
     """Return the random-effects mean over sites with its interval, the prediction interval, and p of no effect, (...).
 
-    `estimate`, `error`, `df`: (..., k). The mean has the weights 1 / (between + error^2) at the estimated variance
-    (Paule and Mandel 1982). Its interval and that of a new site's true value integrate over the confidence distribution
-    of the variance (Nagashima and others 2019; for the mean, in the form of Iyer, Wang and Mathew 2004). p below
-    0.0001 is known to a tenth. NaN below three sites.
+    `estimate`, `error`, `df`: (..., k); `within`: the ends of a margin around 0, one number or (...), for the p of two
+    one-sided tests (Schuirmann 1987), which is below 5 % exactly when the narrow interval lies inside. The mean has the
+    weights 1 / (between + error^2) at the estimated variance (Paule and Mandel 1982). Its interval and that of a new
+    site's true value integrate over the confidence distribution of the variance (Nagashima and others 2019; for the
+    mean, in the form of Iyer, Wang and Mathew 2004). p below 0.0001 is known to a tenth. NaN below three sites.
     """
-    y, e, free = np.broadcast_arrays(*(np.asarray(each, dtype=float) for each in (estimate, error, df)))
+    y, e, free = sites(estimate, error, df)
     none = np.full(y.shape[:-1], np.nan)[()]
     if y.shape[-1] < FEWEST:
-        return Summary(none, *(Interval(none, none, each) for each in (level, NARROW, level)), none)
+        return Summary(none, *(Interval(none, none, each) for each in (level, NARROW, level)), none, none)
     centre = weighted(y, e, free, between_variance(y, e, free)).mean
     mean, new = _mixtures(y, e, free)
     below = _below(mean, np.zeros(y.shape[:-1]))
+    least, most = (_below(mean, np.broadcast_to(np.asarray(end, dtype=float), y.shape[:-1])) for end in within)
     return Summary(
         centre, _interval(mean, level), _interval(mean, NARROW), _interval(new, level),
-        2 * np.minimum(below, 1 - below),
+        2 * np.minimum(below, 1 - below), np.maximum(least, 1 - most),
     )  # fmt: skip
 
 
@@ -82,13 +96,13 @@ def hartung_knapp(
     """Return the interval of the mean over sites of Hartung and Knapp 2001 (Sidik and Jonkman 2002), (...).
 
     `estimate`, `error`: (..., k); `between`: (...), the variance to weight with. `modified`: never narrower than
-    Student's t with the variance of known errors (Rover, Knapp and Friede 2015). For comparison with other software;
-    verdicts rest on `summary`. NaN for one site.
+    Student's t with the variance of known errors (Rover, Knapp and Friede 2015). Shown beside `summary`, on which
+    verdicts rest. NaN for one site.
     """
-    y = np.asarray(estimate, dtype=float)
-    found = weighted(y, error, np.inf, between)
+    y, e, _ = sites(estimate, error, np.inf)
+    found = weighted(y, e, np.inf, between)
     k = y.shape[-1]
-    w = 1 / (np.asarray(error, dtype=float) ** 2 + np.asarray(between, dtype=float)[..., None])
+    w = 1 / (e**2 + np.asarray(between, dtype=float)[..., None])
     with np.errstate(divide="ignore", invalid="ignore"):
         q = (w * (y - np.asarray(found.mean)[..., None]) ** 2).sum(axis=-1) / np.float64(k - 1)
         half = special.stdtrit(k - 1, (1 + level) / 2) * np.sqrt(
@@ -105,7 +119,7 @@ def deleted(estimate: ArrayLike, error: ArrayLike, df: ArrayLike) -> Deleted:
     only. ``p_predicted``: the site's place in what the others predict for a new one, their spread and its uncertainty
     included. NaN where fewer than two others are left.
     """
-    y, e, free = np.broadcast_arrays(*(np.asarray(each, dtype=float) for each in (estimate, error, df)))
+    y, e, free = sites(estimate, error, df)
     k = y.shape[-1]
     if k < FEWEST:
         return Deleted(*(np.full(y.shape, np.nan) for _ in range(4)))

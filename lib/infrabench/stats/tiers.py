@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from infrabench.stats import adjust
 from infrabench.stats.blocks import Blocked, blocked, stacks
 from infrabench.stats.intervals import LEVEL, Array
-from infrabench.stats.pairwise import log_moments, paired_moments, t_p
+from infrabench.stats.losses import worst_p
+from infrabench.stats.pairwise import paired_moments, t_p
 
 ALPHA = 1 - LEVEL
 TYPES = {
@@ -29,11 +30,12 @@ COLUMNS = tuple(TYPES)
 def tiers(table: pd.DataFrame, cube: Blocked | None = None) -> pd.DataFrame:
     """Return one row per (workload, scenario, metric, system): its mean and the letters of the tiers it is in.
 
-    All pairs of the systems of a case are compared by the paired t test, on logs where all values of both are
-    positive, over blocks complete for the pair (over deployment means where systems were deployed more than once),
-    adjusted by Holm over the pairs of the case. Letter a is the tier of the best system. Systems that share a letter
-    cannot be separated; a system may be in two tiers (compact letters, Piepho 2004). A pair without a test, such as
-    two constant ones, is not separated. A system without an ok trial has no letter. `cube`: `blocked(table)`.
+    All pairs of the systems of a case are compared by the paired t test, which asks whether their ratio of means is 1
+    as the contrasts do, over blocks complete for the pair (over deployment means where systems were deployed more than
+    once), adjusted by Holm over the pairs of the case. Letter a is the tier of the best system. Systems that share a
+    letter cannot be separated; a system may be in two tiers (compact letters, Piepho 2004). A pair without a test, such
+    as two constant ones or one of unequal losses, is not separated; one with lost trials where that holds whatever they
+    would have been (`losses.worst_p`). A system without an ok trial has no letter. `cube`: `blocked(table)`.
     """
     cube = blocked(table) if cube is None else cube
     means, letters = of_cases(cube)
@@ -81,6 +83,9 @@ def _pair_p(cube: Blocked, a: int, b: int) -> Array:
     found = np.full(len(cube.cases), np.nan)
     for cells, values in stacks(cube.numbers[:, [a, b]], cube.deployment, cube.by_deployment):
         x, y = values[:, 0], values[:, 1]
-        positive = (values > 0).all(axis=(-2, -1))
-        found[cells] = np.where(positive, t_p(log_moments(x, y)), t_p(paired_moments(x, y)))
+        found[cells] = t_p(paired_moments(x, y))
+    fates = cube.fates[:, [a, b]]
+    for case in np.flatnonzero((fates != 0).any(axis=(1, 2)) & np.isfinite(found)):
+        units, values = cube.deployment if cube.by_deployment[case] else None, cube.numbers[case, [a, b]]
+        found[case] = np.maximum(found[case], worst_p(values, fates[case], units))
     return found

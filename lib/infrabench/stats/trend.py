@@ -15,10 +15,13 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from infrabench.stats import adjust
+from infrabench.stats.arrays import sample
 from infrabench.stats.blocks import Blocked, blocked, stacks
 from infrabench.stats.dependence import Test
 from infrabench.stats.intervals import LEVEL, NAN
+from infrabench.stats.losses import explain_unequal
 from infrabench.stats.pairwise import Comparison, paired_t
+from infrabench.stats.verdicts import NOT_COMPARABLE
 
 TYPES = {
     **dict.fromkeys(("workload", "metric", "factor", "system"), "str"),
@@ -27,6 +30,7 @@ TYPES = {
     **dict.fromkeys(("power", "power_low", "power_high", "p", "p_adjusted"), "float64"),
     "adjustment": "str",
     **dict.fromkeys(("page_l", "page_p"), "float64"),
+    "reason": "str",
 }
 COLUMNS = tuple(TYPES)
 
@@ -39,7 +43,7 @@ def page(x: ArrayLike) -> Test:
     blocks and levels, else the normal one; with ties the p is approximate. NaN below three levels or two blocks, and
     when every block is tied throughout.
     """
-    x = np.asarray(x, dtype=float)
+    x = sample(x)
     found = np.full((2, *x.shape[:-2]), NAN)
     if x.shape[-2] >= 3 and x.shape[-1] >= 2:
         untied = (x != x[..., :1, :]).any(axis=(-2, -1))
@@ -56,22 +60,24 @@ def log_slope(x: ArrayLike, at: ArrayLike, level: float = LEVEL) -> Comparison:
     logarithm of the level it is the power of the level that x grows with. Least squares within each block, then
     Student's t over the slopes of the blocks (two-stage analysis of repeated measures, Matthews and others 1990): what
     a block does to all its trials cancels, and no level needs the spread of another. NaN below two different levels and
-    where a value is not positive; no interval or test below two blocks and without spread.
+    where a value is not positive; no interval or test below two blocks and without spread. Raises `ValueError` for
+    another number of levels than rows of x.
     """
-    x, at = np.asarray(x, dtype=float), np.asarray(at, dtype=float)
+    x, at = sample(x, "x"), sample(at, "the levels")
+    if x.shape[-2:-1] != at.shape:
+        raise ValueError(f"x has the shape {x.shape} and the levels {at.shape}: give one level for each row of x")
     off = at - at.mean() if at.size else at
-    squares = float(off @ off) or NAN
-    positive = (x > 0).all(axis=(-2, -1), keepdims=True)
-    logs = np.where(positive, np.log(np.where(x > 0, x, 1.0)), NAN)
+    squares = float(off @ off)
+    exists = (x > 0).all(axis=(-2, -1)) & (squares > 0)
+    logs = np.where(exists[..., None, None], np.log(np.where(x > 0, x, 1.0)), 0.0)
     # the blocks' slopes are the difference of what rises with the level and what falls with it
     up, down = np.maximum(off, 0), np.maximum(-off, 0)
-    rising, falling = (np.einsum("l,...lb->...b", side, logs) / squares for side in (up, down))
-    return paired_t(rising, falling, level)
+    rising, falling = (np.einsum("l,...lb->...b", side, logs) / (squares or 1.0) for side in (up, down))
+    found = paired_t(rising, falling, level)
+    return found._replace(estimate=np.where(exists, found.estimate, NAN)[()])  # the rest has no spread: NaN by itself
 
 
-def trends(
-    table: pd.DataFrame, primary: Iterable[tuple[str, str]] = (), cube: Blocked | None = None
-) -> pd.DataFrame:
+def trends(table: pd.DataFrame, primary: Iterable[tuple[str, str]] = (), cube: Blocked | None = None) -> pd.DataFrame:
     """Return one row per (workload, metric, factor, system) with two numeric levels or more: how it follows the level.
 
     ``power``: of the level that the metric grows with, from `log_slope` over the logarithm of the level (0: the same at
@@ -79,8 +85,9 @@ def trends(
     the systems of a metric: Holm for the (workload, metric) pairs of `primary`, else Benjamini-Hochberg. ``page_l``,
     ``page_p``: `page` in both directions, twice the smaller p. ``levels``, ``n``: how many the system ran, and the
     blocks complete in all of them (deployment means where there are several, by ``pair_unit``). A power is a summary,
-    not a law: look at the points. NaN where `log_slope` and `page` have none, and for levels that are not positive.
-    `cube`: `blocked(table)`. Raises `SchemaError` as `blocks.blocked`.
+    not a law: look at the points. NaN where `log_slope` and `page` have none, for levels that are not positive, and,
+    with the ``reason``, where the system loses markedly more trials at one level than at another
+    (`losses.explain_unequal`). `cube`: `blocked(table)`. Raises `SchemaError` as `blocks.blocked`.
     """
     cube = blocked(table) if cube is None else cube
     rows: list[dict[str, Any]] = []
@@ -94,7 +101,12 @@ def trends(
                 deployed = cube.by_deployment[cases.index][ran].any(keepdims=True)
                 (stack,) = stacks(values[None, ran], cube.deployment, deployed)
                 of_system["pair_unit"] = cases["pair_unit"][ran].iloc[0]
-                rows.append(of_system | _trend(stack.numbers[0], cases["level"].to_numpy(dtype=float)[ran]))
+                scenarios = cases["scenario"][ran].tolist()
+                unequal = explain_unequal(values[ran], cube.fates[cases.index, number][ran], scenarios)
+                of_system["reason"] = f"{NOT_COMPARABLE}: {unequal}" if unequal else ""
+                numbers = stack.numbers[0][:, :0] if unequal else stack.numbers[0]
+                n = stack.numbers.shape[-1]
+                rows.append(of_system | _trend(numbers, cases["level"].to_numpy(dtype=float)[ran]) | {"n": n})
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     frame["p_adjusted"], frame["adjustment"] = adjust.by_metric(frame, frame["p"], primary)
     return frame.astype(TYPES)

@@ -1,23 +1,26 @@
 """What a comparison of two systems says: ratio, equivalence at a margin, verdict. Stacks in, columns out.
 
-The verdict follows from the paired 95 % interval of the ratio and from the equivalence test at a margin that was fixed
-before the first trial; p-values never decide alone.
+Everything is of the ratio of means and of the statistic of its paired Fieller interval: the 95 % interval, the p of the
+difference, the 90 % interval and the p of equivalence at a margin that was fixed before the first trial. `judge` says
+this of each contrast by itself; `decide` gives the verdict, for which the p of equivalence has to be adjusted in its
+family.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from infrabench.stats import equivalence
 from infrabench.stats.blocks import PER_BLOCK, PER_DEPLOYMENT
-from infrabench.stats.intervals import LEVEL, NAN, Array, Interval
-from infrabench.stats.pairwise import ROUNDING, log_moments, paired_t, t_p
-from infrabench.stats.planning import blocks_to_decide
+from infrabench.stats.equivalence import difference_p, ratio_equivalence
+from infrabench.stats.intervals import LEVEL, NAN, Array
+from infrabench.stats.pairwise import ROUNDING, paired_moments, paired_t
+from infrabench.stats.planning import blocks_to_decide, spread_limit
 from infrabench.stats.ratios import paired_fieller
-from infrabench.stats.resolution import resolution_limited, widened
+from infrabench.stats.resolution import resolution_limited, undithered, widened
 
 DIFFERENT = "different"
 WITHIN = "different, within the margin"
@@ -27,8 +30,8 @@ NOT_COMPARABLE = "not comparable"
 VERDICTS = (DIFFERENT, WITHIN, EQUIVALENT, INCONCLUSIVE, NOT_COMPARABLE)
 TOO_NOISY = "baseline too noisy"
 ALPHA = 1 - LEVEL
-ON_LOGS, ON_DIFFERENCES = "paired t, log ratios", "paired t, differences"
-NOT_POSITIVE = "values not all positive: no equivalence test"
+UPPER = 0.6  # level of the two-sided interval of a spread whose upper end one spread in five exceeds
+PAIRED_T = "paired t, Fieller's statistic at 1"
 NO_PAIR = "no block has an ok trial of both"
 SINGLE = {
     PER_BLOCK: "a single complete block: no interval",
@@ -52,34 +55,35 @@ class Pairs(NamedTuple):
 
 
 def judge(pairs: Pairs) -> dict[str, Any]:
-    """Return the columns of the ratio, the difference, their tests and the verdict, each (cells,).
+    """Return the columns of the ratio, the difference and their tests, each (cells,); `decide` needs them all.
 
-    ``reason``: why there is no verdict, or what qualifies it. A printing step that is large against the spread or the
-    difference widens both intervals by half a step on each side and narrows the margin of the equivalence test by as
-    much. Nothing is inferred where the baseline's mean is 0, from one pair, and where there is no spread.
+    ``inferred``: whether there is anything to infer from: not where the baseline's mean is 0, from one pair, and where
+    there is no spread. ``apart``: whether the 95 % interval of the ratio excludes 1. ``reason``: why nothing is
+    inferred, or what qualifies what is said. ``off``: what rounding may have moved the ratio by; where a printing step
+    is so large that rounding does not average out, it widens the intervals on each side, narrows the margin, and enters
+    both p. ``spread``: of the ratio, over one pair.
     """
     x, y, unit = pairs.x, pairs.y, pairs.unit
     n = x.shape[-1]
     row = _empty(len(x)) | {"n_pairs": np.full(len(x), n)}
     if n == 0:
         return row | {"reason": np.full(len(x), NO_PAIR, dtype=object)}
-    difference, logs = paired_t(x, y), log_moments(x, y)
+    difference = paired_t(x, y)
     row |= {"mean": x.mean(axis=-1), "baseline_mean": y.mean(axis=-1), "difference": difference.estimate}
     limited = resolution_limited(pairs.step, pairs.sd, difference.estimate) & (n > 1)
-    ends = widened(difference.interval, pairs.step, limited)
-    row |= {"difference_low": ends.low, "difference_high": ends.high, "limited": limited}
-    positive = ((x > 0) & (y > 0)).all(axis=-1)
-    row["p"] = np.where(positive, t_p(logs), difference.p)
-    row["p_method"] = np.where(np.isnan(row["p"]), None, np.where(positive, ON_LOGS, ON_DIFFERENCES))
+    coarse = undithered(pairs.step, pairs.sd) & (n > 1)
+    ends = widened(difference.interval, pairs.step, coarse)
+    row |= {"difference_low": ends.low, "difference_high": ends.high, "limited": limited, "p": difference.p}
     exists = row["baseline_mean"] != 0
     row["ratio"] = np.divide(row["mean"], row["baseline_mean"], out=np.full(len(x), NAN), where=exists)
+    around = paired_moments(x, np.where(exists, row["ratio"], 0.0)[:, None] * y).error  # asked of ratios alone
     reason = np.select(
         [
             ~exists & ~x.any(axis=-1),
             ~exists,
             np.full(len(x), n < 2),
             same(x) & same(y),
-            positive & np.isnan(logs.error),
+            np.isnan(around),
         ],
         [
             "both means are 0: no ratio",
@@ -91,38 +95,65 @@ def judge(pairs: Pairs) -> dict[str, Any]:
         default="",
     ).astype(object)
     infer = reason == ""
-    row["reason"] = reason
+    row |= {"reason": reason, "inferred": infer, "p": np.where(exists & ~infer, NAN, row["p"])}
     if infer.any():
-        found = _infer(Pairs(*(each[infer] for each in pairs[:5]), *pairs[5:]), limited[infer])
+        below = np.abs(row["baseline_mean"][infer])
+        off = np.where(coarse[infer], pairs.step[infer] / 2 / below, 0.0)
+        row["spread"][infer] = around[infer] * np.sqrt(n) / below
+        found = _infer(Pairs(*(each[infer] for each in pairs[:5]), *pairs[5:]), off, limited[infer])
         for name, values in found.items():
             row[name][infer] = values
+    row["p_method"] = np.where(np.isnan(row["p"]), None, PAIRED_T)
     return row
 
 
-def _infer(pairs: Pairs, limited: NDArray[np.bool_]) -> dict[str, Any]:
-    """Interval of the ratio, equivalence and verdict of pairs that have a ratio and some spread."""
-    x, y, margin = pairs.x, pairs.y, pairs.margin
-    fieller = paired_fieller(x, y)
-    relative = pairs.step / np.abs(y.mean(axis=-1))
-    ratio = widened(Interval(*fieller[:3]), relative, limited)
-    half = np.where(limited, np.log1p(relative / 2), 0.0)
-    margin_left = -np.expm1(-np.maximum(equivalence.log_margin(margin) - half, 0.0))
-    p = equivalence.tost_log_ratio(x, y, margin_left).p
-    unbounded = np.isnan(ratio.low)
-    apart, alike = (ratio.low > 1) | (ratio.high < 1), p < ALPHA
-    verdict = np.select(
-        [unbounded, apart & alike, apart, alike], [INCONCLUSIVE, WITHIN, DIFFERENT, EQUIVALENT], default=INCONCLUSIVE
+def decide(row: Mapping[str, Any], p_equivalence: ArrayLike) -> NDArray[np.object_]:
+    """Return the verdict of each contrast that was judged, shape (cells,).
+
+    `row`: the columns of `judge`, of which ``inferred`` and ``apart`` are read; `p_equivalence`: (cells,), adjusted by
+    Holm in its family, or as it stands where a contrast is the whole of its family. *not comparable* where nothing was
+    inferred.
+    """
+    inferred, apart = (np.asarray(row[name], dtype=bool) for name in ("inferred", "apart"))
+    alike = np.asarray(p_equivalence) < ALPHA
+    return np.select(
+        [~inferred, apart & alike, apart, alike],
+        [NOT_COMPARABLE, WITHIN, DIFFERENT, EQUIVALENT],
+        default=INCONCLUSIVE,
     ).astype(object)
-    logs = log_moments(x, y)
-    blocks = blocks_to_decide(logs.error * np.sqrt(x.shape[-1]), margin)
-    reason = np.select([unbounded, np.isnan(logs.estimate), limited], [TOO_NOISY, NOT_POSITIVE, LIMITED], default="")
+
+
+def n_to_decide(row: Mapping[str, Any], margin: ArrayLike, tests: ArrayLike) -> Array:
+    """Return how many pairs would decide each contrast that was judged, shape (cells,); only for inconclusive ones.
+
+    `row`: the columns of `judge`; `margin`, `tests` (claims of equivalence in the family): (cells,). From the upper
+    80 % limit of the spread (chi-square, Cochran 1934), so that of all campaigns of that n at least 80 % decide
+    (`planning.blocks_to_decide`). NaN where rounding leaves no room in the margin, without spread, and where it would
+    be a number that was reached.
+    """
+    spread = spread_limit(row["spread"], row["n_pairs"], UPPER)
+    blocks = np.asarray(blocks_to_decide(spread, margin, tests, row["off"]))
+    return np.where(blocks > np.asarray(row["n_pairs"]), blocks, NAN)
+
+
+def _infer(pairs: Pairs, off: Array, limited: NDArray[np.bool_]) -> dict[str, Any]:
+    """Intervals of the ratio and both p of pairs that have a ratio and some spread."""
+    x, y = pairs.x, pairs.y
+    fieller, alike = paired_fieller(x, y), ratio_equivalence(x, y, pairs.margin, off)
+    unbounded = np.isnan(fieller.low)  # then nothing is said of the ratio, at 90 % neither
+    low, high = fieller.low - off, fieller.high + off
+    words = ((TOO_NOISY, unbounded), (LIMITED, limited))
+    marks = zip(*(np.where(raised, word, "") for word, raised in words), strict=True)
     return {
-        "ratio_low": ratio.low,
-        "ratio_high": ratio.high,
-        "p_equivalence": p,
-        "verdict": verdict,
-        "n_to_decide": np.where(verdict == INCONCLUSIVE, blocks, NAN),
-        "reason": reason,
+        "ratio_low": low,
+        "ratio_high": high,
+        "apart": (low > 1) | (high < 1),
+        "equivalence_low": np.where(unbounded, NAN, alike.interval.low),
+        "equivalence_high": np.where(unbounded, NAN, alike.interval.high),
+        "p": difference_p(x, y, off),
+        "p_equivalence": np.where(unbounded, NAN, alike.p),
+        "off": off,
+        "reason": ["; ".join(filter(None, each)) for each in marks],
     }
 
 
@@ -136,8 +167,8 @@ def same(values: Array) -> NDArray[np.bool_]:
 
 
 def _empty(cells: int) -> dict[str, Any]:
-    names = ("mean", "baseline_mean", "ratio", "ratio_low", "ratio_high", "difference", "difference_low")
-    names += ("difference_high", "p", "p_equivalence", "n_to_decide")
-    row: dict[str, Any] = {name: np.full(cells, NAN) for name in names}
-    row |= {"verdict": np.full(cells, NOT_COMPARABLE, dtype=object), "p_method": np.full(cells, None, dtype=object)}
-    return row | {"limited": np.zeros(cells, dtype=bool)}
+    names = ("mean", "baseline_mean", "ratio", "ratio_low", "ratio_high", "equivalence_low", "equivalence_high")
+    names += ("difference", "difference_low", "difference_high", "p", "p_equivalence", "spread")
+    row: dict[str, Any] = {name: np.full(cells, NAN) for name in names} | {"off": np.zeros(cells)}
+    row |= {"p_method": np.full(cells, None, dtype=object)}
+    return row | {name: np.zeros(cells, dtype=bool) for name in ("limited", "inferred", "apart")}

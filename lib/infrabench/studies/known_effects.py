@@ -44,6 +44,8 @@ def _quota(amount: str) -> tuple[str, tuple[str, ...]]:
 
 SAME = _rate(RATE_MBIT)
 UNCHANGED = Variant("native", enter=(SAME,))
+
+
 def _cases(seconds: int, chunks: int, size_mib: int) -> tuple[Case, ...]:
     size = size_mib * MIB
     return (

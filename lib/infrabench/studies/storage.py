@@ -123,7 +123,7 @@ def _rebuilds(of: Sizes) -> Iterator[Case]:
         lead_s, tail_s = of.around_s
         params = {"used_bytes": used, "throttle": throttle, "lead_s": lead_s, "tail_s": tail_s}
         yield _case(
-            "rebuild", f"{_told(used)} {throttle}", params, took, used,
+            "rebuild", f"{_format_size(used)} {throttle}", params, took, used,
             # over the bytes in use, with the brakes and without them a line of its own
             factor=f"GB in use ({throttle})", level=used / GB, group="lost disk",
         )  # fmt: skip
@@ -149,7 +149,7 @@ def _on_files(size: int) -> int:
     return int(size * 1.1) + 64 * MIB
 
 
-def _told(size: int) -> str:
+def _format_size(size: int) -> str:
     return f"{size // GB} GB" if size >= GB else f"{size // MB} MB"
 
 

@@ -13,13 +13,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from infrabench.clusters import pods, remote, workers
-from infrabench.clusters.cluster import Cluster
-from infrabench.clusters.cni import CNI, standing
-from infrabench.clusters.freezer import thawing
-from infrabench.clusters.kubectl import Kubectl
 from infrabench.core import Deployment, DeploySpec, NotRunnable, ProvisionError, Site, Target
-from infrabench.systems import _flows, _namespace, _targets
+from infrabench.machines.clusters import pods, remote, workers
+from infrabench.machines.clusters.cluster import Cluster
+from infrabench.machines.clusters.cni import CNI, standing
+from infrabench.machines.clusters.freezer import thawing
+from infrabench.machines.clusters.kubectl import Kubectl
+from infrabench.systems import _namespace, _network_checks, _targets
 
 OWN = "a cluster of its own: one control node, two workers"
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ def _supported(site: Site) -> str | None:
 def deployed(site: Site, spec: DeploySpec, cni: CNI) -> Iterator[Deployment]:
     """Yield the pods of a new cluster with this CNI, or of the cluster that the site's kubeconfig leads to."""
     if site.kind == "kubeconfig":
-        with _found(site, spec, cni) as deployment:
+        with _deploy_in_existing(site, spec, cni) as deployment:
             yield deployment
         return
     with site.machines(cni.name, cni.parts) as machines:
@@ -59,7 +59,7 @@ def deployed(site: Site, spec: DeploySpec, cni: CNI) -> Iterator[Deployment]:
 
 
 @contextmanager
-def _found(site: Site, spec: DeploySpec, cni: CNI) -> Iterator[Deployment]:
+def _deploy_in_existing(site: Site, spec: DeploySpec, cni: CNI) -> Iterator[Deployment]:
     """Yield pods on a cluster that is used as it is; only our namespace is made in it, and removed at the end."""
     kubectl = Kubectl(site.hosts["server"], tuple(site.facts["kubectl"]))
     names = [node["metadata"]["name"] for node in _namespace.nodes(kubectl)]
@@ -101,7 +101,7 @@ def _populated(cluster: Cluster, spec: DeploySpec, cni: CNI, image: str = "") ->
     cluster.kubectl.apply(manifests)
     targets = _targets.targets(cluster, cni, spec, image, _namespace.running(cluster.kubectl))
     _check_limits(targets, spec)
-    capabilities = _flows.verified(cni.name, targets, enforces=cni.enforces, joins_nodes=cni.joins_nodes)
+    capabilities = _network_checks.verified(cni.name, targets, enforces=cni.enforces, joins_nodes=cni.joins_nodes)
     return Deployment(cni.name, targets, _facts(cluster, cni, spec, image, targets, capabilities))
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from infrabench.clusters import pods
-from infrabench.clusters.kubectl import Kubectl
 from infrabench.core import NotRunnable, ProvisionError, Site
+from infrabench.machines.clusters import pods
+from infrabench.machines.clusters.kubectl import Kubectl
 
 GONE_S = 90.0
 PODS_S = 60.0

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from infrabench.clusters import pods
-from infrabench.clusters.cluster import Cluster
-from infrabench.clusters.cni import CNI
-from infrabench.clusters.hosts import push, script
-from infrabench.clusters.workers import Worker
 from infrabench.core import DeploySpec, Host, ProvisionError, Target
+from infrabench.machines.clusters import pods
+from infrabench.machines.clusters.cluster import Cluster
+from infrabench.machines.clusters.cni import CNI
+from infrabench.machines.clusters.hosts import push, script
+from infrabench.machines.clusters.workers import Worker
 
 FRESH = "infrabench-fresh"
 FRESH_FILES = "/etc/infrabench"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from infrabench.clusters import cni
-from infrabench.clusters.cluster import Cluster
-from infrabench.clusters.hosts import push
-from infrabench.clusters.runtimes import PLAIN_CONFIG
+from infrabench.machines.clusters import cni
+from infrabench.machines.clusters.cluster import Cluster
+from infrabench.machines.clusters.hosts import push
+from infrabench.machines.clusters.runtimes import PLAIN_CONFIG
 from infrabench.systems import _cni
 
 # One plugin, not a list of one: of a list Multus keeps the kinds of plugins but not their address ranges, and then

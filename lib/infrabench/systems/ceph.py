@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from infrabench.core import Host, Site
-from infrabench.stores import borrowed
-from infrabench.stores.node import krbd
-from infrabench.stores.node.ceph_options import IMAGE, POOL
-from infrabench.stores.node.config import Config
-from infrabench.systems import _stores
+from infrabench.machines.stores import on_host
+from infrabench.machines.stores.node import krbd
+from infrabench.machines.stores.node.ceph_options import IMAGE, POOL
+from infrabench.machines.stores.node.config import Config
+from infrabench.systems import _block_storage
 
 CHECK_S = 20.0
 _MODULE = "PATH=$PATH:/sbin:/usr/sbin; [ -d /sys/bus/rbd ] || modprobe --dry-run --quiet rbd"
@@ -24,12 +24,12 @@ def _paths(config: Config) -> Mapping[str, tuple[str, ...]]:
     return {"uri-rbd": (str(config.home / "client.conf"), POOL, IMAGE), **device}
 
 
-def _engine(site: Site, host: Host) -> _stores.Engine:
+def _engine(site: Site, host: Host) -> _block_storage.Engine:
     # The lab's nodes have the kernel of this machine: a device in it would outlive a node that is killed.
     if site.kind != "lab" and host.run(("sh", "-c", _MODULE), timeout_s=CHECK_S).ok:
-        return _stores.Engine("ceph", options={krbd.OPTION: "yes"}, paths=_paths)
-    return _stores.Engine("ceph", paths=_paths)
+        return _block_storage.Engine("ceph", options={krbd.OPTION: "yes"}, paths=_paths)
+    return _block_storage.Engine("ceph", paths=_paths)
 
 
-supported, deploy = _stores.system("ceph", _engine)
-NEEDS, MODULES = {"server": borrowed.programs("ceph")}, borrowed.MODULES
+supported, deploy = _block_storage.system("ceph", _engine)
+NEEDS, MODULES = {"server": on_host.programs("ceph")}, on_host.MODULES

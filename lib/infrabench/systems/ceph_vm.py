@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from infrabench.core import Host, Site
-from infrabench.stores.node import ceph_vm, guest
-from infrabench.stores.node.config import Config
-from infrabench.stores.parcel import FOLDER
-from infrabench.systems import _stores
+from infrabench.machines.stores.node import ceph_vm, guest
+from infrabench.machines.stores.node.config import Config
+from infrabench.machines.stores.upload import FOLDER
+from infrabench.systems import _block_storage
 
 
 def _paths(config: Config) -> Mapping[str, tuple[str, ...]]:
@@ -20,8 +20,8 @@ def _paths(config: Config) -> Mapping[str, tuple[str, ...]]:
     return {"uri": (), "mount": (), "device": (ceph_vm.device(config),), "inside": inside}
 
 
-def _engine(site: Site, host: Host) -> _stores.Engine:
-    return _stores.Engine("ceph_vm", qualifier="client alone", paths=_paths, emulated=True)
+def _engine(site: Site, host: Host) -> _block_storage.Engine:
+    return _block_storage.Engine("ceph_vm", qualifier="client alone", paths=_paths, emulated=True)
 
 
-supported, deploy = _stores.system("ceph-vm", _engine, guest=True)
+supported, deploy = _block_storage.system("ceph-vm", _engine, guest=True)

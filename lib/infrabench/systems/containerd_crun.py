@@ -1,6 +1,6 @@
 """containerd above crun."""
 
-from infrabench.systems import _runtimes
+from infrabench.systems import _container_runtimes
 
-supported, deploy = _runtimes.system("containerd", "crun")
-NEEDS = _runtimes.needs("containerd", "crun")
+supported, deploy = _container_runtimes.system("containerd", "crun")
+NEEDS = _container_runtimes.needs("containerd", "crun")

@@ -1,6 +1,6 @@
 """containerd above Kata Containers."""
 
-from infrabench.systems import _runtimes
+from infrabench.systems import _container_runtimes
 
-supported, deploy = _runtimes.system("containerd", "kata")
-NEEDS = _runtimes.needs("containerd", "kata")
+supported, deploy = _container_runtimes.system("containerd", "kata")
+NEEDS = _container_runtimes.needs("containerd", "kata")

@@ -1,6 +1,6 @@
 """containerd above runc."""
 
-from infrabench.systems import _runtimes
+from infrabench.systems import _container_runtimes
 
-supported, deploy = _runtimes.system("containerd", "runc")
-NEEDS = _runtimes.needs("containerd", "runc")
+supported, deploy = _container_runtimes.system("containerd", "runc")
+NEEDS = _container_runtimes.needs("containerd", "runc")

@@ -1,6 +1,6 @@
 """containerd above gVisor's runsc."""
 
-from infrabench.systems import _runtimes
+from infrabench.systems import _container_runtimes
 
-supported, deploy = _runtimes.system("containerd", "runsc")
-NEEDS = _runtimes.needs("containerd", "runsc")
+supported, deploy = _container_runtimes.system("containerd", "runsc")
+NEEDS = _container_runtimes.needs("containerd", "runsc")

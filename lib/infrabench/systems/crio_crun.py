@@ -1,6 +1,6 @@
 """CRI-O above crun."""
 
-from infrabench.systems import _runtimes
+from infrabench.systems import _container_runtimes
 
-supported, deploy = _runtimes.system("crio", "crun")
-NEEDS = _runtimes.needs("crio", "crun")
+supported, deploy = _container_runtimes.system("crio", "crun")
+NEEDS = _container_runtimes.needs("crio", "crun")

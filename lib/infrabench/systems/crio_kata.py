@@ -1,6 +1,6 @@
 """CRI-O above Kata Containers."""
 
-from infrabench.systems import _runtimes
+from infrabench.systems import _container_runtimes
 
-supported, deploy = _runtimes.system("crio", "kata")
-NEEDS = _runtimes.needs("crio", "kata")
+supported, deploy = _container_runtimes.system("crio", "kata")
+NEEDS = _container_runtimes.needs("crio", "kata")

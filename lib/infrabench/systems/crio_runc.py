@@ -1,6 +1,6 @@
 """CRI-O above runc."""
 
-from infrabench.systems import _runtimes
+from infrabench.systems import _container_runtimes
 
-supported, deploy = _runtimes.system("crio", "runc")
-NEEDS = _runtimes.needs("crio", "runc")
+supported, deploy = _container_runtimes.system("crio", "runc")
+NEEDS = _container_runtimes.needs("crio", "runc")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import docker
@@ -11,11 +11,12 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.types import IPAMConfig, IPAMPool, Ulimit
 
 from infrabench.core import Deployment, DeploySpec, Host, ProvisionError, Site, Target
-from infrabench.systems import _guests, _kernel
+from infrabench.machines import containers, guest_bridge, kernel_settings
 
 NAME = "infrabench-docker"
 SPARE = "infrabench-spare-docker"
 NETWORK = "infrabench"
+IMAGE = "infrabench/guest"
 SOCKET = "/var/run/docker.sock"
 CLIENT_S = 120
 NEEDS = {"server": {"docker": "docker.io"}}
@@ -24,7 +25,7 @@ NEEDS = {"server": {"docker": "docker.io"}}
 def supported(site: Site) -> str | None:
     """Return None, or why Docker cannot run on the site's server host."""
     if not site.facts.get("guest_image"):
-        return _guests.no_image(site)
+        return containers.explain_no_image(site)
     host = site.hosts["server"]
     result = host.run(("docker", "version", "--format", "{{.Server.Version}}"), timeout_s=20)
     if result.ok:
@@ -37,39 +38,41 @@ def supported(site: Site) -> str | None:
 def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
     """Yield a running container; it, its throw-away instances and its network are removed at the end."""
     host = site.hosts["server"]
-    tar, image = _guests.guest_tar(site)
-    tag = f"infrabench/guest:{image}"
+    tar, image = containers.find_guest_image(site)
+    tag = f"{IMAGE}:{image}"
     with host.forward(SOCKET) as socket, _bridge(host, site):
         client = docker.DockerClient(base_url=f"unix://{socket}", timeout=CLIENT_S)
         try:
             _remove(client)
             _image(client, host, tar, tag)
-            container = _start(client, host, site, spec, tag, _guests.cpu_list(host, spec.limits))
-            folders = _guests.cgroups(host, container.attrs["State"]["Pid"], container.id)
+            container = _start(client, host, site, spec, tag, containers.choose_cpus(host, spec.limits))
+            folders = containers.find_cgroups(host, container.attrs["State"]["Pid"], container.id)
             target = Target("server", host, ("docker", "exec", NAME), spec.address, _lifecycle(site, spec, tag, host))
-            limits = _guests.verify_limits(target, spec.limits, "docker")
+            limits = containers.verify_limits(target, spec.limits, "docker")
             pause, resume = _pausing(host, container, folders)
             yield Deployment("docker", {"server": target}, _facts(client, host, limits, folders, image), pause, resume)
         except DockerException as error:
             raise ProvisionError(f"docker on {host.name}: {error}") from error
         finally:
             _remove(client)
+            if not containers.keeps_image(site):
+                _remove_images(client)
             client.close()
 
 
 @contextmanager
 def _bridge(host: Host, site: Site) -> Iterator[None]:
     # A user of the docker group cannot make a bridge, but the daemon makes one of the same name for its network.
-    if not _guests.is_root(host):
+    if not containers.is_root(host):
         yield
         return
-    with _guests.bridge(host, site):
+    with guest_bridge.hold_bridge(host, site):
         yield
 
 
 def _remove(client: docker.DockerClient) -> None:
     """Remove every container and network that carries our label, and nothing else."""
-    ours = {"label": _guests.LABEL}
+    ours = {"label": containers.LABEL}
     for container in client.containers.list(all=True, filters=ours):
         try:
             if container.status == "paused":
@@ -81,29 +84,37 @@ def _remove(client: docker.DockerClient) -> None:
         network.remove()
 
 
+def _remove_images(client: docker.DockerClient) -> None:
+    """Remove what was imported as `IMAGE`, now or by a run that was killed, except what somebody's container is of."""
+    for tag in [tag for image in client.images.list(name=IMAGE) for tag in image.tags]:
+        if tag.startswith(f"{IMAGE}:"):
+            with suppress(APIError):
+                client.images.remove(tag)
+
+
 def _image(client: docker.DockerClient, host: Host, tar: str, tag: str) -> None:
     try:
         client.images.get(tag)
     except ImageNotFound:
         # The tar lies on the host already; the SDK would send it through the forwarded socket.
-        _guests.check(host, ("docker", "import", tar, tag), timeout_s=_guests.PROVISION_S)
+        containers.check_output(host, ("docker", "import", tar, tag), timeout_s=containers.PROVISION_S)
 
 
 def _start(client: docker.DockerClient, host: Host, site: Site, spec: DeploySpec, tag: str, cpus: str) -> Any:
-    network = _guests.guest_network(site)
+    network = guest_bridge.guest_network(site)
     pool = IPAMPool(subnet=str(network), gateway=str(network[1]))
     client.networks.create(
-        NETWORK, driver="bridge", ipam=IPAMConfig(pool_configs=[pool]), labels={_guests.LABEL: spec.session},
+        NETWORK, driver="bridge", ipam=IPAMConfig(pool_configs=[pool]), labels={containers.LABEL: spec.session},
         options={
-            "com.docker.network.bridge.name": _guests.BRIDGE,
+            "com.docker.network.bridge.name": guest_bridge.BRIDGE,
             "com.docker.network.bridge.enable_ip_masquerade": "false",
         },
     )  # fmt: skip
     limits = spec.limits
     container = client.containers.create(
-        tag, ["sleep", "infinity"], name=NAME, hostname=NAME, init=True, labels={_guests.LABEL: spec.session},
-        sysctls={"net.core.somaxconn": str(_kernel.listen_queue(host))},
-        cpuset_cpus=cpus, mem_limit=limits.memory_bytes, environment={"PATH": _guests.PATH},
+        tag, ["sleep", "infinity"], name=NAME, hostname=NAME, init=True, labels={containers.LABEL: spec.session},
+        sysctls={"net.core.somaxconn": str(kernel_settings.listen_queue(host))},
+        cpuset_cpus=cpus, mem_limit=limits.memory_bytes, environment={"PATH": containers.PATH},
         ulimits=[Ulimit(name="nofile", soft=limits.nofile, hard=limits.nofile)], network=NETWORK,
         networking_config={NETWORK: client.api.create_endpoint_config(ipv4_address=spec.address)},
     )  # fmt: skip
@@ -115,20 +126,20 @@ def _start(client: docker.DockerClient, host: Host, site: Site, spec: DeploySpec
 
 
 def _pausing(host: Host, container: Any, folders: dict[str, str]) -> tuple[Any, Any]:
-    if _guests.is_root(host):
-        return _guests.freezer(host, folders)
+    if containers.is_root(host):
+        return containers.make_freezer(host, folders)
     return container.pause, container.unpause
 
 
 def _lifecycle(site: Site, spec: DeploySpec, tag: str, host: Host) -> dict[str, tuple[str, ...]]:
     limits = spec.limits
-    address = _guests.spare_address(site)
+    address = guest_bridge.spare_address(site)
     create = (
-        "docker", "run", "--detach", "--init", "--name", SPARE, "--label", f"{_guests.LABEL}={spec.session}",
-        "--cpuset-cpus", _guests.cpu_list(host, limits), "--memory", str(limits.memory_bytes),
-        "--ulimit", f"nofile={limits.nofile}:{limits.nofile}", "--env", f"PATH={_guests.PATH}",
-        "--sysctl", f"net.core.somaxconn={_kernel.listen_queue(host)}", "--network", NETWORK, "--ip", address,
-        "--mac-address", _guests.mac(address),
+        "docker", "run", "--detach", "--init", "--name", SPARE, "--label", f"{containers.LABEL}={spec.session}",
+        "--cpuset-cpus", containers.choose_cpus(host, limits), "--memory", str(limits.memory_bytes),
+        "--ulimit", f"nofile={limits.nofile}:{limits.nofile}", "--env", f"PATH={containers.PATH}",
+        "--sysctl", f"net.core.somaxconn={kernel_settings.listen_queue(host)}", "--network", NETWORK, "--ip", address,
+        "--mac-address", guest_bridge.derive_mac(address),
         tag, "sleep", "infinity",
     )  # fmt: skip
     return {
@@ -156,8 +167,8 @@ def _facts(
         "cgroup_driver": info.get("CgroupDriver"),
         "cgroup_version": info.get("CgroupVersion"),
         "runtime": info.get("DefaultRuntime"),
-        "network": f"veth on bridge {_guests.BRIDGE}, routed, no NAT",
+        "network": guest_bridge.NETWORK,
         "security": info.get("SecurityOptions"),
         "limits": limits,
-        "cgroups": [folders[key] for key in ("cpu", "memory", "unified") if key in folders],
+        "cgroups": containers.list_cgroups(folders),
     }

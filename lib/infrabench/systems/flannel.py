@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-from infrabench.clusters import cni
-from infrabench.clusters.cluster import Cluster, at_once
-from infrabench.clusters.control import POD_NET
-from infrabench.clusters.hosts import push, script, start, unit
-from infrabench.clusters.runtimes import CNI_BIN, PLAIN_CONFIG
-from infrabench.clusters.workers import Worker
+from infrabench.machines.clusters import cni
+from infrabench.machines.clusters.cluster import Cluster, at_once
+from infrabench.machines.clusters.control import POD_NET
+from infrabench.machines.clusters.hosts import push, script, start, unit
+from infrabench.machines.clusters.runtimes import CNI_BIN, PLAIN_CONFIG
+from infrabench.machines.clusters.workers import Worker
 from infrabench.systems import _cni, _targets
 
 CONFIG = "10-flannel.conflist"

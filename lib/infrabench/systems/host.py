@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from infrabench.clusters.workers import Worker
 from infrabench.core import Deployment, DeploySpec, Host, Site, Target
+from infrabench.machines.clusters.workers import Worker
 from infrabench.systems import _targets
 
 NEEDS = {"server": {"ip": "iproute2"}, "far": {"ip": "iproute2"}}

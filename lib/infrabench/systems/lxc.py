@@ -1,7 +1,7 @@
 """LXC: a system container made and entered by LXC's own tools; systemd is its init.
 
-The guest's root is a plain folder (LXC's default back end). A never started copy, unpacked once an image, is what
-throw-away instances are overlaid on (``lxc-copy --ephemeral`` does the same).
+The guest's root is a plain folder (LXC's default back end). A never started copy, unpacked once a session (in the lab
+once an image), is what throw-away instances are overlaid on (``lxc-copy --ephemeral`` does the same).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from infrabench.core import Deployment, DeploySpec, Host, Site, Target
-from infrabench.systems import _guests, _kernel
+from infrabench.machines import containers, guest_bridge, kernel_settings
 
 HOME = "/var/lib/lxc"
 NAME = "infrabench-lxc"
@@ -25,6 +25,7 @@ home=$1 base=$2 tar=$3 hash=$4
 [ "$(cat "$home/$base/hash" 2>/dev/null)" = "$hash" ] && exit 0
 rm -rf "$home/$base"
 mkdir -p "$home/$base/rootfs"
+chmod 700 "$home/$base"  # it has programs with setuid root
 tar -C "$home/$base/rootfs" --numeric-owner --xattrs -xf "$tar"
 echo "$hash" >"$home/$base/hash"
 """
@@ -41,11 +42,12 @@ for name; do
 done
 """
 
-_COPY = 'set -eu; mkdir -p "$1/$3"; cp -a "$1/$2/rootfs" "$1/$3/rootfs"'
+_COPY = 'set -eu; mkdir -p "$1/$3"; chmod 700 "$1/$3"; cp -a "$1/$2/rootfs" "$1/$3/rootfs"'
 
 _SPARE = """
 set -eu
 mkdir -p "$1/$2/delta"
+chmod 700 "$1/$2"
 sed "s|^lxc.rootfs.path = .*|lxc.rootfs.path = overlay:$1/$3/rootfs:$1/$2/delta|" "$1/$4" >"$1/$2/config"
 exec lxc-start -P "$1" -n "$2" -d
 """
@@ -54,43 +56,44 @@ exec lxc-start -P "$1" -n "$2" -d
 def supported(site: Site) -> str | None:
     """Return None, or why LXC cannot run on the site's server host."""
     if not site.facts.get("guest_image"):
-        return _guests.no_image(site)
-    return _guests.need(site.hosts["server"], *NEEDS["server"])
+        return containers.explain_no_image(site)
+    return containers.explain_missing(site.hosts["server"], *NEEDS["server"])
 
 
 @contextmanager
 def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
     """Yield a running system container; it and its throw-away instances are removed at the end."""
     host = site.hosts["server"]
-    tar, image = _guests.guest_tar(site)
-    _guests.script(host, _REMOVE, HOME, NAME, SPARE, timeout_s=60)
-    _guests.script(host, _UNPACK, HOME, BASE, tar, image, timeout_s=_guests.PROVISION_S)
-    with _guests.bridge(host, site):
+    tar, image = containers.find_guest_image(site)
+    containers.run_script(host, _REMOVE, HOME, NAME, SPARE, timeout_s=60)
+    with guest_bridge.hold_bridge(host, site, guest_bridge.list_lxc_cgroups(NAME, SPARE)):
         try:
-            _guests.script(host, _COPY, HOME, BASE, NAME, timeout_s=_guests.PROVISION_S)
-            cpus = _guests.cpu_list(host, spec.limits)
+            containers.run_script(host, _UNPACK, HOME, BASE, tar, image, timeout_s=containers.PROVISION_S)
+            containers.run_script(host, _COPY, HOME, BASE, NAME, timeout_s=containers.PROVISION_S)
+            cpus = containers.choose_cpus(host, spec.limits)
             own = _config(site, spec, NAME, f"dir:{HOME}/{NAME}/rootfs", spec.address, cpus)
             host.put(own.encode(), f"{HOME}/{NAME}/config")
-            spare = _config(site, spec, SPARE, "replaced", _guests.spare_address(site), cpus)
+            spare = _config(site, spec, SPARE, "replaced", guest_bridge.spare_address(site), cpus)
             host.put(spare.encode(), f"{HOME}/{NAME}/spare.config")
-            _guests.check(host, ("lxc-start", "-P", HOME, "-n", NAME, "-d"))
-            _guests.check(host, ("lxc-wait", "-P", HOME, "-n", NAME, "-s", "RUNNING", "-t", "20"))
-            pid = int(_guests.check(host, ("lxc-info", "-P", HOME, "-n", NAME, "-pH")))
-            folders = _guests.cgroups(host, pid, NAME)
+            containers.check_output(host, ("lxc-start", "-P", HOME, "-n", NAME, "-d"))
+            containers.check_output(host, ("lxc-wait", "-P", HOME, "-n", NAME, "-s", "RUNNING", "-t", "20"))
+            pid = int(containers.check_output(host, ("lxc-info", "-P", HOME, "-n", NAME, "-pH")))
+            folders = containers.find_cgroups(host, pid, NAME)
             target = Target("server", host, _enter(NAME), spec.address, _lifecycle(site))
-            limits = _guests.verify_limits(target, spec.limits, "lxc")
-            pause, resume = _guests.freezer(host, folders)
+            limits = containers.verify_limits(target, spec.limits, "lxc")
+            pause, resume = containers.make_freezer(host, folders)
             yield Deployment("lxc", {"server": target}, _facts(host, limits, folders, image), pause, resume)
         finally:
-            _guests.script(host, _REMOVE, HOME, NAME, SPARE, timeout_s=60)
+            unpacked = () if containers.keeps_image(site) else (BASE,)
+            containers.run_script(host, _REMOVE, HOME, NAME, SPARE, *unpacked, timeout_s=60)
 
 
 def _enter(name: str) -> tuple[str, ...]:
-    return ("lxc-attach", "-P", HOME, "-n", name, "--clear-env", "--set-var", f"PATH={_guests.PATH}", "--")
+    return ("lxc-attach", "-P", HOME, "-n", name, "--clear-env", "--set-var", f"PATH={containers.PATH}", "--")
 
 
 def _config(site: Site, spec: DeploySpec, name: str, root: str, address: str, cpus: str) -> str:
-    network = _guests.guest_network(site)
+    network = guest_bridge.guest_network(site)
     memory = spec.limits.memory_bytes
     return f"""\
 lxc.include = /usr/share/lxc/config/common.conf
@@ -101,12 +104,12 @@ lxc.cgroup.cpuset.cpus = {cpus}
 lxc.cgroup.memory.limit_in_bytes = {memory}
 lxc.cgroup2.cpuset.cpus = {cpus}
 lxc.cgroup2.memory.max = {memory}
-lxc.sysctl.net.core.somaxconn = {_kernel.listen_queue(site.hosts["server"])}
+lxc.sysctl.net.core.somaxconn = {kernel_settings.listen_queue(site.hosts["server"])}
 lxc.prlimit.nofile = {spec.limits.nofile}
 lxc.net.0.type = veth
-lxc.net.0.link = {_guests.BRIDGE}
+lxc.net.0.link = {guest_bridge.BRIDGE}
 lxc.net.0.name = eth0
-lxc.net.0.hwaddr = {_guests.mac(address)}
+lxc.net.0.hwaddr = {guest_bridge.derive_mac(address)}
 lxc.net.0.flags = up
 lxc.net.0.ipv4.address = {address}/{network.prefixlen}
 lxc.net.0.ipv4.gateway = {network[1]}
@@ -118,18 +121,18 @@ def _lifecycle(site: Site) -> dict[str, tuple[str, ...]]:
         "create": ("sh", "-c", _SPARE, "sh", HOME, SPARE, BASE, f"{NAME}/spare.config"),
         "exec": _enter(SPARE),
         "remove": ("sh", "-c", _REMOVE, "sh", HOME, SPARE),
-        "address": (_guests.spare_address(site),),
+        "address": (guest_bridge.spare_address(site),),
     }
 
 
 def _facts(host: Host, limits: dict[str, Any], folders: dict[str, str], image: str) -> dict[str, Any]:
     return {
         "runs_on": f"LXC on {host.name}",
-        "version": _guests.first_line(host.run(("lxc-start", "--version"), timeout_s=10)),
+        "version": containers.first_line(host.run(("lxc-start", "--version"), timeout_s=10)),
         "image": image,
         "storage": "dir (a folder of the host's file system)",
-        "network": f"veth on bridge {_guests.BRIDGE}, routed, no NAT",
+        "network": guest_bridge.NETWORK,
         "security": "privileged container, LXC's default capability drops and seccomp profile, no AppArmor",
         "limits": limits,
-        "cgroups": [folders[key] for key in ("cpu", "memory", "unified") if key in folders],
+        "cgroups": containers.list_cgroups(folders),
     }

@@ -7,6 +7,7 @@ cuts long output.
 from __future__ import annotations
 
 import io
+import logging
 import tarfile
 import time
 from collections.abc import Iterator
@@ -18,14 +19,18 @@ from pylxd.exceptions import LXDAPIException, NotFound
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from infrabench.core import Deployment, DeploySpec, Host, ProvisionError, Site, Target
-from infrabench.systems import _guests, _kernel
+from infrabench.machines import containers, guest_bridge, kernel_settings
 
 NAME = "infrabench-lxd"
 SPARE = "infrabench-spare-lxd"
 POOL = "infrabench"
+IMAGE = "infrabench-guest-"  # then its hash
+OURS = "made by infrabench"
 SOCKETS = ("/var/lib/lxd/unix.socket", "/var/snap/lxd/common/lxd/unix.socket")
 READY_S = 30.0
 NEEDS = {"server": {"lxc": "lxd-client", "ip": "iproute2", "lxd": "lxd", "newuidmap": "uidmap"}}
+
+log = logging.getLogger(__name__)
 
 _SPARE = """
 set -eu
@@ -42,38 +47,43 @@ _REMOVE = 'lxc info "$1" >/dev/null 2>&1 || exit 0; exec lxc delete --force "$1"
 def supported(site: Site) -> str | None:
     """Return None, or why LXD cannot run on the site's server host."""
     if not site.facts.get("guest_image"):
-        return _guests.no_image(site)
+        return containers.explain_no_image(site)
     host = site.hosts["server"]
-    return _guests.need(host, "lxc", "ip") or (None if _socket(host) else f"LXD does not run on {host.name}")
+    return containers.explain_missing(host, "lxc", "ip") or (
+        None if _socket(host) else f"LXD does not run on {host.name}"
+    )
 
 
 @contextmanager
 def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
-    """Yield a running instance; it and its throw-away instances are removed at the end (the imported image stays)."""
+    """Yield a running instance; it and its throw-away instances are removed at the end."""
     host = site.hosts["server"]
-    tar, image = _guests.guest_tar(site)
-    alias = f"infrabench-guest-{image}"
+    tar, image = containers.find_guest_image(site)
+    alias = f"{IMAGE}{image}"
     remote = _socket(host)
     if remote is None:
         raise ProvisionError(f"LXD's socket is gone on {host.name}; looked for {' and '.join(SOCKETS)}")
-    with host.forward(remote) as socket, _guests.bridge(host, site):
+    cgroups = guest_bridge.list_lxc_cgroups(NAME, SPARE)
+    with host.forward(remote) as socket, guest_bridge.hold_bridge(host, site, cgroups):
         client = _client(socket, host)
         try:
             _remove(client)
             _image(client, host, tar, image, alias)
             _pool(client)
-            cpus = _guests.cpu_list(host, spec.limits)
+            cpus = containers.choose_cpus(host, spec.limits)
             instance = _start(client, site, spec, alias, cpus)
-            folders = _guests.cgroups(host, instance.state().pid, NAME)
+            folders = containers.find_cgroups(host, instance.state().pid, NAME)
             target = Target("server", host, _enter(NAME), spec.address, _lifecycle(site, spec, alias, cpus))
             _address(target, site, spec.address)
-            limits = _guests.verify_limits(target, spec.limits, "lxd")
-            pause, resume = _guests.freezer(host, folders)
+            limits = containers.verify_limits(target, spec.limits, "lxd")
+            pause, resume = containers.make_freezer(host, folders)
             yield Deployment("lxd", {"server": target}, _facts(client, host, limits, folders, image), pause, resume)
         except LXDAPIException as error:
             raise ProvisionError(f"lxd on {host.name}: {error}") from error
         finally:
             _remove(client)
+            if not containers.keeps_image(site):
+                _remove_images(client)
 
 
 def _socket(host: Host) -> str | None:
@@ -109,6 +119,21 @@ def _remove(client: pylxd.Client) -> None:
         instance.delete(wait=True)
 
 
+def _remove_images(client: pylxd.Client) -> None:
+    """Remove what was imported, now or by a run that was killed, and the storage pool, unless others use that."""
+    try:
+        for image in client.images.all():
+            if any(alias["name"].startswith(IMAGE) for alias in image.aliases):
+                image.delete(wait=True)
+        pool = client.storage_pools.get(POOL)
+        if pool.description == OURS and not pool.used_by:
+            pool.delete()
+    except NotFound:  # it came to nothing so early
+        return
+    except LXDAPIException as error:  # what was measured is as good as before
+        log.warning("LXD keeps what was imported: %s. Try: lxc image list; lxc storage delete %s", error, POOL)
+
+
 def _image(client: pylxd.Client, host: Host, tar: str, image: str, alias: str) -> None:
     if client.images.exists(alias, alias=True):
         return
@@ -116,7 +141,7 @@ def _image(client: pylxd.Client, host: Host, tar: str, image: str, alias: str) -
     host.put(_metadata(), metadata)
     try:
         argv = ("lxc", "image", "import", metadata, tar, "--alias", alias)
-        _guests.check(host, argv, timeout_s=_guests.PROVISION_S)
+        containers.check_output(host, argv, timeout_s=containers.PROVISION_S)
     finally:
         host.run(("rm", "-f", metadata), timeout_s=10)
 
@@ -136,14 +161,14 @@ def _pool(client: pylxd.Client) -> None:
     try:
         client.storage_pools.get(POOL)
     except NotFound:
-        client.storage_pools.create({"name": POOL, "driver": "dir", "description": "made by infrabench"})
+        client.storage_pools.create({"name": POOL, "driver": "dir", "description": OURS})
 
 
 def _start(client: pylxd.Client, site: Site, spec: DeploySpec, alias: str, cpus: str) -> Any:
     limits = spec.limits
     # Where the kernel does not show it inside, setting it would keep the instance from starting.
-    settable = _kernel.listen_queue(site.hosts["server"]) == _kernel.SOMAXCONN
-    sysctl = {"linux.sysctl.net.core.somaxconn": str(_kernel.SOMAXCONN)} if settable else {}
+    settable = kernel_settings.listen_queue(site.hosts["server"]) == kernel_settings.SOMAXCONN
+    sysctl = {"linux.sysctl.net.core.somaxconn": str(kernel_settings.SOMAXCONN)} if settable else {}
     instance = client.instances.create(
         {
             "name": NAME,
@@ -160,7 +185,7 @@ def _start(client: pylxd.Client, site: Site, spec: DeploySpec, alias: str, cpus:
             },
             "devices": {
                 "root": {"type": "disk", "path": "/", "pool": POOL},
-                "eth0": {"type": "nic", "nictype": "bridged", "parent": _guests.BRIDGE, "name": "eth0"},
+                "eth0": {"type": "nic", "nictype": "bridged", "parent": guest_bridge.BRIDGE, "name": "eth0"},
             },
         },
         wait=True,
@@ -175,21 +200,21 @@ def _lxd_cpus(cpus: str) -> str:
 
 
 def _enter(name: str) -> tuple[str, ...]:
-    return ("lxc", "exec", name, "-T", "-n", "--env", f"PATH={_guests.PATH}", "--")
+    return ("lxc", "exec", name, "-T", "-n", "--env", f"PATH={containers.PATH}", "--")
 
 
 def _address(target: Target, site: Site, address: str) -> None:
-    network = _guests.guest_network(site)
+    network = guest_bridge.guest_network(site)
     script = "ip link set eth0 up && ip addr replace $0 dev eth0 && ip route replace default via $1"
     target.check(("sh", "-c", script, f"{address}/{network.prefixlen}", str(network[1])), timeout_s=20)
 
 
 def _lifecycle(site: Site, spec: DeploySpec, alias: str, cpus: str) -> dict[str, tuple[str, ...]]:
-    network, address = _guests.guest_network(site), _guests.spare_address(site)
+    network, address = guest_bridge.guest_network(site), guest_bridge.spare_address(site)
     limits = spec.limits
     arguments = (
-        alias, SPARE, POOL, _lxd_cpus(cpus), f"{limits.memory_bytes}B", str(limits.nofile), _guests.BRIDGE,
-        f"{address}/{network.prefixlen}", str(network[1]), _guests.mac(address),
+        alias, SPARE, POOL, _lxd_cpus(cpus), f"{limits.memory_bytes}B", str(limits.nofile), guest_bridge.BRIDGE,
+        f"{address}/{network.prefixlen}", str(network[1]), guest_bridge.derive_mac(address),
     )  # fmt: skip
     return {
         "create": ("sh", "-c", _SPARE, "sh", *arguments),
@@ -209,8 +234,8 @@ def _facts(
         "driver": f"{environment.get('driver')} {environment.get('driver_version')}",
         "image": image,
         "storage": "dir (a folder of the host's file system)",
-        "network": f"veth on bridge {_guests.BRIDGE}, routed, no NAT",
+        "network": guest_bridge.NETWORK,
         "security": "unprivileged container (mapped user ids), LXD's default seccomp",
         "limits": limits,
-        "cgroups": [folders[key] for key in ("cpu", "memory", "unified") if key in folders],
+        "cgroups": containers.list_cgroups(folders),
     }

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from infrabench.core import Deployment, DeploySpec, Host, Limits, Site, Target
-from infrabench.systems import _guests, _kernel
+from infrabench.machines import containers, guest_bridge, kernel_settings
 
 NAME = "infrabench-native"
 HOME = "/run/infrabench/native"
@@ -91,17 +91,17 @@ def supported(site: Site) -> str | None:
 def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
     """Yield the host as a deployment; its cgroup, network namespace and helper script are removed at the end."""
     host = site.hosts["server"]
-    if not _guests.is_root(host):
+    if not containers.is_root(host):
         yield _as_user(site, host, spec.limits)
         return
-    _guests.script(host, _DOWN, NAME, HOME)
-    with _guests.bridge(host, site):
+    containers.run_script(host, _DOWN, NAME, HOME)
+    with guest_bridge.hold_bridge(host, site):
         try:
-            network = _guests.guest_network(site)
-            _guests.script(
-                host, _UP, NAME, HOME, _guests.BRIDGE, f"{spec.address}/{network.prefixlen}", str(network[1]),
-                _guests.cpu_list(host, spec.limits), str(spec.limits.memory_bytes), str(spec.limits.nofile),
-                str(_kernel.listen_queue(host)),
+            network = guest_bridge.guest_network(site)
+            containers.run_script(
+                host, _UP, NAME, HOME, guest_bridge.BRIDGE, f"{spec.address}/{network.prefixlen}", str(network[1]),
+                containers.choose_cpus(host, spec.limits), str(spec.limits.memory_bytes), str(spec.limits.nofile),
+                str(kernel_settings.listen_queue(host)),
             )  # fmt: skip
             enter = ("sh", f"{HOME}/enter")  # named to sh: many hosts mount /run noexec
             lifecycle = {
@@ -112,21 +112,21 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
                 "address": (spec.address,),
             }
             target = Target("server", host, enter, spec.address, lifecycle)
-            limits = _guests.verify_limits(target, spec.limits, "native")
+            limits = containers.verify_limits(target, spec.limits, "native")
             yield Deployment("native", {"server": target}, _facts(site, host, limits))
         finally:
-            _guests.script(host, _DOWN, NAME, HOME)
+            containers.run_script(host, _DOWN, NAME, HOME)
 
 
 def _facts(site: Site, host: Host, limits: dict[str, Any]) -> dict[str, Any]:
     folders = '/sys/fs/cgroup/cpu/"$1" /sys/fs/cgroup/memory/"$1" /sys/fs/cgroup/"$1"'
     own = f'for g in {folders}; do [ -d "$g" ] && echo "$g"; done; :'
-    cgroup = _guests.script(host, own, NAME)
+    cgroup = containers.run_script(host, own, NAME)
     where = "the lab's server node (a system container on this kernel)" if site.kind == "lab" else "the host itself"
     return {
         "runs_on": where,
         "storage": "the host's file system",
-        "network": f"veth on bridge {_guests.BRIDGE}, routed, own network namespace",
+        "network": f"veth on bridge {guest_bridge.BRIDGE}, routed, own network namespace",
         "security": "none",
         "limits": limits,
         "cgroups": cgroup.split(),
@@ -146,7 +146,7 @@ def _as_user(site: Site, host: Host, limits: Limits) -> Deployment:
         "storage": "the host's file system",
         "network": "the host's own",
         "security": "none",
-        "limits": {**_guests.effective_limits(target), "note": "memory not limited: that needs root"},
+        "limits": {**containers.read_limits(target), "note": "memory not limited: that needs root"},
         "cgroups": [],
     }
     return Deployment("native", {"server": target}, facts)

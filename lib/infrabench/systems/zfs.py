@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from importlib import resources
 
-from infrabench.clusters.hosts import push
 from infrabench.core import Host, NotRunnable, Site
-from infrabench.stores import borrowed
-from infrabench.stores.node import zfs_kernel
-from infrabench.stores.parcel import FOLDER
-from infrabench.systems import _stores
+from infrabench.machines.clusters.hosts import push
+from infrabench.machines.stores import on_host
+from infrabench.machines.stores.node import zfs_kernel
+from infrabench.machines.stores.upload import FOLDER
+from infrabench.systems import _block_storage
 
 QUALIFIER = "user space"
 SOURCES = f"{FOLDER}/zvol"
@@ -28,22 +28,22 @@ TO_BUILD = {
 }  # fmt: skip
 
 
-def _engine(site: Site, host: Host) -> _stores.Engine:
+def _engine(site: Site, host: Host) -> _block_storage.Engine:
     """Return the engine that the host can have; `NotRunnable`, with what is missing, where it can have none."""
     if site.kind == "lab":
-        return _stores.Engine("zfs", QUALIFIER)
+        return _block_storage.Engine("zfs", QUALIFIER)
     if host.run(("sh", "-c", _MODULE), timeout_s=CHECK_S).ok:
         found = host.run(("sh", "-c", _MISSING, "sh", *PACKAGES), timeout_s=CHECK_S).stdout.decode().split()
         if found:
             raise NotRunnable(f"{host.name}: apt-get install {' '.join(sorted({PACKAGES[each] for each in found}))}")
-        return _stores.Engine("zfs_kernel", paths=lambda config: {"device": (str(zfs_kernel.device(config)),)})
+        return _block_storage.Engine("zfs_kernel", paths=lambda config: {"device": (str(zfs_kernel.device(config)),)})
     _build(host)
-    return _stores.Engine("zfs", QUALIFIER, options={"plugin": PLUGIN})
+    return _block_storage.Engine("zfs", QUALIFIER, options={"plugin": PLUGIN})
 
 
 def _build(host: Host) -> None:
     """Build the plugin on a host that has what it takes; `NotRunnable` with the compiler's words where it has not."""
-    sources = (resources.files("infrabench") / "lab/storage/zvol").iterdir()
+    sources = (resources.files("infrabench") / "machines/lab/storage/zvol").iterdir()
     push(host, {f"{SOURCES}/{each.name}": each.read_text(encoding="utf-8") for each in sources})
     built = host.run((f"{SOURCES}/build.sh", PLUGIN), timeout_s=BUILD_S)
     if not built.ok:
@@ -55,5 +55,5 @@ def _build(host: Host) -> None:
         )
 
 
-supported, deploy = _stores.system("zfs", _engine)
-NEEDS, MODULES = {"server": {**borrowed.programs("zfs"), **PACKAGES, **TO_BUILD}}, borrowed.MODULES
+supported, deploy = _block_storage.system("zfs", _engine)
+NEEDS, MODULES = {"server": {**on_host.programs("zfs"), **PACKAGES, **TO_BUILD}}, on_host.MODULES

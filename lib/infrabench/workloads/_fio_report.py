@@ -1,7 +1,8 @@
 """What fio's own report and logs say, read strictly; and whether the rate of a run was steady.
 
 Times of fio are whole milliseconds (``runtime``) or nanoseconds (latencies). An error of the job, requests that were
-cut short or dropped, and another job than the one that was asked for are refused.
+cut short or dropped, another job than the one that was asked for, and rates that are not the amounts over the time are
+refused.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from infrabench.core import ParseError, Result
-from infrabench.workloads._reading import at, equal, json_object, positive, text, value
+from infrabench.workloads._parse import at, equal, json_object, positive, text, value, within
 
 TOOL = "fio"
 REMARKS = r"\A(?:fio: .*\n)*"  # stand before the report: that it is connected, what failed
@@ -50,18 +51,31 @@ class Side:
 
 def job(result: Result, name: str, asked: Mapping[str, object]) -> Mapping[str, Any]:
     """Return the one job of fio's report in `result`, after its error and its options (`asked`) were checked."""
-    return checked(json_object(TOOL, re.sub(REMARKS, "", text(result))), name, asked)
+    return checked(whole(result), name, asked)
 
 
-def checked(report: Mapping[str, Any], name: str, asked: Mapping[str, object]) -> Mapping[str, Any]:
-    """Return the one job of a parsed report; `ParseError` when it failed, or was asked for something else."""
+def whole(result: Result) -> Mapping[str, Any]:
+    """Return fio's report, without the remarks that it may make before it."""
+    output = re.sub(REMARKS, "", text(result))
+    if output[:1] not in ("", "{"):
+        raise ParseError(TOOL, "no JSON: it begins with something else than remarks of fio (`fio: ...`)", output)
+    return json_object(TOOL, output)
+
+
+def checked(
+    report: Mapping[str, Any], name: str, asked: Mapping[str, object], place: int = 0, count: int = 1
+) -> Mapping[str, Any]:
+    """Return the job at `place` of the `count` jobs of a parsed report.
+
+    `ParseError` when it failed, was asked for something else, or is not one of so many.
+    """
     jobs = at(TOOL, report, "jobs")
-    equal(TOOL, "number of jobs", len(jobs) if isinstance(jobs, list) else jobs, 1)
-    equal(TOOL, "name of the job", at(TOOL, jobs, 0, "jobname"), name)
-    equal(TOOL, f"error of job {name}", at(TOOL, jobs, 0, "error"), 0)
+    equal(TOOL, "number of jobs", len(jobs) if isinstance(jobs, list) else jobs, count)
+    equal(TOOL, "name of the job", at(TOOL, jobs, place, "jobname"), name)
+    equal(TOOL, f"error of job {name}", at(TOOL, jobs, place, "error"), 0)
     for option, given in asked.items():
-        equal(TOOL, f"option {option}", at(TOOL, jobs, 0, "job options", option), str(given))
-    found = at(TOOL, jobs, 0)
+        equal(TOOL, f"option {option}", at(TOOL, jobs, place, "job options", option), str(given))
+    found = at(TOOL, jobs, place)
     if not isinstance(found, dict):
         raise ParseError(TOOL, "the job is no object", str(found))
     return found
@@ -74,6 +88,10 @@ def side(found: Mapping[str, Any], way: WAY) -> Side:
     requests = positive(TOOL, f"{way} requests", value(TOOL, found, way, "total_ios"))
     size = positive(TOOL, f"{way} bytes", value(TOOL, found, way, "io_bytes"))
     runtime_s = positive(TOOL, f"{way} runtime", value(TOOL, found, way, "runtime")) / 1e3
+    # It cuts its rates off, one to whole bytes, the other to six decimals.
+    for key, amount, step in (("bw_bytes", size, 1.0), ("iops", requests, 1e-6)):
+        rate = amount / runtime_s
+        within(TOOL, f"{way} {key}", value(TOOL, found, way, key), rate - step - 1e-9 * rate, rate + step)
     measured = value(TOOL, found, way, "lat_ns", "N")
     mean_s = positive(TOOL, f"{way} latency", value(TOOL, found, way, "lat_ns", "mean")) * 1e-9
     percentiles = at(TOOL, found, way, "lat_ns").get("percentile", {})

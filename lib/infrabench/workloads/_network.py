@@ -22,15 +22,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from infrabench.core import Capture, DesignError, Measurement, NotRunnable, ParseError, Result, Step, Target
-from infrabench.workloads import _witness
-from infrabench.workloads._reading import json_object, positive, text
+from infrabench.core import Capture, DesignError, Measurement, MetricKind, NotRunnable, ParseError, Result, Step, Target
+from infrabench.workloads import _counters
+from infrabench.workloads._parse import json_object, positive, text
 
 PATH: Mapping[str, Any] = {
     "placement": "two-nodes", "interface": "primary", "multus": True, "policy": False, "cpus": "free",
 }  # fmt: skip
 CPUS = {"free": None, "apart": "1,0", "one": "0,0"}  # processors of client and server, as iperf3 and netperf take them
 PLACEMENTS = {"same-node": "near", "two-nodes": "far"}
+CPU_METRICS: Mapping[str, MetricKind] = {
+    **{f"{who}cpu_s_per_B": "quantity" for who in ("", "sender_", "receiver_")},
+    "cpu_percent": "quantity",
+}
 INTERFACES = ("primary", "second", "service")
 CLAIM = "INFRABENCH_CLAIM="
 NODES = ("server-node", "client-node")
@@ -150,13 +154,13 @@ def around(found: Ends, params: Mapping[str, Any], server: Sequence[str], tool: 
     )
 
 
-def check_path(capture: Capture, amount: _witness.Amount) -> None:
+def check_path(capture: Capture, amount: _counters.Amount) -> None:
     """Raise `NotAsClaimed` when a counter contradicts the path of a trial that moved `amount` from client to server."""
     claim = _claimed(capture, "start")
     said, interface = claim["placement"].replace("-", " "), claim["interface"]
-    _witness.check_enough(amount)
+    _counters.check_enough(amount)
     for device, carries in claim["devices"].items():
-        passed = _witness.moved(text(_whole(capture, "start")), text(_whole(capture, "stop")), device)
+        passed = _counters.moved(text(_whole(capture, "start")), text(_whole(capture, "stop")), device)
         _check(f"{said} over the server's {claim['device']}", f"its device {device}", amount, passed, carries, "in")
     for key in NODES[: claim["nodes"]]:
         node = _claimed(capture, f"{key}-before")
@@ -165,11 +169,11 @@ def check_path(capture: Capture, amount: _witness.Amount) -> None:
             carries = said == "two nodes" and (use == "uplink" or interface != "second")
             way = f"{said} over {device}" if carries else f"{said}, not over {device}"
             where = f"that device of {node['node']}"
-            passed = _witness.moved(before, after, device)
+            passed = _counters.moved(before, after, device)
             _check(way, where, amount, passed, carries, "in" if key == NODES[0] else "out")
 
 
-def asked(result: Result, tool: str, option: str) -> str:
+def read_option(result: Result, tool: str, option: str) -> str:
     """Return what `tool` was given for `option`; what stands before it enters a target and may have such options."""
     own = result.argv[len(result.argv) - result.argv[::-1].index(tool) :] if tool in result.argv else ()
     if own.count(option) != 1 or own[-1] == option:
@@ -183,18 +187,18 @@ def cpu(capture: Capture) -> Cpu | None:
     if not keys:
         return None
     read = {key: [text(_whole(capture, f"{key}-{when}")) for when in ("before", "after")] for key in keys}
-    machines = {key: tuple(_witness.machine(each) for each in texts) for key, texts in read.items()}
-    spent = {key: _witness.between(*pair) for key, pair in machines.items()}
+    machines = {key: tuple(_counters.machine(each) for each in texts) for key, texts in read.items()}
+    spent = {key: _counters.between(*pair) for key, pair in machines.items()}
     busy_s, total_s = spent[NODES[0]]
     if len(keys) == 1:
         return Cpu(busy_s, None, None, busy_s / total_s)
-    one = _witness.same_machine(machines[NODES[1]], machines[NODES[0]])
+    one = _counters.same_machine(machines[NODES[1]], machines[NODES[0]])
     own: dict[str, float | None] = {}
     for key in keys:
         counters = _claimed(capture, f"{key}-before")["counters"]
-        used = [_witness.counted_s(each, counters) for each in read[key]]
+        used = [_counters.counted_s(each, counters) for each in read[key]]
         if used[1] < used[0]:
-            raise ParseError(_witness.TOOL, f"the CPU counter of {key} went backwards", str(used))
+            raise ParseError(_counters.TOOL, f"the CPU counter of {key} went backwards", str(used))
         own[key] = used[1] - used[0] if counters else None if one else spent[key][0]
     whole = busy_s if one else sum(each for each, _ in spent.values())
     return Cpu(whole, own[NODES[1]], own[NODES[0]], busy_s / total_s)
@@ -208,7 +212,7 @@ def cpu_measurements(capture: Capture, payload_bytes: float) -> Sequence[Measure
     spent = cpu(capture)
     if spent is None:
         return ()
-    size = positive(_witness.TOOL, "payload", payload_bytes)
+    size = positive(_counters.TOOL, "payload", payload_bytes)
     parts = {"cpu": spent.machines_s, "sender_cpu": spent.sender_s, "receiver_cpu": spent.receiver_s}
     return (
         *(
@@ -242,22 +246,22 @@ def _reading(node: Target) -> tuple[str, ...]:
 def _claimed(capture: Capture, step: str) -> Mapping[str, Any]:
     said = [part.removeprefix(CLAIM) for part in capture[step].argv if part.startswith(CLAIM)]
     if len(said) != 1:
-        raise ParseError(_witness.TOOL, f"step {step} claims {len(said)} paths", str(capture[step].argv))
-    return json_object(_witness.TOOL, said[0])
+        raise ParseError(_counters.TOOL, f"step {step} claims {len(said)} paths", str(capture[step].argv))
+    return json_object(_counters.TOOL, said[0])
 
 
 def _whole(capture: Capture, step: str) -> Result:
     """Return a step's result; `ParseError` when it failed: a step of cleanup does not end a trial."""
     result = capture[step]
     if not result.ok:
-        raise ParseError(_witness.TOOL, f"step {step} ended with {result.status}", result.stderr)
+        raise ParseError(_counters.TOOL, f"step {step} ended with {result.status}", result.stderr)
     return result
 
 
 def _check(
-    claim: str, where: str, amount: _witness.Amount, passed: _witness.Device, carries: bool, way: Literal["in", "out"]
+    claim: str, where: str, amount: _counters.Amount, passed: _counters.Device, carries: bool, way: Literal["in", "out"]
 ) -> None:
     if carries:
-        _witness.check_carried(claim, where, amount, passed, way)
+        _counters.check_carried(claim, where, amount, passed, way)
     else:
-        _witness.check_quiet(claim, where, amount, passed)
+        _counters.check_quiet(claim, where, amount, passed)

@@ -139,8 +139,16 @@ class Load:
         self.process = None
 
     def begin(self):
-        with self.said.open("wb") as said, self.said.with_suffix(".err").open("wb") as complaints:
-            self.process = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, stdout=said, stderr=complaints)
+        # An exception between the start of the load and the moment in which it is known here would leave it behind.
+        late = []
+        before = signal.signal(signal.SIGTERM, lambda number, frame: late.append(number))
+        try:
+            with self.said.open("wb") as said, self.said.with_suffix(".err").open("wb") as complaints:
+                self.process = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, stdout=said, stderr=complaints)
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        if late:
+            ended(late[0], None)
 
     def check(self):
         """Raise `Failed` when the load has ended before it was told to."""

@@ -1,6 +1,7 @@
 """What y-cruncher says of one computation of pi: strict reading of the validation file that it leaves.
 
-y-cruncher (numberworld.org) is not free to be given on: it runs where its user has put it. Its validation file tells
+y-cruncher (numberworld.org) is not free to be given on: it runs where its user has put it. Its validation file begins
+with a byte-order mark and has lines that end with CRLF, on Linux too; ib-pods tells each byte as a character. It tells
 more digits of its times than its console does, and a hash of all decimals. ``CPU Utilization`` is its own CPU time over
 the time it computed, in percent of one processor, with the kernel's part beside it; ``Multi-core Efficiency`` is that
 over the logical processors it saw.
@@ -12,9 +13,10 @@ import re
 from dataclasses import dataclass
 
 from infrabench.core import ParseError
-from infrabench.workloads._reading import number, one, positive
+from infrabench.workloads._parse import number, one, positive
 
 TOOL = "y-cruncher"
+MARK = "\xef\xbb\xbf"  # the byte-order mark, a character for each byte
 BEGIN = "Benchmark Validation File"
 NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 PRIME = 2**61 - 1  # the hash is the number without its point, modulo this
@@ -49,9 +51,15 @@ def command(program: str, decimals: int) -> tuple[str, ...]:
     return ("sh", "-c", SCRIPT, program, str(decimals))
 
 
+def is_validation(output: str) -> bool:
+    """Return whether an output begins as a validation file does."""
+    return output.removeprefix(MARK).startswith(BEGIN)
+
+
 def read(output: str) -> Report:
     """Return what a validation file says; `ParseError` when it is not whole, or its own checks failed."""
-    if not output.startswith(BEGIN) or not re.search(r"\nChecksum1: [0-9a-f]{64,256}\n\Z", output):
+    output = output.replace("\r\n", "\n")
+    if not is_validation(output) or not re.search(r"\nChecksum1: [0-9a-f]{64,256}\n\Z", output):
         raise ParseError(TOOL, "no whole validation file", output[:200] + output[-200:])
     one(TOOL, "the constant", r"^Constant: +Pi$", output)
     one(TOOL, "a spot check that is good", r"^Spot Check: +Good through [0-9,]+$", output)

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, NotAsClaimed, Step, Target
-from infrabench.workloads import _fio_report, _store
-from infrabench.workloads._reading import MIB, equal, tool_version
+from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, NotAsClaimed, Step, Target
+from infrabench.workloads import _fio_report, _volume
+from infrabench.workloads._parse import MIB, equal, tool_version
 
 DEFAULTS: Mapping[str, Any] = {
     "files": 44,
@@ -27,29 +27,35 @@ DEFAULTS: Mapping[str, Any] = {
     "mode": "default",
 }
 TOOL = "fio"
+READS = ("3.33", "3.39")
 PIECE = MIB
 SUMS = ("--verify=crc32c", f"--verify_interval={PIECE}")
+METRICS: Mapping[str, MetricKind] = {
+    **{f"{way}_B_per_s": "fixed-work rate" for way in ("write", "read")},
+    **{f"{way}_{who}_cpu_s_per_B": "quantity" for way in ("write", "read") for who in ("storage", "client")},
+    **{f"{way}_cpu_percent": "quantity" for way in ("write", "read")},
+}
 
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
     """Return writing, dropping, reading and comparing, on a file system that is made for it."""
     size = _file_bytes(params) * params["files"]
-    _store.check(params, roles)
-    (folder,) = _store.lifecycle(roles, "mount", "no file system can be made on it")
-    area = _store.area_bytes(size)
+    _volume.check(params, roles)
+    (folder,) = _volume.lifecycle(roles, "mount", "no file system can be made on it")
+    area = _volume.area_bytes(size)
     return (
-        _store.verb(roles, ("mount", params["mode"], area), "prepare", moved_bytes=area),
-        _store.verb(roles, ("drop",), "prepare"),
-        _store.usage(roles, "before-write"),
+        _volume.verb(roles, ("mount", params["mode"], area), "prepare", moved_bytes=area),
+        _volume.verb(roles, ("drop",), "prepare"),
+        _volume.usage(roles, "before-write"),
         _step("write", params, folder, ("--rw=write", "--end_fsync=1", "--refill_buffers", "--do_verify=0", *SUMS)),
-        _store.usage(roles, "after-write"),
-        _store.verb(roles, ("drop",), "measure", "drop-before-read"),
-        _store.usage(roles, "before-read"),
+        _volume.usage(roles, "after-write"),
+        _volume.verb(roles, ("drop",), "measure", "drop-before-read"),
+        _volume.usage(roles, "before-read"),
         _step("read", params, folder, ("--rw=read", "--invalidate=0")),
-        _store.usage(roles, "after-read"),
+        _volume.usage(roles, "after-read"),
         _step("compare", params, folder, ("--rw=read", "--invalidate=0", "--verify_fatal=1", *SUMS)),
-        *_store.rescue(roles),
-        _store.verb(roles, ("unmount",), "cleanup", moved_bytes=size),
+        *_volume.rescue(roles),
+        _volume.verb(roles, ("unmount",), "cleanup", moved_bytes=size),
     )
 
 
@@ -60,7 +66,7 @@ def version(target: Target) -> str:
 
 def supported(deployment: Deployment) -> str | None:
     """Return None, or that the system stores nothing, or that fio is missing."""
-    return _store.without(deployment, TOOL)
+    return _volume.without(deployment, TOOL)
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:
@@ -68,19 +74,19 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     _done(capture, "compare")
     found: list[Measurement] = []
     for way in ("write", "read"):
-        report, spent = _done(capture, way), _store.used(capture, f"before-{way}", f"after-{way}")
+        report, spent = _done(capture, way), _volume.used(capture, f"before-{way}", f"after-{way}")
         found += [
             Measurement(f"{way}_B_per_s", report.bytes_per_s, "B/s", "higher"),
             Measurement(f"{way}_storage_cpu_s_per_B", spent.storage_s / report.bytes, "s/B", "lower"),
             Measurement(f"{way}_client_cpu_s_per_B", spent.client_s / report.bytes, "s/B", "lower"),
-            _store.cpu_percent(spent, f"{way}_"),
+            _volume.cpu_percent(spent, f"{way}_"),
         ]
     return tuple(found)
 
 
 def _file_bytes(params: Mapping[str, Any]) -> int:
-    _store.whole("files", params["files"], 1)
-    _store.whole("total_bytes", params["total_bytes"], PIECE)
+    _volume.whole("files", params["files"], 1)
+    _volume.whole("total_bytes", params["total_bytes"], PIECE)
     each: int = params["total_bytes"] // params["files"] // PIECE * PIECE
     if not each:
         raise DesignError(f"file-copy: {params['files']} files of 1 MiB are more than {params['total_bytes']} bytes")
@@ -94,7 +100,7 @@ def _step(name: str, params: Mapping[str, Any], folder: str, options: Sequence[s
         f"--nrfiles={params['files']}", f"--filesize={each}", "--file_service_type=sequential", "--openfiles=1",
         "--ioengine=psync", f"--bs={PIECE}", "--fallocate=none", *options, "--output-format=json",
     )  # fmt: skip
-    return Step(name, "server", argv, timeout_s=_store.COMMAND_S + each * params["files"] / _store.SLOWEST_B_PER_S)
+    return Step(name, "server", argv, timeout_s=_volume.COMMAND_S + each * params["files"] / _volume.SLOWEST_B_PER_S)
 
 
 def _done(capture: Capture, name: str) -> _fio_report.Side:

@@ -12,20 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, Step, Target
-from infrabench.workloads._reading import (
-    KIB,
-    MIB,
-    at,
-    at_least,
-    equal,
-    json_object,
-    missing,
-    positive,
-    text,
-    tool_version,
-    value,
-)
+from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, Step, Target
+from infrabench.workloads import _fio_report
+from infrabench.workloads._parse import KIB, MIB, at_least, equal, missing, positive, tool_version, value
 
 DEFAULTS: Mapping[str, Any] = {
     "size_bytes": 64 * MIB,
@@ -35,8 +24,14 @@ DEFAULTS: Mapping[str, Any] = {
 }
 NEEDS = {"server": {"fio": "fio"}}
 TOOL = "fio"
+READS = ("3.33", "3.39")
 FILE = "infrabench-fio.bin"
+WAYS: tuple[_fio_report.WAY, _fio_report.WAY] = ("write", "read")  # one job after the other
 SLOWEST_B_PER_S = 1 * MIB  # slower than this is a hang
+METRICS: Mapping[str, MetricKind] = {
+    **{f"{way}_{rate}": "fixed-work rate" for way in ("write", "read") for rate in ("B_per_s", "iops")},
+    **{f"{way}_latency_p99_s": "time" for way in ("write", "read")},
+}
 
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
@@ -45,19 +40,12 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     at_least("size_bytes", params["size_bytes"], params["block_bytes"])
     if params["size_bytes"] % params["block_bytes"]:
         raise DesignError("fio: size_bytes must be whole blocks")
-    file = f"{params['directory']}/{FILE}"
-    job = (
-        f"--filename={file}", f"--size={params['size_bytes']}", f"--bs={params['block_bytes']}",
-        "--ioengine=psync", f"--direct={int(params['direct'])}",
-    )  # fmt: skip
-    argv = (
-        TOOL, "--output-format=json", "--name=write", "--rw=write", "--end_fsync=1", *job,
-        "--name=read", "--stonewall", "--rw=read", "--invalidate=1", *job,
-    )  # fmt: skip
+    write, read = ([f"--{name}={given}" for name, given in _options(params, way).items()] for way in WAYS)
+    argv = (TOOL, "--output-format=json", "--name=write", *write, "--name=read", "--stonewall", *read)
     timeout_s = 60.0 + 2 * params["size_bytes"] / SLOWEST_B_PER_S
     return (
         Step("fio", "server", argv, timeout_s=timeout_s),
-        Step("remove", "server", ("rm", "-f", file), phase="cleanup"),
+        Step("remove", "server", ("rm", "-f", f"{params['directory']}/{FILE}"), phase="cleanup"),
     )
 
 
@@ -73,23 +61,26 @@ def supported(deployment: Deployment) -> str | None:
 
 def parse(capture: Capture) -> Sequence[Measurement]:
     """Return rate, requests per second and 99th percentile of latency for writing and for reading."""
-    report = json_object(TOOL, text(capture["fio"]))
-    jobs = at(TOOL, report, "jobs")
-    equal(TOOL, "number of jobs", len(jobs) if isinstance(jobs, list) else jobs, 2)
+    report, params = _fio_report.whole(capture["fio"]), capture.params
     found: list[Measurement] = []
-    for index, name in enumerate(("write", "read")):
-        equal(TOOL, "name of the job", at(TOOL, jobs, index, "jobname"), name)
-        equal(TOOL, f"error of job {name}", at(TOOL, jobs, index, "error"), 0)
-        done = value(TOOL, jobs, index, name, "io_bytes")
-        equal(TOOL, f"bytes of job {name}", done, float(capture.params["size_bytes"]))
-        p99_ns = value(TOOL, jobs, index, name, "clat_ns", "percentile", "99.000000")
+    for place, name in enumerate(WAYS):
+        job = _fio_report.checked(report, name, _options(params, name), place, len(WAYS))
+        side = _fio_report.side(job, name)
+        equal(TOOL, f"bytes of job {name}", side.bytes, float(params["size_bytes"]))
+        equal(TOOL, f"requests of job {name}", side.requests, params["size_bytes"] // params["block_bytes"])
+        p99_ns = value(TOOL, job, name, "clat_ns", "percentile", "99.000000")
         found += [
-            Measurement(f"{name}_B_per_s", _above_0(jobs, index, name, "bw_bytes"), "B/s", "higher"),
-            Measurement(f"{name}_iops", _above_0(jobs, index, name, "iops"), "1/s", "higher"),
+            Measurement(f"{name}_B_per_s", positive(TOOL, name, value(TOOL, job, name, "bw_bytes")), "B/s", "higher"),
+            Measurement(f"{name}_iops", positive(TOOL, name, value(TOOL, job, name, "iops")), "1/s", "higher"),
             Measurement(f"{name}_latency_p99_s", positive(TOOL, f"{name} latency", p99_ns) * 1e-9, "s", "lower"),
         ]
     return tuple(found)
 
 
-def _above_0(jobs: Any, index: int, name: str, key: str) -> float:
-    return positive(TOOL, f"{name} {key}", value(TOOL, jobs, index, name, key))
+def _options(params: Mapping[str, Any], way: _fio_report.WAY) -> Mapping[str, object]:
+    """Return the options of a job; fio repeats them in its report."""
+    own = {"end_fsync": 1} if way == "write" else {"invalidate": 1}
+    return {
+        "rw": way, **own, "filename": f"{params['directory']}/{FILE}", "size": params["size_bytes"],
+        "bs": params["block_bytes"], "ioengine": "psync", "direct": int(params["direct"]),
+    }  # fmt: skip

@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, ParseError, Step, Target
-from infrabench.workloads import _fio_report, _store
-from infrabench.workloads._reading import GIB, KIB, equal, text, tool_version
+from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, ParseError, Step, Target
+from infrabench.workloads import _fio_report, _volume
+from infrabench.workloads._parse import GIB, KIB, equal, text, tool_version
 
 DEFAULTS: Mapping[str, Any] = {
     "pattern": "randread",
@@ -35,33 +35,41 @@ DEFAULTS: Mapping[str, Any] = {
     "block_bytes": 4 * KIB,
 }
 TOOL = "fio"
+READS = ("3.33", "3.39")
 PATTERNS = ("read", "write", "randread", "randwrite")
-PATHS = ("nbd", "rbd", "kernel")
+ENGINES = {"nbd": "nbd", "rbd": "rbd", "kernel": "libaio"}  # of each path
 NAME = "requests"
 FOLDER = "/var/tmp/infrabench-fio-4k"
 LOG = f"{FOLDER}/load_clat_hist.log"
 WINDOW_S = 0.25
 LEAST_S = 1.0
 POINTS = {"latency_p50_s": "50.000000", "latency_p99_s": "99.000000", "latency_p999_s": "99.900000"}
+METRICS: Mapping[str, MetricKind] = {
+    "iops": "fixed-time rate",
+    "latency_mean_s": "time",
+    **dict.fromkeys(POINTS, "time"),
+    "steady": "share",
+    "cpu_percent": "quantity",
+}
 
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
     """Return the volume's preparation, the run between two readings of usage, and fio's log of rates."""
     _check(params, roles)
-    timeout_s = params["seconds"] + params["ramp_s"] + 2 * _store.COMMAND_S  # a flush of much takes its time
+    timeout_s = params["seconds"] + params["ramp_s"] + 2 * _volume.COMMAND_S  # a flush of much takes its time
     inside = roles["server"].lifecycle.get("inside", ()) if params["path"] == "kernel" else ()
     return (
-        _store.verb(roles, ("serve", params["mode"]), "prepare"),
-        _store.verb(roles, ("fill", params["area_bytes"]), "prepare", moved_bytes=params["area_bytes"]),
+        _volume.verb(roles, ("serve", params["mode"]), "prepare"),
+        _volume.verb(roles, ("fill", params["area_bytes"]), "prepare", moved_bytes=params["area_bytes"]),
         Step("folder", "server", (*inside, "mkdir", "-p", FOLDER), phase="prepare"),
-        _store.verb(roles, ("drop",), "prepare"),
-        _store.usage(roles, "before"),
+        _volume.verb(roles, ("drop",), "prepare"),
+        _volume.usage(roles, "before"),
         Step("fio", "server", (*inside, *_way(params, roles), *_options(params)), timeout_s=timeout_s),
-        _store.usage(roles, "after"),
+        _volume.usage(roles, "after"),
         Step("log", "server", (*inside, "cat", LOG)),
         # What was cut off would look like a run that stood still.
         Step("log-size", "server", (*inside, "wc", "-c", LOG)),
-        *_store.rescue(roles),
+        *_volume.rescue(roles),
         Step("remove", "server", (*inside, "rm", "-rf", FOLDER), phase="cleanup"),
     )
 
@@ -73,7 +81,7 @@ def version(target: Target) -> str:
 
 def supported(deployment: Deployment) -> str | None:
     """Return None, or that the system stores nothing, or that fio is missing."""
-    return _store.without(deployment, TOOL)
+    return _volume.without(deployment, TOOL)
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:
@@ -81,6 +89,7 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     params = capture.params
     asked = {
         "rw": params["pattern"], "bs": params["block_bytes"], "iodepth": params["depth"], "size": params["area_bytes"],
+        "ioengine": ENGINES[params["path"]], "runtime": f"{params['seconds']:g}", "ramp_time": f"{params['ramp_s']:g}",
     }  # fmt: skip
     way: _fio_report.WAY = "read" if params["pattern"].endswith("read") else "write"
     report = _fio_report.side(_fio_report.job(capture["fio"], NAME, asked), way)
@@ -96,18 +105,18 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     for name, point in POINTS.items():
         found.append(Measurement(name, _fio_report.percentile(report, point), "s", "lower"))
     found.append(Measurement("steady", float(_fio_report.steady(parts)), "1", "higher"))
-    return (*found, _store.cpu_percent(_store.used(capture, "before", "after")))
+    return (*found, _volume.cpu_percent(_volume.used(capture, "before", "after")))
 
 
 def _check(params: Mapping[str, Any], roles: Mapping[str, Target]) -> None:
-    _store.check(params, roles)
-    _store.one_of("pattern", params["pattern"], PATTERNS)
-    _store.one_of("path", params["path"], PATHS)
-    _store.whole("depth", params["depth"], 1)
-    _store.whole("block_bytes", params["block_bytes"], 512)
-    _store.whole("area_bytes", params["area_bytes"], params["block_bytes"])
-    _store.seconds("seconds", params["seconds"], LEAST_S)
-    _store.seconds("ramp_s", params["ramp_s"], 0)
+    _volume.check(params, roles)
+    _volume.one_of("pattern", params["pattern"], PATTERNS)
+    _volume.one_of("path", params["path"], tuple(ENGINES))
+    _volume.whole("depth", params["depth"], 1)
+    _volume.whole("block_bytes", params["block_bytes"], 512)
+    _volume.whole("area_bytes", params["area_bytes"], params["block_bytes"])
+    _volume.seconds("seconds", params["seconds"], LEAST_S)
+    _volume.seconds("ramp_s", params["ramp_s"], 0)
     if params["area_bytes"] % params["block_bytes"] or params["block_bytes"] % 512:
         raise DesignError("fio-4k: area_bytes must be whole blocks, and block_bytes whole sectors of 512 bytes")
 
@@ -115,15 +124,16 @@ def _check(params: Mapping[str, Any], roles: Mapping[str, Target]) -> None:
 def _way(params: Mapping[str, Any], roles: Mapping[str, Target]) -> tuple[str, ...]:
     """Return fio's command and how it reaches the volume; `NotRunnable` where the store has no such path."""
     path = params["path"]
+    engine = f"--ioengine={ENGINES[path]}"
     if path == "nbd":
-        (uri,) = _store.lifecycle(roles, "uri", "it serves no volume over NBD")
-        return (TOOL, f"--name={NAME}", "--ioengine=nbd", f"--uri={uri}")
+        (uri,) = _volume.lifecycle(roles, "uri", "it serves no volume over NBD")
+        return (TOOL, f"--name={NAME}", engine, f"--uri={uri}")
     if path == "rbd":
-        conf, pool, image = _store.lifecycle(roles, "uri-rbd", "it has no RBD image")
-        way = ("--ioengine=rbd", "--clientname=admin", f"--pool={pool}", f"--rbdname={image}")
+        conf, pool, image = _volume.lifecycle(roles, "uri-rbd", "it has no RBD image")
+        way = (engine, "--clientname=admin", f"--pool={pool}", f"--rbdname={image}")
         return ("env", f"CEPH_CONF={conf}", TOOL, f"--name={NAME}", *way)
-    (device,) = _store.lifecycle(roles, "device", "its volume is no block device of the kernel")
-    return (TOOL, f"--name={NAME}", "--ioengine=libaio", "--direct=1", f"--filename={device}")
+    (device,) = _volume.lifecycle(roles, "device", "its volume is no block device of the kernel")
+    return (TOOL, f"--name={NAME}", engine, "--direct=1", f"--filename={device}")
 
 
 def _options(params: Mapping[str, Any]) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, Measurement, ParseError, Step, Target
-from infrabench.workloads._reading import (
+from infrabench.core import Capture, Deployment, Measurement, MetricKind, ParseError, Step, Target
+from infrabench.workloads._parse import (
     MIB,
     at,
     at_least,
@@ -32,6 +32,11 @@ TOOL = "ib-ftp"
 FOLDER = "/srv/infrabench/ftp"
 SLOWEST_B_PER_S = 1 * MIB  # slower than this is a hang
 MAKE = 'ib-data "$1" "$2" && sha256sum "$1"'
+METRICS: Mapping[str, MetricKind] = {
+    "total_s": "time",
+    "first_byte_s": "time",
+    "transfer_B_per_s": "fixed-work rate",
+}
 
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
@@ -40,7 +45,7 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     at_least("size_bytes", size, 1)
     server = ("--address", roles["server"].address, "--port", str(params["port"]))
     patience_s = 60.0 + size / SLOWEST_B_PER_S
-    make = ("sh", "-c", MAKE, "sh", f"{FOLDER}/{size}.bin", str(size))
+    make = ("sh", "-c", MAKE, "sh", _file(size), str(size))
     get = (TOOL, "get", *server, "--file", f"{size}.bin", "--bytes", str(size))
     return (
         Step("file", "server", make, timeout_s=patience_s, phase="prepare"),
@@ -66,14 +71,21 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     report = json_object(TOOL, text(capture["download"]))
     size = value(TOOL, report, "bytes")
     equal(TOOL, "bytes", size, float(capture.params["size_bytes"]))
-    sent = one("sha256sum", "the hash of the file", r"\A([0-9a-f]{64})  \S+\n\Z", text(capture["file"]))[1]
-    equal(TOOL, "the hash of the copy", at(TOOL, report, "sha256"), sent)
+    sent = one("sha256sum", "the hash of the file", r"\A([0-9a-f]{64})  (\S+)\n\Z", text(capture["file"]))
+    equal("sha256sum", "the file", sent[2], _file(capture.params["size_bytes"]))
+    equal(TOOL, "the hash of the copy", at(TOOL, report, "sha256"), sent[1])
     total_s = positive(TOOL, "total_s", value(TOOL, report, "total_s"))
     first_s = positive(TOOL, "first_byte_s", value(TOOL, report, "first_byte_s"))
-    if first_s > total_s:
-        raise ParseError(TOOL, f"the first byte came after {first_s:g} s of {total_s:g} s", text(capture["download"]))
+    login_s = positive(TOOL, "login_s", value(TOOL, report, "login_s"))
+    if not login_s <= first_s <= total_s:
+        spoken = f"logged in after {login_s:g} s, the first byte came after {first_s:g} s of {total_s:g} s"
+        raise ParseError(TOOL, spoken, text(capture["download"]))
     return (
         Measurement("total_s", total_s, "s", "lower"),
         Measurement("first_byte_s", first_s, "s", "lower"),
         Measurement("transfer_B_per_s", size / total_s, "B/s", "higher"),
     )
+
+
+def _file(size_bytes: int) -> str:
+    return f"{FOLDER}/{size_bytes}.bin"

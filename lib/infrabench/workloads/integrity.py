@@ -27,9 +27,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, NotAsClaimed, ParseError, Step, Target
-from infrabench.workloads import _store
-from infrabench.workloads._reading import KIB, at, equal, json_object, positive, text, tool_version, value
+from infrabench.core import (
+    Capture,
+    Deployment,
+    DesignError,
+    Measurement,
+    MetricKind,
+    NotAsClaimed,
+    ParseError,
+    Step,
+    Target,
+)
+from infrabench.workloads import _volume
+from infrabench.workloads._parse import KIB, at, equal, json_object, positive, text, tool_version, value
 
 DEFAULTS: Mapping[str, Any] = {
     "files": 16,
@@ -47,38 +57,45 @@ REBUILD_S = 3600.0  # the pool may hold more than these files
 SCRUB_S = 1800.0
 ANSWER_S = 60.0  # for a file, beside the time that reading takes
 SETTLE_S = 3.0  # until what a read has met is counted
+METRICS: Mapping[str, MetricKind] = {
+    **{f"intact_{when}": "share" for when in ("before", "degraded", "after")},
+    **{f"found_by_{what}": "share" for what in ("read", "light_scrub", "deep_scrub")},
+    "repaired": "share",
+    "lost_files": "count",
+    "silently_wrong_files": "count",
+}
 
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
     """Return writing, what happens to the disks, and every reading."""
-    _store.check(params, roles)
-    _store.one_of("damage", params["damage"], DAMAGES)
-    _store.one_of("disk", params["disk"], (0, 1))
-    _store.whole("files", params["files"], 1)
-    _store.whole("total_bytes", params["total_bytes"], 64 * KIB * params["files"])
+    _volume.check(params, roles)
+    _volume.one_of("damage", params["damage"], DAMAGES)
+    _volume.one_of("disk", params["disk"], (0, 1))
+    _volume.whole("files", params["files"], 1)
+    _volume.whole("total_bytes", params["total_bytes"], 64 * KIB * params["files"])
     if params["files"] > MOST_FILES:
         raise DesignError(f"integrity: {MOST_FILES} files at most, all are read at once")
-    (mounted,) = _store.lifecycle(roles, "mount", "no file system can be made on it")
+    (mounted,) = _volume.lifecycle(roles, "mount", "no file system can be made on it")
     size, each = params["total_bytes"], params["total_bytes"] // params["files"]
-    area = _store.area_bytes(size)
+    area = _volume.area_bytes(size)
     folder = f"{mounted}/{DATA}"
     happens = _lost(params, roles, folder) if params["damage"] == "none" else _damaged(params, roles, folder)
-    made_anew = () if params["damage"] == "none" else (_store.verb(roles, ("remake",), "cleanup"),)
+    made_anew = () if params["damage"] == "none" else (_volume.verb(roles, ("remake",), "cleanup"),)
     return (
         # Here is asked what comes back, not when.
-        _store.verb(roles, ("throttle", "open"), "prepare"),
-        _store.verb(roles, ("mount", params["mode"], area), "prepare", moved_bytes=area),
+        _volume.verb(roles, ("throttle", "open"), "prepare"),
+        _volume.verb(roles, ("mount", params["mode"], area), "prepare", moved_bytes=area),
         Step("folder", "server", ("mkdir", folder), phase="prepare"),
         _files("write", params, "write", folder, params["files"], each),
-        _store.verb(roles, ("drop",), "measure", "drop-written"),
+        _volume.verb(roles, ("drop",), "measure", "drop-written"),
         _read("before", params, folder),
         *happens,
-        _store.verb(roles, ("drop",), "measure", "drop-after"),
+        _volume.verb(roles, ("drop",), "measure", "drop-after"),
         _read("after", params, folder),
-        *_store.rescue(roles),
-        _store.verb(roles, ("unmount",), "cleanup", moved_bytes=size),
+        *_volume.rescue(roles),
+        _volume.verb(roles, ("unmount",), "cleanup", moved_bytes=size),
         *made_anew,
-        _store.verb(roles, ("throttle", "default"), "cleanup", "unthrottle"),
+        _volume.verb(roles, ("throttle", "default"), "cleanup", "unthrottle"),
     )
 
 
@@ -89,7 +106,7 @@ def version(target: Target) -> str:
 
 def supported(deployment: Deployment) -> str | None:
     """Return None, or that the system stores nothing, or that the node has no Python."""
-    return _store.without(deployment, "python3")
+    return _volume.without(deployment, "python3")
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:
@@ -109,12 +126,12 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     ]
     if lost_disk:
         for verb in ("fail", "replace"):
-            _store.said(capture, verb, verb)
+            _volume.said(capture, verb, verb)
         state = at(TOOL, json_object(TOOL, text(capture["wait"])), "state")
         equal(TOOL, "clean after the rebuild", at(TOOL, state, "clean"), True)
         found: Sequence[Measurement] = ()
     else:
-        found = _found(capture)
+        found = _detections(capture)
     if capture.params["damage"] == "both" and not lost and not wrong:
         raise NotAsClaimed("said that both copies of data are damaged, but every file came back as it was written")
     return (
@@ -129,33 +146,33 @@ def _lost(params: Mapping[str, Any], roles: Mapping[str, Target], folder: str) -
     """Return the steps in which a disk is lost and replaced."""
     wait = ("python3", "-c", _script(), "wait", f"{REBUILD_S:g}", *roles["server"].lifecycle["store"])
     return (
-        _store.verb(roles, ("fail", params["disk"]), "measure"),
-        _store.verb(roles, ("drop",), "measure", "drop-degraded"),
+        _volume.verb(roles, ("fail", params["disk"]), "measure"),
+        _volume.verb(roles, ("drop",), "measure", "drop-degraded"),
         _read("degraded", params, folder),
-        _store.verb(roles, ("replace", params["disk"]), "measure"),
-        Step("wait", "server", wait, timeout_s=REBUILD_S + 2 * _store.COMMAND_S),
+        _volume.verb(roles, ("replace", params["disk"]), "measure"),
+        Step("wait", "server", wait, timeout_s=REBUILD_S + 2 * _volume.COMMAND_S),
     )
 
 
 def _damaged(params: Mapping[str, Any], roles: Mapping[str, Target], folder: str) -> tuple[Step, ...]:
     """Return the steps in which data are damaged, and found and repaired by what the system has for that."""
-    moved = SCRUB_S * _store.SLOWEST_B_PER_S
+    moved = SCRUB_S * _volume.SLOWEST_B_PER_S
     some = (
         # The others keep their damage for the scrubs.
         _read("some", params, folder, 2),
         Step("settle", "server", ("sleep", f"{SETTLE_S:g}")),
     )  # fmt: skip
     return (
-        _store.verb(roles, ("corrupt", params["damage"]), "measure"),
-        _store.verb(roles, ("drop",), "measure", "drop-damaged"),
-        _store.verb(roles, ("state",), "measure", "state-before"),
+        _volume.verb(roles, ("corrupt", params["damage"]), "measure"),
+        _volume.verb(roles, ("drop",), "measure", "drop-damaged"),
+        _volume.verb(roles, ("state",), "measure", "state-before"),
         # Where no copy is left, a pool may wait for ever for what a reader asked for, and cannot be scrubbed then.
         *(some if params["damage"] == "one" else ()),
-        _store.verb(roles, ("state",), "measure", "state-read"),
-        _store.verb(roles, ("scrub", "light"), "measure", "scrub-light", moved_bytes=moved),
-        _store.verb(roles, ("scrub", "deep"), "measure", "scrub-deep", moved_bytes=moved),
-        _store.verb(roles, ("repair",), "measure", moved_bytes=moved),
-        _store.verb(roles, ("scrub", "deep"), "measure", "scrub-again", moved_bytes=moved),
+        _volume.verb(roles, ("state",), "measure", "state-read"),
+        _volume.verb(roles, ("scrub", "light"), "measure", "scrub-light", moved_bytes=moved),
+        _volume.verb(roles, ("scrub", "deep"), "measure", "scrub-deep", moved_bytes=moved),
+        _volume.verb(roles, ("repair",), "measure", moved_bytes=moved),
+        _volume.verb(roles, ("scrub", "deep"), "measure", "scrub-again", moved_bytes=moved),
     )
 
 
@@ -164,13 +181,13 @@ def _script() -> str:
 
 
 def _files(step: str, params: Mapping[str, Any], *words: object, limit_s: float = 0.0) -> Step:
-    timeout_s = limit_s + _store.COMMAND_S + params["total_bytes"] / _store.SLOWEST_B_PER_S
+    timeout_s = limit_s + _volume.COMMAND_S + params["total_bytes"] / _volume.SLOWEST_B_PER_S
     return Step(step, "server", ("python3", "-c", _script(), *map(str, words)), timeout_s=timeout_s)
 
 
 def _read(when: str, params: Mapping[str, Any], folder: str, part: int = 1) -> Step:
     """Return the step in which the first `part`-th of the files is read."""
-    limit_s = ANSWER_S + params["total_bytes"] / _store.SLOWEST_B_PER_S
+    limit_s = ANSWER_S + params["total_bytes"] / _volume.SLOWEST_B_PER_S
     return _files(f"read-{when}", params, "read", folder, part, f"{limit_s:g}", limit_s=limit_s)
 
 
@@ -190,6 +207,11 @@ def _hashes(capture: Capture, step: str, verb: str) -> Mapping[str, str]:
         if not re.fullmatch(r"file-[0-9]{4,}", name) or not re.fullmatch(r"[0-9a-f]{64}", str(digest)):
             raise ParseError(TOOL, f"{step} has no hash of a file", f"{name} {digest}")
     each, size = capture.params["total_bytes"] // capture.params["files"], value(TOOL, told, "bytes")
+    if verb == "write":
+        equal(TOOL, "bytes written", size, float(each * capture.params["files"]))
+    if verb == "read" and size < each * len(files):
+        less = f"{step} tells of {len(files)} whole files, and of {size:g} bytes, which are less"
+        raise ParseError(TOOL, less, str(told))
     if verb == "read" and size > each * (len(files) + len(unreadable)):
         raise ParseError(TOOL, f"{step} tells of {len(files)} files, and of {size:g} bytes, which are more", str(told))
     return dict(files)
@@ -199,9 +221,13 @@ def _intact(written: Mapping[str, str], found: Mapping[str, str]) -> float:
     return sum(found.get(name) == digest for name, digest in written.items()) / len(written)
 
 
-def _found(capture: Capture) -> Sequence[Measurement]:
+def _detections(capture: Capture) -> Sequence[Measurement]:
     """Return what reported damage, and whether the last scrub found none any more."""
-    positive(TOOL, "places of the damage", value(TOOL, _store.said(capture, "corrupt", "corrupt"), "places"))
+    damage = _volume.said(capture, "corrupt", "corrupt")
+    positive(TOOL, "places of the damage", value(TOOL, damage, "places"))
+    disks = at(TOOL, damage, "disks")
+    hit = len(disks) if isinstance(disks, list) else None
+    equal(TOOL, "disks with damage", hit, {"one": 1, "both": 2}[capture.params["damage"]])
     by = {"read": _met(capture)}
     for step, name in (("scrub-light", "light_scrub"), ("scrub-deep", "deep_scrub")):
         errors = _errors(capture, step)
@@ -224,14 +250,14 @@ def _met(capture: Capture) -> bool:
     step = "read-some" if capture.params["damage"] == "one" else "read-after"
     told = json_object(TOOL, text(capture[step]))
     before, after = (
-        value(TOOL, _store.said(capture, f"state-{when}", "state"), "detail", "errors") for when in ("before", "read")
+        value(TOOL, _volume.said(capture, f"state-{when}", "state"), "detail", "errors") for when in ("before", "read")
     )
     return bool(at(TOOL, told, "unreadable")) or after > before
 
 
 def _errors(capture: Capture, step: str) -> float | None:
     """Return how many errors a scrub found; None where the system has no such scrub."""
-    told = _store.said(capture, step, "scrub")
+    told = _volume.said(capture, step, "scrub")
     if told.get("supported") is False:
         return None
     errors, unrecoverable = (value(TOOL, told, key) for key in ("errors", "unrecoverable"))

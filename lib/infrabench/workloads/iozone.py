@@ -8,22 +8,12 @@ Metrics ``write_``, ``rewrite_``, ``read_`` and ``reread_B_per_s``; IOzone's kB 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, Step, Target
-from infrabench.workloads._reading import (
-    KIB,
-    MIB,
-    at_least,
-    equal,
-    missing,
-    one,
-    positive,
-    quantity,
-    text,
-    tool_version,
-)
+from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, ParseError, Step, Target
+from infrabench.workloads._parse import KIB, MIB, at_least, equal, missing, one, positive, quantity, text, tool_version
 
 DEFAULTS: Mapping[str, Any] = {
     "size_bytes": 64 * MIB,
@@ -33,11 +23,20 @@ DEFAULTS: Mapping[str, Any] = {
 }
 NEEDS = {"server": {"iozone": "iozone3"}}
 TOOL = "iozone"
+READS = ("3.489", "3.507")
 FILE = "infrabench-iozone.bin"
 SLOWEST_B_PER_S = 1 * MIB  # slower than this is a hang
-# Two blocks of columns follow the two sizes; IOzone pads the rest of the line with spaces.
-COLUMNS = r"^ +kB +reclen +write +rewrite +read +reread +read +write +read +rewrite +read +fwrite +frewrite .*\n"
-ROW = r" +([0-9]+) +([0-9]+) +([0-9]+) +([0-9]+) +([0-9]+) +([0-9]+) *\n\niozone test complete\.\n\Z"
+ROW = (
+    r"^ +random +random +bkwd +record +stride *\n"
+    r"( +kB +reclen +write +rewrite +read +reread"
+    r" +read +write +read +rewrite +read +fwrite +frewrite +fread +freread)\n"
+    r"([ 0-9]+)\n\niozone test complete\.\n\Z"
+)
+COLUMNS = ("kB", "reclen", "write", "rewrite", "read", "reread")
+OFF = 1  # a number ends where the name of its column does, or a place beside it; those of other tests are blank
+METRICS: Mapping[str, MetricKind] = {
+    f"{name}_B_per_s": "fixed-work rate" for name in ("write", "rewrite", "read", "reread")
+}
 
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
@@ -46,15 +45,10 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     at_least("size_bytes", params["size_bytes"], params["record_bytes"])
     if params["size_bytes"] % params["record_bytes"] or params["record_bytes"] % KIB:
         raise DesignError("iozone: size_bytes must be whole records, and record_bytes whole KiB")
-    file = f"{params['directory']}/{FILE}"
-    argv = (
-        TOOL, "-i", "0", "-i", "1", "-r", f"{params['record_bytes'] // KIB}k", "-s", f"{params['size_bytes'] // KIB}k",
-        "-e", "-c", *(("-I",) if params["direct"] else ()), "-f", file,
-    )  # fmt: skip
     timeout_s = 60.0 + 4 * params["size_bytes"] / SLOWEST_B_PER_S
     return (
-        Step("iozone", "server", argv, timeout_s=timeout_s),
-        Step("remove", "server", ("rm", "-f", file), phase="cleanup"),
+        Step("iozone", "server", _command(params), timeout_s=timeout_s),
+        Step("remove", "server", ("rm", "-f", _file(params)), phase="cleanup"),
     )
 
 
@@ -69,14 +63,39 @@ def supported(deployment: Deployment) -> str | None:
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:
-    """Return four rates in bytes per second."""
-    output = text(capture["iozone"])
+    """Return four rates in bytes per second; `ParseError` when the output is of another command, or lacks a column."""
+    output, params = text(capture["iozone"]), capture.params
     one(TOOL, "its unit", r"^\tOutput is in kBytes/sec$", output)
-    fields = one(TOOL, "one complete row of results", COLUMNS + ROW, output).groups()
-    row = [quantity(TOOL, "a result", field) for field in fields]
-    equal(TOOL, "file size in KiB", row[0], float(capture.params["size_bytes"] // KIB))
-    equal(TOOL, "record size in KiB", row[1], float(capture.params["record_bytes"] // KIB))
+    command = one(TOOL, "its command", r"^\tCommand line used: (.+?) *$", output)[1]
+    equal(TOOL, "its command", command, " ".join(_command(params)))
+    for words in ("Include fsync in write timing", "Include close in write timing"):
+        one(TOOL, words, rf"^\t{words}$", output)
+    direct = re.search(r"^\tO_DIRECT feature enabled$", output, re.MULTILINE) is not None
+    equal(TOOL, "O_DIRECT", direct, bool(params["direct"]))
+    row = _columns(*one(TOOL, "one complete row of results", ROW, output).groups())
+    equal(TOOL, "file size in KiB", row["kB"], float(params["size_bytes"] // KIB))
+    equal(TOOL, "record size in KiB", row["reclen"], float(params["record_bytes"] // KIB))
     return tuple(
-        Measurement(f"{name}_B_per_s", positive(TOOL, name, rate) * KIB, "B/s", "higher")
-        for name, rate in zip(("write", "rewrite", "read", "reread"), row[2:], strict=True)
+        Measurement(f"{name}_B_per_s", positive(TOOL, name, row[name]) * KIB, "B/s", "higher")
+        for name in ("write", "rewrite", "read", "reread")
     )
+
+
+def _command(params: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        TOOL, "-i", "0", "-i", "1", "-r", f"{params['record_bytes'] // KIB}k", "-s", f"{params['size_bytes'] // KIB}k",
+        "-e", "-c", *(("-I",) if params["direct"] else ()), "-f", _file(params),
+    )  # fmt: skip
+
+
+def _file(params: Mapping[str, Any]) -> str:
+    return f"{params['directory']}/{FILE}"
+
+
+def _columns(header: str, row: str) -> Mapping[str, float]:
+    """Return the numbers of a row by the columns under which they stand; versions differ in how wide those are."""
+    ends = [name.end() for name in re.finditer(r"\S+", header)][: len(COLUMNS)]
+    cells = list(re.finditer(r"\d+", row))
+    if len(cells) != len(ends) or any(abs(cell.end() - end) > OFF for cell, end in zip(cells, ends, strict=True)):
+        raise ParseError(TOOL, f"expected a number under each of {', '.join(COLUMNS)}", f"{header}\n{row}")
+    return {name: quantity(TOOL, name, cell[0]) for name, cell in zip(COLUMNS, cells, strict=True)}

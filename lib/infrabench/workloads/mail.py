@@ -13,19 +13,38 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, Measurement, ParseError, Step, Target
-from infrabench.workloads._reading import at_least, equal, json_object, missing, positive, text, tool_version, value
+from infrabench.core import Capture, Deployment, Measurement, MetricKind, ParseError, Step, Target
+from infrabench.workloads._parse import (
+    KIB,
+    at_least,
+    equal,
+    json_object,
+    missing,
+    positive,
+    text,
+    tool_version,
+    value,
+    within,
+)
 
 DEFAULTS: Mapping[str, Any] = {"threads": 10, "seconds": 60.0, "min_kib": 0, "max_kib": 25 * 1024, "port": 18025}
 NEEDS = {
     "server": {"postfix": "postfix", "ib-service": "", "ib-mail": ""}, "client": {"postal": "postal", "ib-mail": ""},
 }  # fmt: skip
 TOOL = "postal"
+READS = ("0.75",)
 COUNTER = "ib-mail"
 LOG = "/var/log/infrabench/mail.log"
 USERS = "/etc/infrabench/mail/users.txt"
 NO_RATE_LIMIT = "1000000"  # messages a minute; postal's own default is 24000
 GRACE_S = 60.0  # for the last message of each thread
+LATE_S = 5.0  # start of postal, and looking for its last connection
+HEADER_BYTES, LINES = 4 * KIB, 0.1  # what a message may have beside its random body, and how its lines are counted
+METRICS: Mapping[str, MetricKind] = {
+    "messages_per_min": "fixed-time rate",
+    "bytes_per_s": "fixed-time rate",
+    "errors": "count",
+}
 
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
@@ -65,16 +84,21 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     """Return messages a minute, bytes a second and errors; `ParseError` when the two sides count differently."""
     load = json_object(COUNTER, text(capture["postal"]))
     server = json_object(COUNTER, text(capture["count"]))
+    params = capture.params
+    equal(COUNTER, "seconds", value(COUNTER, load, "seconds"), float(params["seconds"]))
     sent = positive(COUNTER, "sent", value(COUNTER, load, "sent"))
     elapsed_s = positive(COUNTER, "elapsed_s", value(COUNTER, load, "elapsed_s"))
-    if elapsed_s < capture.params["seconds"]:
-        raise ParseError(COUNTER, f"postal ran {elapsed_s:g} s of {capture.params['seconds']:g} s", str(load))
+    within(COUNTER, "elapsed_s", elapsed_s, params["seconds"], params["seconds"] + GRACE_S + LATE_S)
     accepted = value(COUNTER, server, "accepted")
+    if value(COUNTER, server, "connections") < accepted:  # each carries one message
+        raise ParseError(COUNTER, f"{accepted:g} messages came on fewer connections", str(server))
     # A thread that is stopped between the server's answer and its own log has sent one more than it counts.
-    if not sent <= accepted <= sent + capture.params["threads"]:
+    if not sent <= accepted <= sent + params["threads"]:
         raise ParseError(COUNTER, f"the server accepted {accepted:g} messages of {sent:g} sent", str(server))
     equal(COUNTER, "delivered by the server", value(COUNTER, server, "delivered"), accepted)
     size = value(COUNTER, server, "bytes")
+    least, most = (accepted * params[name] * KIB for name in ("min_kib", "max_kib"))
+    within(COUNTER, "bytes", size, (1 - LINES) * least, (1 + LINES) * most + accepted * HEADER_BYTES)
     return (
         Measurement("messages_per_min", accepted / elapsed_s * 60, "1/min", "higher"),
         Measurement("bytes_per_s", positive(COUNTER, "bytes", size) / elapsed_s, "B/s", "higher"),

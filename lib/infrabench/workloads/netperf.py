@@ -17,10 +17,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, ParseError, Step, Target
+from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, ParseError, Step, Target
 from infrabench.workloads import _network
-from infrabench.workloads._reading import at_least, equal, missing, number, one, positive, text, tool_version
-from infrabench.workloads._witness import Amount
+from infrabench.workloads._counters import Amount
+from infrabench.workloads._parse import at_least, equal, missing, number, one, positive, text, tool_version
 
 DEFAULTS: Mapping[str, Any] = {
     **_network.PATH,
@@ -33,8 +33,10 @@ DEFAULTS: Mapping[str, Any] = {
 }
 NEEDS = {"server": {"netperf": "netperf", "netserver": "netperf"}, "far": {"netperf": "netperf"}}
 TOOL = "netperf"
+READS = ("2.7.0", "2.7.1")
 SERVER = "netserver"
 PROTOCOLS = {"TCP_RR": "TCP", "UDP_RR": "UDP", "TCP_STREAM": "TCP"}
+NAMES = {"TCP_RR": "TCP REQUEST/RESPONSE", "UDP_RR": "UDP REQUEST/RESPONSE", "TCP_STREAM": "TCP STREAM"}
 COMMON = ("PROTOCOL", "DIRECTION", "ELAPSED_TIME", "THROUGHPUT", "THROUGHPUT_UNITS", "REMOTE_BYTES_RECVD")
 LATENCIES = {"mean": "MEAN_LATENCY", "p50": "P50_LATENCY", "p90": "P90_LATENCY", "p99": "P99_LATENCY"}
 RR = ("REQUEST_SIZE", "RESPONSE_SIZE", *LATENCIES.values(), "MIN_LATENCY", "MAX_LATENCY")
@@ -45,6 +47,12 @@ SLACK = 0.1  # largest share by which the time may miss what was asked
 UNDER_WAY = (0.95, 1.01)
 SETTLE_S = 30.0
 NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
+METRICS: Mapping[str, MetricKind] = {
+    "throughput_bit_per_s": "fixed-time rate",
+    "transactions_per_s": "fixed-time rate",
+    **{f"latency_{name}_s": "time" for name in LATENCIES},
+    **_network.CPU_METRICS,
+}
 
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
@@ -90,7 +98,7 @@ def supported(deployment: Deployment) -> str | None:
 
 def parse(capture: Capture) -> Sequence[Measurement]:
     """Return the metrics of the test; `NotAsClaimed` when it took another path than the parameters say."""
-    address = _network.asked(capture["netperf"], TOOL, "-H")
+    address = _network.read_option(capture["netperf"], TOOL, "-H")
     found, amount = read(text(capture["netperf"]), capture.params, address)
     _network.check_path(capture, amount)
     return found
@@ -107,7 +115,10 @@ def read(
     test = params["test"]
     if not output.endswith("\n"):
         raise ParseError(TOOL, "the output is cut off", output)
-    one(TOOL, "the test's name", rf"^MIGRATED (?:TCP|UDP) .*TEST from .* to {re.escape(address)} ", output)
+    named = rf"^MIGRATED {NAMES[test]} TEST from .* to {re.escape(address)} .*port ([0-9]+) AF_INET6?( : .*)?$"
+    banner = one(TOOL, "the test's name", named, output)
+    equal(TOOL, "port of the data", int(banner[1]), params["data_port"])
+    equal(TOOL, "binding to processors", "cpu bind" in (banner[2] or ""), params.get("cpus", "free") != "free")
     told = {key: one(TOOL, key, rf"^{key}=(.+)$", output)[1] for key in _keys(test)}
     equal(TOOL, "protocol", told["PROTOCOL"], PROTOCOLS[test])
     elapsed_s = _value(told, "ELAPSED_TIME")

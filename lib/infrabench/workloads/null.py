@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, Measurement, ParseError, Step, Target
-from infrabench.workloads._reading import positive, tool_version
+from infrabench.core import Capture, Deployment, Measurement, MetricKind, ParseError, Step, Target
+from infrabench.workloads._parse import positive, tool_version
 
 DEFAULTS: Mapping[str, Any] = {}
+METRICS: Mapping[str, MetricKind] = {
+    "wall_s": "time",
+}
 
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:

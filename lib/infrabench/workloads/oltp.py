@@ -6,8 +6,9 @@ tables are filled, it is stopped in good order, all caches are dropped, and it i
 sysbench runs ``test`` with its own defaults on ``threads`` connections for ``seconds``. Then every row is counted.
 
 Metrics: ``transactions_per_s`` (as sysbench divides, by its own total time), ``queries_per_s``, ``latency_mean_s`` and
-``latency_p95_s`` of transactions, ``errors_per_s`` (transactions that were rolled back for a deadlock and tried again)
-and ``cpu_percent`` of the machine, see `_store`. A reconnection, or another number of rows than was made, is refused.
+``latency_p95_s`` of transactions, ``errors_per_s`` (transactions that were rolled back for a deadlock and tried again),
+how many ``errors`` that were, and ``cpu_percent`` of the machine, see `_store`. A reconnection, or another number of
+rows than was made, is refused.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, ParseError, Step, Target
-from infrabench.workloads import _store
-from infrabench.workloads._reading import MIB, equal, number, one, positive, text, tool_version
+from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, ParseError, Step, Target
+from infrabench.workloads import _volume, sysbench_cpu
+from infrabench.workloads._parse import MIB, equal, number, one, parameter, positive, text, tool_version
 
 DEFAULTS: Mapping[str, Any] = {
     "test": "oltp_read_write",
@@ -29,6 +30,7 @@ DEFAULTS: Mapping[str, Any] = {
     "buffer_pool_bytes": 64 * MIB,
 }
 TOOL = "sysbench"
+READS = ("1.0.20",)
 TESTS = ("oltp_read_write", "oltp_read_only")
 FOLDER = "/var/tmp/infrabench-oltp"  # on the node: socket, pid and log of the server
 SOCKET, PID, LOG = (f"{FOLDER}/mariadb.{kind}" for kind in ("sock", "pid", "log"))
@@ -36,17 +38,27 @@ ROW_BYTES, DATABASE_BYTES = 500, 500_000_000
 START_S, STOP_S = 120.0, 120
 LOAD_ROWS_PER_S = 1000.0  # slower than this is a hang
 NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
+LATE = 0.1  # share of the time that connecting and ending may take
 RATE_TOLERANCE = 0.02  # sysbench prints hundredths, and its total time in ten-thousandths
 SETTINGS = "SELECT @@innodb_buffer_pool_size, @@innodb_flush_method, @@innodb_flush_log_at_trx_commit"
+METRICS: Mapping[str, MetricKind] = {
+    "transactions_per_s": "fixed-time rate",
+    "queries_per_s": "fixed-time rate",
+    "latency_mean_s": "time",
+    "latency_p95_s": "time",
+    "errors_per_s": "fixed-time rate",
+    "errors": "count",
+    "cpu_percent": "quantity",
+}
 
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
     """Return the making of a database, its filling, a cold start, the test between two readings, and the count."""
     _check(params, roles)
-    (mounted,) = _store.lifecycle(roles, "mount", "no file system can be made on it")
+    (mounted,) = _volume.lifecycle(roles, "mount", "no file system can be made on it")
     data = f"{mounted}/mariadb"
-    area = _store.area_bytes(DATABASE_BYTES + ROW_BYTES * params["rows"] * params["tables"])
-    load_s = _store.COMMAND_S + params["rows"] * params["tables"] / LOAD_ROWS_PER_S
+    area = _volume.area_bytes(DATABASE_BYTES + ROW_BYTES * params["rows"] * params["tables"])
+    load_s = _volume.COMMAND_S + params["rows"] * params["tables"] / LOAD_ROWS_PER_S
     install = (
         "mariadb-install-db", "--no-defaults", f"--datadir={data}", "--user=root", "--force", "--skip-test-db",
         "--auth-root-authentication-method=normal",
@@ -54,25 +66,25 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     return (
         # A server that an interrupted trial left would keep the file system.
         _stop("stop-left", "prepare"),
-        _store.verb(roles, ("mount", params["mode"], area), "prepare", moved_bytes=area),
+        _volume.verb(roles, ("mount", params["mode"], area), "prepare", moved_bytes=area),
         Step("folder", "server", ("mkdir", "-p", FOLDER, data), phase="prepare"),
         Step("install", "server", install, timeout_s=START_S, phase="prepare"),
         *_start(params, data, "first"),
         Step("database", "server", (*_SQL, "CREATE DATABASE sbtest"), phase="prepare"),
         Step("load", "server", _sysbench(params, "prepare"), timeout_s=load_s, phase="prepare"),
         _stop("stop-loaded", "prepare"),
-        _store.verb(roles, ("drop",), "prepare"),
+        _volume.verb(roles, ("drop",), "prepare"),
         *_start(params, data, "cold"),
         Step("settings", "server", (*_SQL, SETTINGS), phase="prepare"),
-        _store.usage(roles, "before"),
-        Step("sysbench", "server", _sysbench(params, "run"), timeout_s=params["seconds"] + _store.COMMAND_S),
-        _store.usage(roles, "after"),
+        _volume.usage(roles, "before"),
+        Step("sysbench", "server", _sysbench(params, "run"), timeout_s=params["seconds"] + _volume.COMMAND_S),
+        _volume.usage(roles, "after"),
         Step("count", "server", (*_SQL, _count(params)), timeout_s=load_s),
         Step("log", "server", ("tail", "-n", "100", LOG), phase="rescue"),
         _stop("stop-failed", "rescue"),
-        *_store.rescue(roles),
+        *_volume.rescue(roles),
         _stop("stop", "cleanup"),
-        _store.verb(roles, ("unmount",), "cleanup", moved_bytes=area),
+        _volume.verb(roles, ("unmount",), "cleanup", moved_bytes=area),
         Step("remove", "server", ("rm", "-rf", FOLDER), phase="cleanup"),
     )
 
@@ -80,13 +92,13 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
 def version(target: Target) -> str:
     """Return the versions of sysbench and of MariaDB."""
     sysbench = tool_version(target, TOOL, r"^sysbench (\S+)$", TOOL, "--version")
-    mariadb = tool_version(target, "mariadbd", r"Ver (\S+) for", "mariadbd", "--version")
+    mariadb = tool_version(target, "mariadbd", r"Ver (\S+)(?: from \S+)? for", "mariadbd", "--version")
     return f"{sysbench} with MariaDB {mariadb}"
 
 
 def supported(deployment: Deployment) -> str | None:
     """Return None, or that the system stores nothing, or which program is missing."""
-    return _store.without(deployment, TOOL, "mariadbd", "mariadb", "mariadb-install-db", "start-stop-daemon")
+    return _volume.without(deployment, TOOL, "mariadbd", "mariadb", "mariadb-install-db", "start-stop-daemon")
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:
@@ -98,29 +110,33 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     rows = [str(params["rows"])] * params["tables"]
     if text(capture["count"]) != "".join(f"{each}\n" for each in rows):
         raise ParseError("mariadb", f"every table must have {params['rows']} rows", text(capture["count"]))
-    return (*found, _store.cpu_percent(_store.used(capture, "before", "after")))
+    return (*found, _volume.cpu_percent(_volume.used(capture, "before", "after")))
 
 
 def read(output: str, params: Mapping[str, Any]) -> Sequence[Measurement]:
     """Return what sysbench reports of one run; `ParseError` when it is not whole, or of another run."""
     one(TOOL, "the end of the report", rf"^ +execution time \(avg/stddev\): +{NUMBER}/{NUMBER}$\n\n\Z", output)
-    equal(TOOL, "threads", number(TOOL, "threads", rf"^Number of threads: {NUMBER}$", output), float(params["threads"]))
+    parameter(TOOL, "threads", rf"^Number of threads: {NUMBER}$", output, params["threads"])
+    one(TOOL, "a report each second", r"^Report intermediate results every 1 second\(s\)$", output)
     total_s = positive(TOOL, "total time", number(TOOL, "total time", rf"^ +total time: +{NUMBER}s$", output))
-    if total_s < params["seconds"]:
-        raise ParseError(TOOL, f"it ran {total_s:g} s of {params['seconds']} s", output)
+    events = number(TOOL, "events", rf"^ +total number of events: +{NUMBER}$", output)
+    average_s, longest_s, p95_s = sysbench_cpu.latencies_s(output, events)
+    sysbench_cpu.check_time(total_s, params["seconds"], longest_s, LATE)
     reconnects = number(TOOL, "reconnects", rf"^ +reconnects: +{NUMBER} +\({NUMBER} per sec\.\)$", output)
     equal(TOOL, "reconnects", reconnects, 0.0)
     rates = {name: _rate(output, name, total_s) for name in ("transactions", "queries", "ignored errors")}
-    average_ms = positive(TOOL, "latency", number(TOOL, "average", rf"^ +avg: +{NUMBER}$", output))
-    p95_ms = positive(TOOL, "latency", number(TOOL, "95th percentile", rf"^ +95th percentile: +{NUMBER}$", output))
+    _check_queries(output, params["test"])
+    positive(TOOL, "latency", min(average_s, p95_s))
     for name in ("transactions", "queries"):
         positive(TOOL, name, rates[name])
     return (
         Measurement("transactions_per_s", rates["transactions"], "1/s", "higher"),
         Measurement("queries_per_s", rates["queries"], "1/s", "higher"),
-        Measurement("latency_mean_s", average_ms / 1e3, "s", "lower"),
-        Measurement("latency_p95_s", p95_ms / 1e3, "s", "lower"),
+        Measurement("latency_mean_s", average_s, "s", "lower"),
+        Measurement("latency_p95_s", p95_s, "s", "lower"),
         Measurement("errors_per_s", rates["ignored errors"], "1/s", "lower"),
+        # few events, or none: compared exactly, as no rate can be; of the same seconds in every trial
+        Measurement("errors", float(_events(output, "ignored errors")[0]), "1", "lower"),
     )
 
 
@@ -128,10 +144,10 @@ _SQL = ("mariadb", "--no-defaults", f"--socket={SOCKET}", "--user=root", "--batc
 
 
 def _check(params: Mapping[str, Any], roles: Mapping[str, Target]) -> None:
-    _store.check(params, roles)
-    _store.one_of("test", params["test"], TESTS)
+    _volume.check(params, roles)
+    _volume.one_of("test", params["test"], TESTS)
     for name, lowest in (("rows", 100), ("tables", 1), ("threads", 1), ("seconds", 1), ("buffer_pool_bytes", 5 * MIB)):
-        _store.whole(name, params[name], lowest)
+        _volume.whole(name, params[name], lowest)
     if params["buffer_pool_bytes"] % MIB:
         raise DesignError("oltp: buffer_pool_bytes must be whole MiB, MariaDB would round it")
 
@@ -154,7 +170,7 @@ def _start(params: Mapping[str, Any], data: str, which: str) -> tuple[Step, Step
     )
 
 
-def _stop(name: str, phase: _store.PHASE) -> Step:
+def _stop(name: str, phase: _volume.PHASE) -> Step:
     """Return the step that ends the server in good order, or in any; there may be none."""
     argv = (
         "start-stop-daemon", "--stop", "--pidfile", PID, "--name", "mariadbd", "--retry", f"TERM/{STOP_S}/KILL/10",
@@ -175,10 +191,28 @@ def _count(params: Mapping[str, Any]) -> str:
     return "; ".join(f"SELECT COUNT(*) FROM sbtest.sbtest{number + 1}" for number in range(params["tables"]))
 
 
+def _check_queries(output: str, test: str) -> None:
+    """Raise `ParseError` unless the queries are those of the test, and all of them: ``oltp_read_only`` writes none."""
+    kinds = {
+        name: number(TOOL, f"{name} queries", rf"^ {{8}}{name}: +([0-9]{{1,20}})$", output)
+        for name in ("read", "write", "other", "total")
+    }
+    equal(TOOL, "that it wrote", kinds["write"] > 0, test == "oltp_read_write")
+    equal(TOOL, "queries of all kinds", kinds["total"], kinds["read"] + kinds["write"] + kinds["other"])
+    queries = number(TOOL, "queries", rf"^ {{4}}queries: +([0-9]{{1,20}}) +\({NUMBER} per sec\.\)$", output)
+    equal(TOOL, "queries", queries, kinds["total"])
+
+
 def _rate(output: str, what: str, total_s: float) -> float:
     """Return how many a second, from the count and the total time; what sysbench divided itself must agree."""
-    found = one(TOOL, what, rf"^ +{what}: +([0-9]{{1,20}}) +\({NUMBER} per sec\.\)$", output)
-    rate = int(found[1]) / total_s
-    if abs(rate - float(found[2])) > RATE_TOLERANCE * rate + 0.01:
-        raise ParseError(TOOL, f"{found[1]} {what} in {total_s:g} s are not {found[2]} per second", output)
+    count, told = _events(output, what)
+    rate = count / total_s
+    if abs(rate - told) > RATE_TOLERANCE * rate + 0.01:
+        raise ParseError(TOOL, f"{count} {what} in {total_s:g} s are not {told:g} per second", output)
     return rate
+
+
+def _events(output: str, what: str) -> tuple[int, float]:
+    """Return how many there were, and how many a second sysbench says that is."""
+    found = one(TOOL, what, rf"^ +{what}: +([0-9]{{1,20}}) +\({NUMBER} per sec\.\)$", output)
+    return int(found[1]), float(found[2])

@@ -22,6 +22,7 @@ from infrabench.core import (
     Capture,
     Deployment,
     Measurement,
+    MetricKind,
     NotAsClaimed,
     NotRunnable,
     ParseError,
@@ -29,10 +30,11 @@ from infrabench.core import (
     Step,
     Target,
 )
-from infrabench.workloads._reading import number, positive, text
+from infrabench.workloads._parse import number, positive, text
 
 DEFAULTS: Mapping[str, Any] = {"multus": True}
 TOOL = "runtime metrics"
+READS = ("containerd://v2.1.6", "containerd://2.1.6+unknown", "cri-o://1.34.0")
 UNREACHABLE = "the container runtime's own figures cannot be reached through a kubeconfig"
 # The text format has no end of its own, and half of it would look like a runtime that has done less.
 END = "# EOF\n"
@@ -50,6 +52,10 @@ OPERATIONS = {"setup_s": "set_up_pod", "teardown_s": "tear_down_pod"}
 # As registered in CRI-O 1.34 (server/metrics/metrics.go, server/sandbox_network.go): a gauge, and the calls it serves.
 CRIO = "container_runtime_crio_operations"
 NUMBER = r"([0-9.e+-]+)"
+METRICS: Mapping[str, MetricKind] = {
+    "setup_s": "time",
+    "teardown_s": "time",
+}
 
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:

@@ -19,11 +19,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, ParseError, Step, Target
-from infrabench.workloads import _conducted, _population, netperf
+from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, ParseError, Step, Target
+from infrabench.workloads import _barrier_output, _pods, netperf
+from infrabench.workloads._parse import text
 
 DEFAULTS: Mapping[str, Any] = {
-    **_population.PODS,
+    **_pods.PODS,
     "test": "TCP_STREAM",
     "seconds": 5,
     "load": "pairs",
@@ -32,10 +33,19 @@ DEFAULTS: Mapping[str, Any] = {
     "port": 12865,
     "data_port": 12866,
 }
+READS = ("2.7.0",)
 TESTS = ("TCP_STREAM", "TCP_RR")
 LATENCIES = ("latency_mean_s", "latency_p50_s", "latency_p99_s")
 LATE_S = 2.0  # how much later than asked for a pair may end
 PEER = "{peer}"  # as ib-pods writes the address of the other pod
+METRICS: Mapping[str, MetricKind] = {
+    "throughput_bit_per_s": "fixed-time rate",
+    "pair_throughput_bit_per_s": "fixed-time rate",
+    "lowest_share": "quantity",
+    "transactions_per_s": "fixed-time rate",
+    **dict.fromkeys(LATENCIES, "time"),
+    "cpu_percent": "quantity",
+}
 
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
@@ -44,8 +54,8 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
         raise DesignError(f"pods-netperf has no test {params['test']!r}: {', '.join(TESTS)}")
     command = netperf.command(params, PEER)
     words = [part for word in netperf.server(params) for part in ("--server", word)]
-    options = ("--pairs", _population.pairs(params), "--server-port", str(params["port"]), *words)
-    return _population.conducted(params, roles, command, params["seconds"] + netperf.SETTLE_S, options)
+    options = ("--pairs", _pods.pairs(params), "--server-port", str(params["port"]), *words)
+    return _pods.conducted(params, roles, command, params["seconds"] + netperf.SETTLE_S, options)
 
 
 def version(target: Target) -> str:
@@ -55,14 +65,13 @@ def version(target: Target) -> str:
 
 def supported(deployment: Deployment) -> str | None:
     """Return None, or what is missing."""
-    return _population.without(deployment, netperf.TOOL, netperf.SERVER)
+    return _pods.without(deployment, netperf.TOOL, netperf.SERVER)
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:
     """Return the metrics of the test."""
     params = capture.params
-    output = _population.whole(capture, "run")
-    run = _conducted.read(output, params, paired=_population.pairs(params))
+    run = _barrier_output.read(capture, paired=_pods.pairs(params))
     servers, clients = run.of("server"), run.of("client")
     told: list[dict[str, float]] = []
     moved: list[float] = []  # bytes, or round trips
@@ -71,15 +80,15 @@ def parse(capture: Capture) -> Sequence[Measurement]:
         told.append({each.metric: each.value for each in found})
         moved.append(amount.quantity)
     if not told:
-        raise ParseError(netperf.TOOL, "no pair ran it", output)
-    return (*_metrics(params["test"], told, moved, run.span_s), *_population.cpu(capture))
+        raise ParseError(netperf.TOOL, "no pair ran it", text(capture["run"]))
+    return (*_metrics(params["test"], told, moved, run.span_s), *_pods.cpu(capture))
 
 
 def _metrics(
     test: str, told: Sequence[Mapping[str, float]], moved: Sequence[float], span_s: float
 ) -> tuple[Measurement, ...]:
     if test == "TCP_STREAM":
-        return _conducted.shares("throughput_bit_per_s", "bit/s", [8 * each for each in moved], span_s, "pair")
+        return _barrier_output.shares("throughput_bit_per_s", "bit/s", [8 * each for each in moved], span_s, "pair")
     return (
         Measurement("transactions_per_s", math.fsum(moved) / span_s, "1/s", "higher"),
         *(Measurement(name, math.fsum(each[name] for each in told) / len(told), "s", "lower") for name in LATENCIES),

@@ -27,20 +27,41 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, NotRunnable, ParseError, Step, Target
-from infrabench.workloads import _conducted, _population, _witness, _ycruncher
-from infrabench.workloads._conducted import Run
+from infrabench.core import (
+    Capture,
+    Deployment,
+    DesignError,
+    Measurement,
+    MetricKind,
+    NotRunnable,
+    ParseError,
+    Step,
+    Target,
+)
+from infrabench.workloads import _barrier_output, _counters, _pods, _ycruncher
+from infrabench.workloads._barrier_output import Run
 from infrabench.workloads._digits import decimals
-from infrabench.workloads._reading import equal, json_object, one, positive, tool_version, value
+from infrabench.workloads._parse import equal, json_object, one, positive, tool_version, value
 
-DEFAULTS: Mapping[str, Any] = {**_population.PODS, "digits": 100_000, "program": "auto"}
+DEFAULTS: Mapping[str, Any] = {**_pods.PODS, "digits": 100_000, "program": "auto"}
 TOOL = "pi"
+READS = ("1.3.6",)
 PROGRAMS = ("auto", TOOL, _ycruncher.TOOL)
 SCRIPT = 'pi "$0" | sha256sum'
 # The conductor sees its node's processors: their times at the instant and at the end go to its standard error.
 STAT = ("--stat", "/proc/stat")
 SLOWEST = 10_000  # digits a second of a pod that has a processor for itself: far below any
 LEAST_S = 60.0
+METRICS: Mapping[str, MetricKind] = {
+    "time_s": "time",
+    "all_done_s": "time",
+    "cpu_utilisation_percent": "quantity",
+    "efficiency_percent": "quantity",
+    "computation_s": "time",
+    "told_utilisation_percent": "quantity",
+    "told_efficiency_percent": "quantity",
+    "cpu_percent": "quantity",
+}
 
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
@@ -50,8 +71,8 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
         raise DesignError(f"digits must be a whole number from 50 to 10^9, not {digits!r}")
     command = _command(params, roles)
     limit_s = LEAST_S + params["pods"] * digits / SLOWEST
-    first, *others = _population.conducted(params, roles, command, min(limit_s, 3600.0), STAT)
-    facts = Step("facts", "conductor", ("ib-pods", "facts"), timeout_s=_population.COMMAND_S, phase="prepare")
+    first, *others = _pods.conducted(params, roles, command, min(limit_s, 3600.0), STAT)
+    facts = Step("facts", "conductor", ("ib-pods", "facts"), timeout_s=_pods.COMMAND_S, phase="prepare")
     return (first, facts, *others)
 
 
@@ -62,22 +83,22 @@ def version(target: Target) -> str:
 
 def supported(deployment: Deployment) -> str | None:
     """Return None, or what is missing."""
-    return _population.without(deployment, TOOL)
+    return _pods.without(deployment, TOOL)
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:
     """Return the times and what the processors did; `ParseError` when a pod computed anything but pi."""
-    run = _conducted.read(_population.whole(capture, "run"), capture.params)
-    cpus = positive(TOOL, "processors", value(TOOL, json_object(TOOL, _population.whole(capture, "facts")), "cpus"))
-    used = _ycruncher.TOOL if run.pods[0].output.startswith(_ycruncher.BEGIN) else TOOL
+    run = _barrier_output.read(capture)
+    cpus = positive(TOOL, "processors", value(TOOL, json_object(TOOL, _pods.whole(capture, "facts")), "cpus"))
+    used = _ycruncher.TOOL if _ycruncher.is_validation(run.pods[0].output) else TOOL
     if capture.params["program"] != "auto":
         equal(TOOL, "program", used, capture.params["program"])
-    told = _told(run, capture.params["digits"]) if used == _ycruncher.TOOL else ()
+    told = _ycruncher_rows(run, capture.params["digits"]) if used == _ycruncher.TOOL else ()
     if used == TOOL:
         _check(run, capture.params["digits"])
     all_done_s = positive(TOOL, "time", run.span_s)
     time_s = math.fsum(pod.end_s - pod.start_s for pod in run.pods) / len(run.pods)
-    busy = _witness.busy_s(capture["run"].stderr.decode("utf-8", "replace"))
+    busy = _counters.busy_s(capture["run"].stderr.decode("utf-8", "replace"))
     percent = 100 * positive(TOOL, "CPU time", busy) / all_done_s
     return (
         Measurement("time_s", positive(TOOL, "time", time_s), "s", "lower"),
@@ -85,7 +106,7 @@ def parse(capture: Capture) -> Sequence[Measurement]:
         Measurement("cpu_utilisation_percent", percent, "%", "higher"),
         Measurement("efficiency_percent", percent / cpus, "%", "higher"),
         *told,
-        *_population.cpu(capture),
+        *_pods.cpu(capture),
     )
 
 
@@ -110,7 +131,7 @@ def _check(run: Run, digits: int) -> None:
             raise ParseError(TOOL, f"{pod.name} computed other digits than those of pi", pod.output)
 
 
-def _told(run: Run, digits: int) -> tuple[Measurement, ...]:
+def _ycruncher_rows(run: Run, digits: int) -> tuple[Measurement, ...]:
     """Return what y-cruncher tells of itself, once the digits of every pod are known to be right."""
     right = _ycruncher.decimal_hash(decimals(digits))
     reports = [_ycruncher.read(pod.output) for pod in run.pods]

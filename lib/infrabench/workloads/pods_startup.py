@@ -23,47 +23,60 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, Measurement, NotAsClaimed, ParseError, Step, Target
-from infrabench.workloads import _conducted, _population
-from infrabench.workloads._reading import at, at_least, equal, json_object, number, positive, tool_version, value
+from infrabench.core import Capture, Deployment, Measurement, MetricKind, NotAsClaimed, ParseError, Step, Target
+from infrabench.workloads import _barrier_output, _pods
+from infrabench.workloads._parse import at, at_least, equal, json_object, number, positive, tool_version, value
 
-DEFAULTS: Mapping[str, Any] = {**_population.PODS, "settle_s": 2.0}
+DEFAULTS: Mapping[str, Any] = {**_pods.PODS, "settle_s": 2.0}
 TOOL = "population"
 CRI = {"sandbox_s": "run_podsandbox", "create_s": "create_container", "start_s": "start_container"}
 STOP = "stop_podsandbox"
 KIB = 1024
 LATEST_S = 10.0  # that a program may begin after its pod is Ready, where all wait for a processor
+METRICS: Mapping[str, MetricKind] = {
+    "first_instruction_s": "time",
+    "ready_s": "time",
+    "all_ready_s": "time",
+    "sandbox_s": "time",
+    "create_s": "time",
+    "start_s": "time",
+    "runtime_s": "time",
+    "teardown_s": "time",
+    "stop_s": "time",
+    "cpu_s": "time",
+    "memory_B_per_pod": "quantity",
+}
 
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
     """Return the removal of all pods, what the node holds, their creation, and what the node holds then."""
-    _population.check(params, roles)
+    _pods.check(params, roles)
     at_least("settle_s", params["settle_s"], 0)
     pods = params["pods"]
     rest = ("sleep", f"{params['settle_s']:g}")
     return (
-        _population.verb(roles, "ensure", "prepare", pods),
-        _population.verb(roles, "remove", "measure", step="teardown"),
-        Step("rest", "conductor", rest, timeout_s=params["settle_s"] + _population.COMMAND_S),
+        _pods.verb(roles, "ensure", "prepare", pods),
+        _pods.verb(roles, "remove", "measure", step="teardown"),
+        Step("rest", "conductor", rest, timeout_s=params["settle_s"] + _pods.COMMAND_S),
         *_memory(roles, "before"),
-        *_population.reading(roles, "node-before", "measure"),
-        _population.verb(roles, "create", "measure", pods),
-        *_population.reading(roles, "node-after", "measure"),
-        Step("settle", "conductor", rest, timeout_s=params["settle_s"] + _population.COMMAND_S),
+        *_pods.reading(roles, "node-before", "measure"),
+        _pods.verb(roles, "create", "measure", pods),
+        *_pods.reading(roles, "node-after", "measure"),
+        Step("settle", "conductor", rest, timeout_s=params["settle_s"] + _pods.COMMAND_S),
         *_memory(roles, "after"),
-        Step("hello", "conductor", ("ib-pods", "hello", "-n", str(pods)), timeout_s=_population.COMMAND_S),
-        *_population.rescue(roles),
+        Step("hello", "conductor", ("ib-pods", "hello", "-n", str(pods)), timeout_s=_pods.COMMAND_S),
+        *_pods.rescue(roles),
     )
 
 
 def version(target: Target) -> str:
     """Return the version of `ib-pods`, the main program of each pod; that of the runtime is a fact of the system."""
-    return tool_version(target, _population.TOOL, r"^ib-pods (\S+)$", _population.TOOL, "--version")
+    return tool_version(target, _pods.TOOL, r"^ib-pods (\S+)$", _pods.TOOL, "--version")
 
 
 def supported(deployment: Deployment) -> str | None:
     """Return None, or that the system makes no populations."""
-    return _population.without(deployment)
+    return _pods.without(deployment)
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:
@@ -91,16 +104,16 @@ def parse(capture: Capture) -> Sequence[Measurement]:
 
 def _memory(roles: Mapping[str, Target], when: str) -> tuple[Step, ...]:
     """Return the steps that read what the node holds, and what it has available."""
-    free = Step(f"free-{when}", "conductor", ("cat", "/proc/meminfo"), timeout_s=_population.COMMAND_S)
+    free = Step(f"free-{when}", "conductor", ("cat", "/proc/meminfo"), timeout_s=_pods.COMMAND_S)
     if "worker1" not in roles or "memory" not in roles["worker1"].lifecycle:
         return (free,)
     argv = roles["worker1"].lifecycle["memory"]
-    return (Step(f"memory-{when}", "worker1", argv, timeout_s=_population.COMMAND_S, host=True), free)
+    return (Step(f"memory-{when}", "worker1", argv, timeout_s=_pods.COMMAND_S, host=True), free)
 
 
 def _verb(capture: Capture, step: str, verb: str, key: str) -> Mapping[str, Any]:
     """Return what a verb printed; it has to be of all pods, each once, and its times between its begin and its end."""
-    said = json_object(TOOL, _population.whole(capture, step))
+    said = json_object(TOOL, _pods.whole(capture, step))
     equal(TOOL, "verb", at(TOOL, said, "verb"), verb)
     equal(TOOL, f"count of {verb}", at(TOOL, said, "count"), capture.params["pods"])
     times = _times(said, key)
@@ -131,8 +144,8 @@ def _operation(said: Mapping[str, Any], operation: str, pods: int, exact: bool) 
 
 def _first_instructions(capture: Capture, begun_s: float, ready: Mapping[str, float]) -> Mapping[str, float]:
     """Return when each pod's main program began, on the conductor's clock."""
-    rows = _conducted.lines(_population.whole(capture, "hello"), capture.params["pods"])
-    first = dict(_conducted.greeted(row) for row in rows)
+    rows = _barrier_output.lines(_pods.whole(capture, "hello"), capture.params["pods"])
+    first = dict(_barrier_output.greeted(row) for row in rows)
     equal(TOOL, "pods that answered", set(first), set(ready))
     # Without a probe of its own a pod is Ready as soon as its runtime says that it was started.
     strange = [name for name, at_s in first.items() if not begun_s < at_s < ready[name] + LATEST_S]
@@ -145,19 +158,18 @@ def _first_instructions(capture: Capture, begun_s: float, ready: Mapping[str, fl
 
 
 def _cpu(capture: Capture) -> tuple[Measurement, ...]:
-    used_s = _population.counted_s(capture)
+    used_s = _pods.counted_s(capture)
     return () if used_s is None else (Measurement("cpu_s", used_s / capture.params["pods"], "s", "lower"),)
 
 
 def _sizes(capture: Capture) -> tuple[Measurement, ...]:
     """Return what a pod holds; may be below 0, where something else on the machine gave back more."""
     pods = capture.params["pods"]
-    free = [_available(_population.whole(capture, f"free-{when}")) for when in ("before", "after")]
+    free = [_available(_pods.whole(capture, f"free-{when}")) for when in ("before", "after")]
     if "memory-before" not in capture.steps:
         return (Measurement("memory_B_per_pod", (free[0] - free[1]) / pods, "B", "lower"),)
     used = [
-        value(TOOL, json_object(TOOL, _population.whole(capture, f"memory-{when}")), "used_B")
-        for when in ("before", "after")
+        value(TOOL, json_object(TOOL, _pods.whole(capture, f"memory-{when}")), "used_B") for when in ("before", "after")
     ]
     return (Measurement("memory_B_per_pod", (used[1] - used[0]) / pods, "B", "lower"),)
 

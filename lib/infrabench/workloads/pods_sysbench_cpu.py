@@ -11,18 +11,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, Measurement, Step, Target
-from infrabench.workloads import _conducted, _population, sysbench_cpu
+from infrabench.core import Capture, Deployment, Measurement, MetricKind, Step, Target
+from infrabench.workloads import _barrier_output, _pods, sysbench_cpu
 
-DEFAULTS: Mapping[str, Any] = {**_population.PODS, "seconds": 5, "cpu_max_prime": 10000, "threads": 1}
+DEFAULTS: Mapping[str, Any] = {**_pods.PODS, "seconds": 5, "cpu_max_prime": 10000, "threads": 1}
 TOOL = "sysbench"
+READS = ("1.0.20",)
 LATE_S = 60.0  # how much later than asked for a pod may end, that shares its processor
 TOLERANCE = 0.5  # the rate that sysbench tells counts its own end, which takes long where many wait for a processor
+METRICS: Mapping[str, MetricKind] = {
+    "events_per_s": "fixed-time rate",
+    "pod_events_per_s": "fixed-time rate",
+    "lowest_share": "quantity",
+    "cpu_percent": "quantity",
+}
 
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
     """Return the steps around one run of sysbench in all pods."""
-    return _population.conducted(params, roles, sysbench_cpu.command(_asked(params)), 2 * params["seconds"] + LATE_S)
+    return _pods.conducted(params, roles, sysbench_cpu.command(_bare_params(params)), 2 * params["seconds"] + LATE_S)
 
 
 def version(target: Target) -> str:
@@ -32,20 +39,20 @@ def version(target: Target) -> str:
 
 def supported(deployment: Deployment) -> str | None:
     """Return None, or what is missing."""
-    return _population.without(deployment, TOOL)
+    return _pods.without(deployment, TOOL)
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:
     """Return the rates of all pods, of a pod, and the slowest one's share."""
-    asked = _asked(capture.params)
-    run = _conducted.read(_population.whole(capture, "run"), capture.params)
+    asked = _bare_params(capture.params)
+    run = _barrier_output.read(capture)
     done = []
     for pod in run.pods:
         told = {each.metric: each.value for each in sysbench_cpu.read(pod.output, asked, TOLERANCE)}
         done.append(told["events"])
-    return (*_conducted.shares("events_per_s", "1/s", done, run.span_s), *_population.cpu(capture))
+    return (*_barrier_output.shares("events_per_s", "1/s", done, run.span_s), *_pods.cpu(capture))
 
 
-def _asked(params: Mapping[str, Any]) -> Mapping[str, Any]:
+def _bare_params(params: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the parameters of sysbench: a time, no amount of work."""
     return {**params, "events": 0}

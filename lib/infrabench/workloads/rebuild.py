@@ -24,9 +24,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, NotAsClaimed, Step, Target
-from infrabench.workloads import _rebuild_course, _store, _timeline
-from infrabench.workloads._reading import KIB, MIB, equal, positive, tool_version, value
+from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, NotAsClaimed, Step, Target
+from infrabench.workloads import _rebuild_log, _timeline, _volume
+from infrabench.workloads._parse import KIB, MIB, equal, positive, tool_version, value
 
 DEFAULTS: Mapping[str, Any] = {
     "used_bytes": 2_000_000_000,
@@ -38,6 +38,7 @@ DEFAULTS: Mapping[str, Any] = {
     "disk": "drawn",
 }
 TOOL = "rebuild"
+READS = ("3.33", "3.39")
 SCRIPT = Path(__file__).with_name("_rebuild_script.py")
 FOLDER = "/var/tmp/infrabench-rebuild"
 BLOCK = 4 * KIB
@@ -49,35 +50,45 @@ SLOWEST_B_PER_S = 3_000_000  # slower than this is a hang
 THROTTLES = ("default", "open")
 DISKS: Mapping[str, int | None] = {"drawn": None, "0": 0, "1": 1}
 FILLED = 0.9  # of what was to be filled, at least, is what the pool says that it holds
-LOAD: Mapping[str, object] = {"rw": "randrw", "bs": BLOCK, "iodepth": DEPTH}  # what its report must say
+METRICS: Mapping[str, MetricKind] = {
+    "rebuild_s": "time",
+    "rebuild_B_per_s": "fixed-work rate",
+    "noticed_s": "time",
+    "foreground_iops_before": "fixed-time rate",
+    "foreground_iops_during": "fixed-time rate",
+    "foreground_latency_before_s": "time",
+    "foreground_latency_during_s": "time",
+    "foreground_worst_s": "time",
+    "foreground_longest_s": "time",
+}
 
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
     """Return making and filling the pool, and the script that loses a disk of it."""
     _check(params, roles)
-    (uri,) = _store.lifecycle(roles, "uri", "it serves no volume over NBD")
+    (uri,) = _volume.lifecycle(roles, "uri", "it serves no volume over NBD")
     used = params["used_bytes"]
-    limit_s = _store.MAKE_S + used / SLOWEST_B_PER_S
-    whole_s = params["lead_s"] + params["tail_s"] + limit_s + 4 * _store.COMMAND_S
+    limit_s = _volume.MAKE_S + used / SLOWEST_B_PER_S
+    whole_s = params["lead_s"] + params["tail_s"] + limit_s + 4 * _volume.COMMAND_S
     asked = {
         "store": roles["server"].lifecycle["store"], "folder": FOLDER, "disk": DISKS[params["disk"]],
         "lead_s": params["lead_s"], "tail_s": params["tail_s"], "poll_s": POLL_S, "limit_s": limit_s,
-        "bin_s": _rebuild_course.BIN_S, "fio": _load(params, uri, whole_s),
+        "bin_s": _rebuild_log.BIN_S, "fio": _load(params, uri, whole_s),
     }  # fmt: skip
     argv = ("python3", "-c", SCRIPT.read_text(encoding="utf-8"), json.dumps(asked))
     return (
-        _store.verb(roles, ("remake",), "prepare"),
-        _store.verb(roles, ("throttle", params["throttle"]), "prepare"),
-        _store.verb(roles, ("serve", params["mode"]), "prepare"),
-        _store.verb(roles, ("fill", used), "prepare", moved_bytes=used),
-        _store.verb(roles, ("drop",), "prepare"),
+        _volume.verb(roles, ("remake",), "prepare"),
+        _volume.verb(roles, ("throttle", params["throttle"]), "prepare"),
+        _volume.verb(roles, ("serve", params["mode"]), "prepare"),
+        _volume.verb(roles, ("fill", used), "prepare", moved_bytes=used),
+        _volume.verb(roles, ("drop",), "prepare"),
         Step("settle", "server", ("sleep", f"{SETTLE_S:g}"), phase="prepare"),
-        _store.usage(roles, "before", "prepare"),
+        _volume.usage(roles, "before", "prepare"),
         Step("rebuild", "server", argv, timeout_s=whole_s),
-        *_store.rescue(roles),
+        *_volume.rescue(roles),
         Step("remove", "server", ("rm", "-rf", FOLDER), phase="cleanup"),
-        _store.verb(roles, ("throttle", "default"), "cleanup", "unthrottle"),
-        _store.verb(roles, ("empty",), "cleanup"),  # the space of a pool that now only waits is another's
+        _volume.verb(roles, ("throttle", "default"), "cleanup", "unthrottle"),
+        _volume.verb(roles, ("empty",), "cleanup"),  # the space of a pool that now only waits is another's
     )
 
 
@@ -88,13 +99,13 @@ def version(target: Target) -> str:
 
 def supported(deployment: Deployment) -> str | None:
     """Return None, or that the system stores nothing, or what the script lacks."""
-    return _store.without(deployment, "fio", "python3")
+    return _volume.without(deployment, "fio", "python3")
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:
     """Return times of the rebuild and the load before and during it; `ParseError` when they contradict each other."""
-    asked, told = capture.params, _rebuild_course.read(capture, LOAD)
-    usage = _store.said(capture, "usage-before", "usage")
+    asked, told = capture.params, _rebuild_log.read(capture, _said(capture.params))
+    usage = _volume.said(capture, "usage-before", "usage")
     used = positive(TOOL, "data in the pool", value(TOOL, usage, "pool", "used_B"))
     if used < FILLED * asked["used_bytes"]:
         raise NotAsClaimed(f"{asked['used_bytes']} bytes were filled, but the pool holds {used:.0f}")
@@ -116,26 +127,34 @@ def parse(capture: Capture) -> Sequence[Measurement]:
 
 def timeline(capture: Capture) -> _timeline.Timeline:
     """Return the course of a trial: the load and what was copied over time, and events; see `_timeline`."""
-    return _rebuild_course.timeline(_rebuild_course.read(capture, LOAD))
+    return _rebuild_log.timeline(_rebuild_log.read(capture, _said(capture.params)))
 
 
 def _check(params: Mapping[str, Any], roles: Mapping[str, Target]) -> None:
-    _store.check(params, roles)
-    _store.one_of("throttle", params["throttle"], THROTTLES)
-    _store.one_of("disk", params["disk"], tuple(DISKS))
-    _store.whole("used_bytes", params["used_bytes"], 16 * MIB)
-    _store.whole("foreground_iops", params["foreground_iops"], 10)
-    _store.seconds("lead_s", params["lead_s"], LEAST_S)
-    _store.seconds("tail_s", params["tail_s"], 0)
+    _volume.check(params, roles)
+    _volume.one_of("throttle", params["throttle"], THROTTLES)
+    _volume.one_of("disk", params["disk"], tuple(DISKS))
+    _volume.whole("used_bytes", params["used_bytes"], 16 * MIB)
+    _volume.whole("foreground_iops", params["foreground_iops"], 10)
+    _volume.seconds("lead_s", params["lead_s"], LEAST_S)
+    _volume.seconds("tail_s", params["tail_s"], 0)
     if params["foreground_iops"] % 2:
         raise DesignError("rebuild: foreground_iops is halved between reads and writes, it must be even")
 
 
-def _load(params: Mapping[str, Any], uri: str, most_s: float) -> tuple[str, ...]:
+def _said(params: Mapping[str, Any]) -> Mapping[str, object]:
+    """Return the options that fio's report of the load has to repeat."""
     half = params["foreground_iops"] // 2
+    return {
+        "rw": "randrw", "bs": BLOCK, "iodepth": DEPTH, "size": params["used_bytes"] // MIB * MIB,
+        "rate_iops": f"{half},{half}",
+    }  # fmt: skip
+
+
+def _load(params: Mapping[str, Any], uri: str, most_s: float) -> tuple[str, ...]:
     return (
-        "fio", f"--name={_rebuild_course.LOAD}", "--ioengine=nbd", f"--uri={uri}", "--rw=randrw", f"--bs={BLOCK}",
-        f"--size={params['used_bytes'] // MIB * MIB}", f"--iodepth={DEPTH}", f"--rate_iops={half},{half}",
+        "fio", f"--name={_rebuild_log.LOAD}", "--ioengine=nbd", f"--uri={uri}",
+        *(f"--{name}={given}" for name, given in _said(params).items()),
         "--randrepeat=0", "--refill_buffers", "--time_based", f"--runtime={math.ceil(most_s)}",
         "--disable_slat=1", "--disable_clat=1", "--log_unix_epoch=1", "--per_job_logs=0", "--output-format=json",
     )  # fmt: skip

@@ -13,18 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from infrabench.core import Capture, Deployment, Measurement, Step, Target
-from infrabench.workloads._reading import (
-    at,
-    at_least,
-    equal,
-    json_object,
-    missing,
-    positive,
-    text,
-    tool_version,
-    value,
-)
+from infrabench.core import Capture, Deployment, Measurement, MetricKind, Step, Target
+from infrabench.workloads._parse import at, at_least, equal, json_object, missing, positive, text, tool_version, value
 
 DEFAULTS: Mapping[str, Any] = {"chunks": 1000}
 NEEDS = {"server": {"python3": "python3"}}
@@ -32,6 +22,10 @@ TOOL = "spin probe"
 PROBE = Path(__file__).with_name("_spin_probe.py")
 BLOCK = bytes(range(256)) * 4096
 SLOWEST_CHUNK_S = 0.5
+METRICS: Mapping[str, MetricKind] = {
+    "chunks_per_s": "fixed-work rate",
+    "total_s": "time",
+}
 
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:

@@ -15,15 +15,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, ParseError, Step, Target
-from infrabench.workloads._reading import at_least, equal, json_object, missing, positive, text, tool_version, value
+from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, ParseError, Step, Target
+from infrabench.workloads._parse import at_least, equal, json_object, missing, positive, text, tool_version, value
 
 DEFAULTS: Mapping[str, Any] = {"port": 18080, "limit_s": 60.0}
 NEEDS = {"server": {"apache2": "apache2", "ib-service": ""}}
 TOOL = "startup probe"
 PROBE = Path(__file__).with_name("_startup_probe.py")
 KEYS = ("create", "exec", "remove", "address")
-METRICS = ("create_s", "first_command_s", "service_s")
+METRICS: Mapping[str, MetricKind] = {
+    "create_s": "time",
+    "first_command_s": "time",
+    "service_s": "time",
+}
 PAGE = "/index.html"
 PAGE_BYTES = 11264
 

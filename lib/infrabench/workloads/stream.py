@@ -13,8 +13,19 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, Measurement, ParseError, Step, Target
-from infrabench.workloads._reading import at, at_least, equal, json_object, missing, positive, text, tool_version, value
+from infrabench.core import Capture, Deployment, Measurement, MetricKind, ParseError, Step, Target
+from infrabench.workloads._parse import (
+    at,
+    at_least,
+    equal,
+    json_object,
+    missing,
+    positive,
+    text,
+    tool_version,
+    value,
+    within,
+)
 
 DEFAULTS: Mapping[str, Any] = {
     "threads": 0,  # 0: every CPU that the target may use
@@ -24,7 +35,10 @@ DEFAULTS: Mapping[str, Any] = {
 }
 NEEDS = {"server": {"ib-stream": ""}}
 TOOL = "ib-stream"
+ELEMENT = 8  # bytes: arrays are whole ones
+PRINTED_S = 1e-9
 ARRAYS_MOVED = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
+METRICS: Mapping[str, MetricKind] = {f"{kernel}_B_per_s": "fixed-work rate" for kernel in ARRAYS_MOVED}
 
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
@@ -63,11 +77,12 @@ def parse(capture: Capture) -> Sequence[Measurement]:
 def read(output: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the report of one run, which has to say that its result is right and that it did what `params` ask for."""
     report = json_object(TOOL, output)
+    equal(TOOL, "program", at(TOOL, report, "program"), TOOL)
     equal(TOOL, "valid", at(TOOL, report, "valid"), True)
     if params["threads"]:
         equal(TOOL, "threads", at(TOOL, report, "threads"), params["threads"])
-    if params["array_bytes"]:
-        equal(TOOL, "array_bytes", value(TOOL, report, "array_bytes"), float(params["array_bytes"] // 8 * 8))
+    size = params["array_bytes"] or float(f"{params['llc_multiple']:g}") * value(TOOL, report, "llc_bytes")
+    equal(TOOL, "array_bytes", value(TOOL, report, "array_bytes"), float(size // ELEMENT * ELEMENT))
     return report
 
 
@@ -81,4 +96,11 @@ def bandwidth(report: Mapping[str, Any], kernel: str) -> float:
         raise ParseError(TOOL, f"expected one time of {kernel} for each repetition", str(times))
     path = ("kernels", kernel, "times_s")
     counted = [positive(TOOL, kernel, value(TOOL, report, *path, index)) for index in range(1, len(times))]
+    mean_s, best_s = (value(TOOL, report, "kernels", kernel, key) for key in ("mean_s", "best_s"))
+    within(TOOL, f"mean_s of {kernel}", mean_s * len(counted), *_about(math.fsum(counted), len(counted) * PRINTED_S))
+    within(TOOL, f"best_s of {kernel}", best_s, *_about(min(counted), PRINTED_S))
     return moved * len(counted) / math.fsum(counted)
+
+
+def _about(middle: float, off: float) -> tuple[float, float]:
+    return middle - off, middle + off

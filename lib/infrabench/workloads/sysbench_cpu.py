@@ -11,8 +11,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, Measurement, ParseError, Step, Target
-from infrabench.workloads._reading import at_least, equal, missing, number, one, positive, text, tool_version
+from infrabench.core import Capture, Deployment, Measurement, MetricKind, ParseError, Step, Target
+from infrabench.workloads._parse import (
+    at_least,
+    equal,
+    missing,
+    number,
+    one,
+    parameter,
+    positive,
+    quantity,
+    text,
+    tool_version,
+    within,
+)
 
 DEFAULTS: Mapping[str, Any] = {
     "threads": 1,
@@ -22,9 +34,26 @@ DEFAULTS: Mapping[str, Any] = {
 }
 NEEDS = {"server": {"sysbench": "sysbench"}}
 TOOL = "sysbench cpu"
+READS = ("1.0.20",)
 NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 # sysbench's rate and events / total time differ by its own start and stop, a few per cent in the shortest runs.
 RATE_TOLERANCE = 0.1
+EARLY = 0.001  # share of the time by which a timer may be early
+ROUNDED = 0.0051  # ms: half of what is printed
+LATENCIES = rf"""^Latency \(ms\):
+ +min: +{NUMBER}
+ +avg: +{NUMBER}
+ +max: +{NUMBER}
+ +95th percentile: +{NUMBER}
+ +sum: +{NUMBER}
+$"""
+METRICS: Mapping[str, MetricKind] = {
+    "events_per_s": {"events": "fixed-time rate", "total_s": "fixed-work rate"},
+    "latency_avg_s": "time",
+    "latency_p95_s": "time",
+    "total_s": "time",
+    "events": "quantity",
+}
 
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
@@ -67,21 +96,44 @@ def read(output: str, params: Mapping[str, Any], tolerance: float = RATE_TOLERAN
     """
     # The last line proves that nothing is cut off before it.
     one(TOOL, "the end of the report", rf"^ +execution time \(avg/stddev\): +{NUMBER}/{NUMBER}$\n\n\Z", output)
-    threads = number(TOOL, "number of threads", rf"^Number of threads: {NUMBER}$", output)
-    equal(TOOL, "number of threads", threads, float(params["threads"]))
+    parameter(TOOL, "number of threads", rf"^Number of threads: {NUMBER}$", output, params["threads"])
+    parameter(TOOL, "prime limit", rf"^Prime numbers limit: {NUMBER}$", output, params["cpu_max_prime"])
     rate = positive(TOOL, "events per second", number(TOOL, "rate", rf"^ +events per second: +{NUMBER}$", output))
     total_s = positive(TOOL, "total time", number(TOOL, "total time", rf"^ +total time: +{NUMBER}s$", output))
     events = positive(TOOL, "events", number(TOOL, "events", rf"^ +total number of events: +{NUMBER}$", output))
     if abs(events / total_s / rate - 1.0) > tolerance:
         raise ParseError(TOOL, f"{events:g} events in {total_s:g} s are not {rate:g} per second", output)
-    average_ms = number(TOOL, "average latency", rf"^ +avg: +{NUMBER}$", output)
-    p95_ms = number(TOOL, "95th percentile", rf"^ +95th percentile: +{NUMBER}$", output)
+    average_s, longest_s, p95_s = latencies_s(output, events)
     found = [
         Measurement("events_per_s", rate, "1/s", "higher"),
-        Measurement("latency_avg_s", average_ms / 1000, "s", "lower"),
-        Measurement("latency_p95_s", p95_ms / 1000, "s", "lower"),
+        Measurement("latency_avg_s", average_s, "s", "lower"),
+        Measurement("latency_p95_s", p95_s, "s", "lower"),
     ]
     if params["events"]:
         equal(TOOL, "number of events", events, float(params["events"]))
         return (*found, Measurement("total_s", total_s, "s", "lower"))
+    check_time(total_s, round(params["seconds"]), longest_s, tolerance)
     return (*found, Measurement("events", events, "1", "higher"))
+
+
+def latencies_s(output: str, events: float) -> tuple[float, float, float]:
+    """Return mean, longest and 95th percentile of the latencies of `events`, in seconds: what sysbench tells in ms.
+
+    `ParseError` for another unit, and when they are not those of so many events. sysbench prints hundredths; its
+    percentile is the border of a bucket, and may be above the longest.
+    """
+    block = one(TOOL, "latencies in ms", LATENCIES, output)
+    least, average, longest, p95, whole = (quantity(TOOL, "a latency in ms", each) for each in block.groups())
+    within(TOOL, "the sum of the latencies", whole, (average - ROUNDED) * events, (average + ROUNDED) * events)
+    if not least <= average <= longest:
+        raise ParseError(TOOL, "latencies are not in order", block[0])
+    return average / 1000, longest / 1000, p95 / 1000
+
+
+def check_time(total_s: float, seconds: float, longest_s: float, tolerance: float) -> None:
+    """Raise `ParseError` unless a run lasted as long as it was to.
+
+    A thread looks at the time between two events, so it may be later by one event, of which there may be one for each
+    processor that threads wait for: that is in the longest latency. `tolerance` of the time is for start and end.
+    """
+    within(TOOL, "total time", total_s, (1 - EARLY) * seconds, (1 + tolerance) * seconds + longest_s)

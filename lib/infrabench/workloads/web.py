@@ -3,8 +3,9 @@
 ``users`` is ab's number of concurrent connections, ``requests`` the number of requests in all (at least one a user),
 each on a connection of its own (no keep-alive). Metrics: ``total_s``, ``requests_per_s``, percentiles of the time of
 a request ``latency_p50_s``, ``latency_p95_s``, ``latency_p99_s``, and ``failed_requests`` (failures and answers other
-than 2xx; with few of them a trial is still one, and they stand beside its rate). ab is not told to go on after a
-reset connection (``-r``): such a trial failed. ab itself uses one thread, so on a fast server it can be the limit.
+than 2xx, each request once; with few of them a trial is still one, and they stand beside its rate). ab is not told to
+go on after a reset connection (``-r``): such a trial failed. ab itself uses one thread, so on a fast server it can be
+the limit.
 """
 
 from __future__ import annotations
@@ -12,8 +13,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, ParseError, Step, Target
-from infrabench.workloads._reading import at_least, equal, missing, number, one, positive, quantity, text, tool_version
+from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, ParseError, Step, Target
+from infrabench.workloads._parse import (
+    at_least,
+    equal,
+    missing,
+    number,
+    one,
+    parameter,
+    positive,
+    quantity,
+    text,
+    tool_version,
+    within,
+)
 
 DEFAULTS: Mapping[str, Any] = {"users": 1000, "requests": 10000, "port": 18080}
 NEEDS = {
@@ -21,6 +34,7 @@ NEEDS = {
     "client": {"ab": "apache2-utils", "curl": "curl", "prlimit": "util-linux"},
 }
 TOOL = "ab"
+READS = ("2.3",)
 PAGE = "/index.html"
 PAGE_BYTES = 11264
 MOST_USERS = 20000  # ab's own limit
@@ -29,6 +43,24 @@ SPARE_FILES = 1024  # descriptors beyond one for each user
 # The percentiles that ab prints are whole milliseconds; those that it writes to a file have microseconds.
 SCRIPT = 'file=$1; shift; "$@" && cat "$file"; status=$?; rm -f "$file"; exit $status'
 NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
+COUNT = "([0-9]{1,12})"
+# All that ab says between two lines that are always there: what else stands in between is no report of ab.
+COUNTS = rf"""^Complete requests: +{COUNT}
+Failed requests: +{COUNT}
+(?:   \(Connect: {COUNT}, Receive: {COUNT}, Length: {COUNT}, Exceptions: {COUNT}\)
+)?(?:Write errors: +{COUNT}
+)?(?:Non-2xx responses: +{COUNT}
+)?Total transferred: +{COUNT} bytes
+HTML transferred: +{COUNT} bytes
+Requests per second: """
+METRICS: Mapping[str, MetricKind] = {
+    "total_s": "time",
+    "requests_per_s": "fixed-work rate",
+    "latency_p50_s": "time",
+    "latency_p95_s": "time",
+    "latency_p99_s": "time",
+    "failed_requests": "count",
+}
 
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
@@ -38,7 +70,7 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     at_least("requests", requests, users)
     if users > MOST_USERS:
         raise DesignError(f"ab takes at most {MOST_USERS} users, not {users}")
-    url = f"http://{roles['server'].address}:{port}{PAGE}"
+    url = _join_url(roles["server"].address, port, PAGE)
     ready = ("curl", "--fail", "--silent", "--show-error", "--max-time", "2", "--output", "/dev/null", url)
     load = (
         "sh", "-c", SCRIPT, "sh", CSV, "prlimit", f"--nofile={users + SPARE_FILES}:",
@@ -66,12 +98,13 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     """Return total time, rate, latency percentiles and the number of failed requests."""
     output = text(capture["ab"])
     latency_s = _percentiles(output)
-    users = number(TOOL, "concurrency", rf"^Concurrency Level: +{NUMBER}$", output)
-    equal(TOOL, "concurrency", users, float(capture.params["users"]))
-    complete = number(TOOL, "complete requests", rf"^Complete requests: +{NUMBER}$", output)
-    equal(TOOL, "complete requests", complete, float(capture.params["requests"]))
-    size = number(TOOL, "document length", rf"^Document Length: +{NUMBER} bytes$", output)
-    equal(TOOL, "length of the page", size, float(PAGE_BYTES))
+    params = capture.params
+    parameter(TOOL, "concurrency", rf"^Concurrency Level: +{NUMBER}$", output, params["users"])
+    parameter(TOOL, "length of the page", rf"^Document Length: +{NUMBER} bytes$", output, PAGE_BYTES)
+    parameter(TOOL, "port", rf"^Server Port: +{NUMBER}$", output, params["port"])
+    equal(TOOL, "address", _url(output), capture["ab"].argv[-1])
+    complete, failed = _counts(output)
+    equal(TOOL, "complete requests", complete, params["requests"])
     total_s = positive(TOOL, "time", number(TOOL, "time taken", rf"^Time taken for tests: +{NUMBER} seconds$", output))
     rate = number(TOOL, "rate", rf"^Requests per second: +{NUMBER} \[#/sec\] \(mean\)$", output)
     # The time is printed in whole milliseconds, the rate is not.
@@ -80,15 +113,46 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     # ab 2.3 may tell of a request that took a hundred thousand years, and not at its place.
     if list(latency_s.values()) != sorted(latency_s.values()) or latency_s[100] > total_s + 0.001:
         raise ParseError(TOOL, f"percentiles are not in order, or above the {total_s:g} s of all", output[-200:])
-    failed = number(TOOL, "failed requests", rf"^Failed requests: +{NUMBER}$", output)
-    if "Non-2xx responses:" in output:  # ab leaves the line out when there is none
-        failed += number(TOOL, "other answers", rf"^Non-2xx responses: +{NUMBER}$", output)
     return (
         Measurement("total_s", total_s, "s", "lower"),
         Measurement("requests_per_s", rate, "1/s", "higher"),
         *(Measurement(f"latency_p{p}_s", latency_s[p], "s", "lower") for p in (50, 95, 99)),
-        Measurement("failed_requests", failed, "1", "lower"),
+        Measurement("failed_requests", float(failed), "1", "lower"),
     )
+
+
+def _url(output: str) -> str:
+    """Return the address that ab says it asked."""
+    host, port, path = (
+        one(TOOL, f"the {name.lower()}", rf"^{name}: +(\S+)$", output)[1]
+        for name in ("Server Hostname", "Server Port", "Document Path")
+    )
+    return _join_url(host, port, path)
+
+
+def _join_url(host: str, port: object, path: str) -> str:
+    return f"http://[{host}]:{port}{path}" if ":" in host else f"http://{host}:{port}{path}"
+
+
+def _counts(output: str) -> tuple[int, int]:
+    """Return how many requests were complete, and how many of all were no whole page.
+
+    ab counts an answer of another length than the page's under "Length", and one with another status than 2xx under
+    "Non-2xx"; an error's answer is both, since its text has not the length of the page. They are the same requests, so
+    the larger of the two counts both: they would have to be added only for pages that were cut off beside errors that
+    have the very length of the page. A connection that broke while ab wrote ("Write errors") got no answer, and is
+    under "Length" too. One that was refused, reset or lost has no answer to count anywhere else. There are never more
+    failures than requests: ab tries again where it could not connect.
+    """
+    groups = one(TOOL, "the counts of requests", COUNTS, output).groups()
+    complete, failed, connect, receive, length, exceptions, _, other, _, html = (int(each or 0) for each in groups)
+    equal(TOOL, "failed requests", failed, connect + receive + length + exceptions)
+    equal(TOOL, "the kinds of failed requests", groups[2] is not None, failed > 0)
+    for name, count in (("Length", length), ("Non-2xx", other)):
+        within(TOOL, f"requests under {name}", count, 0, complete)
+    if html < (complete - max(length, other)) * PAGE_BYTES:
+        raise ParseError(TOOL, f"{html} bytes are not the pages of {complete} requests less the failed ones", output)
+    return complete, min(connect + receive + exceptions + max(length, other), complete)
 
 
 def _percentiles(output: str) -> dict[int, float]:

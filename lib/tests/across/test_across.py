@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from infrabench import across, cli
-from infrabench.comparability import NotComparable
+from infrabench import cli
 from infrabench.core import DesignError, LedgerError, SchemaError
+from infrabench.experiment.provenance.comparability import NotComparable
+from infrabench.notebook import multisite
 from infrabench.stats.sites import STANDS_OUT
 from tests.analysis_fixtures import EFFECT, write_session
 
@@ -68,7 +69,7 @@ def test_a_campaign_is_analysed_with_every_planned_site(tmp_path: Path) -> None:
         tmp_path / "campaign.json", *map(entry, "abc"), entry("d", "partial", reason="interrupted"),
         entry("e", "failed", reason="no route to it"), entry("f", "missing", session=None),
     )  # fmt: skip
-    (one,) = across.opened(file, out=str(tmp_path))
+    (one,) = multisite.opened(file, out=str(tmp_path))
     assert one.name == "three-racks-containers"
     assert one.sites == list("abcdef")
     assert set(one.folders) == set("abcd")
@@ -76,27 +77,27 @@ def test_a_campaign_is_analysed_with_every_planned_site(tmp_path: Path) -> None:
     assert (web["sites"] == 4).all()
     assert set(web["missing"]) == {"e: failed: no route to it; f: missing"}
     assert (web["named"] == f"d {STANDS_OUT}").mean() > 0.8
-    told = across.members([one]).text
+    told = multisite.members([one]).text
     assert "| d | d | partial |" in told
     assert "no route to it" in told
-    said = across.findings([one]).text
+    said = multisite.findings([one]).text
     assert "d is partial: interrupted." in said
     assert "over 4 sites" in said
     assert "Missing: e: failed: no route to it; f: missing." in said
 
 
 def test_what_is_shown_is_written(tmp_path: Path) -> None:
-    found = across.opened(sessions=["a", "b", "c"], labels=["one", "two", "three"], out=str(tmp_path))
-    shown = across.forests(found)
+    found = multisite.opened(sessions=["a", "b", "c"], labels=["one", "two", "three"], out=str(tmp_path))
+    shown = multisite.forests(found)
     assert shown.html.count("data:image/png;base64") == 2  # the primary metrics
-    assert across.forest(found, "stream", "copy_B_per_s").text.startswith("Ratio of geometric means to native at 3")
-    assert "not measured at these sites" in across.forest(found, "stream", "no_such").text
-    table = across.table(found, "ratios").text
-    assert "| one | two | three | mean of sites | mean of sites 95 % CI | a new site |" in table
-    assert "SD between sites %" in across.table(found, "heterogeneity", ["web"]).text
-    assert "no such workload" in across.table(found, "ratios", ["nothing"]).text
+    assert multisite.forest(found, "stream", "copy_B_per_s").text.startswith("Ratio of geometric means to native at 3")
+    assert "not measured at these sites" in multisite.forest(found, "stream", "no_such").text
+    table = multisite.table(found, "ratios").text
+    assert "| one | two | three | mean of sites | mean of sites 95 % CI | Hartung-Knapp 95 % CI | a new site |" in table
+    assert "SD between sites %" in multisite.table(found, "heterogeneity", ["web"]).text
+    assert "no such workload" in multisite.table(found, "ratios", ["nothing"]).text
     with pytest.raises(DesignError, match="unknown table 'ratio'"):
-        across.table(found, "ratio")
+        multisite.table(found, "ratio")
     written = {path.suffix for path in (tmp_path / "figures/sites-containers").iterdir()}
     assert written == {".pdf", ".svg", ".png", ".json"}
     car = json.loads(next((tmp_path / "figures/sites-containers").glob("sites-web-*.json")).read_text())
@@ -110,25 +111,25 @@ def test_several_studies_of_a_campaign_are_parts_of_their_own(tmp_path: Path) ->
         tmp_path / "c.json", entry("a", label="first"), entry("b", label="first"),
         entry("a", label="again", session="data/runs/containers/c"),
     )  # fmt: skip
-    found = across.opened(file, out=str(tmp_path))
+    found = multisite.opened(file, out=str(tmp_path))
     assert [each.name for each in found] == ["three-racks-first", "three-racks-again"]
-    told = across.findings(found).text
+    told = multisite.findings(found).text
     assert "three-racks-first\n\n- " in told
     assert "two sites: no mean over sites" in told
     assert "a single site: nothing is known of others" in told
 
 
 def test_a_campaign_without_any_session_says_so_and_draws_nothing(tmp_path: Path) -> None:
-    found = across.opened(campaign(tmp_path / "c.json", entry("a", "failed", reason="gone")), out=str(tmp_path))
-    for show in (across.findings, across.forests, across.differences):
+    found = multisite.opened(campaign(tmp_path / "c.json", entry("a", "failed", reason="gone")), out=str(tmp_path))
+    for show in (multisite.findings, multisite.forests, multisite.differences):
         assert show(found).text.startswith("There is no session to analyse")
-    assert "gone" in across.members(found).text
+    assert "gone" in multisite.members(found).text
     assert list(tmp_path.glob("figures/*")) == []
 
 
 def test_a_session_that_is_said_to_be_there_and_is_not_is_missing(tmp_path: Path) -> None:
     file = campaign(tmp_path / "c.json", entry("a"), entry("b"), entry("x"))
-    (one,) = across.opened(file, out=str(tmp_path))
+    (one,) = multisite.opened(file, out=str(tmp_path))
     assert one.members[2].state == "missing"
     assert "unknown session" in one.members[2].reason
     assert one.over["missing"].str.contains("x: missing: unknown session").all()
@@ -138,26 +139,26 @@ def test_a_damaged_session_of_a_campaign_is_missing_and_of_a_list_an_error(tmp_p
     broken = session(tmp_path / "broken", 8)
     next(broken.glob("trials/*/trial.json")).write_text("{")
     file = campaign(tmp_path / "c.json", entry("a"), entry("b"), entry("x", session=str(broken)))
-    (one,) = across.opened(file, out=str(tmp_path))
+    (one,) = multisite.opened(file, out=str(tmp_path))
     assert "is not JSON" in one.members[2].reason
     assert set(one.folders) == {"a", "b"}
     with pytest.raises(LedgerError, match="is not JSON"):
-        across.opened(sessions=["a", str(broken)])
+        multisite.opened(sessions=["a", str(broken)])
 
 
 def test_a_session_that_has_no_trial_yet_says_nothing(tmp_path: Path) -> None:
     write_session(tmp_path / "new", skip_last=10_000, systems=("native", "docker"), not_run={}, faults=False)
     file = campaign(tmp_path / "c.json", entry("a"), entry("b"), entry("new", "partial", session=str(tmp_path / "new")))
-    (one,) = across.opened(file, out=str(tmp_path))
+    (one,) = multisite.opened(file, out=str(tmp_path))
     assert (one.over["sites"] <= 2).all()
     assert one.over["missing"].str.contains("new: not measured there").all()
-    assert "0 of" in across.members([one]).text
+    assert "0 of" in multisite.members([one]).text
 
 
 def test_a_name_that_is_no_name_of_a_folder_leads_nowhere(tmp_path: Path) -> None:
     file = campaign(tmp_path / "c.json", entry("a"), entry("b"), name="../../<b>away</b>")
-    (one,) = across.opened(file, out=str(tmp_path / "in"))
-    across.table([one], "ratios")
+    (one,) = multisite.opened(file, out=str(tmp_path / "in"))
+    multisite.table([one], "ratios")
     assert [path.name for path in (tmp_path / "in/tables").iterdir()] == ["b-away-b--containers"]
 
 
@@ -173,22 +174,22 @@ def test_a_name_that_is_no_name_of_a_folder_leads_nowhere(tmp_path: Path) -> Non
 def test_a_file_that_is_no_campaign_is_named(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text(text)
     with pytest.raises(DesignError, match=said):
-        across.opened(tmp_path / "c.json")
+        multisite.opened(tmp_path / "c.json")
     with pytest.raises(DesignError, match="not a campaign"):
-        across.opened(tmp_path / "none.json")
+        multisite.opened(tmp_path / "none.json")
 
 
 def test_a_site_or_a_session_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DesignError, match="site a is there twice"):
-        across.opened(campaign(tmp_path / "c.json", entry("a"), entry("a", session="data/runs/containers/b")))
+        multisite.opened(campaign(tmp_path / "c.json", entry("a"), entry("a", session="data/runs/containers/b")))
     with pytest.raises(DesignError, match=r"session .*/a is there twice"):
-        across.opened(sessions=["a", "a"], labels=["one", "two"])
+        multisite.opened(sessions=["a", "a"], labels=["one", "two"])
     with pytest.raises(DesignError, match="2 sessions and 1 labels"):
-        across.opened(sessions="a,b", labels="one")
+        multisite.opened(sessions="a,b", labels="one")
     with pytest.raises(DesignError, match="name sessions"):
-        across.opened()
+        multisite.opened()
     with pytest.raises(DesignError, match="unknown session 'zz'"):
-        across.opened(sessions=["a", "zz"])
+        multisite.opened(sessions=["a", "zz"])
 
 
 # may they stand side by side
@@ -208,10 +209,10 @@ def test_sites_that_were_asked_for_other_things_are_refused(
 ) -> None:
     other = session(tmp_path / "other", 9, **change)
     if error is None:  # a case that one site does not have is missing there
-        assert across.opened(sessions=["a", str(other)])
+        assert multisite.opened(sessions=["a", str(other)])
         return
     with pytest.raises(error, match=said):
-        across.opened(sessions=["a", str(other)])
+        multisite.opened(sessions=["a", str(other)])
 
 
 def test_a_case_whose_parameters_differ_is_refused(tmp_path: Path) -> None:
@@ -220,7 +221,7 @@ def test_a_case_whose_parameters_differ_is_refused(tmp_path: Path) -> None:
         for n in (1, 2)
     ]
     with pytest.raises(NotComparable, match="asked case web u"):
-        across.opened(sessions=list(map(str, pair)))
+        multisite.opened(sessions=list(map(str, pair)))
 
 
 def test_what_differs_between_sites_is_told_and_goes_with_every_figure(tmp_path: Path) -> None:
@@ -228,26 +229,26 @@ def test_what_differs_between_sites_is_told_and_goes_with_every_figure(tmp_path:
         tmp_path / "newer", 5, HOST | {"hostname": "n", "kernel": {"release": "6.12"}},
         DOCKER | {"facts": {"version": "29.0"}},
     )  # fmt: skip
-    found = across.opened(sessions=["a", "b", str(newer)], out=str(tmp_path))
+    found = multisite.opened(sessions=["a", "b", str(newer)], out=str(tmp_path))
     assert found[0].between.stamp == "Sites differ in hosts kernel.release, docker version."
     assert found[0].between.differs["docker version"] == {"a": "28.1", "b": "28.1", "newer": "29.0"}
-    told = across.differences(found).text
+    told = multisite.differences(found).text
     assert "| docker version | 28.1 | 28.1 | 29.0 |" in told
-    assert found[0].between.stamp in across.forest(found, "web", "requests_per_s", "users=1000").text
+    assert found[0].between.stamp in multisite.forest(found, "web", "requests_per_s", "users=1000").text
     assert found[0].between.stamp in (tmp_path / "tables/sites-containers").joinpath("sites-ratios.md").read_text() \
-        if across.table(found, "ratios") else False  # fmt: skip
+        if multisite.table(found, "ratios") else False  # fmt: skip
 
 
 def test_sites_that_are_one_machine_are_called_so(tmp_path: Path) -> None:
     boxed = HOST | {"virtualisation": {"container": "lxc", "vm": None}}
     one, two = (session(tmp_path / n, i, boxed | {"hostname": n}) for i, n in enumerate(("one", "two")))
     again = session(tmp_path / "again", 3, HOST | {"hostname": "host-a"})
-    found = across.opened(sessions=["a", "b", str(one), str(two), str(again)], out=str(tmp_path))
+    found = multisite.opened(sessions=["a", "b", str(one), str(two), str(again)], out=str(tmp_path))
     assert found[0].between.one_machine == (("a", "again"), ("one", "two"))
     assert found[0].between.stamp.startswith("One machine measured as a and again: nothing here speaks of another one.")
-    (other,) = across.opened(sessions=["a", "b", "c"])
+    (other,) = multisite.opened(sessions=["a", "b", "c"])
     assert other.between.one_machine == ()
-    assert across.differences([other]).text == "Nothing that is compared differs between the sites."
+    assert multisite.differences([other]).text == "Nothing that is compared differs between the sites."
 
 
 # the command
@@ -255,12 +256,12 @@ def test_sites_that_are_one_machine_are_called_so(tmp_path: Path) -> None:
 
 def test_the_command_tells_sites_ratios_and_what_they_mean(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = campaign(tmp_path / "campaign.json", *map(entry, "abd"))
-    assert cli.main(["sites", str(file), "--out", str(tmp_path)]) == 0
+    assert cli.main(["campaign", "compare", str(file), "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "three-racks-containers: Containers" in out
     assert "mean of sites 95 % CI" in out
     assert "p of equal sites" in out
-    assert cli.main(["sites", "a", "b", "--labels", "one", "two", "--out", str(tmp_path)]) == 0
+    assert cli.main(["campaign", "compare", "a", "b", "--labels", "one", "two", "--out", str(tmp_path)]) == 0
     assert "| one | a | complete |" in capsys.readouterr().out
-    assert cli.main(["sites", "a", "zz"]) == 2
+    assert cli.main(["campaign", "compare", "a", "zz"]) == 2
     assert "unknown session" in capsys.readouterr().err

@@ -15,14 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from infrabench import artifact, runs
-from infrabench.artifact import crate, licences, notebooks, reproduce, tree, writing
 from infrabench.core import DesignError, InfrabenchError, LedgerError
+from infrabench.ledger import catalogue
+from infrabench.publish import artifact
+from infrabench.publish.artifact import crate, licences, notebooks, reproduce, tree, writing
 from tests.artifact.crate_context import issues
 
 ROOT = Path(__file__).parents[3]
 SESSION = "lab-quick-2026-11-known"
-LEFT_OUT = ("figures/", "lib/tests/", "lib/infrabench/lab/", "data/recorded/")  # only to make the test quick
+LEFT_OUT = ("figures/", "lib/tests/", "lib/infrabench/machines/lab/", "data/recorded/")  # only to make the test quick
 GIT = ("git", "-c", "user.name=Somebody", "-c", "user.email=somebody@example.org", "-c", "commit.gpgsign=false")
 WHEN = {"GIT_AUTHOR_DATE": "2026-11-22T12:00:00+0000", "GIT_COMMITTER_DATE": "2026-11-22T12:00:00+0000"}
 
@@ -31,7 +32,7 @@ WHEN = {"GIT_AUTHOR_DATE": "2026-11-22T12:00:00+0000", "GIT_COMMITTER_DATE": "20
 class Made:
     root: Path  # a checkout
     archive: Path
-    told: artifact.Written
+    told: artifact.PackedArtifact
     unpacked: Path
 
 
@@ -73,7 +74,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     (base / "out/containers-recorded.ipynb").write_text(json.dumps(book))
     (base / "out/containers.ipynb").write_text("of a session that is not in the archive")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(runs.VARIABLE, str(root))
+        patch.setenv(catalogue.VARIABLE, str(root))
         told = artifact.write(base / "a.tar.xz", root=root, executed=base / "out")
     with tarfile.open(told.path) as tar:
         tar.extractall(base / "elsewhere", filter="data")
@@ -96,11 +97,11 @@ def test_unpacked_elsewhere_every_byte_of_the_tables_comes_out_again(made: Made)
         capture_output=True, text=True, env={"PYTHONPATH": str(made.unpacked / "lib"), "PATH": os.environ["PATH"]},
     )  # fmt: skip
     assert where.stdout.startswith(str(made.unpacked))
-    done = run(made, "reproduce")
+    done = run(made, "artifact", "reproduce")
     assert done.returncode == 0, done.stderr
     assert f"{SESSION}: " in done.stdout
     assert "every byte the same" in done.stdout
-    again = run(made, "claims", "--level", "re-analysis")
+    again = run(made, "selfcheck", "claims", "--level", "re-analysis")
     assert again.returncode == 0, again.stdout + again.stderr
     assert " 0 fail" in again.stdout
 
@@ -115,19 +116,19 @@ def test_a_single_changed_digit_is_found_and_named(made: Made, tmp_path: Path) -
     path.write_text("".join(lines))
     (results / SESSION / "tables/known-effects/tiers.md").unlink()
     with pytest.raises(InfrabenchError) as error:
-        list(reproduce.compared(results, made.unpacked / "results"))
+        list(reproduce.compare_tables(results, made.unpacked / "results"))
     assert f"estimates.csv: line {number + 1}: recorded" in str(error.value)
     assert "tiers.md: is only there now" in str(error.value)
     with pytest.raises(InfrabenchError, match=r"tiers\.md: is not made any more"):
-        list(reproduce.compared(made.unpacked / "results", results))
+        list(reproduce.compare_tables(made.unpacked / "results", results))
     shutil.rmtree(results / SESSION)
     (results / "another" / "tables").mkdir(parents=True)
     with pytest.raises(InfrabenchError, match=f"{SESSION}: has no recorded tables"):
-        list(reproduce.compared(results, made.unpacked / "results"))
+        list(reproduce.compare_tables(results, made.unpacked / "results"))
 
 
 def test_the_same_commit_gives_the_same_bytes(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(runs.VARIABLE, str(made.root))
+    monkeypatch.setenv(catalogue.VARIABLE, str(made.root))
     os.utime(made.root / "README.md", (1, 1))
     executed = made.root.parent / "out"
     book = json.loads((executed / "containers-recorded.ipynb").read_text())
@@ -221,7 +222,7 @@ def test_the_guide_names_the_commit_and_the_session(made: Made) -> None:
 
 
 def test_what_is_not_committed_is_refused(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(runs.VARIABLE, str(made.root))
+    monkeypatch.setenv(catalogue.VARIABLE, str(made.root))
     new = made.root / "new.txt"
     new.write_text("x")
     try:
@@ -238,7 +239,7 @@ def test_what_is_not_committed_is_refused(made: Made, tmp_path: Path, monkeypatc
 
 def test_without_recorded_tables_nothing_is_compared(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="no tables"):
-        list(reproduce.compared(tmp_path, tmp_path))
+        list(reproduce.compare_tables(tmp_path, tmp_path))
 
 
 def test_every_package_states_a_licence_and_none_at_run_time_is_under_the_gpl() -> None:

@@ -11,14 +11,16 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import nbformat
-from playwright.sync_api import Page, sync_playwright
+from nbformat.reader import NotJSONError
+from playwright.sync_api import BrowserContext, Page, sync_playwright
 
 ROOT = Path(__file__).parents[3]
 CHROMIUM = shutil.which("chromium")
@@ -43,7 +45,8 @@ class Server:
     process: subprocess.Popen[bytes]
 
     def address(self, path: str) -> str:
-        return f"{self.url}lab/tree/{path}?token={self.token}"
+        """Return a page of a workspace of its own: another one brings tabs back, and a menu may act on one of them."""
+        return f"{self.url}lab/workspaces/{uuid.uuid4().hex}/tree/{path}?token={self.token}"
 
 
 def a_home(folder: Path) -> Path:
@@ -64,7 +67,7 @@ def serving(home: Path) -> Iterator[Server]:
     own["JUPYTER_RUNTIME_DIR"] = runtime
     environment = {**os.environ, **own, "INFRABENCH_HOME": str(home)}
     environment.pop("INFRABENCH_HEADLESS", None)  # another test of this process may have executed a notebook
-    argv = [sys.executable, "-m", "infrabench.cli", "jupyter", "--no-browser"]
+    argv = [sys.executable, "-m", "infrabench.cli", "notebook", "open", "--no-browser"]
     with (home / "server.log").open("wb") as log:
         process = subprocess.Popen(argv, cwd=home, env=environment, stdout=log, stderr=log, start_new_session=True)
         try:
@@ -94,15 +97,15 @@ def _told(home: Path, runtime: Path, process: subprocess.Popen[bytes]) -> dict[s
 
 
 @contextmanager
-def browsing(profile: Path, **how: Any) -> Iterator[Callable[[], Page]]:
-    """Yield a function that opens a page of Debian's chromium with a fresh profile."""
+def browsing(profile: Path, **how: Any) -> Iterator[BrowserContext]:
+    """Yield Debian's chromium with a fresh profile."""
     size = how.pop("viewport", {"width": 1280, "height": 900})
     with sync_playwright() as playwright:
         context = playwright.chromium.launch_persistent_context(
             str(profile), executable_path=CHROMIUM, headless=True, args=ARGUMENTS, viewport=size, **how
         )
         try:
-            yield context.new_page
+            yield context
         finally:
             context.close()
 
@@ -129,10 +132,11 @@ def finished(page: Page, server: Server, path: str, *, timeout_s: float) -> nbfo
     while True:
         page.keyboard.press("Control+s")
         page.wait_for_timeout(300)
-        saved = nbformat.read(file, 4)
-        code = [cell for cell in saved.cells if cell.cell_type == "code" and cell.source.strip()]
-        if all(cell.execution_count for cell in code) or errors(saved):
-            return saved
+        with suppress(NotJSONError):  # the server writes it in place, and half of it may be there
+            saved = nbformat.read(file, 4)
+            code = [cell for cell in saved.cells if cell.cell_type == "code" and cell.source.strip()]
+            if all(cell.execution_count for cell in code) or errors(saved):
+                return saved
         assert time.monotonic() < deadline, f"{path} did not finish"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from infrabench.report import report
+from infrabench.publish.report import report
 from tests.browser.lab_pages import ARGUMENTS, CHROMIUM
 from tests.report.report_fixtures import home
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
 import pytest
 
-from infrabench import registry, runs
-from infrabench.campaign import checks, file
-from infrabench.campaign.file import Campaign
-from infrabench.campaign.plan import Plan
+from infrabench import registry
+from infrabench.experiment.campaign import checks, file
+from infrabench.experiment.campaign.file import Campaign
+from infrabench.experiment.campaign.plan import Plan
+from infrabench.ledger import catalogue
 from tests.ssh_server import serving
 
 PLUGINS = Path(__file__).parent / "plugins"
@@ -23,13 +25,19 @@ runs = None
 site = 'local'
 session = None
 out = 'out'"""
-CELL = """import pathlib
-from infrabench import registry, runs as sessions, session as request
+CELL = """import os, pathlib
+from infrabench import registry
+from infrabench.experiment.execution import runs as sessions, session as request
+from infrabench.ledger import catalogue
+from infrabench.machines.hosts import marks
 assert mode == "run"
-wanted = request.request(registry.study("camp"), profile=profile, runs=runs)
-folder = sessions.carry_out(wanted, site=site, name=session)
-(sessions.home() / "executed").open("a").write(session + "\\n")
-assert not (sessions.home() / f"fails-{session}").exists(), "its analysis fails"
+locks = catalogue.home() / f"locks-{pathlib.Path(site).stem}"
+if locks.is_dir():
+    os.environ[marks.LOCKS] = str(locks)
+wanted = request.request(registry.study("camp"), profile=profile, runs=runs, site=site, session=session)
+folder = sessions.carry_out(wanted).path
+(catalogue.home() / "executed").open("a").write(session + "\\n")
+assert not (catalogue.home() / f"fails-{session}").exists(), "its analysis fails"
 print(folder)"""
 
 
@@ -44,7 +52,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ]
     (tmp_path / "notebooks").mkdir()
     nbformat.write(made, tmp_path / "notebooks" / "camp.ipynb")
-    monkeypatch.setenv(runs.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(catalogue.VARIABLE, str(tmp_path))
     monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
     monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("PATH", str(_without(tmp_path / "bin", "mmdebstrap")))
@@ -112,10 +120,17 @@ def written(home: Path) -> Callable[[str], Campaign]:
 def refused(campaign: Campaign, **how: object) -> list[str]:
     """Return everything that is wrong with a campaign."""
     with pytest.raises(file.Refused) as error:
-        checks.asked_too(campaign, **how)  # type: ignore[arg-type]
+        checks.check_all(campaign, **how)  # type: ignore[arg-type]
     return list(error.value.problems)
+
+
+def set_apart(home: Path, found: Plan) -> Plan:
+    """Return the plan as if its sites were machines of their own; each then has a lock of its own, as machines do."""
+    for site in found.sites:
+        (home / f"locks-{site}").mkdir()
+    return replace(found, shares=(), alone=frozenset())
 
 
 def planned(campaign: Campaign) -> Plan:
     """Return the plan of a campaign whose sites answer."""
-    return checks.asked_too(campaign)
+    return checks.check_all(campaign)

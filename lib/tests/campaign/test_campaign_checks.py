@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.campaign import asked, checks, places
-from infrabench.campaign.asked import Answer
-from infrabench.campaign.file import Campaign
+from infrabench.experiment.campaign import checks, site_checks
+from infrabench.experiment.campaign import sites as places
+from infrabench.experiment.campaign.file import Campaign
+from infrabench.experiment.campaign.site_checks import Answer
+from infrabench.machines.hosts import kernels
 from tests.campaign.conftest import Inventory, planned, refused
 
 Written = Callable[[str], Campaign]
@@ -106,7 +108,7 @@ def test_machines_of_clusters_count_where_a_study_uses_them(written: Written, in
     inventory("a", more=clusters(50))
     inventory("b", more=clusters(51))
     campaign = written(STUDY + "sites: {a: a.yml, b: b.yml}\n")
-    known, _ = places.found(campaign, "local")
+    known, _ = places.read_sites(campaign, "local")
     mine = places.machines(known["a"], ["flannel"])
     assert mine["flannel-worker1"] == places.machines(known["b"], ["flannel"])["flannel-control"] == "127.0.0.51:22"
     assert "flannel-worker1" not in places.machines(known["a"], ["plain"])
@@ -114,7 +116,7 @@ def test_machines_of_clusters_count_where_a_study_uses_them(written: Written, in
 
 def test_a_session_of_other_parameters_is_named_before_anything_starts(written: Written, home: Path) -> None:
     campaign = written(STUDY + "sites: {here: local}\n")
-    folder = checks.read_only(campaign).jobs[0].folder
+    folder = checks.read_plan(campaign).jobs[0].folder
     assert folder == home / "data/runs/camp/c.here.camp"
     folder.mkdir(parents=True)
     (folder / "session.json").write_text(json.dumps({"format": 1, "parameters": {"study": "camp"}}))
@@ -133,7 +135,7 @@ def test_parity_is_asked_of_the_sites(written: Written, inventory: Inventory) ->
 def test_a_lab_that_is_not_up_says_what_its_kernel_is_and_no_more(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("infrabench.lab.shell.require", lambda: None)
+    monkeypatch.setattr("infrabench.machines.lab.shell.require", lambda: None)
     text = STUDY + "sites: {b: lab, here: local}\nshares: [[b, here]]\n"
     planned(written(text + "parity: [kernel]\n"))
     (told,) = refused(written(text + "parity: [kernel, distribution]\n"))
@@ -146,11 +148,11 @@ def test_differing_versions_are_named_by_role() -> None:
         "b": Answer("b", facts={"kernel": {"server": "6.2"}, "docker": {"server": "27"}}),
         "c": Answer("c", silent={"docker": "a cluster does not say it of its nodes"}),
     }
-    assert asked.unequal(answers, ["kernel", "docker"]) == [
+    assert site_checks.find_inequalities(answers, ["kernel", "docker"]) == [
         "parity: kernel (server) differs: a 6.1, b 6.2",
         "parity: docker of c: a cluster does not say it of its nodes",
     ]
-    assert asked.unequal(answers, []) == []
+    assert site_checks.find_inequalities(answers, []) == []
 
 
 def test_one_kernel_is_one_machine() -> None:
@@ -158,12 +160,12 @@ def test_one_kernel_is_one_machine() -> None:
         ("a", {"server": 10**18, "client": 2 * 10**18}), ("b", {"server": 10**18 + 10**6}),
         ("c", {"server": 3 * 10**18, "client": 2 * 10**18 + 1000}),
     )}  # fmt: skip
-    assert asked.common_kernels(answers) == {("a", "c"): ("client", "client")}
+    assert site_checks.common_kernels(answers) == {("a", "c"): ("client", "client")}
 
 
 def test_a_kernel_says_when_it_started_to_the_microsecond() -> None:
-    told = [asked.this_kernel() for _ in range(5)]
-    assert max(told) - min(told) < asked.ONE_KERNEL_NS / 10
+    told = [kernels.this_kernel() for _ in range(5)]
+    assert max(told) - min(told) < kernels.ONE_KERNEL_NS / 10
     started = next(int(line.split()[1]) for line in Path("/proc/stat").read_text().splitlines() if "btime" in line)
     assert abs(told[0] / 1e9 - started) < 2
 
@@ -172,9 +174,9 @@ def test_a_kernel_says_when_it_started_to_the_microsecond() -> None:
 def test_with_slurm_the_same_target_is_another_machine_on_other_nodes(written: Written, home: Path, nodes: str) -> None:
     place = "{target: local, slurm: {nodes: %s}}"
     campaign = written(STUDY + f"sites: {{a: {place % 'n1'}, b: {place % nodes}}}\n")
-    known, wrong = places.found(campaign, "slurm")
+    known, wrong = places.read_sites(campaign, "slurm")
     assert wrong == []
-    assert bool(places.twice(known)) is (nodes == "n1")
-    assert places.twice(places.found(campaign, "local")[0])
+    assert bool(places.find_duplicates(known)) is (nodes == "n1")
+    assert places.find_duplicates(places.read_sites(campaign, "local")[0])
     if nodes == "n2":
-        assert checks.asked_too(campaign, "slurm").alone == frozenset()
+        assert checks.check_all(campaign, "slurm").alone == frozenset()

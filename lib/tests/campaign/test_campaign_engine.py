@@ -8,21 +8,22 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from infrabench import cli, records
-from infrabench.campaign import checks, engine, exclusive, summary
-from infrabench.campaign.file import Campaign
-from infrabench.campaign.plan import Plan
+from infrabench import cli
 from infrabench.core import DesignError, InfrabenchError
-from tests.campaign.conftest import Inventory, planned, refused
+from infrabench.experiment.campaign import checks, engine, overlap, summary
+from infrabench.experiment.campaign.file import Campaign
+from infrabench.experiment.campaign.plan import Plan
+from infrabench.ledger import records
+from tests.campaign.conftest import Inventory, planned, refused, set_apart
 
 pytestmark = pytest.mark.slow
 Written = Callable[[str], Campaign]
@@ -51,8 +52,7 @@ def test_a_failed_job_stops_its_site_alone_and_the_same_campaign_goes_on(
         "name: c\nstudies: {camp: {profile: few, runs: 2}, again: {study: camp, profile: few, runs: 1}}\n"
         "sites: {a: a.yml, b: b.yml}\nshares: [[a, b]]\n"
     )
-    # As if they were machines of their own.
-    apart = replace(planned(campaign), shares=(), alone=frozenset())
+    apart = set_apart(home, planned(campaign))
     (home / "broken-a").touch()
     (home / "fails-c.b.camp").touch()
     engine.run(apart, engine.How(at_once=2))
@@ -73,7 +73,7 @@ def test_a_failed_job_stops_its_site_alone_and_the_same_campaign_goes_on(
     assert {state for state, _ in told(apart).values()} == {"complete"}
     assert executed(home) == ["c.a.again", "c.a.camp", "c.b.again", "c.b.camp", "c.b.camp"]
     assert {path: path.read_bytes() for path in before} == before
-    assert exclusive.told(apart)[1]
+    assert overlap.describe_overlaps(apart)[1]
     assert {path.name for path in (engine.folder("c") / "b").glob("*.ipynb")} == {"camp.ipynb", "again.ipynb"}
     (home / "fails-c.b.camp").unlink()
     engine.run(planned(campaign), engine.How())  # measures nothing, and executes the one notebook that failed
@@ -90,7 +90,7 @@ def test_a_site_that_is_lost_for_good_is_missing_and_the_others_finish(
     inventory("a")
     inventory("b")
     campaign = written("name: c\nstudies: {camp: {profile: many}}\nsites: {a: a.yml, b: b.yml}\nshares: [[a, b]]\n")
-    apart = replace(planned(campaign), shares=(), alone=frozenset())
+    apart = set_apart(home, planned(campaign))
 
     def lose() -> None:
         while not list(home.glob("data/runs/camp/c.a.camp/trials/[!.]*")):
@@ -108,7 +108,7 @@ def test_a_site_that_is_lost_for_good_is_missing_and_the_others_finish(
     # It is still lost: nothing is begun with it, and the rest goes on without it.
     (said,) = refused(campaign)
     assert "sites.a: server: cannot connect" in said
-    assert cli.main(["campaign", str(campaign.path), "--without", "a"]) == 1
+    assert cli.main(["campaign", "run", str(campaign.path), "--without", "a"]) == 1
     out = capsys.readouterr().out
     assert "camp: left out, 6 trials" in out
     assert "a camp: partial (data/runs/camp/c.a.camp): its site was left out; before: " in out
@@ -120,13 +120,19 @@ def test_a_site_that_is_lost_for_good_is_missing_and_the_others_finish(
 
 @pytest.fixture
 def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """What every process of a campaign under test has in its environment; those that are left at the end are killed."""
+    """What every process of a campaign under test has in its environment; those that are left at the end are killed.
+
+    They have a temporary folder of their own: a Snakemake that is killed leaves one in it. Its path is short, as there
+    are sockets of kernels below it.
+    """
     name = f"campaign-{os.getpid()}"
     monkeypatch.setenv(MARK, name)
-    yield name
-    for pid in alive(name):
-        with suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        yield name
+        for pid in alive(name):
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def alive(mark: str) -> dict[int, str]:
@@ -143,7 +149,7 @@ def alive(mark: str) -> dict[int, str]:
 
 def started(path: Path) -> subprocess.Popen[str]:
     # What a shell starts with & is deaf to interruptions, and so would this be.
-    command = ["env", "--default-signal=INT", sys.executable, "-m", "infrabench.cli", "campaign", str(path)]
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "infrabench.cli", "campaign", "run", str(path)]
     return subprocess.Popen([*command, "--at-once", "2"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -173,9 +179,7 @@ def test_killed_anywhere_it_goes_on_and_nothing_is_doubled_or_met(
 ) -> None:
     inventory("a")
     inventory("b")
-    campaign = written(
-        "name: c\nstudies: {camp: {profile: many}}\nsites: {a: a.yml, b: b.yml}\nshares: [[a, b]]\n"
-    )
+    campaign = written("name: c\nstudies: {camp: {profile: many}}\nsites: {a: a.yml, b: b.yml}\nshares: [[a, b]]\n")
     found = planned(campaign)
     first = started(campaign.path)
     until(lambda: trials(home) >= 2, first)
@@ -203,13 +207,11 @@ def test_killed_anywhere_it_goes_on_and_nothing_is_doubled_or_met(
     for job in found.jobs:
         assert records.verify(job.folder) == []
         assert {each.trial.attempt for each in records.read_trials(job.folder)} == {0}
-    assert exclusive.told(checks.read_only(campaign))[1]
+    assert overlap.describe_overlaps(checks.read_plan(campaign))[1]
     assert gone(mark) < 5
 
 
-def test_stopped_politely_it_says_what_is_there(
-    home: Path, written: Written, inventory: Inventory, mark: str
-) -> None:
+def test_stopped_politely_it_says_what_is_there(home: Path, written: Written, inventory: Inventory, mark: str) -> None:
     inventory("a")
     campaign = written("name: c\nstudies: {camp: {profile: many}}\nsites: {a: a.yml}\n")
     child = started(campaign.path)
@@ -228,7 +230,7 @@ def test_stopped_politely_it_says_what_is_there(
 
 def test_nothing_that_anybody_types_reaches_a_shell(home: Path, written: Written) -> None:
     campaign = written("name: c\nstudies: {camp: {profile: few}}\nsites: {here: local}\n")
-    found = checks.read_only(campaign)
+    found = checks.read_plan(campaign)
     begun = engine.folder("c") / "engine" / "x"
     begun.mkdir(parents=True)
     (spec,) = engine.described(found, engine.How(), found.jobs, begun)
@@ -241,7 +243,7 @@ def test_nothing_that_anybody_types_reaches_a_shell(home: Path, written: Written
     assert command[-2:] == ["site_0=1", "here=2"]
     rule = (Path(engine.__file__).parent / "Snakefile").read_text()
     assert rule.count("shell:") == 1
-    assert '"{params.python:q} -m infrabench.campaign.job {params.jobs:q} {params.id:q}"' in rule
+    assert '"{params.python:q} -m infrabench.experiment.campaign.job {params.jobs:q} {params.id:q}"' in rule
 
 
 def test_an_engine_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from infrabench import registry, session
-from infrabench.campaign import exclusive
-from infrabench.campaign.exclusive import Span, closest, overlaps
-from infrabench.campaign.plan import Plan
+from infrabench import registry
+from infrabench.experiment.campaign import overlap
+from infrabench.experiment.campaign.overlap import Span, closest, overlaps
+from infrabench.experiment.campaign.plan import Plan
+from infrabench.experiment.execution import session
+from infrabench.ledger import records
 from tests.campaign.test_campaign_plan import planned
 from tests.fakes import PLUGINS, fake_site
 
@@ -42,7 +45,6 @@ def test_overlaps(text: str, shares: Sequence[str], alone: str, met: list[tuple[
     assert [(each.first.trial, each.second.trial, pytest.approx(each.seconds)) for each in found] == met
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 30), st.integers(1, 6)), max_size=25),
     st.sampled_from([(), ("ab",), ("ab", "bc")]),
@@ -74,26 +76,46 @@ def test_a_real_ledger_is_read_and_two_of_one_time_are_found(tmp_path: Path, mon
     monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
     folder = tmp_path / "session"
     session.run(registry.study("fakes"), fake_site(), profile="tiny", folder=folder)
-    found = exclusive.spans("a", folder)
+    found = overlap.spans("a", folder)
     assert len(found) == 12
     assert all(each.end_s > each.begin_s for each in found)
     rule = planned("ab", shares=("ab",))
     assert overlaps(found, rule) == []
     # The same trials on a site that shares with it met all of them.
-    assert len(overlaps([*found, *exclusive.spans("b", folder)], rule)) == 12
-    assert exclusive.spans("a", tmp_path / "none") == []
+    assert len(overlaps([*found, *overlap.spans("b", folder)], rule)) == 12
+    assert overlap.spans("a", tmp_path / "none") == []
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_trial_that_begins_as_another_ends_does_not_meet_it(
+    kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a beginning of 0.0004 s the ledger says 0.000 s; the duration is finer, and of a clock that may run apart."""
+    monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
+    folder = tmp_path / "session"
+    session.run(registry.study("fakes"), fake_site(), profile="tiny", folder=folder)
+    first, second, *_ = records.read_trials(folder)
+    instants = [f"2026-11-22T10:00:{each}Z" for each in ("00.000", "01.001", "02.001")]
+    first, second = (
+        replace(each, started_utc=begin, ended_utc=end if kept else "", duration_s=1.00135)
+        for each, begin, end in zip((first, second), instants, instants[1:], strict=False)
+    )
+    monkeypatch.setattr(overlap, "read_trials", lambda where: [first, second])
+    found = overlap.spans("a", folder)
+    assert overlaps(found, planned("a")) == []
+    assert closest(found, planned("a")) == 0
 
 
 def test_what_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     rule: Plan = planned("ab", shares=("ab",))
     drawn = {"c.a.s0": spans("a 0 1, a 2 3"), "c.b.s0": spans("b 1.5 1.75")}
-    monkeypatch.setattr(exclusive, "spans", lambda site, folder: drawn[str(folder)])
-    assert exclusive.told(rule) == (
+    monkeypatch.setattr(overlap, "spans", lambda site, folder: drawn[str(folder)])
+    assert overlap.describe_overlaps(rule) == (
         ["exclusive: 3 trials on 2 sites; no two that must not meet overlap; the closest two were 0.250 s apart"],
         True,
     )
     drawn["c.b.s0"] = spans("b 0.5 1.75")
-    told, alone = exclusive.told(rule)
+    told, alone = overlap.describe_overlaps(rule)
     assert not alone
     assert told == [
         "NOT exclusive: 3 trials on 2 sites; 1 pair at the same time",

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.campaign import asked, file, jobs
 from infrabench.core import DesignError
+from infrabench.experiment.campaign import file, jobs, site_checks
+from infrabench.experiment.campaign.sites import Site
+from infrabench.experiment.provenance import facts
 
 GOOD = """name: three
 studies:
@@ -52,6 +54,7 @@ def test_a_campaign_is_read(tmp_path: Path) -> None:
         ("parity", "parityy", ["line 9, parityy: Extra inputs are not permitted"]),
         ("runs: 5", "runs: '5'", ["line 3, studies.containers.runs: Input should be a valid integer"]),
         ("runs: 5", "runs: true", ["line 3, studies.containers.runs: Input should be a valid integer"]),
+        ("runs: 5", "mixture: 1", ["line 3, studies.containers.mixture: Input should be a valid boolean"]),
         ("runs: 5", "rums: 5", ["line 3, studies.containers.rums: Extra inputs are not permitted"]),
         ("  b:", "  a:", ["line 7, sites.a: the site is listed twice (first in line 6)"]),
         (
@@ -105,16 +108,29 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         file.read(tmp_path / "none.yml")
 
 
+def test_a_mixture_reaches_the_notebook_and_is_the_same_session(tmp_path: Path) -> None:
+    known = {"b": Site("b", "local", "local", "local")}
+    specs = []
+    for more in ("", ", mixture: true"):
+        (job,), wrong = jobs.of(read(tmp_path, GOOD.replace("runs: 5", f"runs: 5{more}")), known)
+        assert wrong == []
+        specs.append(jobs.spec(job, "out"))
+        assert jobs.rebuild(specs[-1]).session_parameters == job.session_parameters
+    first, second = (dict(each["notebook_parameters"]) for each in specs)
+    assert second.pop("mixture") is True
+    assert first == second
+
+
 def test_the_campaign_of_the_guide_is_one(tmp_path: Path) -> None:
     page = (Path(__file__).parents[3] / "docs/campaigns.md").read_text()
     whole, sites = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     found = read(tmp_path, whole)
-    asked.check_parity(found.parity)
+    site_checks.check_parity(found.parity)
     for label, entry in found.studies.items():
         jobs.request(label, entry.parameters())
     assert read(tmp_path, GOOD.split("sites:\n")[0] + sites).sites["big"].slurm.partition == "bench"
     named = page.split("`parity` can name ")[1].split("\n\n")[0]
-    assert all(f"`{name}`" in named for name in (*asked.FACTS, asked.TOOLS))
+    assert all(f"`{name}`" in named for name in facts.PARITY)
 
 
 def test_what_an_alias_stands_for_has_the_line_where_it_is_written(tmp_path: Path) -> None:

@@ -8,14 +8,15 @@ from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from infrabench import registry, session
-from infrabench.campaign import plan
-from infrabench.campaign.jobs import Job, Stand
-from infrabench.campaign.places import Site
-from infrabench.campaign.plan import Plan, Slot, schedule
+from infrabench import registry
+from infrabench.experiment.campaign import plan
+from infrabench.experiment.campaign.jobs import Job, Stand
+from infrabench.experiment.campaign.plan import Plan, Slot, schedule
+from infrabench.experiment.campaign.sites import Site
+from infrabench.experiment.execution import session
 
 STUDY = registry.study("containers")
 WANTED = session.request(STUDY, profile="smoke", systems=["native"], workloads=["sysbench-cpu"], runs=2)
@@ -23,7 +24,7 @@ WANTED = session.request(STUDY, profile="smoke", systems=["native"], workloads=[
 
 def job(site: str, label: str = "containers") -> Job:
     name = f"c.{site}.{label}"
-    return Job(label, Site(site, f"/{site}.yml", site, "inventory"), STUDY, WANTED, {}, name, Path(name), Path("n"))
+    return Job(label, Site(site, f"/{site}.yml", site, "inventory"), STUDY, WANTED, Path(name), Path("n"))
 
 
 def planned(sites: Sequence[str], *, each: int = 1, shares: Sequence[str] = (), alone: str = "") -> Plan:
@@ -59,7 +60,6 @@ def test_only_what_may_meet_meets(shares: Sequence[str], alone: str, at_once: in
 GROUPS = st.lists(st.sets(st.sampled_from("abcd"), min_size=2).map("".join), max_size=3)
 
 
-@settings(deadline=None, max_examples=60)
 @given(GROUPS, st.sets(st.sampled_from("abcd")).map("".join), st.integers(1, 4), st.integers(1, 3))
 def test_whatever_is_declared_nothing_meets_that_must_not(
     shares: list[str], alone: str, at_once: int, each: int

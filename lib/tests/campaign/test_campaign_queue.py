@@ -7,31 +7,31 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import ProvisionError, Result
-from infrabench.lab import images, nodes, queue, sets
+from infrabench.machines.lab import images, node_groups, nodes, slurm_cluster
 
 
 def test_nodes_know_each_other_and_jobs_take_whole_ones() -> None:
-    team = sets.queue("slurm", 2, 3)
+    team = node_groups.queue("slurm", 2, 3)
     assert [node.role for node in team] == ["queue", "node1", "node2", "node3"]
-    told = queue.config(team)
+    told = slurm_cluster.config(team)
     assert f"SlurmctldHost=queue({team[0].address})" in told
     assert told.count("NodeName=node") == 3
     assert f"NodeName=node2 NodeAddr={team[2].address} " in told
     assert "SelectType=select/linear" in told
-    assert f"PartitionName={queue.PARTITION} Nodes=ALL Default=YES" in told
+    assert f"PartitionName={slurm_cluster.PARTITION} Nodes=ALL Default=YES" in told
 
 
 def test_a_set_is_removed_whatever_it_was() -> None:
-    every = sets.every("x", 0)
+    every = node_groups.all_nodes("x", 0)
     assert {node.role for node in every} >= {"control", "worker2", nodes.STORE, *nodes.QUEUE}
     assert len({node.container for node in every}) == len(every)
     # Its nodes have the data folders of the lab's own two: engines run in them.
-    assert all(node.data == nodes.DATA for node in sets.queue("x", 0, 1))
+    assert all(node.data == nodes.DATA for node in node_groups.queue("x", 0, 1))
     assert "slurm" in images.ON_DEMAND
 
 
 def test_a_shared_folder_is_seen_where_it_is_and_can_be_written_to(tmp_path: Path) -> None:
-    node = sets.queue("slurm", 0, 1)[0]
+    node = node_groups.queue("slurm", 0, 1)[0]
     image = images.Image("slurm", "0", tmp_path)
     told = nodes._config(node, image, {"/opt/x": Path("/a")}, (), tmp_path, tmp_path, (Path("/work/here"),))
     assert "lxc.mount.entry = /work/here work/here none bind,create=dir 0 0\n" in told
@@ -50,7 +50,7 @@ class Answering:
 
 
 def test_jobs_are_handed_out_when_every_node_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue, "IDLE_S", 0.0)
-    queue._idle(Answering(b"node1 idle\nnode2 idle\n"), ["node1", "node2"])  # type: ignore[arg-type]
+    monkeypatch.setattr(slurm_cluster, "IDLE_S", 0.0)
+    slurm_cluster._wait_until_idle(Answering(b"node1 idle\nnode2 idle\n"), ["node1", "node2"])  # type: ignore[arg-type]
     with pytest.raises(ProvisionError, match=r"not ready after 0 s: node1 idle\nnode2 down\*"):
-        queue._idle(Answering(b"node1 idle\nnode2 down*\n"), ["node1", "node2"])  # type: ignore[arg-type]
+        slurm_cluster._wait_until_idle(Answering(b"node1 idle\nnode2 down*\n"), ["node1", "node2"])  # type: ignore[arg-type]

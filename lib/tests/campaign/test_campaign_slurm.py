@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.campaign import checks, engine, slurm, summary
-from infrabench.campaign.file import Campaign, Slurm
 from infrabench.core import DesignError, InfrabenchError, SiteError
+from infrabench.experiment.campaign import checks, engine, slurm, summary
+from infrabench.experiment.campaign.file import Campaign, Slurm
 
 Written = Callable[[str], Campaign]
 OURS, OTHERS = "c_0b7e4c3a-1111-4222-8333-444455556666", "c2_0b7e4c3a-1111-4222-8333-444455556666"
@@ -47,7 +47,7 @@ def test_a_job_gets_whole_nodes_once_for_a_bounded_time(
         "name: c\nstudies: {camp: {profile: few}}\n"
         'sites: {a: {target: local, slurm: {nodes: "n[1-2]", constraint: "big&fast"}}}\n'
     )
-    planned = checks.asked_too(campaign, "slurm")
+    planned = checks.check_all(campaign, "slurm")
     monkeypatch.setattr(slurm, "FIRST_LOOK_S", 1)
     with pytest.raises(InfrabenchError, match=r"Snakemake began no job .*: see .*snakemake.log"):
         engine.run(planned, engine.How("slurm"))

@@ -12,10 +12,22 @@ from typing import Any
 
 import pytest
 
-from infrabench import claims, cli, runs
-from infrabench.claims import AGAIN, ANEW, FAIL, NOT_RUN, PASS, anew, audit, collect, numbers
+from infrabench import cli
 from infrabench.core import DesignError, LedgerError, NotRunnable
-from infrabench.sums import SUMS
+from infrabench.ledger import catalogue
+from infrabench.ledger.checksums import SUMS
+from infrabench.selfcheck import claims
+from infrabench.selfcheck.claims import (
+    FAIL,
+    NOT_RUN,
+    PASS,
+    REANALYSIS,
+    REMEASUREMENT,
+    audit,
+    collect,
+    recorded_numbers,
+    remeasurement,
+)
 
 ROOT = Path(__file__).parents[3]
 SMALL = "known-effects/lab-quick-2026-11-known"
@@ -28,7 +40,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         copy = tmp_path / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, copy)
-    monkeypatch.setenv(runs.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(catalogue.VARIABLE, str(tmp_path))
     return tmp_path
 
 
@@ -38,8 +50,8 @@ def outcomes(found: Iterator[claims.Claim]) -> dict[str, str]:
 
 @pytest.mark.parametrize("source", sorted(collect.sources()))
 def test_every_recorded_session_says_what_was_written_down(source: str) -> None:
-    """Whoever records a session writes down what it says: infrabench claims --record SESSION."""
-    found = list(claims.collected([source], [AGAIN]))
+    """Whoever records a session writes down what it says: `infrabench selfcheck claims --record SESSION`."""
+    found = list(claims.collect_claims([source], [REANALYSIS]))
     assert [f"{each.what}: {each.judged.found}" for each in found if each.judged.outcome != PASS] == []
     assert {"files", "raw output", "trials", "verdicts"} <= {each.what for each in found}
     assert len({each.what for each in found}) == len(found)
@@ -50,7 +62,7 @@ def test_every_study_makes_claims_and_so_does_the_audit() -> None:
     assert {source.partition("/")[0] for source in collect.sources()} >= {
         "containers", "cnis", "runtimes", "aa", "known-effects",
     }  # fmt: skip
-    found = list(claims.collected(["published"]))
+    found = list(claims.collect_claims(["published"]))
     assert len(found) > 60
     assert {each.judged.outcome for each in found} == {PASS}
 
@@ -81,7 +93,7 @@ def test_a_changed_finding_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_differences(then: Any, now: Any, count: int) -> None:
-    assert len(list(numbers.differences(then, now))) == count
+    assert len(list(recorded_numbers.differences(then, now))) == count
 
 
 def test_a_changed_number_fails_and_says_both(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,15 +105,15 @@ def test_a_changed_number_fails_and_says_both(home: Path, capsys: pytest.Capture
     gone = then["contrasts"].pop()
     then["trials"]["ok"] += 1
     path.write_text(json.dumps(then))
-    assert cli.main(["claims", "known-effects", "--level", AGAIN, "--out", "t"]) == 1
+    assert cli.main(["selfcheck", "claims", "known-effects", "--level", REANALYSIS, "--out", "t"]) == 1
     said = capsys.readouterr()
     assert "3 fail" in said.out
     assert "3 of" in said.err
     rows = {row["claim"]: row for row in csv.DictReader((home / "t/claims.csv").open())}
     bad = {what: row["found"] for what, row in rows.items() if row["outcome"] == FAIL}
-    assert set(bad) == {" ".join(numbers.key(changed)), "trials", "more contrasts"}
-    assert f"recorded {changed['ratio']!r}, now {old!r}" in bad[" ".join(numbers.key(changed))]
-    assert " ".join(numbers.key(gone)) in bad["more contrasts"]
+    assert set(bad) == {" ".join(recorded_numbers.key(changed)), "trials", "more contrasts"}
+    assert f"recorded {changed['ratio']!r}, now {old!r}" in bad[" ".join(recorded_numbers.key(changed))]
+    assert " ".join(recorded_numbers.key(gone)) in bad["more contrasts"]
     assert all(value for row in rows.values() for value in row.values())
 
 
@@ -110,15 +122,15 @@ def test_a_damaged_session_fails_as_its_first_claim(home: Path) -> None:
     data = bytearray(archive.read_bytes())
     data[len(data) // 2] ^= 1
     archive.write_bytes(data)
-    assert outcomes(claims.collected([SMALL], [AGAIN])) == {"files": FAIL}
+    assert outcomes(claims.collect_claims([SMALL], [REANALYSIS])) == {"files": FAIL}
 
 
 def test_a_session_without_its_numbers_says_what_to_do(home: Path) -> None:
     path = home / f"data/recorded/{SMALL}.json"
     before = path.read_text()
     path.unlink()
-    with pytest.raises(LedgerError, match="infrabench claims --record lab-quick-2026-11-known"):
-        list(claims.collected())
+    with pytest.raises(LedgerError, match="infrabench selfcheck claims --record lab-quick-2026-11-known"):
+        list(claims.collect_claims())
     assert claims.record("lab-quick-2026-11-known") == path
     assert path.read_text() == before
     with pytest.raises(DesignError, match="unknown recorded session"):
@@ -127,37 +139,39 @@ def test_a_session_without_its_numbers_says_what_to_do(home: Path) -> None:
 
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(DesignError, match="unknown source of claims 'containrs': did you mean containers"):
-        list(claims.collected(["containrs"]))
+        list(claims.collect_claims(["containrs"]))
     with pytest.raises(DesignError, match="unknown level"):
-        list(claims.collected([], ["both"]))
+        list(claims.collect_claims([], ["both"]))
 
 
 def test_what_was_measured_here_is_asked(home: Path) -> None:
     """The recorded session under another time of creation is another session, that says the same."""
-    found = list(claims.collected([SMALL], [ANEW]))
+    found = list(claims.collect_claims([SMALL], [REMEASUREMENT]))
     assert {each.judged.outcome for each in found} == {NOT_RUN}
     assert "no session of this study was measured on this machine" in found[0].judged.found
     assert "infrabench run known-effects --profile quick && " in found[0].command
     assert found[0].seconds > 60
 
-    original = runs.find(None, str(home / f"data/recorded/{SMALL}.tar.xz"))
+    original = catalogue.find(None, str(home / f"data/recorded/{SMALL}.tar.xz"))
     copy = home / "data/runs/known-effects/mine"
     shutil.copytree(original, copy)
-    again = list(claims.collected([SMALL], [ANEW]))
+    again = list(claims.collect_claims([SMALL], [REMEASUREMENT]))
     assert {each.judged.outcome for each in again} == {NOT_RUN}
     assert "is the recorded session itself" in again[0].judged.found
 
     changed(copy, created_utc="2027-01-01T00:00:00+00:00")
-    passed = list(claims.collected([SMALL], [ANEW]))
+    passed = list(claims.collect_claims([SMALL], [REMEASUREMENT]))
     assert {each.judged.outcome for each in passed} == {PASS}
     assert all("mine: here" in each.judged.found and "inside the prediction" in each.judged.found for each in passed)
     rows = json.loads((home / f"data/recorded/{SMALL}.json").read_text())["contrasts"]
     decided = ("different", "equivalent", "different, within the margin")
-    assert {each.what for each in passed} == {" ".join(numbers.key(row)) for row in rows if row["verdict"] in decided}
+    assert {each.what for each in passed} == {
+        " ".join(recorded_numbers.key(row)) for row in rows if row["verdict"] in decided
+    }
 
     asked = json.loads((copy / "session.json").read_text())["parameters"]
     changed(copy, parameters={**asked, "margins": {"": 0.5}})
-    other = list(claims.collected([SMALL], [ANEW], ["mine"]))
+    other = list(claims.collect_claims([SMALL], [REMEASUREMENT], ["mine"]))
     assert {each.judged.outcome for each in other} == {NOT_RUN}
     assert "was asked something else: margins" in other[0].judged.found
 
@@ -175,14 +189,14 @@ def test_the_larger_session_is_asked_and_the_later_of_equals() -> None:
         "n_pairs": 30, "pair_unit": "blocks", "margin": 0.02, "ratio": 0.9, "ratio_low": 0.89, "ratio_high": 0.91,
         "verdict": "different", "reason": "",
     }  # fmt: skip
-    key = numbers.key(row)
+    key = recorded_numbers.key(row)
     sessions = [
-        anew.New(name, when, {key: {**row, "n_pairs": n}})
+        remeasurement.New(name, when, {key: {**row, "n_pairs": n}})
         for name, when, n in (("small", "2027", 5), ("old", "2025", 30), ("new", "2026", 30))
     ]
-    assert anew.asked_of(row, sessions, "").found.startswith("new: here")
-    assert anew.asked_of(row, [], "x: is too old").found == "x: is too old"
-    assert anew.asked_of({**row, "system": "c"}, sessions, "").outcome == NOT_RUN
+    assert remeasurement.judge_contrast(row, sessions, "").found.startswith("new: here")
+    assert remeasurement.judge_contrast(row, [], "x: is too old").found == "x: is too old"
+    assert remeasurement.judge_contrast({**row, "system": "c"}, sessions, "").outcome == NOT_RUN
 
 
 def test_what_cannot_be_measured_here_says_why_and_the_rest_goes_on(
@@ -194,8 +208,8 @@ def test_what_cannot_be_measured_here_says_why_and_the_rest_goes_on(
         asked.append((recorded.name, profile, site))
         raise NotRunnable("there is no lab here")
 
-    monkeypatch.setattr(anew, "measure", refuse)
-    words = ["claims", "known-effects", "--level", ANEW, "--measure", "smoke", "--site", "local", "--out", "t"]
-    assert cli.main(words) == 0
+    monkeypatch.setattr(remeasurement, "measure", refuse)
+    words = ["known-effects", "--level", REMEASUREMENT, "--measure", "smoke", "--site", "local", "--out", "t"]
+    assert cli.main(["selfcheck", "claims", *words]) == 0
     assert f"{SMALL}: not measured: there is no lab here" in capsys.readouterr().out
     assert asked == [("lab-quick-2026-11-known.tar.xz", "smoke", "local")]

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infrabench.claims import rule
-from infrabench.claims.claim import FAIL, INCONCLUSIVE, PASS
-from infrabench.stats.verdicts import DIFFERENT, EQUIVALENT, NOT_COMPARABLE, WITHIN, Pairs, judge
+from infrabench.selfcheck.claims import agreement_rule
+from infrabench.selfcheck.claims.claim import FAIL, INCONCLUSIVE, PASS
+from infrabench.stats.verdicts import DIFFERENT, EQUIVALENT, NOT_COMPARABLE, WITHIN, Pairs, decide, judge
 from infrabench.stats.verdicts import INCONCLUSIVE as UNDECIDED
 
 MARGIN = 0.02
@@ -27,6 +27,17 @@ def contrast(low: float | None, high: float | None, verdict: str, **given: Any) 
 BELOW, ABOVE = contrast(0.90, 0.94, DIFFERENT), contrast(1.05, 1.10, DIFFERENT)
 NEAR, SAME = contrast(0.985, 0.995, WITHIN), contrast(0.995, 1.004, EQUIVALENT)
 JUST, WIDE = contrast(0.97, 0.99, DIFFERENT), contrast(0.8, 1.3, UNDECIDED)
+
+
+def test_a_count_without_an_upper_end_is_on_its_side() -> None:
+    """Failures against none: the ratio has no upper end, which a recorded claim writes as null."""
+    some = contrast(1.4, None, DIFFERENT)
+    assert agreement_rule.claims_something(some)
+    assert agreement_rule.statement(some).startswith("docker is above native")
+    assert agreement_rule.judge(some, some).outcome == PASS
+    assert "[1.40, ∞)" in agreement_rule.judge(some, some).found
+    assert agreement_rule.judge(BELOW, some).outcome == FAIL
+    assert agreement_rule.judge(some, BELOW).outcome == FAIL
 
 
 @pytest.mark.parametrize(
@@ -52,23 +63,23 @@ JUST, WIDE = contrast(0.97, 0.99, DIFFERENT), contrast(0.8, 1.3, UNDECIDED)
     ],
 )
 def test_outcomes(then: dict[str, Any], now: dict[str, Any], outcome: str) -> None:
-    assert rule.judged(then, now).outcome == outcome
+    assert agreement_rule.judge(then, now).outcome == outcome
 
 
 def test_what_decides_nothing_claims_nothing() -> None:
-    assert [rule.claims_something(each) for each in (BELOW, NEAR, SAME, WIDE)] == [True, True, True, False]
-    assert not rule.claims_something(contrast(None, None, NOT_COMPARABLE))
+    assert [agreement_rule.claims_something(each) for each in (BELOW, NEAR, SAME, WIDE)] == [True, True, True, False]
+    assert not agreement_rule.claims_something(contrast(None, None, NOT_COMPARABLE))
 
 
 def test_statements_and_findings_are_sentences() -> None:
-    assert rule.statement(BELOW) == "docker is below native (higher is better)"
-    assert rule.statement(ABOVE) == "docker is above native (higher is better)"
-    assert rule.statement(SAME) == "docker and native are the same within 2 %"
-    found = rule.judged(BELOW, contrast(0.6, 0.7, DIFFERENT, n_pairs=5)).found
+    assert agreement_rule.statement(BELOW) == "docker is below native (higher is better)"
+    assert agreement_rule.statement(ABOVE) == "docker is above native (higher is better)"
+    assert agreement_rule.statement(SAME) == "docker and native are the same within 2 %"
+    found = agreement_rule.judge(BELOW, contrast(0.6, 0.7, DIFFERENT, n_pairs=5)).found
     assert found.startswith("here 0.648 [0.600, 0.700], n = 5 blocks: different; outside the prediction interval [")
-    assert "; inside the prediction interval [" in rule.judged(BELOW, BELOW).found
+    assert "; inside the prediction interval [" in agreement_rule.judge(BELOW, BELOW).found
     none = contrast(None, None, NOT_COMPARABLE, reason="no ok trial of docker")
-    assert rule.judged(BELOW, none).found == "here no interval: no ok trial of docker"
+    assert agreement_rule.judge(BELOW, none).found == "here no interval: no ok trial of docker"
 
 
 @pytest.mark.parametrize("true", [1.0, 0.99, 0.98, 0.975, 0.9])
@@ -77,8 +88,8 @@ def test_two_sessions_of_one_truth_seldom_contradict(true: float, blocks: int) -
     """At most 5 % may fail, by the module's word; seen with 2 000 pairs of sessions, the band of 99.9 % added."""
     rng, cells = np.random.default_rng([int(1000 * true), blocks]), 2_000
     then, now = (session(rng, true, n, cells) for n in (30, blocks))
-    claimed = [(a, b) for a, b in zip(then, now, strict=True) if rule.claims_something(a)]
-    outcomes = [rule.judged(a, b).outcome for a, b in claimed]
+    claimed = [(a, b) for a, b in zip(then, now, strict=True) if agreement_rule.claims_something(a)]
+    outcomes = [agreement_rule.judge(a, b).outcome for a, b in claimed]
     allowed = 0.05 + 3.3 * (0.05 * 0.95 / len(claimed)) ** 0.5 if claimed else 1.0
     assert outcomes.count(FAIL) <= allowed * len(claimed)
     if true == 0.9:
@@ -90,8 +101,9 @@ def session(rng: np.random.Generator, true: float, blocks: int, cells: int) -> l
     x, y = true * shared * rng.normal(1, 0.01, (cells, blocks)), shared * rng.normal(1, 0.01, (cells, blocks))
     none = np.full(cells, np.nan)
     found = judge(Pairs(x, y, np.full(cells, MARGIN), none, none, "native", "blocks"))
+    verdicts = decide(found, found["p_equivalence"])
     ends = ([None if np.isnan(each) else each for each in found[name]] for name in ("ratio_low", "ratio_high"))
     return [
         contrast(low, high, verdict, ratio=ratio, n_pairs=blocks)
-        for low, high, verdict, ratio in zip(*ends, found["verdict"], found["ratio"], strict=True)
+        for low, high, verdict, ratio in zip(*ends, verdicts, found["ratio"], strict=True)
     ]

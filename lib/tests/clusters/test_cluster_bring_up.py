@@ -7,17 +7,17 @@ import json
 import pytest
 from cluster_fakes import Scripted
 
-from infrabench.clusters import cluster
-from infrabench.clusters.cluster import Cluster
-from infrabench.clusters.kubectl import Kubectl
 from infrabench.core import Machines, ProvisionError
+from infrabench.machines.clusters import cluster
+from infrabench.machines.clusters.cluster import Cluster
+from infrabench.machines.clusters.kubectl import Kubectl
 
 PARTS = ("kubernetes", "etcd", "containerd", "multus")
 
 
 def control_host(ranges: bytes = b"198.19.0.0/24 198.19.1.0/24", refuses: bytes = b"no script has this") -> Scripted:
     def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
-        if refuses in stdin:
+        if refuses in stdin or refuses.decode() in argv:
             return 1, b"it does not start"
         if stdin.startswith(b"for file"):
             return 0, b"kubeconfig\0" * 6

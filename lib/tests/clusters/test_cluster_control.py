@@ -11,11 +11,11 @@ import pytest
 import yaml
 from cluster_fakes import Scripted
 
-from infrabench.clusters import cluster, control, multus, runtimes, workers
-from infrabench.clusters.cluster import Cluster
-from infrabench.clusters.kubectl import Kubectl
 from infrabench.core import Machines, ProvisionError
-from infrabench.lab import goparts, network, sets
+from infrabench.machines.clusters import cluster, control, multus, runtimes, workers
+from infrabench.machines.clusters.cluster import Cluster
+from infrabench.machines.clusters.kubectl import Kubectl
+from infrabench.machines.lab import go_parts, network, node_groups
 
 SECRETS = [f"kubeconfig {number}" for number in range(5)]
 
@@ -69,8 +69,8 @@ def test_second_networks_lie_outside_of_all_other_ranges() -> None:
 
 
 def test_no_two_sets_of_machines_share_a_second_network() -> None:
-    firsts = [sets.members("x", slot)[1] for slot in range(sets.SLOTS)]
-    assert len({second_of(Scripted(address=node.address)) for node in firsts}) == sets.SLOTS
+    firsts = [node_groups.members("x", slot)[1] for slot in range(node_groups.SLOTS)]
+    assert len({second_of(Scripted(address=node.address)) for node in firsts}) == node_groups.SLOTS
 
 
 def second_of(node: Scripted) -> str:
@@ -105,7 +105,7 @@ def test_the_controller_manager_starts_after_the_api_and_takes_no_frozen_node_fo
     host = plane.host
     control.run(plane, "/opt/k", "/opt/e", throw_away=throw_away)
     started = [argv[3:] for argv, text in zip(host.asked, host.given, strict=True) if b"systemctl start" in text]
-    waits = next(number for number, text in enumerate(host.given) if b"/readyz" in text)
+    waits = next(number for number, argv in enumerate(host.asked) if "/readyz" in argv)
     assert started == [("etcd", "kube-apiserver"), ("kube-controller-manager", "kube-scheduler")]
     assert [b"systemctl start" in text for text in host.given].index(True) < waits
     assert "--node-monitor-grace-period=24h0m0s" in unit_words(host, "kube-controller-manager")
@@ -171,12 +171,12 @@ def test_multus_is_first_in_the_runtimes_folder_and_delegates_to_the_file_of_the
         multus.install(Cluster(Kubectl(Scripted(), ()), cluster.NODES), "x")
 
 
-@pytest.mark.parametrize("part", sorted(goparts.PARTS))
+@pytest.mark.parametrize("part", sorted(go_parts.PARTS))
 def test_the_version_that_is_told_is_the_one_that_is_built(part: str) -> None:
-    package = goparts.PARTS[part].programs[0].package
-    required = re.findall(r"^\s*(?:require\s+)?(\S+) v\S+", (goparts.PARTS[part].folder / "go.mod").read_text(), re.M)
+    package = go_parts.PARTS[part].programs[0].package
+    required = re.findall(r"^\s*(?:require\s+)?(\S+) v\S+", (go_parts.PARTS[part].folder / "go.mod").read_text(), re.M)
     (module,) = {each for each in required if f"{package}/".startswith(f"{each}/")}
-    assert sets.version(part) == goparts.version(goparts.PARTS[part], module)
+    assert node_groups.version(part) == go_parts.version(go_parts.PARTS[part], module)
 
 
 # ------------------------------------------------------------------------------------------------- kubectl

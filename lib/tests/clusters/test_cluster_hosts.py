@@ -12,9 +12,9 @@ from cluster_fakes import Rooted, Scripted, words_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infrabench.clusters import hosts
 from infrabench.core import ProvisionError
-from infrabench.host import LocalHost
+from infrabench.machines.clusters import hosts
+from infrabench.machines.hosts.host import LocalHost
 
 NASTY = ["%h", "100%", "$HOME", "${HOME}", "a b", "{a}", 'say "x"', "it's", "back\\slash", "", ";", "a;b", "\t", "x\ny"]
 

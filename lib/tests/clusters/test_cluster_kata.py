@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from cluster_fakes import Scripted
 
-from infrabench.clusters import kata
 from infrabench.core import NotRunnable
-from infrabench.host import LocalHost
+from infrabench.machines.clusters import kata
+from infrabench.machines.hosts.host import LocalHost
 
 HERE = LocalHost("here")
 GO = 'Kata Containers containerd shim (Golang): id: "io.containerd.kata.v2", version: 3.23.0, commit: 650ada7bcc8e'
@@ -106,7 +106,7 @@ def test_a_static_release_is_found_with_its_default_configuration(machine: Path)
     assert found == kata.Kata(
         str(root), f"{root}/bin/containerd-shim-kata-v2",
         f"{root}/share/defaults/kata-containers/configuration.toml", "3.23.0", "qemu",
-        "/opt/kata/bin/qemu-system-x86_64", "", 2048 * kata.MIB, True,
+        "/opt/kata/bin/qemu-system-x86_64", "", False, True,
         (
             "/opt/kata/bin/qemu-system-x86_64", "/opt/kata/share/kata-containers/vmlinux.container",
             "/opt/kata/share/kata-containers/kata-containers.img", "/opt/kata/libexec/virtiofsd",
@@ -118,12 +118,12 @@ def test_the_administrators_configuration_and_drop_ins_win(machine: Path) -> Non
     release(machine / "opt/kata", "/opt/kata")
     own = machine / "etc/kata-containers"
     write(own / "configuration.toml", QEMU.format(prefix="/opt/kata"))
-    write(own / "config.d/10-less.toml", "[hypervisor.qemu]\ndefault_memory = 512\ndisable_vhost_net = true\n")
+    write(own / "config.d/10-less.toml", "[hypervisor.qemu]\ndisable_vhost_net = true\n")
     write(own / "config.d/20-emulated.toml", '[hypervisor.qemu]\nmachine_accelerators = "accel=tcg"\n[runtime]\n')
     found = kata.find(HERE)
     assert found is not None
     assert found.configuration == f"{own}/configuration.toml"
-    assert (found.memory_bytes, found.vhost_net, found.accelerators) == (512 * kata.MIB, False, "accel=tcg")
+    assert (found.vhost_net, found.accelerators) == (False, "accel=tcg")
 
 
 def test_the_shim_in_rust_is_taken_where_it_is_the_only_one(machine: Path) -> None:
@@ -133,7 +133,7 @@ def test_the_shim_in_rust_is_taken_where_it_is_the_only_one(machine: Path) -> No
     assert found is not None
     assert (found.shim, found.version) == (f"{root}/runtime-rs/bin/containerd-shim-kata-v2", "3.29.0")
     assert found.configuration.endswith("/runtime-rs/configuration.toml")
-    assert (found.hypervisor, found.program) == ("dragonball", "")
+    assert (found.hypervisor, found.program, found.rust) == ("dragonball", "", True)
     assert not any("nowhere" in file for file in found.files)  # it shares files by itself
 
 
@@ -147,7 +147,7 @@ def test_a_package_is_found_where_distributions_put_it(machine: Path, folder: st
     assert found.version == "containerd-shim-kata-v2 of unknown make"
     assert found.files[0] == "/usr/bin/qemu-system-x86_64"
     with pytest.raises(NotRunnable, match=r"unpack Kata's static release, and name it by INFRABENCH_KATA=DIR"):
-        kata.shown(found)
+        kata.folders_for_node(found)
 
 
 @pytest.mark.parametrize("inside", ["", "opt/kata"])
@@ -158,7 +158,7 @@ def test_a_folder_that_is_named_may_hold_a_release_or_be_one(machine: Path, insi
     found = kata.find(HERE)
     assert found is not None
     assert (found.root, found.hypervisor, found.place) == (str(root), "qemu", "/opt/kata")
-    assert kata.shown(found) == {"/opt/kata": str(root)}  # its programs look for their files there
+    assert kata.folders_for_node(found) == {"/opt/kata": str(root)}  # its programs look for their files there
     assert kata.find(HERE, "") is None
 
 
@@ -168,7 +168,7 @@ def test_a_release_that_was_built_for_its_place_stays_there(machine: Path) -> No
     found = kata.find(HERE)
     assert found is not None
     own = f"{machine}/etc/kata-containers"
-    assert kata.shown(found) == {str(root): str(root), own: own}
+    assert kata.folders_for_node(found) == {str(root): str(root), own: own}
 
 
 @pytest.mark.parametrize(
@@ -178,22 +178,21 @@ def test_a_release_that_was_built_for_its_place_stays_there(machine: Path) -> No
         ("[runtime]\n", "0 tables of a hypervisor"),
         ("[hypervisor.qemu]\n[hypervisor.clh]\n", "2 tables of a hypervisor"),
         ('[hypervisor]\nqemu = "x"\n', "cannot be understood"),
-        ('[hypervisor.qemu]\ndefault_memory = "much"\n', "much"),
     ],
 )
 def test_a_configuration_that_is_none_is_told_by_its_path(text: str, told: str) -> None:
     with pytest.raises(NotRunnable, match=told) as error:
-        kata.described("/opt/kata", "/s", "/etc/kata-containers/configuration.toml", GO, [text])
+        kata.parse_configuration("/opt/kata", "/s", "/etc/kata-containers/configuration.toml", GO, [text])
     assert "/etc/kata-containers/configuration.toml" in str(error.value)
 
 
 # ------------------------------------------------------------------------------------------- what is lacking
 
 
-def found_in(root: Path, text: str = QEMU, **more: object) -> kata.Kata:
+def found_in(root: Path, text: str = QEMU, said: str = GO, **more: object) -> kata.Kata:
     drop = "".join(f"{key} = {value}\n" for key, value in more.items())
     texts = [text.format(prefix=root), f"[hypervisor.qemu]\n{drop}" if more else ""]
-    return kata.described(str(root), "/s", "/c.toml", GO, texts)
+    return kata.parse_configuration(str(root), "/s", "/c.toml", said, texts)
 
 
 @pytest.fixture
@@ -205,9 +204,9 @@ def devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     check = kata._CHECK.replace("/dev/kvm)", f"{folder}/kvm)")
     assert check != kata._CHECK
     monkeypatch.setattr(kata, "_CHECK", check)
-    real = kata._devices
+    real = kata._needed_devices
     monkeypatch.setattr(
-        kata, "_devices", lambda each: {p.replace("/dev/", f"{folder}/"): why for p, why in real(each).items()}
+        kata, "_needed_devices", lambda each: {p.replace("/dev/", f"{folder}/"): why for p, why in real(each).items()}
     )
     return folder
 
@@ -233,6 +232,28 @@ def test_a_device_that_is_not_there_is_told_with_what_to_do(
     assert (kata.lacks(HERE, found_in(tmp_path, disable_vhost_net="true")) is None) is (device == "vhost-net")
 
 
+def test_the_shim_in_rust_needs_vhost_net_with_qemu_whatever_its_configuration_says(
+    devices: Path, tmp_path: Path
+) -> None:  # fmt: skip
+    files(tmp_path)
+    (devices / "vhost-net").unlink()
+    for more in ({}, {"disable_vhost_net": "true"}):
+        reason = kata.lacks(HERE, found_in(tmp_path, said=RUST, **more))
+        assert reason is not None
+        assert "there is no /dev/vhost-net for guests' network devices: modprobe vhost_net (the shim in Rust" in reason
+        assert "set disable_vhost_net" not in reason
+
+
+def test_looking_for_kvm_makes_no_file_in_its_place(devices: Path, tmp_path: Path) -> None:
+    files(tmp_path)
+    (devices / "kvm").unlink()
+    for _ in range(2):  # the second look found what the first one had made
+        script = kata._CHECK.encode()
+        asked = HERE.run(("sh", "-s", "", f"{devices}/kvm"), timeout_s=20, stdin=script)
+        assert asked.stdout.decode().split() == [f"{devices}/kvm"]
+    assert not (devices / "kvm").exists()
+
+
 def test_only_qemu_needs_the_kernels_sockets(devices: Path, tmp_path: Path) -> None:
     files(tmp_path)
     write(tmp_path / "share/kata-containers/vmlinux-dragonball-experimental.container", "")
@@ -246,7 +267,7 @@ def test_a_file_that_is_not_there_is_told(devices: Path, tmp_path: Path) -> None
     (tmp_path / "libexec/virtiofsd").unlink()
     reason = kata.lacks(HERE, found_in(tmp_path))
     assert reason == f"Kata cannot run on here: {tmp_path}/libexec/virtiofsd, which /c.toml names, is not there"
-    moved = kata.described(str(tmp_path), "/s", "/c.toml", GO, [QEMU.format(prefix="/opt/kata")])
+    moved = kata.parse_configuration(str(tmp_path), "/s", "/c.toml", GO, [QEMU.format(prefix="/opt/kata")])
     reason = kata.lacks(HERE, moved)
     assert reason is not None
     assert f"Kata's static release works at /opt/kata only, and lies in {tmp_path}" in reason
@@ -262,7 +283,8 @@ def test_without_kvm_only_what_says_how_to_emulate_is_let_through(
     files(tmp_path)
     write(tmp_path / "bin/qemu-system-x86_64", program)
     found = found_in(tmp_path, machine_accelerators=f'"{accelerators}"')
-    script = kata._CHECK.replace("(: <>/dev/kvm)", "(: <>/nonexistent/kvm)")
+    script = kata._CHECK.replace('[ -e "$path" ] &&', "false &&")
+    assert script != kata._CHECK
     asked = HERE.run(("sh", "-s", found.program, "/dev/kvm", *found.files), timeout_s=20, stdin=script.encode())
     assert asked.stdout.decode().split()[-1] == "/dev/kvm"
     reason = kata.lacks(Scripted(lambda argv, stdin: (0, asked.stdout)), found)
@@ -280,22 +302,22 @@ def said(*lines: str) -> Scripted:
 def test_what_runs_the_guests_is_told_by_their_hypervisors() -> None:
     found = found_in(Path("/opt/kata"))
     one = "/opt/kata/bin/qemu-system-x86_64 -name sandbox-0 -machine q35,accel=kvm"
-    assert kata.accelerated(said(f"kvm\t{one}", f"kvm\t{one}"), found) is True
-    assert kata.accelerated(said(f"kvm\t{one}", f"none\t{one}"), found) is False
-    assert kata.accelerated(said(), found) is None
+    assert kata.is_accelerated(said(f"kvm\t{one}", f"kvm\t{one}"), found) is True
+    assert kata.is_accelerated(said(f"kvm\t{one}", f"none\t{one}"), found) is False
+    assert kata.is_accelerated(said(), found) is None
     host = said()
-    kata.accelerated(host, found)
+    kata.is_accelerated(host, found)
     assert host.asked[0][-1] == "qemu-system-x86_64"
 
 
 def test_a_hypervisor_is_told_from_other_processes(tmp_path: Path) -> None:
     program = tmp_path / "cloud-hypervisor-test"
     shutil.copy("/bin/sleep", program)
-    found = kata.described("/k", "/s", "/c", GO, [f'[hypervisor.clh]\npath = "{program}"\n'])
-    assert kata.accelerated(HERE, found) is None
+    found = kata.parse_configuration("/k", "/s", "/c", GO, [f'[hypervisor.clh]\npath = "{program}"\n'])
+    assert kata.is_accelerated(HERE, found) is None
     with subprocess.Popen([program, "60"]) as child:
         try:
-            assert kata.accelerated(HERE, found) is False  # it runs, and not by KVM
+            assert kata.is_accelerated(HERE, found) is False  # it runs, and not by KVM
         finally:
             child.kill()
-    assert kata.accelerated(HERE, found) is None
+    assert kata.is_accelerated(HERE, found) is None

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from infrabench.clusters import pods
+from infrabench.machines.clusters import pods
 from infrabench.systems import _targets
 
 DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -57,6 +57,13 @@ def test_pods_without_multus_clients_and_witnesses_are_told_apart() -> None:
     assert pod(client=True)["metadata"]["labels"] == {pods.LABEL: "server", pods.CLIENT: "yes"}
     assert pods.CLIENT not in pod()["metadata"]["labels"]
     assert pod(host_network=True)["spec"]["hostNetwork"] is True
+
+
+def test_a_pod_of_kata_may_use_memory_beside_its_containers_for_what_runs_its_guest() -> None:
+    # The memory that Kata's own deployment names in its classes; no share of a processor, which ten pods would not get.
+    assert pods.runtime_class("kata")["overhead"] == {"podFixed": {"memory": "320Mi"}}
+    for other in ("crun", "runsc", pods.PLAIN):
+        assert "overhead" not in pods.runtime_class(other)
 
 
 def test_the_policy_selects_one_pod_and_lets_clients_in_on_the_ports_only() -> None:

@@ -7,6 +7,7 @@ leaves behind is really made on it: devices, rules, filters, mounts, processes, 
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,10 +15,10 @@ import pytest
 from cluster_fakes import Scripted
 from sandbox import Sandbox, sandbox
 
-from infrabench.clusters import hosts, remote
 from infrabench.core import NotRunnable, ProvisionError
-from infrabench.lab import images
-from infrabench.lab.shell import locked, require
+from infrabench.machines.clusters import hosts, remote
+from infrabench.machines.lab import images
+from infrabench.machines.lab.shell import locked, require
 
 # Everything of the machine that a study could change, as text.
 STATE = """
@@ -221,12 +222,30 @@ def test_programs_are_brought_once_and_older_ones_go(machine: Sandbox, tmp_path:
     ]  # fmt: skip
 
 
+def test_programs_that_somebody_changed_are_brought_anew(machine: Sandbox, tmp_path: Path) -> None:
+    folder = tmp_path / "multus-0123456789abcdef"
+    folder.mkdir()
+    (folder / "multus").write_text("program")
+    (folder / "multus").chmod(0o664)
+    said: list[str] = []
+    for change in ("echo worse >", "chmod o+w ", "ln -sf /bin/true "):
+        remote.bring(machine, {"multus": folder}, said.append)
+        machine.sh(f"{change}{remote.STORE}/multus-0123456789abcdef/multus")
+    remote.bring(machine, {"multus": folder}, said.append)
+    assert len(said) == 4
+    assert machine.sh(f"cat {remote.STORE}/multus-*/multus") == "program"
+
+
 def test_a_full_disk_is_found_before_anything_is_copied(tmp_path: Path) -> None:
     (tmp_path / "multus-0").mkdir()
     (tmp_path / "multus-0/multus").write_bytes(bytes(10))
 
     def answer(argv: tuple[str, ...], _: bytes) -> tuple[int, bytes]:
-        return (1, b"") if argv[0] == "test" else (0, b"Filesystem 1B-blocks Used Available\n/dev/vda 9 9 900 99% /\n")
+        return (
+            (0, b'{"digest": null}')
+            if argv[0] == "python3"
+            else (0, b"Filesystem 1B-blocks Used Available\n/dev/vda 9 9 900 99% /\n")
+        )
 
     host = Scripted(answer)
     with pytest.raises(NotRunnable, match=r"0\.0 GiB free in /var/cache/infrabench, 1.0 are needed"):
@@ -243,6 +262,23 @@ def test_each_machine_gets_what_its_role_needs() -> None:
     assert set(parcels.folders("worker1")) == {"kubernetes", "containerd", "cilium", "pause", "tools"}
 
 
+def _clock(name: str, ahead_s: float) -> Scripted:
+    return Scripted(lambda argv, _: (0, f"{time.time() + ahead_s:.9f}\n".encode()), name=name)
+
+
+@pytest.mark.parametrize("year_s", [-31556952.0, -32.2, 32.2, 31556952.0])
+def test_machines_whose_clocks_differ_are_not_borrowed(year_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "borrow", lambda host, tools: pytest.fail("it was borrowed"))
+    team = {"control": _clock("a", 0.0), "worker1": _clock("b", year_s), "worker2": _clock("c", 0.0)}
+    told = rf"the clock of [abc] is {abs(year_s):.0f} s ahead of that of [abc].*timedatectl"
+    with pytest.raises(NotRunnable, match=told), remote.machines(team, remote.Parcels({}, {}, {})):
+        pass
+
+
+def test_clocks_that_are_wrong_together_are_left_alone() -> None:
+    remote.check_clocks({role: _clock(role, 31556952.0) for role in ("control", "worker1", "worker2")})
+
+
 def test_all_are_given_back_when_one_cannot_be_borrowed(monkeypatch: pytest.MonkeyPatch) -> None:
     returned = []
 
@@ -252,7 +288,7 @@ def test_all_are_given_back_when_one_cannot_be_borrowed(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(remote, "borrow", borrow)
     monkeypatch.setattr(remote, "give_back", lambda host: returned.append(host.name) or [])
-    team = {role: Scripted(name=name) for role, name in zip(("control", "worker1", "worker2"), "abc", strict=True)}
+    team = {role: _clock(name, 0.0) for role, name in zip(("control", "worker1", "worker2"), "abc", strict=True)}
     parcels = remote.Parcels({}, {}, {})
     with pytest.raises(NotRunnable, match="belongs to others"), remote.machines(team, parcels):
         pass
@@ -267,7 +303,7 @@ def test_a_machine_that_is_lost_at_the_end_is_told_and_hides_no_error(
 
     monkeypatch.setattr(remote, "borrow", lambda host, tools: None)
     monkeypatch.setattr(remote, "give_back", give_back)
-    team = {role: Scripted() for role in ("control", "worker1", "worker2")}
+    team = {role: _clock(role, 0.0) for role in ("control", "worker1", "worker2")}
     with pytest.raises(KeyError), remote.machines(team, remote.Parcels({}, {}, {})):
         raise KeyError("the study's own")
     assert caplog.text.count("was not given back: no answer. The next run with it does that first") == 3

@@ -12,27 +12,27 @@ from typing import Any
 import pytest
 from cluster_fakes import Scripted
 
-from infrabench.clusters import containerd, crio, gvisor, handlers, runtimes, workers
-from infrabench.clusters.kata import Kata
 from infrabench.core import DesignError, Machines, NotRunnable, ProvisionError
-from infrabench.lab import goparts
+from infrabench.machines.clusters import containerd, crio, gvisor, handlers, runtimes, workers
+from infrabench.machines.clusters.kata import Kata
+from infrabench.machines.lab import go_parts
 
 KATA = Kata(
     "/opt/kata", "/opt/kata/bin/containerd-shim-kata-v2", "/opt/kata/c.toml", "3.23.0", "qemu", "/opt/kata/bin/qemu",
-    "", 0, True, (),
+    "", False, True, (),
 )  # fmt: skip
 
 
 def place(
     *names: str, runtime: runtimes.Runtime = containerd.RUNTIME, restricted: bool = False, kata: Kata | None = None
-) -> runtimes.Place:  # fmt: skip
+) -> runtimes.RuntimeSetup:  # fmt: skip
     parts = ("kubernetes", "containerd", "crio", "gvisor")
     images = {kind: (f"localhost/{kind}:1", f"/opt/images/{kind}.tar") for kind in ("pause", "tools")}
     machines = Machines({}, {part: f"/opt/infrabench/{part}" for part in parts}, images, embedded=True)
-    return runtimes.Place(Scripted(name="worker1"), machines, runtime, restricted, names, kata)
+    return runtimes.RuntimeSetup(Scripted(name="worker1"), machines, runtime, restricted, names, kata)
 
 
-def containerds(where: runtimes.Place) -> dict[str, Any]:
+def containerds(where: runtimes.RuntimeSetup) -> dict[str, Any]:
     return tomllib.loads(containerd.configuration(where))["plugins"]["io.containerd.cri.v1.runtime"]
 
 
@@ -74,7 +74,7 @@ def test_each_handler_of_crio_is_a_program_that_it_runs_or_a_shim() -> None:
     assert read["image"]["pause_image"] == "localhost/pause:1"
     assert read["runtime"]["pinns_path"] == "/opt/infrabench/crio/pinns"
     assert read["metrics"]["metrics_host"] == "127.0.0.1"
-    assert "storage_option" in read
+    assert read["storage_option"] == ["overlay.skip_mount_home=true"]
     assert "storage_option" not in tomllib.loads(crio.configuration(place("runc")))["crio"]
 
 
@@ -146,7 +146,7 @@ def test_a_worker_without_a_handlers_program_says_what_to_install() -> None:
 
 @pytest.mark.parametrize("part", ["containerd", "crio"])
 def test_the_specification_of_containers_is_that_of_the_pinned_runtime(part: str) -> None:
-    pinned = goparts.version(goparts.PARTS[part], "github.com/opencontainers/runtime-spec")
+    pinned = go_parts.version(go_parts.PARTS[part], "github.com/opencontainers/runtime-spec")
     assert workers.RUNTIMES[part].spec == pinned.removeprefix("v")
 
 
@@ -166,7 +166,7 @@ def test_a_crun_that_does_not_know_the_specification_says_so_before_anything_is_
 
         where = place("crun")
         return handlers.CRUN.lacks(
-            runtimes.Place(Scripted(answer), where.machines, containerd.RUNTIME, False, ("crun",))
+            runtimes.RuntimeSetup(Scripted(answer), where.machines, containerd.RUNTIME, False, ("crun",))
         )
 
     refuses = (
@@ -189,11 +189,33 @@ def test_a_worker_knows_what_its_handlers_are() -> None:
     made = workers.prepare("worker1", machines, "crio", ("runc", "kata")[:1])
     assert (made.runtime.name, made.handlers, made.kata) == ("crio", {"runc": "runc version 1.1.5"}, None)
     pairs = next(argv for argv, text in zip(host.asked, host.given, strict=True) if b"skopeo" in text)
-    assert pairs[-4:] == ("/opt/images/pause.tar", "localhost/pause:1", "/opt/images/tools.tar", "localhost/tools:1")
+    assert pairs[2:] == (
+        "overlay@/var/lib/containers/storage+/run/containers/storage",
+        "/opt/images/pause.tar", "localhost/pause:1", "/opt/images/tools.tar", "localhost/tools:1",
+    )  # fmt: skip
+
+
+def test_images_come_into_the_store_as_crio_opens_it(tmp_path: Path) -> None:
+    skopeo = tmp_path / "skopeo"
+    skopeo.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\n')
+    skopeo.chmod(0o755)
+    where = place("runc", "kata", kata=KATA)
+    crio._start(where)
+    (argv, script), *_ = [
+        each for each in zip(where.host.asked, where.host.given, strict=True) if b"skopeo" in each[1]
+    ]  # fmt: skip
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    subprocess.run(argv, input=script, check=True, timeout=20, env={**os.environ, "PATH": path})
+    # Without the option skopeo leaves a private bind mount there, which hides the files from the shim of Kata.
+    assert (tmp_path / "asked").read_text().splitlines()[0].split()[-2:] == [
+        "docker-archive:/opt/images/pause.tar",
+        "containers-storage:[overlay@/var/lib/containers/storage+/run/containers/storage"
+        ":overlay.skip_mount_home=true]localhost/pause:1",
+    ]  # fmt: skip
 
 
 def test_a_program_that_does_not_tell_its_version_is_an_error() -> None:
-    where = runtimes.Place(
+    where = runtimes.RuntimeSetup(
         Scripted(lambda argv, stdin: (126, b"no such")), place().machines, containerd.RUNTIME, False, ("runc",)
     )
     with pytest.raises(ProvisionError, match="runc --version does not tell its version: no such"):
@@ -271,7 +293,7 @@ def test_gvisor_needs_a_right_where_its_shim_cannot_be_helped() -> None:
     def lacks(status: int, *, restricted: bool) -> str | None:
         where = place("runsc", restricted=restricted)
         host = Scripted(lambda argv, stdin: (status, b""))
-        return gvisor.lacks(runtimes.Place(host, where.machines, where.runtime, restricted, ("runsc",)))
+        return gvisor.lacks(runtimes.RuntimeSetup(host, where.machines, where.runtime, restricted, ("runsc",)))
 
     assert lacks(1, restricted=True) == "the gVisor shim needs CAP_SYS_RESOURCE, which this machine does not grant"
     assert lacks(0, restricted=True) is None

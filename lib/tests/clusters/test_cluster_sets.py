@@ -18,25 +18,31 @@ from cluster_fakes import Scripted, sleeper
 from test_cluster_kata import release
 
 from infrabench.core import DesignError, Machines, NotRunnable, ProvisionError, Result
-from infrabench.inventory import Inventory
-from infrabench.lab import nodes, pairs, sets
-from infrabench.lab.images import Image
-from infrabench.site import read_file
+from infrabench.machines.lab import host_pairs, node_groups, nodes, shell
+from infrabench.machines.lab.images import Image
+from infrabench.machines.sites.inventory import Inventory
+from infrabench.machines.sites.site import read_file
 
 TAKE = """
 import sys
 from pathlib import Path
-from infrabench.lab import sets
+from infrabench.machines.lab import node_groups as sets
 sys.stdin.readline()
 for number in range(4):
-    print(sets.take(Path(sys.argv[1]), f"{sys.argv[2]}-{number}"))
+    print(sets.allocate_slot(Path(sys.argv[1]), f"{sys.argv[2]}-{number}"))
 """
+
+
+def mark(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a folder the state folder of a lab whose label is known."""
+    monkeypatch.setenv("INFRABENCH_STATE", str(folder))
+    (folder / shell.MARKER).write_text('{"label": "abcd"}')
 
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a running lab that has no nodes, and a machine that has no cgroups."""
-    monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path))
+    mark(tmp_path, monkeypatch)
     monkeypatch.setattr(nodes, "_tops", list)
     # This machine's links and loop devices may be those of a lab that is at work.
     monkeypatch.setattr(nodes, "LINKS", tmp_path / "links")
@@ -62,26 +68,29 @@ def test_processes_that_take_at_once_get_slots_of_their_own(lab: Path) -> None:
         child.stdin.flush()
     taken = [int(line) for child in children for line in child.communicate(timeout=60)[0].split()]
     assert sorted(taken) == list(range(16))
-    assert sorted(sets.slots(lab).values()) == list(range(16))
+    assert sorted(node_groups.slots(lab).values()) == list(range(16))
 
 
 def test_a_slot_that_is_free_again_is_taken_first(lab: Path) -> None:
-    assert [sets.take(lab, name) for name in "abc"] == [0, 1, 2]
-    sets.remove(lab, "b")
-    assert sets.slots(lab) == {"a": 0, "c": 2}
-    assert sets.take(lab, "d") == 1
+    assert [node_groups.allocate_slot(lab, name) for name in "abc"] == [0, 1, 2]
+    node_groups.remove(lab, "b")
+    assert node_groups.slots(lab) == {"a": 0, "c": 2}
+    assert node_groups.allocate_slot(lab, "d") == 1
 
 
 def test_a_full_lab_says_so(lab: Path) -> None:
-    for number in range(sets.SLOTS):
-        sets.take(lab, f"s{number}")
+    for number in range(node_groups.SLOTS):
+        node_groups.allocate_slot(lab, f"s{number}")
     with pytest.raises(ProvisionError, match="32 sets of machines already"):
-        sets.take(lab, "one more")
-    assert len(sets.slots(lab)) == sets.SLOTS
+        node_groups.allocate_slot(lab, "one more")
+    assert len(node_groups.slots(lab)) == node_groups.SLOTS
 
 
 def test_addresses_names_and_devices_of_all_sets_differ() -> None:
-    every = [*nodes.NODES, *(each for slot in range(sets.SLOTS) for each in sets.members(f"c{slot}", slot))]
+    every = [
+        *nodes.NODES,
+        *(each for slot in range(node_groups.SLOTS) for each in node_groups.members(f"c{slot}", slot)),
+    ]
     for told in ([e.address for e in every], [e.mac for e in every], [nodes._veth(e) for e in every]):
         assert len(set(told)) == len(every)
     assert all(len(nodes._veth(each)) <= 15 for each in every)
@@ -89,10 +98,10 @@ def test_addresses_names_and_devices_of_all_sets_differ() -> None:
 
 
 def test_a_half_written_list_of_sets_never_takes_the_place_of_a_whole_one(lab: Path) -> None:
-    sets.take(lab, "a")
+    node_groups.allocate_slot(lab, "a")
     (lab / "machines.json.part").write_text('{"a": 0, "b"')  # what a kill in the middle leaves
-    assert sets.slots(lab) == {"a": 0}
-    assert sets.take(lab, "b") == 1
+    assert node_groups.slots(lab) == {"a": 0}
+    assert node_groups.allocate_slot(lab, "b") == 1
     assert json.loads((lab / "machines.json").read_text()) == {"a": 0, "b": 1}
 
 
@@ -104,22 +113,22 @@ def built(lab: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[st
     """A machine where images and tools are there and a node is a folder; returns the nodes that were started."""
     started: list[str] = []
 
-    def start(node: nodes.Node, image: Image, public_key: str, read_only: object, devices: object = ()) -> None:
+    def start(node: nodes.Node, image: Image, public_key: str, read_only: object, *_: object) -> None:
         home = nodes.nodes_dir() / node.container
         (home / "upper/etc/ssh").mkdir(parents=True)
         (home / "upper/etc/ssh/ssh_host_ed25519_key.pub").write_text(f"ssh-ed25519 {node.container} x\n")
         started.append(node.role)
 
-    monkeypatch.setattr(sets.gotools, "make", lambda parts, say: {part: tmp_path / part for part in parts})
-    monkeypatch.setattr(sets.podimages, "KINDS", ())
-    monkeypatch.setattr(sets.images, "make", lambda kind, say: Image("cluster", "0123", tmp_path / "image"))
-    monkeypatch.setattr(sets.nodes, "start", start)
-    monkeypatch.setattr(sets, "version", lambda part: "v1")
+    monkeypatch.setattr(node_groups.go_tools, "make", lambda parts, say: {part: tmp_path / part for part in parts})
+    monkeypatch.setattr(node_groups.pod_images, "KINDS", ())
+    monkeypatch.setattr(node_groups.images, "make", lambda kind, say: Image("cluster", "0123", tmp_path / "image"))
+    monkeypatch.setattr(node_groups.nodes, "start", start)
+    monkeypatch.setattr(node_groups, "version", lambda part: "v1")
     return started
 
 
 def make(lab: Path, name: str) -> list[str]:
-    made = sets.make(lab, name, ("flannel",), lambda node: Scripted(address=node.address), lambda text: None)
+    made = node_groups.make(lab, name, ("flannel",), lambda node: Scripted(address=node.address), lambda text: None)
     return [host.address for host in made.hosts.values()]
 
 
@@ -129,14 +138,14 @@ def test_a_set_is_known_with_its_keys_and_gone_afterwards(lab: Path, built: list
     assert known[0] == "198.18.0.11 ssh-ed25519 server"
     assert [line.split()[0] for line in known[1:]] == ["198.18.0.21", "198.18.0.22", "198.18.0.23"]
     make(lab, "cilium")
-    sets.remove(lab, "flannel")
-    assert sets.slots(lab) == {"cilium": 1}
-    assert {path.name.split("-")[1] for path in nodes.nodes_dir().iterdir()} == {"cilium"}
+    node_groups.remove(lab, "flannel")
+    assert node_groups.slots(lab) == {"cilium": 1}
+    assert {path.name.split("-")[2] for path in nodes.nodes_dir().iterdir()} == {"cilium"}
 
 
 def test_a_set_that_takes_an_address_over_takes_its_key_over_too(lab: Path, built: list[str]) -> None:
     make(lab, "flannel")
-    sets.remove(lab, "flannel")
+    node_groups.remove(lab, "flannel")
     make(lab, "bridge")
     known = (lab / "ssh/known_hosts").read_text().splitlines()
     assert len(known) == 4
@@ -144,70 +153,70 @@ def test_a_set_that_takes_an_address_over_takes_its_key_over_too(lab: Path, buil
 
 
 def test_a_set_whose_second_node_fails_leaves_nothing(lab: Path, built: list[str], monkeypatch) -> None:
-    real = sets.nodes.start
+    real = node_groups.nodes.start
 
     def fails(node: nodes.Node, *rest: object) -> None:
         if node.role == "worker1":
             raise ProvisionError("no veth")
         real(node, *rest)
 
-    monkeypatch.setattr(sets.nodes, "start", fails)
+    monkeypatch.setattr(node_groups.nodes, "start", fails)
     with pytest.raises(ProvisionError, match="no veth"):
         make(lab, "flannel")
     assert built == ["control"]
-    assert sets.slots(lab) == {}
+    assert node_groups.slots(lab) == {}
     assert list(nodes.nodes_dir().iterdir()) == []
 
 
 def test_a_set_that_was_killed_half_way_is_made_anew(lab: Path, built: list[str]) -> None:
-    sets.take(lab, "other")
-    sets.take(lab, "flannel")
-    half = nodes.nodes_dir() / "infrabench-flannel-control" / "upper"  # killed while its first node was started
+    node_groups.allocate_slot(lab, "other")
+    node_groups.allocate_slot(lab, "flannel")
+    half = nodes.nodes_dir() / "infrabench-abcd-flannel-control" / "upper"  # killed while its first node was started
     half.mkdir(parents=True)
     (half / "old").write_text("")
     make(lab, "flannel")
     assert not (half / "old").exists()
-    assert sorted(sets.slots(lab)) == ["flannel", "other"]
+    assert sorted(node_groups.slots(lab)) == ["flannel", "other"]
 
 
 def test_what_a_user_left_behind_goes_and_what_is_kept_stays(lab: Path, built: list[str]) -> None:
     for name in ("flannel", "kept-cilium", "bridge"):
         make(lab, name)
-    sets.remove_others(lab)
-    assert list(sets.slots(lab)) == ["kept-cilium"]
-    assert [node.container for node in sets.kept(lab)] == [
-        f"infrabench-kept-cilium-{role}" for role in ("control", "worker1", "worker2")
+    node_groups.remove_others(lab)
+    assert list(node_groups.slots(lab)) == ["kept-cilium"]
+    assert [node.container for node in node_groups.kept_nodes(lab)] == [
+        f"infrabench-abcd-kept-cilium-{role}" for role in ("control", "worker1", "worker2")
     ]
     assert len(list(nodes.nodes_dir().iterdir())) == 3
 
 
 def test_a_set_of_one_worker_has_no_second_and_goes_whole(lab: Path, built: list[str]) -> None:
-    made = sets.make(lab, "runc", (), lambda node: Scripted(address=node.address), lambda text: None, workers=1)
+    made = node_groups.make(lab, "runc", (), lambda node: Scripted(address=node.address), lambda text: None, workers=1)
     assert built == list(made.hosts) == ["control", "worker1"]
-    assert [node.role for node in sets.standing("runc", 0)] == ["control", "worker1"]
-    sets.remove(lab, "runc")
+    assert [node.role for node in node_groups.existing_nodes("runc", 0)] == ["control", "worker1"]
+    node_groups.remove(lab, "runc")
     assert list(nodes.nodes_dir().iterdir()) == []
     assert make(lab, "flannel") == ["198.18.0.21", "198.18.0.22", "198.18.0.23"]
 
 
 def test_a_set_with_kata_is_shown_this_machines(lab: Path, built: list[str], monkeypatch, tmp_path: Path) -> None:
     shown = {}
-    real = sets.nodes.start
+    real = node_groups.nodes.start
 
-    def start(node: nodes.Node, image: Image, key: str, read_only: dict, devices: tuple[str, ...]) -> None:
+    def start(node: nodes.Node, image: Image, key: str, read_only: dict, devices: tuple[str, ...], _: object) -> None:
         shown[node.role] = read_only, devices
         real(node, image, key, read_only, devices)
 
     def make() -> Machines:
-        return sets.make(lab, "kata", ("crio", "kata"), lambda node: Scripted(), lambda text: None, workers=1)
+        return node_groups.make(lab, "kata", ("crio", "kata"), lambda node: Scripted(), lambda text: None, workers=1)
 
-    monkeypatch.setattr(sets.nodes, "start", start)
-    monkeypatch.setenv(sets.kata.VARIABLE, str(tmp_path))
+    monkeypatch.setattr(node_groups.nodes, "start", start)
+    monkeypatch.setenv(node_groups.kata.VARIABLE, str(tmp_path))
     with pytest.raises(NotRunnable, match=r"^Kata is not installed: searched .* INFRABENCH_KATA=DIR names"):
         make()
     assert built == []
     release(tmp_path, "/opt/kata")
-    monkeypatch.setattr(sets.kata, "DEVICES", ("/dev/null", "/dev/of-no-kernel"))
+    monkeypatch.setattr(node_groups.kata, "DEVICES", ("/dev/null", "/dev/of-no-kernel"))
     made = make()
     assert made.facts["kata"] == "/opt/kata"
     assert "kata" not in made.tools
@@ -240,9 +249,9 @@ def connected(node: nodes.Node) -> Scripted:
 
 def test_a_pair_is_an_inventory_of_two_hosts_whose_keys_are_known(lab: Path, built: list[str]) -> None:
     make(lab, "flannel")
-    file = pairs.make(lab, "rack-a", "kept-hosts-rack-a", connected, lambda text: None)
+    file = host_pairs.make(lab, "rack-a", "kept-hosts-rack-a", connected, lambda text: None)
     read = read_file(file)
-    assert file == pairs.inventory(lab, "rack-a")
+    assert file == host_pairs.inventory(lab, "rack-a")
     assert isinstance(read, Inventory)
     assert read.name == "rack-a"
     assert {role: host.address for role, host in read.hosts.items()} == {
@@ -250,16 +259,19 @@ def test_a_pair_is_an_inventory_of_two_hosts_whose_keys_are_known(lab: Path, bui
     }  # fmt: skip
     assert read.known_hosts == lab / "ssh/known_hosts"
     assert "198.18.0.26 " in read.known_hosts.read_text()
-    assert [node.role for node in sets.kept(lab)] == ["server", "client"]  # frozen while the lab's own are measured
-    assert all(node.data == nodes.DATA for node in sets.kept(lab))
-    sets.remove_others(lab)
+    assert [node.role for node in node_groups.kept_nodes(lab)] == [
+        "server",
+        "client",
+    ]  # frozen while the lab's own are measured
+    assert all(node.data == nodes.DATA for node in node_groups.kept_nodes(lab))
+    node_groups.remove_others(lab)
     assert sorted(path.name for path in nodes.nodes_dir().iterdir()) == [
-        "infrabench-kept-hosts-rack-a-client", "infrabench-kept-hosts-rack-a-server"
+        "infrabench-abcd-kept-hosts-rack-a-client", "infrabench-abcd-kept-hosts-rack-a-server"
     ]  # fmt: skip
 
 
 def test_a_pair_that_fails_leaves_nothing_and_no_inventory(lab: Path, built: list[str]) -> None:
-    pairs.make(lab, "a", "hosts-a", connected, lambda text: None)
+    host_pairs.make(lab, "a", "hosts-a", connected, lambda text: None)
 
     def refuses(node: nodes.Node) -> Scripted:
         host = Scripted(address=node.address)
@@ -267,26 +279,27 @@ def test_a_pair_that_fails_leaves_nothing_and_no_inventory(lab: Path, built: lis
         return host
 
     with pytest.raises(ProvisionError, match="no engine"):
-        pairs.make(lab, "a", "hosts-a", refuses, lambda text: None)
-    assert sets.slots(lab) == {}
+        host_pairs.make(lab, "a", "hosts-a", refuses, lambda text: None)
+    assert node_groups.slots(lab) == {}
     assert list(nodes.nodes_dir().iterdir()) == []
-    assert not pairs.inventory(lab, "a").exists()
+    assert not host_pairs.inventory(lab, "a").exists()
 
 
 @pytest.mark.parametrize("name", ["", "A", "-a", "a/b", "../a", "a b", "a\n", "x" * 21])
 def test_a_pair_has_a_name_that_a_container_can_have(name: str) -> None:
     with pytest.raises(DesignError, match="cannot be called"):
-        pairs.called(name)
+        host_pairs.group_name(name)
 
 
 # ------------------------------------------------------------------------------------------------ freezing
 
-NODE = sets.members("flannel", 0)[1]
+NODE = node_groups.members("flannel", 0)[1]
 
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cgroup file system; its folders are where cgroups are looked for."""
+    mark(tmp_path, monkeypatch)
     root = tmp_path / "cgroup"
     root.mkdir()
     monkeypatch.setattr(nodes, "_tops", lambda: [root, *(each for each in root.iterdir() if each.is_dir())])
@@ -304,7 +317,7 @@ def test_freezing_stops_the_node_and_neither_its_monitor_nor_others(tree: Path) 
     frozen = [v1(tree, f"lxc.payload.{NODE.container}"), v1(tree, f"lxc.payload.{NODE.container}-1")]
     others = [
         v1(tree, f"lxc.monitor.{NODE.container}"), v1(tree, f"lxc.payload.{NODE.container}0"),
-        v1(tree, "lxc.payload.infrabench-cilium-worker1"), v1(tree, "lxc.payload.somebody"),
+        v1(tree, f"lxc.payload.{node_groups.members('cilium', 1)[1].container}"), v1(tree, "lxc.payload.somebody"),
     ]  # fmt: skip
     nodes.freeze([NODE], frozen=True)
     assert [file.read_text() for file in frozen] == ["FROZEN", "FROZEN"]
@@ -347,7 +360,7 @@ def test_what_cannot_be_frozen_in_time_is_an_error(tree: Path, monkeypatch: pyte
     file.unlink()
     file.symlink_to("/dev/null")  # takes every request and never says that it is so
     monkeypatch.setattr(nodes, "FREEZE_S", 0.05)
-    with pytest.raises(ProvisionError, match="infrabench-flannel-worker1 cannot be frozen"):
+    with pytest.raises(ProvisionError, match="infrabench-abcd-flannel-worker1 cannot be frozen"):
         nodes.freeze([NODE], frozen=True)
 
 
@@ -364,9 +377,10 @@ def test_a_node_that_does_not_run_cannot_be_frozen(tree: Path) -> None:
 def population(tree: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     """Cgroups by name with one process in each; like the kernel, one that is empty of processes can be removed."""
     names = (
-        "lxc.payload.infrabench-flannel-worker1", "lxc.payload.infrabench-flannel-worker1-1",
-        "lxc.monitor.infrabench-flannel-worker1", "lxc.payload.infrabench-flannel-worker2",
-        "lxc.payload.infrabench-server", "lxc.payload.somebody-infrabench-server", "lxc.payload.web", "user.slice",
+        "lxc.payload.infrabench-abcd-flannel-worker1", "lxc.payload.infrabench-abcd-flannel-worker1-1",
+        "lxc.monitor.infrabench-abcd-flannel-worker1", "lxc.payload.infrabench-abcd-flannel-worker2",
+        "lxc.payload.infrabench-abcd-server", "lxc.payload.somebody-infrabench-abcd-server",
+        "lxc.payload.infrabench-1a2b-server", "lxc.payload.web", "user.slice",
     )  # fmt: skip
     children = {}
     for name in names:
@@ -405,7 +419,7 @@ def alive(population: dict[str, subprocess.Popen[bytes]]) -> set[str]:
 def test_removing_one_node_kills_its_processes_alone(
     population: dict[str, subprocess.Popen[bytes]], tree: Path
 ) -> None:
-    nodes._kill_cgroups("infrabench-flannel-worker1")
+    nodes._kill_cgroups("infrabench-abcd-flannel-worker1")
     ours = {name for name in population if "flannel-worker1" in name}
     assert len(ours) == 3
     assert alive(population) == set(population) - ours
@@ -413,15 +427,18 @@ def test_removing_one_node_kills_its_processes_alone(
 
 
 def test_removing_all_nodes_touches_nothing_of_others(population: dict[str, subprocess.Popen[bytes]]) -> None:
-    nodes._kill_cgroups(f"{nodes.PREFIX}*")
-    assert alive(population) == {"lxc.payload.somebody-infrabench-server", "lxc.payload.web", "user.slice"}
+    nodes._kill_cgroups(f"{nodes.container_prefix()}*")
+    assert alive(population) == {
+        "lxc.payload.somebody-infrabench-abcd-server", "lxc.payload.infrabench-1a2b-server",
+        "lxc.payload.web", "user.slice",
+    }  # fmt: skip
 
 
 def test_a_cgroup_that_stays_is_an_error(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tree / "cpu" / "lxc.payload.infrabench-flannel-worker1"
+    folder = tree / "cpu" / "lxc.payload.infrabench-abcd-flannel-worker1"
     folder.mkdir(parents=True)
     (folder / "busy").write_text("")
     monkeypatch.setattr(nodes, "STOP_S", 0.1)
     with pytest.raises(ProvisionError, match="cannot be removed"):
-        nodes._kill_cgroups("infrabench-flannel-worker1")
+        nodes._kill_cgroups("infrabench-abcd-flannel-worker1")
     assert os.path.exists(folder)

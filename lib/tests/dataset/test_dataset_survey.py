@@ -9,18 +9,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from infrabench import cli, facade, runs
-from infrabench.comparability import NotComparable
+from infrabench import cli
+from infrabench.analysis import session_data
+from infrabench.analysis.dataset import folder, streamed, survey
 from infrabench.core import SchemaError
-from infrabench.dataset import folder, streamed, survey
+from infrabench.experiment.provenance.comparability import NotComparable
+from infrabench.ledger import catalogue
+from infrabench.notebook import api
 from infrabench.stats import contrasts, interactions, omnibus, tiers, trends
 from infrabench.stats.blocks import blocked
 from tests.analysis_fixtures import DATA_A, table_of
 from tests.dataset import sessions
 
 
-def the_same(found: streamed.Analysed, whole: facade.Session) -> None:
-    results = facade.results(whole)
+def the_same(found: streamed.GroupAnalysis, whole: session_data.Session) -> None:
+    results = api.results(whole)
     for name in streamed.FRAMES:
         pd.testing.assert_frame_equal(found.frames[name], getattr(results, name), check_exact=True)
     assert {key: found.data[key] for key in whole.data} == whole.data
@@ -28,10 +31,10 @@ def the_same(found: streamed.Analysed, whole: facade.Session) -> None:
 
 @pytest.mark.parametrize("study", ["containers", "cnis", "storage", "aa"])
 def test_recorded_sessions_say_the_same_to_the_last_digit(study: str, tmp_path: Path) -> None:
-    names = [path for _, path in sorted(runs.recorded(study).items())]
+    names = [path for _, path in sorted(catalogue.recorded(study).items())]
     list(folder.update(names, tmp_path / "d"))
     (group,) = streamed.groups(folder.parts(tmp_path / "d")[0])
-    whole = facade.open_session(names[0]) if len(names) == 1 else facade.pool(names)
+    whole = session_data.open_session(names[0]) if len(names) == 1 else session_data.pool(names)
     the_same(streamed.analysed(group), whole)
 
 
@@ -40,7 +43,7 @@ def test_failed_missing_and_pooled_trials_say_the_same(tmp_path: Path) -> None:
     list(folder.update(names, tmp_path / "d"))
     (group,) = streamed.groups(folder.parts(tmp_path / "d")[0])
     found = streamed.analysed(group)
-    the_same(found, facade.pool(names))
+    the_same(found, session_data.pool(names))
     assert set(found.frames["contrasts"]["pair_unit"]) == {"deployments"}
     assert found.frames["estimates"]["failed"].sum() > 0
 
@@ -111,7 +114,7 @@ def test_a_metric_in_two_units_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(runs.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(catalogue.VARIABLE, str(tmp_path))
     for site in ("host-a", "host-b"):
         sessions.ledger(tmp_path / "data/runs/containers" / f"s-{site}", blocks=2, site=site)
     return tmp_path
@@ -124,15 +127,15 @@ def call(capsys: pytest.CaptureFixture, *argv: str) -> tuple[int, str, str]:
 
 def test_the_commands(home: Path, capsys: pytest.CaptureFixture) -> None:
     root = str(home / "d")
-    status, out, _ = call(capsys, "tidy", "--out", root)
+    status, out, _ = call(capsys, "dataset", "build", "--out", root)
     assert (status, out.count("read   "), "2 sessions" in out) == (0, 2, True)
-    status, out, _ = call(capsys, "tidy", "--out", root)
+    status, out, _ = call(capsys, "dataset", "build", "--out", root)
     assert (status, out.count("unchanged")) == (0, 2)
-    status, out, _ = call(capsys, "survey", root)
+    status, out, _ = call(capsys, "dataset", "analyze", root)
     assert status == 0
     assert "containers/host-a: 1 sessions" in out
     answers = pd.read_parquet(home / "out/answers/containers/host-b/contrasts.parquet")
-    whole = facade.contrasts(facade.open_session(home / "data/runs/containers/s-host-b"))
+    whole = api.contrasts(session_data.open_session(home / "data/runs/containers/s-host-b"))
     pd.testing.assert_frame_equal(answers, whole, check_exact=True)
     assert set(pd.read_csv(home / "out/tables/dataset/primary.csv")["site"]) == {"host-a", "host-b"}
 
@@ -145,24 +148,24 @@ def test_a_campaign_names_its_sessions_and_their_sites(home: Path, capsys: pytes
     rows.append({"site": "rack-c", "study": "containers", "session": None, "state": "missing", "reason": "power cut"})
     file = home / "campaign.json"
     file.write_text(json.dumps({"name": "c", "sessions": rows}))
-    status, out, _ = call(capsys, "tidy", "--campaign", str(file), "--out", str(home / "d"))
+    status, out, _ = call(capsys, "dataset", "build", "--campaign", str(file), "--out", str(home / "d"))
     assert status == 0
     assert "left out: containers at rack-c, missing: power cut" in out
     assert [each.site for each in folder.parts(home / "d")[0]] == ["rack-host-a", "rack-host-b"]
-    assert call(capsys, "tidy", "x", "--campaign", str(file), "--out", str(home / "d"))[0] == 2
+    assert call(capsys, "dataset", "build", "x", "--campaign", str(file), "--out", str(home / "d"))[0] == 2
     for text in ("[]", "{", '{"sessions": [{}]}', '{"sessions": [3]}', '{"sessions": 3}'):
         file.write_text(text)
-        status, _, err = call(capsys, "tidy", "--campaign", str(file), "--out", str(home / "d"))
+        status, _, err = call(capsys, "dataset", "build", "--campaign", str(file), "--out", str(home / "d"))
         assert (status, "is no campaign.json" in err) == (2, True)
 
 
 def test_one_site_that_is_damaged_does_not_stop_the_others(home: Path, capsys: pytest.CaptureFixture) -> None:
     root = home / "d"
-    call(capsys, "tidy", "--out", str(root))
+    call(capsys, "dataset", "build", "--out", str(root))
     path = root / "containers/host-a/s-host-a/trials.parquet"
     path.write_bytes(path.read_bytes()[:-1])
     (root / "stray").touch()
-    status, out, err = call(capsys, "survey", str(root))
+    status, out, err = call(capsys, "dataset", "analyze", str(root))
     assert status == 1
     assert "not analysed" in out
     assert "trials.parquet is damaged" in out
@@ -170,12 +173,12 @@ def test_one_site_that_is_damaged_does_not_stop_the_others(home: Path, capsys: p
     assert "1 of 2 studies at sites were not analysed" in err
     assert (home / "out/answers/containers/host-b/tiers.parquet").is_file()
     assert not (home / "out/answers/containers/host-a").exists()
-    assert call(capsys, "survey", str(home))[0] == 2
+    assert call(capsys, "dataset", "analyze", str(home))[0] == 2
 
 
 def test_a_page_shows_few_rows_and_says_where_all_are(tmp_path: Path) -> None:
     rows = pd.DataFrame({"study": "containers", "site": [f"host-{n}" for n in range(500)], "note": ""})
-    made = survey.Survey(rows, pd.DataFrame(), (), 0, tmp_path)
+    made = survey.DatasetSurvey(rows, pd.DataFrame(), (), 0, tmp_path)
     shown = survey.groups_table(made)
     assert shown.html.count("<tr>") == survey.SHOWN + 1
     assert "The first 200 of 500 rows; groups.csv and groups.parquet have all." in shown.text

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from infrabench.figures import style
-from infrabench.figures.look import MM
+from infrabench.analysis.figures import style
+from infrabench.analysis.figures.theme import MM
 
 
 def overhang_mm(figure: Figure) -> float:

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from infrabench import figures, published
+from infrabench.analysis import figures, published
+from infrabench.analysis.figures.theme import MM, assign_styles
 from infrabench.core import SchemaError
-from infrabench.figures.look import MM, looks
 
 SYSTEMS = ["native", *published.ENGINES]
 
@@ -26,7 +26,9 @@ def test_every_score_and_its_bounds_are_drawn(scores: pd.DataFrame, orders: dict
     dots = [line for line in axes.lines if line.get_marker() != "None"]
     assert sorted(tuple(line.get_xdata()) for line in lines) == sorted(zip(scores["low"], scores["high"], strict=True))
     assert sorted(line.get_xdata()[0] for line in dots) == sorted(scores["score"])
-    assert {line.get_color() for line in dots} == {looks(SYSTEMS)[engine].colour for engine in published.ENGINES}
+    assert {line.get_color() for line in dots} == {
+        assign_styles(SYSTEMS)[engine].colour for engine in published.ENGINES
+    }
     assert [text.get_text() for text in axes.texts] == list(orders.values())
     assert [tick.get_text() for tick in axes.get_yticklabels()] == list(orders)
 

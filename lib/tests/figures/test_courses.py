@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from infrabench.analysis.figures import timeline, timeline_caption
+from infrabench.analysis.figures.theme import COLUMN_MM, PAGE_MM
 from infrabench.core import SchemaError
-from infrabench.figures import timeline, timeline_caption
-from infrabench.figures.look import COLUMN_MM, PAGE_MM
 from tests.figures.look_at import marked, overhang_mm, smallest_axes_mm, texts
 
 SYSTEMS = ["zfs (user space)", "ceph"]

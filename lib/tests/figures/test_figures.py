@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -12,13 +13,26 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from infrabench.analysis.figures import (
+    COLUMN_MM,
+    PAGE_MM,
+    caption,
+    forest,
+    grouped,
+    order,
+    points,
+    save,
+    scaling,
+    theme,
+)
+from infrabench.analysis.figures.ratios import _fitting, _tick_text, _ticks, ratio_axis
+from infrabench.analysis.figures.theme import MARKERS, MM
+from infrabench.analysis.tables import ruled_out_label
+from infrabench.analysis.tidy import tidy
 from infrabench.core import SchemaError
-from infrabench.figures import COLUMN_MM, PAGE_MM, caption, forest, grouped, look, order, points, save, scaling
-from infrabench.figures.look import MARKERS, MM
-from infrabench.figures.ratios import _fitting, _ticks, _told
 from infrabench.stats import contrasts, estimates
-from infrabench.tidy import tidy
 from tests.analysis_fixtures import MARGINS, NOT_RUN, PRIMARY, SYSTEMS, table_of, write_session
+from tests.figures.frames import contrasts_frame
 from tests.figures.look_at import marked, overhang_mm, smallest_axes_mm, texts
 from tests.figures.pdf import page_mm
 
@@ -85,6 +99,18 @@ def test_scenarios_that_lie_far_apart_are_on_a_logarithmic_axis(data: tuple) -> 
         assert ("log scale" in "".join(texts(figure))) == (scale == "log")
 
 
+def test_dollars_in_a_reason_are_no_formula(data: tuple) -> None:
+    table, cells, ratios = data
+    odd = {"lxd": r"neither $HOME/{a nor $\frac1 is set"}
+    for figure in (
+        points(table, cells, "stream", "copy_B_per_s", systems=SYSTEMS, not_run=odd),
+        forest(ratios, systems=SYSTEMS, not_run=odd),
+        scaling(cells, "sysbench-cpu", "events_per_s", systems=SYSTEMS, not_run=odd),
+    ):
+        figure.savefig(io.BytesIO(), format="png")
+        assert "$HOME" in "".join(texts(figure))
+
+
 def test_empty_cells_say_why(data: tuple) -> None:
     table, cells, ratios = data
     shown = texts(points(table, cells, "stream", "copy_B_per_s", systems=SYSTEMS, not_run=NOT_RUN)).replace("\n", " ")
@@ -106,9 +132,17 @@ def test_forest_is_symmetric_about_one_and_keeps_the_verdicts(data: tuple) -> No
     assert figure.axes[0].get_xscale() == "log"
     assert low <= ratios["ratio_low"].min()
     assert high >= ratios["ratio_high"].max()
-    for verdict in ratios["verdict"]:
-        assert verdict in texts(figure)
+    for row in ratios.itertuples():
+        assert ruled_out_label(row) in texts(figure)
     assert figure.axes[0].get_ylim()[0] > figure.axes[0].get_ylim()[1]
+
+
+def test_a_count_without_an_upper_end_leaves_the_axis_to_the_others() -> None:
+    rows = [{"system": "docker"}, {"system": "lxc", "ratio": np.inf, "ratio_low": 1.5, "ratio_high": np.inf}]
+    rows += [{"system": "lxd", "ratio": 1.1, "ratio_low": 1.02, "ratio_high": np.inf}]
+    axis = plt.figure().subplots()
+    ratio_axis(axis.xaxis, contrasts_frame(*rows), axis.set_xlim)
+    assert axis.get_xlim()[1] < 2
 
 
 def test_forest_cuts_at_a_limit_with_arrows() -> None:
@@ -204,6 +238,9 @@ def test_caption_counts_repeats_discards_and_deployments() -> None:
     assert "Williams squares" in caption(*about, order="williams")
     told = caption(*about, order=grouped(["10 pods", "20 pods"]))
     assert "complete blocks, in which each system does the cases of one group (10 pods, 20 pods) together. " in told
+    told = caption(*about, order=grouped(["10 pods"], "adjacent"))
+    assert "one group (10 pods) together, one system directly after the other. " in told
+    assert "blocks, one directly after the other in each case. " in caption(*about, order="adjacent")
     assert "Alternating. " in caption(*about, order="Alternating.")
     assert "of the means of" not in caption(estimates(table_of(values)), "sysbench-cpu", "events_per_s")
 
@@ -251,7 +288,7 @@ def test_saved_files_are_the_same_every_time_and_name_their_data(data: tuple, tm
 def test_a_figure_is_saved_at_the_other_width_too(data: tuple, tmp_path: Path, width: float) -> None:
     table, cells, _ = data
     both = [points(table, cells, "iozone", "read_B_per_s", width_mm=width)]
-    other = look.other_width(both[0])
+    other = theme.other_width(both[0])
     assert {width, other} == {COLUMN_MM, PAGE_MM}
     both.append(points(table, cells, "iozone", "read_B_per_s", width_mm=other))
     paths = save(both[0], tmp_path, "read", table, {}, other=both[1])
@@ -280,7 +317,7 @@ def test_the_numbers_under_an_axis_of_ratios_do_not_run_into_each_other() -> Non
     for room, reach in ((30.0, 2.3), (54.0, 2.3), (90.0, 0.7), (12.0, 3.0)):
         ticks = _fitting(reach, 9, room)
         places = np.log(ticks) / (2 * reach) * room
-        widths = [look.text_mm(_told(tick), look.TEXT_PT - 1) for tick in ticks]
+        widths = [theme.text_mm(_tick_text(tick), theme.TEXT_PT - 1) for tick in ticks]
         assert 1 in ticks
         assert all(b - a > (u + v) / 2 for a, b, u, v in zip(places, places[1:], widths, widths[1:], strict=False))
     assert _fitting(0.1, 9, 500.0) == _ticks(0.1, 9)
@@ -338,11 +375,13 @@ def test_curves_without_a_contrast_of_a_level_leave_its_place_free() -> None:
 @pytest.mark.parametrize("width", [COLUMN_MM, PAGE_MM])
 @pytest.mark.parametrize("count", [1, 2, 5, 7])
 def test_a_legend_of_long_names_stays_on_the_paper(width: float, count: int) -> None:
-    with look.style():
-        figure, _ = look.canvas(width, 60 + look.legend_mm(NAMES[:count], width))
-        look.legend(figure, look.looks(NAMES), NAMES[:count])
+    with theme.style():
+        figure, _ = theme.canvas(width, 60 + theme.legend_mm(NAMES[:count], width))
+        theme.legend(figure, theme.assign_styles(NAMES), NAMES[:count])
     assert overhang_mm(figure) < 0.1
-    assert look.legend_mm(NAMES, COLUMN_MM) > look.legend_mm(NAMES, PAGE_MM) > look.legend_mm(NAMES[:2], PAGE_MM) == 0
+    assert (
+        theme.legend_mm(NAMES, COLUMN_MM) > theme.legend_mm(NAMES, PAGE_MM) > theme.legend_mm(NAMES[:2], PAGE_MM) == 0
+    )
 
 
 def test_numbers_on_a_logarithmic_axis_are_written_out() -> None:

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from matplotlib.patches import Polygon
 
+from infrabench.analysis.figures import COLUMN_MM, PAGE_MM, sites, sites_caption
+from infrabench.analysis.figures.theme import COLOURS
 from infrabench.core import SchemaError
-from infrabench.figures import COLUMN_MM, PAGE_MM, sites, sites_caption
-from infrabench.figures.look import COLOURS
 from infrabench.stats.sites import over_sites, per_site
 from tests.figures.frames import contrasts_frame
 from tests.figures.look_at import marked, overhang_mm, smallest_axes_mm, texts

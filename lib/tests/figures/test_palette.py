@@ -10,7 +10,7 @@ import pytest
 from colorspacious import cspace_convert
 from matplotlib.colors import to_rgb
 
-from infrabench.figures import look
+from infrabench.analysis.figures import theme
 from tests.figures.test_printed import CARS
 
 # Distances are of CAM02-UCS, where 1 is about the least that an eye tells apart side by side.
@@ -47,28 +47,28 @@ def least(points: np.ndarray) -> float:
 
 def test_figures_show_no_more_systems_than_there_are_looks() -> None:
     shown = [json.loads(car.read_text(encoding="utf-8"))["parameters"].get("systems", []) for car in CARS]
-    assert max(map(len, shown)) <= len(look.COLOURS) == len(look.MARKERS) == len(look.DASHES)
+    assert max(map(len, shown)) <= len(theme.COLOURS) == len(theme.MARKERS) == len(theme.DASHES)
 
 
 @pytest.mark.parametrize("count", APART)
 @pytest.mark.parametrize("vision", VISIONS)
 def test_colours_are_apart(vision: str, count: int) -> None:
-    assert least(seen(look.COLOURS[:count], vision)) > APART[count]
+    assert least(seen(theme.COLOURS[:count], vision)) > APART[count]
 
 
 @pytest.mark.parametrize("count", GREY)
 def test_lightness_alone_tells_them_apart_in_grey(count: int) -> None:
-    assert least(printed(look.COLOURS[:count])) > GREY[count]
+    assert least(printed(theme.COLOURS[:count])) > GREY[count]
 
 
 def test_every_colour_is_seen_on_white() -> None:
-    assert (printed(("#FFFFFF",)) - printed(look.COLOURS) > 15).all()
+    assert (printed(("#FFFFFF",)) - printed(theme.COLOURS) > 15).all()
 
 
 def test_signs_and_lines_differ_too() -> None:
-    every = look.looks([f"system {i}" for i in range(len(look.COLOURS))]).values()
+    every = theme.assign_styles([f"system {i}" for i in range(len(theme.COLOURS))]).values()
     for field in ("colour", "marker", "dash"):
-        assert len({str(getattr(each, field)) for each in every}) == len(look.COLOURS)
+        assert len({str(getattr(each, field)) for each in every}) == len(theme.COLOURS)
 
 
 def test_the_demand_can_fail() -> None:

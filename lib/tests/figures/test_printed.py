@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.figures import COLUMN_MM, PAGE_MM, look
+from infrabench.analysis.figures import COLUMN_MM, PAGE_MM, theme
 from tests.figures.pdf import page_mm, text_points
 from tests.sidecars import KEPT
 
@@ -84,8 +84,8 @@ def test_every_word_is_on_the_page_and_covers_no_other(pdf: Path) -> None:
 
 @poppler
 def test_the_demands_can_fail(tmp_path: Path) -> None:
-    with look.style():
-        figure, axes = look.canvas(COLUMN_MM, 40)
+    with theme.style():
+        figure, axes = theme.canvas(COLUMN_MM, 40)
         axes.text(0.5, 0.5, "one", fontsize=8)
         axes.text(0.52, 0.52, "two", fontsize=5.5)
         figure.text(0.98, 0.5, "beyond the edge", fontsize=8)

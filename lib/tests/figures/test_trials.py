@@ -10,8 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 from scipy import stats
 
-from infrabench.core import SchemaError
-from infrabench.figures import (
+from infrabench.analysis.figures import (
     COLUMN_MM,
     PAGE_MM,
     ecdf,
@@ -25,7 +24,8 @@ from infrabench.figures import (
     qq,
     qq_caption,
 )
-from infrabench.figures.look import MARKERS, MM
+from infrabench.analysis.figures.theme import MARKERS, MM
+from infrabench.core import SchemaError
 from infrabench.stats import diagnostics, estimates
 from tests.analysis_fixtures import table_of
 from tests.figures.look_at import marked, overhang_mm, smallest_axes_mm, texts

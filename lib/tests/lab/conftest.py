@@ -1,4 +1,4 @@
-"""What tests on the lab share: that nothing of it is left on this machine."""
+"""What tests on the lab share: that nothing of it is left on this machine, and no process of a failed test holds it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from infrabench import lab
-from infrabench.lab import loops
-from infrabench.lab.shell import sh, state_dir
+from infrabench.machines import lab
+from infrabench.machines.lab import loops
+from infrabench.machines.lab.shell import sh, state_dir
 
 # Settings that are counters, or that the kernel itself changes; all others have to be as they were.
 VOLATILE = re.compile(
@@ -26,11 +27,27 @@ VOLATILE = re.compile(
 )
 CGROUPS = re.compile(r"lxc|kubepods|infrabench|cilium")
 PROCESSES = re.compile(
-    r"infrabench-(server|client|\S+-(control|worker[12]|store|queue|node[123]|server|client))|/opt/infrabench/|infrabench-store/"
+    r"infrabench-[0-9a-z]{4}-(server|client|\S+-(control|worker[12]|store|queue|node[123]|server|client))|/opt/infrabench/|infrabench-store/"
 )
 BPF_SYSCALL = {"x86_64": 321, "aarch64": 280}
 BPF_PROG_GET_NEXT_ID = 11
 Traces = dict[str, set[str]]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """End what a test started and, because it failed, did not end: it would hold the lab against every later test."""
+    before = _children()
+    try:
+        yield
+    finally:
+        for pid in _children() - before:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def _children() -> set[int]:
+    return {int(pid) for file in Path("/proc/self/task").glob("*/children") for pid in file.read_text().split()}
 
 
 def traces() -> Traces:
@@ -50,7 +67,7 @@ def traces() -> Traces:
         "processes": _processes(),
         "settings": _settings(),
         "BPF": {f"program {number}" for number in _bpf_programs()} | _listed(Path("/sys/fs/bpf")),
-        "loops": set(loops.left()),
+        "loops": set(loops.list_devices()),
         "files": _listed(Path("/run/infrabench")) | _listed(state_dir() / "lab"),
     }
 

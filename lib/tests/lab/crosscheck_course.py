@@ -52,7 +52,7 @@ def life(_path: str) -> dict[str, Any]:
     told["config"] = asdict(config)
     main.destroy(config, zfs_kernel)
     told["left"] = [zfs_kernel.pool(config)] if zfs_kernel.pool(config) in _pools() else []
-    told["left"] += [str(each) for each in disks.attached(config.home)]
+    told["left"] += [str(each) for each in disks.attached_devices(config.home)]
     told["parameters"] = _parameters(zfs_module) == before
     return told
 
@@ -100,11 +100,11 @@ def _damaged(config: Any, hit: tuple[int, ...], where_mib: tuple[int, ...]) -> d
         places = []
         for at in where_mib:
             device.seek(at * MIB)
-            places.append(damage.Place(str(at), at * MIB, device.read(damage.BLOCK)))
+            places.append(damage.FileBlock(str(at), at * MIB, device.read(damage.BLOCK)))
     zfs_kernel.drop(config)
     count = 0
     for disk in hit:
-        for offsets in damage.found(disks.file(config, disk), places).values():
+        for offsets in damage.locate_blocks(disks.file(config, disk), places).values():
             for offset in offsets:
                 _direct(str(disks.device(config, disk)), os.urandom(damage.BLOCK), offset)
                 count += 1

@@ -11,13 +11,14 @@ import pytest
 
 from infrabench import registry
 from infrabench.core import Deployment, DeploySpec, Limits
-from infrabench.site import open_site
+from infrabench.machines.sites.site import open_site
+from tests.torture.storm import in_long_form, size
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 MIB, GIB = 2**20, 2**30
 SPEC = DeploySpec("test", Limits(memory_bytes=5 * GIB), "", disk_bytes=GIB)
-FROZEN_S = 45.0  # longer than any of Ceph's own patience that is not counted in minutes
+FROZEN_S = size(5, 45)  # the long one is longer than any of Ceph's own patience that is not counted in minutes
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +137,7 @@ def test_a_frozen_cluster_goes_on_at_once(ceph, store):
     assert "osd: 2 osds: 2 up" in store.sh("ceph -c ceph.conf -s")
 
 
-@pytest.mark.parametrize("disk", [0, 1])
+@pytest.mark.parametrize("disk", [0, pytest.param(1, marks=in_long_form)])
 def test_a_lost_disk_costs_no_file(store, disk):
     store("throttle", "open")
     store("mount", "default", str(256 * MIB))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.lab import controllers
+from infrabench.machines.lab import controllers
 
 
 @pytest.fixture

@@ -19,14 +19,14 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import DesignError, NotRunnable, ProvisionError
-from infrabench.lab import gobuild, goparts, goshelf, gotools
-from infrabench.lab.goparts import Extra, Part, Program
+from infrabench.machines.lab import go_build, go_cache, go_parts, go_tools
+from infrabench.machines.lab.go_parts import Extra, GoPart, Program
 
 HELLO = 'package main\n\nimport "fmt"\n\nvar number = "none"\n\nfunc main() { fmt.Println("hello", number) }\n'
 CRD = "# text\n---\nkind: CustomResourceDefinition\nname: a\n---\nkind: DaemonSet\n"
 C_MAIN = '#include "b.h"\nint main(void) { return answer(); }\n'
 
-needs_go = pytest.mark.skipif(gobuild.go() is None, reason="not run: no Go toolchain here")
+needs_go = pytest.mark.skipif(go_build.go() is None, reason="not run: no Go toolchain here")
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="not run: no gcc here")
 
 
@@ -40,25 +40,25 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def home(tmp_path: Path, compiled: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A state folder and a folder of parts of our own; Go's own compiled packages are shared to save time."""
     monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr(goparts, "GO_DIR", tmp_path / "parts")
-    monkeypatch.setattr(gotools, "PARTS", {})
-    monkeypatch.setattr(gobuild, "compiled", lambda: compiled)
+    monkeypatch.setattr(go_parts, "GO_DIR", tmp_path / "parts")
+    monkeypatch.setattr(go_tools, "PARTS", {})
+    monkeypatch.setattr(go_build, "compiled", lambda: compiled)
     return tmp_path
 
 
 @pytest.fixture
-def module(home: Path) -> Callable[..., Part]:
+def module(home: Path) -> Callable[..., GoPart]:
     """Make a Go module without dependencies and register it as a part."""
 
-    def make(name: str = "tiny", programs: tuple[str, ...] = ("hello",), **more: object) -> Part:
+    def make(name: str = "tiny", programs: tuple[str, ...] = ("hello",), **more: object) -> GoPart:
         folder = home / "parts" / name
         for program in programs:
             (folder / program).mkdir(parents=True)
             (folder / program / "main.go").write_text(HELLO)
         (folder / "go.mod").write_text(f"module example/{name}\n\ngo 1.21\n")
         (folder / "go.sum").write_text("")
-        part = Part(name, tuple(Program(each, f"example/{name}/{each}", 10) for each in programs), **more)
-        gotools.PARTS[name] = part
+        part = GoPart(name, tuple(Program(each, f"example/{name}/{each}", 10) for each in programs), **more)
+        go_tools.PARTS[name] = part
         return part
 
     return make
@@ -89,60 +89,60 @@ def silent(text: str) -> None:
 
 
 @needs_go
-def test_a_module_is_built_once_and_found_again(module: Callable[..., Part]) -> None:
+def test_a_module_is_built_once_and_found_again(module: Callable[..., GoPart]) -> None:
     module()
     said: list[str] = []
-    assert gotools.cached("tiny") is None
-    folder = gotools.make(["tiny"], said.append)["tiny"]
+    assert go_tools.cached("tiny") is None
+    folder = go_tools.make(["tiny"], said.append)["tiny"]
     ran = subprocess.run([folder / "hello"], capture_output=True, check=True)
     assert ran.stdout == b"hello none\n"
-    assert folder.name == f"tiny-{gotools.content_hash('tiny')}"
+    assert folder.name == f"tiny-{go_tools.content_hash('tiny')}"
     assert (folder / "made.json").exists()
-    assert gotools.cached("tiny") == folder
+    assert go_tools.cached("tiny") == folder
     assert any("Building 1 of 1: hello" in line for line in said)
     count = len(said)
-    assert gotools.make(["tiny"], said.append)["tiny"] == folder
+    assert go_tools.make(["tiny"], said.append)["tiny"] == folder
     assert len(said) == count
 
 
 @needs_go
 def test_neither_flags_nor_paths_of_the_user_go_in(
-    module: Callable[..., Part], monkeypatch: pytest.MonkeyPatch
+    module: Callable[..., GoPart], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module()
     monkeypatch.setenv("GOFLAGS", "-ldflags=-X=main.number=7")
     monkeypatch.setenv("GOOS", "plan9")
-    folder = gotools.make(["tiny"], silent)["tiny"]
+    folder = go_tools.make(["tiny"], silent)["tiny"]
     assert subprocess.run([folder / "hello"], capture_output=True, check=True).stdout == b"hello none\n"
-    assert str(goparts.GO_DIR).encode() not in (folder / "hello").read_bytes()
+    assert str(go_parts.GO_DIR).encode() not in (folder / "hello").read_bytes()
 
 
 @needs_go
-def test_a_build_that_fails_says_why_and_leaves_nothing_complete(module: Callable[..., Part]) -> None:
+def test_a_build_that_fails_says_why_and_leaves_nothing_complete(module: Callable[..., GoPart]) -> None:
     part = module()
     (part.folder / "hello" / "main.go").write_text("package main\n\nfunc main() { undefinedThing() }\n")
     with pytest.raises(ProvisionError, match="tiny: building hello failed") as raised:
-        gotools.make(["tiny"], silent)
+        go_tools.make(["tiny"], silent)
     assert "undefined: undefinedThing" in str(raised.value)
     assert "goes on" in str(raised.value)
-    assert gotools.cached("tiny") is None
+    assert go_tools.cached("tiny") is None
 
 
 def test_a_failing_build_goes_on_with_the_programs_that_are_left(
-    module: Callable[..., Part], fake_go: Callable[[str], Path], home: Path
+    module: Callable[..., GoPart], fake_go: Callable[[str], Path], home: Path
 ) -> None:
     module(programs=("one", "two", "three"))
     calls = fake_go(
         f'case $out in *two.new) [ -e {home}/mended ] || {{ echo "no such thing" >&2; exit 3; }};; esac; echo x >$out\n'
     )
     with pytest.raises(ProvisionError, match=r"building two failed \(status 3\):\nno such thing"):
-        gotools.make(["tiny"], silent)
+        go_tools.make(["tiny"], silent)
     assert len(calls.read_text().splitlines()) == 2
-    assert gotools.cached("tiny") is None
-    assert gotools.estimate(["tiny"]) == 20
+    assert go_tools.cached("tiny") is None
+    assert go_tools.estimate(["tiny"]) == 20
     (home / "mended").touch()
     said: list[str] = []
-    folder = gotools.make(["tiny"], said.append)["tiny"]
+    folder = go_tools.make(["tiny"], said.append)["tiny"]
     assert {path.name for path in folder.iterdir()} == {"one", "two", "three", "made.json"}
     assert len(calls.read_text().splitlines()) == 4  # one was not built again
     assert any("Building 1 of 2: two" in line for line in said)
@@ -150,25 +150,27 @@ def test_a_failing_build_goes_on_with_the_programs_that_are_left(
 
 
 def test_a_program_that_is_half_written_is_not_taken(
-    module: Callable[..., Part], fake_go: Callable[[str], Path]
+    module: Callable[..., GoPart], fake_go: Callable[[str], Path]
 ) -> None:
     part = module()
     fake_go("echo half >$out; exit 9\n")
     with pytest.raises(ProvisionError, match="status 9"):
-        gotools.make(["tiny"], silent)
-    toolchain = gobuild.toolchain()
+        go_tools.make(["tiny"], silent)
+    toolchain = go_build.toolchain()
     assert toolchain is not None
-    assert goshelf.to_build(part, toolchain) == list(part.programs)
+    assert go_cache.to_build(part, toolchain) == list(part.programs)
 
 
-def test_the_build_ends_with_its_user(module: Callable[..., Part], fake_go: Callable[[str], Path], home: Path) -> None:
+def test_the_build_ends_with_its_user(
+    module: Callable[..., GoPart], fake_go: Callable[[str], Path], home: Path
+) -> None:
     part = module()
     fake_go(f"(while :; do date +%s%N >{home}/alive; sleep 0.05; done) & sleep 60\n")
     source = (
-        "from pathlib import Path; from infrabench.lab import gobuild, goparts; import sys\n"
-        "goparts.GO_DIR = Path(sys.argv[1])\n"
-        "part = goparts.Part('tiny', (goparts.Program('hello', 'p', 1),))\n"
-        "gobuild.build(part, part.programs[0], Path(sys.argv[2]), print)\n"
+        "from pathlib import Path; from infrabench.machines.lab import go_build, go_parts; import sys\n"
+        "go_parts.GO_DIR = Path(sys.argv[1])\n"
+        "part = go_parts.GoPart('tiny', (go_parts.Program('hello', 'p', 1),))\n"
+        "go_build.build(part, part.programs[0], Path(sys.argv[2]), print)\n"
     )
     user = subprocess.Popen([sys.executable, "-c", source, str(part.folder.parent), str(home / "hello")])
     alive = home / "alive"
@@ -185,46 +187,46 @@ def test_the_build_ends_with_its_user(module: Callable[..., Part], fake_go: Call
 
 
 def test_a_long_build_says_that_it_lives(
-    module: Callable[..., Part], fake_go: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    module: Callable[..., GoPart], fake_go: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module()
     fake_go("echo 'go: downloading m v1.0.0' >&2; sleep 1.5; echo a/b >&2; echo a/c >&2; sleep 1.5; echo x >$out\n")
-    monkeypatch.setattr(gobuild, "TICK_S", 0.5)
+    monkeypatch.setattr(go_build, "TICK_S", 0.5)
     said: list[str] = []
-    gotools.make(["tiny"], said.append)
+    go_tools.make(["tiny"], said.append)
     text = "\n".join(said)
     assert re.search(r"1 of 1: hello \(1 modules downloaded\): [12] s so far, about [789] s left", text)
     assert re.search(r"1 of 1: hello \(2 packages compiled\): \d+ s so far, about [0-8] s left", text)
 
 
 def test_a_stuck_build_is_ended(
-    module: Callable[..., Part], fake_go: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    module: Callable[..., GoPart], fake_go: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module()
     fake_go("echo waiting for godot >&2; sleep 60\n")
-    monkeypatch.setattr(gobuild, "PROGRAM_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(go_build, "PROGRAM_TIMEOUT_S", 0.5)
     begin = time.monotonic()
     with pytest.raises(ProvisionError, match="waiting for godot"):
-        gotools.make(["tiny"], silent)
+        go_tools.make(["tiny"], silent)
     assert time.monotonic() - begin < 10
 
 
 def test_the_time_left_follows_the_pace_of_this_machine() -> None:
-    part = Part("p", (Program("a", "a", 600), Program("b", "b", 100)))
-    first = gotools.Step(1, part, part.programs[0], 0.0)
-    assert gotools.time_left(first, 700, passed_s=0, now_s=0) == 700
-    assert gotools.time_left(first, 700, passed_s=200, now_s=200) == 500
-    second = gotools.Step(2, part, part.programs[1], 600.0)
-    assert gotools.time_left(second, 700, passed_s=600, now_s=0) == 100
-    assert gotools.time_left(second, 700, passed_s=1320, now_s=0) == 200  # twice as slow as the table
-    assert gotools.time_left(second, 700, passed_s=1620, now_s=300) == 0  # late, not less than nothing
-    assert gotools.duration(99.4) == "99 s"
-    assert gotools.duration(1500) == "25 min"
+    part = GoPart("p", (Program("a", "a", 600), Program("b", "b", 100)))
+    first = go_tools.BuildStep(1, part, part.programs[0], 0.0)
+    assert go_tools.time_left(first, 700, passed_s=0, now_s=0) == 700
+    assert go_tools.time_left(first, 700, passed_s=200, now_s=200) == 500
+    second = go_tools.BuildStep(2, part, part.programs[1], 600.0)
+    assert go_tools.time_left(second, 700, passed_s=600, now_s=0) == 100
+    assert go_tools.time_left(second, 700, passed_s=1320, now_s=0) == 200  # twice as slow as the table
+    assert go_tools.time_left(second, 700, passed_s=1620, now_s=300) == 0  # late, not less than nothing
+    assert go_tools.duration(99.4) == "99 s"
+    assert go_tools.duration(1500) == "25 min"
 
 
 @needs_go
 @needs_gcc
-def test_what_a_module_holds_besides_programs(module: Callable[..., Part]) -> None:
+def test_what_a_module_holds_besides_programs(module: Callable[..., GoPart]) -> None:
     part = module(
         extra=(
             Extra("sources", "example/tiny", "c", "folder"),
@@ -242,22 +244,22 @@ def test_what_a_module_holds_besides_programs(module: Callable[..., Part]) -> No
     to = part.folder / "made"
     to.mkdir()
     for extra in part.extra:
-        gobuild.add(part, extra, to / extra.name)
+        go_build.add(part, extra, to / extra.name)
     assert (to / "sources" / "a.c").read_text() == C_MAIN
     assert (to / "sources" / "a.c").stat().st_mode & 0o200
     assert (to / "crd.yaml").read_text() == "kind: CustomResourceDefinition\nname: a\n"
     assert subprocess.run([to / "answer"]).returncode == 42
     with pytest.raises(ProvisionError, match="example/tiny has no nothing"):
-        gobuild.add(part, Extra("x", "example/tiny", "nothing", "folder"), to / "x")
+        go_build.add(part, Extra("x", "example/tiny", "nothing", "folder"), to / "x")
     (part.folder / "deploy.yml").write_text("kind: DaemonSet\n")
     with pytest.raises(ProvisionError, match="defines no resource"):
-        gobuild.add(part, part.extra[1], to / "y")
+        go_build.add(part, part.extra[1], to / "y")
 
 
-def test_the_hash_follows_everything_that_goes_in(module: Callable[..., Part]) -> None:
+def test_the_hash_follows_everything_that_goes_in(module: Callable[..., GoPart]) -> None:
     part = module()
-    before = goshelf.content_hash(part, "go1.26.8")
-    assert goshelf.content_hash(part, "go1.26.8") == before
+    before = go_cache.content_hash(part, "go1.26.8")
+    assert go_cache.content_hash(part, "go1.26.8") == before
     others = [
         replace(part, tags="x"),
         replace(part, cgo=True),
@@ -265,52 +267,52 @@ def test_the_hash_follows_everything_that_goes_in(module: Callable[..., Part]) -
         replace(part, programs=(replace(part.programs[0], tags="y"),)),
         replace(part, extra=(Extra("x", "m", "p", "folder"),)),
     ]
-    hashes = [goshelf.content_hash(each, "go1.26.8") for each in others] + [goshelf.content_hash(part, "go1.26.9")]
+    hashes = [go_cache.content_hash(each, "go1.26.8") for each in others] + [go_cache.content_hash(part, "go1.26.9")]
     for name in ("go.sum", "go.mod"):
         (part.folder / name).write_text((part.folder / name).read_text() + "\n")
-        hashes.append(goshelf.content_hash(part, "go1.26.8"))
+        hashes.append(go_cache.content_hash(part, "go1.26.8"))
     assert len({before, *hashes}) == len(hashes) + 1
     slower = replace(part, programs=(replace(part.programs[0], seconds=99),))
-    assert goshelf.content_hash(slower, "go1.26.8") == hashes[-1]  # an estimate is no content
+    assert go_cache.content_hash(slower, "go1.26.8") == hashes[-1]  # an estimate is no content
 
 
 def test_old_folders_of_this_part_alone_are_removed(
-    module: Callable[..., Part], fake_go: Callable[[str], Path]
+    module: Callable[..., GoPart], fake_go: Callable[[str], Path]
 ) -> None:
     part = module()
     module("tiny-other")
     fake_go("echo x >$out\n")
-    other = gotools.make(["tiny-other"], silent)["tiny-other"]
+    other = go_tools.make(["tiny-other"], silent)["tiny-other"]
     made = []
-    stale = goshelf.root() / "tiny-0123456789abcdef.part"
+    stale = go_cache.root() / "tiny-0123456789abcdef.part"
     stale.mkdir()
     for number in range(3):
         (part.folder / "go.sum").write_text(f"{number}")
-        made.append(gotools.make(["tiny"], silent)["tiny"])
+        made.append(go_tools.make(["tiny"], silent)["tiny"])
         os.utime(made[-1], (number, number))
     assert [path.exists() for path in made] == [False, True, True]
     assert other.exists()
     assert not stale.exists()
 
 
-def test_no_toolchain_is_told(module: Callable[..., Part], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_toolchain_is_told(module: Callable[..., GoPart], monkeypatch: pytest.MonkeyPatch) -> None:
     module()
-    monkeypatch.setattr(gobuild, "go", lambda: None)
-    assert "need Go 1.21 or newer" in (gotools.missing(["tiny"]) or "")
-    assert gotools.cached("tiny") is None
+    monkeypatch.setattr(go_build, "go", lambda: None)
+    assert "need Go 1.21 or newer" in (go_tools.missing(["tiny"]) or "")
+    assert go_tools.cached("tiny") is None
     with pytest.raises(NotRunnable, match="/usr/local/go"):
-        gotools.make(["tiny"], silent)
+        go_tools.make(["tiny"], silent)
     with pytest.raises(NotRunnable, match="need Go"):
-        gotools.content_hash("tiny")
+        go_tools.content_hash("tiny")
 
 
-def test_an_old_toolchain_is_told(module: Callable[..., Part], fake_go: Callable[..., Path]) -> None:
+def test_an_old_toolchain_is_told(module: Callable[..., GoPart], fake_go: Callable[..., Path]) -> None:
     module()
     fake_go("", version="go1.19.8")
-    assert "need Go 1.21 or newer" in (gotools.missing(["tiny"]) or "")
-    assert "bin/go is go1.19.8" in (gotools.missing(["tiny"]) or "")
+    assert "need Go 1.21 or newer" in (go_tools.missing(["tiny"]) or "")
+    assert "bin/go is go1.19.8" in (go_tools.missing(["tiny"]) or "")
     fake_go("", version="go1.21.0")
-    assert gotools.missing(["tiny"]) is None
+    assert go_tools.missing(["tiny"]) is None
 
 
 @pytest.mark.parametrize(
@@ -322,7 +324,7 @@ def test_an_old_toolchain_is_told(module: Callable[..., Part], fake_go: Callable
     ],
 )
 def test_missing_compilers_and_headers_are_told(
-    module: Callable[..., Part],
+    module: Callable[..., GoPart],
     fake_go: Callable[[str], Path],
     monkeypatch: pytest.MonkeyPatch,
     there: tuple,
@@ -332,63 +334,63 @@ def test_missing_compilers_and_headers_are_told(
     fake_go("")
     which = shutil.which
     monkeypatch.setattr(shutil, "which", lambda name: which(name) if name in (*there, "go") else None)
-    assert (gotools.missing(["tiny"]) or "").endswith(said)
+    assert (go_tools.missing(["tiny"]) or "").endswith(said)
 
 
 def test_a_full_disk_is_told_before_the_build(
-    module: Callable[..., Part], fake_go: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    module: Callable[..., GoPart], fake_go: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module()
     calls = fake_go("echo x >$out\n")
     usage = shutil.disk_usage("/")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=2**30))
     with pytest.raises(NotRunnable, match=r"1\.0 GiB free, building the Go tools needs about 16.*INFRABENCH_STATE"):
-        gotools.make(["tiny"], silent)
+        go_tools.make(["tiny"], silent)
     assert not calls.exists()
-    monkeypatch.setattr(goshelf, "caches_bytes", lambda: 15 * 2**30)  # most of it was done before
-    assert gotools.missing(["tiny"]) is None
+    monkeypatch.setattr(go_cache, "caches_bytes", lambda: 15 * 2**30)  # most of it was done before
+    assert go_tools.missing(["tiny"]) is None
 
 
 def test_an_unknown_part_is_an_error() -> None:
     with pytest.raises(DesignError, match="did you mean kubernetes"):
-        gotools.cached("kubernets")
+        go_tools.cached("kubernets")
 
 
 @needs_go
-def test_caches_are_counted_and_removed_and_the_programs_stay(module: Callable[..., Part]) -> None:
+def test_caches_are_counted_and_removed_and_the_programs_stay(module: Callable[..., GoPart]) -> None:
     module()
-    folder = gotools.make(["tiny"], silent)["tiny"]
-    locked = gobuild.modules() / "m"
+    folder = go_tools.make(["tiny"], silent)["tiny"]
+    locked = go_build.modules() / "m"
     locked.mkdir(parents=True)
     (locked / "f").write_text("x")
     locked.chmod(0o555)
-    held = goshelf.caches_bytes()
+    held = go_cache.caches_bytes()
     assert held > 0
-    assert gotools.forget_caches() == held
-    assert goshelf.caches_bytes() == 0
-    assert gotools.cached("tiny") == folder
-    gotools.purge()
-    assert not goshelf.root().exists()
+    assert go_tools.forget_caches() == held
+    assert go_cache.caches_bytes() == 0
+    assert go_tools.cached("tiny") == folder
+    go_tools.purge()
+    assert not go_cache.root().exists()
 
 
-@pytest.mark.parametrize("name", goparts.PARTS)
+@pytest.mark.parametrize("name", go_parts.PARTS)
 def test_every_part_is_pinned_and_complete(name: str) -> None:
-    part = goparts.PARTS[name]
+    part = go_parts.PARTS[name]
     assert (part.folder / "go.sum").stat().st_size > 0
     text = (part.folder / "go.mod").read_text()
-    assert gobuild.numbers(goparts.go_version(part)) >= (1, 25, 0)
+    assert go_build.numbers(go_parts.go_version(part)) >= (1, 25, 0)
     for program in part.programs:
         assert program.package in text, "a tool directive names every program that is built"
-        assert "-trimpath" in goparts.build_flags(part, program)
+        assert "-trimpath" in go_parts.build_flags(part, program)
     for extra in part.extra:
-        assert goparts.version(part, extra.module).startswith("v")
+        assert go_parts.version(part, extra.module).startswith("v")
 
 
 def test_kubernetes_reports_the_version_that_is_pinned() -> None:
-    part = goparts.PARTS["kubernetes"]
-    number = goparts.version(part, "k8s.io/kubernetes")
+    part = go_parts.PARTS["kubernetes"]
+    number = go_parts.version(part, "k8s.io/kubernetes")
     major, minor = number[1:].split(".")[:2]
-    link = goparts.build_flags(part, part.programs[0])[-1]
+    link = go_parts.build_flags(part, part.programs[0])[-1]
     assert link.startswith("-s -w -X k8s.io/component-base/version.gitVersion=v")
     assert f"gitVersion={number} " in link
     assert link.endswith(f"gitMajor={major} -X k8s.io/component-base/version.gitMinor={minor}")

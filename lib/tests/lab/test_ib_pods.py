@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from infrabench.lab import podimages
+from infrabench.machines.lab import pod_images
 
 pytestmark = pytest.mark.skipif(not shutil.which("gcc"), reason="not run: no gcc here")
 SECRET = "a secret of thirty-two characters"
@@ -28,7 +28,7 @@ ASKER = "import socket, sys; socket.create_connection((sys.argv[1], {port}), 5).
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("bin") / "ib-pods"
-    path.write_bytes(podimages.pods().data or b"")
+    path.write_bytes(pod_images.pods().data or b"")
     path.chmod(0o755)
     return path
 

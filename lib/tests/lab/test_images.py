@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.lab import images
+from infrabench.machines.lab import images
 
 
 def test_a_node_has_everything_that_a_guest_has() -> None:

@@ -8,14 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from infrabench import lab, records, runs, session
-from infrabench.clusters import control, pods
-from infrabench.clusters.cni import standing
-from infrabench.clusters.kubectl import Kubectl
-from infrabench.core import DeploySpec, DesignError, Limits, NotRunnable, ProvisionError
+from infrabench.core import DeploySpec, DesignError, Limits, NotRunnable, ProvisionError, SiteError
+from infrabench.experiment.execution import runs, session
+from infrabench.ledger import catalogue, records
+from infrabench.machines import lab
+from infrabench.machines.clusters import control, pods
+from infrabench.machines.clusters.cni import standing
+from infrabench.machines.clusters.kubectl import Kubectl
+from infrabench.machines.sites import cluster_claim
+from infrabench.machines.sites.site import open_site
 from infrabench.registry import study
-from infrabench.site import open_site
 from infrabench.systems import cilium
+from tests.machine_noise import is_carried_out
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -28,7 +32,7 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The kubeconfig of a cluster with Cilium, outside the lab's own folder."""
     file = tmp_path_factory.mktemp("there") / "cluster.yml"
     try:
-        with lab.keeping("cilium", cilium.CNI.parts) as machines:
+        with lab.keep_cluster("cilium", cilium.CNI.parts) as machines:
             file.write_bytes(standing(machines, cilium.CNI).kubectl.host.get(control.ADMIN))
         yield file
     finally:
@@ -47,16 +51,19 @@ def _has_namespace(kubeconfig: Path) -> bool:
 def test_a_study_runs_on_it_and_leaves_nothing(
     kubeconfig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(runs.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(catalogue.VARIABLE, str(tmp_path))
     before = _there(kubeconfig).check("get", "all,configmaps,secrets,networkpolicies", "--all-namespaces", "-o", "name")
     wanted = session.request(
-        study("cnis"), profile="smoke", systems=["cilium"], workloads=["iperf3", "netperf"], runs=1
+        study("cnis"), profile="smoke", systems=["cilium"], workloads=["iperf3", "netperf"], runs=1,
+        site=str(kubeconfig),
     )  # fmt: skip
-    folder = runs.carry_out(wanted, site=str(kubeconfig))
+    folder = runs.carry_out(wanted).path
     data = records.read_session(folder)
     assert data["baseline"] == "cilium"
     assert data["site"]["kind"] == "kubeconfig"
-    assert {record.state for record in records.read_trials(folder)} == {"ok"}
+    found = records.read_trials(folder)
+    assert found
+    assert [record.reason for record in found if not is_carried_out(record)] == []
     absent = {each["scenario"]: each["reason"] for each in data["not_applicable"]}
     assert "tcp second two-nodes" in absent
     assert "tcp two-nodes" not in absent
@@ -67,7 +74,16 @@ def test_a_study_runs_on_it_and_leaves_nothing(
     assert not _has_namespace(kubeconfig)
     after = _there(kubeconfig).check("get", "all,configmaps,secrets,networkpolicies", "--all-namespaces", "-o", "name")
     assert sorted(after.split()) == sorted(before.split())
-    assert runs.carry_out(wanted, site=str(kubeconfig)) == folder  # it is complete, and found again
+    assert runs.carry_out(wanted).path == folder  # it is complete, and found again
+    assert not _there(kubeconfig).run("get", "lease", cluster_claim.NAME, f"--namespace={cluster_claim.NAMESPACE}").ok
+
+
+def test_a_second_session_is_told_who_has_the_cluster(kubeconfig: Path) -> None:
+    told = "the cluster is in use by session one of user"
+    with open_site(kubeconfig, session="one"), pytest.raises(SiteError, match=told):
+        open_site(kubeconfig, session="two").__enter__()
+    with open_site(kubeconfig, session="two"):
+        pass
 
 
 def test_another_cni_than_it_has_is_refused_before_anything_is_made(kubeconfig: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import socket
@@ -13,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from infrabench import lab
 from infrabench.core import SiteError
-from infrabench.host import SSHHost
-from infrabench.lab import images
-from infrabench.lab.shell import in_use, sh
-from infrabench.site import open_site
+from infrabench.machines import lab
+from infrabench.machines.hosts.host import SSHHost
+from infrabench.machines.lab import images
+from infrabench.machines.lab.shell import in_use, sh, state_dir
+from infrabench.machines.sites.site import open_site
+from tests.lab.conftest import left_since, traces
 
 pytestmark = pytest.mark.lab
 
@@ -55,7 +57,7 @@ def test_nodes_reach_each_other_and_nothing_else() -> None:
 def test_a_lab_killed_at_any_point_is_repaired_by_the_next_up() -> None:
     rng = random.Random(20201)
     for _ in range(6):
-        child = subprocess.Popen([sys.executable, "-c", "from infrabench import lab; lab.up()"])
+        child = subprocess.Popen([sys.executable, "-c", "from infrabench.machines import lab; lab.up()"])
         time.sleep(rng.uniform(0.3, 2.2))
         child.send_signal(signal.SIGKILL)
         child.wait()
@@ -79,6 +81,43 @@ def test_a_lab_lasts_as_long_as_its_user_unless_it_is_kept() -> None:
 def test_two_sessions_never_share_a_lab() -> None:
     with in_use(), pytest.raises(SiteError, match=r"in use by process \d+"), open_site("lab"):
         pass
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_lab_of_another_state_folder_is_told_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_site("lab") as site:
+        standing, before = state_dir(), traces()
+        monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path / "other"))
+        for change in (lab.up, lab.down, lab.purge):
+            with pytest.raises(SiteError, match=rf"INFRABENCH_STATE={standing} infrabench lab down"):
+                change()
+        assert lab.status().leftovers == ()
+        monkeypatch.setenv("INFRABENCH_STATE", str(standing))
+        assert not left_since(before)
+        assert all(host.run(("true",), timeout_s=5).ok for host in site.hosts.values())
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_lab_of_a_root_whose_files_are_private_serves_everybody() -> None:
+    before = os.umask(0o077)
+    try:
+        with open_site("lab") as site:
+            for host in site.hosts.values():
+                stat = host.run(("stat", "-c", "%a", "/", "/etc", "/etc/hosts", "/etc/ssh", "/var/tmp"), timeout_s=5)
+                assert stat.stdout.split() == [b"755", b"755", b"644", b"755", b"1777"]
+                read = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "cat", "/etc/hostname")
+                assert host.run(read, timeout_s=5).stdout.decode().strip() == host.name
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_the_bridge_takes_no_router_advertisement() -> None:
+    with open_site("lab"):
+        assert Path(f"/proc/sys/net/ipv6/conf/{lab.network.BRIDGE}/disable_ipv6").read_text().strip() == "1"
+        assert b"inet6" not in sh("ip", "address", "show", "dev", lab.network.BRIDGE).stdout
 
 
 @pytest.mark.usefixtures("nothing_left")

@@ -18,13 +18,17 @@ from pathlib import Path
 
 import pytest
 
-from infrabench import across, cli, lab, records, runs
-from infrabench.campaign import checks, engine, exclusive, file, summary
-from infrabench.campaign.plan import Plan
+from infrabench import cli
 from infrabench.core import Host, Machines, Result
-from infrabench.lab.queue import PARTITION
-from infrabench.lab.shell import state_dir
-from infrabench.site import open_site
+from infrabench.experiment.campaign import checks, engine, file, overlap, summary
+from infrabench.experiment.campaign.plan import Plan
+from infrabench.ledger import catalogue, records
+from infrabench.machines import lab
+from infrabench.machines.lab.shell import state_dir
+from infrabench.machines.lab.slurm_cluster import PARTITION
+from infrabench.machines.sites.site import open_site
+from infrabench.notebook import campaign_analysis, multisite
+from tests.torture.storm import in_long_form
 
 # The first run makes an image of Debian packages: two minutes.
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -37,8 +41,8 @@ BLOCKS = 8
 SLOWED = """
 for top in /sys/fs/cgroup/cpu/docker /sys/fs/cgroup/docker; do
   mkdir -p "$top" 2>/dev/null || continue
-  [ ! -e "$top/cpu.cfs_quota_us" ] || { echo 50000 >"$top/cpu.cfs_quota_us"; echo slowed; exit; }
-  [ ! -e "$top/cpu.max" ] || { echo "50000 100000" >"$top/cpu.max"; echo slowed; exit; }
+  [ ! -e "$top/cpu.cfs_quota_us" ] || { echo 20000 >"$top/cpu.cfs_quota_us"; echo slowed; exit; }
+  [ ! -e "$top/cpu.max" ] || { echo "20000 100000" >"$top/cpu.max"; echo slowed; exit; }
 done
 exit 1
 """
@@ -57,7 +61,7 @@ def home() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="campaigns-", dir=ROOT / "out"))
     shutil.copytree(ROOT / "notebooks", folder / "notebooks")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(runs.VARIABLE, str(folder))
+        patch.setenv(catalogue.VARIABLE, str(folder))
         yield folder
     shutil.rmtree(folder)
 
@@ -115,8 +119,9 @@ class Engine:
 @contextmanager
 def engaged(controller: Host, home: Path, name: str) -> Iterator[Engine]:
     """Start the campaign's engine on the controller, as a unit of its own whose children it does not take with it."""
-    command = (sys.executable, "-m", "infrabench.cli", "campaign", str(home / f"{name}.yml"), "--executor", "slurm")
-    given = (f"--setenv={runs.VARIABLE}={home}", "--setenv=HOME=/root", f"--working-directory={home}")
+    path = str(home / f"{name}.yml")
+    command = (sys.executable, "-m", "infrabench.cli", "campaign", "run", path, "--executor", "slurm")
+    given = (f"--setenv={catalogue.VARIABLE}={home}", "--setenv=HOME=/root", f"--working-directory={home}")
     unit = f"infrabench-campaign-{uuid.uuid4().hex[:8]}"
     check(controller, "systemd-run", f"--unit={unit}", "--property=KillMode=process", *given, *command)
     try:
@@ -154,13 +159,16 @@ def proven(planned: Plan, home: Path, wanted: int) -> str:
         assert {records.place(record.trial) for record in every if record.trial.attempt} == invalid
         assert (engine.own(job, planned.campaign)["out"]).is_file()
     assert [each["not_run"] for each in summary.sessions(planned)] == [{}] * len(planned.jobs)
-    told, alone = exclusive.told(planned)
+    told, alone = overlap.describe_overlaps(planned)
     assert alone, told
     return told[0]
 
 
 def slowed(inventory: Path) -> None:
-    """Let the containers of a server have half of one processor together, whatever a session's limits say."""
+    """Let the containers of a server have a fifth of one processor together, whatever a session's limits say.
+
+    Half of one is what they, and those without a limit, have anyway while others load this machine.
+    """
     with open_site(inventory) as site:
         done = site.hosts["server"].run(("sh", "-ec", SLOWED), timeout_s=20)
     assert done.ok, done.stderr
@@ -171,7 +179,7 @@ def test_three_pairs_go_on_after_a_kill_and_a_planted_difference_is_found(
 ) -> None:
     wanted = campaign(home, "here", {name: f"{name}.yml" for name in racks}, "native, docker")
     slowed(home / "rack-c.yml")
-    command = (sys.executable, "-m", "infrabench.cli", "campaign", str(wanted.path))
+    command = (sys.executable, "-m", "infrabench.cli", "campaign", "run", str(wanted.path))
     with (home / "here.log").open("wb") as log:
         begun = subprocess.Popen(command, cwd=home, stdout=log, stderr=log, start_new_session=True)
     try:
@@ -182,13 +190,13 @@ def test_three_pairs_go_on_after_a_kill_and_a_planted_difference_is_found(
         begun.wait()
     before = trials(home, "here")
     assert 3 <= before < len(racks) * 2 * BLOCKS
-    assert cli.main(["campaign", str(wanted.path)]) == 0
+    assert cli.main(["campaign", "run", str(wanted.path)]) == 0
     assert set(states(home, "here").values()) == {("complete", None)}
-    record_property("here", proven(checks.read_only(wanted), home, len(racks) * 2 * BLOCKS))
+    record_property("here", proven(checks.read_plan(wanted), home, len(racks) * 2 * BLOCKS))
 
     path = home / "out/campaigns/here" / summary.FILE
-    assert (path.parent / summary.NOTEBOOK).is_file()
-    (found,) = across.opened(path)
+    assert (path.parent / campaign_analysis.NOTEBOOK).is_file()
+    (found,) = multisite.opened(path)
     over = found.over[found.over["metric"] == "events_per_s"].iloc[0]
     ratios = found.rows[found.rows["metric"] == "events_per_s"].set_index("site")["ratio"]
     record_property("planted", {"p": over["p_sites"], "across": over["across"], "ratios": ratios.to_dict()})
@@ -197,10 +205,11 @@ def test_three_pairs_go_on_after_a_kill_and_a_planted_difference_is_found(
     assert over["across"] == "differs between sites"
 
 
+@in_long_form
 def test_through_slurm_it_goes_on_after_kills_of_engine_and_daemon(
     cluster: Machines, home: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    controller, blocks = cluster.hosts["queue"], BLOCKS // 2
+    controller, blocks = cluster.hosts["queue"], 4
     places = {
         rack: f"{{target: {rack}.yml, slurm: {{nodes: {node}, partition: {PARTITION}}}}}"
         for rack, node in zip(RACKS, NODES, strict=True)
@@ -228,7 +237,7 @@ def test_through_slurm_it_goes_on_after_kills_of_engine_and_daemon(
             until(begun.ended, begun.said)
         starts += 1
     assert set(states(home, "queued").values()) == {("complete", None)}, begun.said()
-    told = proven(checks.read_only(wanted, "slurm"), home, every)
+    told = proven(checks.read_plan(wanted, "slurm"), home, every)
     record_property("slurm", {"starts": starts, "told": told, "after the daemon's kill": then})
     assert check(controller, "squeue", "--noheader").stdout == b""
 

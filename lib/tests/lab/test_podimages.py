@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import ProvisionError
-from infrabench.lab import podimages, podlayer
-from infrabench.lab.podlayer import Entry
+from infrabench.machines.lab import pod_images, pod_layer
+from infrabench.machines.lab.pod_layer import LayerEntry
+from infrabench.machines.lab.shell import open_state_dir
 
 needs_gcc = pytest.mark.skipif(
     not shutil.which("gcc") or not shutil.which("readelf"), reason="not run: no gcc, or no binutils, here"
@@ -37,14 +38,14 @@ def unpacked(archive: bytes) -> tuple[list[dict], dict, tarfile.TarFile]:
 
 
 def test_an_archive_is_the_same_bytes_whatever_the_order() -> None:
-    entries = {"a/b": Entry(0o755, b"x"), "a/c": Entry(0o777, link="b"), "tmp": Entry(0o1777)}
+    entries = {"a/b": LayerEntry(0o755, b"x"), "a/c": LayerEntry(0o777, link="b"), "tmp": LayerEntry(0o1777)}
     settings = {"Cmd": ["/a/b"], "Env": ["A=b"]}
-    archive = podlayer.archive(entries, "localhost/x:1", settings)
-    assert podlayer.archive(dict(reversed(entries.items())), "localhost/x:1", settings) == archive
+    archive = pod_layer.archive(entries, "localhost/x:1", settings)
+    assert pod_layer.archive(dict(reversed(entries.items())), "localhost/x:1", settings) == archive
     manifest, config, layer = unpacked(archive)
     assert manifest[0]["RepoTags"] == ["localhost/x:1"]
     assert config["config"] == settings
-    assert config["architecture"] in ("amd64", "arm64", podlayer.architecture())
+    assert config["architecture"] in ("amd64", "arm64", pod_layer.architecture())
     assert layer.getnames() == ["a", "a/b", "a/c", "tmp"]
     assert {(each.uid, each.gid, each.mtime) for each in layer} == {(0, 0, 0)}
     assert layer.getmember("tmp").mode == 0o1777
@@ -83,7 +84,7 @@ def tree(tmp_path: Path) -> Path:
 
 @needs_gcc
 def test_a_program_comes_with_its_libraries_and_nothing_else(tree: Path) -> None:
-    entries = podlayer.closure(tree, ["usr/bin/main", "usr/share/main/"])
+    entries = pod_layer.closure(tree, ["usr/bin/main", "usr/share/main/"])
     where = "usr/lib/x86_64-linux-gnu"
     plain = {name for name, entry in entries.items() if entry.data is not None}
     assert plain == {
@@ -101,16 +102,16 @@ def test_what_the_packages_do_not_hold_is_an_error(tree: Path) -> None:
         ("none.so", "no library none"),
     ):
         with pytest.raises(ProvisionError, match=said):
-            podlayer.closure(tree, [wanted])
+            pod_layer.closure(tree, [wanted])
     (tree / "lib/libc.so.6").unlink()
     with pytest.raises(ProvisionError, match=r"no library libc\.so\.6"):
-        podlayer.closure(tree, ["usr/bin/main"])
+        pod_layer.closure(tree, ["usr/bin/main"])
 
 
 @pytest.fixture
 def pause(tmp_path: Path) -> Path:
     """The program of the pause image."""
-    entries, _ = podimages._pause()
+    entries, _ = pod_images._pause()
     program = tmp_path / "pause"
     program.write_bytes(entries["pause"].data or b"")
     program.chmod(0o755)
@@ -137,14 +138,15 @@ def test_pause_waits_takes_in_children_and_ends_when_told(pause: Path, number: s
 @needs_gcc
 def test_an_image_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path))
-    monkeypatch.setattr(podimages, "PROGRAMS", {"gcc": "gcc"})
-    assert podimages.cached("pause") is None
+    open_state_dir()
+    monkeypatch.setattr(pod_images, "PROGRAMS", {"gcc": "gcc"})
+    assert pod_images.cached("pause") is None
     stale = tmp_path / "images" / "pause-0000000000000000.part"
     stale.mkdir(parents=True)
     said: list[str] = []
-    image = podimages.make("pause", said.append)
+    image = pod_images.make("pause", said.append)
     assert said == [f"Making the pod image pause {image.hash} (once)"]
-    assert image == podimages.make("pause", said.append) == podimages.cached("pause")
+    assert image == pod_images.make("pause", said.append) == pod_images.cached("pause")
     assert len(said) == 1
     assert not stale.exists()
     manifest, config, layer = unpacked(image.tar.read_bytes())
@@ -155,48 +157,48 @@ def test_an_image_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_failed_build_leaves_no_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path))
-    monkeypatch.setattr(podimages, "PROGRAMS", {})
-    monkeypatch.setattr(podimages, "PAUSE_FLAGS", ("-no-such-flag",))
+    monkeypatch.setattr(pod_images, "PROGRAMS", {})
+    monkeypatch.setattr(pod_images, "PAUSE_FLAGS", ("-no-such-flag",))
     with pytest.raises(ProvisionError, match="gcc"):
-        podimages.make("pause", lambda text: None)
-    assert podimages.cached("pause") is None
+        pod_images.make("pause", lambda text: None)
+    assert pod_images.cached("pause") is None
 
 
 def test_what_is_not_installed_and_a_full_disk_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path))
-    monkeypatch.setattr(podimages, "PROGRAMS", {"no-such-program": "such-a-package"})
+    monkeypatch.setattr(pod_images, "PROGRAMS", {"no-such-program": "such-a-package"})
     with pytest.raises(ProvisionError, match="not installed: such-a-package"):
-        podimages.make("tools", lambda text: None)
-    monkeypatch.setattr(podimages, "PROGRAMS", {})
-    monkeypatch.setattr(podimages, "NEEDED_BYTES", 2**60)
+        pod_images.make("tools", lambda text: None)
+    monkeypatch.setattr(pod_images, "PROGRAMS", {})
+    monkeypatch.setattr(pod_images, "NEEDED_BYTES", 2**60)
     with pytest.raises(ProvisionError, match="GiB free, a pod image needs"):
-        podimages.make("tools", lambda text: None)
+        pod_images.make("tools", lambda text: None)
 
 
 def test_the_hash_follows_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = {kind: podimages.content_hash(kind) for kind in podimages.KINDS}
+    before = {kind: pod_images.content_hash(kind) for kind in pod_images.KINDS}
     assert len(set(before.values())) == 2
-    shutil.copytree(podimages.POD, tmp_path / "pod")
-    monkeypatch.setattr(podimages, "POD", tmp_path / "pod")
-    assert {kind: podimages.content_hash(kind) for kind in podimages.KINDS} == before
+    shutil.copytree(pod_images.POD, tmp_path / "pod")
+    monkeypatch.setattr(pod_images, "POD", tmp_path / "pod")
+    assert {kind: pod_images.content_hash(kind) for kind in pod_images.KINDS} == before
     with open(tmp_path / "pod/packages.txt", "a") as packages:
         packages.write("jq usr/bin/jq  # one more\n")
-    assert podimages.programs()["jq"] == ["usr/bin/jq"]
-    assert podimages.content_hash("tools") != before["tools"]
-    assert podimages.content_hash("pause") == before["pause"]
-    packages = podimages.content_hash("tools")
+    assert pod_images.programs()["jq"] == ["usr/bin/jq"]
+    assert pod_images.content_hash("tools") != before["tools"]
+    assert pod_images.content_hash("pause") == before["pause"]
+    packages = pod_images.content_hash("tools")
     with open(tmp_path / "pod/pods/pods.h", "a") as header:
         header.write("/* more */\n")
-    assert podimages.content_hash("tools") != packages
+    assert pod_images.content_hash("tools") != packages
     (tmp_path / "pod/pause.c").write_text("int main(void) { return 0; }")
-    assert podimages.content_hash("pause") != before["pause"]
+    assert pod_images.content_hash("pause") != before["pause"]
 
 
 @pytest.fixture(scope="module")
 def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The root file system of a pod."""
     root = tmp_path_factory.mktemp("pod")
-    _, _, layer = unpacked(podimages.make("tools").tar.read_bytes())
+    _, _, layer = unpacked(pod_images.make("tools").tar.read_bytes())
     layer.extractall(root, filter="fully_trusted")
     yield root
     shutil.rmtree(root)
@@ -225,7 +227,7 @@ def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 )  # fmt: skip
 def test_a_pod_runs_its_tools(pod: Path, command: list[str], said: str) -> None:
     done = subprocess.run(
-        ["chroot", pod, *command], capture_output=True, text=True, timeout=20, env={"PATH": podimages.PATH}
+        ["chroot", pod, *command], capture_output=True, text=True, timeout=20, env={"PATH": pod_images.PATH}
     )
     assert said in done.stdout + done.stderr, done
 
@@ -242,7 +244,7 @@ def test_a_pod_measures_a_network(pod: Path) -> None:
     outside = 'mount --bind /dev "$1/dev" && exec chroot "$1" sh -c "$2"'
     done = subprocess.run(
         ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", outside, "sh", pod, inside],
-        capture_output=True, text=True, timeout=60, env={"PATH": podimages.PATH},
+        capture_output=True, text=True, timeout=60, env={"PATH": pod_images.PATH},
     )  # fmt: skip
     assert done.returncode == 0, done
     streams, last = done.stdout.split()

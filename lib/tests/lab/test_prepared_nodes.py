@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from infrabench import cli, lab
+from infrabench import cli
 from infrabench.core import Host
-from infrabench.site import open_site
+from infrabench.machines import lab
+from infrabench.machines.sites.site import open_site
 from tests.preparing.debian import package, publish
 
 pytestmark = pytest.mark.lab
@@ -66,12 +67,12 @@ def _says(host: Host, *argv: str) -> str:
 def test_both_nodes_are_prepared_at_once_and_then_left_alone(
     nodes: dict[str, Host], inventory: Path, capsys: Any
 ) -> None:
-    assert cli.main(["prepare", str(inventory), *ASKED, "--dry-run"]) == 0
+    assert cli.main(["hosts", "prepare", str(inventory), *ASKED, "--dry-run"]) == 0
     shown = capsys.readouterr().out
     assert shown.count("systemctl mask iperf3.service") == 2
     assert all(not host.run(("which", "iperf3"), timeout_s=10).ok for host in nodes.values())
 
-    assert cli.main(["prepare", str(inventory), *ASKED, "--yes"]) == 0
+    assert cli.main(["hosts", "prepare", str(inventory), *ASKED, "--yes"]) == 0
     assert capsys.readouterr().out.count("  iperf3: not there -> 99-1") == 2
     for host in nodes.values():
         assert _says(host, "systemctl", "is-enabled", "iperf3.service") == "masked"
@@ -80,7 +81,7 @@ def test_both_nodes_are_prepared_at_once_and_then_left_alone(
     said = json.loads(record.read_text())["hosts"]
     assert {name: each["packages"]["iperf3"]["after"] for name, each in said.items()} == dict.fromkeys(nodes, "99-1")
 
-    assert cli.main(["prepare", str(inventory), *ASKED, "--yes"]) == 0
+    assert cli.main(["hosts", "prepare", str(inventory), *ASKED, "--yes"]) == 0
     told = capsys.readouterr()
     assert told.out.count("nothing to do") == 2
     assert "install --yes" not in told.err

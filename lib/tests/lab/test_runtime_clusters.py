@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
-from infrabench import preflight, registry
-from infrabench.clusters import pods
+from infrabench import registry
 from infrabench.core import Deployment, DeploySpec, Guards, NotRunnable, Site, Target, Trial, TrialRecord
-from infrabench.lab import gotools, sets
-from infrabench.monitor import watching
-from infrabench.site import open_site
+from infrabench.experiment.execution import preflight
+from infrabench.experiment.execution.monitor import watching
+from infrabench.experiment.execution.trial import Bench, Finished, execute
+from infrabench.machines.clusters import pods
+from infrabench.machines.lab import go_tools, node_groups
+from infrabench.machines.sites.site import open_site
 from infrabench.studies.runtimes import STUDY
-from infrabench.trial import Bench, Finished, execute
 
 # The first test builds what is not built yet: half an hour where nothing is.
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -46,7 +47,7 @@ LOGS = {"containerd-runc": CONTAINERD, "crio-runc": CRIO}
 def fleet(nothing_left_of_module: None) -> Iterator[tuple[Site, dict[str, Deployment]]]:
     """Every runtime that the lab can have, each frozen."""
     try:
-        gotools.make(tuple(dict.fromkeys((*sets.TOOLS, *PARTS))))
+        go_tools.make(tuple(dict.fromkeys((*node_groups.TOOLS, *PARTS))))
     except NotRunnable as error:
         pytest.skip(f"not run: {error}")
     with ExitStack() as stack:

@@ -1,33 +1,28 @@
 """The cross-check for real: OpenZFS's module and krbd in emulated guests of the lab, and single requests in both.
 
-Minutes, and a kernel module compiled before where that was not done yet: it runs when it is asked for.
+Minutes, and a kernel module compiled before where that was not done yet: a part of the long form.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from infrabench import preflight, registry
+from infrabench import registry
 from infrabench.core import Deployment, DeploySpec, Guards, Site, Target, Trial
-from infrabench.lab import images
-from infrabench.monitor import watching
-from infrabench.stores.node import krbd
+from infrabench.experiment.execution import preflight
+from infrabench.experiment.execution.monitor import watching
+from infrabench.experiment.execution.trial import Bench, execute
+from infrabench.machines.lab import images
+from infrabench.machines.stores.node import krbd
 from infrabench.studies.storage import STUDY
-from infrabench.trial import Bench, execute
+from tests.torture.storm import in_long_form
 
-ASKED = "INFRABENCH_CROSSCHECK"
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.slow,
-    pytest.mark.timeout(3600),
-    pytest.mark.skipif(os.environ.get(ASKED) != "1", reason=f"not run: it takes minutes; {ASKED}=1 asks for it"),
-]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(3600), in_long_form]
 
 MIB = 2**20
 SPEC = DeploySpec("test", STUDY.limits, "", disk_bytes=256 * MIB)

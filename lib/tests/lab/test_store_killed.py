@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from infrabench import lab
-from infrabench.lab import loops
-from infrabench.records import read_plan, read_trial, recorded, verify
+from infrabench.ledger.records import read_plan, read_trial, recorded, verify
+from infrabench.machines import lab
+from infrabench.machines.lab import loops
 from infrabench.workloads import rebuild
+from tests.torture.storm import in_long_form
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -20,7 +21,7 @@ SESSION = """
 import pathlib, sys, time
 from infrabench import registry
 from infrabench.core import DeploySpec, Limits
-from infrabench.site import open_site
+from infrabench.machines.sites.site import open_site
 spec = DeploySpec("test", Limits(memory_bytes=5 * 2**30), "", disk_bytes=2**30)
 with open_site("lab") as site, registry.system("ceph").deploy(site, spec) as made:
     target = made.targets["server"]
@@ -42,10 +43,10 @@ def test_what_a_killed_session_leaves_is_found_and_removed(tmp_path: Path) -> No
     finally:
         child.kill()
         child.wait()
-    assert len(loops.left()) == 3  # two disks, and the file area
+    assert len(loops.list_devices()) == 3  # two disks, and the file area
     assert "ceph-store" in lab.status().nodes
     lab.down()
-    assert loops.left() == []
+    assert loops.list_devices() == []
     assert lab.status().leftovers == ()
 
 
@@ -61,6 +62,7 @@ def rebuilds() -> bool:
     return False
 
 
+@in_long_form
 @pytest.mark.usefixtures("nothing_left")
 def test_a_session_killed_in_a_rebuild_goes_on_with_each_trial_once(tmp_path: Path) -> None:
     folder = tmp_path / "killed"
@@ -91,4 +93,4 @@ def test_a_session_killed_in_a_rebuild_goes_on_with_each_trial_once(tmp_path: Pa
     )
     assert {each.state for each in records} <= {"ok", "invalid"}
     assert all((folder / "trials" / name / "trial.json").read_bytes() == data for name, data in before.items())
-    assert loops.left() == []
+    assert loops.list_devices() == []

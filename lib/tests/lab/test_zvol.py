@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from infrabench.core import Host, Site
-from infrabench.stores import parcel
-from infrabench.stores.node.config import GIB, Config
+from infrabench.machines.stores import upload
+from infrabench.machines.stores.node.config import GIB, Config
+from tests.torture.storm import in_long_form
 
 pytestmark = pytest.mark.lab
 CONFIG = Config("zfs", "zvol", 2 * GIB, 2 * GIB, cache_bytes=GIB // 2)
@@ -25,12 +26,12 @@ Run = Callable[..., dict[str, Any]]
 def node(lab_site: Site) -> Iterator[Host]:
     with lab_site.store("zvoltest", 4 * GIB) as machines:
         host = machines.hosts["store"]
-        parcel.bring(host, CONFIG)
-        parcel.ask(host, CONFIG, "create")
+        upload.bring(host, CONFIG)
+        upload.ask(host, CONFIG, "create")
         try:
             yield host
         finally:
-            parcel.ask(host, CONFIG, "destroy")
+            upload.ask(host, CONFIG, "destroy")
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def run(node: Host) -> Run:
     """Return what runs a course on the node, as ``python3 -`` with the course as its input."""
 
     def course(name: str, *words: str, timeout_s: float = 200.0) -> dict[str, Any]:
-        argv = ("python3", "-", parcel.path(CONFIG), name, *words)
+        argv = ("python3", "-", upload.path(CONFIG), name, *words)
         result = node.run(argv, timeout_s=timeout_s, stdin=COURSE.encode())
         assert result.ok, result.stderr.decode("utf-8", "replace")[-2000:]
         found: dict[str, Any] = json.loads(result.stdout)
@@ -163,7 +164,7 @@ def test_it_goes_on_after_it_stood_still(run: Run) -> None:
     assert run("frozen", "5") == {"still": True, "went_on": True, "different": 0, "clean": True}
 
 
-@pytest.mark.slow
+@in_long_form
 def test_it_goes_on_after_minutes(run: Run) -> None:
     told = run("frozen", "150", timeout_s=300)
     assert told == {"still": True, "went_on": True, "different": 0, "clean": True}

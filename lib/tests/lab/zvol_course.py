@@ -18,8 +18,8 @@ import time
 
 sys.path.insert(0, "/opt/infrabench/store")
 
-from node import daemons, disks, zfs, zfs_talk
-from node.config import Failed, load
+from node import daemons, disks, zfs, zfs_client
+from node.config import StoreError, load
 from node.damage import _overwrite as overwrite
 from node.nbd import Client
 
@@ -34,7 +34,7 @@ def verb(*words):
     argv = [sys.executable, "/opt/infrabench/store/main.py", sys.argv[1], *map(str, words)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
     if done.returncode:
-        raise Failed(done.stderr)
+        raise StoreError(done.stderr)
     return json.loads(done.stdout)
 
 
@@ -66,7 +66,7 @@ def scattered(count, flush_each, mode="default"):
     """Write random places, some more than once; flush after every so many (0: never); return the last writings."""
     verb("serve", mode)
     places, written = random.Random(4), {}
-    zfs_talk.ask(CONFIG, "commit")
+    zfs_client.ask(CONFIG, "commit")
     with Client(CONFIG.socket) as client:
         for writing in range(count):
             number = places.randrange(AREA // BLOCK)
@@ -89,9 +89,9 @@ def always():
     written = scattered(300, 0, "strict")
     crashed()
     strict = different(written)
-    ask = zfs_talk.ask(CONFIG, "status")["volume"]["sync"]
+    ask = zfs_client.ask(CONFIG, "status")["volume"]["sync"]
     written = {number: last + 1000 for number, last in scattered(300, 0).items()}
-    zfs_talk.ask(CONFIG, "commit")
+    zfs_client.ask(CONFIG, "commit")
     with Client(CONFIG.socket) as client:
         for number, last in written.items():
             client.write(number * BLOCK, content(number, last))
@@ -105,7 +105,7 @@ def freed_in_log():
     with Client(CONFIG.socket) as client:
         client.write(0, content(0, 1) * (MIB // BLOCK))
         client.flush()
-        zfs_talk.ask(CONFIG, "commit")
+        zfs_client.ask(CONFIG, "commit")
         client.trim(0, MIB)
         client.write(0, content(0, 2))
         client.flush()
@@ -158,7 +158,7 @@ def hashed(size=SMALL):
         with Client(CONFIG.socket) as client:
             for start in range(0, size, MIB):
                 whole.update(client.read(start, MIB))
-    except Failed as error:
+    except StoreError as error:
         return str(error)
     return whole.hexdigest()
 
@@ -183,7 +183,7 @@ def garbage():
     """Garbage all over one disk: a scrub finds it and mends it, so that the other disk can go."""
     before = filled()
     garbage_bytes = ruined(1)
-    zfs_talk.ask(CONFIG, "drop")
+    zfs_client.ask(CONFIG, "drop")
     first, second = verb("scrub", "deep"), verb("scrub", "deep")
     verb("fail", 0)
     after = hashed()
@@ -264,17 +264,17 @@ def dropped():
     """What was read is in memory, and after `drop` is not: it is read from the disks again."""
 
     def read():
-        before = zfs_talk.ask(CONFIG, "status")["vdevs"]["read_B"]
+        before = zfs_client.ask(CONFIG, "status")["vdevs"]["read_B"]
         with Client(CONFIG.socket) as client:
             for start in range(0, SMALL, MIB):
                 client.read(start, MIB)
-        return zfs_talk.ask(CONFIG, "status")["vdevs"]["read_B"] - before
+        return zfs_client.ask(CONFIG, "status")["vdevs"]["read_B"] - before
 
     filled()
     cold, warm = read(), read()
-    held = zfs_talk.ask(CONFIG, "status")["cache"]["held_B"]
+    held = zfs_client.ask(CONFIG, "status")["cache"]["held_B"]
     verb("drop")
-    after = zfs_talk.ask(CONFIG, "status")["cache"]["held_B"]
+    after = zfs_client.ask(CONFIG, "status")["cache"]["held_B"]
     return {"cold_B": cold, "warm_B": warm, "held_B": held, "dropped_B": after, "again_B": read(), "area_B": SMALL}
 
 
@@ -282,7 +282,7 @@ def label():
     """What the stock tool reads, while the pool is open and after it was exported."""
     device = str(disks.device(CONFIG, 0))
     verb("serve", "default")
-    zfs_talk.ask(CONFIG, "commit")
+    zfs_client.ask(CONFIG, "commit")
     opened = daemons.run(("zdb", "-l", device))
     verb("unmount")
     return {"open": opened, "exported": daemons.run(("zdb", "-l", device)), "running": server()}
@@ -291,14 +291,14 @@ def label():
 def trim():
     """Space that is given back leaves the files below."""
     verb("remake")
-    empty = disks.allocated(CONFIG)
+    empty = disks.allocated_bytes(CONFIG)
     filled(AREA)
-    full = disks.allocated(CONFIG)
+    full = disks.allocated_bytes(CONFIG)
     with Client(CONFIG.socket) as client:
         client.trim(0, AREA)
         client.flush()
     verb("unmount")
-    return {"empty_B": empty, "full_B": full, "trimmed_B": disks.allocated(CONFIG), "wanted_B": 2 * AREA}
+    return {"empty_B": empty, "full_B": full, "trimmed_B": disks.allocated_bytes(CONFIG), "wanted_B": 2 * AREA}
 
 
 def frozen(seconds="5"):
@@ -350,7 +350,7 @@ def refused():
     """Everything that is no command, and what the pool cannot do."""
     verb("serve", "default")
     pid = server()
-    guid = str(zfs_talk.leaves(zfs_talk.ask(CONFIG, "status"))[0]["guid"])
+    guid = str(zfs_client.leaves(zfs_client.ask(CONFIG, "status"))[0]["guid"])
     lines = [
         "", " ", "status ", " status", "status status", "Status", "sync", "sync sometimes", "sync always always",
         "offline", "offline /dev/loop0", "offline 0", "offline -1", "offline 1e3", "offline 99999999999999999999999",
@@ -362,7 +362,7 @@ def refused():
     answers = [told(line.encode() + b"\n") for line in lines]
     answers += [told(b"status"), told(b""), told(bytes(range(1, 10)) * 200)]
     verb("fail", 0)
-    last = zfs_talk.leaves(zfs_talk.ask(CONFIG, "status"))[1]["guid"]
+    last = zfs_client.leaves(zfs_client.ask(CONFIG, "status"))[1]["guid"]
     answers.append(told(f"offline {last}\n".encode()))  # the only copy that is left
     verb("replace", 0)
     return {
@@ -384,7 +384,7 @@ def connections():
                     client.flush()
                     if client.read(place * BLOCK, BLOCK) != content(place, writing):
                         wrong.append(place)
-        except (OSError, Failed) as error:
+        except (OSError, StoreError) as error:
             wrong.append(str(error))
 
     silent = [socket.socket(socket.AF_UNIX) for _ in range(60)]

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import infrabench
 from infrabench import registry
-from infrabench.clusters import remote
 from infrabench.core import DesignError
-from infrabench.inventory import Inventory
-from infrabench.lab import images
-from infrabench.preparing import needs, plan
-from infrabench.stores import borrowed
+from infrabench.machines.clusters import remote
+from infrabench.machines.lab import images
+from infrabench.machines.sites.inventory import Inventory
+from infrabench.machines.sites.prepare import plan, requirements
+from infrabench.machines.stores import on_host
 
 PACKAGE = Path(infrabench.__file__).parent
 TWO = {"server": {"address": "192.0.2.1"}, "client": {"address": "192.0.2.2"}}
@@ -30,11 +30,11 @@ def _inventory(**more: object) -> Inventory:
     return Inventory.model_validate({"name": "two", "hosts": TWO, **more})
 
 
-def _of(inventory: Inventory, *studies: str, **only: list[str]) -> dict[str, needs.Needs]:
-    return dict(needs.of(inventory, studies, only.get("systems"), only.get("workloads")).needs)
+def _of(inventory: Inventory, *studies: str, **only: list[str]) -> dict[str, requirements.Needs]:
+    return dict(requirements.collect_needs(inventory, studies, only.get("systems"), only.get("workloads")).needs)
 
 
-def _packages(need: needs.Needs) -> set[str]:
+def _packages(need: requirements.Needs) -> set[str]:
     return {need.package(program)[0] for program in need.programs} - {""}
 
 
@@ -68,7 +68,7 @@ def test_everything_that_containers_need_of_native_is_in_the_guest_image() -> No
     """Both lists are of the same programs: the image's says where they come from there."""
     found = _of(_inventory(), "containers", systems=["native"])
     here = _packages(found["server"]) | _packages(found["client"])
-    base = {"coreutils", "util-linux", "iproute2"}  # of every Debian
+    base = {"coreutils", "util-linux", "iproute2", "redis-tools"}  # of every Debian, or brought by another of them
     building = {"gcc", "libc6-dev"}  # of the image's own programs, purged after
     in_image = set(images.packages("guest")) - set(images.BOOT) - building
     assert here - base == in_image
@@ -81,7 +81,7 @@ def test_engines_of_the_lab_are_those_that_systems_name() -> None:
 
 def test_machines_of_a_cluster_need_what_they_are_refused_without() -> None:
     inventory = _inventory(clusters={"flannel": TEAM, "crio-crun": TEAM})
-    wanted = needs.of(inventory, ["cnis", "runtimes"], ["flannel", "crio-crun"])
+    wanted = requirements.collect_needs(inventory, ["cnis", "runtimes"], ["flannel", "crio-crun"])
     found = wanted.needs
     assert set(found) == {
         "server", "flannel-control + crio-crun-control", "flannel-worker1 + crio-crun-worker1", "flannel-worker2",
@@ -103,14 +103,14 @@ def test_cilium_says_how_old_its_compiler_may_be() -> None:
 @pytest.mark.parametrize("name", ["ceph", "zfs"])
 def test_a_store_needs_what_it_is_refused_without(name: str) -> None:
     found = _of(_inventory(), "storage", systems=[name])["server"]
-    assert set(borrowed.programs(name)) <= set(found.programs)
-    assert found.modules == borrowed.MODULES == dict.fromkeys(borrowed.DEVICES) | borrowed.MODULES
+    assert set(on_host.programs(name)) <= set(found.programs)
+    assert found.modules == on_host.MODULES == dict.fromkeys(on_host.DEVICES) | on_host.MODULES
     assert found.root
     assert _packages(found) - ALWAYS - {"mount"} - set(images.packages("storage")) == set()
 
 
 def test_machines_that_are_not_named_and_systems_that_say_nothing_are_told() -> None:
-    wanted = needs.of(_inventory(), ["cnis", "storage"], ["flannel", "zfs-vm"])
+    wanted = requirements.collect_needs(_inventory(), ["cnis", "storage"], ["flannel", "zfs-vm"])
     untold = ("the inventory names no machines for flannel", "zfs-vm does not say what it needs of a host")
     assert wanted.untold == untold
     assert wanted.machines == {}
@@ -133,11 +133,6 @@ def test_unknown_names_are_refused(kind: str, given: list[str], told: str) -> No
 def test_an_unknown_study_is_refused() -> None:
     with pytest.raises(DesignError, match="unknown study 'contaners'"):
         _of(_inventory(), "contaners")
-
-
-@pytest.mark.parametrize("name", registry.study("containers").systems)
-def test_every_system_of_containers_says_what_it_needs(name: str) -> None:
-    assert registry.system(name).NEEDS["server"]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", registry.names("workloads"))
@@ -166,7 +161,7 @@ def test_every_package_has_the_name_of_one() -> None:
 
 def test_servers_that_stay_off_are_those_of_the_guests() -> None:
     """What is masked in every guest is masked on hosts, of packages that a study installs."""
-    setup = (PACKAGE / "lab/guest/setup.sh").read_text()
+    setup = (PACKAGE / "machines/lab/guest/setup.sh").read_text()
     units = set(re.search(r"for unit in (.*?); do", setup, re.DOTALL)[1].replace("\\\n", " ").split())  # type: ignore[index]
     ours = {unit for package in ("apache2", "vsftpd", "postfix") for unit in plan.STAYS_OFF[package]}
     assert ours <= units

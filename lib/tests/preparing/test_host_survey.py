@@ -13,9 +13,9 @@ import pytest
 from cluster_fakes import Scripted
 
 from infrabench.core import ParseError, SiteError
-from infrabench.host import LocalHost
-from infrabench.preparing import survey
-from infrabench.preparing.needs import Needs
+from infrabench.machines.hosts.host import LocalHost
+from infrabench.machines.sites.prepare import survey
+from infrabench.machines.sites.prepare.requirements import Needs
 
 FACTS = """welcome to this host
 fact: uid 1000
@@ -50,7 +50,7 @@ def _host(facts: str = FACTS, **others: bytes) -> Scripted:
 
 
 def test_facts_are_read_and_what_was_not_asked_for_is_not_believed() -> None:
-    found = survey.taken(_host(), NEEDS, ["/etc/x", "/etc/y"])
+    found = survey.survey_host(_host(), NEEDS, ["/etc/x", "/etc/y"])
     assert (found.root, found.login, found.title) == ("sudo", "anna", "Ubuntu 24.04 LTS")
     assert found.is_debian
     assert found.absent == {"fio", "/dev/fuse"}
@@ -63,41 +63,41 @@ def test_facts_are_read_and_what_was_not_asked_for_is_not_believed() -> None:
 
 def test_half_an_answer_is_none() -> None:
     with pytest.raises(SiteError, match="its answer is not whole"):
-        survey.taken(_host(FACTS.replace("fact: end\n", "")), NEEDS)
+        survey.survey_host(_host(FACTS.replace("fact: end\n", "")), NEEDS)
     with pytest.raises(SiteError, match="its answer is not whole"):
-        survey.taken(_host(""), NEEDS)
+        survey.survey_host(_host(""), NEEDS)
 
 
 def test_what_a_host_says_cannot_take_over_a_terminal() -> None:
-    found = survey.taken(_host(FACTS.replace("Ubuntu 24.04 LTS", "\x1b[2Jcleared\x07\u202e")), NEEDS)
+    found = survey.survey_host(_host(FACTS.replace("Ubuntu 24.04 LTS", "\x1b[2Jcleared\x07\u202e")), NEEDS)
     assert found.title == "?[2Jcleared??"
-    assert survey.plain("a\n\tb\x1b") == "a b?"
+    assert survey.printable("a\n\tb\x1b") == "a b?"
 
 
 @pytest.mark.parametrize("system", ["fedora", "rhel centos", "", "alpine", "arch"])
 def test_other_systems_are_not_asked_for_packages(system: str) -> None:
-    found = survey.taken(_host(FACTS.replace("ubuntu debian", system), **{"dpkg-query": b"never"}), NEEDS)
+    found = survey.survey_host(_host(FACTS.replace("ubuntu debian", system), **{"dpkg-query": b"never"}), NEEDS)
     assert not found.is_debian
     assert found.installed == {}
     assert found.absent == {"fio", "/dev/fuse"}
 
 
 def test_limits_that_are_not_numbers_are_no_limits() -> None:
-    assert survey.taken(_host(FACTS.replace("nofile 1024", "nofile unlimited")), NEEDS).nofile == float("inf")
+    assert survey.survey_host(_host(FACTS.replace("nofile 1024", "nofile unlimited")), NEEDS).nofile == float("inf")
 
 
 def test_an_answer_of_apt_that_is_not_understood_is_an_error() -> None:
     host = Scripted(lambda argv, stdin: (0, b"Inst what is this\n"))
     with pytest.raises(ParseError, match="a line that is not understood"):
-        survey.simulation(host, ("apt-get", "install", "x"))
+        survey.simulate_install(host, ("apt-get", "install", "x"))
     refusing = Scripted(lambda argv, stdin: (100, b"E: Unable\x1b to locate package x\n"))
-    assert survey.simulation(refusing, ("apt-get", "install", "x")) == "E: Unable? to locate package x"
+    assert survey.simulate_install(refusing, ("apt-get", "install", "x")) == "E: Unable? to locate package x"
 
 
 def test_a_host_whose_dpkg_does_not_answer_is_told() -> None:
     host = Scripted(lambda argv, stdin: (2, b"dpkg: broken\n") if argv[0] == "dpkg" else (0, b""))
     with pytest.raises(SiteError, match="--compare-versions"):
-        survey.older(host, "1", "2")
+        survey.is_older(host, "1", "2")
 
 
 def test_this_machine_says_the_truth(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_this_machine_says_the_truth(tmp_path: Path) -> None:
         folders=(str(tmp_path), str(tmp_path / "absent"), str(tmp_path / "closed"), "/etc/passwd"),
     )  # fmt: skip
     before = sorted(tmp_path.rglob("*"))
-    found = survey.taken(LocalHost("here"), needs, ["/etc/passwd", "/etc/no-such-file"])
+    found = survey.survey_host(LocalHost("here"), needs, ["/etc/passwd", "/etc/no-such-file"])
     closed = set() if os.geteuid() == 0 else {str(tmp_path / "closed")}
     assert found.absent == {
         "no-such-program", "/etc/no-such-file", "/dev/no-such-device", str(tmp_path / "absent"), "/etc/passwd", *closed,
@@ -122,6 +122,6 @@ def test_this_machine_says_the_truth(tmp_path: Path) -> None:
     if found.is_debian:
         assert found.installed["dpkg"]
         assert set(found.hashes) == {"/etc/passwd"}
-        assert survey.older(LocalHost(), "1.9", "1.10")
-        assert not survey.older(LocalHost(), "1:0", "9")
+        assert survey.is_older(LocalHost(), "1.9", "1.10")
+        assert not survey.is_older(LocalHost(), "1:0", "9")
     assert sorted(tmp_path.rglob("*")) == before

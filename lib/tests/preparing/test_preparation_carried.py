@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from infrabench.core import Result, SiteError
-from infrabench.preparing import carrying, telling
-from infrabench.preparing.guestfiles import Brought
-from infrabench.preparing.needs import Needs
-from infrabench.preparing.plan import Options
+from infrabench.machines.sites.prepare import apply, render
+from infrabench.machines.sites.prepare.guest_files import GuestFiles
+from infrabench.machines.sites.prepare.plan import Options
+from infrabench.machines.sites.prepare.requirements import Needs
 
 NEEDS = Needs(
     programs={"fio": "fio", "ab": "apache2-utils"}, folders=("/var/cache/infrabench",),
@@ -60,10 +60,10 @@ class Machine:
         return ""
 
 
-def _both(*machines: Machine, options: Any = None) -> dict[str, carrying.Prepared]:
-    jobs = [carrying.job(f"h{n}", machine, NEEDS, Brought()) for n, machine in enumerate(machines)]  # type: ignore[arg-type]
-    planned = carrying.plans(jobs, options or Options())
-    return carrying.carried_out(jobs, planned, options or Options(), lambda line: None)
+def _both(*machines: Machine, options: Any = None) -> dict[str, apply.PreparedHost]:
+    jobs = [apply.make_job(f"h{n}", machine, NEEDS, GuestFiles()) for n, machine in enumerate(machines)]  # type: ignore[arg-type]
+    planned = apply.make_plans(jobs, options or Options())
+    return apply.apply_plans(jobs, planned, options or Options(), lambda line: None)
 
 
 def test_a_host_that_is_lost_in_the_middle_is_named_and_the_others_go_on() -> None:
@@ -73,7 +73,7 @@ def test_a_host_that_is_lost_in_the_middle_is_named_and_the_others_go_on() -> No
     assert [change.package for change in done["h0"].changed] == ["apache2-utils", "fio"]  # so far it came
     assert done["h1"].ok
     assert good.has == ["ab", "fio", "/var/cache/infrabench"]
-    told = list(telling.of_results(list(done.values())))
+    told = list(render.render_results(list(done.values())))
     assert told[0] == "h0: failed: host: the connection was lost"
     assert "h1: 2 packages and 0 files changed" in told
 
@@ -95,14 +95,14 @@ def test_after_an_update_what_was_shown_is_done_and_what_is_not_offered_is_told(
 
 def test_what_was_never_shown_is_not_done(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Machine(["fio"], later=["fio", "apache2-utils"])
-    job = carrying.job("h0", host, NEEDS, Brought())  # type: ignore[arg-type]
+    job = apply.make_job("h0", host, NEEDS, GuestFiles())  # type: ignore[arg-type]
     host.lists = True
-    planned = carrying.plans([job], Options())
+    planned = apply.make_plans([job], Options())
     assert [each.name for each in planned["h0"].plan.packages] == ["fio"]  # type: ignore[union-attr]
-    shown = carrying.Prepared("h0", job.plan(Options(update=True)))
+    shown = apply.PreparedHost("h0", job.plan(Options(update=True)))
     fewer = shown.plan.packages[1:]  # type: ignore[union-attr]
     object.__setattr__(shown.plan, "packages", fewer)
-    done = carrying.carried_out([job], {"h0": shown}, Options(update=True), lambda line: None)["h0"]
+    done = apply.apply_plans([job], {"h0": shown}, Options(update=True), lambda line: None)["h0"]
     assert "apt now offers more than was shown: apache2-utils. Run it again" in done.error
     assert [shlex.split(line)[-1] for line in host.changing] == ["update"]
 
@@ -114,15 +114,15 @@ def test_the_second_time_there_is_nothing_to_do() -> None:
     again = _both(host)["h0"]
     assert again.ok
     assert host.changing == changing
-    assert list(telling.of_results([again])) == ["h0: nothing to do"]
+    assert list(render.render_results([again])) == ["h0: nothing to do"]
 
 
 def test_a_record_holds_versions_before_and_after_and_is_never_over_another(tmp_path: Path) -> None:
     done = _both(Machine(["fio", "apache2-utils"]))
-    data = carrying.record(list(done.values()), {"h0": NEEDS}, {"studies": ["containers"]})
+    data = apply.make_record(list(done.values()), {"h0": NEEDS}, {"studies": ["containers"]})
     host = json.loads(json.dumps(data))["hosts"]["h0"]
     assert host["packages"] == {name: {"before": None, "after": "1"} for name in ("apache2-utils", "fio")}
     assert [each["argv"][-1] for each in host["commands"]] == ["fio", "/var/cache/infrabench"]
-    paths = {carrying.write(data, tmp_path / "hosts.yml") for _ in range(3)}
+    paths = {apply.write_record(data, tmp_path / "hosts.yml") for _ in range(3)}
     assert len(paths) == 3
     assert all(path.parent == tmp_path and path.name.startswith("hosts.prepared-") for path in paths)

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from infrabench.preparing import plan, telling
-from infrabench.preparing.apt import Change
-from infrabench.preparing.carrying import Prepared
-from infrabench.preparing.needs import Needs
-from infrabench.preparing.plan import File, Options, Plan
-from infrabench.preparing.survey import Survey
+from infrabench.machines.sites.prepare import plan, render
+from infrabench.machines.sites.prepare.apply import PreparedHost
+from infrabench.machines.sites.prepare.apt import Change
+from infrabench.machines.sites.prepare.plan import File, HostPlan, Options
+from infrabench.machines.sites.prepare.requirements import Needs
+from infrabench.machines.sites.prepare.survey import HostSurvey
 
 GOLDEN = Path(__file__).parents[1] / "data/preparing/dry-run.txt"
 PLAIN = Options()
@@ -28,7 +28,7 @@ NEEDS = Needs(
         "clang": ("cilium",),
     },
 )  # fmt: skip
-HAS = Survey(
+HAS = HostSurvey(
     root="yes", login="root", title="Debian GNU/Linux 12 (bookworm)", kernel="6.1", machine="x86_64",
     architecture="amd64", is_debian=True, systemd=True, lists=True, nofile=1048576, nr_open=1048576, absent=frozenset(),
     installed={"python3": "3.11", "apache2": "2.4", "apache2-utils": "2.4", "clang": "1:19-1"},
@@ -38,8 +38,8 @@ HAS = Survey(
 BARE = {"absent": frozenset(NEEDS.programs) | {"/dev/fuse", "/var/cache/infrabench"}, "installed": {}, "hashes": {}}
 
 
-def _has(**other: object) -> Survey:
-    return Survey(**({name: getattr(HAS, name) for name in Survey.__slots__} | other))  # type: ignore[arg-type]
+def _has(**other: object) -> HostSurvey:
+    return HostSurvey(**({name: getattr(HAS, name) for name in HostSurvey.__slots__} | other))  # type: ignore[arg-type]
 
 
 def _nothing_else(argv: Sequence[str]) -> tuple[Change, ...]:
@@ -57,20 +57,22 @@ def _older(version: str, floor: str) -> bool:
 
 
 def _plan(
-    survey: Survey, needs: Needs = NEEDS, files: Sequence[File] = FILES, *, options: Options = PLAIN,
+    survey: HostSurvey, needs: Needs = NEEDS, files: Sequence[File] = FILES, *, options: Options = PLAIN,
     simulate: Callable = _nothing_else, **how: Any,
-) -> Plan:  # fmt: skip
-    return plan.made(needs, survey, files, options=options, simulate=simulate, older=_older, made_for="x86_64", **how)
+) -> HostPlan:  # fmt: skip
+    return plan.make_plan(
+        needs, survey, files, options=options, simulate=simulate, older=_older, made_for="x86_64", **how
+    )
 
 
-def _words(made: Plan) -> list[str]:
+def _words(made: HostPlan) -> list[str]:
     return [str(command) for command in made.commands]
 
 
 def test_a_host_that_has_everything_is_left_alone() -> None:
     made = _plan(HAS)
     assert (made.commands, made.packages, made.unmet) == ((), (), ())
-    assert list(telling.of_plans([Prepared("server", made)], ())) == [
+    assert list(render.render_plans([PreparedHost("server", made)], ())) == [
         "server (Debian GNU/Linux 12 (bookworm), amd64, root: yes): nothing to do"
     ]
 
@@ -89,10 +91,10 @@ def test_the_dry_run_of_a_bare_host_is_this_text() -> None:
     ))  # fmt: skip
     people = _plan(_has(root="no", login="guest", absent=frozenset({"ab"}), installed={"clang": "1:14-1"}))
     other = _plan(_has(is_debian=False, title="Fedora 41", architecture="", **BARE))
-    told = telling.of_plans(
+    told = render.render_plans(
         [
-            Prepared("server", bare), Prepared("client", sudo), Prepared("flannel-control", people),
-            Prepared("flannel-worker1", other), Prepared("flannel-worker2", None, error="login refused"),
+            PreparedHost("server", bare), PreparedHost("client", sudo), PreparedHost("flannel-control", people),
+            PreparedHost("flannel-worker1", other), PreparedHost("flannel-worker2", None, error="login refused"),
         ],
         ["the inventory names no machines for cilium"],
     )  # fmt: skip

@@ -20,8 +20,8 @@ from ssh_server import serving
 
 from infrabench import cli
 from infrabench.core import NotRunnable
-from infrabench.lab import images
-from infrabench.lab.shell import locked, require
+from infrabench.machines.lab import images
+from infrabench.machines.lab.shell import locked, require
 from tests.preparing.debian import package, publish
 
 SYSTEMCTL = """#!/bin/sh
@@ -35,6 +35,8 @@ echo 'deb [trusted=yes] file:/srv/repository ./' >/etc/apt/sources.list
 """
 ARGUMENTS = ("--study", "containers", "--systems", "native", "--workloads", "iozone,web")
 PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # as root has it on Debian
+# An installation that lasts until the test lets it end, and at most a minute.
+POSTINST = "for _ in $(seq 600); do [ ! -e /srv/go-on ] || { touch /srv/ended; exit 0; }; sleep 0.1; done; exit 1"
 RUN = Callable[..., tuple[int, str, str]]
 
 
@@ -89,7 +91,7 @@ def _inventory(folder: Path, machine: Sandbox, *into: str) -> Iterator[Path]:
 @pytest.fixture
 def run(capsys: Any) -> RUN:
     def called(*words: object) -> tuple[int, str, str]:
-        status = cli.main(["prepare", *map(str, words)])
+        status = cli.main(["hosts", "prepare", *map(str, words)])
         told = capsys.readouterr()
         return status, told.out, told.err
 
@@ -223,11 +225,11 @@ def test_without_root_an_administrator_is_told_what_to_run(machine: Sandbox, tmp
 
 
 def test_an_interrupt_lets_the_command_end_and_is_recorded(machine: Sandbox, tmp_path: Path) -> None:
-    slow = package(tmp_path / "slow", "apache2", "2.4-2", "apache2", postinst="sleep 2; touch /srv/ended")
+    slow = package(tmp_path / "slow", "apache2", "2.4-2", "apache2", postinst=POSTINST)
     repository = _root(machine) / "srv/repository"
     publish([*repository.glob("i*.deb"), *repository.glob("apache2-utils*"), slow], repository)
     with _inventory(tmp_path / "ssh", machine) as file:
-        command = (sys.executable, "-m", "infrabench.cli", "prepare", str(file), *ARGUMENTS, "--yes")
+        command = (sys.executable, "-m", "infrabench.cli", "hosts", "prepare", str(file), *ARGUMENTS, "--yes")
         argv = ("env", "--default-signal=INT", *command)  # what a shell starts with & is deaf to interruptions
         with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
             assert child.stderr is not None
@@ -236,6 +238,10 @@ def test_an_interrupt_lets_the_command_end_and_is_recorded(machine: Sandbox, tmp
                 if " install --yes " in line:
                     break
             child.send_signal(signal.SIGINT)
+            for line in child.stderr:
+                if line.startswith("Interrupted: "):
+                    break
+            machine.sh("touch /srv/go-on")
             told = child.stdout.read()
             assert child.wait(60) == 1
         assert "server: failed: interrupted; 2 of its commands have not run" in told

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from infrabench.published import (
+from infrabench.analysis.published import (
     AGREES_DIRECTION,
     AGREES_SIZE,
     DISAGREES,
@@ -19,9 +19,9 @@ from infrabench.published import (
     prediction,
     usable,
 )
-from infrabench.published.targets import SYSTEMS
+from infrabench.analysis.published.targets import SYSTEMS
+from infrabench.analysis.tidy import tidy
 from infrabench.stats import contrasts
-from infrabench.tidy import tidy
 from tests.analysis_fixtures import MARGINS, table_of, write_session
 
 # recomputed by hand from the percentages in the text
@@ -200,7 +200,7 @@ def test_a_study_with_another_baseline_is_compared_too(monkeypatch: pytest.Monke
     ours = replace(
         next(t for t in TARGETS if t.key == "B.rate.same-node"), workload="iperf", metric="bit_per_s", scenario=""
     )
-    monkeypatch.setattr("infrabench.published.compare.TARGETS", (ours,))
+    monkeypatch.setattr("infrabench.analysis.published.compare.TARGETS", (ours,))
     row = {"workload": "iperf", "metric": "bit_per_s", "scenario": "same", "system": "cilium", "baseline": "flannel"}
     row |= {"n_pairs": 30, "ratio": 1.05, "ratio_low": 1.04, "ratio_high": 1.06, "reason": ""}
     found = against(pd.DataFrame([row])).iloc[0]
@@ -246,7 +246,7 @@ def test_prediction_holds_a_second_campaign_in_95_percent() -> None:
 
 def test_a_printed_number_stands_for_what_rounds_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = replace(next(t for t in TARGETS if t.key == "A.iozone.write.ratio"), workload="disk", metric="write")
-    monkeypatch.setattr("infrabench.published.compare.TARGETS", (ours,))
+    monkeypatch.setattr("infrabench.analysis.published.compare.TARGETS", (ours,))
     row = {"workload": "disk", "metric": "write", "scenario": "s", "system": "lxc", "baseline": "native"}
     row |= {"n_pairs": 30, "ratio": 0.7745, "ratio_low": 0.7744, "ratio_high": 0.7746, "reason": ""}
     assert against(pd.DataFrame([row]))["agreement"].iloc[0] == AGREES_SIZE  # 77 % is printed

@@ -6,13 +6,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from infrabench.analysis.published import audit as audited
+from infrabench.analysis.published import outcomes, published, tally
+from infrabench.analysis.published.data import numbers
+from infrabench.analysis.published.findings import KINDS, RECOMPUTE, TOML, VERDICTS, _toml, facts
+from infrabench.analysis.published.targets_list import TARGETS
+from infrabench.analysis.published.template import fields, filled, words
 from infrabench.core import SchemaError
-from infrabench.published import audit as audited
-from infrabench.published import outcomes, published, tally
-from infrabench.published.data import numbers
-from infrabench.published.findings import KINDS, RECOMPUTE, TOML, VERDICTS, _toml, facts
-from infrabench.published.targets_list import TARGETS
-from infrabench.published.template import fields, filled, words
 
 # what may stand in a sentence with a digit in it: places, references, names; anything else is a number and computed
 NAMES = re.compile(

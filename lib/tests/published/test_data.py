@@ -5,10 +5,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from infrabench.analysis.published import COLUMNS, CONTAINERS, numbers, papers, published
+from infrabench.analysis.published.data import CSV, RESULTS, SOURCES
+from infrabench.analysis.published.rounding import RoundingSpan, printed_span
 from infrabench.core import InfrabenchError, SchemaError
-from infrabench.published import COLUMNS, CONTAINERS, numbers, papers, published
-from infrabench.published.data import CSV, RESULTS, SOURCES
-from infrabench.published.rounding import Span, printed_span
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_a_damaged_row_is_named_by_its_line(
 def test_numbers_by_id_are_remembered() -> None:
     known = numbers()
     assert known("C.copy.read.rate.zfs.002") == 23.6
-    assert known.span("A.iozone.write.percent.lxc.000") == Span(76.5, 77.5)
+    assert known.span("A.iozone.write.percent.lxc.000") == RoundingSpan(76.5, 77.5)
     assert list(known.used) == ["C.copy.read.rate.zfs.002", "A.iozone.write.percent.lxc.000"]
     assert not known.fresh().used
     with pytest.raises(SchemaError, match=r"no published number has the id 'C\.nothing'"):
@@ -119,21 +119,26 @@ def test_numbers_by_id_are_remembered() -> None:
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (Span(1, 2) + Span(3, 5), Span(4, 7)),
-        (Span(3, 5) - Span(1, 2), Span(1, 4)),
-        (Span(1, 2) * Span(3, 5), Span(3, 10)),
-        (Span(3, 5) / Span(1, 2), Span(1.5, 5)),
-        (1 - Span(1, 2), Span(-1, 0)),
-        (1 + Span(1, 2), Span(2, 3)),
-        (2 * Span(1, 2), Span(2, 4)),
-        (1 / Span(1, 2), Span(0.5, 1)),
-        (Span(4, 9) ** 0.5, Span(2, 3)),
-        (printed_span("4.0"), Span(3.95, 4.05)),
+        (RoundingSpan(1, 2) + RoundingSpan(3, 5), RoundingSpan(4, 7)),
+        (RoundingSpan(3, 5) - RoundingSpan(1, 2), RoundingSpan(1, 4)),
+        (RoundingSpan(1, 2) * RoundingSpan(3, 5), RoundingSpan(3, 10)),
+        (RoundingSpan(3, 5) / RoundingSpan(1, 2), RoundingSpan(1.5, 5)),
+        (1 - RoundingSpan(1, 2), RoundingSpan(-1, 0)),
+        (1 + RoundingSpan(1, 2), RoundingSpan(2, 3)),
+        (2 * RoundingSpan(1, 2), RoundingSpan(2, 4)),
+        (1 / RoundingSpan(1, 2), RoundingSpan(0.5, 1)),
+        (RoundingSpan(4, 9) ** 0.5, RoundingSpan(2, 3)),
+        (printed_span("4.0"), RoundingSpan(3.95, 4.05)),
     ],
 )
-def test_spans_hold_what_the_digits_leave_open(found: Span, expected: Span) -> None:
+def test_spans_hold_what_the_digits_leave_open(found: RoundingSpan, expected: RoundingSpan) -> None:
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
 
 
 def test_the_sign_of_a_span_is_known_only_when_it_excludes_zero() -> None:
-    assert [Span(1, 2).sign, Span(-2, -1).sign, Span(-1, 2).sign, Span(0, 1).sign] == [1, -1, 0, 0]
+    assert [RoundingSpan(1, 2).sign, RoundingSpan(-2, -1).sign, RoundingSpan(-1, 2).sign, RoundingSpan(0, 1).sign] == [
+        1,
+        -1,
+        0,
+        0,
+    ]

@@ -7,10 +7,10 @@ import pytest
 from scipy import stats
 from statsmodels.stats.power import TTestIndPower
 
-from infrabench.published.findings import RECOMPUTE, recompute
-from infrabench.published.score import ENGINES, VERSIONS, composite, order, orders
-from infrabench.published.sums_clusters import t_interval
-from infrabench.published.sums_system import effect_found
+from infrabench.analysis.published.findings import RECOMPUTE, recompute
+from infrabench.analysis.published.recompute_clusters import t_interval
+from infrabench.analysis.published.recompute_system import detectable_effect
+from infrabench.analysis.published.score import ENGINES, VERSIONS, composite, order, orders
 
 # finding, name, value to the digits given (absolute tolerance: half of the last)
 BY_HAND = [
@@ -143,10 +143,10 @@ def test_bounds_hold_every_score_that_rounds_to_the_printed_digits() -> None:
 
 
 def test_the_effect_is_that_of_statsmodels_and_the_interval_that_of_scipy() -> None:
-    assert effect_found(30, 0.8, 0.05) == pytest.approx(
+    assert detectable_effect(30, 0.8, 0.05) == pytest.approx(
         TTestIndPower().solve_power(nobs1=30, alpha=0.05, power=0.8), rel=1e-5
     )
-    assert TTestIndPower().power(effect_found(30, 0.8, 0.05), 30, 0.05) == pytest.approx(0.8, abs=1e-9)
+    assert TTestIndPower().power(detectable_effect(30, 0.8, 0.05), 30, 0.05) == pytest.approx(0.8, abs=1e-9)
     runs = [65.7, 48.1, 48.2]
     assert t_interval(runs) == pytest.approx(stats.ttest_1samp(runs, 0).confidence_interval())
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from infrabench.analysis.published import numbers, tiphon
 from infrabench.core import SchemaError
-from infrabench.published import numbers, tiphon
 
 
 def test_the_bounds_are_those_of_tables_1_and_2_in_si_units() -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
-from infrabench import abstract, facade
+from infrabench.analysis import session_data
+from infrabench.notebook import api, session_summary
 from tests.analysis_fixtures import write_session
 
 HOSTILE = '<script>alert("x")</script>`{include} /etc/passwd`'
@@ -19,9 +20,7 @@ NAMED = "s <img src=x onerror=alert(1)>"  # a session may be called anything tha
 TOKEN = "planted-secret"
 ABSENT = {"system": "lxc", "workload": "fio", "scenario": "default", "reason": "no such disk"}
 # The smallest picture: one white pixel.
-PNG = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4//8/AAX+Av4N70a4AAAAAElFTkSuQmCC"
-)
+PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4//8/AAX+Av4N70a4AAAAAElFTkSuQmCC")
 
 
 def session(folder: Path, *, fact: str = "1", **changes: Any) -> Path:
@@ -39,8 +38,8 @@ def session(folder: Path, *, fact: str = "1", **changes: Any) -> Path:
 
 def told(folder: Path) -> dict[str, Any]:
     """Return the abstract of the session in a folder."""
-    opened = facade.open_session(folder)
-    return abstract.of(opened, facade.results(opened))
+    opened = session_data.open_session(folder)
+    return session_summary.of(opened, api.results(opened))
 
 
 def figure(alt: str = "A picture of nothing.", data: bytes = PNG) -> str:
@@ -51,7 +50,7 @@ def figure(alt: str = "A picture of nothing.", data: bytes = PNG) -> str:
 
 def shown(**data: Any) -> NotebookNode:
     """Return an output of a cell: by kind, ``html`` or ``text``, or an abstract as ``told``."""
-    kinds = {"html": "text/html", "text": "text/plain", "told": abstract.MIME}
+    kinds = {"html": "text/html", "text": "text/plain", "told": session_summary.MIME}
     return nbformat.v4.new_output("display_data", data={kinds[name]: value for name, value in data.items()})
 
 
@@ -77,7 +76,9 @@ def home(folder: Path) -> Path:
     for kind in ("csv", "md", "tex"):
         (out / "tables" / "containers" / f"contrasts.{kind}").write_text("a\n")
     notebook(
-        out / "containers.ipynb", shown(told=told(made), text="a line"), shown(html=figure()),
+        out / "containers.ipynb",
+        shown(told=told(made), text="a line"),
+        shown(html=figure()),
         shown(html=f"<table><tr><td>{html.escape(HOSTILE)}</td></tr></table>"),
         nbformat.v4.new_output("stream", text=f"{HOSTILE} {folder}/data/runs/x is complete"),
         markdown=f"# Does it matter?\n\nIt may: $x^2$, {HOSTILE}",

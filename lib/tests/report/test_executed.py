@@ -7,7 +7,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from infrabench.report.executed import hiding, read
+from infrabench.publish.report.executed import make_path_filter, read
 from tests.report.report_fixtures import notebook, shown
 
 HOME = Path("/home/someone/infrabench")
@@ -54,7 +54,7 @@ def test_what_is_no_notebook_is_all_trouble(tmp_path: Path, content: str | None)
 
 
 def test_paths_and_environment_of_the_machine_are_not_kept(tmp_path: Path) -> None:
-    hide = hiding({HOME: "", Path("/home/someone"): "~"})
+    hide = make_path_filter({HOME: "", Path("/home/someone"): "~"})
     output = shown(text=f"{HOME}/data/runs/x is complete; see {HOME}; /home/someone/.ssh/id and /home/someoneelse")
     found = read(notebook(tmp_path / "n.ipynb", output, metadata=PAPERMILL), hide)
     text = nbformat.writes(found.node)
@@ -76,11 +76,11 @@ def test_paths_and_environment_of_the_machine_are_not_kept(tmp_path: Path) -> No
     ],
 )
 def test_a_path_is_hidden_wherever_it_begins(text: str, told: str) -> None:
-    assert hiding({HOME: "", Path("/home/someone"): "~"})(text) == told
+    assert make_path_filter({HOME: "", Path("/home/someone"): "~"})(text) == told
 
 
 def test_a_picture_that_looks_like_a_path_stays(tmp_path: Path) -> None:
-    hide = hiding({Path("/root"): "~", Path("/"): "never"})
+    hide = make_path_filter({Path("/root"): "~", Path("/"): "never"})
     markup = '<img src="data:image/png;base64,AA/root/BB+/root//root" alt="in /root/x">'
     found = read(notebook(tmp_path / "n.ipynb", shown(html=markup)), hide)
     assert found.node.cells[1].outputs[0].data["text/html"] == markup.replace("in /root/x", "in ~/x")

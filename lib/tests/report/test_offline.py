@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.report import external_references, of_folder
+from infrabench.publish.report import external_references, of_folder
 
 HOST = "example.org"
 
@@ -24,7 +24,7 @@ HOST = "example.org"
         '<script type="module">import m from "https://example.org/m.mjs"; m()</script>',
         '<script>if (a < b) { import("https://example.org/m.mjs") }</script>',
         "<script>const s = document.createElement('script'); s.src = 'https://example.org/a.js'</script>",
-        '<script>fetch(`https://example.org/x`)</script>',
+        "<script>fetch(`https://example.org/x`)</script>",
         '<script>r.open("GET", "https://example.org/x")</script>',
         '<script>new WebSocket("wss://example.org")</script>',
         "<style>@import url(https://example.org/a.css)</style>",

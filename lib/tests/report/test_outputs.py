@@ -8,7 +8,7 @@ import nbformat
 import pytest
 
 from infrabench.core import InfrabenchError
-from infrabench.report.outputs import Picture, cleaned, staged
+from infrabench.publish.report.outputs import Picture, sanitise_markup, sanitise_notebook
 from tests.report.report_fixtures import HOSTILE, PNG, figure, shown
 
 
@@ -36,14 +36,21 @@ def placed(kept: list[Picture]):
     ],
 )
 def test_what_is_not_text_table_or_figure_is_dropped(markup: str, gone: str) -> None:
-    made = cleaned(markup, "", placed([]))
+    made = sanitise_markup(markup, "", placed([]))
     assert gone not in made
     assert ">1</b>" in made
 
 
 def test_text_and_tables_stay_as_they_are() -> None:
     table = '<table><thead><tr><th style="text-align:left">a &lt; b &amp; c</th></tr></thead><tbody></tbody></table>'
-    assert cleaned(table, "", placed([])) == f'<div class="wide" tabindex="0">{table}</div>'
+    assert sanitise_markup(table, "", placed([])) == f'<div class="wide" tabindex="0">{table}</div>'
+
+
+def test_what_looks_like_a_tag_in_words_is_none() -> None:
+    words = '<b title="&lt;table&gt; &lt;img src=x&gt;">a &lt;table&gt; b</b>'
+    assert '<div class="wide"' not in sanitise_markup(words, "", placed([]))
+    made = sanitise_markup(f'{words}<table title="a &quot;b&quot; > c"><tbody></tbody></table>', "", placed([]))
+    assert made.count('<div class="wide" tabindex="0"><table title=') == made.count("</table></div>") == 1
 
 
 @pytest.mark.parametrize(
@@ -51,12 +58,12 @@ def test_text_and_tables_stay_as_they_are() -> None:
 )
 def test_what_would_be_loaded_is_refused_not_dropped(markup: str) -> None:
     with pytest.raises(InfrabenchError, match=r"below 'Disk' would load https://example\.org/a"):
-        cleaned(markup, "Disk", placed([]))
+        sanitise_markup(markup, "Disk", placed([]))
 
 
 def test_a_picture_becomes_a_file_with_words_and_a_closer_look() -> None:
     kept: list[Picture] = []
-    made = cleaned(figure('n > 30 & "more"'), "Disk", placed(kept))
+    made = sanitise_markup(figure('n > 30 & "more"'), "Disk", placed(kept))
     assert [each.data for each in kept] == [PNG]
     assert kept[0].alt == 'n > 30 & "more"'
     assert 'alt="n &gt; 30 &amp; &quot;more&quot;"' in made
@@ -69,7 +76,7 @@ def test_a_picture_becomes_a_file_with_words_and_a_closer_look() -> None:
 def test_a_picture_without_words_is_called_after_its_section(alt: str | None) -> None:
     kept: list[Picture] = []
     markup = figure(alt or "") if alt is not None else figure().replace(' alt="A picture of nothing."', "")
-    cleaned(markup, "Disk", placed(kept))
+    sanitise_markup(markup, "Disk", placed(kept))
     assert kept[0].alt == "Figure of the section Disk"
 
 
@@ -79,7 +86,7 @@ def test_a_bare_picture_is_a_figure_too(kind: str) -> None:
     output = nbformat.v4.new_output("display_data", data={f"image/{kind}": content, "text/plain": "<Figure>"})
     cells = [nbformat.v4.new_markdown_cell("## Disk"), nbformat.v4.new_code_cell("1", outputs=[output])]
     kept: list[Picture] = []
-    made = staged(nbformat.v4.new_notebook(cells=cells), placed(kept))
+    made = sanitise_notebook(nbformat.v4.new_notebook(cells=cells), placed(kept))
     assert kept[0].alt == "Figure of cell 2, Disk"
     assert set(made.cells[1].outputs[0].data) == {"text/html"}
     assert "evil" not in made.cells[1].outputs[0].data["text/html"]
@@ -88,12 +95,14 @@ def test_a_bare_picture_is_a_figure_too(kind: str) -> None:
 def test_other_kinds_of_output_are_left_out() -> None:
     output = shown(text="plain")
     output.data["application/javascript"] = "evil()"
-    made = staged(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1", outputs=[output])]), placed([]))
+    made = sanitise_notebook(
+        nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1", outputs=[output])]), placed([])
+    )
     assert dict(made.cells[0].outputs[0].data) == {"text/plain": "plain"}
 
 
 def test_markdown_has_no_directives() -> None:
     cell = nbformat.v4.new_markdown_cell(f"# Q\n\n```{{include}} /etc/passwd\n```\n~~~ {{raw}} html\n~~~\n{HOSTILE}")
-    made = staged(nbformat.v4.new_notebook(cells=[cell]), placed([])).cells[0].source
+    made = sanitise_notebook(nbformat.v4.new_notebook(cells=[cell]), placed([])).cells[0].source
     assert "```include /etc/passwd" in made
     assert "~~~ raw html" in made

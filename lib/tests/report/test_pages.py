@@ -7,8 +7,8 @@ from typing import Any
 import nbformat
 import pytest
 
-from infrabench.report import pages
-from infrabench.report.executed import Executed
+from infrabench.publish.report import pages
+from infrabench.publish.report.executed import Executed
 from tests.report.report_fixtures import session, told
 
 
@@ -17,9 +17,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return told(session(tmp_path_factory.mktemp("pages") / "s"))
 
 
-def shown(abstract: dict[str, Any], name: str = "containers") -> pages.Shown:
+def shown(abstract: dict[str, Any], name: str = "containers") -> pages.ShownNotebook:
     node = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# Containers")])
-    return pages.Shown(Executed(name, node, "", True, (abstract,), None, None), "p", "p-notebook", (), {}, (), None)
+    return pages.ShownNotebook(
+        Executed(name, node, "", True, (abstract,), None, None), "p", "p-notebook", (), {}, (), None
+    )
 
 
 def text(page: nbformat.NotebookNode) -> str:

@@ -11,12 +11,13 @@ from urllib.parse import unquote
 
 import pytest
 
-from infrabench import cli, facade
-from infrabench.archive import unpack
+from infrabench import cli
+from infrabench.analysis import session_data
+from infrabench.analysis.tidy import read_table, tidy
 from infrabench.core import InfrabenchError
-from infrabench.records import awaited
-from infrabench.report import files, of_folder, report
-from infrabench.tidy import read_table, tidy
+from infrabench.ledger.archive import unpack
+from infrabench.ledger.records import awaited
+from infrabench.publish.report import files, of_folder, report
 from tests.report.report_fixtures import (
     NAMED,
     PNG,
@@ -148,7 +149,7 @@ def test_figures_and_tables_come_with_their_files(site: Path) -> None:
 
 def test_data_are_the_session(site: Path, checkout: Path, tmp_path: Path) -> None:
     folder = checkout / "data/runs/containers" / NAMED
-    table = facade.open_session(folder).table
+    table = session_data.open_session(folder).table
     for suffix in (".csv", ".parquet"):
         assert read_table(site / f"files/data/{NAMED}{suffix}").equals(table)
     with (site / f"files/data/{NAMED}-plan.csv").open(newline="") as file:
@@ -217,13 +218,13 @@ def test_raw_output_is_packed_where_it_is_small_or_asked_for(
     folder.parent.mkdir(parents=True)
     session(folder)
     (folder / "SHA256SUMS").write_text("")
-    monkeypatch.setattr("infrabench.archive.verify", lambda folder: [])  # of a session without sums
+    for check in ("verify", "_unproved"):  # of a session without sums
+        monkeypatch.setattr(f"infrabench.ledger.archive.{check}", lambda folder: [])
     shelf = files.Shelf(tmp_path / "site", [])
     found = shelf.data("s", raw=raw)
     assert [link.title for link in found.links] == ["CSV", "Parquet", "plan (CSV)", *(["archive"] if packed else [])]
     assert bool(found.note) != packed
     if packed:
-        monkeypatch.setattr("infrabench.archive.verify", lambda folder: [])
         assert (unpack(tmp_path / "site/files/data/s.tar.xz", tmp_path / "again") / "plan.jsonl").is_file()
     assert shelf.data("another", raw=raw).note == "not on this machine, so its data are not here"
 
@@ -235,7 +236,8 @@ def test_a_report_of_many_sessions_stays_small(tmp_path: Path, monkeypatch: pyte
     rows, size = len(tidy(made[0])), sum(path.stat().st_size for path in made[0].rglob("*") if path.is_file())
     monkeypatch.setattr(files, "CSV_ROWS", 2 * rows)
     monkeypatch.setattr(files, "PACKED_ALL", 3.5 * size)
-    monkeypatch.setattr("infrabench.archive.verify", lambda folder: [])  # of a session without sums
+    for check in ("verify", "_unproved"):  # of a session without sums
+        monkeypatch.setattr(f"infrabench.ledger.archive.{check}", lambda folder: [])
     for each in made:
         (each / "SHA256SUMS").write_text("")
     shelf = files.Shelf(tmp_path / "site", [])
@@ -256,5 +258,3 @@ def test_the_command_makes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     assert capsys.readouterr().out == f"{tmp_path}/out/report/index.html\n"
     assert cli.main(["report", "--out", str(tmp_path / "out"), "absent.ipynb"]) == 2
     assert "there is no notebook absent.ipynb" in capsys.readouterr().err
-
-

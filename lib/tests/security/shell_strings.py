@@ -44,7 +44,7 @@ class _Module:
         for keyword in node.keywords:
             if keyword.arg == "shell" and ast.unparse(keyword.value) != "False":
                 yield self._at(node, "asks for a shell")
-        if called in {"script", "_sh"} and len(node.args) > 1 and not self.constant(node.args[1]):
+        if called in {"run_script", "script", "_sh"} and len(node.args) > 1 and not self.constant(node.args[1]):
             yield self._at(node, f"hands {called} what is not a constant: {ast.unparse(node.args[1])}")
 
     def _argv(self, node: ast.Tuple | ast.List | ast.Call) -> Iterator[str]:
@@ -103,7 +103,7 @@ class _Module:
             if isinstance(scope, ast.FunctionDef | ast.Lambda):
                 taken = scope.args
                 if node.id in {each.arg for each in (*taken.args, *taken.kwonlyargs, *taken.posonlyargs)}:
-                    return isinstance(scope, ast.FunctionDef) and scope.name in {"script", "_sh"}
+                    return isinstance(scope, ast.FunctionDef) and scope.name in {"run_script", "script", "_sh"}
                 if isinstance(scope, ast.FunctionDef) and (found := list(_assigned(scope, node.id))):
                     return all(map(self.constant, found))
             scope = self.parent.get(scope)

@@ -9,15 +9,13 @@ import pytest
 import yaml
 
 from infrabench.core import SiteError
-from infrabench.host import LocalHost, SSHHost
-from infrabench.site import open_site
+from infrabench.machines.hosts.host import LocalHost, SSHHost
+from infrabench.machines.sites.site import open_site
 from tests.ssh_server import Login, serving
 
 
 def host(login: Login, known_hosts: Path) -> SSHHost:
-    return SSHHost(
-        "server", login.address, user=login.user, port=login.port, key=login.key, known_hosts=known_hosts
-    )
+    return SSHHost("server", login.address, user=login.user, port=login.port, key=login.key, known_hosts=known_hosts)
 
 
 def test_a_known_host_is_talked_to(tmp_path: Path) -> None:
@@ -47,6 +45,25 @@ def test_an_unknown_or_changed_key_is_refused(change, told: str, tmp_path: Path)
             host(login, wrong).run(("true",), timeout_s=5)
         assert wrong.read_text() == before  # nor is it learnt
         assert login.address not in str(error.value)  # the inventory's name says which host
+
+
+def test_a_key_that_changes_during_a_session_ends_it_and_the_next_is_refused(tmp_path: Path) -> None:
+    """The host was installed anew, or another one answers at its address: nothing of a session runs there."""
+    ran = tmp_path / "ran"
+    with serving(tmp_path) as login:
+        there = host(login, login.known_hosts)
+        assert there.run(("true",), timeout_s=5).ok
+    known = tmp_path / "known"
+    known.write_text(login.known_hosts.read_text())
+    with serving(tmp_path, port=login.port) as other:
+        with pytest.raises(SiteError, match="server: "):
+            there.run(("touch", str(ran)), timeout_s=5)
+        again = host(other, known)
+        with pytest.raises(SiteError, match=r"server: its host key changed: .*Compare the fingerprint on its console"):
+            again.run(("touch", str(ran)), timeout_s=5)
+        there.close()
+        again.close()
+    assert not ran.exists()
 
 
 def test_another_login_is_refused(tmp_path: Path) -> None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import argparse
 import os
 import stat
+import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from infrabench import lab, labcommand
-from infrabench.clusters import hosts
-from infrabench.host import LocalHost
-from infrabench.lab import network, nodes
-from infrabench.stores.node import guest
+from infrabench.cli import lab as labcommand
+from infrabench.machines import lab
+from infrabench.machines.clusters import hosts
+from infrabench.machines.hosts.host import LocalHost
+from infrabench.machines.lab import network, nodes, shell
+from infrabench.machines.stores.node import guest
 
 
 def mode(path: Path) -> int:
@@ -48,6 +50,21 @@ def test_the_keys_of_the_lab_are_their_owners_alone(monkeypatch: pytest.MonkeyPa
     assert mode(ssh) == 0o700
     assert mode(ssh / "id_ed25519") == 0o600
     assert "PRIVATE KEY" in (ssh / "id_ed25519").read_text()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="not run: only root can act as another user")
+def test_another_user_holds_no_lock_of_the_lab_and_enters_no_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        state = Path(folder) / "state"
+        monkeypatch.setenv("INFRABENCH_STATE", str(state))
+        with shell.locked("lock"), shell.in_use():
+            (state / "images").mkdir()
+        for command in (("flock", "-n", state / "lock", "true"), ("flock", "-n", state / "use.lock", "true"),
+                        ("ls", state / "images")):  # fmt: skip
+            as_other = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *map(str, command))
+            assert LocalHost().run(as_other, timeout_s=10).stderr.endswith(b"Permission denied\n")
+            assert LocalHost().run([str(each) for each in command], timeout_s=10).ok
 
 
 def test_the_host_key_of_a_node_is_its_own_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -92,10 +109,10 @@ def test_the_kubeconfig_of_a_kept_cluster_is_its_owners_alone(monkeypatch: pytes
     def keeping(name: str, parts: tuple[str, ...]):
         yield None
 
-    monkeypatch.setattr(lab, "keeping", keeping)
-    monkeypatch.setattr("infrabench.clusters.cni.standing", lambda machines, cni: cluster)
-    arguments = argparse.Namespace(verb_of_lab="up", kubernetes="bridge", hosts=[])
-    lines = list(labcommand.lab(arguments))
+    monkeypatch.setattr(lab, "keep_cluster", keeping)
+    monkeypatch.setattr("infrabench.machines.clusters.cni.standing", lambda machines, cni: cluster)
+    arguments = argparse.Namespace(kubernetes="bridge", hosts=[])
+    lines = list(labcommand.up(arguments))
     assert mode(lab.kubeconfig("bridge")) == 0o600
     assert lab.kubeconfig("bridge").read_bytes() == config
     assert str(lab.kubeconfig("bridge")) in lines[-1]

@@ -19,11 +19,11 @@ OPEN = re.compile(
 )
 # Who listens on every address, and where that is: inside a node, a guest or a pod, in networks without a way out.
 KNOWN = {
-    "lab/guest/overlay/etc/infrabench/web/apache2.conf": "the web server of the measured target, during a trial",
-    "lab/guest/overlay/etc/infrabench/ftp/vsftpd.conf": "the FTP server of the measured target, during a trial",
-    "lab/guest/overlay/etc/infrabench/mail/main.cf": "the mail server of the measured target, during a trial",
-    "lab/guest/overlay/etc/infrabench/mail/master.cf": "the same",
-    "lab/pod/pods/serve.c": "the pod that starts tools in other pods; it takes orders from who knows its token",
+    "machines/lab/guest/overlay/etc/infrabench/web/apache2.conf": "the web server of the target, during a trial",
+    "machines/lab/guest/overlay/etc/infrabench/ftp/vsftpd.conf": "the FTP server of the target, during a trial",
+    "machines/lab/guest/overlay/etc/infrabench/mail/main.cf": "the mail server of the measured target, during a trial",
+    "machines/lab/guest/overlay/etc/infrabench/mail/master.cf": "the same",
+    "machines/lab/pod/pods/serve.c": "starts tools in other pods; it takes orders from who knows its token",
 }
 TEXT = {".py", ".sh", ".c", ".h", ".conf", ".cf", ".json", ".service", ".txt", ""}
 # Calls that make a server of this process or of one that it starts, beside sockets.
@@ -45,7 +45,9 @@ def _asked(text: str) -> list[str]:
 def test_open_addresses_are_asked_for_only_where_they_are_known_to_be_inside() -> None:
     found = {path.relative_to(ROOT).as_posix(): _asked(path.read_text(errors="replace")) for path in _files()
              if path.is_relative_to(ROOT)}  # fmt: skip
-    asking = {name for name, lines in found.items() if lines and name != "veil.py"}  # which names them to leave them be
+    asking = {
+        name for name, lines in found.items() if lines and name != "machines/sites/redaction.py"
+    }  # which names them to leave them be
     assert asking == set(KNOWN)
     outside = {path.name: _asked(path.read_text()) for path in _files() if not path.is_relative_to(ROOT)}
     assert not any(outside.values())
@@ -79,16 +81,16 @@ def test_sockets_of_ours_are_unix_sockets_or_on_loopback() -> None:
     every = {path.relative_to(ROOT).as_posix(): _binds(path) for path in ROOT.rglob("*.py")}
     found = {name: binds for name, binds in every.items() if binds}
     assert found == {
-        "relay.py": ["local"],  # a Unix socket, in a folder that only this user can enter
-        "stores/node/guest.py": ["('127.0.0.1', 0)"],
+        "machines/hosts/socket_forward.py": ["local"],  # a Unix socket, in a folder that only this user can enter
+        "machines/stores/node/guest.py": ["('127.0.0.1', 0)"],
     }
 
 
 def test_what_clusters_offer_without_asking_who_is_there_stays_on_loopback() -> None:
-    control = (ROOT / "clusters/control.py").read_text()
+    control = (ROOT / "machines/clusters/control.py").read_text()
     assert "--listen-client-urls=http://{loopback}" in control  # etcd
     assert 'loopback = plane.host, "127.0.0.1"' in control
-    assert '"metricsBindAddress": "127.0.0.1:10249"' in (ROOT / "clusters/workers.py").read_text()
+    assert '"metricsBindAddress": "127.0.0.1:10249"' in (ROOT / "machines/clusters/workers.py").read_text()
 
 
 def _jupyter() -> list[str]:
@@ -111,7 +113,7 @@ def test_jupyterlab_listens_on_loopback_alone_and_asks_for_its_token() -> None:
 
 
 def test_a_kernel_of_an_unattended_run_opens_no_port() -> None:
-    assert '"transport": "ipc"' in (ROOT / "headless.py").read_text()
+    assert '"transport": "ipc"' in (ROOT / "notebook/headless.py").read_text()
 
 
 def test_no_file_of_the_checkout_holds_a_key_or_a_token() -> None:

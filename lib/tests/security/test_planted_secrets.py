@@ -18,10 +18,10 @@ import nbformat
 import pytest
 import yaml
 
-from infrabench import kubeconfig, veil
-from infrabench.archive import pack, unpack
-from infrabench.records import read_trials, verify
-from infrabench.reparse import differences
+from infrabench.experiment.execution.reparse import compare
+from infrabench.ledger.archive import pack, unpack
+from infrabench.ledger.records import read_trials, verify
+from infrabench.machines.sites import kubeconfig, redaction
 from tests.ssh_server import Login, serving
 
 ADDRESS = "127.83.41.7"  # loopback in fact, and any address to the suite
@@ -86,7 +86,7 @@ def made(request: pytest.FixtureRequest, home: Path, inventory: Path) -> Path:
     out.mkdir()
     said = ""
     for command in (
-        ["notebook", home / "talk.ipynb", out / "talk.ipynb", "-p", "site", site],
+        ["notebook", "run", home / "talk.ipynb", out / "talk.ipynb", "-p", "site", site],
         ["report", out / "talk.ipynb", "--out", out],
     ):
         done = subprocess.run(
@@ -139,7 +139,7 @@ def test_no_address_of_the_host_is_in_what_is_written(inventory: Path, home: Pat
     """A tool prints addresses that no inventory names: those that the host has are asked for, and kept out too."""
     if made.name == "local":
         return
-    script = Path(veil.__file__).with_name("probes") / "addresses.py"
+    script = Path(redaction.__file__).parents[1] / "hosts" / "probes" / "addresses.py"
     own = json.loads(subprocess.run([sys.executable, script], capture_output=True, check=True, timeout=20).stdout)
     assert own
     assert [hit for each in own for hit in found(made, rf"(?<![0-9.]){re.escape(each)}(?![0-9])")] == []
@@ -159,19 +159,19 @@ def test_the_name_of_the_host_stands_where_its_address_stood(made: Path) -> None
 def test_the_session_is_whole_and_reads_the_same_again(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INFRABENCH_PLUGINS", str(PLUGINS))
     assert verify(session_of(made)) == []
-    assert list(differences(session_of(made))) == []
+    assert compare(session_of(made)).differences == ()
 
 
 def test_a_kubeconfig_leaves_neither_key_nor_token_nor_place(tmp_path: Path) -> None:
     server = f"https://me:{IN_URL}@api.planted.example:6443"
     user = {"client-key-data": "planted-key-data", "token": "planted-bearer"}
     path = tmp_path / "planted-place" / "config"
-    config = kubeconfig.described(path, {
+    config = kubeconfig.read_context(path, {
         "current-context": "me@planted", "clusters": [{"name": "east", "cluster": {"server": server}}],
         "contexts": [{"name": "me@planted", "context": {"cluster": "east"}}], "users": [{"name": "me", "user": user}],
     })  # fmt: skip
     said = f"Cannot reach {server}: dial api.planted.example:6443; kubectl --kubeconfig {path} --context me@planted"
-    told = veil.text(said, kubeconfig.private(config))
+    told = redaction.text(said, kubeconfig.private(config))
     assert not re.search("planted|hunter2", told), told
     assert told.endswith("dial API-SERVER:6443; kubectl --kubeconfig KUBECONFIG --context CONTEXT")
     assert not re.search("planted|hunter2", config.name)

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import infrabench
-from infrabench import host
-from infrabench.host import LocalHost
-from infrabench.systems import _guests
+from infrabench.machines import guest_bridge
+from infrabench.machines.hosts import host
+from infrabench.machines.hosts.host import LocalHost
 
-PROBES = Path(infrabench.__file__).parent / "probes"
+PROBES = Path(infrabench.__file__).parent / "machines" / "hosts" / "probes"
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_a_host_forwards_packets_afterwards_only_if_it_did_before(before: str) -
     apart = ["unshare", "--net", "--mount"]
     if os.geteuid() != 0 or subprocess.run([*apart, "true"], capture_output=True).returncode:
         pytest.skip("not run: a network of its own needs root")
-    words = ["sh", "-c", PUT_BACK, "sh", _guests._BRIDGE_UP, _guests._BRIDGE_DOWN, before]
+    words = ["sh", "-c", PUT_BACK, "sh", guest_bridge._BRIDGE_UP, guest_bridge._BRIDGE_DOWN, before]
     done = subprocess.run([*apart, *words], capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["1", before]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infrabench.core import SiteError
-from infrabench.sources import hostlist
+from infrabench.machines.sites import import_hostlist
 
 # What `scontrol show hostnames` of Slurm 22.05 printed.
 TOLD = Path(__file__).parents[1] / "data/sources/hostnames.tsv"
@@ -26,9 +26,9 @@ def test_a_list_is_written_out_as_slurm_does_it(text: str, names: str) -> None:
     expected = names.split(" ")
     if len(set(expected)) < len(expected):  # Slurm names a host twice; a site may not
         with pytest.raises(SiteError, match="names a host twice: n2"):
-            hostlist.expanded(text)
+            import_hostlist.expand_list(text)
         return
-    assert list(hostlist.expanded(text)) == expected
+    assert list(import_hostlist.expand_list(text)) == expected
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_list_is_written_out_as_slurm_does_it(text: str, names: str) -> None:
 def test_what_is_no_list_is_refused_in_no_time(text: str, told: str) -> None:
     begin = time.process_time()
     with pytest.raises(SiteError, match=told) as error:
-        hostlist.expanded(text)
+        import_hostlist.expand_list(text)
     assert time.process_time() - begin < 1
     assert len(str(error.value)) < 500
 
@@ -86,11 +86,11 @@ def test_what_is_no_list_is_refused_in_no_time(text: str, told: str) -> None:
 @given(st.text("n[]-,0129", max_size=40))
 def test_whatever_is_written_is_written_out_or_refused(text: str) -> None:
     try:
-        names = hostlist.expanded(text)
+        names = import_hostlist.expand_list(text)
     except SiteError:
         return
-    assert 0 < len(names) == len(set(names)) <= hostlist.MOST
-    assert hostlist.checked(list(names)) == names
+    assert 0 < len(names) == len(set(names)) <= import_hostlist.MOST
+    assert import_hostlist.check_names(list(names)) == names
     if "[" not in text:
         assert ",".join(names) == text
     # No name has more digits than the list has characters, and each begins as a part of the list does.
@@ -100,7 +100,7 @@ def test_whatever_is_written_is_written_out_or_refused(text: str) -> None:
 @given(st.integers(0, 99_999), st.integers(0, 500), st.integers(1, 6))
 def test_a_range_keeps_its_width(first: int, more: int, width: int) -> None:
     text = f"{first:0{width}d}"
-    names = hostlist.expanded(f"n[{text}-{first + more}]")
+    names = import_hostlist.expand_list(f"n[{text}-{first + more}]")
     assert [int(name[1:]) for name in names] == list(range(first, first + more + 1))
     assert names[0] == f"n{text}"
     assert all(len(name) - 1 >= len(text) for name in names)

@@ -11,9 +11,9 @@ import pytest
 
 from infrabench import cli
 from infrabench.core import SiteError
-from infrabench.inventory import Inventory
-from infrabench.site import read_file
-from infrabench.sources import placing, slurm
+from infrabench.machines.sites import import_slurm, import_write
+from infrabench.machines.sites.inventory import Inventory
+from infrabench.machines.sites.site import read_file
 
 JOB = {"SLURM_JOB_ID": "4711", "SLURM_JOB_NODELIST": "node[1-2]", "PATH": "/nonexistent"}
 
@@ -27,24 +27,24 @@ def _scontrol(folder: Path, text: str) -> dict[str, str]:
 
 
 def test_the_nodes_are_those_of_the_list() -> None:
-    assert slurm.nodes(JOB) == ("4711", ("node1", "node2"))
+    assert import_slurm.nodes(JOB) == ("4711", ("node1", "node2"))
 
 
 def test_slurm_writes_them_out_where_it_is_there(tmp_path: Path) -> None:
     path = _scontrol(tmp_path, 'echo "$*" >"$0.asked"; printf "a1\\na2\\n"')
-    assert slurm.nodes({**JOB, **path})[1] == ("a1", "a2")
+    assert import_slurm.nodes({**JOB, **path})[1] == ("a1", "a2")
     assert (tmp_path / "scontrol.asked").read_text() == "show hostnames node[1-2]\n"
 
 
 @pytest.mark.parametrize("text", ["exit 1", "kill -9 $$"])
 def test_a_slurm_that_does_not_answer_is_done_without(tmp_path: Path, text: str) -> None:
-    assert slurm.nodes({**JOB, **_scontrol(tmp_path, text)})[1] == ("node1", "node2")
+    assert import_slurm.nodes({**JOB, **_scontrol(tmp_path, text)})[1] == ("node1", "node2")
 
 
 @pytest.mark.parametrize("told", ["-x", "../a", "a a", "$(id)", "a/b"])
 def test_what_slurm_says_has_to_be_names(tmp_path: Path, told: str) -> None:
     with pytest.raises(SiteError, match=r"no name of a host|twice"):
-        slurm.nodes({**JOB, **_scontrol(tmp_path, f"printf '%s\\n' '{told}'")})
+        import_slurm.nodes({**JOB, **_scontrol(tmp_path, f"printf '%s\\n' '{told}'")})
 
 
 @pytest.mark.parametrize(
@@ -61,11 +61,11 @@ def test_what_slurm_says_has_to_be_names(tmp_path: Path, told: str) -> None:
 )
 def test_what_is_no_allocation_is_told(environment: dict[str, str], told: str) -> None:
     with pytest.raises(SiteError, match=told):
-        slurm.nodes(environment)
+        import_slurm.nodes(environment)
 
 
 def _places(names: list[str], roles: list[str], **how: Any) -> tuple[list[tuple[str, str, str]], tuple[str, ...]]:
-    found, left = slurm.placed("7", names, roles, {"user": "me"}, **how)
+    found, left = import_slurm.assign_roles("7", names, roles, {"user": "me"}, **how)
     return [(each.called, each.site, each.role) for each in found], left
 
 
@@ -89,30 +89,31 @@ def test_too_few_nodes_or_a_role_twice_are_refused() -> None:
 
 
 def test_a_clusters_machines_get_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, _ = slurm.placed("7", ["localhost"], ["flannel-control"], {})
+    found, _ = import_slurm.assign_roles("7", ["localhost"], ["flannel-control"], {})
     assert found[0].reached["address"] == "127.0.0.1"
+
     def unknown(*_: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     with pytest.raises(SiteError, match=r"none\.invalid: a cluster's machine needs an address"):
-        slurm.placed("7", ["none.invalid"], ["flannel-control"], {})
+        import_slurm.assign_roles("7", ["none.invalid"], ["flannel-control"], {})
 
 
 def test_an_unknown_role_is_named() -> None:
-    found, _ = slurm.placed("7", ["a"], ["boss"], {})
+    found, _ = import_slurm.assign_roles("7", ["a"], ["boss"], {})
     with pytest.raises(SiteError, match="unknown role 'boss'"):
-        placing.inventories(found, "it")
+        import_write.inventories(found, "it")
 
 
 def test_the_command_prints_an_inventory(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("SLURM_")]:
         monkeypatch.delenv(name)
-    assert cli.main(["inventory", "slurm"]) == 1
+    assert cli.main(["hosts", "inventory", "slurm"]) == 1
     assert "no Slurm allocation here" in capsys.readouterr().err
     for name, value in JOB.items():
         monkeypatch.setenv(name, value)
-    assert cli.main(["inventory", "slurm", "--user", "root", "--key", "~/.ssh/cluster", "--port", "2222"]) == 0
+    assert cli.main(["hosts", "inventory", "slurm", "--user", "root", "--key", "~/.ssh/cluster", "--port", "2222"]) == 0
     file = tmp_path / "hosts.yml"
     file.write_text(capsys.readouterr().out)
     found = read_file(file)
@@ -123,7 +124,7 @@ def test_the_command_prints_an_inventory(tmp_path: Path, capsys: Any, monkeypatc
         ("root", 2222, "~/.ssh/cluster"),
     }  # fmt: skip
     monkeypatch.setenv("SLURM_JOB_NODELIST", "node[1-5]")
-    assert cli.main(["inventory", "slurm", "--out", str(tmp_path), "--name", "night"]) == 0
+    assert cli.main(["hosts", "inventory", "slurm", "--out", str(tmp_path), "--name", "night"]) == 0
     told = capsys.readouterr()
     assert told.out.split() == [str(tmp_path / "night-1.yml"), str(tmp_path / "night-2.yml")]
     assert "nodes without a role: node5" in told.err

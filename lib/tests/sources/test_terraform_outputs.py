@@ -16,9 +16,9 @@ import pytest
 
 from infrabench import cli
 from infrabench.core import SiteError
-from infrabench.inventory import Inventory
-from infrabench.site import read_file
-from infrabench.sources import placing, terraform
+from infrabench.machines.sites import import_terraform, import_write
+from infrabench.machines.sites.inventory import Inventory
+from infrabench.machines.sites.site import read_file
 
 DATA = Path(__file__).parents[1] / "data/sources"
 PRINTED = DATA / "terraform.json"  # by Terraform 1.11 of main.tf, which stands beside it
@@ -31,14 +31,14 @@ def _outputs(*hosts: Any, **of: Any) -> bytes:
 
 def _refused(text: bytes, told: str, **how: Any) -> str:
     with pytest.raises(SiteError, match=told) as error:
-        placing.inventories(terraform.hosts(text, **how), "it")
+        import_write.inventories(import_terraform.hosts(text, **how), "it")
     assert len(str(error.value)) < 5000
     assert str(error.value).isprintable()
     return str(error.value)
 
 
 def test_what_terraform_printed_becomes_an_inventory_for_each_site(tmp_path: Path, capsys: Any) -> None:
-    assert cli.main(["inventory", "terraform", str(PRINTED), "--out", str(tmp_path)]) == 0
+    assert cli.main(["hosts", "inventory", "terraform", str(PRINTED), "--out", str(tmp_path)]) == 0
     paths = capsys.readouterr().out.split()
     assert paths == [str(tmp_path / "rack-a.yml"), str(tmp_path / "rack-b.yml")]
     first, second = (read_file(path) for path in paths)
@@ -59,7 +59,7 @@ def test_what_terraform_printed_becomes_an_inventory_for_each_site(tmp_path: Pat
 
 
 def test_written_again_is_the_same_and_never_over_another(tmp_path: Path, capsys: Any) -> None:
-    argv = ["inventory", "terraform", str(PRINTED), "--out", str(tmp_path)]
+    argv = ["hosts", "inventory", "terraform", str(PRINTED), "--out", str(tmp_path)]
     assert cli.main(argv) == cli.main(argv) == 0
     (tmp_path / "rack-b.yml").write_text("mine")
     assert cli.main(argv) == 1
@@ -68,7 +68,7 @@ def test_written_again_is_the_same_and_never_over_another(tmp_path: Path, capsys
 
 
 def test_one_site_is_printed_and_read_from_a_pipe(tmp_path: Path) -> None:
-    argv = [sys.executable, "-m", "infrabench.cli", "inventory", "terraform", "-", "--site", "rack-b",
+    argv = [sys.executable, "-m", "infrabench.cli", "hosts", "inventory", "terraform", "-", "--site", "rack-b",
             "--known-hosts", "~/known"]  # fmt: skip
     done = subprocess.run(argv, input=PRINTED.read_bytes(), capture_output=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -79,14 +79,14 @@ def test_one_site_is_printed_and_read_from_a_pipe(tmp_path: Path) -> None:
 
 
 def test_several_sites_are_not_printed_as_one(capsys: Any) -> None:
-    assert cli.main(["inventory", "terraform", str(PRINTED)]) == 2
+    assert cli.main(["hosts", "inventory", "terraform", str(PRINTED)]) == 2
     assert "there are 2 sites (rack-a, rack-b): take --out FOLDER, or --site NAME" in capsys.readouterr().err
-    assert cli.main(["inventory", "terraform", str(PRINTED), "--site", "rack-c"]) == 2
+    assert cli.main(["hosts", "inventory", "terraform", str(PRINTED), "--site", "rack-c"]) == 2
     assert "there is no site 'rack-c'; there are rack-a, rack-b" in capsys.readouterr().err
 
 
 def test_what_is_sensitive_stays_so_unless_it_is_meant(tmp_path: Path, capsys: Any) -> None:
-    argv = ["inventory", "terraform", str(PRINTED), "--output", "secret_hosts"]
+    argv = ["hosts", "inventory", "terraform", str(PRINTED), "--output", "secret_hosts"]
     assert cli.main(argv) == 1
     assert cli.main([*argv, "--sensitive"]) == 2
     told = capsys.readouterr()
@@ -102,12 +102,12 @@ def test_what_is_sensitive_stays_so_unless_it_is_meant(tmp_path: Path, capsys: A
 def test_an_output_that_does_not_say_whether_it_is_sensitive_is(tmp_path: Path) -> None:
     text = json.dumps({"infrabench_hosts": {"value": [HOST]}}).encode()
     _refused(text, "to be sensitive")
-    assert terraform.hosts(text, sensitive=True)
+    assert import_terraform.hosts(text, sensitive=True)
 
 
 def test_a_map_of_hosts_gives_them_their_names() -> None:
     text = _outputs(value={"web": HOST, "load": {"address": "192.0.2.2", "role": "client"}})
-    assert [host.called for host in terraform.hosts(text)] == ["web", "load"]
+    assert [host.called for host in import_terraform.hosts(text)] == ["web", "load"]
 
 
 def test_what_is_absent_or_unknown_is_named() -> None:
@@ -141,7 +141,7 @@ def test_one_machine_in_two_places_is_refused() -> None:
 def test_a_gateway_without_a_site_serves_every_site() -> None:
     sites = [{**HOST, "address": f"10.0.0.{n}", "site": name, "gateway": "door"} for n, name in enumerate("ab", 1)]
     door = {"name": "door", "address": "192.0.2.9", "role": "gateway"}
-    found = placing.inventories(terraform.hosts(_outputs(*sites, door)), "it")
+    found = import_write.inventories(import_terraform.hosts(_outputs(*sites, door)), "it")
     assert list(found) == ["a", "b"]
     assert all("door" in text for text in found.values())
 
@@ -155,12 +155,12 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("field", [*terraform.KNOWN, "password"])
+@pytest.mark.parametrize("field", [*import_terraform.KNOWN, "password"])
 def test_hostile_values_are_refused_or_stay_text(field: str, tmp_path: Path) -> None:
     for bad in HOSTILE:
         text, told = _outputs({**HOST, field: bad}), ""
         try:
-            found = placing.inventories(terraform.hosts(text), "it")
+            found = import_write.inventories(import_terraform.hosts(text), "it")
         except SiteError as error:
             told = str(error)
             continue
@@ -183,8 +183,8 @@ def test_hostile_values_are_refused_or_stay_text(field: str, tmp_path: Path) -> 
     "text",
     [
         b"\x00\xff" * 1000, b"[" * 200_000, b'{"a":' * 200_000, b"9" * 10_000_000, b'"' + b"x" * 10_000_000 + b'"',
-        b" " * (terraform.LARGEST + 1), b"NaN", b"null", _outputs(*[HOST] * 5000), _outputs([[[]]]), _outputs(None),
-        _outputs(value="a"), _outputs(value=5),
+        b" " * (import_terraform.LARGEST + 1), b"NaN", b"null", _outputs(*[HOST] * 5000), _outputs([[[]]]),
+        _outputs(None), _outputs(value="a"), _outputs(value=5),
     ],
     ids=range(13),
 )  # fmt: skip
@@ -194,10 +194,10 @@ def test_every_other_kind_of_file_is_refused(text: bytes) -> None:
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for path in (tmp_path / "none", tmp_path, f"{tmp_path}/a\0b"):
-        assert cli.main(["inventory", "terraform", str(path)]) == 1
+        assert cli.main(["hosts", "inventory", "terraform", str(path)]) == 1
         assert "cannot be read" in capsys.readouterr().err
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"{}")))
-    assert cli.main(["inventory", "terraform", "-"]) == 1
+    assert cli.main(["hosts", "inventory", "terraform", "-"]) == 1
     assert "standard input: there is no output infrabench_hosts; there are: none" in capsys.readouterr().err
 
 
@@ -206,6 +206,7 @@ def test_files_are_written_whole_or_not_at_all(tmp_path: Path, capsys: Any) -> N
     bad = copy.deepcopy(data)
     bad["infrabench_hosts"]["value"][0]["address"] = "two words"
     (tmp_path / "bad.json").write_text(json.dumps(bad))
-    assert cli.main(["inventory", "terraform", str(tmp_path / "bad.json"), "--out", str(tmp_path / "out")]) == 1
+    argv = ["hosts", "inventory", "terraform", str(tmp_path / "bad.json"), "--out", str(tmp_path / "out")]
+    assert cli.main(argv) == 1
     assert "address" in capsys.readouterr().err
     assert not os.path.exists(tmp_path / "out")

@@ -18,7 +18,7 @@ def test_reference_values() -> None:
     assert benjamini_hochberg(P) == pytest.approx(expected)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.lists(st.sampled_from([0.0, 0.001, 0.01, 0.02, 0.04, 0.3, 0.5, 1.0]), min_size=1, max_size=9))
 def test_as_statsmodels_and_scipy(p: list[float]) -> None:
     assert holm(p) == pytest.approx(multipletests(p, method="holm")[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from infrabench.stats.bimodality import CRITICAL, bimodal, critical_split, mode_by_deployment, split, split_log
@@ -51,7 +51,6 @@ def test_groups_of_one_value_are_infinitely_far_apart() -> None:
     st.sampled_from([0.5, 8.0]),
     st.sampled_from([0, 64, -32]),
 )
-@settings(deadline=None)
 def test_neither_shift_nor_scale_matters(values: list[int], scale: float, shift: int) -> None:
     x = np.array(values, dtype=float)
     if x.size < 6 or np.ptp(x) == 0:

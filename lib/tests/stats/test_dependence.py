@@ -7,18 +7,21 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
+from infrabench.selfcheck.validation.generators import ar1
 from infrabench.stats.dependence import (
     autocorrelation,
     dependent,
+    dependent_pairs,
     effective_interval,
     effective_n,
     kendall_trend,
     ljung_box,
+    of_pairs,
     runs_test,
 )
 from infrabench.stats.intervals import t_interval
@@ -103,7 +106,6 @@ def test_lag1_of_an_alternating_series() -> None:
 
 
 @given(CELLS)
-@settings(deadline=None)
 def test_cells_are_independent_of_one_another(x: np.ndarray) -> None:
     for kernel in (autocorrelation, effective_n, dependent):
         together = kernel(x)
@@ -115,14 +117,12 @@ def test_cells_are_independent_of_one_another(x: np.ndarray) -> None:
 
 
 @given(CELLS, st.sampled_from([0.25, 2.0, 1024.0]), st.integers(-100, 100))
-@settings(deadline=None)
 def test_neither_shift_nor_scale_matters(x: np.ndarray, scale: float, shift: int) -> None:
     for test in (ljung_box, runs_test, kendall_trend):
         np.testing.assert_allclose(test(scale * x + shift).p, test(x).p, rtol=1e-6, atol=1e-9)
 
 
 @given(CELLS)
-@settings(deadline=None)
 def test_without_spread_there_is_no_answer(x: np.ndarray) -> None:
     same = np.ptp(x, axis=-1) == 0 if x.shape[-1] else np.ones(3, dtype=bool)
     for found in (autocorrelation(x), ljung_box(x).p, runs_test(x).p, kendall_trend(x).p, effective_n(x)):
@@ -157,3 +157,36 @@ def test_size_and_power_of_the_flag() -> None:
     assert 0.010 <= dependent(noise).mean() <= 0.030
     ramp = 3 * np.linspace(-0.5, 0.5, 30)
     assert dependent(noise + ramp).mean() == pytest.approx(0.97, abs=0.013)
+
+
+def test_pairs_are_flagged_by_their_effective_n_as_often_as_said() -> None:
+    rng = np.random.default_rng(15)
+    noise = rng.normal(size=(2000, 30))
+    own, other = ar1(0.6, 30)(rng, 2000), ar1(0.6, 30)(rng, 2000)
+    assert 0.047 <= dependent_pairs(noise).mean() <= 0.083
+    assert dependent_pairs(own - other).mean() == pytest.approx(0.92, abs=0.02)
+    assert dependent_pairs(own + noise).mean() == pytest.approx(0.44, abs=0.037)
+    assert dependent(own + noise).mean() < 0.2
+    few = np.asarray(effective_n(noise)) < 18
+    assert (dependent_pairs(noise) == few | dependent(noise)).mean() > 0.99
+    assert not dependent_pairs(noise[:, :4]).any()
+
+
+def test_pairs_are_looked_at_as_log_ratios_and_their_rounding_is_not() -> None:
+    rng = np.random.default_rng(16)
+    block, wave = rng.normal(0, 0.1, 30), ar1(0.8, 30)(rng, 1)[0]
+    y = 100 * np.exp(block)
+    x = y * np.exp(0.01 * wave)
+    found = of_pairs(x[None], y[None])
+    assert found["lag1"] == pytest.approx(autocorrelation(wave))
+    assert found["dependent"].tolist() == [True]
+    assert found["n_eff"] == pytest.approx(effective_n(wave))
+    assert found["n_eff"] < 15
+    assert not of_pairs(y[None] * rng.normal(1, 0.01, 30), y[None])["dependent"].any()
+    with_zero = of_pairs((x - y)[None], np.zeros((1, 30)))  # no logarithm: the differences
+    assert with_zero["lag1"] == pytest.approx(autocorrelation(x - y))
+    for factor in (1.0, 0.1, 3.7):
+        alike = of_pairs(factor * y[None], y[None])
+        assert np.isnan(alike["lag1"]).all()
+        assert (alike["n_eff"].tolist(), alike["dependent"].tolist()) == ([30.0], [False])
+    assert of_pairs(np.empty((2, 0)), np.empty((2, 0)))["n_eff"].tolist() == [0.0, 0.0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import diptest
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -124,7 +124,6 @@ def test_p_falls_as_the_dip_grows_and_stops_at_a_thousandth() -> None:
 
 
 @given(st.lists(st.integers(-50, 50), min_size=4, max_size=25), st.sampled_from([0.5, 4.0]), st.integers(-9, 9))
-@settings(deadline=None)
 def test_neither_shift_scale_nor_mirror_matters(values: list[int], scale: float, shift: int) -> None:
     x = np.array(values, dtype=float)
     for other in (scale * x + shift, -x, x[::-1]):
@@ -132,7 +131,6 @@ def test_neither_shift_scale_nor_mirror_matters(values: list[int], scale: float,
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=25))
-@settings(deadline=None)
 def test_dip_lies_within_its_bounds(values: list[float]) -> None:
     x = np.array(values)
     found = dip(x)

@@ -2,59 +2,86 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from statsmodels.stats.weightstats import ttost_ind, ttost_paired
+from scipy import stats
 
-from infrabench.stats.equivalence import log_margin, tost_log_ratio, tost_paired, tost_welch
+from infrabench.stats.equivalence import difference_p, fieller_t, margin_ends, ratio_equivalence
+from infrabench.stats.ratios import paired_fieller
 from tests.analysis_fixtures import DATA_A
 
 NATIVE = np.array(DATA_A["native"])
 OTHERS = np.array([DATA_A[name] for name in ("docker", "lxc", "lxd")])
 BASE = np.broadcast_to(NATIVE, OTHERS.shape)
+PAIRS = st.tuples(st.integers(0, 2**32), st.floats(0.001, 0.2), st.integers(2, 40))
 
 
-@pytest.mark.parametrize(
-    ("margin", "welch", "paired"),
-    [
-        (1, (0.5921230502, 0.135184302, 0.1016419521), (0.6287975122, 0.01573359685, 0.02246065859)),
-        (2, (0.1920775864, 0.002991541997, 0.002295387972), (0.1157879443, 2.792662e-05, 0.0001362987415)),
-    ],
-)
-def test_reference_differences(margin: float, welch: tuple[float, ...], paired: tuple[float, ...]) -> None:
-    assert tost_welch(OTHERS, BASE, margin).p == pytest.approx(welch, rel=1e-6)
-    assert tost_paired(OTHERS, BASE, margin).p == pytest.approx(paired, rel=1e-6)
-    for x, w, p in zip(OTHERS, welch, paired, strict=True):
-        assert ttost_ind(x, NATIVE, -margin, margin, usevar="unequal")[0] == pytest.approx(w, rel=1e-6)
-        assert ttost_paired(x, NATIVE, -margin, margin)[0] == pytest.approx(p, rel=1e-6)
-
-
-def test_reference_log_ratios() -> None:
-    two, one = tost_log_ratio(OTHERS, BASE, 0.02), tost_log_ratio(OTHERS, BASE, [0.01, 0.01, 0.01])
-    assert two.p == pytest.approx([0.1095344672, 2.234676e-05, 0.0001140107578], rel=1e-6)
-    assert one.p == pytest.approx([0.634853249, 0.01355562682, 0.0207463513], rel=1e-6)
-    assert two.interval.low == pytest.approx([0.9769665693, 0.9917232674, 0.997938503], rel=1e-6)
-    assert two.interval.high == pytest.approx([0.9988959722, 0.9996349734, 1.008523784], rel=1e-6)
-    assert two.interval.level == pytest.approx(0.9)
-    assert two.estimate == pytest.approx([0.9878704222, 0.995671262, 1.003217183], rel=1e-6)
-    assert np.exp(-log_margin(0.02)) == pytest.approx(0.98)
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.integers(0, 2**32), st.floats(0.001, 0.2), st.integers(2, 40))
-def test_passes_exactly_when_the_narrow_interval_lies_inside(seed: int, margin: float, n: int) -> None:
+def some(seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
     x, y = 100 * np.exp(np.random.default_rng(seed).normal(0, 0.03, (2, n)))
-    found = tost_log_ratio(x, y, margin)
-    inside = 1 - margin < found.interval.low and found.interval.high < 1 / (1 - margin)
-    assert (found.p < 0.05) == inside
-    swapped = tost_log_ratio(y, x, margin)  # the margin is symmetric
-    assert swapped.p == pytest.approx(found.p, rel=1e-9)
-    assert tost_log_ratio(7 * x, 7 * y, margin).p == pytest.approx(found.p, rel=1e-6, abs=1e-12)
+    return x, y
 
 
-def test_no_spread_one_pair_or_values_not_positive_give_no_test() -> None:
-    assert np.isnan(tost_log_ratio([1.0], [1.0], 0.02).p)
-    assert np.isnan(tost_log_ratio([2.0, 0.0, 1.0], [1.0, 1.0, 1.0], 0.02).p)
-    assert np.isnan(tost_log_ratio(NATIVE, 1.1 * NATIVE, 0.02).p)  # equal up to rounding is equal
-    assert np.isnan(tost_paired(NATIVE, NATIVE + 0.1, 1).p)
-    assert np.isnan(tost_welch([3.0, 3.0], [3.0, 3.0], 1).p)
+def test_reference_the_difference_is_the_paired_t() -> None:
+    assert difference_p(OTHERS, BASE) == pytest.approx([0.08153253, 0.0736588528, 0.2976378009], rel=1e-6)
+
+
+@pytest.mark.parametrize("margin", [0.01, 0.02, np.array([0.01, 0.02, 0.05])])
+def test_equivalence_is_two_one_sided_t_tests_of_x_minus_a_margins_end(margin) -> None:
+    found = ratio_equivalence(OTHERS, BASE, margin)
+    for i, m in enumerate(np.broadcast_to(margin, 3)):
+        above = stats.ttest_1samp(OTHERS[i] - (1 - m) * NATIVE, 0, alternative="greater").pvalue
+        below = stats.ttest_1samp(OTHERS[i] - (1 + m) * NATIVE, 0, alternative="less").pvalue
+        assert found.p[i] == pytest.approx(max(above, below), rel=1e-9)
+    assert found.ratio == pytest.approx([0.9880586696, 0.9956244753, 1.003180404], rel=1e-9)
+    assert found.interval.level == pytest.approx(0.9)
+    bare = paired_fieller(OTHERS, BASE, 0.9)
+    assert found.interval.low == pytest.approx(bare.low)
+    assert found.interval.high == pytest.approx(bare.high)
+
+
+@given(PAIRS, st.sampled_from([0.0, 0.001, 0.01, 0.3]))
+def test_p_and_interval_never_contradict_each_other(how: tuple[int, float, int], off: float) -> None:
+    seed, margin, n = how
+    x, y = some(seed, n)
+    low, high = margin_ends(margin)
+    found, wide = ratio_equivalence(x, y, margin, off), paired_fieller(x, y)
+    assert (found.p < 0.05) == bool(low < found.interval.low and found.interval.high < high)
+    assert (difference_p(x, y, off) < 0.05) == bool(wide.low - off > 1 or wide.high + off < 1)
+    assert ratio_equivalence(7 * x, 7 * y, margin, off).p == pytest.approx(found.p, rel=1e-6, abs=1e-12)
+    assert ratio_equivalence(-x, -y, margin, off).p == pytest.approx(found.p, rel=1e-6, abs=1e-12)
+    assert difference_p(y, x) == pytest.approx(difference_p(x, y), rel=1e-6, abs=1e-12)
+
+
+@given(PAIRS)
+def test_the_ends_of_fiellers_interval_are_where_the_statistic_is_its_quantile(how: tuple[int, float, int]) -> None:
+    seed, _, n = how
+    x, y = some(seed, n)
+    ends = paired_fieller(x, y)
+    quantile = stats.t.ppf(0.975, n - 1)
+    assert fieller_t(x, y, ends.low)[0] == pytest.approx(quantile, rel=1e-5)
+    assert fieller_t(x, y, ends.high)[0] == pytest.approx(-quantile, rel=1e-5)
+
+
+def test_skewed_values_outside_the_margin_are_not_called_equivalent_by_their_geometric_means() -> None:
+    rng = np.random.default_rng(5)
+    x, y = np.exp(rng.normal(0, 0.5, (2_000, 100))), rng.normal(1, 0.02, (2_000, 100))
+    assert np.exp(0.5**2 / 2) == pytest.approx(1.133, abs=5e-4)  # the true ratio; that of geometric means is 1
+    assert (ratio_equivalence(x, y, 0.1).p < 0.05).mean() < 0.04
+
+
+def test_a_constant_distance_from_a_ratio_is_beyond_every_quantile_and_none_is_no_test() -> None:
+    assert fieller_t(NATIVE + 0.5, NATIVE, 1.0)[0] == np.inf
+    assert difference_p(NATIVE - 0.5, NATIVE) == 0
+    assert np.isnan(fieller_t(1.1 * NATIVE, NATIVE, 1.1)[0])  # equal up to rounding is equal
+
+
+def test_one_pair_or_a_baseline_of_zero_gives_no_test() -> None:
+    assert np.isnan(ratio_equivalence([1.0], [1.0], 0.02).p)
+    assert np.isnan(difference_p([1.0], [2.0]))
+    assert np.isnan(ratio_equivalence([2.0, 3.0, 1.0], [1.0, -1.0, 0.0], 0.02).p)
+    assert np.isnan(ratio_equivalence(np.empty((2, 0)), np.empty((2, 0)), 0.02).p).all()
+
+
+def test_rounding_that_is_wider_than_the_margin_leaves_nothing_to_show() -> None:
+    assert ratio_equivalence(NATIVE, NATIVE + np.tile([1e-4, -1e-4], 5), 0.02, 0.02).p >= 0.05
+    assert ratio_equivalence(NATIVE, NATIVE + np.tile([1e-4, -1e-4], 5), 0.02, 0.019).p < 0.05

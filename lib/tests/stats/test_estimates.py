@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from infrabench.analysis.tidy import missing, tidy
 from infrabench.stats import estimates
 from infrabench.stats.bootstrap import bootstrap_t
 from infrabench.stats.estimates import COLUMNS
 from infrabench.stats.intervals import median_interval, t_interval
-from infrabench.tidy import missing, tidy
 from tests.analysis_fixtures import CASES, DATA_A, table_of, write_session
 
 INTERVALS = [name for name in COLUMNS if name.endswith(("_low", "_high", "_level"))]

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from infrabench.analysis.tidy import tidy
 from infrabench.stats import contrasts, estimates, interim
-from infrabench.tidy import tidy
 from tests.analysis_fixtures import DATA_A, MARGINS, PRIMARY, table_of, write_session
 
 PAIR = (("sysbench-cpu", "events_per_s"),)

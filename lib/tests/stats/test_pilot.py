@@ -4,9 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from infrabench.core import DesignError, SchemaError
-from infrabench.stats.intervals import median_interval
-from infrabench.stats.pilot import COLUMNS, TYPES, confirm, plan_from_pilot
+from infrabench.core import SchemaError
+from infrabench.stats.pilot import COLUMNS, TYPES, plan_from_pilot
 from infrabench.stats.planning import blocks_to_decide, n_for_precision, spread_limit
 from tests.analysis_fixtures import DATA_A, table_of
 
@@ -85,32 +84,3 @@ def test_two_trials_of_one_cell_in_a_block_are_refused() -> None:
     table = table_of({"native": [1.0, 2], "lxc": [1.0, 2]})
     with pytest.raises(SchemaError, match="two ok trials"):
         plan_from_pilot(pd.concat([table, table.assign(trial="other")]), "native", MARGINS)
-
-
-def test_confirm_against_loops() -> None:
-    x = np.random.default_rng(31).lognormal(0, 0.03, 80)
-    found = confirm(x, 0.01, subsets=50)
-    drawn = np.random.default_rng(2018).permuted(np.tile(x, (50, 1)), axis=1)
-    inside = []
-    for place, size in enumerate(found.sizes.astype(int)):
-        ends = [median_interval(row[:size])[:2] for row in drawn]
-        low, high = np.mean(ends, axis=0)
-        assert (low, high) == pytest.approx((found.low[place], found.high[place]))
-        inside.append(max(abs(low - np.median(x)), abs(high - np.median(x))) <= 0.01 * np.median(x))
-    assert inside == [False] * (len(inside) - 1) + [True]
-    assert found.n == found.sizes[-1]
-
-
-def test_confirm_asks_for_more_when_the_spread_is_larger_and_is_free_of_scale() -> None:
-    x = np.random.default_rng(32).normal(0, 1, 200)
-    sizes = [confirm(100 + sd * x).n for sd in (0.5, 1.5, 2.5)]
-    assert sizes[0] == 10
-    assert sizes[0] < sizes[1] < sizes[2]
-    assert np.isnan(confirm(100 + 40 * x).n)
-    assert confirm(-8 * (100 + 1.5 * x)).n == sizes[1]
-
-
-@pytest.mark.parametrize("x", [np.arange(49.0), np.zeros(60)])
-def test_confirm_refuses(x: np.ndarray) -> None:
-    with pytest.raises(DesignError, match="CONFIRM needs 50"):
-        confirm(x)

@@ -6,12 +6,11 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from infrabench.stats.intervals import t_interval
-from infrabench.stats.ratios import delta_log_ratio, fieller, paired_fieller, paired_log_ratio
+from infrabench.stats.ratios import paired_fieller, paired_log_ratio
 from tests.analysis_fixtures import DATA_A
 
 A = {name: np.array(values) for name, values in DATA_A.items()}
@@ -23,16 +22,6 @@ PAIRED = {
     "lxc": (0.9908060579, 1.000519232),
     "lxd": (0.9966932012, 1.009751228),
 }
-EQUAL_DF = {
-    "docker": (0.9685340271, 1.00775268),
-    "lxc": (0.984869836, 1.006549779),
-    "lxd": (0.9918098267, 1.014722941),
-}
-SATTERTHWAITE = {
-    "docker": (13.64679031, 0.9694981023, 1.006772226),
-    "lxc": (15.01204391, 0.9854873813, 1.005913059),
-    "lxd": (16.38096836, 0.9925398461, 1.013971404),
-}
 LOG_RATIO = {
     "docker": (0.9878704222, 0.9744319281, 1.001494248, 0.074655983),
     "lxc": (0.995671262, 0.9908014933, 1.000564966, 0.0763602057),
@@ -43,22 +32,12 @@ EQUIVALENCE = {
     "lxc": (0.9917232674, 0.9996349734),
     "lxd": (0.997938503, 1.008523784),
 }
-DELTA = {
-    "docker": (0.9695971387, 1.006871716),
-    "lxc": (0.9854645006, 1.005889198),
-    "lxd": (0.9925223125, 1.013952946),
-}
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_reference_fieller(system: str) -> None:
     x, y = A[system], A["native"]
-    assert paired_fieller(x, y)[:4] == pytest.approx((*PAIRED[system], 0.95, 9), rel=REL)
-    assert fieller(x, y, df="kalibera-jones")[:4] == pytest.approx((*EQUAL_DF[system], 0.95, 9), rel=REL)
-    found = fieller(x, y)
-    assert (found.df, *found[:2]) == pytest.approx(SATTERTHWAITE[system], rel=REL)
-    assert not paired_fieller(x, y).unbounded
-    assert not found.unbounded
+    assert paired_fieller(x, y) == pytest.approx((*PAIRED[system], 0.95), rel=REL)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -69,50 +48,25 @@ def test_reference_log_ratios(system: str) -> None:
     assert found.p == pytest.approx(LOG_RATIO[system][3], abs=1e-6)
     assert found.p == pytest.approx(stats.ttest_1samp(np.log(x / y), 0).pvalue, rel=1e-9)
     assert paired_log_ratio(x, y, level=0.90).interval[:2] == pytest.approx(EQUIVALENCE[system], rel=REL)
-    assert delta_log_ratio(x, y)[:2] == pytest.approx(DELTA[system], rel=REL)
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_kalibera_jones_closed_form(system: str) -> None:
-    """(x y -+ sqrt((x y)^2 - (y^2 - h_y^2)(x^2 - h_x^2))) / (y^2 - h_y^2), h the half-widths of the t intervals."""
-    x, y = A[system], A["native"]
-    mx, my = x.mean(), y.mean()
-    hx, hy = t_interval(x).high - mx, t_interval(y).high - my
-    root = np.sqrt((mx * my) ** 2 - (my**2 - hy**2) * (mx**2 - hx**2))
-    ends = (mx * my - root) / (my**2 - hy**2), (mx * my + root) / (my**2 - hy**2)
-    assert fieller(x, y, df="kalibera-jones")[:2] == pytest.approx(ends, rel=1e-9)
-
-
-@pytest.mark.parametrize("paired", [True, False])
-def test_ends_are_the_ratios_that_a_t_test_just_rejects(paired: bool) -> None:
+def test_ends_are_the_ratios_that_a_t_test_just_rejects() -> None:
     """The definition itself, by root finding: t of mean(x) - r mean(y) is at its quantile."""
     x, y = np.random.default_rng(8).normal((9, 10), 2, (12, 2)).T
-    found = paired_fieller(x, y) if paired else fieller(x, y)
+    found = paired_fieller(x, y)
 
     def gap(r: float) -> float:
-        error = (x - r * y).var(ddof=1) if paired else x.var(ddof=1) + r**2 * y.var(ddof=1)
-        return float(abs(x.mean() - r * y.mean()) / np.sqrt(error / 12) - stats.t.ppf(0.975, found.df))
+        error = (x - r * y).var(ddof=1)
+        return float(abs(x.mean() - r * y.mean()) / np.sqrt(error / 12) - stats.t.ppf(0.975, 11))
 
     middle = x.mean() / y.mean()
     ends = optimize.brentq(gap, middle - 0.6, middle), optimize.brentq(gap, middle, middle + 0.9)
     assert found[:2] == pytest.approx(ends, rel=1e-8)
 
 
-def test_unequal_sizes() -> None:
-    x, y = A["docker"], A["native"][:7]
-    assert np.isfinite(fieller(x, y)[:2]).all()
-    assert np.isfinite(delta_log_ratio(x, y)[:2]).all()
-    with pytest.raises(ValueError, match="equal sizes"):
-        fieller(x, y, df="kalibera-jones")
-    with pytest.raises(ValueError, match="use"):
-        fieller(x, y, df="welch")  # type: ignore[arg-type]
-
-
 def test_unbounded_when_the_baseline_is_too_noisy() -> None:
     y = np.array([-1.0, 3.0, -2.0, 4.0, 0.5, 1.0])
-    for found in (paired_fieller(np.arange(1.0, 7), y), fieller(np.arange(1.0, 7), y)):
-        assert np.isnan(found[:3]).all()
-        assert found.unbounded
+    assert np.isnan(paired_fieller(np.arange(1.0, 7), y)).all()
 
 
 def test_nothing_to_infer_from_is_not_a_number() -> None:
@@ -121,14 +75,11 @@ def test_nothing_to_infer_from_is_not_a_number() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for x, y in samples:
-            for found in (paired_fieller(x, y), fieller(x, y)):
-                assert np.isnan(found[:3]).all()
-                assert not found.unbounded
-            assert np.isnan(delta_log_ratio(x, y)).all()
+            assert np.isnan(paired_fieller(x, y)).all()
             assert np.isnan((*paired_log_ratio(x, y).interval, paired_log_ratio(x, y).p)).all()
         noisy = np.arange(5.0)
         assert np.isnan(paired_log_ratio(noisy, noisy + 1).ratio)  # a zero has no logarithm
-        assert paired_fieller(noisy, np.zeros(5)).unbounded
+        assert np.isnan(paired_fieller(noisy, np.zeros(5))).all()
     assert paired_log_ratio(2 * same, same).ratio == pytest.approx(2)
 
 
@@ -137,11 +88,10 @@ def test_cells_are_told_apart() -> None:
     x, y = rng.normal(9, 1, (2, 3, 8)), rng.normal(10, 1, (2, 3, 8))
     x[0, 0], y[0, 0] = 3.0, 4.0
     y[1, 2] -= 10
-    for method in (paired_fieller, fieller, delta_log_ratio):
-        whole = method(x, y)
-        for cell in np.ndindex(2, 3):
-            np.testing.assert_allclose([part[cell] for part in whole], method(x[cell], y[cell]), rtol=1e-12)
-    assert paired_fieller(x, y).unbounded.tolist() == [[False] * 3, [False, False, True]]
+    whole = paired_fieller(x, y)
+    for cell in np.ndindex(2, 3):
+        np.testing.assert_allclose([part[cell] for part in whole], paired_fieller(x[cell], y[cell]), rtol=1e-12)
+    assert np.isnan(whole.low).tolist() == [[True, False, False], [False, False, True]]
     logs = paired_log_ratio(x, y)
     assert np.isnan(logs.p).tolist() == [[True, False, False], [False, False, True]]
 
@@ -149,7 +99,6 @@ def test_cells_are_told_apart() -> None:
 pairs = st.lists(st.tuples(st.floats(50, 150), st.floats(50, 150)), min_size=3, max_size=40)
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
 @given(pairs, st.floats(1e-3, 1e9), st.randoms(use_true_random=False))
 def test_ratios_are_bracketed_and_ignore_unit_and_order(
     values: list[tuple[float, float]], unit: float, random: object
@@ -157,17 +106,14 @@ def test_ratios_are_bracketed_and_ignore_unit_and_order(
     x, y = np.array(values).T
     random.shuffle(values)  # type: ignore[attr-defined]
     moved_x, moved_y = np.array(values).T * unit
-    for method in (paired_fieller, fieller, delta_log_ratio):
-        found = method(x, y)
-        # a spread of the size of rounding has degrees of freedom of the size of rounding
-        if np.ptp(x) > 1e-6 and np.ptp(y) > 1e-6:
-            np.testing.assert_allclose(method(moved_x, moved_y)[:2], found[:2], rtol=1e-6)
-        if not np.isnan(found.low):
-            assert found.low <= x.mean() / y.mean() * (1 + 1e-9)
-            assert found.high >= x.mean() / y.mean() * (1 - 1e-9)
+    found = paired_fieller(x, y)
+    if np.ptp(x) > 1e-6 and np.ptp(y) > 1e-6:
+        np.testing.assert_allclose(paired_fieller(moved_x, moved_y)[:2], found[:2], rtol=1e-6)
+    if not np.isnan(found.low):
+        assert found.low <= x.mean() / y.mean() * (1 + 1e-9)
+        assert found.high >= x.mean() / y.mean() * (1 - 1e-9)
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
 @given(st.lists(st.floats(50, 150), min_size=3, max_size=40), st.floats(1e-3, 1e3))
 def test_a_system_in_proportion_to_its_baseline_has_that_ratio(values: list[float], c: float) -> None:
     y = np.array(values)

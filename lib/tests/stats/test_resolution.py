@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from infrabench.stats.intervals import Interval
-from infrabench.stats.resolution import resolution_limited, resolution_step, widened
+from infrabench.stats.resolution import resolution_limited, resolution_step, undithered, widened
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,6 @@ def test_no_step_without_values(values: list[float]) -> None:
     st.integers(-9, 5),
     st.sampled_from([1.0, 1e3, 1e6]),
 )
-@settings(deadline=None)
 def test_all_values_are_whole_multiples_of_the_step(whole: list[int], places: int, factor: float) -> None:
     values = np.array([float(f"{w}e{places}") * factor for w in whole])
     step = resolution_step(values)
@@ -69,3 +68,13 @@ def test_half_a_step_on_each_side() -> None:
     np.testing.assert_array_equal(found.low, [0.75, 1.0, np.nan])
     np.testing.assert_array_equal(found.high, [2.25, 2.0, np.nan])
     assert found.level == 0.95
+
+
+def test_rounding_averages_out_from_half_a_step_of_spread_on() -> None:
+    found = undithered(np.array([1.0, 1.0, np.nan]), np.array([0.49, 0.5, 0.1]))
+    np.testing.assert_array_equal(found, [True, False, False])
+    rng = np.random.default_rng(1)
+    for sd, most in ((0.5, 0.0035), (0.25, 0.1)):
+        bias = [np.round(rng.normal(at, sd, 400_000)).mean() - at for at in (0.0, 0.125, 0.25, 0.375)]
+        assert np.abs(bias).max() < most
+    assert np.abs(bias).max() > 0.04  # below half a step it does not

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from infrabench.core import SchemaError
-from infrabench.stats import heterogeneity, pairwise, sites, summary
-from infrabench.stats.contrasts import contrasts
+from infrabench.selfcheck.validation.tables import METRIC, WORKLOAD, campaigns_table
+from infrabench.stats import adjust, heterogeneity, pairwise, sites, summary
+from infrabench.stats.contrasts import NOT_IN_FAMILY, contrasts
 from infrabench.stats.verdicts import LIMITED
-from infrabench.validation.tables import METRIC, WORKLOAD, campaigns_table
 
 SYSTEMS = ("native", "docker", "lxc")
 PRIMARY = [(WORKLOAD, METRIC)]
@@ -78,6 +78,22 @@ def test_the_row_over_sites_is_what_the_array_functions_say() -> None:
     assert mine["weight"].sum() == pytest.approx(1)
     assert len(rows) == 16
     assert len(found) == 4
+
+
+def test_a_claim_of_equivalence_is_adjusted_within_its_family() -> None:
+    """Three of four 90 % intervals lie within the margin; by Holm the family supports none of these claims."""
+    _, found = over({name: site(trials((0.985, 1.0), seed=i, sd=0.03)) for i, name in enumerate("abcd")})
+    p = found["p_equivalence"].to_numpy()
+    inside = (found["equivalence_low"] > 0.98) & (found["equivalence_high"] < 1.02)
+    assert list(p < 0.05) == list(inside) == [True, True, False, True]
+    assert found["p_equivalence_adjusted"].to_numpy() == pytest.approx(adjust.holm(p))
+    assert set(found["verdict"]) == {"different", "inconclusive"}
+    assert [NOT_IN_FAMILY in reason for reason in found["reason"]] == list(inside)
+    alone = {
+        name: frame[frame["system"] == "lxc"]
+        for name, frame in ((each, site(trials((0.985, 1.0), seed=i, sd=0.03)[:1])) for i, each in enumerate("abcd"))
+    }
+    assert set(over(alone)[1]["verdict"]) == {"equivalent"}
 
 
 def test_equal_sites_hold_everywhere_and_nobody_is_named() -> None:
@@ -203,3 +219,19 @@ def test_a_difference_that_its_family_does_not_bear_is_told() -> None:
     assert row["p_sites"] < 0.05 < row["p_sites_adjusted"]
     assert row["reason"] == sites.ALONE
     assert set(found["reason"][1:]) == {""}
+
+
+@pytest.mark.parametrize(("count", "per", "said"), [(10, 2, False), (11, 2, True), (11, 0, False)])
+def test_more_sites_than_the_intervals_were_checked_for_are_said_to_be_so(count: int, per: int, said: bool) -> None:
+    how = {"deployment": np.arange(30) // 5} if per else {}
+    frames = {f"s{i:02d}": site(trials(blocks=30, seed=200 + i), **how) for i in range(count)}
+    _, every = over(frames)
+    assert (every["reason"].str.contains(sites.UNCHECKED, regex=False) == said).all()
+    assert every[["hartung_knapp_low", "hartung_knapp_high"]].notna().all(axis=None)
+
+
+def test_sites_whose_pairs_depend_on_one_another_are_named() -> None:
+    frames = several(**SAME)
+    frames["b"] = frames["b"].assign(flags="dependent; outliers")
+    _, every = over(frames)
+    assert every["reason"].str.endswith("dependent at b").all()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from infrabench.core import DesignError
 from infrabench.stats import stopping
 from infrabench.stats.intervals import median_interval, t_interval
-from infrabench.stats.stopping import Look, look, relative_width, stopping_n
+from infrabench.stats.stopping import PrecisionCheck, look, relative_width, stopping_n
 from tests.analysis_fixtures import table_of
 
 PRIMARY = [("sysbench-cpu", "events_per_s")]
@@ -25,7 +25,7 @@ def noise(n: int, cov: float, seed: int = 41) -> np.ndarray:
     return 100 * (1 + cov * (x - x.mean()) / x.std(ddof=1))
 
 
-def look_at(values: dict[str, Any], **how: Any) -> Look:
+def look_at(values: dict[str, Any], **how: Any) -> PrecisionCheck:
     return look(table_of(values), PRIMARY, **how)
 
 
@@ -115,7 +115,7 @@ SERIES = st.lists(st.lists(st.floats(90, 110), min_size=30, max_size=30), min_si
 
 
 @given(SERIES, st.permutations(range(3)), st.sampled_from([0.25, 4.0]))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_neither_names_nor_the_scale_of_a_system_matter(values: list[list[float]], order: list[int], k: float) -> None:
     systems = {f"s{i}": np.array(x) for i, x in enumerate(values)}
     renamed = {f"s{order[i]}": x for i, x in enumerate(systems.values())}
@@ -169,21 +169,6 @@ def test_the_last_look_is_at_the_most_even_between_batches() -> None:
     assert stopping_n(x, most=98).n.tolist() == [98] * 5
     with pytest.raises(DesignError, match="98 blocks cannot show"):
         stopping_n(x)
-
-
-@pytest.mark.parametrize("kind", ["normal 3 %", "normal 5 %", "80/20"])
-def test_coverage_of_the_interval_at_which_the_rule_stops(kind: str) -> None:
-    rng = np.random.default_rng(11)
-    noise = rng.normal(size=(2000, 1, 100))
-    cov = {"normal 3 %": 3, "normal 5 %": 5, "80/20": 1}[kind]
-    x = 100 + cov * noise + (15 * (rng.random(noise.shape) < 0.2) if kind == "80/20" else 0)
-    truth = 103 if kind == "80/20" else 100
-    n = stopping_n(x, 0.01).n
-    covered = 0
-    for size in np.unique(n):
-        ends = t_interval(x[n == size, 0, :size])
-        covered += ((ends.low <= truth) & (truth <= ends.high)).sum()
-    assert covered / 2000 >= 0.925
 
 
 def test_widths_of_many_cells_at_once() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy import stats
 from statsmodels.stats.meta_analysis import combine_effects
 
-from infrabench.stats import heterogeneity, pairwise, summary
+from infrabench.stats import heterogeneity, summary
 from tests.stats.test_heterogeneity import LABS, LABS_ERROR, odds_ratios, risk_ratios, some
 
 
@@ -78,12 +80,23 @@ def test_more_sites_narrow_the_mean_and_never_a_new_site_below_the_spread() -> N
 
 def test_cells_are_answered_as_they_are_alone() -> None:
     y, error = some(4)
-    for ask in (summary.summary, summary.deleted):
+    for ask in (partial(summary.summary, within=(-0.02, 0.02)), summary.deleted):
         together, alone = ask(y, error, 9.0), [ask(*each, 9.0) for each in zip(y, error, strict=True)]
         for i, field in enumerate(together):
             ends = field[:2] if isinstance(field, tuple) else (field,)
             single = [each[i][:2] if isinstance(each[i], tuple) else (each[i],) for each in alone]
             assert np.moveaxis(np.asarray(single), 0, 1) == pytest.approx(np.asarray(ends), rel=1e-5, abs=1e-7)
+
+
+def test_the_p_of_equivalence_and_the_narrow_interval_agree() -> None:
+    y, error = some(5)
+    for margin in (0.005, 0.02, 0.08):
+        found = summary.summary(0.2 * y, error, 9.0, within=(-margin, margin))
+        inside = (-margin < found.narrow.low) & (found.narrow.high < margin)
+        assert ((found.p_outside < 0.05) == inside).all()
+    ends = summary.summary(0.2 * y, error, 9.0, within=summary.summary(0.2 * y, error, 9.0).narrow[:2])
+    assert ends.p_outside == pytest.approx(np.full(len(y), 0.05), rel=1e-4)
+    assert np.isnan(summary.summary(y, error, 9.0).p_outside).all()
 
 
 @pytest.mark.parametrize("k", [0, 1, 2])
@@ -101,8 +114,8 @@ def test_a_site_is_compared_with_the_others_by_welchs_t() -> None:
     found = summary.deleted(
         [one.mean(), rest.mean(), rest.mean()], [one.std(ddof=1) / 3, e * np.sqrt(2), e * np.sqrt(2)], [8, 6.5, 6.5]
     )
-    theirs = pairwise.welch_t(one, rest)
-    assert (found.apart[0], found.p_apart[0]) == pytest.approx((theirs.estimate, theirs.p), rel=1e-10)
+    theirs = stats.ttest_ind(one, rest, equal_var=False)
+    assert (found.apart[0], found.p_apart[0]) == pytest.approx((one.mean() - rest.mean(), theirs.pvalue), rel=1e-10)
     assert found.p_others[0] == 1.0
 
 

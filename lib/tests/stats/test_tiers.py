@@ -16,7 +16,7 @@ from tests.analysis_fixtures import DATA_A, table_of
 PAIRS = st.sets(st.sampled_from(list(combinations(range(5), 2))))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(PAIRS)
 def test_systems_share_a_letter_exactly_when_they_are_not_separated(separated: set[tuple[int, int]]) -> None:
     letters = compact_letters(5, frozenset(separated))

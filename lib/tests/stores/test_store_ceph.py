@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from infrabench.stores.node import ceph, ceph_check, ceph_options, ceph_primaries, ceph_talk
-from infrabench.stores.node.config import GIB, Config, Failed
+from infrabench.machines.stores.node import ceph, ceph_check, ceph_client, ceph_options, ceph_primaries
+from infrabench.machines.stores.node.config import GIB, Config, StoreError
 
 CONFIG = Config("ceph", "one", GIB, GIB)
 STATS = {
@@ -58,7 +58,7 @@ def speaking(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, listed: dict[str
     def connected(config: Config):
         yield cluster
 
-    monkeypatch.setattr(ceph_check, "connected", connected)
+    monkeypatch.setattr(ceph_check, "connect", connected)
     told = lambda argv, **_: json.dumps({"inconsistents": listed[argv[4]]})  # noqa: E731
     monkeypatch.setattr(ceph_check.daemons, "run", told)
 
@@ -128,7 +128,7 @@ def test_a_lost_osd_is_forgotten_only_when_the_other_has_seen_that_it_is_dead(mo
             happened.append(next(states))
         return {"states": {happened[-1]: 16} if happened else {}, "recovered_B": 0}
 
-    monkeypatch.setattr(ceph, "connected", connected)
+    monkeypatch.setattr(ceph, "connect", connected)
     monkeypatch.setattr(ceph, "totals", totals)
     monkeypatch.setattr(ceph.daemons, "alive", lambda *_: 1)
     monkeypatch.setattr(ceph.daemons, "kill", lambda *_: happened.append("killed") or 0.0)
@@ -184,10 +184,20 @@ def test_a_repair_that_failed_does_not_forget_what_it_could_not_do(monkeypatch):
     assert (told["repaired"], told["unrecoverable"]) == (0, 1)
 
 
+@pytest.mark.parametrize("between", ["active+recovering", "active+clean+repair", "active+recovery_wait+degraded"])
+def test_a_repair_has_ended_when_its_recovery_has(monkeypatch, between):
+    bad = group("2.0", "active+clean+inconsistent", num_scrub_errors=1)
+    mended = group("2.0", stamp="now", num_objects_repaired=1)
+    cluster = Cluster(*[[bad]] * 3, *[[group("2.0", between, stamp="now")]] * 3, [mended])
+    speaking(cluster, monkeypatch, {"2.0": [damaged("a", 1)]})
+    told = ceph_check.repair(CONFIG)
+    assert (told["repaired"], told["errors"]) == (1, 0)
+
+
 def test_a_scrub_that_does_not_end_is_an_error(monkeypatch):
     monkeypatch.setattr(ceph_check, "SCRUB_S", 0.05)
     speaking(Cluster([group("2.0")]), monkeypatch, {})
-    with pytest.raises(Failed, match=r"deep-scrub of 2\.0 did not end"):
+    with pytest.raises(StoreError, match=r"deep-scrub of 2\.0 did not end"):
         ceph_check.scrub(CONFIG, "deep")
 
 
@@ -207,9 +217,9 @@ def test_nothing_of_ours_that_is_frozen_runs_out(monkeypatch):
         (struct.pack(">I", 13) + b'{"version":1}', {"version": 1}),
         (struct.pack(">I", 5) + b"done\n", "done"),
         (struct.pack(">I", 0), None),
-        (struct.pack(">I", 99) + b"{}", Failed),
-        (b"\0\0", Failed),
-        (b"", Failed),
+        (struct.pack(">I", 99) + b"{}", StoreError),
+        (b"\0\0", StoreError),
+        (b"", StoreError),
     ],
 )
 def test_what_a_daemon_says_on_its_socket(tmp_path: Path, sent, told):
@@ -227,11 +237,11 @@ def test_what_a_daemon_says_on_its_socket(tmp_path: Path, sent, told):
 
     thread = threading.Thread(target=serve)
     thread.start()
-    if told is Failed:
-        with pytest.raises(Failed, match="than its length says"):
-            ceph_talk.daemon(tmp_path / "a.asok", "version")
+    if told is StoreError:
+        with pytest.raises(StoreError, match="than its length says"):
+            ceph_client.daemon(tmp_path / "a.asok", "version")
     else:
-        assert ceph_talk.daemon(tmp_path / "a.asok", "version") == told
+        assert ceph_client.daemon(tmp_path / "a.asok", "version") == told
     thread.join()
     listening.close()
     assert json.loads(asked[:-1])["prefix"] == "version"
@@ -260,15 +270,15 @@ class Balanced(Cluster):
 
 def test_each_osd_answers_for_half_of_the_placement_groups():
     cluster = Balanced()
-    ceph_primaries.spread(cluster)
+    ceph_primaries.spread_primaries(cluster)
     assert sorted(osds[0] for osds in cluster.order.values()) == [0, 0, 1, 1]
     assert all(sorted(osds) == [0, 1] for osds in cluster.order.values())
     cluster.set.clear()
-    ceph_primaries.spread(cluster)
+    ceph_primaries.spread_primaries(cluster)
     assert cluster.set == []  # nothing is asked of a cluster that is even
 
 
 def test_primaries_are_left_alone_while_copies_are_missing():
     cluster = Balanced("active+undersized+degraded")
-    ceph_primaries.spread(cluster)
+    ceph_primaries.spread_primaries(cluster)
     assert cluster.set == []

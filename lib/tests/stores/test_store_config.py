@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.stores.node import config as configs
-from infrabench.stores.node import main
-from infrabench.stores.node.config import Config, Failed
+from infrabench.machines.stores.node import config as configs
+from infrabench.machines.stores.node import main
+from infrabench.machines.stores.node.config import Config, StoreError
 
 
 def written(folder: Path, **changed: object) -> str:
@@ -39,7 +39,7 @@ def test_a_configuration_is_read_and_everything_lies_below_its_home(tmp_path):
     ],
 )
 def test_what_makes_no_sense_is_refused(tmp_path, changed, said):
-    with pytest.raises(Failed, match=said):
+    with pytest.raises(StoreError, match=said):
         configs.load(written(tmp_path, **changed))
 
 
@@ -47,7 +47,7 @@ def test_what_makes_no_sense_is_refused(tmp_path, changed, said):
 def test_half_a_file_is_refused(tmp_path, text):
     path = tmp_path / "half.json"
     path.write_text(text)
-    with pytest.raises(Failed):
+    with pytest.raises(StoreError):
         configs.load(str(path))
 
 
@@ -67,7 +67,7 @@ def test_a_folder_without_our_label_is_never_removed(tmp_path, capsys):
 def test_a_home_elsewhere_is_refused(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "homes").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(Failed, match="refused"):
+    with pytest.raises(StoreError, match="refused"):
         configs.claim(Config("ceph", "one", 1, 1, homes=str(tmp_path / "homes")))
     assert list((tmp_path / "elsewhere").iterdir()) == []
 

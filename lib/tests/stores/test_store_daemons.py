@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.stores.node import daemons
-from infrabench.stores.node.config import Config, Failed, claim
+from infrabench.machines.stores.node import daemons
+from infrabench.machines.stores.node.config import Config, StoreError, claim
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
 
@@ -43,7 +43,7 @@ def test_a_daemon_is_started_limited_found_and_stopped(config):
     assert daemons.alive(config, "mon") == pid
     assert (group(config) / "memory.limit_in_bytes").read_text() == str(3 * 2**30)
     assert (group(config) / "cgroup.procs").read_text() == "0"  # itself, written by the process
-    with pytest.raises(Failed, match="runs already"):
+    with pytest.raises(StoreError, match="runs already"):
         daemons.start(config, "mon", sleeper(config))
     daemons.stop(config, "mon", "never-there")
     assert daemons.alive(config, "mon") is None
@@ -91,7 +91,7 @@ def test_strays_are_those_of_the_cgroup_and_who_looks_at_the_store_is_left(confi
         assert daemons.strays(config) == [mine.pid]
         daemons.hold(config, held=True)
         daemons.until(lambda: daemons._stat(mine.pid)[0] == "T", 5, "stopped")
-        with pytest.raises(Failed, match="infrabench-store-one empty and removed"):  # a folder that is no cgroup
+        with pytest.raises(StoreError, match="infrabench-store-one empty and removed"):  # a folder that is no cgroup
             daemons.end_all(config)  # a process that was stopped ends too
         assert mine.wait(5) < 0
         assert other.poll() is None
@@ -136,15 +136,15 @@ def test_usage_grows_with_work(config):
 
 def test_a_command_that_fails_is_told_with_its_words():
     assert daemons.run(("printf", "%s", "a b")) == "a b"
-    with pytest.raises(Failed, match=r"sh -c .* failed: no such thing"):
+    with pytest.raises(StoreError, match=r"sh -c .* failed: no such thing"):
         daemons.run(("sh", "-c", "echo no such thing >&2; exit 3"))
-    with pytest.raises(Failed, match="is not installed"):
+    with pytest.raises(StoreError, match="is not installed"):
         daemons.run(("/no/such/program",))
-    with pytest.raises(Failed, match=r"did not end within 0 s"):
+    with pytest.raises(StoreError, match=r"did not end within 0 s"):
         daemons.run(("sleep", "5"), timeout_s=0.1)
 
 
 def test_no_memory_cgroup_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(daemons, "CGROUPS", tmp_path)
-    with pytest.raises(Failed, match="equal limits cannot be set"):
+    with pytest.raises(StoreError, match="equal limits cannot be set"):
         daemons.group(Config("ceph", "one", 1, 1))

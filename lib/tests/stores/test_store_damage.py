@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.stores.node import damage, disks
-from infrabench.stores.node.config import Config, Failed
-from infrabench.stores.node.damage import BLOCK
+from infrabench.machines.stores.node import damage, disks
+from infrabench.machines.stores.node.config import Config, StoreError
+from infrabench.machines.stores.node.damage import BLOCK
 
 MIB = 2**20
 
@@ -49,7 +49,7 @@ def changed(before: bytes, after: bytes) -> list[int]:
 @pytest.mark.parametrize(("hit", "count"), [((1,), 4), ((0, 1), 2)])
 def test_one_block_of_each_file_is_hit_on_the_disks_that_were_meant(config, hit, count):
     before = [disks.file(config, disk).read_bytes() for disk in (0, 1)]
-    told = damage.done(config, hit)
+    told = damage.damage_files(config, hit)
     assert (told["places"], told["disks"], told["bytes"]) == (count, list(hit), count * len(hit) * BLOCK)
     for disk in (0, 1):
         blocks = changed(before[disk], disks.file(config, disk).read_bytes())
@@ -61,7 +61,7 @@ def test_one_block_of_each_file_is_hit_on_the_disks_that_were_meant(config, hit,
 
 def test_both_copies_are_hit_at_the_same_blocks(config):
     before = [disks.file(config, disk).read_bytes() for disk in (0, 1)]
-    damage.done(config, (0, 1))
+    damage.damage_files(config, (0, 1))
     lost = [
         {before[disk][at : at + BLOCK] for at in changed(before[disk], disks.file(config, disk).read_bytes())}
         for disk in (0, 1)
@@ -74,19 +74,19 @@ def test_what_is_on_a_disk_twice_is_left_alone(config):
     with open(disks.file(config, 1), "r+b") as image:
         image.seek(60 * MIB)
         image.write(whole)  # data of others that happens to be the same
-    assert damage.done(config, (1,))["files"] == ["f1", "f2", "f3"]
+    assert damage.damage_files(config, (1,))["files"] == ["f1", "f2", "f3"]
 
 
 def test_files_that_cannot_be_told_on_a_disk_are_an_error(config):
     for path in config.mount.iterdir():
         path.write_bytes(bytes(MIB))
-    with pytest.raises(Failed, match="compressible"):
-        damage.done(config, (1,))
+    with pytest.raises(StoreError, match="compressible"):
+        damage.damage_files(config, (1,))
     for path in config.mount.iterdir():
         path.write_bytes(os.urandom(MIB))  # never written to the disks
-    with pytest.raises(Failed, match="once and as it is in the file"):
-        damage.done(config, (1,))
+    with pytest.raises(StoreError, match="once and as it is in the file"):
+        damage.damage_files(config, (1,))
     for path in config.mount.iterdir():
         path.unlink()
-    with pytest.raises(Failed, match="no files"):
-        damage.done(config, (1,))
+    with pytest.raises(StoreError, match="no files"):
+        damage.damage_files(config, (1,))

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.stores.node.config import Failed
-from infrabench.stores.node.nbd import Client
+from infrabench.machines.stores.node.config import StoreError
+from infrabench.machines.stores.node.nbd import Client
 
 SIZE = 1 << 20
 FLAGS = 1 | 1 << 2 | 1 << 5  # has flags, flush, trim
@@ -97,7 +97,7 @@ def test_size_reads_and_writes(serving):
 
 
 def test_a_long_trim_goes_in_steps_and_ends_where_it_should(serving, monkeypatch):
-    monkeypatch.setattr("infrabench.stores.node.nbd.TRIM_STEP", 1000)
+    monkeypatch.setattr("infrabench.machines.stores.node.nbd.TRIM_STEP", 1000)
     path, server = serving()
     with Client(path) as client:
         client.trim(500, 2500)
@@ -106,12 +106,12 @@ def test_a_long_trim_goes_in_steps_and_ends_where_it_should(serving, monkeypatch
 
 def test_an_error_is_told_and_what_the_server_cannot_is_not_asked(serving):
     path, _ = serving(lambda *_: (5, b""))
-    with Client(path) as client, pytest.raises(Failed, match="request 0 at 7 with error 5"):
+    with Client(path) as client, pytest.raises(StoreError, match="request 0 at 7 with error 5"):
         client.read(7, 1)
     path, server = serving(flags=1)
     with Client(path) as client:
         client.flush()
-        with pytest.raises(Failed, match="cannot give space back"):
+        with pytest.raises(StoreError, match="cannot give space back"):
             client.trim(0, 4096)
     assert [each for each in server.asked if each[0] != 2] == []
 
@@ -119,10 +119,10 @@ def test_an_error_is_told_and_what_the_server_cannot_is_not_asked(serving):
 @pytest.mark.parametrize("greeting", [b"SSH-2.0-OpenSSH_9.2\r\n", b"", GREETING[:10], b"NBDMAGIC" + b"x" * 10])
 def test_what_is_no_nbd_server_is_refused(serving, greeting, monkeypatch):
     path, _ = serving(greeting=greeting)
-    with pytest.raises(Failed):
+    with pytest.raises(StoreError):
         Client(path, timeout_s=0.3)
 
 
 def test_nobody_there(tmp_path):
-    with pytest.raises(Failed, match="no NBD server answers"):
+    with pytest.raises(StoreError, match="no NBD server answers"):
         Client(tmp_path / "none.sock")

@@ -15,20 +15,20 @@ import pytest
 from cluster_fakes import Rooted, Scripted
 
 from infrabench.core import DeploySpec, Limits, Machines, NotRunnable, ProvisionError
-from infrabench.lab import stores
-from infrabench.site import OpenSite
-from infrabench.stores import borrowed, parcel
-from infrabench.stores.node.config import GIB, load
-from infrabench.systems import _stores
+from infrabench.machines.lab import stores
+from infrabench.machines.sites.site import OpenSite
+from infrabench.machines.stores import on_host, upload
+from infrabench.machines.stores.node.config import GIB, load
+from infrabench.systems import _block_storage
 
 FREE = f"free={100 * GIB}\n"
 
 
 def test_the_program_runs_from_what_is_brought(tmp_path):
-    config = parcel.config("one", "ceph", 3 * GIB, 5 * GIB, {"plugin": "x"})
+    config = upload.config("one", "ceph", 3 * GIB, 5 * GIB, {"plugin": "x"})
     host = Rooted(root=tmp_path)
-    parcel.bring(host, config)
-    main, path = tmp_path / parcel.PROGRAM.lstrip("/"), tmp_path / parcel.path(config).lstrip("/")
+    upload.bring(host, config)
+    main, path = tmp_path / upload.PROGRAM.lstrip("/"), tmp_path / upload.path(config).lstrip("/")
     assert load(str(path)) == config
     # With no infrabench around: the node has none.
     done = subprocess.run([sys.executable, "-I", "-c", f"import runpy, sys; sys.path.insert(0, {str(main.parent)!r}); "
@@ -39,29 +39,29 @@ def test_the_program_runs_from_what_is_brought(tmp_path):
 
 
 def test_disks_have_room_and_are_alike_for_all_engines():
-    sizes = [parcel.config("a", engine, 4 * GIB, 1, {}).disk_bytes for engine in ("ceph", "zfs")]
+    sizes = [upload.config("a", engine, 4 * GIB, 1, {}).disk_bytes for engine in ("ceph", "zfs")]
     assert sizes == [11 * GIB, 11 * GIB]
-    assert parcel.config("a", "ceph", 0, 1, {}).disk_bytes == parcel.LEAST_BYTES
-    assert parcel.need_bytes(4 * GIB, 2, 2) == 24 * GIB
+    assert upload.config("a", "ceph", 0, 1, {}).disk_bytes == upload.LEAST_BYTES
+    assert upload.need_bytes(4 * GIB, 2, 2) == 24 * GIB
 
 
 def test_the_program_goes_with_the_last_store_of_a_host(tmp_path, monkeypatch):
-    monkeypatch.setattr(parcel, "FOLDER", str(tmp_path / "store"))
-    first, second = (parcel.config(name, "ceph", 0, 1, {}) for name in ("one", "two"))
+    monkeypatch.setattr(upload, "FOLDER", str(tmp_path / "store"))
+    first, second = (upload.config(name, "ceph", 0, 1, {}) for name in ("one", "two"))
     (tmp_path / "store/node").mkdir(parents=True)
     for config in (first, second):
-        Path(parcel.path(config)).write_text("{}")
+        Path(upload.path(config)).write_text("{}")
     host = Rooted(root=tmp_path)
-    parcel.take_away(host, first)
+    upload.take_away(host, first)
     assert sorted(path.name for path in (tmp_path / "store").iterdir()) == ["node", "two.json"]
-    parcel.take_away(host, second)
+    upload.take_away(host, second)
     assert not (tmp_path / "store").exists()
 
 
 def test_the_reason_of_a_verb_that_fails_is_told():
     host = Scripted(answer=lambda argv, _: (1, b"osd.0 does not come up\n"))
     with pytest.raises(ProvisionError, match=r"store one: create failed: osd\.0 does not come up"):
-        parcel.ask(host, parcel.config("one", "ceph", 0, 1, {}), "create")
+        upload.ask(host, upload.config("one", "ceph", 0, 1, {}), "create")
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,11 @@ def test_the_reason_of_a_verb_that_fails_is_told():
 def test_a_host_that_lacks_something_is_refused_with_all_of_it(said, reason):
     host = Scripted(answer=lambda argv, _: (0, said.encode()))
     if reason is None:
-        with borrowed.store(host, "ceph", 10 * GIB) as machines:
+        with on_host.store(host, "ceph", 10 * GIB) as machines:
             assert machines.hosts == {"store": host}
             assert not machines.embedded
     else:
-        with pytest.raises(NotRunnable, match=reason), borrowed.store(host, "ceph", 10 * GIB):
+        with pytest.raises(NotRunnable, match=reason), on_host.store(host, "ceph", 10 * GIB):
             pass
     assert len(host.asked) == 1  # nothing is made
 
@@ -91,7 +91,7 @@ def test_this_machine_answers_the_question_itself(tmp_path):
     asked = (
         "sh",
         "-c",
-        borrowed._CHECK,
+        on_host._CHECK,
         "sh",
         str(tmp_path),
         "sh=dash",
@@ -112,15 +112,15 @@ def test_a_lab_without_room_is_refused_before_anything_is_made(tmp_path, monkeyp
     monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path / "state"))
     monkeypatch.setattr(stores, "NEEDED", {})
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(9 * GIB))
-    assert stores.refused(9 * GIB) is None
+    assert stores.find_obstacle(9 * GIB) is None
     with (
         pytest.raises(NotRunnable, match=r"9\.0 GiB free and the stores need 10\.0 GiB"),
-        stores.made(tmp_path, "ceph", 10 * GIB, lambda node: Scripted(), print),
+        stores.open_store(tmp_path, "ceph", 10 * GIB, lambda node: Scripted(), print),
     ):
         pass
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setattr(stores, "NEEDED", {"/dev/of-no-kernel": "loop devices"})
-    assert stores.refused(0) == "the kernel of this machine has no loop devices"
+    assert stores.find_obstacle(0) == "the kernel of this machine has no loop devices"
 
 
 # ---------------------------------------------------------------------------------------------- the deployment
@@ -157,7 +157,7 @@ def deployment(node: Node, needs: list[int], *, embedded: bool, spec: DeploySpec
         yield Machines({"store": node}, {}, {}, embedded, pause, resume)
 
     site = OpenSite("x", "lab" if embedded else "inventory", {"server": node}, storer=storer)
-    _, deploy = _stores.system("ceph", lambda site, host: _stores.Engine("ceph", "user space"))
+    _, deploy = _block_storage.system("ceph", lambda site, host: _block_storage.Engine("ceph", "user space"))
     return deploy(site, spec), done
 
 
@@ -171,7 +171,7 @@ def test_room_is_asked_for_all_stores_that_are_still_to_come():
 
 
 def test_nothing_is_mounted_while_a_store_is_frozen_and_one_that_is_not_whole_is_made_anew(monkeypatch):
-    monkeypatch.setattr(_stores, "THAW_S", 0.3)
+    monkeypatch.setattr(_block_storage, "THAW_S", 0.3)
     node = Node()
     context, done = deployment(node, [], embedded=True, spec=DeploySpec("s", Limits(), ""))
     with context as made:

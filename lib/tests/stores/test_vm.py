@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.lab import ahead, images
-from infrabench.stores.node import block, ceph_vm, guest, inside, krbd, main, vm, zfs_kernel, zfs_vm
-from infrabench.stores.node.config import GIB, Config, Failed
+from infrabench.machines.lab import images, prebuild
+from infrabench.machines.stores.node import block, ceph_vm, guest, krbd, main, run_in_guest, vm, zfs_kernel, zfs_vm
+from infrabench.machines.stores.node.config import GIB, Config, StoreError
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_only_the_guests_own_key_is_taken(config):
 
 def test_a_guest_that_does_not_run_says_its_last_words(config):
     (config.log / "guest.console.log").write_text("Kernel panic - not syncing: no root\n")
-    with pytest.raises(Failed, match="no root"):
+    with pytest.raises(StoreError, match="no root"):
         guest.run(config, ("true",))
 
 
@@ -63,7 +63,7 @@ def test_words_and_status_reach_the_guest_as_they_are(tmp_path):
     fake.write_text('#!/bin/sh\n[ "$1 $3" = "-F guest" ] || exit 99\nexec sh -c "$4"\n')
     fake.chmod(0o755)
     words = ["printf", "%s\n", "two words", "it's", "$HOME", "", "a;b"]
-    argv = [sys.executable, inside.__file__, str(tmp_path)]
+    argv = [sys.executable, run_in_guest.__file__, str(tmp_path)]
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run([*argv, *words], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split("\n") == ["two words", "it's", "$HOME", "", "a;b", ""]
@@ -77,16 +77,16 @@ def test_the_area_is_filled_once(config, monkeypatch):
     assert vm.fill(config, "/dev/x", 600, 400) == {"written_B": 0}
     assert vm.fill(config, "/dev/x", 600, 500) == {"written_B": 600}
     assert [("--filename=/dev/x" in argv, "--end_fsync=1" in argv) for argv in ran] == [(True, True)] * 2
-    with pytest.raises(Failed, match="too many"):
+    with pytest.raises(StoreError, match="too many"):
         vm.fill(config, "/dev/x", config.raw_bytes, 1)
 
 
 def test_an_area_whose_filling_failed_is_not_filled(config, monkeypatch):
     def broken(*_words, **_how):
-        raise Failed("no space")
+        raise StoreError("no space")
 
     monkeypatch.setattr(guest, "run", broken)
-    with pytest.raises(Failed):
+    with pytest.raises(StoreError):
         vm.fill(config, "/dev/x", 1000)
     assert not (config.home / block.FILLED).exists()
 
@@ -97,10 +97,10 @@ def test_an_engine_does_some_verbs_its_own_way(config, monkeypatch):
     verbs = vm.verbs(lambda _config, mode: done.append(mode), lambda _config: "/dev/x")
     assert verbs["serve"](config, None, "strict") == {"device": "/dev/x", "mode": "strict"}
     assert done == ["strict", "/dev/x"]  # the mode, then a flush, which write-back caches wait for
-    with pytest.raises(Failed, match="default, strict"):
+    with pytest.raises(StoreError, match="default, strict"):
         verbs["serve"](config, None, "fast")
     for name in vm.REFUSED:
-        with pytest.raises(Failed, match="not done"):
+        with pytest.raises(StoreError, match="not done"):
             verbs[name](config, None)
     assert set(verbs) <= set(main.VERBS)
     for engine in (zfs_vm, ceph_vm):
@@ -125,10 +125,10 @@ def test_the_mode_of_a_guests_image_is_its_cache(config):
 
 
 def test_a_guests_image_is_made_for_who_asks_for_it_alone():
-    assert "vm" in ahead.names()
-    assert "vm" not in ahead.chosen(())
-    assert ahead.chosen(("vm",)) == ["vm"]
-    assert set(ahead.names()) - set(ahead.chosen(())) == set(images.ON_DEMAND)
+    assert "vm" in prebuild.names()
+    assert "vm" not in prebuild.select_names(())
+    assert prebuild.select_names(("vm",)) == ["vm"]
+    assert set(prebuild.names()) - set(prebuild.select_names(())) == set(images.ON_DEMAND)
 
 
 KEYRING = """[mon.]
@@ -147,14 +147,14 @@ def test_the_administrators_key():
 
 @pytest.mark.parametrize("text", ["", KEYRING.replace("client.admin", "client.other"), KEYRING + KEYRING])
 def test_a_keyring_without_one_key_of_the_administrator(text):
-    with pytest.raises(Failed, match="not one"):
+    with pytest.raises(StoreError, match="not one"):
         krbd.secret(text)
 
 
 def test_no_device_of_a_kernel_that_has_no_rbd(config, tmp_path, monkeypatch):
     monkeypatch.setattr(krbd, "BUS", tmp_path / "nothing")
     krbd.attach(config)  # the store is not told to have one
-    with pytest.raises(Failed, match="no RBD module"):
+    with pytest.raises(StoreError, match="no RBD module"):
         krbd.add("127.0.0.1:1", "key", "rbd", "volume")
 
 

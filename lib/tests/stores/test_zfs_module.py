@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.stores.node import zfs_module
-from infrabench.stores.node.config import GIB, Config, Failed
+from infrabench.machines.stores.node import zfs_module
+from infrabench.machines.stores.node.config import GIB, Config, StoreError
 
 
 @pytest.fixture
@@ -45,8 +45,8 @@ def test_both_levels_set_the_same_parameters():
 def test_a_kernel_without_the_module_is_refused(config, tmp_path, monkeypatch):
     monkeypatch.setattr(zfs_module, "DEVICE", tmp_path / "device")
     monkeypatch.setattr(zfs_module.daemons, "run", lambda *_words, **_how: "")
-    assert not zfs_module.loaded()  # its parameters alone are not enough
-    with pytest.raises(Failed, match="no ZFS module"):
+    assert not zfs_module.is_loaded()  # its parameters alone are not enough
+    with pytest.raises(StoreError, match="no ZFS module"):
         zfs_module.load()
     (tmp_path / "device").touch()
     zfs_module.load()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.stores.node import zpool
-from infrabench.stores.node.config import Failed
+from infrabench.machines.stores.node import zpool
+from infrabench.machines.stores.node.config import StoreError
 
 SAID = Path(__file__).parent / "zpool"
 MIB = 2**20
@@ -18,7 +18,7 @@ def said(name: str) -> str:
 
 
 def told(name: str) -> dict:
-    return zpool.parsed(said(name))
+    return zpool.parse_status(said(name))
 
 
 def progress(name: str) -> tuple:
@@ -74,10 +74,10 @@ def test_both_copies_damaged_are_errors(name):
 def test_what_is_cut_off_is_no_state(name):
     text = said(name)
     for cut in ("errors:", "config:", " state:"):
-        with pytest.raises(Failed, match="something else"):
-            zpool.parsed(text[: text.index(cut)])
-    with pytest.raises(Failed, match="something else"):
-        zpool.parsed("cannot open 'infrabench-s5': no such pool\n")
+        with pytest.raises(StoreError, match="something else"):
+            zpool.parse_status(text[: text.index(cut)])
+    with pytest.raises(StoreError, match="something else"):
+        zpool.parse_status("cannot open 'infrabench-s5': no such pool\n")
 
 
 @pytest.mark.parametrize(("text", "size"), [("0B", 0), ("884K", 884 * 1024), ("2.10M", 2202010), ("1.5G", 3 * 2**29)])
@@ -87,5 +87,5 @@ def test_sizes(text, size):
 
 @pytest.mark.parametrize("text", ["", "M", "1.2.3M", "1,5G", "-1K"])
 def test_what_is_no_size(text):
-    with pytest.raises(Failed):
+    with pytest.raises(StoreError):
         zpool.size(text)

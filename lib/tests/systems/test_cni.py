@@ -12,15 +12,15 @@ import pytest
 from cluster_fakes import Scripted, answers
 
 from infrabench import cli, registry
-from infrabench.clusters import freezer, pods
-from infrabench.clusters.cluster import NODES, Cluster, is_ready, until
-from infrabench.clusters.cni import CNI
-from infrabench.clusters.kubectl import Kubectl
-from infrabench.clusters.workers import PLAIN_CONFIG, Worker
 from infrabench.core import DeploySpec, DesignError, Limits, NotRunnable, ProvisionError
-from infrabench.host import LocalHost
-from infrabench.lab import goparts
-from infrabench.site import OpenSite
+from infrabench.machines.clusters import freezer, pods
+from infrabench.machines.clusters.cluster import NODES, Cluster, is_ready, until
+from infrabench.machines.clusters.cni import CNI
+from infrabench.machines.clusters.kubectl import Kubectl
+from infrabench.machines.clusters.workers import PLAIN_CONFIG, Worker
+from infrabench.machines.hosts.host import LocalHost
+from infrabench.machines.lab import go_parts
+from infrabench.machines.sites.site import OpenSite
 from infrabench.systems import _cni, _namespace, _targets, bridge, cilium, flannel, host
 
 SPEC = DeploySpec("a session", Limits(memory_bytes=512 * 2**20), "198.18.64.10")
@@ -246,7 +246,7 @@ def test_nodes_that_take_no_pods_do_not_count() -> None:
 
 PLUGIN = '''
 """Wire: a CNI for tests."""
-from infrabench.clusters import cni
+from infrabench.machines.clusters import cni
 from infrabench.systems import _cni
 
 CNI = cni.CNI(
@@ -298,7 +298,7 @@ def test_a_cni_that_asks_for_machines_gets_them_by_its_name_and_parts(wire: Any)
 def test_every_cni_asks_for_parts_that_can_be_built(system: Any) -> None:
     made = system.CNI
     assert made.name == system.__name__.rsplit(".", 1)[1]
-    assert set(made.parts) <= set(goparts.PARTS)
+    assert set(made.parts) <= set(go_parts.PARTS)
     assert bool(made.overlay) is made.joins_nodes
     assert all(test and remedy for test, remedy in made.needs)
     for test, _ in made.needs:
@@ -306,8 +306,8 @@ def test_every_cni_asks_for_parts_that_can_be_built(system: Any) -> None:
 
 
 def test_what_a_worker_lacks_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    from infrabench.clusters import cni
     from infrabench.core import Machines
+    from infrabench.machines.clusters import cni
 
     lacks = Scripted(lambda argv, stdin: (int("command -v clang" in " ".join(argv)), b""), name="worker1")
     cluster = Cluster(Kubectl(lacks, ("k",)), NODES, (Worker("worker1", lacks),))

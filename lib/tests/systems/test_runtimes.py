@@ -9,11 +9,12 @@ import pytest
 from cluster_fakes import Scripted
 
 from infrabench import registry
-from infrabench.clusters.kubectl import Kubectl
-from infrabench.core import Limits, NotRunnable, ProvisionError, SiteError, Target
-from infrabench.site import OpenSite
+from infrabench.core import DeploySpec, Limits, NotRunnable, ProvisionError, SiteError, Target
+from infrabench.machines.clusters.cluster import Cluster
+from infrabench.machines.clusters.kubectl import Kubectl
+from infrabench.machines.sites.site import OpenSite
 from infrabench.studies.runtimes import STUDY
-from infrabench.systems import _classes, _inside, _room
+from infrabench.systems import _capacity, _container_runtimes, _pod_kernel, _runtime_classes
 
 MIB = 2**20
 NODE = {"kernelVersion": "6.1.0", "containerRuntimeVersion": "containerd://2.1.6"}
@@ -48,34 +49,65 @@ def test_every_system_of_the_study_is_a_plug_in() -> None:
 
 
 def test_a_class_is_found_by_its_handler_or_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(_classes.CLASSES, raising=False)
+    monkeypatch.delenv(_runtime_classes.CLASSES, raising=False)
     kubectl = cluster(runtimeclasses=CLASSES)
-    assert _classes.asked(kubectl, "runc") is None
-    assert _classes.asked(kubectl, "kata")["metadata"]["name"] == "kata-qemu"  # type: ignore[index]
-    assert _classes.asked(kubectl, "runsc")["handler"] == "runsc"  # type: ignore[index]
-    monkeypatch.setenv(_classes.CLASSES, "runc=sandboxed, kata=katalog")
-    assert _classes.asked(kubectl, "runc")["metadata"]["name"] == "sandboxed"  # type: ignore[index]
-    assert _classes.asked(kubectl, "kata")["metadata"]["name"] == "katalog"  # type: ignore[index]
+    assert _runtime_classes.find_class(kubectl, "runc") is None
+    assert _runtime_classes.find_class(kubectl, "kata")["metadata"]["name"] == "kata-qemu"  # type: ignore[index]
+    assert _runtime_classes.find_class(kubectl, "runsc")["handler"] == "runsc"  # type: ignore[index]
+    monkeypatch.setenv(_runtime_classes.CLASSES, "runc=sandboxed, kata=katalog")
+    assert _runtime_classes.find_class(kubectl, "runc")["metadata"]["name"] == "sandboxed"  # type: ignore[index]
+    assert _runtime_classes.find_class(kubectl, "kata")["metadata"]["name"] == "katalog"  # type: ignore[index]
 
 
 def test_a_class_that_is_not_there_is_refused_with_those_that_are(monkeypatch: pytest.MonkeyPatch) -> None:
     kubectl = cluster(runtimeclasses=CLASSES)
-    monkeypatch.setenv(_classes.CLASSES, "kata=nope")
+    monkeypatch.setenv(_runtime_classes.CLASSES, "kata=nope")
     with pytest.raises(SiteError, match=r"nope for kata.*kata-qemu \(handler kata-qemu\), katalog .*, sandboxed"):
-        _classes.asked(kubectl, "kata")
-    monkeypatch.setenv(_classes.CLASSES, "kata")
+        _runtime_classes.find_class(kubectl, "kata")
+    monkeypatch.setenv(_runtime_classes.CLASSES, "kata")
     with pytest.raises(SiteError, match="write RUNTIME=NAME"):
-        _classes.asked(kubectl, "kata")
-    monkeypatch.delenv(_classes.CLASSES)
+        _runtime_classes.find_class(kubectl, "kata")
+    monkeypatch.delenv(_runtime_classes.CLASSES)
     with pytest.raises(NotRunnable, match=r"^Kata is not installed: the cluster has no runtime class.*It has: none"):
-        _classes.asked(cluster(runtimeclasses={"items": []}), "kata")
+        _runtime_classes.find_class(cluster(runtimeclasses={"items": []}), "kata")
 
 
 def test_a_class_asks_for_labels_of_a_node() -> None:
     wanted = CLASSES["items"][0]
-    assert _classes.takes(wanted, {"metadata": {"labels": {"kata": "true"}}})
-    assert not _classes.takes(wanted, {"metadata": {}})
-    assert _classes.takes(CLASSES["items"][1], {"metadata": {}})
+    assert _runtime_classes.takes(wanted, {"metadata": {"labels": {"kata": "true"}}})
+    assert not _runtime_classes.takes(wanted, {"metadata": {}})
+    assert _runtime_classes.takes(CLASSES["items"][1], {"metadata": {}})
+
+
+# ------------------------------------------------------------------------------------------ no pod at all
+
+
+def unmade(low: str) -> None:
+    """Make a system on a cluster that makes no pod of a population."""
+    conductor = {"metadata": {"name": "conductor"}, "status": {"podIP": "198.19.0.4"}}
+
+    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+        if argv[-2:] == ("create", "1"):
+            return 1, b"1 of 1 pods are not Ready after 33 s: 1 of them: no /dev/vhost-net"
+        if argv[-1] == "evidence":
+            return 0, b"# kubectl get pods\npod-001 ContainerCreating\n"
+        if argv[-1] == "/proc/meminfo" or "cat" in argv:
+            return 0, b"MemAvailable: 1000000 kB\n"
+        return 0, json.dumps({"items": [conductor], "spec": {}}).encode()
+
+    kubectl = Kubectl(Scripted(answer), ("kubectl",))
+    spec = DeploySpec("s", Limits(memory_bytes=256 * MIB), "198.18.64.10", 0, 1)
+    _container_runtimes._populated(
+        Cluster(kubectl, ("worker1",)), spec, _container_runtimes.Pair("crio", low), "localhost/tools:1"
+    )
+
+
+def test_what_is_known_of_a_pod_that_does_not_come_goes_with_the_reason() -> None:
+    with pytest.raises(NotRunnable, match=r"^kata makes no pod here: .*no /dev/vhost-net") as error:
+        unmade("kata")
+    assert error.value.evidence == "# kubectl get pods\npod-001 ContainerCreating\n"
+    with pytest.raises(ProvisionError, match="crio-runc: 1 of 1 pods"):  # the usual one has to work
+        unmade("runc")
 
 
 # ------------------------------------------------------------------------------------------ what a pod says
@@ -86,8 +118,8 @@ def said(**facts: Any) -> Kubectl:
     return cluster(facts=usual | facts)
 
 
-def seen(low: str, **facts: Any) -> _inside.Inside:
-    return _inside.seen(said(**facts), Limits(memory_bytes=256 * MIB), low, NODE)
+def seen(low: str, **facts: Any) -> _pod_kernel.Inside:
+    return _pod_kernel.inspect(said(**facts), Limits(memory_bytes=256 * MIB), low, NODE)
 
 
 def test_a_pod_has_to_be_on_the_kernel_that_its_runtime_gives() -> None:
@@ -124,8 +156,8 @@ def fits(available: int, cost: int, *, pods: int = 110, net: str = "198.19.0.0/2
         {"metadata": {"labels": {"infrabench-population": "yes"}}, "spec": {}, "status": {"phase": "Running"}},
         {"metadata": {}, "spec": {}, "status": {"phase": "Succeeded"}},
     ]
-    before, after = _room.Free(available, 0), _room.Free(available - 7 * MIB, cost)
-    return _room.fits(cluster(node=node, pods={"items": others}), "worker1", before, after, limit)
+    before, after = _capacity.Free(available, 0), _capacity.Free(available - 7 * MIB, cost)
+    return _capacity.fits(cluster(node=node, pods={"items": others}), "worker1", before, after, limit)
 
 
 def test_the_tightest_bound_says_how_many_pods_fit_and_why() -> None:
@@ -144,6 +176,6 @@ def test_the_tightest_bound_says_how_many_pods_fit_and_why() -> None:
 def test_memory_of_a_node_is_read_where_it_can_be() -> None:
     shown = b"MemTotal: 24000000 kB\nMemAvailable:   1000 kB\n"
     conductor = Target("conductor", Scripted(lambda argv, stdin: (0, shown)))
-    assert _room.Free.now({"conductor": conductor}) == _room.Free(1000 * 1024, None)
+    assert _capacity.Free.now({"conductor": conductor}) == _capacity.Free(1000 * 1024, None)
     worker = Target("worker1", Scripted(lambda argv, stdin: (0, b'{"used_B": 5}')), lifecycle={"memory": ("x",)})
-    assert _room.Free.now({"conductor": conductor, "worker1": worker}).used_bytes == 5
+    assert _capacity.Free.now({"conductor": conductor, "worker1": worker}).used_bytes == 5

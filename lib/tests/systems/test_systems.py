@@ -1,4 +1,4 @@
-"""The four systems on the real lab: alike in limits and network path, pausable, and gone afterwards."""
+"""The systems of the containers study on the real lab: alike in limits and path, pausable, and gone afterwards."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 from infrabench import registry
 from infrabench.core import Deployment, DeploySpec, Host, Limits, Site
-from infrabench.systems import _kernel
+from infrabench.machines import kernel_settings
 
 pytestmark = pytest.mark.lab
 
-NAMES = ("native", "docker", "lxc", "lxd")
+NAMES = registry.study("containers").systems
 SPEC = DeploySpec("test", Limits(cpus="0", memory_bytes=512 * 2**20, nofile=5000), "198.18.64.10")
 
 
@@ -88,8 +88,8 @@ def test_a_throw_away_instance_comes_and_goes(deployment: Deployment) -> None:
 
 def test_every_target_has_the_same_listening_queue(deployment: Deployment) -> None:
     target = deployment.targets["server"]
-    wanted = _kernel.listen_queue(target.host)
-    if deployment.system == "lxd" and wanted != _kernel.SOMAXCONN:
+    wanted = kernel_settings.listen_queue(target.host)
+    if deployment.system == "lxd" and wanted != kernel_settings.SOMAXCONN:
         return  # this kernel does not show it inside
     assert target.check(("cat", "/proc/sys/net/core/somaxconn"), timeout_s=10) == b"%d\n" % wanted
 

@@ -14,15 +14,15 @@ from infrabench.core import DeploySpec, Limits, ProvisionError, Site
 
 pytestmark = pytest.mark.lab
 
-NAMES = ("native", "docker", "lxc", "lxd")
+NAMES = registry.study("containers").systems
 SPEC = DeploySpec("test", Limits(cpus="0", memory_bytes=512 * 2**20, nofile=5000), "198.18.64.10")
 
 # A session that was killed: it deploys and is gone, with nothing torn down.
 _KILLED = """
 import os, signal, sys
-from infrabench import lab, registry
+from infrabench.machines import lab; from infrabench import registry
 from infrabench.core import DeploySpec, Limits
-from infrabench.site import OpenSite
+from infrabench.machines.sites.site import OpenSite
 site = OpenSite("lab", "lab", {node.role: lab.host(node) for node in lab.NODES}, lab.facts())
 spec = DeploySpec("killed", Limits(cpus="0", memory_bytes=512 * 2**20, nofile=5000), "198.18.64.10")
 with registry.system(sys.argv[1]).deploy(site, spec) as made:
@@ -34,6 +34,7 @@ _LEFT = {
     "native": "ip netns; ip -br link | grep ib-native; ls -d /run/infrabench/native /sys/fs/cgroup/*/infrabench-native",
     "docker": "docker ps -aq; docker network ls -q --filter label=infrabench",
     "lxc": "lxc-ls -P /var/lib/lxc -1 | grep -v infrabench-base; ls -d /sys/fs/cgroup/*/*infrabench-*lxc",
+    "podman": "podman ps -aq; ip netns; ip -br link | grep ib-podman; ls -d /sys/fs/cgroup/*/libpod_parent/libpod-*",
     "lxd": "lxc list -f csv -c n | grep infrabench; ls -d /sys/fs/cgroup/*/*infrabench-*lxd",
 }
 
@@ -49,17 +50,18 @@ def test_what_a_killed_session_left_is_removed_and_nothing_stays(name: str, lab_
     assert left.stdout == b""
 
 
-def test_what_is_not_ours_is_not_touched(lab_site: Site) -> None:
+@pytest.mark.parametrize("name", ["docker", "podman"])
+def test_what_is_not_ours_is_not_touched(name: str, lab_site: Site) -> None:
     host = lab_site.hosts["server"]
     tag = f"infrabench/guest:{lab_site.facts['guest_image']['hash']}"
-    with registry.system("docker").deploy(lab_site, SPEC):
+    with registry.system(name).deploy(lab_site, SPEC):
         pass
-    other = host.run(("docker", "run", "-d", "--name", "keep", "--network", "none", tag, "sleep", "600"), timeout_s=30)
+    other = host.run((name, "run", "-d", "--name", "keep", "--network", "none", tag, "sleep", "600"), timeout_s=30)
     assert other.ok, other.stderr
-    with registry.system("docker").deploy(lab_site, SPEC):
+    with registry.system(name).deploy(lab_site, SPEC):
         pass
-    names = host.run(("docker", "ps", "--format", "{{.Names}}"), timeout_s=20).stdout
-    host.run(("docker", "rm", "-f", "keep"), timeout_s=20)
+    names = host.run((name, "ps", "--format", "{{.Names}}"), timeout_s=20).stdout
+    host.run((name, "rm", "-f", "keep"), timeout_s=20)
     assert names == b"keep\n"
 
 

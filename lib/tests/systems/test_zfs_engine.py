@@ -10,11 +10,11 @@ from cluster_fakes import Scripted
 
 import infrabench
 from infrabench.core import NotRunnable
-from infrabench.host import LocalHost
-from infrabench.stores.node.config import GIB, Config
+from infrabench.machines.hosts.host import LocalHost
+from infrabench.machines.stores.node.config import GIB, Config
 from infrabench.systems import zfs
 
-SOURCES = Path(infrabench.__file__).parent / "lab/storage/zvol"
+SOURCES = Path(infrabench.__file__).parent / "machines/lab/storage/zvol"
 CONFIG = Config("zfs_kernel", "zfs", 8 * GIB, 4 * GIB)
 
 

@@ -1,8 +1,8 @@
 """Damaged outputs of tools: seeded mutations of bytes, and what a parser may still say of the result.
 
-A mutation of a `FAITHFUL` kind loses, doubles or moves whole lines or parts of JSON, or adds what no tool says: a
-parser has to refuse it, or to give the same numbers. One of another kind may change a number where it stands, so only
-the schema and the kind of error can be judged.
+A mutation of a `FAITHFUL` kind loses, doubles or moves whole lines or parts of JSON, ends lines as a terminal does, or
+adds what no tool says: a parser has to refuse it, or to give the same numbers. One of another kind may change a number
+where it stands, so only the schema and the kind of error can be judged.
 """
 
 from __future__ import annotations
@@ -89,6 +89,21 @@ def twice(data: bytes, rng: random.Random) -> bytes:
     return data + data
 
 
+def terminal(data: bytes, rng: random.Random) -> bytes:
+    """End lines as a terminal does: all of them, or some that follow each other."""
+    lines = data.splitlines(keepends=True)
+    first, last = (0, len(lines)) if rng.random() < 0.5 else sorted(rng.choices(range(len(lines) + 1), k=2))
+    return b"".join(
+        line.replace(b"\n", b"\r\n") if first <= number < last else line for number, line in enumerate(lines)
+    )
+
+
+def add_remark(data: bytes, rng: random.Random) -> bytes:
+    """Say before all else what a tool may say there, or what says that something failed."""
+    word = rng.choice((b"fio: terminating on signal 2\n", b"\xef\xbb\xbf", b"iperf3: warning\n", b"sh: not found\n"))
+    return word + data
+
+
 def lose_part(data: bytes, rng: random.Random) -> bytes:
     """Lose one key, or one entry of a list, of JSON."""
     return _in_json(data, rng, lambda holder, key: holder.pop(key))
@@ -164,7 +179,9 @@ def deep(data: bytes, rng: random.Random) -> bytes:
     return data[:start] + b"[" * depth + b"]" * depth + data[end:]
 
 
-FAITHFUL: tuple[Mutate, ...] = (cut, lose_begin, lose_lines, double_lines, add_line, twice, lose_part, double_part)
+FAITHFUL: tuple[Mutate, ...] = (
+    cut, lose_begin, lose_lines, double_lines, add_line, twice, terminal, add_remark, lose_part, double_part,
+)  # fmt: skip
 LOOSE: tuple[Mutate, ...] = (flip, swap_lines, digit, word, lose_bytes, noise, other_type)
 COSTLY: tuple[Mutate, ...] = (blow_up, deep)
 COSTLY_SHARE = 1 / 400  # of all mutations: each costs as much as many others
@@ -219,3 +236,27 @@ def _is_json(data: bytes) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
+
+
+INFLATED = 200_000  # bytes: what is quadratic takes minutes
+
+
+def inflated(data: bytes, rng: random.Random) -> tuple[str, bytes]:
+    """Return a name and the output with a very long run of what a pattern may repeat."""
+    lines = data.splitlines(keepends=True) or [b"\n"]
+    at = rng.randrange(len(lines))
+    line, sign = lines[at], rng.choice((b" ", b"\t", b"1", b"a", b"\n", b"[", b"{", b'"', b".", b":", b"-", b"0,"))
+    run = sign * (INFLATED // len(sign))
+    cut = rng.randrange(len(line) + 1)
+    kinds = {
+        f"a run of {sign!r} in line {at}": [*lines[:at], line[:cut] + run + line[cut:], *lines[at + 1 :]],
+        f"a run of {sign!r} before line {at}": [*lines[:at], run, *lines[at:]],
+        f"line {at} again and again": [*lines[:at], line * (INFLATED // len(line)), *lines[at:]],
+        f"the beginning of line {at} again and again": [
+            *lines[:at],
+            line[:cut] * (INFLATED // max(cut, 1)),
+            *lines[at:],
+        ],
+    }
+    kind = rng.choice(sorted(kinds))
+    return kind, b"".join(kinds[kind])

@@ -1,17 +1,23 @@
-"""Sizes and seed of the fault storm. The long form is `make torture`; the short one is a part of the suite."""
+"""Sizes and seed of the fault storm. `make test` has the short forms, `make torture` and `make test-long` the long."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+import pytest
+
 LONG = os.environ.get("INFRABENCH_TORTURE") == "long"
 SEED = int(os.environ.get("INFRABENCH_TORTURE_SEED", "20261122"))
 
 
 def size(short: int, long: int) -> int:
-    """Return how often something is done: `short` in the suite, `long` in `make torture`."""
+    """Return how often something is done: `short` in `make test`, `long` in the long forms."""
     return long if LONG else short
+
+
+# For tests of the lab that wait for minutes, each beside a shorter one of the same kind.
+in_long_form = pytest.mark.skipif(not LONG, reason="not run: it takes minutes; a part of `make test-long`")
 
 
 class Memory:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -11,11 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from infrabench import archive, preflight, records, registry, runs, session
+from infrabench import registry
+from infrabench.analysis.dataset import folder as dataset
+from infrabench.analysis.session_data import open_session
+from infrabench.analysis.tidy import read_table, tidy, write_table
 from infrabench.core import InfrabenchError, LedgerError
-from infrabench.facade import open_session, results
-from infrabench.tidy import read_table, tidy, write_table
+from infrabench.experiment.execution import preflight, session
+from infrabench.ledger import archive, catalogue, records
+from infrabench.ledger.session_folder import SessionFolder
+from infrabench.notebook.api import results
 from tests.fakes import fake_site
+from tests.torture import strangers
 from tests.torture.small_disk import NOT_ROOT, fill, read_only, small_disk
 from tests.torture.storm import SEED, size
 
@@ -31,9 +38,9 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield place
 
 
-def run(disk: Path, folder: Path, **more: object) -> Path:
+def run(disk: Path, folder: Path, runs: int = 2, **more: object) -> Path:
     site = fake_site(home=str(disk.parent / "dens"))
-    return session.run(registry.study("storm"), site, profile="storm", folder=folder, **more)
+    return session.run(registry.study("storm"), site, profile="storm", folder=folder, runs=runs, **more)
 
 
 def tried(disk: Path, folder: Path) -> str:
@@ -45,6 +52,7 @@ def tried(disk: Path, folder: Path) -> str:
     return ""
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_at_any_moment(disk: Path, monkeypatch: pytest.MonkeyPatch, record_property) -> None:
     """What is left when a run begins is drawn: it is the run itself that fills the disk, wherever it happens to be."""
     # What is expected to fit is refused before anything starts. Here it is to begin.
@@ -104,7 +112,7 @@ def test_a_plan_that_does_not_fit_is_refused_before_anything_starts(disk: Path) 
 
 
 def test_a_full_disk_leaves_no_half_table_and_no_half_archive(disk: Path, tmp_path: Path) -> None:
-    table = tidy(run(disk, tmp_path / "runs/s", runs=20))
+    table = tidy(run(disk, tmp_path / "runs/s", runs=6))
     whole = write_table(table, disk / "out/table.csv").read_bytes()
     filler = fill(disk, 5000)
     for name in ("table.csv", "table.parquet", "other.csv", "other.parquet"):
@@ -122,7 +130,7 @@ def test_a_full_disk_leaves_no_half_table_and_no_half_archive(disk: Path, tmp_pa
 
 
 def test_a_ledger_that_is_read_only_is_read_and_not_written(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(runs.VARIABLE, str(disk))
+    monkeypatch.setenv(catalogue.VARIABLE, str(disk))
     folder = disk / "data/runs/storm/s"
     run(disk, folder)
     half = disk / "data/runs/storm/half"
@@ -139,7 +147,7 @@ def test_a_ledger_that_is_read_only_is_read_and_not_written(disk: Path, monkeypa
     read_only(disk, True)
     try:
         assert records.verify(folder) == records.verify(half) == []
-        assert len(open_session(folder).table) == 24
+        assert len(open_session(folder).table) == 12
         results(open_session(folder), str(disk.parent / "out"))
         with pytest.raises(LedgerError, match="no folder that this user can write to"):
             run(disk, half)
@@ -149,4 +157,31 @@ def test_a_ledger_that_is_read_only_is_read_and_not_written(disk: Path, monkeypa
     finally:
         read_only(disk, False)
     run(disk, half)
-    assert len(records.recorded(half)) == 24
+    assert len(records.recorded(half)) == 12
+
+
+def test_a_data_set_on_a_lower_layer_of_overlay_is_brought_up_to_date(tmp_path: Path) -> None:
+    """Overlay renames no folder of a lower layer, as a container's image has: the part is replaced all the same."""
+    disk, merged = tmp_path / "disk", tmp_path / "merged"
+    for each in (disk, merged):
+        each.mkdir()
+    subprocess.run(("mount", "-t", "tmpfs", "tmpfs", disk), check=True, timeout=60)
+    try:
+        for name in ("lower", "upper", "work"):
+            (disk / name).mkdir()
+        session = strangers.write_session(tmp_path / "s")
+        assert [each.read for each in dataset.update([session], disk / "lower/set")] == [True]
+        layers = f"lowerdir={disk}/lower,upperdir={disk}/upper,workdir={disk}/work"
+        subprocess.run(("mount", "-t", "overlay", "overlay", "-o", layers, merged), check=True, timeout=60)
+        SessionFolder(session).append_file("provenance/more.json", b"{}")
+        place = merged / "set/containers/lab/s"
+        with pytest.raises(OSError, match="Invalid cross-device link"):
+            os.rename(place, place.with_name("t"))
+        for read in (True, False):
+            assert [each.read for each in dataset.update([session], merged / "set")] == [read]
+        assert (place / "provenance/more.json").is_file()
+        assert dataset.parts(merged / "set")[1] == []
+        assert [path.name for path in place.parent.iterdir()] == ["s"]
+    finally:
+        for each in (merged, disk):
+            subprocess.run(("umount", "--lazy", each), check=each == disk, timeout=60)

@@ -21,14 +21,17 @@ from typing import Any
 
 import pytest
 
-from infrabench import ledger, records, registry, runner, session
+from infrabench import registry
+from infrabench.analysis.tidy import read_table, tidy, write_table
+from infrabench.experiment.execution import runner, session
+from infrabench.ledger import records
+from infrabench.ledger.session_folder import SessionFolder
 from infrabench.stats.contrasts import contrasts
-from infrabench.tidy import read_table, tidy, write_table
 from tests.fakes import fake_site
 from tests.torture.dens import MARK, alive
 from tests.torture.storm import SEED, size
 
-KILLS = size(8, 200)
+KILLS = size(6, 200)
 PHASES = ("begin", "plan", "deploy", "trial", "write", "analysis", "end")
 # Which phase a kill is meant for, how often, and how long it lasts at most (seconds).
 MOMENTS = {"plan": (1, 0.004), "deploy": (2, 0.3), "trial": (4, 0.12), "write": (3, 0.002), "analysis": (2, 0.08)}
@@ -53,7 +56,7 @@ class Place:
 
 
 def live(place: Place, phase: Synchronized[int]) -> None:
-    """Do what `infrabench run` and `analyze` do, and tell in `phase` what is being done."""
+    """Do what `infrabench run` and `infrabench session show` do, and tell in `phase` what is being done."""
 
     def during(name: str, do: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(do)
@@ -76,8 +79,8 @@ def live(place: Place, phase: Synchronized[int]) -> None:
 
     session.deployed = deployed
     runner.execute = during("trial", runner.execute)
-    for name in ("begin", "write_trial", "add_file"):
-        setattr(ledger, name, during("write", getattr(ledger, name)))
+    for name in ("begin", "append_trial", "append_file"):
+        setattr(SessionFolder, name, during("write", getattr(SessionFolder, name)))
     phase.value = PHASES.index("plan")
     session.run(registry.study("storm"), fake_site(home=str(place.root / "dens")), profile="storm", folder=place.folder)
     phase.value = PHASES.index("analysis")
@@ -106,9 +109,15 @@ def started(place: Place, mark: str) -> tuple[Any, Synchronized[int]]:
     return child, phase
 
 
-def killed_in(place: Place, mark: str, rng: random.Random) -> str | None:
+def draw_phases(rng: random.Random) -> Iterator[str]:
+    """Yield which phase each kill is meant for: all of them first, then by their weights."""
+    yield from rng.sample(list(MOMENTS), len(MOMENTS))
+    while True:
+        yield rng.choices(list(MOMENTS), [weight for weight, _ in MOMENTS.values()])[0]
+
+
+def killed_in(place: Place, mark: str, meant: str, rng: random.Random) -> str | None:
     """Run the session, kill it at a random moment, and return the phase that was hit; None when it was over before."""
-    meant = rng.choices(list(MOMENTS), [weight for weight, _ in MOMENTS.values()])[0]
     child, phase = started(place, mark)
     # Not always the first trial and the first write.
     not_before = time.monotonic() + (rng.uniform(0, 2.5) if meant in ("trial", "write") else 0)
@@ -155,6 +164,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_at_any_moment_loses_doubles_and_changes_nothing(root: Path, record_property) -> None:
     began, rng, mark = time.monotonic(), random.Random(SEED), f"kills-{os.getpid()}"
     calm = Place(root, "calm")
@@ -163,10 +173,10 @@ def test_a_run_that_is_killed_at_any_moment_loses_doubles_and_changes_nothing(ro
     assert child.exitcode == 0, (root / "said").read_text()
     expected, plan = raw(calm.folder), (calm.folder / records.PLAN).read_bytes()
     hit: Counter[str] = Counter()
-    sessions, resumes, orphans = 0, 0, 0
+    sessions, resumes, orphans, meant = 0, 0, 0, draw_phases(rng)
     while sum(hit.values()) < KILLS:
         place, before = Place(root, f"storm-{sessions}"), dict[str, str]()
-        while (phase := killed_in(place, mark, rng)) is not None:
+        while (phase := killed_in(place, mark, next(meant), rng)) is not None:
             hit[phase] += 1
             orphans += sum("sleep 600" not in command for command in alive(mark))
             now = stored(place.folder)

@@ -1,4 +1,7 @@
-"""Every parser on damaged outputs: the same schema, or an error it declares; never another number for a lost line."""
+"""Every parser on damaged outputs: the same schema, or an error it declares; never another number for a lost line.
+
+And on whole ones of another run than was asked for: refused.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,17 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from infrabench import registry
-from infrabench.core import Capture, Measurement, NotAsClaimed, ParseError
+from infrabench.core import Capture, DesignError, Measurement, NotAsClaimed, NotRunnable, ParseError
 from tests.torture import mutations
 from tests.torture.storm import SEED, Memory, size
+from tests.workloads import parameters
 from tests.workloads.captures import case_folders, read
 
 EACH = size(300, 100_000)
@@ -40,16 +45,19 @@ class Golden:
     capture: Capture
     expected: tuple[Measurement, ...]
     places: tuple[tuple[str, str], ...]  # step and stream
+    told: tuple[str, ...] = ()  # parameters of which the outputs tell
 
 
 def goldens(name: str) -> list[Golden]:
     found = []
     for path in GOOD:
         if path.parent.name == name:
-            capture = read(path)[0]
+            capture, about = read(path)
             streams = [(step, key) for step in capture.steps for key in ("stdout", "stderr")]
             places = tuple((step, key) for step, key in streams if getattr(capture[step], key))
-            found.append(Golden(path.name, capture, tuple(registry.workload(name).parse(capture)), places))
+            expected = tuple(registry.workload(name).parse(capture))
+            told = tuple(parameters.told(name, capture.params, about["tool"]))
+            found.append(Golden(path.name, capture, expected, places, told))
     return found
 
 
@@ -124,6 +132,35 @@ def test_a_damaged_output_is_refused_or_says_the_same(name: str, record_property
     assert grown < MOST_GROWN
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_an_output_of_other_parameters_is_refused(name: str) -> None:
+    """One parameter or more have another value than the run had, by any factor from 2 on or its inverse."""
+    parse = registry.workload(name).parse
+    good = [golden for golden in goldens(name) if golden.told]
+    if not good:
+        assert name in ("null", "pod-network", "startup")  # they say nothing of what they were asked for
+        return
+    rng = random.Random(f"{SEED} parameters {name}")
+    for number in range(size(30, 3000)):
+        golden = rng.choice(good)
+        chosen = rng.sample(golden.told, rng.randint(1, min(3, len(golden.told))))
+        params = {**golden.capture.params, **{key: elsewhere(key, golden.capture.params[key], rng) for key in chosen}}
+        try:
+            found = parse(Capture(golden.capture.steps, params))
+        except (*REFUSED, NotRunnable, DesignError):  # some are no run at all
+            continue
+        pytest.fail(f"seed {SEED}, {number}: {golden.case} with {[(key, params[key]) for key in chosen]} gave {found}")
+
+
+def elsewhere(name: str, value: object, rng: random.Random) -> object:
+    """Return another value of a parameter; what a bound is for, or what costs time, changes in one direction only."""
+    if isinstance(value, bool | str) or not value or name in ("max_kib", "digits"):
+        return parameters.other(name, value)
+    assert isinstance(value, int | float)
+    factor = rng.choice((2, 3, 7, 1000))
+    return value * factor if value < 2 * factor or rng.random() < 0.5 else value // factor
+
+
 def test_the_storm_finds_a_parser_that_guesses() -> None:
     """A parser that takes the last of several numbers, and none for a zero, does not come through."""
     golden = Golden("made", Capture({}, {}), (Measurement("value", 2.0, "1/s", "higher"),), ())
@@ -131,3 +168,20 @@ def test_the_storm_finds_a_parser_that_guesses() -> None:
     assert "another number" in judged(golden, mutations.double_lines, last)
     assert judged(golden, mutations.digit, last) == ""
     assert "another schema" in judged(golden, mutations.digit, ())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_parser_takes_time_in_proportion_to_its_input(name: str) -> None:
+    """Runs of one sign, a line that is repeated, and gaps in a line: no pattern goes over them more than once."""
+    parse = registry.workload(name).parse
+    good = [golden for golden in goldens(name) if golden.places]
+    rng = random.Random(f"{SEED} long {name}")
+    for _ in range(size(8, 300) if good else 0):
+        golden = rng.choice(good)
+        step, stream = rng.choice(golden.places)
+        kind, data = mutations.inflated(getattr(golden.capture[step], stream), rng)
+        changed = replace(golden.capture[step], **{stream: data})
+        begin = time.process_time()
+        with suppress(*REFUSED):
+            parse(Capture({**golden.capture.steps, step: changed}, golden.capture.params))
+        assert time.process_time() - begin < LONGEST_S, f"seed {SEED}: {golden.case} {step}.{stream}: {kind}"

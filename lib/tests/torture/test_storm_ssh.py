@@ -16,10 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from infrabench import host as hosts
-from infrabench import pipes, records, registry, session
+from infrabench import registry
 from infrabench.core import SiteError
-from infrabench.host import SSHHost
+from infrabench.experiment.execution import session
+from infrabench.ledger import records
+from infrabench.machines.hosts import child_process
+from infrabench.machines.hosts import host as hosts
+from infrabench.machines.hosts.host import SSHHost
 from tests.fakes import fake_site
 from tests.torture.storm import SEED, size
 
@@ -97,7 +100,7 @@ def test_what_goes_to_and_comes_from_a_far_host_is_whole(far: Far) -> None:
 
 
 def test_a_flood_from_a_far_host_is_stopped(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipes, "MOST_BYTES", 2_000_000)
+    monkeypatch.setattr(child_process, "MOST_BYTES", 2_000_000)
     host = far.host()
     for where in ("", ">&2"):
         begin = time.monotonic()
@@ -105,7 +108,7 @@ def test_a_flood_from_a_far_host_is_stopped(far: Far, monkeypatch: pytest.Monkey
         assert result.flooded
         assert not result.ok
         assert result.status is None
-        assert max(len(result.stdout), len(result.stderr)) <= pipes.KEPT_BYTES
+        assert max(len(result.stdout), len(result.stderr)) <= child_process.KEPT_BYTES
         assert time.monotonic() - begin < 20
     assert host.run(("echo", "on"), timeout_s=20).stdout == b"on\n"
     host.close()
@@ -199,6 +202,7 @@ def test_the_host_stalls_while_it_is_told_much(far: Far) -> None:
     assert not path.exists()  # half of it never looks like the whole
 
 
+@pytest.mark.slow
 def test_a_session_on_a_host_that_is_lost_goes_on_when_it_is_back(
     far: Far, monkeypatch: pytest.MonkeyPatch, record_property
 ) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from infrabench import pipes
 from infrabench.core import Guards, Measurement, Step, Target, Trial
-from infrabench.host import LocalHost
-from infrabench.monitor import watching
-from infrabench.trial import Bench, Finished, execute
+from infrabench.experiment.execution.monitor import watching
+from infrabench.experiment.execution.trial import Bench, Finished, execute
+from infrabench.machines.hosts import child_process
+from infrabench.machines.hosts.host import LocalHost
 from tests.torture.storm import size
 
 OFF = Guards(None, None, None, None)
@@ -21,7 +21,7 @@ FLOOD_BYTES = size(200 * 2**20, 2**30)
 # Measures its own memory while a tool floods both streams.
 FLOODED = """
 import sys
-from infrabench.host import LocalHost
+from infrabench.machines.hosts.host import LocalHost
 from tests.torture.storm import Memory
 memory, script = Memory(), "head -c $0 /dev/zero; head -c $0 /dev/zero >&2; echo whole"
 result = LocalHost().run(("sh", "-c", script, sys.argv[1]), timeout_s=60)
@@ -98,12 +98,12 @@ def test_much_is_fed_to_a_tool_that_does_not_read(tmp_path: Path) -> None:
 
 
 def test_a_flood_is_stopped_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipes, "MOST_BYTES", 1_000_000)
+    monkeypatch.setattr(child_process, "MOST_BYTES", 1_000_000)
     for where in ("", ">&2"):
         finished = tried(Tool(f"yes {where}", 20.0))
         assert finished.record.state == "failed"
         assert "flood of output" in finished.record.reason
-        assert sum(map(len, finished.blobs.values())) < 2 * pipes.KEPT_BYTES
+        assert sum(map(len, finished.blobs.values())) < 2 * child_process.KEPT_BYTES
         assert finished.record.duration_s < 10
 
 
@@ -113,8 +113,8 @@ def test_a_gigabyte_of_output_takes_neither_memory_nor_disk(record_property) -> 
     told = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True).stdout.split()
     flooded, status, out, err, grown = told[0], told[1], *map(int, told[2:])
     assert (flooded, status) == ("True", "None")
-    assert out + err <= 2 * pipes.KEPT_BYTES
-    assert grown < 4 * pipes.MOST_BYTES
+    assert out + err <= 2 * child_process.KEPT_BYTES
+    assert grown < 4 * child_process.MOST_BYTES
     record_property(
         "storm",
         {

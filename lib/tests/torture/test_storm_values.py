@@ -15,12 +15,15 @@ from typing import Any
 
 import pytest
 
-from infrabench import facade, registry, runs
+from infrabench import registry
 from infrabench.core import DesignError, InfrabenchError, NotRunnable, Step, Target
-from infrabench.design import completed
-from infrabench.headless import execute, value
-from infrabench.host import LocalHost
-from infrabench.site import name_and_kind, read_file
+from infrabench.experiment.design.design import completed
+from infrabench.experiment.execution import runs
+from infrabench.ledger import catalogue
+from infrabench.machines.hosts.host import LocalHost
+from infrabench.machines.sites.site import name_and_kind, read_file
+from infrabench.notebook import api
+from infrabench.notebook.headless import execute, value
 from tests.fakes import PLUGINS
 from tests.torture.storm import SEED, Memory, size
 
@@ -91,7 +94,7 @@ def canary(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def _plugins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
-    monkeypatch.setenv(runs.VARIABLE, str(tmp_path / "home"))
+    monkeypatch.setenv(catalogue.VARIABLE, str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
 
 
@@ -128,6 +131,7 @@ REQUEST = (
     "most",
     "hours",
     "aa",
+    "mixture",
 )
 
 
@@ -144,7 +148,7 @@ def test_every_parameter_of_a_run(name: str, tmp_path: Path, canary: Path, recor
         study = bad if name == "study" else "fakes"
 
         def do(study=study, given=given, where=where) -> None:
-            facade.run_or_load(facade.request(study, **given), **where)
+            api.run_or_load(api.request(study, **given), **where)
 
         try:
             told, took_s = asked(do)
@@ -205,7 +209,7 @@ HARMLESS = {"known_hosts", "key", "gateway", "user", "port", "gateways", "cluste
 
 @pytest.mark.parametrize("place", PLACES, ids=".".join)
 def test_every_field_of_an_inventory(place: tuple[str, ...], tmp_path: Path, canary: Path) -> None:
-    from infrabench.site import open_site
+    from infrabench.machines.sites.site import open_site
 
     path = tmp_path / "hosts.yml"
     for bad in [*hostile(str(canary))[:-2], "2020-13-45"]:
@@ -394,9 +398,9 @@ def test_a_notebook_takes_hostile_values_as_text(tmp_path: Path, canary: Path) -
     ids=range(16),
 )
 def test_a_session_name_is_a_plain_word(name: object) -> None:
-    wanted = facade.request("fakes", profile="tiny")
+    wanted = api.request("fakes", profile="tiny", session=name)
     with pytest.raises(DesignError, match="session name"):
-        runs.folder_for(registry.study("fakes"), wanted, runs.SiteName("local", "local"), name)
+        runs.folder_for(registry.study("fakes"), wanted, runs.SiteName("local", "local"))
 
 
 def test_a_command_line_of_hostile_words_ends_in_one_line(tmp_path: Path, canary: Path) -> None:
@@ -407,11 +411,11 @@ def test_a_command_line_of_hostile_words_ends_in_one_line(tmp_path: Path, canary
         if isinstance(word, str) and "\0" not in word and "\ud800" not in word and len(word) < 100_000
     ]
     verbs = (
-        "status", "verify", "analyze", "diff", "reparse", "pack", "plan", "run", "clean", "report", "notebook",
-        "prepare",
+        "plan", "run", "session list", "session show", "session verify", "session reparse", "session pack",
+        "session diff", "session remove", "notebook run", "report", "hosts prepare",
     )  # fmt: skip
     for verb in rng.sample(verbs, size(3, len(verbs))):
-        argv = [sys.executable, "-m", "infrabench.cli", verb, *(rng.choice(words) for _ in range(2))]
+        argv = [sys.executable, "-m", "infrabench.cli", *verb.split(), *(rng.choice(words) for _ in range(2))]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, cwd=tmp_path)
         assert done.returncode != 0 or verb == "report", (verb, done.stdout)
         assert "Traceback" not in done.stderr, (verb, argv, done.stderr[-2000:])

@@ -10,14 +10,14 @@ import subprocess
 import time
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 import infrabench
 from infrabench.workloads import ftp, mail, startup, stream, web
 
-GUEST = Path(infrabench.__file__).parent / "lab" / "guest"
+GUEST = Path(infrabench.__file__).parent / "machines" / "lab" / "guest"
 BIN = GUEST / "overlay/usr/local/bin"
 ETC = GUEST / "overlay/etc/infrabench"
 NEEDS_COMPILER = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc on this machine")
@@ -100,7 +100,10 @@ def test_service_helper_refuses_other_words() -> None:
 def test_what_the_mail_log_says(helper: ModuleType) -> None:
     assert helper.counted(MAIL_LOG) == {
         "connections": 2, "accepted": 2, "bytes": 1234, "delivered": 1, "problems": 2,
+        "said": MAIL_LOG.splitlines()[-2:],
     }  # fmt: skip
+    many = helper.counted(MAIL_LOG * 9)
+    assert (many["problems"], len(many["said"])) == (18, 5)
 
 
 FAKE_POSTAL = """
@@ -133,6 +136,20 @@ def test_load_waits_for_the_last_message(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert 0.8 <= found["elapsed_s"] < 3
     assert found["sent"] >= 2
+
+
+def test_a_load_ends_when_no_connection_is_seen_any_more(helper: ModuleType) -> None:
+    """A preemption of half a second between two looks is in the time: messages may have been sent in it."""
+    now_s = [0.0]
+    looks = iter([(1.0, 1), (1.5, 0), (1.6, 0), (1.7, 0), (1.8, 0), (1.9, 0)])  # until when each takes, what it sees
+
+    def look(pid: int) -> int:
+        now_s[0], seen = next(looks)
+        return seen
+
+    helper.time = SimpleNamespace(monotonic=lambda: now_s[0], sleep=lambda seconds: None)
+    helper.open_sockets = look
+    assert helper.drained(1, 60.0) == 1.5
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no /proc here")
@@ -225,6 +242,34 @@ def test_stream_waits_for_a_line_and_for_the_instant_in_it(built: Path) -> None:
     assert report["awake_s"] == report["started_s"]  # late, and said so
     _, (_, rest) = waited(built, "")
     assert rest == ""
+
+
+PREEMPTED = """
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    static int readings;
+    int status = (int)syscall(SYS_clock_gettime, clock, now);
+    if (clock == CLOCK_MONOTONIC && readings++ == 0)
+        usleep(100000);
+    return status;
+}
+"""
+
+
+@NEEDS_COMPILER
+def test_a_preemption_at_the_beginning_does_not_shorten_a_run(built: Path, tmp_path: Path) -> None:
+    """It is preempted for 0.1 s after it has read the monotonic clock for the first time."""
+    (tmp_path / "preempted.c").write_text(PREEMPTED)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / "preempted.so", tmp_path / "preempted.c"], check=True)
+    argv = [built / "ib-stream", "--wait", "--threads", "1", "--array-bytes", "800000", "--seconds", "0.3"]
+    environment = {"LD_PRELOAD": str(tmp_path / "preempted.so")}
+    done = subprocess.run(argv, input="\n", env=environment, check=True, capture_output=True, text=True, timeout=30)
+    report = json.loads(done.stdout.partition("\n")[2])
+    assert report["ended_s"] - report["started_s"] >= 0.3
 
 
 @NEEDS_COMPILER

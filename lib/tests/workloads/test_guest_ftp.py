@@ -16,7 +16,7 @@ import pytest
 
 import infrabench
 
-CLIENT = Path(infrabench.__file__).parent / "lab/guest/overlay/usr/local/bin/ib-ftp"
+CLIENT = Path(infrabench.__file__).parent / "machines/lab/guest/overlay/usr/local/bin/ib-ftp"
 CONTENT = bytes(range(256)) * 400
 BEFORE_S, BETWEEN_S = 0.2, 0.1
 ANSWERS = {"USER": "331 name", "PASS": "230 in", "TYPE": "200 type", "QUIT": "221 bye"}

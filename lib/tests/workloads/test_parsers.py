@@ -16,7 +16,7 @@ PACKAGE = Path(registry.__file__).parent / "workloads"
 WORKLOADS = tuple(path.stem.replace("_", "-") for path in sorted(PACKAGE.glob("[!_]*.py")))
 GOOD = [path for path in case_folders() if "measurements" in read(path)[1]["expect"]]
 REFUSED = (ParseError, NotAsClaimed)  # unparsable, or invalid by the trial's own evidence
-SETTINGS = settings(deadline=None, derandomize=True, max_examples=60)
+SETTINGS = settings(max_examples=60)
 
 
 def label(path: Path) -> str:

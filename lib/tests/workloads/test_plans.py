@@ -80,15 +80,23 @@ def test_both_ends_are_put_on_the_processors_that_are_asked_for(name: str, optio
     assert option not in argv
 
 
-@pytest.mark.parametrize("name", ["web", "ftp", "mail"])
+SERVICES = [name for name in NAMES if any((step.name, step.role) == ("ready", "client") for step in planned(name))]
+
+
+@pytest.mark.parametrize("name", SERVICES)
 def test_services_are_ready_when_they_answer_and_are_stopped(name: str) -> None:
     steps = planned(name)
     ready = next(step for step in steps if step.name == "ready")
     assert ready.role == "client"
     assert ready.until_ok_s is not None
     assert any("198.18.64.5" in part for part in ready.argv)
-    assert steps[-1].argv == ("ib-service", "stop", name)
-    assert steps[-1].phase == "cleanup"
+    assert (steps[-1].name, steps[-1].role, steps[-1].phase) == ("stop", "server", "cleanup")
+    if steps[-1].argv[0] == "ib-service":
+        assert steps[-1].argv == ("ib-service", "stop", name)
+
+
+def test_there_are_services() -> None:
+    assert {*SERVICES} >= {"ftp", "mail", "redis", "web"}
 
 
 @pytest.mark.parametrize(
@@ -108,6 +116,11 @@ def test_services_are_ready_when_they_answer_and_are_stopped(name: str) -> None:
         ("mail", {"threads": 0}),
         ("mail", {"min_kib": 5, "max_kib": 4}),
         ("startup", {"limit_s": 0}),
+        ("redis", {"test": "set"}),
+        ("redis", {"clients": 0}),
+        ("redis", {"clients": 20000, "requests": 20000}),
+        ("redis", {"clients": 50, "requests": 49}),
+        ("redis", {"requests": 1001, "pipeline": 2}),
         ("iperf3", {"placement": "three-nodes"}),
         ("iperf3", {"interface": "third"}),
         ("iperf3", {"cpus": "two"}),
@@ -158,6 +171,9 @@ def test_parameters_reach_the_tools() -> None:
     assert planned("fio", direct=True)[0].argv.count("--direct=1") == 2
     ab = next(step for step in planned("web", users=8000) if step.name == "ab").argv
     assert "-n 10000 -c 8000 -e" in " ".join(ab)
+    redis = tool("redis", test="GET", pipeline=4, threads=2)
+    assert redis.endswith("-h 198.18.64.5 -p 16379 -t get -n 100000 -c 50 -d 64 -P 4 --threads 2")
+    assert "--threads" not in tool("redis")
     assert "--nofile=9024:" in ab
     iperf3 = tool("iperf3", protocol="udp", rate_bit_per_s=10**9, streams=4)
     assert "-c 198.18.64.5 -p 5201 -t 5 -O 1 -P 4 " in iperf3

@@ -4,7 +4,7 @@ import pytest
 from fakes import fake_site
 
 from infrabench.core import CommandFailed, Deployment, DesignError, ParseError, Target
-from infrabench.workloads import _reading as reading
+from infrabench.workloads import _parse as reading
 
 
 def here(*prefix: str) -> Target:
@@ -25,6 +25,26 @@ def test_none_or_several_matches(output: str) -> None:
 def test_what_is_no_number(word: str) -> None:
     with pytest.raises(ParseError):
         reading.number("t", "a", r"^a=(.*)$", f"a={word}\n")
+
+
+def test_a_parameter_is_the_one_that_was_asked_for() -> None:
+    assert reading.parameter("t", "a", r"^a=(\d)$", "a=1\n", 1) == 1.0
+    with pytest.raises(ParseError, match="a must be 2"):
+        reading.parameter("t", "a", r"^a=(\d)$", "a=1\n", 2)
+
+
+def test_what_is_said_twice_agrees_within_its_bounds() -> None:
+    assert reading.within("t", "a", 2.0, 1.0, 2.0) == 2.0
+    for outside in (0.9, 2.1, float("nan")):
+        with pytest.raises(ParseError, match="a must be from 1 to 2"):
+            reading.within("t", "a", outside, 1.0, 2.0)
+
+
+def test_lines_of_a_terminal() -> None:
+    assert reading.plain(b"a\r\nb\r\n") == reading.plain(b"a\nb\n") == "a\nb\n"
+    assert reading.plain(b"") == ""
+    with pytest.raises(ParseError, match=r"1 of 2 lines end as on a terminal \(CRLF\), the others do not"):
+        reading.plain(b"a\r\nb\n")
 
 
 @pytest.mark.parametrize("output", ["", "{", "[1]", "3", "[" * 100000])

@@ -114,7 +114,7 @@ def test_which_disk_fails_is_drawn(tmp_path: Path) -> None:
     drawn = set()
     for _ in range(12):
         told = json.loads(
-            run(rebuild.SCRIPT, json.dumps(asked(tmp_path, disk=None, lead_s=0, tail_s=0, takes=0))).stdout
+            run(rebuild.SCRIPT, json.dumps(asked(tmp_path, disk=None, lead_s=0.5, tail_s=0, takes=0))).stdout
         )
         assert f"replace {told['disk']}" in (tmp_path / "asked").read_text()
         drawn.add(told["disk"])
@@ -169,6 +169,22 @@ def test_a_trial_that_is_ended_takes_its_load_along(tmp_path: Path) -> None:
     _, complaint = process.communicate(timeout=20)
     assert process.returncode == 1
     assert b"signal 15" in complaint
+    assert running(tmp_path) == []
+
+
+def test_a_signal_while_the_load_is_started_takes_it_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def popen(*argv: Any, **how: Any) -> Any:
+        process = start(*argv, **how)
+        signal.raise_signal(signal.SIGTERM)  # it runs, and its starter does not know it yet
+        return process
+
+    start, before = subprocess.Popen, signal.signal(signal.SIGTERM, _rebuild_script.ended)
+    try:
+        monkeypatch.setattr(_rebuild_script.subprocess, "Popen", popen)
+        with pytest.raises(_rebuild_script.Failed, match="signal 15"):
+            _rebuild_script.main(asked(tmp_path, lead_s=30))
+    finally:
+        signal.signal(signal.SIGTERM, before)
     assert running(tmp_path) == []
 
 

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 from infrabench import registry
 from infrabench.core import Capture, Deployment, DesignError, NotAsClaimed, NotRunnable, ParseError, Step, Target
-from infrabench.workloads import _fio_report, _store, oltp, rebuild
+from infrabench.workloads import _fio_report, _volume, oltp, rebuild
 
 NAMES = ("fio-4k", "file-copy", "oltp", "rebuild", "integrity")
 LIFECYCLE = {
     "store": ("python3", "main.py", "config.json"), "mount": ("/mount",), "uri": ("nbd+unix:///?socket=/sock",),
     "uri-rbd": ("/ceph.conf", "rbd", "volume"), "device": ("/dev/zvol",),
 }  # fmt: skip
-SETTINGS = settings(deadline=None, derandomize=True, max_examples=100)
+SETTINGS = settings(max_examples=100)
 
 
 def roles(*without: str) -> dict[str, Target]:
@@ -192,9 +192,9 @@ def usage(at_s: float, busy_s: float = 0.0, total_s: float = 0.0, **daemons: flo
     return json.dumps(told).encode()
 
 
-def between(before: bytes, after: bytes) -> _store.Used:
+def between(before: bytes, after: bytes) -> _volume.Used:
     base = captured("fio-4k")
-    return _store.used(with_stdout(with_stdout(base, "usage-before", before), "usage-after", after), "before", "after")
+    return _volume.used(with_stdout(with_stdout(base, "usage-before", before), "usage-after", after), "before", "after")
 
 
 def test_cpu_time_is_shared_out_between_storage_and_the_rest() -> None:
@@ -298,6 +298,19 @@ def fio(capture: Capture, change: Callable[[dict[str, Any]], Any], step: str = "
     return with_stdout(capture, step, head + json.dumps(told).encode())
 
 
+def rerun(way: str, more_bytes: int = 0, **changes: int) -> Callable[[dict[str, Any]], None]:
+    """Return a change of a job's numbers that its rates follow, as those of another run would."""
+
+    def change(job: dict[str, Any]) -> None:
+        side = job[way]
+        side.update(changes)
+        side["io_bytes"] += more_bytes
+        side["bw_bytes"] = side["io_bytes"] * 1000 // side["runtime"]
+        side["iops"] = side["total_ios"] * 1000 / side["runtime"]
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -309,9 +322,15 @@ def fio(capture: Capture, change: Callable[[dict[str, Any]], Any], step: str = "
         (lambda job: job["write"].update(total_ios=0), "write requests must be above 0"),
         (lambda job: job["write"].update(short_ios=1), "write short_ios must be 0"),
         (lambda job: job["write"].update(drop_ios=1), "write drop_ios must be 0"),
-        (lambda job: job["write"].update(runtime=3000), "it ran 3 s of 4 s"),
-        (lambda job: job["write"].update(io_bytes=4096), "bytes are of 1 requests"),
-        (lambda job: job["write"].update(io_bytes=job["write"]["io_bytes"] + 1), "bytes are of"),
+        (rerun("write", runtime=3000), "it ran 3 s of 4 s"),
+        (rerun("write", io_bytes=4096), "bytes are of 1 requests"),
+        (rerun("write", more_bytes=1), "bytes are of"),
+        (lambda job: job["write"].update(runtime=3000), "write bw_bytes must be from"),
+        (lambda job: job["write"].update(iops=job["write"]["iops"] + 1), "write iops must be from"),
+        (lambda job: job["write"].update(bw_bytes=job["write"]["bw_bytes"] + 2), "write bw_bytes must be from"),
+        (lambda job: job["job options"].update(runtime="5"), "option runtime must be 4"),
+        (lambda job: job["job options"].update(ramp_time="0"), "option ramp_time must be 1"),
+        (lambda job: job["job options"].update(ioengine="rbd"), "option ioengine must be nbd"),
         (lambda job: job["write"]["lat_ns"].update(N=3), "latencies are of 3 requests"),
         (lambda job: job["write"]["lat_ns"].update(mean=0), "write latency must be above 0"),
         (lambda job: job["write"]["lat_ns"].pop("percentile"), "50.000000 is missing"),
@@ -344,9 +363,9 @@ def test_the_log_belongs_to_the_report() -> None:
     ("step", "change", "error", "said"),
     [
         ("compare", lambda job: job.update(error=84), ParseError, "error of job compare must be 0"),
-        ("compare", lambda job: job["read"].update(io_bytes=2**20, total_ios=1), NotAsClaimed, "compare went over"),
-        ("read", lambda job: job["read"].update(io_bytes=2**20, total_ios=1), NotAsClaimed, "read went over 1048576"),
-        ("write", lambda job: job["write"].update(total_ios=7), ParseError, "bytes of write in pieces"),
+        ("compare", rerun("read", io_bytes=2**20, total_ios=1), NotAsClaimed, "compare went over"),
+        ("read", rerun("read", io_bytes=2**20, total_ios=1), NotAsClaimed, "read went over 1048576"),
+        ("write", rerun("write", total_ios=7), ParseError, "bytes of write in pieces"),
         ("write", lambda job: job["job options"].update(nrfiles="4"), ParseError, "option nrfiles must be 44"),
     ],
 )
@@ -361,7 +380,7 @@ def test_a_copy_that_is_not_whole_is_refused(
 def test_cpu_time_is_for_each_byte_of_a_file() -> None:
     capture = captured("file-copy")
     found = values("file-copy", capture)
-    spent = _store.used(capture, "before-write", "after-write")
+    spent = _volume.used(capture, "before-write", "after-write")
     size = 44 * (440_000_000 // 44 // 2**20) * 2**20
     assert found["write_storage_cpu_s_per_B"] * size == pytest.approx(spent.storage_s)
     assert found["write_client_cpu_s_per_B"] * size == pytest.approx(spent.busy_s - spent.storage_s)
@@ -380,7 +399,22 @@ def test_cpu_time_is_for_each_byte_of_a_file() -> None:
             "reconnects",
         ),
         ("sysbench", "Number of threads: 4", "Number of threads: 8", "threads must be 4"),
-        ("sysbench", "total time:                          5", "total time:                          4", "of 5 s"),
+        (
+            "sysbench",
+            "total time:                          5.0108",
+            "total time:                          4.0108",
+            "total time must be from 4.995 to 5.55375",
+        ),
+        (
+            "sysbench",
+            "total time:                          5.0108",
+            "total time:                          300.0108",
+            "total time must be from 4.995 to 5.55375",
+        ),
+        ("sysbench", "Latency (ms):", "Latency (us):", "expected latencies in ms once"),
+        ("sysbench", "every 1 second(s)", "every 2 second(s)", "expected a report each second once"),
+        ("sysbench", "other:                           2812", "other:                           2813", "of all kinds"),
+        ("sysbench", "write:                           5624", "write:                           0", "that it wrote"),
         ("sysbench", "per sec.)", "per min.)", "expected"),
         ("sysbench", "    transactions: ", "    deadlocks: ", "expected transactions once"),
         ("settings", "O_DIRECT", "fsync", "its settings must be"),
@@ -435,6 +469,11 @@ def state(index: int, **keys: Any) -> Callable[[dict[str, Any]], Any]:
         (lambda told: told["bins"][3].__setitem__(2, -1.0), ParseError, "hold less than nothing"),
         (lambda told: told.update(bin_s=1.0), ParseError, "bin_s must be 0.5"),
         (lambda told: told["fio"]["jobs"][0].update(error=5), ParseError, "error of job load must be 0"),
+        (
+            lambda told: told["fio"]["jobs"][0]["job options"].update(rate_iops="50,50"),
+            ParseError,
+            "option rate_iops must be 100,100",
+        ),
     ],
 )
 def test_a_course_that_contradicts_itself_is_refused(
@@ -490,6 +529,23 @@ def test_a_load_that_stood_still_has_a_lower_rate_and_no_latency_there() -> None
 # ---------------------------------------------------------------------------------------------------------- integrity
 
 
+@pytest.mark.parametrize(
+    ("step", "change", "said"),
+    [
+        ("write", lambda told: told.update(bytes=63_999_999), "bytes written must be 64000000"),
+        ("read-after", lambda told: told.update(bytes=63_999_999), "bytes, which are less"),
+        ("corrupt", lambda told: told.update(disks=[0, 1]), "disks with damage must be 1"),
+        ("corrupt", lambda told: told.update(disks=1), "disks with damage must be 1"),
+    ],
+)  # fmt: skip
+def test_other_files_or_another_damage_than_asked_for(
+    step: str, change: Callable[[dict[str, Any]], Any], said: str
+) -> None:
+    with pytest.raises(ParseError) as caught:
+        values("integrity", changed(captured("integrity"), step, change))
+    assert said in str(caught.value)
+
+
 @pytest.mark.parametrize("case", ["both-ceph", "both-zfs"])
 def test_both_copies_damaged_is_never_fine(case: str) -> None:
     capture = captured("integrity", case)
@@ -497,7 +553,8 @@ def test_both_copies_damaged_is_never_fine(case: str) -> None:
     assert found["lost_files"] + found["silently_wrong_files"] > 0
     assert found["repaired"] == 0
     whole = json.loads(capture["write"].stdout)["files"]
-    capture = changed(capture, "read-after", lambda told: told.update(files=whole, unreadable={}))
+    size = json.loads(capture["write"].stdout)["bytes"]
+    capture = changed(capture, "read-after", lambda told: told.update(files=whole, unreadable={}, bytes=size))
     with pytest.raises(NotAsClaimed, match="both copies of data are damaged, but every file"):
         values("integrity", capture)
 

@@ -2,7 +2,7 @@
 
 from contextlib import contextmanager
 
-from infrabench.core import Deployment, Target
+from infrabench.core import Deployment, NotRunnable, Target
 
 NAME = "fake-other"
 
@@ -15,6 +15,8 @@ def supported(site):
 def deploy(site, spec):
     log = site.facts["log"]
     log.append(f"deploy {NAME}")
+    if NAME in site.facts.get("unmade", {}):
+        raise NotRunnable(*site.facts["unmade"][NAME])
     more = site.facts.get("addresses", {}).get(NAME, {})
     target = Target("server", site.hosts["server"], address=spec.address, addresses=more)
     facts = {"version": "1", "image": "none", "cgroups": []}

@@ -2,8 +2,8 @@
 
 from contextlib import contextmanager
 
-from infrabench import runs
 from infrabench.core import Deployment, ProvisionError, Target
+from infrabench.ledger import catalogue
 
 
 def supported(site):
@@ -12,6 +12,6 @@ def supported(site):
 
 @contextmanager
 def deploy(site, spec):
-    if (runs.home() / f"broken-{site.name}").exists():
+    if (catalogue.home() / f"broken-{site.name}").exists():
         raise ProvisionError(f"{site.name} is broken: mend it")
     yield Deployment("plain", {"server": Target("server", site.hosts["server"])}, {"version": "1", "cgroups": []})

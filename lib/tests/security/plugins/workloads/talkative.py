@@ -15,7 +15,7 @@ echo "value=7"
 def plan(params, roles):
     from importlib import resources
 
-    ask = resources.files("infrabench").joinpath("probes/addresses.py").read_text()
+    ask = resources.files("infrabench").joinpath("machines/hosts/probes/addresses.py").read_text()
     how = "bad" if params["fails"] else "ok"
     return [Step("tool", "server", ("sh", "-c", SCRIPT, "sh", roles["server"].address, ask, how), timeout_s=20.0)]
 

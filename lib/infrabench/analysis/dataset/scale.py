@@ -1,0 +1,175 @@
+"""What many rows cost: tidying, analysis and report, each by its own command in a process of its own.
+
+The data sets are synthetic (`synthetic`) and are gone afterwards. Tidying is measured on copies of a recorded ledger,
+for that is where raw files are read, brought together batch by batch as the sessions of a campaign are. Every command
+runs on two processors at the most, and its peak is that of its largest process.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from infrabench.analysis.dataset.synthetic import NAME
+from infrabench.core import DesignError, InfrabenchError
+from infrabench.ledger import catalogue
+
+BOUND_MB = 2_000.0
+LIKE = "lab-quick-2026-11"  # the recorded session that all are like
+BATCH = 20  # ledgers that one command brings in
+CORES = 2
+LIMIT_S = 3 * 3600.0
+NOTEBOOK = "dataset"
+LEDGER = "build from ledgers"
+# A process counts what its parent held when it was started as its own peak, so the parent is one that holds nothing.
+METER = """
+import os, sys
+os.set_inheritable(int(sys.argv[1]), False)
+child = os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ)
+_, status, usage = os.wait4(child, 0)
+os.write(int(sys.argv[1]), f"{os.waitstatus_to_exitcode(status)} {usage.ru_maxrss}".encode())
+"""
+HEAD = f"{'step':22s}{'rows':>10s}{'seconds':>9s}{'rows/s':>9s}{'peak MB':>9s}  growth"
+
+
+class Taken(NamedTuple):
+    """What a command took: wall seconds, and the peak resident memory of its largest process."""
+
+    seconds: float
+    peak_mb: float
+
+
+def report(sizes: Sequence[int], sites: int) -> Iterator[str]:
+    """Yield the table of these sizes, as it is measured; `InfrabenchError` at the end when a peak is above `BOUND_MB`.
+
+    Growth is how many times as long a step took as at the size before, beside how many times as many rows that is.
+    """
+    if min(sizes) < 1 or not 1 <= sites <= 1000:
+        raise DesignError(f"{min(sizes)} rows over {sites} sites: give at least one row, and 1 to 1000 sites")
+    session, out = catalogue.find(None, LIKE), catalogue.home() / "out"
+    out.mkdir(exist_ok=True)
+    peaks: dict[str, float] = {}
+    yield HEAD
+    # Where the session is: its copies are links.
+    with tempfile.TemporaryDirectory(prefix=".rows-", dir=out) as name, _cores(CORES):
+        before = dict[str, tuple[int, Taken]]()
+        for size in sorted(set(sizes)):
+            made = Path(name) / str(size)
+            for steps in (_tidied, _steps):
+                for step, rows, taken in steps(session, made, size, sites):
+                    yield _line(step, rows, taken, before.get(step))
+                    before[step] = rows, taken
+                    peaks[f"{step} of {rows} rows"] = taken.peak_mb
+            shutil.rmtree(made)
+    worst = max(peaks, key=lambda what: peaks[what])
+    yield f"largest peak: {worst}, {peaks[worst]:.0f} MB (bound: {BOUND_MB:.0f} MB)"
+    if peaks[worst] > BOUND_MB:
+        raise InfrabenchError(f"the {worst} held {peaks[worst]:.0f} MB, more than {BOUND_MB:.0f} MB")
+
+
+def measured(argv: Sequence[str]) -> Taken:
+    """Return what a command took; `InfrabenchError` with the end of what it said when it failed."""
+    reads, writes = os.pipe()
+    begin = time.perf_counter()
+    with tempfile.TemporaryFile() as said, open(reads, encoding="ascii") as told:
+        meter = subprocess.Popen(
+            (sys.executable, "-I", "-S", "-c", METER, str(writes), *argv), stdout=said, stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL, pass_fds=(writes,), start_new_session=True,
+        )  # fmt: skip
+        os.close(writes)
+        try:
+            words = told.read().split()
+            meter.wait()
+        except BaseException:
+            os.killpg(meter.pid, signal.SIGKILL)
+            meter.wait()
+            raise
+        seconds = time.perf_counter() - begin
+        if len(words) != 2 or words[0] != "0":
+            said.seek(0)
+            ended = said.read().decode("utf-8", "replace")[-800:]
+            raise InfrabenchError(f"{' '.join(argv[:4])} ... exited with {(words or ['no status'])[0]}: {ended}")
+    return Taken(seconds, int(words[1]) / 1_000)
+
+
+def _tidied(session: Path, made: Path, size: int, sites: int) -> Iterator[tuple[str, int, Taken]]:
+    """Yield what it takes to bring so many rows of ledgers together, and to find that nothing was added to the last.
+
+    Real ones of so many rows would take many times the space of their table: those of a batch are the ones of the batch
+    before, under new names.
+    """
+    ledgers, root = made / "ledgers", made / "tidied"
+    each = _synthetic("copies", session, ledgers, BATCH) // BATCH
+    at_hand, names, done, all_taken = sorted(ledgers.iterdir()), list[Path](), 0, list[Taken]()
+    while done * each < size:
+        wanted = min(BATCH, -(-size // each) - done)
+        names = [path.rename(ledgers / f"{NAME}-{done + number:05d}") for number, path in enumerate(at_hand[:wanted])]
+        at_hand[:wanted] = names
+        site = f"{NAME}-{done // BATCH % sites:03d}"
+        command = _command("dataset", "build", *map(str, names), "--out", str(root), "--site", site)
+        all_taken.append(measured(command))
+        done += wanted
+    whole = Taken(sum(each.seconds for each in all_taken), max(each.peak_mb for each in all_taken))
+    yield LEDGER, done * each, whole
+    yield "build, nothing new", len(names) * each, measured(command)
+
+
+def _steps(session: Path, made: Path, size: int, sites: int) -> Iterator[tuple[str, int, Taken]]:
+    """Yield, for one size, each step with the rows that there were."""
+    root, out = made / "dataset", made / "out"
+    rows = _synthetic("write", session, root, size, sites)
+    yield "analyze", rows, measured(_command("dataset", "analyze", str(root), "--out", str(out)))
+    page = out / f"{NOTEBOOK}.ipynb"
+    source = catalogue.home() / "notebooks" / f"{NOTEBOOK}.ipynb"
+    given = ("-p", "dataset", str(root), "-p", "out", str(out))
+    yield "notebook and analysis", rows, measured(_command("notebook", "run", str(source), str(page), *given))
+    yield "report", rows, measured(_command("report", str(page), "--out", str(out)))
+
+
+def _synthetic(what: str, session: Path, folder: Path, *numbers: int) -> int:
+    """Have something written by `synthetic`, in a process of its own, and return how many rows it has."""
+    argv = (
+        sys.executable,
+        "-m",
+        "infrabench.analysis.dataset.synthetic",
+        what,
+        str(session),
+        str(folder),
+        *map(str, numbers),
+    )
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT_S)
+    if done.returncode:
+        raise InfrabenchError(f"{' '.join(argv[2:4])} exited with {done.returncode}: {done.stderr[-800:]}")
+    return int(done.stdout)
+
+
+def _command(*words: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "infrabench.cli", *words)
+
+
+@contextmanager
+def _cores(count: int) -> Iterator[None]:
+    """Let what is started meanwhile run on so many processors at the most."""
+    every = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(every)[:count])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, every)
+
+
+def _line(step: str, rows: int, taken: Taken, before: tuple[int, Taken] | None = None) -> str:
+    growth = ""
+    if before is not None and rows > before[0]:
+        growth = f"  {taken.seconds / before[1].seconds:.1f} times the time for {rows / before[0]:.1f} times the rows"
+    pace = rows / taken.seconds
+    return f"{step:22s}{rows:10d}{taken.seconds:9.1f}{pace:9.0f}{taken.peak_mb:9.0f}{growth}"

@@ -1,0 +1,96 @@
+"""Write a figure as PDF, SVG and PNG, the same bytes every time, with a side-car that names what made it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from infrabench.analysis.figures.theme import COLUMN_MM, MM, PAGE_MM, style
+from infrabench.core.names import file_name
+
+DPI = 300
+# dates and versions would change the bytes of an unchanged figure
+METADATA: dict[str, dict[str, Any]] = {
+    "pdf": {"CreationDate": None, "Producer": None, "Creator": "infrabench"},
+    "svg": {"Date": None, "Creator": "infrabench"},
+    "png": {"Software": None},
+}
+
+
+def save(
+    figure: Figure, folder: Path, name: str, data: pd.DataFrame, parameters: Mapping[str, Any], caption: str = "",
+    other: Figure | None = None,
+) -> list[Path]:  # fmt: skip
+    """Write ``name.pdf``, ``.svg``, ``.png`` (300 dpi) and ``.json`` into `folder` and return the paths.
+
+    Parameters
+    ----------
+    figure
+        Written at its own size: what is 85 mm wide here is 85 mm wide in print. Its layout is fixed by this.
+    data
+        The table that the figure shows; the side-car has its size and a digest of every column.
+    parameters
+        What was chosen to draw it: workload, metric, scenarios ...; JSON values.
+    other
+        The same at a journal's other width, written as ``name-85mm.pdf`` or ``name-174mm.pdf`` beside it.
+
+    Raises
+    ------
+    SchemaError
+        The name cannot be that of a file.
+    """
+    folder, name = Path(folder), file_name(name)
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn = {folder / f"{name}.{kind}": figure for kind in METADATA}
+    for width in (COLUMN_MM, PAGE_MM):
+        (folder / f"{name}-{width:g}mm.pdf").unlink(missing_ok=True)  # of an earlier session that had another shape
+    if other is not None:
+        drawn[folder / f"{name}-{_size(other)[0]:g}mm.pdf"] = other
+    with style():
+        for each in dict.fromkeys(drawn.values()):
+            each.draw_without_rendering()  # the first layout sees other tick labels than those that are drawn
+            each.draw_without_rendering()
+            each.set_layout_engine("none")  # found; every format would look for it again
+        for path, each in drawn.items():
+            each.savefig(path, dpi=DPI, metadata=METADATA[path.suffix[1:]])
+    sessions = sorted(data["session"].unique()) if "session" in data else parameters.get("session", [])
+    car = {
+        "figure": name,
+        "caption": caption,
+        "size_mm": _size(figure),
+        "files": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in drawn},
+        "data": {
+            "sessions": [sessions] if isinstance(sessions, str) else list(sessions),
+            "rows": len(data),
+            "columns": {str(column): _digest(data[column]) for column in data},
+            "csv_sha256": hashlib.sha256(data.to_csv(index=False).encode()).hexdigest(),
+        },
+        "parameters": dict(parameters),
+        "made_with": {package: importlib.metadata.version(package) for package in ("infrabench", "matplotlib")},
+    }
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(car, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+    return [*drawn, path]
+
+
+def _size(figure: Figure) -> list[float]:
+    """Return width and height in mm."""
+    return [round(float(inch) / MM, 1) for inch in figure.get_size_inches()]
+
+
+def _digest(column: pd.Series) -> dict[str, Any]:
+    """Return what tells whether a column is the same: of numbers what can be compared with a tolerance."""
+    if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
+        return {"sha256": hashlib.sha256("\n".join(map(str, column)).encode()).hexdigest()}
+    values = column.dropna().to_numpy(dtype=float)
+    if not values.size:
+        return {"values": 0}
+    told = {"sum": values.sum(), "smallest": values.min(), "largest": values.max(), "first": values[0]}
+    return {"values": int(values.size)} | {name: float(value) for name, value in told.items()}

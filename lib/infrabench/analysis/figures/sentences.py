@@ -1,0 +1,152 @@
+"""The sentences that captions share; every number in them is computed from the frames of the analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from infrabench.analysis.figures.cases import row_of
+from infrabench.analysis.tables import notation
+from infrabench.core import STATES
+from infrabench.stats import losses
+
+LOST = STATES[1:]  # the states of a trial that has no value
+LOSSES = "‡"  # marks a contrast with lost trials
+MOST_NOTES = 4  # of one kind below a figure
+ORDERS = {
+    "random": "Systems were measured in randomised complete blocks",
+    "adjacent": "Systems were measured in randomised complete blocks, one directly after the other in each case",
+    "williams": "Systems were measured in complete blocks ordered by Williams squares",
+}
+
+
+def order_sentence(table: pd.DataFrame | None, order: str = "random") -> str:
+    """Return how the trials were ordered, and over how many deployments; one more than one is a split-plot design.
+
+    `order`: a key of `ORDERS`, or a sentence of its own.
+    """
+    told = ORDERS.get(order, order.rstrip(". "))
+    deployments = 1 if table is None else table.groupby(["session", "deployment"]).ngroups
+    if deployments < 2:
+        return f"{told}. "
+    return f"{told} within {deployments} deployments of every system (split-plot; the deployment is the unit). "
+
+
+def grouped(groups: Sequence[str], order: str = "random") -> str:
+    """Return, for `order_sentence`, that the cases of each group stand together, and in which order of the systems."""
+    told = f"{ORDERS['random']}, in which each system does the cases of one group ({', '.join(groups)}) together"
+    return f"{told}, one system directly after the other" if order == "adjacent" else told
+
+
+def metric_in(values: Any, metric: str, unit: str) -> str:
+    """Return ``read in MB/s (1 MB/s = 10⁶ B/s)``: the metric in words, in the unit in which `values` are shown."""
+    scale = notation.scale(values, unit)
+    shown = "counts" if scale.unit == "1" else scale.unit
+    return f"{notation.metric_title(metric)} in {shown}" + (f" ({scale.note})" if scale.note else "")
+
+
+def span(values: Any, digits: str = "g") -> str:
+    """Return ``7`` or ``7 to 8``: the range of finite values; ``n/a`` without one."""
+    finite = np.asarray(values, dtype=float)
+    finite = finite[np.isfinite(finite)]
+    if not finite.size:
+        return "n/a"
+    ends = dict.fromkeys(f"{v:{digits}}" for v in (finite.min(), finite.max()))
+    return " to ".join(ends)
+
+
+def pairs(contrasts: pd.DataFrame) -> str:
+    """Return ``30 blocks`` or ``5 to 6 deployments``: over how many pairs of which unit the contrasts were made."""
+    some = contrasts[contrasts["n_pairs"] > 0]
+    rows = contrasts if some.empty else some
+    return f"{span(rows['n_pairs'])} {' or '.join(dict.fromkeys(rows['pair_unit']))}"
+
+
+def counts(case: pd.DataFrame) -> str:
+    """Return ``n = 29 docker, 30 native. ``: how many trials of each system have a value."""
+    found = case[case["value"].notna()].groupby("system", observed=True).size()
+    return f"n = {', '.join(f'{count} {name}' for name, count in found.items())}. "
+
+
+def no_value(trials: pd.DataFrame) -> str:
+    """Return how many trials carry no value, by state and system; `trials` has one row per trial and metric."""
+    once = trials.drop_duplicates(["session", "trial"])
+    counts = once[once["state"].isin(LOST)].groupby(["state", "system"], observed=True).size()
+    return without_value({(state, name): int(count) for (state, name), count in counts.items()})
+
+
+def without_value(counts: dict[tuple[str, str], int], pending: int = 0) -> str:
+    """Return one sentence on the trials without a value, from (state, system) -> count and those not yet run."""
+    words = []
+    for state in LOST:
+        found = ", ".join(f"{count} {name}" for (kind, name), count in counts.items() if kind == state and count)
+        words += [f"{state}: {found}"] if found else []
+    words += [f"not yet run: {pending}"] if pending else []
+    if not words:
+        return "No trial failed or was invalid. "
+    return f"Trials without a value, counted and never averaged - {'; '.join(words)}. "
+
+
+def repeats(trials: pd.DataFrame | None) -> str:
+    """Return how many trials repeat an invalid one, by system, and how many blocks were discarded whole."""
+    if trials is None:
+        return ""
+    once = trials.drop_duplicates(["session", "trial"])
+    again = once[once["attempt"] > 0].groupby("system", observed=True).size()
+    told = ", ".join(f"{count} {name}" for name, count in again.items())
+    text = f"Repeated at the end of the same block: {told}. " if told else ""
+    gone = once[once["state"] == "discarded"].groupby(["session", "block"]).ngroups
+    return text + (f"Discarded whole and not used: {gone} block{'s' * (gone > 1)}. " if gone else "")
+
+
+def contrast_name(row: Any) -> str:
+    """Return which contrast a row is of: ``web Requests per second 1000 users docker``."""
+    return f"{row.workload} {notation.metric_title(row.metric)} {row.scenario} {row.system}"
+
+
+def lost_notes(contrasts: pd.DataFrame) -> list[str]:
+    """Return the notes below a figure that say of its contrasts with lost trials which were lost."""
+    rows = list(contrasts[contrasts["flags"].str.contains(losses.LOST, regex=False)].itertuples(index=False))
+    if len(rows) > MOST_NOTES:
+        return [f"{LOSSES} {len(rows)} contrasts have lost trials; the table says which"]
+    return [f"{LOSSES} {contrast_name(row)}: {row.reason}" for row in rows]
+
+
+def conduct(table: pd.DataFrame | None, rows: pd.DataFrame, order: str) -> str:
+    """Return how the trials behind some rows were ordered, and which are lost, repeated or discarded; "" without table.
+
+    `rows`: columns ``workload`` and ``scenario``.
+    """
+    if table is None:
+        return ""
+    cases = pd.MultiIndex.from_frame(rows[["workload", "scenario"]])
+    trials = table[pd.MultiIndex.from_frame(table[["workload", "scenario"]]).isin(cases)]
+    return order_sentence(trials, order) + no_value(trials) + repeats(trials)
+
+
+def dependence(diagnostics: pd.DataFrame | None, workload: str, metric: str, scenario: str) -> str:
+    """Return r1 of every system of a case, and which are flagged dependent, with their p-values."""
+    if diagnostics is None:
+        return ""
+    where = {"workload": workload, "metric": metric, "scenario": scenario}
+    rows = [row_of(diagnostics, system=name, **where) for name in dict.fromkeys(diagnostics["system"])]
+    rows = [row for row in rows if row is not None and np.isfinite(row.lag1)]
+    if not rows:
+        return ""
+    told = ", ".join(f"{row.system} {row.lag1:.2f}" for row in rows)
+    dependent = [row for row in rows if "dependent" in row.flags]
+    text = f"Autocorrelation at lag 1: {told}. "
+    if not dependent:
+        return text + "None is flagged dependent (Ljung-Box at lag 1 or Kendall's trend, p < 0.01). "
+    cells = "; ".join(
+        f"{row.system} (Ljung-Box p {p_text(row.ljung_box_p)}, trend p {p_text(row.trend_p)})" for row in dependent
+    )
+    return text + f"Flagged dependent: {cells}: rely on the paired comparison there. "
+
+
+def p_text(p: float) -> str:
+    text = notation.p_value(p)
+    return text if text[0] in "<n" else f"= {text}"

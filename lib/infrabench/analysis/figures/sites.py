@@ -1,0 +1,171 @@
+"""Ratios over sites: each site's with its interval, their mean, and what a new site would show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Polygon
+
+from infrabench.analysis.figures import theme
+from infrabench.analysis.figures.ratios import band, ratio_axis, ratio_mark
+from infrabench.analysis.figures.row_plot import WIDE_MM, Line, heading, sheet, write
+from infrabench.analysis.figures.sentences import p_text, span
+from infrabench.analysis.tables import notation
+from infrabench.core import SchemaError
+
+KEYS = ["workload", "scenario", "metric", "system"]
+MEAN, NEW = "mean of sites", "a new site"
+SMALLEST, LARGEST = 2.5, 7.0  # of a site's square, pt: its area is its weight
+ROOM = 1.15  # air beyond the widest interval of a site
+
+
+class _Mark(NamedTuple):
+    """What is drawn on a line: a site's row, or the row over sites as its mean or as a new site."""
+
+    kind: str  # "site", MEAN or NEW
+    row: Any
+
+
+def sites(
+    rows: pd.DataFrame, over: pd.DataFrame, *, systems: Sequence[str] | None = None, width_mm: float = theme.PAGE_MM
+) -> Figure:
+    """Return the forest over sites: a square for each site, a diamond for their mean, a line for a new site.
+
+    The area of a square is the site's weight in the mean. Beside each case stand the standard deviation between sites,
+    its share in what is seen (I²), and p of the test that sites do not differ.
+
+    Parameters
+    ----------
+    rows, over
+        `stats.sites.per_site` and `over_sites`; select cases before the call.
+    systems
+        Systems in the session's order, baseline first; it fixes colours.
+    width_mm
+        At 85 mm the numbers are left out.
+
+    Raises
+    ------
+    SchemaError
+        No site has a ratio to draw.
+    """
+    if rows.empty or not rows["ratio"].notna().any():
+        raise SchemaError("no site has a ratio to draw: which sites have blocks with both systems?")
+    baseline = rows["baseline"].iloc[0]
+    marks = theme.assign_styles(systems if systems is not None else [baseline, *dict.fromkeys(rows["system"])])
+    wide = width_mm > WIDE_MM
+    lines = _lines(rows, over, width_mm)
+    notes = [f"missing: {what}" for what in dict.fromkeys(filter(None, over["missing"]))]
+    with theme.style():
+        figure, axes = sheet(lines, width_mm, 10 if wide else 14.5, notes)
+        room = axes.get_position().width * width_mm
+        ratio_axis(axes.xaxis, rows, axes.set_xlim, _reach(rows, over), most=9 if wide else 5, room_mm=room)
+        for y, line in enumerate(lines):
+            if line.row is not None:
+                _draw(axes, line.row, y, marks[line.row.row.system], wide)
+        what = (f"Ratio to {baseline}, 95 % interval", "band: equivalence margin")
+        axes.set_xlabel(f"{what[0]} ({what[1]})" if wide else f"{what[0]}\n({what[1]})")
+    return figure
+
+
+def sites_caption(rows: pd.DataFrame, over: pd.DataFrame, stamp: str = "") -> str:
+    """Return the caption of `sites`: what squares, diamond and line are, how many sites, and what qualifies them."""
+    counted = over["across"].value_counts()
+    told = ", ".join(f"{word} {count}" for word, count in _in_order(counted))
+    pairs = rows.loc[rows["n_pairs"] > 0]
+    named = [f"{row.system} at {row.scenario}: {row.named}" for row in over.itertuples() if row.named]
+    some = over["ratio_low"].notna().any()
+    return (
+        f"Ratio of geometric means to {rows['baseline'].iloc[0]} at {span(over['sites'])} sites, squares, over "
+        f"{span(pairs['n_pairs'])} {' or '.join(dict.fromkeys(pairs['pair_unit']))} each, with 95 % t intervals"
+        + ("; the area of a square is its weight. Diamond: random-effects mean of the sites with its 95 % interval; "
+           f"below it the 95 % prediction interval of {NEW}; SD: standard deviation between sites, on the log scale; "
+           "p: Welch's test of equal sites. " if some else
+           ". Two sites give no mean over sites and say nothing of others. " if (over["sites"] == 2).all() else
+           ". Below three sites there is no mean over sites. ")
+        + f"Over sites: {told}. "
+        + (f"Named, adjusted by Holm over the sites: {'; '.join(named)}. " if named else "")
+        + stamp
+    ).strip()  # fmt: skip
+
+
+def _in_order(counted: pd.Series) -> list[tuple[str, int]]:
+    """Return words and how often each is there, the most frequent first, equal ones by name."""
+    return sorted(((str(word), int(n)) for word, n in counted.items()), key=lambda each: (-each[1], each[0]))
+
+
+def _lines(rows: pd.DataFrame, over: pd.DataFrame, width_mm: float) -> list[Line]:
+    wide = width_mm > WIDE_MM
+    lines: list[Line] = []
+    for (workload, metric), group in over.groupby(["workload", "metric"], sort=False):
+        lines += heading(workload, metric, group["better"].iloc[0], "", width_mm)
+        for case in group.itertuples(index=False):
+            mine = rows[(rows[KEYS] == [getattr(case, key) for key in KEYS]).all(axis=1)]
+            lines += [Line(told, minor=True) for told in _about(case, width_mm)]
+            for row in mine.itertuples(index=False):
+                word = row.named or row.verdict if np.isfinite(row.error) else row.reason
+                lines.append(Line(row.site, _Mark("site", row), _texts(row, "ratio", word, wide)))
+            if np.isfinite(case.ratio):
+                lines.append(Line(MEAN, _Mark(MEAN, case), _texts(case, "ratio", case.verdict, wide)))
+                lines.append(Line(NEW, _Mark(NEW, case), _texts(case, "predicted", case.across, wide)))
+    return lines
+
+
+def _about(case: Any, width_mm: float) -> list[str]:
+    """Which case it is, and how far its sites are apart, on as few lines as hold it."""
+    name = case.system if case.scenario == "default" else f"{case.scenario}  {case.system}"
+    told = []
+    if np.isfinite(case.tau):
+        told.append(f"SD between sites {notation.short(100 * case.tau)} %, I² {100 * case.i_squared:.0f} %")
+    if np.isfinite(case.p_sites):
+        told.append(f"equal sites: p {p_text(case.p_sites)}")
+    together = f"({'; '.join(told)})"
+    for lines in ([f"{name} {together}" if told else name], [name, together]):
+        # letters on paper are set up to a twentieth wider than what is measured
+        if all(1.08 * theme.text_mm(line, theme.TEXT_PT - 1) < width_mm - 3 for line in lines):
+            return lines
+    return [name, *told]
+
+
+def _texts(row: Any, stem: str, word: str, wide: bool) -> tuple[str, ...]:
+    word = word.replace(", within the margin", ", in margin")
+    if not wide:
+        return (word,)
+    low, high = (getattr(row, f"{stem}_{end}") for end in ("low", "high"))
+    number = notation.number(row.ratio, notation.decimals(low, high, null=1)) if stem == "ratio" else ""
+    return (f"{number} {notation.interval(low, high, null=1)}".strip() if np.isfinite(low) else "", word)
+
+
+def _reach(rows: pd.DataFrame, over: pd.DataFrame) -> float:
+    """The largest ratio shown: every site's interval; a new site's may end in arrows."""
+    ends = np.abs(np.log(rows[["ratio_low", "ratio_high"]].to_numpy(dtype=float)))
+    means = np.abs(np.log(over[["ratio_low", "ratio_high"]].to_numpy(dtype=float)))
+    widest = np.nanmax(ends, initial=0.0)
+    margin = -2 * np.log1p(-np.nanmax(rows["margin"].to_numpy(dtype=float), initial=0.02))
+    return float(np.exp(ROOM * max(widest, margin, min(np.nanmax(means, initial=0.0), 2 * widest))))
+
+
+def _draw(axes: Axes, mark: _Mark, y: float, own: theme.SystemStyle, wide: bool) -> None:
+    kind, row = mark
+    axes.vlines(1, y - 0.5, y + 0.5, color=theme.GREY, lw=0.7, zorder=1)
+    band(axes, row.margin, y)
+    if kind == "site":
+        share = row.weight if np.isfinite(row.weight) else 0.3
+        size = float(np.clip(LARGEST * np.sqrt(share), SMALLEST, LARGEST))
+        ratio_mark(axes, row, y, own._replace(marker="s"), vertical=False, size=size)
+    elif kind == MEAN:
+        low, high = np.clip([row.ratio_low, row.ratio_high], *axes.get_xlim())
+        axes.add_patch(
+            Polygon(
+                [(low, y), (row.ratio, y - 0.32), (high, y), (row.ratio, y + 0.32)], color=own.colour, lw=0, zorder=4
+            )
+        )
+    else:
+        ends = pd.Series({"ratio": row.ratio, "ratio_low": row.predicted_low, "ratio_high": row.predicted_high})
+        ratio_mark(axes, ends, y, own._replace(marker="|"), vertical=False, size=5)
+    if kind == "site" and not np.isfinite(row.ratio) and wide:
+        write(axes, 1.5, y, row.reason, theme.SMALL_PT, color=theme.GREY, style="italic")

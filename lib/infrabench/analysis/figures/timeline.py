@@ -1,0 +1,142 @@
+"""What happened in the course of single trials: series over time, one line a trial, and when what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import NullFormatter
+
+from infrabench.analysis.figures import theme
+from infrabench.analysis.figures.points import PlainLog
+from infrabench.analysis.figures.sentences import span
+from infrabench.analysis.tables import notation
+from infrabench.core import SchemaError
+
+ROW_MM, HEAD_MM = 30.0, 16.0
+ROOM = 1.25  # of an axis, above the largest value
+FAR = 20.0  # times, between the smallest and the largest value: beyond that the axis is logarithmic
+LOG_UNITS = ("s",)  # times of requests stretch over decades; rates and bytes are seen against zero
+SIGNS = ("|", "x", "+", "1")  # events along the foot of the first row, in the order in which they are given
+
+
+def timeline(
+    samples: pd.DataFrame,
+    events: pd.DataFrame,
+    *,
+    zero: str,
+    origin: str,
+    shown: Sequence[str] = (),
+    systems: Sequence[str] | None = None,
+    width_mm: float = theme.PAGE_MM,
+) -> Figure:
+    """Return one column for each scenario, one row for each series, and in it one line for each trial.
+
+    Parameters
+    ----------
+    samples
+        ``system``, ``scenario``, ``trial``, ``series``, ``at_s``, ``value``, ``unit``; each series in one unit. A
+        line is broken where a value is missing.
+    events
+        ``system``, ``scenario``, ``trial``, ``event``, ``at_s``.
+    zero, origin
+        The event that all times count from, a line through all rows; and the same as a sentence.
+    shown
+        Further events to mark, one sign for each trial at the foot of the first row.
+    systems
+        Systems in the session's order, baseline first; it fixes colours and markers.
+
+    Raises
+    ------
+    SchemaError
+        There is nothing to draw.
+    """
+    if samples.empty:
+        raise SchemaError("no trial of this session has a course to draw")
+    names = theme.systems_of(samples, systems, None)
+    marks = theme.assign_styles(names)
+    columns, rows = (list(dict.fromkeys(samples[name])) for name in ("scenario", "series"))
+    drawn = [name for name in names if name in set(samples["system"])]
+    with theme.style():
+        height = HEAD_MM + ROW_MM * len(rows) + theme.legend_mm([*drawn, *shown], width_mm)
+        figure, grid = theme.canvas(
+            width_mm, height, nrows=len(rows), ncols=len(columns), sharex="col", sharey="row", squeeze=False
+        )
+        for at, series in enumerate(rows):
+            mine = samples[samples["series"] == series]
+            scale = notation.scale(mine["value"], mine["unit"].iloc[0])
+            for axes, scenario in zip(grid[at], columns, strict=True):
+                _lines(axes, mine[mine["scenario"] == scenario], drawn, marks, scale.factor)
+            _axis(grid[at, 0], series, scale, mine)
+        for column, scenario in enumerate(columns):
+            _events(grid[:, column], events[events["scenario"] == scenario], zero, shown, marks)
+            grid[0, column].set_title(scenario, loc="left")
+        figure.supxlabel(f"seconds after {origin}", fontsize=theme.TEXT_PT)
+        keys = [Line2D([], [], color=theme.GREY, marker=sign, lw=0, ms=4.5, label=event) for sign, event in
+                zip(SIGNS, shown, strict=False)]  # fmt: skip
+        theme.legend(figure, marks, drawn, keys)
+        for key in figure.legends[0].get_lines()[: len(drawn)]:
+            key.set_marker("")  # lines here have none
+    return figure
+
+
+def timeline_caption(samples: pd.DataFrame, events: pd.DataFrame, *, origin: str, shown: Sequence[str] = ()) -> str:
+    """Return the caption of `timeline`: what a line is, how many there are, and when each event was, by system."""
+    counts = samples.groupby(["scenario", "system"], observed=True)["trial"].nunique()
+    told = []
+    for scenario in dict.fromkeys(events["scenario"]):
+        for system in dict.fromkeys(events["system"]):
+            mine = events[(events["scenario"] == scenario) & (events["system"] == system)].groupby("event")["at_s"]
+            times = [f"{event} at {span(mine.get_group(event).round(1))} s" for event in shown if event in mine.groups]
+            if times:
+                told.append(f"{scenario}, {system}: {', '.join(times)}. ")
+    return (
+        f"One line for each trial and none for their mean, {span(counts)} for each system and scenario; seconds "
+        f"after {origin}. {''.join(told)}"
+    ).strip()
+
+
+def _lines(
+    axes: Axes, rows: pd.DataFrame, drawn: Sequence[str], marks: Mapping[str, theme.SystemStyle], factor: float
+) -> None:
+    for system in drawn:
+        trials = rows[rows["system"] == system].groupby("trial", sort=False)
+        alpha = float(np.clip(2.2 / max(trials.ngroups, 1), 0.08, 0.9))
+        for _, mine in trials:
+            mine = mine.sort_values("at_s")
+            colour, _, dash = marks[system]
+            axes.plot(mine["at_s"], mine["value"] / factor, c=colour, ls=dash, lw=0.8, alpha=alpha)
+
+
+def _axis(axes: Axes, series: str, scale: notation.Scale, rows: pd.DataFrame) -> None:
+    unit = f" ({scale.unit})" if scale.unit not in ("", "1") else ""
+    title = notation.metric_title(series)
+    values = rows["value"][rows["value"] > 0]
+    if rows["unit"].iloc[0] in LOG_UNITS and len(values) and values.max() > FAR * values.min():
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(PlainLog())
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        unit += "; log scale"
+    else:
+        axes.set_ylim(0, ROOM * float(rows["value"].max()) / scale.factor or 1.0)
+    axes.set_ylabel(theme.broken(f"{title[0].upper()}{title[1:]}{unit}", ROW_MM - 6, " ("))
+
+
+def _events(
+    panels: Any, events: pd.DataFrame, zero: str, shown: Sequence[str], marks: Mapping[str, theme.SystemStyle]
+) -> None:
+    for axes in panels:
+        axes.axvline(0, color=theme.GREY, lw=0.7, ls=(0, (4, 2)), zorder=1)
+    panels[0].annotate(
+        zero, (0, 1), xycoords=("data", "axes fraction"), xytext=(2, -1), textcoords="offset points",
+        fontsize=theme.SMALL_PT, color=theme.GREY, va="top",
+    )  # fmt: skip
+    for sign, event in zip(SIGNS, shown, strict=False):
+        for system, rows in events[events["event"] == event].groupby("system", observed=True):
+            where = {"transform": panels[0].get_xaxis_transform(), "clip_on": False}
+            panels[0].plot(rows["at_s"], [0.04] * len(rows), sign, c=marks[system].colour, ms=4.5, **where)

@@ -1,0 +1,139 @@
+"""What does not add up in the papers: every claim beside what its own numbers give, computed when it is asked for.
+
+The sentences are data (``audit.toml``), the arithmetic is code (`sums_system`, `sums_services`, `sums_clusters`); no
+number is typed in either.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from infrabench.analysis.published import recompute_clusters, recompute_services, recompute_system
+from infrabench.analysis.published.data import FOLDER, SOURCES, Numbers, numbers
+from infrabench.analysis.published.template import filled
+from infrabench.core import SchemaError
+
+TOML = FOLDER / "audit.toml"
+RECOMPUTE = {**recompute_system.RECOMPUTE, **recompute_services.RECOMPUTE, **recompute_clusters.RECOMPUTE}
+KINDS = {
+    "C": "changes a conclusion",
+    "N": "changes a number",
+    "M": "information is missing",
+    "E": "editorial",
+}
+VERDICTS = ("confirmed", "cannot be decided", "editorial")
+OUTCOMES = {"survives": "survives", "falls": "does not survive", "undecided": "cannot be decided"}
+BOTH = "E"  # the letter of findings that set 000 beside 003; their study is A
+PLACE = re.compile(r"(Abstra[a-z]+|(sec|Tabel|Table) [A-Z\d.]+)(, item \d)?")  # as far as a table names it
+FINDING = {"id", "kind", "verdict", "claim", "recomputed", "consequence"}
+
+
+def audit(study: str = "", known: Numbers | None = None) -> pd.DataFrame:
+    """Return every inconsistency of the papers, one row each.
+
+    Parameters
+    ----------
+    study
+        Letter of an experiment (A to D); all by default.
+    known
+        Published numbers with the facts of `facts`; those of the repository by default.
+
+    Returns
+    -------
+    DataFrame
+        ``id``; ``study``; ``kind`` (of `KINDS`); ``verdict`` (of `VERDICTS`); ``basis``: *arithmetic* where a function
+        computed ``recomputed`` from the inputs, else *text*; ``claim``: what is printed; ``recomputed``;
+        ``consequence``; ``where``: places of the inputs and of the evidence; ``evidence``: quoted words; ``inputs``:
+        ids of all published numbers that were read. `SchemaError` where a sentence names what nothing has.
+    """
+    known = numbers(facts=facts()) if known is None else known
+    rows = [_row(each, known.fresh()) for each in _toml()["finding"]]
+    table = pd.DataFrame(rows)
+    chosen = table[table["study"].str.startswith(study)].reset_index(drop=True)
+    if chosen.empty:
+        raise SchemaError(f"no findings on study {study!r}; there are {', '.join(sorted(set(table['study'])))}")
+    return chosen
+
+
+def outcomes(study: str, known: Numbers | None = None) -> dict[str, list[str]]:
+    """Return what is left of an experiment: sentences by ``survives``, ``falls`` and ``undecided``."""
+    known = numbers(facts=facts()) if known is None else known
+    computed = {f"{name}.{key}": value for name, sums in RECOMPUTE.items() for key, value in sums(known).items()}
+    for each in _toml()["outcome"]:
+        if each["study"] == study:
+            return {kind: [filled(text, known, computed) for text in each[kind]] for kind in OUTCOMES}
+    raise SchemaError(f"no outcome of study {study!r}")
+
+
+def tally(table: pd.DataFrame) -> pd.DataFrame:
+    """Return how many findings there are by study, kind and verdict, from `audit`."""
+    named = table.assign(kind=pd.Categorical(table["kind"].map(KINDS), list(KINDS.values())))
+    counts = pd.crosstab([named["study"], named["kind"]], named["verdict"])
+    return counts.reindex(columns=list(VERDICTS), fill_value=0).reset_index().rename_axis(None, axis=1)
+
+
+def facts() -> Mapping[str, float]:
+    """Return the numbers of the audit that are not the papers', by name; their sources stand in ``audit.toml``."""
+    return {name: each["value"] for name, each in _toml()["facts"].items()}
+
+
+def recompute(finding: str, known: Numbers | None = None) -> Mapping[str, Any]:
+    """Return what is computed for a finding, by name; empty for one that is not arithmetic."""
+    known = numbers(facts=facts()) if known is None else known
+    return RECOMPUTE[finding](known) if finding in RECOMPUTE else {}
+
+
+def _row(each: Mapping[str, Any], known: Numbers) -> dict[str, str]:
+    computed = recompute(each["id"], known)
+    texts = {name: filled(each[name], known, computed) for name in ("claim", "recomputed", "consequence")}
+    evidence = [tuple(part) for part in each.get("evidence", [])]
+    inputs = [known.rows[name] for name in known.used]
+    places = [(row.source, row.section) for row in inputs] + [(source, section) for source, section, _ in evidence]
+    letter = each["id"][0]
+    return {
+        "id": each["id"],
+        "study": "A" if letter == BOTH else letter,
+        "kind": each["kind"],
+        "verdict": each["verdict"],
+        "basis": "arithmetic" if computed else "text",
+        **texts,
+        "where": _places(places),
+        "evidence": "; ".join(f"{source}: '{quote}'" for source, _, quote in evidence),
+        "inputs": "; ".join(known.used),
+    }
+
+
+def _places(places: list[tuple[str, str]]) -> str:
+    """Return the places by source, each once: ``000 sec 3.4.1, Tabel 3.1; 003 Table 2``."""
+    by_source: dict[str, dict[str, None]] = {}
+    for source, section in sorted(dict.fromkeys(places), key=lambda place: place[0]):
+        by_source.setdefault(source, {})[PLACE.match(section).group()] = None  # type: ignore[union-attr]
+    return "; ".join(f"{source} {', '.join(sections)}" for source, sections in by_source.items())
+
+
+@cache
+def _toml(path: Path = TOML) -> dict[str, Any]:
+    """Return the findings; `SchemaError` with the id for one that is not as it must be."""
+    data = tomllib.loads(path.read_text(encoding="utf-8"))
+    seen: set[str] = set()
+    for each in data["finding"]:
+        name = each.get("id", "?")
+        wrong = (
+            FINDING - set(each)
+            or (set(each) - FINDING - {"evidence"})
+            or ({each["kind"]} - set(KINDS))
+            or ({each["verdict"]} - set(VERDICTS))
+            or ({name} & seen)
+            or ({source for source, *_ in each.get("evidence", [])} - set(SOURCES))
+        )
+        if wrong:
+            raise SchemaError(f"{path}, finding {name}: wrong, missing or twice: {', '.join(sorted(wrong))}")
+        seen.add(name)
+    return data

@@ -1,0 +1,280 @@
+"""A session's analysis in one place, and its tables and sentences, written to disk as they are shown.
+
+A notebook asks for a table by what it is about; choosing data, caption and file name is the same for every study and
+stands here. Figures: `infrabench.notebook.session_figures`.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from infrabench.analysis import published, tables
+from infrabench.analysis.tables import notation
+from infrabench.core import unknown_name
+from infrabench.core.names import file_name
+from infrabench.stats import contrasts, diagnostics, estimates, interactions, omnibus, tiers, trends
+from infrabench.stats.blocks import blocked
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a session says: its data, one row per cell (`estimates`, `diagnostics`), one per contrast (`contrasts`).
+
+    `folder`: figures go to ``figures/NAME`` and tables to ``tables/NAME`` below it.
+    """
+
+    data: dict[str, Any]
+    table: pd.DataFrame
+    estimates: pd.DataFrame
+    contrasts: pd.DataFrame
+    diagnostics: pd.DataFrame
+    omnibus: pd.DataFrame
+    interactions: pd.DataFrame
+    trends: pd.DataFrame
+    tiers: pd.DataFrame
+    probes: pd.DataFrame
+    folder: Path
+
+    @property
+    def systems(self) -> list[str]:
+        """Systems in the session's order: it fixes colours and markers."""
+        return list(self.data["systems"])
+
+    @property
+    def name(self) -> str:
+        """Name of the folders of figures and tables: the study, what it is compared with itself, and how it is seen.
+
+        `SchemaError` when it cannot be the name of a folder.
+        """
+        aa, view = self.data.get("aa"), self.data.get("view")
+        return file_name(str(self.data["study"]) + (f"-aa-{aa}" if aa else "") + (f"-{view}" if view else ""))
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Something to show in a notebook: HTML, with the same in plain text."""
+
+    html: str
+    text: str
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def results(
+    data: dict[str, Any], table: pd.DataFrame, missing: pd.DataFrame, folder: Path, probes: pd.DataFrame | None = None,
+    systems: Sequence[str] = (),
+) -> Results:  # fmt: skip
+    """Return the analysis of a session: ``session.json``, tidy table, trials without a record, drift probes.
+
+    `systems`: those that were tried in other workloads, where the table does not have all.
+    """
+    primary = [tuple(each) for each in data["primary"]]
+    baseline, cube = data["baseline"], blocked(table, systems)
+    return Results(
+        data, table, estimates(table, missing), contrasts(table, baseline, data["margins"], primary, cube),
+        diagnostics(table), omnibus(table, primary, cube), interactions(table, baseline, primary, cube),
+        trends(table, primary, cube), tiers(table, cube),
+        pd.DataFrame() if probes is None else probes, folder,
+    )  # fmt: skip
+
+
+def table(found: Results, kind: str, workloads: Sequence[str] = (), metrics: Sequence[str] = ()) -> Shown:
+    """Return a table, written as Markdown, CSV and LaTeX.
+
+    Parameters
+    ----------
+    kind
+        ``estimates``, ``contrasts``, ``results`` (both, with flags), ``omnibus``, ``interactions``, ``trends``,
+        ``tiers``, ``diagnostics`` or ``published``.
+    workloads, metrics
+        Those to show; the files have all, and more columns.
+    """
+    makers: dict[str, Callable[[Results], tuple[pd.DataFrame, pd.DataFrame]]] = {
+        "estimates": _estimates,
+        "contrasts": _contrasts,
+        "results": lambda r: _same(tables.results_table(r.estimates, r.contrasts, r.diagnostics)),
+        "omnibus": lambda r: _same(tables.omnibus_table(r.omnibus)),
+        "interactions": lambda r: _same(tables.interactions_table(r.interactions)),
+        "trends": lambda r: _same(tables.trends_table(r.trends)),
+        "tiers": lambda r: _same(tables.tiers_table(r.tiers)),
+        "diagnostics": lambda r: _same(tables.diagnostics_table(r.diagnostics)),
+        "published": _published,
+    }
+    if kind not in makers:
+        raise unknown_name("table", kind, makers)
+    shown, every = makers[kind](found)
+    if every.empty:
+        text = f"There is nothing for the table of {kind} in this session."
+        return Shown(f"<p>{text}</p>", text)
+    caption = f"{found.data['title']} Profile {found.data['profile']}, {found.data['blocks']} blocks. {base(found)}"
+    tables.save(shown, found.folder / "tables" / found.name, kind, caption, whole=every)
+    if workloads:
+        shown = shown[shown["workload"].isin(list(workloads))]
+    if metrics:
+        named = {name for metric in metrics for name in (metric, notation.metric_title(metric))}
+        shown = shown[shown["metric"].str.replace(r" \([^()]*\)$", "", regex=True).isin(named)]  # without the unit
+    return Shown(notation.html_table(shown), tables.markdown(shown))
+
+
+def whole(frame: pd.DataFrame) -> Shown:
+    """Return a frame with every cell shown in full; what is missing is an empty cell."""
+    text = frame.reset_index() if frame.index.name else frame
+    text = text.astype("object").where(text.notna(), "").astype("str")
+    return Shown(notation.html_table(text, words=True), tables.markdown(text))
+
+
+def findings(found: Results, workload: str, metric: str) -> Shown:
+    """Return what the contrasts of one metric say, in sentences made from the computed values."""
+    if found.contrasts.empty:
+        return alone(found)
+    rows = chosen(found, workload, metric)
+    left_out = not_applicable(found, workload, metric)
+    if rows.empty and not (left_out and workload in set(found.table["workload"])):
+        return absent(found, workload)
+    sentences = [sentence(row) for row in rows.itertuples(index=False)]
+    sentences += [f"{who}: not run: {why}." for who, why in left_out.items()]
+    return listed(sentences)
+
+
+def listed(sentences: Sequence[str]) -> Shown:
+    """Return sentences as a list."""
+    items = "".join(f"<li>{html.escape(each)}</li>" for each in sentences)
+    return Shown(f"<ul>{items}</ul>", "\n".join(f"- {each}" for each in sentences))
+
+
+def kept(found: Results, made: pd.DataFrame, name: str, caption: str) -> Shown:
+    """Return a table of words, and write it with the session's other tables as `name`."""
+    made = made.astype("object").fillna("").astype("str")
+    tables.save(made, found.folder / "tables" / found.name, name, caption)
+    return Shown(notation.html_table(made, words=True), tables.markdown(made))
+
+
+def summary(found: Results) -> Shown:
+    """Return how many contrasts have which verdict, by system; primary metrics apart."""
+    rows = found.contrasts.assign(family=is_primary(found).map({True: "primary", False: "exploratory"}))
+    counts = pd.crosstab([rows["family"], rows["system"]], rows["verdict"]).reset_index()
+    return Shown(notation.html_table(counts), tables.markdown(counts.astype("str")))
+
+
+def _same(made: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    return made, made
+
+
+def _estimates(found: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
+    shown, every = (tables.estimates_table(found.estimates, found.diagnostics, every=all_) for all_ in (False, True))
+    return shown, every
+
+
+def _contrasts(found: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
+    shown, every = (tables.contrasts_table(found.contrasts, every=all_) for all_ in (False, True))
+    return shown, every
+
+
+def _published(found: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
+    return _same(tables.against_table(published.against(found.contrasts)))
+
+
+def chosen(found: Results, workload: str = "", metric: str = "") -> pd.DataFrame:
+    """Return the contrasts of a workload, or the primary ones; of one metric, where it is given."""
+    rows = found.contrasts
+    rows = rows[rows["workload"] == workload] if workload else rows[is_primary(found)]
+    return rows[rows["metric"] == metric] if metric else rows
+
+
+def is_primary(found: Results) -> pd.Series:
+    """Return which contrasts are of a primary metric."""
+    wanted = {tuple(each) for each in found.data["primary"]}
+    pairs = zip(found.contrasts["workload"], found.contrasts["metric"], strict=True)
+    return pd.Series([pair in wanted for pair in pairs], index=found.contrasts.index, dtype="bool")
+
+
+def base(found: Results) -> str:
+    """Say what native is at this site, where it is the baseline: in the lab a system container itself."""
+    kind, name = found.data["site"]["kind"], found.data["baseline"]
+    stamp = found.data.get("stamp") or ""
+    if (found.data.get("variants") or {}).get(name, {}).get("system", name) != "native":
+        return stamp
+    what = "the lab's server node, a system container on the same kernel" if kind == "lab" else "the host itself"
+    return f"{name.capitalize()} is {what}. {stamp}".strip()
+
+
+def sentence(row: Any) -> str:
+    """Return what one contrast says: ratio, interval, n, direction, verdict, what it rules out or what qualifies it."""
+    told = f"{row.scenario}, {row.system}: "
+    if pd.isna(row.ratio):
+        ruled = tables.ruled_out(row)
+        return f"{told}{row.verdict}{ruled and f'; {ruled}'} ({row.reason})."
+    places = notation.decimals(row.ratio_low, row.ratio_high, null=1)
+    told += f"{notation.number(row.ratio, places)} times {row.baseline}"
+    told += f" (95 % interval {notation.interval(row.ratio_low, row.ratio_high, null=1)}, "
+    told += f"n = {row.n_pairs} {row.pair_unit})"
+    told += f"; {notation.direction(row.better)}: {row.verdict}"
+    if row.verdict == "inconclusive" and not pd.isna(row.n_to_decide):
+        told += f", about {int(row.n_to_decide)} {row.pair_unit} would decide"
+    if ruled := tables.ruled_out(row):
+        told += f"; {ruled}"
+    if row.sensitive:
+        told += f"; without the values flagged as outliers: {row.verdict_without_flagged}"
+    return told + (f" ({row.reason})." if row.reason else ".")
+
+
+def absent(found: Results, workload: str) -> Shown:
+    """Return that a workload was not run, and why."""
+    reasons = [f"{who}: {why}" for who, why in not_applicable(found, workload).items()]
+    why = found.data.get("left_out", {}).get(workload, f"not part of the profile {found.data['profile']}")
+    text = f"{workload}: not run: {'; '.join(reasons) or why}."
+    return Shown(f"<p>{html.escape(text)}</p>", text)
+
+
+def not_applicable(found: Results, workload: str = "", metric: str = "") -> dict[str, str]:
+    """Return which systems were not run in which scenarios (of a workload, or of all), with the reason.
+
+    With a metric, without the scenarios that have others. Keys are words, ``host at tcp service two-nodes``; scenarios
+    of one reason stand together.
+    """
+    mine = found.table[(found.table["workload"] == workload) & found.table["metric"].notna()]
+    others = set(mine["scenario"]) - set(mine.loc[mine["metric"] == metric, "scenario"]) if metric else set()
+    together: dict[tuple[str, str, str], list[str]] = {}
+    for each in found.data.get("not_applicable", []):
+        if workload in ("", each["workload"]) and each["scenario"] not in others:
+            together.setdefault((each["system"], each["workload"], each["reason"]), []).append(each["scenario"])
+    return {
+        f"{system} at {'' if workload else f'{of} '}{', '.join(names)}": reason
+        for (system, of, reason), names in together.items()
+    }
+
+
+def alone(found: Results) -> Shown:
+    """Return that there is nothing to compare the baseline with, and why."""
+    why = "; ".join(f"{name}: {reason}" for name, reason in found.data["not_run"].items())
+    why = f"Not run: {why}." if why else "No other system was asked for."
+    text = f"There is nothing to compare {found.data['baseline']} with. {why}"
+    return Shown(f"<p>{html.escape(text)}</p>", text)
+
+
+def picture(png: Path, caption: str) -> str:
+    """Return a saved figure as HTML, the picture in it and the caption under it."""
+    return drawing(png.read_bytes(), caption)
+
+
+def drawing(png: bytes, caption: str) -> str:
+    """Return a figure that is not saved as HTML, like `picture`."""
+    data = base64.b64encode(png).decode()
+    told = html.escape(caption, quote=True)
+    width_mm = notation.png_width_mm(png)
+    wide = f' width="{notation.on_screen(width_mm)}"' if width_mm else ""
+    return (
+        f'<figure style="margin:0"><img alt="{told}" src="data:image/png;base64,{data}"{wide} style="max-width:100%">'
+        f"<figcaption>{told}</figcaption></figure>"
+    )

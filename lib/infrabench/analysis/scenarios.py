@@ -1,0 +1,86 @@
+"""The same analysis the other way round: what a scenario changes, within each system.
+
+"Does the second interface cost throughput?" compares two scenarios of one system, which share their blocks as systems
+do. So the table is turned: scenarios stand where systems stood, and the very same paired statistics answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from infrabench.analysis.results import Results, results
+
+Parts = Callable[[str, str], tuple[str, str] | None]  # (system, scenario) -> the same turned, None to leave it out
+
+
+def between(found: Results, workload: str, base: str, others: Sequence[str], view: str) -> Results:
+    """Return the analysis of some scenarios of `workload`, each as a ratio to scenario `base`, within every system.
+
+    Parameters
+    ----------
+    found
+        The analysis of a session by systems.
+    base, others
+        Names of scenarios; those that the session does not have are named as not run.
+    view
+        Ends the names of the folders that figures and tables go to: ``cnis-VIEW``.
+
+    Returns
+    -------
+    Results
+        Its systems are scenarios, its scenarios systems. No metric is primary: what it says is exploratory.
+    """
+    names = [base, *others]
+    return _turned(found, workload, names, view, lambda system, name: (name, system) if name in names else None)
+
+
+def levels(found: Results, workload: str, base: str, others: Sequence[str], view: str) -> Results:
+    """Return the same for all scenarios of `workload` that have one of several levels in their name.
+
+    ``random read strict`` is the case ``random read`` at the level ``strict``. Each level is a ratio to the level
+    `base`, within every system and for each case: what stands where scenarios stood is ``zfs, random read``.
+    """
+    names = [base, *others]
+
+    def parts(system: str, scenario: str) -> tuple[str, str] | None:
+        words = scenario.split()
+        for level in sorted(names, key=len, reverse=True):  # `strict rbd` before `strict`
+            size = len(level.split())
+            for at in range(len(words) - size + 1):
+                if words[at : at + size] == level.split():
+                    return level, f"{system}, {' '.join(words[:at] + words[at + size :])}"
+        return None
+
+    return _turned(found, workload, names, view, parts)
+
+
+def _turned(found: Results, workload: str, names: Sequence[str], view: str, parts: Parts) -> Results:
+    """Return the analysis of what `parts` gives for a system and a scenario: another system, another scenario."""
+    base = names[0]
+    rows = found.table[found.table["workload"] == workload]
+    new = [parts(system, scenario) for system, scenario in zip(rows["system"], rows["scenario"], strict=True)]
+    kept = [each for each in new if each is not None]
+    rows = rows.iloc[[place for place, each in enumerate(new) if each is not None]]
+    turned = rows.assign(
+        system=[system for system, _ in kept], scenario=[name for _, name in kept], factor=None, level=float("nan")
+    )
+    there = set(turned["system"])
+    turned = turned if base in there else turned.iloc[:0]
+    absent = [
+        {**each, "system": to[0], "scenario": to[1]}
+        for each in found.data.get("not_applicable", [])
+        if each["workload"] == workload and (to := parts(each["system"], each["scenario"])) is not None
+    ]
+    elsewhere = there | {each["system"] for each in absent}
+    why = f"not part of the profile {found.data['profile']}"
+    told: dict[str, Any] = {
+        "systems": [name for name in names if name in there], "baseline": base, "primary": [], "variants": {},
+        "not_run": {name: why for name in names if name not in elsewhere}, "not_applicable": absent, "view": view,
+    }  # fmt: skip
+    nothing = pd.DataFrame(columns=["workload", "scenario", "system", "factor", "level", "attempt"])
+    made = results(found.data | told, turned.astype(found.table.dtypes), nothing, found.folder)
+    return replace(made, probes=found.probes)

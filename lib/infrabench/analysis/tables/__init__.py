@@ -1,0 +1,47 @@
+"""Tables to read: rounded, in shown units, as Markdown, CSV and LaTeX.
+
+Numbers are text here, rounded by one rule (`tables.notation`); the unrounded values stay in the frames that these
+tables are made from.
+"""
+
+from infrabench.analysis.tables.cases import (
+    diagnostics_table,
+    interactions_table,
+    omnibus_table,
+    tiers_table,
+    trends_table,
+)
+from infrabench.analysis.tables.cells import against_table, contrasts_table, estimates_table, results_table
+from infrabench.analysis.tables.interim import interim_table
+from infrabench.analysis.tables.matrix import Question, matrix_table
+from infrabench.analysis.tables.notation import latex, markdown, save
+from infrabench.analysis.tables.plans import dimensions_table, planning_table
+from infrabench.analysis.tables.ratios import describe_signs, ratios_table
+from infrabench.analysis.tables.ruled_out import ruled_out, ruled_out_label
+from infrabench.analysis.tables.sites import heterogeneity_table, sites_table
+
+__all__ = [
+    "Question",
+    "against_table",
+    "contrasts_table",
+    "describe_signs",
+    "diagnostics_table",
+    "dimensions_table",
+    "estimates_table",
+    "heterogeneity_table",
+    "interactions_table",
+    "interim_table",
+    "latex",
+    "markdown",
+    "matrix_table",
+    "omnibus_table",
+    "planning_table",
+    "ratios_table",
+    "results_table",
+    "ruled_out",
+    "ruled_out_label",
+    "save",
+    "sites_table",
+    "tiers_table",
+    "trends_table",
+]

@@ -1,0 +1,165 @@
+"""Cells and contrasts as text: estimates, ratios, published numbers beside ours, all of it in one table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from infrabench.analysis.tables import notation
+from infrabench.analysis.tables.rows import CELL, CI, NO_UNIT, both, metric_scales, pair, row_names, without_empty
+from infrabench.analysis.tables.ruled_out import ruled_out
+from infrabench.core import STATES
+
+STUDENT = "Student's t"  # the method of an interval that needs no name on the page
+
+
+def estimates_table(
+    estimates: pd.DataFrame, diagnostics: pd.DataFrame | None = None, *, every: bool = False
+) -> pd.DataFrame:
+    """Return one row per cell: n, trials without a value, mean and median with 95 % intervals, spread, range.
+
+    Parameters
+    ----------
+    estimates
+        Each metric is shown in one unit throughout, so its rows can be compared by eye.
+    diagnostics
+        Given, cells flagged skewed get the bootstrap-t interval, and cells flagged dependent the interval with the
+        effective n, beside Student's; the columns are there when some cell needs them, and so is the method of the
+        interval where it is not Student's.
+    every
+        Also geometric mean and pseudo-median with their intervals, the bootstrap-t interval of every cell, and how the
+        trials are spread over deployments: for the file, not for the page.
+    """
+    scales, noted = metric_scales(estimates, "max"), _noted(diagnostics)
+    rows = []
+    for cell in estimates.itertuples(index=False):
+        scale = scales.get((cell.workload, cell.metric), NO_UNIT)
+        f, note = scale.factor, noted.get(tuple(getattr(cell, name) for name in CELL))
+        mean, interval = both(cell, "mean", factor=f)
+        median, around = both(cell, "median", factor=f)
+        level = "" if np.isnan(cell.median_level) else f" ({100 * cell.median_level:.1f} %)"
+        row = row_names(cell, scale) | {"n": str(cell.n), "no value": _no_value(cell)}
+        none = cell.deterministic and np.isnan(cell.mean_low)
+        row |= {"mean": mean, f"mean {CI}": "deterministic" if none else interval}
+        row["method"] = cell.mean_method if every or not cell.mean_method.startswith(STUDENT) else ""
+        flags = note.flags if note is not None else ""
+        row[f"bootstrap-t {CI}"] = row[f"mean {CI} (effective n)"] = ""
+        if every or "skewed" in flags:
+            row[f"bootstrap-t {CI}"] = notation.interval(cell.boot_t_low / f, cell.boot_t_high / f)
+        if "dependent" in flags:
+            wider = notation.interval(note.mean_low_eff / f, note.mean_high_eff / f)
+            row[f"mean {CI} (effective n)"] = f"{wider} ({note.n_eff:.1f})"
+        row |= {"median": median, f"median {CI} (level)": around + level, "SD": notation.number(cell.sd / f)}
+        row["CoV %"] = "n/a" if np.isnan(cell.cov) else f"{100 * cell.cov:.2f}"
+        row |= {"min": notation.number(cell.min / f), "max": notation.number(cell.max / f)}
+        if every:
+            row |= pair("geometric mean", both(cell, "geometric_mean", "geometric", f))
+            row |= pair("pseudo-median", both(cell, "pseudo_median", "pseudo", f))
+            row |= {"deployments": str(cell.deployments), "n of the interval": str(cell.unit_n)}
+            row["between deployments %"] = notation.number(100 * cell.between_share)
+        rows.append(row)
+    seldom = ("method", f"bootstrap-t {CI}", f"mean {CI} (effective n)")
+    return without_empty(pd.DataFrame(rows, dtype="str"), seldom)
+
+
+def contrasts_table(contrasts: pd.DataFrame, *, every: bool = False) -> pd.DataFrame:
+    """Return one row per contrast in the order of importance: ratio, difference, effect sizes, verdict, p last.
+
+    The 95 % interval shows whether systems differ; the 90 % interval beside the margin and the p of equivalence,
+    adjusted by Holm in its family, whether they are the same within it. No end is rounded to another side.
+    Where some verdict is inconclusive, a column says what its 95 % interval rules out; where some is another one
+    without the values flagged as outliers, a column says which. `every` adds ratios
+    of geometric means and of medians, and the Hodges-Lehmann shift: for the file, not for the page.
+    """
+    scales = metric_scales(contrasts, "baseline_mean")
+    rows = []
+    for row in contrasts.itertuples(index=False):
+        scale = scales.get((row.workload, row.metric), NO_UNIT)
+        f = scale.factor
+        shown = row_names(row, scale) | {"n": f"{row.n_pairs} {row.pair_unit}"}
+        shown[f"{row.baseline} mean"] = notation.number(row.baseline_mean / f)
+        shown |= pair("ratio", both(row, "ratio", null=1))
+        shown |= pair("overhead %", both(row, "overhead_percent", "overhead", null=0), f"overhead {CI}")
+        if every:
+            shown |= pair("ratio of geometric means", both(row, "log_ratio", "log", null=1))
+            shown |= pair("ratio of medians (approximate)", both(row, "median_ratio", "median", null=1))
+        shown |= pair("difference", both(row, "difference", factor=f, null=0))
+        if every:
+            shown |= pair("Hodges-Lehmann shift", both(row, "shift", factor=f, null=0))
+        shown |= pair("paired d", both(row, "paired_d", null=0), f"d {CI}")
+        shown |= pair("worse in % of pairs", both(row, "worse_share", "worse", 0.01), f"worse {CI}")
+        decides = f" (n = {row.n_to_decide:.0f} decides)" if row.n_to_decide > 0 else ""
+        shown |= {"verdict": row.verdict + decides, "ruled out": ruled_out(row), "margin %": f"{100 * row.margin:g}"}
+        narrow = (row.equivalence_low, row.equivalence_high)
+        shown["ratio 90 % CI"] = notation.interval(*narrow, null=(1 - row.margin, 1 + row.margin))
+        shown["verdict without flagged"] = row.verdict_without_flagged if row.sensitive else ""
+        shown["detectable %"] = notation.short(100 * row.detectable)
+        shown["power of equivalence %"] = notation.chance(row.power_equivalence)
+        shown |= {"reason": row.reason, "flags": row.flags}
+        shown |= {"p": notation.p_value(row.p), "p adjusted": notation.p_value(row.p_adjusted)}
+        shown |= {"adjustment": row.adjustment, "p equivalence": notation.p_value(row.p_equivalence)}
+        shown["p equivalence adjusted"] = notation.p_value(row.p_equivalence_adjusted)
+        shown["p signed-rank"] = notation.p_value(row.p_signed_rank)
+        shown["p sign-flip"] = notation.p_value(row.p_sign_flip) if np.isfinite(row.p_sign_flip) else ""
+        rows.append(shown)
+    table = pd.DataFrame(rows, dtype="str")
+    return without_empty(table, ("ruled out", "verdict without flagged", "flags", "p sign-flip"))
+
+
+def against_table(against: pd.DataFrame) -> pd.DataFrame:
+    """Return our ratios beside the published ones, from `published.against`; a range as ``low to high``."""
+    rows = []
+    for row in against.itertuples(index=False):
+        ends = (row.ratio_low, row.ratio_high)
+        # 0.99995 is printed as a decrease of 0.005 %: it must not read as "no change"
+        theirs = [f"{v:.4f}" if abs(v - 1) >= 5e-5 else f"{v:.6g}" for v in (row.published_low, row.published_high)]
+        rows.append(
+            {
+                **{name: getattr(row, name) for name in ("workload", "scenario")},
+                "metric": row.metric,
+                "system": row.system,
+                "published ratio": " to ".join(dict.fromkeys(theirs)),
+                "published n": str(row.published_n),
+                "our ratio": notation.number(row.ratio, notation.decimals(*ends, null=1)),
+                "our 95 % CI": notation.interval(*ends, null=1),
+                "95 % prediction": notation.interval(row.predicted_low, row.predicted_high),
+                "agreement": row.agreement,
+                "grade": row.grade,
+                "note": row.note,
+                "printed in": row.where,
+            }
+        )
+    return pd.DataFrame(rows, dtype="str")
+
+
+def results_table(
+    estimates: pd.DataFrame, contrasts: pd.DataFrame, diagnostics: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """Return the full table of a study: every cell's estimates, beside them its contrast and its flags.
+
+    The baseline's own rows have no ratio.
+    """
+    left = pd.concat([estimates[CELL].add_prefix("key "), estimates_table(estimates)], axis=1)
+    chosen = contrasts_table(contrasts).reindex(columns=["ratio", "ratio 95 % CI", "paired d", "verdict"])
+    right = pd.concat([contrasts[CELL].add_prefix("key ").reset_index(drop=True), chosen], axis=1)
+    keys = [f"key {name}" for name in CELL]
+    table = left.merge(right, on=keys, how="left", validate="one_to_one")
+    if diagnostics is not None:
+        flags = diagnostics[[*CELL, "flags"]].rename(columns=dict(zip(CELL, keys, strict=True)))
+        table = table.merge(flags, on=keys, how="left", validate="one_to_one")
+    return table.drop(columns=keys).astype("object").fillna("")
+
+
+def _noted(diagnostics: pd.DataFrame | None) -> dict[tuple[Any, ...], Any]:
+    rows = () if diagnostics is None else diagnostics.itertuples(index=False)
+    return {tuple(getattr(row, name) for name in CELL): row for row in rows}
+
+
+def _no_value(cell: Any) -> str:
+    """Trials that ended without a value, by state, and those not yet run."""
+    counts = {state: getattr(cell, state) for state in STATES[1:]}
+    # repeats are in no plan
+    counts["not yet run"] = cell.planned + cell.repeats - sum(getattr(cell, state) for state in STATES)
+    return ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "0"

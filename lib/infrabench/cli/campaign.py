@@ -1,0 +1,159 @@
+"""The commands of `infrabench campaign`: plan or run one, say how far it is, and compare what its sites say."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infrabench.cli.subcommands import add_command, add_group, add_sessions
+from infrabench.core import InfrabenchError
+
+if TYPE_CHECKING:
+    from infrabench.cli.subcommands import CommandParser, Subparsers
+    from infrabench.experiment.campaign.engine import How
+    from infrabench.experiment.campaign.file import Campaign
+    from infrabench.experiment.campaign.plan import Plan
+
+
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the group `campaign`."""
+    group = add_group(
+        subparsers, "campaign", "run studies on several sites, and compare what the sites say",
+        "infrabench campaign plan campaign.yml",
+    )  # fmt: skip
+    parser = add_command(
+        group, "run", run, "run studies on several sites, or go on with it", "infrabench campaign run campaign.yml"
+    )
+    _add_file(parser)
+    _add_how(parser)
+    parser.add_argument(
+        "--engine-profile", metavar="FOLDER", help="a profile of Snakemake, with more options for the executor"
+    )
+    parser = add_command(
+        group, "plan", plan, "ask the sites and print the plan, and start nothing",
+        "infrabench campaign plan campaign.yml",
+    )  # fmt: skip
+    _add_file(parser)
+    _add_how(parser)
+    parser = add_command(
+        group, "status", status, "say what is there and what is missing, and ask no site",
+        "infrabench campaign status campaign.yml",
+    )  # fmt: skip
+    _add_file(parser)
+    _add_executor(parser)
+    parser = add_command(
+        group, "compare", compare, "say what several sites say together, and where they differ",
+        "infrabench campaign compare data/recorded/racks/campaign.json",
+    )  # fmt: skip
+    add_sessions(
+        parser, "name, folder or archive of a session, one of each site; or the campaign.json of a campaign", nargs="+"
+    )
+    parser.add_argument("--labels", nargs="+", metavar="NAME", help="what to call the sites (default: the sessions)")
+    parser.add_argument("--out", default="out", metavar="FOLDER", help="tables go below it (default: out)")
+
+
+def _add_file(parser: CommandParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a campaign file (YAML): which studies on which sites")
+
+
+def _add_executor(parser: CommandParser) -> None:
+    parser.add_argument(
+        "--executor", choices=("local", "slurm", "kubernetes"), default="local",
+        help="where jobs run: processes here (default), jobs of Slurm, or of a cluster of Kubernetes",
+    )  # fmt: skip
+
+
+def _add_how(parser: CommandParser) -> None:
+    _add_executor(parser)
+    parser.add_argument(
+        "--without", nargs="+", default=[], metavar="SITE", help="go on without these sites, which are lost, or busy"
+    )
+    parser.add_argument(
+        "--at-once", type=int, metavar="N", help="at most N sites steered from here at a time (default: its processors)"
+    )
+
+
+def run(arguments: Namespace) -> Iterator[str]:
+    """Yield the plan of a campaign, run what is missing of it, and yield what is there then.
+
+    `InfrabenchError` at the end when something is missing, or trials met that must not.
+    """
+    # pydantic, Fabric and papermill are loaded for these commands alone
+    from infrabench.experiment.campaign import engine, summary
+    from infrabench.experiment.campaign import plan as plans
+    from infrabench.notebook import campaign_analysis
+
+    wanted, how = _read(arguments, arguments.engine_profile)
+    planned = _planned(wanted, how, arguments.without)
+    yield from plans.lines(planned, how.at_once)
+    try:
+        engine.run(planned, how)
+    finally:  # also when it was stopped: what is there is there
+        path = summary.write(planned)
+    yield from _state(planned, path)
+    yield from campaign_analysis.analyse(path)
+    _require_complete(path)
+
+
+def plan(arguments: Namespace) -> Iterator[str]:
+    """Yield the plan of a campaign, for which every site is asked; nothing is started."""
+    from infrabench.experiment.campaign import plan as plans
+
+    wanted, how = _read(arguments)
+    yield from plans.lines(_planned(wanted, how, arguments.without), how.at_once)
+
+
+def status(arguments: Namespace) -> Iterator[str]:
+    """Yield what is there of a campaign; no site is asked. `InfrabenchError` as for `run`."""
+    from infrabench.experiment.campaign import checks, file, summary
+
+    wanted = file.read(Path(arguments.file))
+    spread = any(place.slurm.nodes for place in wanted.sites.values())
+    planned = checks.read_plan(wanted, "slurm" if spread else arguments.executor)
+    path = summary.write(planned)
+    yield from _state(planned, path)
+    _require_complete(path)
+
+
+def compare(arguments: Namespace) -> Iterator[str]:
+    """Yield what several sites say together: of a campaign, or of sessions that are named, one a site."""
+    from infrabench.notebook import multisite  # the statistics are loaded for this command alone
+
+    given = list(arguments.sessions)
+    campaign = given[0] if len(given) == 1 and given[0].endswith(".json") else None
+    yield from multisite.lines(multisite.opened(campaign, given, arguments.labels, arguments.out))
+
+
+def _read(arguments: Namespace, profile: str | None = None) -> tuple[Campaign, How]:
+    from infrabench.experiment.campaign import engine, file
+
+    wanted = file.read(Path(arguments.file))
+    how = engine.How(arguments.executor, arguments.at_once or os.cpu_count() or 1, profile)
+    engine.require(how.executor)
+    return wanted, how
+
+
+def _planned(wanted: Campaign, how: How, without: list[str]) -> Plan:
+    from infrabench.experiment.campaign import checks
+
+    return checks.check_all(wanted, how.executor, without)
+
+
+def _state(planned: Plan, path: Path) -> Iterator[str]:
+    from infrabench.experiment.campaign import overlap, summary
+
+    yield from summary.lines(path)
+    told, alone = overlap.describe_overlaps(planned)
+    yield from told
+    if not alone:
+        raise InfrabenchError("trials ran at the same time that must not: these numbers disturb each other")
+
+
+def _require_complete(path: Path) -> None:
+    from infrabench.experiment.campaign import summary
+
+    if not summary.complete(path):
+        raise InfrabenchError("the campaign is not complete; `infrabench campaign run` goes on with what is missing")

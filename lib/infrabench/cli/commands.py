@@ -1,0 +1,310 @@
+"""The commands `plan`, `run`, `notebook`, `report` and `paper`: each a function of its arguments that yields lines."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infrabench import registry
+from infrabench.cli.session import describe_state
+from infrabench.cli.subcommands import (
+    CommandParser,
+    add_command,
+    add_group,
+    add_session,
+    add_sessions,
+    add_systems,
+    add_workloads,
+    complete,
+    existing_site,
+    profile_names,
+    split,
+    study_names,
+    system_names,
+)
+from infrabench.core import DesignError, Request
+from infrabench.experiment.design import costs
+from infrabench.experiment.design import design as designs
+from infrabench.experiment.design.design import Design
+from infrabench.experiment.execution import runs, session
+from infrabench.experiment.execution.progress import bar, words
+from infrabench.ledger import catalogue
+
+if TYPE_CHECKING:
+    from infrabench.cli.subcommands import Subparsers
+
+MIB = 2**20
+
+
+def add_study_parsers(subparsers: Subparsers) -> None:
+    """Add `plan` and `run`."""
+    parser = add_command(
+        subparsers, "plan", plan, "print trials, time and disk; or the blocks that a goal needs",
+        "infrabench plan containers --profile quick --systems native docker",
+    )  # fmt: skip
+    _add_request(parser, nargs="?")  # a pilot knows its study
+    add_session(parser, "--pilot", "say, from the spread in this session, how many blocks and hours each goal needs")
+    parser.add_argument(
+        "--goals", type=float, nargs="+", default=[1.0, 2.0, 5.0], metavar="PERCENT",
+        help="with --pilot: half-widths to plan for (default: 1 2 5)",
+    )  # fmt: skip
+    parser.add_argument("--all", action="store_true", help="with --pilot: all metrics, not only the primary ones")
+    parser = add_command(
+        subparsers, "run", run, "run a study on a site, or go on with it",
+        "infrabench run containers --systems native docker --workloads sysbench-cpu --runs 10",
+    )  # fmt: skip
+    _add_request(parser)
+    parser.add_argument(
+        "--site", default="auto",
+        help="lab, local, an inventory file of hosts (YAML), or the kubeconfig of a cluster, whose nodes need the "
+        "image of pods (INFRABENCH_POD_IMAGE names another); auto (default) is lab where it can be, else local",
+    )  # fmt: skip
+    parser.add_argument("--session", metavar="NAME", help="session name or folder (default: one per set of parameters)")
+    parser.add_argument(
+        "--mixture", action="store_true",
+        help="go on although the code has changed since the last trial; trials of another code are analysed apart",
+    )  # fmt: skip
+
+
+def add_notebook_parsers(subparsers: Subparsers) -> None:
+    """Add the group `notebook`."""
+    group = add_group(
+        subparsers, "notebook", "execute notebooks, or open JupyterLab on them",
+        "infrabench notebook run notebooks/containers.ipynb out/containers.ipynb",
+    )  # fmt: skip
+    parser = add_command(
+        group, "run", run_notebook, "execute a notebook, its parameters checked first",
+        "infrabench notebook run notebooks/containers.ipynb out/containers.ipynb -p mode run -p profile smoke",
+    )  # fmt: skip
+    parser.add_argument("notebook", metavar="NOTEBOOK", help="the notebook, which stays as it is")
+    parser.add_argument("out", metavar="OUT", help="where the executed notebook is written")
+    parser.add_argument(
+        "-p", dest="parameters", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"),
+        help="a parameter; VALUE is JSON or text",
+    )  # fmt: skip
+    parser.add_argument("--cell-timeout", type=int, default=24 * 3600, metavar="SECONDS", help="longest time of a cell")
+    parser = add_command(
+        group, "open", open_notebooks, "open JupyterLab on the notebooks, on this machine alone",
+        "infrabench notebook open --no-browser",
+    )  # fmt: skip
+    parser.add_argument("--port", type=int, metavar="N", help="port on the loopback (default: Jupyter's own choice)")
+    parser.add_argument("--no-browser", action="store_true", help="only print the address, with its token")
+
+
+def add_publication_parsers(subparsers: Subparsers) -> None:
+    """Add `report` and `paper`."""
+    parser = add_command(
+        subparsers, "report", report, "make a static site of executed notebooks with their data",
+        "infrabench report out/containers.ipynb --out out",
+    )  # fmt: skip
+    parser.add_argument("notebooks", metavar="NOTEBOOK", nargs="*", help="executed notebooks (default: all in --out)")
+    parser.add_argument("--out", default="out", metavar="FOLDER", help="the report is its folder report (default: out)")
+    for what in ("figures", "tables"):
+        parser.add_argument(
+            f"--{what}", metavar="FOLDER", help=f"saved {what} (default: {what} in --out and in the checkout)"
+        )
+    parser.add_argument("--raw", action="store_true", help="with every raw output of the sessions, however large")
+    parser = add_command(
+        subparsers, "paper", paper, "write numbers, captions and tables of sessions for LaTeX",
+        "infrabench paper lab-quick-2026-11 --out out/paper",
+    )  # fmt: skip
+    add_sessions(parser, "name, folder or archive of a session", nargs="+")
+    parser.add_argument("--out", default="out/paper", metavar="FOLDER", help="where to write (default: out/paper)")
+    parser.add_argument(
+        "--figures", default="figures", metavar="FOLDER",
+        help="saved figures, whose captions are commands too (default: figures; those of your runs: out/figures)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--prefix", default="", metavar="LETTERS", help="begin every command with these letters instead of the study's"
+    )
+
+
+def _add_request(parser: CommandParser, nargs: str | None = None) -> None:
+    study = parser.add_argument("study", metavar="STUDY", nargs=nargs, help="a study, such as containers")
+    complete(study, study_names)
+    profile = parser.add_argument(
+        "--profile", default="quick", help="size of the study: smoke, quick or paper (default: quick)"
+    )
+    complete(profile, profile_names)
+    parser.add_argument("--runs", type=int, metavar="N", help="number of blocks (default: what the profile says)")
+    add_systems(
+        parser, "systems (default: all of the study); the first is the baseline where the study's is not among them"
+    )
+    add_workloads(parser, "workloads (default: all of the profile)")
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of the random order (default: the study's)")
+    parser.add_argument(
+        "--deployments", type=int, metavar="N",
+        help="make every system ready anew N times; blocks are shared out (default: what the profile says)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--order",
+        help="order in a block: adjacent, the systems of a case side by side (default), random, or williams against "
+        "carry-over",
+    )
+    label = parser.add_argument(
+        "--aa", default="", metavar="SYSTEM", help="A/A: measure this one system under two labels"
+    )
+    complete(label, system_names)
+    parser.add_argument(
+        "--precision", type=float, metavar="PERCENT",
+        help="from 30 blocks on, add blocks until every primary cell's 95 %% interval is at most this half-width",
+    )  # fmt: skip
+    parser.add_argument("--most", type=int, metavar="N", help="with --precision: at most N blocks (default: 100)")
+    parser.add_argument("--hours", type=float, metavar="H", help="with --precision: add no block after H hours")
+
+
+def plan(arguments: Namespace) -> Iterator[str]:
+    """Yield every trial in order, with when it is expected to start, and the cost of all; or what a pilot says."""
+    if arguments.pilot:
+        yield from _from_pilot(arguments.study, arguments.pilot, arguments.goals, arguments.all)
+        return
+    if arguments.study is None:
+        raise DesignError(f"name the study to plan: {', '.join(registry.names('studies'))}")
+    wanted = _wanted(arguments)
+    at = len(wanted.systems) * session.study_of(wanted).deploy_s
+    wide = [max(map(len, names), default=0) for names in (wanted.systems, designs.workloads(wanted))]
+    system, workload = (max(12, width) for width in wide)
+    yield f"position  block  starts       {'system':{system}s}  {'workload':{workload}s}  scenario"
+    for trial in designs.trials(wanted):
+        yield (
+            f"{trial.position:8d}  {trial.block:5d}  {words(at):11s}  {trial.system:{system}s}  "
+            f"{trial.workload:{workload}s}  {trial.scenario}"
+        )
+        at += trial.seconds + costs.TRIAL_OVERHEAD_S
+    from infrabench.notebook import plan_tables  # scipy is loaded for this line alone
+
+    yield _cost(wanted)
+    yield plan_tables.power_summary(wanted)
+
+
+def run(arguments: Namespace) -> Iterator[str]:
+    """Run a study, or go on with it, and yield what will be done, where it is and how it went."""
+    arguments.site = existing_site(arguments.site)
+    wanted = _wanted(arguments)
+    look = None
+    if wanted.stopping is not None:
+        from infrabench.notebook import plan_tables  # pandas and scipy are loaded only where intervals are looked at
+
+        look = plan_tables.look_of(wanted)
+    yield _cost(wanted)
+    with bar(f"{wanted.study} {wanted.profile}") as show:
+        folder = runs.carry_out(wanted, on_progress=show, look=look).path
+    yield from describe_state(folder)
+
+
+def run_notebook(arguments: Namespace) -> Iterator[str]:
+    """Execute a notebook and yield where it is."""
+    from infrabench.notebook import headless  # papermill is slow to import
+
+    given = {name: headless.value(text) for name, text in arguments.parameters}
+    try:
+        out = headless.execute(
+            Path(arguments.notebook), Path(arguments.out), given, cell_timeout_s=arguments.cell_timeout
+        )
+    except KeyboardInterrupt:  # the kernel is killed with it, and cannot take down what it started
+        _sweep()
+        raise
+    yield str(out)
+
+
+def open_notebooks(arguments: Namespace) -> Iterator[str]:
+    """Become JupyterLab, opened on its first page; yields nothing."""
+    from infrabench.notebook import jupyterlab
+
+    jupyterlab.serve(port=arguments.port, browser=not arguments.no_browser)
+    yield from ()
+
+
+def report(arguments: Namespace) -> Iterator[str]:
+    """Make the report of executed notebooks, with their figures, tables and data, and yield where it is."""
+    from infrabench.publish.report import report as write  # Sphinx and pandas are loaded for this command alone
+
+    out = Path(arguments.out)
+    notebooks = [Path(each) for each in arguments.notebooks] or sorted(out.glob("*.ipynb"))
+    if not notebooks:
+        raise DesignError(f"there is no executed notebook in {out}; name one, or see `infrabench notebook run --help`")
+    for each in notebooks:
+        if not each.is_file():
+            raise DesignError(f"there is no notebook {each}")
+    figures, tables = (
+        [Path(given)] if given else [out / name, catalogue.home() / name]
+        for name, given in (("figures", arguments.figures), ("tables", arguments.tables))
+    )
+    expected = [
+        name for name in registry.names("studies") if (catalogue.home() / "notebooks" / f"{name}.ipynb").is_file()
+    ]
+    yield str(write(notebooks, out, figures=figures, tables=tables, expected=expected, raw=arguments.raw))
+
+
+def paper(arguments: Namespace) -> Iterator[str]:
+    """Write the numbers, captions and ratios of sessions for LaTeX, and yield the files."""
+    from infrabench.analysis import session_data  # pandas and scipy are loaded for this command alone
+    from infrabench.notebook import api
+    from infrabench.publish import latex_numbers as printed
+
+    if arguments.prefix and len(arguments.sessions) > 1:
+        raise DesignError("--prefix is for one session: with several, each needs another one")
+    seen: set[str] = set()
+    for name in arguments.sessions:
+        found = api.results(session_data.open_session(catalogue.find(None, name)))
+        if found.name in seen:
+            raise DesignError(f"{name} is a second session of {found.name}: a command of its own, with --prefix")
+        seen.add(found.name)
+        yield from map(str, printed.write(found, Path(arguments.out), Path(arguments.figures), arguments.prefix))
+
+
+def _sweep() -> None:
+    from infrabench.machines import lab as embedded
+
+    if os.geteuid() == 0:
+        embedded.sweep()
+
+
+def _wanted(arguments: Namespace) -> Design:
+    typed = vars(arguments)  # `plan` has no site and no session
+    given = {each.name: typed[each.name] for each in fields(Request) if each.name in typed}
+    given |= {name: split(given[name]) for name in ("systems", "workloads")}
+    if arguments.precision is not None:
+        given["precision"] = arguments.precision / 100
+    return session.resolve(Request(**given))
+
+
+def _from_pilot(study: str, pilot: str, goals: list[float], every: bool) -> Iterator[str]:
+    from infrabench.analysis import session_data, tables
+    from infrabench.notebook import plan_tables
+
+    if min(goals) <= 0:
+        raise DesignError(f"a half-width of {min(goals):g} % cannot be reached: goals are above 0")
+    opened = session_data.open_session(catalogue.find(study, pilot))
+    shares = [percent / 100 for percent in goals]
+    sizes = plan_tables.plan_from_pilot(opened.data, opened.table, shares, every=every)
+    anew = plan_tables.dimensions_from_pilot(opened.data, opened.table, shares, every=every)
+    which = "all" if every else "primary"
+    yield f"From {opened.folder.name}: {which} metrics; 'n at most' allows for the pilot's own size."
+    yield ""
+    yield tables.markdown(tables.planning_table(sizes))
+    yield ""
+    if anew.empty:
+        yield "One deployment: a pilot with --deployments says how many of them, and how many blocks in each."
+        return
+    yield "Deployments, and blocks in each, at the least cost (Kalibera and Jones 2013), at this pilot's pace:"
+    yield ""
+    yield tables.markdown(tables.dimensions_table(anew))
+
+
+def _cost(wanted: Design) -> str:
+    cost = costs.of_study(session.study_of(wanted), wanted)
+    count = len(wanted.systems) * len(wanted.cases) * wanted.blocks
+    anew = f", every system made ready {wanted.deployments} times" if wanted.deployments > 1 else ""
+    rule = wanted.stopping
+    more = f", more blocks up to {rule.most} for a half-width of {100 * rule.target:g} %" if rule else ""
+    return (
+        f"{wanted.study} {wanted.profile}: {count} trials in {wanted.blocks} blocks{anew}{more} "
+        f"({', '.join(wanted.systems)} x {len(wanted.cases)} cases), about {words(cost.seconds)}; up to "
+        f"{cost.target_bytes / MIB:.0f} MiB inside a target, about {cost.ledger_bytes / MIB:.0f} MiB recorded"
+        f"{session.baseline_text(wanted)}"
+    )

@@ -1,0 +1,109 @@
+"""The commands of `infrabench dataset`: build a data set of many sessions, and analyse it."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infrabench.cli.subcommands import add_command, add_group, add_sessions
+from infrabench.core import DesignError, InfrabenchError
+from infrabench.ledger import catalogue
+
+if TYPE_CHECKING:
+    from infrabench.cli.subcommands import Subparsers
+
+RECORDED = ("complete", "partial")  # states of a campaign's session in which there is something to read
+
+
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the group `dataset`."""
+    group = add_group(
+        subparsers, "dataset", "bring many sessions into one data set, and analyse it",
+        "infrabench dataset build --out out/many",
+    )  # fmt: skip
+    parser = add_command(
+        group, "build", build, "bring many sessions into one data set of parquet",
+        "infrabench dataset build lab-quick-2026-11 lab-quick-2026-11-aa --out out/many",
+    )  # fmt: skip
+    add_sessions(parser)
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="the data set: new, or one to bring up to date")
+    parser.add_argument(
+        "--site", default="", metavar="NAME", help="call their site so (every embedded lab calls itself lab)"
+    )
+    parser.add_argument("--campaign", metavar="FILE", help="the sessions of a campaign.json, under its sites' labels")
+    parser = add_command(
+        group, "analyze", analyze, "analyse a data set: every study at every site, in bounded memory",
+        "infrabench dataset analyze out/many",
+    )  # fmt: skip
+    parser.add_argument("dataset", metavar="DATASET", help="a data set that `infrabench dataset build` made")
+    parser.add_argument("--out", default="out", metavar="FOLDER", help="where tables and answers go (default: out)")
+    parser.add_argument(
+        "--stamped", action="store_true",
+        help="pool the sessions of a site also where their checked provenance differs, and say so beside every answer",
+    )  # fmt: skip
+
+
+def build(arguments: Namespace) -> Iterator[str]:
+    """Bring sessions up to date in a data set, and yield what came of each, and how large the data set is."""
+    from infrabench.analysis.dataset import folder  # pandas is loaded for this command alone
+
+    root = Path(arguments.out)
+    if arguments.campaign:
+        if arguments.sessions or arguments.site:
+            raise DesignError("--campaign names the sessions and their sites: give no others with it")
+        by_site, absent = campaign(Path(arguments.campaign))
+    else:
+        names = arguments.sessions or sorted(str(path) for path in catalogue.sessions().values())
+        by_site, absent = {arguments.site: names}, []
+        if not names:
+            raise DesignError(f"there is no session below {catalogue.home() / 'data'}: name some")
+    for site, names in by_site.items():
+        for each in folder.update(names, root, site):
+            done = "read" if each.read else "unchanged"
+            yield f"{done:9s}  {each.part.study}/{each.part.site}/{each.part.session}: {each.part.rows} rows"
+    parts, left_out = folder.parts(root)
+    yield from absent + left_out
+    yield f"{root}: {len(parts)} sessions, {sum(part.rows for part in parts)} rows"
+
+
+def campaign(file: Path) -> tuple[dict[str, list[str]], list[str]]:
+    """Return the sessions of a ``campaign.json`` by the label of their site, and a sentence for each that is not there.
+
+    Raises `DesignError` when it is no such file.
+    """
+    try:
+        told = json.loads(file.read_text(encoding="utf-8"))
+        rows = [{key: each[key] or "" for key in ("site", "study", "session", "state")} for each in told["sessions"]]
+        why = [str(each.get("reason") or each["state"]) for each in told["sessions"]]
+        if not all(isinstance(value, str) for row in rows for value in row.values()):
+            raise TypeError("site, study, session and state are text")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise DesignError(f"{file} is no campaign.json: {error}") from error
+    by_site: dict[str, list[str]] = {}
+    absent = []
+    for row, reason in zip(rows, why, strict=True):
+        if row["state"] in RECORDED:
+            by_site.setdefault(row["site"], []).append(str(catalogue.home() / row["session"]))
+        else:
+            absent.append(f"left out: {row['study']} at {row['site']}, {row['state']}: {reason}")
+    return by_site, absent
+
+
+def analyze(arguments: Namespace) -> Iterator[str]:
+    """Analyse a data set, study by study and site by site, and yield a line for each.
+
+    `InfrabenchError` at the end when one could not be analysed.
+    """
+    from infrabench.analysis.dataset import folder, survey  # the statistics are loaded for this command alone
+
+    root, out = Path(arguments.dataset), catalogue.home() / arguments.out
+    if not folder.is_one(root):
+        raise DesignError(f"{root} is no data set; `infrabench dataset build` makes one")
+    made = survey.survey(root, out, stamped=arguments.stamped)
+    yield from survey.lines(made)
+    yield f"tables: {out / 'tables' / survey.TABLES}; all answers as parquet: {out / 'answers'}"
+    if made.refused:
+        raise InfrabenchError(f"{made.refused} of {len(made.groups)} studies at sites were not analysed, as said above")

@@ -1,0 +1,263 @@
+"""The commands of `infrabench hosts`: inventories from elsewhere, and making hosts ready for studies."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from infrabench.cli.subcommands import (
+    add_command,
+    add_group,
+    add_systems,
+    add_workloads,
+    agreed,
+    complete,
+    split,
+    study_names,
+)
+from infrabench.core import DesignError, InfrabenchError, SiteError
+
+if TYPE_CHECKING:  # they need Fabric, which other commands do without
+    from infrabench.cli.subcommands import CommandParser, Subparsers
+    from infrabench.machines.sites.inventory import Inventory
+    from infrabench.machines.sites.prepare.apply import HostJob, PreparedHost
+    from infrabench.machines.sites.prepare.requirements import SiteNeeds
+
+STDIN = "-"
+
+
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the group `hosts`."""
+    group = add_group(
+        subparsers, "hosts", "write inventories of your own hosts, and make the hosts ready",
+        "infrabench hosts prepare hosts.yml --dry-run",
+    )  # fmt: skip
+    _add_inventory(group)
+    _add_prepare(group)
+
+
+def _add_inventory(group: Subparsers) -> None:
+    sources = add_group(
+        group, "inventory", "write inventories from Terraform or a Slurm allocation",
+        "infrabench hosts inventory terraform outputs.json --out sites", dest="source",
+    )  # fmt: skip
+    terraform = add_command(
+        sources, "terraform", inventory, "write inventories from `terraform output -json`",
+        "infrabench hosts inventory terraform outputs.json --out sites",
+    )  # fmt: skip
+    terraform.add_argument("file", metavar="FILE", help="what it printed; - is standard input")
+    terraform.add_argument(
+        "--output", default="infrabench_hosts", metavar="NAME",
+        help="the output with the hosts: a list of objects with address, role and, where needed, user, key, port, "
+        "site, gateway, name (default: infrabench_hosts)",
+    )  # fmt: skip
+    terraform.add_argument("--sensitive", action="store_true", help="take it although Terraform calls it sensitive")
+    _add_destination(terraform)
+    slurm = add_command(
+        sources, "slurm", inventory, "write inventories from the allocation that this runs in (sbatch, salloc)",
+        "infrabench hosts inventory slurm --roles server client --out sites",
+    )  # fmt: skip
+    slurm.add_argument(
+        "--roles", nargs="+", metavar="ROLE",
+        help="roles that the nodes take in their order; the next nodes are the next site (default: server client)",
+    )  # fmt: skip
+    slurm.add_argument("--user", help="login on the nodes (default: yours)")
+    slurm.add_argument("--key", metavar="FILE", help="private key of that login (default: what SSH finds)")
+    slurm.add_argument("--port", type=int, metavar="N", help="port of SSH (default: 22)")
+    _add_destination(slurm)
+
+
+def _add_destination(parser: CommandParser) -> None:
+    parser.add_argument("--name", help="name of a site that has none (default: terraform, or slurm-JOB)")
+    parser.add_argument("--site", metavar="NAME", help="only this site")
+    parser.add_argument("--out", metavar="FOLDER", help="write FOLDER/SITE.yml of each site; print none")
+    parser.add_argument("--known-hosts", metavar="FILE", help="file with the hosts' keys (default: SSH's own)")
+
+
+def _add_prepare(group: Subparsers) -> None:
+    parser = add_command(
+        group, "prepare", prepare, "make hosts of an inventory ready for studies, or say how",
+        "infrabench hosts prepare hosts.yml --study containers --dry-run",
+    )  # fmt: skip
+    parser.add_argument("inventories", metavar="INVENTORY", nargs="+", help="inventory files (YAML)")
+    study = parser.add_argument(
+        "--study", nargs="+", default=["containers"], metavar="NAME", help="studies to be run (default: containers)"
+    )
+    complete(study, study_names)
+    add_systems(parser, "systems of theirs (default: all)")
+    add_workloads(parser, "workloads of theirs (default: all)")
+    parser.add_argument("--dry-run", action="store_true", help="only print every command, as it would be run")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--update", action="store_true", help="bring apt's lists up to date first, in any case")
+    parser.add_argument("--upgrade", action="store_true", help="allow packages that are there to be upgraded")
+
+
+def inventory(arguments: Namespace) -> Iterator[str]:
+    """Yield one inventory as YAML, or write one for each site and yield where."""
+    from infrabench.machines.sites import import_write
+
+    from_where = {"terraform": _terraform, "slurm": _slurm}[arguments.source]
+    hosts, origin = from_where(arguments)
+    found = import_write.inventories(hosts, origin, arguments.known_hosts or "")
+    if arguments.site:
+        if arguments.site not in found:
+            raise DesignError(f"{origin}: there is no site {arguments.site[:60]!r}; there are {', '.join(found)}")
+        found = {arguments.site: found[arguments.site]}
+    hidden = getattr(arguments, "sensitive", False)
+    if arguments.out:
+        yield from _written(Path(arguments.out), found, 0o600 if hidden else 0o644)
+    elif hidden:
+        raise DesignError("what Terraform holds to be sensitive is not printed: --out FOLDER keeps it to yourself")
+    elif len(found) > 1:
+        told = ", ".join(found)[:1000]
+        raise DesignError(f"{origin}: there are {len(found)} sites ({told}): take --out FOLDER, or --site NAME")
+    else:
+        yield from (text.rstrip() for text in found.values())
+
+
+def prepare(arguments: Namespace) -> Iterator[str]:
+    """Make the hosts of inventories ready, or with --dry-run only say how; yield plans and what changed.
+
+    `SiteError` at the end when a host failed or still lacks something.
+    """
+    from infrabench.machines.hosts import claims
+    from infrabench.machines.sites.prepare import apply, render
+    from infrabench.machines.sites.prepare.plan import Options
+
+    done: dict[str, PreparedHost] = {}
+    asked = {
+        "studies": arguments.study, "systems": split(arguments.systems), "workloads": split(arguments.workloads),
+    }  # fmt: skip
+    options = Options(upgrade=arguments.upgrade, update=arguments.update)
+    sites = _sites([Path(each) for each in arguments.inventories], asked, arguments.dry_run)
+    with ExitStack() as stack:
+        jobs = {path: list(_jobs(stack, site, alone=len(sites) == 1)) for path, site in sites.items()}
+        every = [job for mine in jobs.values() for job in mine]
+        planned = apply.make_plans(every, options)
+        untold = dict.fromkeys(reason for _, wanted in sites.values() for reason in wanted.untold)
+        yield from render.render_plans(list(planned.values()), list(untold))
+        ready = [each for each in planned.values() if each.plan and each.plan.commands and not each.plan.by_hand]
+        meant = not arguments.dry_run and (
+            arguments.yes or not ready or agreed(f"Run these commands on {len(ready)} of the hosts? [y/N] ")
+        )
+        if meant and ready:
+            # A host without python3 cannot be claimed, nor be measured by anybody.
+            known = {each.name for each in ready if each.plan and "python3" not in each.plan.survey.absent}
+            hosts = [job.host for job in every if job.name in known]
+            with claims.claim_hosts(hosts, claims.make_holder("hosts prepare")):
+                done = apply.apply_plans(every, planned, options, _say)
+    if not done:
+        yield "dry run: nothing was changed" if arguments.dry_run else "nothing was changed"
+    yield from render.render_results(list(done.values()))
+    for path, mine in jobs.items():
+        if any(done[job.name].done for job in mine if done):
+            said = apply.make_record([done[job.name] for job in mine], {job.name: job.needs for job in mine}, asked)
+            yield str(apply.write_record(said, path))
+    last = [*{**planned, **done}.values()]
+    if failed := [each.name for each in last if not (each.ok if done else each.plan and not each.plan.unmet)]:
+        raise SiteError(f"not ready: {', '.join(failed)}. What each lacks is said above")
+
+
+def _terraform(arguments: Namespace) -> tuple[list, str]:
+    from infrabench.machines.sites import import_terraform as terraform
+
+    origin = "standard input" if arguments.file == STDIN else str(arguments.file)[:200]
+    try:
+        with sys.stdin.buffer if arguments.file == STDIN else open(arguments.file, "rb") as file:
+            text = file.read(terraform.LARGEST + 1)
+    except (OSError, ValueError) as error:
+        raise SiteError(f"{origin}: cannot be read: {error}") from error
+    try:
+        hosts = terraform.hosts(
+            text, arguments.output, default_site=arguments.name or "terraform", sensitive=arguments.sensitive
+        )
+    except SiteError as error:
+        raise SiteError(f"{origin}: {error}") from error
+    return hosts, origin
+
+
+def _slurm(arguments: Namespace) -> tuple[list, str]:
+    from infrabench.machines.sites import import_slurm as slurm
+
+    job, names = slurm.nodes(os.environ)
+    reached = {"user": arguments.user or getpass.getuser(), "port": arguments.port, "key": arguments.key}
+    given = {key: value for key, value in reached.items() if value}
+    hosts, left = slurm.assign_roles(job, names, split(arguments.roles) or (), given, site=arguments.name or "")
+    if left:
+        sys.stderr.write(f"infrabench: nodes without a role: {', '.join(left)}\n")
+    return hosts, f"Slurm job {job}"
+
+
+def _written(folder: Path, found: dict[str, str], mode: int) -> Iterator[str]:
+    """Write one file for each site, none of which may be there already with other content; yield their paths."""
+    paths = {folder / f"{name}.yml": text for name, text in found.items()}
+    for path, text in paths.items():
+        if path.exists() and path.read_text() != text:
+            raise SiteError(f"{path} is there and says something else: remove it, or take another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, text in paths.items():
+        if not path.exists():
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
+                file.write(text)
+        yield str(path)
+
+
+def _sites(paths: list[Path], asked: dict[str, Any], dry: bool) -> dict[Path, tuple[Inventory, SiteNeeds]]:
+    """Return each inventory with what its hosts need; all are read before any host is asked."""
+    from infrabench.machines.sites.inventory import Inventory
+    from infrabench.machines.sites.prepare import requirements
+    from infrabench.machines.sites.site import read_file
+
+    found: dict[Path, tuple[Inventory, SiteNeeds]] = {}
+    places: dict[tuple[str, int, str | None], str] = {}
+    for path in paths:
+        if str(path) in ("auto", "lab", "local"):
+            raise DesignError(f"{path} is prepared by make run itself; name the inventory of other hosts")
+        inventory = read_file(path)
+        if not isinstance(inventory, Inventory):
+            raise DesignError(f"{path} is a kubeconfig: hosts are prepared from an inventory")
+        wanted = requirements.collect_needs(inventory, asked["studies"], asked["systems"], asked["workloads"])
+        if not wanted.machines:
+            raise DesignError(f"{path}: {'; '.join(wanted.untold) or 'no machine of it has a part in these studies'}")
+        if inventory.name in {each.name for each, _ in found.values()}:
+            raise DesignError(f"{path}: another of these inventories is called {inventory.name} too")
+        for name, each in wanted.machines.items():
+            there = places.setdefault((each.address, each.port, each.gateway), f"{inventory.name} {name}")
+            if not there.startswith(f"{inventory.name} "):
+                told = f"{there} and {inventory.name} {name} are one machine"
+                raise DesignError(f"{told}: prepare one site after the other")
+        _check_record(path, dry)
+        found[path] = inventory, wanted
+    return found
+
+
+def _jobs(stack: ExitStack, site: tuple[Inventory, SiteNeeds], *, alone: bool) -> Iterator[HostJob]:
+    """Return what is to be done on each host of a site; its connections end with `stack`."""
+    from infrabench.machines.sites.inventory import open_gateways, open_hosts
+    from infrabench.machines.sites.prepare import apply, guest_files
+
+    inventory, wanted = site
+    ours = [name for name, each in wanted.needs.items() if "" in each.programs.values()]
+    brought = guest_files.load_files(_say) if ours else guest_files.GuestFiles()
+    gateways = stack.enter_context(open_gateways(inventory))
+    hosts = stack.enter_context(open_hosts(inventory, wanted.machines, gateways))
+    for name, each in wanted.needs.items():
+        called = name if alone else f"{inventory.name} {name}"
+        yield apply.make_job(called, hosts[name], each, brought if name in ours else guest_files.GuestFiles())
+
+
+def _check_record(path: Path, dry: bool) -> None:
+    """Refuse to change hosts where what was changed could not be written down."""
+    if not dry and not os.access(path.resolve().parent, os.W_OK):
+        raise InfrabenchError(f"{path.resolve().parent}: no record can be written there; copy the inventory elsewhere")
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()

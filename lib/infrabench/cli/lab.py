@@ -1,0 +1,127 @@
+"""The commands of `infrabench lab`: the lab up, down, built and purged, how it is, and a cluster or hosts that stay."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from infrabench import registry
+from infrabench.cli.subcommands import add_command, add_group
+from infrabench.core import DesignError
+
+if TYPE_CHECKING:
+    from infrabench.cli.subcommands import Subparsers
+
+
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the group `lab`."""
+    group = add_group(subparsers, "lab", "bring the embedded lab up or down, or ask how it is", "infrabench lab status")
+    parser = add_command(
+        group, "up", up, "bring the lab up, or make a cluster or hosts in it that stay",
+        "infrabench lab up --kubernetes flannel",
+    )  # fmt: skip
+    parser.add_argument(
+        "--kubernetes", metavar="CNI", help="a cluster with this CNI (flannel, cilium, bridge) that stays"
+    )
+    parser.add_argument(
+        "--hosts", nargs="+", metavar="NAME", default=[],
+        help="for each name a server and a client as hosts of one's own, with an inventory, that stay",
+    )  # fmt: skip
+    add_command(group, "status", status, "say what there is of the lab, and change nothing", "infrabench lab status")
+    add_command(group, "down", down, "take the lab down, with what a killed one left", "infrabench lab down")
+    parser = add_command(
+        group, "build", build, "make images and Go tools ahead of time", "infrabench lab build --only guest"
+    )
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these images and tools")
+    add_command(group, "trim", trim, "remove what only a next build needs", "infrabench lab trim")
+    add_command(group, "purge", purge, "take the lab down and remove all that it keeps", "infrabench lab purge")
+
+
+def up(arguments: Namespace) -> Iterator[str]:
+    """Bring the lab up, or make a cluster or hosts that stay, and yield how to use them."""
+    from infrabench.machines import lab as embedded  # its tools are needed by these commands alone
+
+    if arguments.kubernetes:
+        yield from _cluster(arguments.kubernetes)
+    if arguments.hosts:
+        yield from _hosts(arguments.hosts)
+    if not arguments.kubernetes and not arguments.hosts:
+        embedded.up()
+
+
+def status(arguments: Namespace) -> Iterator[str]:
+    """Yield how the lab is: nodes, images, programs, and what a killed one left."""
+    from infrabench.machines import lab as embedded
+
+    found = embedded.status()
+    yield "the lab is up" if found.up else "the lab is down"
+    for kind, rows in (("node", found.nodes), ("image", found.images), ("Go tools", found.tools)):
+        yield from (f"{kind} {name}: {told}" for name, told in rows.items())
+    yield from (f"left over: {each}" for each in found.leftovers)
+
+
+def down(arguments: Namespace) -> Iterator[str]:
+    """Take the lab down; yields nothing."""
+    from infrabench.machines import lab as embedded
+
+    embedded.down()
+    yield from ()
+
+
+def build(arguments: Namespace) -> Iterator[str]:
+    """Make what the lab is made from, and yield what was made."""
+    from infrabench.machines.lab import prebuild
+
+    yield from prebuild.build(arguments.only)
+
+
+def trim(arguments: Namespace) -> Iterator[str]:
+    """Remove what only a next build needs, and yield how much it was."""
+    from infrabench.machines.lab import go_tools
+
+    yield f"{go_tools.forget_caches() / 1e9:.1f} GB removed"
+
+
+def purge(arguments: Namespace) -> Iterator[str]:
+    """Take the lab down and remove all that it keeps; yields nothing."""
+    from infrabench.machines import lab as embedded
+
+    embedded.purge()
+    yield from ()
+
+
+def _hosts(names: Sequence[str]) -> Iterator[str]:
+    """Make pairs of hosts that stay, and yield where their inventories are; those that stand are left as they are."""
+    from infrabench.machines import lab as embedded
+    from infrabench.machines.lab import host_pairs
+
+    for name in names:
+        host_pairs.group_name(name)  # a name that cannot be is told before anything is made
+    for name in dict.fromkeys(names):
+        begin = time.monotonic()
+        file, made = embedded.keep_hosts(name)
+        yield f"{name}: {f'made in {time.monotonic() - begin:.0f} s' if made else 'stands already'}; inventory: {file}"
+
+
+def _cluster(name: str) -> Iterator[str]:
+    """Make a cluster that stays, and yield how to use it; one that stands already is left as it is."""
+    from infrabench.machines import lab as embedded
+    from infrabench.machines.clusters import control
+    from infrabench.machines.clusters.cni import CNI, standing
+    from infrabench.machines.hosts.host import LocalHost
+
+    cni = getattr(registry.system(name), "CNI", None)
+    if not isinstance(cni, CNI):
+        known = [each for each in registry.names("systems") if hasattr(registry.system(each), "CNI")]
+        raise DesignError(f"{name} is no CNI: known are {', '.join(known)}")
+    if embedded.find_kept_cluster(name) is None:
+        begin = time.monotonic()
+        with embedded.keep_cluster(name, cni.parts) as machines:
+            cluster = standing(machines, cni)
+            # Whoever reads it is the cluster's administrator.
+            LocalHost().put(cluster.kubectl.host.get(control.ADMIN), str(embedded.kubeconfig(name)), 0o600)
+        yield f"{name}: three nodes Ready, with Multus, after {time.monotonic() - begin:.0f} s"
+    file = embedded.kubeconfig(name)
+    yield f"Its kubeconfig is {file}; a study on it: make run STUDY=cnis SITE={file} SYSTEMS={name}"

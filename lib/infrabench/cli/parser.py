@@ -1,0 +1,86 @@
+# PYTHON_ARGCOMPLETE_OK
+"""The command line. Exit status: 0 done, 1 it went wrong, 2 it was asked for something that does not exist."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+from infrabench.cli import artifact, commands, dataset, hosts, lab, selfcheck, session
+from infrabench.cli import campaign as campaigns
+from infrabench.cli.subcommands import CommandHelp, CommandParser, add_commands
+from infrabench.core import DesignError, InfrabenchError, NotRunnable
+from infrabench.machines.hosts.interrupts import interrupt_on_signals
+
+NOT_RUN = 3  # exit status: nothing failed, but this site cannot run what was asked for
+COMPLETION = "_ARGCOMPLETE"  # a shell that asks for completions sets it
+EXAMPLE = """\
+A study is planned, run, and analysed; a run that was interrupted goes on with the same command.
+
+Example:
+  infrabench run containers --systems native docker --workloads sysbench-cpu --runs 10"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    parser = make_parser()
+    if COMPLETION in os.environ:
+        import argcomplete  # no other command waits for it
+
+        argcomplete.autocomplete(parser)
+    arguments = parser.parse_args(argv)
+    logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
+    logging.getLogger("infrabench").setLevel(logging.DEBUG if arguments.debug else logging.INFO)
+    interrupt_on_signals()
+    try:
+        for line in arguments.command(arguments):
+            print(line, flush=True)
+    except InfrabenchError as error:
+        if arguments.debug:
+            raise
+        print(f"infrabench: {error}", file=sys.stderr)
+        return 2 if isinstance(error, DesignError) else NOT_RUN if isinstance(error, NotRunnable) else 1
+    except KeyboardInterrupt:
+        print("infrabench: interrupted. What is recorded is safe; the same command goes on.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of a pipe (head, less) has seen enough
+        sys.stderr.close()
+        return 1
+    except OSError as error:
+        if arguments.debug:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        hint = "Is there space, and may this user write there? --debug shows where it happened."
+        print(f"infrabench: {where}{error.strerror or error}. {hint}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def make_parser() -> CommandParser:
+    """Return the parser of all commands; each group adds its own, in the order of ``infrabench --help``."""
+    parser = CommandParser(
+        prog="infrabench", description="Reproducible studies that compare infrastructure.", epilog=EXAMPLE,
+        formatter_class=CommandHelp,
+    )  # fmt: skip
+    parser.add_argument("--debug", action="store_true", help="show the whole traceback of an error, and more log")
+    subparsers = add_commands(parser, "verb")
+    for add_parsers in (
+        commands.add_study_parsers,
+        session.add_parsers,
+        campaigns.add_parsers,
+        dataset.add_parsers,
+        commands.add_notebook_parsers,
+        commands.add_publication_parsers,
+        artifact.add_parsers,
+        hosts.add_parsers,
+        lab.add_parsers,
+        selfcheck.add_parsers,
+    ):
+        add_parsers(subparsers)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,198 @@
+"""The commands of `infrabench selfcheck`: is what the suite says right, and what does it cost?"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from infrabench.cli.subcommands import (
+    add_command,
+    add_group,
+    add_session,
+    add_sessions,
+    add_systems,
+    complete,
+    existing_site,
+    profile_names,
+    split,
+)
+from infrabench.core import InfrabenchError, NotRunnable, SiteError
+from infrabench.experiment.execution.progress import bar
+from infrabench.ledger import catalogue
+
+if TYPE_CHECKING:
+    from infrabench.cli.subcommands import Subparsers
+
+
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the group `selfcheck`."""
+    group = add_group(
+        subparsers, "selfcheck", "check statistics, claims, fidelity and overhead of this suite",
+        "infrabench selfcheck statistics",
+    )  # fmt: skip
+    _add_statistics(group)
+    _add_claims(group)
+    _add_fidelity(group)
+    _add_overhead(group)
+
+
+def _add_statistics(group: Subparsers) -> None:
+    parser = add_command(
+        group, "statistics", statistics, "simulate campaigns of known truth and check the statistics",
+        "infrabench selfcheck statistics --only V5 N1",
+    )  # fmt: skip
+    add_sessions(
+        parser, "A/A sessions, or ones with injected effects: is their known answer found? (default: simulations)"
+    )
+    parser.add_argument("--full", action="store_true", help="10 000 to 20 000 replicates of everything, in minutes")
+    parser.add_argument("--only", nargs="+", metavar="ID", help="these checks, such as V5 or N1 (default: all)")
+    parser.add_argument("--seed", type=int, metavar="N", help="another seed than the fixed one")
+
+
+def _add_claims(group: Subparsers) -> None:
+    parser = add_command(
+        group, "claims", claims, "check every claim of the recorded sessions on this machine",
+        "infrabench selfcheck claims containers --level re-analysis",
+    )  # fmt: skip
+    parser.add_argument(
+        "sources", metavar="SOURCE", nargs="*",
+        help="folders of data/recorded, sessions of them (containers/NAME), or published (default: all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--level", default="", metavar="LEVEL",
+        help="re-analysis (the recorded numbers from raw output again, to the last digit) or re-measurement (what "
+        "sessions measured here say); default: both",
+    )  # fmt: skip
+    profile = parser.add_argument(
+        "--measure", default="", metavar="PROFILE", help="first measure the same here, at smoke, quick or paper"
+    )
+    complete(profile, profile_names)
+    parser.add_argument("--site", default="auto", help="with --measure: as in run (default: auto)")
+    add_session(parser, "--sessions", "ask these sessions (default: all that were measured here)", nargs="+")
+    parser.add_argument("--all", action="store_true", help="also list recorded numbers that come out again")
+    add_session(parser, "--record", "write down what recorded sessions say now", nargs="+")
+    parser.add_argument("--out", default="out/tables/claims", metavar="FOLDER", help="where the table goes")
+
+
+def _add_fidelity(group: Subparsers) -> None:
+    parser = add_command(
+        group, "fidelity", fidelity, "measure trials beside the same tools typed by hand",
+        "infrabench selfcheck fidelity --site local --systems native",
+    )  # fmt: skip
+    parser.add_argument("--blocks", type=int, default=30, metavar="N", help="blocks, interleaved (default: 30)")
+    parser.add_argument(
+        "--margin", type=float, default=2.0, metavar="PERCENT",
+        help="the two ways agree where the 90 %% interval of their ratio lies within this margin (default: 2)",
+    )  # fmt: skip
+    parser.add_argument("--study", default="containers", help="whose tools: containers (default), cnis or storage")
+    add_systems(parser, "systems (default: native docker, flannel cilium, or zfs ceph)")
+    parser.add_argument("--site", default="lab", help="lab (default), local, an inventory file, or a kubeconfig")
+    parser.add_argument("--seed", type=int, default=20200315, metavar="N", help="seed of the order (default: 20200315)")
+
+
+def _add_overhead(group: Subparsers) -> None:
+    parser = add_command(
+        group, "overhead", overhead, "measure what the harness itself costs", "infrabench selfcheck overhead"
+    )
+    parser.add_argument("--blocks", type=int, default=30, metavar="N", help="blocks, interleaved (default: 30)")
+    parser.add_argument("--site", default="local", help="local (default), lab, or an inventory file")
+    add_session(parser, "--session", "also say how much of this session's time its tools had")
+    parser.add_argument("--analysis", action="store_true", help="measure the analysis of 100 000 trials instead")
+    parser.add_argument(
+        "--rows", type=int, nargs="+", metavar="N",
+        help="measure building, analysis and report of a data set of so many rows instead, each size by itself; fails "
+        "above 2 GB",
+    )  # fmt: skip
+    parser.add_argument("--sites", type=int, default=10, metavar="N", help="with --rows: from so many sites")
+
+
+def statistics(arguments: Namespace) -> Iterator[str]:
+    """Run the simulations of known truth, or ask sessions of known truth, and yield tables.
+
+    `InfrabenchError` at the end when a check has failed.
+    """
+    from infrabench.analysis import session_data
+    from infrabench.notebook import api
+    from infrabench.selfcheck import known_answers, validation  # the statistics are loaded for this command alone
+
+    for name in arguments.sessions or ():
+        opened = session_data.open_session(catalogue.find(None, name))
+        yield f"{opened.folder.name}: {opened.data['title']}"
+        yield from known_answers.lines(api.results(opened))
+    if arguments.sessions:
+        return
+    seed = validation.SEED if arguments.seed is None else arguments.seed
+    yield from validation.lines(validation.run(arguments.only, full=arguments.full, seed=seed))
+
+
+def claims(arguments: Namespace) -> Iterator[str]:
+    """Check claims and yield them; `InfrabenchError` at the end when one has failed. All columns go to a table."""
+    from infrabench.analysis import tables
+    from infrabench.selfcheck import claims as stated  # pandas and scipy are loaded for this command alone
+
+    if arguments.record:
+        yield from (str(stated.record(name)) for name in arguments.record)
+        return
+    levels = [arguments.level] if arguments.level else list(stated.LEVELS)
+    if arguments.measure:
+        yield from _measured(arguments.sources, arguments.measure, arguments.site)
+    kept: list[stated.Claim] = []
+
+    def keeping() -> Iterator[stated.Claim]:
+        for each in stated.collect_claims(arguments.sources, levels, arguments.sessions):
+            kept.append(each)
+            yield each
+
+    yield from stated.lines(keeping(), every=arguments.all)
+    caption = "Every claim, the command that checks it, and what came of it on this machine."
+    yield str(tables.save(stated.table(kept), catalogue.home() / arguments.out, "claims", caption)[0])
+    failed = sum(each.judged.outcome == stated.FAIL for each in kept)
+    if failed:
+        raise InfrabenchError(f"{failed} of {len(kept)} claims fail")
+
+
+def _measured(sources: list[str], profile: str, site: str) -> Iterator[str]:
+    """Measure here what the recorded sessions measured; one that cannot run here says why, and the others go on."""
+    from infrabench.selfcheck.claims import collect, remeasurement
+
+    for source, recorded in collect.sources().items():
+        if collect.is_wanted(source, sources):
+            try:
+                yield f"{source}: measured in {remeasurement.measure(recorded, profile, site)}"
+            except (NotRunnable, SiteError) as error:
+                yield f"{source}: not measured: {error}"
+
+
+def fidelity(arguments: Namespace) -> Iterator[str]:
+    """Measure trials beside the same tools typed by hand and yield a table."""
+    from infrabench.selfcheck import fidelity as compared
+
+    site = existing_site(arguments.site)
+    systems = compared.SYSTEMS.get(arguments.study, ()) if arguments.systems is None else split(arguments.systems)
+    with bar("fidelity") as show:
+        lines = list(compared.report(
+            site, systems=systems or (), blocks=arguments.blocks, seed=arguments.seed, on_progress=show,
+            study=arguments.study, margin=arguments.margin / 100,
+        ))  # fmt: skip
+    yield from lines
+
+
+def overhead(arguments: Namespace) -> Iterator[str]:
+    """Measure the harness itself, the analysis, or many rows, and yield a table."""
+    if arguments.analysis:
+        from infrabench.selfcheck.validation import speed
+
+        yield from speed.report()
+        return
+    if arguments.rows:
+        from infrabench.analysis.dataset import scale
+
+        yield from scale.report(arguments.rows, arguments.sites)
+        return
+    from infrabench.selfcheck import overhead as benchmarks
+
+    site = existing_site(arguments.site)
+    if arguments.session:
+        yield benchmarks.tool_share(catalogue.find(None, arguments.session))
+    yield from benchmarks.report(site, arguments.blocks)

@@ -1,0 +1,239 @@
+"""The commands of `infrabench session`: how far sessions are, what they say, and what is done with their files."""
+
+from __future__ import annotations
+
+import shutil
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infrabench.cli.subcommands import add_command, add_group, add_session, add_sessions, agreed
+from infrabench.core import DesignError, InfrabenchError, LedgerError
+from infrabench.experiment.provenance import comparability, labels
+from infrabench.ledger import archive, catalogue, ledger
+from infrabench.ledger.codes import CODE, known_codes
+from infrabench.ledger.fields import check_present
+from infrabench.ledger.records import (
+    LOOK,
+    SESSION,
+    absences,
+    not_applicable,
+    read_session,
+    recorded,
+)
+from infrabench.ledger.records import verify as problems
+from infrabench.ledger.session_folder import SessionFolder
+
+if TYPE_CHECKING:
+    from infrabench.cli.subcommands import Subparsers
+
+
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the group `session`."""
+    group = add_group(subparsers, "session", "list, show, verify, compare and pack sessions", "infrabench session list")
+    parser = add_command(group, "list", list_sessions, "say how far sessions are", "infrabench session list")
+    add_sessions(parser)
+    parser = add_command(
+        group, "show", show, "print estimates, and contrasts against the baseline",
+        "infrabench session show lab-quick-2026-11",
+    )  # fmt: skip
+    add_session(parser)
+    parser = add_command(
+        group, "verify", verify, "check every file, and parse the raw output again",
+        "infrabench session verify lab-quick-2026-11",
+    )  # fmt: skip
+    add_sessions(parser)
+    parser = add_command(
+        group, "reparse", reparse, "write a session anew with the parsers of this version",
+        "infrabench session reparse lab-quick-2026-11 out/reparsed",
+    )  # fmt: skip
+    add_session(parser)
+    parser.add_argument("destination", metavar="FOLDER", help="the new session's folder")
+    parser = add_command(
+        group, "pack", pack, "write a session into one reproducible archive",
+        "infrabench session pack lab-quick-2026-11 out/lab-quick-2026-11.tar.xz",
+    )  # fmt: skip
+    add_session(parser)
+    parser.add_argument("archive", metavar="ARCHIVE", help="the archive to write (.tar.xz)")
+    parser = add_command(
+        group, "diff", diff, "compare what two sessions say about where and how they were measured",
+        "infrabench session diff lab-quick-2026-11 lab-quick-2026-11-aa",
+    )  # fmt: skip
+    add_session(parser, "first", metavar="A")
+    add_session(parser, "second", "another one", metavar="B")
+    parser.add_argument("--all", action="store_true", help="also what may differ, and is only reported")
+    parser = add_command(
+        group, "remove", remove, "remove sessions made on this machine", "infrabench session remove pilot"
+    )
+    add_sessions(parser, "name or folder of a session", nargs="+")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def list_sessions(arguments: Namespace) -> Iterator[str]:
+    """Yield how far each session is, in counts by system and state.
+
+    One that cannot be read says so in its place; after the last, `LedgerError` names all of them.
+    """
+    names = arguments.sessions or sorted(catalogue.sessions())
+    if not names:
+        yield f"no session yet below {catalogue.home() / 'data'}"
+    unreadable = []
+    for name in names:
+        try:
+            yield from list(describe_state(catalogue.find(None, name)))
+        except LedgerError as error:
+            unreadable.append(name)
+            yield f"{name}: {error}"
+    if unreadable:
+        raise LedgerError(f"not readable: {', '.join(unreadable)}. What is wrong with each is said above")
+
+
+def show(arguments: Namespace) -> Iterator[str]:
+    """Yield what a session says as text tables: estimates, contrasts, tests over all systems, tiers, diagnostics."""
+    from infrabench.analysis import session_data, tables  # pandas and scipy are loaded for this command alone
+    from infrabench.notebook import api
+
+    opened = session_data.open_session(catalogue.find(None, arguments.session))
+    found = api.results(opened)
+    yield from describe_state(opened.folder)
+    for made, caption in (
+        (
+            tables.estimates_table(found.estimates, found.diagnostics),
+            "Estimates: mean with 95 % t interval, median with exact interval; n trials of state ok.",
+        ),
+        (
+            tables.contrasts_table(found.contrasts),
+            f"Contrasts: ratio to {opened.data['baseline']}, paired by block, with 95 % Fieller interval.",
+        ),
+        (tables.omnibus_table(found.omnibus), "All systems of a case: Friedman and Iman-Davenport over blocks."),
+        (tables.tiers_table(found.tiers), "Systems that share a letter cannot be separated."),
+        (tables.diagnostics_table(found.diagnostics), "Diagnostics: they inform, and drop nothing."),
+    ):
+        yield ""
+        yield tables.markdown(made, caption)
+
+
+def verify(arguments: Namespace) -> Iterator[str]:
+    """Yield a line for each session: that it is sound, or what is wrong with it, and where.
+
+    Without names, folders that lie where sessions do and are none count too. After the last session, `LedgerError`
+    names those that are not sound; of a single one it names everything that differs.
+    """
+    names = arguments.sessions or sorted([*catalogue.sessions(), *map(str, catalogue.foreign_folders())])
+    bad = []
+    for name in names:
+        try:
+            folder = catalogue.find(None, name)
+            differences, new_metrics = _check(folder)
+        except (InfrabenchError, OSError) as error:
+            if len(names) == 1:
+                raise
+            differences, new_metrics = [str(error)], []
+        if not differences:
+            yield f"{folder}: every file is as recorded, and raw output gives the same measurements"
+            yield from new_metrics
+        elif len(names) == 1:
+            raise LedgerError(f"{folder}: {len(differences)} differences\n" + "\n".join(differences))
+        else:
+            bad.append(name)
+            more = f" (and {len(differences) - 1} more)" if len(differences) > 1 else ""
+            yield f"{name}: not sound: {differences[0]}{more}"
+    if bad:
+        raise LedgerError(
+            f"{len(bad)} of {len(names)} are not sound: {', '.join(bad)}. Verify one alone to see all of it"
+        )
+
+
+def _check(folder: Path) -> tuple[list[str], list[str]]:
+    """Return what differs in the session in `folder`, and metrics that are new to its parsers; a sentence each."""
+    from infrabench.experiment.design.replan import check_plan
+    from infrabench.experiment.execution.reparse import compare
+
+    if found := problems(folder) or check_plan(SessionFolder(folder)):
+        return found, []
+    checked = compare(folder)
+    return list(checked.differences), list(checked.new_metrics)
+
+
+def reparse(arguments: Namespace) -> Iterator[str]:
+    """Write a session anew with the parsers of this version, and yield what changed."""
+    from infrabench.experiment.execution.reparse import compare, write
+
+    folder = catalogue.find(None, arguments.session)
+    checked = compare(folder)
+    yield from (*checked.differences, *checked.new_metrics)
+    yield str(write(folder, Path(arguments.destination)))
+
+
+def pack(arguments: Namespace) -> Iterator[str]:
+    """Write a session into an archive and yield its size."""
+    if not arguments.archive.endswith(catalogue.ARCHIVE):
+        raise DesignError(f"an archive is called NAME{catalogue.ARCHIVE}, not {arguments.archive}")
+    path = archive.pack(catalogue.find(None, arguments.session), Path(arguments.archive))
+    yield f"{path}: {path.stat().st_size / 1e6:.2f} MB"
+
+
+def diff(arguments: Namespace) -> Iterator[str]:
+    """Yield what differs between two sessions; `NotComparable` when something that must not."""
+    first, second = (catalogue.find(None, name) for name in (arguments.first, arguments.second))
+    found = comparability.differences(first, second)
+    for each in found:
+        if each.checked or arguments.all:
+            mark = "must agree" if each.checked else "reported"
+            one, two = comparability.shown(each.first), comparability.shown(each.second)
+            yield f"{mark:11s} {each.where} {each.key}: {one} | {two}"
+    checked = [each for each in found if each.checked]
+    if checked:
+        raise comparability.NotComparable([first.name, second.name], checked)
+    hint = "" if arguments.all or not found else " (--all lists them)"
+    yield f"comparable: all that must agree does; {len(found)} other differences{hint}"
+
+
+def remove(arguments: Namespace) -> Iterator[str]:
+    """Remove sessions made here, after asking, and yield what went."""
+    folders = [catalogue.find(None, name) for name in arguments.sessions]
+    for folder in folders:
+        if catalogue.is_recorded(folder):
+            raise DesignError(f"{folder} is a recorded session of the project and is not removed")
+    for folder in folders:
+        read_session(folder)  # never remove a folder that is not a session
+        count = len(recorded(folder))
+        if not arguments.yes and not agreed(f"Remove {folder} with {count} trials? [y/N] "):
+            yield f"{folder} stays"
+            continue
+        with ledger.claimed(folder):  # not while a run writes to it
+            shutil.rmtree(folder)
+        yield f"{folder} is removed"
+
+
+def describe_state(folder: Path) -> Iterator[str]:
+    """Yield how far the session in `folder` is: trials by system and state, looks at the width, what was not run."""
+    stored = SessionFolder(folder)
+    data, planned, gone, every = stored.session, stored.awaited, stored.discarded, stored.records.values()
+    check_present(folder / SESSION, data, ("systems", "not_run", "left_out"))
+    missing = [trial for trial in planned if trial.id not in stored.records]
+    kept = [record for record in every if record.trial.block not in gone]
+    repeats = sum(1 for record in kept if record.trial.attempt)
+    extra = f", {repeats} repeats of invalid ones" if repeats else ""
+    extra += f", {len(gone)} blocks discarded with {len(every) - len(kept)} trials" if gone else ""
+    yield f"{folder}: {len(planned) - len(missing)} of {len(planned)} trials{extra}"
+    codes = known_codes(data, stored.notes(CODE))
+    if any(each != codes[0] for each in codes):
+        yield "  a mixture: trials of other code are analysed apart"
+    names = labels.of(folder)
+    for system in data["systems"]:
+        states = Counter(record.state for record in kept if record.trial.system == system)
+        absent = sum(1 for trial in missing if trial.system == system)
+        told = [f"{count} {state}" for state, count in sorted(states.items())]
+        yield f"  {names.get(system, system)}: {', '.join(told + ([f'{absent} missing'] if absent else []))}"
+    for look in stored.notes(LOOK):
+        widest = max(look["widths"].values(), default=float("nan"))
+        why = f"stop ({look['reason']})" if look["reason"] else f"{len(look['adds'])} blocks added"
+        yield f"  look at n = {look['n']}: widest half-width {100 * widest:.2f} %: {why}"
+        for said in dict.fromkeys(look.get("unequal", {}).values()):
+            yield f"    no width of it counts: {said}"
+    absent = absences(not_applicable(labels.renamed(data, names)))
+    for name, reason in {**data["not_run"], **data["left_out"], **absent}.items():
+        yield f"  {name}: not run: {reason}"

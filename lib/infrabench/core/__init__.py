@@ -1,0 +1,82 @@
+"""The vocabulary: frozen dataclasses, protocols and exceptions. Standard library only.
+
+Every other module speaks in these words and nothing here imports another part of the package, so a plug-in author who
+knows this package knows the whole contract. One noun a file; all names can be imported from here.
+
+Units in data are SI base units, named in the suffix: ``duration_s``, ``memory_bytes``.
+"""
+
+from __future__ import annotations
+
+from infrabench.core.digests import canonical, digest
+from infrabench.core.errors import (
+    LONGEST_NAME,
+    CommandFailed,
+    DesignError,
+    InfrabenchError,
+    Interrupted,
+    LedgerError,
+    LockError,
+    NotAsClaimed,
+    NotRunnable,
+    ParseError,
+    ProvisionError,
+    SchemaError,
+    SiteError,
+    unknown_name,
+)
+from infrabench.core.hosts import Host, Result, Stream, Target
+from infrabench.core.request import Request
+from infrabench.core.sites import Machines, Site
+from infrabench.core.studies import Case, Guards, Profile, Stopping, Study, Variant
+from infrabench.core.systems import Deployment, DeploySpec, Limits, System
+from infrabench.core.trials import STATES, State, Trial, TrialRecord, trial_id
+from infrabench.core.workloads import UNITS, Capture, Kind, Measurement, MetricKind, Step, Workload
+
+__all__ = [
+    "LONGEST_NAME",
+    "STATES",
+    "UNITS",
+    "Capture",
+    "Case",
+    "CommandFailed",
+    "DeploySpec",
+    "Deployment",
+    "DesignError",
+    "Guards",
+    "Host",
+    "InfrabenchError",
+    "Interrupted",
+    "Kind",
+    "LedgerError",
+    "Limits",
+    "LockError",
+    "Machines",
+    "Measurement",
+    "MetricKind",
+    "NotAsClaimed",
+    "NotRunnable",
+    "ParseError",
+    "Profile",
+    "ProvisionError",
+    "Request",
+    "Result",
+    "SchemaError",
+    "Site",
+    "SiteError",
+    "State",
+    "Step",
+    "Stopping",
+    "Stream",
+    "Study",
+    "System",
+    "Target",
+    "Trial",
+    "TrialRecord",
+    "Variant",
+    "Workload",
+    "canonical",
+    "digest",
+    "trial_id",
+    "unknown_name",
+]

@@ -1,0 +1,129 @@
+"""Locks of the kernel on files and folders: free as soon as their holder ends, however it ends.
+
+What is locked is an open file, and a path may name another one by the time that its lock is free: the last holder may
+have removed it, and somebody else made it anew. Two processes would then both have "the" lock. A lock therefore counts
+only while its path still names the locked file; else it is taken anew.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from infrabench.core.errors import LockError
+
+Make = Callable[[], object]
+POLL_S = 0.02  # no blocking call: it would delay a signal that arrives just before it
+
+
+def _nothing() -> None: ...
+
+
+def take(path: Path, *, wait_s: float = math.inf, create: bool = False, make: Make = _nothing) -> int:
+    """Return a descriptor that holds the lock of `path` until it is closed.
+
+    Parameters
+    ----------
+    path
+        A folder or a file.
+    wait_s
+        How long to wait for another holder.
+    create
+        Create the file where there is none.
+    make
+        Makes the folder, or that in which the file belongs: called each time before `path` is opened.
+
+    Raises
+    ------
+    BlockingIOError
+        Another process, or another descriptor of this one, holds the lock for longer than `wait_s`.
+    FileNotFoundError
+        There is no `path`, or not any more.
+    LockError
+        Its file system has no locks.
+    """
+    deadline = time.monotonic() + wait_s
+    while True:
+        make()
+        flags = os.O_RDWR | os.O_CREAT if create else os.O_RDONLY
+        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        try:
+            _wait(descriptor, path, deadline)
+            if is_at(descriptor, path):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+@contextmanager
+def locked(
+    path: Path, *, wait_s: float = math.inf, create: bool = False, make: Make = _nothing
+) -> Iterator[int]:  # fmt: skip
+    """Hold the lock of `path` inside, and yield its descriptor; see `take`."""
+    descriptor = take(path, wait_s=wait_s, create=create, make=make)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def is_locked(path: Path) -> bool:
+    """Tell whether a process that lives holds the lock of `path`; a holder that begins just now is let through.
+
+    Where nothing can be locked, nobody holds a lock.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB, path)
+    except BlockingIOError:
+        return True
+    except LockError:
+        return False
+    finally:
+        os.close(descriptor)  # which unlocks it
+    return False
+
+
+def is_at(descriptor: int, path: Path) -> bool:
+    """Tell whether `path` still names the open file."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
+
+
+def flock(descriptor: int, operation: int, path: Path) -> None:
+    """Lock the open `path` as `fcntl.flock` does, which raises `BlockingIOError` instead of waiting where it is asked.
+
+    Raises `LockError` where the file system has no locks, as some network file systems are.
+    """
+    try:
+        fcntl.flock(descriptor, operation)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        raise LockError(
+            f"{path} cannot be locked: {error.strerror}. Its file system has no locks, and two runs at once would "
+            "spoil what is there: take a folder on a local disk (INFRABENCH_HOME; for the lab INFRABENCH_STATE), or "
+            "mount the file system with locks"
+        ) from error
+
+
+def _wait(descriptor: int, path: Path, deadline: float) -> None:
+    while True:
+        try:
+            return flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, path)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(POLL_S)

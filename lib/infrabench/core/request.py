@@ -1,0 +1,133 @@
+"""What a person asks for: one object from the command line, papermill, a notebook's cell or a campaign's job."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from infrabench.core.errors import LONGEST_NAME, DesignError
+from infrabench.core.studies import Stopping
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked of a study; None means what the study says.
+
+    Making one checks every value by itself, and `DesignError` says which parameter is wrong, what was given, and what
+    it may be. Whether the study has such a profile, system or workload is found when a design is made of it.
+
+    >>> Request("containers", "quick", systems="native,docker", runs=30).systems
+    ('native', 'docker')
+    """
+
+    study: str
+    profile: str
+    runs: int | None = None  # blocks
+    systems: Sequence[str] | str | None = None  # a tuple, once it is made; text: ["native", "docker"] or native,docker
+    workloads: Sequence[str] | str | None = None  # the same
+    seed: int | None = None  # of the random orders
+    deployments: int | None = None  # how often every system is made ready anew; blocks are shared out
+    order: str | None = None  # in a block: adjacent (what None stands for), random or williams
+    precision: float | None = None  # add blocks until every primary interval is this narrow (half-width, 0.02 = 2 %)
+    most: int | None = None  # with a precision: blocks
+    hours: float | None = None  # with a precision: add no block after so many
+    aa: str = ""  # a system that is measured under two labels, in place of the study's systems
+    site: str = "auto"  # lab, local, an inventory of hosts, a kubeconfig
+    session: str | None = None  # its name, or folder; None: one for each set of parameters
+    mixture: bool = False  # go on with other code than that of the session's last trial
+
+    def __post_init__(self) -> None:
+        for name in ("systems", "workloads"):
+            given = parse_names(getattr(self, name))
+            object.__setattr__(self, name, None if given is None else check_names(name, given))
+        for name, least in (("runs", 1), ("deployments", 1), ("seed", 0), ("most", 1)):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name), least)
+        if not isinstance(self.order, str | None) or not isinstance(self.aa, str):
+            raise DesignError(f"order and aa are names, got {shorten(self.order)} and {shorten(self.aa)}")
+        if not isinstance(self.mixture, bool):
+            raise DesignError(f"mixture is true or false, got {shorten(self.mixture)}")
+        if self.aa and self.systems is not None:
+            raise DesignError("an A/A session has one system under two labels: name either `aa` or `systems`")
+        if self.precision is None and (self.most is not None or self.hours is not None):
+            raise DesignError("most blocks and hours bound the search for a precision: give the precision too")
+        if self.precision is not None:
+            check_number("precision", self.precision)
+        if self.hours is not None and not check_number("hours", self.hours) > 0:
+            raise DesignError(f"hours must be more than 0, not {self.hours:g}")
+
+    @staticmethod
+    def from_session(data: Mapping[str, Any], name: str | None = None) -> Request:
+        """Return the request of the session `name` from its ``session.json``, with nothing left to the study."""
+        asked = {**data, **data["parameters"]}
+        rule, aa = asked.get("stopping") or {}, asked.get("aa") or ""
+        return Request(
+            study=asked["study"], profile=asked.get("profile"), runs=asked.get("blocks"), seed=asked.get("seed"),
+            systems=None if aa else asked.get("systems"), workloads=asked.get("workloads"),
+            deployments=asked.get("deployments", 1), order=asked.get("order", "random"),
+            precision=rule.get("target"), most=rule.get("most"),
+            hours=None if rule.get("budget_s") is None else rule["budget_s"] / 3600,
+            aa=aa, site=asked["site"]["name"], session=name,
+        )  # fmt: skip
+
+    def given(self) -> dict[str, Any]:
+        """Return, as JSON has them, the parameters that are not as they are by default; `Request` takes them back."""
+        chosen = {each.name: getattr(self, each.name) for each in fields(self)}
+        listed = {name: list(value) if isinstance(value, tuple) else value for name, value in chosen.items()}
+        return {each.name: listed[each.name] for each in fields(self) if chosen[each.name] != each.default}
+
+    @property
+    def stopping(self) -> Stopping | None:
+        """The rule that adds blocks until a precision is met; None without one."""
+        if self.precision is None:
+            return None
+        most = Stopping(self.precision).most if self.most is None else self.most
+        return Stopping(self.precision, most, budget_s=None if self.hours is None else self.hours * 3600)
+
+
+def parse_names(names: Sequence[str] | str | None) -> Sequence[str] | None:
+    """Return a list of names that may have come as text, ``["native", "docker"]`` or ``native,docker``."""
+    if not isinstance(names, str):
+        return names
+    if not names.strip().startswith("["):
+        return [part.strip() for part in names.split(",") if part.strip()]
+    try:
+        return list(json.loads(names))
+    except (ValueError, TypeError, RecursionError) as error:
+        shown = names[:LONGEST_NAME]
+        raise DesignError(f'not a list of names: {shown!r}; write ["native", "docker"] or native,docker') from error
+
+
+def check_names(what: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return a list of names as a tuple; `DesignError` unless it is one, of one or more, each once."""
+    if not isinstance(names, list | tuple) or not names or not all(isinstance(name, str) for name in names):
+        raise DesignError(f"{what} must be a list of one or more names, got {shorten(names)}")
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise DesignError(f"{what} names {repeated[0]!r} more than once")
+    return tuple(names)
+
+
+def check_count(what: str, number: object, least: int) -> int:
+    """Return a whole number; `DesignError` unless it is one, and at least `least`."""
+    if isinstance(number, bool) or not isinstance(number, int) or not least <= number < 2**63:
+        raise DesignError(f"{what} must be a whole number of at least {least}, got {shorten(number)}")
+    return number
+
+
+def check_number(what: str, number: object) -> float:
+    """Return a number; `DesignError` unless it is one."""
+    if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) < 1e9:
+        raise DesignError(f"{what} must be a number, got {shorten(number)}")
+    return number
+
+
+def shorten(value: object) -> str:
+    """Return a value as a message shows it, of whatever length or kind it is."""
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"a number of {value.bit_length()} bits"
+    shown = repr(value) if isinstance(value, str | int | float | None) else f"a {type(value).__name__}"
+    return shown if len(shown) <= LONGEST_NAME else f"{shown[:20]}... of {len(shown)} characters"

@@ -1,0 +1,140 @@
+"""Trials, planned and recorded, and their JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from types import NoneType
+from typing import Any, Literal, TypeVar
+
+from infrabench.core.digests import digest
+from infrabench.core.errors import LedgerError
+from infrabench.core.names import is_label, is_name
+from infrabench.core.workloads import Measurement
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One planned execution of one treatment in one block.
+
+    `attempt` is 0 for a trial of the plan; an invalid trial is repeated at the end of its block as attempt 1, 2, ...
+    with a position of its own.
+    """
+
+    id: str
+    block: int  # 0-based
+    position: int  # 0-based order over the whole session
+    system: str
+    workload: str
+    scenario: str
+    params: Mapping[str, Any]
+    factor: str | None
+    level: float | None
+    seconds: float
+    deployment: int = 0  # 0-based: which replicate of making every system ready
+    attempt: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Any) -> Trial:
+        """Rebuild a trial from parsed JSON; `LedgerError` when keys are missing or unknown, or hold something else."""
+        trial = _rebuilt(Trial, data)
+        if not is_name(trial.id):
+            raise LedgerError(f"id is {trial.id[:60]!r}, which cannot be the name of a trial's folder")
+        for what in ("system", "workload", "scenario"):
+            check_label(what, getattr(trial, what))
+        return trial
+
+    def repeated(self, attempt: int, position: int) -> Trial:
+        """Return this trial's repeat number `attempt` (1, 2, ...), which stands at the end of its block."""
+        return replace(self, id=digest([self.id, attempt]), attempt=attempt, position=position)
+
+
+def trial_id(study: str, seed: int, trial: Trial) -> str:
+    """Return the id of a planned trial: the digest of what identifies it."""
+    return digest([study, seed, trial.block, trial.system, trial.workload, trial.scenario, trial.params])
+
+
+# `discarded` is never stored with a trial: the analysis gives it to all trials of a block that was discarded whole.
+STATES = ("ok", "failed", "invalid", "timeout", "unparsable", "aborted", "discarded")
+State = Literal["ok", "failed", "invalid", "timeout", "unparsable", "aborted", "discarded"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRecord:
+    """``trial.json``: everything about a finished trial but its raw bytes, which lie beside it.
+
+    Raw output of step S is in ``S.stdout`` and ``S.stderr`` (absent when empty).
+    """
+
+    trial: Trial
+    state: State
+    reason: str  # empty when ok
+    started_utc: str  # ISO 8601 with milliseconds, controlling machine
+    duration_s: float  # whole trial, harness included
+    tool_s: float  # time inside measure steps
+    steps: tuple[Mapping[str, Any], ...]  # name, role, phase, argv, status, timed_out, started_s, duration_s
+    measurements: tuple[Measurement, ...]
+    conditions: Mapping[str, Any]  # what the guards and monitors saw, by host: never a metric
+    ended_utc: str = ""  # as `started_utc`, by the same clock; empty in sessions recorded before it was kept
+    code: str = ""  # digest of the code that made it, see `ledger.codes`; empty in sessions recorded before it was kept
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> TrialRecord:
+        """Rebuild a record from parsed ``trial.json``; `LedgerError` when keys are missing or unknown."""
+        try:
+            parts = dict(data)
+            parts["trial"] = Trial.from_json(parts["trial"])
+            parts["measurements"] = tuple(_rebuilt(Measurement, each) for each in parts["measurements"])
+            for each in parts["measurements"]:
+                check_label("metric", each.metric)
+            parts["steps"] = tuple(parts["steps"])
+            for step in parts["steps"]:
+                check_label("name of a step", step["name"])
+                if not all(isinstance(word, str) for word in step.get("argv", ())):
+                    raise LedgerError(f"the words of step {step['name']} are not all text")
+            record = _rebuilt(TrialRecord, parts)
+        except (KeyError, TypeError, ValueError, AttributeError, LedgerError) as error:
+            raise LedgerError(f"trial.json does not have the fields of a trial record: {error}") from error
+        if record.state not in STATES:
+            raise LedgerError(f"trial.json has the unknown state {record.state!r}; known are {', '.join(STATES)}")
+        return record
+
+
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "str": (str,), "State": (str,), "int": (int,), "float": (int, float), "Trial": (Trial,),
+    "str | None": (str, NoneType), "float | None": (int, float, NoneType), "Mapping[str, Any]": (dict,),
+}  # fmt: skip
+
+
+def check_label(what: str, name: object) -> None:
+    """Raise `LedgerError` unless `name` can be what a system, workload, scenario, metric or step is called."""
+    if not is_label(name) or ("/" in str(name) and what == "name of a step"):
+        raise LedgerError(f"{what} is {str(name)[:60]!r}, which cannot be what one is called")
+
+
+def _rebuilt(kind: type[T], data: Any) -> T:
+    """Return the dataclass `kind` from parsed JSON; a field that holds something else is a `LedgerError`."""
+    try:
+        made = kind(**data)
+    except TypeError as error:
+        raise LedgerError(str(error)) from error
+    for each in fields(kind):  # type: ignore[arg-type]
+        expected = _KINDS.get(str(each.type))
+        if expected is not None and each.name in data and not _is_of(expected, data[each.name]):
+            raise LedgerError(f"{each.name} is {str(data[each.name])[:60]!r}, not {each.type}")
+    return made
+
+
+def _is_of(expected: tuple[type, ...], found: object) -> bool:
+    # JSON has integers without end, and no column that holds them.
+    if isinstance(found, bool) or (isinstance(found, int) and abs(found) >= 2**63):
+        return False
+    return isinstance(found, expected)

@@ -1,0 +1,157 @@
+"""Campaign files: which studies, with which parameters, on which sites. YAML, checked word by word::
+
+name: three-sites
+studies:
+  containers: {profile: quick, systems: [native, docker], workloads: [sysbench-cpu, web]}
+  twice: {study: containers, profile: smoke, sites: [rack-a]}   # a study once more, under a label of its own
+sites:
+  rack-a: rack-a.yml                # an inventory or a kubeconfig, relative to this file; or lab, or local
+  rack-b: rack-b.yml
+  node-7: {target: local, slurm: {nodes: node-7, partition: bench}}   # what a job of Slurm finds itself on
+shares:
+  - [rack-a, rack-b]                # one switch: never measured at the same time
+parity: [kernel, docker]            # what has to be equal everywhere
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, ValidationError
+
+from infrabench.core import DesignError
+from infrabench.machines.sites import yaml_with_lines
+
+# Parts of names of folders and sessions; no dot, which stands between them.
+Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,37}$")]
+# A word for Slurm's sbatch: no blank, no quote, and no option.
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,+*&|()\[\]-]{0,199}$")]
+Names = list[str] | None
+Executor = Literal["local", "slurm", "kubernetes"]
+EXECUTORS: tuple[Executor, ...] = ("local", "slurm", "kubernetes")
+PROFILE = "quick"  # what the notebooks take, too
+MOST_FAULTS = 20  # of one file in one message
+
+
+class Slurm(BaseModel):
+    """What Slurm is asked for, for the jobs of a site."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    nodes: Word | None = None
+    partition: Word | None = None
+    account: Word | None = None
+    constraint: Word | None = None
+    qos: Word | None = None
+
+
+class Place(BaseModel):
+    """A site as the file names it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    target: Annotated[str, Field(min_length=1, max_length=4096)]
+    slurm: Slurm = Slurm()
+
+
+class Entry(BaseModel):
+    """A study of a campaign: its parameters are those of its notebook."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    study: str | None = None
+    sites: list[Label] | None = None
+    profile: str = PROFILE
+    runs: StrictInt | None = None
+    systems: Names = None
+    workloads: Names = None
+    seed: StrictInt | None = None
+    deployments: StrictInt | None = None
+    order: str | None = None
+    precision: StrictFloat | None = None
+    most: StrictInt | None = None
+    hours: StrictFloat | StrictInt | None = None
+    mixture: StrictBool = False
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters that were given, by the names of the notebook's."""
+        return self.model_dump(exclude={"study", "sites"}, exclude_unset=True)
+
+
+def _place(given: object) -> object:
+    return {"target": given} if isinstance(given, str) else given
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    name: Label
+    studies: Annotated[dict[Label, Entry], Field(min_length=1)]
+    sites: Annotated[dict[Label, Annotated[Place, BeforeValidator(_place)]], Field(min_length=1)]
+    shares: list[Annotated[list[Label], Field(min_length=2)]] = []
+    parity: list[str] = []
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """What a campaign file asks for."""
+
+    path: Path
+    name: str
+    studies: Mapping[str, Entry]
+    sites: Mapping[str, Place]
+    shares: tuple[frozenset[str], ...] = ()
+    parity: tuple[str, ...] = ()
+    lines: Mapping[tuple[str, ...], int] = field(default_factory=dict)
+
+    def where(self, *place: str) -> str:
+        """Return a place of the file for a message: its line, where there is one, and its keys."""
+        line = next((self.lines[place[:end]] for end in range(len(place), 0, -1) if place[:end] in self.lines), None)
+        return (f"line {line}, " if line else "") + ".".join(place)
+
+
+class Refused(DesignError):
+    """A campaign that is not begun, with everything that is wrong with it."""
+
+    def __init__(self, path: Path, problems: list[str]) -> None:
+        self.problems = tuple(problems)
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        told = "\n".join(f"  - {each}" for each in problems)
+        super().__init__(f"{path}: {count}; nothing was started\n{told}")
+
+
+def read(path: Path) -> Campaign:
+    """Return the campaign that a file asks for; `Refused` (a `DesignError`) names every fault with its line.
+
+    What it names is not looked at yet: see `checks`.
+    """
+    if not path.is_file():
+        raise DesignError(f"there is no campaign file {path}; what one looks like: docs/campaigns.md")
+    written = yaml_with_lines.read(path, "a campaign file", DesignError)
+    if not isinstance(written.data, Mapping):
+        raise Refused(path, ["a campaign is a mapping: name, studies, sites, and perhaps shares and parity"])
+    faults = [
+        f"line {line}, {'.'.join(place)}: {_twice(place)} (first in line {written.lines[place]})"
+        for place, line in written.repeated.items()
+        if place[:-1] not in written.repeated
+    ]
+    try:
+        found = _File.model_validate(written.data)
+    except ValidationError as error:
+        for item in error.errors(include_input=False, include_url=False, include_context=False):
+            place = item["loc"]
+            faults.append(f"line {written.line(place)}, {'.'.join(str(part)[:60] for part in place)}: {item['msg']}")
+        found = None
+    if faults or found is None:
+        more = [f"and {len(faults) - MOST_FAULTS} more"] if len(faults) > MOST_FAULTS else []
+        raise Refused(path, faults[:MOST_FAULTS] + more)
+    shares = tuple(frozenset(group) for group in found.shares)
+    return Campaign(path, found.name, found.studies, found.sites, shares, tuple(found.parity), written.lines)
+
+
+def _twice(place: tuple[str, ...]) -> str:
+    if len(place) != 2:
+        return "the key stands there twice"
+    return {
+        "sites": "the site is listed twice",
+        "studies": "the label stands there twice: its jobs would have one name",
+    }.get(place[0], "the key stands there twice")

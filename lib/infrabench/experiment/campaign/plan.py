@@ -1,0 +1,170 @@
+"""What a campaign takes: trials, time and disk for each site and in all, and which sites run at the same time.
+
+The same rules that Snakemake is given (`Plan.holds`, `Plan.limits`) make the schedule that is foretold here.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from infrabench.experiment.campaign.jobs import Job, Stand
+from infrabench.experiment.design import costs
+from infrabench.experiment.design.costs import Expectation
+from infrabench.experiment.execution.progress import words
+from infrabench.ledger import catalogue
+
+MIB = 2**20
+HERE = "here"  # the resource of this machine's attention: all of it for a site that is this machine
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The jobs of a campaign and how far each is.
+
+    `shares`: sites that are measured one at a time; `alone`: sites on this machine, which steers the others;
+    `without`: sites that are left out of this start.
+    """
+
+    campaign: str
+    jobs: Sequence[Job]
+    stands: Mapping[str, Stand]
+    shares: tuple[frozenset[str], ...] = ()
+    alone: frozenset[str] = field(default_factory=frozenset)
+    without: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def sites(self) -> list[str]:
+        """Return the sites that have a job, in the order of the file."""
+        return list(dict.fromkeys(job.site.label for job in self.jobs))
+
+    def holds(self, job: Job, at_once: int) -> dict[str, int]:
+        """Return how much of each resource a job holds while it runs: its site's, its groups', and this machine's."""
+        label = job.site.label
+        held = {f"site_{self.sites.index(label)}": 1}
+        held |= {f"share_{number}": 1 for number, group in enumerate(self.shares) if label in group}
+        if job.site.steered_here:
+            held[HERE] = at_once if label in self.alone else 1
+        return held
+
+    def limits(self, at_once: int) -> dict[str, int]:
+        """Return how much there is of each resource: one of each but this machine's attention."""
+        every = {name: 1 for job in self.jobs for name in self.holds(job, at_once)}
+        return every | ({HERE: at_once} if HERE in every else {})
+
+    def apart(self, a: str, b: str) -> bool:
+        """Tell whether two sites are never measured at the same time."""
+        return a == b or bool({a, b} & self.alone) or any({a, b} <= group for group in self.shares)
+
+    def seconds(self, job: Job) -> float:
+        """Return how long the trials of a job that are missing are expected to take, with making ready."""
+        stand = self.stands[job.id]
+        if stand.state == "complete" or job.site.label in self.without:
+            return 0.0
+        left = 1 - stand.done / max(1, stand.planned)
+        ready = len(job.wanted.systems) * job.wanted.deployments * job.study.deploy_s
+        return ready + (cost(job).seconds - ready) * left
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """When a job is expected to run, in seconds from the start."""
+
+    job: Job
+    begin_s: float
+    end_s: float
+
+
+def cost(job: Job) -> Expectation:
+    """Return what a job costs from its first trial to its last."""
+    return costs.of_study(job.study, job.wanted)
+
+
+def schedule(planned: Plan, at_once: int) -> list[Slot]:
+    """Return when each job that is not complete is expected to run, as the engine starts them.
+
+    A job begins as soon as those before it on its site are done and what it holds is free; of several that could, the
+    one that stands first in the plan.
+    """
+    waiting = [job for job in planned.jobs if planned.seconds(job) > 0]
+    free, running, slots, now = planned.limits(at_once), list[Slot](), list[Slot](), 0.0
+    while waiting or running:
+        busy = {slot.job.site.label for slot in running}
+        for job in list(waiting):
+            wanted, label = planned.holds(job, at_once), job.site.label
+            if label not in busy and all(free[name] >= much for name, much in wanted.items()):
+                for name, much in wanted.items():
+                    free[name] -= much
+                running.append(Slot(job, now, now + planned.seconds(job)))
+                waiting.remove(job)
+            busy.add(label)  # later jobs of a site wait for the earlier ones
+        ended = min(running, key=lambda slot: slot.end_s)
+        running.remove(ended)
+        slots.append(ended)
+        now = ended.end_s
+        for name, much in planned.holds(ended.job, at_once).items():
+            free[name] += much
+    return sorted(slots, key=lambda slot: slot.begin_s)
+
+
+def ledger_bytes(planned: Plan) -> int:
+    """Return the space that the missing trials of all jobs take on this machine's disk."""
+    left = 0.0
+    for job in (each for each in planned.jobs if each.site.label not in planned.without):
+        stand = planned.stands[job.id]
+        left += cost(job).ledger_bytes * (1 - stand.done / max(1, stand.planned))
+    return int(left)
+
+
+def lines(planned: Plan, at_once: int) -> Iterator[str]:
+    """Yield the plan in words: each site with its studies, what is never measured at the same time, and the whole."""
+    slots = {slot.job.id: slot for slot in schedule(planned, at_once)}
+    jobs, sites = format_count(len(planned.jobs), "job"), format_count(len(planned.sites), "site")
+    yield f"campaign {planned.campaign}: {jobs} on {sites}"
+    for label in planned.sites:
+        mine = [job for job in planned.jobs if job.site.label == label]
+        most = max(cost(job).target_bytes for job in mine) / MIB
+        yield (
+            f"{label} ({mine[0].site.kind} {mine[0].site.name}): about {words(sum(map(planned.seconds, mine)))}, "
+            f"up to {most:.0f} MiB inside a target"
+        )
+        for job in mine:
+            yield f"  {_describe_job(planned, job, slots.get(job.id))}"
+    for group in planned.shares:
+        yield f"one at a time, for they share a machine, a switch or storage: {', '.join(sorted(group))}"
+    if planned.alone and len(planned.sites) > 1:
+        yield f"alone, for this machine steers the others: {', '.join(sorted(planned.alone))}"
+    if not slots:
+        yield "nothing is left to measure"
+        return
+    total = sum(planned.seconds(job) for job in planned.jobs)
+    wall = max(slot.end_s for slot in slots.values())
+    free = shutil.disk_usage(catalogue.home()).free
+    yield (
+        f"in all about {words(wall)} ({words(total)} of measuring, {_most(list(slots.values()))} at once at the most), "
+        f"besides analysis; {ledger_bytes(planned) / MIB:.0f} MiB recorded, {free / MIB:.0f} MiB free here"
+    )
+
+
+def format_count(number: int, what: str) -> str:
+    """Return a number of things in words: ``1 site``, ``3 sites``."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _describe_job(planned: Plan, job: Job, slot: Slot | None) -> str:
+    stand, wanted = planned.stands[job.id], job.wanted
+    blocks = format_count(wanted.blocks, "block")
+    trials = f"{format_count(stand.planned, 'trial')} in {blocks} ({', '.join(wanted.systems)})"
+    if slot is None:
+        return f"{job.label}: {'complete' if stand.state == 'complete' else 'left out'}, {trials}"
+    done = f", {stand.done} of them there" if stand.done else ""
+    return (
+        f"{job.label}: {wanted.profile}, {trials}{done}, about {words(planned.seconds(job))}, "
+        f"from {words(slot.begin_s)} on"
+    )
+
+
+def _most(slots: Sequence[Slot]) -> int:
+    """Return how many jobs run at once at the most."""
+    return max(sum(1 for other in slots if other.begin_s <= slot.begin_s < other.end_s) for slot in slots)

@@ -1,0 +1,311 @@
+"""Study -> plan: seeded, randomised, complete blocks. Pure functions; the same request is the same plan, byte for byte.
+
+A block holds every treatment (system x case) once. Its order (`orders`) hangs on the seed, the block and the treatments
+alone: planning more blocks leaves the earlier ones as they were. Unless another order is asked for, the systems of a
+case stand next to each other. Cases of one group stand together for each system, because what they share is costly to
+make. With several deployments (a split-plot design) every system is made ready anew before each equal share of the
+blocks, and the deployment is the unit of analysis. A treatment that its system has no place for is left out of every
+block, and the others stay where they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from infrabench.core import (
+    Case,
+    DesignError,
+    Request,
+    Stopping,
+    Study,
+    Trial,
+    Variant,
+    canonical,
+    trial_id,
+    unknown_name,
+)
+from infrabench.core.request import check_count, check_names, shorten
+from infrabench.experiment.design import orders
+
+MOST_TRIALS = 1_000_000  # of a plan: months of measuring, and already much to keep in memory
+LONGEST_TEXT = 4096  # characters: that of a path
+AGAIN = "-again"  # ends the second label of an A/A session
+
+
+Treatment = tuple[str, str, str]  # system, workload, scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """A request with nothing left to the study: everything that decides the plan."""
+
+    request: Request
+    blocks: int
+    systems: tuple[str, ...]
+    cases: tuple[Case, ...]
+    seed: int
+    deployments: int = 1
+    excluded: frozenset[Treatment] = frozenset()  # treatments that their systems have no place for
+    baseline: str = ""  # what results are ratios to; empty: the study's
+
+    @property
+    def study(self) -> str:
+        """The study's name."""
+        return self.request.study
+
+    @property
+    def profile(self) -> str:
+        """The profile's name."""
+        return self.request.profile
+
+    @property
+    def order(self) -> str:
+        """How the trials of a block are ordered."""
+        return orders.DEFAULT if self.request.order is None else self.request.order
+
+    @property
+    def stopping(self) -> Stopping | None:
+        """When to add blocks."""
+        return self.request.stopping
+
+    @property
+    def aa(self) -> str:
+        """The system that an A/A session measures under two labels."""
+        return self.request.aa
+
+    @property
+    def names_workloads(self) -> bool:
+        """Whether the workloads were asked for by name: none of them may be left out."""
+        return self.request.workloads is not None
+
+
+def design(
+    study: Study, request: Request, known_systems: Sequence[str] = (),
+    defaults: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Design:  # fmt: skip
+    """Return the `Design` of a request of `study`.
+
+    Parameters
+    ----------
+    study, request
+        What to run. Where the study's baseline is not among the systems that are named, the first of them is the
+        baseline.
+    known_systems
+        Systems beyond the study's own that may be asked for (those registered as plug-ins).
+    defaults
+        Every registered workload's parameters and their defaults. They complete each case's parameters, and a
+        workload that the study has no case for is run at the one scenario ``default``.
+
+    Raises
+    ------
+    DesignError
+        A name, parameter or number that cannot be carried out; nothing has been started.
+    """
+    if not isinstance(request.profile, str) or request.profile not in study.profiles:
+        raise unknown_name(f"profile of study {study.name!r}", request.profile, study.profiles)
+    chosen, study = study.profiles[request.profile], twins(study, request.aa, known_systems)
+    usual = (chosen.systems if not request.aa else ()) or study.systems
+    blocks = check_count("runs", chosen.blocks if request.runs is None else request.runs, 1)
+    anew = check_count("deployments", chosen.deployments if request.deployments is None else request.deployments, 1)
+    _check_stopping(request.stopping, blocks, anew)
+    if blocks % anew:
+        raise DesignError(f"{blocks} blocks cannot be shared out to {anew} deployments: take a multiple of {anew}")
+    named = check_names("systems", usual if request.systems is None else tuple(request.systems))
+    where = f"profile {request.profile!r} of study {study.name!r}"
+    cases = _cases(chosen.cases, request.workloads, defaults or {}, where)
+    if blocks * len(cases) * len(named) > MOST_TRIALS:
+        raise DesignError(f"{blocks} blocks of {len(cases)} cases on {len(named)} systems are too many trials")
+    found = Design(
+        request=request,
+        blocks=blocks,
+        systems=_systems(study, named, known_systems),
+        cases=cases,
+        seed=check_count("seed", study.seed if request.seed is None else request.seed, 0),
+        deployments=anew,
+        baseline=study.baseline if study.baseline in named else named[0],
+    )
+    orders.check(found.order, [case.group for case in cases])
+    return found
+
+
+def complete(design: Design) -> Request:
+    """Return the request of a design with what the study said filled in."""
+    rule = design.stopping
+    return replace(
+        design.request, systems=None if design.aa else design.systems, workloads=tuple(workloads(design)),
+        runs=design.blocks, seed=design.seed, deployments=design.deployments, order=design.order,
+        most=None if rule is None else rule.most,
+    )  # fmt: skip
+
+
+def study_of(study: Study, design: Design, known_systems: Sequence[str] = ()) -> Study:
+    """Return `study` as `design` asks for it: with one system under two labels, or with another baseline."""
+    study = twins(study, design.aa, known_systems)
+    if design.baseline in ("", study.baseline):
+        return study
+    return replace(study, baseline=design.baseline, known=())  # known effects are ratios to the study's own baseline
+
+
+def twins(study: Study, name: str, known_systems: Sequence[str] = ()) -> Study:
+    """Return `study` as an A/A study of system `name`: baseline and the same deployment under a second label.
+
+    Whatever differs between the two labels is noise or a fault of the suite: the verdict must not be "different".
+    An empty name gives the study as it is.
+    """
+    if not name:
+        return study
+    if name not in (*study.systems, *known_systems):
+        raise unknown_name("system", name, {*study.systems, *known_systems})
+    same = study.variants.get(name, Variant(name))
+    return replace(
+        study, title=f"A/A: {name} under two labels", baseline=name, systems=(name, name + AGAIN), known=(),
+        variants={**({name: same} if name in study.variants else {}), name + AGAIN: same},
+    )  # fmt: skip
+
+
+def trials(design: Design) -> tuple[Trial, ...]:
+    """Return every trial of `design` in the order of execution."""
+    share = design.blocks // design.deployments
+    planned = [trial for number in range(design.blocks) for trial in block(design, number, number // share)]
+    repeated = [trial for trial, count in Counter(t.id for t in planned).items() if count > 1]
+    if repeated:
+        raise DesignError(f"two trials of the plan have the same id {repeated[0]}; rename a scenario")
+    return tuple(planned)
+
+
+def block(design: Design, number: int, deployment: int = 0) -> tuple[Trial, ...]:
+    """Return the trials of block `number` in order; a number beyond the planned ones gives one more such block.
+
+    Positions of excluded treatments stay free.
+    """
+    places = orders.order(
+        design.order, seed=design.seed, block=number, systems=len(design.systems), cases=len(design.cases),
+        groups=[case.group for case in design.cases],
+    )  # fmt: skip
+    named = [(design.systems[system], design.cases[case]) for system, case in places]
+    return tuple(
+        _trial(design, number, number * len(places) + place, system, case, deployment)
+        for place, (system, case) in enumerate(named)
+        if (system, case.workload, case.scenario) not in design.excluded
+    )
+
+
+def treatments(design: Design) -> list[tuple[str, Case]]:
+    """Return what a block holds: every system and case that is not excluded."""
+    every = [(system, case) for case in design.cases for system in design.systems]
+    return [(name, case) for name, case in every if (name, case.workload, case.scenario) not in design.excluded]
+
+
+def workloads(design: Design) -> list[str]:
+    """Return the workloads of `design`, each once."""
+    return list(dict.fromkeys(case.workload for case in design.cases))
+
+
+def without(
+    design: Design, *, systems: Sequence[str] = (), workloads: Sequence[str] = (), excluded: Iterable[Treatment] = ()
+) -> Design:
+    """Return `design` without what cannot run; blocks stay complete because it is left out of every one.
+
+    A case whose treatments are all `excluded` is gone.
+    """
+    left = replace(
+        design,
+        systems=tuple(name for name in design.systems if name not in systems),
+        cases=tuple(case for case in design.cases if case.workload not in workloads),
+        excluded=design.excluded | frozenset(excluded),
+    )
+    there = {(case.workload, case.scenario) for _, case in treatments(left)}
+    return replace(left, cases=tuple(case for case in left.cases if (case.workload, case.scenario) in there))
+
+
+def _trial(design: Design, block: int, position: int, system: str, case: Case, deployment: int) -> Trial:
+    params = json.loads(canonical(case.params))  # as it will be read back: tuples are lists
+    level = None if case.level is None else float(case.level)
+    trial = Trial(
+        id="", block=block, position=position, system=system, workload=case.workload,
+        scenario=case.scenario, params=params, factor=case.factor, level=level, seconds=float(case.seconds),
+        deployment=deployment,
+    )  # fmt: skip
+    return replace(trial, id=trial_id(design.study, design.seed, trial))
+
+
+def _systems(study: Study, names: Sequence[str], registered: Sequence[str]) -> tuple[str, ...]:
+    known = [*study.systems, *(name for name in registered if name not in study.systems)]
+    for name in names:
+        if name not in known:
+            raise unknown_name("system", name, known)
+    return tuple(name for name in known if name in names)  # the order asked for must not change the plan
+
+
+def _cases(
+    offered: tuple[Case, ...], asked: Sequence[str] | None, defaults: Mapping[str, Mapping[str, Any]], where: str
+) -> tuple[Case, ...]:
+    cases = list(offered)
+    if asked is not None:
+        names = check_names("workloads", asked)
+        known = {case.workload for case in offered} | set(defaults)
+        for name in names:
+            if name not in known:
+                raise unknown_name("workload", name, known)
+        cases = [case for case in offered if case.workload in names]
+        cases += [Case(name, "default") for name in sorted(names) if all(case.workload != name for case in cases)]
+    for (name, scenario), count in Counter((case.workload, case.scenario) for case in cases).items():
+        if count > 1:
+            raise DesignError(f"{where} has workload {name!r} twice at scenario {scenario!r}; rename one")
+    return tuple(_complete(case, defaults.get(case.workload)) for case in cases)
+
+
+def _complete(case: Case, defaults: Mapping[str, Any] | None) -> Case:
+    if defaults is None:
+        return case
+    return replace(case, params=completed(case.workload, case.params, defaults))
+
+
+def completed(workload: str, params: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a case with the workload's defaults; `DesignError` for one that is of another kind.
+
+    A parameter is what its default is: a switch, a whole number, a number or a text.
+    """
+    for name, given in params.items():
+        if name not in defaults:
+            raise unknown_name(f"parameter of workload {workload!r}", name, defaults)
+        kind, what = _KINDS.get(type(defaults[name]), (object, "anything"))
+        if kind is object:
+            continue
+        is_switch = isinstance(given, bool)
+        if is_switch != (kind is bool) or not isinstance(given, kind) or not _is_sane(name, given):
+            raise DesignError(f"parameter {name} of workload {workload!r} must be {what}, got {shorten(given)}")
+    return {**defaults, **params}
+
+
+_KINDS: Mapping[type, tuple[Any, str]] = {
+    bool: (bool, "true or false"),
+    int: (int, "a whole number"),
+    float: (int | float, "a number"),
+    str: (str, "a text of one line"),
+}
+
+
+def _is_sane(name: str, given: bool | float | str) -> bool:
+    if isinstance(given, str):
+        return given.isprintable() and len(given) <= LONGEST_TEXT
+    if name.endswith("port"):
+        return 1 <= given <= 65535
+    return abs(given) < 2**63
+
+
+def _check_stopping(stopping: Stopping | None, blocks: int, deployments: int) -> None:
+    if stopping is None:
+        return
+    if not 0 < stopping.target < 1:
+        raise DesignError(f"precision {stopping.target}: give a share between 0 and 1, such as 0.02 for 2 %")
+    if blocks != stopping.least:
+        raise DesignError(f"blocks are added from {stopping.least} upward: runs must be {stopping.least}, not {blocks}")
+    if stopping.most < stopping.least:
+        raise DesignError(f"at most {stopping.most} blocks is fewer than the {stopping.least} that there are first")
+    if deployments > 1:
+        raise DesignError("blocks are added to one deployment only: more blocks do not make more deployments")

@@ -1,0 +1,54 @@
+"""Does the plan of a recorded session follow from what was asked for? The same request is the same plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+from typing import Any
+
+from infrabench.core import Case, InfrabenchError, Request, Trial
+from infrabench.experiment.design import design as designs
+from infrabench.experiment.design.design import Design
+from infrabench.ledger.records import DISCARDED, LOOK, not_applicable
+from infrabench.ledger.session_folder import SessionFolder
+
+
+def recorded_design(session: Mapping[str, Any]) -> Design:
+    """Return the design of a session from its ``session.json`` alone, whatever its study says today."""
+    asked = session["parameters"]
+    whole = Design(
+        Request.from_session(session), asked["blocks"], tuple(asked["systems"]),
+        tuple(Case(**case) for case in asked["cases"]), asked["seed"], asked.get("deployments", 1),
+        baseline=asked["baseline"],
+    )  # fmt: skip
+    return designs.without(
+        whole, systems=tuple(session["not_run"]), workloads=tuple(session["left_out"]), excluded=not_applicable(session)
+    )
+
+
+def check_plan(stored: SessionFolder) -> list[str]:
+    """Return what of a session's plan does not follow from the request in ``session.json``, a sentence a block."""
+    planned: dict[int, list[Trial]] = {}
+    for trial in stored.plan:
+        planned.setdefault(trial.block, []).append(trial)
+    try:
+        design = recorded_design(stored.session)
+        expected = {number: list(each) for number, each in groupby(designs.trials(design), key=lambda t: t.block)}
+        for note in (*stored.notes(DISCARDED), *stored.notes(LOOK)):
+            expected |= {
+                number: list(designs.block(design, number, deployment))
+                for number, deployment in note["adds"]
+                if number in planned  # its writer may have been killed between the promise and the block
+            }
+    except (InfrabenchError, LookupError, TypeError, ValueError, ArithmeticError) as error:
+        return [f"{stored.path}: no plan follows from what session.json says was asked for: {error!r}"]
+    found = [
+        f"{stored.path}: its {name} are not those that were asked for, without what it says was left out"
+        for name, left in (("systems", design.systems), ("workloads", designs.workloads(design)))
+        if stored.session[name] != [*left]
+    ]
+    return found + [
+        f"{stored.path}: block {number} of the plan is not the one that follows from what was asked for"
+        for number in sorted({*planned, *expected})
+        if planned.get(number) != expected.get(number)
+    ]

@@ -1,0 +1,150 @@
+"""What is left to do in a session, block by block: it follows from the records, after any interruption too.
+
+A block is completed or discarded as a whole. An invalid trial is repeated at the end of its own block; nothing else is
+ever repeated, its valid partner neither: a treatment would then have two values in a block. A discarded block stays on
+disk with its reason, and one more block is added to the plan in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from infrabench.core import Study, Trial, TrialRecord
+from infrabench.experiment.design import design as designs
+from infrabench.experiment.design.design import Design
+from infrabench.experiment.design.orders import order_repeats
+from infrabench.ledger.records import DISCARDED, LOOK
+from infrabench.ledger.session_folder import SessionFolder
+
+CLOCK_S = 1.0  # by which a clock may be put right while nobody looks
+FINAL = ("target", "n_max", "time")  # reasons of a look after which no block is added
+
+
+def by_block(trials: Iterable[Trial]) -> dict[int, list[Trial]]:
+    """Return trials by block, both in the order they come."""
+    found: dict[int, list[Trial]] = {}
+    for trial in trials:
+        found.setdefault(trial.block, []).append(trial)
+    return found
+
+
+def repeats(block: Sequence[Trial], records: Mapping[str, TrialRecord], most: int, wanted: Design) -> list[Trial]:
+    """Return the repeats that are due now, in random order: one for each trial whose last attempt is invalid.
+
+    `block`: its planned trials; `records`: what is recorded, by id; `most`: repeats of one trial. Systems that were
+    invalid in one case follow one another again where the order in `wanted` has them do so.
+    """
+    due, last = [], block[-1].position
+    for trial in block:
+        attempt, latest = 0, records.get(trial.id)
+        while latest is not None and latest.state == "invalid" and attempt < most:
+            attempt += 1
+            again = trial.repeated(attempt, last)
+            latest = records.get(again.id)
+            if latest is None:
+                due.append(again)
+    if not due:
+        return []
+    groups = {(case.workload, case.scenario): case.group for case in wanted.cases}
+    return order_repeats(
+        wanted.order, due, seed=wanted.seed, block=block[0].block, draw=min(trial.attempt for trial in due),
+        case=lambda trial: groups[trial.workload, trial.scenario] or (trial.workload, trial.scenario),
+        system=lambda trial: trial.system,
+    )  # fmt: skip
+
+
+def select_unfinished(stored: SessionFolder, study: Study, wanted: Design) -> dict[int, list[Trial]]:
+    """Return, by block, the planned trials of every block that is not finished, those that are recorded too."""
+    return {
+        number: block
+        for number, block in by_block(stored.awaited).items()
+        if any(trial.id not in stored.records for trial in block)
+        or repeats(block, stored.records, study.repeats, wanted)
+    }
+
+
+def is_stopped(stored: SessionFolder) -> bool:
+    """Tell whether a look at the intervals has ended the session."""
+    return any(each["reason"] in FINAL for each in stored.notes(LOOK))
+
+
+def is_finished(stored: SessionFolder, study: Study, wanted: Design) -> bool:
+    """Tell whether nothing is left: every block is complete, and the stopping rule, if there is one, said stop."""
+    if select_unfinished(stored, study, wanted) or select_promised(stored):
+        return False
+    return wanted.stopping is None or is_stopped(stored)
+
+
+def discard_interrupted(stored: SessionFolder, study: Study, wanted: Design) -> list[int]:
+    """Discard what an interruption has spoilt, add as many blocks to the plan, and return the discarded ones.
+
+    With one deployment: a block that was begun and then left for longer than the study allows. With several: every
+    block of a deployment that was begun and not finished, because a deployment cannot be taken up again.
+    """
+    blocks, unfinished = by_block(stored.awaited), select_unfinished(stored, study, wanted)
+    begun = {number for number, block in blocks.items() if any(trial.id in stored.records for trial in block)}
+    if wanted.deployments > 1:
+        deployments = {number: block[0].deployment for number, block in blocks.items()}
+        left = {deployments[number] for number in unfinished}
+        broken = left & {deployments[number] for number in begun}
+        reasons = {number: "its deployment was interrupted" for number, of in deployments.items() if of in broken}
+    else:
+        gaps = {
+            number: _gap_s(_select_records(stored, blocks[number], study.repeats))
+            for number in sorted(begun & unfinished.keys())
+        }
+        reasons = {
+            number: f"interrupted for {gap:.0f} s, {study.block_gap_s:.0f} s are allowed"
+            if gap > 0
+            else f"interrupted, and the clock was set back by {-gap:.0f} s or more: for how long cannot be told"
+            for number, gap in gaps.items()
+            if not -CLOCK_S <= gap <= study.block_gap_s
+        }
+    deployment = 1 + max(trial.deployment for trial in stored.plan)
+    fresh: dict[int, int] = {}  # an interrupted deployment -> the new one that stands for it
+    first, notes = next_number(stored), dict[int, dict[str, Any]]()
+    for offset, (number, reason) in enumerate(sorted(reasons.items())):
+        old = blocks[number][0].deployment
+        new = fresh.setdefault(old, deployment + len(fresh)) if wanted.deployments > 1 else old
+        ids = sorted(each.trial.id for each in _select_records(stored, blocks[number], study.repeats))
+        notes[number] = {"reason": reason, "trials": ids, "adds": [[first + offset, new]]}
+    for number, note in notes.items():
+        stored.append_block_note(number, DISCARDED, note)
+    add_promised(stored, wanted)
+    return sorted(notes)
+
+
+def next_number(stored: SessionFolder) -> int:
+    """Return the number of the next block that can be added."""
+    return 1 + max(trial.block for trial in stored.plan)
+
+
+def select_promised(stored: SessionFolder) -> list[tuple[int, int]]:
+    """Return the blocks (number, deployment) that a discard or a look has promised (``adds``) and that are not there.
+
+    The writer was killed between its promise and the block.
+    """
+    there = {trial.block for trial in stored.plan}
+    notes = [*stored.notes(DISCARDED), *stored.notes(LOOK)]
+    return [(number, deployment) for each in notes for number, deployment in each["adds"] if number not in there]
+
+
+def add_promised(stored: SessionFolder, wanted: Design) -> None:
+    """Add to the plan every block that is promised and not there yet."""
+    for number, deployment in select_promised(stored):
+        stored.append_block(designs.block(wanted, number, deployment))
+
+
+def _select_records(stored: SessionFolder, block: Sequence[Trial], most: int) -> list[TrialRecord]:
+    """Return the records of a block, those of up to `most` repeats of each trial too."""
+    ids = [trial.id for trial in block]
+    ids += [trial.repeated(attempt, 0).id for trial in block for attempt in range(1, most + 1)]
+    return [stored.records[each] for each in ids if each in stored.records]
+
+
+def _gap_s(records: Sequence[TrialRecord]) -> float:
+    """Return the seconds since the last of these trials ended."""
+    last = max(datetime.fromisoformat(each.started_utc).timestamp() + each.duration_s for each in records)
+    return datetime.now(UTC).timestamp() - last

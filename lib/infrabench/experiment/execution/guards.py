@@ -1,0 +1,120 @@
+"""Rules that make a trial invalid, or failed, without looking at its metric (pure functions of two monitor samples)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from infrabench.core import Guards
+
+CLOCK_S = 0.5  # what the two clocks of a machine may differ by after a trial
+LEAST_TICKS = 100  # a window with fewer clock ticks resolves its CPU shares no better than 1 %: shown, not judged
+OWN = ", by the system itself"
+Sample = Mapping[str, Any]
+BUSY = ("user", "nice", "system", "irq", "softirq")
+CPU = (*BUSY, "idle", "iowait", "steal")
+
+
+class Judgement(NamedTuple):
+    """Why the machine makes a trial invalid, why the system itself has failed it, and what was seen by host."""
+
+    invalid: list[str]
+    failed: list[str]
+    conditions: dict[str, dict[str, Any]]
+
+
+def judge(
+    guards: Guards, before: Mapping[str, Sample], after: Mapping[str, Sample], cgroups: Mapping[str, Sequence[str]]
+) -> Judgement:
+    """Return why a trial is invalid, or failed (both empty: it is neither), and what was seen by host.
+
+    What the machine did to the system makes a trial invalid, and another trial may show what it would have been. What
+    the system did to itself in its own cgroups is a result of it, which no repeat may hide.
+
+    Parameters
+    ----------
+    guards
+        The limits; None switches a rule off.
+    before, after
+        One sample of each host from either end of the window.
+    cgroups
+        By host, the cgroup folders of the system that was measured.
+
+    Returns
+    -------
+    Judgement
+        `conditions` by host: ``window_s``, ``steal_share``, ``busy_share`` (of all CPUs), ``runnable_per_cpu`` and
+        ``own_runnable_per_cpu``, those of them in the system's cgroups (before), ``memory_full_share``,
+        ``memory_limit_hits``, ``throttled_periods``, ``oom_kills``; null where the host does not tell.
+    """
+    invalid: list[str] = []
+    failed: list[str] = []
+    conditions: dict[str, dict[str, Any]] = {}
+    for host in sorted(before):
+        seen = conditions[host] = _conditions(before[host], after[host], cgroups.get(host, ()))
+        steal = seen["steal_share"] if seen["cpu_ticks"] is not None and seen["cpu_ticks"] >= LEAST_TICKS else None
+        runnable, most = seen["runnable_per_cpu"], guards.runnable_per_cpu
+        others = None if runnable is None else runnable - (seen["own_runnable_per_cpu"] or 0.0)
+        crowds = others is not None and most is not None and others <= most
+        thrashes = bool(seen["memory_limit_hits"])
+        rules = (
+            ("CPU time stolen by the hypervisor (share)", steal, guards.steal_share, False),
+            ("throttled cgroup periods", seen["throttled_periods"], guards.throttled_periods, True),
+            ("runnable tasks per CPU just before the trial", runnable, most, crowds),
+            ("time with all tasks waiting for memory (share)", seen["memory_full_share"], guards.memory_full_share,
+             thrashes),
+        )  # fmt: skip
+        for what, value, limit, own in rules:
+            if value is not None and limit is not None and value > limit:
+                (failed if own else invalid).append(f"{host}: {what} {value:.4g} > {limit:g}{OWN if own else ''}")
+        stepped_s = (after[host]["time_s"] - before[host]["time_s"]) - seen["window_s"]
+        if abs(stepped_s) > CLOCK_S:  # tools that take times of day have measured that too
+            invalid.append(f"{host}: its clock was set by {stepped_s:+.1f} s while it was measured, or it slept")
+        if seen["oom_kills"]:
+            failed.append(f"{host}: {seen['oom_kills']} processes of the system were killed for want of memory")
+    return Judgement(invalid, failed, conditions)
+
+
+def _conditions(before: Sample, after: Sample, cgroups: Sequence[str]) -> dict[str, Any]:
+    window = after["monotonic_s"] - before["monotonic_s"]
+    spent = _spent(before["cpu"], after["cpu"])
+    total = sum(spent.values()) if spent else 0.0
+    return {
+        "window_s": window,
+        "cpu_ticks": round(total / after["cpu"]["tick_s"]) if spent else None,
+        "steal_share": spent["steal"] / total if spent and total > 0 else None,
+        "busy_share": sum(spent[key] for key in BUSY) / total if spent and total > 0 else None,
+        "runnable_per_cpu": before["load"]["running"] / before["cpu"]["cpus"]
+        if before["load"] and before["cpu"]
+        else None,
+        "own_runnable_per_cpu": _own_runnable(before, cgroups),
+        "memory_full_share": _grown(before["psi"], after["psi"], "memory_full_s", window),
+        "memory_limit_hits": _counted(before, after, cgroups, ("memory.events:max", "memory.failcnt")),
+        "throttled_periods": _counted(before, after, cgroups, ("cpu.stat:nr_throttled",)),
+        "oom_kills": _counted(before, after, cgroups, ("memory.events:oom_kill", "memory.oom_control:oom_kill")),
+    }
+
+
+def _own_runnable(sample: Sample, cgroups: Sequence[str]) -> float | None:
+    # The folders of one system, one for each controller, hold the same tasks.
+    counts = [count for folder, count in ((sample["load"] or {}).get("own") or {}).items() if folder in cgroups]
+    return max(counts) / sample["cpu"]["cpus"] if counts and sample["cpu"] else None
+
+
+def _spent(before: Sample | None, after: Sample | None) -> dict[str, float]:
+    # A counter that a kernel lets run backwards (idle, iowait) spent nothing.
+    return {key: max(0.0, after[key] - before[key]) for key in CPU} if before and after else {}
+
+
+def _grown(before: Sample | None, after: Sample | None, key: str, window: float) -> float | None:
+    if not before or not after or key not in before or key not in after or window <= 0:
+        return None
+    return (after[key] - before[key]) / window
+
+
+def _counted(before: Sample, after: Sample, folders: Sequence[str], keys: Sequence[str]) -> int | None:
+    counts = []
+    for folder in folders:
+        old, new = before["cgroups"].get(folder) or {}, after["cgroups"].get(folder) or {}
+        counts += [new[key] - old[key] for key in keys if key in old and key in new]
+    return sum(counts) if counts else None

@@ -1,0 +1,196 @@
+"""What is found before the first trial: that every trial of the plan can start on this site."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from infrabench.core import (
+    Case,
+    CommandFailed,
+    Deployment,
+    DesignError,
+    LedgerError,
+    NotRunnable,
+    ParseError,
+    Site,
+    SiteError,
+    Step,
+    Target,
+    Workload,
+)
+from infrabench.experiment.design.design import Design, Treatment
+
+SPARE = 1.1  # a disk that is filled to the last byte measures something else
+MIB = 2**20
+LISTENS = "0A"  # state of a socket in /proc/net/tcp
+
+
+class Checked(NamedTuple):
+    """What cannot run, and every tool's version."""
+
+    refused: dict[str, str]  # workload -> reason, naming the system or host
+    versions: dict[str, dict[str, str]]  # system -> workload -> what the tool says about itself
+    not_applicable: dict[Treatment, str]  # (system, workload, scenario) that the system has no place for -> reason
+
+
+def roles(site: Site, deployment: Deployment) -> dict[str, Target]:
+    """Return the targets of a trial by role: the deployment's own, and the load-making ``client`` host.
+
+    On a site of one host the client is that host itself: then load and system share its CPUs.
+    """
+    client = site.hosts.get("client", site.hosts["server"])
+    return {"client": Target("client", client, address=client.address), **deployment.targets}
+
+
+def check(
+    design: Design, site: Site, deployments: Mapping[str, Deployment], workloads: Mapping[str, Workload]
+) -> Checked:
+    """Return the workloads that cannot run on some system, the treatments that do not apply, every tool's version.
+
+    A workload is refused for all systems when its tool is missing on one: that can be mended. A case that a system has
+    no place for is left out for that system alone.
+
+    Raises
+    ------
+    DesignError
+        A workload plans steps for a role that this site does not have, or two steps of the same name.
+    """
+    found = Checked({}, {name: {} for name in deployments}, {})
+    for name, workload in workloads.items():
+        for system, deployment in deployments.items():
+            reason = workload.supported(deployment)
+            reason = reason or _port_taken(design, name, deployment.targets["server"])
+            if reason is None:
+                targets = roles(site, deployment)
+                role, absent = _role(design, name, workload, targets)
+                found.not_applicable.update({(system, name, scenario): why for scenario, why in absent.items()})
+                if role is not None:
+                    found.versions[system][name], reason = _version(workload, targets[role])
+            if reason is not None:
+                found.refused[name] = f"{system}: {reason}"
+                break
+    kept = {s: {k: v for k, v in tools.items() if k not in found.refused} for s, tools in found.versions.items()}
+    absent = {key: reason for key, reason in found.not_applicable.items() if key[1] not in found.refused}
+    return Checked(found.refused, kept, absent)
+
+
+def untested(versions: Mapping[str, Mapping[str, str]], workloads: Mapping[str, Workload]) -> dict[str, dict[str, str]]:
+    """Return, by system and workload, the tools whose version no test of their parser has an output of: a sentence.
+
+    No reason to refuse them: a parser reads what it knows or says what it does not.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for system, tools in versions.items():
+        for name, version in tools.items():
+            reads: tuple[str, ...] = getattr(workloads[name], "READS", ())
+            if reads and version not in reads and not version.startswith(tuple(f"{each} " for each in reads)):
+                told = f"no test has an output of {version}; those of {', '.join(reads)} are read"
+                found.setdefault(system, {})[name] = told
+    return found
+
+
+def check_ledger(folder: Path, need: int) -> None:
+    """Raise `LedgerError` when `folder` cannot be written to, `SiteError` when its disk has less than `need` bytes."""
+    here = _existing(folder)
+    if not here.is_dir() or not os.access(here, os.W_OK | os.X_OK):
+        raise LedgerError(
+            f"session folder {folder}: {here} is no folder that this user can write to; name another session, or set "
+            "INFRABENCH_HOME to a folder of your own"
+        )
+    _compare(f"the ledger's disk ({here})", shutil.disk_usage(here).free, int(need * SPARE))
+
+
+def check_disks(design: Design, deployments: Mapping[str, Deployment]) -> None:
+    """Raise `SiteError` when a target has less space than the largest file of a case needs."""
+    for system, deployment in deployments.items():
+        for case in design.cases:
+            if case.disk_bytes and (system, case.workload, case.scenario) not in design.excluded:
+                path = str(case.params.get("directory", "/"))
+                free = _free_bytes(deployment.targets["server"], path)
+                _compare(f"{system}, {path} ({case.workload} {case.scenario})", free, int(case.disk_bytes * SPARE))
+
+
+def _role(
+    design: Design, name: str, workload: Workload, targets: Mapping[str, Target]
+) -> tuple[str | None, dict[str, str]]:
+    """Return the role that a workload measures from, and its scenarios that do not apply, with the reason.
+
+    The role is None when none of its scenarios applies.
+    """
+    role, absent = None, dict[str, str]()
+    for case in design.cases:
+        if case.workload == name:
+            try:
+                steps = workload.plan(case.params, targets)
+            except NotRunnable as error:
+                absent[case.scenario] = str(error)
+                continue
+            _check_steps(case, steps, targets)
+            role = next((step.role for step in steps if step.phase == "measure" and not step.host), role or "server")
+    return role, absent
+
+
+def _version(workload: Workload, target: Target) -> tuple[str, str | None]:
+    """Return the version of the tool that is measured with, or the reason why it gives none."""
+    try:
+        return workload.version(target), None
+    except CommandFailed as error:
+        return "", f"its tool does not run on {target.role} {target.host.name}: {error}"
+    except ParseError as error:
+        return "", f"the tool on {target.role} {target.host.name} does not tell its version: {error}"
+
+
+def _port_taken(design: Design, name: str, target: Target) -> str | None:
+    """Return None, or that something listens inside the target already on a port that the workload's server needs."""
+    ports = {case.params["port"] for case in design.cases if case.workload == name and "port" in case.params}
+    if not ports:
+        return None
+    sockets = target.run(("sh", "-c", "cat /proc/net/tcp /proc/net/tcp6 2>/dev/null"), timeout_s=20).stdout.decode()
+    rows = [line.split() for line in sockets.splitlines()]
+    taken = ports & {int(row[1].rsplit(":", 1)[1], 16) for row in rows if len(row) > 3 and row[3] == LISTENS}
+    told = ", ".join(str(port) for port in sorted(taken))
+    return f"something listens on port {told} there; stop it (ss -ltnp tells what it is)" if taken else None
+
+
+def _check_steps(case: Case, steps: Any, targets: Mapping[str, Target]) -> None:
+    names = [step.name for step in steps]
+    for step in _of_type(case, steps):
+        if step.role not in targets:
+            raise DesignError(f"workload {case.workload!r} needs a host of role {step.role!r}; this site has none")
+        if names.count(step.name) > 1:
+            raise DesignError(f"workload {case.workload!r} plans two steps called {step.name!r}; rename one")
+    if not any(step.phase == "measure" for step in steps):
+        raise DesignError(f"workload {case.workload!r} at {case.scenario!r} plans nothing to measure")
+
+
+def _of_type(case: Case, steps: Any) -> Iterator[Step]:
+    for step in steps:
+        if not isinstance(step, Step) or any(not isinstance(part, str) for part in step.argv):
+            raise DesignError(f"workload {case.workload!r} must plan core.Step objects with text arguments: {step!r}")
+        yield step
+
+
+def _free_bytes(target: Target, path: str) -> int:
+    result = target.run(("df", "-P", "-B1", path), timeout_s=20)
+    if not result.ok:
+        result = target.run(("df", "-P", "-B1", "/"), timeout_s=20)  # a folder that the workload makes itself
+    try:
+        return int(result.stdout.decode().splitlines()[-1].split()[3])
+    except (IndexError, ValueError) as error:
+        raise SiteError(f"{target.role} {target.host.name}: df does not tell the free space of {path}") from error
+
+
+def _compare(where: str, free: int, need: int) -> None:
+    if free < need:
+        raise SiteError(
+            f"{where} has {free / MIB:.0f} MiB free and the plan needs {need / MIB:.0f} MiB: "
+            "free some, or take a smaller profile or fewer workloads"
+        )
+
+
+def _existing(path: Path) -> Path:
+    return path if path.exists() else _existing(path.resolve().parent)

@@ -1,0 +1,131 @@
+"""How far a session is, how long it still takes, and a bar that says so in terminals and logs (notebooks: `live`)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tqdm import tqdm
+
+from infrabench.core import Trial, TrialRecord
+from infrabench.experiment.design.costs import TRIAL_OVERHEAD_S
+from infrabench.ledger.session_folder import SessionFolder
+
+HEADLESS = "INFRABENCH_HEADLESS"  # set in the environment of a notebook whose output goes to a log
+Treatment = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """One step forward: counts over the whole session, and the record that made it (None at the start)."""
+
+    done: int
+    total: int
+    remaining_s: float
+    states: Mapping[str, int]
+    record: TrialRecord | None
+    stored: SessionFolder | None = None  # the session, where there is one
+
+
+OnProgress = Callable[[Progressed], None]
+
+
+class Estimator:
+    """Remaining time from the plan's expectation, corrected by what the same treatments took so far."""
+
+    def __init__(self, trials: Sequence[Trial], stored: SessionFolder | None = None) -> None:
+        self._stored = stored
+        self._left: Counter[Treatment] = Counter(_treatment(trial) for trial in trials)
+        self._planned = {_treatment(trial): trial.seconds + TRIAL_OVERHEAD_S for trial in trials}
+        self._took: dict[Treatment, tuple[int, float]] = {}
+        self.total = len(trials)
+        self.states: Counter[str] = Counter()
+
+    def add(self, record: TrialRecord, seconds: float | None = None) -> Progressed:
+        """Count a finished trial that took `seconds` of wall time (None: what its record says)."""
+        key = _treatment(record.trial)
+        count, total = self._took.get(key, (0, 0.0))
+        self._took[key] = (count + 1, total + (record.duration_s if seconds is None else seconds))
+        self._left[key] -= 1
+        self.states[record.state] += 1
+        return self.now(record)
+
+    def more(self, trials: Sequence[Trial]) -> None:
+        """Expect further trials: repeats, or blocks that were added."""
+        self._left.update(_treatment(trial) for trial in trials)
+        self._planned |= {_treatment(trial): trial.seconds + TRIAL_OVERHEAD_S for trial in trials}
+        self.total += len(trials)
+
+    def now(self, record: TrialRecord | None = None) -> Progressed:
+        """Return where the session stands."""
+        done = sum(self.states.values())
+        return Progressed(done, self.total, self._remaining(), dict(self.states), record, self._stored)
+
+    def _remaining(self) -> float:
+        planned = sum(self._planned[key] * count for key, (count, _) in self._took.items())
+        took = sum(total for _, total in self._took.values())
+        ratio = took / planned if planned > 0 and took > 0 else 1.0
+        seconds = 0.0
+        for key, left in self._left.items():
+            count, total = self._took.get(key, (0, 0.0))
+            seconds += left * (total / count if count else self._planned[key] * ratio)
+        return seconds
+
+
+@contextmanager
+def bar(title: str) -> Iterator[OnProgress]:
+    """Yield a function for `session.run` that shows a progress bar in a terminal; a log gets a line now and then."""
+    shown: list[tqdm] = []
+
+    def show(progress: Progressed) -> None:
+        if not shown:
+            shown.append(_bar(title, progress))
+        # Set, not added: a session that goes on begins with what was recorded before, and may grow.
+        shown[0].total = progress.total
+        shown[0].set_postfix_str(_postfix(progress), refresh=False)
+        shown[0].update(progress.done - shown[0].n)
+
+    try:
+        yield show
+    finally:
+        for each in shown:
+            each.close()
+
+
+def in_notebook() -> bool:
+    """Tell whether somebody looks at this in a notebook: there what was shown can be drawn anew, in a log it cannot."""
+    ipython = sys.modules.get("IPython")  # who looks at a notebook has it loaded
+    shell = None if ipython is None else ipython.get_ipython()
+    return hasattr(shell, "kernel") and not os.environ.get(HEADLESS)
+
+
+def words(seconds: float) -> str:
+    """Return a duration as people say it: ``45 s``, ``12 min``, ``3 h 20 min``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _bar(title: str, progress: Progressed) -> tqdm:
+    terminal = sys.stderr.isatty()
+    interval_s = 0.2 if terminal else 20.0  # a log must not be flooded
+    return tqdm(
+        total=progress.total, initial=progress.done, desc=title, unit="trial", file=sys.stderr, mininterval=interval_s,
+        maxinterval=max(10.0, interval_s), miniters=1, dynamic_ncols=terminal,
+        bar_format="{desc}: {n_fmt}/{total_fmt} {bar:20} {elapsed}{postfix}",
+    )  # fmt: skip
+
+
+def _postfix(progress: Progressed) -> str:
+    bad = {state: count for state, count in progress.states.items() if state != "ok"}
+    told = "".join(f", {count} {state}" for state, count in sorted(bad.items()))
+    return f"{words(progress.remaining_s)} left{told}"
+
+
+def _treatment(trial: Trial) -> Treatment:
+    return trial.system, trial.workload, trial.scenario

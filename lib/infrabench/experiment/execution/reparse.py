@@ -1,0 +1,154 @@
+"""Reading raw output again: does it still say what was recorded? A mended parser needs no new runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from infrabench import registry
+from infrabench.core import Capture, LedgerError, NotAsClaimed, ParseError, Result, TrialRecord
+from infrabench.experiment.execution.trial import parsed
+from infrabench.experiment.provenance.code import parser_definitions
+from infrabench.experiment.provenance.source_trace import digest_of
+from infrabench.ledger.checksums import SUMS
+from infrabench.ledger.codes import CODE, known_codes, trial_code, unnamed_code
+from infrabench.ledger.files import read_file
+from infrabench.ledger.records import BLOCKS, PLAN, RECORD, note_files, parse_plan, read_trials
+from infrabench.ledger.session_folder import SessionFolder
+
+READABLE = ("ok", "invalid", "unparsable")  # the states of trials whose tool ended well
+
+
+@dataclass(frozen=True)
+class RawOutputCheck:
+    """What today's parsers make of the raw output of a session, compared with what was recorded; one sentence each."""
+
+    differences: tuple[str, ...]  # trials whose state or recorded metrics come out otherwise, or not at all
+    new_metrics: tuple[str, ...]  # metrics that no recorded trial of their workload has
+
+
+def compare(folder: Path) -> RawOutputCheck:
+    """Parse the raw output of every trial of a session and compare the result with the record.
+
+    A recorded metric that is missing now is a difference. A metric that no recorded trial of its workload has is one
+    that the parser has learnt since, which contradicts no record: it is reported apart from the differences.
+    """
+    records = list(read_trials(folder))
+    known: dict[str, set[str]] = {}
+    for then in records:
+        known.setdefault(then.trial.workload, set()).update(each.metric for each in then.measurements)
+    found: list[str] = []
+    learnt: Counter[tuple[str, str]] = Counter()
+    for then in records:
+        trial, now, metrics = then.trial, reparse_record(folder, then), known[then.trial.workload]
+        if metrics:
+            learnt.update((trial.workload, each.metric) for each in now.measurements if each.metric not in metrics)
+            now = replace(now, measurements=tuple(each for each in now.measurements if each.metric in metrics))
+        if (then.measurements, then.state) != (now.measurements, now.state):
+            where = f"trial {trial.id} ({trial.system}, {trial.workload}, {trial.scenario}, block {trial.block})"
+            found.append(f"{where}: recorded {_outcome_text(then)}, read again {_outcome_text(now)}")
+    new = (f"new metric: {workload} {metric}, of {count} trials" for (workload, metric), count in learnt.items())
+    return RawOutputCheck(tuple(found), tuple(new))
+
+
+def reparse_record(folder: Path, record: TrialRecord) -> TrialRecord:
+    """Return `record` with what its raw output says to the parser of now."""
+    if record.state not in READABLE:
+        return record
+    try:
+        found = parsed(registry.workload(record.trial.workload), capture(folder, record))
+    except NotAsClaimed as error:
+        return replace(record, measurements=(), state="invalid", reason=str(error))
+    except ParseError as error:
+        return replace(record, measurements=(), state="unparsable", reason=str(error))
+    if record.measurements:
+        return replace(record, measurements=found)
+    # it was the output that spoke against the trial; what the guards said of it stays
+    for state in ("failed", "invalid"):
+        if guarded := record.conditions.get(state):
+            return replace(record, measurements=found, state=state, reason="; ".join(guarded))
+    return replace(record, measurements=found, state="ok", reason="")
+
+
+def capture(folder: Path, record: TrialRecord) -> Capture:
+    """Return the raw outcome of a recorded trial, as its parser saw it."""
+    own = f"trials/{record.trial.id}"
+
+    def stream(name: str) -> bytes:
+        return read_file(folder, f"{own}/{name}") if os.path.lexists(folder / own / name) else b""
+
+    steps = {
+        step["name"]: Result(
+            tuple(step["argv"]), step["status"], stream(f"{step['name']}.stdout"), stream(f"{step['name']}.stderr"),
+            step["started_s"], step["duration_s"], step["timed_out"],
+        )
+        for step in record.steps
+    }  # fmt: skip
+    return Capture(steps, record.trial.params)
+
+
+def write(folder: Path, destination: Path) -> Path:
+    """Write a new session to `destination`: the raw output of `folder`, measured by the parsers of now.
+
+    Its codes have these parsers: trials that other parsers alone told apart are of one code in it. Raises `LedgerError`
+    where `destination` was begun with other ones.
+    """
+    original = SessionFolder(folder)
+    then, notes = original.session, original.notes(CODE)
+    codes = known_codes(then, notes)
+    parsers = {part: digest_of(parser_definitions(name)) for part, name in _parsers(codes).items()}
+    begun = then | ({CODE: _parsed_by(parsers, then[CODE])} if CODE in then else {})
+    planned = parse_plan(folder / PLAN, read_file(folder, PLAN))
+    with SessionFolder(destination).opened(begun, planned) as copy:
+        if copy.session.get(CODE) != begun.get(CODE):
+            raise LedgerError(f"{destination} was begun with other parsers; name another folder")
+        for path in sorted(path for part in ("provenance", BLOCKS) for path in folder.glob(f"{part}/[!.]*")):
+            name = path.relative_to(folder).as_posix()
+            if not (destination / name).exists():
+                data = read_file(folder, name)
+                if path in note_files(folder, CODE):
+                    note = json.loads(data)
+                    data = (
+                        json.dumps(note | {"parts": _parsed_by(parsers, note["parts"])}, sort_keys=True).encode()
+                        + b"\n"
+                    )
+                copy.append_file(name, data)
+        for record in read_trials(folder):
+            if record.trial.id not in copy.records:
+                own = f"trials/{record.trial.id}"
+                names = {path.name for path in (folder / own).iterdir()} - {RECORD, SUMS}
+                blobs = {name: read_file(folder, f"{own}/{name}") for name in sorted(names)}
+                code = _code_now(then, codes, parsers, record)
+                copy.append_trial(replace(reparse_record(folder, record), code=code), blobs)
+    return destination
+
+
+def _parsers(codes: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Return part -> workload of every parser that the codes of a session name."""
+    parts = {part: part.partition(" ") for parts in codes for part in parts}
+    return {part: workload for part, (kind, _, workload) in parts.items() if kind == "parser"}
+
+
+def _parsed_by(parsers: Mapping[str, str], parts: Mapping[str, str]) -> dict[str, str]:
+    return {part: parsers.get(part, value) for part, value in parts.items()}
+
+
+def _code_now(
+    session: Mapping[str, Any], codes: Iterable[Mapping[str, str]], parsers: Mapping[str, str], record: TrialRecord
+) -> str:
+    """Return the code of a recorded trial with the parser of now in it."""
+    name = record.trial.workload
+    made = {trial_code(session, parts, name): trial_code(session, _parsed_by(parsers, parts), name) for parts in codes}
+    if record.code not in made:
+        raise unnamed_code(record.trial.id)
+    return made[record.code]
+
+
+def _outcome_text(record: TrialRecord) -> str:
+    values = ", ".join(f"{m.metric} = {m.value:.6g} {m.unit}" for m in record.measurements)
+    return f"{record.state} ({values or record.reason})"

@@ -1,0 +1,65 @@
+"""How far a session is, and with which parameters of its notebook it goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infrabench.core import InfrabenchError, Request
+from infrabench.experiment.design import design as designs
+from infrabench.experiment.execution import blocks, session
+from infrabench.ledger import ledger
+from infrabench.ledger.session_folder import SessionFolder
+
+RUNNING, COMPLETE, INTERRUPTED = "running", "complete", "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How far a session is: `word` is running, complete or interrupted; blocks that are whole, of those planned."""
+
+    word: str
+    done: int
+    planned: int
+    whole: int
+    blocks: int
+
+
+def state(folder: Path) -> State:
+    """Return how far the session in `folder` is; it may grow while this looks."""
+    stored = SessionFolder(folder)
+    data, plan, done = stored.session, stored.awaited, stored.recorded()
+    by_block = blocks.by_block(plan)
+    whole = sum(all(trial.id in done for trial in block) for block in by_block.values())
+    missing = sum(trial.id not in done for trial in plan)
+    is_open = bool(data.get("stopping")) and not blocks.is_stopped(stored)
+    is_due = bool(missing or blocks.select_promised(stored) or is_open)
+    word = RUNNING if ledger.is_being_written(folder) else INTERRUPTED if is_due else COMPLETE
+    return State(word, len(plan) - missing, len(plan), whole, len(by_block))
+
+
+def parameters(folder: Path) -> dict[str, Any] | None:
+    """Return what to set in the notebook of its study so that it goes on with this session, the rest by default.
+
+    None where the notebook cannot: an A/A session, or a profile or study that is not known any more.
+    """
+    data = SessionFolder(folder).session
+    asked = Request.from_session(data, folder.name)
+    try:
+        usual = designs.complete(session.resolve(Request(asked.study, asked.profile)))
+    except InfrabenchError:
+        return None
+    if asked.aa or data.get("known"):
+        return None
+    given = {name: value for name, value in asked.given().items() if value != usual.given().get(name)}
+    kind, name = {**data, **data["parameters"]}["site"]["kind"], asked.site
+    where = {"site": name if kind in ("lab", "local") else f"the {kind} of {name}", "session": asked.session}
+    return {"mode": "run", "profile": asked.profile, **given, **where}
+
+
+def lines(given: Mapping[str, Any]) -> str:
+    """Return parameters as one types them into a notebook's cell, ``mode = "run"; runs = 2``."""
+    return "; ".join(f"{name} = {json.dumps(value)}" for name, value in given.items())

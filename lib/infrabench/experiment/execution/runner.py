@@ -1,0 +1,155 @@
+"""Running what is left of a session on systems that are ready: probe, trials, repeats, looks; each recorded at once."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import resources
+
+from infrabench.core import CommandFailed, Host, Site, SiteError, Study, Trial, Workload
+from infrabench.experiment.design.design import Design, Treatment
+from infrabench.experiment.execution import blocks, preflight
+from infrabench.experiment.execution.deployments import Fleet
+from infrabench.experiment.execution.monitor import Monitor, watching
+from infrabench.experiment.execution.progress import Estimator, OnProgress
+from infrabench.experiment.execution.trial import Bench, execute
+from infrabench.ledger.codes import CODE, known_codes, trial_code
+from infrabench.ledger.records import LOOK, PROBE
+from infrabench.ledger.session_folder import SessionFolder
+from infrabench.machines.hosts import marks
+from infrabench.machines.hosts.orphans import Sweeper
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Everything that stands before the first trial."""
+
+    design: Design
+    fleet: Fleet
+    workloads: Mapping[str, Workload]
+    tools: Mapping[str, Mapping[str, str]]
+    left_out: Mapping[str, str]  # workload -> reason
+    not_applicable: Mapping[Treatment, str]  # treatment that its system has no place for -> reason
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the analysis says of a session's intervals: their widths decide, and nothing else of them is looked at."""
+
+    n: int  # complete blocks
+    widths: Mapping[str, float]  # primary cell -> relative half-width of its interval
+    stop: bool
+    reason: str  # target, n_max or time where `stop`, else empty
+    unequal: Mapping[str, str] = field(default_factory=dict)  # cell whose width does not count -> the trials lost there
+
+
+LookAt = Callable[[SessionFolder, float], Look]  # session and its measuring time so far (seconds)
+
+
+def end_orphans(site: Site, sweeper: Sweeper, hosts: Sequence[Host] = ()) -> list[str]:
+    """End what earlier trials left on the hosts of `site`, and on `hosts`; return, in words, what cannot be ended.
+
+    Through a kubeconfig nothing is ended: this machine is not claimed then, and may steer another cluster too.
+    """
+    return [] if site.kind == "kubeconfig" else sweeper.end_orphans([*site.hosts.values(), *hosts])
+
+
+class Runner:
+    """The part of a session that one making-ready of its systems carries."""
+
+    def __init__(
+        self, study: Study, site: Site, ready: Ready, stored: SessionFolder, sweeper: Sweeper,
+        on_progress: OnProgress | None, look: LookAt | None,
+    ) -> None:  # fmt: skip
+        self.study, self.site, self.ready, self.stored, self.look = study, site, ready, stored, look
+        self.sweeper = sweeper
+        self.report = on_progress or (lambda progress: None)
+        self.server = site.hosts["server"]
+        fleet = ready.fleet.deployments
+        self.cgroups = {name: {self.server.name: list(each.facts.get("cgroups", ()))} for name, each in fleet.items()}
+        self.roles = {name: preflight.roles(site, each) for name, each in fleet.items()}
+        self.code = known_codes(stored.session, stored.notes(CODE))[-1]
+        self.estimator = Estimator(stored.awaited, stored)
+        for trial in stored.awaited:
+            if trial.id in stored.records:
+                self.estimator.add(stored.records[trial.id])
+
+    def one_deployment(self) -> None:
+        """Run the blocks of the first deployment that has any left, and those that looks add to it."""
+        every = {self.server.name: sorted({path for each in self.cgroups.values() for path in each[self.server.name]})}
+        self.report(self.estimator.now())
+        with watching(list(self.site.hosts.values()), every) as monitor:
+            left = blocks.select_unfinished(self.stored, self.study, self.ready.design)
+            first = min((block[0].deployment for block in left.values()), default=0)
+            for block in left.values():
+                if block[0].deployment == first:
+                    self.one_block(block, monitor)
+            while self.ready.design.stopping is not None and (added := self.look_and_add()):
+                for block in blocks.by_block(added).values():
+                    self.one_block(block, monitor)
+
+    def one_block(self, block: Sequence[Trial], monitor: Monitor) -> None:
+        """Run what is missing of a block, then repeat what was invalid."""
+        records, most = self.stored.records, self.study.repeats
+        self.probe(block[0])
+        for trial in block:
+            if trial.id not in records:
+                self.one_trial(trial, monitor)
+        while due := blocks.repeats(block, records, most, self.ready.design):
+            self.estimator.more(due)
+            for trial in due:
+                self.one_trial(trial, monitor)
+
+    def one_trial(self, trial: Trial, monitor: Monitor) -> None:
+        """Run a trial and record it; a lost host ends the session."""
+        begin = time.monotonic()
+        self.ready.fleet.run_only(trial.system)
+        roles, cgroups = self.roles[trial.system], self.cgroups[trial.system]
+        orphans = end_orphans(self.site, self.sweeper, [target.host for target in roles.values()])
+        bench = Bench(roles, monitor, cgroups, self.study.guards, self.site.private, orphans)
+        with marks.mark_commands(f"{self.stored.path.name}/{trial.id}"):
+            finished = execute(trial, self.ready.workloads[trial.workload], bench)
+        code = trial_code(self.stored.session, self.code, trial.workload)
+        self.stored.append_trial(replace(finished.record, code=code), finished.blobs)
+        self.report(self.estimator.add(finished.record, time.monotonic() - begin))
+        if finished.fatal is not None:
+            self.append_look(Look(0, {}, True, "error"), [])
+            raise SiteError(f"{finished.fatal} The session stops here; run it again to go on") from finished.fatal
+
+    def probe(self, first: Trial) -> None:
+        """Record how fast one core of the server hashes: a series over blocks shows drift, and corrects nothing."""
+        if not self.study.probe_s:
+            return
+        script = resources.files("infrabench.machines.hosts").joinpath("probes/drift.py").read_text()
+        argv = ("python3", "-c", script, str(self.study.probe_s))
+        result = self.server.run(argv, timeout_s=self.study.probe_s + 30)
+        if not result.ok:
+            raise SiteError(f"the drift probe failed: {CommandFailed(result, self.server.name)}")
+        note = {"host": self.server.name, "started_s": result.started_s, "position": first.position}
+        self.stored.append_block_note(first.block, PROBE, note | json.loads(result.stdout))
+
+    def look_and_add(self) -> list[Trial]:
+        """Look at the widths, store the look, and return the trials of the blocks that are added for it."""
+        stopping = self.ready.design.stopping
+        assert stopping is not None
+        assert self.look is not None
+        if blocks.is_stopped(self.stored):
+            return []
+        spent = sum(record.duration_s for record in self.stored.records.values())
+        look = self.look(self.stored, spent)
+        number = blocks.next_number(self.stored)
+        count = 0 if look.stop else min(stopping.batch, stopping.most - look.n)
+        adds = [[number + i, 0] for i in range(count)]
+        self.append_look(look, adds)
+        blocks.add_promised(self.stored, self.ready.design)
+        fresh = [trial for trial in self.stored.awaited if trial.block >= number]
+        self.estimator.more(fresh)
+        return fresh
+
+    def append_look(self, look: Look, adds: list[list[int]]) -> None:
+        if self.ready.design.stopping is not None:
+            note = {"n": look.n, "widths": dict(look.widths), "reason": look.reason, "adds": adds}
+            note |= {"unequal": dict(look.unequal)} if look.unequal else {}
+            self.stored.append_block_note(blocks.next_number(self.stored) - 1, LOOK, note)

@@ -1,0 +1,232 @@
+"""One execution of a study's plan on a site: deploy, check, run the missing trials in order, record each at once.
+
+What is left follows from the records (`blocks`) and is done block by block (`runner`). An interrupted trial (Ctrl-C,
+kill -9, power) leaves no record and is run when the session goes on: nobody has seen an outcome, so this is no second
+try. A trial whose host was lost is recorded as ``aborted``, ends the session, and is not run again: its outcome may
+have to do with what it did to the host.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from infrabench import registry
+from infrabench.core import DesignError, Guards, LedgerError, Request, Site, SiteError, Study, canonical, digest
+from infrabench.experiment.design import costs
+from infrabench.experiment.design import design as designs
+from infrabench.experiment.design.design import Design
+from infrabench.experiment.execution import blocks, manifest, preflight
+from infrabench.experiment.execution.deployments import Fleet, deployed
+from infrabench.experiment.execution.progress import OnProgress
+from infrabench.experiment.execution.runner import LookAt, Ready, Runner, end_orphans
+from infrabench.experiment.provenance import code, collect
+from infrabench.ledger.codes import CODE
+from infrabench.ledger.records import absences
+from infrabench.ledger.session_folder import SessionFolder
+from infrabench.machines.hosts.orphans import sweeping
+from infrabench.machines.sites import redaction
+
+log = logging.getLogger(__name__)
+
+
+def request(study: Study, **parameters: Any) -> Design:
+    """Return the design of a request of `study`, made of `parameters` (see `core.Request`)."""
+    return resolve(Request(study.name, **parameters), study)
+
+
+def resolve(request: Request, study: Study | None = None) -> Design:
+    """Return the design of a request, with every registered system and workload known by name.
+
+    `study`: None for the registered one of that name.
+    """
+    study = registry.study(request.study) if study is None else study
+    names = {case.workload for each in study.profiles.values() for case in each.cases} | {*(request.workloads or ())}
+    known = set(registry.names("workloads"))
+    defaults = {name: registry.workload(name).DEFAULTS for name in sorted(names & known)}
+    for name in sorted(names - known):
+        registry.workload(name)  # raises: says the nearest names
+    return designs.design(study, request, registry.names("systems"), defaults)
+
+
+def study_of(wanted: Design) -> Study:
+    """Return the study of a design: with the design's baseline; for an A/A design of one system under two labels."""
+    return designs.study_of(registry.study(wanted.study), wanted, registry.names("systems"))
+
+
+def baseline_text(wanted: Design) -> str:
+    """Return the end of a sentence about `wanted` that names its baseline, where that is not the study's."""
+    usual = designs.twins(registry.study(wanted.study), wanted.aa, registry.names("systems")).baseline
+    return f"; compared with {wanted.baseline}" if wanted.baseline not in ("", usual) else ""
+
+
+class Named(Protocol):
+    """What a session keeps of its site: enough to find the session again while the site is not open."""
+
+    name: str
+    kind: str
+
+
+def at(study: Study, site: Site | Named) -> Study:
+    """Return `study` as it can be run at `site`: through a kubeconfig, without what is asked of the measured machines.
+
+    Only this machine could be asked then, and how busy it is says nothing of a cluster's nodes: no guard may make a
+    trial invalid for it, and no drift is probed.
+    """
+    if site.kind != "kubeconfig":
+        return study
+    return replace(study, guards=Guards(None, None, None, None), probe_s=0.0)
+
+
+def parameters(study: Study, wanted: Design, site: Site | Named) -> dict[str, Any]:
+    """Return what a session is asked to do: two runs with equal parameters are the same session."""
+    return json.loads(
+        canonical(
+            {
+                "study": study.name, "profile": wanted.profile, "blocks": wanted.blocks, "seed": wanted.seed,
+                "systems": wanted.systems, "workloads": designs.workloads(wanted),
+                "cases": [asdict(case) for case in wanted.cases], "baseline": study.baseline,
+                "site": {"name": site.name, "kind": site.kind}, "limits": asdict(study.limits),
+                "guards": asdict(study.guards), "margins": study.margins, "primary": study.primary,
+                "deployments": wanted.deployments, "order": wanted.order, "repeats": study.repeats,
+                "stopping": None if wanted.stopping is None else asdict(wanted.stopping),
+                "variants": {name: asdict(each) for name, each in study.variants.items() if name in wanted.systems},
+            }
+        )
+    )  # fmt: skip
+
+
+def name_of(wanted: Mapping[str, Any]) -> str:
+    """Return the session name of `parameters`: the same request finds the same session again."""
+    return f"{wanted['site']['name']}-{wanted['profile']}-{digest(wanted, 8)}"
+
+
+def run(
+    study: Study, site: Site, *, folder: Path, on_progress: OnProgress | None = None, look: LookAt | None = None,
+    **parameters: Any,
+) -> Path:  # fmt: skip
+    """Run the missing trials of a request of `study` and return the session folder; see `request`, `carry_out`."""
+    wanted = request(study, **parameters)
+    study = at(designs.study_of(study, wanted, registry.names("systems")), site)
+    carry_out(study, wanted, site, stored=SessionFolder(folder), on_progress=on_progress, look=look)
+    return folder
+
+
+def carry_out(
+    study: Study, wanted: Design, site: Site, *, stored: SessionFolder, on_progress: OnProgress | None = None,
+    look: LookAt | None = None,
+) -> None:  # fmt: skip
+    """Run the missing trials of a session; a finished session stays as it is.
+
+    Parameters
+    ----------
+    study, wanted
+        The study and a design of it (see `study_of`, `at`).
+    site
+        Where to run; stays open while this runs.
+    stored
+        The session: made when its folder is absent, continued when its parameters are these.
+    on_progress
+        Called before the first trial and after each one.
+    look
+        How wide the intervals are; needed by a design with a stopping rule.
+
+    Raises
+    ------
+    DesignError, SiteError, ProvisionError
+        The request cannot be carried out here: found before the first trial.
+    LedgerError
+        The folder is damaged, belongs to other parameters, cannot be written, or another run has it.
+    SiteError
+        A host was lost; what is recorded is safe and running again continues.
+    """
+    asked = parameters(study, wanted, site)
+    if is_complete(stored, study, wanted, asked):
+        stored.finalize()
+        log.info("%s is complete", stored.path)
+        return
+    if wanted.stopping is not None and look is None:
+        raise DesignError("a design that adds blocks needs a look at its intervals")
+    check_folder(study, wanted, stored)
+    with stored.claimed(), sweeping() as sweeper:
+        end_orphans(site, sweeper)
+        first = True
+        while first or not blocks.is_finished(stored, study, wanted):
+            with deployed(study, wanted, site, label=stored.path.name) as fleet:
+                ready = _ready(study, wanted, site, fleet)
+                if stored.exists():
+                    ready = manifest.as_begun(stored, ready)
+                preflight.check_disks(ready.design, fleet.deployments)
+                begun = {**manifest.of(study, ready, site, asked), CODE: code.code_parts(study, ready.design)}
+                stored.begin(begun, designs.trials(ready.design))
+                untested = preflight.untested(ready.tools, ready.workloads)
+                for system, tools in untested.items():
+                    for name, told in tools.items():
+                        log.warning("%s on %s: %s", name, system, told)
+                collect.store(stored, site, fleet.deployments, ready.tools, untested, fleet.evidence)
+                if first:
+                    blocks.add_promised(stored, ready.design)
+                    blocks.discard_interrupted(stored, study, ready.design)
+                left = blocks.select_unfinished(stored, study, wanted)
+                code.append_code(stored, study, wanted, min(left, default=blocks.next_number(stored)))
+                Runner(study, site, ready, stored, sweeper, on_progress, look).one_deployment()
+            first = False
+
+
+def is_complete(stored: SessionFolder, study: Study, wanted: Design, asked: Mapping[str, Any]) -> bool:
+    """Tell whether a session has nothing left to do for these parameters.
+
+    Raises `LedgerError` when it was made with other parameters, or is damaged.
+    """
+    if not stored.exists():
+        return False
+    stored.check_parameters(asked)
+    found = stored.verify()
+    if found:
+        raise LedgerError(f"{stored.path} is damaged: {'; '.join(found[:5])}. Restore it from a copy")
+    return blocks.is_finished(stored, study, wanted)
+
+
+def check_folder(study: Study, wanted: Design, stored: SessionFolder) -> None:
+    """Raise when what is still to be recorded cannot be, before anything is started.
+
+    `LedgerError` or `SiteError`: no room; `LedgerError` or `DesignError`: see `code.check_code`.
+    """
+    if stored.exists():
+        code.check_code(stored, study, wanted)
+    share = len(blocks.select_unfinished(stored, study, wanted)) / wanted.blocks if stored.exists() else 1.0
+    preflight.check_ledger(stored.path, int(costs.expected(wanted).ledger_bytes * share))
+
+
+def _ready(study: Study, wanted: Design, site: Site, fleet: Fleet) -> Ready:
+    """Check every workload on every system; on this machine alone, a study goes on without what is not installed.
+
+    A treatment that its system has no place for is left out anywhere; a workload named by hand has to have one.
+    """
+    kept = designs.without(wanted, systems=tuple(fleet.not_run))
+    workloads = {case.workload: registry.workload(case.workload) for case in kept.cases}
+    fleet.resume_all()
+    checked = preflight.check(kept, site, fleet.deployments, workloads)
+    refused, tools = redaction.deep(checked.refused, site.private), checked.versions  # reasons are shown, and kept
+    absent = {treatment: redaction.text(why, site.private) for treatment, why in checked.not_applicable.items()}
+    kept = designs.without(kept, workloads=tuple(refused), excluded=absent)
+    there = designs.workloads(kept)
+    placeless: dict[str, str] = {}
+    for (system, name, _), why in absent.items():
+        if name not in there:
+            placeless.setdefault(name, f"{system}: {why}")
+    must = {**refused, **(placeless if wanted.names_workloads else {})}
+    if must and (wanted.names_workloads or site.kind != "local"):
+        told = "; ".join(f"{name} on {reason}" for name, reason in must.items())
+        raise SiteError(f"{site.name} cannot run all workloads: {told}. Install what is missing, or name the others")
+    for name, reason in refused.items():
+        log.warning("workload %s is left out: %s", name, reason)
+    for treatments, reason in absences(absent).items():
+        log.warning("%s: not run: %s", treatments, reason)
+    if not kept.cases:
+        raise SiteError(f"{site.name} can run no workload of study {study.name!r}: {refused | placeless}")
+    return Ready(kept, fleet, workloads, tools, refused, absent)

@@ -1,0 +1,144 @@
+"""What the JSON of a session must look like: who reads it, or makes a path of a name in it, does not look once more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from infrabench.core import LedgerError
+from infrabench.core.names import is_label, is_name
+
+Check = Callable[[Any], bool]
+MADE_BY_ANALYSIS = ("pooled", "view")  # keys that no recorded session has
+
+
+def parse_json(path: Path, content: bytes) -> Any:
+    """Return what the bytes of a JSON file say; `LedgerError` naming `path` when they are none."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise LedgerError(f"{path} is not JSON ({error}); restore it from a copy") from error
+
+
+def check_session(path: Path, data: Mapping[str, Any]) -> None:
+    """Raise `LedgerError` naming the field of a ``session.json`` that holds something else than such a field does."""
+    for part in (data, data["parameters"]):  # they share names, and a name has one meaning
+        _check(path, part, SESSION_FIELDS)
+    own = [key for key in MADE_BY_ANALYSIS if key in data]
+    if own:
+        raise LedgerError(f"{path} has the field {own[0]}, which only an analysis gives itself: it was edited")
+
+
+def check_present(path: Path, data: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Raise `LedgerError` when a ``session.json`` lacks one of the fields `names`, which is read next."""
+    absent = [name for name in names if name not in data]
+    if absent:
+        raise LedgerError(f"{path} lacks {', '.join(absent)}; was it written by another version?")
+
+
+def check_note(path: Path, data: Any) -> None:
+    """Raise `LedgerError` when what a session says about a block is not what its readers expect."""
+    what = path.stem.split("-")[1]
+    _check(path, data, NOTE_FIELDS[what], required=True)
+    _check(path, data, OPTIONAL_NOTE_FIELDS.get(what, {}))
+
+
+def check_deployments(path: Path, data: Any) -> None:
+    """Raise `LedgerError` when ``deployments.json`` does not say facts and tools of each system."""
+    _check(path, {"content": data}, {"content": _is_map(is_label, _has_facts)})
+
+
+def _check(path: Path, data: Any, fields: Mapping[str, Check], *, required: bool = False) -> None:
+    if not isinstance(data, dict):
+        raise LedgerError(f"{path} holds a {type(data).__name__}, not fields; restore it from a copy")
+    for name, check in fields.items():
+        if name not in data and required:
+            raise LedgerError(f"{path} lacks {name}; restore it from a copy")
+        if name in data and not check(data[name]):
+            shown = repr(data[name])[:60]
+            raise LedgerError(f"{path}: {name} is {shown}, which no session has; restore it from a copy")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(_is_count, value))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_fields(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_list(of: Check) -> Check:
+    return lambda value: isinstance(value, list) and all(map(of, value))
+
+
+def _is_map(key: Check, of: Check) -> Check:
+    return lambda value: isinstance(value, dict) and all(map(key, value)) and all(map(of, value.values()))
+
+
+def _has(**fields: Check) -> Check:
+    """Return the check of an object that has these fields, and maybe more."""
+    return lambda value: isinstance(value, dict) and all(key in value and of(value[key]) for key, of in fields.items())
+
+
+def _or_none(of: Check) -> Check:
+    return lambda value: value is None or of(value)
+
+
+def _has_facts(value: Any) -> bool:
+    wanted = {"facts": _is_fields, "tools": _is_fields, "untested": _is_map(_is_text, _is_text)}
+    return isinstance(value, dict) and all(of(value.get(name, {})) for name, of in wanted.items())
+
+
+SESSION_FIELDS: Mapping[str, Check] = {
+    "study": is_name,
+    "title": _is_text,
+    "profile": is_label,
+    "aa": lambda value: value in ("", None) or is_name(value),
+    "seed": _is_count,
+    "blocks": _is_count,
+    "deployments": _is_count,
+    "order": is_label,
+    "stopping": _or_none(_is_map(_is_text, _or_none(_is_number))),
+    "variants": _or_none(_is_map(is_label, _is_fields)),
+    "known": _is_list(lambda value: isinstance(value, list) and len(value) > 1 and is_label(value[0])),
+    "systems": _is_list(is_label),
+    "workloads": lambda value: _is_list(is_label)(value) or _is_map(is_label, lambda _: True)(value),
+    "baseline": lambda value: value == "" or is_label(value),
+    "site": _has(name=_is_text, kind=_is_text),  # a data set, which makes folders of it, checks it
+    "not_run": _is_map(is_label, _is_text),
+    "left_out": _is_map(is_label, _is_text),
+    "not_applicable": _is_list(_has(system=is_label, workload=is_label, scenario=is_label, reason=_is_text)),
+    "margins": _is_map(_is_text, _is_number),
+    "primary": _is_list(lambda value: isinstance(value, list) and len(value) == 2 and all(map(is_label, value))),
+    "parameters": _is_fields,
+    "stamp": _is_text,
+    "versions": _is_fields,
+    "created_utc": _is_text,
+    "code": _is_map(_is_text, _is_text),
+}  # fmt: skip
+NOTE_FIELDS: Mapping[str, Mapping[str, Check]] = {
+    "discarded": {"block": _is_count, "reason": _is_text, "trials": _is_list(_is_text), "adds": _is_list(_is_pair)},
+    "look": {
+        "block": _is_count, "n": _is_count, "widths": _is_map(_is_text, _or_none(_is_number)), "reason": _is_text,
+        "adds": _is_list(_is_pair),
+    },
+    "probe": {
+        "block": _is_count, "host": is_label, "position": _is_count, "bytes": _is_number, "seconds": _is_number,
+    },
+    "code": {"block": _is_count, "after": _is_text, "parts": _is_map(_is_text, _is_text)},
+}  # fmt: skip
+OPTIONAL_NOTE_FIELDS: Mapping[str, Mapping[str, Check]] = {"look": {"unequal": _is_map(_is_text, _is_text)}}

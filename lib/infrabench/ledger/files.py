@@ -1,0 +1,91 @@
+"""Reading inside a session's folder: plain files alone, of bounded size, and never through a link.
+
+A session may be a stranger's. What its folder holds is opened here and nowhere else: a link, a pipe or a device in it
+would otherwise lead to a file of this user's, to bytes without end, or to a wait for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path, PurePosixPath
+
+from infrabench.core import LedgerError
+
+TMP = ".tmp-"  # what is being written: never counted
+DEEPEST = 3  # trials/ID/FILE
+LARGEST_FILE = 128 * 2**20  # bytes: a tool's output is cut off at 64 MiB
+LARGEST = 4 * 2**30  # bytes of a whole session
+
+
+def read_file(folder: Path, name: str) -> bytes:
+    """Return the bytes of the file `name` inside `folder`, as ``provenance/HOST.json``.
+
+    Raises `LedgerError` naming it when it cannot be read: it is not there, is no plain file or lies behind a link, is
+    outside, or is larger than any file of a session.
+    """
+    path = folder / name
+
+    def opener(_path: str, _flags: int) -> int:
+        return _open(folder, PurePosixPath(name).parts)
+
+    try:
+        with open(path, "rb", buffering=0, opener=opener) as file:
+            if os.fstat(file.fileno()).st_size > LARGEST_FILE:
+                raise LedgerError(f"{path} is larger than any file of a session, {LARGEST_FILE} bytes; it is not read")
+            return file.readall()
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise LedgerError(f"{path} cannot be read: {why}; restore it from a copy") from error
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the bytes of `path`, which is no link; `LedgerError` as of `read_file`."""
+    return read_file(path.parent, path.name)
+
+
+def list_files(folder: Path) -> tuple[list[str], list[str]]:
+    """Return the names of a session's files, and sentences about what lies there that no session has.
+
+    Links are not followed. What is being written is left out.
+    """
+    names, foreign, total = list[str](), list[str](), 0
+    waiting = [PurePosixPath()]
+    while waiting:
+        inside = waiting.pop()
+        try:
+            entries = list(os.scandir(folder / inside))
+        except OSError as error:
+            raise LedgerError(f"{folder / inside} is not a session folder: {error.strerror}") from error
+        for entry in entries:
+            path = inside / entry.name
+            if entry.name.startswith(TMP):
+                continue
+            if entry.is_dir(follow_symlinks=False) and len(path.parts) < DEEPEST:
+                waiting.append(path)
+            elif entry.is_file(follow_symlinks=False):
+                names.append(path.as_posix())
+                total += entry.stat(follow_symlinks=False).st_size
+            else:
+                foreign.append(f"{folder / path} is no plain file (a link, a pipe, a device or a folder)")
+    if total > LARGEST:
+        foreign.append(f"{folder} holds {total} bytes, more than any session")
+    return sorted(names), sorted(foreign)
+
+
+def _open(folder: Path, parts: tuple[str, ...]) -> int:
+    """Return a descriptor of the plain file that `parts` name below `folder`, which itself may be a link."""
+    if not parts or parts[0] == "/" or ".." in parts:
+        raise OSError(0, "it is outside the folder")
+    holder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in parts[:-1]:
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=holder)
+            holder, outer = inner, holder
+            os.close(outer)
+        # Looked at before it is opened: to open a device may do something.
+        if not stat.S_ISREG(os.stat(parts[-1], dir_fd=holder, follow_symlinks=False).st_mode):
+            raise OSError(0, "it is no plain file (a link, a pipe, a device or a folder)")
+        return os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=holder)
+    finally:
+        os.close(holder)

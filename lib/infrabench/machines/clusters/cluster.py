@@ -1,0 +1,142 @@
+"""A cluster: brought up on machines from nothing, or found through a kubeconfig."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from infrabench.core import Machines, ProvisionError
+from infrabench.machines.clusters import control, workers
+from infrabench.machines.clusters.hosts import last_words
+from infrabench.machines.clusters.kubectl import Kubectl
+from infrabench.machines.clusters.workers import Worker
+from infrabench.machines.hosts import parallel
+
+NODES = ("worker1", "worker2")
+REGISTER_S = 40.0
+READY_S = 120.0
+NOT_READY = "node.kubernetes.io/not-ready"
+# Arguments: how many nodes, their names, and the beginning of every kubectl command.
+_IS_READY = """
+count=$1 names=; shift
+while [ "$count" -gt 0 ]; do names="$names $1"; shift; count=$((count - 1)); done
+one='{range .status.conditions[?(@.type=="Ready")]}{.status} {end}'
+state="$one{range .items[*]}$one{end}"  # of a single name kubectl gives the node itself, and no list
+"$@" get nodes $names --output=jsonpath="$state" >/tmp/infrabench-ready.$$ & asked=$!
+healthy=1
+for name in $names; do "$@" get --raw "/api/v1/nodes/$name/proxy/healthz" >/dev/null 2>&1 || healthy=; done
+wait $asked; said=$(cat /tmp/infrabench-ready.$$); rm -f /tmp/infrabench-ready.$$
+[ -n "$healthy" ] && [ -n "$said" ] && case $said in *False*|*Unknown*) exit 1;; esac
+"""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster's API, the names of the nodes that pods are put on, and their hosts where those can be reached."""
+
+    kubectl: Kubectl
+    nodes: tuple[str, ...]
+    workers: tuple[Worker, ...] = ()
+    machines: Machines | None = None
+
+
+def bring_up(machines: Machines, runtime: str = "containerd", handlers: Sequence[str] = ("runc",)) -> Cluster:
+    """Return a new cluster on `machines`, its nodes registered and waiting for a CNI: a worker for each of their hosts.
+
+    Every worker has the high-level runtime `runtime` (`workers.RUNTIMES`) with these handlers (`handlers.HANDLERS`),
+    the first of them for pods without a runtime class.
+    Raises `NotRunnable` when a worker lacks what one of them needs, `ProvisionError` with the end of the log of what
+    did not start.
+    """
+    begin = time.monotonic()
+    kubernetes = machines.tools["kubernetes"]
+    host = machines.hosts["control"]
+    names = tuple(name for name in NODES if name in machines.hosts)
+    with ThreadPoolExecutor(1 + len(names)) as pool:
+        plane = pool.submit(_start_control_plane, machines, names)
+
+        def join(name: str) -> Worker:
+            worker = workers.prepare(name, machines, runtime, handlers)
+            workers.join(worker, plane.result(), machines)
+            return worker
+
+        members = tuple(parallel.collect_results([pool.submit(join, name) for name in names]))
+    kubectl = Kubectl(host, (f"{kubernetes}/kubectl", "--kubeconfig", control.ADMIN))
+    cluster = Cluster(kubectl, names, members, machines)
+    try:
+        until("the nodes to register and get a range of addresses", lambda: _have_ranges(cluster), REGISTER_S)
+    except ProvisionError as error:
+        told = "; ".join(f"{each.name}: {last_words(each.host, 'kubelet')}" for each in members)
+        raise ProvisionError(f"{error}. Their kubelets said last: {told}") from error
+    log.debug("the cluster stands after %.1f s", time.monotonic() - begin)
+    return cluster
+
+
+def wait_ready(cluster: Cluster) -> None:
+    """Return when every node is Ready and takes pods; `ProvisionError` says what the others say of themselves."""
+    names = [f"node/{name}" for name in cluster.nodes]
+    result = cluster.kubectl.run(
+        "wait", "--for=condition=Ready", *names, f"--timeout={READY_S:.0f}s", timeout_s=READY_S + 10
+    )  # fmt: skip
+    if not result.ok:
+        raise ProvisionError(f"nodes are not Ready after {READY_S:.0f} s: {'; '.join(_not_ready_reasons(cluster))}")
+    # The controller that lifts the taint of a new node looks at it some seconds later: until then it takes no pods.
+    until("Ready nodes to take pods", lambda: not any(_is_tainted(node) for node in _nodes(cluster)))
+
+
+def is_ready(cluster: Cluster) -> bool:
+    """Tell whether every node is Ready and its kubelet answers through the API now: one round trip to the host."""
+    argv = ("sh", "-c", _IS_READY, "sh", str(len(cluster.nodes)), *cluster.nodes, *cluster.kubectl.prefix)
+    return cluster.kubectl.host.run(argv, timeout_s=20).ok
+
+
+def until(what: str, true: Callable[[], bool], timeout_s: float = READY_S, pause_s: float = 0.1) -> None:
+    """Return when `true()` is; `ProvisionError` saying `what` was awaited after `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        if time.monotonic() > deadline:
+            raise ProvisionError(f"waited {timeout_s:.0f} s for {what}")
+        time.sleep(pause_s)
+
+
+def at_once(work: Callable[[Worker], object], members: Sequence[Worker]) -> None:
+    """Do something on every worker at the same time; the first error is raised."""
+    parallel.run_all(work, members)
+
+
+def _start_control_plane(machines: Machines, names: tuple[str, ...]) -> control.ControlPlane:
+    host, kubernetes = machines.hosts["control"], machines.tools["kubernetes"]
+    version = machines.facts["versions"]["kubernetes"]
+    plane = control.identities(host, kubernetes, version, names)
+    control.run(plane, kubernetes, machines.tools["etcd"], throw_away=machines.embedded)
+    return plane
+
+
+def _have_ranges(cluster: Cluster) -> bool:
+    told = cluster.kubectl.run("get", "nodes", "--output=jsonpath={.items[*].spec.podCIDR}").stdout.split()
+    return len(told) >= len(cluster.nodes)
+
+
+def _nodes(cluster: Cluster) -> list[Mapping[str, Any]]:
+    told = cluster.kubectl.get("nodes", *cluster.nodes)
+    return told.get("items", [told])  # of a single name kubectl gives the node itself, and no list
+
+
+def _is_tainted(node: Mapping[str, Any]) -> bool:
+    return any(taint["key"] == NOT_READY for taint in node["spec"].get("taints", ()))
+
+
+def _not_ready_reasons(cluster: Cluster) -> list[str]:
+    """Return what nodes that are not Ready say of it."""
+    found = []
+    for node in _nodes(cluster):
+        for condition in node["status"]["conditions"]:
+            if condition["type"] == "Ready" and condition["status"] != "True":
+                found.append(f"{node['metadata']['name']}: {condition['message']}")
+    return found

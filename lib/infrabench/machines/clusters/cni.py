@@ -1,0 +1,69 @@
+"""A CNI as data: how it comes onto a cluster, and what tells that it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from infrabench.core import Machines, NotRunnable
+from infrabench.machines.clusters import multus as delegating
+from infrabench.machines.clusters.cluster import Cluster, at_once, bring_up, wait_ready
+from infrabench.machines.clusters.hosts import script
+from infrabench.machines.clusters.runtimes import CNI_CONFIG, PLAIN_CONFIG
+from infrabench.machines.clusters.workers import Worker
+
+HAS_VXLAN = "unshare -n ip link add name probe type vxlan id 1 dstport 0"
+NO_VXLAN = "the kernel has no VXLAN devices; load the module vxlan, or take a kernel with CONFIG_VXLAN"
+
+
+@dataclass(frozen=True, slots=True)
+class CNI:
+    """A CNI: what it is called, what it needs, and how it comes onto a cluster.
+
+    `install` leaves its configuration as the file `config` in `workers.PLAIN_CONFIG` on every worker. `overlay` is the
+    device that encapsulates on a node (empty: none).
+    `needs` are shell tests that must hold on a worker, each with what to do where it does not. `installed` tells of a
+    cluster that was found whether this CNI joins it: None, or what says that it does not.
+    """
+
+    name: str
+    parts: tuple[str, ...]
+    config: str
+    overlay: str
+    encapsulation: str
+    service: str
+    install: Callable[[Cluster], None]
+    installed: Callable[[Cluster], str | None]
+    joins_nodes: bool = True
+    enforces: bool = False  # network policies
+    needs: tuple[tuple[str, str], ...] = ()
+
+
+def standing(
+    machines: Machines, cni: CNI, runtime: str = "containerd", handlers: Sequence[str] = ("runc",), *,
+    multus: bool = True,
+) -> Cluster:  # fmt: skip
+    """Return a new cluster on `machines` with this CNI and, where it is wanted, Multus on top; every node is Ready.
+
+    `runtime` and `handlers`: see `bring_up`. With Multus, pods of the runtime class whose handler is ``plain`` have
+    the CNI's network alone.
+    Raises `NotRunnable` when a worker lacks what the CNI needs, `ProvisionError` with the reason when one fails.
+    """
+    wanted = tuple(dict.fromkeys((*handlers, "plain"))) if multus else tuple(handlers)
+    cluster = bring_up(machines, runtime, wanted)
+    for worker in cluster.workers:
+        for test, remedy in cni.needs:
+            if not worker.host.run(("sh", "-c", test), timeout_s=20).ok:
+                raise NotRunnable(f"{cni.name} on {worker.host.name}: {remedy}")
+    cni.install(cluster)
+    if multus:
+        delegating.install(cluster, cni.config)
+    else:
+        at_once(lambda worker: _alone(worker, cni.config), cluster.workers)
+    wait_ready(cluster)
+    return cluster
+
+
+def _alone(worker: Worker, config: str) -> None:
+    """Show the CNI's configuration to the runtime, written in place: containerd misses a file that is moved in."""
+    script(worker.host, 'cat "$1" >"$2"', f"{PLAIN_CONFIG}/{config}", f"{CNI_CONFIG}/{config}")

@@ -1,0 +1,278 @@
+"""API for systems that run the guest image: one freezer, one check of the limits from inside.
+
+A plug-in for a container engine (`systems/podman.py` is the worked example of docs/add-a-system.md) is written against
+this module and `guest_bridge`. In the order of use:
+
+* `supported`: `explain_no_image`, `explain_missing`, `is_root`;
+* `deploy`: `find_guest_image`, `guest_bridge.hold_bridge`, `choose_cpus`, then start the engine's container on the
+  bridge `guest_bridge.BRIDGE` with the label `LABEL`, `find_cgroups`, `verify_limits`, `make_freezer`; at its end
+  `keeps_image`;
+* the life cycle of a throw-away instance: `guest_bridge.spare_address`, `guest_bridge.derive_mac`;
+* facts: `first_line`, `list_cgroups`, `guest_bridge.NETWORK`.
+
+Commands on the host go through `check_output` and `run_script`, which raise `ProvisionError` with what the command
+printed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from infrabench.core import CommandFailed, Host, Limits, NotRunnable, ProvisionError, Result, Site, Target
+
+LABEL = "infrabench"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PROVISION_S = 180.0  # limit for importing an image
+
+# Prints the limits that hold for this very process. The smallest memory limit on the way up to the root counts.
+_LIMITS = r"""
+set -u
+cpus=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)
+least=max
+consider() {
+  [ -r "$1" ] || return 0
+  value=$(cat "$1")
+  [ "$value" = max ] && return 0
+  [ "$least" = max ] && { least=$value; return 0; }
+  [ "$value" -lt "$least" ] && least=$value
+  return 0
+}
+up() { # root, path, file
+  path=$2
+  while :; do
+    consider "$1$path/$3"
+    [ -n "$path" ] && [ "$path" != / ] || break
+    path=${path%/*}
+  done
+}
+while IFS=: read -r _ controllers path; do
+  case ",$controllers," in
+    *,memory,*) up /sys/fs/cgroup/memory "$path" memory.limit_in_bytes ;;
+    ,,) up /sys/fs/cgroup "$path" memory.max ;;
+  esac
+done </proc/self/cgroup
+printf '{"cpus": "%s", "memory_bytes": "%s", "nofile": "%s"}\n' "$cpus" "$least" "$(ulimit -n)"
+"""
+
+_FREEZE = """
+set -eu
+file=$1 word=$2
+[ -e "$file" ] || { echo "no freezer at $file" >&2; exit 1; }
+echo "$word" >"$file"
+case $file in
+  */freezer.state) check=$file want=$word ;;
+  *) check=${file%/*}/cgroup.events want="frozen $word" ;;
+esac
+tries=0
+until grep -qx "$want" "$check"; do
+  tries=$((tries + 1))
+  [ "$tries" -lt 2000 ] || { echo "$file did not become $word" >&2; exit 1; }
+done
+"""
+
+_CGROUP = """
+set -eu
+while IFS=: read -r _ controllers path; do
+  case ",$controllers," in
+    *,freezer,*) echo "freezer /sys/fs/cgroup/freezer$path" ;;
+    *,cpu,*) echo "cpu /sys/fs/cgroup/cpu$path" ;;
+    *,memory,*) echo "memory /sys/fs/cgroup/memory$path" ;;
+    ,,) if [ -e /sys/fs/cgroup/cgroup.controllers ]; then echo "unified /sys/fs/cgroup$path"; fi ;;
+  esac
+done <"/proc/$1/cgroup"
+"""
+
+
+def check_output(host: Host, argv: Sequence[str], *, timeout_s: float = 30, stdin: bytes = b"") -> bytes:
+    """Return the stdout of a command on the host that has to succeed; raises `ProvisionError`.
+
+    ::
+
+        pid = int(containers.check_output(host, ("podman", "inspect", "--format", "{{.State.Pid}}", NAME)))
+    """
+    result = host.run(argv, timeout_s=timeout_s, stdin=stdin)
+    if not result.ok:
+        raise ProvisionError(str(CommandFailed(result, host.name)))
+    return result.stdout
+
+
+def run_script(host: Host, text: str, *args: str, timeout_s: float = 30) -> str:
+    """Return what a shell script prints on the host; raises `ProvisionError` when it fails.
+
+    The script is a constant; values are passed as arguments, never pasted into it::
+
+        containers.run_script(host, 'podman rm -af --filter "label=$1"', containers.LABEL)
+    """
+    return check_output(host, ("sh", "-c", text, "sh", *args), timeout_s=timeout_s).decode()
+
+
+def is_root(host: Host) -> bool:
+    """Tell whether commands on the host run as root.
+
+    ::
+
+        if not containers.is_root(host):
+            return f"needs root on {host.name}"
+    """
+    return host.run(("id", "-u"), timeout_s=10).stdout.strip() == b"0"
+
+
+def explain_missing(host: Host, *programs: str) -> str | None:
+    """Return None, or the reason why a system that needs these programs (and root) cannot run on the host.
+
+    ::
+
+        def supported(site: Site) -> str | None:
+            return containers.explain_missing(site.hosts["server"], *NEEDS["server"])
+    """
+    test = 'for p; do command -v "$p" >/dev/null || printf "%s " "$p"; done'
+    missing = host.run(("sh", "-c", test, "sh", *programs), timeout_s=10).stdout.decode().strip()
+    if missing:
+        return f"not installed on {host.name}: {missing}"
+    return None if is_root(host) else f"needs root on {host.name}"
+
+
+def explain_no_image(site: Site) -> str:
+    """Return why a site has no guest image.
+
+    ::
+
+        if not site.facts.get("guest_image"):
+            return containers.explain_no_image(site)
+    """
+    return f"no guest image: {site.facts.get('guest_image_reason', 'this site makes none')}"
+
+
+def find_guest_image(site: Site) -> tuple[str, str]:
+    """Return path (on the server host) and hash of the guest image; `NotRunnable` when the site has none.
+
+    ::
+
+        tar, image = containers.find_guest_image(site)
+        containers.check_output(host, ("podman", "import", tar, f"infrabench/guest:{image}"))
+    """
+    image = site.facts.get("guest_image")
+    if not image:
+        raise NotRunnable(explain_no_image(site))
+    return image["tar"], image["hash"]
+
+
+def keeps_image(site: Site) -> bool:
+    """Tell whether the image that an engine has imported stays for the next session: in the lab, whose data are ours.
+
+    On any other site an engine is left without it, and so is a plain copy of it::
+
+        finally:
+            _remove(host)
+            if not containers.keeps_image(site):
+                host.run(("podman", "rmi", "--force", tag), timeout_s=60)
+    """
+    return site.kind == "lab"
+
+
+def find_cgroups(host: Host, pid: int, mark: str) -> dict[str, str]:
+    """Return controller -> cgroup folder of the guest whose init is `pid`: the part of its path up to `mark`.
+
+    ::
+
+        folders = containers.find_cgroups(host, pid, container_id)
+        pause, resume = containers.make_freezer(host, folders)
+    """
+    folders = {}
+    for line in run_script(host, _CGROUP, str(pid)).splitlines():
+        controller, path = line.split(" ", 1)
+        names = path.split("/")
+        last = next((i for i, name in enumerate(names) if mark in name), None)
+        if last is not None:
+            folders[controller] = "/".join(names[: last + 1])
+    return folders
+
+
+def list_cgroups(folders: Mapping[str, str]) -> list[str]:
+    """Return the cgroup folders whose counters are read during a trial: the fact ``cgroups`` of a deployment.
+
+    >>> list_cgroups({"cpu": "/sys/fs/cgroup/cpu/x", "freezer": "/sys/fs/cgroup/freezer/x"})
+    ['/sys/fs/cgroup/cpu/x']
+    """
+    return [folders[key] for key in ("cpu", "memory", "unified") if key in folders]
+
+
+def make_freezer(host: Host, folders: Mapping[str, str]) -> tuple[Callable[[], None], Callable[[], None]]:
+    """Return (pause, resume) through the guest's cgroup freezer: what the engines' own pause uses, in one exec.
+
+    ::
+
+        pause, resume = containers.make_freezer(host, folders)
+        yield Deployment("podman", {"server": target}, facts, pause, resume)
+    """
+    if "freezer" in folders:
+        file, frozen, thawed = f"{folders['freezer']}/freezer.state", "FROZEN", "THAWED"
+    elif "unified" in folders:
+        file, frozen, thawed = f"{folders['unified']}/cgroup.freeze", "1", "0"
+    else:
+        raise ProvisionError(f"{host.name}: the guest is in no cgroup with a freezer: {dict(folders)}")
+    return (lambda: _set(host, file, frozen)), (lambda: _set(host, file, thawed))
+
+
+def _set(host: Host, file: str, word: str) -> None:
+    run_script(host, _FREEZE, file, word, timeout_s=10)
+
+
+def read_limits(target: Target) -> dict[str, Any]:
+    """Return the limits that a process inside the target finds for itself.
+
+    ::
+
+        facts = {"limits": containers.read_limits(target)}
+    """
+    printed = json.loads(target.check(("sh", "-c", _LIMITS), timeout_s=10))
+    memory = printed["memory_bytes"]
+    return {
+        "cpus": printed["cpus"],
+        "memory_bytes": int(memory) if memory.isdigit() else None,
+        "nofile": int(printed["nofile"]) if printed["nofile"].isdigit() else None,
+    }
+
+
+def verify_limits(target: Target, limits: Limits, system: str) -> dict[str, Any]:
+    """Return the effective limits; `ProvisionError` when one of them is not what was asked for.
+
+    ::
+
+        limits = containers.verify_limits(target, spec.limits, "podman")
+        facts = {"limits": limits}
+    """
+    found = read_limits(target)
+    wanted = {"memory_bytes": limits.memory_bytes, "nofile": limits.nofile}
+    if limits.cpus:
+        wanted["cpus"] = limits.cpus
+    wrong = {key: (value, found[key]) for key, value in wanted.items() if found[key] != value}
+    if wrong:
+        told = "; ".join(f"{key}: asked for {asked}, found {is_}" for key, (asked, is_) in wrong.items())
+        raise ProvisionError(f"{system}: limits inside the target differ from those set: {told}")
+    return found
+
+
+def choose_cpus(host: Host, limits: Limits) -> str:
+    """Return the CPU list to set: the one asked for, or all that the host itself may use.
+
+    ::
+
+        options = ("--cpuset-cpus", containers.choose_cpus(host, spec.limits))
+    """
+    if limits.cpus:
+        return limits.cpus
+    return run_script(host, "sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status").strip()
+
+
+def first_line(result: Result) -> str | None:
+    """Return the first line that a version command printed, or None when it failed.
+
+    ::
+
+        facts = {"version": containers.first_line(host.run(("lxc-start", "--version"), timeout_s=10))}
+    """
+    lines = (result.stdout or result.stderr).decode("utf-8", "replace").strip().splitlines()
+    return lines[0] if result.ok and lines else None

@@ -1,0 +1,103 @@
+"""One session at a time on a host, whoever starts it and from where, by a lock on the host itself: `probes/claim.py`.
+
+The lock is the kernel's, of a process that lives as long as this one and its connection do. A container has a lock of
+its own: where a host turns out to be a container of this machine, such as a node of the lab, this machine is claimed
+too. Containers of another machine cannot be told from machines.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import platform
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from importlib import resources
+from typing import Any
+
+from infrabench.core import Host, SiteError
+from infrabench.machines.hosts import kernels, marks
+from infrabench.machines.hosts.host import LocalHost
+
+WAIT_S = 5.0
+ANSWER_S = 15.0  # beyond the wait
+LONGEST = 100  # characters of what another session says of itself
+Holder = Mapping[str, Any]
+
+
+def make_holder(session: str) -> Holder:
+    """Return what a claim says of itself to others; hosts that one holder claims twice are claimed once."""
+    return {
+        "claim": secrets.token_hex(8), "session": session, "user": _user(), "controller": platform.node(),
+        "pid": os.getpid(), "since": datetime.now(UTC).isoformat(timespec="seconds"),
+    }  # fmt: skip
+
+
+@contextmanager
+def claim_hosts(hosts: Iterable[Host], holder: Holder) -> Iterator[None]:
+    """Hold every one of `hosts` for `holder` inside.
+
+    Raises `SiteError` when another holder still has one after `WAIT_S` (it says who, and since when), or when one
+    cannot be claimed at all.
+    """
+    every = sorted(hosts, key=lambda host: host.address)  # two that claim the same ones begin with the same one
+    remote = [host for host in every if not isinstance(host, LocalHost)]
+    if remote:
+        here = kernels.this_kernel()
+        if any(kernels.is_one_kernel(kernels.boot_time(host), here) for host in remote):
+            every = [LocalHost("this machine"), *every]
+    with ExitStack() as stack:
+        for host in every:
+            stack.enter_context(_claim(host, holder))
+        yield
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user without a name, as in containers
+        return str(os.getuid())
+
+
+@contextmanager
+def _claim(host: Host, holder: Holder) -> Iterator[None]:
+    argv = ("python3", "-c", _script(), marks.lock_folder(), f"{WAIT_S:g}", json.dumps(holder))
+    with ExitStack() as stack:
+        try:
+            stream = stack.enter_context(host.stream(argv))
+            answer = json.loads(stream.read_line(WAIT_S + ANSWER_S))
+        except (OSError, EOFError, ValueError) as error:
+            raise SiteError(
+                f"{host.name}: it cannot be claimed for this session ({error}). Is the host up, and has it python3?"
+            ) from error
+        if answer["state"] == "error":
+            raise SiteError(f"{host.name}: it cannot be claimed for this session: {answer['reason']}")
+        if answer["state"] == "busy":
+            raise SiteError(
+                f"{host.name} is in use by {_holder_text(answer['holder'], answer['place'])}. Two sessions on one host "
+                "would disturb each other: wait until that one has ended, or stop it"
+            )
+        yield
+
+
+def _script() -> str:
+    return resources.files("infrabench.machines.hosts").joinpath("probes/claim.py").read_text()
+
+
+def describe_holder(holder: Holder) -> str:
+    """Return who holds a claim, and since when, whatever that one says of itself."""
+    said = {key: _printable(str(holder.get(key, "?"))) for key in ("session", "user", "pid", "controller", "since")}
+    return "session {session} of user {user} (process {pid} on {controller}) since {since}".format(**said)
+
+
+def _holder_text(holder: Holder | None, place: str) -> str:
+    if holder is None:
+        return f"a process that does not say who it is (as root, `fuser {place}` there names it)"
+    return describe_holder(holder)
+
+
+def _printable(text: str) -> str:
+    return "".join(each if each.isprintable() else "?" for each in text[:LONGEST])

@@ -1,0 +1,169 @@
+"""One run of the Go toolchain: its environment, its end with this process, and what it says meanwhile."""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import shutil
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from infrabench.core import ProvisionError
+from infrabench.machines.lab.go_parts import Extra, GoPart, Program, build_flags
+from infrabench.machines.lab.shell import contained, sh, state_dir
+
+PROGRAM_TIMEOUT_S = 2 * 3600.0  # without a program done in this time something is stuck
+TICK_S = 20.0  # how often a long build says that it lives
+TAIL = 25  # lines of a failed build that are shown
+# What may be said from outside: where modules come from, and how much of the machine is used. Nothing that changes a
+# program: no flags, targets or compilers.
+KEPT = {
+    "GOPROXY", "GOSUMDB", "GONOSUMDB", "GOPRIVATE", "GONOPROXY", "GOINSECURE", "GOAUTH", "GOENV", "GOTMPDIR", "GOROOT",
+    "GOMAXPROCS", "GOMEMLIMIT", "GOGC",
+}  # fmt: skip
+COMPILERS = {"CC", "CXX", "AR", "FC", "PKG_CONFIG"}
+C_FLAGS = ("-std=c99", "-Os", "-static", "-s")
+
+Tick = Callable[[float, str], None]  # seconds so far, and what was done in them
+
+
+def modules() -> Path:
+    """Return where Go keeps the modules that it downloaded."""
+    return state_dir() / "go" / "mod"
+
+
+def compiled() -> Path:
+    """Return where Go keeps the packages that it compiled: an interrupted build goes on from there."""
+    return state_dir() / "go" / "build"
+
+
+def go() -> str | None:
+    """Return the Go program, also where its installer puts it and no search path leads; None when there is none."""
+    return shutil.which("go") or shutil.which("/usr/local/go/bin/go")
+
+
+def toolchain() -> str | None:
+    """Return the version of the Go toolchain here, such as ``go1.26.8``; None when there is none."""
+    found = go()
+    if not found:
+        return None
+    try:
+        done = subprocess.run(
+            [found, "env", "GOVERSION"],
+            env=environment(cgo=False),
+            cwd="/",
+            capture_output=True,
+            timeout=60,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ProvisionError(f"{found} does not say its version: {error}") from error
+    return done.stdout.decode().strip()
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Return the numbers of a Go version for comparing, such as (1, 26, 8)."""
+    found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
+    return tuple(int(each or 0) for each in found.groups()) if found else ()
+
+
+def build(part: GoPart, program: Program, to: Path, tick: Tick) -> None:
+    """Build a program to `to`, whole or not at all; `ProvisionError` with the last lines when it fails."""
+    new = to.with_name(f"{to.name}.new")
+    argv = ["build", "-v", *build_flags(part, program), "-o", str(new), program.package]
+    _go(part, argv, f"{part.name}: building {program.name}", tick)
+    new.rename(to)
+
+
+def add(part: GoPart, extra: Extra, to: Path) -> None:
+    """Put an extra to `to`: a copy of what the module holds, or what is made of it."""
+    where = ("list", "-mod=readonly", "-m", "-f", "{{.Dir}}", extra.module)
+    said = _go(part, where, f"{part.name}: finding {extra.module}", lambda seconds, done: None)
+    source = Path(said.strip().splitlines()[-1]) / extra.path
+    if not source.exists():
+        raise ProvisionError(f"{part.name}: {extra.module} has no {extra.path}")
+    if extra.how == "folder":
+        sh("cp", "-r", source, to)
+        sh("chmod", "-R", "u+w,a+rX", to)  # Go keeps modules read-only
+    elif extra.how == "definitions":
+        documents = re.split(r"^---\s*$", source.read_text(), flags=re.MULTILINE)
+        kept = [each.strip("\n") for each in documents if re.search("^kind: CustomResourceDefinition$", each, re.M)]
+        if not kept:
+            raise ProvisionError(f"{part.name}: {source} defines no resource")
+        to.write_text("\n---\n".join(kept) + "\n")
+    else:
+        sh("gcc", *C_FLAGS, "-o", to, *sorted(source.glob("*.c")), timeout_s=120)
+
+
+def environment(*, cgo: bool) -> dict[str, str]:
+    """Return the environment of Go: ours, with its own caches, and nothing of the user's that changes a program."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name in KEPT or not (name.startswith(("GO", "CGO_")) or name in COMPILERS)
+    }
+    ours = {
+        "GOMODCACHE": str(modules()), "GOCACHE": str(compiled()), "GOTOOLCHAIN": "local", "GOWORK": "off",
+        "GOFLAGS": "-mod=readonly", "CGO_ENABLED": str(int(cgo)), "LC_ALL": "C",
+    }  # fmt: skip
+    return {**kept, **ours}
+
+
+def _go(part: GoPart, argv: Sequence[str], what: str, tick: Tick) -> str:
+    """Run Go in the part's folder and return what it said; ends with this process, and soon after an interrupt."""
+    found = go()
+    if not found:
+        raise ProvisionError(f"{what}: there is no Go toolchain")
+    child = subprocess.Popen(
+        [*contained(), "nice", found, *argv], cwd=part.folder, env=environment(cgo=part.cgo), start_new_session=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        said, last = _listen(child, tick)
+        status = child.wait()
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+    if status != 0:
+        raise ProvisionError(
+            f"{what} failed (status {status}):\n" + "\n".join(last) + "\nWhat was built is kept, and the same command "
+            "goes on from there. If modules could not be had: GOPROXY says where Go gets them from."
+        )
+    return said
+
+
+def _listen(child: subprocess.Popen[bytes], tick: Tick) -> tuple[str, list[str]]:
+    """Return all that a child says and its last lines that are not a mere package name."""
+    assert child.stdout is not None
+    begin = ticked = time.monotonic()
+    said, rest, last = b"", b"", deque[str](maxlen=TAIL)
+    downloads, packages = 0, 0
+    with selectors.DefaultSelector() as ready:
+        ready.register(child.stdout, selectors.EVENT_READ)
+        while True:
+            now = time.monotonic()
+            if now - begin > PROGRAM_TIMEOUT_S:
+                raise ProvisionError(f"Go was not done after {PROGRAM_TIMEOUT_S / 3600:g} h. Last: {'; '.join(last)}")
+            if now - ticked >= TICK_S:
+                ticked = now
+                tick(now - begin, f"{packages} packages compiled" if packages else f"{downloads} modules downloaded")
+            if not ready.select(timeout=1.0):
+                continue
+            chunk = os.read(child.stdout.fileno(), 1 << 16)
+            if not chunk:
+                return said.decode("utf-8", "replace"), [*last, *([rest.decode("utf-8", "replace")] if rest else [])]
+            said += chunk
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if line.startswith(b"go: downloading "):
+                    downloads += 1
+                elif b" " in line or b":" in line:
+                    last.append(line.decode("utf-8", "replace"))
+                else:  # -v: the package that is being compiled
+                    packages += 1

@@ -1,0 +1,187 @@
+"""The programs of a Kubernetes cluster as pinned Go modules: which, how they are built, what goes with them.
+
+Versions stand in `go/PART/go.mod` alone, and go.sum holds the hash of every module. A part is one Go module: its
+programs share their dependencies, and each is linked on top of what the one before it compiled.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from infrabench.core import ProvisionError
+
+GO_DIR = Path(__file__).parent / "go"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program by its file name and the Go package that it is built from.
+
+    `seconds` is what building it took on two cores, in the order of its part, with modules downloaded and nothing
+    compiled: what the estimate of time left rests on. `tags` come instead of its part's.
+    """
+
+    name: str
+    package: str
+    seconds: float
+    tags: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """What a module holds besides programs and is needed at run time: `path` in `module`, found as `name`.
+
+    `how`: a ``folder`` is copied as it is; ``definitions`` are the CustomResourceDefinition documents of a YAML file;
+    ``C`` is a static program of all C files in a folder.
+    """
+
+    name: str
+    module: str
+    path: str
+    how: Literal["folder", "definitions", "C"]
+
+
+@dataclass(frozen=True, slots=True)
+class GoPart:
+    """One Go module: its programs, and how they are built.
+
+    `stamp` is a module whose version they are to report, `stamped` the variables that take it: with ``{number}``,
+    ``{major}`` or ``{minor}`` of it.
+    """
+
+    name: str
+    programs: tuple[Program, ...]
+    tags: str = ""
+    cgo: bool = False
+    stamp: str = ""
+    stamped: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()  # of C libraries, by pkg-config name
+    extra: tuple[Extra, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """Where go.mod and go.sum are."""
+        return GO_DIR / self.name
+
+    @property
+    def compiles_c(self) -> bool:
+        return self.cgo or any(each.how == "C" for each in self.extra)
+
+    @property
+    def seconds(self) -> float:
+        return sum(program.seconds for program in self.programs)
+
+
+_KUBERNETES = "k8s.io/kubernetes"
+_SKEW = "k8s.io/component-base/version.git"  # what kubeadm and checks of version skew compare
+_CONTAINERD = "github.com/containerd/containerd/v2"
+_CILIUM = "github.com/cilium/cilium"
+_CRIO = "github.com/cri-o/cri-o"
+_GVISOR = "gvisor.dev/gvisor"
+_MULTUS = "gopkg.in/k8snetworkplumbingwg/multus-cni.v4"
+_CRIO_TAGS = (  # without signing by GPG and without storage drivers that need C libraries of their own
+    "containers_image_openpgp exclude_graphdriver_btrfs exclude_graphdriver_devicemapper containers_image_ostree_stub "
+    "seccomp"
+)
+# The order is the order of building. The first program of a part compiles what the part's others share.
+PARTS = {
+    part.name: part
+    for part in (
+        GoPart(
+            "kubernetes",
+            (
+                Program("kube-apiserver", f"{_KUBERNETES}/cmd/kube-apiserver", 200),
+                Program("kubeadm", f"{_KUBERNETES}/cmd/kubeadm", 16),
+                Program("kube-controller-manager", f"{_KUBERNETES}/cmd/kube-controller-manager", 47),
+                Program("kube-scheduler", f"{_KUBERNETES}/cmd/kube-scheduler", 4),
+                Program("kubelet", f"{_KUBERNETES}/cmd/kubelet", 15),
+                Program("kube-proxy", f"{_KUBERNETES}/cmd/kube-proxy", 7),
+                Program("kubectl", f"{_KUBERNETES}/cmd/kubectl", 16),
+            ),
+            stamp=_KUBERNETES,
+            stamped=(f"{_SKEW}Version={{number}}", f"{_SKEW}Major={{major}}", f"{_SKEW}Minor={{minor}}"),
+        ),
+        GoPart("etcd", (Program("etcd", "go.etcd.io/etcd/server/v3", 26),)),
+        GoPart(
+            "containerd",
+            (
+                Program("containerd", f"{_CONTAINERD}/cmd/containerd", 46),
+                Program("containerd-shim-runc-v2", f"{_CONTAINERD}/cmd/containerd-shim-runc-v2", 1),
+                Program("ctr", f"{_CONTAINERD}/cmd/ctr", 2),
+            ),
+            tags="no_btrfs no_zfs no_devmapper no_aufs",
+        ),
+        GoPart(
+            "multus",
+            (Program("multus", f"{_MULTUS}/cmd/multus", 56),),
+            extra=(Extra("multus-crd.yaml", _MULTUS, "deployments/multus-daemonset.yml", "definitions"),),
+        ),
+        GoPart(
+            "flannel-cni",
+            (Program("flannel-cni", "github.com/containernetworking/plugins/plugins/meta/flannel", 1),),
+        ),
+        GoPart(
+            "flannel", (Program("flanneld", "github.com/flannel-io/flannel", 80),), cgo=True
+        ),  # cgo: its UDP backend
+        GoPart(
+            "cilium",
+            (
+                Program("cilium-agent", f"{_CILIUM}/daemon", 326),
+                Program("cilium-cni", f"{_CILIUM}/plugins/cilium-cni", 7),
+                Program("cilium-dbg", f"{_CILIUM}/cilium-dbg", 17),
+                Program("cilium-operator-generic", f"{_CILIUM}/operator", 30, tags="ipam_provider_operator"),
+            ),
+            extra=(Extra("bpf", _CILIUM, "bpf", "folder"),),
+        ),
+        GoPart(
+            "crio",
+            (Program("crio", f"{_CRIO}/cmd/crio", 130),),
+            tags=_CRIO_TAGS,
+            cgo=True,
+            headers=("libseccomp",),
+            extra=(Extra("pinns", _CRIO, "pinns/src", "C"),),
+        ),
+        GoPart(
+            "gvisor",
+            (
+                Program("runsc", f"{_GVISOR}/runsc", 54),
+                Program("containerd-shim-runsc-v1", f"{_GVISOR}/shim", 10),
+            ),
+            stamp=_GVISOR,
+            stamped=(f"{_GVISOR}/runsc/version.version={{number}}",),
+        ),
+    )
+}
+
+
+def version(part: GoPart, module: str) -> str:
+    """Return the version of `module` that the part's go.mod requires, such as ``v1.34.4``."""
+    path = part.folder / "go.mod"
+    found = re.findall(rf"^\s*(?:require\s+)?{re.escape(module)} (v\S+)", path.read_text(), re.MULTILINE)
+    if len(found) != 1:
+        raise ProvisionError(f"{path}: {module} is required {len(found)} times, not once")
+    return found[0]
+
+
+def go_version(part: GoPart) -> str:
+    """Return the oldest Go version that the part's go.mod allows, such as ``1.26.8``."""
+    path = part.folder / "go.mod"
+    found = re.findall(r"^go (\d\S*)$", path.read_text(), re.MULTILINE)
+    if len(found) != 1:
+        raise ProvisionError(f"{path}: {len(found)} lines say which Go version is needed, not one")
+    return found[0]
+
+
+def build_flags(part: GoPart, program: Program) -> list[str]:
+    """Return the flags of ``go build`` for a program: no path of this machine goes in, nothing is resolved anew."""
+    link = "-s -w"
+    if part.stamp:
+        number = version(part, part.stamp)
+        major, minor = number.removeprefix("v").split(".")[:2]
+        link += "".join(f" -X {each.format(number=number, major=major, minor=minor)}" for each in part.stamped)
+    return [
+        "-mod=readonly", "-buildvcs=false", "-trimpath", "-tags", program.tags or part.tags, "-ldflags", link,
+    ]  # fmt: skip

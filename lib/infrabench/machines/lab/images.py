@@ -1,0 +1,188 @@
+"""Images made on this machine by mmdebstrap, cached by the hash of everything that went into them.
+
+`guest` is the image of the systems under test, one tar file for all of them. `node` is a root file system for lab
+nodes: the same packages and more, so that `native` runs the same binaries as the guests. `cluster` is one for the nodes
+of a Kubernetes cluster, `storage` one for a node that carries a storage system, `slurm` one for a node of a Slurm
+cluster, whose jobs measure the node itself.
+`vm` is a disk with a kernel: a virtual machine whose kernel has the module that compiles into no other one
+here. It takes minutes to compile, so it is made only for who asks for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from infrabench.core import ProvisionError, digest
+from infrabench.machines.lab import guest_disk
+from infrabench.machines.lab.shell import contained, free_bytes, locked, open_state_dir, remove_tree, sh, state_dir
+
+SUITE = "bookworm"
+COMPONENTS = "main contrib non-free"
+# Parts are folders beside this file, each with packages.txt, overlay/ and setup.sh, applied in order.
+KINDS = {
+    "guest": ("guest",),
+    "node": ("guest", "boot", "node"),
+    "cluster": ("boot", "cluster"),
+    "storage": ("boot", "storage"),
+    "vm": ("vm",),
+    "slurm": ("guest", "boot", "node", "slurm"),
+}
+DISKS = ("vm",)  # kinds that end as a disk to boot from
+LOCKS = {"vm": "vm.lock"}  # of kinds that take long: whoever needs another kind does not wait for them
+ON_DEMAND = ("vm", "slurm")  # kinds that nobody makes ahead unless they are named
+# What makes an image boot and answer, whatever it carries besides.
+BOOT = ("systemd-sysv", "dbus", "iproute2", "python3-minimal", "util-linux")
+FORMAT = 1  # raise it when this file makes images differently
+BUILD_TIMEOUT_S = 1200.0
+COMPILE_TIMEOUT_S = 3600.0  # of a kind that compiles, at the lowest priority that still gets on
+DPKG_STATUS = "var/lib/dpkg/status"
+KEEP = 3
+NEEDED_BYTES = 4 * 2**30
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image on disk. `rootfs` is a folder; `tar` the same as one file (guest only).
+
+    A kind that ends as a disk has neither: see `guest_disk` for its files.
+    """
+
+    kind: str
+    hash: str
+    folder: Path
+
+    @property
+    def rootfs(self) -> Path:
+        return self.folder / "rootfs"
+
+    @property
+    def tar(self) -> Path:
+        return self.folder / "rootfs.tar"
+
+
+def parts(kind: str) -> list[Path]:
+    """Return the folders that make up an image kind."""
+    return [Path(__file__).parent / part for part in KINDS[kind]]
+
+
+def packages(kind: str) -> list[str]:
+    """Return the Debian packages of an image kind, in the order of their files."""
+    names = list(BOOT)
+    for part in parts(kind):
+        for line in (part / "packages.txt").read_text().splitlines():
+            name = line.split("#")[0].strip()
+            if name and name not in names:
+                names.append(name)
+    return names
+
+
+def content_hash(kind: str) -> str:
+    """Return the hash that names an image: its suite, packages and the bytes and modes of its files."""
+    files = {
+        f"{part.name}/{path.relative_to(part)}": [_sha256(path), path.stat().st_mode & 0o111]
+        for part in parts(kind)
+        for path in sorted(part.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    return digest([FORMAT, kind, SUITE, COMPONENTS, packages(kind), files])
+
+
+def cached(kind: str) -> Image | None:
+    """Return the finished image of this kind, or None when it has to be made."""
+    image = _image(kind)
+    return image if (image.folder / "complete").exists() else None
+
+
+def make(kind: str, say: Callable[[str], None] = log.info) -> Image:
+    """Return the image of this kind, making it first if its content hash is not in the cache (about a minute)."""
+    image = cached(kind)
+    if image:
+        return image
+    image = _image(kind)
+    free = free_bytes(image.folder)
+    if free < NEEDED_BYTES:
+        raise ProvisionError(
+            f"{image.folder.parent}: {free / 2**30:.1f} GiB free, an image needs {NEEDED_BYTES / 2**30:.0f}. "
+            "Free some space or set INFRABENCH_STATE to a larger disk."
+        )
+    open_state_dir()  # else it would be made with the first folder in it: open to all users, and without its marker
+    how_long = "it compiles a kernel module: about eight minutes" if kind in DISKS else "about a minute"
+    say(f"Making the {kind} image {image.hash} from Debian packages ({how_long}; once)")
+    for leftover in image.folder.parent.glob(f"{kind}-*.part"):
+        remove_tree(leftover)
+    part = image.folder.with_name(f"{image.folder.name}.part")
+    part.mkdir(parents=True)
+    os.chmod(part, 0o755)
+    hooks = [f"--customize-hook={hook}" for folder in parts(kind) for hook in _hooks(folder)]
+    include = ",".join(packages(kind))
+    root = part / ("rootfs.tar" if kind == "guest" else "rootfs")
+    # mode auto: as root in a plain chroot, as an ordinary user in a user namespace.
+    slow = kind in DISKS
+    sh(
+        *contained(part), *(("nice", "-n", "10") if slow else ()), "mmdebstrap", "--mode=auto", "--variant=minbase",
+        f"--components={COMPONENTS}", f"--include={include}", *hooks, SUITE, root,
+        timeout_s=COMPILE_TIMEOUT_S if slow else BUILD_TIMEOUT_S,
+    )  # fmt: skip
+    status = f"./{DPKG_STATUS}"
+    known = sh("tar", "-xOf", root, status).stdout if kind == "guest" else (root / DPKG_STATUS).read_bytes()
+    (part / "packages.txt").write_text(_installed(known.decode()))
+    if kind in DISKS:
+        guest_disk.make(root, part)
+    (part / "complete").write_text("")
+    os.sync()
+    part.rename(image.folder)
+    _prune(kind)
+    return image
+
+
+def make_locked(kind: str, say: Callable[[str], None] = log.info) -> Image:
+    """Return what `make` returns, while no other process makes one: a maker removes what others have half done."""
+    with locked(LOCKS.get(kind, "lock")):
+        return make(kind, say)
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _image(kind: str) -> Image:
+    fingerprint = content_hash(kind)
+    return Image(kind, fingerprint, state_dir() / "images" / f"{kind}-{fingerprint}")
+
+
+def _prune(kind: str) -> None:
+    """Remove all but the newest `KEEP` images of a kind, and the node data that belong to them."""
+    made = sorted(state_dir().glob(f"images/{kind}-*/complete"), key=lambda path: path.stat().st_mtime)
+    mounts = Path("/proc/self/mounts").read_text()
+    for old in made[:-KEEP]:
+        if str(old.parent) in mounts:  # a lab that still runs on it
+            continue
+        remove_tree(old.parent)
+        remove_tree(state_dir() / "data" / old.parent.name.removeprefix(f"{kind}-"))
+
+
+def _hooks(part: Path) -> list[str]:
+    # mmdebstrap runs a hook as: sh -c HOOK exec ROOT. Overlay files take root's ownership, not the checkout's.
+    return [
+        f'mkdir -p "$1/tmp/part" && cp -r "{part}/." "$1/tmp/part/"',
+        'if [ -d "$1/tmp/part/overlay" ]; then chown -R 0:0 "$1/tmp/part" && chmod -R go-w,a+rX "$1/tmp/part/overlay"'
+        ' && cp -r --preserve=mode "$1/tmp/part/overlay/." "$1/"; fi',
+        'chroot "$1" sh /tmp/part/setup.sh /tmp/part/src && rm -rf "$1/tmp/part"',
+    ]
+
+
+def _installed(status: str) -> str:
+    """Return `name version` lines of the installed packages in a dpkg status file."""
+    lines = []
+    for stanza in status.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in stanza.splitlines() if ": " in line and not line.startswith(" "))
+        if "installed" in fields.get("Status", "").split():
+            lines.append(f"{fields['Package']} {fields['Version']}")
+    return "\n".join(sorted(lines)) + "\n"

@@ -1,0 +1,247 @@
+"""Machines of a cluster: a control node and one or two workers on the lab's bridge, frozen and thawed together.
+
+A set has a name, which is that of the system it is for. It is made from nothing every time: two sets share the images
+and nothing else. `slots` tells which addresses each set has.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from infrabench.core import Machines, NotRunnable, ProvisionError
+from infrabench.machines.clusters import kata
+from infrabench.machines.clusters.pods import YCRUNCHER
+from infrabench.machines.hosts import parallel
+from infrabench.machines.hosts.host import LocalHost, SSHHost, run_checked
+from infrabench.machines.lab import go_parts, go_tools, images, nodes, pod_images
+from infrabench.machines.lab.shell import locked
+
+KEPT = "kept-"  # begins the names of sets that stay until the lab goes down
+ROLES = ("control", "worker1", "worker2")
+FIRST, STEP, SLOTS = 21, 4, 32  # last part of the first address, addresses a set, how many sets fit
+TOOLS_DIR = "/opt/infrabench"
+IMAGES_DIR = "/opt/infrabench/images"
+TOOLS = ("kubernetes", "etcd", "containerd", "multus")  # what every cluster needs
+
+Say = Callable[[str], None]
+
+
+def members(name: str, slot: int, workers: int = 2) -> tuple[nodes.Node, ...]:
+    """Return the nodes of the set `name` with the addresses of `slot` (0, 1, ...)."""
+    first, roles = FIRST + STEP * slot, ROLES[: 1 + workers]
+    return tuple(nodes.Node(role, f"198.18.0.{first + number}", name) for number, role in enumerate(roles))
+
+
+def existing_nodes(name: str, slot: int) -> tuple[nodes.Node, ...]:
+    """Return the nodes of the set `name` that were made: it may have one worker or two, or be something else."""
+    return tuple(node for node in all_nodes(name, slot) if nodes.exists(node))
+
+
+def all_nodes(name: str, slot: int) -> tuple[nodes.Node, ...]:
+    """Return every node that a set of this name can have: a cluster, a store, a Slurm cluster, or a pair."""
+    return (*members(name, slot), store(name, slot), *queue(name, slot, STEP - 1), *pair(name, slot))
+
+
+def pair(name: str, slot: int) -> tuple[nodes.Node, nodes.Node]:
+    """Return the server and the client of the set `name` if that is a pair of hosts."""
+    first, (server, client) = FIRST + STEP * slot, nodes.PAIR
+    return nodes.Node(server, f"198.18.0.{first}", name), nodes.Node(client, f"198.18.0.{first + 1}", name)
+
+
+def queue(name: str, slot: int, size: int) -> tuple[nodes.Node, ...]:
+    """Return the controller of the set `name` if that is a Slurm cluster, and as many nodes as `size` says (1 to 3)."""
+    first, roles = FIRST + STEP * slot, nodes.QUEUE[: 1 + size]
+    return tuple(nodes.Node(role, f"198.18.0.{first + number}", name) for number, role in enumerate(roles))
+
+
+def store(name: str, slot: int) -> nodes.Node:
+    """Return the one node of the set `name` if that is a store and no cluster."""
+    return nodes.Node(nodes.STORE, f"198.18.0.{FIRST + STEP * slot}", name)
+
+
+def slots(lab: Path) -> dict[str, int]:
+    """Return the slot of every set that there is now, or that a killed lab left behind."""
+    file = lab / "machines.json"
+    return json.loads(file.read_text()) if file.exists() else {}
+
+
+def make(
+    lab: Path, name: str, tools: tuple[str, ...], connect: Callable[[nodes.Node], SSHHost], say: Say, workers: int = 2
+) -> Machines:  # fmt: skip
+    """Return the set `name`, booted and reachable; what is left of an earlier set of that name is removed first.
+
+    Raises `NotRunnable` when Kata is asked for and is not installed on this machine.
+
+    Parameters
+    ----------
+    lab
+        The folder of the running lab.
+    tools
+        Go tools (`gotools.PARTS`) that the nodes need beside `TOOLS`; `kata.PART`: the Kata of this machine.
+    connect
+        Gives the (not yet connected) host of a node; raises nothing.
+    workers
+        How many workers the set has: one or two.
+    """
+    wanted = parts(tools)
+    lent, devices, known = find_local_kata() if kata.PART in tools else ({}, (), {})
+    lent |= _ycruncher()
+    built = go_tools.make(wanted, say)
+    pods = {kind: pod_images.make(kind, say) for kind in pod_images.KINDS}
+    image = images.make_locked("cluster", say)
+    shown = lent | {f"{TOOLS_DIR}/{part}": folder for part, folder in built.items()}
+    shown |= {f"{IMAGES_DIR}/{kind}": each.tar.parent for kind, each in pods.items()}
+    team, hosts = boot(lab, name, lambda slot: members(name, slot, workers), image, connect, shown, devices)
+    return Machines(
+        hosts=hosts,
+        tools={part: f"{TOOLS_DIR}/{part}" for part in built},
+        images={kind: (each.tag, f"{IMAGES_DIR}/{kind}/{each.tar.name}") for kind, each in pods.items()},
+        embedded=True,
+        pause=lambda: nodes.freeze(team, frozen=True),
+        resume=lambda: nodes.freeze(team, frozen=False),
+        facts={
+            "cluster_image": image.hash,
+            "builds": {part: folder.name for part, folder in built.items()},
+            "versions": {part: version(part) for part in built},
+            **known,
+        },
+    )
+
+
+def boot(
+    lab: Path, name: str, team_at: Callable[[int], tuple[nodes.Node, ...]], image: images.Image,
+    connect: Callable[[nodes.Node], SSHHost], shown: Mapping[str, Path], devices: Sequence[str] = (),
+    shared: Sequence[Path] = (),
+) -> tuple[tuple[nodes.Node, ...], dict[str, SSHHost]]:  # fmt: skip
+    """Boot the set `name` in the place of an earlier one; return its nodes, and their hosts by role, reachable.
+
+    `team_at` gives the nodes that the set has in a slot; the rest is as in `nodes.start`. Nothing stays when it fails.
+    """
+    remove(lab, name)
+    team = team_at(allocate_slot(lab, name))
+    public = (lab / "ssh/id_ed25519.pub").read_text()
+    hosts: dict[str, SSHHost] = {}
+    try:
+        for node in team:
+            nodes.start(node, image, public, shown, devices, shared)
+        register_hosts(lab, team)
+        hosts |= {node.role: connect(node) for node in team}  # they read the known keys now
+        parallel.run_all(lambda node: wait_until_ready(hosts[node.role], node), team)
+    except BaseException:
+        close_group(lab, name, hosts)
+        raise
+    return team, hosts
+
+
+def close_group(lab: Path, name: str, hosts: Mapping[str, SSHHost]) -> None:
+    """Close the connections to the nodes of a set, and remove it."""
+    for host in hosts.values():
+        host.close()
+    remove(lab, name)
+
+
+def parts(tools: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the Go tools that a set's nodes need for `tools`."""
+    return tuple(part for part in dict.fromkeys((*TOOLS, *tools)) if part != kata.PART)
+
+
+def find_local_kata() -> tuple[dict[str, Path], tuple[str, ...], dict[str, str]]:
+    """Return what nodes are shown of this machine's Kata: folders, devices, and as a fact where they look for it.
+
+    `NotRunnable` where there is none.
+    """
+    here = LocalHost()
+    found = kata.find(here)
+    if found is None:
+        raise NotRunnable(kata.not_installed(here))
+    folders = {there: Path(folder) for there, folder in kata.folders_for_node(found).items()}
+    devices = tuple(device for device in kata.DEVICES if Path(device).exists())
+    return folders, devices, {"kata": found.place if kata.named_folder() else ""}
+
+
+def _ycruncher() -> dict[str, Path]:
+    """Return where nodes see the folder of y-cruncher that the user names; nothing where none is named."""
+    named = os.environ.get(YCRUNCHER)
+    if named and not (Path(named) / "y-cruncher").is_file():
+        raise ProvisionError(f"{YCRUNCHER}={named}: there is no program y-cruncher in that folder")
+    return {named: Path(named)} if named else {}
+
+
+@contextmanager
+def open_group(
+    lab: Path, name: str, tools: tuple[str, ...], connect: Callable[[nodes.Node], SSHHost], say: Say, workers: int = 2
+) -> Iterator[Machines]:
+    """Yield the set `name` (see `make`); it is removed at the end."""
+    machines = make(lab, name, tools, connect, say, workers)
+    try:
+        yield machines
+    finally:
+        close_group(lab, name, machines.hosts)
+
+
+def remove(lab: Path, name: str) -> None:
+    """Remove the set `name`, running, frozen or half made; nothing when there is none."""
+    known = slots(lab)
+    if name in known:
+        nodes.remove(all_nodes(name, known[name]))
+        with locked("machines.lock"):
+            _write(lab, {other: slot for other, slot in slots(lab).items() if other != name})
+
+
+def remove_others(lab: Path) -> None:
+    """Remove every set that a user which is gone left behind: all that are not kept."""
+    for name in slots(lab):
+        if not name.startswith(KEPT):
+            remove(lab, name)
+
+
+def kept_nodes(lab: Path) -> list[nodes.Node]:
+    """Return the nodes of all sets that stay."""
+    return [node for name, slot in slots(lab).items() if name.startswith(KEPT) for node in existing_nodes(name, slot)]
+
+
+def allocate_slot(lab: Path, name: str) -> int:
+    """Give the set `name` a slot that is free, and return it."""
+    with locked("machines.lock"):
+        known = slots(lab)
+        free = next((slot for slot in range(SLOTS) if slot not in known.values()), None)
+        if free is None:
+            raise ProvisionError(f"the lab has {SLOTS} sets of machines already. Try `infrabench lab down`")
+        _write(lab, {**known, name: free})
+        return free
+
+
+def _write(lab: Path, known: Mapping[str, int]) -> None:
+    part = lab / "machines.json.part"
+    part.write_text(json.dumps(known))
+    part.rename(lab / "machines.json")
+
+
+def register_hosts(lab: Path, team: tuple[nodes.Node, ...]) -> None:
+    """Put the nodes' host keys in the place of those that earlier nodes had at their addresses."""
+    with locked("machines.lock"):
+        file, addresses = lab / "ssh/known_hosts", {node.address for node in team}
+        kept = [line for line in file.read_text().splitlines() if line.split()[0] not in addresses]
+        file.write_text("".join(f"{line}\n" for line in kept) + "".join(nodes.host_key(node) for node in team))
+
+
+def version(part: str) -> str:
+    """Return the version of the module that the part's first program comes from."""
+    first = go_parts.PARTS[part].programs[0].package
+    text = (go_parts.PARTS[part].folder / "go.mod").read_text()
+    required = re.findall(r"^\s*(?:require\s+)?(\S+) (v\S+)(?: // indirect)?$", text, re.MULTILINE)
+    (found,) = {version for module, version in required if first == module or first.startswith(f"{module}/")}
+    return found
+
+
+def wait_until_ready(host: SSHHost, node: nodes.Node) -> None:
+    """Return when the node answers, has its routes and, if it is a server, its engines run."""
+    nodes.wait_for_ssh(host, node)
+    engines = [("systemctl", "start", *nodes.SERVICES)] if node.role == nodes.SERVER.role else []
+    for argv in (*nodes.routes(node), *engines):
+        run_checked(host, argv, timeout_s=nodes.READY_S)

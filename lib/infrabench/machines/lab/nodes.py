@@ -1,0 +1,353 @@
+"""Lab nodes: privileged LXC system containers on the lab's bridge, reached over SSH like any other host.
+
+A node's root is an overlay over the node image, thrown away with the node. Its data folders (`DATA`) lie on the host's
+own file system, so that engines and disk workloads meet a real disk and not an overlay; imported images stay there
+from one lab to the next.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from infrabench.core import Host, ProvisionError, SiteError
+from infrabench.machines.lab import loops
+from infrabench.machines.lab.images import Image
+from infrabench.machines.lab.network import BRIDGE, GUESTS_NET, NODES_NET, RANGE
+from infrabench.machines.lab.shell import lab_label, mounts_below, remove_tree, sh, state_dir
+
+STOP_S = 20.0
+READY_S = 60.0
+FREEZE_S = 10.0
+LINKS = Path("/sys/class/net")
+# Folder in the node -> name below the node's data folder.
+DATA = {
+    "/var/lib/docker": "docker", "/var/lib/lxd": "lxd", "/var/lib/lxc": "lxc", "/var/lib/containers": "podman",
+    "/var/tmp": "tmp",
+}  # fmt: skip
+# The same of a node of a cluster; what is in them does not outlive the node.
+CLUSTER_DATA = {
+    "/var/lib/containerd": "containerd", "/var/lib/containers": "containers", "/var/lib/kubelet": "kubelet",
+    "/var/lib/etcd": "etcd", "/var/tmp": "tmp",
+}  # fmt: skip
+# The same of a store: backing files of its disks, and what its daemons write.
+STORE = "store"
+STORE_DATA = {loops.HOMES: "store", "/var/tmp": "tmp"}
+# The controller of a Slurm cluster and its nodes, whose jobs measure them as sites of their own.
+QUEUE = ("queue", "node1", "node2", "node3")
+PAIR = ("server", "client")
+SERVICES = ("docker.service", "lxd.service")  # of a server
+GUEST_DIR = "/var/cache/infrabench/guest"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node by its role, which is also its name, and its address on the lab's bridge.
+
+    `cluster` is the name of the set that the node belongs to (a cluster, say, or a store alone), empty for the two
+    nodes that are always there; their data folders stay from one lab to the next.
+    """
+
+    role: str
+    address: str
+    cluster: str = ""
+
+    @property
+    def mac(self) -> str:
+        # Fixed: udev in the node replaces a random one, and the host goes on sending to the old one.
+        return f"02:49:42:00:01:{int(self.address.split('.')[-1]):02x}"
+
+    @property
+    def container(self) -> str:
+        return container_prefix() + (f"{self.cluster}-{self.role}" if self.cluster else self.role)
+
+    @property
+    def data(self) -> dict[str, str]:
+        if self.role == STORE:
+            return STORE_DATA
+        return DATA if self.role in (*PAIR, *QUEUE) else CLUSTER_DATA
+
+
+SERVER = Node("server", "198.18.0.11")
+CLIENT = Node("client", "198.18.0.12")
+NODES = (SERVER, CLIENT)
+
+
+def container_prefix() -> str:
+    """Return how the names of this lab's containers, and with them their cgroups, begin."""
+    return f"infrabench-{lab_label()}-"
+
+
+def nodes_dir() -> Path:
+    """Return the LXC path of the running lab's nodes."""
+    return state_dir() / "lab" / "nodes"
+
+
+def start(
+    node: Node, image: Image, public_key: str, read_only: Mapping[str, Path], devices: Sequence[str] = (),
+    shared: Sequence[Path] = (),
+) -> None:  # fmt: skip
+    """Make and boot a node; returns when its init has been started (see `lab.up` for readiness).
+
+    `read_only` names folders of this machine by where the node shall see them, `devices` those of its devices that the
+    node shall have too, `shared` folders that it sees where they are and may write to.
+    """
+    home = nodes_dir() / node.container
+    upper = home / "upper"
+    ssh = upper / "etc/ssh"
+    ssh.mkdir(parents=True)
+    (upper / "root/.ssh").mkdir(parents=True, mode=0o700)
+    (upper / "root/.ssh/authorized_keys").write_text(public_key)
+    os.chmod(upper / "root", 0o700)
+    (upper / "etc/hostname").write_text(node.role + "\n")
+    hosts = "" if node.cluster else "".join(f"{other.address} {other.role}\n" for other in NODES)
+    (upper / "etc/hosts").write_text(f"127.0.0.1 localhost\n{hosts}")
+    (upper / "etc/resolv.conf").write_text("")
+    for path in (upper, upper / "etc", ssh, *(upper / "etc").glob("host*"), upper / "etc/resolv.conf"):
+        path.chmod(0o755 if path.is_dir() else 0o644)  # whatever the umask is: this is what the node's root gets
+    sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", node.role, "-f", ssh / "ssh_host_ed25519_key")
+    data = home / "data" if node.cluster else state_dir() / "data" / image.hash / node.role
+    for name in node.data.values():
+        (data / name).mkdir(parents=True, exist_ok=True)
+    os.chmod(data / "tmp", 0o1777)
+    (home / "config").write_text(_config(node, image, read_only, ("/dev/fuse", *devices), data, upper, shared))
+    sh(
+        "lxc-start", "-P", nodes_dir(), "-n", node.container, "-d",
+        "-o", home / "lxc.log", "-l", "WARN", "-L", home / "console.log", timeout_s=30,
+    )  # fmt: skip
+
+
+def host_key(node: Node) -> str:
+    """Return a node's known-hosts line."""
+    key = (nodes_dir() / node.container / "upper/etc/ssh/ssh_host_ed25519_key.pub").read_text().split()
+    return f"{node.address} {key[0]} {key[1]}\n"
+
+
+def exists(node: Node) -> bool:
+    """Tell whether the node was made, running or not."""
+    return (nodes_dir() / node.container).exists()
+
+
+def is_running(node: Node) -> bool:
+    """Tell whether the node's container runs."""
+    home = nodes_dir() / node.container
+    if not (home / "config").exists() or not shutil.which("lxc-info"):
+        return False
+    info = sh("lxc-info", "-P", nodes_dir(), "-n", node.container, "-sH", ok=(0, 1))
+    return info.stdout.strip() == b"RUNNING"
+
+
+def remove_all() -> None:
+    """Stop every node that this state folder's lab ever had, by its cgroup, and remove its files."""
+    _kill_cgroups(f"{container_prefix()}*")
+    loops.detach()
+    _unplug(list(LINKS.glob(f"ib-{lab_label()}-*")))
+    _remove_pivots()
+    remove_tree(nodes_dir())
+
+
+def remove(nodes: Iterable[Node]) -> None:
+    """Stop these nodes at once and remove their files."""
+    for node in nodes:
+        _kill_cgroups(node.container)
+        if node.role == STORE:
+            loops.detach(node.cluster)
+    _unplug([LINKS / _veth(node) for node in nodes])
+    _remove_pivots()
+    for node in nodes:
+        remove_tree(nodes_dir() / node.container)
+
+
+def freeze(nodes: Iterable[Node], *, frozen: bool) -> None:
+    """Freeze every process of these nodes, or thaw them, and return when it is so; else `ProvisionError`."""
+    deadline = time.monotonic() + FREEZE_S
+    wanted = {"freezer.state": "FROZEN" if frozen else "THAWED", "cgroup.freeze": "1" if frozen else "0"}
+    for node in nodes:
+        for file in _freezers(node):
+            file.write_text(wanted[file.name])
+            while not _has_state(file, frozen):
+                if time.monotonic() > deadline:
+                    raise ProvisionError(f"{node.container} cannot be {'frozen' if frozen else 'thawed'}: {file}")
+                time.sleep(0.005)
+                file.write_text(wanted[file.name])  # v1: a task that was forked meanwhile needs another request
+
+
+def leftovers() -> list[str]:
+    """Return what is still there of nodes: cgroups, mounts and loop devices, by path."""
+    cgroups = [str(folder) for folder in _cgroups(f"{container_prefix()}*")]
+    return cgroups + mounts_below(nodes_dir()) + loops.list_devices()
+
+
+def wait_for_ssh(machine: Host, node: Node) -> None:
+    """Return when the node answers; `ProvisionError` with the end of its console when it does not."""
+    deadline = time.monotonic() + READY_S
+    while True:
+        try:
+            machine.run(("true",), timeout_s=5)
+            return
+        except SiteError as error:
+            if time.monotonic() > deadline:
+                console = nodes_dir() / node.container / "console.log"
+                tail = console.read_text(errors="replace")[-600:] if console.exists() else "no console output"
+                told = f"node {node.role} did not answer within {READY_S:.0f} s: {error}\n{tail}"
+                raise ProvisionError(told) from error
+            time.sleep(0.2)
+
+
+def _freezers(node: Node) -> list[Path]:
+    found = [
+        top / name
+        for top in _cgroups(node.container)
+        if ".payload." in top.name
+        for name in ("freezer.state", "cgroup.freeze")
+        if (top / name).exists()
+    ]
+    if not found:
+        raise ProvisionError(f"{node.container} has no cgroup that can be frozen; is it running?")
+    return found
+
+
+def _has_state(file: Path, frozen: bool) -> bool:
+    if file.name == "freezer.state":
+        return file.read_text().strip() == ("FROZEN" if frozen else "THAWED")
+    return f"frozen {int(frozen)}" in (file.parent / "cgroup.events").read_text()
+
+
+def _config(
+    node: Node, image: Image, read_only: Mapping[str, Path], devices: Sequence[str], data: Path, upper: Path,
+    shared: Sequence[Path] = (),
+) -> str:  # fmt: skip
+    binds = (
+        "".join(
+            f"lxc.mount.entry = {data / name} {folder.lstrip('/')} none bind,create=dir 0 0\n"
+            for folder, name in node.data.items()
+        )
+        + "".join(
+            f"lxc.mount.entry = {folder} {there.lstrip('/')} none bind,ro,create=dir 0 0\n"
+            for there, folder in read_only.items()
+        )
+        + "".join(
+            f"lxc.mount.entry = {device} {device.lstrip('/')} none bind,create=file,optional 0 0\n"
+            for device in devices
+        )
+        + "".join(
+            f"lxc.mount.entry = {folder} {str(folder).lstrip('/')} none bind,create=dir 0 0\n" for folder in shared
+        )
+    )
+    return f"""\
+lxc.include = /usr/share/lxc/config/common.conf
+lxc.include = /usr/share/lxc/config/nesting.conf
+lxc.uts.name = {node.role}
+lxc.rootfs.path = overlay:{image.rootfs}:{upper}
+lxc.cap.drop =
+lxc.apparmor.profile = unconfined
+lxc.cgroup.devices.allow = a
+lxc.cgroup2.devices.allow = a
+lxc.mount.auto = proc:rw sys:rw cgroup:rw
+{binds}lxc.net.0.type = veth
+lxc.net.0.link = {BRIDGE}
+lxc.net.0.veth.pair = {_veth(node)}
+lxc.net.0.name = eth0
+lxc.net.0.hwaddr = {node.mac}
+lxc.net.0.flags = up
+lxc.net.0.ipv4.address = {node.address}/{NODES_NET.prefixlen}
+lxc.log.level = WARN
+"""
+
+
+def routes(node: Node) -> list[tuple[str, ...]]:
+    """Return the commands that give a node its routes: to the guests, and the guard for the rest of the range."""
+    guard = ("ip", "route", "replace", "unreachable", str(RANGE), "metric", "4096")
+    if node.role == SERVER.role:
+        return [guard, ("sysctl", "-qw", "net.ipv4.ip_forward=1")]
+    if node == CLIENT:  # that of a pair is given its route by who measures it, as every inventory's is
+        return [guard, ("ip", "route", "replace", str(GUESTS_NET), "via", SERVER.address)]
+    return [guard]
+
+
+def _unplug(links: Iterable[Path]) -> None:
+    """Remove this machine's ends of the nodes' links.
+
+    A connection that a killed node had with another one that is gone too keeps its network namespace, and with it the
+    link, for as long as the kernel goes on sending: minutes.
+    """
+    for link in links:
+        if link.exists():
+            sh("ip", "link", "del", link.name, ok=(0, 1))  # 1: it went by itself meanwhile
+
+
+def _veth(node: Node) -> str:
+    # At most 15 characters: the last part of the address tells the nodes of clusters apart.
+    return f"ib-{lab_label()}-" + (f"n{node.address.split('.')[-1]}" if node.cluster else node.role)
+
+
+def _cgroups(container: str) -> list[Path]:
+    names = (f"lxc.payload.{container}", f"lxc.monitor.{container}")
+    # LXC numbers a cgroup (-1, -2) when the name was still taken.
+    return [path for top in _tops() for name in names for path in (*top.glob(name), *top.glob(f"{name}-[0-9]*"))]
+
+
+def _tops() -> list[Path]:
+    """Return the roots of the cgroup hierarchies (v1: one a controller; v2: one)."""
+    root = Path("/sys/fs/cgroup")
+    return [root, *(entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink())]
+
+
+def _kill_cgroups(container: str) -> None:
+    """Kill by pid whatever lives in the cgroups of containers of that name (a glob), thaw it so that it can die."""
+    deadline = time.monotonic() + STOP_S
+    while (tops := _cgroups(container)) and time.monotonic() < deadline:
+        for top in tops:
+            folders = [Path(folder) for folder, _, _ in os.walk(top)]  # passes over what goes away meanwhile
+            for folder in folders:
+                _try_write(folder / "freezer.state", "THAWED")
+                for pid in map(int, _try_read(folder / "cgroup.procs").split()):
+                    try:
+                        if pid > 0:  # 0: one that this process cannot see; to kill it would be to kill ourselves
+                            os.kill(pid, signal.SIGKILL)
+                    except ProcessLookupError:
+                        continue
+            for folder in reversed(folders):
+                _try_rmdir(folder)
+        time.sleep(0.1)
+    if left := _cgroups(container):
+        raise ProvisionError(f"cgroups of {container} cannot be removed: {left[0]}")
+
+
+def _remove_pivots() -> None:
+    """Remove the empty cgroups that LXC leaves behind, unless another container of this machine may use them."""
+    if any(any(top.glob(f"lxc.{kind}.*")) for top in _tops() for kind in ("payload", "monitor")):
+        return
+    deadline = time.monotonic() + 2  # a monitor passes through its pivot cgroup on its way out
+    while (left := [top / "lxc.pivot" for top in _tops() if (top / "lxc.pivot").is_dir()]) and (
+        time.monotonic() < deadline
+    ):
+        for pivot in left:
+            _try_rmdir(pivot)
+        time.sleep(0.02)
+
+
+def _try_read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:  # the cgroup went away while we looked
+        return ""
+
+
+def _try_write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError:
+        return
+
+
+def _try_rmdir(path: Path) -> None:
+    try:
+        path.rmdir()
+    except OSError:  # still busy: the caller tries again
+        return

@@ -1,0 +1,118 @@
+"""A real Slurm in the lab: a controller and up to three compute nodes, from Debian's packages.
+
+The nodes see folders of this machine where they are, as those of a cluster see a file system that they share, so a
+campaign's engine on the controller hands them jobs like on any other Slurm. Each node is a system container on this
+machine's kernel: its processors are those of the others too, so such sites take turns.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from infrabench.core import Host, Machines, ProvisionError
+from infrabench.machines.hosts import parallel
+from infrabench.machines.hosts.host import SSHHost, run_checked
+from infrabench.machines.lab import images, node_groups, nodes
+from infrabench.machines.lab.nodes import QUEUE, Node
+
+NAME = "slurm"
+KEY = "/etc/munge/munge.key"
+IDLE_S = 60.0
+PARTITION = "bench"
+# Whole nodes only; processes are followed through /proc, as a container has no cgroup tree of its own to give away.
+CONFIG = """\
+ClusterName=lab
+SlurmctldHost={controller}({address})
+SlurmUser=slurm
+AuthType=auth/munge
+MpiDefault=none
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/linear
+SchedulerType=sched/backfill
+ReturnToService=2
+SlurmdTimeout=20
+KillWait=30
+MinJobAge=600
+StateSaveLocation=/var/spool/slurmctld
+SlurmdSpoolDir=/var/spool/slurmd
+SlurmctldLogFile=/var/log/slurm/slurmctld.log
+SlurmdLogFile=/var/log/slurm/slurmd.log
+SlurmctldPidFile=/run/slurmctld.pid
+SlurmdPidFile=/run/slurmd.pid
+{nodes}
+PartitionName={partition} Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+# Its daemon looks for cgroups although nothing here uses them; of this kind it needs none to be there.
+CGROUPS = "CgroupPlugin=cgroup/v1\n"
+
+log = logging.getLogger(__name__)
+Say = Callable[[str], None]
+
+
+@contextmanager
+def open_cluster(
+    lab: Path, size: int, shared: Sequence[Path], connect: Callable[[Node], SSHHost], say: Say = log.info
+) -> Iterator[Machines]:
+    """Yield a Slurm cluster of `size` nodes, idle: ``queue`` is the controller, ``node1`` and on compute.
+
+    `shared` are folders that all of them see where they are, and may write to. What is left of an earlier one is
+    removed first, and all of it at the end.
+    """
+    image = images.make_locked("slurm", say)
+    munge = secrets.token_bytes(1024)
+    team, hosts = node_groups.boot(
+        lab, NAME, lambda slot: node_groups.queue(NAME, slot, size), image, connect, {}, shared=shared
+    )
+    try:
+        parallel.run_all(lambda node: _start_daemons(hosts[node.role], node, team, munge), team)
+        _wait_until_idle(hosts[QUEUE[0]], [node.role for node in team[1:]])
+        yield Machines(
+            hosts=hosts, tools={}, images={}, embedded=True,
+            pause=lambda: nodes.freeze(team, frozen=True),
+            resume=lambda: nodes.freeze(team, frozen=False),
+            facts={"slurm_image": image.hash},
+        )  # fmt: skip
+    finally:
+        node_groups.close_group(lab, NAME, hosts)
+
+
+def config(team: Sequence[Node]) -> str:
+    """Return slurm.conf: all nodes have the processors of this machine, and a job takes a whole one."""
+    controller, *others = team
+    rows = (f"NodeName={node.role} NodeAddr={node.address} CPUs={os.cpu_count()} State=UNKNOWN" for node in others)
+    return CONFIG.format(
+        controller=controller.role, address=controller.address, nodes="\n".join(rows), partition=PARTITION
+    )
+
+
+def _start_daemons(host: SSHHost, node: Node, team: Sequence[Node], munge: bytes) -> None:
+    """Configure Slurm on a node and start the node's daemons."""
+    names = "".join(f"{each.address} {each.role}\n" for each in team)
+    host.put(f"127.0.0.1 localhost\n{names}".encode(), "/etc/hosts")
+    host.put(config(team).encode(), "/etc/slurm/slurm.conf")
+    host.put(CGROUPS.encode(), "/etc/slurm/cgroup.conf")
+    host.put(munge, KEY, 0o400)
+    daemon = "slurmctld" if node.role == QUEUE[0] else "slurmd"
+    for argv in (("chown", "munge:munge", KEY), ("systemctl", "start", "munge.service", f"{daemon}.service")):
+        run_checked(host, argv, timeout_s=nodes.READY_S)
+
+
+def _wait_until_idle(controller: Host, waited: Sequence[str]) -> None:
+    """Return when every node takes jobs; `ProvisionError` with what Slurm says of them when one does not."""
+    deadline = time.monotonic() + IDLE_S
+    while True:
+        said = controller.run(("sinfo", "--noheader", "--Node", "--format=%N %t"), timeout_s=20)
+        states = dict(line.split() for line in said.stdout.decode("utf-8", "replace").splitlines())
+        if all(states.get(name) == "idle" for name in waited):
+            return
+        if time.monotonic() > deadline:
+            told = (said.stdout + said.stderr).decode("utf-8", "replace").strip()
+            raise ProvisionError(f"the lab's Slurm is not ready after {IDLE_S:.0f} s: {told}")
+        time.sleep(0.5)

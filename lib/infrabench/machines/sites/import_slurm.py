@@ -1,0 +1,72 @@
+"""Inventories from a Slurm allocation: inside ``sbatch`` or ``salloc``, its nodes take the roles in their order."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+from collections.abc import Mapping, Sequence
+
+from infrabench.core import SiteError
+from infrabench.machines.hosts.host import LocalHost
+from infrabench.machines.sites import import_hostlist
+from infrabench.machines.sites.import_write import OF_A_CLUSTER, PlacedHost
+
+LIST, JOB, PARTS = "SLURM_JOB_NODELIST", "SLURM_JOB_ID", "SLURM_HET_SIZE"
+SCONTROL_S = 20.0
+USUAL = ("server", "client")
+
+
+def nodes(environment: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """Return the job's number and the names of its nodes; `SiteError` where there is no allocation."""
+    text, job = environment.get(LIST, ""), environment.get(JOB, "")
+    if not text or not job:
+        absent = ", ".join(name for name in (LIST, JOB) if not environment.get(name))
+        raise SiteError(f"no Slurm allocation here: {absent} is not set. Use it inside sbatch or salloc")
+    if not re.fullmatch(r"[0-9]{1,20}", job):
+        raise SiteError(f"{JOB}={job[:40]!r} is no number of a job")
+    if PARTS in environment:
+        raise SiteError("a heterogeneous job has a list of nodes for each part: allocate nodes of one kind, a job each")
+    ours = import_hostlist.expand_list(text)
+    return job, _by_scontrol(text, environment) or ours
+
+
+def assign_roles(
+    job: str, names: Sequence[str], roles: Sequence[str], reached: Mapping[str, object], *, site: str = ""
+) -> tuple[list[PlacedHost], tuple[str, ...]]:
+    """Return the nodes in their places, and the names of those that are left over.
+
+    As many nodes as there are roles make a site, the next ones another. `site` is the name, followed by a number where
+    there are several; ``slurm-JOB`` where it is empty. A cluster's machines need addresses: their names are resolved.
+    """
+    wanted = tuple(roles) or USUAL[: len(names)]
+    if len(set(wanted)) < len(wanted):
+        raise SiteError(f"a role is there twice: {', '.join(wanted)[:200]}")
+    count = len(names) // len(wanted)
+    if not count:
+        told = ", ".join(wanted)[:200]
+        raise SiteError(f"the job has {len(names)} nodes, and {len(wanted)} roles are asked for: {told}")
+    title = site or f"slurm-{job}"
+    found = [
+        PlacedHost(name, title if count == 1 else f"{title}-{number // len(wanted) + 1}", role, {
+            "address": _address(name) if OF_A_CLUSTER.fullmatch(role) else name, **reached,
+        })
+        for number, name in enumerate(names[: count * len(wanted)])
+        for role in (wanted[number % len(wanted)],)
+    ]  # fmt: skip
+    return found, tuple(names[count * len(wanted) :])
+
+
+def _by_scontrol(text: str, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names as Slurm itself writes them out; nothing where it does not answer."""
+    if not shutil.which("scontrol", path=environment.get("PATH")):
+        return ()
+    told = LocalHost(environment=environment).run(("scontrol", "show", "hostnames", text), timeout_s=SCONTROL_S)
+    return import_hostlist.check_names(told.stdout.decode("utf-8", "replace").split()) if told.ok else ()
+
+
+def _address(name: str) -> str:
+    try:
+        return str(socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
+    except OSError as error:
+        raise SiteError(f"{name}: a cluster's machine needs an address; it has none: {error.strerror}") from error

@@ -1,0 +1,227 @@
+"""Inventory files: hosts of one's own by role, and machines that a system may make a cluster of.
+
+An inventory names hosts by role; no password is ever read or stored, host keys must be known::
+
+    name: two-servers
+    hosts:
+      server: {address: 192.0.2.10, user: root, key: ~/.ssh/id_ed25519}
+      client: {address: 192.0.2.11, user: root, key: ~/.ssh/id_ed25519, gateway: bastion}
+    gateways:
+      bastion: {address: 198.51.100.7, user: me}
+    known_hosts: ~/.ssh/known_hosts      # default
+    guest_network: 198.18.64.0/24        # default; the client is given a route to it through the server
+    clusters:                            # machines for clusters, by system; they reach each other at these addresses
+      flannel:
+        control: {address: 192.0.2.20, user: root, key: ~/.ssh/id_ed25519}
+        worker1: {address: 192.0.2.21, user: root, key: ~/.ssh/id_ed25519}
+        worker2: {address: 192.0.2.22, user: root, key: ~/.ssh/id_ed25519}  # for systems that need two workers
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from ipaddress import IPv4Address, IPv4Network, IPv6Address
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+
+from infrabench.core import Machines, NotRunnable, SiteError
+from infrabench.machines.clusters import kata, remote
+from infrabench.machines.hosts import claims
+from infrabench.machines.hosts.host import SSHHost
+
+GUEST_NETWORK = IPv4Network("198.18.64.0/24")
+Say = Callable[[str], None]
+
+
+# What begins with a dash would be an option of the command that it is handed to.
+Address = Annotated[str, Field(pattern=r"^[A-Za-z0-9:_]([A-Za-z0-9_.:%-]{0,252}[A-Za-z0-9_.])?$")]
+Login = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@\\$+-]{0,127}$")]
+# It becomes a part of the names of folders.
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,59}$")]
+
+
+def _plain(path: object) -> object:
+    if isinstance(path, str) and (len(path) > 4096 or not path.isprintable()):
+        raise ValueError("not the path of a file")
+    return path
+
+
+File = Annotated[Path, BeforeValidator(_plain)]
+
+
+class Machine(BaseModel):
+    """How a host is reached."""
+
+    model_config = ConfigDict(extra="forbid")
+    address: Address
+    user: Login = "root"
+    port: int = Field(22, ge=1, le=65535)
+    key: File | None = None
+    gateway: Name | None = None
+
+    @field_validator("address")
+    @classmethod
+    def _shorten(cls, address: str) -> str:
+        """Return an IPv6 address in its one short form: that of SSH's files of known hosts."""
+        return str(IPv6Address(address)) if ":" in address else address
+
+
+class ClusterMachine(Machine):
+    """A machine of a cluster: the others of the cluster reach it at its address too."""
+
+    @field_validator("address")
+    @classmethod
+    def _is_address(cls, address: str) -> str:
+        return str(IPv4Address(address))
+
+
+class Team(BaseModel):
+    """The machines of one cluster."""
+
+    model_config = ConfigDict(extra="forbid")
+    control: ClusterMachine
+    worker1: ClusterMachine
+    worker2: ClusterMachine | None = None
+
+    def members(self, workers: int = 2) -> dict[str, ClusterMachine]:
+        """Return the machines by role: as many workers as are asked for, where there are so many."""
+        every = {"control": self.control, "worker1": self.worker1, "worker2": self.worker2}
+        return {role: node for role, node in list(every.items())[: 1 + workers] if node is not None}
+
+
+class Inventory(BaseModel):
+    """An inventory file; unknown keys (a password, say) are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: Name
+    hosts: dict[Literal["server", "client"], Machine]
+    gateways: dict[Name, Machine] = {}
+    known_hosts: File | None = None
+    guest_network: IPv4Network = GUEST_NETWORK
+    clusters: dict[Name, Team] = {}
+
+    def machines(self, systems: Collection[str] | None = None) -> dict[str, Machine]:
+        """Return the hosts, and the machines of all clusters or of those of `systems`, by name."""
+        chosen = {name: team for name, team in self.clusters.items() if systems is None or name in systems}
+        nodes = {f"{name}-{role}": node for name, team in chosen.items() for role, node in team.members().items()}
+        return {**self.hosts, **nodes}
+
+
+def parse_inventory(path: Path, data: object) -> Inventory:
+    """Return the inventory in parsed YAML; `SiteError` says what is wrong and where."""
+    if not isinstance(data, Mapping):
+        raise SiteError(f"{path}: neither an inventory (name, hosts) nor a kubeconfig (kind: Config)")
+    try:
+        inventory = Inventory.model_validate(data)
+    except ValidationError as error:
+        faults = error.errors(include_input=False, include_url=False, include_context=False)
+        told = "; ".join(f"{'.'.join(str(part)[:60] for part in item['loc'])}: {item['msg']}" for item in faults[:10])
+        told += f"; and {len(faults) - 10} more" if len(faults) > 10 else ""
+        raise SiteError(f"{path}: {told}. A host takes address, user, port, key and gateway; no password.") from error
+    if "server" not in inventory.hosts:
+        raise SiteError(f"{path}: no host has the role server; write one under hosts: server")
+    if unknown := {each.gateway for each in inventory.machines().values() if each.gateway} - set(inventory.gateways):
+        raise SiteError(f"{path}: gateways that are not described: {', '.join(sorted(unknown))}")
+    for name, team in inventory.clusters.items():
+        members = team.members().values()
+        if len({node.address for node in members}) < len(members):
+            raise SiteError(f"{path}: clusters.{name} needs different machines, each with an address of its own")
+    return inventory
+
+
+def private(inventory: Inventory) -> dict[str, str]:
+    """Return every address that the inventory names, and whose it is: what no session may hold."""
+    return {machine.address: name for name, machine in (inventory.gateways | inventory.machines()).items()}
+
+
+@contextmanager
+def open_gateways(inventory: Inventory) -> Iterator[dict[str, SSHHost]]:
+    """Yield the gateways by name, each connected when it is first used; the connections end with the context."""
+    with open_hosts(inventory, inventory.gateways, {}) as gateways:
+        yield gateways
+
+
+@contextmanager
+def open_hosts(
+    inventory: Inventory, machines: Mapping[str, Machine], gateways: Mapping[str, SSHHost]
+) -> Iterator[dict[str, SSHHost]]:
+    """Yield a host for each of the machines, by name, connected when it is first used; they end with the context."""
+    known = inventory.known_hosts.expanduser() if inventory.known_hosts else None
+    with ExitStack() as stack:
+        hosts = {}
+        for name, each in machines.items():
+            hosts[name] = _connection(name, each, known, gateways.get(each.gateway or ""))
+            stack.callback(hosts[name].close)
+        yield hosts
+
+
+class Teams:
+    """The clusters' machines of an open inventory; machines that two clusters share serve one at a time."""
+
+    def __init__(
+        self, inventory: Inventory, gateways: dict[str, SSHHost], say: Say, holder: claims.Holder | None = None
+    ) -> None:  # fmt: skip
+        self._inventory, self._gateways, self._say, self._holder = inventory, gateways, say, holder
+        self._taken: dict[str, str] = {}  # address -> system
+
+    @contextmanager
+    def machines(self, name: str, tools: tuple[str, ...], workers: int = 2) -> Iterator[Machines]:
+        """Yield the machines of the system `name` with programs and images on them; they are left as they were found.
+
+        Raises `NotRunnable` when the inventory names none, another system holds one of them, or one cannot be used.
+        """
+        team = self._inventory.clusters.get(name)
+        if team is None:
+            raise NotRunnable(f"the inventory names no machines for it: write them under clusters: {name}")
+        asked = team.members(workers)
+        if len(asked) < 1 + workers:
+            raise NotRunnable(f"the inventory names no second worker for it: write worker2 under clusters: {name}")
+        mine = {node.address for node in asked.values()}
+        if shared := sorted(mine & self._taken.keys()):
+            role = next(role for role, node in asked.items() if node.address == shared[0])
+            raise NotRunnable(
+                f"{self._taken[shared[0]]} has a cluster on {role} now: name other machines under clusters: {name}, or "
+                "measure one of the two systems at a time"
+            )
+        self._taken |= dict.fromkeys(mine, name)
+        with ExitStack() as stack:
+            stack.callback(lambda: [self._taken.pop(address) for address in mine])
+            yield stack.enter_context(self._borrow(name, asked, tools))
+
+    @contextmanager
+    def _borrow(self, name: str, team: Mapping[str, ClusterMachine], tools: tuple[str, ...]) -> Iterator[Machines]:
+        machines = {f"{name}-{role}": node for role, node in team.items()}
+        with open_hosts(self._inventory, machines, self._gateways) as opened:
+            hosts = {role: opened[f"{name}-{role}"] for role in team}
+            claim = claims.claim_hosts(hosts.values(), self._holder) if self._holder else nullcontext()
+            with claim, remote.machines(hosts, _parcels(tools, self._say), self._say) as borrowed:
+                yield borrowed
+
+
+def _parcels(tools: tuple[str, ...], say: Say) -> remote.Parcels:
+    """Return the programs and images of a cluster, built on this machine."""
+    from infrabench.machines.lab import go_tools, node_groups, pod_images  # needed only where a cluster is made
+
+    built = go_tools.make(tuple(part for part in dict.fromkeys((*node_groups.TOOLS, *tools)) if part != kata.PART), say)
+    images = {kind: pod_images.make(kind, say) for kind in pod_images.KINDS}
+    return remote.Parcels(
+        tools=built,
+        images={kind: (each.tag, each.tar) for kind, each in images.items()},
+        versions={part: node_groups.version(part) for part in built},
+        own=tuple(part for part in tools if part == kata.PART),
+    )
+
+
+def _connection(name: str, machine: Machine, known: Path | None, gateway: SSHHost | None) -> SSHHost:
+    key = machine.key.expanduser() if machine.key else None
+    if key is not None and not os.access(key, os.R_OK):
+        raise SiteError(f"{name}: the key file {machine.key} cannot be read. Name another under key")
+    if key is not None and (mode := key.stat().st_mode & 0o777) & 0o077:
+        raise SiteError(f"{name}: the key file {machine.key} is open to others (mode {mode:o}). Try: chmod 600 on it")
+    return SSHHost(
+        name, machine.address, user=machine.user, port=machine.port, key=key, known_hosts=known, gateway=gateway
+    )

@@ -1,0 +1,221 @@
+"""Sites: `lab` (embedded), `local` (this host, no SSH), an inventory file of SSH hosts, or a cluster's kubeconfig."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from infrabench.core import LONGEST_NAME, Host, InfrabenchError, Machines, NotRunnable, SiteError
+from infrabench.machines import host_cache
+from infrabench.machines.hosts import claims
+from infrabench.machines.hosts.host import LocalHost
+from infrabench.machines.sites import cluster_claim, guest_route, kubeconfig, yaml_with_lines
+from infrabench.machines.sites import inventory as inventories
+from infrabench.machines.sites.inventory import GUEST_NETWORK, Inventory
+from infrabench.machines.sites.kubeconfig import Kubeconfig
+from infrabench.machines.stores import on_host
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSite:
+    """An open site; see `core.Site`."""
+
+    name: str
+    kind: Literal["lab", "local", "inventory", "kubeconfig"]
+    hosts: Mapping[str, Host]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    maker: Callable[[str, tuple[str, ...], int], AbstractContextManager[Machines]] | None = None
+    storer: Callable[[str, int, bool], AbstractContextManager[Machines]] | None = None
+    private: Mapping[str, str] = field(default_factory=dict)
+
+    def machines(self, name: str, tools: tuple[str, ...], workers: int = 2) -> AbstractContextManager[Machines]:
+        """Return a context with hosts of its own for the system `name`; `NotRunnable` where the site has none."""
+        if self.maker is None:
+            raise NotRunnable(f"site {self.name} has no machines for a cluster")
+        return self.maker(name, tools, workers)
+
+    def store(self, name: str, need_bytes: int, guest: bool = False) -> AbstractContextManager[Machines]:
+        """Return a context with a host for the storage system `name`; `NotRunnable` where the site has none."""
+        if self.storer is None:
+            raise NotRunnable(f"site {self.name} has no host for a storage system")
+        return self.storer(name, need_bytes, guest)
+
+
+def resolve(spec: str) -> str:
+    """Return `spec`; for ``auto`` the best site that this user has here: `lab`, else `local` (the log says why)."""
+    if spec != "auto":
+        return spec
+    from infrabench.machines.lab.shell import require
+
+    try:
+        require()
+    except NotRunnable as error:
+        log.warning("the study runs on this host itself, with the systems that this user can use: %s", error)
+        return "local"
+    return "lab"
+
+
+def name_and_kind(spec: str | Path) -> tuple[str, str]:
+    """Return what the site `spec` is called and its kind, without opening it.
+
+    Raises `SiteError` when it is no site: neither `lab`, `local`, nor a readable, valid inventory or kubeconfig.
+    """
+    if str(spec) in ("lab", "local"):
+        return str(spec), str(spec)
+    found = read_file(spec)
+    return found.name, "inventory" if isinstance(found, Inventory) else "kubeconfig"
+
+
+@contextmanager
+def open_site(spec: str | Path, say: Callable[[str], None] = log.info, session: str = "") -> Iterator[OpenSite]:
+    """Yield the site named by `spec`, with every host connected; connections end with the context.
+
+    A lab that is not up is brought up, and taken down again at the end; one that was up stays up. With the name of a
+    `session`, every host is claimed for it first (see `claims`), and so is a cluster that a kubeconfig leads to (see
+    `cluster_claim`): nobody else can measure there meanwhile.
+    Raises `SiteError` for an unknown site, a faulty file, a host or cluster that does not answer within seconds, or a
+    host that another session has.
+    """
+    holder = claims.make_holder(session) if session else None
+    with ExitStack() as stack:
+        if str(spec) in ("lab", "local"):
+            if holder is not None:
+                stack.enter_context(claims.claim_hosts([LocalHost("this machine")], holder))
+            yield stack.enter_context(_open_lab(say)) if str(spec) == "lab" else _open_local(say)
+        else:
+            found = read_file(spec)
+            is_inventory = isinstance(found, Inventory)
+            opened = _open_remote(found, say, holder) if is_inventory else _open_cluster(found, say, holder)
+            yield stack.enter_context(opened)
+
+
+def read_file(spec: str | Path) -> Inventory | Kubeconfig:
+    """Return the inventory or kubeconfig in a YAML file; `SiteError` says what is wrong and where."""
+    try:
+        path = Path(spec).expanduser()
+        known = path.is_file()
+    except (OSError, RuntimeError, TypeError, ValueError):  # longer than any name; nobody's home; no text at all
+        known = False
+    if not known:
+        shown = str(spec)[:LONGEST_NAME]
+        raise SiteError(
+            f"unknown site {shown!r}: use auto, lab, local, or the path of an inventory or a kubeconfig (YAML)"
+        )
+    data = yaml_with_lines.read(path, "an inventory or a kubeconfig", SiteError).data
+    if kubeconfig.is_kubeconfig(data):
+        return kubeconfig.read_context(path, data)
+    return inventories.parse_inventory(path, data)
+
+
+@contextmanager
+def _open_lab(say: Callable[[str], None]) -> Iterator[OpenSite]:
+    from infrabench.machines import lab  # the lab's tools are needed only where it is used
+    from infrabench.machines.lab.shell import require
+
+    try:
+        require()
+    except NotRunnable as error:
+        raise NotRunnable(f"{error}. Site local runs what this user can run; an inventory names other hosts") from error
+    with lab.use(say) as facts, ExitStack() as stack:
+        hosts = {node.role: lab.host(node) for node in lab.NODES}
+        for host in hosts.values():
+            stack.callback(host.close)
+            host.run(("true",), timeout_s=5)
+        yield OpenSite("lab", "lab", hosts, facts, partial(lab.machines, say=say), partial(lab.store, say=say))
+
+
+def prospective_local() -> OpenSite:
+    """Return the site `local` as it would open, without its guest image where that is still to be made."""
+    return _open_local(log.info, make=False)
+
+
+def _open_local(say: Callable[[str], None], make: bool = True) -> OpenSite:
+    facts = {"guest_network": str(GUEST_NETWORK)}
+    here = LocalHost()
+    return OpenSite(
+        "local", "local", {"server": here}, {**facts, **_local_guest(say, make)}, storer=partial(on_host.store, here)
+    )
+
+
+def _local_guest(say: Callable[[str], None], make: bool = True) -> dict[str, Any]:
+    """Return the guest image of this machine as a site fact, or why there is none."""
+    from infrabench.machines.lab import images
+
+    image = images.cached("guest")
+    if image is None and not shutil.which("mmdebstrap"):
+        return {"guest_image": None, "guest_image_reason": "mmdebstrap is not installed (apt-get install mmdebstrap)"}
+    if image is None and not make:
+        return {"guest_image": {"hash": "", "tar": ""}}
+    try:
+        image = image or images.make_locked("guest", say)
+    except InfrabenchError as error:
+        log.debug("the guest image cannot be made: %s", error)
+        last = str(error).strip().splitlines()[-1]
+        return {"guest_image": None, "guest_image_reason": f"it cannot be made by this user here: {last}"}
+    return {"guest_image": {"hash": image.hash, "tar": str(image.tar)}}
+
+
+@contextmanager
+def _open_cluster(
+    config: Kubeconfig, say: Callable[[str], None], holder: claims.Holder | None
+) -> Iterator[OpenSite]:  # fmt: skip
+    # The user's whole environment: the kubeconfig may name a program that takes its credentials from there.
+    here = LocalHost(environment=os.environ)
+    facts = kubeconfig.facts(config, here, say)
+    with ExitStack() as stack:
+        if holder is not None:
+            claim = stack.enter_context(cluster_claim.claim_cluster(here, facts["kubectl"], holder, say))
+            here = cluster_claim.ClaimedHost(claim, os.environ)
+        yield OpenSite(config.name, "kubeconfig", {"server": here}, facts, private=kubeconfig.private(config))
+
+
+@contextmanager
+def _open_remote(
+    inventory: Inventory, say: Callable[[str], None], holder: claims.Holder | None
+) -> Iterator[OpenSite]:  # fmt: skip
+    network = str(inventory.guest_network)
+    with ExitStack() as stack:
+        gateways = stack.enter_context(inventories.open_gateways(inventory))
+        hosts = stack.enter_context(inventories.open_hosts(inventory, inventory.hosts, gateways))
+        if holder is not None:
+            stack.enter_context(claims.claim_hosts(hosts.values(), holder))
+        private = inventories.private(inventory)
+        for host in hosts.values():
+            private = dict.fromkeys(_addresses(host), host.name) | private
+        facts = _local_guest(say)
+        if facts["guest_image"]:
+            facts = {"guest_image": _upload_image(hosts["server"], facts["guest_image"], say)}
+        if "client" in hosts:
+            stack.enter_context(guest_route.open_route(hosts["client"], hosts["server"], network, say))
+        teams = inventories.Teams(inventory, gateways, say, holder)
+        store = partial(on_host.store, hosts["server"])
+        facts = {"guest_network": network, **facts}
+        yield OpenSite(inventory.name, "inventory", hosts, facts, teams.machines, store, private)
+
+
+def _addresses(host: Host) -> list[str]:
+    """Return the addresses that a host has, by its own python3; `SiteError` when there is none."""
+    script = resources.files("infrabench.machines.hosts").joinpath("probes/addresses.py").read_text()
+    answer = host.run(("python3", "-c", script), timeout_s=10)
+    if not answer.ok:
+        raise SiteError(f"{host.name}: python3 does not run there. Install it on the host.")
+    return json.loads(answer.stdout)
+
+
+def _upload_image(host: Host, image: Mapping[str, str], say: Callable[[str], None]) -> dict[str, str]:
+    tar, name = Path(image["tar"]), f"guest-{image['hash']}.tar"
+    if not host_cache.verify_copy(host, tar, name):
+        say(f"Copying the guest image to {host.name}")
+        host_cache.copy(host, tar, name)
+    return {"hash": image["hash"], "tar": f"{host_cache.FOLDER}/{name}"}

@@ -1,0 +1,201 @@
+"""The volume as a user has it: over NBD, filled, and as a file system; and all of that undone again, in order.
+
+The path of the file area is the same for every engine: NBD server, nbdfuse, loop device with direct I/O, ext4.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import daemons, disks
+from .config import Config, StoreError
+from .nbd import Client
+
+READY_S, UNMOUNT_S, BUSY_S = 30.0, 40.0, 10.0
+FUSE = "nbdfuse"
+FILLED = "filled.json"
+AREA = "area.json"  # how many bytes of the file area are, or were, in use
+CONNECTIONS = "4"
+PLAIN = "/usr/local/lib/infrabench/nbd-plain-replies.so"  # see lab/storage/replies; hosts of one's own lack it
+MIB = 2**20
+# One inode for each MiB, nothing left to do in the background, no discard of what was given back before.
+MKFS = ("mkfs.ext4", "-q", "-T", "largefile", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard")
+
+
+def serve(config: Config, engine: Any, mode: str) -> dict[str, Any]:
+    """Serve the volume over NBD in a mode of durability, and return once it answers and has its size."""
+    engine.serve(config, mode)
+    daemons.until(lambda: _answers(config), READY_S, "the NBD server")
+    with Client(config.socket) as client:
+        if client.size != config.volume_bytes:
+            raise StoreError(f"the volume has {client.size} bytes, not {config.volume_bytes}")
+    return {"uri": config.uri, "mode": mode}
+
+
+def fill(config: Config, size: int, offset: int = 0) -> dict[str, Any]:
+    """Write `size` bytes of the raw area with incompressible data, unless that was done to this pool already."""
+    way = ("--ioengine=nbd", f"--uri={config.uri}")
+    return fill_area(config, size, offset, way, lambda argv: daemons.run(argv, timeout_s=60 + size / MIB))
+
+
+def fill_area(
+    config: Config, size: int, offset: int, way: Sequence[str], run: Callable[[Sequence[str]], object]
+) -> dict[str, Any]:
+    """Let `run` call fio, which reaches the volume by the options `way`, unless the raw area is filled that far."""
+    marker = config.home / FILLED
+    done = json.loads(marker.read_text()) if marker.exists() else []
+    if offset + size > config.raw_bytes:
+        raise StoreError(f"the raw area has {config.raw_bytes} bytes: {size} from {offset} on are too many")
+    if any(begin <= offset and offset + size <= end for begin, end in done):
+        return {"written_B": 0}
+    run((
+        "fio", "--name=fill", *way, "--rw=write", "--bs=1M", "--iodepth=8", f"--offset={offset}", f"--size={size}",
+        "--refill_buffers=1", "--end_fsync=1", "--output-format=json",
+        f"--randseed={random.getrandbits(31)}",  # else each fill would write the same bytes
+    ))  # fmt: skip
+    marker.write_text(json.dumps([*done, [offset, offset + size]]))
+    return {"written_B": size}
+
+
+def empty(config: Config, engine: Any) -> dict[str, Any]:
+    """Give the space of the raw area back, as far as it was filled."""
+    marker = config.home / FILLED
+    if not marker.exists():
+        return {"given_back_B": 0}
+    filled = json.loads(marker.read_text())
+    marker.unlink()  # first: what is half empty is not filled
+    _trim(config, engine, filled)
+    return {"given_back_B": sum(end - begin for begin, end in filled)}
+
+
+def mount(config: Config, engine: Any, mode: str, size: int) -> dict[str, Any]:
+    """Serve the volume and mount a fresh ext4 over `size` bytes of the file area; what was mounted before goes."""
+    if size > config.volume_bytes - config.raw_bytes:
+        raise StoreError(f"the file area has {config.volume_bytes - config.raw_bytes} bytes: {size} are too many")
+    unmount(config, engine)
+    serve(config, engine, mode)
+    (config.home / AREA).write_text(json.dumps(size))
+    for folder in (config.fuse, config.mount):
+        folder.mkdir(exist_ok=True)
+    # Of qemu-nbd: one block that cannot be read must not take all others with it.
+    plain = {"LD_PRELOAD": PLAIN} if Path(PLAIN).exists() else {}
+    daemons.start(config, FUSE, (FUSE, "-C", CONNECTIONS, config.shown, config.uri), plain)
+    daemons.until(lambda: _shown(config), READY_S, "nbdfuse")
+    device = disks.attach(config.shown, config.raw_bytes, size)
+    daemons.run((*MKFS, device), timeout_s=120)
+    daemons.run(("mount", "-t", "ext4", "-o", "noatime", device, config.mount))
+    return {"mounted": str(config.mount), "uri": config.uri, "mode": mode, "device": str(device)}
+
+
+def unmount(config: Config, engine: Any) -> dict[str, Any]:
+    """Undo `mount` and `serve`, whatever is there of them, and give the file area's space back."""
+    _umount(config)
+    for device in disks.attached_devices(config.fuse):
+        disks.detach(device)
+    daemons.stop(config, FUSE)
+    _umount_fuse(config)
+    try:
+        told: dict[str, Any] = {"given_back_B": _give_back(config, engine)}
+    except StoreError as error:  # of a pool that is damaged: what is left of it has to end all the same
+        told = {"given_back_B": 0, "not_given_back": str(error)}
+    engine.unserve(config)
+    return told
+
+
+def drop(config: Config, engine: Any) -> dict[str, Any]:
+    """Make everything cold: what was written goes to the disks, then page cache and the engine's caches are emptied."""
+    if is_mounted(config.mount):
+        # Not sync(2): it would wait for file systems of nodes that are frozen.
+        daemons.run(("sync", "-f", config.mount), timeout_s=120)
+    if _answers(config):
+        with Client(config.socket) as client:
+            client.flush()
+    engine.drop(config)
+    Path("/proc/sys/vm/drop_caches").write_text("3")
+    return {}
+
+
+def is_mounted(point: Path) -> bool:
+    """Tell whether something is mounted there."""
+    return any(line.split()[1] == str(point) for line in Path("/proc/self/mounts").read_text().splitlines())
+
+
+def end(config: Config) -> None:
+    """Undo the mount and what is below it whatever state it is in: servers that are gone, or stuck."""
+    if is_mounted(config.mount):
+        daemons.end_users(config.mount)
+    with contextlib.suppress(StoreError):
+        daemons.kill(config, FUSE)
+    _umount(config)
+    for device in disks.attached_devices(config.fuse):
+        disks.detach(device)
+    _umount_fuse(config)
+
+
+def _give_back(config: Config, engine: Any) -> int:
+    area = config.home / AREA
+    if not area.exists():
+        return 0
+    size = int(json.loads(area.read_text()))
+    _trim(config, engine, [(config.raw_bytes, config.raw_bytes + size)])
+    area.unlink()
+    return size
+
+
+def _trim(config: Config, engine: Any, ranges: Sequence[Sequence[int]]) -> None:
+    if not _answers(config):
+        engine.unserve(config)
+        serve(config, engine, "default")
+    with Client(config.socket, timeout_s=120) as client:
+        for begin, end in ranges:
+            client.trim(begin, end - begin)
+        client.flush()
+
+
+def _umount(config: Config) -> None:
+    """Unmount the file area: what keeps it busy is ended, and what lies below it if that does not answer."""
+    if not is_mounted(config.mount):
+        return
+    try:
+        daemons.run(("umount", config.mount), timeout_s=UNMOUNT_S)
+    except StoreError:
+        daemons.end_users(config.mount)
+        with contextlib.suppress(StoreError):
+            daemons.run(("umount", config.mount), timeout_s=BUSY_S)
+    if is_mounted(config.mount):
+        daemons.kill(config, FUSE)  # without it every request ends in an error, and nothing waits
+        with contextlib.suppress(StoreError):
+            daemons.run(("umount", config.mount), timeout_s=BUSY_S)
+    if is_mounted(config.mount):
+        daemons.run(("umount", "-l", config.mount))
+
+
+def _umount_fuse(config: Config) -> None:
+    for point in (config.shown, config.fuse):
+        if is_mounted(point):
+            daemons.run(("umount", "-l", point))
+
+
+def _answers(config: Config) -> bool:
+    try:
+        with Client(config.socket, timeout_s=5):
+            return True
+    except StoreError:
+        return False
+
+
+def _shown(config: Config) -> bool:
+    if not daemons.alive(config, FUSE):
+        told = (config.log / f"{FUSE}.log").read_text(errors="replace")[-400:]
+        raise StoreError(f"nbdfuse ended: {told}")
+    try:
+        return config.shown.stat().st_size == config.volume_bytes
+    except OSError:
+        time.sleep(0.02)
+        return False

@@ -1,0 +1,257 @@
+"""The engine `ceph`: a cluster of one monitor, one manager and an OSD on each disk, and an RBD image in one pool.
+
+The daemons are those of the Debian packages, run by hand and not by a deployment tool, so that all of them can be seen,
+killed and removed. Two copies, placed on the two OSDs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from . import ceph_options as options
+from . import ceph_primaries as primaries
+from . import daemons, disks, krbd
+from .ceph_check import is_clean, serves_alone, totals
+from .ceph_check import repair as repair
+from .ceph_check import scrub as scrub
+from .ceph_client import CephConnection, connect, daemon
+from .ceph_facts import evidence as evidence
+from .ceph_facts import facts as facts
+from .config import MODES, Config, StoreError
+
+CLIENT = "qemu-nbd"
+UP_S, CLEAN_S, DOWN_S = 60.0, 90.0, 60.0
+GIVE_UP_S = 6
+MODE = "mode"  # in the run folder: how the volume is served now
+BEFORE = "recovered.json"  # bytes recovered before the disk that is replaced now was lost
+CACHE = {"default": "writeback", "strict": "none"}
+AS_ROOT = ("--setuser", "root", "--setgroup", "root")
+
+
+def create(config: Config) -> None:
+    """Make the cluster, its pool and its image on the two disks; return when all placement groups are clean."""
+    fsid = str(uuid.uuid4())
+    (config.home / "ceph.conf").write_text(options.cluster(config, fsid))
+    for mode in MODES:
+        _client_conf(config, mode).write_text(options.client(config, fsid, mode))
+    _point(config, "default")
+    _keys(config)
+    run = _program(config)
+    run("monmaptool", "--create", "--fsid", fsid, "--addv", "a", options.address(), config.home / "monmap")
+    run("ceph-mon", "--mkfs", "-i", "a", "--monmap", config.home / "monmap", *AS_ROOT)
+    _start(config, "mon", "ceph-mon", "a")
+    with connect(config) as cluster:
+        # The manager's own watch over real disks would make a pool of its own.
+        cluster.mon("config set", who="mgr", name="mgr/devicehealth/enable_monitoring", value="false", force=True)
+        _start(config, "mgr", "ceph-mgr", "x")
+        with ThreadPoolExecutor(config.copies) as pool:
+            list(pool.map(lambda disk: _osd(config, cluster, disk), range(config.copies)))
+        _up(cluster, config.copies)
+        groups = options.PLACEMENT_GROUPS
+        cluster.mon("osd pool create", pool=options.POOL, pg_num=groups, pgp_num=groups)
+        cluster.mon("osd pool application enable", pool=options.POOL, app="rbd")
+        daemons.until(lambda: _state(cluster)["clean"], CLEAN_S, "clean placement groups")
+        primaries.spread_primaries(cluster)
+    size = f"{config.volume_bytes}B"
+    run("rbd", "create", _image(), "--size", size, "--image-feature", "layering", "--image-format", "2")
+
+
+def destroy(config: Config) -> None:
+    """End the daemons: those who write first, the monitor last. What is left of them is ended by who calls."""
+    krbd.detach(config)
+    daemons.stop(config, CLIENT, wait_s=2)
+    daemons.stop(config, *_osds(config), wait_s=2)
+    daemons.stop(config, "mgr", "mon", wait_s=2)
+
+
+def serve(config: Config, mode: str) -> None:
+    """Serve the image with qemu-nbd: librbd with its write-back cache (``default``), or with none (``strict``)."""
+    marker = config.run / MODE
+    if daemons.alive(config, CLIENT) and marker.exists() and marker.read_text() == mode:
+        return
+    unserve(config)
+    with connect(config) as cluster:
+        primaries.spread_primaries(cluster)  # an OSD that was replaced has brought back CRUSH's own draw
+    config.socket.unlink(missing_ok=True)
+    _point(config, mode)
+    conf = _client_conf(config, mode)
+    image = f"rbd:{_image()}:conf={conf}:admin_socket={config.run / CLIENT}.asok"
+    how = ("-t", "-e", "16", "-f", "raw", "-k", config.socket, f"--cache={CACHE[mode]}", "--discard=unmap")
+    daemons.start(config, CLIENT, (CLIENT, *how, image))
+    krbd.attach(config)
+    marker.write_text(mode)
+
+
+def unserve(config: Config) -> None:
+    """End the server; what its cache holds is written first."""
+    krbd.detach(config)
+    daemons.stop(config, CLIENT)
+    config.socket.unlink(missing_ok=True)
+    (config.run / MODE).unlink(missing_ok=True)
+
+
+def pids(config: Config) -> dict[str, dict[str, int]]:
+    """Return the processes by what they are part of; librbd works inside qemu-nbd, a client."""
+    storage = {name: daemons.alive(config, name) for name in ("mon", "mgr", *_osds(config))}
+    client = {CLIENT: daemons.alive(config, CLIENT)}
+    return {
+        kind: {name: pid for name, pid in each.items() if pid}
+        for kind, each in (("storage", storage), ("client", client))
+    }
+
+
+def used(config: Config) -> int:
+    """Return the bytes that are stored in the pool, one copy."""
+    with connect(config) as cluster:
+        return int(totals(cluster)["stored_B"]) // config.copies
+
+
+def drop(config: Config) -> None:
+    """Empty the caches of the OSDs and of librbd. RocksDB's own cache of blocks, which holds metadata, stays."""
+    for name in _osds(config):
+        if daemons.alive(config, name):
+            daemon(config.run / f"{name}.asok", "cache drop")
+    if daemons.alive(config, CLIENT):
+        daemon(config.run / f"{CLIENT}.asok", f"rbd cache invalidate {_image()}")
+
+
+def throttle(config: Config, level: str) -> None:
+    """Set or remove the options that brake a rebuild; OSDs that come later get them too."""
+    with connect(config) as cluster:
+        for name, value in options.OPEN.items():
+            if level == "open":
+                cluster.mon("config set", who="osd", name=name, value=value)
+            else:
+                cluster.mon("config rm", who="osd", name=name)
+
+
+def fail(config: Config, disk: int) -> dict[str, Any]:
+    """Kill an OSD, wait until the monitor calls it down, take it out for good and delete its disk."""
+    name = f"osd.{disk}"
+    if not daemons.alive(config, name):
+        raise StoreError(f"{name} does not run: it cannot be lost")
+    with connect(config) as cluster:
+        (config.run / BEFORE).write_text(json.dumps(totals(cluster)["recovered_B"]))
+        begun, at_s = time.monotonic(), daemons.kill(config, name)
+        daemons.until(lambda: disk not in _running(cluster), DOWN_S, f"{name} down")
+        noticed_s = time.monotonic() - begun
+        # The other OSD serves alone once it has seen that this one is dead, and so can answer no reads: of an OSD that
+        # no longer exists it cannot see that, and would wait for the end of its lease (most of `osd_heartbeat_grace`).
+        daemons.until(lambda: serves_alone(totals(cluster)["states"]), UP_S, "placement groups without the lost disk")
+        cluster.mon("osd purge-actual", id=disk, yes_i_really_mean_it=True)
+    shutil.rmtree(config.home / name)
+    disks.remove(config, disk)
+    return {"failed": name, "lost_s": at_s, "noticed_s": noticed_s}
+
+
+def replace(config: Config, disk: int) -> dict[str, Any]:
+    """Make a new OSD on a new disk; return when it is up, which is when backfill begins."""
+    if (config.home / f"osd.{disk}").exists():
+        raise StoreError(f"osd.{disk} was not lost: there is nothing to replace")
+    disks.make(config, disk)
+    with connect(config) as cluster:
+        begin = time.monotonic()
+        _osd(config, cluster, disk)
+        _up(cluster, config.copies)
+    return {"replaced": f"osd.{disk}", "up_s": time.monotonic() - begin}
+
+
+def state(config: Config) -> dict[str, Any]:
+    """Return whether all placement groups are active and clean on all OSDs, and the bytes copied so far, and left."""
+    with connect(config) as cluster:
+        found = _state(cluster)
+        before = config.run / BEFORE
+        copied = found["recovered_B"] - json.loads(before.read_text()) if before.exists() else None
+    told = {key: found[key] for key in ("osds_up", "states", "degraded", "objects", "repaired")}
+    told["errors"] = found["errors"] + found["repaired"]  # what a scrub called inconsistent, and what reading mended
+    copied = copied if copied is not None and copied >= 0 else None
+    return {"clean": found["clean"], "copied_B": copied, "left_B": found["left_B"], "detail": told}
+
+
+def corrupt(config: Config, copies: str) -> dict[str, Any]:
+    """Damage blocks of files on the disk of osd.1, or the same blocks on both.
+
+    Ceph lets whoever reads an object of which no copy is whole wait for ever: from now on the client of this pool gives
+    such a request up after `GIVE_UP_S`, so that its reader is told.
+    """
+    from . import damage
+
+    told = damage.damage_files(config, (1,) if copies == "one" else (0, 1))
+    daemon(config.run / f"{CLIENT}.asok", "config set", var="rados_osd_op_timeout", val=[str(GIVE_UP_S)])
+    return told
+
+
+def _state(cluster: CephConnection) -> dict[str, Any]:
+    found: dict[str, Any] = totals(cluster)
+    up = len(_running(cluster))
+    total = sum(found["states"].values())
+    found["osds_up"] = up
+    found["clean"] = up == 2 and total == options.PLACEMENT_GROUPS and all(map(is_clean, found["states"]))
+    return found
+
+
+def _osd(config: Config, cluster: CephConnection, disk: int) -> None:
+    """Make an OSD on a disk that is empty, and start it."""
+    home, run, made = config.home / f"osd.{disk}", _program(config), str(uuid.uuid4())
+    home.mkdir()
+    os.symlink(disks.device(config, disk), home / "block")
+    secret = run("ceph-authtool", "--gen-print-key").strip()
+    cluster.mon("osd new", json.dumps({"cephx_secret": secret}), uuid=made, id=disk)
+    keyring = home / "keyring"
+    run("ceph-authtool", "--create-keyring", keyring, "-n", f"osd.{disk}", "--add-key", secret)
+    run("ceph-osd", "-i", str(disk), "--mkfs", "--osd-uuid", made, "--keyring", keyring, *AS_ROOT)
+    _start(config, f"osd.{disk}", "ceph-osd", str(disk), "--keyring", keyring)
+
+
+def _keys(config: Config) -> None:
+    run, keyring = _program(config), config.home / "keyring"
+    every = ("--cap", "osd", "allow *", "--cap", "mgr", "allow *")
+    run("ceph-authtool", "--create-keyring", keyring, "--gen-key", "-n", "mon.", "--cap", "mon", "allow *")
+    run("ceph-authtool", keyring, "--gen-key", "-n", "client.admin", "--cap", "mon", "allow *", *every)
+    run("ceph-authtool", keyring, "--gen-key", "-n", "mgr.x", "--cap", "mon", "allow profile mgr", *every)
+
+
+def _start(config: Config, name: str, program: str, number: str, *more: str | Path) -> None:
+    conf = ("-c", config.home / "ceph.conf")
+    daemons.start(config, name, (program, "-f", "-i", number, *conf, *AS_ROOT, *more))
+
+
+def _up(cluster: CephConnection, count: int) -> None:
+    daemons.until(lambda: len(_running(cluster)) == count, UP_S, f"{count} OSDs up")
+
+
+def _running(cluster: CephConnection) -> list[int]:
+    return [each["osd"] for each in cluster.mon("osd dump")["osds"] if each["up"]]
+
+
+def _osds(config: Config) -> Sequence[str]:
+    return [f"osd.{disk}" for disk in range(config.copies)]
+
+
+def _program(config: Config) -> Any:
+    """Return what runs a program of Ceph's with this cluster's configuration."""
+    environment = {"CEPH_CONF": str(config.home / "ceph.conf")}
+    return lambda *argv: daemons.run(argv, environment=environment)
+
+
+def _client_conf(config: Config, mode: str) -> Path:
+    return config.home / f"client-{mode}.conf"
+
+
+def _point(config: Config, mode: str) -> None:
+    """Let ``client.conf``, which programs that speak with the cluster themselves are given, be that of a mode."""
+    link = config.home / "client.conf"
+    link.unlink(missing_ok=True)
+    link.symlink_to(_client_conf(config, mode).name)
+
+
+def _image() -> str:
+    return f"{options.POOL}/{options.IMAGE}"

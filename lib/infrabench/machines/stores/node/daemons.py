@@ -1,0 +1,281 @@
+"""Processes of a store: started apart from whoever calls, found again by pid file, measured, stopped.
+
+All are put into one memory cgroup of the store, with one limit for all of them together. A pid file holds the pid and
+the start time, so that a pid that another process has by now is not taken for ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from .config import Config, StoreError
+
+CGROUPS = Path("/sys/fs/cgroup")
+PREFIX = "infrabench-store-"
+TICKS = os.sysconf("SC_CLK_TCK")
+POLL_S = 0.05
+STOP_S, KILL_S = 15.0, 5.0
+
+
+def run(
+    argv: Sequence[str | Path],
+    *,
+    timeout_s: float = 60.0,
+    stdin: str = "",
+    environment: Mapping[str, str] | None = None,
+) -> str:
+    """Return stdout of a command that has to succeed; `StoreError` with the end of what it said."""
+    words = [str(word) for word in argv]
+    try:
+        done = subprocess.run(
+            words, input=stdin, capture_output=True, text=True, errors="replace", timeout=timeout_s,
+            env={**os.environ, "LC_ALL": "C", **(environment or {})},
+        )  # fmt: skip
+    except FileNotFoundError as error:
+        raise StoreError(f"{words[0]} is not installed") from error
+    except subprocess.TimeoutExpired as error:
+        raise StoreError(f"{' '.join(words[:4])} did not end within {timeout_s:.0f} s") from error
+    if done.returncode:
+        raise StoreError(f"{' '.join(words[:6])} failed: {(done.stderr or done.stdout).strip()[-600:]}")
+    return done.stdout
+
+
+def until(true: Callable[[], bool], wait_s: float, what: str) -> float:
+    """Return after how many seconds `true` was so; `StoreError`, saying `what`, when it is not so within `wait_s`."""
+    begin = time.monotonic()
+    while not true():
+        if time.monotonic() - begin > wait_s:
+            raise StoreError(f"{what}: not within {wait_s:.0f} s")
+        time.sleep(POLL_S)
+    return time.monotonic() - begin
+
+
+def start(config: Config, name: str, argv: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> int:
+    """Start a daemon (which stays in the foreground) in a session of its own, and return its pid; see `alive`.
+
+    What it says goes to the log NAME.log. `StoreError` when one of that name runs already.
+    """
+    if alive(config, name):
+        raise StoreError(f"{name} runs already")
+    groups = [str(group / "cgroup.procs") for group in _limited(config)]
+
+    def enter() -> None:
+        for group in groups:
+            with open(group, "w") as procs:
+                procs.write("0")
+
+    with open(config.log / f"{name}.log", "ab") as log:
+        child = subprocess.Popen(
+            [str(word) for word in argv], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            preexec_fn=enter, cwd="/", env={**os.environ, "LC_ALL": "C", **(environment or {})},
+        )  # fmt: skip
+    (config.run / f"{name}.pid").write_text(f"{child.pid} {_started(child.pid)}")
+    return child.pid
+
+
+def log_ends(config: Config) -> list[str]:
+    """Return the last lines of every daemon's log, each under its name."""
+    told: list[str] = []
+    for log in sorted(config.log.glob("*.log")):
+        told += [f"# {log.name}", *log.read_text(errors="replace").splitlines()[-40:], ""]
+    return told
+
+
+def alive(config: Config, name: str) -> int | None:
+    """Return the pid of the daemon `name`, or None when it does not run (any more)."""
+    try:
+        pid, started = map(int, (config.run / f"{name}.pid").read_text().split())
+    except (OSError, ValueError):
+        return None
+    return pid if started == _started(pid) else None
+
+
+def stop(config: Config, *names: str, wait_s: float = STOP_S) -> None:
+    """End daemons: SIGTERM to all, SIGKILL to those still there after `wait_s`; nothing for those that do not run."""
+    _signal(config, names, signal.SIGTERM)
+    if _wait_for_end(config, names, wait_s):
+        _signal(config, names, signal.SIGKILL)
+        if left := _wait_for_end(config, names, KILL_S):
+            raise StoreError(f"{', '.join(left)} cannot be ended")
+    for name in names:
+        (config.run / f"{name}.pid").unlink(missing_ok=True)
+
+
+def kill(config: Config, name: str) -> float:
+    """Kill a daemon with SIGKILL, and return the Unix time of that."""
+    at_s = time.time()
+    _signal(config, (name,), signal.SIGKILL)
+    if _wait_for_end(config, (name,), KILL_S):
+        raise StoreError(f"{name} cannot be killed")
+    (config.run / f"{name}.pid").unlink(missing_ok=True)
+    return at_s
+
+
+def end_all(config: Config) -> None:
+    """Kill whatever of the store still runs, with or without a pid file, and remove its cgroup."""
+    for sent in (signal.SIGCONT, signal.SIGTERM, signal.SIGKILL):
+        for pid in strays(config):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, sent)
+        deadline = time.monotonic() + (0.0 if sent == signal.SIGCONT else KILL_S)
+        while strays(config) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+    if left := strays(config):
+        raise StoreError(f"processes {left} of {config.home} cannot be ended")
+    for group in _groups(config):
+        until(lambda group=group: _removed(group), KILL_S, f"{group} empty and removed")  # type: ignore[misc]
+
+
+def hold(config: Config, *, held: bool) -> None:
+    """Stop every process of the store where it is, or let all go on."""
+    for pid in strays(config):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP if held else signal.SIGCONT)
+
+
+def strays(config: Config) -> list[int]:
+    """Return the pids of the processes in the store's cgroup: those that `start` started, and what these did.
+
+    A name or a command line would also be that of somebody who looks at the store.
+    """
+    found: set[int] = set()
+    for group in _groups(config):
+        with contextlib.suppress(OSError):
+            found |= set(map(int, (group / "cgroup.procs").read_text().split()))
+    return sorted(pid for pid in found if pid and _started(pid))  # 0: one that cannot be seen from here
+
+
+def users(folder: Path) -> list[int]:
+    """Return the pids of processes that work in a folder or have a file below it open."""
+    found = []
+    for entry in _processes():
+        with contextlib.suppress(OSError):
+            links = [entry / "cwd", *(entry / "fd").iterdir()]
+            if any(_below(link, folder) for link in links) and int(entry.name) != os.getpid():
+                found.append(int(entry.name))
+    return found
+
+
+def end_users(folder: Path) -> None:
+    """Kill the processes that keep a mounted folder busy."""
+    deadline = time.monotonic() + KILL_S
+    while (left := users(folder)) and time.monotonic() < deadline:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(POLL_S)
+
+
+def _below(link: Path, folder: Path) -> bool:
+    try:
+        return f"{os.readlink(link)}/".startswith(f"{folder}/")
+    except OSError:
+        return False
+
+
+def usage(pids: Mapping[str, int]) -> dict[str, dict[str, float]]:
+    """Return by name CPU seconds (own, and of children that ended) and resident bytes of processes that are there."""
+    found = {}
+    for name, pid in pids.items():
+        with contextlib.suppress(OSError):
+            fields = _stat(pid)
+            resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            found[name] = {"pid": pid, "cpu_s": sum(map(int, fields[11:15])) / TICKS, "rss_B": resident}
+    return found
+
+
+def machine() -> dict[str, float]:
+    """Return the CPU seconds of all CPUs since boot: busy ones (not idle, not waiting for a disk), and all."""
+    with open("/proc/stat") as file:
+        spent = [int(field) / TICKS for field in file.readline().split()[1:9]]  # guests are part of user and nice
+    return {"busy_s": sum(spent) - spent[3] - spent[4], "total_s": sum(spent)}
+
+
+def limit(config: Config) -> dict[str, int]:
+    """Return the memory limit of the store's cgroup and its peak, in bytes, as the kernel has them."""
+    for group in _limited(config):
+        if (group / "memory.max").exists():
+            peak = group / "memory.peak"
+            return {
+                "limit_B": int((group / "memory.max").read_text()),
+                "peak_B": int(peak.read_text()) if peak.exists() else -1,
+            }
+        return {
+            "limit_B": int((group / "memory.limit_in_bytes").read_text()),
+            "peak_B": int((group / "memory.max_usage_in_bytes").read_text()),
+        }
+    raise StoreError("no memory cgroup here: equal limits cannot be set")
+
+
+def group(config: Config) -> None:
+    """Make the memory cgroup of the store; `StoreError` where none can be made."""
+    for top, file in ((CGROUPS / "memory", "memory.limit_in_bytes"), (CGROUPS, "memory.max")):
+        if not (top / "cgroup.procs").exists():
+            continue
+        mine = top / f"{PREFIX}{config.name}"
+        try:
+            if file == "memory.max" and "memory" not in (top / "cgroup.subtree_control").read_text().split():
+                (top / "cgroup.subtree_control").write_text("+memory")
+            mine.mkdir(exist_ok=True)
+            (mine / file).write_text(str(config.memory_bytes))
+        except OSError as error:
+            raise StoreError(f"{mine}: no memory cgroup can be made: {error}") from error
+        return
+    raise StoreError("no memory cgroup here: equal limits cannot be set")
+
+
+def _limited(config: Config) -> list[Path]:
+    found = [path for path in _groups(config) if path.exists()]
+    if not found:
+        raise StoreError(f"the memory cgroup of {config.name} is gone")
+    return found
+
+
+def _removed(group: Path) -> bool:
+    """Remove a cgroup, and tell whether it is gone; for a moment the kernel still holds one that is empty."""
+    with contextlib.suppress(OSError):
+        group.rmdir()
+    return not group.exists()
+
+
+def _groups(config: Config) -> list[Path]:
+    return [top / f"{PREFIX}{config.name}" for top in (CGROUPS / "memory", CGROUPS)]
+
+
+def _signal(config: Config, names: Sequence[str], number: int) -> None:
+    for name in names:
+        pid = alive(config, name)
+        if pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+
+def _wait_for_end(config: Config, names: Sequence[str], wait_s: float) -> list[str]:
+    deadline = time.monotonic() + wait_s
+    while (left := [name for name in names if alive(config, name)]) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    return left
+
+
+def _processes() -> Iterator[Path]:
+    return (entry for entry in Path("/proc").iterdir() if entry.name.isdigit())
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat after the name, which may hold spaces: the first is the state."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def _started(pid: int) -> int | None:
+    """Return when a process began, in ticks since boot; None when it is no more, or only waits to be reaped."""
+    try:
+        fields = _stat(pid)
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])

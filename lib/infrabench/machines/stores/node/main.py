@@ -1,0 +1,202 @@
+"""The command of a store node: one verb, one JSON object on stdout; if it failed, status 1 and the reason on stderr.
+
+python3 /opt/infrabench/store/main.py CONFIG VERB [WORD...]
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, cast
+
+from . import block, daemons, disks
+from .config import MODES, THROTTLES, Config, StoreError, claim, is_ours, load
+
+
+class StoreEngine(Protocol):
+    """What a module of an engine has. All return plain dicts, or nothing; `StoreError` when it cannot be done.
+
+    `create` finds home, cgroup and both disks made (`disks.device`), and `destroy` everything above them ended.
+    """
+
+    def create(self, config: Config) -> None:
+        """Make the pool and its volume on the two disks; return when it is clean."""
+
+    def destroy(self, config: Config) -> None:
+        """End the engine's daemons and what it holds outside the home; also of what a kill -9 left. Idempotent."""
+
+    def serve(self, config: Config, mode: str) -> None:
+        """Begin to serve the volume on `config.socket` in this mode; a server of another mode is ended first."""
+
+    def unserve(self, config: Config) -> None:
+        """End serving (nothing when it does not); the pool stays."""
+
+    def pids(self, config: Config) -> dict[str, dict[str, int]]:
+        """Return {"storage": {name: pid}, "client": {name: pid}} of what runs now."""
+
+    def used(self, config: Config) -> int:
+        """Return the bytes of data that the pool holds, counted once and not by copy."""
+
+    def drop(self, config: Config) -> None:
+        """Empty the engine's own caches."""
+
+    def throttle(self, config: Config, level: str) -> None:
+        """Let a rebuild run as the engine does by itself (``default``), or as fast as it can (``open``)."""
+
+    def fail(self, config: Config, disk: int) -> dict[str, Any]:
+        """Lose disk 0 or 1 with what is on it; return {"noticed_s": ...} once the pool says that it is degraded."""
+
+    def replace(self, config: Config, disk: int) -> dict[str, Any]:
+        """Give the pool a new, empty disk in its place; return when the rebuild has begun."""
+
+    def state(self, config: Config) -> dict[str, Any]:
+        """Return {"clean", "copied_B", "left_B", "detail"}: cheap, it is polled twice a second."""
+
+    def corrupt(self, config: Config, copies: str) -> dict[str, Any]:
+        """Damage data of the file area on one disk or, the same data, on both: {"bytes", "places", "disks"}."""
+
+    def scrub(self, config: Config, kind: str) -> dict[str, Any]:
+        """Scrub until it ends: {"kind", "examined_B", "errors", "repaired", "unrecoverable", "raw"}.
+
+        {"supported": False} where there is no scrub of that kind.
+        """
+
+    def repair(self, config: Config) -> dict[str, Any]:
+        """Repair what a scrub has found, until that ends; same answer as `scrub`."""
+
+    def facts(self, config: Config) -> dict[str, Any]:
+        """Return {"engine", "version", "pool": {...}}."""
+
+    def evidence(self, config: Config) -> str:
+        """Return what tells why something failed: state and ends of logs. Never raises."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one verb; return the exit status."""
+    begun_s = time.time()
+    try:
+        if len(argv) < 2 or argv[1] not in VERBS:
+            raise StoreError(f"usage: main.py CONFIG VERB [WORD...]; verbs are {', '.join(VERBS)}")
+        config = load(argv[0])
+        if argv[1] not in ("create", "remake", "destroy") and not is_ours(config):
+            raise StoreError(f"there is no store at {config.home}: create it first")
+        made = engine(config)
+        own: dict[str, Callable[..., dict[str, Any]]] = getattr(made, "VERBS", {})  # what an engine does its own way
+        told = {**VERBS, **own}[argv[1]](config, made, *argv[2:])
+    except StoreError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    except TypeError as error:
+        sys.stderr.write(f"{argv[1]}: wrong words: {error}\n")
+        return 1
+    answer = {"verb": argv[1], "begun_s": begun_s, "done_s": time.time(), **told}
+    sys.stdout.write(json.dumps(answer) + "\n")
+    return 0
+
+
+def engine(config: Config) -> StoreEngine:
+    """Return the module of the store's engine."""
+    try:
+        return cast(StoreEngine, importlib.import_module(f".{config.engine}", __package__))
+    except ModuleNotFoundError as error:
+        raise StoreError(f"unknown engine {config.engine!r}") from error
+
+
+def create(config: Config, made: StoreEngine) -> dict[str, Any]:
+    """Make the store from nothing; what an earlier one of that name left is removed first."""
+    destroy(config, made)
+    claim(config)
+    daemons.group(config)
+    for disk in range(config.copies):
+        disks.make(config, disk)
+    made.create(config)
+    return {}
+
+
+def destroy(config: Config, made: StoreEngine) -> dict[str, Any]:
+    """Remove everything of the store; nothing that does not carry our label."""
+    there = is_ours(config)
+    block.end(config)
+    made.destroy(config)
+    daemons.end_all(config)
+    for device in disks.attached_devices(config.home):
+        disks.detach(device)
+    if there:
+        shutil.rmtree(config.home)
+    return {}
+
+
+def usage(config: Config, made: StoreEngine) -> dict[str, Any]:
+    """Return what was used so far: CPU and memory by process and machine, space of the pool and of the disks.
+
+    The pool's own figures may be a second or two old: waiting for new ones would be part of what is measured.
+    """
+    pids = made.pids(config)
+    if fuse := daemons.alive(config, block.FUSE):
+        pids["client"][block.FUSE] = fuse
+    found: dict[str, Any] = {kind: daemons.usage(each) for kind, each in pids.items()}
+    pool = {"used_B": made.used(config), "disk_B": disks.allocated_bytes(config)}
+    return {**found, "machine": daemons.machine(), "memory": daemons.limit(config), "pool": pool}
+
+
+def facts(config: Config, made: StoreEngine) -> dict[str, Any]:
+    """Return what the store is, with what is alike for all engines."""
+    told = made.facts(config)
+    return {**told, "memory": daemons.limit(config), "disk_bytes": config.disk_bytes, "cache_bytes": config.cache_bytes}
+
+
+def _disk(word: str) -> int:
+    if word not in ("0", "1"):
+        raise StoreError(f"disk {word!r}: there are 0 and 1")
+    return int(word)
+
+
+def _one_of(word: str, known: Sequence[str]) -> str:
+    if word not in known:
+        raise StoreError(f"{word!r}: take one of {', '.join(known)}")
+    return word
+
+
+def _bytes(word: str) -> int:
+    if not word.isdecimal():
+        raise StoreError(f"{word!r} is no number of bytes")
+    return int(word)
+
+
+def _throttle(config: Config, made: StoreEngine, level: str) -> dict[str, Any]:
+    made.throttle(config, _one_of(level, THROTTLES))
+    return {"throttle": level}
+
+
+def _hold(config: Config, held: bool) -> dict[str, Any]:
+    daemons.hold(config, held=held)
+    return {"held": held}
+
+
+VERBS: dict[str, Callable[..., dict[str, Any]]] = {
+    "create": create,
+    "remake": create,
+    "destroy": destroy,
+    "facts": facts,
+    "usage": usage,
+    "serve": lambda config, made, mode: block.serve(config, made, _one_of(mode, MODES)),
+    "fill": lambda config, made, size, offset="0": block.fill(config, _bytes(size), _bytes(offset)),
+    "empty": block.empty,
+    "mount": lambda config, made, mode, size: block.mount(config, made, _one_of(mode, MODES), _bytes(size)),
+    "unmount": block.unmount,
+    "drop": block.drop,
+    "pause": lambda config, made: _hold(config, True),
+    "resume": lambda config, made: _hold(config, False),
+    "throttle": _throttle,
+    "fail": lambda config, made, disk: made.fail(config, _disk(disk)),
+    "replace": lambda config, made, disk: made.replace(config, _disk(disk)),
+    "state": lambda config, made: made.state(config),
+    "corrupt": lambda config, made, copies: made.corrupt(config, _one_of(copies, ("one", "both"))),
+    "scrub": lambda config, made, kind: made.scrub(config, _one_of(kind, ("light", "deep"))),
+    "repair": lambda config, made: made.repair(config),
+    "evidence": lambda config, made: {"evidence": made.evidence(config)},
+}

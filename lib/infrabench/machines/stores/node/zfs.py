@@ -1,0 +1,246 @@
+"""The engine `zfs`: OpenZFS in user space (libzpool), a mirror of the two disks with one volume, served by nbdkit.
+
+One process is everything: the pool, its cache and the NBD server (the plugin in ``lab/storage/zvol``). It answers on a
+control socket, see `zfs_client`. Whoever needs the pool while it does not run starts it; `unserve` exports the pool.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from . import daemons, damage, disks
+from .config import Config, StoreError
+from .zfs_client import ask, checksum_errors, is_replacing, leaves, progress
+
+SERVER = "nbdkit"
+POOL = "store"
+PLUGIN = "/usr/local/lib/infrabench/nbdkit-zvol-plugin.so"
+BLOCK_BYTES = 16 * 2**10  # of the volume: the default of OpenZFS since 2.2
+DIRTY = 10  # per cent of the memory, as OpenZFS does by itself
+THREADS = "32"  # requests of one connection at a time
+SYNC = {"default": "standard", "strict": "always"}
+START_S, STOP_S, SEEN_S, TRIM_S, SCRUB_S = 60.0, 90.0, 30.0, 60.0, 1800.0
+POLL_S = 0.1
+THROTTLE = "throttle"  # in the run folder: the level that a server is started with
+
+
+def create(config: Config) -> None:
+    """Make the pool and its volume, and leave them served in the default mode."""
+    _start(config, "default", make=True)
+
+
+def destroy(config: Config) -> None:
+    """Kill the server: what it has not written goes with the disks."""
+    with contextlib.suppress(StoreError):  # there is none, or it cannot be killed yet: the caller tries it again
+        daemons.kill(config, SERVER)
+
+
+def serve(config: Config, mode: str) -> None:
+    """Serve the volume; writes are acknowledged from memory (``default``) or from the disks (``strict``)."""
+    _ensure_running(config, mode)
+    ask(config, "sync", SYNC[mode])
+
+
+def unserve(config: Config) -> None:
+    """Give free space back to the disks below, then export the pool and end the server."""
+    if not daemons.alive(config, SERVER):
+        _clear(config)
+        return
+    with contextlib.suppress(StoreError):  # a disk that is gone cannot be trimmed
+        ask(config, "trim")
+        daemons.until(lambda: not _trimming(config), TRIM_S, "trim")
+    daemons.stop(config, SERVER, wait_s=STOP_S)
+    _clear(config)
+
+
+def pids(config: Config) -> dict[str, dict[str, int]]:
+    """Return the one process, which is the storage system; the client is what speaks NBD with it."""
+    pid = daemons.alive(config, SERVER)
+    return {"storage": {SERVER: pid} if pid else {}, "client": {}}
+
+
+def used(config: Config) -> int:
+    """Return the bytes that the mirror has allocated, which is one copy, metadata included."""
+    _ensure_running(config)
+    return int(ask(config, "status")["vdevs"]["allocated_B"])
+
+
+def drop(config: Config) -> None:
+    """Write everything to the disks and empty the ARC and what holds buffers of it."""
+    if daemons.alive(config, SERVER):
+        ask(config, "drop")
+
+
+def throttle(config: Config, level: str) -> None:
+    """Let scrub and resilver make way for other requests (``default``), or not (``open``)."""
+    (config.run / THROTTLE).write_text(level)
+    if daemons.alive(config, SERVER):
+        ask(config, "throttle", level)
+
+
+def fail(config: Config, disk: int) -> dict[str, Any]:
+    """Take a disk offline for good, wait until the pool calls itself degraded, and delete it."""
+    _ensure_running(config)
+    path = str(disks.device(config, disk))
+    lost = [leaf for leaf in leaves(ask(config, "status")) if leaf["path"] == path and leaf["state"] == "online"]
+    if len(lost) != 1:
+        raise StoreError(f"disk {disk} ({path}) is no disk that the pool uses: it cannot be lost")
+    at_s, begun = time.time(), time.monotonic()
+    ask(config, "offline", str(lost[0]["guid"]))
+    daemons.until(lambda: bool(ask(config, "status")["vdevs"]["state"] == "degraded"), SEEN_S, "a degraded pool")
+    noticed_s = time.monotonic() - begun
+    disks.remove(config, disk)
+    return {"failed": path, "lost_s": at_s, "noticed_s": noticed_s}
+
+
+def replace(config: Config, disk: int) -> dict[str, Any]:
+    """Put a new disk in the place of the lost one; return when its resilver has begun."""
+    _ensure_running(config)
+    lost = [leaf for leaf in leaves(ask(config, "status")) if leaf["state"] != "online"]
+    if len(lost) != 1 or disks.attached_devices(disks.file(config, disk)):
+        raise StoreError(f"disk {disk} was not lost: there is nothing to replace")
+    begun, path = time.monotonic(), disks.make(config, disk)
+    before = ask(config, "status")["scan"]
+    ask(config, "replace", str(lost[0]["guid"]), str(path))
+    daemons.until(lambda: _resilvering(config, before), SEEN_S, "a resilver")
+    return {"replaced": str(path), "up_s": time.monotonic() - begun}
+
+
+def state(config: Config) -> dict[str, Any]:
+    """Return whether both disks have everything, and how many bytes the resilver has copied and has left."""
+    _ensure_running(config)
+    return progress(ask(config, "status"), config.copies)
+
+
+def corrupt(config: Config, copies: str) -> dict[str, Any]:
+    """Damage blocks of files on disk 1, or the same blocks on both."""
+    if not daemons.alive(config, SERVER):
+        raise StoreError("nothing is served: there are no files to damage")
+    ask(config, "commit")
+    return damage.damage_files(config, (1,) if copies == "one" else (0, 1))
+
+
+def scrub(config: Config, kind: str) -> dict[str, Any]:
+    """Scrub the pool: every copy of every block is read, checked, and mended from another where it is wrong.
+
+    ``errors`` counts bad copies met (one that cannot be mended is read again, and counted again), ``unrecoverable``
+    blocks without any good copy, ``repaired`` copies that were mended, in blocks of the volume's size.
+    """
+    if kind == "light":
+        return {"kind": kind, "supported": False}
+    _ensure_running(config)
+    before = checksum_errors(ask(config, "status"))
+    ask(config, "scrub", "start")
+    deadline = time.monotonic() + SCRUB_S
+    while (told := ask(config, "status"))["scan"]["state"] == "scanning":
+        if time.monotonic() > deadline:
+            raise StoreError(f"the scrub did not end within {SCRUB_S:.0f} s")
+        time.sleep(POLL_S)
+    scan = told["scan"]
+    if scan["kind"] != "scrub" or scan["state"] != "finished":
+        raise StoreError(f"the scrub did not come to its end: {scan}")
+    mended = -(-scan["processed_B"] // told["volume"]["block_B"])
+    return {
+        "kind": kind, "examined_B": scan["issued_B"], "errors": checksum_errors(told) - before, "repaired": mended,
+        "unrecoverable": scan["errors"], "repaired_B": scan["processed_B"], "raw": told,
+    }  # fmt: skip
+
+
+def repair(config: Config) -> dict[str, Any]:
+    """Scrub once more: a scrub mends what it finds, there is no repair besides."""
+    return {**scrub(config, "deep"), "kind": "repair"}
+
+
+def facts(config: Config) -> dict[str, Any]:
+    """Return which engine this is and what the pool says of itself."""
+    _ensure_running(config)
+    told, packaged = ask(config, "status"), _version()
+    volume = told["volume"]
+    return {
+        "engine": f"OpenZFS {packaged.split('-')[0]} engine in user space (libzpool), zvol served over NBD",
+        "version": packaged,
+        "pool": {
+            "layout": "one mirror of two disks, sectors of 4 KiB (ashift 12)", "copies": config.copies,
+            "volume_bytes": volume["size_B"], "block_bytes": volume["block_B"], "compression": volume["compression"],
+            "cache_bytes": told["cache"]["most_B"], "dirty_bytes": told["dirty_most_B"], "autotrim": told["autotrim"],
+            "sync": "default: sync=standard, acknowledged from memory; strict: sync=always, from the intent log",
+            "drop": "all written, buffers and ARC emptied",
+            "throttle_default": "OpenZFS's own", "throttle_open": "scrub and resilver do not make way for others",
+            "assertions": "on, as Debian builds the library: slower than the kernel's module",
+        },
+    }  # fmt: skip
+
+
+def evidence(config: Config) -> str:
+    """Return the pool's state, if it answers, and the end of the log."""
+    told = []
+    try:
+        told.append(json.dumps(ask(config, "status", timeout_s=5), indent=1))
+    except StoreError as error:
+        told.append(str(error))
+    return "\n".join([*told, *daemons.log_ends(config)])
+
+
+def _ensure_running(config: Config, mode: str = "default") -> None:
+    if not daemons.alive(config, SERVER):
+        _start(config, mode)
+
+
+def _start(config: Config, mode: str, *, make: bool = False) -> None:
+    """Start the server on the disks that are there, and return when it answers."""
+    _clear(config)
+    there = [str(disks.device(config, disk)) for disk in range(config.copies) if disks.file(config, disk).exists()]
+    level = config.run / THROTTLE
+    settings: Mapping[str, object] = {
+        "pool": POOL, "control": config.run / "control.sock", "sync": SYNC[mode], "arc": config.cache_bytes,
+        "dirty": config.memory_bytes * DIRTY // 100, "throttle": level.read_text() if level.exists() else "default",
+        **({"create": "yes", "size": config.volume_bytes, "block": BLOCK_BYTES} if make else {}),
+    }  # fmt: skip
+    argv: list[str | Path] = [SERVER, "-f", "-t", THREADS, "-U", config.socket, config.options.get("plugin", PLUGIN)]
+    argv += [f"{key}={value}" for key, value in settings.items()] + [f"disk={path}" for path in there]
+    daemons.start(config, SERVER, argv)
+    try:
+        daemons.until(lambda: _answers(config), START_S, "the pool")
+    except StoreError as error:
+        raise StoreError(f"{error}: {_log_end(config)}") from error
+
+
+def _answers(config: Config) -> bool:
+    if not daemons.alive(config, SERVER):
+        raise StoreError("nbdkit ended")
+    try:
+        return bool(ask(config, "status")["ok"])
+    except StoreError:
+        return False
+
+
+def _log_end(config: Config) -> str:
+    return " ".join((config.log / f"{SERVER}.log").read_text(errors="replace").split())[-600:]
+
+
+def _clear(config: Config) -> None:
+    """Remove the sockets of a server that is gone: nbdkit takes none that is there."""
+    for name in (config.socket, config.run / "control.sock"):
+        name.unlink(missing_ok=True)
+
+
+def _trimming(config: Config) -> bool:
+    return any(leaf["trim"] == "active" for leaf in leaves(ask(config, "status")))
+
+
+def _resilvering(config: Config, before: Mapping[str, Any] | None) -> bool:
+    """Tell whether another resilver than that of `before` runs, or has already ended."""
+    told = ask(config, "status")
+    return not is_replacing(told) or (told["scan"] != before and told["scan"]["kind"] == "resilver")
+
+
+def _version() -> str:
+    """Return the version of the Debian package that the engine is from."""
+    told = daemons.run(("dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}\n", "libzpool*linux"))
+    (found,) = {line.split()[1] for line in told.splitlines() if line.startswith("installed ")}
+    return found

@@ -1,0 +1,255 @@
+"""The engine `zfs_kernel`: OpenZFS's module in the kernel, by `zpool` and `zfs`: a mirror of the two disks, and a zvol.
+
+The zvol is a block device (`device`), and is served over NBD by qemu-nbd, past the page cache, for the path that all
+engines have. Pools of others are never touched: ours has a name of its own and says whose it is in a property.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+from typing import Any
+
+from . import block, daemons, damage, disks, zfs_module, zpool
+from .config import Config, StoreError
+
+SERVER = "qemu-nbd"
+OWNER = "infrabench:store"
+BLOCK_BYTES = 16 * 2**10  # of the volume: the default of OpenZFS since 2.2
+DIRTY = 10  # per cent of the memory, as OpenZFS does by itself
+SYNC = {"default": "standard", "strict": "always"}
+COMMAND_S, SEEN_S, SCRUB_S, FREE_S = 120.0, 30.0, 1800.0, 20.0
+POLL_S = 0.1
+LEAST_CACHE = 64 << 20  # the module takes no less
+
+
+def create(config: Config) -> None:
+    """Make the pool and its volume; return when the volume's device is there."""
+    zfs_module.load()
+    zfs_module.tune(config, {
+        "zfs_arc_max": config.cache_bytes, "zfs_dirty_data_max": config.memory_bytes * DIRTY // 100,
+        **zfs_module.THROTTLE["default"],
+    })  # fmt: skip
+    two = [str(disks.device(config, disk)) for disk in range(config.copies)]
+    run(
+        "zpool", "create", "-o", "ashift=12", "-o", "cachefile=none", "-o", "autotrim=on", "-O", "mountpoint=none",
+        "-O", "canmount=off", "-O", "compression=off", "-O", f"{OWNER}={config.name}", pool(config), "mirror", *two,
+    )  # fmt: skip
+    run("zfs", "create", "-s", "-b", str(BLOCK_BYTES), "-V", str(config.volume_bytes), _volume(config))
+    daemons.until(device(config).exists, SEEN_S, "the volume's device")
+
+
+def destroy(config: Config) -> None:
+    """Destroy the pool, if it is there and ours; module parameters are put back."""
+    with contextlib.suppress(StoreError):
+        daemons.kill(config, SERVER)
+    if zfs_module.is_loaded() and _is_imported(config):
+        run("zpool", "destroy", "-f", pool(config))
+    zfs_module.untune(config)
+
+
+def serve(config: Config, mode: str) -> None:
+    """Serve the volume over NBD; the mode is the volume's, so it holds for its device too."""
+    _import_pool(config)
+    run("zfs", "set", f"sync={SYNC[mode]}", _volume(config))
+    if daemons.alive(config, SERVER):
+        return
+    config.socket.unlink(missing_ok=True)
+    how = ("-t", "-e", "16", "-f", "raw", "--cache=none", "--aio=native", "--discard=unmap")
+    daemons.start(config, SERVER, (SERVER, *how, "-k", config.socket, device(config)))
+
+
+def unserve(config: Config) -> None:
+    """End the server; the pool stays."""
+    daemons.stop(config, SERVER)
+    config.socket.unlink(missing_ok=True)
+
+
+def device(config: Config) -> Path:
+    """Return the volume's block device."""
+    return Path("/dev/zvol") / _volume(config)
+
+
+def pids(config: Config) -> dict[str, dict[str, int]]:
+    """Return the module's threads, of all pools of the machine, as the storage system; qemu-nbd is its client."""
+    server = daemons.alive(config, SERVER)
+    return {"storage": zfs_module.threads(), "client": {SERVER: server} if server else {}}
+
+
+def used(config: Config) -> int:
+    """Return the bytes that the mirror has allocated, which is one copy, metadata included."""
+    return int(run("zpool", "list", "-Hpo", "allocated", pool(config)))
+
+
+def drop(config: Config) -> None:
+    """Empty the ARC: by exporting the pool and importing it, or, while its files are mounted, by letting it shrink."""
+    if block.is_mounted(config.mount):
+        _shrink(config)
+        return
+    served = daemons.alive(config, SERVER)
+    unserve(config)
+    _export(config)
+    _import_pool(config)
+    if served:
+        mode = run("zfs", "get", "-Hpo", "value", "sync", _volume(config)).strip()
+        serve(config, {sync: mode for mode, sync in SYNC.items()}[mode])
+        daemons.until(config.socket.exists, SEEN_S, "the NBD server")
+
+
+def throttle(config: Config, level: str) -> None:
+    """Let scrub and resilver make way for other requests (``default``), or not (``open``)."""
+    zfs_module.tune(config, zfs_module.THROTTLE[level])
+
+
+def fail(config: Config, disk: int) -> dict[str, Any]:
+    """Take a disk offline for good, wait until the pool calls itself degraded, and delete it."""
+    if disks.given_devices(config):
+        raise StoreError("a disk that was given is not ours to lose")
+    path = str(disks.device(config, disk))
+    at_s, begun = time.time(), time.monotonic()
+    run("zpool", "offline", pool(config), path)
+    daemons.until(lambda: _status(config)["state"] == "DEGRADED", SEEN_S, "a degraded pool")
+    noticed_s = time.monotonic() - begun
+    disks.remove(config, disk)
+    return {"failed": path, "lost_s": at_s, "noticed_s": noticed_s}
+
+
+def replace(config: Config, disk: int) -> dict[str, Any]:
+    """Put a new disk in the place of the lost one; return when its resilver has begun."""
+    lost = zpool.find_lost_disks(pool(config))
+    if len(lost) != 1 or disks.attached_devices(disks.file(config, disk)):
+        raise StoreError(f"disk {disk} was not lost: there is nothing to replace")
+    begun, path = time.monotonic(), disks.make(config, disk)
+    run("zpool", "replace", "-f", pool(config), lost[0], str(path))
+    return {"replaced": str(path), "up_s": time.monotonic() - begun}
+
+
+def state(config: Config) -> dict[str, Any]:
+    """Return whether both disks have everything, and what the resilver has copied and has left, see `zpool`."""
+    return zpool.progress(_status(config), config.copies)
+
+
+def corrupt(config: Config, copies: str) -> dict[str, Any]:
+    """Damage blocks of files on disk 1, or the same blocks on both."""
+    run("zpool", "sync", pool(config))
+    return damage.damage_files(config, (1,) if copies == "one" else (0, 1))
+
+
+def scrub(config: Config, kind: str) -> dict[str, Any]:
+    """Scrub the pool: every copy of every block is read, checked, and mended from another where it is wrong."""
+    if kind == "light":
+        return {"kind": kind, "supported": False}
+    before, held = zpool.checksum_errors(_status(config)), used(config)
+    run("zpool", "scrub", "-w", pool(config), timeout_s=SCRUB_S)
+    told = _status(config)
+    scan = told["scan"]
+    if not scan or scan["kind"] != "scrub" or scan["runs"]:
+        raise StoreError(f"the scrub did not come to its end: {scan}")
+    found, lost = zpool.checksum_errors(told) - before, scan["errors"]
+    # What no copy answers is asked for again, and counted again: then only bytes tell what was mended.
+    mended = -(-scan["done_B"] // BLOCK_BYTES) if lost else found
+    return {
+        "kind": kind, "examined_B": held, "errors": found, "unrecoverable": lost, "repaired": mended,
+        "repaired_B": scan["done_B"], "raw": told["raw"],
+    }  # fmt: skip
+
+
+def repair(config: Config) -> dict[str, Any]:
+    """Scrub once more: a scrub mends what it finds, there is no repair besides."""
+    return {**scrub(config, "deep"), "kind": "repair"}
+
+
+def facts(config: Config) -> dict[str, Any]:
+    """Return which engine this is and what pool and volume say of themselves."""
+    asked = ("volsize", "volblocksize", "compression", "sync", "checksum")
+    told = run("zfs", "get", "-Hpo", "property,value", ",".join(asked), _volume(config))
+    volume = dict(line.split("\t") for line in told.splitlines())
+    return {
+        "engine": f"OpenZFS {zfs_module.version()}, the kernel's module, zvol",
+        "version": zfs_module.version(),
+        "pool": {
+            "layout": "one mirror of two disks, sectors of 4 KiB (ashift 12)", "copies": config.copies,
+            "volume_bytes": int(volume["volsize"]), "block_bytes": int(volume["volblocksize"]),
+            "compression": volume["compression"], "cache_bytes": config.cache_bytes, "autotrim": "on",
+            "dirty_bytes": config.memory_bytes * DIRTY // 100,
+            "sync": "default: sync=standard, acknowledged from memory; strict: sync=always, from the intent log",
+            "drop": "the pool exported and imported; while files are mounted: ARC shrunk as far as it goes",
+            "throttle_default": "OpenZFS's own", "throttle_open": "scrub and resilver do not make way for others",
+            "cpu_counted": "all threads of the module" if zfs_module.counts_all() else
+            "threads of the module that stay, not those of queues whose threads come and go",
+        },
+    }  # fmt: skip
+
+
+def evidence(config: Config) -> str:
+    """Return the pool's state, if it answers, and the ends of the logs."""
+    told = []
+    for words in (("zpool", "status", "-pPv", pool(config)), ("zpool", "events")):
+        with contextlib.suppress(StoreError):
+            told += [f"# {' '.join(words)}", *daemons.run(words, timeout_s=15).splitlines()[-60:]]
+    return "\n".join([*told, *daemons.log_ends(config)])
+
+
+def run(*argv: str, timeout_s: float = COMMAND_S) -> str:
+    """Return what `zpool` or `zfs` says; `StoreError` when it refuses."""
+    return daemons.run(argv, timeout_s=timeout_s)
+
+
+def pool(config: Config) -> str:
+    """Return the name of the store's pool."""
+    return f"infrabench-{config.name}"
+
+
+def _volume(config: Config) -> str:
+    return f"{pool(config)}/volume"
+
+
+def _status(config: Config) -> dict[str, Any]:
+    return zpool.status(pool(config))
+
+
+def _is_imported(config: Config) -> bool:
+    """Tell whether the pool is imported; `StoreError` when one of its name is somebody else's."""
+    if pool(config) not in run("zpool", "list", "-Ho", "name").split():
+        return False
+    owner = run("zfs", "get", "-Ho", "value", OWNER, pool(config)).strip()
+    if owner != config.name:
+        raise StoreError(f"the pool {pool(config)} does not carry our label: it is not touched")
+    return True
+
+
+def _import_pool(config: Config) -> None:
+    if _is_imported(config):
+        return
+    two = [disks.device(config, disk) for disk in range(config.copies)]
+    # A whole disk was given a partition by `zpool create`; a loop device was not.
+    parts = [part for disk in two if (part := disk.with_name(f"{disk.name}-part1")).exists()]
+    where = [word for each in parts or two for word in ("-d", str(each))]
+    run("zpool", "import", "-N", "-o", "cachefile=none", *where, pool(config))
+    daemons.until(device(config).exists, SEEN_S, "the volume's device")
+
+
+def _export(config: Config) -> None:
+    deadline = time.monotonic() + FREE_S
+    while True:
+        try:
+            run("zpool", "export", pool(config))
+            return
+        except StoreError:  # something looks into the volume's device, as udev does when it is closed
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(POLL_S)
+
+
+def _shrink(config: Config) -> None:
+    run("zpool", "sync", pool(config))
+    zfs_module.tune(config, {"zfs_arc_max": LEAST_CACHE})
+    Path("/proc/sys/vm/drop_caches").write_text("3")
+    daemons.until(lambda: _arc_bytes() < 2 * LEAST_CACHE, FREE_S, "an empty ARC")
+    zfs_module.tune(config, {"zfs_arc_max": config.cache_bytes})
+
+
+def _arc_bytes() -> int:
+    lines = Path("/proc/spl/kstat/zfs/arcstats").read_text().splitlines()
+    return next(int(line.split()[2]) for line in lines if line.startswith("size "))

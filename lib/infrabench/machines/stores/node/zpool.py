@@ -1,0 +1,107 @@
+"""What `zpool status` says, read strictly; sizes of a running scan are as it rounds them: to three digits.
+
+Source: zpool-status(8) of OpenZFS 2.1, and its answers.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from . import daemons
+from .config import StoreError
+
+UNITS = {"B": 1, "": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
+_SIZE = r"(\d+(?:\.\d+)?[BKMGTP]?)"
+_RUNS = re.compile(r"(scrub|resilver) in progress since")
+_ISSUED = re.compile(rf"{_SIZE} issued at \S+, {_SIZE} total")
+_DONE = re.compile(rf"{_SIZE} (?:repaired|resilvered), ")
+_ENDED = re.compile(rf"(?:(scrub) repaired|(resilver)ed) {_SIZE} in (?:\d+ days )?[\d:]+ with (\d+) errors on")
+_VDEV = re.compile(r"^\t( *)(\S+) +([A-Z]+) +(\d+) +(\d+) +(\d+)(?: .*)?$")
+_LOST = re.compile(r"^errors: (?:No known data errors|(\d+) data errors?, use)", re.MULTILINE)
+_LISTED = "errors: Permanent errors have been detected"
+
+
+def status(pool: str) -> dict[str, Any]:
+    """Return `parse_status` for a pool; disks are named by their devices."""
+    return parse_status(daemons.run(("zpool", "status", "-pP", pool)))
+
+
+def find_lost_disks(pool: str) -> list[str]:
+    """Return the disks that the pool misses, by guid: a new one may have the old one's name."""
+    told = parse_status(daemons.run(("zpool", "status", "-pg", pool)))
+    return [disk["name"] for disk in told["disks"] if disk["state"] != "ONLINE"]
+
+
+def parse_status(text: str) -> dict[str, Any]:
+    """Return {"state", "scan", "disks", "replacing", "errors", "raw"} of ``zpool status -p``; else `StoreError`.
+
+    `scan` is None, or {"kind", "runs", "done_B", "left_B" (None when ended), "errors" (None while it runs)}; each disk
+    has "name", "state", "read_errors", "write_errors", "checksum_errors". `errors`: of data that no copy has whole.
+    """
+    state = re.search(r"^ +state: ([A-Z]+)$", text, re.MULTILINE)
+    lost = _LOST.search(text)
+    rows = [found.groups() for line in text.splitlines() if (found := _VDEV.match(line))]
+    if not state or len(rows) < 2 or (lost is None and _LISTED not in text):
+        raise StoreError(f"zpool status says something else: {text[-400:]}")
+    depths = [len(indent) for indent, *_ in rows]
+    leaf = [number + 1 == len(rows) or depths[number + 1] <= depth for number, depth in enumerate(depths)]
+    return {
+        "state": state[1],
+        "scan": _scan(text),
+        "disks": [_disk(row) for row, is_leaf in zip(rows, leaf, strict=True) if is_leaf],
+        "replacing": any(row[1].startswith("replacing-") for row in rows),
+        "errors": int(lost[1] or 0) if lost else text.partition(_LISTED)[2].count("\n        "),
+        "raw": text,
+    }
+
+
+def progress(told: dict[str, Any], copies: int) -> dict[str, Any]:
+    """Return {"clean", "copied_B", "left_B", "detail"}: clean is a pool whose disks are all there and whole."""
+    scan, disks = told["scan"], told["disks"]
+    resilver = scan if scan and scan["kind"] == "resilver" else None
+    runs = bool(resilver and resilver["runs"])
+    online = len(disks) == copies and all(disk["state"] == "ONLINE" for disk in disks)
+    known = resilver is not None and (runs or not told["replacing"])
+    return {
+        "clean": online and told["state"] == "ONLINE" and not told["replacing"] and not runs,
+        "copied_B": resilver["done_B"] if resilver and known else None,
+        "left_B": (resilver["left_B"] or 0) if resilver and known else None,
+        "detail": {
+            "errors": told["errors"] + checksum_errors(told), "pool": told["state"], "scan": scan,
+            "disks": {disk["name"]: disk["state"] for disk in disks},
+        },
+    }  # fmt: skip
+
+
+def checksum_errors(told: dict[str, Any]) -> int:
+    """Return how many blocks of all disks had a wrong checksum, or could not be read or written."""
+    return sum(disk[f"{kind}_errors"] for disk in told["disks"] for kind in ("read", "write", "checksum"))
+
+
+def size(text: str) -> int:
+    """Return the bytes that a size like ``2.10M`` stands for."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([BKMGTP]?)", text)
+    if not found:
+        raise StoreError(f"{text!r} is no size")
+    return round(float(found[1]) * UNITS[found[2]])
+
+
+def _scan(text: str) -> dict[str, Any] | None:
+    if runs := _RUNS.search(text):
+        issued, done = _ISSUED.search(text), _DONE.search(text)
+        left = size(issued[2]) - size(issued[1]) if issued else None
+        kept = size(done[1]) if done else 0
+        return {"kind": runs[1], "runs": True, "done_B": kept, "left_B": left, "errors": None}
+    if ended := _ENDED.search(text):
+        kind = ended[1] or ended[2]
+        return {"kind": kind, "runs": False, "done_B": size(ended[3]), "left_B": None, "errors": int(ended[4])}
+    return None
+
+
+def _disk(row: tuple[str, ...]) -> dict[str, Any]:
+    _, name, state, *counts = row
+    return {
+        "name": name, "state": state,
+        **{f"{kind}_errors": int(count) for kind, count in zip(("read", "write", "checksum"), counts, strict=True)},
+    }  # fmt: skip

@@ -1,0 +1,142 @@
+"""What a notebook may use: one request, one session, and tables of it. Everything here reads or runs; nothing draws."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from contextlib import AbstractContextManager
+from dataclasses import fields, replace
+from typing import Any
+
+import pandas as pd
+
+from infrabench import registry
+from infrabench.analysis.results import Results
+from infrabench.analysis.results import results as analysed
+from infrabench.analysis.session_data import Session, open_session, read_stored
+from infrabench.core import DesignError, Request, Study, unknown_name
+from infrabench.experiment.design import design as designs
+from infrabench.experiment.design.design import Design
+from infrabench.experiment.execution import runs, session
+from infrabench.experiment.execution.progress import OnProgress, bar, in_notebook
+from infrabench.experiment.provenance import labels
+from infrabench.ledger import catalogue
+from infrabench.ledger.codes import LABEL
+from infrabench.ledger.records import PROBE, read_blocks
+from infrabench.notebook import plan_tables
+from infrabench.stats.contrasts import contrasts as _contrasts
+from infrabench.stats.estimates import estimates as _estimates
+
+MODES = ("load", "run")
+# What a loaded session has to be asked for with.
+COMPARED = ("study", "profile", "runs", "seed", "deployments", "order", "aa")
+MIB = 2**20
+
+
+def study(name: str) -> Study:
+    """Return the study called `name`; `DesignError` with the nearest names when there is none."""
+    return registry.study(name)
+
+
+def request(study: str, **parameters: Any) -> Design:
+    """Return the design of a notebook's parameters, those of `core.Request`; None means what the study says.
+
+    >>> wanted = request("containers", profile="quick", systems=["native", "docker"], runs=30)
+
+    Lists may also come as text, ``["native", "docker"]`` or ``native,docker``: papermill hands them over so.
+    `precision` (relative half-width, 0.02 = 2 %) adds blocks to the 30 until every primary cell's interval is that
+    narrow, at `most` so many and for so many `hours`. `aa` names a system to measure under two labels.
+    """
+    known = [each.name for each in fields(Request)]
+    for name in parameters:
+        if name not in known:
+            raise unknown_name("parameter of a request", name, known)
+    return session.resolve(Request(study, **parameters))
+
+
+def run_or_load(wanted: Design, *, mode: str, site: str = "lab", session: str | None = None) -> Session:
+    """Run `wanted` on `site` (``mode="run"``: what is missing of it), or load a recorded session (``mode="load"``).
+
+    `session` names it; None is the session of these parameters, or the one recorded session of the study. A loaded
+    session must have the profile, blocks and seed of `wanted`, and the order of trials where one is asked for; fewer
+    systems or workloads narrow its table.
+
+    Raises `Interrupted` when a run is interrupted in a notebook: systems are taken down by then, and to call this again
+    goes on.
+    """
+    if mode not in MODES:
+        raise unknown_name("mode", mode, MODES)
+    wanted = replace(wanted, request=replace(wanted.request, site=site, session=session))
+    if mode == "run":
+        look = plan_tables.look_of(wanted)
+        with _shown(f"{wanted.study} {wanted.profile}") as show:
+            return read_stored(runs.carry_out(wanted, on_progress=show, look=look))
+    found = open_session(catalogue.find(wanted.study, session))
+    recorded, asked = Request.from_session(found.data), designs.complete(wanted)
+    if wanted.request.order is None:
+        asked = replace(asked, order=recorded.order)
+    for name in COMPARED:
+        then, now = getattr(recorded, name), getattr(asked, name)
+        if then != now:
+            raise DesignError(f"{found.folder} has {name} {then!r}, not {now!r}; mode='run' measures that")
+    return _narrowed(found, wanted)
+
+
+def probes(session: Session) -> pd.DataFrame:
+    """Return the drift probes of a session: block, host, position, value (bytes hashed per second), unit."""
+    rows = [
+        (each["block"], each["host"], each["position"], each["bytes"] / each["seconds"], "B/s")
+        for each in read_blocks(session.folder, PROBE)
+    ]
+    return pd.DataFrame(rows, columns=["block", "host", "position", "value", "unit"])
+
+
+def estimates(session: Session) -> pd.DataFrame:
+    """Return one row per cell: counts by state, mean, median and their intervals (`stats.estimates`)."""
+    return _estimates(session.table, session.missing)
+
+
+def contrasts(session: Session) -> pd.DataFrame:
+    """Return one row per cell and system against the baseline, by the session's margins (`stats.contrasts`)."""
+    data = session.data
+    return _contrasts(session.table, data["baseline"], data["margins"], [tuple(each) for each in data["primary"]])
+
+
+def results(session: Session, out: str = "out") -> Results:
+    """Return the analysis of a session; its figures and tables are written below `out` (relative to the checkout)."""
+    return analysed(session.data, session.table, session.missing, catalogue.home() / out, probes(session))
+
+
+def _shown(title: str) -> AbstractContextManager[OnProgress]:
+    if not in_notebook():
+        return bar(title)
+    from infrabench.notebook import live  # IPython and the figures are loaded only where somebody looks
+
+    return live.shown(title)
+
+
+def _narrowed(found: Session, wanted: Design) -> Session:
+    names = labels.of(found.folder)
+    systems, workloads = {names.get(name, name) for name in wanted.systems}, {case.workload for case in wanted.cases}
+
+    def keep(frame: pd.DataFrame) -> pd.DataFrame:
+        named = frame["workload"].str.split(LABEL, regex=False).str[0].isin(workloads)
+        return frame[frame["system"].isin(systems) & named].reset_index(drop=True)
+
+    absent = [
+        each
+        for each in found.data.get("not_applicable", [])
+        if each["system"] in systems and each["workload"] in workloads
+    ]
+    data = found.data | {"not_applicable": absent}
+    baseline = names.get(wanted.baseline, wanted.baseline)
+    if baseline not in ("", data["baseline"]):  # known effects are ratios to the baseline that it was made with
+        data |= {"baseline": baseline, "known": []}
+    return Session(found.folder, data, keep(found.table), keep(found.missing))
+
+
+def show_log(level: str = "INFO") -> None:
+    """Print what the library does (systems made ready, lab started) below the cell that asks for it."""
+    # Not to stderr, where notebooks show everything as if it were an error.
+    logging.basicConfig(format="%(message)s", level=logging.WARNING, force=True, stream=sys.stdout)
+    logging.getLogger("infrabench").setLevel(level)

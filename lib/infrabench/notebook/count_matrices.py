@@ -1,0 +1,125 @@
+"""What trials answer with yes or no: matrices of counts, and what they say, in sentences.
+
+Answers are counted, not averaged: a hash is equal or it is not, and there is no interval of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from infrabench.analysis import tables
+from infrabench.analysis.results import Results, Shown, absent, kept, listed
+from infrabench.analysis.tables import Question, notation
+from infrabench.core import unknown_name
+
+FILES, REQUESTS = "integrity", "fio-4k"
+QUESTIONS: Mapping[str, tuple[Question, ...]] = {
+    FILES: (
+        Question("intact_before", "files with the right hash before", "share"),
+        Question("intact_degraded", "files with the right hash without the lost disk", "share"),
+        Question("found_by_read", "damage found by reading half of the files", "flag"),
+        Question("found_by_light_scrub", "damage found by the light scrub", "flag"),
+        Question("found_by_deep_scrub", "damage found by the deep scrub", "flag"),
+        Question("repaired", "no damage left after the repair", "flag"),
+        Question("intact_after", "files with the right hash after", "share"),
+        Question("lost_files", "files that cannot be read after", "count"),
+        Question("silently_wrong_files", "files read with a wrong hash and no error", "count"),
+    ),
+    REQUESTS: (Question("steady", "rate the same from beginning to end", "flag"),),
+}
+# What the files of a trial came to, the worst first.
+WRONG, LOST, LESS, SAME = (
+    "files were read with another content and without an error",
+    "files were lost, and reading them said so",
+    "not all files came back",
+    "every file came back as it was written",
+)
+UNSTEADY = 0.10  # share of trials that were not steady beyond which all were too short
+
+
+def matrix(found: Results, workload: str = FILES) -> Shown:
+    """Return how many trials answered what, by scenario, question and system; written to files."""
+    if workload not in QUESTIONS:
+        raise unknown_name("workload with answers", workload, QUESTIONS)
+    if not _there(found, workload):
+        return _nothing(found, workload)
+    made = tables.matrix_table(
+        found.table, workload, QUESTIONS[workload], scenarios=_scenarios(found, workload), systems=found.systems
+    )
+    return kept(found, made, f"answers-{workload}", f"{found.data['title']} {workload}: counts are of trials.")
+
+
+def outcomes(found: Results) -> Shown:
+    """Return, in one sentence for each scenario and system, what became of the files."""
+    if not _there(found, FILES):
+        return _nothing(found, FILES)
+    lines = []
+    for (scenario, system), rows in _trials(found).groupby(["scenario", "system"], sort=False, observed=True):
+        counts = rows.apply(_outcome, axis=1).value_counts()
+        ordered = [name for name in (WRONG, LOST, LESS, SAME) if name in counts.index]
+        told = "; ".join(f"in {counts[name]} of {len(rows)} trials {name}" for name in ordered)
+        lines.append(f"{scenario}, {system}: {told}.")
+    return listed(lines + _not_run(found))
+
+
+def settled(found: Results) -> Shown:
+    """Return in how many trials the rate was steady, by system, and whether the runs were long enough."""
+    if not _there(found, REQUESTS):
+        return _nothing(found, REQUESTS)
+    rows = found.table[(found.table["workload"] == REQUESTS) & (found.table["metric"] == "steady")].dropna(
+        subset="value"
+    )
+    lines = []
+    for system in [name for name in found.systems if name in set(rows["system"])]:
+        values = rows.loc[rows["system"] == system, "value"]
+        share = float((values != 1).mean())
+        word = "too short to be called steady" if share > UNSTEADY else "long enough"
+        told = f"{int((values == 1).sum())} of {len(values)} trials were steady; {notation.short(100 * share)} % not"
+        lines.append(f"{system}: {told}, with {100 * UNSTEADY:g} % allowed: the runs are {word}.")
+    return listed(lines + _not_run(found))
+
+
+def _not_run(found: Results) -> list[str]:
+    return [f"{name}: not run: {why}." for name, why in found.data["not_run"].items()]
+
+
+def _there(found: Results, workload: str) -> bool:
+    rows = found.table[found.table["workload"] == workload]
+    return bool(rows["value"].notna().any())
+
+
+def _nothing(found: Results, workload: str) -> Shown:
+    """Return that a workload was not run, or that no trial of it is valid."""
+    if workload not in set(found.table["workload"]):
+        return absent(found, workload)
+    text = f"{workload}: there is no valid trial in this session."
+    return Shown(f"<p>{text}</p>", text)
+
+
+def _scenarios(found: Results, workload: str) -> list[str]:
+    """Return the scenarios in the order in which the study names them."""
+    cases = found.data.get("parameters", {}).get("cases", [])
+    named = [case["scenario"] for case in cases if case["workload"] == workload]
+    return list(dict.fromkeys([*named, *found.table.loc[found.table["workload"] == workload, "scenario"]]))
+
+
+def _trials(found: Results) -> pd.DataFrame:
+    """Return one row for each valid trial, its answers in columns, in the order of the study's scenarios."""
+    rows = found.table[(found.table["workload"] == FILES) & found.table["value"].notna()]
+    wide = rows.pivot_table(
+        index=["scenario", "system", "session", "trial"], columns="metric", values="value", observed=True, sort=False
+    ).reset_index()
+    ranks = {name: rank for rank, name in enumerate(found.systems)}
+    order = wide["scenario"].map(_scenarios(found, FILES).index) * len(ranks) + wide["system"].map(ranks)
+    return wide.assign(rank=order).sort_values("rank", kind="stable")
+
+
+def _outcome(trial: pd.Series) -> str:
+    if trial["silently_wrong_files"] > 0:
+        return WRONG
+    if trial["lost_files"] > 0:
+        return LOST
+    intact = [trial[name] for name in ("intact_before", "intact_degraded", "intact_after") if name in trial.index]
+    return SAME if all(share == 1 for share in intact if not pd.isna(share)) else LESS

@@ -1,0 +1,97 @@
+"""Executing a notebook without anyone looking, through papermill, with its parameters checked first.
+
+papermill only warns about a parameter that the notebook does not have, and then runs with the defaults.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import papermill
+from nbclient.exceptions import CellTimeoutError, DeadKernelError
+from papermill.exceptions import PapermillExecutionError
+from traitlets.config import Config
+
+from infrabench.core import DesignError, InfrabenchError, NotRunnable, unknown_name
+from infrabench.experiment.campaign.locks import hold_lock
+from infrabench.experiment.execution.progress import HEADLESS
+
+START_S = 120  # a kernel that has not started by then will not
+CELL_S = 24 * 3600  # one cell runs a whole session; a dead kernel is noticed at once all the same
+
+
+def execute(notebook: Path, out: Path, parameters: Mapping[str, Any], *, cell_timeout_s: int = CELL_S) -> Path:
+    """Execute `notebook` with `parameters` into `out`, which is kept also when a cell fails, and return it.
+
+    Raises
+    ------
+    DesignError
+        The notebook does not exist, or has no such parameter, or its output cannot be written; nothing has been
+        started.
+    NotRunnable
+        The study cannot run on its site at all.
+    InfrabenchError
+        A cell failed: which one, and how; or another run writes to `out`.
+    """
+    if not notebook.is_file():
+        raise DesignError(f"there is no notebook {notebook}")
+    try:
+        known = papermill.inspect_notebook(str(notebook))
+    except ValueError as error:
+        raise DesignError(f"{notebook} is not a notebook that names its kernel: {error}") from error
+    for name in parameters:
+        if name not in known:
+            raise unknown_name(f"parameter of {notebook.name}", name, known)
+    with _claimed(out):
+        return _execute(notebook, out, parameters, cell_timeout_s)
+
+
+@contextmanager
+def _claimed(out: Path) -> Iterator[None]:
+    """Be the only one that executes a notebook into `out`: of two, the one that ends first would lose what it wrote."""
+    with ExitStack() as stack:
+        try:
+            taken = f"{out} is being written by another run: wait for it, or name another file"
+            stack.enter_context(hold_lock(out, taken, wait_s=0))  # the file itself: papermill writes it in place
+        except OSError as error:
+            raise DesignError(f"{out} cannot be written: {error.strerror}") from error
+        yield
+
+
+def _execute(notebook: Path, out: Path, parameters: Mapping[str, Any], cell_timeout_s: int) -> Path:
+    os.environ[HEADLESS] = "1"  # inherited by the kernel: its progress goes to a log
+    try:
+        # Unix sockets of this user's instead of open ports between papermill and kernel; and sockets of our own, for
+        # those in the working folder would be taken for those of another notebook that is executed beside this one.
+        with tempfile.TemporaryDirectory(prefix="infrabench-") as sockets:
+            papermill.execute_notebook(
+                str(notebook), str(out), parameters=dict(parameters), kernel_name="python3", cwd=str(notebook.parent),
+                config=Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}}),
+                extra_arguments=["--log-level=CRITICAL"],  # of the kernel: it complains of being ended
+                start_timeout=START_S, execution_timeout=cell_timeout_s, progress_bar=False,
+                # What cells print (plan, progress) is for whoever waits; tables and figures are in the notebook.
+                log_output=False, stdout_file=sys.stderr, stderr_file=sys.stderr,
+            )  # fmt: skip
+    except PapermillExecutionError as error:
+        if error.ename == NotRunnable.__name__:
+            raise NotRunnable(f"{notebook.stem} is not run: {error.evalue}") from error
+        told = f"{error.ename}: {error.evalue}"
+        raise InfrabenchError(f"{notebook.name}, cell {error.exec_count}, failed: {told}\nSee {out}") from error
+    except (CellTimeoutError, DeadKernelError) as error:
+        raise InfrabenchError(f"{notebook.name} did not finish: {error}\nSee {out}") from error
+    return out
+
+
+def value(text: str) -> Any:
+    """Return a parameter typed on a command line: JSON where it is JSON, else the text itself."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

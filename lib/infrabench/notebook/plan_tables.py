@@ -1,0 +1,162 @@
+"""Before a session: what a design will do, cost and be able to show, and what a pilot says of its size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from infrabench.analysis.tidy import tidy
+from infrabench.core import DesignError
+from infrabench.experiment.design import costs
+from infrabench.experiment.design.design import Design
+from infrabench.experiment.execution import session
+from infrabench.experiment.execution.progress import words
+from infrabench.experiment.execution.runner import Look, LookAt
+from infrabench.ledger.session_folder import SessionFolder
+from infrabench.stats import dimensioning, stopping
+from infrabench.stats.pilot import plan_from_pilot as _plan_from_pilot
+from infrabench.stats.planning import ALPHA, detectable, equivalence_margin
+
+MIB = 2**20
+
+
+def plan_table(wanted: Design) -> pd.DataFrame:
+    """Return one row per case of `wanted`: systems, blocks, trials, expected minutes and MiB inside a target."""
+    rows = [
+        {
+            "workload": case.workload, "scenario": case.scenario, "systems": len(wanted.systems),
+            "blocks": wanted.blocks, "trials": len(wanted.systems) * wanted.blocks,
+            "seconds_each": case.seconds, "disk_MiB": round(case.disk_bytes / MIB, 1),
+            "minutes": round(len(wanted.systems) * wanted.blocks * (case.seconds + costs.TRIAL_OVERHEAD_S) / 60, 1),
+        }
+        for case in wanted.cases
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def plan_summary(wanted: Design) -> str:
+    """Return one sentence that says how much `wanted` is and how long it takes."""
+    cost = costs.of_study(session.study_of(wanted), wanted)
+    count = len(wanted.systems) * len(wanted.cases) * wanted.blocks
+    return (
+        f"{count} trials: {wanted.blocks} blocks of {len(wanted.systems)} systems ({', '.join(wanted.systems)}) "
+        f"x {len(wanted.cases)} cases, seed {wanted.seed}, about {words(cost.seconds)}; at most "
+        f"{cost.target_bytes / MIB:.0f} MiB inside a target, {cost.ledger_bytes / MIB:.0f} MiB recorded"
+        f"{session.baseline_text(wanted)}"
+    )
+
+
+def power_summary(wanted: Design) -> str:
+    """Return what `wanted` can show, whatever its values will be: detectable difference and margin of equivalence.
+
+    In units of the standard deviation of the paired log ratios, at 80 % power; and the largest such spread at which
+    equal systems are shown equivalent within the study's default margin.
+    """
+    anew, contrasted = wanted.deployments > 1, max(len(wanted.systems) - 1, 1)
+    n, unit = (wanted.deployments, "deployments") if anew else (wanted.blocks, "blocks")
+    if n < 2:
+        return f"n = {n} ({unit[:-1]}): no interval and no test; take at least 2, better 30."
+    one, holm = (float(detectable(1.0, n, alpha=ALPHA / k)) for k in (1, contrasted))
+    within = float(equivalence_margin(1.0, n))
+    margin = session.study_of(wanted).margins.get("")
+    told = (
+        f"n = {n} {unit}, paired: a difference of {one:.2f} SD of the log ratios is found with 80 % power"
+        + (f" ({holm:.2f} with Holm over {contrasted} contrasts)" if contrasted > 1 else "")
+        + f"; equal systems are shown equivalent, with 80 % power, within {within:.2f} SD"
+    )
+    if margin is None:
+        return f"{told}."
+    limit = 100 * margin / within
+    return f"{told}. At the margin of {100 * margin:g} % that asks for an SD of at most {limit:.2g} %."
+
+
+def look_of(wanted: Design) -> LookAt | None:
+    """Return what looks at a session's intervals for the stopping rule of `wanted`, if it has one: at widths alone."""
+    rule = wanted.stopping
+    if rule is None:
+        return None
+    asked = {case.workload for case in wanted.cases}
+    primary = [each for each in session.study_of(wanted).primary if each[0] in asked]
+    if not primary:
+        raise DesignError(
+            "blocks are added for the study's primary metrics, and none of their workloads is asked for: "
+            "leave out --precision, or name one of them"
+        )
+
+    def look_at(stored: SessionFolder, elapsed_s: float) -> Look:
+        table = tidy(stored)
+        there = set(table["workload"])  # a workload that cannot run here was left out
+        seen = stopping.look(
+            table, [each for each in primary if each[0] in there], rule.target, least=rule.least, batch=rule.batch,
+            most=rule.most, elapsed_s=elapsed_s, budget_s=np.inf if rule.budget_s is None else rule.budget_s,
+        )  # fmt: skip
+        widths = {" ".join(cell): width for cell, width in seen.widths.items() if np.isfinite(width)}
+        unequal = {" ".join(cell): said for cell, said in seen.unequal.items()}
+        return Look(seen.n, widths, seen.stop, seen.reason, unequal)
+
+    return look_at
+
+
+def plan_from_pilot(
+    data: Mapping[str, Any], table: pd.DataFrame, goals: Sequence[float], *, every: bool = False
+) -> pd.DataFrame:
+    """Return how many blocks, and hours, each goal needs, from the spread and the pace of a pilot.
+
+    Parameters
+    ----------
+    data, table
+        ``session.json`` and tidy table of the pilot.
+    goals
+        Relative half-widths (0.02 = 2 %).
+    every
+        Of all metrics, not only of the primary ones. See `stats.pilot`.
+    """
+    planned = _plan_from_pilot(table, data["baseline"], data["margins"], goals, _pace_s(table))
+    return planned if every else _of_primary(planned, data)
+
+
+def dimensions_from_pilot(
+    data: Mapping[str, Any], table: pd.DataFrame, goals: Sequence[float], *, every: bool = False
+) -> pd.DataFrame:
+    """Return how many deployments, and blocks in each, reach each goal at the least cost, from a pilot with several.
+
+    Arguments as of `plan_from_pilot`. See `stats.dimensioning`; empty for a pilot of one deployment, which does not
+    show what differs from one to the next.
+    """
+    if table[["session", "deployment"]].drop_duplicates().shape[0] < 2:
+        return pd.DataFrame(columns=list(dimensioning.COLUMNS)).astype(dimensioning.TYPES)
+    planned = dimensioning.dimensions(table, data["baseline"], goals, *_costs_s(table))
+    return planned if every else _of_primary(planned, data)
+
+
+def _of_primary(planned: pd.DataFrame, data: Mapping[str, Any]) -> pd.DataFrame:
+    wanted = pd.MultiIndex.from_tuples([tuple(each) for each in data["primary"]])
+    chosen = pd.MultiIndex.from_frame(planned[["workload", "metric"]]).isin(wanted)
+    return planned[chosen].reset_index(drop=True)
+
+
+def _costs_s(table: pd.DataFrame) -> tuple[float, float]:
+    """Return the wall time of one block, and of making the systems ready between two deployments of a session."""
+    trials = table.drop_duplicates(["session", "trial"])
+    start = pd.to_datetime(trials["started_utc"], format="ISO8601").astype("datetime64[ns, UTC]")
+    trials = trials.assign(start=start, end=start + pd.to_timedelta(trials["duration_s"], unit="s"))
+    parts = trials.groupby(["session", "deployment"]).agg(
+        begin=("start", "min"), end=("end", "max"), blocks=("block", "nunique")
+    )
+    parts = parts.sort_values(["session", "begin"])
+    inside = ((parts["end"] - parts["begin"]).dt.total_seconds() / parts["blocks"]).mean()
+    gaps = parts["begin"] - parts.groupby("session")["end"].shift()
+    return float(inside), float(gaps.dt.total_seconds().mean())
+
+
+def _pace_s(table: pd.DataFrame) -> float:
+    """Return the wall time of one block, or of one deployment with its blocks when there are several."""
+    trials = table.drop_duplicates(["session", "trial"])
+    trials = trials.assign(start=pd.to_datetime(trials["started_utc"], format="ISO8601").astype("datetime64[ns, UTC]"))
+    several = trials[["session", "deployment"]].drop_duplicates().shape[0] > 1
+    parts = trials.groupby(["session", "deployment"] if several else ["session", "block"])
+    length = (parts["start"].max() - parts["start"].min()).dt.total_seconds() + parts["duration_s"].last()
+    return float(length.mean())

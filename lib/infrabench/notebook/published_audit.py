@@ -1,0 +1,220 @@
+"""The published numbers, their audit and the composite score, as a notebook shows them and as files.
+
+Everything is computed from ``data/published`` when it is asked for; nothing here measures or needs a session.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+
+from infrabench.analysis import figures, published, tables
+from infrabench.analysis.published.data import RESULTS
+from infrabench.analysis.results import Shown, listed
+from infrabench.analysis.tables import notation
+from infrabench.ledger import catalogue
+from infrabench.notebook.session_figures import show_figure
+
+LONG = 16  # rows that a table of printed numbers shows at once
+NAMES = {"A": "Docker, LXC, LXD", "B": "Flannel, Cilium", "C": "Ceph, ZFS", "D": "containerd, CRI-O, Kata"}
+
+
+def papers() -> Shown:
+    """Return the five papers: what they compare, how many numbers and results they print, with how many repetitions."""
+    numbers = published.published()
+    rows = []
+    for paper in published.papers().itertuples(index=False):
+        mine = numbers[numbers["source"] == paper.source]
+        results = mine[mine["statistic"].isin(RESULTS)]
+        stated = sorted(set(results["n"].dropna()))
+        unstated = results["n_text"].ne("").any()
+        rows.append(
+            {
+                "source": paper.source,
+                "experiment": f"{paper.letter}: {paper.experiment}",
+                "title": paper.title,
+                "authors": paper.authors,
+                "venue": paper.venue,
+                "numbers": str(len(mine)),
+                "results": str(len(results)),
+                "runs stated": ", ".join([*map(str, stated), *(["not for all"] if unstated and stated else [])])
+                or "several",
+            }
+        )
+    return _shown(pd.DataFrame(rows))
+
+
+def numbers(study: str, out: str = "out") -> Shown:
+    """Return the results that the papers of an experiment (letter A to D) print, platforms side by side.
+
+    Values that differ between the places of one paper are all shown; a unit in brackets is the one that must be meant.
+    Every printed number has a row of its own, with its words, in the files.
+    """
+    rows = published.published()
+    rows = rows[rows["id"].str.startswith(f"{study}.")]
+    caption = f"What is printed on {NAMES[study]}."
+    tables.save(_filled(rows), catalogue.home() / out / "tables" / "published", f"numbers-{study}", caption)
+    rows = rows[rows["statistic"].isin(RESULTS)]
+    unit = rows["unit"].where(rows["unit_meant"] == "", rows["unit"] + " (" + rows["unit_meant"] + ")")
+    runs_stated = rows["n"].astype("str").where(rows["n"].notna(), rows["n_text"])
+    rows = rows.assign(unit=unit.replace("1", ""), n=runs_stated, metric=rows["metric"].str.replace("_", " "))
+    # the systems by name, native first, then those that are meant together
+    platforms = sorted(set(rows["platform"]), key=lambda name: (name == "all", "|" in name, name != "native", name))
+    made = []
+    for key, group in rows.groupby(["workload", "metric", "scenario", "statistic", "source"], sort=False):
+        cells = {name.replace("|", ", "): _printed(group[group["platform"] == name]) for name in platforms}
+        where = "; ".join(dict.fromkeys(group["section"]))
+        made.append(
+            dict(zip(("workload", "metric", "scenario", "statistic"), key, strict=False))
+            | {"unit": "; ".join(dict.fromkeys(group["unit"])), **cells}
+            | {"n": "; ".join(dict.fromkeys(group["n"])), "where": f"{key[-1]} {where}"}
+        )
+    return _shown(pd.DataFrame(made).sort_values(["workload", "metric"], kind="stable"), scroll=True)
+
+
+def audit(study: str, out: str = "out") -> Shown:
+    """Return the inconsistencies of an experiment: claim, recomputation, consequence; written to files.
+
+    Findings without arithmetic are marked *text*; the files have the quoted words and the ids of the numbers too.
+    """
+    rows = published.audit(study)
+    made = pd.DataFrame(
+        {
+            "": rows["id"],
+            "claim, as printed": rows["claim"] + " [" + rows["where"] + "]",
+            "recomputed": rows["recomputed"].where(rows["basis"] == "arithmetic", "Text: " + rows["recomputed"]),
+            "consequence": rows["consequence"],
+            "effect": rows["kind"].map(published.KINDS),
+            "verdict": rows["verdict"],
+        }
+    )
+    caption = f"What does not add up in the papers on {NAMES[study]}."
+    tables.save(rows, catalogue.home() / out / "tables" / "published", f"audit-{study}", caption)
+    return _shown(made)
+
+
+def tally(out: str = "out") -> Shown:
+    """Return how many findings there are by experiment, effect and verdict; written to files."""
+    made = published.tally(published.audit()).astype("str").rename(columns={"study": "experiment", "kind": "effect"})
+    return _table(made, out, "tally", "Findings by experiment, effect and verdict.")
+
+
+def composite(out: str = "out") -> Shown:
+    """Return the composite score in every version: score with bounds from rounding by engine, and the order."""
+    made = []
+    for version, rows in published.composite().groupby("version", sort=False):
+        cells = {published.ENGINES[row.engine]: _score(row) for row in rows.itertuples(index=False)}
+        made.append({"version": rows["label"].iloc[0], **cells, "order": published.order(str(version))})
+    caption = "Composite score, % of native, in every version; in brackets what the rounding of printed digits allows."
+    return _table(pd.DataFrame(made), out, "composite", caption)
+
+
+def leads(out: str = "out") -> Shown:
+    """Return the lead of one engine over another in every version of the score, and whether rounding can turn it."""
+    rows = published.orders()
+    made = pd.DataFrame(
+        {
+            "version": rows["label"],
+            "lead of": rows["ahead"].map(published.ENGINES) + " over " + rows["behind"].map(published.ENGINES),
+            "points": [f"{value:+.2f}" for value in rows["points"]],
+            "bounds from rounding": [f"{r.low:+.2f} to {r.high:+.2f}" for r in rows.itertuples()],
+            "sign": rows["robust"].map({True: "stands", False: "open"}),
+        }
+    )
+    return _table(made, out, "leads", "Leads in the composite score, percentage points.")
+
+
+def figure(out: str = "out", width_mm: float = figures.PAGE_MM) -> Shown:
+    """Return the figure of the composite score in every version, with its caption; written as PDF, SVG and PNG."""
+    scores = published.composite()
+    orders = {version.label: published.order(version.name) for version in published.VERSIONS}
+    systems = ["native", *published.ENGINES]  # as in the study of containers, so that colours are the same
+    draw = partial(figures.composite, scores, orders, systems=systems, names=published.ENGINES)
+    caption = (
+        f"Overall performance of the container papers in {len(orders)} versions, % of native: as published, and "
+        "computed again from the numbers that the same papers print. A question mark between two engines: the "
+        "rounding of the printed digits alone can turn their order. Spread between runs, which is not printed, comes "
+        "on top."
+    )
+    folder: Path = catalogue.home() / out / "figures" / "published"
+    parameters = {"kind": "composite", "systems": systems}
+    return show_figure(draw, folder, "composite", scores, parameters, caption, width_mm)
+
+
+def meaning() -> Shown:
+    """Return what the versions of the score do to the papers' conclusions, in sentences made from the values."""
+    leads = published.orders().set_index(["ahead", "behind"])
+    count = len(published.VERSIONS)
+    first = leads.loc[leads.index.get_level_values("ahead") == "lxd"]
+    pair = leads.loc[("lxc", "docker")]
+    ahead, open_ones = int((pair["points"] > 0).sum()), int((~pair["robust"]).sum())
+    claimed = pair[pair["version"] == "published"]["points"].iloc[0]
+    corrected = pair[pair["version"] != "published"]["points"]
+    lines = [
+        f"LXD is first in {int((first.groupby('version')['points'].min() > 0).sum())} of {count} versions; its "
+        f"smallest lead is {first['points'].min():.1f} points, and {first['low'].min():.1f} when every printed digit "
+        "is rounded against it.",
+        f"LXC is ahead of Docker in {ahead} of {count} versions and behind in {count - ahead}; in {open_ones} of them "
+        "rounding alone can turn the order.",
+        f"The published lead of LXC over Docker, {claimed:.2f} points, becomes "
+        f"{notation.number(corrected.min(), 1)} to {notation.number(corrected.max(), 1)} in the corrected versions.",
+    ]
+    return listed(lines)
+
+
+def outcome(study: str) -> Shown:
+    """Return what of an experiment's conclusions survives, what does not, and what cannot be decided."""
+    found = published.outcomes(study)
+    parts = [(published.OUTCOMES[kind], lines) for kind, lines in found.items()]
+    told = "".join(f"<p><b>{name.capitalize()}</b></p>{listed(lines).html}" for name, lines in parts)
+    return Shown(told, "\n".join(f"{name.capitalize()}\n{listed(lines).text}" for name, lines in parts))
+
+
+def targets(out: str = "out") -> Shown:
+    """Return the published ratios that a measurement can be compared with, and how far each can be trusted."""
+    rows = published.usable()
+    same = rows["ratio_low"] == rows["ratio_high"]
+    ends = [f"{r.ratio_low:.5f}" if one else f"{r.ratio_low:.5f} to {r.ratio_high:.5f}" for r, one in
+            zip(rows.itertuples(index=False), same, strict=True)]  # fmt: skip
+    made = pd.DataFrame(
+        {
+            "number": rows["key"],
+            "ratio": rows["system"] + " / " + rows["baseline"],
+            "published": ends,
+            "allowed by rounding": [f"{r.rounded_low:.5f} to {r.rounded_high:.5f}" for r in rows.itertuples()],
+            "grade": rows["grade"],
+            "measured here as": (rows["workload"] + " " + rows["metric"]).str.strip(),
+            "note": rows["note"],
+        }
+    )
+    return _table(made, out, "targets", "Published ratios that a measurement can be compared with.")
+
+
+def _filled(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows as text; what is missing is an empty cell."""
+    return rows.astype("object").where(rows.notna(), "").astype("str")
+
+
+def _printed(rows: pd.DataFrame) -> str:
+    """Return the different values of some rows; a long one, a hash, by its ends."""
+    short = [text if len(text) < 20 else f"{text[:6]}…{text[-6:]}" for text in dict.fromkeys(rows["printed"])]
+    return " / ".join(short)
+
+
+def _score(row: object) -> str:
+    return f"{row.score:.2f} [{row.low:.2f}, {row.high:.2f}]"  # type: ignore[attr-defined]
+
+
+def _table(made: pd.DataFrame, out: str, name: str, caption: str) -> Shown:
+    tables.save(made, catalogue.home() / out / "tables" / "published", name, caption)
+    return _shown(made)
+
+
+def _shown(made: pd.DataFrame, scroll: bool = False) -> Shown:
+    """Return a table as text to read: to the left, wrapped; with a bar to scroll where that is asked for and long."""
+    told = notation.html_table(made, words=True)
+    if scroll and len(made) > LONG:
+        told = f'<div style="max-height:{2 * LONG}em;overflow-y:auto">{told}</div>'
+    return Shown(told, tables.markdown(made.astype("str")))

@@ -1,0 +1,151 @@
+"""A paper's printed cells beside those of a session: values in every reading of their unit, and ratios of two.
+
+Nothing here is a test of the paper: its values carry no spread, and its machines are others. What is compared is where
+a number lies, and, where the absolute value cannot be used, a ratio of two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from infrabench.analysis.published import NOT_COMPARABLE, agreement, cells, cells_storage, numbers, plain, prediction
+from infrabench.analysis.published.cells import PAIRS, Cell, PublishedPair, cell
+from infrabench.analysis.published.data import Numbers
+from infrabench.analysis.results import Results, Shown, kept
+from infrabench.analysis.tables import notation
+from infrabench.stats import contrasts
+
+CELLS = {"runtimes": cells.CELLS, "storage": cells_storage.CELLS}  # by study
+OURS = {**cells.OURS, **cells_storage.OURS}
+ONE = "the ratio of two cells"  # stands where scenarios stand
+VALUES = (
+    *("printed", "read", "theirs", "metric", "system", "scenario", "ours", "95 % CI", "unit", "ours / theirs", "note"),
+    "printed in",
+)
+RATIOS = ("printed", "theirs", "metric", "ours", "our ratio", "95 % CI", "95 % prediction", "agreement", "note")
+
+
+def values(found: Results) -> Shown:
+    """Return every printed cell, in each reading of its unit, beside the cells of ours that it can stand for."""
+    known = numbers()
+    rows = [row for each in CELLS[found.data["study"]] for row in _values(found, each, known)]
+    return kept(found, pd.DataFrame(rows, columns=list(VALUES)), "beside-values", "Printed values beside ours.")
+
+
+def ratios(found: Results) -> Shown:
+    """Return ratios of two printed cells beside the same of ours, with Fieller's interval and a prediction interval.
+
+    Paired by block, or by deployment where there are several, as every ratio of a session.
+    """
+    known = numbers()
+    rows = [row for pair in PAIRS for row in _ratios(found, pair, known)]
+    return kept(found, pd.DataFrame(rows, columns=list(RATIOS)), "beside-ratios", "Printed ratios beside ours.")
+
+
+def _values(found: Results, each: Cell, known: Numbers) -> Iterator[dict[str, str]]:
+    row = known.row(each.printed)
+    head = {"printed": f"{row.platform}, {row.scenario}: {row.printed} {row.unit}", "printed in": row.section}
+    ours_of = {metric: _cells(found, each, metric, known) for metric in each.metrics}
+    if all(mine.empty for mine in ours_of.values()):
+        yield head | {"note": f"{_lacking(found, [each], known)}; {each.note}"}
+        return
+    for reading, factor in each.readings.items():
+        theirs = known(each.printed) * factor
+        for metric, ours in ours_of.items():
+            for mine in ours.itertuples(index=False):
+                scale = notation.scale([theirs, mine.mean], mine.unit)
+                ends = mine.mean_low / scale.factor, mine.mean_high / scale.factor
+                yield {
+                    **head, "read": reading, "theirs": notation.number(theirs / scale.factor), "unit": scale.unit,
+                    "metric": notation.metric_title(metric), "system": mine.system, "scenario": mine.scenario,
+                    "ours": notation.number(mine.mean / scale.factor, notation.decimals(*ends)),
+                    "95 % CI": notation.interval(*ends), "ours / theirs": notation.short(mine.mean / theirs),
+                    "note": each.note,
+                }  # fmt: skip
+
+
+def _cells(found: Results, each: Cell, metric: str, known: Numbers) -> pd.DataFrame:
+    """Return the estimates of ours that a printed cell stands beside, by number of pods."""
+    rows = found.estimates[(found.estimates["workload"] == each.workload) & (found.estimates["metric"] == metric)]
+    rows = rows[rows["scenario"].map(each.is_at).astype("bool") & rows["mean"].notna()]
+    named = rows["system"].map(plain).isin(OURS[known.row(each.printed).platform])
+    return rows[named].sort_values(["level", "scenario", "system"], kind="stable")
+
+
+def _lacking(found: Results, printed: Sequence[Cell], known: Numbers) -> str:
+    """Say why this session has no value beside printed cells."""
+    told = (_why(found, each, name) for each in printed for name in OURS[known.row(each.printed).platform])
+    return "; ".join(dict.fromkeys(told))
+
+
+def _why(found: Results, each: Cell, system: str) -> str:
+    data = found.data
+    reasons = {plain(name): why for name, why in data["not_run"].items()}
+    reasons |= {
+        plain(other["system"]): other["reason"]
+        for other in data.get("not_applicable", [])
+        if other["workload"] == each.workload and each.is_at(other["scenario"])
+    }
+    if system in reasons:
+        return f"{system}: not run: {reasons[system]}"
+    if system not in map(plain, found.systems):
+        return f"{system}: not asked for"
+    mine = found.table[found.table["workload"] == each.workload]
+    there = mine["scenario"].map(each.is_at).astype("bool").any()
+    return f"{system}: no ok trial" if there else f"not part of the profile {data['profile']}"
+
+
+def _ratios(found: Results, pair: PublishedPair, known: Numbers) -> Iterator[dict[str, str]]:
+    both = cell(pair.above), cell(pair.below)
+    rows = [known.row(each.printed) for each in both]
+    theirs = known.span(pair.above) / known.span(pair.below)
+    head = {
+        "printed": " / ".join(f"{row.platform}, {row.scenario}" for row in rows),
+        "theirs": f"{known(pair.above) / known(pair.below):.4f}",
+    }
+    ours_of = {metric: [_cells(found, each, metric, known) for each in both] for metric in both[0].metrics}
+    lacking = [each for i, each in enumerate(both) if all(ours[i].empty for ours in ours_of.values())]
+    if lacking:
+        told = f"{_lacking(found, lacking, known)}; {pair.note}"
+        yield head | {"agreement": NOT_COMPARABLE, "note": told}
+        return
+    for metric, (above, below) in ours_of.items():
+        for one in above.itertuples(index=False):
+            for other in below.itertuples(index=False):
+                compared = _compared(found, pair, metric, (one, other), (theirs.low, theirs.high), int(rows[0].n))
+                yield head | {"metric": notation.metric_title(metric)} | compared
+
+
+def _compared(
+    found: Results, pair: PublishedPair, metric: str, ours: tuple[Any, Any], theirs: tuple[float, float], n: int
+) -> dict[str, str]:
+    ratio = _ratio(found, metric, *ours)
+    ends = (ratio.ratio_low, ratio.ratio_high)
+    usable = bool(np.isfinite(ends).all()) and ratio.ratio_low > 0
+    predicted = prediction(ratio.ratio, *ends, ratio.n_pairs, n) if usable else (np.nan, np.nan)
+    more = list(dict.fromkeys(each.system for each in ours if plain(each.system) != each.system))
+    word = agreement(ratio, theirs, predicted, "size") if usable and pair.comparable and not more else NOT_COMPARABLE
+    notes = [f"ours is {' and '.join(more)}" if more else "", "" if usable else ratio.reason or "no interval of ours"]
+    return {
+        "ours": " / ".join(f"{each.system}, {each.scenario}" for each in ours),
+        "our ratio": notation.number(ratio.ratio, notation.decimals(*ends, null=1)),
+        "95 % CI": notation.interval(*ends, null=1), "95 % prediction": notation.interval(*predicted),
+        "agreement": word, "note": "; ".join(filter(None, [*notes, pair.note])),
+    }  # fmt: skip
+
+
+def _ratio(found: Results, metric: str, above: Any, below: Any) -> Any:
+    """Return the contrast of two cells, whatever systems and scenarios they are of: they stand in for two systems."""
+    rows = found.table[(found.table["workload"] == above.workload) & (found.table["metric"] == metric)]
+    parts = [
+        rows[(rows["system"] == each.system) & (rows["scenario"] == each.scenario)].assign(
+            system=name, scenario=ONE, factor=None, level=float("nan")
+        )
+        for name, each in (("above", above), ("below", below))
+    ]
+    both = pd.concat(parts, ignore_index=True).astype(found.table.dtypes)
+    return next(contrasts(both, "below", found.data["margins"]).itertuples(index=False))

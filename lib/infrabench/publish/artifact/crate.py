@@ -1,0 +1,116 @@
+"""RO-Crate metadata of an archive: what is in it, who made it, under which licence, and what was made from what.
+
+RO-Crate 1.1 (JSON-LD). Only this module speaks with the library that writes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from rocrate.model.contextentity import ContextEntity
+from rocrate.rocrate import ROCrate
+
+from infrabench.ledger.archive import ArchiveMember
+
+NAME = "ro-crate-metadata.json"
+VERSION = "1.1"
+SPDX = "https://spdx.org/licenses/"
+SOFTWARE, AUTHORS = "#infrabench", "#authors"
+ENCODINGS = {
+    ".xz": "application/x-xz", ".json": "application/json", ".csv": "text/csv", ".md": "text/markdown",
+    ".ipynb": "application/x-ipynb+json", ".cff": "text/yaml", ".yml": "text/yaml", ".lock": "text/plain",
+    ".toml": "application/toml",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A recorded session: its archive's path, what it asks, and where its tables are."""
+
+    name: str
+    path: str
+    title: str
+    told: str
+    tables: str
+    begun: str  # when its first trial was planned, ISO 8601
+
+
+def metadata(
+    citation: Mapping[str, Any], date: str, commit: str, members: Iterable[ArchiveMember], folders: Mapping[str, str],
+    files: Mapping[str, str], sessions: Sequence[Recorded],
+) -> bytes:  # fmt: skip
+    """Return ``ro-crate-metadata.json``.
+
+    Parameters
+    ----------
+    citation
+        What ``CITATION.cff`` says: title, abstract, authors, version, license, keywords.
+    date
+        ISO 8601; when the commit was made.
+    members
+        Every file of the archive.
+    folders, files
+        What the paths mean that are listed one by one; sessions are listed besides.
+    """
+    there = {member.name: member for member in members}
+    crate = ROCrate(gen_preview=False, version=VERSION)
+    licence = _add(crate, SPDX + citation["license"], "CreativeWork", name=citation["license"])
+    authors = _add(crate, AUTHORS, "Organization", name=", ".join(_author(each) for each in citation["authors"]))
+    root = crate.root_dataset
+    root["name"], root["description"] = citation["title"], " ".join(citation["abstract"].split())
+    root["datePublished"], root["license"], root["author"] = date, licence, authors
+    root["publisher"], root["version"] = authors, f"{citation['version']}+{commit[:12]}"
+    root["keywords"] = ", ".join(citation["keywords"])
+    software = _add(
+        crate, SOFTWARE, "SoftwareApplication", name="infrabench", version=citation["version"], license=licence,
+        softwareVersion=commit, author=authors,
+    )  # fmt: skip
+    root["mainEntity"] = software
+    for path, told in folders.items():
+        size = sum(len(member.data) for name, member in there.items() if name.startswith(path))
+        given = {"name": path, "description": told, "contentSize": str(size)}
+        crate.add_dataset(dest_path=path, properties=given)
+    for path, told in files.items():
+        _file(crate, there[path], told)
+    actions = []
+    for each in sessions:
+        raw = _file(crate, there[each.path], f"{each.title} {each.told}")
+        tables = crate.add_dataset(
+            dest_path=each.tables, properties={"name": f"Tables of {each.name}", "description": each.title}
+        )
+        analysed = _add(
+            crate, f"#analysis-{each.name}", "CreateAction", name=f"Analysis of {each.name}",
+            description="`infrabench artifact reproduce` makes these tables from this raw data again.", endTime=date,
+            instrument=software, object=raw, result=tables, agent=authors,
+        )  # fmt: skip
+        made = _add(
+            crate, f"#recording-{each.name}", "CreateAction", name=f"Recording of {each.name}", startTime=each.begun,
+            instrument=software, result=raw, agent=authors,
+        )  # fmt: skip
+        actions += [made, analysed]
+    root["mentions"] = actions
+    return (json.dumps(crate.metadata.generate(), indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _add(crate: ROCrate, identifier: str, kind: str, **given: Any) -> Any:
+    entity = crate.add(ContextEntity(crate, identifier, properties={"@type": kind}))
+    for name, value in given.items():
+        entity[name] = value
+    return entity
+
+
+def _file(crate: ROCrate, member: ArchiveMember, told: str) -> Any:
+    suffix = "." + member.name.rpartition(".")[2]
+    given = {
+        "name": member.name.rpartition("/")[2], "description": told, "contentSize": str(len(member.data)),
+        "sha256": sha256(member.data).hexdigest(), "encodingFormat": ENCODINGS.get(suffix, "text/plain"),
+    }  # fmt: skip
+    return crate.add_file(dest_path=member.name, properties=given)
+
+
+def _author(author: Mapping[str, Any]) -> str:
+    return str(author.get("name") or f"{author.get('given-names', '')} {author.get('family-names', '')}".strip())

@@ -1,0 +1,152 @@
+"""What goes into the archive, and under which name."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib import resources
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import yaml
+
+from infrabench.analysis.tables import notation
+from infrabench.core import DesignError
+from infrabench.ledger import archive, catalogue
+from infrabench.ledger.archive import ArchiveMember
+from infrabench.ledger.checksums import SUMS, line
+from infrabench.ledger.records import read_session
+from infrabench.publish.artifact import crate, licences, notebooks, reproduce, tree
+
+log = logging.getLogger(__name__)
+
+GUIDE, LICENCES = "REPRODUCE.md", "LICENCES.md"
+MB = 1e6
+# What the metadata lists one by one, where it is there; everything else is in a folder that they list.
+FOLDERS = {
+    "lib/": "The library, its tests, and the lock of its environment.",
+    "notebooks/": "The studies, the audit of published numbers and the validation, as notebooks without outputs.",
+    "figures/": "Figures of the recorded sessions, each with a side-car that holds its data.",
+    f"{reproduce.RESULTS}/": "What the analysis says of the recorded sessions: tables, and executed notebooks.",
+}
+FILES = {
+    GUIDE: "How the tables are made again, and what that takes.",
+    LICENCES: "Licences of every package of the environment.",
+    "README.md": "What infrabench is and does.",
+    "LICENSE": "The project's own licence.",
+    "CITATION.cff": "How to cite.",
+    "lib/requirements.lock": "Every package of the environment with its version and hashes.",
+    "environment.yml": "The direct dependencies, for conda.",
+    "data/recorded/README.md": "What the sessions cannot say of themselves.",
+    "data/published/published.csv": "Every number of the published papers, with its place and its words.",
+    "data/published/audit.toml": "What does not add up in them.",
+    "docs/artifact.md": "What an evaluator does, for each badge.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PackedArtifact:
+    """An archive that was written: where, how many files and bytes are in it, and its SHA-256."""
+
+    path: Path
+    files: int
+    unpacked_bytes: int
+    sha256: str
+
+
+def write(path: Path, *, root: Path, executed: Path | None = None) -> PackedArtifact:
+    """Write the archive of the commit that is checked out in `root`, and return what was written.
+
+    `executed`: the folder of executed notebooks, where some go in. Equal commits, executed notebooks and environments
+    give equal bytes: every time in it is the commit's.
+
+    Raises
+    ------
+    DesignError
+        `path` is not called so, or `root` is no git checkout or has changes that nobody committed: the tables would not
+        be those of the commit.
+    """
+    if not path.name.endswith(catalogue.ARCHIVE):
+        raise DesignError(f"an archive is called NAME{catalogue.ARCHIVE}, not {path}")
+    found = tree.changes(root)
+    if found:
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        raise DesignError(f"an archive is of a commit, and {found[0]}{more} is not committed: commit it or put it away")
+    return archived(path, root, tree.head(root), executed)
+
+
+def archived(path: Path, root: Path, commit: tree.Commit, executed: Path | None = None) -> PackedArtifact:
+    """Write the archive of `commit`; whoever calls sees to it that `root` has its library and its sessions."""
+    members = tree.files(root, commit)
+    citation = yaml.safe_load(_named(members, "CITATION.cff"))
+    top = f"infrabench-{citation['version']}-{commit.hash[:12]}"
+    members += _results(executed)
+    log.info("licences, metadata and checksums")
+    members.append(ArchiveMember(LICENCES, _licences(root).encode()))
+    members.append(ArchiveMember(GUIDE, _guide(citation, commit, members).encode()))
+    members.append(ArchiveMember(crate.NAME, _metadata(citation, commit, members)))
+    members.sort()
+    members.append(
+        ArchiveMember(SUMS, "".join(line(sha256(each.data).hexdigest(), each.name) for each in members).encode())
+    )
+    log.info("compressing %d files, %.0f MB", len(members), sum(len(each.data) for each in members) / MB)
+    archive.write(path, (each._replace(name=f"{top}/{each.name}") for each in members), commit.time_s)
+    size = sum(len(each.data) for each in members)
+    return PackedArtifact(path, len(members), size, sha256(path.read_bytes()).hexdigest())
+
+
+def _results(executed: Path | None) -> Iterator[ArchiveMember]:
+    """The tables of the recorded sessions, made now; and executed notebooks, where there are some."""
+    with tempfile.TemporaryDirectory() as made:
+        list(reproduce.make_tables(Path(made)))
+        for file in sorted(path for path in Path(made).rglob("*") if path.is_file()):
+            yield ArchiveMember(f"{reproduce.RESULTS}/{file.relative_to(made).as_posix()}", file.read_bytes())
+    if executed is not None:
+        yield from notebooks.executed(executed, f"{reproduce.RESULTS}/notebooks/")
+
+
+def _licences(root: Path) -> str:
+    told = (
+        "infrabench itself is under the Apache License 2.0, see LICENSE. This is what the packages of its environment "
+        "state of themselves; none of them is in this archive, they come from the Python package index by hash."
+    )
+    return f"# Licences of the environment\n\n{notation.markdown(licences.table(root / 'lib'), told)}"
+
+
+def _guide(citation: dict[str, Any], commit: tree.Commit, members: Iterable[ArchiveMember]) -> str:
+    template = Template((resources.files("infrabench.publish.artifact") / "REPRODUCE.md").read_text(encoding="utf-8"))
+    return template.substitute(
+        title=citation["title"], version=citation["version"], commit=commit.hash, date=commit.date,
+        sessions="\n".join(f"| `{each.name}` | {each.title} {each.told} |" for each in _sessions(members)),
+    )  # fmt: skip
+
+
+def _metadata(citation: dict[str, Any], commit: tree.Commit, members: list[ArchiveMember]) -> bytes:
+    there = {each.name for each in members}
+    folders = {name: told for name, told in FOLDERS.items() if any(each.startswith(name) for each in there)}
+    files = {name: told for name, told in FILES.items() if name in there}
+    return crate.metadata(citation, commit.date, commit.hash, members, folders, files, list(_sessions(members)))
+
+
+def _sessions(members: Iterable[ArchiveMember]) -> Iterator[crate.Recorded]:
+    """The recorded sessions whose archive is among the files."""
+    there = {each.name for each in members}
+    for name, path in sorted(catalogue.recorded().items()):
+        relative = path.relative_to(catalogue.home()).as_posix()
+        if relative in there:
+            data = read_session(catalogue.find(None, str(path)))
+            systems = ", ".join(data["systems"])
+            told = f"Profile {data['profile']}, {data['blocks']} blocks: {systems}."
+            tables = f"{reproduce.RESULTS}/{name}/"
+            yield crate.Recorded(name, relative, data["title"], told, tables, data["created_utc"])
+
+
+def _named(members: Iterable[ArchiveMember], name: str) -> bytes:
+    for each in members:
+        if each.name == name:
+            return each.data
+    raise DesignError(f"the commit has no {name}, and an archive needs it")

@@ -1,0 +1,230 @@
+"""Files that lie beside the pages: figures and tables of a notebook, and the data of the sessions that it shows."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import json
+import logging
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import quote
+
+from infrabench.analysis import session_data
+from infrabench.analysis.spreadsheets import quote_formula
+from infrabench.analysis.tables.notation import on_screen
+from infrabench.analysis.tidy import write_table
+from infrabench.core import InfrabenchError, LedgerError
+from infrabench.core.names import file_name
+from infrabench.experiment.provenance import labels
+from infrabench.ledger import archive, catalogue
+from infrabench.ledger.files import list_files
+from infrabench.ledger.records import awaited
+from infrabench.publish.report.executed import Executed
+from infrabench.publish.report.outputs import Picture
+
+log = logging.getLogger(__name__)
+
+FIGURE_KINDS = (".pdf", ".svg", ".png", ".json")
+TABLE_KINDS = (".csv", ".parquet", ".md", ".tex")
+TITLES = {".pdf": "PDF", ".svg": "SVG", ".png": "PNG", ".json": "JSON", ".csv": "CSV", ".md": "Markdown",
+          ".tex": "LaTeX", ".parquet": "Parquet", ".ipynb": "notebook", ".xz": "archive", ".jpg": "JPEG",
+          ".gif": "GIF"}  # fmt: skip
+PLAN_COLUMNS = ("position", "block", "deployment", "system", "workload", "scenario", "seconds", "id")
+PACKED = 20e6  # bytes of a session's raw output up to which it is packed unasked: some seconds of work
+PACKED_ALL = 200e6  # the same of all sessions of a report
+CSV_ROWS = 100_000  # of all sessions of a report, up to which they are there as CSV too: ten times as large as parquet
+SLACK = 2  # seconds by which clocks of a file system and of a kernel may differ
+
+
+@dataclass(frozen=True)
+class FileLink:
+    """A file of the site: its address relative to the pages, what it is called, how large it is (bytes)."""
+
+    href: str
+    title: str
+    size: int
+
+    @property
+    def title_and_size(self) -> str:
+        """Title and size, as ``CSV, 1.2 MB``."""
+        size = f"{self.size / 1e6:.1f} MB" if self.size >= 1e5 else f"{self.size / 1e3:.0f} kB"
+        return f"{self.title}, {size}"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure that a notebook shows: the address of its picture, its words, its section, and the files it is in.
+
+    `width` is how wide it is shown where there is room (CSS pixels); 0 where it does not say how wide it is in print.
+    """
+
+    src: str
+    alt: str
+    section: str
+    links: tuple[FileLink, ...]
+    width: int
+
+
+@dataclass(frozen=True)
+class Data:
+    """The data of one session: its files, and what there is to say where something is not among them."""
+
+    session: str
+    links: tuple[FileLink, ...]
+    note: str
+
+
+class Shelf:
+    """The files of a site below `folder`, copied once each. `figures`: folders with saved figures, searched through."""
+
+    def __init__(self, folder: Path, figures: Iterable[Path]) -> None:
+        self._folder = folder
+        self._saved = {
+            sha256(path.read_bytes()).hexdigest(): (path, place)
+            for place in figures
+            for path in sorted(place.rglob("*.png"))
+        }
+        self.areas: set[str] = set()  # names of folders of figures that were asked for
+        self._rows = self._raw = 0  # rows, and bytes of raw output, of the sessions so far
+
+    def place(self, picture: Picture) -> Figure:
+        """Keep a picture, with the files of the figure that it is where there are any; they are known by content."""
+        saved, place = self._saved.get(picture.digest, (None, None))
+        if saved is None or place is None:
+            name = f"files/pictures/{picture.digest[:16]}{picture.suffix}"
+            self._write(name, picture.data)
+            link = FileLink(name, TITLES[picture.suffix], len(picture.data))
+            return Figure(name, picture.alt, picture.section, (link,), 0)
+        self.areas.add(saved.parent.name)
+        links = tuple(
+            self.copy(path, f"files/figures/{path.relative_to(place).as_posix()}")
+            for path in map(saved.with_suffix, FIGURE_KINDS)
+            if path.is_file()
+        )
+        src = next(link.href for link in links if link.title == TITLES[".png"])
+        return Figure(src, picture.alt, picture.section, links, _width(saved.with_suffix(".json")))
+
+    def tables(self, folders: Iterable[Path], executed: Executed) -> dict[str, tuple[FileLink, ...]]:
+        """Keep the tables that a notebook wrote, by name: those of its own folders, as old as its run."""
+        names = self.areas | {told["name"] for told in executed.abstracts} | {executed.name, executed.study}
+        names = {name for name in names if name and file_name(name)}
+        found = {}
+        for folder in folders:
+            for first in sorted(path for name in sorted(names) for path in folder.glob(f"{glob.escape(name)}/*.md")):
+                if _written_by(executed, first):
+                    kinds = [path for path in map(first.with_suffix, TABLE_KINDS) if path.is_file()]
+                    name = first.relative_to(folder).with_suffix("").as_posix()
+                    found[name] = tuple(
+                        self.copy(path, f"files/tables/{path.relative_to(folder).as_posix()}") for path in kinds
+                    )
+        return found
+
+    def notebook(self, name: str, text: str) -> FileLink:
+        """Keep an executed notebook."""
+        return self._link(self._write(f"files/notebooks/{name}.ipynb", text.encode()))
+
+    def copy(self, path: Path, name: str) -> FileLink:
+        """Keep a copy of a file as `name`, and return a link to it."""
+        here = self._folder / name
+        here.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, here)
+        return self._link(name)
+
+    def data(self, session: str, *, raw: bool) -> Data:
+        """Keep the data of a session that is on this machine: tidy table, plan, and its archive.
+
+        What was packed already is copied, what is small is packed; with `raw` all is. A report of many sessions stays
+        small: beyond `CSV_ROWS` its tables are parquet alone, beyond `PACKED_ALL` raw output stays where it is.
+        """
+        known = catalogue.sessions()
+        if session not in map(catalogue.session_name, known.values()):
+            return Data(session, (), "not on this machine, so its data are not here")
+        try:
+            folder = catalogue.find(None, session)
+            log.info("data of %s", session)
+            return Data(session, *self._data(session, folder, known.get(session, folder), raw))
+        except InfrabenchError as error:
+            return Data(session, (), f"cannot be read: {error}")
+
+    def _data(self, session: str, folder: Path, source: Path, raw: bool) -> tuple[tuple[FileLink, ...], str]:
+        table = session_data.open_session(folder).table
+        made = []
+        self._rows += len(table)
+        for suffix in (".csv", ".parquet") if self._rows <= CSV_ROWS else (".parquet",):
+            name = f"files/data/{session}{suffix}"
+            made.append(self._link(str(write_table(table, self._folder / name).relative_to(self._folder))))
+        made.append(self._plan(session, folder))
+        name = f"files/data/{session}{catalogue.ARCHIVE}"
+        size = sum((folder / each).lstat().st_size for each in list_files(folder)[0])
+        self._raw += size
+        few = raw or self._raw <= PACKED_ALL
+        if source.is_file() and few:
+            made.append(self.copy(source, name))
+        elif raw or (size <= PACKED and few):
+            try:
+                archive.pack(folder, self._folder / name)
+            except LedgerError as error:
+                return tuple(made), f"its raw output is not here: {error}"
+            made.append(self._link(name))
+        else:
+            told = f"every raw output, {size / 1e6:.0f} MB unpacked, is not here: `infrabench report --raw` packs it"
+            return tuple(made), told
+        return tuple(made), ""
+
+    def _plan(self, session: str, folder: Path) -> FileLink:
+        names = labels.of(folder)
+        path = self._folder / f"files/data/{session}-plan.csv"
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(PLAN_COLUMNS)
+            for trial in awaited(folder):
+                told = trial.as_json() | {"system": names.get(trial.system, trial.system)}
+                writer.writerow([_cell(told[column]) for column in PLAN_COLUMNS])
+        link = self._link(str(path.relative_to(self._folder)))
+        return FileLink(link.href, "plan (CSV)", link.size)
+
+    def _write(self, name: str, data: bytes) -> str:
+        path = self._folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        return name
+
+    def _link(self, name: str) -> FileLink:
+        path = self._folder / name
+        return FileLink(quote(name), TITLES.get(path.suffix, path.suffix[1:]), path.stat().st_size)
+
+
+def _cell(value: object) -> object:
+    return quote_formula(value) if isinstance(value, str) else value
+
+
+def _width(car: Path) -> int:
+    """Return how wide a figure is shown, from its side-car: somewhat larger than in print; 0 without one."""
+    try:
+        told = json.loads(car.read_text(encoding="utf-8"))
+        return on_screen(told["size_mm"][0])
+    except (OSError, ValueError, LookupError, TypeError):  # some other picture of that content
+        return 0
+
+
+def closer_look(figure: Figure) -> str:
+    """Return the address of the file for a closer look: lines where there are any, else the picture."""
+    return next((link.href for link in figure.links if link.title == TITLES[".svg"]), figure.src)
+
+
+def _written_by(executed: Executed, path: Path) -> bool:
+    """Tell whether a file was written while the notebook ran; where it does not say when, all are its own."""
+    if executed.began is None:
+        return True
+    when = path.stat().st_mtime
+    return executed.began - SLACK <= when and (executed.ended is None or when <= executed.ended + SLACK)
+
+
+def existing_folders(folders: Sequence[Path]) -> list[Path]:
+    """Return the folders that there are, each once."""
+    return [Path(each) for each in dict.fromkeys(os.path.realpath(path) for path in folders) if Path(each).is_dir()]

@@ -1,0 +1,103 @@
+"""What a check is, and how one is carried out: data from a seed, a procedure of `infrabench.stats`, a band.
+
+A replicate is one simulated campaign. A procedure sees many at once, on the leading axis, and says of each whether
+it covered, rejected, or declared; the share of those that did is the estimate. Replicates come in batches with seeds
+of their own, so more replicates extend the same stream and a batch never needs much memory.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from infrabench.selfcheck.validation.bands import Allowed
+
+SEED = 20200315
+Generate = Callable[[np.random.Generator, int], Any]  # generator, replicates -> data with them on the leading axis
+Procedure = Callable[[Any], NDArray[Any]]  # data -> one bool (or share) for each replicate
+
+
+@dataclass(frozen=True)
+class ExpectedShare:
+    """What a procedure does to the data of a case, and how often it may."""
+
+    what: str
+    procedure: Procedure
+    allowed: Allowed
+
+
+@dataclass(frozen=True)
+class SimulatedCase:
+    """One kind of data, what is done to it, and how many replicates the fast and the full form have."""
+
+    data: str
+    generate: Generate
+    expectations: tuple[ExpectedShare, ...]
+    fast: int = 2_000
+    full: int = 20_000
+    batch: int = 1_000
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check of the validation: V for what must hold, N for a negative control, which must be seen to go wrong."""
+
+    id: str
+    what: str
+    cases: tuple[SimulatedCase, ...]
+
+
+class Outcome(NamedTuple):
+    """One row of the report: the estimate lies in `low` .. `high`, or the check has failed."""
+
+    id: str
+    what: str
+    estimate: float
+    low: float
+    high: float
+    replicates: int
+    passed: bool
+    seconds: float
+
+
+def carry_out(check: Check, *, full: bool = False, seed: int = SEED) -> Iterator[Outcome]:
+    """Yield one outcome for every expectation of every case; the same seed gives the same outcomes."""
+    for case in check.cases:
+        yield from _case(check, case, case.full if full else case.fast, seed)
+
+
+def _case(check: Check, case: SimulatedCase, replicates: int, seed: int) -> Iterator[Outcome]:
+    sums, seconds = np.zeros(len(case.expectations)), np.zeros(len(case.expectations))
+    for number, size in enumerate(_batches(replicates, case.batch)):
+        begin = time.perf_counter()
+        key = zlib.crc32(f"{check.id}, {case.data}".encode())
+        data = case.generate(np.random.default_rng([seed, key, number]), size)
+        made = (time.perf_counter() - begin) / len(case.expectations)
+        for index, expectation in enumerate(case.expectations):
+            begin = time.perf_counter()
+            sums[index] += _sum_answers(expectation, data, size)
+            seconds[index] += time.perf_counter() - begin + made
+    for index, expectation in enumerate(case.expectations):
+        estimate, band = float(sums[index] / replicates), expectation.allowed(replicates)
+        passed = band.low <= estimate <= band.high
+        what = f"{expectation.what}: {case.data}"
+        yield Outcome(check.id, what, estimate, *band, replicates, passed, float(seconds[index]))
+
+
+def _batches(replicates: int, batch: int) -> list[int]:
+    full, rest = divmod(replicates, batch)
+    return [batch] * full + ([rest] if rest else [])
+
+
+def _sum_answers(expectation: ExpectedShare, data: Any, size: int) -> float:
+    """Sum of what the procedure said of each replicate; one that says nothing of some of them is broken."""
+    said = np.asarray(expectation.procedure(data), dtype=float)
+    if said.shape != (size,) or not np.isfinite(said).all():
+        raise ValueError(f"{expectation.what}: expected one answer for each of {size} replicates, got {said.shape}")
+    return float(said.sum())

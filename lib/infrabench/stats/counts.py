@@ -1,0 +1,250 @@
+"""Counts of rare events and shares, compared without a normal approximation.
+
+Counts and exposures are of any broadcast shape; the last axis holds units (blocks or deployments) where it is named
+(..., n). An exposure is how much chance there was of an event: trials, requests, seconds.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from infrabench.stats.intervals import LEVEL, NAN, Array, Estimate, Interval, interval, wilson_interval
+from infrabench.stats.resampling import means
+
+SEED = 1969
+EXACT_UNITS = 14  # up to so many units every subset of them is taken, beyond that DRAWN are drawn
+DRAWN = 19_999
+HALVINGS = 45  # of the confidence level at which an interval reaches no difference: a p is known to 3e-14
+
+
+class Sums(NamedTuple):
+    """What each subset of units holds: events of both, and exposure."""
+
+    x: Array
+    y: Array
+    exposure: Array
+
+
+class Typical(NamedTuple):
+    """Intervals of ratio and difference of the rates over units, which agree with each other."""
+
+    ratio: Interval
+    difference: Interval
+
+
+def poisson_ratio(x: ArrayLike, y: ArrayLike, m: ArrayLike = 1.0, n: ArrayLike = 1.0, level: float = LEVEL) -> Estimate:
+    """Return the ratio of two Poisson rates, x / m over y / n, and its exact interval, broadcast shape.
+
+    `x`, `y`: counts; `m`, `n`: their exposures, of one unit. Given x + y, x is binomial with the share
+    r m / (r m + n): the interval of that share is Clopper and Pearson's (1934), and the ratio's follows from it
+    (Przyborowski and Wilenski 1940). With `y` = 0 the ratio and its upper end are infinite and the lower end is not;
+    NaN where both counts are 0.
+    """
+    x, y, m, n = np.broadcast_arrays(*(np.asarray(each, dtype=float) for each in (x, y, m, n)))
+    total = x + y
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = np.where(x > 0, stats.beta.ppf((1 - level) / 2, x, y + 1), 0.0)
+        high = np.where(y > 0, stats.beta.ppf((1 + level) / 2, x + 1, y), 1.0)
+        value, low, high = (share / (1 - share) * n / m for share in (x / total, low, high))
+    value, low, high, level = (np.where(total > 0, each, NAN)[()] for each in (value, low, high, level))
+    return Estimate(value, Interval(low, high, level))
+
+
+def poisson_p(x: ArrayLike, y: ArrayLike, m: ArrayLike = 1.0, n: ArrayLike = 1.0) -> Any:
+    """Return the two-sided p of equal Poisson rates, given x + y, broadcast shape (Przyborowski and Wilenski 1940).
+
+    Arguments as in `poisson_ratio`. Twice the smaller binomial tail, so it is at most 1 - level exactly when that
+    interval excludes 1. NaN where both counts are 0.
+    """
+    below, above = _tails(x, y, m, n, 1.0)
+    total = np.asarray(x, dtype=float) + np.asarray(y, dtype=float)
+    return np.where(total > 0, np.minimum(2 * np.minimum(below, above), 1.0), NAN)[()]
+
+
+def poisson_equivalence(x: ArrayLike, y: ArrayLike, m: ArrayLike, n: ArrayLike, low: float, high: float) -> Any:
+    """Return the p of "the ratio of the Poisson rates lies outside `low` .. `high`", broadcast shape.
+
+    Arguments as in `poisson_ratio`. Two one-sided exact tests (Schuirmann 1987): below 5 % exactly when the 90 %
+    interval lies inside. NaN where both counts are 0.
+    """
+    _, above = _tails(x, y, m, n, low)
+    below, _ = _tails(x, y, m, n, high)
+    total = np.asarray(x, dtype=float) + np.asarray(y, dtype=float)
+    return np.where(total > 0, np.maximum(above, below), NAN)[()]
+
+
+def poisson_interval(x: ArrayLike, m: ArrayLike = 1.0, level: float = LEVEL) -> Interval:
+    """Return the exact interval of a Poisson rate x / m, broadcast shape (Garwood 1936); NaN for a NaN count.
+
+    `x` need not be whole: events in clusters may say as much as a part of one (`event_means`).
+    """
+    x, m = np.broadcast_arrays(np.asarray(x, dtype=float), np.asarray(m, dtype=float))
+    low = np.where(x > 0, stats.gamma.ppf((1 - level) / 2, np.where(x > 0, x, 1.0)), 0.0) / m
+    return interval(low, stats.gamma.ppf((1 + level) / 2, x + 1) / m, level, np.isfinite(x))
+
+
+def clopper_pearson(x: ArrayLike, n: ArrayLike, level: float = LEVEL) -> Interval:
+    """Return the exact interval of a share, `x` of `n`, broadcast shape (Clopper and Pearson 1934).
+
+    Neither need be whole (`event_means`). 0 of n have the lower end 0, n of n the upper end 1. NaN where `n` is 0, or
+    `x` is not among them.
+    """
+    x, n = np.broadcast_arrays(np.asarray(x, dtype=float), np.asarray(n, dtype=float))
+    exists = (n > 0) & (x >= 0) & (x <= n)
+    inside, tries = np.where(exists, x, 0.0), np.where(exists, n, 1.0)
+    some, all_but = np.where(inside > 0, inside, 1.0), np.where(inside < tries, tries - inside, 1.0)
+    low = np.where(inside > 0, stats.beta.ppf((1 - level) / 2, some, tries - inside + 1), 0.0)
+    high = np.where(inside < tries, stats.beta.ppf((1 + level) / 2, inside + 1, all_but), 1.0)
+    return interval(low, high, level, exists)
+
+
+def poisson_difference(
+    x: ArrayLike, y: ArrayLike, m: ArrayLike = 1.0, n: ArrayLike = 1.0, level: float = LEVEL
+) -> Interval:
+    """Return the interval of x / m - y / n for two Poisson counts, broadcast shape.
+
+    Arguments as in `poisson_ratio`. Squares of the distances to the exact ends of each rate are added (Zou and Donner
+    2008), as Newcombe does for shares. NaN for a NaN count.
+    """
+    a, b = poisson_interval(x, m, level), poisson_interval(y, n, level)
+    rates = (np.asarray(each, dtype=float) / by for each, by in ((x, m), (y, n)))
+    return _squares_added(*rates, a, b, level)
+
+
+def newcombe_interval(x: ArrayLike, m: ArrayLike, y: ArrayLike, n: ArrayLike, level: float = LEVEL) -> Interval:
+    """Return the interval of the difference of two shares, x of m less y of n, broadcast shape.
+
+    Newcombe 1998 (Statistics in Medicine 17:873-890), method 10: from Wilson's score intervals of both. NaN where `m`
+    or `n` is 0, or a count is not among them.
+    """
+    a, b = wilson_interval(x, m, level), wilson_interval(y, n, level)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = (np.asarray(each, dtype=float) / of for each, of in ((x, m), (y, n)))
+        return _squares_added(*shares, a, b, level)
+
+
+def newcombe_p(x: float, m: float, y: float, n: float, margin: float = 0.0) -> float:
+    """Return the p that goes with `newcombe_interval`: 1 - level of the one that just reaches `margin`.
+
+    Two-sided, shape of one number; below 1 - level exactly when the interval of that level excludes `margin` (a
+    difference of shares). 1 where the difference is the margin itself. Source as there: Newcombe 1998. NaN without
+    trials.
+    """
+    if not m or not n:
+        return NAN
+    difference = x / m - y / n
+    if difference == margin:
+        return 1.0
+    inside, outside = 0.0, 1.0  # levels
+    for _ in range(HALVINGS):
+        level = (inside + outside) / 2
+        low, high = newcombe_interval(x, m, y, n, level)[:2]
+        inside, outside = (level, outside) if not low <= margin <= high else (inside, level)
+    return 1 - inside
+
+
+def dispersion_p(counts: ArrayLike, exposure: ArrayLike, *, of_trials: bool = False) -> Any:
+    """Return the p of counts (..., n) that vary no more than chance: Poisson's, or binomial with `of_trials`.
+
+    `exposure`: (..., n), of the same unit throughout; with `of_trials` it is the number of trials. Fisher's index of
+    dispersion (1925): the sum of (count - expected)^2 / variance is chi-squared with n - 1 degrees of freedom, and
+    large where counts are clustered. Leading axes of the last but one axis are summed: systems are tested together. NaN
+    below two units, and where no count differs from what all have.
+    """
+    counts, exposure = np.broadcast_arrays(np.asarray(counts, dtype=float), np.asarray(exposure, dtype=float))
+    n = counts.shape[-1]
+    rate = counts.sum(axis=-1, keepdims=True) / exposure.sum(axis=-1, keepdims=True)
+    variance = exposure * rate * (1 - rate if of_trials else 1.0)
+    some = variance[..., 0] > 0
+    square = np.divide((counts - exposure * rate) ** 2, variance, out=np.zeros(counts.shape), where=variance > 0)
+    df = np.where(some, n - 1, 0).sum(axis=-1)
+    p = stats.chi2.sf(square.sum(axis=(-1, -2)), np.maximum(df, 1))
+    return np.where(df > 0, p, NAN)[()]
+
+
+def subset_sums(x: Array, y: Array, exposure: Array) -> Sums:
+    """Return the sums of `x`, `y` and `exposure`, (n,) each, over random subsets of the units, shape (subsets,) each.
+
+    `x`, `y`: what was counted in each unit, paired; `exposure`: the same for both. Hartigan 1969. No unit: empty.
+    """
+    # subsets go by place: sorted, the units say the same however they are numbered
+    order = np.lexsort((exposure, y, x))
+    # a sum over a subset is a mean whose shares are 0 and 1
+    return Sums(*means(np.stack([x, y, exposure])[:, order], subsets(x.size).T))
+
+
+def typical_p(sums: Sums, ratio: float = 1.0) -> float:
+    """Return the two-sided p of a `ratio` of the rates, when the labels of each unit are exchanged at random.
+
+    `sums`: of `subset_sums`, (subsets,). The sign-flip test (Fisher 1935): exchanging the labels of a subset turns the
+    sign of its part of the sum of x - ratio y. Nothing is assumed of how counts vary. NaN without a unit.
+    """
+    sign = _signs(sums, ratio)
+    tail = min((sign <= 0).sum(), (sign >= 0).sum()) + 1
+    return min(2 * float(tail) / (sign.size + 1), 1.0) if sign.size else NAN
+
+
+def typical_values(sums: Sums, level: float = LEVEL) -> Typical:
+    """Return intervals of ratio and difference of the rates, from `sums` of `subset_sums`, (subsets,).
+
+    Hartigan 1969: where the labels of each unit could as well be exchanged, the values of random subsets divide the
+    line into equally likely parts, so their quantiles are an interval. The ratio excludes 1 exactly when the difference
+    excludes 0, and when `typical_p` is at most 1 - level. With fewer than 6 units there is no 95 % interval (NaN); an
+    end of the ratio is infinite where too many subsets hold no event of y.
+    """
+    k = int((sums.x.size + 1) * (1 - level) / 2 * (1 + 1e-9))
+    if k == 0:
+        none = Interval(NAN, NAN, level)
+        return Typical(none, none)
+    sign, exists = _signs(sums), (sums.x > 0) | (sums.y > 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(sign == 0, 1.0, sums.x / sums.y)
+    difference = np.where(sign == 0, 0.0, sums.x - sums.y) / sums.exposure
+    # a subset without events says nothing: it stands at whatever end is asked for
+    low, high = np.where(exists, ratio, 0.0), np.where(exists, ratio, np.inf)
+    lows = (np.partition(each, k - 1)[k - 1] for each in (low, difference))
+    highs = (np.partition(each, -k)[-k] for each in (high, difference))
+    return Typical(*(Interval(a, b, level) for a, b in zip(lows, highs, strict=True)))
+
+
+@lru_cache(maxsize=64)
+def subsets(n: int) -> NDArray[np.float64]:
+    """Return subsets of `n` units that are not empty, as rows of 0 and 1, shape (subsets, n): all, or `DRAWN` of them.
+
+    Hartigan 1969. Read-only, for it is kept; empty for n = 0.
+    """
+    if n <= EXACT_UNITS:
+        rows = (np.arange(1, 2**n)[:, None] >> np.arange(n)) & 1
+    else:
+        rows = np.random.default_rng([SEED, n]).integers(0, 2, size=(DRAWN, n))
+        rows[~rows.any(axis=1), 0] = 1
+    chosen: NDArray[np.float64] = rows.astype(float)
+    chosen.flags.writeable = False
+    return chosen
+
+
+def _signs(sums: Sums, ratio: float = 1.0) -> Array:
+    """The sign of x - ratio y of each subset, 0 where they are equal up to rounding."""
+    other = ratio * sums.y
+    rounding = 8 * np.finfo(float).eps * (np.abs(sums.x) + np.abs(other))
+    signs: Array = np.where(np.abs(sums.x - other) <= rounding, 0.0, np.sign(sums.x - other))
+    return signs
+
+
+def _tails(x: ArrayLike, y: ArrayLike, m: ArrayLike, n: ArrayLike, ratio: float) -> tuple[Array, Array]:
+    """P(X <= x) and P(X >= x), given x + y, where the ratio of the rates is `ratio`."""
+    x, y, m, n = (np.asarray(each, dtype=float) for each in (x, y, m, n))
+    share, total = ratio * m / (ratio * m + n), x + y
+    return stats.binom.cdf(x, total, share), stats.binom.sf(x - 1, total, share)
+
+
+def _squares_added(a: Array, b: Array, of_a: Interval, of_b: Interval, level: float) -> Interval:
+    """The interval of a - b from those of a and b."""
+    low = a - b - np.sqrt((a - of_a.low) ** 2 + (of_b.high - b) ** 2)
+    high = a - b + np.sqrt((of_a.high - a) ** 2 + (b - of_b.low) ** 2)
+    return interval(low, high, level, np.isfinite(low) & np.isfinite(high))

@@ -1,0 +1,227 @@
+"""What every container runtime does alike: a node of its own, equal pods on it, and proof of what runs them.
+
+A system is a pair: the high-level runtime that the kubelet speaks to, and the low-level one that it calls for the pods
+under test. The pods of a population are made by `_population` as trials ask for them. One more pod, the conductor, of
+the node's usual runtime, starts their tools. A first pod proves, before any trial, that the pair works and what it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from infrabench.core import Deployment, DeploySpec, NotRunnable, ProvisionError, Site, Target
+from infrabench.machines.clusters import handlers, kata, pods, remote, workers
+from infrabench.machines.clusters.cluster import Cluster
+from infrabench.machines.clusters.cni import standing
+from infrabench.machines.clusters.freezer import thawing
+from infrabench.machines.clusters.kubectl import Kubectl
+from infrabench.systems import _capacity, _namespace, _pod_kernel, _runtime_classes, _targets, bridge
+
+USUAL = "runc"  # what our own nodes do with a pod that has no runtime class
+HIGH = {"containerd": "containerd://", "crio": "cri-o://"}  # -> how a node's status begins to tell its runtime
+CONDUCTOR = "conductor"
+PORT = 7411
+LIST = "/tmp/infrabench-population"  # in the conductor: names and addresses
+TOKEN = "INFRABENCH_TOKEN"
+WAIT_S, WAIT_S_PER_POD = 30.0, 3.0  # for all pods of a population to come, or to go
+OWN = "a cluster of its own: one control node, one worker"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A high-level runtime, a low-level one, and the runtime class of its pods (empty: they have none)."""
+
+    high: str
+    low: str
+    runtime_class: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.high}-{self.low}"
+
+
+def system(high: str, low: str) -> tuple[Callable[[Site], str | None], Callable[[Site, DeploySpec], Any]]:
+    """Return `supported` and `deploy` of a system that is this pair: what a system's file has to have."""
+    pair = Pair(high, low, "" if low == USUAL else pods.class_name(low))
+    return partial(_supported, pair=pair), partial(contextmanager(deployed), pair=pair)
+
+
+def needs(high: str, low: str) -> dict[str, dict[str, str]]:
+    """Return the programs that the machines of a cluster with this pair need -> Debian package, by role.
+
+    Kata Containers is in no package: who wants it installs it.
+    """
+    every = remote.programs(workers.parts(high))
+    return {"control": every, "worker1": {**every, **handlers.PROGRAMS.get(low, {})}}
+
+
+def _supported(site: Site, pair: Pair) -> str | None:
+    """Return None, or why the site has no place for the pair; what its hosts lack is found when they are there."""
+    if site.kind == "local":
+        return "a container runtime needs nodes of its own: take site lab, an inventory with machines, or a kubeconfig"
+    if site.kind == "kubeconfig":
+        return None
+    try:
+        workers.parts(pair.high, (USUAL, pair.low))
+    except NotRunnable as error:
+        return str(error)
+    return None
+
+
+def deployed(site: Site, spec: DeploySpec, pair: Pair) -> Iterator[Deployment]:
+    """Yield a node with these runtimes, of a new cluster or of the one that the site's kubeconfig leads to."""
+    if site.kind == "kubeconfig":
+        with _deploy_in_existing(site, spec, pair) as deployment:
+            yield deployment
+        return
+    low = tuple(dict.fromkeys((USUAL, pair.low)))
+    with site.machines(pair.name, workers.parts(pair.high, low), 1) as machines:
+        cluster = standing(machines, bridge.CNI, pair.high, low, multus=False)
+        made = _populated(cluster, spec, pair, machines.images["tools"][0])
+        yield replace(made, pause=machines.pause, resume=thawing(cluster, machines.resume))
+
+
+@contextmanager
+def _deploy_in_existing(site: Site, spec: DeploySpec, pair: Pair) -> Iterator[Deployment]:
+    """Yield a node of a cluster that is used as it is; only our namespace is made in it, and removed at the end."""
+    kubectl = Kubectl(site.hosts["server"], tuple(site.facts["kubectl"]))
+    asked = _runtime_classes.find_class(kubectl, pair.low)
+    runs = {
+        node["metadata"]["name"]: node["status"]["nodeInfo"]["containerRuntimeVersion"]
+        for node in _namespace.nodes(kubectl)
+        if asked is None or _runtime_classes.takes(asked, node)
+    }
+    good = [name for name, told in runs.items() if told.startswith(HIGH[pair.high])]
+    if not good:
+        told = ", ".join(f"{name}: {what}" for name, what in runs.items()) or "none takes them"
+        raise NotRunnable(f"no node that takes such pods has {pair.high}: {told}")
+    _namespace.check(kubectl)
+    pair = replace(pair, runtime_class="" if asked is None else asked["metadata"]["name"])
+    try:
+        with _namespace.hinted(site):
+            made = _populated(Cluster(kubectl, (good[0],)), spec, pair, site.facts["pod_image"])
+        yield made
+    finally:
+        _namespace.remove(kubectl)
+
+
+def _populated(cluster: Cluster, spec: DeploySpec, pair: Pair, image: str) -> Deployment:
+    """Make the conductor and a first pod, and return them as a deployment once that pod was seen to be what it should.
+
+    `NotRunnable` with the runtime's words, and all that is known as evidence, when a low-level runtime other than the
+    usual one makes no pod.
+    """
+    kubectl, node = cluster.kubectl, cluster.nodes[0]
+    token = {TOKEN: secrets.token_hex(16)}
+    _namespace.remove(kubectl)
+    manifests = [pods.namespace(spec.session)]
+    if cluster.machines and pair.low != USUAL:
+        manifests.append(pods.runtime_class(pair.low))
+    conductor = pods.pod(CONDUCTOR, node, image, memory_bytes=spec.limits.memory_bytes, environment=token)
+    kubectl.apply([*manifests, conductor])
+    address = _namespace.running(kubectl)[CONDUCTOR]["status"]["podIP"]
+    prefix = kubectl.exec_prefix(pods.NAMESPACE, CONDUCTOR)
+    targets = {role: Target(role, kubectl.host, prefix, address) for role in (CONDUCTOR, "server")}
+    if cluster.workers:
+        targets["worker1"] = _node(cluster)
+    population = _population(cluster, spec, pair, image, token)
+    free = _capacity.Free.now(targets)
+    first = kubectl.host.run((*population, "create", "1"), timeout_s=4 * WAIT_S)
+    if not first.ok:
+        told = first.stderr.decode("utf-8", "replace").strip()[-600:]
+        if pair.low != USUAL:
+            left = kubectl.host.run((*population, "evidence"), timeout_s=4 * WAIT_S)
+            raise NotRunnable(f"{pair.low} makes no pod here: {told}", left.stdout.decode("utf-8", "replace"))
+        raise ProvisionError(f"{pair.name}: {told}")
+    status = kubectl.get("node", node)["status"]
+    inside = _pod_kernel.inspect(kubectl, spec.limits, pair.low, status["nodeInfo"])
+    fits, reason = _capacity.fits(kubectl, node, free, _capacity.Free.now(targets), spec.limits.memory_bytes)
+    version = (*kubectl.prefix, "get", "node", node, "--output=jsonpath={.status.nodeInfo.containerRuntimeVersion}")
+    lifecycle = {"population": population, "version": version, "pods_reason": (reason,)}
+    if folder := os.environ.get(pods.YCRUNCHER):
+        lifecycle["y-cruncher"] = (f"{folder}/y-cruncher",)
+    targets["control"] = Target("control", kubectl.host, lifecycle=lifecycle, pods=fits)
+    return Deployment(pair.name, targets, _facts(cluster, pair, spec, image, status, inside, f"{fits}: {reason}"))
+
+
+def _population(
+    cluster: Cluster, spec: DeploySpec, pair: Pair, image: str, token: Mapping[str, str]
+) -> tuple[str, ...]:  # fmt: skip
+    """Return the beginning of every command on the population; a verb follows (see `_population`)."""
+    command = ("ib-pods", "serve", "--port", str(PORT))
+    pod = pods.pod(
+        "pod", cluster.nodes[0], image, memory_bytes=spec.limits.memory_bytes, runtime_class=pair.runtime_class,
+        command=command, environment=token, folder=os.environ.get(pods.YCRUNCHER, ""),
+    )  # fmt: skip
+    config = {
+        "kubectl": list(cluster.kubectl.prefix), "namespace": pods.NAMESPACE, "node": cluster.nodes[0], "pod": pod,
+        "conductor": CONDUCTOR, "list": LIST, "wait_s": WAIT_S, "wait_s_per_pod": WAIT_S_PER_POD,
+        "logs": [f"infrabench/{cluster.workers[0].runtime.name}.log"] if cluster.workers else [],
+    }  # fmt: skip
+    return ("python3", "-c", pods.POPULATION.read_text(encoding="utf-8"), json.dumps(config))
+
+
+def _node(cluster: Cluster) -> Target:
+    worker = cluster.workers[0]
+    assert cluster.machines is not None
+    # A real host's own CPU time is that of the machine; a lab node is told apart by its cgroup.
+    target = Target(
+        "worker1", worker.host, address=worker.host.address,
+        counters=_targets.counters(worker.host) if cluster.machines.embedded else (),
+    )  # fmt: skip
+    memory = _capacity.MEMORY
+    return replace(target, lifecycle={"memory": memory}) if worker.host.run(memory, timeout_s=20).ok else target
+
+
+def _facts(
+    cluster: Cluster, pair: Pair, spec: DeploySpec, image: str, status: Mapping[str, Any], inside: _pod_kernel.Inside,
+    room: str,
+) -> dict[str, Any]:  # fmt: skip
+    versions = dict(cluster.machines.facts["versions"]) if cluster.machines else {}
+    worker = cluster.workers[0] if cluster.workers else None
+    told = {key: status["nodeInfo"][key] for key in _pod_kernel.NODE}
+    hypervisor, emulates = _hypervisor(cluster, pair)
+    low = worker.handlers[pair.low] if worker else "as the cluster has it"
+    return {
+        "runs_on": OWN if cluster.machines else "one node of a cluster as it was found",
+        "version": f"{told['containerRuntimeVersion']}, {pair.low}: {low}",
+        "versions": versions,
+        "image": image,
+        "nodes": {cluster.nodes[0]: told},
+        "network": "the reference bridge plugin on one node, no Multus" if worker else "as the cluster has it",
+        "limits": {"memory_bytes": spec.limits.memory_bytes},
+        "emulated": inside.emulated or emulates,
+        "not_controlled": [] if worker else [
+            "other pods and tenants of the node", "kernel, sysctl and kubelet settings", "versions and options",
+            "freezing the cluster while another is measured", "the low-level runtime of pods without a runtime class",
+        ],
+        "capabilities": {
+            "runtime_class": pair.runtime_class or "none", **inside.told, **hypervisor,
+            "pods_that_fit": room, **({"called_through": _through(worker, pair)} if worker else {}),
+        },
+        "cgroups": [],
+    }  # fmt: skip
+
+
+def _through(worker: workers.Worker, pair: Pair) -> str:
+    """Return what stands between the layers: on some machines a script of ours, which costs a start milliseconds."""
+    scripted = worker.restricted and (pair.low == "runsc" or (pair.high == "crio" and pair.low != "kata"))
+    return "a script (out-of-memory scores cannot be lowered on this machine)" if scripted else "nothing"
+
+
+def _hypervisor(cluster: Cluster, pair: Pair) -> tuple[dict[str, str], bool]:
+    """Return what runs the virtual machines of Kata's pods, as their node has it, and whether that emulates."""
+    worker = cluster.workers[0] if cluster.workers else None
+    if worker is None or worker.kata is None or pair.low != "kata":
+        return {}, False
+    fast = kata.is_accelerated(worker.host, worker.kata)
+    told = {True: "KVM", False: "emulation", None: "not told"}[fast]
+    program = worker.kata.program or "part of the shim"
+    return {"hypervisor": f"{worker.kata.hypervisor} ({program}), by its processes: {told}"}, fast is False

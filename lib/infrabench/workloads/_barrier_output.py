@@ -1,0 +1,164 @@
+"""What ``ib-pods`` tells of one tool in many pods: strict reading, pure functions of a capture.
+
+It waits in every pod, all get the same instant, and each notes when it woke up. Times of a pod are brought to the
+conductor's clock by the offset that was measured just before: it is right within half of the round trip that is told
+beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from infrabench.core import Capture, Measurement, NotAsClaimed, ParseError
+from infrabench.workloads import _pods
+from infrabench.workloads._parse import at, equal, json_object, positive, quantity, value
+
+TOOL = "ib-pods"
+TOGETHER_S = 0.1  # starts that are further apart are no common start
+# A pod's clock is compared with the conductor's within half a round trip, and read again after it woke up.
+CLOCK_S = 1e-3
+RUN_KEYS = frozenset({"ib_pods", "count", "gate", "pairs", "limit_s", "begun_s", "go_s", "sent_s", "command"})
+WHO_KEYS = frozenset({"name", "address", "started_s", "offset_s", "round_trip_s", "error"})
+POD_KEYS = WHO_KEYS | {
+    "role", "ready_s", "start_s", "end_s", "status", "signal", "timed_out", "user_s", "system_s", "stdout", "stderr",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """What one pod did; times in seconds of the conductor's clock."""
+
+    name: str
+    address: str
+    role: str  # tool, server, client or idle
+    offset_s: float  # its clock minus the conductor's
+    start_s: float
+    end_s: float
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One tool in many pods: the instant at which all were to start (conductor's clock), and what each did."""
+
+    go_s: float
+    pods: tuple[Pod, ...]
+
+    @property
+    def span_s(self) -> float:
+        """From the instant at which all were to start until the last tool ended: all did what they did in this time."""
+        return max(pod.end_s for pod in self.pods if pod.role in ("tool", "client")) - self.go_s
+
+    def of(self, role: str) -> tuple[Pod, ...]:
+        return tuple(pod for pod in self.pods if pod.role == role)
+
+
+def lines(output: str, count: int) -> list[Mapping[str, Any]]:
+    """Return the JSON objects, one a line, before the last line, which proves that nothing is cut off."""
+    if output[-1:] != "\n":
+        raise ParseError(TOOL, "the last line is cut off", output[-300:])
+    rows = [json_object(TOOL, line) for line in output[:-1].split("\n")]
+    equal(TOOL, "the last line", rows[-1], {"end": count})
+    return rows[:-1]
+
+
+def read(capture: Capture, gate: str = "exec", paired: str | None = None) -> Run:
+    """Return what ``ib-pods run`` printed; `ParseError` unless every pod did its job, and the one that was asked for.
+
+    `gate` and `paired` are what it was given as ``--gate`` and ``--pairs``.
+    """
+    params = capture.params
+    told = lines(_pods.whole(capture, "run"), params["pods"])
+    equal(TOOL, "number of pods", len(told) - 1, params["pods"])
+    first, *rows = told
+    equal(TOOL, "the run's keys", set(first), RUN_KEYS)
+    limit_s, command = _given(capture["run"].argv)
+    for key, expected in (("count", params["pods"]), ("gate", gate), ("pairs", paired), ("command", command)):
+        equal(TOOL, key, first[key], expected)
+    equal(TOOL, "limit_s", value(TOOL, first, "limit_s"), limit_s)
+    go_s = value(TOOL, first, "go_s")
+    if not value(TOOL, first, "begun_s") < value(TOOL, first, "sent_s") < go_s:
+        raise ParseError(TOOL, "the word to go came after the instant", str(first))
+    found = tuple(_pod(row, _role(index, paired)) for index, row in enumerate(rows))
+    if len({pod.name for pod in found}) != len(found):
+        raise ParseError(TOOL, "a pod is there twice", ", ".join(pod.name for pod in found))
+    early = [pod.name for pod in found if pod.role in ("tool", "client") and pod.start_s < go_s - CLOCK_S]
+    if gate == "exec" and early:
+        raise ParseError(TOOL, f"{', '.join(early)} started before the instant", "")
+    return Run(go_s, found)
+
+
+def greeted(row: Mapping[str, Any]) -> tuple[str, float]:
+    """Return name and start (on the conductor's clock) of a pod that ``ib-pods hello`` told."""
+    equal(TOOL, "a pod's keys", set(row), WHO_KEYS)
+    name, _ = _who(row)
+    return name, value(TOOL, row, "started_s") - value(TOOL, row, "offset_s")
+
+
+def together(starts: Sequence[float], tool: str) -> float:
+    """Return how far the first and the last start are apart; `NotAsClaimed` over a tenth of a second."""
+    apart_s = max(starts) - min(starts)
+    if apart_s > TOGETHER_S:
+        raise NotAsClaimed(f"said that all pods start {tool} together, but starts are {apart_s:.3f} s apart")
+    return apart_s
+
+
+def shares(name: str, unit: str, done: Sequence[float], span_s: float, one: str = "pod") -> tuple[Measurement, ...]:
+    """Return what all did in a second of `span_s`, the mean of each `one`, and the least that one did, over that mean.
+
+    The sum of the rates that each tells of itself would be another number, and a wrong one: each counts from its own
+    beginning, so that those which begin late add work that was done while others rested already.
+    """
+    total = positive(TOOL, name, math.fsum(done) / positive(TOOL, "time", span_s))
+    return (
+        Measurement(name, total, unit, "higher"),
+        Measurement(f"{one}_{name}", total / len(done), unit, "higher"),
+        Measurement("lowest_share", min(done) * len(done) / math.fsum(done), "1", "higher"),
+    )
+
+
+def _given(argv: Sequence[str]) -> tuple[float, list[str]]:
+    """Return the time limit and the tool's command that ``ib-pods run`` was given."""
+    own = list(argv[argv.index(TOOL) :]) if TOOL in argv else []
+    if "--" not in own or "-t" not in own:
+        raise ParseError(TOOL, "its command has no time limit, or no tool", " ".join(argv))
+    end = own.index("--")
+    return quantity(TOOL, "limit_s", own[own.index("-t") + 1]), own[end + 1 :]
+
+
+def _role(index: int, paired: str | None) -> str:
+    if paired is None:
+        return "tool"
+    return "idle" if paired == "first" and index > 1 else ("server", "client")[index % 2]
+
+
+def _who(row: Mapping[str, Any]) -> tuple[str, str]:
+    name, address = (at(TOOL, row, key) for key in ("name", "address"))
+    if not isinstance(name, str) or not isinstance(address, str):
+        raise ParseError(TOOL, "a pod has no name or address", str(row))
+    equal(TOOL, f"error of {name}", at(TOOL, row, "error"), None)
+    return name, address
+
+
+def _pod(row: Mapping[str, Any], role: str) -> Pod:
+    equal(TOOL, "a pod's keys", set(row), POD_KEYS)
+    name, address = _who(row)
+    equal(TOOL, f"role of {name}", row["role"], role)
+    equal(TOOL, f"timed_out of {name}", row["timed_out"], False)
+    offset_s = value(TOOL, row, "offset_s")
+    if role == "idle":
+        return Pod(name, address, role, offset_s, math.nan, math.nan, "")
+    if role != "server":  # a server is told to end, as it sees fit
+        equal(TOOL, f"signal of {name}", row["signal"], None)
+        equal(TOOL, f"status of {name}", row["status"], 0)
+    times = [value(TOOL, row, key) for key in ("start_s", "end_s")]
+    used = [value(TOOL, row, key) for key in ("user_s", "system_s")]
+    if times != sorted(times) or min(used) < 0:
+        raise ParseError(TOOL, f"times of {name} are not in order", str(row))
+    if not isinstance(row["stdout"], str):
+        raise ParseError(TOOL, f"{name} has no output", str(row))
+    start_s, end_s = (each - offset_s for each in times)
+    return Pod(name, address, role, offset_s, start_s, end_s, row["stdout"])

@@ -1,0 +1,178 @@
+"""What every workload needs to read a tool's output strictly: exactly one match, no default, nothing guessed.
+
+One rule holds for all: what an output says of its own parameters is compared with what was asked for (`parameter`,
+`equal`), and what it says twice, as a rate and as an amount over a time, has to agree (`within`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from infrabench.core import CommandFailed, Deployment, DesignError, ParseError, Result, Target
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+LARGEST = 1e30  # no quantity in the units of any tool is larger, and products of some such numbers stay finite
+DEEPEST = 100  # levels of JSON
+
+
+def text(result: Result) -> str:
+    """Return a command's standard output as text; `ParseError` when only some of its lines are of a terminal."""
+    return plain(result.stdout)
+
+
+def plain(output: bytes) -> str:
+    r"""Return `output` as text with lines that end as the tool ended them.
+
+    A terminal (``docker run -t``) puts a carriage return before each newline. Where only some lines have one, something
+    else has written between them, and nobody can say what the tool's own output is.
+
+    >>> plain(b"rate: 3\r\n")
+    'rate: 3\n'
+    """
+    found = output.decode("utf-8", "replace")
+    lines, returns = found.count("\n"), found.count("\r\n")
+    if 0 < returns < lines:
+        raise ParseError("output", f"{returns} of {lines} lines end as on a terminal (CRLF), the others do not", output)
+    return found.replace("\r\n", "\n")
+
+
+def one(tool: str, what: str, pattern: str, output: str) -> re.Match[str]:
+    """Return the only match of `pattern` (``^`` and ``$`` mean lines) in `output`; `ParseError` for none or several.
+
+    >>> one("ab", "complete requests", r"^Complete requests: +([0-9]+)$", "Complete requests:   10\\n")[1]
+    '10'
+    """
+    found = list(re.finditer(pattern, output, re.MULTILINE))
+    if len(found) != 1:
+        raise ParseError(tool, f"expected {what} once, found it {len(found)} times", output)
+    return found[0]
+
+
+def number(tool: str, what: str, pattern: str, output: str) -> float:
+    """Return the number in the first group of the only match of `pattern`; `ParseError` when it is none."""
+    return quantity(tool, what, one(tool, what, pattern, output)[1])
+
+
+def parameter(tool: str, what: str, pattern: str, output: str, expected: float) -> float:
+    """Return the number that the output says of its own parameter `what`; `ParseError` when another was asked for.
+
+    >>> parameter("sysbench", "prime limit", r"^Prime numbers limit: ([0-9]+)$", "Prime numbers limit: 9\n", 9)
+    9.0
+    """
+    found = number(tool, what, pattern, output)
+    equal(tool, what, found, float(expected))
+    return found
+
+
+def quantity(tool: str, what: str, found: str) -> float:
+    """Return the number that `found` is; `ParseError` when it is none, or larger than anything that is measured."""
+    try:
+        value = float(found)
+    except ValueError as error:
+        raise ParseError(tool, f"{what} is no number", found) from error
+    if not abs(value) < LARGEST:
+        raise ParseError(tool, f"{what} is not finite", found)
+    return value
+
+
+def json_object(tool: str, output: str) -> Mapping[str, Any]:
+    """Return the JSON object that `output` is; `ParseError` when it is half of one or something else.
+
+    A key that is there twice with two values has none, and what is nested without end is no report.
+    """
+    if _is_deep(output):
+        raise ParseError(tool, f"JSON of more than {DEEPEST} levels", output)
+    try:
+        data = json.loads(output, object_pairs_hook=_each_once)
+    except ValueError as error:
+        raise ParseError(tool, f"no JSON ({error})", output) from error
+    if not isinstance(data, dict):
+        raise ParseError(tool, "expected a JSON object", output)
+    return data
+
+
+def at(tool: str, data: Any, *path: str | int) -> Any:
+    """Return what lies at `path` in parsed JSON; `ParseError` names the first part that is missing."""
+    for depth, key in enumerate(path):
+        in_list = isinstance(data, list) and isinstance(key, int) and key < len(data)
+        if not in_list and not (isinstance(data, dict) and key in data):
+            raise ParseError(tool, f"{'.'.join(map(str, path[: depth + 1]))} is missing", str(data))
+        data = data[key]
+    return data
+
+
+def value(tool: str, data: Any, *path: str | int) -> float:
+    """Return the finite number at `path` in parsed JSON; `ParseError` for anything else."""
+    found = at(tool, data, *path)
+    if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) < LARGEST:
+        raise ParseError(tool, f"{'.'.join(map(str, path))} is no finite number", str(found))
+    return float(found)
+
+
+def positive(tool: str, what: str, quantity: float) -> float:
+    """Return `quantity`; `ParseError` when it is not above 0, since it is a time or an amount that was measured."""
+    if not quantity > 0:
+        raise ParseError(tool, f"{what} must be above 0", str(quantity))
+    return quantity
+
+
+def equal(tool: str, what: str, found: object, expected: object) -> None:
+    """Raise `ParseError` unless the output says what was asked for: the run's own check of itself."""
+    if found != expected:
+        raise ParseError(tool, f"{what} must be {expected}", str(found))
+
+
+def within(tool: str, what: str, found: float, lowest: float, highest: float) -> float:
+    """Return `found`; `ParseError` when it is not from `lowest` to `highest`: the output contradicts itself."""
+    if not lowest <= found <= highest:
+        raise ParseError(tool, f"{what} must be from {lowest:g} to {highest:g}", f"{found:g}")
+    return found
+
+
+def at_least(name: str, quantity: float, lowest: float) -> None:
+    """Raise `DesignError` when a parameter is below what the tool takes."""
+    is_number = isinstance(quantity, int | float) and not isinstance(quantity, bool)
+    if not is_number or not lowest <= quantity < LARGEST:
+        raise DesignError(f"{name} must be at least {lowest:g}, not {repr(quantity)[:60]}")
+
+
+def tool_version(target: Target, tool: str, pattern: str, *argv: str) -> str:
+    """Return the first group of the only match of `pattern` in what `argv` prints on either stream.
+
+    Raises `CommandFailed` when the tool does not run, `ParseError` when it tells no version.
+    """
+    result = target.run(argv, timeout_s=30)
+    output = plain(result.stdout + result.stderr)
+    if not result.ok and not re.search(pattern, output, re.MULTILINE):
+        raise CommandFailed(result, f"{target.role} {target.host.name}")
+    return one(tool, "a version", pattern, output)[1]
+
+
+def missing(deployment: Deployment, *programs: str) -> str | None:
+    """Return None, or the reason: which of `programs` the system's ``server`` target does not have."""
+    target = deployment.targets["server"]
+    found = target.run(("which", *programs), timeout_s=30).stdout.decode("utf-8", "replace").split()
+    absent = [name for name in programs if name not in {PurePosixPath(path).name for path in found}]
+    return f"{', '.join(absent)} not found inside; install what lab/guest/ lists" if absent else None
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):  # iperf3 says some things twice
+        for key, said in pairs:
+            if said != found[key]:
+                raise ValueError(f"{key!r} is there twice and differs")
+    return found
+
+
+def _is_deep(output: str) -> bool:
+    depth = 0
+    for bracket in re.finditer(r"[\[\]{}]", output):
+        depth += 1 if bracket[0] in "[{" else -1
+        if depth > DEEPEST:
+            return True
+    return False

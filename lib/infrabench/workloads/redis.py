@@ -1,0 +1,174 @@
+"""redis: a Redis server answers requests of one kind, redis-benchmark on the client sends them with many connections.
+
+``test`` is ``SET`` (write one key) or ``GET`` (read it back), ``requests`` how many in all, each with ``size_bytes`` of
+payload, over ``clients`` connections that stay open, ``pipeline`` of them at a time; redis-benchmark uses ``threads``
+threads (the server executes commands in one). Metrics: ``requests_per_s`` and percentiles of the time of a request
+``latency_p50_s``, ``latency_p95_s``, ``latency_p99_s``. Nothing is written to disk: snapshots and the append-only file
+are off, and the output says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, ParseError, Step, Target
+from infrabench.workloads._parse import (
+    at_least,
+    equal,
+    missing,
+    one,
+    positive,
+    quantity,
+    text,
+    tool_version,
+)
+
+DEFAULTS: Mapping[str, Any] = {
+    "test": "SET",
+    "requests": 100000,
+    "clients": 50,
+    "size_bytes": 64,
+    "pipeline": 1,
+    "threads": 1,
+    "port": 16379,
+}
+NEEDS = {
+    "server": {"redis-server": "redis-server", "redis-cli": "redis-tools"},
+    "client": {"redis-benchmark": "redis-tools", "redis-cli": "redis-tools", "prlimit": "util-linux"},
+}
+TOOL = "redis-benchmark"
+READS = ("7.0.15", "8.0.2")
+TESTS = ("SET", "GET")
+KEY = "key:__rand_int__"  # the one that redis-benchmark writes and reads where no range of keys is named
+MOST_CLIENTS = 10000  # the server's own default
+SPARE_FILES = 1024  # descriptors beyond one for each client
+# What a killed trial left is stopped first. The server leaves nothing attached to the streams of its starter.
+START = 'redis-cli -h "$1" -p "$2" shutdown nosave >/dev/null 2>&1; shift 2; exec "$@" >/dev/null'
+# Stopped is a server that no longer answers: one that had ended before is no failure here.
+STOP = 'redis-cli -h "$1" -p "$2" shutdown nosave >/dev/null 2>&1; ! redis-cli -h "$1" -p "$2" ping >/dev/null 2>&1'
+NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
+COUNT = "([0-9]{1,12})"
+# Before the report stands its progress, lines that end in a carriage return.
+HEAD = rf"""(?:^|\r)====== ([A-Z]+) ====== *
+  {COUNT} requests completed in {NUMBER} seconds
+  {COUNT} parallel clients
+  {COUNT} bytes payload
+  keep alive: 1
+  host configuration "save": (.*)
+  host configuration "appendonly": (.*)
+  multi-thread: (?:no|yes
+  threads: {COUNT})
+
+Latency by percentile distribution:
+"""
+SUMMARY = rf"""^Summary:
+  throughput summary: {NUMBER} requests per second
+  latency summary \(msec\):
+          avg       min       p50       p95       p99       max
+ +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER}
+\s*\Z"""
+ROUNDED_S = 0.0051  # half of what the total time is printed with
+METRICS: Mapping[str, MetricKind] = {
+    "requests_per_s": "fixed-work rate",
+    "latency_p50_s": "time",
+    "latency_p95_s": "time",
+    "latency_p99_s": "time",
+}
+
+
+def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+    """Return start, readiness (the server answers PING), the one key where it is read, load and stop."""
+    if params["test"] not in TESTS:
+        raise DesignError(f"test must be one of {', '.join(TESTS)}, not {params['test']!r}")
+    for name in ("requests", "clients", "size_bytes", "pipeline", "threads"):
+        at_least(name, params[name], 1)
+    if params["clients"] > MOST_CLIENTS:
+        raise DesignError(f"redis-server takes at most {MOST_CLIENTS} clients, not {params['clients']}")
+    at_least("requests", params["requests"], params["clients"] * params["pipeline"])
+    if params["requests"] % params["pipeline"]:
+        raise DesignError(f"requests must be a multiple of pipeline, not {params['requests']} of {params['pipeline']}")
+    place = (roles["server"].address, str(params["port"]))
+    server = ("-h", place[0], "-p", place[1])
+    serve = (
+        "redis-server", "--bind", place[0], "--port", place[1], "--protected-mode", "no", "--daemonize", "yes",
+        "--save", "", "--appendonly", "no", "--dir", "/tmp",
+    )  # fmt: skip
+    fill = ("redis-cli", *server, "-e", "setrange", KEY, str(params["size_bytes"] - 1), "x")
+    threads = ("--threads", str(params["threads"])) if params["threads"] > 1 else ()
+    load = (
+        "prlimit", f"--nofile={params['clients'] + SPARE_FILES}:",
+        TOOL, *server, "-t", params["test"].lower(), "-n", str(params["requests"]), "-c", str(params["clients"]),
+        "-d", str(params["size_bytes"]), "-P", str(params["pipeline"]), *threads,
+    )  # fmt: skip
+    return (
+        Step("start", "server", ("sh", "-c", START, "sh", *place, *serve), phase="prepare"),
+        Step("ready", "client", ("redis-cli", *server, "-e", "ping"), timeout_s=5.0, phase="prepare", until_ok_s=20.0),
+        *((Step("fill", "client", fill, timeout_s=20.0, phase="prepare"),) if params["test"] == "GET" else ()),
+        Step("redis", "client", load, timeout_s=60.0 + params["requests"] / 1000),
+        Step("stop", "server", ("sh", "-c", STOP, "sh", *place), phase="cleanup"),
+    )
+
+
+def version(target: Target) -> str:
+    """Return redis-benchmark's version; the server's is that of the image."""
+    return tool_version(target, TOOL, r"^redis-benchmark (\S+)", TOOL, "--version")
+
+
+def supported(deployment: Deployment) -> str | None:
+    """Return None, or which part of the server is missing."""
+    return missing(deployment, *NEEDS["server"])
+
+
+def parse(capture: Capture) -> Sequence[Measurement]:
+    """Return rate and latency percentiles; `ParseError` when the report is of another run than the one asked for."""
+    output = text(capture["redis"])
+    equal("redis-cli", "the answer to PING", text(capture["ready"]), "PONG\n")
+    if capture.params["test"] == "GET":
+        equal("redis-cli", "bytes of the key", text(capture["fill"]), f"{capture.params['size_bytes']}\n")
+    total_s = _check_parameters(output, capture.params)
+    _check_command(capture["redis"].argv, capture.params)
+    rate, *latencies_ms = (
+        quantity(TOOL, "a number", each) for each in one(TOOL, "a summary", SUMMARY, output).groups()
+    )
+    mean_ms, *ordered_ms = latencies_ms
+    positive(TOOL, "rate", rate)
+    # The time is printed in hundredths of a second, the rate is not.
+    if abs(capture.params["requests"] / rate - total_s) > ROUNDED_S + 0.01 * total_s:
+        raise ParseError(
+            TOOL, f"{capture.params['requests']} requests in {total_s:g} s are not {rate:g} per second", output
+        )
+    lowest_ms, _, _, _, highest_ms = ordered_ms
+    if ordered_ms != sorted(ordered_ms) or not lowest_ms <= mean_ms <= highest_ms:
+        raise ParseError(TOOL, "latencies are not in order", output[-200:])
+    if highest_ms / 1000 > total_s + ROUNDED_S:
+        raise ParseError(TOOL, f"a request took longer than the {total_s:g} s of all", output[-200:])
+    return (
+        Measurement("requests_per_s", rate, "1/s", "higher"),
+        *(
+            Measurement(f"latency_p{percent}_s", positive(TOOL, "latency", latency_ms) / 1000, "s", "lower")
+            for percent, latency_ms in zip((50, 95, 99), ordered_ms[1:4], strict=True)
+        ),
+    )
+
+
+def _check_parameters(output: str, params: Mapping[str, Any]) -> float:
+    """Return the total time in seconds; `ParseError` unless the report says what was asked for."""
+    test, requests, total_s, clients, size, save, appendonly, threads = one(TOOL, "a report", HEAD, output).groups()
+    equal(TOOL, "test", test, params["test"])
+    for name, found in (
+        ("requests", requests),
+        ("clients", clients),
+        ("size_bytes", size),
+        ("threads", threads or "1"),
+    ):
+        equal(TOOL, name, quantity(TOOL, name, found), float(params[name]))
+    equal(TOOL, "host configuration save", save, "")
+    equal(TOOL, "host configuration appendonly", appendonly, "no")
+    return quantity(TOOL, "the total time", total_s)
+
+
+def _check_command(argv: Sequence[str], params: Mapping[str, Any]) -> None:
+    """Raise `ParseError` unless the command had the parameters of which the report says nothing."""
+    for name, option in (("port", "-p"), ("pipeline", "-P")):
+        equal(TOOL, name, argv[argv.index(option) + 1] if option in argv[:-1] else None, str(params[name]))

@@ -1,0 +1,110 @@
+"""Two sessions at once, by two processes, on each pair of sites: the second is told who measures, both end whole."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from infrabench.ledger.records import read_plan, read_trial, recorded, verify
+from infrabench.machines import lab
+from infrabench.machines.hosts import claims, marks
+from infrabench.machines.lab import host_pairs
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
+
+LONGEST_S = 120.0
+SITES = ("local", "lab", "inventory")
+REQUEST = ("run", "containers", "--profile", "smoke", "--systems", "native", "--workloads", "null")
+RUNS_THAT_OUTLAST = "5000"  # the first is stopped when all others have been told
+
+
+@pytest.fixture(scope="module")
+def places(nothing_left_of_module: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What `--site` is for each site: this machine, the lab's hosts, and the same hosts as somebody's inventory."""
+    lab.up()
+    server, client = lab.NODES
+    inventory = tmp_path_factory.mktemp("inventory") / "hosts.yml"
+    inventory.write_text(
+        host_pairs.INVENTORY.format(
+            name="ours", server=server.address, client=client.address, ssh=lab.lab_dir() / "ssh"
+        )
+    )
+    return {"local": "local", "lab": "lab", "inventory": str(inventory)}
+
+
+def started(folder: Path, site: str, runs: str) -> subprocess.Popen[str]:
+    """Start a session as a person would, with the locks that sessions of other users and controllers have as well."""
+    argv = ("env", "--default-signal=INT", sys.executable, "-m", "infrabench.cli", *REQUEST, "--runs", runs)
+    environment = {key: value for key, value in os.environ.items() if key != marks.LOCKS}
+    return subprocess.Popen(
+        [*argv, "--site", site, "--session", str(folder)], text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, env={**environment, "INFRABENCH_HOME": str(folder.parent)},
+    )  # fmt: skip
+
+
+def ended(child: subprocess.Popen[str]) -> tuple[int, str]:
+    """Return the exit status and what the session said."""
+    try:
+        said = child.communicate(timeout=LONGEST_S)[0]
+    finally:
+        child.kill()
+    return child.returncode, said
+
+
+def wait_for_a_trial(folder: Path, child: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + LONGEST_S
+    while not ((folder / "trials").is_dir() and recorded(folder)):
+        assert child.poll() is None, child.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("first_site", SITES)
+def test_the_second_is_told_and_both_end_whole(places: dict[str, str], tmp_path: Path, first_site: str) -> None:
+    first = tmp_path / "first"
+    measuring = started(first, places[first_site], RUNS_THAT_OUTLAST)
+    wait_for_a_trial(first, measuring)
+    # All at once: none of them gets a host, so they do not meet either.
+    others = {site: started(tmp_path / site, places[site], "2") for site in SITES}
+    for site, child in others.items():
+        status, said = ended(child)
+        assert status not in (0, -signal.SIGKILL), (site, said)
+        assert "in use by" in said, (site, said)
+        assert "Traceback" not in said, (site, said)
+        if (first_site, site) != ("lab", "lab"):  # a lab in use is refused before its hosts are asked
+            assert f"in use by session {first.name} of user" in said, (site, said)
+        assert not (tmp_path / site / "trials").exists() or not recorded(tmp_path / site)
+    assert measuring.poll() is None, "it ended before the others were told: give it more runs"
+    measuring.send_signal(signal.SIGINT)
+    assert ended(measuring)[0] == 130
+    assert verify(first) == []
+    assert {read_trial(first, name).state for name in recorded(first)} <= {"ok", "invalid"}
+    # The one that was told runs when it is tried again; over the three first sites, each has its turn.
+    second = tmp_path / first_site
+    status, said = ended(started(second, places[first_site], "2"))
+    assert status == 0, said
+    assert verify(second) == []
+    done = {read_trial(second, name).trial.id for name in recorded(second)}
+    assert {trial.id for trial in read_plan(second)} <= done
+
+
+def test_a_user_without_rights_is_told_too(tmp_path: Path) -> None:
+    """The lock is one that every user can take: neither rights nor a folder of his own get him past it."""
+    first = tmp_path / "first"
+    measuring = started(first, "local", RUNS_THAT_OUTLAST)
+    try:
+        wait_for_a_trial(first, measuring)
+        script = ("/usr/bin/python3", "-c", claims._script(), "", "0", '{"claim": "other"}')
+        other = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *script)
+        told = subprocess.run(other, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=30)
+        assert '"state": "busy"' in told.stdout
+        assert '"session": "first"' in told.stdout
+    finally:
+        measuring.send_signal(signal.SIGINT)
+        assert ended(measuring)[0] == 130

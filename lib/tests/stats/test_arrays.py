@@ -1,0 +1,144 @@
+"""What array functions are given: lists will do, and no value is missing, endless, or everybody's partner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from infrabench.stats import (
+    bimodality,
+    bootstrap,
+    components,
+    dependence,
+    dip,
+    effects,
+    exact,
+    heterogeneity,
+    intervals,
+    normality,
+    pairwise,
+    ratios,
+    summary,
+    trend,
+)
+from infrabench.stats.diagnostics import modified_z, outlier_mask
+from infrabench.stats.interactions import interaction
+from infrabench.stats.omnibus import friedman
+
+N = 12
+X = (10 + np.random.default_rng(71).normal(size=N)).tolist()
+Y = (10 + np.random.default_rng(72).normal(size=N)).tolist()
+ERROR = (0.1 + np.random.default_rng(73).random(N)).tolist()
+
+ONE: dict[str, Callable[[Any], Any]] = {
+    "t_interval": intervals.t_interval,
+    "log_t_interval": intervals.log_t_interval,
+    "median_interval": intervals.median_interval,
+    "hodges_lehmann": intervals.hodges_lehmann,
+    "bootstrap_t": bootstrap.bootstrap_t,
+    "autocorrelation": dependence.autocorrelation,
+    "ljung_box": dependence.ljung_box,
+    "runs_test": dependence.runs_test,
+    "kendall_trend": dependence.kendall_trend,
+    "dependent": dependence.dependent,
+    "effective_n": dependence.effective_n,
+    "effective_interval": lambda x: dependence.effective_interval(x, 5.0),
+    "modified_z": modified_z,
+    "outlier_mask": outlier_mask,
+    "shapiro": normality.shapiro,
+    "skewness": normality.skewness,
+    "split": bimodality.split,
+    "split_log": bimodality.split_log,
+    "bimodal": bimodality.bimodal,
+    "dip": dip.dip,
+    "one_way": lambda x: components.one_way(x, np.arange(N) // 3),
+}
+TWO: dict[str, Callable[[Any, Any], Any]] = {
+    "bootstrap_quantile_ratio": bootstrap.bootstrap_quantile_ratio,
+    "paired_fieller": ratios.paired_fieller,
+    "paired_log_ratio": ratios.paired_log_ratio,
+    "paired_t": pairwise.paired_t,
+    "log_moments": pairwise.log_moments,
+    "signed_rank": exact.signed_rank,
+    "sign_flip": exact.sign_flip,
+    "paired_d": effects.paired_d,
+    "share_above": effects.share_above,
+}
+ROWS: dict[str, Callable[[Any], Any]] = {
+    "friedman": friedman,
+    "page": trend.page,
+    "log_slope": lambda x: trend.log_slope(x, [1.0, 2.0, 4.0]),
+    "interaction": lambda x: interaction([x, x[::-1]]),
+}
+SITES: dict[str, Callable[..., Any]] = {
+    "cochran_q": lambda y, e, df: heterogeneity.cochran_q(y, e),
+    "welch_homogeneity": heterogeneity.welch_homogeneity,
+    "between_variance": heterogeneity.between_variance,
+    "summary": summary.summary,
+    "deleted": summary.deleted,
+    "hartung_knapp": lambda y, e, df: summary.hartung_knapp(y, e, 0.0),
+}
+BAD = [np.nan, np.inf, -np.inf]
+
+
+def spoilt(x: list[float], value: float) -> list[float]:
+    return [*x[:4], value, *x[5:]]
+
+
+def same(first: Any, other: Any) -> bool:
+    if isinstance(first, tuple):
+        return len(first) == len(other) and all(same(a, b) for a, b in zip(first, other, strict=True))
+    return np.array_equal(first, other, equal_nan=np.asarray(first).dtype.kind == "f")
+
+
+@pytest.mark.parametrize("function", ONE.values(), ids=ONE)
+def test_one_sample(function: Callable[[Any], Any]) -> None:
+    assert same(function(X), function(np.array(X)))
+    for value in BAD:
+        with pytest.raises(ValueError, match=r"has -?(nan|inf) at \[4\]: leave out what has no value"):
+            function(spoilt(X, value))
+    with pytest.raises(ValueError, match="single number"):
+        function(3.0)
+
+
+@pytest.mark.parametrize("function", TWO.values(), ids=TWO)
+def test_pairs(function: Callable[[Any, Any], Any]) -> None:
+    assert same(function(X, Y), function(np.array(X), np.array(Y)))
+    for value in BAD:
+        for pair in ((spoilt(X, value), Y), (X, spoilt(Y, value))):
+            with pytest.raises(ValueError, match=r"at \[4\]"):
+                function(*pair)
+    for other in (Y[:1], Y[:-1], [Y] * 2):
+        for pair in ((X, other), (other, X)):
+            with pytest.raises(ValueError, match="one partner for every value"):
+                function(*pair)
+
+
+@pytest.mark.parametrize("function", ROWS.values(), ids=ROWS)
+def test_systems_or_levels_in_blocks(function: Callable[[Any], Any]) -> None:
+    rows = [X, Y, ERROR]
+    assert same(function(rows), function(np.array(rows)))
+    for value in BAD:
+        with pytest.raises(ValueError, match="leave out what has no value"):
+            function([X, spoilt(Y, value), ERROR])
+
+
+def test_levels_are_one_for_each_row() -> None:
+    with pytest.raises(ValueError, match="one level for each row"):
+        trend.log_slope([X, Y, ERROR], [1.0])
+
+
+@pytest.mark.parametrize("function", SITES.values(), ids=SITES)
+def test_sites(function: Callable[..., Any]) -> None:
+    assert same(function(X, ERROR, 5), function(np.array(X), np.array(ERROR), np.full(N, 5.0)))
+    for estimate, error in ((spoilt(X, np.nan), ERROR), (X, spoilt(ERROR, np.inf))):
+        with pytest.raises(ValueError, match=r"at \[4\]"):
+            function(estimate, error, 5)
+    for other in (ERROR[:1], ERROR[:-1]):
+        with pytest.raises(ValueError, match="one to each site"):
+            function(X, other, 5)
+    with pytest.raises(ValueError, match="not above 0"):
+        function(X, spoilt(ERROR, 0.0), 5)

@@ -1,0 +1,91 @@
+"""The lab's network beside routes of an administrator, with the kernel's own routes in a namespace of the test."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from infrabench.core import ProvisionError, Result
+from infrabench.machines.hosts.host import LocalHost
+from infrabench.machines.lab import network
+
+Ip = Callable[..., Result]
+
+
+@pytest.fixture
+def ip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ip]:
+    """``ip`` in a network namespace of its own, which has a bridge ``lan``; the lab's network is made there too."""
+    begin = "ip link set lo up && ip link add lan type bridge && ip addr add 192.0.2.1/24 dev lan && ip link set lan up"
+    argv = ("unshare", "--net", "sh", "-c", f"{begin} && echo ready && exec sleep 60")
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        if not child.stdout.readline():
+            pytest.skip(f"not run: {child.stderr.read().strip()}")
+
+        def run(*argv: str, ok: tuple[int, ...] = (0,)) -> Result:
+            result = LocalHost().run(("nsenter", f"--target={child.pid}", "--net", *argv), timeout_s=10)
+            if result.status not in ok:
+                raise ProvisionError(result.stderr.decode())
+            return result
+
+        monkeypatch.setattr(network, "sh", run)
+        monkeypatch.setattr(network, "check_owner", lambda: None)
+        monkeypatch.setattr(network, "Path", lambda *parts: tmp_path / "none")  # not this machine's own settings
+        monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path))
+        yield lambda *words: run("ip", *words)
+        child.kill()
+
+
+def _routes(ip: Ip) -> list[str]:
+    return sorted(json.dumps(each, sort_keys=True) for each in json.loads(ip("-j", "-4", "route", "show").stdout))
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        ("unreachable", "198.18.0.0/15"), ("unreachable", "198.18.0.0/15", "metric", "7"),
+        ("blackhole", "198.18.0.0/15"), ("prohibit", "198.18.0.0/15", "metric", "5000"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_the_lab_stands_beside_a_route_that_refuses_the_range_and_leaves_it(ip: Ip, route: tuple[str, ...]) -> None:
+    ip("route", "add", *route)
+    before = _routes(ip)
+    network.up()
+    assert len(_routes(ip)) == len(before) + 2
+    network.down()
+    assert _routes(ip) == before
+    network.down()
+    assert _routes(ip) == before
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        ("198.18.0.0/15", "via", "192.0.2.9"), ("198.19.7.0/24", "dev", "lan"), ("blackhole", "198.18.64.0/24"),
+        ("198.18.0.11", "via", "192.0.2.9", "metric", network.METRIC),
+        ("198.18.0.0/15", "dev", "lan", "metric", network.METRIC),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_route_that_uses_the_range_is_named_and_neither_up_nor_down_touches_it(
+    ip: Ip, route: tuple[str, ...]
+) -> None:
+    ip("route", "add", *route)
+    before = _routes(ip)
+    with pytest.raises(ProvisionError, match=r"198.18.0.0/15 is in use on this machine: .*198\.1"):
+        network.up()
+    network.down()
+    assert _routes(ip) == before
+
+
+def test_what_the_lab_made_itself_goes(ip: Ip) -> None:
+    before = _routes(ip)
+    network.up()
+    network.down()
+    assert _routes(ip) == before

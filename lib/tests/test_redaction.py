@@ -1,0 +1,76 @@
+"""What is replaced in recorded bytes, and what is left as it came."""
+
+from __future__ import annotations
+
+import pytest
+
+from infrabench.core import Result
+from infrabench.machines.sites import redaction
+
+PRIVATE = {
+    "192.0.2.1": "server", "192.0.2.10": "client", "db1.example.org": "server", "2001:db8::7": "client",
+    "web": "server", "/home/me/.kube/config": "KUBECONFIG", "127.0.0.1": "server", "me@east": "CONTEXT",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        (b"from 192.0.2.1 to 192.0.2.10", b"from server to client"),
+        (b'{"host":"192.0.2.1","port":5201}', b'{"host":"server","port":5201}'),
+        (b"192.0.2.1:80, 192.0.2.1/24 and 192.0.2.1.", b"server:80, server/24 and server."),
+        (b"192.0.2.100 1192.0.2.1 9.192.0.2.1 192.0.2.1.9", b"192.0.2.100 1192.0.2.1 9.192.0.2.1 192.0.2.1.9"),
+        (b"[2001:db8::7]:22", b"[client]:22"),
+        (b"www.db1.example.org db1.example.organic", b"www.server db1.example.organic"),
+        (b"xdb1.example.org", b"xdb1.example.org"),
+        (b"the workload web and 127.0.0.1", b"the workload web and 127.0.0.1"),
+        (b"--kubeconfig=/home/me/.kube/config --context me@east", b"--kubeconfig=KUBECONFIG --context CONTEXT"),
+        (
+            b"https://me:secret@192.0.2.1/x and http://me@h/ http://h:80/@",
+            b"https://server/x and http://h/ http://h:80/@",
+        ),
+        (b"DB1.Example.ORG, 2001:DB8::7", b"server, client"),
+        (
+            b"2001:0db8:0000:0000:0000:0000:0000:0007 2001:db8:0::7 2001:db8::70 2001:db8::7:22",
+            b"client client 2001:db8::70 client:22",
+        ),
+        (b"[2001:DB8:0:0:0:0:0:7]:22 ::ffff:192.0.2.1 ::ffff:c000:201", b"[client]:22 ::ffff:server server"),
+        (b"ip-192-0-2-1.cloud.example ip-192-0-2-11", b"ip-server.cloud.example ip-192-0-2-11"),
+        (b"1.2.0.192.in-addr.arpa 11.2.0.192.in-addr.arpa", b"server 11.2.0.192.in-addr.arpa"),
+        (b"12:34:56 at ::1, std::string a::b", b"12:34:56 at ::1, std::string a::b"),
+        (b"https://me:pa/ss@h/ and https://me:p@ss:w@h:8080/x", b"https://h/ and https://h:8080/x"),
+        (b"see https://me:secret@$1/x and https://me:p@ss@${host}:80", b"see https://$1/x and https://${host}:80"),
+        (b"ftp://me:it's@h 'http://u:p@h/'", b"ftp://h 'http://h/'"),
+        (
+            b'{"a":"http://h:80","b":"me@h"} http://h:80/me@h http://[::1]:80/a@b/',
+            b'{"a":"http://h:80","b":"me@h"} http://h:80/me@h http://[::1]:80/a@b/',
+        ),
+        (b"\xff\x00 192.0.2.1\xff", b"\xff\x00 server\xff"),
+        (b"", b""),
+    ],
+)
+def test_a_private_text_is_replaced_where_it_stands_alone(said: bytes, kept: bytes) -> None:
+    assert redaction.raw(said, PRIVATE) == kept
+    assert redaction.raw(kept, PRIVATE) == kept
+
+
+def test_nothing_private_is_nothing_changed() -> None:
+    assert redaction.raw(b"192.0.2.1", {}) == b"192.0.2.1"
+
+
+def test_data_are_treated_at_every_depth_and_keep_their_shape() -> None:
+    data = {"a": ["192.0.2.1", 1, None, {"192.0.2.10": True}], "b": 2.5, "c": ("x", "at 192.0.2.1")}
+    assert redaction.deep(data, PRIVATE) == {
+        "a": ["server", 1, None, {"client": True}],
+        "b": 2.5,
+        "c": ["x", "at server"],
+    }
+
+
+def test_what_was_asked_and_what_was_answered_stay_equal() -> None:
+    """Parsers hold a tool's output against the arguments: both have to change alike."""
+    found = redaction.result(
+        Result(("iperf3", "-c", "192.0.2.1"), 0, b"to 192.0.2.1", b"192.0.2.10?", 1.0, 2.0), PRIVATE
+    )
+    assert (found.argv[-1], found.stdout, found.stderr) == ("server", b"to server", b"client?")
+    assert (found.status, found.started_s, found.duration_s, found.timed_out) == (0, 1.0, 2.0, False)
