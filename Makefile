@@ -16,7 +16,9 @@ export $(VALUES)
 # Every kernel and command would compile pandas, scipy and matplotlib anew, which takes seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-long torture validate notebook env lock lint audit system figures paper published benchmark build clean distclean lab-down
+TIERS := test test-lab test-browser test-stress
+
+.PHONY: help run $(TIERS) test-all validate notebook env lock lint audit system figures paper published benchmark build clean distclean lab-down
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -60,25 +62,29 @@ campaign: env  ## Run studies on several sites, or go on with it: FILE= names th
 	@[ -n "$$FILE" ] || { echo "Name the campaign: make campaign FILE=campaign.yml (docs/campaigns.md)" >&2; exit 2; }
 	@$(BIN)/infrabench campaign $(if $(DRY),plan,run) "$$FILE" $(if $(EXECUTOR),--executor "$$EXECUTOR")
 
-test: NEEDS := all browser pdf
-test: env system  ## Run the whole test suite: units, notebooks, a real browser, and the real lab where there can be one
-	@$(if $(TESTS),PYTEST_ADDOPTS="$$TESTS" $(BIN)/pytest lib/tests,\
-	  mkdir -p out; status=0; colour=auto; [ ! -t 1 ] || colour=yes; \
-	  $(BIN)/pytest lib/tests --color=$$colour -m "not lab and not browser" -n logical --dist worksteal --durations=30 | tee -i out/test-units.log \
-	    || status=$$?; \
-	  $(BIN)/pytest lib/tests --color=$$colour -m "lab or browser" --durations=30 | tee -i out/test-lab.log \
-	    || { second=$$?; [ $$status != 0 ] || status=$$second; }; \
-	  [ $$status = 0 ] || { printf '\nWhat failed, in both halves (out/test-units.log, out/test-lab.log):\n'; \
-	    grep -ahE '^(.\[[0-9;]*m)*(FAILED|ERROR)[^ ]* lib/' out/test-units.log out/test-lab.log | cut -c1-240 \
-	      | grep . || echo 'no test: see above'; }; \
-	  exit $$status)
+# What tests are run with: `TESTS` is read by pytest alone, and names files or folders instead of all where it has any.
+PYTEST = PYTEST_ADDOPTS="$$TESTS" PYTHONHASHSEED=0 $(BIN)/pytest $(if $(findstring lib/tests,$(TESTS)),,lib/tests)
 
-test-long: NEEDS := all
-test-long: env system  ## The lab's tests in their long form: every kill, minutes of silence, emulated guests (an hour and more)
-	@INFRABENCH_TORTURE=long PYTEST_ADDOPTS="--durations=30 $$TESTS" $(BIN)/pytest lib/tests -m lab
+test: env  ## Run the gate: what is the same on every machine and in every run, without root or network (TESTS=)
+	@$(PYTEST) -m "not lab and not browser and not stress" -n logical --dist loadfile
 
-torture: env  ## A storm of faults, long form: kills, full disks, lost hosts, damaged output and ledgers, hostile values (a quarter of an hour on two cores)
-	@INFRABENCH_TORTURE=long PYTEST_ADDOPTS="-q -n logical --dist worksteal --timeout 3500 $$TESTS" $(BIN)/pytest lib/tests/torture
+test-lab: NEEDS := all
+test-lab: env system  ## Test real systems on the embedded lab, after `make build`; as root, with nothing beside (TESTS=)
+	@$(PYTEST) -m "lab and not stress" --maxfail 3 -o faulthandler_timeout=0
+
+test-browser: NEEDS := browser pdf
+test-browser: env system  ## Test what a reader sees: JupyterLab and the report in Chromium, PDFs, TeX where it is (TESTS=)
+	@$(PYTEST) -m "browser and not stress" -o faulthandler_timeout=0
+
+test-stress: NEEDS := all
+test-stress: env system  ## Kill, fill, race, damage and time: INFRABENCH_TORTURE=long for the long form of this and of test-lab (TESTS=)
+	@$(PYTEST) -m stress -o faulthandler_timeout=0
+
+test-all:  ## All four, one after the other, each with a line of its own at the end
+	@told=; status=0; for tier in $(TIERS); do \
+	  failed=0; $(MAKE) --no-print-directory $$tier || failed=$$?; \
+	  [ $$failed = 0 ] || status=1; told="$$told$$(printf '%-14s %s' "$$tier" "$$([ $$failed = 0 ] && echo passed || echo "failed ($$failed)")")\n"; \
+	done; printf "$$told"; exit $$status
 
 validate: env  ## Simulate campaigns of known truth, 10 000 and more a check, and check the statistics (minutes)
 	@$(BIN)/infrabench selfcheck statistics --full

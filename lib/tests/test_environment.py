@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.tiers import TIERS, tiers_of
+
 ROOT = Path(__file__).parents[2]
 OWN = "infrabench["  # an extra of ours that takes another one in
 # conda-forge's name where it is not PyPI's.
@@ -46,40 +48,75 @@ def test_lock_has_the_pins_and_a_hash_for_everything() -> None:
     assert "://" not in text  # no index is written down: whoever installs uses theirs
 
 
-RED = "\x1b[31mFAILED\x1b[0m"  # as pytest writes it for a terminal
+def _program(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
 
 
-@pytest.mark.parametrize(("units", "lab", "status"), [(0, 0, 0), (1, 0, 1), (0, 1, 1), (3, 1, 3)])
-def test_both_halves_of_the_tests_run_and_the_end_tells_what_failed_in_each(
-    units: int, lab: int, status: int, tmp_path: Path
-) -> None:
-    for name in ("Makefile", "scripts", "lib"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    log, runner, told = tmp_path / "log", tmp_path / "pytest", (tmp_path / "units", tmp_path / "lab")
-    wrong = f"one line\n{RED} lib/tests/a.py::one - first\nERROR lib/tests/a.py::two\n"
-    told[0].write_text(wrong if units else "1 passed\n")
-    told[1].write_text("another\nFAILED lib/tests/b.py::three - second\n" if lab else "1 passed\n")
-    runner.write_text(
-        f'#!/bin/sh\necho "$*" >>{log}\n'
-        f'case "$*" in *"not lab"*) cat {told[0]}; exit {units};; *) cat {told[1]}; exit {lab};; esac\n'
+def _run(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "PYTEST"))}
+    path = f"{folder}/bin:{kept['PATH']}"
+    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False, env={**kept, "PATH": path})
+
+
+@pytest.mark.parametrize("red", [(), ("lab",), ("browser", "stress")])
+def test_all_tiers_run_and_each_is_told_with_its_status(red: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "Makefile").symlink_to(ROOT / "Makefile")
+    (tmp_path / "lib").symlink_to(ROOT / "lib")
+    for name in ("scripts/make-env", "scripts/system-packages"):
+        _program(tmp_path / name, "exit 0")
+    wanted = " ".join(f'"{tier}"*|"{tier} and"*) exit 1;;' for tier in red)
+    _program(
+        tmp_path / ".venv/bin/pytest",
+        'while [ "$1" != -m ]; do shift; done; echo "ran $2"\n' + f'case "$2" in {wanted} esac',
     )
-    runner.chmod(0o755)
-    made = subprocess.run(
-        ["make", "-o", "env", "-o", "system", "test", f"BIN={tmp_path}", "TESTS="],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-        env={name: value for name, value in os.environ.items() if not name.startswith("MAKE")},  # of a make around it
-    )  # fmt: skip
-    assert (made.returncode != 0) == (status != 0)  # make answers 2 whatever a command's status is
-    assert f"Error {status}" in made.stderr or not status
-    assert [each.split(" -m ")[1].split(" -n")[0] for each in log.read_text().splitlines()] == [
-        "not lab and not browser", "lab or browser --durations=30"
+    done = _run(tmp_path, "make", "test-all")
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if line.startswith("ran ")] == [
+        "ran not lab and not browser and not stress", "ran lab and not stress", "ran browser and not stress",
+        "ran stress",
     ]  # fmt: skip
-    every = "".join(path.read_text() for path in told)
-    failed = [line for line in every.splitlines() if "FAILED" in line or "ERROR" in line]
-    assert made.stdout.startswith(every)  # as they ran, and once more together where one failed
-    heading, *again = made.stdout.removeprefix(every).strip().splitlines() or [""]
-    assert heading.startswith("What failed, in both halves") == (status != 0)
-    assert again == failed
+    assert lines[-4:] == [
+        f"{name:<14} {'failed (2)' if name.removeprefix('test-') in red else 'passed'}"
+        for name in ("test", "test-lab", "test-browser", "test-stress")
+    ]
+    assert (done.returncode == 0) == (not red)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "status"), [(0, 9, 0), (2, 0, 0), (2, 1, 1)], ids=["green", "flaky", "red"]
+)
+def test_the_gate_runs_once_more_what_failed_and_names_it(first: int, second: int, status: int, tmp_path: Path) -> None:
+    (tmp_path / ".ci").mkdir()
+    (tmp_path / ".ci/run").symlink_to(ROOT / ".ci/run")
+    failed = "FAILED lib/tests/a.py::one - first"
+    _program(tmp_path / "bin/make", f'echo "{failed if first else "1 passed"}"; exit {first}')
+    _program(tmp_path / ".venv/bin/pytest", f'echo "pytest $*"; exit {second}')
+    done = _run(tmp_path, "bash", f"{tmp_path}/.ci/run")
+    assert done.returncode == status
+    assert ("pytest lib/tests --last-failed --last-failed-no-failures none" in done.stdout) == (first != 0)
+    assert done.stdout.endswith(f"another tier:\n{failed}\n") == (first != 0 and second == 0)
+
+
+def test_a_test_has_the_tier_of_its_place() -> None:
+    assert tiers_of("tests/lab/test_lab.py::test_up_twice") == ["lab"]
+    assert tiers_of("tests/lab/test_kill.py::test_ctrl_c") == ["stress", "lab"]
+    assert tiers_of("tests/stats/test_exact.py::test_ties") == []
+
+
+def test_every_pattern_of_a_tier_names_a_test() -> None:
+    """A test that was renamed would be in the gate unnoticed."""
+    here = Path(__file__).parent
+    texts = {f"tests/{path.relative_to(here)}": path.read_text() for path in here.rglob("test_*.py")}
+    every = [
+        f"{path}::{name}"
+        for path, text in texts.items()
+        for name in re.findall(r"^(?: {4})?def (test_\w+)", text, re.MULTILINE)
+    ]
+    for patterns in TIERS.values():
+        for pattern in patterns:
+            assert any(re.search(pattern, each) for each in every), pattern
 
 
 def test_the_tool_that_installs_the_lock_is_pinned_by_hash() -> None:

@@ -245,7 +245,6 @@ def _apart() -> list[str]:
     return prefix if subprocess.run([*prefix, "true"], capture_output=True).returncode == 0 else []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", sorted({command.page for command in EVERY if command.runs}))
 def test_commands_run_as_they_stand_on_the_page(page: str, checkout: Path, tmp_path: Path) -> None:
     # Without mmdebstrap: no image is made for it.

@@ -56,7 +56,6 @@ def test_prose_types_no_result(path: Path) -> None:
     assert set(typed) <= {"90 %", "95 %", "99.9"}, typed
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("study", RECORDED)
 def test_papermill_runs_it_on_the_recorded_session(study: str, tmp_path: Path) -> None:
     made = headless.execute(ROOT / f"notebooks/{study}.ipynb", tmp_path / f"{study}.ipynb", {"out": str(tmp_path)})
@@ -102,7 +101,6 @@ def test_the_recorded_cnis_prove_their_path_and_stand_beside_the_paper(tmp_path:
 EMULATED = ("containerd-kata", "crio-kata")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("profile", "how", "told"),
     [
@@ -191,7 +189,6 @@ def test_the_analysis_over_sites_calls_two_sessions_of_one_lab_one_machine(tmp_p
     assert len(list((tmp_path / "figures/sites-containers").glob("*.pdf"))) == 6
 
 
-@pytest.mark.slow
 def test_papermill_runs_the_recorded_campaign_and_finds_the_planted_difference(tmp_path: Path) -> None:
     made = headless.execute(ROOT / "notebooks/sites.ipynb", tmp_path / "sites.ipynb", {"out": str(tmp_path)})
     outputs = [output for cell in nbformat.read(made, 4).cells for output in cell.get("outputs", [])]

@@ -20,7 +20,7 @@ from tests.browser.lab_pages import ROOT, Server
 from tests.machine_noise import is_carried_out
 
 NewPage = Callable[[], Page]
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.timeout(300)]
 STUDIES = [name for name in ("containers", "cnis", "runtimes", "storage") if (ROOT / "data/recorded" / name).is_dir()]
 FIGURES = 5  # every study has more; the test of its numbers is elsewhere
 LOAD_S = 170.0

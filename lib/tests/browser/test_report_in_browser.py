@@ -12,7 +12,6 @@ from infrabench.publish.report import report
 from tests.browser.lab_pages import ARGUMENTS, CHROMIUM
 from tests.report.report_fixtures import home
 
-pytestmark = pytest.mark.browser
 PAGES = ("index", "containers", "containers-notebook")
 Open = Callable[..., Page]
 

@@ -25,7 +25,6 @@ from infrabench.experiment.campaign.plan import Plan
 from infrabench.ledger import records
 from tests.campaign.conftest import Inventory, planned, refused, set_apart
 
-pytestmark = pytest.mark.slow
 Written = Callable[[str], Campaign]
 MARK = "INFRABENCH_CAMPAIGN_UNDER_TEST"
 LONGEST_S = 400.0  # on a machine that is busy with others

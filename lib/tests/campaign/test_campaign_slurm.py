@@ -39,7 +39,6 @@ def cluster(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return here
 
 
-@pytest.mark.slow
 def test_a_job_gets_whole_nodes_once_for_a_bounded_time(
     written: Written, cluster: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

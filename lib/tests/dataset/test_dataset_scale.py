@@ -84,7 +84,6 @@ def test_the_survey_of_many_rows_holds_few(like: synthetic.Pattern, tmp_path: Pa
     assert grown < 1_500, f"{grown:.0f} B a row"
 
 
-@pytest.mark.slow
 def test_the_table_ends_with_the_largest_peak_and_fails_above_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scale, "BATCH", 1)
     monkeypatch.setattr(scale, "BOUND_MB", 100.0)

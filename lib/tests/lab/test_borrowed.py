@@ -22,8 +22,6 @@ from infrabench.registry import study
 from infrabench.systems import flannel
 from tests.machine_noise import is_carried_out
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
-
 SPEC = DeploySpec("test", Limits(memory_bytes=256 * 2**20), "198.18.64.10")
 STATE = """
 ip -o link | sed -E 's/^[0-9]+: //' | sort; ip rule

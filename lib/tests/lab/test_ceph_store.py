@@ -14,7 +14,7 @@ from infrabench.core import Deployment, DeploySpec, Limits
 from infrabench.machines.sites.site import open_site
 from tests.torture.storm import in_long_form, size
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.timeout(1800)]
 
 MIB, GIB = 2**20, 2**30
 SPEC = DeploySpec("test", Limits(memory_bytes=5 * GIB), "", disk_bytes=GIB)

@@ -36,7 +36,7 @@ from tests.machine_noise import is_carried_out
 from tests.torture.storm import LONG, size
 
 # The first test builds what is not built yet: half an hour where nothing is.
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.timeout(3600)]
 
 CNIS = ("flannel", "cilium", "bridge")
 UP_S = 60.0  # most for three nodes, warm; 12 to 20 s on a quiet machine

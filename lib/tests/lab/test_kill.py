@@ -22,8 +22,6 @@ from infrabench.ledger.records import read_plan, read_trial, recorded, verify
 from infrabench.machines import lab
 from tests.torture.storm import size
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
-
 KILLS = size(4, 10)
 SEED = 20203
 EARLIEST_S, INTO_TRIALS_S = 0.5, 4.0  # from the first import over making systems ready to the trials

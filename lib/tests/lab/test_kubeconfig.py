@@ -21,8 +21,6 @@ from infrabench.registry import study
 from infrabench.systems import cilium
 from tests.machine_noise import is_carried_out
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
-
 MIB = 2**20
 SPEC = DeploySpec("test", Limits(memory_bytes=256 * MIB), "198.18.64.10")
 

@@ -22,8 +22,6 @@ from infrabench.machines.lab.shell import in_use, sh, state_dir
 from infrabench.machines.sites.site import open_site
 from tests.lab.conftest import left_since, traces
 
-pytestmark = pytest.mark.lab
-
 
 @pytest.mark.usefixtures("nothing_left")
 def test_up_twice_makes_nothing_the_second_time() -> None:

@@ -31,7 +31,7 @@ from infrabench.notebook import campaign_analysis, multisite
 from tests.torture.storm import in_long_form
 
 # The first run makes an image of Debian packages: two minutes.
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).parents[3]
 LONGEST_S = 900.0

@@ -204,7 +204,6 @@ def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.rmtree(root)
 
 
-@pytest.mark.lab
 @pytest.mark.parametrize(
     ("command", "said"),
     [
@@ -232,7 +231,6 @@ def test_a_pod_runs_its_tools(pod: Path, command: list[str], said: str) -> None:
     assert said in done.stdout + done.stderr, done
 
 
-@pytest.mark.lab
 def test_a_pod_measures_a_network(pod: Path) -> None:
     """Both ends in a network of their own, as two containers of one pod are."""
     inside = (
@@ -254,7 +252,6 @@ def test_a_pod_measures_a_network(pod: Path) -> None:
     assert latency > 0
 
 
-@pytest.mark.lab
 def test_a_pod_is_small(pod: Path) -> None:
     files = [path for path in pod.rglob("*") if path.is_file() and not path.is_symlink()]
     assert sum(path.stat().st_size for path in files) < 40 * 2**20

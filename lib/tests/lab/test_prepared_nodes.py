@@ -16,8 +16,6 @@ from infrabench.machines import lab
 from infrabench.machines.sites.site import open_site
 from tests.preparing.debian import package, publish
 
-pytestmark = pytest.mark.lab
-
 REPOSITORY = "/srv/repository"
 # The nodes have no way out: what they install lies on them.
 BARE = """

@@ -24,7 +24,7 @@ from infrabench.machines.sites.site import open_site
 from infrabench.studies.runtimes import STUDY
 
 # The first test builds what is not built yet: half an hour where nothing is.
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.timeout(3600)]
 
 SYSTEMS = ("containerd-runc", "crio-runc", "containerd-runsc")
 PARTS = ("crio", "gvisor")

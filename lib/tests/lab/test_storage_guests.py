@@ -22,7 +22,7 @@ from infrabench.machines.stores.node import krbd
 from infrabench.studies.storage import STUDY
 from tests.torture.storm import in_long_form
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(3600), in_long_form]
+pytestmark = [pytest.mark.timeout(3600), in_long_form]
 
 MIB = 2**20
 SPEC = DeploySpec("test", STUDY.limits, "", disk_bytes=256 * MIB)

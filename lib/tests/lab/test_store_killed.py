@@ -15,8 +15,6 @@ from infrabench.machines.lab import loops
 from infrabench.workloads import rebuild
 from tests.torture.storm import in_long_form
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
-
 SESSION = """
 import pathlib, sys, time
 from infrabench import registry

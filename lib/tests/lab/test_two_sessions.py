@@ -16,8 +16,6 @@ from infrabench.machines import lab
 from infrabench.machines.hosts import claims, marks
 from infrabench.machines.lab import host_pairs
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
-
 LONGEST_S = 120.0
 SITES = ("local", "lab", "inventory")
 REQUEST = ("run", "containers", "--profile", "smoke", "--systems", "native", "--workloads", "null")

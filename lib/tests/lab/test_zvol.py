@@ -16,7 +16,6 @@ from infrabench.machines.stores import upload
 from infrabench.machines.stores.node.config import GIB, Config
 from tests.torture.storm import in_long_form
 
-pytestmark = pytest.mark.lab
 CONFIG = Config("zfs", "zvol", 2 * GIB, 2 * GIB, cache_bytes=GIB // 2)
 COURSE = Path(__file__).with_name("zvol_course.py").read_text(encoding="utf-8")
 Run = Callable[..., dict[str, Any]]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
+TIERS = ("test", "test-lab", "test-browser", "test-stress")
 # Target -> the values that it takes, and the program that gets them; one that is not named here takes none.
 TAKES = {
     "run": (
@@ -17,7 +18,7 @@ TAKES = {
         "PRECISION", "MOST", "HOURS", "MIXTURE",
     ),
     "kick": ("STUDY", "PROFILE", "SITE"), "campaign": ("FILE", "EXECUTOR"), "claims": ("MEASURE",),
-    "archive": ("ARCHIVE",), "system": ("NEEDS",), "env": ("PYTHON",), "test": ("TESTS",), "torture": ("TESTS",),
+    "archive": ("ARCHIVE",), "system": ("NEEDS",), "env": ("PYTHON",), **dict.fromkeys(TIERS, ("TESTS",)),
 }  # fmt: skip
 HOSTILE = {
     "shell": "x'\n; touch planted; '\"$(touch planted)`touch planted`\"&|",
@@ -57,7 +58,7 @@ def test_a_value_of_make_is_read_as_code_by_neither_make_nor_a_shell(
     every = dict.fromkeys(TAKES[target], value) | ({"FILE": "c.yml"} if target == "run" else {})
     words = [f"{name}={each}" for name, each in every.items()] if place == "command line" else []
     said = _recorded(target, tmp_path, words, **({} if words else every))
-    if target in ("env", "test", "torture"):
+    if target in ("env", *TIERS):
         name = "PYTHON=" if target == "env" else "TESTS="
         assert any(word.startswith(name) and word.endswith(value) for word in said)
     elif target in ("archive", "claims", "campaign"):

@@ -11,8 +11,6 @@ from infrabench import registry
 from infrabench.core import Deployment, DeploySpec, Host, Limits, Site
 from infrabench.machines import kernel_settings
 
-pytestmark = pytest.mark.lab
-
 NAMES = registry.study("containers").systems
 SPEC = DeploySpec("test", Limits(cpus="0", memory_bytes=512 * 2**20, nofile=5000), "198.18.64.10")
 

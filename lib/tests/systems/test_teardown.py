@@ -12,8 +12,6 @@ import pytest
 from infrabench import registry
 from infrabench.core import DeploySpec, Limits, ProvisionError, Site
 
-pytestmark = pytest.mark.lab
-
 NAMES = registry.study("containers").systems
 SPEC = DeploySpec("test", Limits(cpus="0", memory_bytes=512 * 2**20, nofile=5000), "198.18.64.10")
 

@@ -52,7 +52,6 @@ def tried(disk: Path, folder: Path) -> str:
     return ""
 
 
-@pytest.mark.slow
 def test_a_disk_that_fills_up_at_any_moment(disk: Path, monkeypatch: pytest.MonkeyPatch, record_property) -> None:
     """What is left when a run begins is drawn: it is the run itself that fills the disk, wherever it happens to be."""
     # What is expected to fit is refused before anything starts. Here it is to begin.

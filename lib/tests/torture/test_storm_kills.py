@@ -164,7 +164,6 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
 def test_a_run_that_is_killed_at_any_moment_loses_doubles_and_changes_nothing(root: Path, record_property) -> None:
     began, rng, mark = time.monotonic(), random.Random(SEED), f"kills-{os.getpid()}"
     calm = Place(root, "calm")

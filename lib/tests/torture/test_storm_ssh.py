@@ -202,7 +202,6 @@ def test_the_host_stalls_while_it_is_told_much(far: Far) -> None:
     assert not path.exists()  # half of it never looks like the whole
 
 
-@pytest.mark.slow
 def test_a_session_on_a_host_that_is_lost_goes_on_when_it_is_back(
     far: Far, monkeypatch: pytest.MonkeyPatch, record_property
 ) -> None:

@@ -25,9 +25,7 @@ from infrabench.stats import verdicts as judging
 from infrabench.stats.intervals import Interval
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "V12" else name for name in CHECKS]
-)
+@pytest.mark.parametrize("name", CHECKS)
 def test_validation(name):
     told = list(carry_out(CHECKS[name]))
     assert [line(outcome) for outcome in told if not outcome.passed] == []
