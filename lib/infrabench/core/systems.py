@@ -49,6 +49,7 @@ class System(Protocol):
 
     A module may have `NEEDS`, as a workload has, with the roles of a site's hosts and of a cluster's machines;
     `MODULES`: file -> kernel module that makes it; and `ON_HOST`, when what is measured are programs of the hosts.
+    A system that runs on a host as it is has ``remove(host)``, which removes what a killed session left of it there.
     """
 
     def supported(self, site: Site) -> str | None: ...

@@ -177,5 +177,10 @@ def hold_bridge(host: Host, site: Site, cgroups: Sequence[str] = ()) -> Iterator
     try:
         yield
     finally:
-        host.run(("sh", "-c", _BRIDGE_DOWN, "sh", BRIDGE), timeout_s=20)
-        kernel_settings.restore_controllers(host, BRIDGE)
+        release_bridge(host)
+
+
+def release_bridge(host: Host) -> None:
+    """Remove the bridge, and put back what was noted when it was made, unless a system is still on it."""
+    host.run(("sh", "-c", _BRIDGE_DOWN, "sh", BRIDGE), timeout_s=20)
+    kernel_settings.restore_controllers(host, BRIDGE)

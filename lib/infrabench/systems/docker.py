@@ -60,6 +60,21 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
             client.close()
 
 
+def remove(host: Host) -> None:
+    """Remove what deployments have made on the host, and what a killed one has left; images too."""
+    if not host.run(("docker", "version"), timeout_s=20).ok:
+        return  # without its daemon, nothing of it runs
+    with host.forward(SOCKET) as socket:
+        client = docker.DockerClient(base_url=f"unix://{socket}", timeout=CLIENT_S)
+        try:
+            _remove(client)
+            _remove_images(client)
+        except DockerException as error:
+            raise ProvisionError(f"docker on {host.name}: {error}") from error
+        finally:
+            client.close()
+
+
 @contextmanager
 def _bridge(host: Host, site: Site) -> Iterator[None]:
     # A user of the docker group cannot make a bridge, but the daemon makes one of the same name for its network.

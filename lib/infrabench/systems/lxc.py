@@ -30,6 +30,30 @@ tar -C "$home/$base/rootfs" --numeric-owner --xattrs -xf "$tar"
 echo "$hash" >"$home/$base/hash"
 """
 
+# Ends what runs in containers of these names, by their cgroups: one whose monitor was killed counts as stopped, and
+# frozen processes die once thawed. LXC adds a number to the name of a cgroup that is there already.
+_END = """
+list() {
+  for top in /sys/fs/cgroup /sys/fs/cgroup/*; do
+    [ ! -L "$top" ] || continue
+    for part in payload monitor; do ls -d "$top/lxc.$part.$1" "$top/lxc.$part.$1"-[0-9] 2>/dev/null; done
+  done
+}
+for name; do
+  tries=0
+  while groups=$(list "$name"); [ -n "$groups" ]; do
+    [ $((tries += 1)) -lt 100 ] || { echo "processes of $name do not end: $groups" >&2; exit 1; }
+    for group in $groups; do
+      find "$group" -name cgroup.procs -exec cat {} + | while read -r pid; do [ "$pid" = 0 ] || kill -9 "$pid"; done
+      [ ! -e "$group/freezer.state" ] || echo THAWED >"$group/freezer.state"
+      [ ! -e "$group/cgroup.freeze" ] || echo 0 >"$group/cgroup.freeze"
+      find "$group" -depth -type d -exec rmdir {} +
+    done 2>/dev/null
+    sleep 0.1
+  done
+done
+"""
+
 # A container that still runs keeps its folder: what is below it is in use, and its name is how it is found.
 _REMOVE = """
 home=$1; shift
@@ -65,7 +89,7 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
     """Yield a running system container; it and its throw-away instances are removed at the end."""
     host = site.hosts["server"]
     tar, image = containers.find_guest_image(site)
-    containers.run_script(host, _REMOVE, HOME, NAME, SPARE, timeout_s=60)
+    _end(host)
     with guest_bridge.hold_bridge(host, site, guest_bridge.list_lxc_cgroups(NAME, SPARE)):
         try:
             containers.run_script(host, _UNPACK, HOME, BASE, tar, image, timeout_s=containers.PROVISION_S)
@@ -86,6 +110,17 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
         finally:
             unpacked = () if containers.keeps_image(site) else (BASE,)
             containers.run_script(host, _REMOVE, HOME, NAME, SPARE, *unpacked, timeout_s=60)
+
+
+def remove(host: Host) -> None:
+    """Remove what deployments have made on the host, and what a killed one has left; the unpacked image too."""
+    _end(host)
+    containers.run_script(host, _REMOVE, HOME, BASE, timeout_s=60)
+
+
+def _end(host: Host) -> None:
+    containers.run_script(host, _END, NAME, SPARE)
+    containers.run_script(host, _REMOVE, HOME, NAME, SPARE, timeout_s=60)
 
 
 def _enter(name: str) -> tuple[str, ...]:

@@ -86,6 +86,20 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
                 _remove_images(client)
 
 
+def remove(host: Host) -> None:
+    """Remove what deployments have made on the host, and what a killed one has left; images too."""
+    remote = _socket(host)
+    if remote is None:
+        return  # without its daemon, nothing of it runs
+    with host.forward(remote) as socket:
+        client = _client(socket, host)
+        try:
+            _remove(client)
+        except LXDAPIException as error:
+            raise ProvisionError(f"lxd on {host.name}: {error}") from error
+        _remove_images(client)
+
+
 def _socket(host: Host) -> str | None:
     test = 'for s; do [ -S "$s" ] && { echo "$s"; exit 0; }; done; exit 1'
     result = host.run(("sh", "-c", test, "sh", *SOCKETS), timeout_s=10)

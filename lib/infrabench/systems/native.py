@@ -94,7 +94,7 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
     if not containers.is_root(host):
         yield _as_user(site, host, spec.limits)
         return
-    containers.run_script(host, _DOWN, NAME, HOME)
+    remove(host)
     with guest_bridge.hold_bridge(host, site):
         try:
             network = guest_bridge.guest_network(site)
@@ -115,7 +115,12 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
             limits = containers.verify_limits(target, spec.limits, "native")
             yield Deployment("native", {"server": target}, _facts(site, host, limits))
         finally:
-            containers.run_script(host, _DOWN, NAME, HOME)
+            remove(host)
+
+
+def remove(host: Host) -> None:
+    """Remove what deployments have made on the host, and what a killed one has left."""
+    containers.run_script(host, _DOWN, NAME, HOME)
 
 
 def _facts(site: Site, host: Host, limits: dict[str, Any]) -> dict[str, Any]:

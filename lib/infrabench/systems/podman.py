@@ -126,6 +126,12 @@ def _choose_runtime(host: Host) -> str:
     return host.run(("sh", "-c", _RUNTIME), timeout_s=10).stdout.decode().strip() or "crun"
 
 
+def remove(host: Host) -> None:
+    """Remove what deployments have made on the host, and what a killed one has left; images too."""
+    _remove(host)
+    containers.run_script(host, _REMOVE_IMAGES, IMAGE, timeout_s=60)
+
+
 def _remove(host: Host) -> None:
     containers.run_script(host, _REMOVE, containers.LABEL, *LINKS, timeout_s=60)
 

@@ -77,7 +77,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         patch.setenv(catalogue.VARIABLE, str(root))
         told = artifact.write(base / "a.tar.xz", root=root, executed=base / "out")
     with tarfile.open(told.path) as tar:
-        tar.extractall(base / "elsewhere", filter="data")
+        tar.extractall(base / "elsewhere")
     (unpacked,) = (base / "elsewhere").iterdir()
     return Made(root, told.path, told, unpacked)
 

@@ -19,6 +19,7 @@ from infrabench.machines import lab
 from infrabench.machines.hosts.host import SSHHost
 from infrabench.machines.lab import images
 from infrabench.machines.lab.shell import in_use, sh, state_dir
+from infrabench.machines.sites import local_leftovers
 from infrabench.machines.sites.site import open_site
 from tests.lab.conftest import left_since, traces
 
@@ -62,6 +63,48 @@ def test_a_lab_killed_at_any_point_is_repaired_by_the_next_up() -> None:
     lab.up()
     for node in lab.NODES:
         assert lab.host(node).run(("true",), timeout_s=5).ok
+
+
+# A session on site local that was killed with every process that it has started; its containers are frozen.
+KILLED_LOCAL = """
+import os, signal, subprocess
+from contextlib import ExitStack
+from pathlib import Path
+from infrabench import registry
+from infrabench.core import DeploySpec, Limits
+from infrabench.machines.sites import local_leftovers
+from infrabench.machines.sites.site import open_site
+with open_site("local", session="killed") as site, ExitStack() as stack:
+    for place, name in enumerate(registry.study("containers").systems):
+        system = registry.system(name)
+        if system.supported(site) is None:
+            limits = Limits(cpus="0", memory_bytes=512 * 2**20, nofile=5000)
+            made = stack.enter_context(system.deploy(site, DeploySpec("killed", limits, f"198.18.64.{10 + place}")))
+            made.pause and made.pause()
+            print(name, flush=True)
+    pids = {int(pid) for path in Path("/sys/fs/cgroup").glob("**/lxc.monitor.infrabench-lxc*/cgroup.procs")
+            for pid in path.read_text().split()}
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("way", ["down", "up"])
+def test_what_a_killed_session_on_site_local_left_is_removed(way: str) -> None:
+    before = traces()
+    killed = subprocess.run([sys.executable, "-c", KILLED_LOCAL], capture_output=True, text=True, timeout=300)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert {"native", "lxc"} <= set(killed.stdout.split())
+    assert local_leftovers.find()
+    if way == "up":
+        with open_site("lab", session="next") as site:
+            assert site.hosts["server"].run(("true",), timeout_s=5).ok
+    else:
+        lab.down()
+    assert local_leftovers.find() == []
+    assert left_since(before) == {}
 
 
 @pytest.mark.usefixtures("nothing_left")

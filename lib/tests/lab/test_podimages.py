@@ -199,7 +199,7 @@ def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The root file system of a pod."""
     root = tmp_path_factory.mktemp("pod")
     _, _, layer = unpacked(pod_images.make("tools").tar.read_bytes())
-    layer.extractall(root, filter="fully_trusted")
+    layer.extractall(root)
     yield root
     shutil.rmtree(root)
 

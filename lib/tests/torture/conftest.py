@@ -15,7 +15,7 @@ OUT = Path(os.environ.get("INFRABENCH_TORTURE_OUT", "out/torture.json"))
 
 
 def pytest_terminal_summary(terminalreporter: Any, exitstatus: int) -> None:
-    """Print each part with its count, duration and figures; `make torture` keeps them."""
+    """Print each part with its count, duration and figures; the long form keeps them."""
     reports = [each for kind in ("passed", "failed") for each in terminalreporter.stats.get(kind, ())]
     rows = [
         {**dict(each.user_properties)["storm"], "green": each.passed}

@@ -1,4 +1,4 @@
-"""Sizes and seed of the fault storm. `make test` has the short forms, `make torture` and `make test-long` the long."""
+"""Sizes and seed of the fault storm. `INFRABENCH_TORTURE=long` gives the long forms."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ SEED = int(os.environ.get("INFRABENCH_TORTURE_SEED", "20261122"))
 
 
 def size(short: int, long: int) -> int:
-    """Return how often something is done: `short` in `make test`, `long` in the long forms."""
+    """Return how often something is done: `short`, or `long` in the long forms."""
     return long if LONG else short
 
 
 # For tests of the lab that wait for minutes, each beside a shorter one of the same kind.
-in_long_form = pytest.mark.skipif(not LONG, reason="not run: it takes minutes; a part of `make test-long`")
+in_long_form = pytest.mark.skipif(not LONG, reason="not run: it takes minutes; a part of the long form, INFRABENCH_TORTURE=long")
 
 
 class Memory:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from infrabench.core import Machines, SiteError
+from infrabench.machines.hosts.claims import Holder
 from infrabench.machines.hosts.host import SSHHost
 from infrabench.machines.lab import (
     controllers,
@@ -28,6 +29,7 @@ from infrabench.machines.lab import (
 )
 from infrabench.machines.lab.nodes import GUEST_DIR, NODES
 from infrabench.machines.lab.shell import in_use, locked, remove_tree, require, sh, state_dir
+from infrabench.machines.sites import local_leftovers
 
 ANSWER_S = 20.0
 
@@ -51,11 +53,12 @@ def lab_dir() -> Path:
     return state_dir() / "lab"
 
 
-def up(say: Say = log.info, *, keep: bool = True) -> dict[str, Any]:
+def up(say: Say = log.info, *, keep: bool = True, holder: Holder | None = None) -> dict[str, Any]:
     """Bring the lab up, or find it up already, and return its facts (see `facts`).
 
-    Images are made once and cached by content hash. A lab that was killed half-way is removed and made again.
-    `keep`: it stays up until `down`; else it lasts as long as its user (see `use`).
+    Images are made once and cached by content hash. A lab that was killed half-way is removed and made again, and what
+    a killed session on site `local` left is removed. `keep`: it stays up until `down`; else it lasts as long as its
+    user (see `use`), who may have claimed this machine as `holder`.
     """
     require()
     with locked():
@@ -65,12 +68,12 @@ def up(say: Say = log.info, *, keep: bool = True) -> dict[str, Any]:
             if keep:
                 _kept_marker().touch()
             return facts()
-        _remove()
+        _remove(holder, say)
         say("Starting the lab's nodes")
         try:
             _start(guest, node)
         except BaseException:
-            _remove()
+            _remove(holder, say)
             raise
         if keep:
             _kept_marker().touch()
@@ -79,22 +82,23 @@ def up(say: Say = log.info, *, keep: bool = True) -> dict[str, Any]:
 
 
 @contextmanager
-def use(say: Say = log.info) -> Iterator[dict[str, Any]]:
+def use(say: Say = log.info, holder: Holder | None = None) -> Iterator[dict[str, Any]]:
     """Yield the facts of a lab that is up and nobody else's; it is taken down after unless `up` was asked to keep it.
 
-    A lab that a killed user left behind is taken over, and taken down at the end like any other.
+    A lab that a killed user left behind is taken over, and taken down at the end like any other. `holder`: who has
+    claimed this machine, if somebody has.
     """
     require()
     with in_use():
         try:
-            found = up(say, keep=False)
+            found = up(say, keep=False, holder=holder)
             node_groups.remove_others(lab_dir())
             with _freeze_while(node_groups.kept_nodes(lab_dir())):
                 yield found
         finally:
             if not _kept_marker().exists():
                 with locked():
-                    _remove()
+                    _remove(holder, say)
 
 
 @contextmanager
@@ -166,7 +170,7 @@ def sweep(say: Say = log.info, wait_s: float = 20.0) -> None:
             with in_use(), locked():
                 if lab_dir().exists() and not _kept_marker().exists():
                     say("Taking down the lab that was left behind")
-                    _remove()
+                    _remove(say=say)
         except SiteError:
             if time.monotonic() > deadline:
                 raise
@@ -176,11 +180,11 @@ def sweep(say: Say = log.info, wait_s: float = 20.0) -> None:
 def down(say: Say = log.info) -> None:
     """Remove the running lab: processes, mounts, bridge, cgroups, routes. Cached images and node data stay.
 
-    Raises `SiteError` while a session uses it.
+    What a killed session on site `local` left goes too. Raises `SiteError` while a session uses the lab.
     """
     require()
     with in_use(), locked():
-        _remove()
+        _remove(say=say)
         say("The lab is down")
 
 
@@ -330,10 +334,11 @@ def _leftovers() -> list[str]:
     return nodes.leftovers() + ([f"bridge {network.BRIDGE}"] if network.is_up() and network.is_ours() else [])
 
 
-def _remove() -> None:
+def _remove(holder: Holder | None = None, say: Say = log.info) -> None:
     network.check_owner()  # loop devices of another folder's stores could not be told from ours
     nodes.remove_all()
     network.down()
     controllers.restore(_controllers())
     kernel_limits.restore_limits(_limits())
     remove_tree(lab_dir())
+    local_leftovers.remove(holder, say)

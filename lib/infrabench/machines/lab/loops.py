@@ -15,18 +15,19 @@ from infrabench.machines.stores.node.config import HOMES as FOLDER
 from infrabench.machines.stores.node.config import StoreError
 
 HOMES = str(FOLDER)
-PASSES, PASS_S = 3, 0.3  # one that lies over another is free only after it
+DETACH_S, PAUSE_S = 20.0, 0.3  # one that lies over another is free only after it, and processes take their time to die
 
 
 def detach(name: str = "") -> None:
     """Detach the loop devices of the store `name`, or of all; `ProvisionError` when one stays."""
-    for _ in range(PASSES):
-        for device in _find_devices(name):
+    deadline = time.monotonic() + DETACH_S
+    while (left := _find_devices(name)) and time.monotonic() < deadline:
+        for device in left:
             try:
                 disks.detach(device)
             except (StoreError, OSError):  # held by what goes away now, or gone itself
-                time.sleep(PASS_S)
-    if left := _find_devices(name):
+                time.sleep(PAUSE_S)
+    if left:
         raise ProvisionError(f"loop devices of a store cannot be detached: {', '.join(map(str, left))}")
 
 

@@ -175,7 +175,11 @@ def _unpack(tree: Path) -> None:
     )  # fmt: skip
     with tarfile.open(file) as packed:
         plain = [each for each in packed if each.isfile() or each.isdir() or each.issym() or each.islnk()]
-        packed.extractall(tree, plain, filter="tar")
+        for each in plain:
+            each.mode &= 0o755  # no setuid, and none but its owner writes
+        # All Pythons do the same so; those before 3.11.4 have no filters, and know no argument for one.
+        packed.extraction_filter = lambda member, _: member
+        packed.extractall(tree, plain)
     file.unlink()
 
 

@@ -92,7 +92,7 @@ def open_site(spec: str | Path, say: Callable[[str], None] = log.info, session: 
         if str(spec) in ("lab", "local"):
             if holder is not None:
                 stack.enter_context(claims.claim_hosts([LocalHost("this machine")], holder))
-            yield stack.enter_context(_open_lab(say)) if str(spec) == "lab" else _open_local(say)
+            yield stack.enter_context(_open_lab(say, holder)) if str(spec) == "lab" else _open_local(say)
         else:
             found = read_file(spec)
             is_inventory = isinstance(found, Inventory)
@@ -119,7 +119,7 @@ def read_file(spec: str | Path) -> Inventory | Kubeconfig:
 
 
 @contextmanager
-def _open_lab(say: Callable[[str], None]) -> Iterator[OpenSite]:
+def _open_lab(say: Callable[[str], None], holder: claims.Holder | None) -> Iterator[OpenSite]:
     from infrabench.machines import lab  # the lab's tools are needed only where it is used
     from infrabench.machines.lab.shell import require
 
@@ -127,7 +127,7 @@ def _open_lab(say: Callable[[str], None]) -> Iterator[OpenSite]:
         require()
     except NotRunnable as error:
         raise NotRunnable(f"{error}. Site local runs what this user can run; an inventory names other hosts") from error
-    with lab.use(say) as facts, ExitStack() as stack:
+    with lab.use(say, holder) as facts, ExitStack() as stack:
         hosts = {node.role: lab.host(node) for node in lab.NODES}
         for host in hosts.values():
             stack.callback(host.close)

@@ -1,0 +1,56 @@
+"""What a session on site `local` that was killed has left on this machine: instances, their network, what they set.
+
+The next session there removes it; the lab has to, since its addresses and those of the guests on this machine are of
+one range.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from infrabench import registry
+from infrabench.core import ProvisionError, SiteError
+from infrabench.machines import guest_bridge
+from infrabench.machines.hosts import claims, orphans
+from infrabench.machines.hosts.host import LocalHost
+
+NOTES = Path("/run/infrabench")  # what systems note on a host
+LINKS = Path("/sys/class/net")
+
+log = logging.getLogger(__name__)
+
+
+def find() -> list[str]:
+    """Return what there is on this machine of sessions on site `local`, whether they live or not."""
+    bridge = [f"bridge {guest_bridge.BRIDGE}"] if (LINKS / guest_bridge.BRIDGE).exists() else []
+    return bridge + sorted(str(path) for path in NOTES.glob("*"))
+
+
+def remove(holder: claims.Holder | None = None, say: Callable[[str], None] = log.info) -> None:
+    """Remove what killed sessions on site `local` have left; what belongs to one that lives stays.
+
+    `holder` has claimed this machine already, where there is one. Raises `ProvisionError` when something cannot be
+    removed.
+    """
+    if not find():
+        return
+    here = LocalHost("this machine")
+    try:
+        with claims.claim_hosts([here], holder or claims.make_holder("lab")):
+            say("Removing what a killed session on site local has left on this machine")
+            _remove(here)
+    except SiteError as error:
+        say(f"What is on this machine of site local stays: {error}")
+
+
+def _remove(here: LocalHost) -> None:
+    with orphans.sweeping() as sweeper:
+        left = sweeper.end_orphans([here])
+    for name in registry.names("systems"):
+        if remove_system := getattr(registry.system(name), "remove", None):
+            remove_system(here)
+    guest_bridge.release_bridge(here)
+    if left := [*left, *find()]:
+        raise ProvisionError(f"a killed session on site local has left what cannot be removed: {', '.join(left)}")
