@@ -17,7 +17,7 @@ def size(short: int, long: int) -> int:
 
 
 # For tests of the lab that wait for minutes, each beside a shorter one of the same kind.
-in_long_form = pytest.mark.skipif(not LONG, reason="not run: it takes minutes; a part of the long form, INFRABENCH_TORTURE=long")
+in_long_form = pytest.mark.skipif(not LONG, reason="not run: it takes minutes; INFRABENCH_TORTURE=long runs it")
 
 
 class Memory:
