@@ -66,7 +66,7 @@ campaign: env  ## Run studies on several sites, or go on with it: FILE= names th
 PYTEST = PYTEST_ADDOPTS="$$TESTS" PYTHONHASHSEED=0 $(BIN)/pytest $(if $(findstring lib/tests,$(TESTS)),,lib/tests)
 
 test: env  ## Run the gate: what is the same on every machine and in every run, without root or network (TESTS=)
-	@$(PYTEST) -m "not lab and not browser and not stress" -n logical --dist loadfile
+	@$(PYTEST) -m "not lab and not browser and not stress" -n logical --dist loadfile --no-loadscope-reorder
 
 test-lab: NEEDS := all
 test-lab: env system  ## Test real systems on the embedded lab, after `make build`; as root, with nothing beside (TESTS=)

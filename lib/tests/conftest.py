@@ -83,6 +83,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=f"not run: {reasons[tier]}"))
         if any(item.get_closest_marker(tier) for tier in TIERS) and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(900))
+    # The file that takes longest comes first: a worker takes a file whole, and the others would wait for it at the end.
+    items.sort(key=lambda item: "/test_notebooks.py::" not in item.nodeid)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from infrabench import registry
 from infrabench.core import UNITS, Measurement, NotAsClaimed, ParseError
+from tests.torture.storm import size
 
 PACKAGE = Path(registry.__file__).parent / "workloads"
 WORKLOADS = tuple(path.stem.replace("_", "-") for path in sorted(PACKAGE.glob("[!_]*.py")))
 GOOD = [path for path in case_folders() if "measurements" in read(path)[1]["expect"]]
 REFUSED = (ParseError, NotAsClaimed)  # unparsable, or invalid by the trial's own evidence
-SETTINGS = settings(max_examples=60)
+SETTINGS = settings(max_examples=size(20, 1000))
 
 
 def label(path: Path) -> str:

@@ -81,13 +81,11 @@ def digest_of(roots: Iterable[Definition]) -> str:
 
 
 def _check_loaded(paths: Collection[Path]) -> None:
-    names = {path.name for path in paths}
+    files = {str(path): path for path in paths}  # a process holds thousands of modules: no path is made of most
     for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None) or "/"
-        if file.rpartition("/")[2] not in names:  # a process holds thousands of modules: no path is made of most
-            continue
-        path = Path(file)
-        if path in paths and path.stat().st_mtime > registry.LOADED_S.get(name.partition(".")[0], registry.STARTED_S):
+        path = files.get(getattr(module, "__file__", None) or "")
+        loaded_s = registry.LOADED_S.get(name.partition(".")[0], registry.STARTED_S)
+        if path is not None and path.stat().st_mtime > loaded_s:
             raise LedgerError(
                 f"{path} has changed since this process loaded it, so that nobody could say what made the next trial. "
                 "Start the command again; in a notebook, restart the kernel"
