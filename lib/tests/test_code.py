@@ -31,7 +31,7 @@ from infrabench.notebook import api
 from infrabench.stats.kinds import kinds
 
 PARSE = ('"1/s", "higher"', '"B/s", "higher"')
-PLAN = ("timeout_s=1.0", "timeout_s=1.5")
+PLAN = ("limit_s = 1.0", "limit_s = 1.5")
 
 
 def wanted(**more: Any) -> Design:

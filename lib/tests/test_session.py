@@ -58,9 +58,7 @@ def states(folder):
 
 def test_a_session_records_every_planned_trial_once_and_its_table_is_read(tmp_path, study):
     seen = []
-    began = time.monotonic()
     folder = run(study, tmp_path / "s", on_progress=seen.append)
-    assert time.monotonic() - began < 10
     assert records.verify(folder) == []
     plan = records.read_plan(folder)
     assert records.recorded(folder) == {trial.id for trial in plan}

@@ -22,7 +22,7 @@ def test_a_known_host_is_talked_to(tmp_path: Path) -> None:
     with serving(tmp_path) as login:
         there = host(login, login.known_hosts)
         script = 'cat; echo "$1" >&2; exit 3'
-        result = there.run(("sh", "-c", script, "sh", "$HOME; `id` 'x'"), timeout_s=5, stdin=b"\xff")
+        result = there.run(("sh", "-c", script, "sh", "$HOME; `id` 'x'"), timeout_s=30, stdin=b"\xff")
         there.close()
     assert (result.status, result.stdout, result.stderr) == (3, b"\xff", b"$HOME; `id` 'x'\n")
 
@@ -42,7 +42,7 @@ def test_an_unknown_or_changed_key_is_refused(change, told: str, tmp_path: Path)
         wrong.write_text(change(login.known_hosts.read_text()))
         before = wrong.read_text()
         with pytest.raises(SiteError, match=told) as error:
-            host(login, wrong).run(("true",), timeout_s=5)
+            host(login, wrong).run(("true",), timeout_s=30)
         assert wrong.read_text() == before  # nor is it learnt
         assert login.address not in str(error.value)  # the inventory's name says which host
 
@@ -52,15 +52,15 @@ def test_a_key_that_changes_during_a_session_ends_it_and_the_next_is_refused(tmp
     ran = tmp_path / "ran"
     with serving(tmp_path) as login:
         there = host(login, login.known_hosts)
-        assert there.run(("true",), timeout_s=5).ok
+        assert there.run(("true",), timeout_s=30).ok
     known = tmp_path / "known"
     known.write_text(login.known_hosts.read_text())
     with serving(tmp_path, port=login.port) as other:
         with pytest.raises(SiteError, match="server: "):
-            there.run(("touch", str(ran)), timeout_s=5)
+            there.run(("touch", str(ran)), timeout_s=30)
         again = host(other, known)
         with pytest.raises(SiteError, match=r"server: its host key changed: .*Compare the fingerprint on its console"):
-            again.run(("touch", str(ran)), timeout_s=5)
+            again.run(("touch", str(ran)), timeout_s=30)
         there.close()
         again.close()
     assert not ran.exists()
@@ -75,7 +75,7 @@ def test_another_login_is_refused(tmp_path: Path) -> None:
             "server", login.address, user=login.user, port=login.port, key=other, known_hosts=login.known_hosts
         )
         with pytest.raises(SiteError, match="server: login refused"):
-            stranger.run(("true",), timeout_s=5)
+            stranger.run(("true",), timeout_s=30)
 
 
 def test_a_private_key_that_others_can_read_is_refused(tmp_path: Path) -> None:

@@ -100,5 +100,5 @@ def test_scripts_evaluate_nothing() -> None:
 def test_arguments_arrive_as_they_were_given(words: list[str]) -> None:
     """Whatever is in them: quotes, newlines, substitutions."""
     script = 'for each in "$@"; do printf "%s\\0" "$each"; done'
-    result = LocalHost().run(("sh", "-c", script, "sh", *words), timeout_s=5)
+    result = LocalHost().run(("sh", "-c", script, "sh", *words), timeout_s=30)
     assert result.stdout == b"".join(word.encode() + b"\0" for word in words)

@@ -16,7 +16,8 @@ from infrabench.machines import guest_bridge
 from infrabench.machines.hosts import claims, orphans
 from infrabench.machines.hosts.host import LocalHost
 
-NOTES = Path("/run/infrabench")  # what systems note on a host
+NOTES = Path("/run/infrabench")
+NOTED = ("cgroups", "controllers", "ip_forward", "native", "netns")  # what systems keep there; others may keep more
 LINKS = Path("/sys/class/net")
 
 log = logging.getLogger(__name__)
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 def find() -> list[str]:
     """Return what there is on this machine of sessions on site `local`, whether they live or not."""
     bridge = [f"bridge {guest_bridge.BRIDGE}"] if (LINKS / guest_bridge.BRIDGE).exists() else []
-    return bridge + sorted(str(path) for path in NOTES.glob("*"))
+    return bridge + [str(NOTES / name) for name in NOTED if (NOTES / name).exists()]
 
 
 def remove(holder: claims.Holder | None = None, say: Callable[[str], None] = log.info) -> None:

@@ -19,9 +19,10 @@ SCRIPTS = {
 def plan(params, roles):
     if params.get("interface") and params["interface"] not in roles["server"].addresses:
         raise NotRunnable(f"there is no {params['interface']} interface")
+    limit_s = 1.0 if params["does"] == "hang" else 30.0
     steps = [
-        Step("ready", "server", ("true",), phase="prepare", until_ok_s=2.0),
-        Step("tool", "server", ("sh", "-c", SCRIPTS[params["does"]], "sh", str(params["value"])), timeout_s=1.0),
+        Step("ready", "server", ("true",), phase="prepare", until_ok_s=30.0),
+        Step("tool", "server", ("sh", "-c", SCRIPTS[params["does"]], "sh", str(params["value"])), timeout_s=limit_s),
         Step("tidy", "server", ("true",), phase="cleanup"),
     ]
     if params["marker"]:
@@ -30,7 +31,7 @@ def plan(params, roles):
 
 
 def version(target):
-    return target.check(("echo", "fake 1.0"), timeout_s=5).decode().strip()
+    return target.check(("echo", "fake 1.0"), timeout_s=30).decode().strip()
 
 
 def supported(deployment):
