@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,6 +36,7 @@ os.environ |= {
     "JUPYTER_CONFIG_DIR": f"{HOME}/jupyter", "JUPYTER_DATA_DIR": f"{HOME}/jupyter",
     "JUPYTER_RUNTIME_DIR": f"{HOME}/runtime",
 }  # fmt: skip
+time.tzset()
 os.umask(0o022)
 
 # Without bytecode files, every process, command and kernel of the tests compiles pandas, scipy and matplotlib: 25 s of
