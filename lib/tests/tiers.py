@@ -27,6 +27,7 @@ TIERS = {
         r"/security/test_(login_shells|planted_secrets|what_hosts_are_asked)\.py",
         r"/sources/test_hostlist\.py::.*in_no_time",
         r"/stats/.*(are_fast|takes_no_square|takes?_seconds)",
+        r"/stats/test_stopping\.py::test_simulated_sessions",
         r"/stores/test_store_daemons\.py",
         r"/test_(claims_of_hosts|cluster_claim|guides|host|interrupts|kubeconfig_file|live|monitor|orphans|parallel)\.py",
         r"/test_(socket_forward|system_packages)\.py",
