@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -50,6 +51,7 @@ os.environ["PATH"] = os.pathsep.join((f"{sys.base_prefix}/bin", os.environ["PATH
 from hypothesis import settings  # noqa: E402
 
 from infrabench.core import NotRunnable, Site  # noqa: E402
+from infrabench.ledger import catalogue  # noqa: E402
 from infrabench.machines.hosts import marks  # noqa: E402
 from infrabench.machines.lab.shell import require  # noqa: E402
 from infrabench.machines.sites.site import open_site  # noqa: E402
@@ -99,6 +101,22 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if not any(item.get_closest_marker(tier) for item in session.items for tier in TIERS):
         os.environ |= {"HOME": f"{HOME}/home", "INFRABENCH_STATE": f"{HOME}/state"}
         (HOME / "home").mkdir(exist_ok=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _recorded_sessions() -> Iterator[None]:
+    """The recorded sessions of this checkout are unpacked and checked once a process: no test may change them."""
+    recorded = Path(__file__).parents[2] / "data/recorded"
+    unpack, once = catalogue.unpack, lru_cache(maxsize=None)(catalogue.unpack)
+
+    def unpack_once(archive: Path, destination: Path) -> Path:
+        is_ours = archive.resolve().is_relative_to(recorded) and destination.is_relative_to(recorded.parent)
+        folder = (once if is_ours else unpack)(archive, destination)
+        return folder if folder.exists() else unpack(archive, destination)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(catalogue, "unpack", unpack_once)
+        yield
 
 
 @pytest.fixture(scope="module")

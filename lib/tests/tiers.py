@@ -16,13 +16,16 @@ TIERS = {
         r"/figures/test_printed\.py::test_(fonts|every_word|the_demands)",
         r"/test_(paper|tex)\.py::test_(a_real_tex|the_example_is_typeset)",
     ),
-    # Kills, storms, races, speed; servers and shells under time limits; campaigns on the real engine.
+    # Kills, storms, races, speed; servers and shells under time limits; campaigns on the real engine; and what a test
+    # of the gate says of another session or width.
     "stress": (
         r"/campaign/test_campaign_(checks|engine|slurm)\.py",
         r"/clusters/test_cluster_sets\.py::test_removing_",
         r"/clusters/test_population_verbs\.py",
         r"/dataset/test_dataset_folder\.py::.*kill",
         r"/dataset/test_dataset_scale\.py",
+        r"/dataset/test_dataset_survey\.py::test_recorded_sessions.*\[(aa|containers)\]",
+        r"/figures/test_trials\.py::test_extreme_values_are_drawn_whole\[.*-174",
         r"/lab/test_(ib_pods|kill|lab_campaigns|store_killed|two_sessions)\.py",
         r"/security/test_(login_shells|planted_secrets|what_hosts_are_asked)\.py",
         r"/sources/test_hostlist\.py::.*in_no_time",
