@@ -19,6 +19,7 @@ TIERS = {
     # Kills, storms, races, speed; servers and shells under time limits; campaigns on the real engine; and what a test
     # of the gate says of another session or width.
     "stress": (
+        r"/artifact/test_artifact\.py::test_unpacked_elsewhere",
         r"/campaign/test_campaign_(checks|engine|slurm)\.py",
         r"/clusters/test_cluster_sets\.py::test_removing_",
         r"/clusters/test_population_verbs\.py",
@@ -56,6 +57,7 @@ TIERS = {
         r"/systems/test_cni\.py::test_(one_host_alone|the_uplink)",
         r"/systems/test_(left_behind|systems|teardown)\.py",
         r"/systems/test_zfs_engine\.py::test_what_needs_no_header",
+        r"/test_(guest_route|lab_network)\.py",
     ),
 }
 
