@@ -63,26 +63,26 @@ campaign: env  ## Run studies on several sites, or go on with it: FILE= names th
 	@$(BIN)/infrabench campaign $(if $(DRY),plan,run) "$$FILE" $(if $(EXECUTOR),--executor "$$EXECUTOR")
 
 # What tests are run with: `TESTS` is read by pytest alone, and names files or folders instead of all where it has any.
-PYTEST = PYTEST_ADDOPTS="$$TESTS" PYTHONHASHSEED=0 $(BIN)/pytest $(if $(findstring lib/tests,$(TESTS)),,lib/tests)
+pytest = PYTEST_ADDOPTS="$$TESTS" PYTHONHASHSEED=0 $(BIN)/pytest $(if $(findstring lib/tests,$(TESTS)),,$(1))
 
 test: env  ## Run the gate: what is the same on every machine and in every run, without root or network (TESTS=)
-	@$(PYTEST) -m "not lab and not browser and not stress" -n logical --dist loadfile --no-loadscope-reorder
+	@$(call pytest,lib/tests/unit lib/tests/notebooks) -n logical --dist loadfile --no-loadscope-reorder
 
 test-lab: NEEDS := all
-test-lab: env system  ## Test real systems on the embedded lab, after `make build`; as root, with nothing beside (TESTS=)
-	@$(PYTEST) -m "lab and not stress" --maxfail 3 -o faulthandler_timeout=0
+test-lab: env system  ## Test real systems on the embedded lab, after `make build`; as root, with nothing beside (STUDY= TESTS=)
+	@$(call pytest,$(if $(filter-out file,$(origin STUDY)),$$(printf 'lib/tests/lab/%s ' $$STUDY),lib/tests/lab)) --maxfail 3 -o faulthandler_timeout=0
 
 test-browser: NEEDS := browser pdf
 test-browser: env system  ## Test what a reader sees: JupyterLab and the report in Chromium, PDFs, TeX where it is (TESTS=)
-	@$(PYTEST) -m "browser and not stress" -o faulthandler_timeout=0
+	@$(call pytest,lib/tests/browser) -o faulthandler_timeout=0
 
 test-stress: NEEDS := all
 test-stress: env system  ## Kill, fill, race, damage and time: INFRABENCH_TORTURE=long for the long form of this and of test-lab (TESTS=)
-	@$(PYTEST) -m stress -o faulthandler_timeout=0
+	@$(call pytest,lib/tests/stress) -o faulthandler_timeout=0
 
 test-all:  ## All four, one after the other, each with a line of its own at the end
 	@told=; status=0; for tier in $(TIERS); do \
-	  failed=0; $(MAKE) --no-print-directory $$tier || failed=$$?; \
+	  failed=0; $(if $(filter file,$(origin STUDY)),env -u STUDY) $(MAKE) --no-print-directory $$tier || failed=$$?; \
 	  [ $$failed = 0 ] || status=1; told="$$told$$(printf '%-14s %s' "$$tier" "$$([ $$failed = 0 ] && echo passed || echo "failed ($$failed)")")\n"; \
 	done; printf "$$told"; exit $$status
 

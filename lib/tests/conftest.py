@@ -1,10 +1,13 @@
-"""Shared fixtures, the environment of all tests, and which of them are not in the gate (`tests/tiers.py`)."""
+"""The environment of all tests, and the fixtures that those of more than one folder share.
+
+A folder is a tier: unit/ and notebooks/ are the gate, and lab/, browser/ and stress/ need more than every machine has.
+Each has a conftest.py that holds its rules.
+"""
 
 from __future__ import annotations
 
 import gc
 import os
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -50,22 +53,17 @@ os.environ["PATH"] = os.pathsep.join((f"{sys.base_prefix}/bin", os.environ["PATH
 
 from hypothesis import settings  # noqa: E402
 
-from infrabench.core import NotRunnable, Site  # noqa: E402
 from infrabench.ledger import catalogue  # noqa: E402
 from infrabench.machines.hosts import marks  # noqa: E402
-from infrabench.machines.lab.shell import require  # noqa: E402
-from infrabench.machines.sites.site import open_site  # noqa: E402
-from tests.tiers import TIERS, tiers_of  # noqa: E402
-from tests.torture.storm import size  # noqa: E402
-
-BROWSER = ("chromium", "sysbench")  # programs, and Debian's packages of the same names
+from tests.support.places import ROOT, TESTS  # noqa: E402
+from tests.support.storm import size  # noqa: E402
 
 # Sessions of this process claim its own lock, and so run beside those of others on this machine, who end nothing of it.
 LOCKS = TemporaryDirectory(prefix="infrabench-locks-")
 os.chmod(LOCKS.name, 0o755)
 os.environ[marks.LOCKS] = LOCKS.name
 
-# The same examples every time; INFRABENCH_TORTURE=long with -m hypothesis draws many more.
+# The same examples every time; INFRABENCH_TORTURE=long draws many more.
 settings.register_profile(
     "gate", deadline=None, derandomize=True, database=None, print_blob=True, max_examples=size(30, 1000)
 )
@@ -73,40 +71,20 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each test its tiers, and report those that this machine cannot run as not run, with the reason."""
-    missing = [name for name in BROWSER if not shutil.which(name)]
-    reasons = {"browser": f"not installed here: apt-get install {' '.join(missing)}"} if missing else {}
-    try:
-        require()
-    except NotRunnable as error:
-        reasons["lab"] = str(error)
-    for item in items:
-        for tier in tiers_of(item.nodeid):
-            item.add_marker(tier)
-            if tier in reasons:
-                item.add_marker(pytest.mark.skip(reason=f"not run: {reasons[tier]}"))
-        if any(item.get_closest_marker(tier) for tier in TIERS) and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(900))
-    # The file that takes longest comes first: a worker takes a file whole, and the others would wait for it at the end.
-    items.sort(key=lambda item: "/test_notebooks.py::" not in item.nodeid)
+    """Put notebooks first: a worker takes a file whole, and the others would wait for the longest at the end."""
+    items.sort(key=lambda item: not item.path.is_relative_to(TESTS / "notebooks"))
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Take the 8000 tests and 4000 modules out of every later garbage collection: a fifth of the processor's time.
-
-    The gate has a state folder and a home of its own; the other tiers have this machine's, with the lab's images.
-    """
+def pytest_collection_finish() -> None:
+    """Take thousands of tests and modules out of every later garbage collection: a fifth of the processor's time."""
     gc.collect()
     gc.freeze()
-    if not any(item.get_closest_marker(tier) for item in session.items for tier in TIERS):
-        os.environ |= {"HOME": f"{HOME}/home", "INFRABENCH_STATE": f"{HOME}/state"}
-        (HOME / "home").mkdir(exist_ok=True)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _recorded_sessions() -> Iterator[None]:
     """The recorded sessions of this checkout are unpacked and checked once a process: no test may change them."""
-    recorded = Path(__file__).parents[2] / "data/recorded"
+    recorded = ROOT / "data/recorded"
     unpack, once = catalogue.unpack, lru_cache(maxsize=None)(catalogue.unpack)
 
     def unpack_once(archive: Path, destination: Path) -> Path:
@@ -120,16 +98,9 @@ def _recorded_sessions() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def lab_site() -> Iterator[Site]:
-    """A lab of this test module: up before its first test, down after its last."""
-    with open_site("lab") as site:
-        yield site
-
-
-@pytest.fixture(scope="module")
 def sketches() -> Iterator[None]:
     """Figures of this test module are drawn, but not written in print quality."""
-    from tests.sketches import sketched  # matplotlib is loaded where figures are drawn
+    from tests.support.sketches import sketched  # matplotlib is loaded where figures are drawn
 
     with sketched():
         yield

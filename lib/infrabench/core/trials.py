@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
 from types import NoneType
 from typing import Any, Literal, TypeVar
 
@@ -126,11 +127,17 @@ def _rebuilt(kind: type[T], data: Any) -> T:
         made = kind(**data)
     except TypeError as error:
         raise LedgerError(str(error)) from error
-    for each in fields(kind):  # type: ignore[arg-type]
-        expected = _KINDS.get(str(each.type))
-        if expected is not None and each.name in data and not _is_of(expected, data[each.name]):
-            raise LedgerError(f"{each.name} is {str(data[each.name])[:60]!r}, not {each.type}")
+    for name, expected, told in _checked_fields(kind):
+        if name in data and not _is_of(expected, data[name]):
+            raise LedgerError(f"{name} is {str(data[name])[:60]!r}, not {told}")
     return made
+
+
+@cache
+def _checked_fields(kind: type) -> tuple[tuple[str, tuple[type, ...], str], ...]:
+    """Return the fields of a dataclass that JSON may have wrong: name, what it may hold, and how that is called."""
+    named = [(each.name, str(each.type)) for each in fields(kind)]
+    return tuple((name, _KINDS[told], told) for name, told in named if told in _KINDS)
 
 
 def _is_of(expected: tuple[type, ...], found: object) -> bool:

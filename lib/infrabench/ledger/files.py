@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from infrabench.core import LedgerError
 
@@ -24,19 +24,19 @@ def read_file(folder: Path, name: str) -> bytes:
     Raises `LedgerError` naming it when it cannot be read: it is not there, is no plain file or lies behind a link, is
     outside, or is larger than any file of a session.
     """
-    path = folder / name
 
     def opener(_path: str, _flags: int) -> int:
-        return _open(folder, PurePosixPath(name).parts)
+        return _open(folder, name)
 
     try:
-        with open(path, "rb", buffering=0, opener=opener) as file:
+        with open(f"{folder}/{name}", "rb", buffering=0, opener=opener) as file:
             if os.fstat(file.fileno()).st_size > LARGEST_FILE:
-                raise LedgerError(f"{path} is larger than any file of a session, {LARGEST_FILE} bytes; it is not read")
+                told = f"is larger than any file of a session, {LARGEST_FILE} bytes; it is not read"
+                raise LedgerError(f"{folder / name} {told}")
             return file.readall()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         why = error.strerror if isinstance(error, OSError) else str(error)
-        raise LedgerError(f"{path} cannot be read: {why}; restore it from a copy") from error
+        raise LedgerError(f"{folder / name} cannot be read: {why}; restore it from a copy") from error
 
 
 def read_bytes(path: Path) -> bytes:
@@ -50,7 +50,7 @@ def list_files(folder: Path) -> tuple[list[str], list[str]]:
     Links are not followed. What is being written is left out.
     """
     names, foreign, total = list[str](), list[str](), 0
-    waiting = [PurePosixPath()]
+    waiting = [""]
     while waiting:
         inside = waiting.pop()
         try:
@@ -58,13 +58,13 @@ def list_files(folder: Path) -> tuple[list[str], list[str]]:
         except OSError as error:
             raise LedgerError(f"{folder / inside} is not a session folder: {error.strerror}") from error
         for entry in entries:
-            path = inside / entry.name
+            path = f"{inside}/{entry.name}" if inside else entry.name
             if entry.name.startswith(TMP):
                 continue
-            if entry.is_dir(follow_symlinks=False) and len(path.parts) < DEEPEST:
+            if entry.is_dir(follow_symlinks=False) and path.count("/") + 1 < DEEPEST:
                 waiting.append(path)
             elif entry.is_file(follow_symlinks=False):
-                names.append(path.as_posix())
+                names.append(path)
                 total += entry.stat(follow_symlinks=False).st_size
             else:
                 foreign.append(f"{folder / path} is no plain file (a link, a pipe, a device or a folder)")
@@ -73,9 +73,10 @@ def list_files(folder: Path) -> tuple[list[str], list[str]]:
     return sorted(names), sorted(foreign)
 
 
-def _open(folder: Path, parts: tuple[str, ...]) -> int:
-    """Return a descriptor of the plain file that `parts` name below `folder`, which itself may be a link."""
-    if not parts or parts[0] == "/" or ".." in parts:
+def _open(folder: Path, name: str) -> int:
+    """Return a descriptor of the plain file `name` below `folder`, which itself may be a link."""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if not parts or name.startswith("/") or ".." in parts:
         raise OSError(0, "it is outside the folder")
     holder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

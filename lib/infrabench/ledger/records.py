@@ -144,7 +144,7 @@ def parse_plan(path: Path, content: bytes) -> tuple[Trial, ...]:
 def read_trial(folder: Path, trial_id: str) -> TrialRecord:
     """Return the record of a finished trial."""
     path = folder / "trials" / trial_id / RECORD
-    return parse_record(path, read_file(folder, _name_in(folder, path)))
+    return parse_record(path, read_file(folder, f"trials/{trial_id}/{RECORD}"))
 
 
 def read_provenance(folder: Path, name: str) -> dict[str, Any]:
@@ -259,19 +259,21 @@ def _problems(folder: Path, contents: Contents) -> Iterator[str]:
         if name not in known_names and not name.startswith("trials/"):
             yield f"{folder} holds {name}, which its {SUMS} does not name"
 
-    def content(path: Path) -> bytes:
-        name = _name_in(folder, path)
+    def content(name: str) -> bytes:
         return files[name] if name in files else read_file(folder, name)
 
-    contents.session = parse_session(folder / SESSION, content(folder / SESSION))
-    contents.plan = [trial for path in plan_files(folder) for trial in parse_plan(path, content(path))]
-    contents.plan_sha256 = sha256(content(folder / PLAN)).hexdigest()
-    contents.notes = {what: [parse_note(path, content(path)) for path in note_files(folder, what)] for what in NOTES}
+    def content_of(path: Path) -> bytes:
+        return content(_name_in(folder, path))
+
+    contents.session = parse_session(folder / SESSION, content(SESSION))
+    contents.plan = [trial for path in plan_files(folder) for trial in parse_plan(path, content_of(path))]
+    contents.plan_sha256 = sha256(content(PLAN)).hexdigest()
+    contents.notes = {what: [parse_note(path, content_of(path)) for path in note_files(folder, what)] for what in NOTES}
     known, places = {trial.id: trial for trial in contents.plan}, {place(trial): trial for trial in contents.plan}
     for trial_id in sorted(recorded(folder)):
         own = folder / "trials" / trial_id
         try:
-            record = yield from _checked_record(own, content(own / SUMS), known, places)
+            record = yield from _checked_record(own, content(f"trials/{trial_id}/{SUMS}"), known, places)
         except LedgerError as error:
             yield str(error)
         else:
@@ -297,7 +299,7 @@ def _checked_record(
         for problem in damage(own, name, value, files if name == RECORD else None)
     ]
     yield from damaged
-    extra = sorted({path.name for path in own.iterdir()} - {*sums, SUMS})
+    extra = sorted({*os.listdir(own)} - {*sums, SUMS})
     if extra or torn:
         yield f"{own} holds {extra[0]}, which its {SUMS} does not name" if extra else f"{own / SUMS} is cut off"
     if damaged or extra or torn:
@@ -318,10 +320,14 @@ def read_records(folder: Path, plan: Iterable[Trial]) -> Iterator[TrialRecord]:
     Raises `LedgerError` for the first one that is damaged, or that the plan does not know.
     """
     known, places = {trial.id: trial for trial in plan}, {place(trial): trial for trial in plan}
-    for path in sorted(folder.glob(f"trials/[!.]*/{RECORD}")):
-        name, content = path.parent.name, read_file(folder, _name_in(folder, path))
-        if os.path.lexists(path.parent / SUMS):
-            sums, _ = parse_sums(path.parent / SUMS, read_file(folder, _name_in(folder, path.parent / SUMS)))
+    for name in sorted(os.listdir(folder / "trials")) if (folder / "trials").is_dir() else ():
+        own = folder / "trials" / name
+        path = own / RECORD
+        if name.startswith(".") or not path.exists():
+            continue
+        content = read_file(folder, f"trials/{name}/{RECORD}")
+        if os.path.lexists(own / SUMS):
+            sums, _ = parse_sums(own / SUMS, read_file(folder, f"trials/{name}/{SUMS}"))
             if sums.get(RECORD) != sha256(content).hexdigest():
                 raise LedgerError(f"{path}: it is damaged: its SHA-256 is not the recorded one. Restore it from a copy")
         record = parse_record(path, content)
@@ -337,10 +343,9 @@ def damage(folder: Path, name: str, value: str, contents: MutableMapping[str, by
 
     What is read is kept in `contents`, if given, by name.
     """
-    path = folder / name
-    if name.startswith("/") or ".." in Path(name).parts:
+    if name.startswith("/") or ".." in name.split("/"):
         yield f"{folder / SUMS} names {name!r}, which is outside the folder"
-    elif not os.path.lexists(path):  # also for a name that no file can have, made by damage
+    elif not os.path.lexists(f"{folder}/{name}"):  # also for a name that no file can have, made by damage
         yield f"{folder / name[:LONG]} is missing, and {SUMS} names it"
     else:
         try:
@@ -351,4 +356,4 @@ def damage(folder: Path, name: str, value: str, contents: MutableMapping[str, by
         if contents is not None:
             contents[name] = content
         if sha256(content).hexdigest() != value:
-            yield f"{path} is damaged: its SHA-256 is not the one in {SUMS}"
+            yield f"{folder / name} is damaged: its SHA-256 is not the one in {SUMS}"

@@ -56,6 +56,16 @@ done </proc/self/cgroup
 printf '{"cpus": "%s", "memory_bytes": "%s", "nofile": "%s"}\n' "$cpus" "$least" "$(ulimit -n)"
 """
 
+# For scripts that end what is in cgroups: a function that says on stderr what processes are in those given.
+TELL_PROCESSES = r"""
+tell_processes() {
+  find "$@" -name cgroup.procs -exec cat {} + 2>/dev/null | sort -un | while read -r pid; do
+    state=$(sed -n 's/^State:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null) && [ -n "$state" ] || continue
+    echo "process $pid ($(tr '\0' ' ' <"/proc/$pid/cmdline" | cut -c 1-100)): $state"
+  done >&2
+}
+"""
+
 _FREEZE = """
 set -eu
 file=$1 word=$2

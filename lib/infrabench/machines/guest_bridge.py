@@ -43,8 +43,8 @@ for name; do
   grep -qxF "$name" "$note" 2>/dev/null || {{ places "$name"; echo "$name"; }} >>"$note"
 done
 if [ ! -d "/sys/class/net/$bridge" ]; then
-  # What a killed session has noted is how the host was before.
-  [ -e /run/infrabench/ip_forward ] || cat /proc/sys/net/ipv4/ip_forward >/run/infrabench/ip_forward
+  # What a killed session has noted is how the host was before, unless it was killed before it had written that.
+  [ -s /run/infrabench/ip_forward ] || cat /proc/sys/net/ipv4/ip_forward >/run/infrabench/ip_forward
   # The first network namespace with a name makes this folder, and mounts it on itself.
   [ -e /run/infrabench/netns ] || {{ ls -d /run/netns; grep -o ' /run/netns ' /proc/self/mountinfo; }} \
     >/run/infrabench/netns 2>/dev/null || :

@@ -16,6 +16,7 @@ from typing import Any
 
 import papermill
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
+from papermill.engines import NBClientEngine, NotebookExecutionManager, papermill_engines
 from papermill.exceptions import PapermillExecutionError
 from traitlets.config import Config
 
@@ -25,6 +26,32 @@ from infrabench.experiment.execution.progress import HEADLESS
 
 START_S = 120  # a kernel that has not started by then will not
 CELL_S = 24 * 3600  # one cell runs a whole session; a dead kernel is noticed at once all the same
+ENGINE = "infrabench"  # of papermill
+
+
+class _Engine(NBClientEngine):
+    """Write the notebook when a cell of code starts, while it puts something out, and at the end.
+
+    papermill also writes it before and after each cell of text and after each cell of code, with all of its figures.
+    """
+
+    @classmethod
+    def execute_managed_notebook(cls, nb_man: NotebookExecutionManager, kernel_name: str, **more: Any) -> None:
+        save = nb_man.save
+
+        def save_running(**how: Any) -> None:
+            states = [cell.metadata.papermill["status"] for cell in nb_man.nb.cells if cell.cell_type == "code"]
+            if nb_man.RUNNING in states:
+                save(**how)
+
+        nb_man.save = save_running
+        try:
+            super().execute_managed_notebook(nb_man, kernel_name, **more)
+        finally:
+            nb_man.save = save
+
+
+papermill_engines.register(ENGINE, _Engine)
 
 
 def execute(notebook: Path, out: Path, parameters: Mapping[str, Any], *, cell_timeout_s: int = CELL_S) -> Path:
@@ -73,6 +100,7 @@ def _execute(notebook: Path, out: Path, parameters: Mapping[str, Any], cell_time
         with tempfile.TemporaryDirectory(prefix="infrabench-") as sockets:
             papermill.execute_notebook(
                 str(notebook), str(out), parameters=dict(parameters), kernel_name="python3", cwd=str(notebook.parent),
+                engine_name=ENGINE,
                 config=Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}}),
                 extra_arguments=["--log-level=CRITICAL"],  # of the kernel: it complains of being ended
                 start_timeout=START_S, execution_timeout=cell_timeout_s, progress_bar=False,

@@ -31,23 +31,29 @@ echo "$hash" >"$home/$base/hash"
 """
 
 # Ends what runs in containers of these names, by their cgroups: one whose monitor was killed counts as stopped, and
-# frozen processes die once thawed. LXC adds a number to the name of a cgroup that is there already.
-_END = """
-list() {
+# frozen processes die once thawed. LXC adds a number to the name of a cgroup that is there already. One that waits
+# for a disk dies only after that: 20 s.
+_END = f"""
+{containers.TELL_PROCESSES}
+list() {{
   for top in /sys/fs/cgroup /sys/fs/cgroup/*; do
     [ ! -L "$top" ] || continue
     for part in payload monitor; do ls -d "$top/lxc.$part.$1" "$top/lxc.$part.$1"-[0-9] 2>/dev/null; done
   done
-}
+}}
 for name; do
   tries=0
   while groups=$(list "$name"); [ -n "$groups" ]; do
-    [ $((tries += 1)) -lt 100 ] || { echo "processes of $name do not end: $groups" >&2; exit 1; }
+    [ $((tries += 1)) -lt 200 ] || {{
+      echo "processes of $name do not end, or its cgroups cannot be removed:" $groups >&2
+      tell_processes $groups
+      exit 1
+    }}
     for group in $groups; do
-      find "$group" -name cgroup.procs -exec cat {} + | while read -r pid; do [ "$pid" = 0 ] || kill -9 "$pid"; done
+      find "$group" -name cgroup.procs -exec cat {{}} + | while read -r pid; do [ "$pid" = 0 ] || kill -9 "$pid"; done
       [ ! -e "$group/freezer.state" ] || echo THAWED >"$group/freezer.state"
       [ ! -e "$group/cgroup.freeze" ] || echo 0 >"$group/cgroup.freeze"
-      find "$group" -depth -type d -exec rmdir {} +
+      find "$group" -depth -type d -exec rmdir {{}} +
     done 2>/dev/null
     sleep 0.1
   done
@@ -119,7 +125,7 @@ def remove(host: Host) -> None:
 
 
 def _end(host: Host) -> None:
-    containers.run_script(host, _END, NAME, SPARE)
+    containers.run_script(host, _END, NAME, SPARE, timeout_s=60)
     containers.run_script(host, _REMOVE, HOME, NAME, SPARE, timeout_s=60)
 
 

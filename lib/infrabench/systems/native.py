@@ -60,7 +60,9 @@ chmod 755 "$home/enter.part"
 mv "$home/enter.part" "$home/enter"
 """
 
-_DOWN = r"""
+# A process that waits for a disk dies only after that: 20 s.
+_DOWN = rf"""
+{containers.TELL_PROCESSES}
 name=$1 home=$2
 tries=0
 while :; do
@@ -72,7 +74,11 @@ while :; do
   done
   [ -n "$left" ] || break
   tries=$((tries + 1))
-  [ "$tries" -lt 50 ] || exit 1
+  [ "$tries" -lt 200 ] || {{
+    echo "processes of $name do not end, or its cgroups cannot be removed" >&2
+    tell_processes /sys/fs/cgroup/"$name" /sys/fs/cgroup/*/"$name"
+    exit 1
+  }}
   sleep 0.1
 done
 [ -e "/run/netns/$name" ] && ip netns del "$name"
@@ -120,7 +126,7 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
 
 def remove(host: Host) -> None:
     """Remove what deployments have made on the host, and what a killed one has left."""
-    containers.run_script(host, _DOWN, NAME, HOME)
+    containers.run_script(host, _DOWN, NAME, HOME, timeout_s=60)
 
 
 def _facts(site: Site, host: Host, limits: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from playwright.sync_api import BrowserContext, Page
 from infrabench.ledger.records import read_trials, recorded, verify
 from tests.browser import lab_pages
 from tests.browser.lab_pages import ROOT, Server
-from tests.machine_noise import is_carried_out
+from tests.support.machine_noise import is_carried_out
 
 NewPage = Callable[[], Page]
 pytestmark = [pytest.mark.timeout(300)]

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from infrabench.publish.report import report
 from tests.browser.lab_pages import ARGUMENTS, CHROMIUM
-from tests.report.report_fixtures import home
+from tests.support.report_fixtures import home
 
 PAGES = ("index", "containers", "containers-notebook")
 Open = Callable[..., Page]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import importlib.metadata
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -53,11 +56,9 @@ def save(
         (folder / f"{name}-{width:g}mm.pdf").unlink(missing_ok=True)  # of an earlier session that had another shape
     if other is not None:
         drawn[folder / f"{name}-{_size(other)[0]:g}mm.pdf"] = other
-    with style():
+    with _uncollected(), style(), mpl.rc_context({"figure.constrained_layout.use": False}):  # or none would mean this
         for each in dict.fromkeys(drawn.values()):
-            each.draw_without_rendering()  # the first layout sees other tick labels than those that are drawn
-            each.draw_without_rendering()
-            each.set_layout_engine("none")  # found; every format would look for it again
+            _fix_layout(each)
         for path, each in drawn.items():
             each.savefig(path, dpi=DPI, metadata=METADATA[path.suffix[1:]])
     sessions = sorted(data["session"].unique()) if "session" in data else parameters.get("session", [])
@@ -78,6 +79,27 @@ def save(
     path = folder / f"{name}.json"
     path.write_text(json.dumps(car, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
     return [*drawn, path]
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Hold garbage collection: for every 700 of the objects that fonts are made of it would look at older ones."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _fix_layout(figure: Figure) -> None:
+    """Lay the figure out for the last time: for each format it would be drawn twice, to see that its layout holds."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)  # the first layout sees other tick labels than those that are drawn
+        engine.execute(figure)
+        figure.set_layout_engine(None)
 
 
 def _size(figure: Figure) -> list[float]:

@@ -10,13 +10,14 @@ from typing import Any
 from infrabench.core import LedgerError, Site, Study
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.execution.runner import Ready
-from infrabench.experiment.provenance import collect
 from infrabench.ledger.records import FORMAT, not_applicable
 from infrabench.ledger.session_folder import SessionFolder
 
 
-def of(study: Study, ready: Ready, site: Site, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of ``session.json``; `asked`: the session's parameters."""
+def of(
+    study: Study, ready: Ready, site: Site, asked: Mapping[str, Any], suite: Mapping[str, Any]
+) -> dict[str, Any]:  # fmt: skip
+    """Return the content of ``session.json``; `asked`: the session's parameters; `suite`: see `collect.of_suite`."""
     return {
         "format": FORMAT,
         "study": study.name,
@@ -45,7 +46,7 @@ def of(study: Study, ready: Ready, site: Site, asked: Mapping[str, Any]) -> dict
         "guards": asdict(study.guards),
         "limits": asdict(study.limits),
         "parameters": asked,
-        "versions": collect.of_suite(),
+        "versions": dict(suite),
         "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from infrabench import registry
-from infrabench.core import Capture, LedgerError, NotAsClaimed, ParseError, Result, TrialRecord
+from infrabench.core import Capture, LedgerError, NotAsClaimed, ParseError, Result, TrialRecord, Workload
 from infrabench.experiment.execution.trial import parsed
 from infrabench.experiment.provenance.code import parser_definitions
-from infrabench.experiment.provenance.source_trace import digest_of
+from infrabench.experiment.provenance.source_trace import digests_of
 from infrabench.ledger.checksums import SUMS
 from infrabench.ledger.codes import CODE, known_codes, trial_code, unnamed_code
 from infrabench.ledger.files import read_file
@@ -44,8 +45,9 @@ def compare(folder: Path) -> RawOutputCheck:
         known.setdefault(then.trial.workload, set()).update(each.metric for each in then.measurements)
     found: list[str] = []
     learnt: Counter[tuple[str, str]] = Counter()
+    workload = cache(registry.workload)  # of every trial it would be looked for anew
     for then in records:
-        trial, now, metrics = then.trial, reparse_record(folder, then), known[then.trial.workload]
+        trial, now, metrics = then.trial, reparse_record(folder, then, workload), known[then.trial.workload]
         if metrics:
             learnt.update((trial.workload, each.metric) for each in now.measurements if each.metric not in metrics)
             now = replace(now, measurements=tuple(each for each in now.measurements if each.metric in metrics))
@@ -56,12 +58,12 @@ def compare(folder: Path) -> RawOutputCheck:
     return RawOutputCheck(tuple(found), tuple(new))
 
 
-def reparse_record(folder: Path, record: TrialRecord) -> TrialRecord:
-    """Return `record` with what its raw output says to the parser of now."""
+def reparse_record(folder: Path, record: TrialRecord, workload: Callable[[str], Workload]) -> TrialRecord:
+    """Return `record` with what its raw output says to the parser of now; `workload`: see `registry.workload`."""
     if record.state not in READABLE:
         return record
     try:
-        found = parsed(registry.workload(record.trial.workload), capture(folder, record))
+        found = parsed(workload(record.trial.workload), capture(folder, record))
     except NotAsClaimed as error:
         return replace(record, measurements=(), state="invalid", reason=str(error))
     except ParseError as error:
@@ -80,7 +82,7 @@ def capture(folder: Path, record: TrialRecord) -> Capture:
     own = f"trials/{record.trial.id}"
 
     def stream(name: str) -> bytes:
-        return read_file(folder, f"{own}/{name}") if os.path.lexists(folder / own / name) else b""
+        return read_file(folder, f"{own}/{name}") if os.path.lexists(f"{folder}/{own}/{name}") else b""
 
     steps = {
         step["name"]: Result(
@@ -101,7 +103,7 @@ def write(folder: Path, destination: Path) -> Path:
     original = SessionFolder(folder)
     then, notes = original.session, original.notes(CODE)
     codes = known_codes(then, notes)
-    parsers = {part: digest_of(parser_definitions(name)) for part, name in _parsers(codes).items()}
+    parsers = digests_of({part: parser_definitions(name) for part, name in _parsers(codes).items()})
     begun = then | ({CODE: _parsed_by(parsers, then[CODE])} if CODE in then else {})
     planned = parse_plan(folder / PLAN, read_file(folder, PLAN))
     with SessionFolder(destination).opened(begun, planned) as copy:
@@ -118,13 +120,14 @@ def write(folder: Path, destination: Path) -> Path:
                         + b"\n"
                     )
                 copy.append_file(name, data)
+        workload = cache(registry.workload)
         for record in read_trials(folder):
             if record.trial.id not in copy.records:
                 own = f"trials/{record.trial.id}"
                 names = {path.name for path in (folder / own).iterdir()} - {RECORD, SUMS}
                 blobs = {name: read_file(folder, f"{own}/{name}") for name in sorted(names)}
                 code = _code_now(then, codes, parsers, record)
-                copy.append_trial(replace(reparse_record(folder, record), code=code), blobs)
+                copy.append_trial(replace(reparse_record(folder, record, workload), code=code), blobs)
     return destination
 
 

@@ -161,13 +161,14 @@ def carry_out(
                 if stored.exists():
                     ready = manifest.as_begun(stored, ready)
                 preflight.check_disks(ready.design, fleet.deployments)
-                begun = {**manifest.of(study, ready, site, asked), CODE: code.code_parts(study, ready.design)}
+                suite = collect.of_suite()
+                begun = {**manifest.of(study, ready, site, asked, suite), CODE: code.code_parts(study, ready.design)}
                 stored.begin(begun, designs.trials(ready.design))
                 untested = preflight.untested(ready.tools, ready.workloads)
                 for system, tools in untested.items():
                     for name, told in tools.items():
                         log.warning("%s on %s: %s", name, system, told)
-                collect.store(stored, site, fleet.deployments, ready.tools, untested, fleet.evidence)
+                collect.store(stored, site, fleet.deployments, ready.tools, untested, fleet.evidence, suite)
                 if first:
                     blocks.add_promised(stored, ready.design)
                     blocks.discard_interrupted(stored, study, ready.design)

@@ -9,7 +9,7 @@ from infrabench.core import DesignError, LedgerError, Study
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design
 from infrabench.experiment.provenance import collect
-from infrabench.experiment.provenance.source_trace import ROOT, Definition, digest_of
+from infrabench.experiment.provenance.source_trace import ROOT, Definition, digests_of
 from infrabench.ledger.codes import CODE, known_codes
 from infrabench.ledger.records import not_applicable
 from infrabench.ledger.session_folder import SessionFolder
@@ -40,7 +40,7 @@ def code_parts(study: Study, wanted: Design) -> dict[str, str]:
     for name in designs.workloads(wanted):
         roots[f"workload {name}"] = _definitions("workloads", name, RUN)
         roots[f"parser {name}"] = parser_definitions(name)
-    return {part: digest_of(each) for part, each in roots.items()}
+    return digests_of(roots)
 
 
 def parser_definitions(workload: str) -> tuple[Definition, ...]:

@@ -80,11 +80,12 @@ def of_suite() -> dict[str, Any]:
 
 def store(
     stored: SessionFolder, site: Site, deployments: Mapping[str, Deployment], tools: Mapping[str, Mapping[str, str]],
-    untested: Mapping[str, Mapping[str, str]], evidence: Mapping[str, str],
+    untested: Mapping[str, Mapping[str, str]], evidence: Mapping[str, str], suite: Mapping[str, Any],
 ) -> None:  # fmt: skip
     """Store what hosts, deployments, site and suite say; when a session goes on, compare them with its start first.
 
     `evidence`: system that could not run -> what it left to say; it becomes ``not-run.json``, line by line.
+    `suite`: see `of_suite`.
 
     Raises `LedgerError` when a host or a tool has changed.
     """
@@ -103,7 +104,7 @@ def store(
         if number and first.exists():
             then = read_provenance(folder, name)
             (compare_deployments if name == "deployments" else compare_host)(name, then, now)
-    found["suite"] = of_suite()  # last: its presence says that the others are there
+    found["suite"] = suite  # last: its presence says that the others are there
     for name, data in found.items():
         path = f"provenance/{name}{f'.resumed-{number}' if number else ''}.json"
         if not (folder / path).exists():

@@ -52,12 +52,19 @@ class Module:
         return self.known[name]
 
 
-def digest_of(roots: Iterable[Definition]) -> str:
-    """Return the digest of everything that `roots` reach.
+def digests_of(parts: Mapping[str, Iterable[Definition]]) -> dict[str, str]:
+    """Return the digest of everything that the roots of each part reach; each file is read once.
 
     Raises `LedgerError` when a module has changed since this process loaded it: what runs is not what its file says.
     """
     modules: dict[Path, Module] = {}
+    found = {part: _digest(roots, modules) for part, roots in parts.items()}
+    _check_loaded(modules)
+    return found
+
+
+def _digest(roots: Iterable[Definition], modules: dict[Path, Module]) -> str:
+    """Return the digest of everything that `roots` reach; adds the modules that hold it to `modules`."""
     found: dict[Definition, str] = {}
     queue = list(roots)
     while queue:
@@ -76,8 +83,8 @@ def digest_of(roots: Iterable[Definition]) -> str:
             queue += reached
         elif target := module.imports.get(name) or _submodule(path.parent, name):
             queue.append(target)
-    _check_loaded(modules)
-    return digest(sorted([_label(path), name or "", each] for (path, name), each in found.items() if each))
+    labels = {path: _label(path) for path in {path for path, _ in found}}  # of a module, many definitions
+    return digest(sorted([labels[path], name or "", each] for (path, name), each in found.items() if each))
 
 
 def _check_loaded(paths: Collection[Path]) -> None:

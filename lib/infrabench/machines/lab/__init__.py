@@ -13,7 +13,7 @@ from typing import Any
 
 from infrabench.core import Machines, SiteError
 from infrabench.machines.hosts.claims import Holder
-from infrabench.machines.hosts.host import SSHHost
+from infrabench.machines.hosts.host import LocalHost, SSHHost
 from infrabench.machines.lab import (
     controllers,
     go_tools,
@@ -61,9 +61,9 @@ def up(say: Say = log.info, *, keep: bool = True, holder: Holder | None = None) 
     user (see `use`), who may have claimed this machine as `holder`.
     """
     require()
-    with locked():
-        network.check_owner()
-        guest, node = images.make("guest", say), images.make("node", say)
+    network.check_owner()
+    guest, node = images.make("guest", say), images.make("node", say)
+    with locked(say=say):
         if _matches(guest, node) and _answers():
             if keep:
                 _kept_marker().touch()
@@ -77,7 +77,7 @@ def up(say: Say = log.info, *, keep: bool = True, holder: Holder | None = None) 
             raise
         if keep:
             _kept_marker().touch()
-        (lab_dir() / "lab.json").write_text(json.dumps(_facts(guest, node), indent=1))
+        LocalHost().put(json.dumps(_facts(guest, node), indent=1).encode(), str(lab_dir() / "lab.json"))
         return facts()
 
 
@@ -97,7 +97,7 @@ def use(say: Say = log.info, holder: Holder | None = None) -> Iterator[dict[str,
                 yield found
         finally:
             if not _kept_marker().exists():
-                with locked():
+                with locked(say=say):
                     _remove(holder, say)
 
 
@@ -167,7 +167,7 @@ def sweep(say: Say = log.info, wait_s: float = 20.0) -> None:
     deadline = time.monotonic() + wait_s
     while lab_dir().exists() and not _kept_marker().exists():
         try:
-            with in_use(), locked():
+            with in_use(), locked(say=say):
                 if lab_dir().exists() and not _kept_marker().exists():
                     say("Taking down the lab that was left behind")
                     _remove(say=say)
@@ -183,18 +183,20 @@ def down(say: Say = log.info) -> None:
     What a killed session on site `local` left goes too. Raises `SiteError` while a session uses the lab.
     """
     require()
-    with in_use(), locked():
+    with in_use(), locked(say=say):
         _remove(say=say)
         say("The lab is down")
 
 
 def purge(say: Say = log.info) -> None:
-    """Remove the running lab and everything that it keeps on disk (images, node data, Go tools and Go's caches)."""
+    """Remove the running lab and everything that it keeps on disk (images, node data, Go tools and Go's caches).
+
+    Raises `SiteError` while a session uses the lab, or somebody makes what would go.
+    """
     down(say)
-    with in_use(), locked():
-        for name in ("images", "data"):
-            remove_tree(state_dir() / name)
+    with in_use(), locked(say=say):
         go_tools.purge()
+        images.purge()
 
 
 def status() -> Status:

@@ -60,7 +60,7 @@ def make(names: Sequence[str], say: Say = log.info) -> dict[str, Path]:
     """
     found = {name: cached(name) for name in names}
     if not all(found.values()):
-        with locked(LOCK, waiting=lambda: say("Waiting for another process that builds Go tools")):
+        with locked(LOCK, say=say):
             require(names)
             toolchain = go_build.toolchain() or ""
             _build([part for part in map(_part, names) if not go_cache.complete(part, toolchain)], toolchain, say)
@@ -101,17 +101,17 @@ def estimate(names: Iterable[str]) -> float:
 def forget_caches() -> int:
     """Remove Go's own caches and return how many bytes they took; the programs stay.
 
-    A part that changes is then built from nothing, and downloads its modules.
+    A part that changes is then built from nothing, and downloads its modules. `SiteError` while some are built.
     """
-    with locked(LOCK):
+    with locked(LOCK, wait_s=0.0):
         held = go_cache.caches_bytes()
         go_cache.forget_caches()
         return held
 
 
 def purge() -> None:
-    """Remove all Go tools and Go's caches."""
-    with locked(LOCK):
+    """Remove all Go tools and Go's caches; `SiteError` while some are built."""
+    with locked(LOCK, wait_s=0.0):
         go_cache.forget_caches()
         remove_tree(go_cache.root())
 

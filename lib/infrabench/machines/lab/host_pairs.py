@@ -47,7 +47,7 @@ def make(lab: Path, name: str, of: str, connect: Callable[[Node], SSHHost], say:
     What is left of an earlier set of that name is removed first. Nothing stays when it fails.
     """
     file = inventory(lab, name)
-    guest, node = images.make_locked("guest", say), images.make_locked("node", say)
+    guest, node = images.make("guest", say), images.make("node", say)
     file.unlink(missing_ok=True)  # its presence says that the pair is whole
     shown = {GUEST_DIR: guest.folder}
     (server, client), hosts = node_groups.boot(lab, of, lambda slot: node_groups.pair(of, slot), node, connect, shown)

@@ -14,6 +14,7 @@ import hashlib
 import logging
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +34,7 @@ KINDS = {
     "slurm": ("guest", "boot", "node", "slurm"),
 }
 DISKS = ("vm",)  # kinds that end as a disk to boot from
+LOCK = "images.lock"
 LOCKS = {"vm": "vm.lock"}  # of kinds that take long: whoever needs another kind does not wait for them
 ON_DEMAND = ("vm", "slurm")  # kinds that nobody makes ahead unless they are named
 # What makes an image boot and answer, whatever it carries besides.
@@ -101,10 +103,26 @@ def cached(kind: str) -> Image | None:
 
 
 def make(kind: str, say: Callable[[str], None] = log.info) -> Image:
-    """Return the image of this kind, making it first if its content hash is not in the cache (about a minute)."""
-    image = cached(kind)
-    if image:
+    """Return the image of this kind, making it first if its content hash is not in the cache (about a minute).
+
+    One process makes one at a time: a maker removes what others have half done.
+    """
+    if image := cached(kind):
         return image
+    with locked(LOCKS.get(kind, LOCK), say=say):
+        return cached(kind) or _make(kind, say)
+
+
+def purge() -> None:
+    """Remove all images, those for pods too, and the data of nodes that were made from them."""
+    with ExitStack() as stack:
+        for name in (LOCK, *LOCKS.values(), "pods.lock"):
+            stack.enter_context(locked(name, wait_s=0.0))
+        for name in ("images", "data"):
+            remove_tree(state_dir() / name)
+
+
+def _make(kind: str, say: Callable[[str], None]) -> Image:
     image = _image(kind)
     free = free_bytes(image.folder)
     if free < NEEDED_BYTES:
@@ -140,12 +158,6 @@ def make(kind: str, say: Callable[[str], None] = log.info) -> Image:
     part.rename(image.folder)
     _prune(kind)
     return image
-
-
-def make_locked(kind: str, say: Callable[[str], None] = log.info) -> Image:
-    """Return what `make` returns, while no other process makes one: a maker removes what others have half done."""
-    with locked(LOCKS.get(kind, "lock")):
-        return make(kind, say)
 
 
 def _sha256(path: Path) -> str:

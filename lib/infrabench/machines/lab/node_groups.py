@@ -93,7 +93,7 @@ def make(
     lent |= _ycruncher()
     built = go_tools.make(wanted, say)
     pods = {kind: pod_images.make(kind, say) for kind in pod_images.KINDS}
-    image = images.make_locked("cluster", say)
+    image = images.make("cluster", say)
     shown = lent | {f"{TOOLS_DIR}/{part}": folder for part, folder in built.items()}
     shown |= {f"{IMAGES_DIR}/{kind}": each.tar.parent for kind, each in pods.items()}
     team, hosts = boot(lab, name, lambda slot: members(name, slot, workers), image, connect, shown, devices)

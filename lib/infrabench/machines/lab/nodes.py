@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infrabench.core import Host, ProvisionError, SiteError
-from infrabench.machines.lab import loops
+from infrabench.machines.lab import loops, processes
 from infrabench.machines.lab.images import Image
 from infrabench.machines.lab.network import BRIDGE, GUESTS_NET, NODES_NET, RANGE
 from infrabench.machines.lab.shell import lab_label, mounts_below, remove_tree, sh, state_dir
 
-STOP_S = 20.0
+STOP_S = 20.0  # a task that waits in the kernel for a disk dies only after that
+MOST_TOLD = 5  # processes that do not die
 READY_S = 60.0
 FREEZE_S = 10.0
 LINKS = Path("/sys/class/net")
@@ -316,7 +317,20 @@ def _kill_cgroups(container: str) -> None:
                 _try_rmdir(folder)
         time.sleep(0.1)
     if left := _cgroups(container):
-        raise ProvisionError(f"cgroups of {container} cannot be removed: {left[0]}")
+        told = "; ".join(_describe_members(left)) or "no process is in it that this one can see"
+        raise ProvisionError(f"cgroups of {container} cannot be removed after {STOP_S:.0f} s: {left[0]}: {told}")
+
+
+def _describe_members(tops: Iterable[Path]) -> list[str]:
+    """Return in words what processes are in these cgroups and below, at most `MOST_TOLD`."""
+    every = {
+        int(pid)
+        for top in tops
+        for folder, _, _ in os.walk(top)
+        for pid in _try_read(Path(folder, "cgroup.procs")).split()
+    }
+    found = [processes.describe(process) for pid in sorted(every) if (process := processes.find(pid))]
+    return found[:MOST_TOLD] + ([f"{len(found) - MOST_TOLD} more"] if len(found) > MOST_TOLD else [])
 
 
 def _remove_pivots() -> None:

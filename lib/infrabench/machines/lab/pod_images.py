@@ -86,7 +86,7 @@ def make(kind: str, say: Callable[[str], None] = log.info) -> PodImage:
     image = cached(kind)
     if image:
         return image
-    with locked("pods.lock"):
+    with locked("pods.lock", say=say):
         image = cached(kind)
         if image:
             return image

@@ -60,6 +60,13 @@ def select_names(wanted: Sequence[str]) -> list[str]:
     return [name for name in names() if name in wanted or (not wanted and name not in images.ON_DEMAND)]
 
 
+def is_made(name: str) -> bool:
+    """Tell whether an image or a part of the Go tools is in the cache."""
+    if name in go_tools.PARTS:
+        return bool(go_build.toolchain() and go_tools.cached(name))
+    return bool(_image(name)())
+
+
 def build(wanted: Sequence[str] = (), say: Say = log.info) -> Iterator[str]:
     """Make what is not in the cache (only what is `wanted`, or all but what is made on demand) and yield what there is.
 
@@ -86,8 +93,7 @@ def build(wanted: Sequence[str] = (), say: Say = log.info) -> Iterator[str]:
 def _image(name: str, say: Say | None = None) -> Callable[[], object]:
     """Return what makes an image, or only looks for it."""
     module = pod_images if name in pod_images.KINDS else images
-    make = pod_images.make if module is pod_images else images.make_locked
-    return partial(make, name, say) if say else partial(module.cached, name)
+    return partial(module.make, name, say) if say else partial(module.cached, name)
 
 
 def _state_text(found: object) -> str:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
+import logging
 import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 
 from infrabench.core import CommandFailed, NotRunnable, ProvisionError, Result, SiteError, locks
 from infrabench.machines.hosts.host import LocalHost
+from infrabench.machines.lab import processes
 
 # Program -> the Debian package it is in: what `require` names when one is missing.
 PROGRAMS = {
@@ -25,6 +27,19 @@ PROGRAMS = {
 # In the state folder: says that the folder is ours, and holds the label of what its lab starts.
 MARKER = "infrabench-state.json"
 USE = "use.lock"
+# Lock -> what its holder does, and how long another one waits for it at most: longer than that takes where all is well.
+LOCKS = {
+    "lock": ("brings the lab up or down", 300.0),
+    "images.lock": ("makes an image", 3600.0),
+    "vm.lock": ("makes the image of a virtual machine", 7200.0),
+    "pods.lock": ("makes an image for pods", 600.0),
+    "go.lock": ("builds Go tools", 7200.0),
+    "machines.lock": ("notes which machines the lab has", 30.0),
+}
+SILENT_S = 2.0  # a wait of so long is not worth a word
+
+log = logging.getLogger(__name__)
+Say = Callable[[str], None]
 
 
 def state_dir() -> Path:
@@ -132,38 +147,62 @@ def contained(scratch: Path | None = None) -> list[str]:
 
 
 @contextmanager
-def locked(name: str = "lock", *, waiting: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold one of the lab's locks, waiting for it: two `up` or `down` at once follow each other.
+def locked(name: str = "lock", *, say: Say = log.info, wait_s: float | None = None) -> Iterator[None]:
+    """Hold one of the lab's locks (`LOCKS`), waiting for it: two `up` or `down` at once follow each other.
 
-    `waiting` is called first where the wait may be long.
+    A wait of more than a moment is told with who holds the lock. `SiteError` after `wait_s`, or what `LOCKS` says.
     """
+    doing, limit_s = LOCKS[name]
+    limit_s = limit_s if wait_s is None else wait_s
     try:
-        descriptor = _take(name, wait_s=0.0)
+        descriptor = _take(name, min(SILENT_S, limit_s))
     except BlockingIOError:
-        if waiting:
-            waiting()
-        descriptor = _take(name)
-    try:
+        say(f"Waiting for {_holder(name)}, which {doing}: at most {limit_s:.0f} s")
+        try:
+            descriptor = _take(name, max(limit_s - SILENT_S, 0.0))
+        except BlockingIOError as error:
+            raise SiteError(
+                f"{_holder(name)} {doing}, and this has to wait for its end; waited {limit_s:.0f} s. Try again later, "
+                f"or stop that process (`fuser {state_dir() / name}` names all that hold the lock)"
+            ) from error
+    with _name_holder(descriptor):
         yield
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager
 def in_use() -> Iterator[None]:
     """Hold the lab for one user alone: two sessions at once would disturb each other. `SiteError` when it is taken."""
     try:
-        descriptor = _take(USE, wait_s=0.0)
+        descriptor = _take(USE, 0.0)
     except BlockingIOError as error:
-        holder = (state_dir() / USE).read_text().strip() or "unknown"
-        raise SiteError(f"the lab is in use by process {holder}. Wait for it, or stop that process") from error
+        raise SiteError(f"the lab is in use by {_holder(USE)}. Wait for it, or stop that process") from error
+    with _name_holder(descriptor):
+        yield
+
+
+def _take(name: str, wait_s: float) -> int:
+    return locks.take(state_dir() / name, wait_s=wait_s, create=True, make=open_state_dir)
+
+
+@contextmanager
+def _name_holder(descriptor: int) -> Iterator[None]:
+    """Let the lock's file say who holds it; it is empty again, and free, at the end."""
     try:
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        with suppress(OSError):  # a full disk: what frees it must not end here
+            os.pwrite(descriptor, json.dumps(asdict(processes.this_process())).encode(), 0)
         yield
     finally:
+        os.ftruncate(descriptor, 0)
         os.close(descriptor)
 
 
-def _take(name: str, wait_s: float = math.inf) -> int:
-    return locks.take(state_dir() / name, wait_s=wait_s, create=True, make=open_state_dir)
+def _holder(name: str) -> str:
+    """Return in words who holds a lock: what its file says, unless that was left by one that has ended."""
+    try:
+        said = processes.Process(**json.loads((state_dir() / name).read_text()))
+    except (OSError, ValueError, TypeError):  # it has only just begun, or ends
+        return "a process that does not say who it is"
+    if processes.is_alive(said):
+        return processes.describe(said)
+    return f"a process that does not say who it is (the last one that did, {said.pid}, `{said.command}`, has ended)"

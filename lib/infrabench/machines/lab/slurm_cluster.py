@@ -65,7 +65,7 @@ def open_cluster(
     `shared` are folders that all of them see where they are, and may write to. What is left of an earlier one is
     removed first, and all of it at the end.
     """
-    image = images.make_locked("slurm", say)
+    image = images.make("slurm", say)
     munge = secrets.token_bytes(1024)
     team, hosts = node_groups.boot(
         lab, NAME, lambda slot: node_groups.queue(NAME, slot, size), image, connect, {}, shared=shared

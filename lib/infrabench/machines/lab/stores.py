@@ -45,8 +45,8 @@ def open_store(
     """
     if reason := find_obstacle(need_bytes):
         raise NotRunnable(reason)
-    image = images.make_locked("storage", say)
-    vm = images.make_locked("vm", say) if has_guest else None
+    image = images.make("storage", say)
+    vm = images.make("vm", say) if has_guest else None
     shown = {str(guest.IMAGE): vm.folder} if vm else {}
     team, hosts = node_groups.boot(
         lab, name, lambda slot: (node_groups.store(name, slot),), image, connect, shown, DEVICES

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from infrabench import registry
-from infrabench.core import ProvisionError, SiteError
+from infrabench.core import InfrabenchError, ProvisionError, SiteError
 from infrabench.machines import guest_bridge
 from infrabench.machines.hosts import claims, orphans
 from infrabench.machines.hosts.host import LocalHost
@@ -51,7 +51,10 @@ def _remove(here: LocalHost) -> None:
         left = sweeper.end_orphans([here])
     for name in registry.names("systems"):
         if remove_system := getattr(registry.system(name), "remove", None):
-            remove_system(here)
+            try:
+                remove_system(here)
+            except InfrabenchError as error:  # what the others have left goes all the same
+                left.append(f"{name}: {error}")
     guest_bridge.release_bridge(here)
     if left := [*left, *find()]:
         raise ProvisionError(f"a killed session on site local has left what cannot be removed: {', '.join(left)}")

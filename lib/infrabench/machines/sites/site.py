@@ -158,7 +158,7 @@ def _local_guest(say: Callable[[str], None], make: bool = True) -> dict[str, Any
     if image is None and not make:
         return {"guest_image": {"hash": "", "tar": ""}}
     try:
-        image = image or images.make_locked("guest", say)
+        image = image or images.make("guest", say)
     except InfrabenchError as error:
         log.debug("the guest image cannot be made: %s", error)
         last = str(error).strip().splitlines()[-1]

@@ -49,6 +49,6 @@ def load_files(say: Callable[[str], None]) -> GuestFiles:
     from infrabench.machines.lab import images  # needs the tools of the lab
 
     try:
-        return read_files(images.make_locked("guest", say).tar)
+        return read_files(images.make("guest", say).tar)
     except (InfrabenchError, tarfile.TarError, OSError) as error:
         return GuestFiles(reason=f"it cannot be made here: {str(error).strip().splitlines()[-1]}")

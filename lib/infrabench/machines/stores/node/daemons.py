@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -37,8 +38,9 @@ def run(
             words, input=stdin, capture_output=True, text=True, errors="replace", timeout=timeout_s,
             env={**os.environ, "LC_ALL": "C", **(environment or {})},
         )  # fmt: skip
-    except FileNotFoundError as error:
-        raise StoreError(f"{words[0]} is not installed") from error
+    except OSError as error:  # "permission denied" also where a folder of the search path may not be entered
+        reason = f"cannot be started: {error.strerror}" if shutil.which(words[0], os.F_OK) else "is not installed"
+        raise StoreError(f"{words[0]} {reason}") from error
     except subprocess.TimeoutExpired as error:
         raise StoreError(f"{' '.join(words[:4])} did not end within {timeout_s:.0f} s") from error
     if done.returncode:

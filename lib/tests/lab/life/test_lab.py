@@ -1,0 +1,267 @@
+"""The embedded lab for real: it comes up, is closed to the outside, survives being killed, and leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infrabench.core import SiteError
+from infrabench.machines import lab
+from infrabench.machines.hosts.host import SSHHost
+from infrabench.machines.lab import images
+from infrabench.machines.lab.shell import in_use, sh, state_dir
+from infrabench.machines.sites import local_leftovers
+from infrabench.machines.sites.site import open_site
+from tests.support.leftovers import left_since, traces
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_up_twice_makes_nothing_the_second_time() -> None:
+    facts = lab.up()
+    stamp = images.make("node").folder.stat().st_mtime_ns
+    pid = sh("lxc-info", "-P", lab.nodes.nodes_dir(), "-n", lab.nodes.SERVER.container, "-pH").stdout
+    assert lab.up() == facts
+    assert images.make("node").folder.stat().st_mtime_ns == stamp
+    assert sh("lxc-info", "-P", lab.nodes.nodes_dir(), "-n", lab.nodes.SERVER.container, "-pH").stdout == pid
+    assert lab.status().up
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_nodes_reach_each_other_and_nothing_else() -> None:
+    with open_site("lab") as site:
+        for host in site.hosts.values():
+            routes = host.run(("ip", "route"), timeout_s=5).stdout.decode()
+            assert "default" not in routes
+            assert "unreachable 198.18.0.0/15" in routes
+            away = host.run(("ip", "route", "get", "203.0.113.1"), timeout_s=5)
+            assert not away.ok
+        here = sh("ip", "route", "get", "198.19.255.1", ok=(0, 1, 2))
+        assert here.status != 0
+        assert b"unreachable" in here.stderr.lower() or b"no route" in here.stderr.lower()
+        client = site.hosts["client"]
+        knock = "import socket; socket.create_connection(('198.18.0.11', 22), 3)"
+        assert client.run(("python3", "-c", knock), timeout_s=5).ok
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_lab_killed_at_any_point_is_repaired_by_the_next_up() -> None:
+    rng = random.Random(20201)
+    for _ in range(6):
+        child = subprocess.Popen([sys.executable, "-c", "from infrabench.machines import lab; lab.up()"])
+        time.sleep(rng.uniform(0.3, 2.2))
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    lab.up()
+    for node in lab.NODES:
+        assert lab.host(node).run(("true",), timeout_s=5).ok
+
+
+# A session on site local that was killed with every process that it has started; its containers are frozen.
+KILLED_LOCAL = """
+import os, signal, subprocess
+from contextlib import ExitStack
+from pathlib import Path
+from infrabench import registry
+from infrabench.core import DeploySpec, Limits
+from infrabench.machines.sites import local_leftovers
+from infrabench.machines.sites.site import open_site
+with open_site("local", session="killed") as site, ExitStack() as stack:
+    for place, name in enumerate(registry.study("containers").systems):
+        system = registry.system(name)
+        if system.supported(site) is None:
+            limits = Limits(cpus="0", memory_bytes=512 * 2**20, nofile=5000)
+            made = stack.enter_context(system.deploy(site, DeploySpec("killed", limits, f"198.18.64.{10 + place}")))
+            made.pause and made.pause()
+            print(name, flush=True)
+    pids = {int(pid) for path in Path("/sys/fs/cgroup").glob("**/lxc.monitor.infrabench-lxc*/cgroup.procs")
+            for pid in path.read_text().split()}
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("way", ["down", "up"])
+def test_what_a_killed_session_on_site_local_left_is_removed(way: str) -> None:
+    before = traces()
+    killed = subprocess.run([sys.executable, "-c", KILLED_LOCAL], capture_output=True, text=True, timeout=300)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert {"native", "lxc"} <= set(killed.stdout.split())
+    assert local_leftovers.find()
+    if way == "up":
+        with open_site("lab", session="next") as site:
+            assert site.hosts["server"].run(("true",), timeout_s=5).ok
+    else:
+        lab.down()
+    assert local_leftovers.find() == []
+    assert left_since(before) == {}
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_lab_lasts_as_long_as_its_user_unless_it_is_kept() -> None:
+    with open_site("lab"):
+        assert lab.status().up
+    assert not lab.status().up
+    lab.up()
+    with open_site("lab"):
+        pass
+    assert lab.status().up
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_two_sessions_never_share_a_lab() -> None:
+    with in_use(), pytest.raises(SiteError, match=r"in use by process \d+"), open_site("lab"):
+        pass
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_lab_of_another_state_folder_is_told_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_site("lab") as site:
+        standing, before = state_dir(), traces()
+        monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path / "other"))
+        for change in (lab.up, lab.down, lab.purge):
+            with pytest.raises(SiteError, match=rf"INFRABENCH_STATE={standing} infrabench lab down"):
+                change()
+        assert lab.status().leftovers == ()
+        monkeypatch.setenv("INFRABENCH_STATE", str(standing))
+        assert not left_since(before)
+        assert all(host.run(("true",), timeout_s=5).ok for host in site.hosts.values())
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_lab_of_a_root_whose_files_are_private_serves_everybody() -> None:
+    before = os.umask(0o077)
+    try:
+        with open_site("lab") as site:
+            for host in site.hosts.values():
+                stat = host.run(("stat", "-c", "%a", "/", "/etc", "/etc/hosts", "/etc/ssh", "/var/tmp"), timeout_s=5)
+                assert stat.stdout.split() == [b"755", b"755", b"644", b"755", b"1777"]
+                read = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "cat", "/etc/hostname")
+                assert host.run(read, timeout_s=5).stdout.decode().strip() == host.name
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_the_bridge_takes_no_router_advertisement() -> None:
+    with open_site("lab"):
+        assert Path(f"/proc/sys/net/ipv6/conf/{lab.network.BRIDGE}/disable_ipv6").read_text().strip() == "1"
+        assert b"inet6" not in sh("ip", "address", "show", "dev", lab.network.BRIDGE).stdout
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_node_that_dies_is_an_error_within_seconds() -> None:
+    with open_site("lab") as site:
+        client = site.hosts["client"]
+        pid = int(sh("lxc-info", "-P", lab.nodes.nodes_dir(), "-n", lab.nodes.CLIENT.container, "-pH").stdout)
+        killer = subprocess.Popen(["sh", "-c", f"sleep 1; kill -9 {pid}"])
+        begin = time.monotonic()
+        with pytest.raises(SiteError, match="client"):
+            client.run(("sleep", "60"), timeout_s=60)
+        assert time.monotonic() - begin < 15
+        killer.wait()
+        with pytest.raises(SiteError):
+            client.run(("true",), timeout_s=5)
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[SSHHost]:
+    with open_site("lab") as site:
+        host = site.hosts["server"]
+        assert isinstance(host, SSHHost)
+        yield host
+    lab.down()
+
+
+class TestSSHHost:
+    """`SSHHost` on a node of the lab."""
+
+    def test_status_and_streams(self, host: SSHHost) -> None:
+        result = host.run(("sh", "-c", "cat; echo err >&2; exit 3"), timeout_s=5, stdin=b"in\xff")
+        assert (result.status, result.stdout, result.stderr) == (3, b"in\xff", b"err\n")
+
+    def test_arguments_arrive_literally(self, host: SSHHost) -> None:
+        assert host.run(("printf", "%s", "$HOME; `id` 'x'\n"), timeout_s=5).stdout == b"$HOME; `id` 'x'\n"
+
+    def test_large_output_on_both_streams_does_not_block(self, host: SSHHost) -> None:
+        text = "head -c 9000000 /dev/zero >&2 & head -c 9000000 /dev/zero; wait"
+        result = host.run(("sh", "-c", text), timeout_s=30)
+        assert (len(result.stdout), len(result.stderr), result.status) == (9_000_000, 9_000_000, 0)
+
+    def test_a_death_by_signal_is_a_status(self, host: SSHHost) -> None:
+        assert host.run(("sh", "-c", "kill -9 $$"), timeout_s=5).status == 137
+
+    def test_a_missing_program_is_127(self, host: SSHHost) -> None:
+        assert host.run(("no-such-program-here",), timeout_s=5).status == 127
+
+    def test_a_hanging_command_ends_here_and_there(self, host: SSHHost) -> None:
+        begin = time.monotonic()
+        result = host.run(("sleep", "34567"), timeout_s=1)
+        assert result.timed_out
+        assert time.monotonic() - begin < 8
+        assert host.run(("pgrep", "-f", "^sleep 34567"), timeout_s=5).status == 1
+
+    def test_a_daemon_that_keeps_stdout_open_does_not_hold_us(self, host: SSHHost) -> None:
+        begin = time.monotonic()
+        result = host.run(("sh", "-c", "sleep 20 & echo started"), timeout_s=30)
+        assert result.ok
+        assert result.stdout == b"started\n"
+        assert time.monotonic() - begin < 5
+
+    def test_files_go_there_and_back(self, host: SSHHost, tmp_path: Path) -> None:
+        host.put(b"abc\x00", "/run/infrabench-test/f", 0o600)
+        assert host.get("/run/infrabench-test/f") == b"abc\x00"
+        large = tmp_path / "large"
+        large.write_bytes(bytes(3_000_000))
+        host.put_file(large, "/run/infrabench-test/large")
+        assert host.run(("stat", "-c", "%s", "/run/infrabench-test/large"), timeout_s=5).stdout == b"3000000\n"
+        host.run(("rm", "-r", "/run/infrabench-test"), timeout_s=5)
+
+    def test_a_wrong_host_key_is_refused(self, host: SSHHost, tmp_path: Path) -> None:
+        keys = tmp_path / "known_hosts"
+        client = (lab.lab_dir() / "ssh/known_hosts").read_text().splitlines()[1]
+        keys.write_text(client.replace("198.18.0.12", "198.18.0.11") + "\n")
+        stranger = SSHHost("server", "198.18.0.11", key=lab.lab_dir() / "ssh/id_ed25519", known_hosts=keys)
+        with pytest.raises(SiteError, match="host key"):
+            stranger.run(("true",), timeout_s=5)
+
+    def test_an_unknown_host_is_refused(self, host: SSHHost, tmp_path: Path) -> None:
+        (tmp_path / "none").write_text("")
+        stranger = SSHHost("server", "198.18.0.11", key=lab.lab_dir() / "ssh/id_ed25519", known_hosts=tmp_path / "none")
+        with pytest.raises(SiteError, match="known"):
+            stranger.run(("true",), timeout_s=5)
+
+    def test_a_relayed_socket_that_ends_there_ends_here(self, host: SSHHost) -> None:
+        text = 'rm -f $0; python3 -c "$1" >/dev/null 2>&1 & until [ -S $0 ]; do sleep 0.05; done'
+        server = (
+            "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind('/run/ib-test.sock'); s.listen();"
+            "c = s.accept()[0]; c.sendall(b'x'); c.close()"
+        )
+        assert host.run(("sh", "-c", text, "/run/ib-test.sock", server), timeout_s=20).ok
+        with host.forward("/run/ib-test.sock") as path, socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(10)
+            client.connect(path)
+            assert client.recv(1) == b"x"
+            assert client.recv(1) == b""  # a daemon closes idle connections: who kept one has to see it
+        host.run(("rm", "-f", "/run/ib-test.sock"), timeout_s=5)
+
+    def test_a_gateway_is_passed_through(self, host: SSHHost) -> None:
+        identity = {"key": lab.lab_dir() / "ssh/id_ed25519", "known_hosts": lab.lab_dir() / "ssh/known_hosts"}
+        gateway = SSHHost("client", "198.18.0.12", **identity)
+        behind = SSHHost("server", "198.18.0.11", gateway=gateway, **identity)
+        seen = behind.run(("sh", "-c", "echo $SSH_CLIENT"), timeout_s=5).stdout.decode()
+        assert seen.split()[0] == "198.18.0.12"
+        behind.close()
+        gateway.close()

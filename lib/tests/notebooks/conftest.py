@@ -1,0 +1,6 @@
+"""The gate's notebooks, each executed once. `tests.support.gate` holds its rules."""
+
+from tests.support.gate import keep_place, keep_rules
+
+__all__ = ["keep_place"]
+pytest_runtest_protocol = keep_rules

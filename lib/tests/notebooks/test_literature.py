@@ -1,0 +1,90 @@
+"""What the notebook on the published numbers shows, and that it runs without a session."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import nbformat
+import pandas as pd
+import pytest
+
+from infrabench.notebook import headless, published_audit
+from tests.support import sidecars
+from tests.support.places import ROOT
+
+NOTEBOOK = ROOT / "notebooks" / "published.ipynb"
+
+
+def test_papers_count_what_they_print() -> None:
+    text = str(published_audit.papers())
+    assert text.count("\n") == 7
+    assert re.search(r"\| 002 \|.*\| 76 \| 31 \| 1, 3, not for all \|", text)
+    assert re.search(r"\| 001 \|.*\| several \|", text)
+
+
+@pytest.mark.parametrize("study", "ABCD")
+def test_numbers_are_beside_each_other_and_each_is_in_the_file(study: str, tmp_path: Path) -> None:
+    shown = str(published_audit.numbers(study, str(tmp_path)))
+    whole = pd.read_csv(tmp_path / f"tables/published/numbers-{study}.csv", dtype="str", keep_default_na=False)
+    assert whole["id"].str.startswith(f"{study}.").all()
+    assert not re.search(r"\b(nan|<NA>)\b", shown)
+    if study == "A":
+        assert "| iozone-read | percent of native |" in shown
+        assert re.search(r"Mbps \(MB/s\) \|  \| 83.088 \| 92.32 \| 97.93 \|", shown)
+    if study == "C":
+        assert "cle725…b70282" in shown
+
+
+@pytest.mark.parametrize("study", "ABCD")
+def test_audit_shows_claim_and_recomputation_and_keeps_the_inputs(study: str, tmp_path: Path) -> None:
+    shown = published_audit.audit(study, str(tmp_path))
+    whole = pd.read_csv(tmp_path / f"tables/published/audit-{study}.csv", dtype="str", keep_default_na=False)
+    assert len(whole) == {"A": 44, "B": 12, "C": 14, "D": 15}[study]
+    assert (whole["inputs"] + whole["evidence"] != "").all()
+    assert str(shown).count("Text: ") == (whole["basis"] == "text").sum()
+    assert "<script" not in shown.html
+
+
+def test_composite_is_written_and_says_which_orders_are_open(tmp_path: Path) -> None:
+    shown = str(published_audit.composite(str(tmp_path)))
+    assert "| 81.75 [81.25, 82.25] | 86.50 [86.00, 87.00] | 90.50 [90.00, 91.00] | LXD > LXC > Docker |" in shown
+    assert shown.count("LXC ? Docker") == 3
+    assert str(published_audit.leads(str(tmp_path))).count("| open |") == 3
+    drawn = published_audit.figure(str(tmp_path))
+    assert "data:image/png;base64" in drawn.html
+    assert {path.suffix for path in (tmp_path / "figures/published").iterdir()} == {".pdf", ".svg", ".png", ".json"}
+    assert (tmp_path / "tables/published/composite.tex").exists()
+
+
+def test_sentences_come_from_the_values() -> None:
+    text = str(published_audit.meaning())
+    assert "LXD is first in 8 of 8 versions; its smallest lead is 2.3 points, and 1.7 when" in text
+    assert "ahead of Docker in 6 of 8 versions and behind in 2; in 3 of them" in text
+    assert "4.75 points, becomes -1.2 to 1.6" in text
+    assert "Cannot be decided" in str(published_audit.outcome("D"))
+
+
+def test_targets_and_tally_are_written(tmp_path: Path) -> None:
+    text = str(published_audit.targets(str(tmp_path)))
+    assert "| A.web.rps.range | lxd / native | 0.89200 to 0.99995 | 0.89150 to 0.99996 |" in text
+    assert "| stream copy_B_per_s, scale_B_per_s, add_B_per_s, triad_B_per_s |" in text
+    assert "| A | changes a conclusion | 12 | 3 | 0 |" in str(published_audit.tally(str(tmp_path)))
+    assert {path.name for path in (tmp_path / "tables/published").glob("*.md")} == {"targets.md", "tally.md"}
+
+
+def test_the_notebook_has_no_number_of_its_own_and_half_of_it_is_prose() -> None:
+    cells = nbformat.read(NOTEBOOK, 4).cells
+    prose = [cell.source for cell in cells if cell.cell_type == "markdown"]
+    assert 2 * len(prose) >= len(cells)
+    for text in prose:
+        assert not re.search(r"\d", re.sub(r"\b00[0-4]\b|iperf3", "", text)), text
+
+
+def test_the_notebook_runs_without_a_session(tmp_path: Path) -> None:
+    made = headless.execute(NOTEBOOK, tmp_path / "published.ipynb", {"out": str(tmp_path)})
+    outputs = [output for cell in nbformat.read(made, 4).cells for output in cell.get("outputs", [])]
+    assert not [output for output in outputs if output.output_type == "error"]
+    assert sum("data:image/png;base64" in str(output.get("data", {})) for output in outputs) == 1
+    assert len(list((tmp_path / "tables/published").glob("*.csv"))) == 12
+    sidecars.compare(tmp_path / "figures", "published")

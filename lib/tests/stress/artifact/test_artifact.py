@@ -1,0 +1,34 @@
+"""The archive: the same commit gives the same bytes, and unpacked elsewhere it makes its own tables again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.unit.artifact.test_artifact import SESSION, Made
+
+
+def run(made: Made, *words: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the unpacked library's own command in the unpacked folder: neither this checkout nor its data are seen."""
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(made.unpacked / "lib"), "HOME": str(made.unpacked.parent)}
+    argv = [sys.executable, "-m", "infrabench.cli", *words]
+    return subprocess.run(
+        argv, cwd=folder or made.unpacked, env=env, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def test_unpacked_elsewhere_every_byte_of_the_tables_comes_out_again(made: Made) -> None:
+    where = subprocess.run(
+        [sys.executable, "-c", "import infrabench; print(infrabench.__file__)"], cwd=made.unpacked, check=True,
+        capture_output=True, text=True, env={"PYTHONPATH": str(made.unpacked / "lib"), "PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    assert where.stdout.startswith(str(made.unpacked))
+    done = run(made, "artifact", "reproduce")
+    assert done.returncode == 0, done.stderr
+    assert f"{SESSION}: " in done.stdout
+    assert "every byte the same" in done.stdout
+    again = run(made, "selfcheck", "claims", "--level", "re-analysis")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert " 0 fail" in again.stdout

@@ -1,0 +1,182 @@
+"""What is refused before anything starts: all problems in one message, on sites that are really asked."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from infrabench.experiment.campaign import checks, site_checks
+from infrabench.experiment.campaign import sites as places
+from infrabench.experiment.campaign.file import Campaign
+from infrabench.experiment.campaign.site_checks import Answer
+from infrabench.machines.hosts import kernels
+from tests.support.campaigns import Inventory, planned, refused
+
+Written = Callable[[str], Campaign]
+STUDY = "name: c\nstudies: {camp: {profile: few}}\n"
+
+
+def test_sites_that_answer_are_planned(written: Written, inventory: Inventory) -> None:
+    inventory("a")
+    inventory("b")
+    found = planned(written(STUDY + "sites: {a: a.yml, b: b.yml}\nshares: [[a, b]]\n"))
+    assert [job.id for job in found.jobs] == ["a.camp", "b.camp"]
+    assert found.alone == {"a", "b"}  # their servers run on this kernel, whatever their addresses say
+    assert found.apart("a", "b")
+    assert {stand.state for stand in found.stands.values()} == {"missing"}
+
+
+def test_everything_that_is_wrong_comes_at_once(home: Path, written: Written, inventory: Inventory) -> None:
+    inventory("a")
+    inventory("gone", there=False)
+    begun = time.monotonic()
+    found = refused(
+        written(
+            "name: c\n"
+            "studies:\n"
+            "  camp: {profile: fw}\n"
+            "  kamp: {}\n"
+            "  fio: {study: camp, profile: few, systems: [plane]}\n"
+            "  cnis: {sites: [b]}\n"
+            "  known-effects: {}\n"
+            "sites: {a: a.yml, again: a.yml, gone: gone.yml, here: local, lost: lost.yml, any: auto}\n"
+            "shares: [[a, nowhere], [here, here]]\n"
+            "parity: [kernl]\n"
+        )
+    )
+    assert time.monotonic() - begun < 30  # nobody is waited for longer than seconds
+    told = "\n".join(found)
+    for words in (
+        "studies.camp: unknown profile of study 'camp' 'fw': did you mean few",
+        "studies.kamp: unknown study 'kamp': did you mean camp",
+        "studies.fio: unknown system 'plane': did you mean plain",
+        "line 6, studies.cnis.sites: there is no site 'b' in this campaign",
+        "studies.known-effects: study 'known-effects' has no notebook",
+        "sites a and again are one: both are ",
+        "sites.gone: server: cannot connect: ",
+        "sites.lost: unknown site ",
+        "sites.any: a campaign says which sites it means",
+        "shares.0: there is no site 'nowhere' in this campaign",
+        "shares.1: a group has two sites or more",
+        "parity: unknown name in parity 'kernl': did you mean kernel",
+        "sites a and here share a machine: server of a and server of here run on one kernel",
+    ):
+        assert words in told, words
+    assert not (home / "data").exists()
+    assert not (home / "out").exists()
+
+
+def test_two_sites_that_share_a_host_say_so(written: Written, inventory: Inventory, home: Path) -> None:
+    first, second = inventory("a"), inventory("b")
+    client = first.read_text().split("server: ")[1].split("\n")[0]
+    second.write_text(second.read_text().replace("\nknown_hosts", f"\n  client: {client}\nknown_hosts"))
+    known = [home / f"ssh-{name}" / "known_hosts" for name in "ab"]
+    known[1].write_text(known[1].read_text() + known[0].read_text())
+    text = STUDY + "sites: {a: a.yml, b: b.yml}\n"
+    told = refused(written(text))
+    assert told == [
+        "sites a and b share a machine: server of a and client of b have one address. Write shares: [[a, b]], and they "
+        "take turns"
+    ]
+    planned(written(text + "shares: [[b, a]]\n"))
+
+
+def test_one_server_under_two_addresses_is_found_by_its_kernel(written: Written, inventory: Inventory) -> None:
+    inventory("a")
+    inventory("b")
+    (told,) = refused(written(STUDY + "sites: {a: a.yml, b: b.yml}\n"))
+    assert told.startswith("sites a and b share a machine: server of a and server of b run on one kernel")
+
+
+def test_one_server_is_one_site_whatever_is_declared(written: Written, inventory: Inventory, home: Path) -> None:
+    (home / "copy.yml").write_text(inventory("a").read_text().replace("name: a", "name: copy"))
+    told = refused(written(STUDY + "sites: {a: a.yml, b: copy.yml}\nshares: [[a, b]]\n"))
+    assert told == ["sites a and b are one: they have the same server; a site is listed once"]
+
+
+def test_machines_of_clusters_count_where_a_study_uses_them(written: Written, inventory: Inventory) -> None:
+    team = "    {role}: {{address: 127.0.0.{number}, user: x}}\n"
+
+    def clusters(first: int) -> str:
+        roles = "".join(team.format(role=role, number=first + i) for i, role in enumerate(("control", "worker1")))
+        return f"clusters:\n  flannel:\n{roles}"
+
+    inventory("a", more=clusters(50))
+    inventory("b", more=clusters(51))
+    campaign = written(STUDY + "sites: {a: a.yml, b: b.yml}\n")
+    known, _ = places.read_sites(campaign, "local")
+    mine = places.machines(known["a"], ["flannel"])
+    assert mine["flannel-worker1"] == places.machines(known["b"], ["flannel"])["flannel-control"] == "127.0.0.51:22"
+    assert "flannel-worker1" not in places.machines(known["a"], ["plain"])
+
+
+def test_a_session_of_other_parameters_is_named_before_anything_starts(written: Written, home: Path) -> None:
+    campaign = written(STUDY + "sites: {here: local}\n")
+    folder = checks.read_plan(campaign).jobs[0].folder
+    assert folder == home / "data/runs/camp/c.here.camp"
+    folder.mkdir(parents=True)
+    (folder / "session.json").write_text(json.dumps({"format": 1, "parameters": {"study": "camp"}}))
+    (told,) = refused(campaign)
+    assert told.startswith("here.camp: ")
+    assert "was made with other parameters" in told
+
+
+def test_parity_is_asked_of_the_sites(written: Written, inventory: Inventory) -> None:
+    inventory("a")
+    inventory("b")
+    sites = STUDY + "sites: {a: a.yml, b: b.yml}\nshares: [[a, b]]\n"
+    planned(written(sites + "parity: [kernel, distribution, python3, tools]\n"))
+
+
+def test_a_lab_that_is_not_up_says_what_its_kernel_is_and_no_more(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("infrabench.machines.lab.shell.require", lambda: None)
+    text = STUDY + "sites: {b: lab, here: local}\nshares: [[b, here]]\n"
+    planned(written(text + "parity: [kernel]\n"))
+    (told,) = refused(written(text + "parity: [kernel, distribution]\n"))
+    assert told == "parity: distribution of b: its nodes can be asked when it is up"
+
+
+def test_differing_versions_are_named_by_role() -> None:
+    answers = {
+        "a": Answer("a", facts={"kernel": {"server": "6.1", "client": "6.1"}, "docker": {"server": "27"}}),
+        "b": Answer("b", facts={"kernel": {"server": "6.2"}, "docker": {"server": "27"}}),
+        "c": Answer("c", silent={"docker": "a cluster does not say it of its nodes"}),
+    }
+    assert site_checks.find_inequalities(answers, ["kernel", "docker"]) == [
+        "parity: kernel (server) differs: a 6.1, b 6.2",
+        "parity: docker of c: a cluster does not say it of its nodes",
+    ]
+    assert site_checks.find_inequalities(answers, []) == []
+
+
+def test_one_kernel_is_one_machine() -> None:
+    answers = {name: Answer(name, kernels=kernels) for name, kernels in (
+        ("a", {"server": 10**18, "client": 2 * 10**18}), ("b", {"server": 10**18 + 10**6}),
+        ("c", {"server": 3 * 10**18, "client": 2 * 10**18 + 1000}),
+    )}  # fmt: skip
+    assert site_checks.common_kernels(answers) == {("a", "c"): ("client", "client")}
+
+
+def test_a_kernel_says_when_it_started_to_the_microsecond() -> None:
+    told = [kernels.this_kernel() for _ in range(5)]
+    assert max(told) - min(told) < kernels.ONE_KERNEL_NS / 10
+    started = next(int(line.split()[1]) for line in Path("/proc/stat").read_text().splitlines() if "btime" in line)
+    assert abs(told[0] / 1e9 - started) < 2
+
+
+@pytest.mark.parametrize("nodes", ["n1", "n2"])
+def test_with_slurm_the_same_target_is_another_machine_on_other_nodes(written: Written, home: Path, nodes: str) -> None:
+    place = "{target: local, slurm: {nodes: %s}}"
+    campaign = written(STUDY + f"sites: {{a: {place % 'n1'}, b: {place % nodes}}}\n")
+    known, wrong = places.read_sites(campaign, "slurm")
+    assert wrong == []
+    assert bool(places.find_duplicates(known)) is (nodes == "n1")
+    assert places.find_duplicates(places.read_sites(campaign, "local")[0])
+    if nodes == "n2":
+        assert checks.check_all(campaign, "slurm").alone == frozenset()

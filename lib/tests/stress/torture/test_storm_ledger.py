@@ -1,0 +1,362 @@
+"""Session folders in wrong hands: two runs at once, damaged files, a later version's, and clocks that are set."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from infrabench import registry
+from infrabench.analysis.tidy import tidy
+from infrabench.core import InfrabenchError, LedgerError
+from infrabench.experiment.execution import blocks, session, trial
+from infrabench.ledger import ledger, records
+from infrabench.ledger.session_folder import SessionFolder
+from infrabench.machines.hosts.host import LocalHost
+from tests.stress.torture.dens import MARK, alive
+from tests.support import mutations
+from tests.support.fakes import fake_site
+from tests.support.storm import SEED, size
+
+
+@pytest.fixture(autouse=True)
+def _plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(registry.VARIABLE, str(Path(__file__).parent / "plugins"))
+
+
+def run(folder: Path, **more: Any) -> Path:
+    site = fake_site(LocalHost("here"), home=str(folder.parent.parent / "dens"))
+    return session.run(registry.study("storm"), site, profile="storm", folder=folder, **{"runs": 1, **more})
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
+    }
+
+
+# ------------------------------------------------------------------------------------------------- two runs at once
+
+
+RUNS, HELD = 5, 20  # of 30 trials; after so many the first run waits, so that it has not ended when the second comes
+
+
+def in_background(folder: Path, mark: str) -> Any:
+    def hold(progress: Any) -> None:
+        while progress.done >= HELD:
+            time.sleep(1)
+
+    def body() -> None:
+        os.environ[MARK] = mark
+        run(folder, runs=RUNS, on_progress=hold)
+
+    child = multiprocessing.get_context("fork").Process(target=body)
+    child.start()
+    return child
+
+
+def until(ready: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not ready():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("moment", ["deploying", "measuring"])
+def test_a_second_run_is_refused_and_touches_nothing_of_the_first(tmp_path: Path, moment: str) -> None:
+    folder, mark = tmp_path / "runs/s", f"two-{moment}-{os.getpid()}"
+    child = in_background(folder, mark)
+    try:
+        dens = tmp_path / "dens"
+        until(lambda: list(dens.glob("*/pid")) if moment == "deploying" else list(folder.glob("trials/[!.]*")))
+        keepers = {path: path.read_text() for path in dens.glob("*/pid")}
+        begin = time.monotonic()
+        with pytest.raises(LedgerError, match="is being written by another run"):
+            run(folder, runs=RUNS)
+        assert time.monotonic() - begin < 5
+        # The first one's systems are still there: they were not taken for leftovers.
+        assert {path: path.read_text() for path in keepers} == keepers
+        assert child.is_alive()
+    finally:
+        child.kill()
+        child.join()
+    # The lock of a dead process is no lock, whatever its id is now.
+    run(folder, runs=RUNS)
+    assert records.verify(folder) == []
+    assert {each.state for each in records.read_trials(folder)} == {"ok"}
+    assert len(records.recorded(folder)) == 6 * RUNS
+    assert alive(mark) == []
+    assert [path.name for path in folder.parent.iterdir()] == ["s"]
+
+
+def test_two_that_begin_at_once_are_one_and_a_refusal(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    for number in range(size(2, 20)):
+        folder, told, start = tmp_path / f"runs/s{number}", context.Queue(), context.Event()
+
+        def body(folder: Path = folder, told: Any = told, start: Any = start) -> None:
+            start.wait(20)
+            try:
+                run(folder)
+                told.put("done")
+            except LedgerError as error:
+                told.put(str(error))
+
+        children = [context.Process(target=body) for _ in range(2)]
+        for child in children:
+            child.start()
+        start.set()
+        said = sorted(told.get(timeout=60) for _ in children)
+        for child in children:
+            child.join()
+        assert "done" in said
+        assert said == ["done", "done"] or "another run" in "".join(said)  # the second may come after the first
+        assert len(records.recorded(folder)) == 6
+        assert records.verify(folder) == []
+
+
+def test_a_claim_of_what_never_began_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), ledger.claimed(tmp_path / "runs/s"):
+        raise KeyError
+    assert list((tmp_path / "runs").iterdir()) == []
+    # Whoever is killed before there is a session leaves a folder that the next one takes over.
+    script = (
+        "import os, sys, pathlib, infrabench.ledger.ledger as ledger\n"
+        "with ledger.claimed(pathlib.Path(sys.argv[1])): os.kill(os.getpid(), 9)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "runs/s")], timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+    run(tmp_path / "runs/s")
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["s"]
+
+
+# ------------------------------------------------------------------------------------------------- other versions
+
+
+def test_a_session_of_a_later_version_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    folder = run(tmp_path / "runs/s")
+    data = json.loads((folder / "session.json").read_text()) | {"format": 2, "unheard_of": {}}
+    rewritten(folder, "session.json", json.dumps(data).encode())
+    before = files(folder)
+    for use in (
+        lambda: run(folder),
+        lambda: tidy(folder),
+        lambda: records.read_session(folder),
+        lambda: SessionFolder(folder).recover(),
+    ):
+        with pytest.raises(LedgerError, match=r"format 2.*reads 1"):
+            use()
+    assert any("format 2" in problem for problem in records.verify(folder))
+    assert files(folder) == before
+
+
+def rewritten(folder: Path, name: str, data: bytes) -> None:
+    old, new = sha256((folder / name).read_bytes()).hexdigest(), sha256(data).hexdigest()
+    (folder / name).write_bytes(data)
+    sums = (folder / "SHA256SUMS").read_text()
+    (folder / "SHA256SUMS").write_text(sums.replace(old, new))
+
+
+# ------------------------------------------------------------------------------------------------- damaged files
+
+
+def is_only_behind(sums: bytes, whole: bytes) -> bool:
+    """Tell whether sums lack only lines, or the end of the last one, of files that prove themselves, or are JSON.
+
+    A trial has sums of its own. That the session and its plan are named is always asked for.
+    """
+    *lines, last = sums.split(b"\n")
+    known = whole.split(b"\n")
+    named = b"\n".join(lines)
+    is_part = any(line.startswith(last) for line in known)
+    return (
+        is_part and len(lines) == len({*lines} & {*known}) and b"  session.json" in named and b"  plan.jsonl" in named
+    )
+
+
+def is_only_unreadable(found: list[str]) -> bool:
+    """Tell whether all that is wrong is that lines of the session's sums are none."""
+    return any("not a sum" in each for each in found) and all(
+        "not a sum" in each or "SHA256SUMS does not name" in each for each in found
+    )
+
+
+def test_a_damaged_file_is_named_and_never_gives_a_number(tmp_path: Path, record_property) -> None:
+    """Whatever happens to one file: `session verify` names it, no run goes on, and the table is the same or refused."""
+    folder, rng, began = run(tmp_path / "runs/s"), random.Random(SEED), time.monotonic()
+    whole, table, outcomes = files(folder), tidy(folder), Counter[str]()
+    kinds = (*mutations.FAITHFUL, *mutations.LOOSE, mutations.deep)
+    for _ in range(size(150, 4000)):
+        name, kind = rng.choice(sorted(whole)), rng.choice(kinds)
+        data = kind(whole[name], rng) if whole[name] else b"x"
+        # The order of the sums says nothing.
+        if data == whole[name] or (
+            name == "SHA256SUMS" and sorted(data.splitlines()) == sorted(whole[name].splitlines())
+        ):
+            continue
+        (folder / name).write_bytes(data)
+        found = records.verify(folder)
+        torn = name == "SHA256SUMS" and is_only_behind(data, whole[name])  # what a kill may leave, and is mended
+        # Lines that are none any more named files that prove themselves: named by verify, and written anew.
+        lost = name == "SHA256SUMS" and is_only_unreadable(found)
+        if not torn:
+            assert found, f"{name} {kind.__name__}"
+            assert any(part in problem for problem in found for part in (name, "SHA256SUMS", name.split("/")[-1])), (
+                name,
+                found,
+            )
+            if lost:
+                run(folder)
+                assert records.verify(folder) == []
+            else:
+                with pytest.raises(LedgerError):
+                    run(folder)
+        try:
+            now = tidy(folder)
+        except InfrabenchError:
+            outcomes["refused"] += 1
+        else:
+            assert now.equals(table), f"{name} {kind.__name__}: another table"
+            outcomes["same table"] += 1
+        (folder / name).write_bytes(whole[name])
+        assert torn or lost or files(folder) == whole  # nothing was mended by guessing
+        if torn or lost:
+            for path, content in whole.items():
+                (folder / path).write_bytes(content)
+    assert records.verify(folder) == []
+    record_property(
+        "storm",
+        {
+            "part": "damaged ledger",
+            "count": outcomes.total(),
+            "seconds": time.monotonic() - began,
+            "told": f"{outcomes['refused']} tables refused, {outcomes['same table']} the same; all named by verify",
+        },
+    )
+
+
+def test_a_damaged_record_with_right_sums_is_refused_by_what_it_says(tmp_path: Path) -> None:
+    """As a broken writer would leave it: sums are right, contents are not."""
+    folder, rng = run(tmp_path / "runs/s"), random.Random(SEED)
+    one = folder / "trials" / sorted(records.recorded(folder))[0]
+    whole, sums = (one / "trial.json").read_bytes(), (one / "SHA256SUMS").read_text()
+    for _ in range(size(150, 4000)):
+        data = rng.choice((mutations.other_type, mutations.lose_part, mutations.word))(whole, rng)
+        (one / "trial.json").write_bytes(data)
+        (one / "SHA256SUMS").write_text(sums.replace(sha256(whole).hexdigest(), sha256(data).hexdigest()))
+        for read in (tidy, records.read_trials):
+            with suppress(InfrabenchError):
+                read(folder)
+        records.verify(folder)
+
+
+# ------------------------------------------------------------------------------------------------- clocks
+
+
+YEAR_S = 31556952.0
+
+
+class SetClock(SimpleNamespace):
+    """The module `time`, whose wall clock is set while the monotonic one goes on."""
+
+    offset_s = 0.0
+
+
+@pytest.mark.parametrize("step_s", [-YEAR_S, -2.0, 2.0, YEAR_S])
+def test_a_clock_that_is_set_in_a_trial_makes_it_invalid_and_changes_no_duration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_s: float
+) -> None:
+    clock = SetClock(monotonic=time.monotonic, sleep=time.sleep)
+    clock.time = lambda: time.time() + clock.offset_s
+    monkeypatch.setattr(trial, "time", clock)
+    real = trial.parsed
+
+    def parsed(*words: Any) -> Any:
+        if clock.parsed == 2:
+            clock.offset_s += step_s
+        clock.parsed += 1
+        return real(*words)
+
+    clock.parsed = 0
+    monkeypatch.setattr(trial, "parsed", parsed)
+    folder = run(tmp_path / "runs/s", runs=2)
+    found = records.read_trials(folder)
+    invalid = [each for each in found if each.state == "invalid"]
+    assert len(invalid) == 1
+    assert "clock was set by" in invalid[0].reason
+    assert invalid[0].conditions["clock_stepped_s"] == pytest.approx(step_s, abs=0.5)
+    assert all(0 < each.tool_s <= each.duration_s < 30 for each in found)
+    again = [each for each in found if each.trial.attempt]
+    assert [(each.trial.scenario, each.state) for each in again] == [(invalid[0].trial.scenario, "ok")]
+    order = [each.trial.position for each in found]
+    assert order == sorted(order)
+    assert records.verify(folder) == []
+    assert len(tidy(folder)) == len(found)
+
+
+@pytest.mark.parametrize("jumps_s", [(YEAR_S, -YEAR_S), (-YEAR_S, 0.0), (-3600.0, -3600.0)])
+def test_a_clock_that_jumps_between_trials_changes_neither_order_nor_durations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jumps_s: tuple[float, float]
+) -> None:
+    clock = SetClock(monotonic=time.monotonic, sleep=time.sleep)
+    clock.time = lambda: time.time() + clock.offset_s
+    monkeypatch.setattr(trial, "time", clock)
+
+    def jump(progress: Any) -> None:
+        clock.offset_s += jumps_s[progress.done % 2]
+
+    folder = run(tmp_path / "runs/s", runs=2, on_progress=jump)
+    found = records.read_trials(folder)
+    assert {each.state for each in found} == {"ok"}
+    assert len({each.started_utc[:4] for each in found}) > 1 or abs(jumps_s[0]) < YEAR_S
+    assert [each.trial.position for each in found] == [*range(len(found))]
+    assert all(0 < each.tool_s <= each.duration_s < 30 for each in found)
+    assert records.verify(folder) == []
+    assert [*dict.fromkeys(tidy(folder)["trial"])] == [each.trial.id for each in found]
+
+
+@pytest.mark.parametrize(("gone_s", "discards"), [(60.0, 0), (-0.5, 0), (7200.0, 1), (-7200.0, 1)])
+def test_an_interruption_whose_length_the_clock_cannot_tell_spoils_its_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone_s: float, discards: int
+) -> None:
+    class Enough(Exception):
+        """Ends a session in its middle."""
+
+    def stop(progress: Any) -> None:
+        if progress.done == 2:
+            raise Enough
+
+    folder = tmp_path / "runs/s"
+    with pytest.raises(Enough):
+        run(folder, on_progress=stop)
+    last = max(records.read_trials(folder), key=lambda each: each.started_utc)
+    ended = blocks.datetime.fromisoformat(last.started_utc).timestamp() + last.duration_s
+
+    class Later(blocks.datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return blocks.datetime.fromtimestamp(ended + gone_s, tz)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(blocks, "datetime", Later)
+        run(folder)
+    said = records.discarded(folder)
+    assert len(said) == discards
+    if gone_s < -1:
+        assert "set back by 7200 s" in said[0]
+    assert records.verify(folder) == []

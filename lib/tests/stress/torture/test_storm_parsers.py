@@ -1,0 +1,186 @@
+"""Every parser on damaged outputs: the same schema, or an error it declares; never another number for a lost line.
+
+And on whole ones of another run than was asked for: refused.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+import traceback
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from infrabench import registry
+from infrabench.core import Capture, DesignError, Measurement, NotAsClaimed, NotRunnable, ParseError
+from tests.support import mutations, parameters
+from tests.support.captures import case_folders, read
+from tests.support.storm import SEED, Memory, size
+
+EACH = size(300, 100_000)
+REFUSED = (ParseError, NotAsClaimed)
+LONGEST_S = 5.0  # of one parse, of a mebibyte that a machine made
+MOST_GROWN = 512 * 2**20  # bytes of memory
+# (workload, case, kind of mutation): why its parser cannot tell.
+CANNOT_TELL = {
+    ("integrity", "both-zfs", "lose_part"): "how much of an unreadable file was read is not told file by file",
+    ("integrity", "both-ceph", "lose_part"): "how much of an unreadable file was read is not told file by file",
+}
+GOOD = [path for path in case_folders() if "measurements" in read(path)[1]["expect"]]
+NAMES = sorted({path.parent.name for path in GOOD})
+
+
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """A capture of a real tool, what it says, and the outputs that can be damaged."""
+
+    case: str
+    capture: Capture
+    expected: tuple[Measurement, ...]
+    places: tuple[tuple[str, str], ...]  # step and stream
+    told: tuple[str, ...] = ()  # parameters of which the outputs tell
+
+
+def goldens(name: str) -> list[Golden]:
+    found = []
+    for path in GOOD:
+        if path.parent.name == name:
+            capture, about = read(path)
+            streams = [(step, key) for step in capture.steps for key in ("stdout", "stderr")]
+            places = tuple((step, key) for step, key in streams if getattr(capture[step], key))
+            expected = tuple(registry.workload(name).parse(capture))
+            told = tuple(parameters.told(name, capture.params, about["tool"]))
+            found.append(Golden(path.name, capture, expected, places, told))
+    return found
+
+
+def damaged(golden: Golden, rng: random.Random) -> tuple[mutations.Mutate, Capture, str]:
+    step, stream = rng.choice(golden.places)
+    kind, data = mutations.mutated(getattr(golden.capture[step], stream), rng)
+    changed = replace(golden.capture[step], **{stream: data})
+    return kind, Capture({**golden.capture.steps, step: changed}, golden.capture.params), f"{step}.{stream}"
+
+
+def judged(golden: Golden, kind: mutations.Mutate, found: Sequence[Measurement]) -> str:
+    """Return what is wrong with the numbers that a parser gave for damaged output; empty when nothing is."""
+    if any(not math.isfinite(each.value) for each in found):
+        return ""  # `trial.parsed` refuses it
+    schema = [(each.metric, each.unit, each.better) for each in found]
+    if schema != [(each.metric, each.unit, each.better) for each in golden.expected]:
+        return f"another schema: {schema}"
+    if kind in mutations.FAITHFUL and tuple(found) != golden.expected:
+        differing = [
+            f"{now.metric} {then.value!r} -> {now.value!r}"
+            for then, now in zip(golden.expected, found, strict=True)
+            if then != now
+        ]
+        return f"another number: {'; '.join(differing)}"
+    return ""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_damaged_output_is_refused_or_says_the_same(name: str, record_property, tmp_path: Path) -> None:
+    parse = registry.workload(name).parse
+    good = [golden for golden in goldens(name) if golden.places]
+    if not good:
+        assert name == "null"  # `true` says nothing that could be damaged
+        return
+    rng = random.Random(f"{SEED} {name}")
+    outcomes: Counter[str] = Counter()
+    wrong: dict[str, str] = {}
+    slowest, memory, began = 0.0, Memory(), time.monotonic()
+    for number in range(EACH):
+        golden = rng.choice(good)
+        kind, capture, where = damaged(golden, rng)
+        told, begin = "", time.process_time()
+        try:
+            found = parse(capture)
+        except REFUSED:
+            outcomes["refused"] += 1
+        except Exception as error:  # noqa: BLE001 (any other exception is what is looked for)
+            told = f"{type(error).__name__}: {str(error)[:200]} at {traceback.extract_tb(error.__traceback__)[-1].line}"
+        else:
+            outcomes["read"] += 1
+            told = "" if (name, golden.case, kind.__name__) in CANNOT_TELL else judged(golden, kind, found)
+        slowest = max(slowest, time.process_time() - begin)
+        if told:
+            wrong.setdefault(f"{golden.case} {where} {kind.__name__}: {told}", f"mutation {number}")
+            if len(wrong) > 20:
+                break
+    took_s = time.monotonic() - began
+    grown = memory.grown
+    record_property(
+        "storm",
+        {
+            "part": f"parser {name}",
+            "count": sum(outcomes.values()),
+            "seconds": took_s,
+            "told": f"{outcomes['refused']} refused, {outcomes['read']} read; slowest {1000 * slowest:.0f} ms, "
+            f"memory +{grown / 2**20:.0f} MiB, {sum(outcomes.values()) / took_s:.0f} a second",
+        },
+    )
+    assert not wrong, f"seed {SEED}:\n" + "\n".join(f"{what} ({at})" for what, at in wrong.items())
+    assert outcomes["refused"] > EACH / 10
+    assert slowest < LONGEST_S
+    assert grown < MOST_GROWN
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_output_of_other_parameters_is_refused(name: str) -> None:
+    """One parameter or more have another value than the run had, by any factor from 2 on or its inverse."""
+    parse = registry.workload(name).parse
+    good = [golden for golden in goldens(name) if golden.told]
+    if not good:
+        assert name in ("null", "pod-network", "startup")  # they say nothing of what they were asked for
+        return
+    rng = random.Random(f"{SEED} parameters {name}")
+    for number in range(size(30, 3000)):
+        golden = rng.choice(good)
+        chosen = rng.sample(golden.told, rng.randint(1, min(3, len(golden.told))))
+        params = {**golden.capture.params, **{key: elsewhere(key, golden.capture.params[key], rng) for key in chosen}}
+        try:
+            found = parse(Capture(golden.capture.steps, params))
+        except (*REFUSED, NotRunnable, DesignError):  # some are no run at all
+            continue
+        pytest.fail(f"seed {SEED}, {number}: {golden.case} with {[(key, params[key]) for key in chosen]} gave {found}")
+
+
+def elsewhere(name: str, value: object, rng: random.Random) -> object:
+    """Return another value of a parameter; what a bound is for, or what costs time, changes in one direction only."""
+    if isinstance(value, bool | str) or not value or name in ("max_kib", "digits"):
+        return parameters.other(name, value)
+    assert isinstance(value, int | float)
+    factor = rng.choice((2, 3, 7, 1000))
+    return value * factor if value < 2 * factor or rng.random() < 0.5 else value // factor
+
+
+def test_the_storm_finds_a_parser_that_guesses() -> None:
+    """A parser that takes the last of several numbers, and none for a zero, does not come through."""
+    golden = Golden("made", Capture({}, {}), (Measurement("value", 2.0, "1/s", "higher"),), ())
+    last = (Measurement("value", 3.0, "1/s", "higher"),)
+    assert "another number" in judged(golden, mutations.double_lines, last)
+    assert judged(golden, mutations.digit, last) == ""
+    assert "another schema" in judged(golden, mutations.digit, ())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_parser_takes_time_in_proportion_to_its_input(name: str) -> None:
+    """Runs of one sign, a line that is repeated, and gaps in a line: no pattern goes over them more than once."""
+    parse = registry.workload(name).parse
+    good = [golden for golden in goldens(name) if golden.places]
+    rng = random.Random(f"{SEED} long {name}")
+    for _ in range(size(8, 300) if good else 0):
+        golden = rng.choice(good)
+        step, stream = rng.choice(golden.places)
+        kind, data = mutations.inflated(getattr(golden.capture[step], stream), rng)
+        changed = replace(golden.capture[step], **{stream: data})
+        begin = time.process_time()
+        with suppress(*REFUSED):
+            parse(Capture({**golden.capture.steps, step: changed}, golden.capture.params))
+        assert time.process_time() - begin < LONGEST_S, f"seed {SEED}: {golden.case} {step}.{stream}: {kind}"

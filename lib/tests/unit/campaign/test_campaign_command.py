@@ -1,0 +1,138 @@
+"""The command: what it prints, what it leaves, and its exit status."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from infrabench import cli
+from infrabench.experiment.campaign import checks, engine, summary
+from infrabench.experiment.campaign.file import Campaign
+from infrabench.notebook import campaign_analysis
+from tests.support.places import ROOT
+
+Written = Callable[[str], Campaign]
+GOOD = "name: c\nstudies: {camp: {profile: few}}\nsites: {here: local}\n"
+
+
+def call(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
+    status = cli.main(["campaign", *argv])
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+def test_a_dry_run_prints_the_plan_and_starts_nothing(
+    home: Path, written: Written, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, _ = call(capsys, "plan", str(written(GOOD).path), "--at-once", "3")
+    assert status == 0
+    assert out.splitlines()[0] == "campaign c: 1 job on 1 site"
+    assert "camp: few, 3 trials in 3 blocks (plain)" in out
+    assert not (home / "out").exists()
+    assert not (home / "data").exists()
+
+
+def test_the_status_says_what_is_missing_and_asks_no_site(
+    home: Path, written: Written, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(GOOD).path
+    monkeypatch.setattr(
+        "infrabench.experiment.campaign.site_checks.ask_all", lambda *rest: pytest.fail("a site was asked")
+    )
+    status, out, err = call(capsys, "status", str(path))
+    assert status == 1
+    assert "here camp: missing (data/runs/camp/c.here.camp): not begun" in out
+    assert "0 of 1 sessions are complete" in out
+    assert "exclusive: 0 trials on 0 sites" in out
+    assert "`infrabench campaign run` goes on with what is missing" in err
+
+
+def test_the_status_of_nodes_of_slurm_needs_no_slurm(
+    home: Path, written: Written, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = "".join(f"  {name}: {{target: local, slurm: {{nodes: {name}}}}}\n" for name in ("n1", "n2"))
+    path = written(GOOD.split("sites:")[0] + f"sites:\n{places}").path
+    assert "0 of 2 sessions are complete" in call(capsys, "status", str(path))[1]
+    assert "sites n1 and n2 are one" in call(capsys, "plan", str(path))[2]
+
+
+def test_what_is_refused_exits_2_with_everything_that_is_wrong(
+    home: Path, written: Written, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = home / "bad.yml"
+    path.write_text(GOOD.replace("few", "fw").replace("local", "lokal"))
+    status, out, err = call(capsys, "run", str(path))
+    assert (status, out) == (2, "")
+    assert "2 problems; nothing was started" in err
+    assert "unknown profile of study 'camp' 'fw'" in err
+    assert "unknown site" in err
+
+
+def test_a_system_that_a_site_cannot_run_is_named_with_its_reason(home: Path, written: Written) -> None:
+    planned = checks.read_plan(written(GOOD))
+    (job,) = planned.jobs
+    job.folder.mkdir(parents=True)
+    said = {"format": 1, "parameters": {}, "not_run": {"docker": "there is no guest image"}}
+    (job.folder / "session.json").write_text(json.dumps(said))
+    assert list(summary.lines(summary.write(planned)))[1] == "  docker not run: there is no guest image"
+
+
+def test_the_analysis_over_sites_gets_the_campaign(home: Path, written: Written) -> None:
+    planned = checks.read_plan(written(GOOD))
+    path = summary.write(planned)
+    assert list(campaign_analysis.analyse(path)) == ["not analysed over sites: no session is complete"]
+    data = json.loads(path.read_text())
+    assert data == {
+        "name": "c",
+        "sessions": [
+            {
+                "site": "here", "study": "camp", "label": "camp", "session": "data/runs/camp/c.here.camp",
+                "state": "missing", "reason": "not begun", "not_run": {},
+            }
+        ],
+    }  # fmt: skip
+    data["sessions"][0]["state"] = "complete"
+    path.write_text(json.dumps(data))
+    assert list(campaign_analysis.analyse(path)) == [
+        f"not analysed over sites: there is no {home / 'notebooks/sites.ipynb'}"
+    ]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    made = nbformat.v4.new_notebook(metadata={"kernelspec": kernel})
+    made.cells = [
+        nbformat.v4.new_code_cell("campaign = None\nout = 'out'", metadata={"tags": ["parameters"]}),
+        nbformat.v4.new_code_cell("import json; print(json.load(open(campaign))['name'], out)"),
+    ]
+    nbformat.write(made, home / "notebooks" / "sites.ipynb")
+    (told,) = campaign_analysis.analyse(path)
+    assert told == str(engine.folder("c") / "sites.ipynb")
+    (output,) = nbformat.read(told, 4).cells[-1]["outputs"]
+    assert output["text"] == "c out/campaigns/c\n"
+
+
+def test_make_hands_the_file_on_as_it_is(home: Path) -> None:
+    (home / "env/bin").mkdir(parents=True)
+    fake = home / "env/bin/infrabench"
+    fake.write_text(f'#!/bin/sh\nprintf "%s\\0" "$@" >"{home}/argv"\n')
+    fake.chmod(0o755)
+    (home / "env/.made").touch()
+    name = f"x'; touch '{home}/pwned'; echo `touch {home}/pwned`$(touch {home}/pwned)\" ; y.yml"
+    command = ["make", "-o", f"{home}/env/.made", f"ENV={home}/env", "campaign", "DRY=1"]
+    done = subprocess.run([*command, f"FILE={name}"], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    assert not (home / "pwned").exists()
+    assert (home / "argv").read_text().split("\0")[:-1] == ["campaign", "plan", name]
+
+
+def test_another_executor_gets_its_profile_and_no_resource_of_this_machine(home: Path, written: Written) -> None:
+    planned = checks.read_plan(written(GOOD), "kubernetes")
+    how = engine.How("kubernetes", profile="/there")
+    command = engine.command(planned, how, home)
+    assert command[command.index("--executor") + 1] == "kubernetes"
+    assert command[command.index("--profile") + 1] == "/there"
+    assert command[command.index("--jobs") + 1] == "1"
+    assert command[-1] == "site_0=1"

@@ -1,0 +1,139 @@
+"""Bringing a cluster up on hosts that answer by script: the order of things, and what is said when one fails."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from infrabench.core import Machines, ProvisionError
+from infrabench.machines.clusters import cluster
+from infrabench.machines.clusters.cluster import Cluster
+from infrabench.machines.clusters.kubectl import Kubectl
+from tests.support.cluster_fakes import Scripted
+
+PARTS = ("kubernetes", "etcd", "containerd", "multus")
+
+
+def control_host(ranges: bytes = b"198.19.0.0/24 198.19.1.0/24", refuses: bytes = b"no script has this") -> Scripted:
+    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+        if refuses in stdin or refuses.decode() in argv:
+            return 1, b"it does not start"
+        if stdin.startswith(b"for file"):
+            return 0, b"kubeconfig\0" * 6
+        return 0, ranges if any("podCIDR" in part for part in argv) else b""
+
+    return Scripted(answer, name="control", address="198.18.0.21")
+
+
+def worker_host(number: int, refuses: bytes = b"no script has this") -> Scripted:
+    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+        if refuses in stdin:
+            return 1, b"no overlay file system"
+        return 0, b"E1121 cannot reach the API" if "grep -v" in " ".join(argv) else b""
+
+    return Scripted(answer, name=f"worker{number}", address=f"198.18.0.{21 + number}")
+
+
+def machines(*hosts: Scripted) -> Machines:
+    images = {kind: (f"localhost/{kind}:1", f"/opt/images/{kind}.tar") for kind in ("pause", "tools")}
+    tools = {part: f"/opt/infrabench/{part}" for part in PARTS}
+    named = {host.name: host for host in hosts}
+    return Machines(named, tools, images, embedded=True, facts={"versions": {"kubernetes": "v1.34.4"}})
+
+
+def started(host: Scripted) -> list[str]:
+    return [
+        name
+        for argv, text in zip(host.asked, host.given, strict=True)
+        if b"systemctl start" in text
+        for name in argv[3:]
+    ]
+
+
+def test_a_cluster_is_three_hosts_whose_units_start_in_order() -> None:
+    plane, one, two = control_host(), worker_host(1), worker_host(2)
+    made = cluster.bring_up(machines(plane, one, two))
+    assert started(plane) == ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
+    assert started(one) == started(two) == ["containerd", "kubelet", "kube-proxy"]
+    assert [worker.name for worker in made.workers] == list(made.nodes) == ["worker1", "worker2"]
+    assert made.kubectl.prefix[0] == "/opt/infrabench/kubernetes/kubectl"
+    units = [path for host in (plane, one, two) for path in host.pushed if path.endswith(".service")]
+    assert len(units) == 10
+    assert all(path.startswith("/etc/systemd/system/infrabench-") for path in units)
+
+
+def test_nodes_that_do_not_register_are_told_with_what_their_kubelets_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "REGISTER_S", 0.05)
+    hosts = control_host(ranges=b"198.19.0.0/24"), worker_host(1), worker_host(2)  # one of two has come
+    with pytest.raises(ProvisionError, match=r"register .* worker1: E1121 cannot reach the API; worker2: E1121"):
+        cluster.bring_up(machines(*hosts))
+
+
+@pytest.mark.parametrize(
+    ("where", "text", "told"),
+    [
+        ("control", b"init phase certs", "it does not start"),
+        ("control", b"/readyz", "it does not start"),
+        ("worker2", b"images import", "no overlay file system"),
+        ("worker1", b"systemctl start", "no overlay file system"),
+    ],
+)
+def test_what_does_not_start_is_told_with_its_host(where: str, text: bytes, told: str) -> None:
+    never = b"no script has this"
+    hosts = [control_host(refuses=text if where == "control" else never)]
+    hosts += [worker_host(number, refuses=text if where == f"worker{number}" else never) for number in (1, 2)]
+    with pytest.raises(ProvisionError, match=rf"on {where} exited with 1 .*: {told}"):
+        cluster.bring_up(machines(*hosts))
+
+
+def test_nodes_that_are_not_ready_say_why() -> None:
+    def node(name: str, status: str, message: str) -> dict[str, object]:
+        return {
+            "metadata": {"name": name},
+            "status": {"conditions": [
+                {"type": "MemoryPressure", "status": "False", "message": "enough"},
+                {"type": "Ready", "status": status, "message": message},
+            ]},
+        }  # fmt: skip
+
+    listed = {"items": [node("worker1", "True", "fine"), node("worker2", "False", "cni plugin not initialized")]}
+
+    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+        return (1, b"timed out") if "wait" in argv else (0, json.dumps(listed).encode())
+
+    host = Scripted(answer)
+    with pytest.raises(ProvisionError) as error:
+        cluster.wait_ready(Cluster(Kubectl(host, ("k",)), cluster.NODES))
+    assert str(error.value) == "nodes are not Ready after 120 s: worker2: cni plugin not initialized"
+    assert host.asked[0][1:5] == ("wait", "--for=condition=Ready", "node/worker1", "node/worker2")
+
+
+def test_a_ready_node_that_takes_no_pods_yet_is_waited_for() -> None:
+    asked = []
+
+    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+        if "wait" in argv:
+            return 0, b""
+        asked.append(argv)
+        taints = [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}] if len(asked) < 3 else []
+        others = [{"key": "ours/own", "effect": "NoSchedule"}]
+        return 0, json.dumps({"items": [{"spec": {"taints": others}}, {"spec": {"taints": taints}}]}).encode()
+
+    cluster.wait_ready(Cluster(Kubectl(Scripted(answer), ("k",)), cluster.NODES))
+    assert len(asked) == 3
+
+
+def test_the_first_error_of_work_on_all_workers_is_raised() -> None:
+    done = []
+
+    def work(worker: cluster.Worker) -> None:
+        done.append(worker.name)
+        if worker.name == "worker2":
+            raise ProvisionError("worker2 has no room")
+
+    members = [cluster.Worker(f"worker{number}", Scripted()) for number in (1, 2)]
+    with pytest.raises(ProvisionError, match="no room"):
+        cluster.at_once(work, members)
+    assert sorted(done) == ["worker1", "worker2"]
+    cluster.at_once(work, ())

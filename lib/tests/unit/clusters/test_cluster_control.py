@@ -1,0 +1,210 @@
+"""Files of the control plane (kubeadm's configuration, units, roles) and of workers; command lines of `kubectl`."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+import tomllib
+
+import pytest
+import yaml
+
+from infrabench.core import Machines, ProvisionError
+from infrabench.machines.clusters import cluster, control, multus, runtimes, workers
+from infrabench.machines.clusters.cluster import Cluster
+from infrabench.machines.clusters.kubectl import Kubectl
+from infrabench.machines.lab import go_parts, network, node_groups
+from tests.support.cluster_fakes import Scripted
+
+SECRETS = [f"kubeconfig {number}" for number in range(5)]
+
+
+def plane_host(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+    """A host that prints the five kubeconfigs and the CA where it is asked for them."""
+    return 0, "\0".join([*SECRETS, "the CA", ""]).encode() if stdin.startswith(b"for file") else b""
+
+
+def machines(**hosts: Scripted) -> Machines:
+    parts = ("kubernetes", "etcd", "containerd", "multus")
+    tools = {part: f"/opt/infrabench/{part}" for part in parts}
+    images = {kind: (f"localhost/{kind}:1", f"/opt/images/{kind}.tar") for kind in ("pause", "tools")}
+    return Machines(hosts, tools, images, embedded=True, facts={"versions": {"kubernetes": "v1.34.4"}})
+
+
+@pytest.fixture
+def plane() -> control.ControlPlane:
+    host = Scripted(plane_host, address="198.18.0.21")
+    return control.identities(host, "/opt/k", "v1.34.4", ("worker1", "worker2"))
+
+
+def unit_words(host: Scripted, name: str) -> list[str]:
+    text = host.pushed[f"/etc/systemd/system/infrabench-{name}.service"]
+    found = re.search(r"^ExecStart=(.*)$", text, re.MULTILINE)
+    assert found is not None
+    return found[1].split()
+
+
+def test_kubeadm_is_told_the_version_the_address_and_ranges_that_do_not_meet(plane: control.ControlPlane) -> None:
+    host = plane.host
+    first, second = yaml.safe_load_all(host.pushed["/etc/kubernetes/kubeadm.yaml"])
+    assert (first["kind"], second["kind"]) == ("InitConfiguration", "ClusterConfiguration")
+    assert first["localAPIEndpoint"] == {"advertiseAddress": "198.18.0.21", "bindPort": 6443}
+    assert second["kubernetesVersion"] == "v1.34.4"
+    assert second["controlPlaneEndpoint"] == "198.18.0.21:6443"
+    assert "198.18.0.21" in second["apiServer"]["certSANs"]
+    ranges = [ipaddress.ip_network(second["networking"][key]) for key in ("serviceSubnet", "podSubnet")]
+    assert not ranges[0].overlaps(ranges[1])
+    assert all(each.subnet_of(network.RANGE) for each in ranges)  # nothing leaves the range for benchmarks
+    assert not any(each.overlaps(other) for each in ranges for other in (network.NODES_NET, network.GUESTS_NET))
+
+
+def test_second_networks_lie_outside_of_all_other_ranges() -> None:
+    for address in range(256):
+        node = Scripted(address=f"198.18.0.{address}")
+        given = ipaddress.ip_interface(second_of(node))
+        assert given.network.subnet_of(network.RANGE)
+        for other in (control.POD_NET, control.SERVICE_NET, network.NODES_NET, network.GUESTS_NET):
+            assert not given.network.overlaps(ipaddress.ip_network(str(other)))
+
+
+def test_no_two_sets_of_machines_share_a_second_network() -> None:
+    firsts = [node_groups.members("x", slot)[1] for slot in range(node_groups.SLOTS)]
+    assert len({second_of(Scripted(address=node.address)) for node in firsts}) == node_groups.SLOTS
+
+
+def second_of(node: Scripted) -> str:
+    from infrabench.systems import _cni
+
+    return _cni._second(Cluster(Kubectl(node, ()), cluster.NODES, (workers.Worker("worker1", node),)), 11)
+
+
+def test_every_user_gets_the_kubeconfig_of_its_name(plane: control.ControlPlane) -> None:
+    names = ("admin", "network", "kube-proxy", "kubelet-worker1", "kubelet-worker2")
+    assert plane.kubeconfigs == dict(zip(names, SECRETS, strict=True))
+    assert plane.ca == "the CA"
+    assert b"umask 077" in next(text for text in plane.host.given if b"init phase certs" in text)
+
+
+def test_roles_give_each_user_what_it_lacks_and_no_more(plane: control.ControlPlane) -> None:
+    roles = json.loads(plane.host.pushed["/etc/kubernetes/roles.json"])["items"]
+    bound = {
+        (subject["kind"], subject["name"]): role["roleRef"]["name"] for role in roles for subject in role["subjects"]
+    }
+    assert bound == {
+        ("Group", "kubeadm:cluster-admins"): "cluster-admin",
+        ("User", "infrabench:network"): "cluster-admin",
+        ("User", "system:kube-proxy"): "system:node-proxier",
+    }
+
+
+@pytest.mark.parametrize("throw_away", [True, False])
+def test_the_controller_manager_starts_after_the_api_and_takes_no_frozen_node_for_dead(
+    plane: control.ControlPlane, throw_away: bool
+) -> None:
+    host = plane.host
+    control.run(plane, "/opt/k", "/opt/e", throw_away=throw_away)
+    started = [argv[3:] for argv, text in zip(host.asked, host.given, strict=True) if b"systemctl start" in text]
+    waits = next(number for number, argv in enumerate(host.asked) if "/readyz" in argv)
+    assert started == [("etcd", "kube-apiserver"), ("kube-controller-manager", "kube-scheduler")]
+    assert [b"systemctl start" in text for text in host.given].index(True) < waits
+    assert "--node-monitor-grace-period=24h0m0s" in unit_words(host, "kube-controller-manager")
+    assert ("--unsafe-no-fsync" in unit_words(host, "etcd")) is throw_away
+    assert unit_words(host, "kube-scheduler")[0] == "/opt/k/kube-scheduler"
+    for name in ("etcd", "kube-apiserver"):
+        addresses = re.findall(r"https?://([^:/ ]+)", " ".join(unit_words(host, name)))
+        assert set(addresses) <= {"127.0.0.1", "kubernetes.default.svc"}, f"{name}: etcd has no password"
+
+
+def test_the_range_of_pods_is_one_everywhere(plane: control.ControlPlane) -> None:
+    control.run(plane, "/opt/k", "/opt/e", throw_away=True)
+    assert f"--cluster-cidr={control.POD_NET}" in unit_words(plane.host, "kube-controller-manager")
+    for name in ("kube-apiserver", "kube-controller-manager"):
+        assert f"--service-cluster-ip-range={control.SERVICE_NET}" in unit_words(plane.host, name)
+    assert workers._proxy("worker1")["clusterCIDR"] == control.POD_NET
+
+
+# ------------------------------------------------------------------------------------------------- workers
+
+
+@pytest.mark.parametrize(("said", "restricted"), [(b"free\n", False), (b"restricted\n", True)])
+def test_a_runtime_knows_where_each_kind_of_pod_gets_its_network(said: bytes, restricted: bool) -> None:
+    host = Scripted(lambda argv, stdin: (0, said if b"oom_score_adj" in stdin else b""))
+    workers.prepare("worker1", machines(worker1=host), names=("runc", "plain"))
+    config = tomllib.loads(host.pushed["/etc/containerd/config.toml"])
+    runtime = config["plugins"]["io.containerd.cri.v1.runtime"]
+    assert runtime["restrict_oom_score_adj"] is restricted
+    assert runtime["cni"]["conf_dir"] == runtimes.CNI_CONFIG
+    assert runtime["containerd"]["runtimes"]["plain"]["cni_conf_dir"] == runtimes.PLAIN_CONFIG
+    assert "cni_conf_dir" not in runtime["containerd"]["runtimes"]["runc"]
+    assert config["plugins"]["io.containerd.cri.v1.images"]["pinned_images"] == {"sandbox": "localhost/pause:1"}
+    assert config["metrics"]["address"].startswith("127.0.0.1:")
+    imports = next(argv for argv, text in zip(host.asked, host.given, strict=True) if b"images import" in text)
+    assert imports[-2:] == ("/opt/images/pause.tar", "/opt/images/tools.tar")
+
+
+def test_a_worker_gets_its_own_identity_and_only_that(plane: control.ControlPlane) -> None:
+    host = Scripted(address="198.18.0.23")
+    workers.join(workers.Worker("worker2", host), plane, machines(worker2=host))
+    files = host.pushed
+    assert files["/etc/kubernetes/kubelet.conf"] == plane.kubeconfigs["kubelet-worker2"]
+    assert plane.kubeconfigs["admin"] not in files.values()
+    assert {"--hostname-override=worker2", "--node-ip=198.18.0.23"} <= set(unit_words(host, "kubelet"))
+    kubelet = json.loads(files[workers.KUBELET_CONFIG])
+    assert (kubelet["cgroupDriver"], kubelet["failSwapOn"], kubelet["failCgroupV1"]) == ("cgroupfs", False, False)
+    proxy = json.loads(files["/etc/kubernetes/kube-proxy.yaml"])
+    assert proxy["hostnameOverride"] == "worker2"
+    assert (proxy["conntrack"]["maxPerCore"], proxy["conntrack"]["min"]) == (0, 0)  # the machine's, not the node's
+
+
+def test_multus_is_first_in_the_runtimes_folder_and_delegates_to_the_file_of_the_cni() -> None:
+    members = tuple(workers.Worker(f"worker{n}", Scripted(address=f"198.18.0.2{n + 1}")) for n in (1, 2))
+    made = Cluster(Kubectl(Scripted(), ("kubectl",)), cluster.NODES, members, machines())
+    multus.install(made, "10-x.conflist")
+    for worker in members:
+        (path,) = worker.host.pushed
+        text = json.loads(worker.host.pushed[path])
+        assert path.startswith(f"{runtimes.CNI_CONFIG}/00-")
+        assert text["clusterNetwork"] == f"{runtimes.PLAIN_CONFIG}/10-x.conflist"
+        assert runtimes.PLAIN_CONFIG != runtimes.CNI_CONFIG
+    with pytest.raises(ProvisionError, match="hosts that can be reached only"):
+        multus.install(Cluster(Kubectl(Scripted(), ()), cluster.NODES), "x")
+
+
+@pytest.mark.parametrize("part", sorted(go_parts.PARTS))
+def test_the_version_that_is_told_is_the_one_that_is_built(part: str) -> None:
+    package = go_parts.PARTS[part].programs[0].package
+    required = re.findall(r"^\s*(?:require\s+)?(\S+) v\S+", (go_parts.PARTS[part].folder / "go.mod").read_text(), re.M)
+    (module,) = {each for each in required if f"{package}/".startswith(f"{each}/")}
+    assert node_groups.version(part) == go_parts.version(go_parts.PARTS[part], module)
+
+
+# ------------------------------------------------------------------------------------------------- kubectl
+
+
+def kubectl(status: int = 0, out: bytes = b"{}") -> tuple[Kubectl, Scripted]:
+    host = Scripted(lambda argv, stdin: (status, out))
+    return Kubectl(host, ("/opt/k/kubectl", "--kubeconfig", "/f")), host
+
+
+def test_kubectl_commands_name_the_cluster_and_carry_manifests_on_stdin() -> None:
+    asked, host = kubectl()
+    asked.apply([{"kind": "A"}, {"kind": "B"}])
+    assert host.asked == [("/opt/k/kubectl", "--kubeconfig", "/f", "apply", "--filename=-")]
+    assert [each["kind"] for each in json.loads(host.given[0])["items"]] == ["A", "B"]
+    assert asked.get("pods", "-n", "x") == {}
+    assert host.asked[1][3:] == ("get", "pods", "-n", "x", "--output=json")
+
+
+def test_a_command_in_a_pod_is_never_taken_for_an_option_of_kubectl() -> None:
+    asked, _ = kubectl()
+    prefix = asked.exec_prefix("infrabench", "server")
+    assert prefix[-1] == "--"
+    assert prefix[:5] == ("/opt/k/kubectl", "--kubeconfig", "/f", "exec", "--namespace=infrabench")
+
+
+def test_what_kubectl_says_reaches_the_reader() -> None:
+    asked, _ = kubectl(1, b"error: forbidden")
+    with pytest.raises(ProvisionError, match=r"get pods.* on node exited with 1 .*: error: forbidden"):
+        asked.get("pods")
+    assert not asked.run("get", "pods").ok

@@ -1,0 +1,100 @@
+"""What making a cluster does on a host: unit files say what was meant, files arrive whole, errors are told."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infrabench.core import ProvisionError
+from infrabench.machines.clusters import hosts
+from infrabench.machines.hosts.host import LocalHost
+from tests.support.cluster_fakes import Rooted, Scripted, words_of
+
+NASTY = ["%h", "100%", "$HOME", "${HOME}", "a b", "{a}", 'say "x"', "it's", "back\\slash", "", ";", "a;b", "\t", "x\ny"]
+
+
+def parts(text: str) -> tuple[list[str], dict[str, str]]:
+    """Return the command and the environment of a unit file as systemd reads them."""
+    command = re.search(r"^ExecStart=(.*)$", text, re.MULTILINE)
+    assert command is not None
+    words = [word.replace("$$", "$") for word in words_of(command[1])]
+    settings = [words_of(line)[0] for line in re.findall(r"^Environment=(.*)$", text, re.MULTILINE)]
+    return words, dict(each.split("=", 1) for each in settings)
+
+
+@given(
+    st.lists(st.one_of(st.sampled_from(NASTY), st.text("abc$%\"'\\{}; \n", max_size=8)), max_size=4),
+    st.one_of(st.sampled_from(NASTY), st.text("abc$%\"'\\{}; \n", max_size=8)),
+)
+def test_a_unit_runs_exactly_the_words_that_were_given(words: list[str], value: str) -> None:
+    (text,) = hosts.unit("x", ["/bin/true", *words], {"VALUE": value}).values()
+    command, environment = parts(text)
+    assert command == ["/bin/true", *words]
+    assert environment == {"VALUE": value}
+
+
+def test_no_word_is_expanded_by_systemd() -> None:
+    """In a command ``$`` begins a variable wherever it stands; in ``Environment=`` it is nothing special."""
+    (text,) = hosts.unit("x", ["/bin/echo", "${HOME}", "$X"], {"A": "$b"}).values()
+    assert 'ExecStart=/bin/echo "$${HOME}" $$X\n' in text
+    assert "Environment=A=$b\n" in text
+
+
+def test_a_unit_of_a_runtime_leaves_its_children_alive() -> None:
+    (alone,), (parent,) = hosts.unit("x", ["/x"]).values(), hosts.unit("x", ["/x"], children=True).values()
+    assert "KillMode=mixed\n" in alone
+    assert "KillMode=process\n" in parent
+    assert list(hosts.unit("etcd", ["/x"])) == ["/etc/systemd/system/infrabench-etcd.service"]
+
+
+def test_files_arrive_whole_with_their_modes_and_folders_stay_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir(mode=0o711)
+    files = {"/etc/new/deep/file": "text €\n", "/etc/program": "#!/bin/sh\n"}
+    hosts.push(Rooted(root=tmp_path), files)
+    assert (tmp_path / "etc/new/deep/file").read_text() == "text €\n"
+    assert (tmp_path / "etc/new/deep/file").stat().st_mode & 0o777 == 0o600  # most of them hold keys
+    assert (tmp_path / "etc/program").stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "etc").stat().st_mode & 0o777 == 0o711
+
+
+def test_files_that_cannot_be_written_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ProvisionError, match="tar -xf"):
+        hosts.push(Rooted(root=tmp_path), {"/file/below": "x"})
+
+
+def test_a_script_gets_its_arguments_literally_and_its_failure_says_where() -> None:
+    here = LocalHost("here")
+    assert hosts.script(here, 'printf "%s|" "$@"', "a b", "$HOME", "it's") == "a b|$HOME|it's|"
+    with pytest.raises(ProvisionError, match=r"here exited with 3 .*: no such thing"):
+        hosts.script(here, "echo no such thing >&2; exit 3")
+
+
+def test_units_are_started_in_order_and_the_end_of_the_log_is_told(tmp_path: Path, monkeypatch) -> None:
+    """`systemctl` is replaced: it notes what it is asked, and refuses one unit."""
+    logs, bin_dir = tmp_path / "logs", tmp_path / "bin"
+    logs.mkdir()
+    bin_dir.mkdir()
+    fake = bin_dir / "systemctl"
+    fake.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\n[ "$2" != infrabench-bad ]\n')
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{bin_dir}:/usr/bin:/bin")
+    monkeypatch.setattr(hosts, "LOGS", str(logs))
+    (logs / "bad.log").write_text("one\ntwo\nflag --x is not known\n")
+    with pytest.raises(ProvisionError, match="flag --x is not known"):
+        hosts.start(LocalHost(), "good", "bad", "never")
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert asked == ["daemon-reload", "start infrabench-good", "start infrabench-bad"]
+
+
+def test_last_words_pass_over_information(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(hosts, "LOGS", str(tmp_path))
+    (tmp_path / "kubelet.log").write_text("E1121 it broke\nI1121 all is well\nI1121 still\n")
+    assert hosts.last_words(LocalHost(), "kubelet") == "E1121 it broke"
+    (tmp_path / "kubelet.log").write_text("I1121 all is well\n")
+    assert hosts.last_words(LocalHost(), "kubelet") == "nothing"
+    assert hosts.last_words(Scripted(), "kubelet") == "nothing"

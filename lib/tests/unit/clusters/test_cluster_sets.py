@@ -1,0 +1,424 @@
+"""Sets of machines: each has addresses of its own, what fails or is killed half way is removed; freezing; killing."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from infrabench.core import DesignError, Machines, NotRunnable, ProvisionError, Result
+from infrabench.machines.lab import host_pairs, node_groups, nodes, processes, shell
+from infrabench.machines.lab.images import Image
+from infrabench.machines.sites.inventory import Inventory
+from infrabench.machines.sites.site import read_file
+from tests.support.cluster_fakes import Scripted
+from tests.unit.clusters.test_cluster_kata import release
+
+TAKE = """
+import sys
+from pathlib import Path
+from infrabench.machines.lab import node_groups as sets
+sys.stdin.readline()
+for number in range(4):
+    print(sets.allocate_slot(Path(sys.argv[1]), f"{sys.argv[2]}-{number}"))
+"""
+
+
+def mark(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a folder the state folder of a lab whose label is known."""
+    monkeypatch.setenv("INFRABENCH_STATE", str(folder))
+    (folder / shell.MARKER).write_text('{"label": "abcd"}')
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a running lab that has no nodes, and a machine that has no cgroups."""
+    mark(tmp_path, monkeypatch)
+    monkeypatch.setattr(nodes, "_tops", list)
+    # This machine's links and loop devices may be those of a lab that is at work.
+    monkeypatch.setattr(nodes, "LINKS", tmp_path / "links")
+    monkeypatch.setattr(nodes.loops, "detach", lambda name="": None)
+    folder = tmp_path / "lab"
+    (folder / "ssh").mkdir(parents=True)
+    (folder / "ssh/id_ed25519.pub").write_text("ssh-ed25519 AAAA lab\n")
+    (folder / "ssh/known_hosts").write_text("198.18.0.11 ssh-ed25519 server\n")
+    return folder
+
+
+# --------------------------------------------------------------------------------------------------- slots
+
+
+def test_processes_that_take_at_once_get_slots_of_their_own(lab: Path) -> None:
+    argv = [sys.executable, "-c", TAKE, str(lab)]
+    children = [
+        subprocess.Popen([*argv, f"set{n}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for n in range(4)
+    ]
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("\n")
+        child.stdin.flush()
+    taken = [int(line) for child in children for line in child.communicate(timeout=60)[0].split()]
+    assert sorted(taken) == list(range(16))
+    assert sorted(node_groups.slots(lab).values()) == list(range(16))
+
+
+def test_a_slot_that_is_free_again_is_taken_first(lab: Path) -> None:
+    assert [node_groups.allocate_slot(lab, name) for name in "abc"] == [0, 1, 2]
+    node_groups.remove(lab, "b")
+    assert node_groups.slots(lab) == {"a": 0, "c": 2}
+    assert node_groups.allocate_slot(lab, "d") == 1
+
+
+def test_a_full_lab_says_so(lab: Path) -> None:
+    for number in range(node_groups.SLOTS):
+        node_groups.allocate_slot(lab, f"s{number}")
+    with pytest.raises(ProvisionError, match="32 sets of machines already"):
+        node_groups.allocate_slot(lab, "one more")
+    assert len(node_groups.slots(lab)) == node_groups.SLOTS
+
+
+def test_addresses_names_and_devices_of_all_sets_differ() -> None:
+    every = [
+        *nodes.NODES,
+        *(each for slot in range(node_groups.SLOTS) for each in node_groups.members(f"c{slot}", slot)),
+    ]
+    for told in ([e.address for e in every], [e.mac for e in every], [nodes._veth(e) for e in every]):
+        assert len(set(told)) == len(every)
+    assert all(len(nodes._veth(each)) <= 15 for each in every)
+    assert all(int(each.address.split(".")[-1]) < 255 for each in every)
+
+
+def test_a_half_written_list_of_sets_never_takes_the_place_of_a_whole_one(lab: Path) -> None:
+    node_groups.allocate_slot(lab, "a")
+    (lab / "machines.json.part").write_text('{"a": 0, "b"')  # what a kill in the middle leaves
+    assert node_groups.slots(lab) == {"a": 0}
+    assert node_groups.allocate_slot(lab, "b") == 1
+    assert json.loads((lab / "machines.json").read_text()) == {"a": 0, "b": 1}
+
+
+# -------------------------------------------------------------------------------------------------- making
+
+
+@pytest.fixture
+def built(lab: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """A machine where images and tools are there and a node is a folder; returns the nodes that were started."""
+    started: list[str] = []
+
+    def start(node: nodes.Node, image: Image, public_key: str, read_only: object, *_: object) -> None:
+        home = nodes.nodes_dir() / node.container
+        (home / "upper/etc/ssh").mkdir(parents=True)
+        (home / "upper/etc/ssh/ssh_host_ed25519_key.pub").write_text(f"ssh-ed25519 {node.container} x\n")
+        started.append(node.role)
+
+    monkeypatch.setattr(node_groups.go_tools, "make", lambda parts, say: {part: tmp_path / part for part in parts})
+    monkeypatch.setattr(node_groups.pod_images, "KINDS", ())
+    monkeypatch.setattr(node_groups.images, "make", lambda kind, say: Image("cluster", "0123", tmp_path / "image"))
+    monkeypatch.setattr(node_groups.nodes, "start", start)
+    monkeypatch.setattr(node_groups, "version", lambda part: "v1")
+    return started
+
+
+def make(lab: Path, name: str) -> list[str]:
+    made = node_groups.make(lab, name, ("flannel",), lambda node: Scripted(address=node.address), lambda text: None)
+    return [host.address for host in made.hosts.values()]
+
+
+def test_a_set_is_known_with_its_keys_and_gone_afterwards(lab: Path, built: list[str]) -> None:
+    assert make(lab, "flannel") == ["198.18.0.21", "198.18.0.22", "198.18.0.23"]
+    known = (lab / "ssh/known_hosts").read_text().splitlines()
+    assert known[0] == "198.18.0.11 ssh-ed25519 server"
+    assert [line.split()[0] for line in known[1:]] == ["198.18.0.21", "198.18.0.22", "198.18.0.23"]
+    make(lab, "cilium")
+    node_groups.remove(lab, "flannel")
+    assert node_groups.slots(lab) == {"cilium": 1}
+    assert {path.name.split("-")[2] for path in nodes.nodes_dir().iterdir()} == {"cilium"}
+
+
+def test_a_set_that_takes_an_address_over_takes_its_key_over_too(lab: Path, built: list[str]) -> None:
+    make(lab, "flannel")
+    node_groups.remove(lab, "flannel")
+    make(lab, "bridge")
+    known = (lab / "ssh/known_hosts").read_text().splitlines()
+    assert len(known) == 4
+    assert all("bridge" in line for line in known[1:])
+
+
+def test_a_set_whose_second_node_fails_leaves_nothing(lab: Path, built: list[str], monkeypatch) -> None:
+    real = node_groups.nodes.start
+
+    def fails(node: nodes.Node, *rest: object) -> None:
+        if node.role == "worker1":
+            raise ProvisionError("no veth")
+        real(node, *rest)
+
+    monkeypatch.setattr(node_groups.nodes, "start", fails)
+    with pytest.raises(ProvisionError, match="no veth"):
+        make(lab, "flannel")
+    assert built == ["control"]
+    assert node_groups.slots(lab) == {}
+    assert list(nodes.nodes_dir().iterdir()) == []
+
+
+def test_a_set_that_was_killed_half_way_is_made_anew(lab: Path, built: list[str]) -> None:
+    node_groups.allocate_slot(lab, "other")
+    node_groups.allocate_slot(lab, "flannel")
+    half = nodes.nodes_dir() / "infrabench-abcd-flannel-control" / "upper"  # killed while its first node was started
+    half.mkdir(parents=True)
+    (half / "old").write_text("")
+    make(lab, "flannel")
+    assert not (half / "old").exists()
+    assert sorted(node_groups.slots(lab)) == ["flannel", "other"]
+
+
+def test_what_a_user_left_behind_goes_and_what_is_kept_stays(lab: Path, built: list[str]) -> None:
+    for name in ("flannel", "kept-cilium", "bridge"):
+        make(lab, name)
+    node_groups.remove_others(lab)
+    assert list(node_groups.slots(lab)) == ["kept-cilium"]
+    assert [node.container for node in node_groups.kept_nodes(lab)] == [
+        f"infrabench-abcd-kept-cilium-{role}" for role in ("control", "worker1", "worker2")
+    ]
+    assert len(list(nodes.nodes_dir().iterdir())) == 3
+
+
+def test_a_set_of_one_worker_has_no_second_and_goes_whole(lab: Path, built: list[str]) -> None:
+    made = node_groups.make(lab, "runc", (), lambda node: Scripted(address=node.address), lambda text: None, workers=1)
+    assert built == list(made.hosts) == ["control", "worker1"]
+    assert [node.role for node in node_groups.existing_nodes("runc", 0)] == ["control", "worker1"]
+    node_groups.remove(lab, "runc")
+    assert list(nodes.nodes_dir().iterdir()) == []
+    assert make(lab, "flannel") == ["198.18.0.21", "198.18.0.22", "198.18.0.23"]
+
+
+def test_a_set_with_kata_is_shown_this_machines(lab: Path, built: list[str], monkeypatch, tmp_path: Path) -> None:
+    shown = {}
+    real = node_groups.nodes.start
+
+    def start(node: nodes.Node, image: Image, key: str, read_only: dict, devices: tuple[str, ...], _: object) -> None:
+        shown[node.role] = read_only, devices
+        real(node, image, key, read_only, devices)
+
+    def make() -> Machines:
+        return node_groups.make(lab, "kata", ("crio", "kata"), lambda node: Scripted(), lambda text: None, workers=1)
+
+    monkeypatch.setattr(node_groups.nodes, "start", start)
+    monkeypatch.setenv(node_groups.kata.VARIABLE, str(tmp_path))
+    with pytest.raises(NotRunnable, match=r"^Kata is not installed: searched .* INFRABENCH_KATA=DIR names"):
+        make()
+    assert built == []
+    release(tmp_path, "/opt/kata")
+    monkeypatch.setattr(node_groups.kata, "DEVICES", ("/dev/null", "/dev/of-no-kernel"))
+    made = make()
+    assert made.facts["kata"] == "/opt/kata"
+    assert "kata" not in made.tools
+    assert shown["worker1"][0]["/opt/kata"] == tmp_path
+    assert shown["worker1"][1] == ("/dev/null",)
+
+
+def test_a_node_gets_devices_beside_folders(lab: Path, tmp_path: Path) -> None:
+    text = nodes._config(
+        NODE, Image("cluster", "0", tmp_path), {"/opt/kata": tmp_path}, ("/dev/kvm",), tmp_path, tmp_path
+    )
+    assert f"lxc.mount.entry = {tmp_path} opt/kata none bind,ro,create=dir 0 0\n" in text
+    assert "lxc.mount.entry = /dev/kvm dev/kvm none bind,create=file,optional 0 0\n" in text
+
+
+def test_two_systems_that_make_their_machines_at_once_do_not_meet(lab: Path, built: list[str]) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        addresses = [each for made in pool.map(lambda name: make(lab, name), "abcd") for each in made]
+    assert len(set(addresses)) == 12
+    known = (lab / "ssh/known_hosts").read_text().splitlines()
+    assert sorted(line.split()[0] for line in known[1:]) == sorted(addresses)
+
+
+# --------------------------------------------------------------------------------------------------- pairs
+
+
+def connected(node: nodes.Node) -> Scripted:
+    return Scripted(address=node.address)
+
+
+def test_a_pair_is_an_inventory_of_two_hosts_whose_keys_are_known(lab: Path, built: list[str]) -> None:
+    make(lab, "flannel")
+    file = host_pairs.make(lab, "rack-a", "kept-hosts-rack-a", connected, lambda text: None)
+    read = read_file(file)
+    assert file == host_pairs.inventory(lab, "rack-a")
+    assert isinstance(read, Inventory)
+    assert read.name == "rack-a"
+    assert {role: host.address for role, host in read.hosts.items()} == {
+        "server": "198.18.0.25", "client": "198.18.0.26"
+    }  # fmt: skip
+    assert read.known_hosts == lab / "ssh/known_hosts"
+    assert "198.18.0.26 " in read.known_hosts.read_text()
+    assert [node.role for node in node_groups.kept_nodes(lab)] == [
+        "server",
+        "client",
+    ]  # frozen while the lab's own are measured
+    assert all(node.data == nodes.DATA for node in node_groups.kept_nodes(lab))
+    node_groups.remove_others(lab)
+    assert sorted(path.name for path in nodes.nodes_dir().iterdir()) == [
+        "infrabench-abcd-kept-hosts-rack-a-client", "infrabench-abcd-kept-hosts-rack-a-server"
+    ]  # fmt: skip
+
+
+def test_a_pair_that_fails_leaves_nothing_and_no_inventory(lab: Path, built: list[str]) -> None:
+    host_pairs.make(lab, "a", "hosts-a", connected, lambda text: None)
+
+    def refuses(node: nodes.Node) -> Scripted:
+        host = Scripted(address=node.address)
+        host.run = lambda argv, **given: Result(argv, 1, b"", b"no engine", 0.0, 0.0)  # type: ignore[method-assign]
+        return host
+
+    with pytest.raises(ProvisionError, match="no engine"):
+        host_pairs.make(lab, "a", "hosts-a", refuses, lambda text: None)
+    assert node_groups.slots(lab) == {}
+    assert list(nodes.nodes_dir().iterdir()) == []
+    assert not host_pairs.inventory(lab, "a").exists()
+
+
+@pytest.mark.parametrize("name", ["", "A", "-a", "a/b", "../a", "a b", "a\n", "x" * 21])
+def test_a_pair_has_a_name_that_a_container_can_have(name: str) -> None:
+    with pytest.raises(DesignError, match="cannot be called"):
+        host_pairs.group_name(name)
+
+
+# ------------------------------------------------------------------------------------------------ freezing
+
+NODE = node_groups.members("flannel", 0)[1]
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cgroup file system; its folders are where cgroups are looked for."""
+    mark(tmp_path, monkeypatch)
+    root = tmp_path / "cgroup"
+    root.mkdir()
+    monkeypatch.setattr(nodes, "_tops", lambda: [root, *(each for each in root.iterdir() if each.is_dir())])
+    return root
+
+
+def v1(root: Path, name: str) -> Path:
+    file = root / "freezer" / name / "freezer.state"
+    file.parent.mkdir(parents=True)
+    file.write_text("THAWED\n")
+    return file
+
+
+def test_freezing_stops_the_node_and_neither_its_monitor_nor_others(tree: Path) -> None:
+    frozen = [v1(tree, f"lxc.payload.{NODE.container}"), v1(tree, f"lxc.payload.{NODE.container}-1")]
+    others = [
+        v1(tree, f"lxc.monitor.{NODE.container}"), v1(tree, f"lxc.payload.{NODE.container}0"),
+        v1(tree, f"lxc.payload.{node_groups.members('cilium', 1)[1].container}"), v1(tree, "lxc.payload.somebody"),
+    ]  # fmt: skip
+    nodes.freeze([NODE], frozen=True)
+    assert [file.read_text() for file in frozen] == ["FROZEN", "FROZEN"]
+    assert {file.read_text() for file in others} == {"THAWED\n"}
+    nodes.freeze([NODE], frozen=False)
+    assert [file.read_text() for file in frozen] == ["THAWED", "THAWED"]
+
+
+@pytest.fixture
+def kernel_v2(tree: Path) -> Iterator[Path]:
+    """A v2 cgroup of the node in which a freeze takes effect a moment after it was asked for."""
+    home = tree / f"lxc.payload.{NODE.container}"
+    home.mkdir()
+    (home / "cgroup.freeze").write_text("0\n")
+    (home / "cgroup.events").write_text("populated 1\nfrozen 0\n")
+    done = threading.Event()
+
+    def follow() -> None:
+        while not done.wait(0.05):
+            wanted = (home / "cgroup.freeze").read_text().strip() or "0"
+            (home / "cgroup.events.part").write_text(f"populated 1\nfrozen {wanted}\n")
+            (home / "cgroup.events.part").rename(home / "cgroup.events")
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    yield home
+    done.set()
+    thread.join()
+
+
+def test_a_v2_freeze_is_waited_for(kernel_v2: Path) -> None:
+    nodes.freeze([NODE], frozen=True)
+    assert "frozen 1" in (kernel_v2 / "cgroup.events").read_text()
+    nodes.freeze([NODE], frozen=False)
+    assert "frozen 0" in (kernel_v2 / "cgroup.events").read_text()
+
+
+def test_what_cannot_be_frozen_in_time_is_an_error(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = v1(tree, f"lxc.payload.{NODE.container}")
+    file.unlink()
+    file.symlink_to("/dev/null")  # takes every request and never says that it is so
+    monkeypatch.setattr(nodes, "FREEZE_S", 0.05)
+    with pytest.raises(ProvisionError, match="infrabench-abcd-flannel-worker1 cannot be frozen"):
+        nodes.freeze([NODE], frozen=True)
+
+
+def test_a_node_that_does_not_run_cannot_be_frozen(tree: Path) -> None:
+    v1(tree, f"lxc.monitor.{NODE.container}")
+    with pytest.raises(ProvisionError, match="no cgroup that can be frozen"):
+        nodes.freeze([NODE], frozen=True)
+
+
+# ------------------------------------------------------------------------------------------------- killing
+
+
+@dataclass
+class Stuck:
+    """A cgroup with tasks that a signal reaches only once the kernel lets them go, by a clock of its own."""
+
+    folder: Path
+    patch: pytest.MonkeyPatch
+    let_go_s: float = math.inf
+    now_s: float = 0.0
+    killed: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        clock = SimpleNamespace(monotonic=lambda: self.now_s, sleep=self.sleep)
+        self.patch.setattr(nodes, "time", clock)
+        self.patch.setattr(nodes.os, "kill", lambda pid, signal: self.killed.add(pid))
+        self.patch.setattr(nodes, "_try_rmdir", self.rmdir)
+        self.folder.mkdir(parents=True)
+        (self.folder / "cgroup.procs").write_text("".join(f"{pid}\n" for pid in range(7, 14)))
+        self.patch.setattr(processes, "find", lambda pid: processes.Process(pid, 1, "dd") if pid > 7 else None)
+        self.patch.setattr(processes, "describe", lambda each: f"process {each.pid} (`{each.command}`, D)")
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def rmdir(self, path: Path) -> None:
+        if self.now_s >= self.let_go_s:
+            shutil.rmtree(path)
+
+
+def test_a_task_that_the_kernel_holds_is_waited_for(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stuck = Stuck(tree / "cpu/lxc.payload.infrabench-abcd-flannel-worker1", monkeypatch, let_go_s=19.0)
+    nodes._kill_cgroups("infrabench-abcd-flannel-worker1")
+    assert not stuck.folder.exists()
+    assert stuck.killed == set(range(7, 14))
+    assert stuck.now_s < 19.5
+
+
+def test_a_cgroup_that_stays_is_an_error_that_names_its_processes(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stuck = Stuck(tree / "cpu/lxc.payload.infrabench-abcd-flannel-worker1", monkeypatch)
+    wanted = r"removed after 20 s: \S+worker1: process 8 \(`dd`, D\); .*; 1 more$"
+    with pytest.raises(ProvisionError, match=wanted) as told:
+        nodes._kill_cgroups("infrabench-abcd-flannel-worker1")
+    assert str(told.value).count("process") == nodes.MOST_TOLD
+    assert stuck.folder.exists()
+    assert 20 <= stuck.now_s < 20.5
+    (stuck.folder / "cgroup.procs").write_text("")
+    stuck.now_s = 0.0
+    with pytest.raises(ProvisionError, match="worker1: no process is in it"):
+        nodes._kill_cgroups("infrabench-abcd-flannel-worker1")

@@ -1,0 +1,183 @@
+"""Figures that are read row by row, and what a design can find: positions, letters, notes and captions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from infrabench.analysis.figures import (
+    COLUMN_MM,
+    PAGE_MM,
+    forest,
+    forest_caption,
+    power,
+    power_caption,
+    tiers,
+    tiers_caption,
+)
+from infrabench.analysis.figures.theme import MARKERS
+from infrabench.core import SchemaError
+from infrabench.stats.contrasts import COLUMNS, contrasts
+from infrabench.stats.planning import t_power
+from infrabench.stats.tiers import tiers as tiers_of
+from tests.support.analysis_fixtures import SYSTEMS, table_of
+from tests.support.frames import CASE, CONTRAST, NAN, contrasts_frame, verdicts
+from tests.support.look_at import marked, overhang_mm, smallest_axes_mm, texts
+
+WEB = ("web", "requests_per_s")
+
+
+def letters(*of: str, scenario: str = "users=1000") -> pd.DataFrame:
+    rows = [{**CASE, "scenario": scenario, "system": name, "letters": own}
+            for name, own in zip(SYSTEMS, of, strict=True)]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_the_synthetic_contrasts_have_the_columns_of_the_real_ones() -> None:
+    assert set(CONTRAST) == set(COLUMNS)
+
+
+def test_forest_draws_each_ratio_at_its_row_and_says_n_and_unit() -> None:
+    rows = verdicts()
+    figure = forest(rows, systems=SYSTEMS)
+    axes = figure.axes[0]
+    for system, marker in zip(SYSTEMS[1:], MARKERS[1:], strict=False):
+        mine = rows[(rows["system"] == system) & rows["ratio"].notna()]
+        assert marked(axes, marker)[:, 0] == pytest.approx(mine["ratio"])
+    assert marked(axes, "s")[:, 1] == pytest.approx([1, 4])  # below the heading, in the order of the levels
+    shown = texts(figure)
+    assert "web: requests (higher is better; n = 30 blocks)" in shown
+    assert "no ok trial of docker" in shown
+    several = rows.assign(pair_unit="deployments", n_pairs=[6, 5, 6, 6, 6, 6, 0])
+    assert "n = 5 to 6 deployments)" in texts(forest(several, systems=SYSTEMS))
+
+
+def test_forest_has_the_margin_of_each_metric() -> None:
+    figure = forest(verdicts(), systems=SYSTEMS)
+    bands = {(round(p.get_x(), 6), round(p.get_x() + p.get_width(), 6)) for p in figure.axes[0].patches}
+    assert bands == {(0.98, 1.02), (0.99, 1.01)}
+
+
+def test_a_verdict_that_hangs_on_flagged_values_is_marked_and_explained() -> None:
+    rows = verdicts()
+    shown = texts(forest(rows, systems=SYSTEMS)).replace("\n", " ")
+    assert shown.count("different †") == 1
+    assert "† without the values flagged as outliers - web requests users=2000 docker: inconclusive" in shown
+    assert "1 of them would be another (†)" in forest_caption(rows)
+    many = texts(forest(rows.assign(sensitive=True), systems=SYSTEMS))
+    assert "† 7 verdicts are others without the values flagged as outliers; the table says which" in many
+    steady = rows.assign(sensitive=False)
+    assert "†" not in texts(forest(steady, systems=SYSTEMS))
+    assert "None of them hangs on a value flagged as an outlier." in forest_caption(steady)
+
+
+def test_forest_caption_counts_verdicts_and_names_the_unit() -> None:
+    told = forest_caption(verdicts())
+    assert "Ratio of means to native over 30 blocks" in told
+    assert "2 different, 2 equivalent, 2 inconclusive, 1 not comparable" in told
+    assert "margin of 1 % and 2 %" in told
+
+
+def test_tiers_stand_best_first_and_share_letters_along_a_line() -> None:
+    rows = contrasts_frame({}, {"system": "lxc", "ratio": 0.998}, {"system": "lxd", "ratio": 1.013})
+    groups = letters("a", "b", "ab", "a")
+    figure = tiers(groups, rows, *WEB, systems=SYSTEMS)
+    shown = texts(figure).splitlines()
+    ranking = [line.split()[-1] for line in shown if line.split()[-1:] and line.split()[-1] in SYSTEMS]
+    assert ranking == ["lxd", "native", "lxc", "docker"]
+    drawn = [(t.get_position()[1], t.get_text()) for t in figure.axes[0].texts if t.get_text() in ("a", "b")]
+    assert sorted(drawn) == [(1, "a"), (2, "a"), (3, "a"), (3, "b"), (4, "b")]
+    joins = [tuple(line.get_ydata()) for line in figure.axes[0].lines if line.get_linewidth() == 0.9]
+    assert joins == [(1, 3), (3, 4)]
+    costs = rows.assign(better="lower")
+    turned = [t for t in texts(tiers(groups, costs, *WEB, systems=SYSTEMS)).splitlines() if t.split()[-1:] == ["lxd"]]
+    assert turned == ["lxd"]  # no longer beside the scenario's name: it is last
+
+
+def test_tiers_caption_counts_cases_without_any_separation() -> None:
+    rows = contrasts_frame({}, {"scenario": "users=2000", "level": 2000.0})
+    groups = pd.concat([letters("a", "a", "a", "a"), letters("a", "b", "ab", "a", scenario="users=2000")])
+    assert "In 1 of 2 cases no system can be separated" in tiers_caption(groups, rows, *WEB)
+
+
+def test_tiers_of_real_trials() -> None:
+    rng = np.random.default_rng(0)
+    native = rng.normal(100, 1, 30)
+    table = table_of(
+        {
+            "native": list(native),
+            "docker": list(0.9 * native + rng.normal(0, 1, 30)),
+            "lxc": list(native + rng.normal(0, 1, 30)),
+        }
+    )
+    figure = tiers(tiers_of(table), contrasts(table, "native", {"": 0.02}), "sysbench-cpu", "events_per_s")
+    assert sorted(t.get_text() for t in figure.axes[0].texts if t.get_text() in ("a", "b")) == ["a", "a", "b"]
+
+
+def test_captions_of_rows_tell_how_the_trials_behind_them_went() -> None:
+    table = table_of({"native": [1.0, 2, 3, 4], "docker": [1.5, None, 3, 4]}, workload="web", scenario="users=1000")
+    other = table_of({"native": [None]}, workload="web", scenario="users=9")
+    table = pd.concat([table.assign(attempt=[0] * 7 + [1]), other], ignore_index=True)
+    rows = contrasts_frame({})
+    for told in (
+        forest_caption(rows, table=table, order="williams"),
+        tiers_caption(letters("a", "a", "a", "a"), rows, *WEB, table=table, order="williams"),
+    ):
+        assert "ordered by Williams squares" in told
+        assert "failed: 1 docker." in told  # and not the trial of the case that is not drawn
+        assert told.endswith("Repeated at the end of the same block: 1 docker.")
+    assert "Williams" not in forest_caption(rows)
+
+
+def test_power_curve_goes_through_the_session() -> None:
+    rng = np.random.default_rng(1)
+    native = rng.normal(100, 1, 20)
+    table = table_of({"native": list(native), "docker": list(native * rng.normal(1, 0.03, 20))})
+    rows = contrasts(table, "native", {"": 0.02})
+    figure = power(rows, "sysbench-cpu", "events_per_s", "default")
+    curve = next(line for line in figure.axes[0].lines if len(line.get_xdata()) > 5)
+    at = list(curve.get_xdata()).index(20)
+    mark = marked(figure.axes[0], "s")
+    assert mark[0] == pytest.approx([20, 100 * rows["detectable"].iloc[0]])
+    assert curve.get_ydata()[at] == pytest.approx(mark[0, 1])
+    sd = np.log(table[table["system"] == "docker"]["value"].to_numpy() / native).std(ddof=1)
+    for n, percent in zip(curve.get_xdata(), curve.get_ydata(), strict=True):
+        assert t_power(np.log1p(percent / 100), sd, n) == pytest.approx(0.8, abs=1e-6)
+    told = power_caption(rows, "sysbench-cpu", "events_per_s", "default")
+    assert f"With n = 20 blocks: docker {100 * rows['detectable'].iloc[0]:.2f}".rstrip("0") in told
+    with pytest.raises(SchemaError, match="nothing to plan from"):
+        power(rows.assign(detectable=NAN), "sysbench-cpu", "events_per_s", "default")
+
+
+HUGE = {"ratio": 3e5, "ratio_low": 1e-4, "ratio_high": 9e7, "mean": 1e9}
+NAMES = ("native", "docker", "lxc", "lxd", "podman", "kata", "gvisor", "crio")
+FRAMES = {
+    "one": contrasts_frame({}),
+    "every verdict": verdicts(),
+    "eight systems": contrasts_frame(*({"system": name, "ratio": 0.9 + 0.03 * i} for i, name in enumerate(NAMES[1:]))),
+    "huge": contrasts_frame(HUGE, {"system": "lxc"}),
+    "no interval": contrasts_frame({"ratio_low": NAN, "ratio_high": NAN, "detectable": NAN, "sensitive": True}),
+    "long names": contrasts_frame({"scenario": "size=128MiB, record=4KiB, direct", "n_to_decide": 123456.0}),
+}
+
+
+@pytest.mark.parametrize("width_mm", [COLUMN_MM, PAGE_MM])
+@pytest.mark.parametrize("name", FRAMES)
+def test_extreme_rows_are_drawn_whole(name: str, width_mm: float) -> None:
+    rows = FRAMES[name]
+    groups = pd.DataFrame(
+        [{**CASE, "scenario": scenario, "system": system, "letters": "abcdefgh"[i]}
+         for scenario in rows["scenario"].unique() for i, system in enumerate(NAMES)]
+    )  # fmt: skip
+    for figure in (
+        forest(rows, systems=NAMES, width_mm=width_mm),
+        tiers(groups, rows, *WEB, systems=NAMES, width_mm=width_mm),
+    ):
+        assert overhang_mm(figure) < 0.1
+        assert smallest_axes_mm(figure) > 4
+
+
+def test_nothing_to_draw_is_said() -> None:
+    with pytest.raises(SchemaError, match="no tiers of web speed"):
+        tiers(letters("a", "a", "a", "a"), verdicts(), "web", "speed")

@@ -1,0 +1,109 @@
+"""Images of pods hold what a pod needs, run without anything else, and are the same bytes when made again."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infrabench.core import ProvisionError
+from infrabench.machines.lab import pod_images, pod_layer
+from infrabench.machines.lab.pod_layer import LayerEntry
+
+
+def unpacked(archive: bytes) -> tuple[list[dict], dict, tarfile.TarFile]:
+    """Return the manifest, the configuration and the layer of a docker archive."""
+    with tarfile.open(fileobj=io.BytesIO(archive)) as outer:
+        files = {each.name: file.read() for each in outer if (file := outer.extractfile(each))}
+    manifest = json.loads(files["manifest.json"])
+    layer = files[manifest[0]["Layers"][0]]
+    config = json.loads(files[manifest[0]["Config"]])
+    assert config["rootfs"]["diff_ids"] == [f"sha256:{hashlib.sha256(layer).hexdigest()}"]
+    assert manifest[0]["Config"] == f"{hashlib.sha256(files[manifest[0]['Config']]).hexdigest()}.json"
+    return manifest, config, tarfile.open(fileobj=io.BytesIO(layer))
+
+
+def test_an_archive_is_the_same_bytes_whatever_the_order() -> None:
+    entries = {"a/b": LayerEntry(0o755, b"x"), "a/c": LayerEntry(0o777, link="b"), "tmp": LayerEntry(0o1777)}
+    settings = {"Cmd": ["/a/b"], "Env": ["A=b"]}
+    archive = pod_layer.archive(entries, "localhost/x:1", settings)
+    assert pod_layer.archive(dict(reversed(entries.items())), "localhost/x:1", settings) == archive
+    manifest, config, layer = unpacked(archive)
+    assert manifest[0]["RepoTags"] == ["localhost/x:1"]
+    assert config["config"] == settings
+    assert config["architecture"] in ("amd64", "arm64", pod_layer.architecture())
+    assert layer.getnames() == ["a", "a/b", "a/c", "tmp"]
+    assert {(each.uid, each.gid, each.mtime) for each in layer} == {(0, 0, 0)}
+    assert layer.getmember("tmp").mode == 0o1777
+    assert layer.getmember("a").isdir()
+    assert layer.getmember("a/c").linkname == "b"
+
+
+@pytest.fixture
+def pause(tmp_path: Path) -> Path:
+    """The program of the pause image."""
+    entries, _ = pod_images._pause()
+    program = tmp_path / "pause"
+    program.write_bytes(entries["pause"].data or b"")
+    program.chmod(0o755)
+    return program
+
+
+def test_a_failed_build_leaves_no_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr(pod_images, "PROGRAMS", {})
+    compiler = tmp_path / "bin/gcc"
+    compiler.parent.mkdir()
+    compiler.write_text("#!/bin/sh\nexit 1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", str(compiler.parent), prepend=os.pathsep)
+    with pytest.raises(ProvisionError, match="gcc"):
+        pod_images.make("pause", lambda text: None)
+    assert pod_images.cached("pause") is None
+
+
+def test_what_is_not_installed_and_a_full_disk_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path))
+    monkeypatch.setattr(pod_images, "PROGRAMS", {"no-such-program": "such-a-package"})
+    with pytest.raises(ProvisionError, match="not installed: such-a-package"):
+        pod_images.make("tools", lambda text: None)
+    monkeypatch.setattr(pod_images, "PROGRAMS", {})
+    monkeypatch.setattr(pod_images, "NEEDED_BYTES", 2**60)
+    with pytest.raises(ProvisionError, match="GiB free, a pod image needs"):
+        pod_images.make("tools", lambda text: None)
+
+
+def test_the_hash_follows_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {kind: pod_images.content_hash(kind) for kind in pod_images.KINDS}
+    assert len(set(before.values())) == 2
+    shutil.copytree(pod_images.POD, tmp_path / "pod")
+    monkeypatch.setattr(pod_images, "POD", tmp_path / "pod")
+    assert {kind: pod_images.content_hash(kind) for kind in pod_images.KINDS} == before
+    with open(tmp_path / "pod/packages.txt", "a") as packages:
+        packages.write("jq usr/bin/jq  # one more\n")
+    assert pod_images.programs()["jq"] == ["usr/bin/jq"]
+    assert pod_images.content_hash("tools") != before["tools"]
+    assert pod_images.content_hash("pause") == before["pause"]
+    packages = pod_images.content_hash("tools")
+    with open(tmp_path / "pod/pods/pods.h", "a") as header:
+        header.write("/* more */\n")
+    assert pod_images.content_hash("tools") != packages
+    (tmp_path / "pod/pause.c").write_text("int main(void) { return 0; }")
+    assert pod_images.content_hash("pause") != before["pause"]
+
+
+@pytest.fixture(scope="module")
+def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The root file system of a pod."""
+    root = tmp_path_factory.mktemp("pod")
+    _, _, layer = unpacked(pod_images.make("tools").tar.read_bytes())
+    layer.extractall(root)
+    yield root
+    shutil.rmtree(root)

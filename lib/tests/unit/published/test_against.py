@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from infrabench.analysis.published import (
+    AGREES_DIRECTION,
+    AGREES_SIZE,
+    DISAGREES,
+    NOT_COMPARABLE,
+    TARGETS,
+    against,
+    agreement,
+    numbers,
+    prediction,
+    usable,
+)
+from infrabench.analysis.published.targets import SYSTEMS
+from infrabench.analysis.tidy import tidy
+from infrabench.stats import contrasts
+from tests.support.analysis_fixtures import MARGINS, table_of, write_session
+
+# recomputed by hand from the percentages in the text
+EXPECTED = {
+    ("stream", "copy_B_per_s"): {"docker": 0.9752, "lxc": 0.9725, "lxd": 0.9903},
+    ("iozone", "write_B_per_s"): {"docker": 0.7938, "lxc": 0.770, "lxd": 0.8354},
+    ("iozone", "read_B_per_s"): {"docker": 0.8222, "lxc": 0.8052, "lxd": 0.8541},
+    ("sysbench-cpu", "events_per_s"): {"docker": 1 / 1.0027, "lxc": 1 / 1.00094, "lxd": 1 / 1.00047},
+    ("mail", "messages_per_min"): {"docker": 0.9791, "lxc": 0.9815, "lxd": 0.9809},
+    ("ftp", "total_s"): {"docker": 0.701, "lxc": 0.5582, "lxd": 0.5258},
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    folder = write_session(
+        tmp_path_factory.mktemp("runs") / "s", blocks=6, systems=("native", *SYSTEMS), not_run={}, faults=False
+    )
+    return against(contrasts(tidy(folder), "native", MARGINS))
+
+
+@pytest.mark.parametrize("key", EXPECTED)
+def test_published_ratios_have_the_right_direction(found: pd.DataFrame, key: tuple[str, str]) -> None:
+    rows = found[(found["workload"] == key[0]) & (found["metric"] == key[1])]
+    for system, ratio in EXPECTED[key].items():
+        row = rows[rows["system"] == system].iloc[0]
+        assert (row["published_low"], row["published_high"]) == pytest.approx((ratio, ratio))
+        assert row["published_n"] == 30
+        assert row["where"]
+
+
+def test_ranges_over_load_levels(found: pd.DataFrame) -> None:
+    rows = found[(found["workload"] == "web") & (found["system"] == "docker")]
+    total, rate = (rows[rows["metric"] == metric].iloc[0] for metric in ("total_s", "requests_per_s"))
+    assert (total["published_low"], total["published_high"]) == pytest.approx((1.0337, 1.0638))
+    assert (rate["published_low"], rate["published_high"]) == pytest.approx((0.941, 0.969))
+
+
+def test_only_the_single_thread_is_compared_for_cpu(found: pd.DataFrame) -> None:
+    assert set(found.loc[found["workload"] == "sysbench-cpu", "scenario"]) == {"threads=1"}
+
+
+def test_every_target_has_its_printed_numbers() -> None:
+    known = numbers()
+    for target in TARGETS:
+        for system in target.systems:
+            low, high = target.ratios(system, known)
+            rounded = target.rounded(system, known)
+            assert 0 < rounded.low < low <= high < rounded.high
+            assert "{" not in target.note(system, known)
+
+
+def test_usable_ratios_of_the_other_papers() -> None:
+    table = usable().set_index(["key", "system"])
+    expected = {
+        ("B.rate.same-node", "cilium"): 1.0588,
+        ("B.rate.two-nodes", "cilium"): 1.0338,
+        ("B.jitter.two-nodes", "cilium"): 0.4615,
+        ("B.loss.same-node", "cilium"): 1.219,
+        ("C.iometer.seq-write.iops", "ceph"): 1 / 8.23,
+        ("C.iometer.random-read.iops", "ceph"): 1 / 2.19,
+        ("C.copy.write.rate", "ceph"): 1 / 6.98,
+        ("C.oltp.rate", "ceph"): 1 / 3.11,
+        ("C.rebuild.40-GB.time", "ceph"): 22.83,
+        ("D.throughput", "kata"): 0.589,
+        ("D.memory.copy", "crio"): 1.075,
+    }
+    for key, ratio in expected.items():
+        assert table.loc[key, "ratio_low"] == pytest.approx(ratio, rel=1e-3), key
+    assert table.loc[("A.iozone.read.ratio", "docker"), "grade"] == "poor"
+    assert table.index.is_unique
+    assert set(table["grade"]) == {"good", "fair", "poor", "unusable"}
+
+
+def cni_row(scenario: str, metric: str, ratio: float, system: str = "cilium") -> dict[str, object]:
+    row = {"workload": "iperf3", "metric": metric, "scenario": scenario, "system": system, "baseline": "flannel"}
+    return row | {
+        "n_pairs": 30, "ratio": ratio, "ratio_low": 0.99 * ratio, "ratio_high": 1.01 * ratio, "reason": "",
+    }  # fmt: skip
+
+
+def test_the_numbers_of_the_cni_paper_stand_beside_the_metrics_that_they_are() -> None:
+    given = [
+        cni_row("tcp same-node", "throughput_bit_per_s", 1.05),
+        cni_row("tcp two-nodes", "throughput_bit_per_s", 0.5),
+        cni_row("tcp two-nodes", "cpu_percent", 0.97),
+        *(cni_row(f"udp-{rate} two-nodes", "jitter_s", 0.6) for rate in ("100M", "1G", "max")),
+        cni_row("udp-100M same-node", "loss_percent", 1.2),
+    ]
+    found = against(pd.DataFrame(given)).set_index(["scenario", "metric"])
+    assert len(found) == len(given)
+    rate = found.loc[("tcp same-node", "throughput_bit_per_s")]
+    assert rate["published_low"] == pytest.approx(16.2 / 15.3)
+    assert rate["agreement"] == AGREES_SIZE
+    assert found.loc[("tcp two-nodes", "throughput_bit_per_s"), "agreement"] == DISAGREES
+    jitter = found.xs("jitter_s", level="metric")
+    assert set(jitter["agreement"]) == {AGREES_DIRECTION}  # by direction, whatever the size
+    assert jitter["published_low"].to_numpy() == pytest.approx(0.012 / 0.026)
+    assert jitter["note"].str.startswith("printed as latency, is jitter (B3)").all()
+
+
+@pytest.mark.parametrize(
+    ("scenario", "metric", "why"),
+    [("udp-1G same-node", "loss_percent", "offered rate"), ("tcp same-node", "cpu_percent", "which node")],
+)
+def test_a_published_number_without_a_definition_is_shown_and_never_compared(
+    scenario: str, metric: str, why: str
+) -> None:
+    for ratio in (0.5, 1.0, 1.2, 2.0):
+        row = against(pd.DataFrame([cni_row(scenario, metric, ratio)])).iloc[0]
+        assert row["agreement"] == NOT_COMPARABLE
+        assert np.isnan(row["predicted_low"])
+        assert why in row["note"]
+
+
+@pytest.mark.parametrize(
+    "way", ["tcp second two-nodes", "tcp plain same-node", "tcp-4 two-nodes", "tcp policy two-nodes"]
+)
+def test_what_the_cni_paper_did_not_measure_has_no_published_number(way: str) -> None:
+    assert against(pd.DataFrame([cni_row(way, "throughput_bit_per_s", 1.05)])).empty
+    assert against(pd.DataFrame([cni_row("tcp two-nodes", "throughput_bit_per_s", 2.0, "host")])).empty
+
+
+def store_row(workload: str, metric: str, scenario: str, ratio: float, **more: object) -> dict[str, object]:
+    row = {"workload": workload, "metric": metric, "scenario": scenario, "system": "ceph", "baseline": "zfs"}
+    row |= {"n_pairs": 6, "ratio": ratio, "ratio_low": 0.9 * ratio, "ratio_high": 1.1 * ratio, "reason": ""}
+    return row | more
+
+
+def test_the_numbers_of_the_storage_paper_are_turned_to_ceph_over_zfs() -> None:
+    given = [
+        store_row("fio-4k", "iops", "random read default", 92.7 / 203),
+        store_row("fio-4k", "iops", "random write strict", 0.9, ratio_low=0.8, ratio_high=1.02),
+        store_row("file-copy", "write_B_per_s", "default", 0.5),
+        store_row("oltp", "transactions_per_s", "read-write strict", 54 / 168),
+        store_row("rebuild", "rebuild_s", "2 GB default", 9.0),
+        store_row("rebuild", "rebuild_s", "20 GB default", 21.0),
+    ]
+    other = [
+        store_row("oltp", "transactions_per_s", "read-only default", 0.5),
+        store_row("fio-4k", "latency_p99_s", "random read default", 0.5),
+        store_row("rebuild", "rebuild_s", "256 MB open", 9.0),
+    ]
+    found = against(pd.DataFrame([*given, *other])).set_index("scenario")
+    assert len(found) == len(given)
+    assert found.loc["random read default", "published_low"] == pytest.approx(92.7 / 203)
+    assert found.loc["random read default", "agreement"] == AGREES_SIZE
+    assert found.loc["random write strict", "agreement"] == NOT_COMPARABLE  # by direction, and ours has none
+    assert found.loc["default", "agreement"] == AGREES_DIRECTION
+    assert found.loc["read-write strict", "agreement"] == AGREES_SIZE
+    assert found.loc["20 GB default", "agreement"] == AGREES_SIZE
+    assert found.loc["2 GB default", "published_low"] == 21.0
+    assert found["note"].str.contains("how ZFS reached the compute node is not stated (C12)", regex=False).all()
+    assert (found["note"].str.contains("(C8)", regex=False) == ~found.index.str.contains("GB|random read")).all()
+
+
+@pytest.mark.parametrize(
+    ("label", "word", "said"),
+    [
+        ("zfs", AGREES_SIZE, "number of runs"),
+        ("zfs (user space)", AGREES_DIRECTION, "ours is zfs (user space): by direction alone; "),
+        ("zfs (emulated)", NOT_COMPARABLE, "zfs (emulated): an emulator's speed; "),
+        ("zfs (emulated, user space)", NOT_COMPARABLE, "zfs (emulated, user space): an emulator's speed; "),
+    ],
+)
+def test_a_system_that_is_not_the_published_one_is_compared_by_direction_at_most(
+    label: str, word: str, said: str
+) -> None:
+    row = store_row("fio-4k", "iops", "random read default", 92.7 / 203, baseline=label)
+    found = against(pd.DataFrame([row])).iloc[0]
+    assert found["agreement"] == word
+    assert found["note"].startswith(said)
+
+
+def test_a_study_with_another_baseline_is_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = replace(
+        next(t for t in TARGETS if t.key == "B.rate.same-node"), workload="iperf", metric="bit_per_s", scenario=""
+    )
+    monkeypatch.setattr("infrabench.analysis.published.compare.TARGETS", (ours,))
+    row = {"workload": "iperf", "metric": "bit_per_s", "scenario": "same", "system": "cilium", "baseline": "flannel"}
+    row |= {"n_pairs": 30, "ratio": 1.05, "ratio_low": 1.04, "ratio_high": 1.06, "reason": ""}
+    found = against(pd.DataFrame([row])).iloc[0]
+    assert found["published_n"] == "several (beberapa kali)"
+    assert found["agreement"] == AGREES_SIZE
+    # without a stated number of runs theirs counts as one, so the interval is sqrt(31) times as wide as ours
+    assert np.log(found["predicted_high"] / 1.05) == pytest.approx(np.sqrt(31) * np.log(1.06 / 1.05))
+    other = against(pd.DataFrame([row | {"baseline": "calico"}])).iloc[0]
+    assert other["agreement"] == NOT_COMPARABLE
+    assert other["note"].startswith("our baseline is calico, the published one flannel")
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "use", "word"),
+    [
+        ((0.98, 0.97, 0.99), (0.985, 0.985), "size", AGREES_SIZE),
+        ((0.98, 0.97, 0.99), (0.70, 0.971), "size", AGREES_SIZE),  # a range that reaches into the prediction
+        ((0.98, 0.97, 0.99), (0.70, 0.70), "size", AGREES_DIRECTION),
+        ((0.98, 0.97, 0.99), (0.985, 0.985), "direction", AGREES_DIRECTION),
+        ((1.02, 1.01, 1.03), (0.70, 0.70), "size", DISAGREES),
+        ((1.02, 1.01, 1.03), (0.70, 0.70), "direction", DISAGREES),
+        ((1.00, 0.99, 1.01), (0.70, 0.70), "size", DISAGREES),
+        ((1.00, 0.99, 1.01), (0.70, 0.70), "direction", NOT_COMPARABLE),
+        ((1.20, 1.10, 1.30), (1.9, 1.9), "size", AGREES_DIRECTION),
+    ],
+)
+def test_words(ours: tuple[float, float, float], theirs: tuple[float, float], use: str, word: str) -> None:
+    row = SimpleNamespace(ratio=ours[0], ratio_low=ours[1], ratio_high=ours[2])
+    assert agreement(row, theirs, prediction(*ours, 30, 30), use) == word  # type: ignore[arg-type]
+
+
+def test_prediction_holds_a_second_campaign_in_95_percent() -> None:
+    rng = np.random.default_rng(21)
+    inside = 0
+    for _ in range(2000):
+        ours, theirs = rng.normal(0, 0.02, (2, 30))
+        half = 2.045 * ours.std(ddof=1) / np.sqrt(30)
+        ends = (float(np.exp(ours.mean() - half)), float(np.exp(ours.mean() + half)))
+        low, high = prediction(float(np.exp(ours.mean())), *ends, 30, 30)
+        inside += low <= np.exp(theirs.mean()) <= high
+    assert 0.9335 <= inside / 2000 <= 0.9655
+
+
+def test_a_printed_number_stands_for_what_rounds_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = replace(next(t for t in TARGETS if t.key == "A.iozone.write.ratio"), workload="disk", metric="write")
+    monkeypatch.setattr("infrabench.analysis.published.compare.TARGETS", (ours,))
+    row = {"workload": "disk", "metric": "write", "scenario": "s", "system": "lxc", "baseline": "native"}
+    row |= {"n_pairs": 30, "ratio": 0.7745, "ratio_low": 0.7744, "ratio_high": 0.7746, "reason": ""}
+    assert against(pd.DataFrame([row]))["agreement"].iloc[0] == AGREES_SIZE  # 77 % is printed
+    assert against(pd.DataFrame([row | {"system": "docker"}]))["agreement"].iloc[0] == AGREES_DIRECTION  # 79.38 %
+
+
+def test_what_cannot_be_compared_says_why() -> None:
+    kind = {"workload": "iozone", "metric": "read_B_per_s", "unit": "B/s"}
+    failed = against(contrasts(table_of({"native": [1.0, 2.0], "docker": [None, None]}, **kind), "native", {"": 0.02}))
+    assert list(failed["agreement"]) == [NOT_COMPARABLE]
+    assert failed["note"].iloc[0].startswith("no ok trial of docker; 82.22 %")
+    other = against(contrasts(table_of({"lxc": [1.0, 2, 3], "docker": [2.0, 3, 4]}, **kind), "lxc", {"": 0.02}))
+    assert list(other["agreement"]) == [NOT_COMPARABLE]
+    assert other["note"].iloc[0].startswith("our baseline is lxc")

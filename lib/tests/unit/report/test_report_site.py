@@ -1,0 +1,260 @@
+"""The report as a whole: what was computed is in it, what is missing is named, and nothing else is."""
+
+from __future__ import annotations
+
+import csv
+import html
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from infrabench import cli
+from infrabench.analysis import session_data
+from infrabench.analysis.tidy import read_table, tidy
+from infrabench.core import InfrabenchError
+from infrabench.ledger.archive import unpack
+from infrabench.ledger.records import awaited
+from infrabench.publish.report import files, of_folder, report
+from tests.support.report_fixtures import (
+    NAMED,
+    PNG,
+    TOKEN,
+    figure,
+    figure_file,
+    home,
+    notebook,
+    session,
+    shown,
+    told,
+)
+
+EXPECTED = ("cnis", "containers", "runtimes", "storage")
+TEXT = (".html", ".js", ".css", ".csv", ".json", ".ipynb", ".svg", ".md", ".tex")
+
+
+class Page(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.pictures: list[dict[str, str | None]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        self.links += [value for name in ("href", "src") if (value := named.get(name))]
+        self.pictures += [named] * (tag == "img")
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return home(tmp_path_factory.mktemp("checkout"))
+
+
+@pytest.fixture(scope="module")
+def site(checkout: Path) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("INFRABENCH_HOME", str(checkout))
+        out = checkout / "out"
+        index = report(
+            sorted(out.glob("*.ipynb")), out, figures=[out / "figures"], tables=[out / "tables"], expected=EXPECTED
+        )
+    assert index == out / "report" / "index.html"
+    return index.parent
+
+
+def read(site: Path, page: str) -> str:
+    return (site / f"{page}.html").read_text()
+
+
+def words(site: Path, page: str) -> str:
+    """Return a page's text without its tags."""
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]*>", " ", read(site, page))))
+
+
+def test_the_verdicts_are_those_of_the_notebook(site: Path, checkout: Path) -> None:
+    found = told(checkout / "data/runs/containers" / NAMED)
+    assert len(found["verdicts"]["rows"]) == 2 * 13
+    for page in ("index", "containers"):
+        text = words(site, page)
+        for row in found["verdicts"]["rows"]:
+            cell = dict(zip(found["verdicts"]["columns"], row, strict=True))
+            assert f"{cell['ratio']} {cell['ratio 95 % CI']}" in text
+            assert cell["verdict"].partition(" (")[0] in text
+
+
+def test_what_is_missing_or_not_whole_is_named_with_the_reason(site: Path) -> None:
+    text = words(site, "index")
+    assert "storage No executed notebook of it here" in text
+    assert "runtimes Never executed" in text
+    assert "torn Cannot be read as a notebook" in text
+    for page in ("index", "cnis"):
+        assert "Interrupted: 1 of its 2 code cells were executed" in words(site, page)
+    assert not (site / "runtimes.html").exists()
+
+
+def test_failures_gaps_plan_and_provenance_are_told(site: Path) -> None:
+    text = words(site, "containers")
+    assert "measure exited with 1: array too large" in text
+    assert "steal 0.041 > 0.02" in text
+    assert "lxc, fio default : no such disk" in text
+    assert "306 trials in 6 blocks, in random order inside a block, seed 7; every system made ready once." in text
+    assert "a processor" in text
+
+
+def test_hostile_words_are_text_everywhere(site: Path) -> None:
+    for path in site.glob("*.html"):
+        text = path.read_text()
+        assert "<script>alert" not in text, path
+        assert "<img src=x" not in text, path
+        assert "root:x:0" not in text, path
+    for page in ("containers", "containers-notebook"):
+        assert '<script>alert("x")</script>' in words(site, page)
+    assert NAMED in words(site, "index")
+
+
+def test_nothing_of_the_machine_is_told(site: Path, checkout: Path) -> None:
+    for path in site.rglob("*"):
+        if path.is_file() and path.suffix in TEXT:
+            text = path.read_text(errors="replace")
+            assert str(checkout) not in text, path
+            assert TOKEN not in text, path
+    assert "data/runs/x is complete" in words(site, "containers-notebook")
+
+
+def test_it_loads_nothing_and_every_link_in_it_leads_somewhere(site: Path) -> None:
+    assert of_folder(site) == {}
+    links = {(path, link) for path in site.glob("*.html") for link in Page(path.read_text()).links}
+    local = {(path, link) for path, link in links if not re.match(r"https?:|data:|#|mailto:", link)}
+    assert len(local) > 50
+    for path, link in local:
+        assert (path.parent / unquote(re.split(r"[?#]", link)[0] or path.name)).exists(), (path.name, link)
+
+
+def test_every_figure_has_words(site: Path) -> None:
+    pictures = [each for path in site.glob("*.html") for each in Page(path.read_text()).pictures]
+    assert len(pictures) == 2
+    assert {each["alt"] for each in pictures} == {"A picture of nothing."}
+
+
+def test_figures_and_tables_come_with_their_files(site: Path) -> None:
+    page = Page(read(site, "containers"))
+    assert {f"files/figures/containers/forest.{kind}" for kind in ("pdf", "svg", "png", "json")} <= set(page.links)
+    assert {f"files/tables/containers/contrasts.{kind}" for kind in ("csv", "md", "tex")} <= set(page.links)
+    notebook_page = read(site, "containers-notebook")
+    assert '<a class="zoom" href="files/figures/containers/forest.svg"><img' in notebook_page
+
+
+def test_data_are_the_session(site: Path, checkout: Path, tmp_path: Path) -> None:
+    folder = checkout / "data/runs/containers" / NAMED
+    table = session_data.open_session(folder).table
+    for suffix in (".csv", ".parquet"):
+        assert read_table(site / f"files/data/{NAMED}{suffix}").equals(table)
+    with (site / f"files/data/{NAMED}-plan.csv").open(newline="") as file:
+        assert [row["id"] for row in csv.DictReader(file)] == [trial.id for trial in awaited(folder)]
+
+
+def test_a_formula_is_drawn_by_the_browser(site: Path) -> None:
+    text = read(site, "containers-notebook")
+    assert "<math" in text
+    assert not re.search(r"<script[^>]*mathjax", text, re.IGNORECASE)
+
+
+def build(folder: Path, *notebooks: Path, **how: object) -> Path:
+    return report(notebooks, folder / "out", **how).parent
+
+
+def test_a_new_report_takes_the_place_of_the_earlier_one(tmp_path: Path) -> None:
+    build(tmp_path, notebook(tmp_path / "old.ipynb", shown(html=figure())))
+    site = build(tmp_path, notebook(tmp_path / "new one!.ipynb", shown(text="1")), notebook(tmp_path / "index.ipynb"))
+    assert {path.name for path in site.glob("*.html")} == {
+        "index.html", "index-2.html", "index-2-notebook.html", "new-one.html", "new-one-notebook.html", "search.html",
+    }  # fmt: skip
+    assert not (site / "files/pictures").exists()
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["report"]
+
+
+def test_what_would_be_loaded_is_refused_and_the_earlier_report_stays(tmp_path: Path) -> None:
+    site = build(tmp_path, notebook(tmp_path / "n.ipynb", shown(text="1")))
+    bad = notebook(tmp_path / "bad.ipynb", shown(html='<img src="https://example.org/a.png">'))
+    with pytest.raises(InfrabenchError, match=r"bad: an output below .* would load https://example\.org/a\.png"):
+        build(tmp_path, bad)
+    figure_file(tmp_path / "figures", "f").with_suffix(".svg").write_text('<svg><image href="//example.org/x"/></svg>')
+    with pytest.raises(InfrabenchError, match=r"files/figures/f\.svg of the report would load //example\.org/x"):
+        build(tmp_path, notebook(tmp_path / "n.ipynb", shown(html=figure())), figures=[tmp_path / "figures"])
+    assert (site / "n.html").exists()
+
+
+def test_a_folder_that_is_no_report_is_left_alone(tmp_path: Path) -> None:
+    mine = tmp_path / "out/report/mine.txt"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("x")
+    with pytest.raises(InfrabenchError, match="is not a report made here"):
+        build(tmp_path, notebook(tmp_path / "n.ipynb"))
+    assert mine.read_text() == "x"
+
+
+def test_files_of_another_run_are_left_out(tmp_path: Path) -> None:
+    ran = {"papermill": {"start_time": "2020-01-01T00:00:00+00:00", "end_time": "2020-01-01T00:01:00+00:00"}}
+    path = notebook(tmp_path / "n.ipynb", shown(html=figure(data=PNG)), metadata=ran)
+    figure_file(tmp_path / "figures/n", "redrawn", PNG + b"\0")
+    (tmp_path / "tables/n").mkdir(parents=True)
+    (tmp_path / "tables/n/later.md").write_text("later")
+    site = build(tmp_path, path, figures=[tmp_path / "figures"], tables=[tmp_path / "tables"])
+    links = Page(read(site, "n")).links
+    assert not [link for link in links if "redrawn" in link or "later" in link]
+    assert [path.read_bytes() for path in (site / "files/pictures").iterdir()] == [PNG]
+
+
+@pytest.mark.parametrize(("limit", "raw", "packed"), [(0, False, False), (0, True, True), (1e9, False, True)])
+def test_raw_output_is_packed_where_it_is_small_or_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: float, raw: bool, packed: bool
+) -> None:
+    monkeypatch.setenv("INFRABENCH_HOME", str(tmp_path))
+    monkeypatch.setattr(files, "PACKED", limit)
+    folder = tmp_path / "data/runs/containers/s"
+    folder.parent.mkdir(parents=True)
+    session(folder)
+    (folder / "SHA256SUMS").write_text("")
+    for check in ("verify", "_unproved"):  # of a session without sums
+        monkeypatch.setattr(f"infrabench.ledger.archive.{check}", lambda folder: [])
+    shelf = files.Shelf(tmp_path / "site", [])
+    found = shelf.data("s", raw=raw)
+    assert [link.title for link in found.links] == ["CSV", "Parquet", "plan (CSV)", *(["archive"] if packed else [])]
+    assert bool(found.note) != packed
+    if packed:
+        assert (unpack(tmp_path / "site/files/data/s.tar.xz", tmp_path / "again") / "plan.jsonl").is_file()
+    assert shelf.data("another", raw=raw).note == "not on this machine, so its data are not here"
+
+
+def test_a_report_of_many_sessions_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFRABENCH_HOME", str(tmp_path))
+    (tmp_path / "data/runs/containers").mkdir(parents=True)
+    made = [session(tmp_path / f"data/runs/containers/s{number}") for number in range(4)]
+    rows, size = len(tidy(made[0])), sum(path.stat().st_size for path in made[0].rglob("*") if path.is_file())
+    monkeypatch.setattr(files, "CSV_ROWS", 2 * rows)
+    monkeypatch.setattr(files, "PACKED_ALL", 3.5 * size)
+    for check in ("verify", "_unproved"):  # of a session without sums
+        monkeypatch.setattr(f"infrabench.ledger.archive.{check}", lambda folder: [])
+    for each in made:
+        (each / "SHA256SUMS").write_text("")
+    shelf = files.Shelf(tmp_path / "site", [])
+    found = [shelf.data(each.name, raw=False) for each in made]
+    titles = [[link.title for link in each.links] for each in found]
+    assert ["CSV" in each for each in titles] == [True, True, False, False]
+    assert ["archive" in each for each in titles] == [True, True, True, False]
+    assert all("Parquet" in each for each in titles)
+    assert "is not here" in found[3].note
+    assert "archive" in [link.title for link in shelf.data("s3", raw=True).links]
+
+
+def test_the_command_makes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    monkeypatch.setenv("INFRABENCH_HOME", str(tmp_path))
+    (tmp_path / "out").mkdir()
+    notebook(tmp_path / "out/n.ipynb", shown(text="1"))
+    assert cli.main(["report", "--out", str(tmp_path / "out")]) == 0
+    assert capsys.readouterr().out == f"{tmp_path}/out/report/index.html\n"
+    assert cli.main(["report", "--out", str(tmp_path / "out"), "absent.ipynb"]) == 2
+    assert "there is no notebook absent.ipynb" in capsys.readouterr().err

@@ -1,0 +1,104 @@
+"""No shell string is built from a parameter, anywhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import infrabench
+from infrabench.machines.hosts.host import LocalHost
+from tests.support.shell_strings import package, violations
+
+ROOT = Path(infrabench.__file__).parent
+CHECKOUT = ROOT.parents[1]
+FILES = sorted(ROOT.rglob("*.py"))
+# SSH itself carries one string: these quote every word of an argument list for it.
+QUOTING = {
+    "machines/hosts/host.py", "machines/hosts/remote_shell.py", "machines/stores/node/guest.py",
+    "machines/stores/node/run_in_guest.py",
+}  # fmt: skip
+SHOWING = {"machines/sites/prepare/plan.py"}  # prints commands as people would type them, and hands none to anything
+# Parts of objects that are declared as constants, at the top of modules.
+DECLARED = {"machines/clusters/cni.py": {"test"}}
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT.parent).with_suffix("").parts)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_what_a_shell_gets_is_a_constant(path: Path) -> None:
+    allowed = DECLARED.get(path.relative_to(ROOT).as_posix(), set())
+    found = [each for each in violations(_module(path), package(ROOT)) if each.rpartition(": ")[2] not in allowed]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import os\nos.system('ls')", "calls system"),
+        ("import subprocess\nsubprocess.run('ls', shell=True)", "asks for a shell"),
+        ("import subprocess\ndef f(x):\n    subprocess.run(x, shell=x)", "asks for a shell"),
+        ("def f(h, x):\n    h.run(('sh', '-c', f'ls {x}'))", "not a constant: f'ls {x}'"),
+        ("def f(h, x):\n    h.run(['bash', '-ec', 'ls ' + x])", "not a constant"),
+        ("def f(h, x):\n    h.run('sh', '-c', 'ls %s' % x)", "not a constant"),
+        ("def f(h, x):\n    h.run(('sh', '-c', 'ls {}'.format(x)))", "not a constant"),
+        ("def f(h, x):\n    a = 'ls'\n    a += x\n    h.run(('sh', '-c', a))", "not a constant: a"),
+        ("def f(h, xs):\n    for x in xs:\n        h.run(('sh', '-c', x))", "not a constant: x"),
+        ("A = input()\ndef f(h):\n    h.run(('sh', '-c', A))", "not a constant: A"),
+        ("def f(h, x):\n    script(h, f'ls {x}', 'a')", "hands script what is not a constant"),
+        ("from infrabench.other import _T\ndef f(h):\n    h.run(('sh', '-c', _T))", "not a constant: _T"),
+        ("def f(h, x):\n    h.run(('python3', '-c', 'print(%r)' % x))", "hands python3"),
+    ],
+)
+def test_the_rule_can_be_broken(text: str, said: str) -> None:
+    sources = {"infrabench.new": text, "infrabench.other": "import os\n_T = os.environ['T']"}
+    found = violations("infrabench.new", sources.get)
+    assert len(found) == 1
+    assert said in found[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(h, x):\n    h.run(('sh', '-c', 'ls \"$1\"', 'sh', x))",
+        "_A = 'a'\n_B = f'{_A} b'\ndef f(h, x):\n    h.run(('sh', '-c', _B, 'sh', x))",
+        "from infrabench.other import T\ndef f(h):\n    script(h, T)",
+        "def f(h):\n    for t in ('a', 'b'):\n        h.run(('sh', '-c', t))",
+        "def script(h, text, *args):\n    h.run(('sh', '-c', text, 'sh', *args))",
+    ],
+)
+def test_constants_pass(text: str) -> None:
+    sources = {"infrabench.new": text, "infrabench.other": "T = 'ls'"}
+    assert violations("infrabench.new", sources.get) == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_only_ssh_is_handed_a_quoted_line(path: Path) -> None:
+    if "shlex" in path.read_text():
+        assert path.relative_to(ROOT).as_posix() in QUOTING | SHOWING
+        assert not re.search(r"shlex\.(?!join|split)", path.read_text())
+
+
+def test_programs_in_c_call_no_shell() -> None:
+    sources = [*ROOT.rglob("*.c"), *ROOT.rglob("*.h")]
+    assert len(sources) > 10
+    assert [path.name for path in sources if re.search(r"\b(system|popen)\s*\(", path.read_text())] == []
+
+
+def test_scripts_evaluate_nothing() -> None:
+    ours = [path for path in ROOT.rglob("*") if path.suffix in {".sh", ".py"}]
+    scripts = [*ours, *(CHECKOUT / "scripts").iterdir()]
+    assert [path.name for path in scripts if re.search(r"(^|[;&|]\s*|\bthen )eval ", path.read_text(), re.M)] == []
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"])), min_size=1, max_size=4))
+def test_arguments_arrive_as_they_were_given(words: list[str]) -> None:
+    """Whatever is in them: quotes, newlines, substitutions."""
+    script = 'for each in "$@"; do printf "%s\\0" "$each"; done'
+    result = LocalHost().run(("sh", "-c", script, "sh", *words), timeout_s=30)
+    assert result.stdout == b"".join(word.encode() + b"\0" for word in words)

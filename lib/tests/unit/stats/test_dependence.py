@@ -1,0 +1,179 @@
+"""Kernels of dependence against scipy and statsmodels, their properties, and the size and power of the flag."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import stats
+
+from infrabench.selfcheck.validation.generators import ar1
+from infrabench.stats.dependence import (
+    autocorrelation,
+    dependent,
+    dependent_pairs,
+    effective_interval,
+    effective_n,
+    kendall_trend,
+    ljung_box,
+    of_pairs,
+    runs_test,
+)
+from infrabench.stats.intervals import t_interval
+
+RNG = np.random.default_rng(71)
+SAMPLES = [RNG.normal(size=n) for n in (5, 6, 9, 10, 30, 33, 34, 50)]
+TIED = [RNG.integers(0, 4, size=n).astype(float) for n in (5, 7, 10, 31, 50)]
+CELLS = st.integers(0, 12).flatmap(lambda n: arrays(float, (3, n), elements=st.integers(-9, 9).map(float)))
+
+
+def ids(samples: list[np.ndarray]) -> list[str]:
+    return [str(x.size) for x in samples]
+
+
+@pytest.mark.parametrize("x", SAMPLES + TIED, ids=ids(SAMPLES + TIED))
+def test_ljung_box_is_that_of_statsmodels(x: np.ndarray) -> None:
+    from statsmodels.stats.diagnostic import acorr_ljungbox
+
+    for lags in (1, 5) if x.size > 5 else (1,):
+        known = acorr_ljungbox(x, lags=[lags])
+        found = ljung_box(x, lags)
+        assert found.statistic == pytest.approx(known["lb_stat"].iloc[0], rel=1e-9)
+        assert found.p == pytest.approx(known["lb_pvalue"].iloc[0], abs=1e-9)
+
+
+@pytest.mark.parametrize("x", SAMPLES + TIED, ids=ids(SAMPLES + TIED))
+def test_runs_test_is_that_of_statsmodels_without_the_median(x: np.ndarray) -> None:
+    from statsmodels.sandbox.stats.runs import runstest_1samp
+
+    median = np.median(x)
+    kept = x[x != median]
+    z, p = runstest_1samp(kept, cutoff=median, correction=False)
+    found = runs_test(x)
+    if (kept > median).all() or (kept < median).all():
+        assert np.isnan(found.p)
+    else:
+        assert found.statistic == pytest.approx(z, rel=1e-9, abs=1e-12)
+        assert found.p == pytest.approx(p, abs=1e-9)
+
+
+def test_runs_test_by_hand() -> None:
+    # median 0 dropped: + + - - - +: 3 runs of 3 and 3; mean 4, variance 18 (18 - 6) / (36 * 5) = 1.2
+    found = runs_test(np.array([1.0, 2, -1, 0, -2, -3, 3]))
+    assert found.statistic == pytest.approx(-1 / np.sqrt(1.2))
+
+
+@pytest.mark.parametrize("x", SAMPLES + TIED, ids=ids(SAMPLES + TIED))
+def test_kendall_is_that_of_scipy(x: np.ndarray) -> None:
+    known = stats.kendalltau(np.arange(x.size), x)
+    assert kendall_trend(x) == pytest.approx((known.statistic, known.pvalue), abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [3, 5, 20, 33, 34, 60, 200])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_kendall_of_a_series_in_order_is_exact_at_any_size(n: int, swapped: bool) -> None:
+    x = np.arange(float(n))
+    if swapped:
+        x[:2] = 1, 0
+    for series in (x, -x):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            known = stats.kendalltau(np.arange(n), series)
+        found = kendall_trend(series)
+        assert found.statistic == pytest.approx(known.statistic, abs=1e-12)
+        assert found.p == pytest.approx(known.pvalue, rel=1e-9)
+
+
+def test_lag1_of_an_alternating_series() -> None:
+    assert autocorrelation(np.array([1.0, -1] * 4)) == pytest.approx(-7 / 8)
+
+
+@given(CELLS)
+def test_cells_are_independent_of_one_another(x: np.ndarray) -> None:
+    for kernel in (autocorrelation, effective_n, dependent):
+        together = kernel(x)
+        assert together.shape == (3,)
+        np.testing.assert_array_equal(together, [kernel(row) for row in x])
+    for test in (ljung_box, runs_test, kendall_trend):
+        together = test(x)
+        np.testing.assert_allclose(np.array(together).T, [test(row) for row in x], rtol=1e-12, atol=1e-12)
+
+
+@given(CELLS, st.sampled_from([0.25, 2.0, 1024.0]), st.integers(-100, 100))
+def test_neither_shift_nor_scale_matters(x: np.ndarray, scale: float, shift: int) -> None:
+    for test in (ljung_box, runs_test, kendall_trend):
+        np.testing.assert_allclose(test(scale * x + shift).p, test(x).p, rtol=1e-6, atol=1e-9)
+
+
+@given(CELLS)
+def test_without_spread_there_is_no_answer(x: np.ndarray) -> None:
+    same = np.ptp(x, axis=-1) == 0 if x.shape[-1] else np.ones(3, dtype=bool)
+    for found in (autocorrelation(x), ljung_box(x).p, runs_test(x).p, kendall_trend(x).p, effective_n(x)):
+        assert np.isnan(np.asarray(found)[same]).all()
+    assert not dependent(x)[same].any()
+
+
+def test_effective_n_of_a_correlated_series_widens_the_interval() -> None:
+    x = np.array([0.0, 0, 0, 1, 1, 1, 2, 2, 2, 1, 1, 1])
+    r1 = autocorrelation(x)
+    n_eff = effective_n(x)
+    assert n_eff == pytest.approx(12 * (1 - r1) / (1 + r1))
+    naive, wide = t_interval(x), effective_interval(x, n_eff)
+    assert wide.low < naive.low < naive.high < wide.high
+    assert effective_interval(x, 12) == pytest.approx(naive)
+
+
+def test_a_negative_correlation_narrows_nothing() -> None:
+    x = np.array([1.0, -1] * 8)
+    assert effective_n(x) == 16
+    assert dependent(x)
+
+
+def test_there_is_no_interval_of_one_effective_value() -> None:
+    x = np.arange(50.0)
+    assert effective_n(x) < 2
+    assert np.isnan(effective_interval(x, effective_n(x))).all()
+
+
+def test_size_and_power_of_the_flag() -> None:
+    noise = np.random.default_rng(14).normal(size=(2000, 30))
+    assert 0.010 <= dependent(noise).mean() <= 0.030
+    ramp = 3 * np.linspace(-0.5, 0.5, 30)
+    assert dependent(noise + ramp).mean() == pytest.approx(0.97, abs=0.013)
+
+
+def test_pairs_are_flagged_by_their_effective_n_as_often_as_said() -> None:
+    rng = np.random.default_rng(15)
+    noise = rng.normal(size=(2000, 30))
+    own, other = ar1(0.6, 30)(rng, 2000), ar1(0.6, 30)(rng, 2000)
+    assert 0.047 <= dependent_pairs(noise).mean() <= 0.083
+    assert dependent_pairs(own - other).mean() == pytest.approx(0.92, abs=0.02)
+    assert dependent_pairs(own + noise).mean() == pytest.approx(0.44, abs=0.037)
+    assert dependent(own + noise).mean() < 0.2
+    few = np.asarray(effective_n(noise)) < 18
+    assert (dependent_pairs(noise) == few | dependent(noise)).mean() > 0.99
+    assert not dependent_pairs(noise[:, :4]).any()
+
+
+def test_pairs_are_looked_at_as_log_ratios_and_their_rounding_is_not() -> None:
+    rng = np.random.default_rng(16)
+    block, wave = rng.normal(0, 0.1, 30), ar1(0.8, 30)(rng, 1)[0]
+    y = 100 * np.exp(block)
+    x = y * np.exp(0.01 * wave)
+    found = of_pairs(x[None], y[None])
+    assert found["lag1"] == pytest.approx(autocorrelation(wave))
+    assert found["dependent"].tolist() == [True]
+    assert found["n_eff"] == pytest.approx(effective_n(wave))
+    assert found["n_eff"] < 15
+    assert not of_pairs(y[None] * rng.normal(1, 0.01, 30), y[None])["dependent"].any()
+    with_zero = of_pairs((x - y)[None], np.zeros((1, 30)))  # no logarithm: the differences
+    assert with_zero["lag1"] == pytest.approx(autocorrelation(x - y))
+    for factor in (1.0, 0.1, 3.7):
+        alike = of_pairs(factor * y[None], y[None])
+        assert np.isnan(alike["lag1"]).all()
+        assert (alike["n_eff"].tolist(), alike["dependent"].tolist()) == ([30.0], [False])
+    assert of_pairs(np.empty((2, 0)), np.empty((2, 0)))["n_eff"].tolist() == [0.0, 0.0]

@@ -1,0 +1,144 @@
+"""The dip against its definition (linear programs) and against the package diptest; its p against that package's."""
+
+from __future__ import annotations
+
+import diptest
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from infrabench.stats.dip import LEAST, LEVELS, QUANTILES, dip, dip_p
+from tests.unit.stats.null_tables import dip_quantiles
+
+
+def samples(rng: np.random.Generator, n: int) -> list[np.ndarray]:
+    two = np.where(rng.random(n) < 0.3, rng.normal(6, 1, n), rng.normal(0, 1, n))
+    smooth = [rng.normal(size=n), rng.random(n), rng.exponential(size=n), two]
+    return smooth + [np.round(x, digits) for x in smooth for digits in (0, 1)]
+
+
+@pytest.mark.parametrize("n", [4, 5, 6, 7, 10, 11, 30, 50, 100, 300])
+def test_dip_is_that_of_diptest(n: int) -> None:
+    rng = np.random.default_rng([85, n])
+    for _ in range(25):
+        for x in samples(rng, n):
+            if np.ptp(x) > 0:
+                assert dip(x) == pytest.approx(diptest.dipstat(x), abs=1e-12)
+
+
+def dip_by_definition(x: np.ndarray) -> float:
+    """The least d for which a distribution convex before a mode and concave after it stays within d of the sample."""
+    at, counts = np.unique(x, return_counts=True)
+    above = np.cumsum(counts) / x.size
+    below = np.concatenate(([0.0], above[:-1]))
+    return max(min(_with_mode(at, below, above, mode) for mode in range(at.size)), 1 / (2 * x.size))
+
+
+def _with_mode(at: np.ndarray, below: np.ndarray, above: np.ndarray, mode: int) -> float:
+    k = at.size
+    d, jump = k + 1, k  # unknowns: heights at the values, height just before the mode, the distance
+    rows: list[np.ndarray] = []
+    limits: list[float] = []
+
+    def at_most(terms: list[tuple[int, float]], limit: float) -> None:
+        rows.append(np.bincount([i for i, _ in terms], [v for _, v in terms], minlength=k + 2))
+        limits.append(limit)
+
+    def slope(i: int, sign: float) -> list[tuple[int, float]]:
+        width = sign / (at[i + 1] - at[i])
+        return [(jump if i + 1 == mode else i + 1, width), (i, -width)]
+
+    for i in range(k):
+        before = jump if i == mode else i
+        for unknown, height in ((before, below[i]), (i, above[i])):
+            at_most([(unknown, 1), (d, -1)], height)
+            at_most([(unknown, -1), (d, -1)], -height)
+    at_most([(jump, 1), (mode, -1)], 0)
+    for i in range(k - 1):
+        at_most(slope(i, -1), 0)
+    for i in range(k - 2):
+        if i + 1 < mode:
+            at_most([*slope(i, 1), *slope(i + 1, -1)], 0)
+        elif i >= mode:
+            at_most([*slope(i + 1, 1), *slope(i, -1)], 0)
+    cost = np.zeros(k + 2)
+    cost[d] = 1
+    return linprog(cost, A_ub=np.array(rows), b_ub=limits, bounds=[(0, 1)] * (k + 2), method="highs").fun
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_dip_keeps_its_definition(tied: bool) -> None:
+    rng = np.random.default_rng(5)
+    for i in range(16):
+        n = int(rng.integers(5, 12))
+        x = rng.normal(size=n) + (8 * (np.arange(n) < n // 2) if i % 2 else 0)
+        x = np.round(x) if tied else x
+        if np.ptp(x) > 0:
+            assert dip(x) == pytest.approx(dip_by_definition(x), abs=1e-9)
+
+
+@pytest.mark.parametrize("n", [4, 5, 8, 10, 13, 30, 42, 50, 150, 1000])
+def test_p_is_near_that_of_diptest(n: int) -> None:
+    rng = np.random.default_rng([9, n])
+    for x in [rng.random(n) for _ in range(20)] + [np.concatenate([rng.random(n // 2), 2 + rng.random(n - n // 2)])]:
+        statistic, known = diptest.diptest(x)
+        p = dip_p(statistic, n)
+        # its own table is simulated too, knows other sizes, and puts the smallest dip of a small sample below p = 1
+        error = 0.01 if known < 0.1 else 0.035
+        assert p == pytest.approx(known, abs=error) or (p == 1 and statistic == pytest.approx(1 / (2 * n)))
+
+
+@pytest.mark.parametrize("n", [4, 5, 6, 7, 10, 30])
+def test_p_counts_all_samples_with_the_smallest_dip(n: int) -> None:
+    assert dip_p(1 / (2 * n), n) == 1
+    drawn = dip(np.random.default_rng(n).random((4000, n)))
+    above = (drawn > 1 / (2 * n) + 1e-9).mean()  # the share that has more
+    assert dip_p(1 / (2 * n) + 1e-9, n) == pytest.approx(above, abs=0.07)  # the levels are 0.1 apart
+
+
+@pytest.mark.parametrize("n", [5, 10, 30, 50])
+def test_the_table_can_be_simulated_again(n: int) -> None:
+    again = dip_quantiles(n, 20_000, seed=2)
+    np.testing.assert_allclose(again[:9], QUANTILES[n][:9], rtol=0.02)
+    assert len(LEVELS) == len(QUANTILES[n])
+
+
+@pytest.mark.parametrize("n", [11, 13, 40])
+def test_p_of_uniform_samples_is_uniform_also_between_the_sizes_of_the_table(n: int) -> None:
+    p = dip_p(dip(np.random.default_rng([4, n]).random((4000, n))), n)
+    assert [(p < a).mean() for a in (0.05, 0.2, 0.6)] == pytest.approx([0.05, 0.2, 0.6], abs=0.025)
+    assert (p < 0.05).mean() == pytest.approx(0.05, abs=0.012)
+
+
+def test_p_of_normal_samples_is_larger() -> None:
+    assert np.mean(dip_p(dip(np.random.default_rng(4).normal(size=(2000, 40))), 40) < 0.05) < 0.02
+
+
+def test_p_falls_as_the_dip_grows_and_stops_at_a_thousandth() -> None:
+    p = dip_p(np.linspace(0.01, 0.25, 200), 30)
+    assert (np.diff(p) <= 0).all()
+    assert p[0] == 1
+    assert p[-1] == pytest.approx(0.001)
+
+
+@given(st.lists(st.integers(-50, 50), min_size=4, max_size=25), st.sampled_from([0.5, 4.0]), st.integers(-9, 9))
+def test_neither_shift_scale_nor_mirror_matters(values: list[int], scale: float, shift: int) -> None:
+    x = np.array(values, dtype=float)
+    for other in (scale * x + shift, -x, x[::-1]):
+        np.testing.assert_allclose(dip(other), dip(x), atol=1e-12)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=25))
+def test_dip_lies_within_its_bounds(values: list[float]) -> None:
+    x = np.array(values)
+    found = dip(x)
+    assert np.isnan(found) if np.ptp(x) == 0 else 1 / (2 * x.size) <= found <= 0.25
+
+
+def test_no_dip_of_few_or_equal_values() -> None:
+    assert np.isnan(dip(np.arange(LEAST - 1.0)))
+    assert np.isnan(dip(np.full(9, 2.0)))
+    assert np.isnan(dip_p(np.nan, 9))
+    assert dip(np.zeros((2, 3, 9))).shape == (2, 3)

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from infrabench.analysis.tidy import missing, tidy
+from infrabench.stats import estimates
+from infrabench.stats.bootstrap import bootstrap_t
+from infrabench.stats.estimates import COLUMNS
+from infrabench.stats.intervals import median_interval, t_interval
+from tests.support.analysis_fixtures import CASES, DATA_A, table_of, write_session
+
+INTERVALS = [name for name in COLUMNS if name.endswith(("_low", "_high", "_level"))]
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_session(tmp_path_factory.mktemp("runs") / "s", blocks=7, skip_last=4)
+
+
+def test_reference_values() -> None:
+    row = estimates(table_of(DATA_A)).set_index("system").loc["native"]
+    assert row["n"] == 10
+    assert row[["mean", "sd", "mean_low", "mean_high"]].astype(float).to_numpy() == pytest.approx(
+        [101.245, 1.310209907, 100.3077323, 102.1822677], rel=1e-6
+    )
+    assert row[["median", "median_low", "median_high", "median_level"]].astype(float).to_numpy() == pytest.approx(
+        [101.795, 99.39, 102.48, 0.978515625], rel=1e-6
+    )
+    assert row[["geometric_mean", "geometric_low", "geometric_high"]].astype(float).to_numpy() == pytest.approx(
+        [101.2373087, 100.2988136, 102.1845853], rel=1e-6
+    )
+    assert row[["pseudo_median", "pseudo_low", "pseudo_high"]].astype(float).to_numpy() == pytest.approx(
+        [101.57, 100.265, 102.17], rel=1e-6
+    )
+    studentised = bootstrap_t(np.sort(np.array(DATA_A["native"])))
+    assert tuple(row[["boot_t_low", "boot_t_high"]].astype(float)) == pytest.approx(studentised[:2], rel=1e-12)
+    assert (row["deployments"], row["unit_n"]) == (1, 10)
+    assert np.isnan(row["between_share"])
+    assert row["cov"] == pytest.approx(1.310209907 / 101.245, rel=1e-6)
+    assert (row["min"], row["max"], row["deterministic"]) == (98.67, 102.6, False)
+
+
+@pytest.mark.parametrize(
+    ("system", "mean", "sd", "median"),
+    [
+        ("native", 101.245, 1.310209907, 101.795),
+        ("docker", 100.036, 2.454733296, 99.48),
+        ("lxc", 100.802, 0.8072972742, 101.21),
+        ("lxd", 101.567, 0.9492927192, 101.545),
+    ],
+)
+def test_reference_centres_and_spreads(system: str, mean: float, sd: float, median: float) -> None:
+    row = estimates(table_of(DATA_A)).set_index("system").loc[system]
+    assert row[["mean", "sd", "median"]].astype(float).to_numpy() == pytest.approx([mean, sd, median], rel=1e-6)
+
+
+def test_counts_of_every_cell(session: Path) -> None:
+    table, absent = tidy(session), missing(session)
+    cells = estimates(table, absent)
+    assert tuple(cells.columns) == COLUMNS
+    assert (cells["planned"] == 7).all()
+    states = cells[["ok", "failed", "invalid", "timeout", "unparsable", "aborted"]].sum(axis=1)
+    per_case = absent.groupby(["workload", "scenario", "system"]).size()
+    unrecorded = [per_case.get((r.workload, r.scenario, r.system), 0) for r in cells.itertuples()]
+    assert list(cells["planned"] - states) == unrecorded
+    assert sum(unrecorded) > 0
+    assert (cells["n"] == cells["ok"]).all()
+    assert len(cells) == 3 * sum(len(case[4]) for case in CASES)
+
+
+def test_a_cell_that_only_failed_is_shown_without_a_number(session: Path) -> None:
+    cells = estimates(tidy(session)).query("workload == 'stream' and system == 'docker'")
+    assert list(cells["metric"]) == ["copy_B_per_s", "triad_B_per_s"]
+    assert (cells["n"] == 0).all()
+    assert (cells["failed"] == cells["planned"]).all()
+    assert cells[["mean", "median", "sd", "min", "max"]].isna().all(axis=None)
+
+
+def test_a_case_that_never_succeeded_borrows_metrics_of_its_workload() -> None:
+    good = table_of(DATA_A, scenario="threads=1")
+    dead = table_of({"native": [None, None], "docker": [None, None]}, scenario="threads=2")
+    cells = estimates(pd.concat([good, dead], ignore_index=True)).query("scenario == 'threads=2'")
+    assert list(cells["metric"]) == ["events_per_s"] * 2
+    assert list(cells["unit"]) == ["1/s"] * 2
+    alone = estimates(dead)
+    assert alone["metric"].isna().all()
+    assert list(alone["failed"]) == [2, 2]
+
+
+def test_invalid_trial_is_counted_not_averaged(session: Path) -> None:
+    row = estimates(tidy(session)).query("scenario == 'threads=4' and system == 'lxc'").iloc[0]
+    assert row["invalid"] == 1
+    assert row["n"] == row["ok"] == row["planned"] - 1
+
+
+def test_deterministic_metric_has_no_interval() -> None:
+    cells = estimates(table_of({"native": [0.1] * 8, "docker": [0.1] * 7 + [0.2]})).set_index("system")
+    assert bool(cells.loc["native", "deterministic"])
+    assert cells.loc["native", "sd"] == 0
+    assert cells.loc["native", list(INTERVALS)].isna().all()
+    assert not cells.loc["docker", "deterministic"]
+    assert np.isfinite(cells.loc["docker", "mean_low"])
+
+
+def test_few_values() -> None:
+    cells = estimates(table_of({"a": [1.0], "b": [1.0, 2.0], "c": [1.0, 2, 3, 4, 5], "d": [1.0, 2, 3, 4, 5, 6]}))
+    cells = cells.set_index("system")
+    assert np.isnan(cells.loc["a", ["sd", "mean_low", "median_low"]].astype(float)).all()
+    assert np.isfinite(cells.loc["b", "mean_low"])
+    assert np.isnan(cells.loc["c", "median_low"])
+    assert np.isnan(cells.loc["c", "median_level"])
+    assert cells.loc["d", "median_level"] == 0.96875
+
+
+def test_scenarios_come_in_order_of_their_level(session: Path) -> None:
+    web = estimates(tidy(session)).query("workload == 'web' and metric == 'total_s' and system == 'native'")
+    assert list(web["level"]) == [1000.0 * i for i in range(1, 9)]
+
+
+def test_an_empty_table_gives_an_empty_frame() -> None:
+    cells = estimates(table_of({}))
+    assert len(cells) == 0
+    assert tuple(cells.columns) == COLUMNS
+
+
+def test_deployments_are_the_unit_of_the_intervals() -> None:
+    """Six deployments of five trials: n = 6 from their means, not n = 30."""
+    rng = np.random.default_rng(1)
+    x = (rng.normal(100, 3, (6, 1)) + rng.normal(0, 1, (6, 5))).ravel()
+    row = estimates(table_of({"native": x}, blocks_per_deployment=5)).iloc[0]
+    means = x.reshape(6, 5).mean(axis=1)
+    assert (row["n"], row["ok"], row["deployments"], row["unit_n"]) == (30, 30, 6, 6)
+    assert tuple(row[["mean", "mean_low", "mean_high"]]) == pytest.approx((means.mean(), *t_interval(means)[:2]))
+    expected = (np.median(means), *median_interval(means))
+    assert tuple(row[["median", "median_low", "median_high", "median_level"]]) == pytest.approx(expected)
+    assert tuple(row[["boot_t_low", "boot_t_high"]]) == pytest.approx(bootstrap_t(np.sort(means))[:2])
+    assert tuple(row[["sd", "min", "max"]]) == pytest.approx((x.std(ddof=1), x.min(), x.max()))
+    # S2^2 - S1^2 / r over itself plus S1^2, the variances of Kalibera and Jones
+    within = x.reshape(6, 5).var(axis=1, ddof=1).mean()
+    between = means.var(ddof=1) - within / 5
+    assert row["between_share"] == pytest.approx(between / (between + within))
+    assert row["mean_high"] - row["mean_low"] > 1.5 * np.subtract(*t_interval(x)[1::-1])
+
+
+def test_sessions_are_deployments_too_and_need_not_be_equal() -> None:
+    tables = [table_of({"native": [10.0 + i, 11.0, 12.0][: 3 - i]}, session=f"s{i}") for i in range(3)]
+    row = estimates(pd.concat(tables, ignore_index=True)).iloc[0]
+    assert (row["n"], row["deployments"], row["unit_n"]) == (6, 3, 3)
+    assert row["mean"] == pytest.approx(np.mean([11, 11, 12]))
+    # between sums of squares over the weighted size (6 - 14 / 6) / 2, by hand
+    trials = [[10, 11, 12], [11, 11], [12]]
+    within = sum(np.var(t) * len(t) for t in trials) / 3
+    between = sum(len(t) * (np.mean(t) - 67 / 6) ** 2 for t in trials) / 2
+    variance = max(0, (between - within) / ((6 - 14 / 6) / 2))
+    assert row["between_share"] == pytest.approx(variance / (variance + within))
+
+
+def test_one_trial_in_each_deployment_or_no_spread_has_no_share() -> None:
+    once = estimates(table_of({"native": [1.0, 2.0, 4.0]}, blocks_per_deployment=1)).iloc[0]
+    assert (once["deployments"], once["unit_n"]) == (3, 3)
+    assert np.isnan(once["between_share"])
+    same = estimates(table_of({"native": [0.1] * 8}, blocks_per_deployment=3)).iloc[0]
+    assert same["deterministic"]
+    assert same[list(INTERVALS)].isna().all()
+    assert np.isnan(same["between_share"])
+
+
+def test_repeats_of_invalid_trials_are_not_planned_ones() -> None:
+    table = table_of({"native": [1.0, None, 3.0]})
+    again = table.iloc[[0]].assign(trial="again", attempt=1, block=1, position=3)
+    row = estimates(pd.concat([table, again], ignore_index=True)).iloc[0]
+    assert (row["planned"], row["ok"], row["failed"], row["n"]) == (3, 3, 1, 3)
+
+
+def test_the_order_of_rows_does_not_matter(session: Path) -> None:
+    table = tidy(session)
+    shuffled = table.sample(frac=1, random_state=1, ignore_index=True)
+    pd.testing.assert_frame_equal(estimates(table), estimates(shuffled))
+
+
+def test_cells_of_unequal_size_are_told_apart() -> None:
+    values = {"a": [1.0, 2, 3, 5, 8, 13, 21], "b": [2.0, 4, None, 9], "c": [None, 7.0]}
+    whole = estimates(table_of(values))
+    for system, series in values.items():
+        alone = estimates(table_of({system: series}))
+        pd.testing.assert_frame_equal(whole[whole["system"] == system].reset_index(drop=True), alone)

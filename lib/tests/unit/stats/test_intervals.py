@@ -1,0 +1,227 @@
+"""Intervals of one sample and of a shift: reference values, independent implementations, properties, coverage."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from scipy import stats
+from statsmodels.stats.proportion import proportion_confint
+
+from infrabench.stats.intervals import (
+    Interval,
+    constant,
+    hodges_lehmann,
+    log_t_interval,
+    median_interval,
+    median_ranks,
+    t_interval,
+    wilson_interval,
+)
+from tests.support.analysis_fixtures import DATA_A
+
+A = {name: np.array(values) for name, values in DATA_A.items()}
+REL = 1e-6
+
+MEAN = {
+    "native": (100.3077323, 102.1822677),
+    "docker": (98.27998958, 101.7920104),
+    "lxc": (100.2244943, 101.3795057),
+    "lxd": (100.8879169, 102.2460831),
+}
+GEOMETRIC = {
+    "native": (101.2373087, 100.2988136, 102.1845853),
+    "docker": (100.0093429, 98.29036326, 101.7583854),
+    "lxc": (100.7990789, 100.2215143, 101.379972),
+    "lxd": (101.5630076, 100.8862356, 102.2443197),
+}
+MEDIAN = {"native": (99.39, 102.48), "docker": (97.92, 102.46), "lxc": (100.07, 101.46), "lxd": (100.97, 102.74)}
+PSEUDO_MEDIAN = {
+    "native": (101.57, 100.265, 102.17),
+    "docker": (99.645, 98.42, 101.97),
+    "lxc": (100.815, 100.21, 101.395),
+    "lxd": (101.515, 100.97, 102.215),
+}
+DIFFERENCES = {
+    ("docker", "lxc"): (-1.2, -2.035, 0.995),
+    ("docker", "lxd"): (-1.91, -3.055, 0.405),
+    ("lxc", "lxd"): (-0.75, -1.04, -0.45),
+    ("native", "docker"): (1.52, -0.31, 2.50),
+}
+RANKS = {
+    6: (1, 6, 0.96875), 7: (1, 7, 0.98438), 8: (1, 8, 0.99219), 9: (2, 8, 0.96094), 10: (2, 9, 0.97852),
+    11: (2, 10, 0.98828), 12: (3, 10, 0.96143), 15: (4, 12, 0.96484), 20: (6, 15, 0.95861),
+    25: (8, 18, 0.95671), 30: (10, 21, 0.95723), 40: (14, 27, 0.96152), 50: (18, 33, 0.96716),
+    100: (40, 61, 0.96480),
+}  # fmt: skip
+LOCATIONS: dict[str, Callable[[np.ndarray], Interval]] = {
+    "t": t_interval,
+    "median": median_interval,
+    "pseudo-median": lambda x: hodges_lehmann(x).interval,
+}
+
+
+@pytest.mark.parametrize("system", MEAN)
+def test_reference_values(system: str) -> None:
+    x = A[system]
+    assert t_interval(x)[:2] == pytest.approx(MEAN[system], rel=REL)
+    assert median_interval(x) == pytest.approx((*MEDIAN[system], 0.978515625), rel=REL)
+    geometric, pseudo = log_t_interval(x), hodges_lehmann(x)
+    assert (geometric.value, *geometric.interval[:2]) == pytest.approx(GEOMETRIC[system], rel=REL)
+    assert (pseudo.value, *pseudo.interval[:2]) == pytest.approx(PSEUDO_MEDIAN[system], rel=REL)
+    assert geometric.value == pytest.approx(stats.gmean(x), rel=1e-12)
+
+
+@pytest.mark.parametrize("pair", DIFFERENCES)
+def test_reference_pseudo_median_of_differences(pair: tuple[str, str]) -> None:
+    found = hodges_lehmann(A[pair[0]] - A[pair[1]])
+    assert (found.value, *found.interval[:2]) == pytest.approx(DIFFERENCES[pair], rel=REL)
+
+
+@pytest.mark.parametrize("n", RANKS)
+def test_rank_table(n: int) -> None:
+    low, high, level = median_ranks(n)
+    assert (low, high) == RANKS[n][:2]
+    assert level == pytest.approx(RANKS[n][2], abs=5.1e-6)  # printed with five decimals
+
+
+@pytest.mark.parametrize("n", range(6, 101))
+def test_ranks_are_the_narrowest_that_keep_the_level(n: int) -> None:
+    low, high, level = median_ranks(n)
+    assert high == n + 1 - low
+    assert level >= 0.95
+    assert 1 - 2 * stats.binom.cdf(low, n, 0.5) < 0.95
+
+
+@pytest.mark.parametrize("n", [6, 7, 10, 13])
+def test_pseudo_median_level_is_that_of_all_sign_patterns(n: int) -> None:
+    """Every sign pattern of the ranks 1 .. n is as likely; the interval rejects as many as its level says."""
+    signs = np.array(list(itertools.product((-1.0, 1.0), repeat=n)))
+    found = hodges_lehmann(signs * np.arange(1, n + 1) * (1 + 1e-3 * np.sqrt(np.arange(n)))).interval
+    covers = ((found.low <= 0) & (found.high >= 0)).mean()
+    assert covers == pytest.approx(found.level[0], abs=1e-12)
+    assert covers >= 0.95
+
+
+@pytest.mark.parametrize("n", [10, 30])
+def test_ends_are_where_the_exact_test_of_scipy_begins_to_reject(n: int) -> None:
+    x = np.random.default_rng(n).normal(size=n)
+    step = 1e-9
+    one = hodges_lehmann(x).interval
+    for inside, outside in ((one.low + step, one.low - step), (one.high - step, one.high + step)):
+        assert stats.wilcoxon(x - inside, method="exact").pvalue > 0.05
+        assert stats.wilcoxon(x - outside, method="exact").pvalue <= 0.05
+
+
+@pytest.mark.parametrize("n", range(6))
+def test_no_rank_interval_below_six_values(n: int) -> None:
+    assert median_ranks(n)[0] == 0
+    assert np.isnan(median_interval(np.arange(float(n)))).all()
+    assert np.isnan(hodges_lehmann(np.arange(float(n))).interval).all()
+
+
+def test_no_interval_without_spread_or_with_one_value() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for values in (np.array([3.0] * 8), np.array([0.1] * 8), np.array([1.0]), np.empty(0), np.empty((3, 0))):
+            for method in LOCATIONS.values():
+                assert np.isnan(method(values)).all()
+            assert np.isnan(log_t_interval(values).interval).all()
+    assert constant(np.array([0.1] * 8))
+    assert not constant(np.array([1.0]))
+    assert log_t_interval(np.array([0.1] * 8)).value == pytest.approx(0.1)
+    assert hodges_lehmann(np.array([0.1] * 8)).value == 0.1
+    assert np.isnan(hodges_lehmann(np.empty(0)).value)
+
+
+@pytest.mark.parametrize("n", [1, 7, 1000, 10**7])
+@pytest.mark.parametrize("share", [0.0, 1e-3, 0.3, 1.0])
+def test_wilson_is_that_of_scipy_and_statsmodels(n: int, share: float) -> None:
+    lost = round(share * n)
+    found = wilson_interval(lost, n)
+    by_scipy = stats.binomtest(lost, n).proportion_ci(method="wilson")
+    assert found[:2] == pytest.approx((by_scipy.low, by_scipy.high), rel=1e-9, abs=1e-15)
+    assert found[:2] == pytest.approx(proportion_confint(lost, n, method="wilson"), rel=1e-9, abs=1e-15)
+    assert 0 <= found.low <= lost / n <= found.high <= 1
+    turned = wilson_interval(n - lost, n)
+    assert (1 - turned.high, 1 - turned.low) == pytest.approx(found[:2], abs=1e-12)
+
+
+def test_wilson_of_nothing_or_of_no_count() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = wilson_interval([0, np.nan, -1, 4, 2], [0, 5, 5, 3, 3])
+    assert np.isnan(found.low).tolist() == np.isnan(found.level).tolist() == [True] * 4 + [False]
+
+
+def test_a_geometric_mean_needs_positive_values() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = log_t_interval(np.array([[1.0, 2, 3], [0.0, 2, 3], [-1.0, 2, 3]]))
+    assert np.isnan(found.value).tolist() == [False, True, True]
+    assert np.isnan(found.interval.low).tolist() == [False, True, True]
+
+
+def test_cells_are_told_apart() -> None:
+    """A stack gives what its cells give alone, and a constant cell leaves its neighbours as they are."""
+    x = np.random.default_rng(1).normal(10, 1, (2, 3, 12))
+    x[0, 1] = 4.0
+    for method in LOCATIONS.values():
+        whole = method(x)
+        assert whole.low.shape == (2, 3)
+        for cell in np.ndindex(2, 3):
+            np.testing.assert_allclose([ends[cell] for ends in whole], method(x[cell]), rtol=1e-12)
+        assert np.isnan(whole.low).sum() == 1
+
+
+def test_large_stacks_are_worked_off_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(2).normal(size=(40, 20))
+    whole = hodges_lehmann(x)
+    monkeypatch.setattr("infrabench.stats.intervals.CHUNK", 1000)
+    pieces = hodges_lehmann(x)
+    assert (whole.value == pieces.value).all()
+    assert (whole.interval.low == pieces.interval.low).all()
+
+
+numbers = arrays.arrays(np.float64, st.integers(6, 30), elements=st.integers(-1000, 1000).map(lambda i: i / 8))
+
+
+@given(numbers, st.sampled_from([0.5, 2.0, 1024.0]), st.integers(-100, 100), st.randoms(use_true_random=False))
+def test_unit_origin_and_order_do_not_matter(x: np.ndarray, unit: float, origin: int, random: object) -> None:
+    moved = x * unit + origin
+    random.shuffle(moved)  # type: ignore[attr-defined]
+    for method in LOCATIONS.values():
+        before, after = method(x), method(moved)
+        expected = (before.low * unit + origin, before.high * unit + origin, before.level)
+        np.testing.assert_allclose(after, expected, rtol=1e-9, atol=1e-9 * unit)
+        assert np.isnan(before.low) == bool(constant(x))
+
+
+# ------------------------------------------------------------------------------------------ coverage
+# Fixed seeds; a share over R replicates passes inside its 99.9 % binomial band.
+
+R = 2000
+
+
+def band(share: float) -> tuple[float, float]:
+    half = stats.norm.ppf(0.9995) * np.sqrt(share * (1 - share) / R)
+    return share - half, share + half
+
+
+def covered(found: Interval, truth: float) -> float:
+    return float(((found.low <= truth) & (truth <= found.high)).mean())
+
+
+@pytest.mark.parametrize("shape", ["normal", "heavy"])
+def test_pseudo_median_covers_at_its_exact_level(shape: str) -> None:
+    rng = np.random.default_rng(4)
+    draw = rng.normal if shape == "normal" else lambda size: rng.standard_t(2, size=size)
+    found = hodges_lehmann(draw(size=(R, 10))).interval
+    low, high = band(found.level[0])
+    assert low <= covered(found, 0.0) <= high

@@ -1,0 +1,267 @@
+"""Contrasts with trials that ended without a value: no verdict on the rest, or one that holds whatever was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.text import Text
+
+from infrabench.analysis import figures, results, tables
+from infrabench.analysis.figures import forest, forest_caption
+from infrabench.core import STATES
+from infrabench.notebook import session_summary
+from infrabench.publish.report.verdicts import matrix
+from infrabench.selfcheck.validation.tables import METRIC, WORKLOAD, campaigns_table
+from infrabench.stats import contrasts, estimates, sites, tiers
+from infrabench.stats.intervals import hodges_lehmann
+from infrabench.stats.losses import LOST, unequal_p, worst_ranks
+from infrabench.stats.verdicts import DIFFERENT, EQUIVALENT, INCONCLUSIVE, NOT_COMPARABLE, WITHIN
+from tests.support.analysis_fixtures import table_of
+
+BY = {"native": 1.0, "docker": 1.0}
+FAILED = {"workload": "web", "metric": "failed_requests", "unit": "1", "better": "lower"}
+REPAIRED = {"workload": "integrity", "metric": "repaired", "unit": "1", "better": "higher"}
+
+
+def rates(docker: float = 1.0, blocks: int = 30, seed: int = 1) -> dict[str, list[float | None]]:
+    rng = np.random.default_rng(seed)
+    return {
+        name: list(by * 100 * np.exp(0.02 * rng.normal(size=blocks))) for name, by in (BY | {"docker": docker}).items()
+    }
+
+
+def slowest(values: list[float | None], k: int) -> list[float | None]:
+    """Lose the `k` smallest rates."""
+    gone = np.argsort(values)[:k]
+    return [None if i in gone else value for i, value in enumerate(values)]
+
+
+def without(values: list[float | None], blocks: Iterable[int]) -> list[float | None]:
+    return [None if i in set(blocks) else value for i, value in enumerate(values)]
+
+
+def one(values: dict[str, list[float | None]], **kind: object) -> pd.Series:
+    return contrasts(table_of(values, **kind), "native", {"": 0.02}).iloc[0]  # type: ignore[arg-type]
+
+
+def test_a_system_that_loses_its_slowest_third_is_not_called_faster() -> None:
+    values = rates()
+    table = table_of(values | {"docker": slowest(values["docker"], 9)})
+    table.loc[table["state"] == "failed", "state"] = "timeout"
+    found = contrasts(table, "native", {"": 0.02})
+    row = found.iloc[0]
+    assert row["verdict"] == NOT_COMPARABLE
+    assert LOST in row["flags"]
+    assert row["reason"] == "9 of 30 timed out (native: 0 of 30 lost): no verdict on the rest"
+    for name in ("ratio", "ratio_low", "p", "p_equivalence", "log_ratio", "worse_share", "overhead_percent", "shift"):
+        assert np.isnan(row[name]), name
+    assert row["n_pairs"] == 21
+    assert results.sentence(row) == f"default, docker: not comparable ({row['reason']})."
+    assert tables.contrasts_table(found).loc[0, "reason"] == row["reason"]
+    shown = [text.get_text() for text in forest(found).axes[0].texts]
+    assert any("9 of 30 timed out" in text for text in shown)
+
+
+def test_a_faster_system_that_hangs_in_a_tenth_of_its_trials_is_never_called_faster_alone() -> None:
+    values = rates(1.05)
+    table = table_of(values | {"docker": slowest(values["docker"], 3)})
+    table.loc[table["state"] == "failed", "state"] = "timeout"
+    found = contrasts(table, "native", {"": 0.02}, [("sysbench-cpu", "events_per_s")])
+    (row,) = found.itertuples(index=False)
+    lost = "3 of 30 timed out (native: 0 of 30 lost)"
+    assert (row.verdict, row.ratio_low > 1) == (DIFFERENT, True)
+    assert lost in results.sentence(row)
+    shown = tables.contrasts_table(found)
+    assert lost in shown.loc[0, "reason"]
+    assert "3 timeout" in " ".join(tables.results_table(estimates(table), found).iloc[0].astype(str))
+    verdicts = shown.reindex(columns=list(session_summary.VERDICT)).assign(better="higher")
+    told = {"title": "", "systems": ["docker"], "baseline": "native", "sessions": ["s"], "study": "containers",
+            "profile": "quick", "site": {"name": "lab"}, "recorded": 60, "planned": 60, "ok": 57, "note": "",
+            "not_run": {}, "verdicts": session_summary.split(verdicts)}  # fmt: skip
+    (cell,) = matrix(told)["rows"][0]["cells"]
+    assert cell["verdict"] == DIFFERENT
+    assert lost in cell["remark"]
+    for width_mm in (174, 85):
+        texts = [text.get_text() for text in forest(found, width_mm=width_mm).findobj(Text)]
+        assert f"{DIFFERENT} ‡" in texts
+        assert f"default docker: {lost}" in " ".join(" ".join(texts).split())
+    assert "‡: with lost trials" in forest_caption(found)
+    drawn = figures.tiers(tiers(table), found, "sysbench-cpu", "events_per_s").findobj(Text)
+    assert f"default docker: {lost}" in " ".join(" ".join(text.get_text() for text in drawn).split())
+    whole = contrasts(table_of(values), "native", {"": 0.02})
+    assert "‡" not in forest_caption(whole) + "".join(text.get_text() for text in forest(whole).findobj(Text))
+
+
+@pytest.mark.parametrize(("native", "docker"), [(range(5), range(5, 10)), (range(6), range(6)), (range(5), ())])
+def test_many_losses_of_both_or_of_the_baseline_leave_no_verdict(native: range, docker: range) -> None:
+    values = rates(1.05)
+    row = one({"native": without(values["native"], native), "docker": without(values["docker"], docker)})
+    assert row["verdict"] == NOT_COMPARABLE
+    assert "no verdict on the rest" in row["reason"]
+
+
+def test_a_clear_difference_survives_a_few_losses_with_a_wider_interval() -> None:
+    values = rates(1.05)
+    whole, row = one(values), one(values | {"docker": slowest(values["docker"], 2)})
+    assert (whole["verdict"], row["verdict"]) == (DIFFERENT, DIFFERENT)
+    assert row["ratio_low"] < whole["ratio_low"] < whole["ratio_high"] < row["ratio_high"]
+    assert whole["p"] < row["p"] < 0.05
+    assert (row["bound_low"] >= row["ratio_low"]) & (row["bound_high"] <= row["ratio_high"])
+    assert row["reason"].startswith("2 of 30 failed (native: 0 of 30 lost): bounds")
+    assert np.isnan(whole["bound_low"])
+
+
+def test_verdicts_agree_with_the_interval_and_the_p_that_stand_beside_them() -> None:
+    rng = np.random.default_rng(5)
+    by = np.repeat([0.97, 0.99, 1.0, 1.03], 15)[:, None, None] ** np.array([0, 1])[:, None]
+    values = 100 * by * np.exp(0.015 * rng.normal(size=(60, 2, 30)))
+    for row, lost in zip(values, rng.integers(0, 5, 60), strict=True):
+        row[rng.integers(0, 2, lost), rng.integers(0, 30, lost)] = np.nan
+    found = contrasts(campaigns_table(values, ("native", "docker")), "native", {"": 0.02})
+    apart = (found["ratio_low"] > 1) | (found["ratio_high"] < 1)
+    within = (found["equivalence_low"] > 0.98) & (found["equivalence_high"] < 1.02)
+    assert list(apart) == list(found["p"] < 0.05) == list(found["verdict"].isin([DIFFERENT, WITHIN]))
+    assert list(within) == list(found["p_equivalence"] < 0.05)
+    alike = found["p_equivalence_adjusted"] < 0.05
+    assert list(alike) == list(found["verdict"].isin([EQUIVALENT, WITHIN]))
+    assert {DIFFERENT, INCONCLUSIVE} <= set(found["verdict"])
+    assert found["n_to_decide"][found["flags"].str.contains(LOST)].isna().all()
+
+
+def test_bounds_hold_whatever_the_lost_trials_would_have_been() -> None:
+    rng = np.random.default_rng(2)
+    values = np.exp(0.1 * rng.normal(size=(2, 30)))
+    lost = np.zeros((2, 30), dtype=bool)
+    lost[[0, 0, 1], [3, 8, 20]] = True
+    ranks = worst_ranks(np.where(lost, np.nan, values), lost, None)
+    for end in (0.5, 1.0, 2.0, 1e6, 1e-6):
+        full = np.where(lost, end, values)
+        ends = np.exp(hodges_lehmann(np.log(full[0] / full[1])).interval[:2])
+        low, high = ranks.ends(0.95)
+        assert (low <= ends[0] * (1 + 1e-12)) & (high >= ends[1] * (1 - 1e-12))
+    assert ranks.ends(0.95)[0] > 1 or ranks.p_above(1.0) > 0.025
+
+
+def test_a_trial_that_is_lost_in_a_deployment_is_bounded_by_its_others() -> None:
+    values = rates(1.1)
+    few = one(values | {"docker": without(values["docker"], [3])}, blocks_per_deployment=5)
+    assert (few["verdict"], few["n_pairs"]) == (DIFFERENT, 6)
+    row = one(values | {"docker": without(values["docker"], range(3))}, blocks_per_deployment=5)
+    assert row["verdict"] == NOT_COMPARABLE
+
+
+def test_a_trial_that_was_not_tried_yet_is_not_lost() -> None:
+    table = table_of(rates())
+    row = contrasts(table[table["trial"] != "default-docker-29"], "native", {"": 0.02}).iloc[0]
+    assert (row["reason"], row["n_pairs"]) == ("", 29)
+    assert LOST not in row["flags"]
+
+
+def invalid(table: pd.DataFrame, system: str, blocks: Iterable[int]) -> pd.DataFrame:
+    """Put an invalid attempt before the trials of these blocks, which are their repeats."""
+    again = (table["system"] == system) & table["block"].isin(list(blocks))
+    first = table[again].assign(state="invalid", metric=None, value=np.nan, unit=None, better=None)
+    first["trial"] = "invalid-" + first["trial"]
+    columns = table.dtypes.to_dict()
+    return pd.concat([first.astype(columns), table.assign(attempt=again.astype(int))], ignore_index=True)
+
+
+def test_repeats_of_the_machines_doing_change_nothing_unless_they_fall_on_one_system() -> None:
+    table = table_of(rates(1.05))
+    plain = contrasts(table, "native", {"": 0.02})
+    even = contrasts(invalid(invalid(table, "native", range(8)), "docker", range(6, 14)), "native", {"": 0.02})
+    pd.testing.assert_frame_equal(even, plain)
+    row = contrasts(invalid(table, "docker", range(8)), "native", {"": 0.02}).iloc[0]
+    assert row["verdict"] == NOT_COMPARABLE
+    assert row["reason"] == "8 of 30 repeated (native: 0 of 30 lost): no verdict on the rest"
+
+
+def test_unequal_losses_are_told_by_mcnemars_exact_test() -> None:
+    one_, other = np.arange(20) < 9, (np.arange(20) >= 7) & (np.arange(20) < 9)
+    assert unequal_p(one_, other) == pytest.approx(2 / 2**7)
+    assert unequal_p(other, one_) == unequal_p(one_, other)
+    assert unequal_p(one_, one_) == 1.0
+
+
+def test_lost_shares_are_bounded_by_none_and_all() -> None:
+    whole = {"native": [1.0] * 30, "docker": [0.0] * 12 + [1.0] * 18}
+    clear = one(whole, **REPAIRED)
+    row = one(whole | {"native": [None] * 3 + [1.0] * 27}, **REPAIRED)
+    assert (clear["verdict"], row["verdict"]) == (DIFFERENT, DIFFERENT)
+    bounded = [one(whole | {"native": [end] * 3 + [1.0] * 27}, **REPAIRED) for end in (0.0, 1.0)]
+    assert row["difference_low"] == min(each["difference_low"] for each in bounded)
+    assert row["difference_high"] == max(each["difference_high"] for each in bounded)
+    close = one({"native": [1.0] * 30, "docker": [0.0] * 6 + [1.0] * 24}, **REPAIRED)
+    lost = one({"native": [None] * 3 + [1.0] * 27, "docker": [0.0] * 6 + [1.0] * 24}, **REPAIRED)
+    assert (close["verdict"], lost["verdict"]) == (DIFFERENT, INCONCLUSIVE)
+
+
+def test_counts_that_are_lost_may_be_none_or_many() -> None:
+    rng = np.random.default_rng(3)
+    native, docker = ([float(v) for v in rng.poisson(mean, 30)] for mean in (1.0, 2.0))
+    whole = one({"native": native, "docker": docker}, **FAILED)
+    gone = np.argsort(docker)[-4:]
+    row = one({"native": native, "docker": without(docker, gone)}, **FAILED)
+    assert whole["verdict"] == DIFFERENT
+    assert row["ratio_low"] < row["ratio"] < row["ratio_high"]
+    rest = [each for i, each in enumerate(docker) if i not in gone]
+    ends = [one({"native": native, "docker": rest + [end] * 4}, **FAILED) for end in (0.0, max(native + rest))]
+    assert (row["ratio_low"], row["ratio_high"]) == (ends[0]["ratio_low"], ends[1]["ratio_high"])
+    third = one({"native": native, "docker": without(docker, np.argsort(docker)[-10:])}, **FAILED)
+    assert third["verdict"] == NOT_COMPARABLE
+
+
+def test_letters_do_not_separate_on_the_rest_alone() -> None:
+    values = rates(1.01)
+    values["lxc"] = rates(1.1)["docker"]
+    table = table_of(values | {"docker": slowest(values["docker"], 10)})
+    alone = tiers(table[table["state"] == "ok"]).set_index("system")["letters"]
+    letters = tiers(table).set_index("system")["letters"]
+    assert not set(alone["docker"]) & set(alone["native"])
+    assert set(letters["docker"]) & set(letters["native"])
+    assert not set(letters["lxc"]) & set(letters["native"])
+
+
+def test_a_site_without_a_verdict_for_its_losses_leaves_no_mean_of_the_others() -> None:
+    frames = {}
+    for place in range(4):
+        values = np.exp(0.02 * np.random.default_rng(place).normal(size=(1, 2, 30))) * np.array([1.0, 1.05])[:, None]
+        if place == 3:
+            values[0, 1, np.argsort(values[0, 1])[:9]] = np.nan
+        frames[f"s{place}"] = contrasts(campaigns_table(values, ("native", "docker")), "native", {"": 0.02})
+    rows, found = sites.over_sites(sites.per_site(frames), list(frames), [(WORKLOAD, METRIC)])
+    row = found.iloc[0]
+    assert (row["verdict"], row["sites"]) == (sites.NO_MEAN, 3)
+    assert np.isnan(row[["ratio", "ratio_low", "p"]].astype(float)).all()
+    assert "lost trials at s3: no verdict on the rest" in row["reason"]
+    assert "9 of 30 timed out" in row["missing"]
+    rest = {name: frames[name] for name in ("s0", "s1", "s2")}
+    _, found = sites.over_sites(sites.per_site(rest), list(rest), [(WORKLOAD, METRIC)])
+    assert found.iloc[0]["verdict"] == DIFFERENT
+    assert rows["lost"].tolist() == [0.0] * 4
+
+
+def test_the_same_few_losses_at_every_site_do_not_add_up_to_a_difference() -> None:
+    frames = {}
+    for place in range(10):
+        values = np.exp(0.02 * np.random.default_rng(place).normal(size=(1, 2, 30)))
+        values[0, 1, np.argsort(values[0, 1])[:3]] = np.nan
+        frames[f"s{place}"] = contrasts(campaigns_table(values, ("native", "docker")), "native", {"": 0.02})
+    rows = sites.per_site(frames)
+    _, found = sites.over_sites(rows, list(frames), [(WORKLOAD, METRIC)])
+    _, naive = sites.over_sites(rows.assign(lost=0.0), list(frames), [(WORKLOAD, METRIC)])
+    assert naive.iloc[0]["ratio_low"] > 1  # this seed shows the bias that the bounds are there for
+    assert found.iloc[0]["ratio_low"] < 1 < found.iloc[0]["ratio_high"]
+
+
+def test_every_state_of_a_lost_trial_has_its_word() -> None:
+    values = rates()
+    for state in STATES[1:-1]:
+        table = table_of(values | {"docker": slowest(values["docker"], 9)})
+        table.loc[table["state"] == "failed", "state"] = state
+        row = contrasts(table, "native", {"": 0.02}).iloc[0]
+        assert row["verdict"] == NOT_COMPARABLE
+        assert row["reason"].startswith("9 of 30 " + {"timeout": "timed out"}.get(state, state))

@@ -1,0 +1,104 @@
+"""Rates of fixed work are averaged and compared by their times."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from infrabench.stats import contrasts, estimates
+from infrabench.stats.intervals import Interval, t_interval
+from infrabench.stats.ratios import paired_fieller
+from infrabench.stats.verdicts import Pairs
+from infrabench.stats.work import judge_work, rate_interval, swapped_times, time_per_rate
+from tests.support.analysis_fixtures import table_of
+
+RNG = np.random.default_rng(12)
+NATIVE = np.exp(RNG.normal(0, 0.5, 12)) * 100
+DOCKER = NATIVE * np.exp(RNG.normal(-0.2, 0.3, 12))
+FTP = {"workload": "ftp", "metric": "transfer_B_per_s", "unit": "B/s", "better": "higher"}
+MAIL = {"workload": "mail", "metric": "messages_per_min", "unit": "1/min", "better": "higher"}
+
+
+def test_rule_3_of_hoefler_and_belli() -> None:
+    """100 Gflop in 10, 100 and 40 s: 2.0 Gflop/s, and not 4.5."""
+    rates = [100 / 10, 100 / 100, 100 / 40]
+    row = estimates(table_of({"native": rates}, **FTP)).iloc[0]
+    assert row["mean"] == pytest.approx(2.0)
+    assert (row["mean_low"], row["mean_high"]) == pytest.approx((np.nan, np.nan), nan_ok=True)  # the time's reaches 0
+    assert (row["median"], row["min"], row["max"]) == (2.5, 1.0, 10.0)
+    assert estimates(table_of({"native": rates}, **MAIL)).iloc[0]["mean"] == pytest.approx(4.5)
+
+
+def test_the_interval_of_the_mean_is_that_of_the_time() -> None:
+    row = estimates(table_of({"native": list(NATIVE)}, **FTP)).iloc[0]
+    time = t_interval(1 / NATIVE)
+    assert row["mean"] == pytest.approx(1 / (1 / NATIVE).mean())
+    assert (row["mean_low"], row["mean_high"]) == pytest.approx((1 / time.high, 1 / time.low))
+    assert row["boot_t_low"] < row["mean"] < row["boot_t_high"]
+    assert row["sd"] == pytest.approx(NATIVE.std(ddof=1))
+
+
+def test_the_mean_over_deployments_is_of_their_mean_times() -> None:
+    row = estimates(table_of({"native": list(NATIVE)}, blocks_per_deployment=4, **FTP)).iloc[0]
+    times = (1 / NATIVE).reshape(3, 4).mean(axis=1)
+    assert (row["unit_n"], row["mean"]) == (3, pytest.approx(1 / times.mean()))
+
+
+def test_the_ratio_is_the_inverse_ratio_of_the_mean_times() -> None:
+    row = contrasts(table_of({"native": list(NATIVE), "docker": list(DOCKER)}, **FTP), "native", {"": 0.02}).iloc[0]
+    times = paired_fieller(1 / DOCKER, 1 / NATIVE)
+    assert row["ratio"] == pytest.approx((1 / NATIVE).mean() / (1 / DOCKER).mean())
+    assert (row["ratio_low"], row["ratio_high"]) == pytest.approx((1 / times.high, 1 / times.low))
+    assert row["ratio"] == pytest.approx(row["mean"] / row["baseline_mean"])
+    assert row["difference"] == pytest.approx(row["mean"] - row["baseline_mean"])
+    assert row["difference_low"] < row["difference"] < row["difference_high"]
+    assert row["ratio"] != pytest.approx(DOCKER.mean() / NATIVE.mean(), rel=0.01)
+    other = contrasts(table_of({"native": list(NATIVE), "docker": list(DOCKER)}, **MAIL), "native", {"": 0.02}).iloc[0]
+    assert other["ratio"] == pytest.approx(DOCKER.mean() / NATIVE.mean())
+
+
+def test_a_rate_and_its_time_say_the_same() -> None:
+    """`total_s` of a download is its bytes over its rate: both have one verdict and inverse ratios."""
+    rates = {"native": list(NATIVE), "docker": list(DOCKER)}
+    times = {name: list(1e6 / np.array(each)) for name, each in rates.items()}
+    by_rate = contrasts(table_of(rates, **FTP), "native", {"": 0.02}).iloc[0]
+    kind = {"workload": "ftp", "metric": "total_s", "unit": "s", "better": "lower"}
+    by_time = contrasts(table_of(times, **kind), "native", {"": 0.02}).iloc[0]
+    assert by_rate["ratio"] * by_time["ratio"] == pytest.approx(1)
+    assert by_rate["ratio_low"] * by_time["ratio_high"] == pytest.approx(1)
+    assert (by_rate["verdict"], by_rate["p"]) == (by_time["verdict"], pytest.approx(by_time["p"]))
+
+
+def test_the_difference_covers_that_of_the_harmonic_means() -> None:
+    rng = np.random.default_rng(13)
+    base, other = np.array([1.0, 1.25])[:, None, None] + 0.1 * rng.standard_normal((2, 2000, 20))  # times
+    unknown = np.full(2000, np.nan)
+    found = judge_work(Pairs(base, other, np.full(2000, 0.02), unknown, unknown, "native", "blocks"))
+    covered = (found["difference_low"] <= 0.8 - 1) & (found["difference_high"] >= 0.8 - 1)
+    assert 0.93 < covered.mean() < 0.965
+
+
+def test_a_coarse_step_of_the_rate_widens_as_much_as_before() -> None:
+    rng = np.random.default_rng(3)
+    coarse = {"native": list(np.round(rng.normal(100, 0.4, 30))), "docker": list(np.round(rng.normal(100, 0.4, 30)))}
+    by_work = contrasts(table_of(coarse, **FTP), "native", {"": 0.02}).iloc[0]
+    by_time = contrasts(table_of(coarse, **MAIL), "native", {"": 0.02}).iloc[0]
+    assert "resolution-limited" in by_work["flags"]
+    names = ["ratio_low", "ratio_high", "difference_low", "difference_high"]
+    assert by_work[names].astype(float).to_numpy() == pytest.approx(by_time[names].astype(float).to_numpy(), rel=1e-2)
+
+
+def test_a_rate_of_zero_has_no_time_and_is_compared_as_it_is() -> None:
+    values = {"native": [5.0, 6, 4, 5, 6, 5], "docker": [0.0, 1, 2, 0, 1, 2]}
+    work, time = (contrasts(table_of(values, **kind), "native", {"": 0.02}).iloc[0] for kind in (FTP, MAIL))
+    assert work["ratio"] == time["ratio"] == pytest.approx(1 / 5.1666667)
+    assert estimates(table_of(values, **FTP)).set_index("system").loc["docker", "mean"] == 1.0
+
+
+def test_parts() -> None:
+    times = swapped_times(np.array([[2.0, np.nan], [4.0, 5.0]]))
+    assert times == pytest.approx(np.array([[0.25, 0.2], [0.5, np.nan]]), nan_ok=True)
+    assert time_per_rate(times) == pytest.approx(0.225 * 0.5)
+    found = rate_interval(Interval(np.array([2.0, 0.0, np.nan]), np.array([4.0, 1.0, np.nan]), np.array([0.95] * 3)))
+    assert found.low == pytest.approx([0.25, np.nan, np.nan], nan_ok=True)
+    assert found.high == pytest.approx([0.5, np.nan, np.nan], nan_ok=True)

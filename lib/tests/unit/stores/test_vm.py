@@ -1,0 +1,204 @@
+"""A volume in a virtual machine: what the emulator is told, what verbs do there, and what the image is made from."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from infrabench.machines.lab import images, prebuild
+from infrabench.machines.stores.node import (
+    block,
+    ceph_vm,
+    daemons,
+    guest,
+    krbd,
+    main,
+    run_in_guest,
+    vm,
+    zfs_kernel,
+    zfs_vm,
+)
+from infrabench.machines.stores.node.config import GIB, Config, StoreError
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    made = Config("zfs_vm", "zfs-vm", 8 * GIB, 5 * GIB, options={"image": "/images/vm"}, homes=str(tmp_path))
+    for folder in (made.home, made.run, made.log, guest.home(made)):
+        folder.mkdir()
+    return made
+
+
+def after(command: list[str], option: str) -> list[str]:
+    return [value for word, value in itertools.pairwise(command) if word == option]
+
+
+def test_the_guest_has_no_way_out_and_its_root_disk_is_not_written(config):
+    command = guest.command(config, [guest.Drive("disk0", "file=/dev/loop7,format=raw,cache=none")], port=2201)
+    assert after(command, "-netdev") == ["user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:2201-:22"]
+    assert after(command, "-accel") == ["tcg,thread=multi"]  # its facts say emulated
+    root, disk = after(command, "-drive")
+    assert root.startswith("file=/images/vm/root.img,")
+    assert "snapshot=on" in root
+    assert disk == "file=/dev/loop7,format=raw,cache=none,if=none,id=disk0"
+    assert any("drive=disk0,serial=disk0," in each for each in after(command, "-device"))
+    assert guest.Drive("disk0", "").device == "/dev/disk/by-id/virtio-disk0"
+    assert str(config.home) in " ".join(command)  # how a stray one is found
+
+
+def test_only_the_guests_own_key_is_taken(config):
+    guest._keys(config, 2201)
+    settings = (guest.home(config) / "ssh.conf").read_text()
+    for line in ("HostName 127.0.0.1", "Port 2201", "StrictHostKeyChecking yes", "BatchMode yes"):
+        assert f"  {line}\n" in settings
+    kept = {path: path.read_bytes() for path in guest.home(config).glob("*") if path.suffix != ".conf"}
+    assert (guest.home(config) / "known").read_text().startswith("guest ssh-ed25519 ")
+    guest._keys(config, 2202)  # the guest starts anew: its keys stay
+    assert all(path.read_bytes() == data for path, data in kept.items())
+
+
+def test_a_guest_that_does_not_run_says_its_last_words(config):
+    (config.log / "guest.console.log").write_text("Kernel panic - not syncing: no root\n")
+    with pytest.raises(StoreError, match="no root"):
+        guest.run(config, ("true",))
+
+
+def test_words_and_status_reach_the_guest_as_they_are(tmp_path):
+    # The last word of ssh's command line is what the other side's shell gets.
+    fake = tmp_path / "ssh"
+    fake.write_text('#!/bin/sh\n[ "$1 $3" = "-F guest" ] || exit 99\nexec sh -c "$4"\n')
+    fake.chmod(0o755)
+    words = ["printf", "%s\n", "two words", "it's", "$HOME", "", "a;b"]
+    argv = [sys.executable, run_in_guest.__file__, str(tmp_path)]
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run([*argv, *words], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n") == ["two words", "it's", "$HOME", "", "a;b", ""]
+    assert subprocess.run([*argv, "sh", "-c", "exit 7"], env=environment, check=False).returncode == 7
+
+
+def test_the_area_is_filled_once(config, monkeypatch):
+    ran: list[tuple[str, ...]] = []
+    monkeypatch.setattr(guest, "run", lambda _config, argv, **_how: ran.append(tuple(argv)) or "")
+    assert vm.fill(config, "/dev/x", 1000) == {"written_B": 1000}
+    assert vm.fill(config, "/dev/x", 600, 400) == {"written_B": 0}
+    assert vm.fill(config, "/dev/x", 600, 500) == {"written_B": 600}
+    assert [("--filename=/dev/x" in argv, "--end_fsync=1" in argv) for argv in ran] == [(True, True)] * 2
+    with pytest.raises(StoreError, match="too many"):
+        vm.fill(config, "/dev/x", config.raw_bytes, 1)
+
+
+def test_an_area_whose_filling_failed_is_not_filled(config, monkeypatch):
+    def broken(*_words, **_how):
+        raise StoreError("no space")
+
+    monkeypatch.setattr(guest, "run", broken)
+    with pytest.raises(StoreError):
+        vm.fill(config, "/dev/x", 1000)
+    assert not (config.home / block.FILLED).exists()
+
+
+def test_an_engine_does_some_verbs_its_own_way(config, monkeypatch):
+    done = []
+    monkeypatch.setattr(guest, "run", lambda _config, argv, **_how: done.append(argv[-1]) or "")
+    verbs = vm.verbs(lambda _config, mode: done.append(mode), lambda _config: "/dev/x")
+    assert verbs["serve"](config, None, "strict") == {"device": "/dev/x", "mode": "strict"}
+    assert done == ["strict", "/dev/x"]  # the mode, then a flush, which write-back caches wait for
+    with pytest.raises(StoreError, match="default, strict"):
+        verbs["serve"](config, None, "fast")
+    for name in vm.REFUSED:
+        with pytest.raises(StoreError, match="not done"):
+            verbs[name](config, None)
+    assert set(verbs) <= set(main.VERBS)
+    for engine in (zfs_vm, ceph_vm):
+        assert {"serve", "fill"} <= set(engine.VERBS)
+
+
+def test_the_store_in_the_guest_is_told_the_same_sizes(config):
+    drives = [guest.Drive("disk0", "x"), guest.Drive("disk1", "y")]
+    told = zfs_vm.inner(config, drives)
+    assert (told.engine, told.name) == ("zfs_kernel", "zfs-vm")
+    assert (told.disk_bytes, told.cache_bytes, told.raw_bytes) == (8 * GIB, config.cache_bytes, config.raw_bytes)
+    assert told.options == {"devices": "/dev/disk/by-id/virtio-disk0 /dev/disk/by-id/virtio-disk1"}
+    assert zfs_vm.device(config) == str(zfs_kernel.device(told)) == "/dev/zvol/infrabench-zfs-vm/volume"
+
+
+def test_the_mode_of_a_guests_image_is_its_cache(config):
+    default, strict = (ceph_vm.drive(config, mode) for mode in ("default", "strict"))
+    assert "cache=writeback" in default
+    assert f"conf={config.home}/client-default.conf" in default
+    assert "cache=none" in strict
+    assert f"conf={config.home}/client-strict.conf" in strict
+
+
+def test_a_guests_image_is_made_for_who_asks_for_it_alone():
+    assert "vm" in prebuild.names()
+    assert "vm" not in prebuild.select_names(())
+    assert prebuild.select_names(("vm",)) == ["vm"]
+    assert set(prebuild.names()) - set(prebuild.select_names(())) == set(images.ON_DEMAND)
+
+
+KEYRING = """[mon.]
+\tkey = AQMon==
+[client.admin]
+\tkey = AQDAdmin/x==
+\tcaps mon = "allow *"
+[mgr.x]
+\tkey = AQMgr==
+"""
+
+
+def test_the_administrators_key():
+    assert krbd.secret(KEYRING) == "AQDAdmin/x=="
+
+
+@pytest.mark.parametrize("text", ["", KEYRING.replace("client.admin", "client.other"), KEYRING + KEYRING])
+def test_a_keyring_without_one_key_of_the_administrator(text):
+    with pytest.raises(StoreError, match="not one"):
+        krbd.secret(text)
+
+
+def test_no_device_of_a_kernel_that_has_no_rbd(config, tmp_path, monkeypatch):
+    monkeypatch.setattr(krbd, "BUS", tmp_path / "nothing")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    krbd.attach(config)  # the store is not told to have one
+    with pytest.raises(StoreError, match="no RBD module"):
+        krbd.add("127.0.0.1:1", "key", "rbd", "volume")
+
+
+def test_a_folder_of_the_search_path_that_may_not_be_entered_is_no_other_fault(tmp_path, monkeypatch):
+    def run(words, **_):  # what an ordinary user meets with such a folder, and without the program
+        raise PermissionError(errno.EACCES, "Permission denied", words[0])
+
+    (tmp_path / "locked").touch()
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(krbd, "BUS", tmp_path / "nothing")
+    with pytest.raises(StoreError, match="no RBD module"):
+        krbd.add("127.0.0.1:1", "key", "rbd", "volume")
+    with pytest.raises(StoreError, match=r"^no-such-program is not installed$"):
+        daemons.run(("no-such-program",))
+    with pytest.raises(StoreError, match=r"locked cannot be started: Permission denied$"):
+        daemons.run((tmp_path / "locked",))
+
+
+def test_a_device_is_found_by_its_image_and_removed_by_its_number(tmp_path, monkeypatch):
+    bus = tmp_path / "rbd"
+    for name in ("3", "4"):  # 4 comes when it is asked for; 3 is somebody else's
+        (bus / "devices" / name).mkdir(parents=True)
+        (bus / "devices" / name / "pool").write_text("rbd\n")
+        (bus / "devices" / name / "name").write_text("volume\n")
+    for name in ("add", "add_single_major", "remove", "remove_single_major"):
+        (bus / name).write_text("")
+    seen = iter(({3}, {3, 4}))
+    monkeypatch.setattr(krbd, "BUS", bus)
+    monkeypatch.setattr(krbd, "numbers", lambda: next(seen))
+    assert krbd.add("127.0.0.1:13301", "AQ==", "rbd", "volume") == 4
+    assert (bus / "add_single_major").read_text() == "127.0.0.1:13301 name=admin,secret=AQ== rbd volume -"
+    assert (bus / "add").read_text() == ""
+    krbd.remove(4)
+    assert (bus / "remove_single_major").read_text() == "4"

@@ -1,0 +1,346 @@
+"""What CNIs do alike, without a cluster: addresses, counters, devices, whose namespace it is; the roles of `host`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infrabench import cli, registry
+from infrabench.core import DeploySpec, DesignError, Limits, NotRunnable, ProvisionError
+from infrabench.machines.clusters import freezer, pods
+from infrabench.machines.clusters.cluster import NODES, Cluster, is_ready, until
+from infrabench.machines.clusters.cni import CNI
+from infrabench.machines.clusters.kubectl import Kubectl
+from infrabench.machines.clusters.workers import PLAIN_CONFIG, Worker
+from infrabench.machines.hosts.host import LocalHost
+from infrabench.machines.lab import go_parts
+from infrabench.machines.sites.site import OpenSite
+from infrabench.systems import _cni, _namespace, _targets, bridge, cilium, flannel, host
+from tests.support.cluster_fakes import Scripted, answers
+
+SPEC = DeploySpec("a session", Limits(memory_bytes=512 * 2**20), "198.18.64.10")
+SECOND = [
+    {"name": "cbr0", "interface": "eth0", "ips": ["198.19.0.4"], "default": True},
+    {"name": "infrabench/infrabench-second", "interface": "net1", "ips": ["198.18.122.11"]},
+]
+
+
+def pod(status: object = None) -> dict[str, Any]:
+    annotations = {} if status is None else {_targets.STATUS: json.dumps(status)}
+    return {"metadata": {"name": "server", "annotations": annotations}, "status": {"podIP": "198.19.0.4"}}
+
+
+# ------------------------------------------------------------------------------------------ pods and nodes
+
+
+def test_a_pod_that_multus_made_has_both_addresses() -> None:
+    assert _targets._addresses(pod(SECOND), True) == {"primary": "198.19.0.4", "second": "198.18.122.11"}
+    assert _targets._addresses(pod(SECOND[:1]), True) == {"primary": "198.19.0.4"}
+
+
+def test_a_pod_that_was_made_the_other_way_is_an_error() -> None:
+    with pytest.raises(ProvisionError, match="pod server: Multus did not make its network"):
+        _targets._addresses(pod(), True)
+    with pytest.raises(ProvisionError, match="pod server: Multus made its network"):
+        _targets._addresses(pod(SECOND), False)
+
+
+@pytest.mark.parametrize("status", [None, SECOND[:1]], ids=["without Multus", "under Multus"])
+def test_pods_of_a_cluster_that_was_found_are_taken_as_they_are(status: object) -> None:
+    assert _targets._addresses(pod(status), None) == {"primary": "198.19.0.4"}
+
+
+def test_the_first_cpu_counter_that_is_there_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [tmp_path / name for name in ("cpuacct.usage", "cpu.stat")]
+    monkeypatch.setattr(_targets, "COUNTERS", tuple(map(str, files)))
+    assert _targets.counters(LocalHost()) == ()
+    files[1].write_text("usage_usec 1\n")
+    assert _targets.counters(LocalHost()) == (str(files[1]),)
+    files[0].write_text("1\n")
+    assert _targets.counters(LocalHost()) == (str(files[0]),)  # v1, where v2 is mounted beside it and counts nothing
+
+
+def test_waiting_ends_when_it_is_so_or_says_what_was_awaited() -> None:
+    tries = iter([False, False, True])
+    until("the third try", lambda: next(tries), 5.0, 0.001)
+    with pytest.raises(StopIteration):
+        next(tries)
+    with pytest.raises(ProvisionError, match="waited 0 s for a miracle"):
+        until("a miracle", lambda: False, 0.02, 0.001)
+
+
+def test_the_limit_is_read_inside_the_pod() -> None:
+    node = Scripted(lambda argv, stdin: (0, b"536870912\n"))
+    targets = {"server": _cni.Target("server", node, ("exec",))}
+    _cni._check_limits(targets, SPEC)
+    assert node.asked[0][0] == "exec"
+    with pytest.raises(ProvisionError, match="memory limit is 536870912, not 1 bytes"):
+        _cni._check_limits(targets, DeploySpec("s", Limits(memory_bytes=1), ""))
+
+
+def test_a_fresh_pod_is_made_from_a_file_and_waited_for(tmp_path: Path) -> None:
+    """The command line is run with a `kubectl` that writes down what it is asked."""
+    (tmp_path / "kubectl").write_text('#!/bin/sh\necho "$@" >>"$0.log"\n')
+    (tmp_path / "kubectl").chmod(0o755)
+    node = Scripted()
+    kubectl = Kubectl(node, (str(tmp_path / "kubectl"), "--kubeconfig", "a b"))
+    lifecycle = _targets._lifecycle(Cluster(kubectl, NODES, (Worker("worker1", node),)), SPEC, "localhost/tools:1")
+    assert set(lifecycle) == {"create", "create-plain", "remove", "version"}
+    for name in ("create", "create-plain", "remove"):
+        assert subprocess.run(lifecycle[name], timeout=10, check=False).returncode == 0
+    asked = (tmp_path / "kubectl.log").read_text().splitlines()
+    begin = "--kubeconfig a b --namespace=infrabench"
+    assert asked == [
+        f"{begin} create --filename=/etc/infrabench/fresh.json",
+        f"{begin} wait --for=condition=Ready --timeout=60s pod/infrabench-fresh",
+        f"{begin} create --filename=/etc/infrabench/fresh-plain.json",
+        f"{begin} wait --for=condition=Ready --timeout=60s pod/infrabench-fresh",
+        f"{begin} delete pod infrabench-fresh --ignore-not-found --wait --timeout=30s",
+    ]
+    made = {path: json.loads(text)["spec"] for path, text in node.pushed.items()}
+    assert "runtimeClassName" not in made["/etc/infrabench/fresh.json"]
+    assert made["/etc/infrabench/fresh-plain.json"]["runtimeClassName"] == pods.class_name(pods.PLAIN)
+
+
+def test_a_fresh_pod_that_does_not_go_is_taken_from_the_api_and_its_trial_fails(tmp_path: Path) -> None:
+    (tmp_path / "kubectl").write_text('#!/bin/sh\necho "$@" >>"$0.log"\n[ "${*%--force*}" != "$*" ]\n')
+    (tmp_path / "kubectl").chmod(0o755)
+    cluster = Cluster(Kubectl(Scripted(), (str(tmp_path / "kubectl"),)), NODES, (Worker("worker1", Scripted()),))
+    remove = _targets._lifecycle(cluster, SPEC, "localhost/tools:1")["remove"]
+    assert subprocess.run(remove, timeout=10, check=False).returncode == 1
+    _, forced = (tmp_path / "kubectl.log").read_text().splitlines()
+    assert forced.endswith(
+        "delete pod infrabench-fresh --ignore-not-found --wait --force --grace-period=0 --timeout=20s"
+    )
+
+
+KUBECTL = """#!/bin/sh
+case "$*" in
+  "--context=c get nodes w1 w2 --output=jsonpath="*) printf %s '{states}' ;;
+  "--context=c get --raw /api/v1/nodes/"*) case "$*" in */{down}/*) exit 1 ;; esac; echo ok ;;
+  *) exit 64 ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("states", "down", "ready"),
+    [
+        ("True True ", "none", True),
+        ("True False ", "none", False),
+        ("Unknown True ", "none", False),
+        ("True True ", "w2", False),
+        ("", "none", False),
+    ],
+    ids=["ready", "not ready", "unknown", "kubelet does not answer", "API does not answer"],
+)
+def test_a_cluster_is_ready_when_its_nodes_say_so_and_their_kubelets_answer_now(
+    tmp_path: Path, states: str, down: str, ready: bool
+) -> None:
+    (tmp_path / "kubectl").write_text(KUBECTL.format(states=states, down=down))
+    (tmp_path / "kubectl").chmod(0o755)
+    kubectl = Kubectl(LocalHost(), (str(tmp_path / "kubectl"), "--context=c"))
+    assert is_ready(Cluster(kubectl, ("w1", "w2"))) is ready
+
+
+def test_a_thawed_cluster_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = []
+    monkeypatch.setattr(freezer, "is_ready", lambda cluster: bool(done.append("asked")) or len(done) > 3)
+    monkeypatch.setattr(freezer, "SETTLE_S", 0.0)
+    cluster = Cluster(Kubectl(Scripted(), ()), NODES)
+    freezer.thawing(cluster, lambda: done.append("thawed"))()
+    assert done == ["thawed", "asked", "asked", "asked"]
+    assert freezer.thawing(cluster, None) is None
+
+
+def test_the_bridge_gives_every_node_its_own_range_in_the_file_that_multus_delegates_to() -> None:
+    ranges = {"worker1": "198.19.1.0/24", "worker2": "198.19.0.0/24"}
+    listed = {"items": [{"metadata": {"name": name}, "spec": {"podCIDR": net}} for name, net in ranges.items()]}
+    members = tuple(Worker(name, Scripted()) for name in ranges)
+    bridge.install(Cluster(Kubectl(Scripted(answers(nodes=listed)), ("k",)), NODES, members))
+    for worker in members:
+        ((path, text),) = worker.host.pushed.items()  # type: ignore[attr-defined]
+        assert path == f"{PLAIN_CONFIG}/{bridge.CNI.config}"
+        assert json.loads(text)["ipam"]["subnet"] == ranges[worker.name]
+
+
+def test_events_say_why_pods_do_not_come() -> None:
+    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+        if "wait" in argv:
+            return 1, b"error: timed out waiting for the condition"
+        return 0, b"server: old\nserver: FailedMount\nfar: no route\nnear: a\nnear: b\n" if "events" in argv else b""
+
+    with pytest.raises(
+        ProvisionError, match="not Ready after 60 s: server: FailedMount; far: no route; near: a; near: b"
+    ):
+        _namespace.running(Kubectl(Scripted(answer), ("k",)))
+
+
+# -------------------------------------------------------------------------------- a cluster that was found
+
+
+def found(more: dict[str, Any] | None = None, nodes: int = 2) -> tuple[OpenSite, Scripted]:
+    listed = [{"metadata": {"name": f"n{number}"}, "spec": {}} for number in range(nodes)]
+    listed.append({"metadata": {"name": "tainted"}, "spec": {"taints": [{"effect": "NoSchedule", "key": "x"}]}})
+    listed.append({"metadata": {"name": "cordoned"}, "spec": {"unschedulable": True}})
+    told = {"ciliumnodes": "ciliumnode.cilium.io/n0\nciliumnode.cilium.io/n1\n", "nodes": {"items": listed}}
+    machine = Scripted(answers(**told | (more or {})))
+    return OpenSite("c", "kubeconfig", {"server": machine}, {"kubectl": ["kubectl"], "pod_image": "x"}), machine
+
+
+def refusal(site: OpenSite, system: Any) -> str:
+    with pytest.raises(NotRunnable) as error, system.deploy(site, SPEC):
+        pass
+    return str(error.value)
+
+
+def deletes(machine: Scripted) -> list[tuple[str, ...]]:
+    return [argv for argv in machine.asked if "delete" in argv]
+
+
+def test_a_namespace_that_somebody_else_made_is_never_removed() -> None:
+    site, machine = found({"namespace": {"metadata": {"name": "infrabench", "labels": {"team": "web"}}}})
+    assert "namespace infrabench that infrabench did not make" in refusal(site, cilium)
+    assert deletes(machine) == []
+
+
+def test_a_namespace_that_a_killed_session_left_is_removed() -> None:
+    ours = pods.namespace("an earlier session")
+    site, machine = found({"namespace": ours, "wait": ""})
+    with pytest.raises((ProvisionError, KeyError)), cilium.deploy(site, SPEC):
+        pass  # there are no pods in this cluster
+    assert len(deletes(machine)) == 2  # before, and after the failure
+    assert all(argv[:4] == ("kubectl", "delete", "namespace", "infrabench") for argv in deletes(machine))
+
+
+def test_a_cluster_with_another_cni_is_found_out_before_anything_is_made() -> None:
+    site, machine = found()
+    assert "the cluster's CNI is not flannel: node n0 has" in refusal(site, flannel)
+    assert "the cluster's CNI is not bridge" in refusal(site, bridge)
+    site, _ = found({"ciliumnodes": "ciliumnode.cilium.io/n1\n"})
+    assert "no CiliumNode of n0" in refusal(site, cilium)
+    assert deletes(machine) == []
+    assert not any("apply" in argv for argv in machine.asked)
+
+
+def test_nodes_that_take_no_pods_do_not_count() -> None:
+    site, _ = found(nodes=1)
+    assert refusal(site, cilium) == "the cluster has 1 nodes that take pods; two are needed"
+
+
+# ----------------------------------------------------------------------------------------- CNIs as plug-ins
+
+PLUGIN = '''
+"""Wire: a CNI for tests."""
+from infrabench.machines.clusters import cni
+from infrabench.systems import _cni
+
+CNI = cni.CNI(
+    name="wire", parts=(), config="10-wire.conflist", overlay="", encapsulation="none", service="none",
+    install=lambda cluster: None, installed=lambda cluster: "it leaves no mark", joins_nodes=False,
+)
+supported, deploy = _cni.system(CNI)
+'''
+
+
+@pytest.fixture
+def wire(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    (tmp_path / "systems").mkdir()
+    (tmp_path / "systems/wire.py").write_text(PLUGIN)
+    monkeypatch.setenv(registry.VARIABLE, str(tmp_path))
+    return registry.system("wire")
+
+
+def test_a_cni_is_one_file_anywhere(wire: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "wire" in registry.names("systems")
+    assert isinstance(wire.CNI, CNI)
+    local = OpenSite("local", "local", {"server": LocalHost()})
+    assert (
+        wire.supported(local) == "a CNI needs three hosts: take site lab, an inventory with machines, or a kubeconfig"
+    )
+    site, _ = found()
+    assert refusal(site, wire) == "the cluster's CNI is not wire: it leaves no mark"
+    assert cli.main(["lab", "up", "--kubernetes", "host"]) == 2
+    assert "known are bridge, cilium, flannel, wire" in capsys.readouterr().err
+
+
+def test_a_cni_that_asks_for_machines_gets_them_by_its_name_and_parts(wire: Any) -> None:
+    asked = []
+
+    def maker(name: str, tools: tuple[str, ...], workers: int) -> Any:
+        asked.append((name, tools))
+        raise ProvisionError("no room")
+
+    for system in (wire, flannel, cilium, bridge):
+        with (
+            pytest.raises(ProvisionError, match="no room"),
+            system.deploy(OpenSite("lab", "lab", {"server": LocalHost()}, {}, maker), SPEC),
+        ):
+            pass
+    assert asked == [("wire", ()), ("flannel", ("flannel", "flannel-cni")), ("cilium", ("cilium",)), ("bridge", ())]
+
+
+@pytest.mark.parametrize("system", [flannel, cilium, bridge])
+def test_every_cni_asks_for_parts_that_can_be_built(system: Any) -> None:
+    made = system.CNI
+    assert made.name == system.__name__.rsplit(".", 1)[1]
+    assert set(made.parts) <= set(go_parts.PARTS)
+    assert bool(made.overlay) is made.joins_nodes
+    assert all(test and remedy for test, remedy in made.needs)
+    for test, _ in made.needs:
+        assert subprocess.run(["sh", "-nc", test], check=False).returncode == 0
+
+
+def test_what_a_worker_lacks_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    from infrabench.core import Machines
+    from infrabench.machines.clusters import cni
+
+    lacks = Scripted(lambda argv, stdin: (int("command -v clang" in " ".join(argv)), b""), name="worker1")
+    cluster = Cluster(Kubectl(lacks, ("k",)), NODES, (Worker("worker1", lacks),))
+    monkeypatch.setattr(cni, "bring_up", lambda machines, *asked: cluster)
+    with pytest.raises(NotRunnable, match="cilium on worker1: clang and llc are missing: install clang and llvm"):
+        cni.standing(Machines({}, {}, {}, embedded=True), cilium.CNI)
+
+
+# ------------------------------------------------------------------------------------- host, the baseline
+
+
+def node(name: str, address: str) -> Scripted:
+    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+        if b"ip -o" in stdin:
+            return 0, b"eth3\n"
+        return 0, b"/sys/fs/cgroup/cpuacct/cpuacct.usage\n" if b"echo" in stdin else b""
+
+    return Scripted(answer, name=name, address=address)
+
+
+def test_host_has_both_ends_and_witnesses_on_two_nodes() -> None:
+    hosts = {"server": node("server", "198.18.0.11"), "client": node("client", "198.18.0.12")}
+    with host.deploy(OpenSite("lab", "lab", hosts), SPEC) as made:
+        targets = made.targets
+    assert {role: each.host.name for role, each in targets.items()} == {
+        "server": "server", "near": "server", "far": "client", "worker1": "server", "worker2": "client",
+    }  # fmt: skip
+    assert {role: each.devices for role, each in targets.items()} == {
+        "server": {"primary": "eth3"}, "near": {"primary": "lo"}, "far": {"primary": "eth3"},
+        "worker1": {"uplink": "eth3"}, "worker2": {"uplink": "eth3"},
+    }  # fmt: skip
+    assert all(each.prefix == () for each in targets.values())
+    assert targets["worker1"].counters == ("/sys/fs/cgroup/cpuacct/cpuacct.usage",)
+    assert targets["server"].addresses == {"primary": "198.18.0.11"}
+    assert made.pause is None
+
+
+def test_real_hosts_are_told_apart_by_their_own_figures() -> None:
+    hosts = {"server": node("server", "192.0.2.10"), "client": node("client", "192.0.2.11")}
+    with host.deploy(OpenSite("two", "inventory", hosts), SPEC) as made:
+        assert made.targets["worker1"].counters == made.targets["worker2"].counters == ()
+
+
+def test_a_name_that_is_no_system_is_a_mistake_of_the_caller() -> None:
+    with pytest.raises(DesignError, match="did you mean flannel"):
+        registry.system("flanel")

@@ -1,0 +1,181 @@
+"""Runtimes as systems: which class and node they take, what a pod has to say of itself, and how many fit."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from infrabench import registry
+from infrabench.core import DeploySpec, Limits, NotRunnable, ProvisionError, SiteError, Target
+from infrabench.machines.clusters.cluster import Cluster
+from infrabench.machines.clusters.kubectl import Kubectl
+from infrabench.machines.sites.site import OpenSite
+from infrabench.studies.runtimes import STUDY
+from infrabench.systems import _capacity, _container_runtimes, _pod_kernel, _runtime_classes
+from tests.support.cluster_fakes import Scripted
+
+MIB = 2**20
+NODE = {"kernelVersion": "6.1.0", "containerRuntimeVersion": "containerd://2.1.6"}
+CLASSES = {
+    "items": [
+        {"metadata": {"name": "kata-qemu"}, "handler": "kata-qemu", "scheduling": {"nodeSelector": {"kata": "true"}}},
+        {"metadata": {"name": "katalog"}, "handler": "katalog"},
+        {"metadata": {"name": "sandboxed"}, "handler": "runsc"},
+    ]
+}
+
+
+def cluster(**told: Any) -> Kubectl:
+    """Return a kubectl that answers ``get KIND`` (and anything that has the word in it) with what is told of it."""
+
+    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+        for word in argv:
+            if word in told:
+                return 0, json.dumps(told[word]).encode()
+        return 1, b"unknown"
+
+    return Kubectl(Scripted(answer), ("kubectl",))
+
+
+def test_every_system_of_the_study_is_a_plug_in() -> None:
+    local = OpenSite("local", "local", {})
+    for name in STUDY.systems:
+        assert "nodes of its own" in (registry.system(name).supported(local) or "")
+
+
+# ------------------------------------------------------------------------------------------- runtime classes
+
+
+def test_a_class_is_found_by_its_handler_or_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(_runtime_classes.CLASSES, raising=False)
+    kubectl = cluster(runtimeclasses=CLASSES)
+    assert _runtime_classes.find_class(kubectl, "runc") is None
+    assert _runtime_classes.find_class(kubectl, "kata")["metadata"]["name"] == "kata-qemu"  # type: ignore[index]
+    assert _runtime_classes.find_class(kubectl, "runsc")["handler"] == "runsc"  # type: ignore[index]
+    monkeypatch.setenv(_runtime_classes.CLASSES, "runc=sandboxed, kata=katalog")
+    assert _runtime_classes.find_class(kubectl, "runc")["metadata"]["name"] == "sandboxed"  # type: ignore[index]
+    assert _runtime_classes.find_class(kubectl, "kata")["metadata"]["name"] == "katalog"  # type: ignore[index]
+
+
+def test_a_class_that_is_not_there_is_refused_with_those_that_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    kubectl = cluster(runtimeclasses=CLASSES)
+    monkeypatch.setenv(_runtime_classes.CLASSES, "kata=nope")
+    with pytest.raises(SiteError, match=r"nope for kata.*kata-qemu \(handler kata-qemu\), katalog .*, sandboxed"):
+        _runtime_classes.find_class(kubectl, "kata")
+    monkeypatch.setenv(_runtime_classes.CLASSES, "kata")
+    with pytest.raises(SiteError, match="write RUNTIME=NAME"):
+        _runtime_classes.find_class(kubectl, "kata")
+    monkeypatch.delenv(_runtime_classes.CLASSES)
+    with pytest.raises(NotRunnable, match=r"^Kata is not installed: the cluster has no runtime class.*It has: none"):
+        _runtime_classes.find_class(cluster(runtimeclasses={"items": []}), "kata")
+
+
+def test_a_class_asks_for_labels_of_a_node() -> None:
+    wanted = CLASSES["items"][0]
+    assert _runtime_classes.takes(wanted, {"metadata": {"labels": {"kata": "true"}}})
+    assert not _runtime_classes.takes(wanted, {"metadata": {}})
+    assert _runtime_classes.takes(CLASSES["items"][1], {"metadata": {}})
+
+
+# ------------------------------------------------------------------------------------------ no pod at all
+
+
+def unmade(low: str) -> None:
+    """Make a system on a cluster that makes no pod of a population."""
+    conductor = {"metadata": {"name": "conductor"}, "status": {"podIP": "198.19.0.4"}}
+
+    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+        if argv[-2:] == ("create", "1"):
+            return 1, b"1 of 1 pods are not Ready after 33 s: 1 of them: no /dev/vhost-net"
+        if argv[-1] == "evidence":
+            return 0, b"# kubectl get pods\npod-001 ContainerCreating\n"
+        if argv[-1] == "/proc/meminfo" or "cat" in argv:
+            return 0, b"MemAvailable: 1000000 kB\n"
+        return 0, json.dumps({"items": [conductor], "spec": {}}).encode()
+
+    kubectl = Kubectl(Scripted(answer), ("kubectl",))
+    spec = DeploySpec("s", Limits(memory_bytes=256 * MIB), "198.18.64.10", 0, 1)
+    _container_runtimes._populated(
+        Cluster(kubectl, ("worker1",)), spec, _container_runtimes.Pair("crio", low), "localhost/tools:1"
+    )
+
+
+def test_what_is_known_of_a_pod_that_does_not_come_goes_with_the_reason() -> None:
+    with pytest.raises(NotRunnable, match=r"^kata makes no pod here: .*no /dev/vhost-net") as error:
+        unmade("kata")
+    assert error.value.evidence == "# kubectl get pods\npod-001 ContainerCreating\n"
+    with pytest.raises(ProvisionError, match="crio-runc: 1 of 1 pods"):  # the usual one has to work
+        unmade("runc")
+
+
+# ------------------------------------------------------------------------------------------ what a pod says
+
+
+def said(**facts: Any) -> Kubectl:
+    usual = {"kernel": "6.1.0", "hypervisor": "KVMKVMKVM", "cpus": 2, "memory_limit_B": 256 * MIB}
+    return cluster(facts=usual | facts)
+
+
+def seen(low: str, **facts: Any) -> _pod_kernel.Inside:
+    return _pod_kernel.inspect(said(**facts), Limits(memory_bytes=256 * MIB), low, NODE)
+
+
+def test_a_pod_has_to_be_on_the_kernel_that_its_runtime_gives() -> None:
+    assert seen("runc").told["kernel"] == "6.1.0 (the node's)"
+    assert seen("runsc", kernel="4.4.0", memory_limit_B=None).told["memory_limit"] == "not told inside"
+    with pytest.raises(ProvisionError, match=r"kata does not make the pods: their kernel 6.1.0 is the node's own"):
+        seen("kata")
+    with pytest.raises(ProvisionError, match=r"their kernel 5.19 is not the node's"):
+        seen("crun", kernel="5.19")
+
+
+def test_an_emulated_guest_is_told_from_one_under_kvm() -> None:
+    emulated = seen("kata", kernel="6.12.28", hypervisor="TCGTCGTCGTCG")
+    assert emulated.emulated
+    assert emulated.told["isolation"] == "a virtual machine: emulation by QEMU (TCG)"
+    fast = seen("kata", kernel="6.12.28")
+    assert not fast.emulated
+    assert fast.told["isolation"].endswith("KVM")
+    assert "does not say" in seen("kata", kernel="6.12.28", hypervisor=None).told["isolation"]
+
+
+def test_another_memory_limit_than_asked_for_is_refused() -> None:
+    with pytest.raises(ProvisionError, match="memory limit is 1, not 268435456 bytes"):
+        seen("crio-runc".partition("-")[2], memory_limit_B=1)
+
+
+# ---------------------------------------------------------------------------------------------- how many fit
+
+
+def fits(available: int, cost: int, *, pods: int = 110, net: str = "198.19.0.0/24", limit: int = 256 * MIB) -> Any:
+    node = {"status": {"allocatable": {"pods": str(pods)}}, "spec": {"podCIDR": net}}
+    others = [
+        {"metadata": {"labels": {}}, "spec": {}, "status": {"phase": "Running"}},
+        {"metadata": {"labels": {"infrabench-population": "yes"}}, "spec": {}, "status": {"phase": "Running"}},
+        {"metadata": {}, "spec": {}, "status": {"phase": "Succeeded"}},
+    ]
+    before, after = _capacity.Free(available, 0), _capacity.Free(available - 7 * MIB, cost)
+    return _capacity.fits(cluster(node=node, pods={"items": others}), "worker1", before, after, limit)
+
+
+def test_the_tightest_bound_says_how_many_pods_fit_and_why() -> None:
+    assert fits(100 * 2**30, 10 * MIB) == (109, "the kubelet takes 110, and 1 others are there")
+    assert fits(100 * 2**30, 10 * MIB, net="198.19.0.0/28") == (12, "addresses of 198.19.0.0/28")
+    count, reason = fits(20 * 2**30, 10 * MIB)
+    assert count == (18 * 1024) // 272
+    assert reason == "memory: 18 GiB free for them, 272 MiB each"
+    assert fits(20 * 2**30 + 900 * MIB, 3 * MIB) == (count, reason)  # small differences do not change it
+    assert fits(20 * 2**30, 450 * MIB)[0] == (18 * 1024) // (256 + 464)
+    assert fits(20 * 2**30, -5)[0] == count  # a pod is never free of cost
+    with pytest.raises(ProvisionError, match="no room for a pod: memory"):
+        fits(2**30, 0)
+
+
+def test_memory_of_a_node_is_read_where_it_can_be() -> None:
+    shown = b"MemTotal: 24000000 kB\nMemAvailable:   1000 kB\n"
+    conductor = Target("conductor", Scripted(lambda argv, stdin: (0, shown)))
+    assert _capacity.Free.now({"conductor": conductor}) == _capacity.Free(1000 * 1024, None)
+    worker = Target("worker1", Scripted(lambda argv, stdin: (0, b'{"used_B": 5}')), lifecycle={"memory": ("x",)})
+    assert _capacity.Free.now({"conductor": conductor, "worker1": worker}).used_bytes == 5

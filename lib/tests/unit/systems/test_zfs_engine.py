@@ -1,0 +1,71 @@
+"""Which engine of OpenZFS a host gets: the kernel's module, the one in user space, or none, with the reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import infrabench
+from infrabench.core import NotRunnable
+from infrabench.machines.stores.node.config import GIB, Config
+from infrabench.systems import zfs
+from tests.support.cluster_fakes import Scripted
+
+SOURCES = Path(infrabench.__file__).parent / "machines/lab/storage/zvol"
+CONFIG = Config("zfs_kernel", "zfs", 8 * GIB, 4 * GIB)
+
+
+class Place:
+    """A site, as far as choosing an engine looks at it."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+
+def host(*, module: bool, absent: str = "", compiler: str = "") -> Scripted:
+    """Return a host with or without the module, without these programs, whose compiler says so when it fails."""
+
+    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+        if any("modprobe" in word for word in argv):
+            return (0 if module else 1), b""
+        if "zpool" in argv:
+            return 0, absent.encode()
+        if argv[0].endswith("build.sh"):
+            return (1 if compiler else 0), compiler.encode()
+        return 0, b""
+
+    return Scripted(answer)
+
+
+def test_the_lab_has_the_engine_in_user_space_and_says_so() -> None:
+    node = host(module=True)
+    engine = zfs._engine(Place("lab"), node)  # type: ignore[arg-type]
+    assert (engine.module, engine.qualifier, engine.options) == ("zfs", "user space", {})
+    assert node.asked == []
+
+
+def test_a_host_with_the_module_uses_it() -> None:
+    engine = zfs._engine(Place("inventory"), host(module=True))  # type: ignore[arg-type]
+    assert (engine.module, engine.qualifier) == ("zfs_kernel", "")
+    assert engine.paths(CONFIG)["device"][0].startswith("/dev/zvol/")
+
+
+def test_a_host_with_the_module_and_without_its_tools_is_told_what_to_install() -> None:
+    with pytest.raises(NotRunnable, match=r"apt-get install qemu-utils zfsutils-linux$"):
+        zfs._engine(Place("local"), host(module=True, absent="zpool\nzfs\nqemu-nbd\n"))  # type: ignore[arg-type]
+
+
+def test_a_host_without_the_module_gets_the_plugin_built() -> None:
+    node = host(module=False)
+    engine = zfs._engine(Place("inventory"), node)  # type: ignore[arg-type]
+    assert (engine.module, engine.qualifier, engine.options) == ("zfs", "user space", {"plugin": zfs.PLUGIN})
+    assert node.pushed == {f"{zfs.SOURCES}/{each.name}": each.read_text() for each in SOURCES.iterdir()}
+    assert (f"{zfs.SOURCES}/build.sh", zfs.PLUGIN) in node.asked
+
+
+def test_a_host_where_it_cannot_be_built_is_told_why_and_left_as_it_was() -> None:
+    node = host(module=False, compiler="fatal error: libzutil.h: No such file or directory")
+    with pytest.raises(NotRunnable, match=r"no ZFS module.*libzfslinux-dev.*libzutil\.h"):
+        zfs._engine(Place("local"), node)  # type: ignore[arg-type]
+    assert node.asked[-1] == ("rm", "-rf", zfs.SOURCES)

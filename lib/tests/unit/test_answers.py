@@ -1,0 +1,128 @@
+"""Answers of yes or no: counted by system and scenario, never averaged; what became of files, in sentences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from infrabench.analysis import results as analysis
+from infrabench.analysis.tables import Question, matrix_table
+from infrabench.analysis.tidy import missing
+from infrabench.core import DesignError
+from infrabench.notebook import count_matrices
+from tests.support.analysis_fixtures import results_of, table_of
+from tests.support.storage_fixtures import NO_LOOP, write_session
+
+ZFS = "zfs (user space)"
+
+
+def results(folder: Path, **how: object) -> analysis.Results:
+    return results_of(write_session(folder / "s", **how), folder / "out")  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
+    return results(tmp_path_factory.mktemp("quick"))
+
+
+def rows(shown: analysis.Shown) -> dict[tuple[str, str], dict[str, str]]:
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.text.splitlines() if line]
+    told = [dict(zip(lines[0], line, strict=True)) for line in lines[2:]]
+    return {(row["scenario"], row["question"]): row for row in told}
+
+
+def test_the_matrix_counts_trials(quick: analysis.Results) -> None:
+    told = rows(count_matrices.matrix(quick))
+    assert list(dict.fromkeys(scenario for scenario, _ in told)) == [
+        "a disk lost", "one copy damaged", "both copies damaged",
+    ]  # fmt: skip
+    one = {question: row for (scenario, question), row in told.items() if scenario == "one copy damaged"}
+    assert (one["damage found by the light scrub"][ZFS], one["damage found by the light scrub"]["ceph"]) == (
+        "has none", "0 of 3",
+    )  # fmt: skip
+    assert (
+        one["damage found by reading half of the files"] | {ZFS: "3 of 3", "ceph": "2 of 3"}
+        == one["damage found by reading half of the files"]
+    )
+    assert one["no damage left after the repair"]["ceph"] == "3 of 3"
+    assert told["both copies damaged", "no damage left after the repair"]["ceph"] == "0 of 3"
+    assert told["both copies damaged", "files with the right hash after"]["ceph"] == "75 %"
+    assert told["both copies damaged", "files that cannot be read after"]["ceph"] == "4"
+    assert told["a disk lost", "files with the right hash without the lost disk"][ZFS] == "100 %"
+    assert ("a disk lost", "damage found by the deep scrub") not in told
+    assert "CI" not in count_matrices.matrix(quick).text
+    assert (quick.folder / "tables/storage/answers-integrity.tex").is_file()
+
+
+def test_both_copies_damaged_is_lost_and_not_fine(quick: analysis.Results, tmp_path: Path) -> None:
+    told = count_matrices.outcomes(quick).text.splitlines()
+    assert len(told) == 6
+    assert told[0] == f"- a disk lost, {ZFS}: in 3 of 3 trials every file came back as it was written."
+    assert told[-1] == "- both copies damaged, ceph: in 3 of 3 trials files were lost, and reading them said so."
+    wrong = count_matrices.outcomes(results(tmp_path, wrong=True)).text.splitlines()
+    assert wrong[:-1] == told[:-1]
+    assert wrong[-1].endswith("ceph: in 3 of 3 trials files were read with another content and without an error.")
+
+
+def test_an_outcome_that_differs_between_trials_is_counted(quick: analysis.Results) -> None:
+    table = quick.table.copy()
+    mine = (table["scenario"] == "one copy damaged") & (table["system"] == "ceph")
+    first = table.loc[mine & (table["block"] == 0), "trial"].iloc[0]
+    table.loc[(table["trial"] == first) & (table["metric"] == "lost_files"), "value"] = 2.0
+    table.loc[(table["trial"] == first) & (table["metric"] == "intact_after"), "value"] = 14 / 16
+    found = analysis.results(quick.data, table, missing(quick.folder.parent / "s"), quick.folder)
+    assert (
+        "- one copy damaged, ceph: in 1 of 3 trials files were lost, and reading them said so; in 2 of 3 trials every "
+        "file came back as it was written."
+    ) in count_matrices.outcomes(found).text
+    told = rows(count_matrices.matrix(found))
+    assert told["one copy damaged", "files with the right hash after"]["ceph"] == "87.50 to 100 %"
+    assert told["one copy damaged", "files that cannot be read after"]["ceph"] == "0 to 2"
+
+
+def test_runs_that_are_too_short_are_called_so(quick: analysis.Results) -> None:
+    values = quick.table[quick.table["metric"] == "steady"].groupby("system", observed=True)["value"].mean()
+    lines = count_matrices.settled(quick).text.splitlines()
+    assert [line.split(":")[0] for line in lines] == [f"- {ZFS}", "- ceph"]
+    for line, system in zip(lines, (ZFS, "ceph"), strict=True):
+        assert line.endswith("too short to be called steady." if values[system] < 0.9 else "long enough.")
+    all_well = quick.table.assign(
+        value=quick.table["value"].where(quick.table["metric"] != "steady", 1.0)
+    )  # fmt: skip
+    found = analysis.results(quick.data, all_well, missing(quick.folder.parent / "s"), quick.folder)
+    assert count_matrices.settled(found).text.count("long enough") == 2
+    assert f"- {ZFS}: 24 of 24 trials were steady; 0 % not" in count_matrices.settled(found).text
+    assert "random write strict" in count_matrices.matrix(found, "fio-4k").text
+
+
+def test_what_was_not_run_is_said(tmp_path: Path) -> None:
+    found = results(tmp_path / "a", not_run={"ceph": NO_LOOP}, profile="smoke")
+    assert count_matrices.outcomes(found).text.endswith(f"- ceph: not run: {NO_LOOP}.")
+    assert count_matrices.settled(found).text.endswith(f"- ceph: not run: {NO_LOOP}.")
+    assert "ceph" not in count_matrices.matrix(found).text
+    failed = results(tmp_path / "b", failed=[("zfs", "integrity")], profile="smoke")
+    told = rows(count_matrices.matrix(failed))
+    assert told["a disk lost", "valid trials"][ZFS] == "0 of 2"
+    assert told["a disk lost", "files with the right hash after"][ZFS] == "no valid trial"
+    both = results(tmp_path / "c", failed=[("zfs", "integrity"), ("ceph", "integrity")], profile="smoke")
+    for told_of in (count_matrices.matrix, count_matrices.outcomes):
+        assert told_of(both).text == "integrity: there is no valid trial in this session."
+    rest = both.table[both.table["workload"] != "integrity"].reset_index(drop=True)
+    less = analysis.results(both.data, rest, missing(both.folder.parent / "s"), both.folder)
+    assert count_matrices.outcomes(less).text == "integrity: not run: not part of the profile smoke."
+    with pytest.raises(DesignError, match="unknown workload with answers 'oltp'"):
+        count_matrices.matrix(found, "oltp")
+
+
+def test_a_matrix_has_its_systems_and_scenarios_in_the_order_that_is_asked_for() -> None:
+    table = table_of({"native": [1, 0, None], "docker": [1, 1, 1]}, scenario="b", metric="found", unit="1")
+    made = matrix_table(
+        table, "sysbench-cpu", [Question("found", "was it found", "flag")], scenarios=["a", "b"],
+        systems=["docker", "native"],
+    )  # fmt: skip
+    assert list(made.columns) == ["scenario", "question", "docker", "native"]
+    assert made.to_dict("records") == [
+        {"scenario": "b", "question": "valid trials", "docker": "3 of 3", "native": "2 of 3"},
+        {"scenario": "b", "question": "was it found", "docker": "3 of 3", "native": "1 of 2"},
+    ]

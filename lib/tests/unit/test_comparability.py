@@ -1,0 +1,117 @@
+"""Sessions are compared only where their provenance allows it; what differs is named."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from infrabench import registry
+from infrabench.core import Limits, SchemaError
+from infrabench.experiment.execution import session
+from infrabench.experiment.provenance import comparability
+from infrabench.experiment.provenance.comparability import NotComparable, differences, measures_alike, stamp
+from tests.support.fakes import PLUGINS, fake_site
+
+
+@pytest.fixture(autouse=True)
+def _plugins(monkeypatch):
+    monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
+
+
+@pytest.fixture
+def make(tmp_path):
+    def make(name, study=None, **more):
+        return session.run(
+            study or registry.study("fakes"),
+            fake_site(),
+            profile="tiny",
+            folder=tmp_path / name,
+            runs=1,
+            **more,
+        )
+
+    return make
+
+
+def change(folder, name, *path, value):
+    """Change one value in a provenance file, as another machine would have said it."""
+    file = folder / "provenance" / f"{name}.json"
+    data = json.loads(file.read_text())
+    inner = data
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    file.write_text(json.dumps(data))
+
+
+def test_two_sessions_of_one_machine_are_comparable(make):
+    one, two = make("one"), make("two", seed=5)
+    found = differences(one, two)
+    assert [d.key for d in found if d.checked] == []
+    assert ("asked", "seed") in {(d.where, d.key) for d in found}
+    assert stamp([one, two]) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value", "said"),
+    [
+        ("here", ("kernel", "release"), "9.9", "here kernel.release"),
+        ("here", ("cpu", "model_name"), "Other CPU", "here cpu.model_name"),
+        ("here", ("memory", "total_bytes"), 1, "here memory.total_bytes"),
+        ("deployments", ("fake-base", "facts", "version"), "2", "system fake-base version"),
+        ("deployments", ("fake-base", "tools", "fake"), "fake 2.0", "system fake-base tools.fake"),
+    ],
+)
+def test_a_checked_key_that_differs_is_refused_by_name_or_stamped(make, name, path, value, said):
+    one, two = make("one"), make("two")
+    change(two, name, *path, value=value)
+    with pytest.raises(NotComparable, match=said.replace(".", r"\.")) as caught:
+        stamp([one, two])
+    assert len(caught.value.differences) == 1
+    assert said in stamp([one, two], allow=True)
+
+
+def test_what_is_only_reported_does_not_make_sessions_incomparable(make):
+    one, two = make("one"), make("two")
+    change(two, "suite", "commit", value="0" * 40)
+    found = differences(one, two)
+    assert [(d.where, d.key, d.checked) for d in found] == [("suite", "commit", False)]
+    assert stamp([one, two]) == ""
+
+
+def test_the_same_case_with_other_parameters_is_not_the_same(make):
+    study = registry.study("fakes")
+    tiny = study.profiles["tiny"]
+    other = replace(tiny, cases=(replace(tiny.cases[0], params={"value": 3.0}), tiny.cases[1]))
+    one, two = make("one"), make("two", replace(study, profiles={"tiny": other}))
+    found = [d for d in differences(one, two) if d.checked]
+    assert [d.key for d in found] == ["case fake value=1"]
+    fewer = replace(study, profiles={"tiny": replace(tiny, cases=tiny.cases[:1])})
+    three = make("three", fewer)
+    assert [(d.key, d.checked) for d in differences(one, three)] == [("case fake value=2", False)]
+
+
+def test_other_limits_are_named(make):
+    study = registry.study("fakes")
+    one, two = make("one"), make("two", replace(study, limits=Limits(memory_bytes=2**30)))
+    assert [d.key for d in differences(one, two) if d.checked] == ["limits"]
+
+
+def test_another_host_is_named(make):
+    one, two = make("one"), make("two")
+    (two / "provenance/here.json").rename(two / "provenance/there.json")
+    assert {d.where for d in differences(one, two) if d.checked} == {"here", "there"}
+
+
+def test_sessions_of_two_studies_cannot_be_put_together_at_all(make):
+    one = make("one")
+    two = make("two", replace(registry.study("fakes"), name="other"))
+    with pytest.raises(SchemaError, match="different study cannot be put together: fakes, other"):
+        measures_alike([one, two])
+
+
+def test_long_values_are_cut():
+    assert comparability.shown("x" * 100) == "x" * 57 + "..."
+    assert comparability.shown(None) == "nothing"

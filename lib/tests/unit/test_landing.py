@@ -1,0 +1,98 @@
+"""The tables of the first page, on a machine with sessions in every state."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infrabench import registry
+from infrabench.experiment.execution import session
+from infrabench.ledger import catalogue
+from infrabench.ledger.archive import pack
+from infrabench.machines.sites.availability import Outlook
+from infrabench.notebook import start_page
+from tests.support.fakes import PLUGINS, fake_site, hide_engines
+from tests.unit.test_again import stopped
+
+FOUND = {
+    "containers": {
+        "native": Outlook(None, None, ("guest",)),
+        "docker": Outlook(None, "Docker does not answer", ("guest",)),
+        "lxd": Outlook(None, "Docker does not answer", ("guest",)),
+        "lxc": Outlook("no room", "no <lxc>", ()),
+    }
+}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
+    monkeypatch.setenv(catalogue.VARIABLE, str(tmp_path))
+    monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path / "state"))
+    hide_engines(tmp_path, monkeypatch)
+    (tmp_path / "notebooks").mkdir()
+    for name in ("fakes", "containers"):
+        (tmp_path / "notebooks" / f"{name}.ipynb").touch()
+    monkeypatch.chdir(tmp_path / "notebooks")
+    return tmp_path
+
+
+@pytest.fixture
+def writing(home: Path) -> Iterator[Path]:
+    folder = stopped(home / "data/runs/fakes/now", 3)
+    descriptor = os.open(folder, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    yield folder
+    os.close(descriptor)
+
+
+@pytest.mark.usefixtures("home")
+def test_systems_with_the_same_answers_share_a_row() -> None:
+    shown = start_page.machine_table(FOUND)
+    assert "| containers | docker, lxd | yes | not run: Docker does not answer |" in repr(shown)
+    assert repr(shown).count("\n| containers |") == 3
+    assert "no &lt;lxc&gt;" in shown._repr_html_()
+
+
+@pytest.mark.usefixtures("home")
+def test_a_study_leads_to_its_notebook_and_says_how_long_it_takes() -> None:
+    shown = start_page.studies_table(FOUND)
+    assert '<a href="containers.ipynb">containers</a>' in shown._repr_html_()
+    assert "| 3 of 4 |" in repr(shown)
+    assert "What do Docker, LXC and LXD cost" in repr(shown)
+    assert "about " in repr(shown)
+
+
+def test_studies_are_those_that_have_a_notebook(home: Path) -> None:
+    assert start_page._studies() == ["containers", "fakes"]
+    assert set(start_page.look_around(["containers"])["containers"]) == {"native", "docker", "lxc", "lxd"}
+
+
+def test_sessions_say_how_far_they_are_and_what_is_next(home: Path, writing: Path) -> None:
+    stopped(home / "data/runs/fakes/left", 5)
+    session.run(registry.study("fakes"), fake_site(), profile="tiny", folder=home / "data/runs/fakes/whole")
+    torn = stopped(home / "data/runs/fakes/torn", 5)
+    (torn / "plan.jsonl").write_text("{")
+    rows = {line.split(" | ")[0].strip("| "): line for line in repr(start_page.own_table()).splitlines()[2:]}
+    assert set(rows) == {"now", "left", "whole", "torn"}
+    assert "running: 3 of 12 trials, 0 of 3 blocks whole | It is being measured now." in rows["now"]
+    assert "interrupted: 5 of 12 trials, 1 of 3 blocks whole" in rows["left"]
+    assert 'To go on, set in its notebook, and run it: mode = "run"; profile = "tiny"; ' in rows["left"]
+    assert "complete: 12 of 12 trials" in rows["whole"]
+    assert 'To look at it, set in its notebook: profile = "tiny"; session = "whole"' in rows["whole"]
+    assert "plan.jsonl, line 1: not a trial" in rows["torn"]
+    assert '<a href="fakes.ipynb">fakes</a>' in start_page.own_table()._repr_html_()
+
+
+def test_recorded_sessions_are_apart_from_those_of_this_machine(home: Path) -> None:
+    assert repr(start_page.own_table()) == "There is no session of this machine yet."
+    assert repr(start_page.recorded_table()) == "There is no recorded session."
+    made = session.run(registry.study("fakes"), fake_site(), profile="tiny", folder=home / "one")
+    pack(made, home / "data/recorded/fakes/one.tar.xz")
+    assert "| one | fakes | tiny | fake-base, fake-other | 3 |" in repr(start_page.recorded_table())
+    assert not (home / "data/runs").exists()
+    assert repr(start_page.own_table()) == "There is no session of this machine yet."

@@ -1,0 +1,105 @@
+"""Pairs of runtimes taken apart: which systems a layer's analysis holds, and that its ratios are those of the pairs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from infrabench.analysis import layers
+from infrabench.analysis import results as analysis
+from infrabench.analysis.tidy import missing
+from infrabench.core import DesignError
+from infrabench.notebook import session_figures
+from tests.support.analysis_fixtures import results_of
+from tests.support.runtimes_fixtures import NO_KATA, write_session
+
+EMULATED = ("containerd-kata", "crio-kata")
+
+
+def results(folder: Path, **how: object) -> analysis.Results:
+    return results_of(write_session(folder / "s", **how), folder / "out")  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
+    return results(tmp_path_factory.mktemp("quick"))
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
+    """All seven pairs; Kata emulated, and under CRI-O with room for ten pods only."""
+    every = ["containerd-runc", "crio-runc", "containerd-crun", "crio-crun", "containerd-runsc", *EMULATED]
+    where = tmp_path_factory.mktemp("wide")
+    return results(where, systems=every, not_run={}, emulated=EMULATED, fits={"containerd-kata": 10, "crio-kata": 10})
+
+
+@pytest.mark.parametrize(("layer", "holds"), [("high", "-runc"), ("low", "containerd-")])
+def test_a_layer_has_the_ratios_of_the_pairs_that_share_the_other(
+    wide: analysis.Results, layer: str, holds: str
+) -> None:
+    alone = layers.apart(wide, layer)  # type: ignore[arg-type]
+    cell = ["workload", "scenario", "metric", "system"]
+    pairs = wide.contrasts.set_index(cell)["ratio"]
+    mine = alone.contrasts
+    assert len(mine) == sum(holds in name for name in wide.contrasts["system"])
+    for row in mine.itertuples(index=False):
+        whole = f"{row.system}-runc" if layer == "high" else f"containerd-{row.system}"
+        assert row.ratio == pairs[row.workload, row.scenario, row.metric, whole]
+
+
+def test_a_layer_is_called_by_its_own_name(wide: analysis.Results, quick: analysis.Results) -> None:
+    high, low = layers.apart(wide, "high"), layers.apart(wide, "low")
+    assert (high.systems, high.data["baseline"]) == (["containerd", "crio"], "containerd")
+    assert (low.systems, low.data["baseline"]) == (["runc", "crun", "runsc", "kata (emulated)"], "runc")
+    assert (high.name, low.name) == ("runtimes-high", "runtimes-low")
+    assert "kata (emulated) at 20 pods: not run: 20 pods do not fit, 10 do" in analysis.findings(
+        low, "pods-startup", "all_ready_s"
+    ).text  # fmt: skip
+    assert layers.apart(quick, "low").data["not_run"] == {"kata": NO_KATA}
+    assert layers.apart(quick, "high").data["not_run"] == {}
+    told = session_figures.figure(layers.apart(quick, "low"), "curves", "pods-startup", "all_ready_s").text
+    assert f"Not run: kata ({NO_KATA})" in told
+
+
+def test_the_layers_add_up_where_the_ratio_is_the_same_above_every_low_one(wide: analysis.Results) -> None:
+    both = layers.together(wide)
+    assert (both.systems, both.data["baseline"]) == (["containerd", "crio"], "containerd")
+    rows = both.interactions.set_index(["workload", "metric"])
+    assert set(rows.index.get_level_values("workload")) >= {"pods-startup, 10 pods", "pods-startup, 20 pods"}
+    assert rows.loc[("pods-startup, 10 pods", "all_ready_s"), "levels"] == 3  # runc, crun, kata: no crio-runsc
+    assert rows.loc[("pods-startup, 20 pods", "all_ready_s"), "levels"] == 2
+    cells = set(both.contrasts["scenario"])
+    assert cells == {"runc", "crun", "kata (emulated)"}
+
+
+def test_a_part_that_is_not_the_sum_is_found(wide: analysis.Results) -> None:
+    mine = wide.table["system"].eq("crio-crun") & wide.table["metric"].eq("all_ready_s")
+    slow = replace(wide, table=wide.table.assign(value=wide.table["value"].where(~mine, 2 * wide.table["value"])))
+    p = {
+        name: layers.together(found).interactions.set_index(["workload", "metric"])["p_adjusted"]
+        for name, found in (("sum", wide), ("slow", slow))
+    }
+    key = ("pods-startup, 20 pods", "all_ready_s")
+    assert p["slow"][key] < 0.001 < p["sum"][key]
+
+
+def test_layers_that_share_one_low_level_runtime_cannot_be_asked(quick: analysis.Results) -> None:
+    told = analysis.table(layers.together(quick), "interactions").text
+    assert told == "There is nothing for the table of interactions in this session."
+
+
+def test_the_baseline_alone_is_no_error(quick: analysis.Results) -> None:
+    rows = quick.table[quick.table["system"] == "containerd-runc"].reset_index(drop=True)
+    data = quick.data | {"systems": ["containerd-runc"], "not_run": {"crio-runc": "gone"}}
+    alone = analysis.results(data, rows, missing(quick.folder.parent / "s"), quick.folder)
+    assert "There is nothing to compare" in analysis.findings(layers.apart(alone, "low"), "pods-pi", "time_s").text
+    told = analysis.findings(layers.apart(alone, "high"), "pods-pi", "time_s").text
+    assert "crio: gone" in told
+    assert "nothing" in analysis.table(layers.together(alone), "interactions").text
+
+
+def test_an_unknown_layer_is_refused(quick: analysis.Results) -> None:
+    with pytest.raises(DesignError, match="unknown layer 'middle'"):
+        layers.apart(quick, "middle")  # type: ignore[arg-type]

@@ -1,0 +1,121 @@
+"""What a killed session on site local has left on this machine: removed, unless it is that of one that lives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from infrabench import registry
+from infrabench.core import Host, ProvisionError, SiteError
+from infrabench.machines import guest_bridge
+from infrabench.machines.hosts import claims, orphans
+from infrabench.machines.sites import local_leftovers
+
+MINE = {"claim": "mine"}
+
+
+class Machine:
+    """A machine on which a session has made instances of two systems, a bridge and a note, and started a tool."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.bridge, self.note = folder / "links" / guest_bridge.BRIDGE, folder / "notes/ip_forward"
+        self.removed: list[str] = []
+        self.holders: list[Any] = []
+        self.busy = False
+        self.left: list[str] = []
+        self.stuck: set[str] = set()
+        patch.setattr(local_leftovers, "LINKS", self.bridge.parent)
+        patch.setattr(local_leftovers, "NOTES", self.note.parent)
+        patch.setattr(claims, "claim_hosts", self.claim)
+        patch.setattr(orphans, "sweeping", self.sweeping)
+        patch.setattr(guest_bridge, "release_bridge", self.release)
+        patch.setattr(registry, "names", lambda kind: ("docker", "flannel", "lxc"))
+        patch.setattr(registry, "system", self.system)
+
+    def leave(self) -> None:
+        for path in (self.bridge, self.note):
+            path.parent.mkdir()
+            path.touch()
+
+    def system(self, name: str) -> SimpleNamespace:
+        if name == "flannel":  # runs on machines of its own
+            return SimpleNamespace()
+        return SimpleNamespace(remove=lambda host: self.remove_system(name))
+
+    def remove_system(self, name: str) -> None:
+        if name in self.stuck:
+            raise ProvisionError(f"processes of {name} do not end")
+        self.removed.append(name)
+
+    @contextmanager
+    def claim(self, hosts: list[Host], holder: Any) -> Iterator[None]:
+        self.holders.append(holder)
+        if self.busy:
+            raise SiteError("this machine is in use by session s")
+        yield
+
+    @contextmanager
+    def sweeping(self) -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(end_orphans=lambda hosts: self.left)
+
+    def release(self, host: Host) -> None:
+        if self.bridge.is_file():
+            self.bridge.unlink()
+        self.note.unlink()
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(tmp_path, monkeypatch)
+
+
+def test_where_there_is_nothing_nothing_is_claimed(machine: Machine) -> None:
+    local_leftovers.remove()
+    assert machine.holders == machine.removed == []
+
+
+def test_instances_go_before_the_bridge_and_the_notes(machine: Machine) -> None:
+    machine.leave()
+    assert local_leftovers.find() == [f"bridge {guest_bridge.BRIDGE}", str(machine.note)]
+    local_leftovers.remove()
+    assert machine.removed == ["docker", "lxc"]
+    assert local_leftovers.find() == []
+
+
+def test_what_a_session_has_that_lives_stays_and_is_told(machine: Machine) -> None:
+    machine.leave()
+    machine.busy = True
+    said: list[str] = []
+    local_leftovers.remove(say=said.append)
+    assert machine.removed == []
+    assert len(local_leftovers.find()) == 2
+    assert said == ["What is on this machine of site local stays: this machine is in use by session s"]
+
+
+def test_a_session_that_has_claimed_this_machine_removes_with_its_own_claim(machine: Machine) -> None:
+    machine.leave()
+    local_leftovers.remove(MINE)
+    assert machine.holders == [MINE]
+
+
+def test_what_cannot_be_removed_is_named(machine: Machine) -> None:
+    machine.leave()
+    machine.left = ["this machine: process 7 (fio) of an earlier trial still runs and cannot be ended"]
+    machine.bridge.unlink()
+    machine.bridge.mkdir()
+    with pytest.raises(ProvisionError, match=r"process 7 \(fio\).*, bridge infrabench1$"):
+        local_leftovers.remove()
+
+
+def test_what_cannot_be_removed_keeps_nothing_else_from_going(machine: Machine) -> None:
+    machine.leave()
+    machine.stuck = {"docker"}
+    with pytest.raises(ProvisionError, match=r"cannot be removed: docker: processes of docker do not end$"):
+        local_leftovers.remove()
+    assert machine.removed == ["lxc"]
+    assert local_leftovers.find() == []

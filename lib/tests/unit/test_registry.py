@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from infrabench import registry
+from infrabench.analysis.tidy import tidy
+from infrabench.core import DesignError
+from infrabench.experiment.execution import session
+from infrabench.machines.hosts.host import LocalHost
+from tests.support.fakes import PLUGINS, fake_site
+
+WORKLOAD = """
+from infrabench.core import Measurement, Step
+DEFAULTS = {"text": "hello"}
+def plan(params, roles):
+    return [Step("tool", "server", ("printf", params["text"]))]
+def version(target):
+    return "1"
+def supported(deployment):
+    return None
+def parse(capture):
+    return [Measurement("length", float(len(capture["tool"].stdout)), "B", "higher")]
+"""
+SYSTEM = """
+from contextlib import contextmanager
+from infrabench.core import Deployment, Target
+def supported(site):
+    return None
+@contextmanager
+def deploy(site, spec):
+    yield Deployment("new-system", {"server": Target("server", site.hosts["server"], ("env",))}, {})
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    for kind in registry.KINDS:
+        (tmp_path / kind).mkdir()
+    monkeypatch.setenv(registry.VARIABLE, f"{PLUGINS}:{tmp_path}")
+    return tmp_path
+
+
+def test_a_workload_and_a_system_are_added_by_one_file_each(folder, tmp_path):
+    (folder / "workloads" / "new_workload.py").write_text(WORKLOAD)
+    (folder / "systems" / "new_system.py").write_text(SYSTEM)
+    assert "new-workload" in registry.names("workloads")
+    assert "new-system" in registry.names("systems")
+    run = session.run(
+        registry.study("fakes"), fake_site(LocalHost("here")), profile="tiny", systems=["fake-base", "new-system"],
+        workloads=["new-workload"], runs=2, folder=tmp_path / "session",
+    )  # fmt: skip
+    table = tidy(run)
+    assert table.groupby("system")["value"].apply(list).to_dict() == {"fake-base": [5, 5], "new-system": [5, 5]}
+    assert set(table["scenario"]) == {"default"}
+
+
+def test_listing_names_imports_no_plugin(folder):
+    (folder / "workloads" / "explosive.py").write_text("raise RuntimeError('imported')")
+    assert "explosive" in registry.names("workloads")
+
+
+def test_an_error_inside_a_plugin_is_not_an_unknown_name(folder):
+    (folder / "workloads" / "broken.py").write_text("import a_module_that_is_not_there")
+    with pytest.raises(ModuleNotFoundError, match="a_module_that_is_not_there"):
+        registry.workload("broken")
+
+
+def test_an_unknown_name_says_the_nearest(folder):
+    with pytest.raises(DesignError, match=r"unknown system 'fake-bas': did you mean fake-base"):
+        registry.system("fake-bas")
+    with pytest.raises(DesignError, match=r"unknown study 'fake': did you mean fakes"):
+        registry.study("fake")
+
+
+def test_a_plugin_that_breaks_the_contract_is_refused(folder):
+    (folder / "workloads" / "poor.py").write_text("DEFAULTS = {}\ndef plan(params, roles): return []\n")
+    with pytest.raises(DesignError, match=r"poor.py lacks version, supported, parse"):
+        registry.workload("poor")
+
+
+def test_a_name_that_two_files_have_is_refused(folder):
+    (folder / "systems" / "fake_base.py").write_text(SYSTEM)
+    with pytest.raises(DesignError, match="two plug-ins are called 'fake-base'"):
+        registry.names("systems")
+
+
+def test_a_study_file_is_checked(folder):
+    (folder / "studies" / "mine.py").write_text("STUDY = 3")
+    with pytest.raises(DesignError, match="must define STUDY"):
+        registry.study("mine")
+
+
+def test_a_package_is_a_plugin_and_a_private_file_is_not(folder):
+    (folder / "workloads" / "big").mkdir()
+    (folder / "workloads" / "big" / "__init__.py").write_text(WORKLOAD + "\nfrom . import part\n")
+    (folder / "workloads" / "big" / "part.py").write_text("")
+    (folder / "workloads" / "_shared.py").write_text("")
+    (folder / "workloads" / "folder_without_code").mkdir()
+    assert set(registry.names("workloads")) >= {"big", "fake"}
+    assert not {"-shared", "folder-without-code"} & set(registry.names("workloads"))
+    assert registry.workload("big").version(None) == "1"
+
+
+def test_a_plugin_folder_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setenv(registry.VARIABLE, "/no/such/folder")
+    with pytest.raises(DesignError, match="/no/such/folder does not exist"):
+        registry.names("workloads")
+
+
+def test_the_facade_needs_no_sdk():
+    code = (
+        "import sys, infrabench\n"
+        "for sdk in ('docker', 'pylxd', 'kubernetes', 'fabric', 'paramiko'): sys.modules[sdk] = None\n"
+        "infrabench.study; infrabench.Session\n"
+        "import infrabench.analysis.figures, infrabench.analysis.tables, infrabench.cli\n"
+        "infrabench.request('containers', profile='quick')\n"
+        "assert not {'infrabench.systems.docker', 'infrabench.machines.lab'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

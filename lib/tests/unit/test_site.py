@@ -1,0 +1,185 @@
+"""Sites: files are strict, keys and hosts are checked before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from infrabench.core import NotRunnable, SiteError
+from infrabench.machines.sites.inventory import Inventory, Teams
+from infrabench.machines.sites.site import name_and_kind, open_site, read_file
+from tests.support.ssh_server import serving
+
+GOOD = """
+name: two-servers
+hosts:
+  server: {address: 192.0.2.10, user: root}
+  client: {address: 192.0.2.11, gateway: bastion}
+gateways:
+  bastion: {address: 198.51.100.7, user: me}
+"""
+CLUSTERS = """
+clusters:
+  flannel:
+    control: {address: 192.0.2.20}
+    worker1: {address: 192.0.2.21, gateway: bastion}
+    worker2: {address: 192.0.2.22}
+  cilium:
+    control: {address: 192.0.2.30}
+    worker1: {address: 192.0.2.21}
+    worker2: {address: 192.0.2.32}
+"""
+
+
+def _written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "hosts.yml"
+    path.write_text(text)
+    return path
+
+
+def _inventory(tmp_path: Path, text: str) -> Inventory:
+    found = read_file(_written(tmp_path, text))
+    assert isinstance(found, Inventory)
+    return found
+
+
+def test_inventory_is_read_with_defaults(tmp_path: Path) -> None:
+    inventory = _inventory(tmp_path, GOOD)
+    assert inventory.hosts["client"].gateway == "bastion"
+    assert inventory.hosts["server"].port == 22
+    assert str(inventory.guest_network) == "198.18.64.0/24"
+    assert inventory.clusters == {}
+    assert name_and_kind(tmp_path / "hosts.yml") == ("two-servers", "inventory")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("user: root", "password: secret", "password"),
+        ("server:", "servr:", "servr"),
+        ("gateway: bastion", "gateway: bastian", "bastian"),
+        ("name: two-servers", "", "name"),
+        ("{address: 192.0.2.10, user: root}", "{user: root}", "address"),
+        ("user: root", "port: 70000", "port"),
+        ("name: two-servers", "name: [", "not YAML"),
+        ("192.0.2.21, gateway: bastion", "192.0.2.21, gateway: bastian", "bastian"),
+        ("worker1: {address: 192.0.2.21, gateway: bastion}", "", r"clusters\.flannel\.worker1"),
+        ("worker2: {address: 192.0.2.22}", "worker2: {address: w2.example}", r"worker2\.address"),
+        ("192.0.2.22", "192.0.2.20", "clusters.flannel needs different machines"),
+        ("192.0.2.22", "192.0.2.999", r"worker2\.address"),
+    ],
+)
+def test_a_faulty_inventory_is_refused_by_name(tmp_path: Path, old: str, new: str, told: str) -> None:
+    path = _written(tmp_path, (GOOD + CLUSTERS).replace(old, new))
+    with pytest.raises(SiteError, match=told) as error:
+        read_file(path)
+    assert str(path) in str(error.value)
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", "- a\n", "just words\n"])
+def test_what_is_no_inventory_at_all_is_told(tmp_path: Path, text: str) -> None:
+    with pytest.raises(SiteError, match=r"neither an inventory .* nor a kubeconfig"):
+        read_file(_written(tmp_path, text))
+
+
+def test_an_inventory_needs_a_server(tmp_path: Path) -> None:
+    with pytest.raises(SiteError, match="no host has the role server"):
+        read_file(_written(tmp_path, "name: x\nhosts:\n  client: {address: 192.0.2.1}\n"))
+
+
+def test_machines_serve_one_cluster_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    monkeypatch.setattr("infrabench.machines.sites.inventory._parcels", lambda tools, say: tools)
+    monkeypatch.setattr(
+        "infrabench.machines.sites.inventory.remote.machines", lambda hosts, parcels, say: _Made(made, hosts)
+    )
+    teams = Teams(_inventory(tmp_path, GOOD + CLUSTERS), {}, print)
+    with pytest.raises(NotRunnable, match="names no machines for it: write them under clusters: bridge"):
+        teams.machines("bridge", ()).__enter__()
+    with teams.machines("flannel", ("flannel",)) as hosts:
+        assert {role: host.address for role, host in hosts.items()} == {
+            "control": "192.0.2.20", "worker1": "192.0.2.21", "worker2": "192.0.2.22",
+        }  # fmt: skip
+        told = "flannel has a cluster on worker1 now"
+        with pytest.raises(NotRunnable, match=told), teams.machines("cilium", ()):
+            pass
+    with teams.machines("cilium", ()):
+        pass
+    assert made == ["flannel-worker1", "cilium-worker1"]
+
+
+def test_a_system_of_one_worker_takes_no_second_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infrabench.machines.sites.inventory._parcels", lambda tools, say: tools)
+    monkeypatch.setattr(
+        "infrabench.machines.sites.inventory.remote.machines", lambda hosts, parcels, say: _Made([], hosts)
+    )
+    one = CLUSTERS.replace("    worker2: {address: 192.0.2.32}\n", "")
+    teams = Teams(_inventory(tmp_path, GOOD + one), {}, print)
+    with teams.machines("flannel", ("crio",), 1) as hosts:
+        assert list(hosts) == ["control", "worker1"]
+    with teams.machines("cilium", (), 1) as hosts:
+        assert list(hosts) == ["control", "worker1"]
+    with pytest.raises(NotRunnable, match="write worker2 under clusters: cilium"), teams.machines("cilium", ()):
+        pass
+
+
+class _Made:
+    """Stands for machines that were borrowed."""
+
+    def __init__(self, made: list[str], hosts: dict) -> None:
+        self.made, self.hosts = made, hosts
+
+    def __enter__(self) -> dict:
+        self.made.append(self.hosts["worker1"].name)
+        return self.hosts
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def test_an_unknown_site_says_what_there_is() -> None:
+    with pytest.raises(SiteError, match="use auto, lab, local, or the path of an inventory or a kubeconfig"):
+        name_and_kind("labb")
+
+
+def test_a_dead_host_is_found_on_opening(tmp_path: Path) -> None:
+    path = _written(tmp_path, "name: x\nhosts:\n  server: {address: 127.0.0.1, port: 1}\n")
+    told = r"server: cannot connect: Unable to connect to port 1 on server"
+    with pytest.raises(SiteError, match=told), open_site(path):
+        pass
+
+
+@pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="not run: this kernel has no IPv6")
+@pytest.mark.parametrize("address", ["::1", "0:0:0:0:0:0:0:1", "0::0001"])
+def test_a_host_is_reached_by_ipv6_in_every_form(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infrabench.machines.sites.site._local_guest", lambda say: {"guest_image": None})
+    with serving(tmp_path, address="::1") as login:
+        server = {"address": address, "port": login.port, "user": login.user, "key": str(login.key)}
+        data = {"name": "six", "known_hosts": str(login.known_hosts), "hosts": {"server": server}}
+        with open_site(_written(tmp_path, yaml.safe_dump(data))) as site:
+            assert site.hosts["server"].run(("echo", "here"), timeout_s=10).stdout == b"here\n"
+            assert site.private["::1"] == "server"
+
+
+def test_what_is_no_ipv6_address_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SiteError, match=r"hosts\.server\.address"):
+        read_file(_written(tmp_path, GOOD.replace("192.0.2.10", "'192.0.2.10:22'")))
+
+
+def test_where_no_lab_can_be_other_sites_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise NotRunnable("the lab needs root")
+
+    monkeypatch.setattr("infrabench.machines.lab.shell.require", refuse)
+    told = r"the lab needs root\. Site local runs what this user can run"
+    with pytest.raises(NotRunnable, match=told), open_site("lab"):
+        pass
+
+
+def test_a_key_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    path = _written(tmp_path, "name: x\nhosts:\n  server: {address: 127.0.0.1, key: /no/such/key}\n")
+    with pytest.raises(SiteError, match="/no/such/key cannot be read"), open_site(path):
+        pass

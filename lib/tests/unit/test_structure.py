@@ -1,0 +1,123 @@
+"""`scripts/structure` on a small package: rooms, floors, a circle, and every place where an import can stand."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.places import ROOT
+
+FILES = {
+    "__init__.py": '"""A shop."""\n',
+    "words.py": '"""The words.\n\nMore of them."""\nimport json\n',
+    "store/__init__.py": '"""Where goods lie."""\n',
+    "store/shelf.py": "from ..words import good\nfrom . import box\nfrom shop.store.box import lid\n",
+    "store/box.py": "def close():\n    import shop.words\n",
+    "price.py": "import typing\nif typing.TYPE_CHECKING:\n    from shop import sale\nfrom shop.store import shelf\n",
+    "sale.py": "def sell():\n    from .price import cost\n",
+    "till/deep/__init__.py": "from ...sale import sell\n",
+    "till/deep/drawer.py": "from shop import VERSION, words\nimport shopping.words\nfrom . import key\n",
+    "papers/note.txt": "import shop.till\n",
+}
+
+
+@pytest.fixture(scope="module")
+def structure() -> Any:
+    loader = SourceFileLoader("structure", str(ROOT / "scripts/structure"))
+    module = module_from_spec(spec_from_loader(loader.name, loader))
+    sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
+    loader.exec_module(module)
+    sys.dont_write_bytecode = before
+    return module
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / "lib/shop" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "lib/shop" / name).write_text(text)
+    (tmp_path / "lib/tests").mkdir()
+    (tmp_path / "lib/tests/test_shop.py").write_text("import shop\n\n")
+    return tmp_path / "lib/shop"
+
+
+def test_a_room_is_what_stands_at_the_top(structure: Any, shop: Path) -> None:
+    rooms, _ = structure.read_rooms(shop)
+    assert {name: tuple(room) for name, room in rooms.items()} == {
+        "__init__": ("A shop.", 1, 1),
+        "words": ("The words.", 1, 4),
+        "store": ("Where goods lie.", 3, 6),
+        "price": ("", 1, 4),
+        "sale": ("", 1, 2),
+        "till": ("", 2, 4),
+    }
+
+
+def test_imports_count_wherever_they_stand(structure: Any, shop: Path) -> None:
+    assert structure.read_rooms(shop)[1] == {
+        "__init__": set(),
+        "words": set(),
+        "store": {"words"},
+        "price": {"sale", "store"},
+        "sale": {"price"},
+        "till": {"__init__", "sale", "words"},
+    }
+
+
+def test_floors_are_the_longest_chains_and_a_circle_shares_one(structure: Any, shop: Path) -> None:
+    floors, circles = structure.find_floors(structure.read_rooms(shop)[1])
+    assert floors == {"__init__": 1, "words": 1, "store": 2, "price": 3, "sale": 3, "till": 4}
+    assert {circle for circle in circles.values() if len(circle) > 1} == {frozenset({"price", "sale"})}
+
+
+def test_the_description_names_rooms_floors_circles_and_counts(structure: Any, shop: Path) -> None:
+    lines = structure.describe(shop, shop.parent / "tests").splitlines()
+    assert [line for line in lines if line.startswith("floor")] == ["floor 4", "floor 3", "floor 2", "floor 1"]
+    store = lines[lines.index("floor 2") + 1]
+    assert store.split(None, 5) == ["store", "3", "modules", "6", "lines", "Where goods lie."]
+    assert lines[lines.index("") + 1 :] == [
+        "6 rooms on 4 floors, 7 arrows",
+        "circle: price, sale",
+        "arrows upward: 2",
+        "  price -> sale",
+        "  sale -> price",
+        "lib/shop: 21 lines of Python in 9 modules",
+        "lib/tests: 2 lines of Python in 1 modules",
+    ]
+
+
+def test_without_a_circle_no_arrow_leads_upward(structure: Any, shop: Path) -> None:
+    (shop / "sale.py").write_text("")
+    text = structure.describe(shop, shop.parent / "tests")
+    assert "arrows upward: none" in text
+    assert "circle" not in text
+
+
+def test_the_picture_has_every_room_and_arrow_and_is_the_same_each_time(
+    structure: Any, shop: Path, tmp_path: Path
+) -> None:
+    for name in ("one.svg", "two.svg"):
+        structure.draw(shop, tmp_path / name)
+    text = (tmp_path / "one.svg").read_text()
+    assert text == (tmp_path / "two.svg").read_text()
+    shown = [each.text for each in ElementTree.fromstring(text).iter("{http://www.w3.org/2000/svg}text")]
+    assert set(structure.read_rooms(shop)[0]) <= set(shown)
+    assert "3 modules, 6 lines" in shown
+    assert text.count("stroke: #c1121f") == 2 * 2  # an arrow is a line and its head
+    assert text.count("stroke: #3d5a80") == 6 + 2 * 4  # till reaches words in a longer way too: pale
+    assert text.count("stroke: #d3d8e0") == 2
+
+
+def test_anybody_can_run_it_on_the_library() -> None:
+    # -I -S: the standard library alone
+    argv = [sys.executable, "-I", "-S", ROOT / "scripts/structure"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True)
+    assert "lib/infrabench: " in done.stdout
+    assert any(line.split()[:1] == ["stats"] for line in done.stdout.splitlines())

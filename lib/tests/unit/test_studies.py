@@ -1,0 +1,234 @@
+"""Every study that is shipped: can each of its trials be planned, and is it declared by the rules of the method?"""
+
+from __future__ import annotations
+
+import pytest
+
+from infrabench import registry
+from infrabench.core import Target
+from infrabench.experiment.design import costs
+from infrabench.experiment.design import design as designs
+from infrabench.experiment.execution import session
+from infrabench.machines.hosts.host import LocalHost
+
+STUDIES = registry.names("studies")
+LIFECYCLE = {
+    "create": ("true",), "exec": ("env",), "remove": ("true",), "address": ("192.0.2.1",), "create-plain": ("true",),
+    "metrics": ("true",), "version": ("true",), "population": ("true",), "memory": ("true",),
+    "pods_reason": ("memory",), "store": ("true",), "mount": ("/mnt",), "uri": ("nbd+unix:///",),
+    "uri-rbd": ("/etc/ceph.conf", "pool", "image"), "device": ("/dev/zd0",),
+}  # fmt: skip
+ADDRESSES = dict.fromkeys(("primary", "second", "service"), "192.0.2.1")
+PODS = (
+    "near",
+    "far",
+    "server-plain",
+    "near-plain",
+    "far-plain",
+    "server-guarded",
+    "worker1",
+    "worker2",
+    "control",
+    "conductor",
+)
+
+FURTHER = {"runtimes": {"forty"}, "storage": {"crosscheck"}}  # profiles beyond the three that every study has
+POOLS = {"storage": 3}  # deployments of `quick` where six are too long: wide intervals, and the notebook says so
+
+
+def profiles():
+    return [(name, profile) for name in STUDIES for profile in registry.study(name).profiles]
+
+
+@pytest.mark.parametrize(("name", "profile"), profiles())
+def test_every_case_gives_steps(name, profile):
+    wanted = session.request(registry.study(name), profile=profile)
+    host = LocalHost("here")
+    roles = {name: Target(name, host, lifecycle=LIFECYCLE, addresses=ADDRESSES, pods=99) for name in ("server", *PODS)}
+    roles |= {"client": Target("client", host)}
+    for case in wanted.cases:
+        steps = registry.workload(case.workload).plan(case.params, roles)
+        assert any(step.phase == "measure" for step in steps), case
+        assert len({step.name for step in steps}) == len(steps)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_has_three_profiles_at_most_three_primary_metrics_and_margins(name):
+    study = registry.study(name)
+    assert set(study.profiles) == {"smoke", "quick", "paper"} | FURTHER.get(name, set())
+    assert 2 <= study.profiles["smoke"].blocks <= 5
+    assert study.profiles["paper"].blocks == 30
+    assert study.profiles["quick"].blocks == 30 or study.profiles["quick"].deployments >= POOLS.get(name, 6)
+    assert 1 <= len(study.primary) <= 3
+    assert "" in study.margins
+    assert all(0 < margin < 0.5 for margin in study.margins.values())
+    known = {case.workload for profile in study.profiles.values() for case in profile.cases}
+    assert {workload for workload, _ in study.primary} <= known
+    assert study.baseline in study.systems
+
+
+def test_the_containers_study_has_the_sizes_of_the_papers():
+    wanted = session.request(registry.study("containers"), profile="paper", runs=30)
+    levels = {(case.workload, case.level) for case in wanted.cases if case.level}
+    assert {level for workload, level in levels if workload == "sysbench-cpu"} == {1, 2, 4, 6, 8}
+    assert {level for workload, level in levels if workload == "web"} == set(range(1000, 9000, 1000))
+    params = {case.workload: case.params for case in wanted.cases}
+    assert params["iozone"]["size_bytes"] == params["fio"]["size_bytes"] == 4 * 2**30
+    assert params["iozone"]["record_bytes"] == 4096
+    assert params["ftp"]["size_bytes"] == 500 * 10**6
+    assert (params["mail"]["threads"], params["mail"]["max_kib"]) == (10, 25 * 1024)
+    assert len(designs.trials(wanted)) == 30 * 4 * len(wanted.cases)
+    assert "startup" in params
+
+
+def test_the_profiles_of_the_containers_study_are_as_long_as_they_may_be():
+    study = registry.study("containers")
+    assert costs.of_study(study, session.request(study, profile="smoke")).seconds < 300
+    assert costs.of_study(study, session.request(study, profile="quick")).seconds < 1200
+
+
+def test_the_cnis_study_has_what_the_paper_has_and_what_it_lacks():
+    study = registry.study("cnis")
+    wanted = session.request(study, profile="paper")
+    cases = {(case.workload, case.scenario): case.params for case in wanted.cases}
+    for place in ("same-node", "two-nodes"):
+        assert cases["iperf3", f"tcp {place}"]["seconds"] == 30
+        assert cases["iperf3", f"tcp {place}"]["omit_s"] == 5
+        assert cases["iperf3", f"tcp-4 {place}"]["streams"] == 4
+        rates = {name: cases["iperf3", f"udp-{name} {place}"]["rate_bit_per_s"] for name in ("100M", "1G", "max")}
+        assert rates == {"100M": 10**8, "1G": 10**9, "max": 0}
+        assert {cases["netperf", f"{name}_rr {place}"]["test"] for name in ("tcp", "udp")} == {"TCP_RR", "UDP_RR"}
+    assert cases["iperf3", "tcp second two-nodes"]["interface"] == "second"
+    assert cases["iperf3", "tcp service two-nodes"]["interface"] == "service"
+    assert cases["iperf3", "tcp plain two-nodes"]["multus"] is False
+    assert cases["iperf3", "tcp policy two-nodes"]["policy"] is True
+    assert cases["pod-network", "plain"]["multus"] is False
+    assert wanted.deployments >= 6
+    for case in wanted.cases:  # the name says the placement
+        assert case.workload == "pod-network" or case.scenario.endswith(case.params["placement"])
+
+
+def test_the_profiles_of_the_cnis_study_are_as_long_as_they_may_be():
+    study = registry.study("cnis")
+    smoke, quick, paper = (session.request(study, profile=name) for name in ("smoke", "quick", "paper"))
+    assert smoke.systems == study.systems
+    assert quick.systems == ("flannel", "cilium", "host")
+    assert costs.of_study(study, smoke).seconds < 300
+    assert costs.of_study(study, quick).seconds < 25 * 60
+    assert {case.workload for case in smoke.cases} == {case.workload for case in paper.cases}
+    ways = [{" ".join(case.scenario.split()[1:-1]) for case in each.cases} for each in (smoke, paper)]
+    assert ways[0] == ways[1] - {"free"}
+    assert study.limits.cpus == ""
+
+
+def test_the_runtimes_study_has_the_counts_of_the_paper_and_those_beyond():
+    study = registry.study("runtimes")
+    wanted = session.request(study, profile="paper")
+    counts = {case.level for case in wanted.cases}
+    assert counts == {1, 10, 20, 40, 80}
+    assert {case.level for case in wanted.cases if case.workload == "pods-netperf"} == counts - {1}
+    assert wanted.systems == study.systems
+    quick, forty = (session.request(study, profile=name) for name in ("quick", "forty"))
+    assert quick.cases == forty.cases[: len(quick.cases)]
+    assert {case.level for case in forty.cases} == {10, 20, 40}
+    assert quick.deployments == quick.blocks == 6
+    for case in wanted.cases:  # the name ends in the count, and what shares pods stands together
+        assert case.scenario.endswith(case.group)
+        assert case.group == f"{case.level} pod{'s' * (case.level != 1)}"
+        assert case.params["pods"] == case.level
+    pi = next(case.params["digits"] for case in wanted.cases if case.workload == "pods-pi")
+    assert pi > next(case.params["digits"] for case in quick.cases if case.workload == "pods-pi")
+
+
+@pytest.mark.parametrize("profile", ["smoke", "quick", "forty", "paper"])
+def test_no_two_cases_of_a_metric_share_a_place_over_the_number_of_pods(profile):
+    cases = registry.study("runtimes").profiles[profile].cases
+    assert len({(case.workload, case.factor, case.level) for case in cases}) == len(cases)
+
+
+def test_both_layers_of_a_runtime_are_in_every_profile():
+    study = registry.study("runtimes")
+    for name in study.profiles:
+        systems = session.request(study, profile=name).systems
+        pairs = {tuple(system.split("-")) for system in systems}
+        assert {high for high, low in pairs if low == "runc"} == {"containerd", "crio"}
+        assert {low for high, low in pairs if high == "containerd"} >= {"runc", "runsc", "kata"}
+
+
+def test_the_profiles_of_the_runtimes_study_are_as_long_as_they_may_be():
+    study = registry.study("runtimes")
+    there = ["containerd-runc", "crio-runc", "containerd-runsc"]  # where Kata is not installed
+    smoke, quick = (session.request(study, profile=name, systems=there) for name in ("smoke", "quick"))
+    assert costs.of_study(study, smoke).seconds < 300
+    assert costs.of_study(study, quick).seconds < 30 * 60
+    assert [case.workload for case in smoke.cases] == [case.workload for case in quick.cases[: len(smoke.cases)]]
+    # three arrays of each pod fit in what a pod may have
+    arrays = [case.params["array_bytes"] for case in study.profiles["paper"].cases if case.workload == "pods-stream"]
+    assert 3 * max(arrays) < 0.9 * study.limits.memory_bytes
+
+
+def test_the_storage_study_has_the_sizes_of_the_paper_and_what_it_lacks():
+    study = registry.study("storage")
+    wanted = session.request(study, profile="paper")
+    cases = {(case.workload, case.scenario): case.params for case in wanted.cases}
+    assert (study.baseline, wanted.blocks, wanted.deployments) == ("zfs", 30, 6)
+    for pattern, name in (("read", "sequential read"), ("write", "sequential write"), ("randread", "random read"),
+                          ("randwrite", "random write")):  # fmt: skip
+        for mode in ("default", "strict"):
+            asked = cases["fio-4k", f"{name} {mode}"]
+            assert (asked["pattern"], asked["mode"], asked["path"]) == (pattern, mode, "nbd")
+            assert (asked["area_bytes"], asked["depth"]) == (100_000_000 * 512, 32)
+            assert (asked["block_bytes"], asked["seconds"]) == (4096, 60)
+    assert {case.params["path"] for case in wanted.cases if case.workload == "fio-4k"} == {"nbd", "rbd", "kernel"}
+    assert cases["file-copy", "44 files default"]["total_bytes"] == 25_350_000_000
+    assert cases["file-copy", "44 files strict"]["files"] == 44
+    for test in ("read-write", "read-only"):
+        for mode in ("default", "strict"):
+            asked = cases["oltp", f"{test} {mode}"]
+            assert (asked["rows"], asked["seconds"], asked["mode"]) == (1_000_000, 60, mode)
+    used = {(case.params["used_bytes"], case.params["throttle"]) for case in wanted.cases if case.workload == "rebuild"}
+    assert used == {(size * 10**9, throttle) for size in (20, 40) for throttle in ("default", "open")}
+    assert {case.params["damage"] for case in wanted.cases if case.workload == "integrity"} == {"none", "one", "both"}
+
+
+def test_the_profiles_of_the_storage_study_are_as_long_and_as_large_as_they_may_be():
+    study = registry.study("storage")
+    smoke, quick, paper = (session.request(study, profile=name) for name in ("smoke", "quick", "paper"))
+    assert costs.of_study(study, smoke).seconds < 6 * 60
+    assert costs.of_study(study, quick).seconds < 40 * 60
+    assert (smoke.blocks, smoke.deployments, quick.blocks, quick.deployments) == (2, 2, 3, 3)
+    assert (
+        {case.workload for case in smoke.cases}
+        == {case.workload for case in quick.cases}
+        == {case.workload for case in paper.cases}
+    )
+    assert {case.scenario for case in quick.cases if case.workload == "rebuild"} == {"1 GB open", "1 GB default"}
+    for case in (*smoke.cases, *quick.cases, *paper.cases):  # the space that is asked for holds what is written
+        held = (case.params.get(name, 0) for name in ("area_bytes", "total_bytes", "used_bytes"))
+        assert case.disk_bytes >= max(*held, 500 * case.params.get("rows", 0))
+    assert costs.of_study(study, quick).target_bytes < 6e9
+    assert len({(case.workload, case.factor, case.level) for case in quick.cases if case.factor}) == 2
+
+
+def test_the_cross_check_asks_the_same_of_another_engine():
+    study = registry.study("storage")
+    quick, check = (session.request(study, profile=name) for name in ("quick", "crosscheck"))
+    assert (quick.systems, quick.baseline) == (("zfs", "ceph"), "zfs")
+    assert (check.systems, check.baseline) == (("zfs-vm", "ceph-vm"), "zfs-vm")
+    mine = {case.scenario for case in quick.cases if case.params.get("path") == "nbd"}
+    assert {case.scenario.removesuffix(" kernel") for case in check.cases} == mine
+    assert {(case.workload, case.params["path"]) for case in check.cases} == {("fio-4k", "kernel")}
+
+
+def test_known_effects_have_true_ratios_for_each_label_that_is_not_the_same():
+    study = registry.study("known-effects")
+    assert {label for label, *_ in study.known} == set(study.systems) - {"unchanged", "unchanged-again"}
+    assert {(workload, metric) for _, workload, metric, _ in study.known} == set(study.primary)
+    assert all(0.9 < ratio < 1 for *_, ratio in study.known)
+    same = [study.variants[name] for name in ("unchanged", "unchanged-again")]
+    assert same[0] == same[1]
+    # every label that changes a host says how to change it back, or the next label's entering does
+    assert all(
+        variant.leave or {argv[:9] for _, argv in variant.enter} == {argv[:9] for _, argv in same[0].enter}
+        for variant in study.variants.values()
+    )

@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from infrabench.analysis.published import against
+from infrabench.analysis.tables import (
+    against_table,
+    contrasts_table,
+    diagnostics_table,
+    estimates_table,
+    latex,
+    markdown,
+    omnibus_table,
+    planning_table,
+    results_table,
+    save,
+    tiers_table,
+)
+from infrabench.analysis.tidy import missing, tidy
+from infrabench.stats import contrasts, diagnostics, estimates
+from infrabench.stats.omnibus import omnibus
+from infrabench.stats.pilot import plan_from_pilot
+from infrabench.stats.tiers import tiers
+from tests.support.analysis_fixtures import DATA_A, MARGINS, PRIMARY, table_of, write_session
+from tests.support.frames import contrasts_frame, verdicts
+
+
+@pytest.fixture(scope="module")
+def frames(tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    folder = write_session(tmp_path_factory.mktemp("runs") / "s", blocks=8, skip_last=2)
+    table = tidy(folder)
+    return table, estimates(table, missing(folder)), contrasts(table, "native", MARGINS, PRIMARY)
+
+
+def test_rounding_of_the_reference_data() -> None:
+    rows = estimates_table(estimates(table_of(DATA_A))).set_index("system")
+    assert rows.loc["lxc", "mean"] == "100.80"
+    assert rows.loc["lxc", "mean 95 % CI"] == "[100.22, 101.38]"
+    row = rows.loc["native"]
+    assert row["metric"] == "events (1/s)"
+    assert row["mean 95 % CI"] == "[100.31, 102.18]"
+    assert row["median 95 % CI (level)"] == "[99.4, 102.5] (97.9 %)"
+    assert row["CoV %"] == "1.29"
+    ratio = contrasts_table(contrasts(table_of(DATA_A), "native", {"": 0.02})).set_index("system").loc["docker"]
+    assert (ratio["ratio"], ratio["ratio 95 % CI"]) == ("0.988", "[0.974, 1.002]")
+    assert (ratio["overhead %"], ratio["overhead 95 % CI"]) == ("1.2", "[-0.2, 2.6]")
+    assert (ratio["difference"], ratio["difference 95 % CI"]) == ("-1.2", "[-2.6, 0.2]")
+    assert ratio["verdict"].startswith("inconclusive (n = ")
+    assert ratio["native mean"] == "101.2"
+
+
+def test_estimates_are_scaled_and_count_what_is_absent(frames: tuple) -> None:
+    shown = estimates_table(frames[1])
+    assert len(shown) == len(frames[1])
+    stream = shown[(shown["workload"] == "stream") & (shown["system"] == "docker")]
+    assert list(stream["metric"]) == ["copy (GB/s)", "triad (GB/s)"]
+    assert (stream["n"] == "0").all()
+    assert stream["no value"].str.contains("failed").all()
+    assert (stream["mean"] == "n/a").all()
+    assert shown["no value"].str.contains("1 invalid").any()
+    assert shown["no value"].str.contains("not yet run").any()
+    zero = shown[shown["metric"] == "failed requests"]
+    # no request failed: how many may fail all the same
+    assert set(zero["mean 95 % CI"]) == {"[0.00, 0.46]", "[0.00, 0.53]"}
+    assert set(zero["method"]) == {"Garwood, counts"}
+
+
+def test_a_case_that_never_succeeded_is_in_the_tables() -> None:
+    dead = table_of({"native": [None, None], "docker": [None, None]})
+    shown = estimates_table(estimates(dead))
+    assert list(shown["metric"]) == ["no metric"] * 2
+    assert list(shown["no value"]) == ["2 failed"] * 2
+    assert len(contrasts_table(contrasts(dead, "native", {"": 0.02}))) == 0
+
+
+def test_full_table_has_every_cell_once_and_no_ratio_for_the_baseline(frames: tuple) -> None:
+    table, cells, ratios = frames
+    full = results_table(cells, ratios, diagnostics(table))
+    assert len(full) == len(cells)
+    assert (full.loc[full["system"] == "native", "verdict"] == "").all()
+    assert (full.loc[full["system"] != "native", "verdict"] != "").all()
+    assert {"flags", "verdict", "median 95 % CI (level)", "paired d"} <= set(full.columns)
+    assert not any(name.startswith("key") for name in full.columns)
+
+
+def test_three_formats_hold_the_same_cells(frames: tuple, tmp_path: Path) -> None:
+    shown = contrasts_table(frames[2]).head(6)
+    paths = save(shown, tmp_path / "t", "ratios", caption="Ratios & more, 95 %.")
+    assert [path.name for path in paths] == ["ratios.md", "ratios.csv", "ratios.tex"]
+    with paths[1].open(newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == list(shown.columns)
+    assert rows[1:] == shown.to_numpy().tolist()
+    lines = paths[0].read_text().splitlines()
+    assert lines[0] == "Ratios & more, 95 %."
+    assert len(lines) == 2 + 2 + len(shown)
+    assert all(line.count("|") == shown.shape[1] + 1 for line in lines[2:])
+    tex = paths[2].read_text()
+    assert tex.count(r"\\") == len(shown) + 1
+    rows = [line for line in tex.splitlines() if line.endswith(r"\\")]
+    assert {line.count("&") - line.count(r"\&") for line in rows} == {shown.shape[1] - 1}
+    assert r"\toprule" in tex
+
+
+def test_special_signs_are_escaped() -> None:
+    table = pd.DataFrame({"metric": ["a_b & 5 % | #1"], "p": ["< 0.0001"], "unit": ["10⁻⁶ µs^~{}\\"]})
+    assert latex(table).splitlines()[4] == (
+        r"a\_b \& 5 \% \textbar{} \#1 & $<$ 0.0001 & 10$^{-6}$ \textmu{}s\textasciicircum{}"
+        r"\textasciitilde{}\{\}\textbackslash{} \\"
+    )
+    assert markdown(table).splitlines()[2].startswith(r"| a_b & 5 % \| #1 | < 0.0001 |")
+
+
+def test_published_table(frames: tuple) -> None:
+    shown = against_table(against(frames[2]))
+    cpu = shown[(shown["workload"] == "sysbench-cpu") & (shown["system"] == "docker")].iloc[0]
+    assert cpu["published ratio"] == "0.9973"
+    web = shown[(shown["metric"] == "total_s") & (shown["workload"] == "web") & (shown["system"] == "docker")]
+    assert set(web["published ratio"]) == {"1.0337 to 1.0638"}
+
+
+def test_contrasts_come_in_the_order_of_importance_with_p_last() -> None:
+    shown = contrasts_table(verdicts())
+    names = list(shown.columns)
+    wanted = ["ratio", "difference", "paired d", "worse in % of pairs", "verdict", "ratio 90 % CI", "p", "p adjusted"]
+    wanted += ["p equivalence", "p equivalence adjusted", "p signed-rank"]
+    assert [name for name in names if name in wanted] == wanted
+    assert names.index("ratio 95 % CI") == names.index("ratio") + 1
+    row = shown.iloc[0]
+    assert (row["n"], row["paired d"], row["d 95 % CI"]) == ("30 blocks", "-0.70", "[-1.10, -0.30]")
+    assert (row["worse in % of pairs"], row["worse 95 % CI"]) == ("80", "[63, 90]")
+    assert (row["detectable %"], row["power of equivalence %"]) == ("1.9", "62")
+    assert (row["ratio 90 % CI"], row["p equivalence adjusted"]) == ("[0.963, 0.987]", "0.9")
+    assert "ratio of medians (approximate)" not in names
+    every = contrasts_table(verdicts(), every=True)
+    assert set(names) < set(every.columns)
+    assert every.iloc[0]["ratio of medians (approximate) 95 % CI"] == "[0.958, 0.991]"
+    assert every.iloc[0]["Hodges-Lehmann shift"] == "-190"
+
+
+def test_what_a_verdict_of_equivalence_rests_on_is_not_rounded_away() -> None:
+    ends = {"equivalence_low": 0.9803, "equivalence_high": 1.01996}
+    inside = contrasts_table(contrasts_frame({**ends, "verdict": "equivalent", "p_equivalence_adjusted": 0.0499}))
+    assert inside.iloc[0]["ratio 90 % CI"] == "[0.98030, 1.01996]"
+    assert inside.iloc[0]["p equivalence adjusted"] == "0.0499"
+    outside = contrasts_table(contrasts_frame({"equivalence_low": 0.97996, "equivalence_high": 1.01}))
+    assert outside.iloc[0]["ratio 90 % CI"] == "[0.97996, 1.01000]"
+
+
+def test_a_verdict_that_hangs_on_flagged_values_is_printed_beside_the_other() -> None:
+    shown = contrasts_table(verdicts())
+    assert list(shown["verdict without flagged"]) == ["", "", "", "inconclusive", "", "", ""]
+    assert "verdict without flagged" not in contrasts_table(contrasts_frame({}))
+    assert contrasts_table(contrasts_frame({"power_equivalence": 1e-9})).iloc[0]["power of equivalence %"] == "< 0.1"
+
+
+def test_a_skewed_or_dependent_cell_gets_its_other_interval() -> None:
+    rng = np.random.default_rng(5)
+    values = {"native": list(rng.normal(100, 1, 30)), "docker": list(np.exp(rng.normal(0, 1, 30)))}
+    values["lxc"] = list(100 + np.arange(30) + rng.normal(0, 1, 30))
+    table = table_of(values)
+    cells = estimates(table)
+    found = diagnostics(table).set_index("system")
+    shown = estimates_table(cells, diagnostics(table)).set_index("system")
+    student = shown["bootstrap-t 95 % CI"]
+    assert (student != "").to_dict() == found["flags"].str.contains("skewed").to_dict()
+    assert student["docker"].startswith("[")
+    wider = shown["mean 95 % CI (effective n)"]
+    assert (wider != "").to_dict() == found["flags"].str.contains("dependent").to_dict()
+    assert wider["lxc"].endswith(f"({found.loc['lxc', 'n_eff']:.1f})")
+    calm = estimates_table(cells[cells["system"] == "native"], diagnostics(table))
+    assert not {"bootstrap-t 95 % CI", "mean 95 % CI (effective n)"} & set(calm.columns)
+    every = estimates_table(cells, every=True)
+    assert {"geometric mean 95 % CI", "pseudo-median 95 % CI", "bootstrap-t 95 % CI"} <= set(every.columns)
+    assert "geometric mean" not in shown.columns
+
+
+def test_the_csv_holds_the_whole_table(tmp_path: Path) -> None:
+    few, every = contrasts_table(verdicts()), contrasts_table(verdicts(), every=True)
+    paths = save(few, tmp_path, "t", whole=every)
+    with paths[1].open(newline="", encoding="utf-8") as file:
+        assert next(csv.reader(file)) == list(every.columns)
+    assert "Hodges" not in paths[0].read_text()
+    assert "Hodges" not in paths[2].read_text()
+
+
+def test_omnibus_and_tiers_of_the_reference_data() -> None:
+    row = omnibus_table(omnibus(table_of(DATA_A))).iloc[0]
+    assert (row["Friedman χ²"], row["p (χ²)"]) == ("14.28", "0.0025")
+    assert (row["F"], row["df"], row["p"]) == ("8.18", "3, 27", "0.0005")
+    assert (row["systems"], row["n"], row["critical distance of mean ranks"]) == ("4", "10 blocks", "1.48")
+    letters = tiers_table(tiers(table_of(DATA_A))).iloc[0]
+    assert set(letters.index) == {"workload", "scenario", "metric", *DATA_A}
+    assert not set(letters["lxc"]) & set(letters["lxd"])  # the one pair that Holm separates
+    assert set(letters["native"]) & set(letters["docker"])
+
+
+def test_diagnostics_have_a_row_for_each_cell_and_the_numbers_of_the_frame() -> None:
+    found = diagnostics(table_of(DATA_A))
+    shown = diagnostics_table(found)
+    assert len(shown) == 4
+    at = list(found["system"]).index("docker")
+    assert shown.loc[at, "r1"] == f"{found.loc[at, 'lag1']:.2f}".rstrip("0")
+    assert shown.loc[at, "flags"] == found.loc[at, "flags"]
+    assert shown.loc[at, "outliers"] == f"{found.loc[at, 'outliers']:.0f}"
+
+
+def test_a_plan_says_aim_n_and_hours() -> None:
+    plan = plan_from_pilot(table_of(DATA_A), "native", {"": 0.02}, targets=[0.01], seconds=36.0)
+    shown = planning_table(plan)
+    assert set(shown["aim"]) == {"mean within ±1 %", "ratio within ±1 %", "no inconclusive verdict at 2 %"}
+    row = shown[(shown["system"] == "docker") & (shown["aim"] == "mean within ±1 %")].iloc[0]
+    assert row["n"] == "26"
+    assert row["hours"] == "0.26"
+    assert int(row["n at most"]) > 26
+
+
+def test_no_row_is_a_table_without_rows() -> None:
+    table = table_of({"native": [1.0, 2.0]})
+    for shown in (
+        contrasts_table(contrasts_frame().head(0)),
+        omnibus_table(omnibus(table).head(0)),
+        tiers_table(tiers(table).head(0)),
+        diagnostics_table(diagnostics(table).head(0)),
+        estimates_table(estimates(table).head(0)),
+    ):
+        assert len(shown) == 0
+        markdown(shown)
+        latex(shown)

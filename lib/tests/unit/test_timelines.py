@@ -1,0 +1,109 @@
+"""What single trials saw: read from raw output through the records, labelled, and drawn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from infrabench.analysis import results, session_data
+from infrabench.core import DesignError, ParseError
+from infrabench.ledger import records
+from infrabench.notebook import timelines
+from tests.support.storage_fixtures import NO_LOOP, write_session
+
+pytestmark = pytest.mark.usefixtures("sketches")
+
+ZFS = "zfs (user space)"
+
+
+def opened(folder: Path, **how: object) -> tuple[session_data.Session, results.Results]:
+    session = session_data.open_session(write_session(folder / "s", **how))  # type: ignore[arg-type]
+    return session, results.results(session.data, session.table, session.missing, folder / "out")
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[session_data.Session, results.Results]:
+    return opened(tmp_path_factory.mktemp("quick"))
+
+
+def test_every_valid_trial_has_its_course(quick: tuple[session_data.Session, results.Results]) -> None:
+    session, _ = quick
+    samples, events = timelines.courses(session, "rebuild")
+    mine = session.table[session.table["workload"] == "rebuild"]
+    assert set(samples["trial"]) == set(events["trial"]) == set(mine["trial"])
+    assert set(samples["system"]) == {ZFS, "ceph"}
+    assert set(samples["series"]) == {"foreground_iops", "foreground_latency_s", "copied_B"}
+    took = mine[mine["metric"] == "rebuild_s"].set_index("trial")["value"]
+    clean = events[events["event"] == "clean"].set_index("trial")["at_s"]
+    assert (clean - took).abs().max() <= 0.5  # asked twice a second
+    assert (events[events["event"] == "replaced"]["at_s"] == 0).all()
+
+
+def test_a_stall_is_a_rate_of_nothing_and_no_latency(quick: tuple[session_data.Session, results.Results]) -> None:
+    samples, events = timelines.courses(quick[0], "rebuild")
+    ceph = samples[samples["system"] == "ceph"]
+    still = ceph[(ceph["series"] == "foreground_iops") & (ceph["value"] == 0)]
+    assert set(still["trial"]) == set(ceph["trial"])
+    lost, noticed = (events[events["event"] == name].set_index("trial")["at_s"] for name in ("lost", "noticed"))
+    assert still["at_s"].gt(still["trial"].map(lost)).all()
+    assert still["at_s"].lt(still["trial"].map(noticed)).all()
+    latency = samples[(samples["series"] == "foreground_latency_s")].set_index(["trial", "at_s"])["value"]
+    assert latency.loc[[(row.trial, row.at_s) for row in still.itertuples()]].isna().all()
+    assert latency.isna().sum() == len(still)
+
+
+def test_its_figure_is_written_with_what_it_shows(quick: tuple[session_data.Session, results.Results]) -> None:
+    session, found = quick
+    told = timelines.figure(found, session, "rebuild")
+    assert "3 for each system and scenario" in told.text
+    assert f"1 GB open, {ZFS}: lost at " in told.text
+    folder = found.folder / "figures/storage"
+    car = json.loads((folder / "timeline-rebuild.json").read_text())
+    assert car["parameters"]["scenarios"] == ["1 GB default", "1 GB open"]
+    assert car["data"]["sessions"] == [session.folder.name]
+    assert car["caption"] == told.text
+    one = timelines.figure(found, session, "rebuild", ["1 GB open", "not there"])
+    assert "1 GB default" not in one.text
+    assert (folder / "timeline-rebuild-1-GB-open.pdf").is_file()
+
+
+def test_what_has_no_course_is_said(quick: tuple[session_data.Session, results.Results], tmp_path: Path) -> None:
+    session, found = quick
+    assert "no valid trial" in timelines.figure(found, session, "rebuild", ["40 GB open"]).text
+    with pytest.raises(DesignError, match="trials of oltp have no course; those of rebuild have"):
+        timelines.courses(session, "oltp")
+    some = session.table["workload"] != "rebuild"
+    rest = session_data.Session(
+        session.folder, session.data, session.table[some].reset_index(drop=True), session.missing
+    )
+    less = results.results(rest.data, rest.table, rest.missing, tmp_path)
+    assert timelines.figure(less, rest, "rebuild").text == "rebuild: not run: not part of the profile quick."
+    for how, said in (
+        ({"failed": [("zfs", "rebuild")]}, f"{ZFS}: no valid trial."),
+        ({"not_run": {"ceph": NO_LOOP}}, f"ceph not run: {NO_LOOP}."),
+        ({"failed": [("zfs", "rebuild"), ("ceph", "rebuild")]}, "there is no valid trial to draw the course of"),
+    ):
+        other = opened(tmp_path / said[:4], profile="smoke", **how)
+        assert said in timelines.figure(other[1], other[0], "rebuild").text
+
+
+def test_raw_output_that_says_nothing_is_an_error(tmp_path: Path) -> None:
+    session, _ = opened(tmp_path, profile="smoke")
+    trial = next(each.trial for each in records.read_trials(session.folder) if each.trial.workload == "rebuild")
+    (session.folder / "trials" / trial.id / "rebuild.stdout").write_text("{}")
+    with pytest.raises(ParseError):
+        timelines.courses(session, "rebuild")
+
+
+def test_trials_that_do_not_count_are_not_drawn(quick: tuple[session_data.Session, results.Results]) -> None:
+    session, _ = quick
+    gone = session.table["block"] == 0
+    states = session.table["state"].astype("object").where(~gone, "discarded")
+    table = session.table.assign(state=pd.Series(states, dtype="str"))
+    samples, _ = timelines.courses(
+        session_data.Session(session.folder, session.data, table, session.missing), "rebuild"
+    )
+    assert set(samples["block"]) == {1, 2}

@@ -1,0 +1,88 @@
+"""Every workload says of each metric what it is: a time, a rate of fixed work or of fixed time, a count, a share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+import pandas as pd
+import pytest
+
+from infrabench import registry
+from infrabench.core import Kind, Measurement
+from infrabench.stats.kinds import kinds
+from tests.support.captures import case_folders, read
+
+PACKAGE = Path(registry.__file__).parent / "workloads"
+NAMES = tuple(path.stem.replace("_", "-") for path in sorted(PACKAGE.glob("[!_]*.py")))
+UNIT_OF = {"time": {"s"}, "fixed-work rate": {"B/s", "bit/s", "1/s", "1/min"}, "count": {"1"}, "share": {"1", "%"}}
+UNIT_OF["fixed-time rate"] = UNIT_OF["fixed-work rate"]
+RATES_AND_TIMES = UNIT_OF["time"] | UNIT_OF["fixed-work rate"]
+
+
+def measured(name: str) -> list[tuple[Path, list[Measurement]]]:
+    folders = [path for path in case_folders() if path.parent.name == name]
+    return [
+        (path, [Measurement(*row) for row in about["expect"]["measurements"]])
+        for path in folders
+        if "measurements" in (about := read(path)[1])["expect"]
+    ]
+
+
+def rows(case: str, found: list[Measurement], name: str) -> pd.DataFrame:
+    return pd.DataFrame({"workload": name, "scenario": case, "metric": [m.metric for m in found]})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_metric_is_declared_and_its_unit_fits(name: str) -> None:
+    declared = registry.metric_kinds(name)
+    seen = measured(name)
+    assert seen
+    for path, found in seen:
+        assert {m.metric for m in found} <= set(declared), path
+        for measurement, kind in zip(found, kinds(rows(path.name, found, name)), strict=True):
+            assert kind in get_args(Kind)
+            assert measurement.unit in UNIT_OF.get(kind, {measurement.unit}), (path, measurement)
+            if kind == "quantity":  # a time or a rate is never merely a quantity
+                assert measurement.unit not in RATES_AND_TIMES, (path, measurement)
+
+
+@pytest.mark.parametrize(
+    ("workload", "metric", "kind"),
+    [
+        ("file-copy", "write_B_per_s", "fixed-work rate"),
+        ("ftp", "transfer_B_per_s", "fixed-work rate"),
+        ("iozone", "reread_B_per_s", "fixed-work rate"),
+        ("web", "requests_per_s", "fixed-work rate"),
+        ("iperf3", "throughput_bit_per_s", "fixed-time rate"),
+        ("fio-4k", "iops", "fixed-time rate"),
+        ("web", "failed_requests", "count"),
+        ("oltp", "errors", "count"),
+        ("iperf3", "retransmits", "count"),
+        ("integrity", "lost_files", "count"),
+        ("iperf3", "loss_percent", "share"),
+        ("integrity", "repaired", "share"),
+        ("startup", "create_s", "time"),
+    ],
+)
+def test_what_is_what(workload: str, metric: str, kind: str) -> None:
+    assert kinds(pd.DataFrame({"workload": [workload], "scenario": "x", "metric": metric})).tolist() == [kind]
+
+
+def test_a_rate_of_sysbench_is_of_work_or_of_time_by_what_its_trials_report() -> None:
+    frame = pd.DataFrame(
+        {
+            "workload": "sysbench-cpu",
+            "scenario": ["work", "work", "time", "time"],
+            "metric": ["events_per_s", "total_s", "events_per_s", "events"],
+        }
+    )
+    assert kinds(frame).tolist() == ["fixed-work rate", "time", "fixed-time rate", "quantity"]
+
+
+def test_a_workload_that_is_not_at_hand_declares_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "workloads").mkdir()
+    (tmp_path / "workloads" / "broken.py").write_text("import a_module_that_is_not_there")
+    monkeypatch.setenv(registry.VARIABLE, str(tmp_path))
+    frame = pd.DataFrame({"workload": ["gone", "broken"], "scenario": "x", "metric": "events_per_s"})
+    assert kinds(frame).tolist() == ["quantity", "quantity"]

@@ -1,0 +1,294 @@
+"""What an output says of its own parameters is compared with what was asked for, in every parser."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from infrabench import registry
+from infrabench.core import Capture, NotAsClaimed, NotRunnable, ParseError, Target
+from infrabench.machines.hosts.host import LocalHost
+from tests.support import parameters
+from tests.support.captures import DATA, case_folders, read, with_stdout
+
+GOOD = [path for path in case_folders() if "measurements" in read(path)[1]["expect"]]
+
+
+def told() -> list[Any]:
+    """Return each good capture with each parameter of which its outputs tell."""
+    found = []
+    for folder in GOOD:
+        capture, about = read(folder)
+        for name in parameters.told(folder.parent.name, capture.params, about["tool"]):
+            found.append(pytest.param(folder, name, id=f"{folder.parent.name}-{folder.name}-{name}"))
+    return found
+
+
+@pytest.mark.parametrize(("folder", "name"), told())
+def test_the_output_of_other_parameters_is_refused(folder: Any, name: str) -> None:
+    capture, _ = read(folder)
+    asked = {**capture.params, name: parameters.other(name, capture.params[name])}
+    with pytest.raises((ParseError, NotAsClaimed, NotRunnable)):
+        registry.workload(folder.parent.name).parse(Capture(capture.steps, asked))
+
+
+@pytest.mark.parametrize(
+    ("workload", "name"), [(key, name) for key, names in parameters.SILENT.items() for name in names]
+)
+def test_what_is_called_silent_is_a_parameter(workload: str, name: str) -> None:
+    assert name in registry.workload(workload).DEFAULTS
+
+
+def captured(workload: str, case: str = "ok") -> Capture:
+    return read(DATA / workload / case)[0]
+
+
+def changed(capture: Capture, step: str, *changes: tuple[str, str]) -> Capture:
+    """Return `capture` with places of one output changed; each has to be there."""
+    text = capture[step].stdout.decode()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return with_stdout(capture, step, text.encode())
+
+
+def values(workload: str, capture: Capture) -> dict[str, float]:
+    return {each.metric: each.value for each in registry.workload(workload).parse(capture)}
+
+
+def refused(workload: str, capture: Capture) -> str:
+    with pytest.raises(ParseError) as caught:
+        registry.workload(workload).parse(capture)
+    return str(caught.value)
+
+
+# ----------------------------------------------------------------------------------------------------------------- web
+
+
+def answers(
+    requests: int, length: int, other: int, connect: int = 0, receive: int = 0, exceptions: int = 0, lines: str = ""
+) -> Capture:
+    """Return a run of `requests` with so many failures of each kind, as ab reports them."""
+    failed = connect + receive + length + exceptions
+    kinds = f"   (Connect: {connect}, Receive: {receive}, Length: {length}, Exceptions: {exceptions})\n" * (failed > 0)
+    bodies = (requests - max(length, other)) * 11264 + max(length, other) * 299
+    capture = changed(
+        captured("web", "one-user"),
+        "ab",
+        ("Complete requests:      100\n", f"Complete requests:      {requests}\n"),
+        ("Failed requests:        0\n", f"Failed requests:        {failed}\n{kinds}{lines}"
+         + f"Non-2xx responses:      {other}\n" * (other > 0)),
+        ("HTML transferred:       1126400 bytes", f"HTML transferred:       {bodies} bytes"),
+        ("0.010 seconds", f"{requests / 10000:.3f} seconds"), ("10096.93 [#/sec]", "10000.00 [#/sec]"),
+    )  # fmt: skip
+    return Capture(capture.steps, {**capture.params, "requests": requests})
+
+
+def test_a_server_with_an_ipv6_address_is_asked_and_its_output_read() -> None:
+    """ab prints the host of ``http://[HOST]:PORT/`` without brackets."""
+    target = Target("server", LocalHost("here"), address="2001:db8::9")
+    workload = registry.workload("web")
+    capture = changed(
+        captured("web"), "ab", ("Server Hostname:        127.0.0.1", "Server Hostname:        2001:db8::9")
+    )
+    steps = workload.plan({**workload.DEFAULTS, **capture.params}, {"server": target, "client": target})
+    argv = next(step.argv for step in steps if step.name == "ab")
+    assert argv[-1] == f"http://[2001:db8::9]:{capture.params['port']}/index.html"
+    asked = Capture({**capture.steps, "ab": replace(capture["ab"], argv=argv)}, capture.params)
+    assert {each.metric for each in workload.parse(asked)} == {*workload.METRICS}
+
+
+@pytest.mark.parametrize(
+    ("requests", "kinds", "failed"),
+    [
+        (801, {"length": 780, "other": 781}, 781),
+        (200, {"length": 18, "other": 18}, 18),
+        (200, {"length": 20, "other": 18}, 20),  # two pages were cut off
+        (200, {"length": 0, "other": 18}, 18),
+        (200, {"length": 18, "other": 18, "connect": 2, "exceptions": 1}, 21),
+        (200, {"length": 200, "other": 200, "connect": 2}, 200),
+        (200, {"length": 1, "other": 0, "lines": "Write errors:           1\n"}, 1),
+        (200, {"length": 0, "other": 0}, 0),
+    ],
+)
+def test_a_request_that_failed_is_counted_once(requests: int, kinds: dict[str, Any], failed: int) -> None:
+    assert values("web", answers(requests, **kinds))["failed_requests"] == failed
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("Non-2xx responses:  ", "Non-2xx resp\x00nses:  ", "expected the counts of requests once"),
+        ("Non-2xx responses:      18", "Non-2xx responses:      lots", "expected the counts of requests once"),
+        ("Non-2xx responses:      18", "Non-2xx responses:      5001", "Non-2xx must be from 0 to 5000"),
+        ("Length: 18", "Length: 17", "failed requests must be 17"),
+        ("Failed requests:        18", "Failed requests:        0", "failed requests must be 18"),
+        ("(Connect: 0, Receive: 0, Length: 18, Exceptions: 0)", "(some)", "expected the counts of requests once"),
+        ("HTML transferred:       56122630", "HTML transferred:       56117247", "are not the pages of 5000 requests"),
+        ("Document Path:          /index.html", "Document Path:          /other.html", "address must be http://127"),
+        ("Server Hostname:        127.0.0.1", "Server Hostname:        127.0.0.2", "address must be http://127"),
+    ],
+)
+def test_counts_of_requests_that_contradict_each_other_are_refused(old: str, new: str, said: str) -> None:
+    assert said in refused("web", changed(captured("web", "errors"), "ab", (old, new)))
+
+
+# ------------------------------------------------------------------------------------------------------------ sysbench
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ([("limit: 10000", "limit: 200000")], "prime limit must be 10000"),
+        ([("1.0004s", "300.0000s"), ("  2881.63", "  9.62")], "total time must be from"),
+        ([("1.0004s", "0.9900s"), ("  2881.63", "  2916.16")], "total time must be from"),
+        ([("Latency (ms):", "Latency (us):")], "expected latencies in ms once"),
+        ([("Latency (ms):", "Latency (s):")], "expected latencies in ms once"),
+        ([("999.63", "99.96")], "the sum of the latencies must be from"),
+        ([("0.32", "0.36")], "latencies are not in order"),
+    ],
+)
+def test_another_run_of_sysbench_is_refused(changes: list[tuple[str, str]], said: str) -> None:
+    assert said in refused("sysbench-cpu", changed(captured("sysbench-cpu"), "sysbench", *changes))
+
+
+# -------------------------------------------------------------------------------------------------------------- iozone
+
+ROW = "           16384       4   960147  1290777  6277582  5951384"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        # What random reading and writing took stands under their own columns; those of reading are blank.
+        (ROW, ROW[:42] + " " * 18 + "  6277582  5951384", "expected a number under each of"),
+        (ROW, ROW[:42] + " " * 18, "expected a number under each of"),
+        (ROW, ROW[:51] + " " * 9, "expected a number under each of"),
+        (ROW, ROW.replace("  1290777", " 12907 77"), "expected a number under each of"),
+        (ROW, ROW + "  6277582", "expected a number under each of"),
+        ("    random    random ", "    random  sequential ", "expected one complete row of results once"),
+        ("\tOutput is", "\tO_DIRECT feature enabled\n\tOutput is", "O_DIRECT must be False"),
+        ("\tInclude fsync in write timing\n", "", "expected Include fsync in write timing once"),
+        ("-i 1 -r", "-i 2 -r", "its command must be iozone -i 0 -i 1"),
+    ],
+)
+def test_a_table_of_iozone_is_read_by_its_columns(old: str, new: str, said: str) -> None:
+    assert said in refused("iozone", changed(captured("iozone"), "iozone", (old, new)))
+
+
+def test_a_run_of_iozone_that_was_not_direct_is_refused() -> None:
+    capture = changed(captured("iozone", "direct"), "iozone", ("\tO_DIRECT feature enabled\n", ""))
+    assert "O_DIRECT must be True" in refused("iozone", capture)
+
+
+# ----------------------------------------------------------------------------------------------------------------- fio
+
+
+def job(change: Callable[[dict[str, Any]], object]) -> Capture:
+    capture = captured("fio")
+    report = json.loads(capture["fio"].stdout)
+    change(report["jobs"][1])
+    return with_stdout(capture, "fio", json.dumps(report).encode())
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda job: job["job options"].update(bs="8192"), "option bs must be 4096"),
+        (lambda job: job["job options"].update(direct="1"), "option direct must be 0"),
+        (lambda job: job["job options"].pop("direct"), "job options.direct is missing"),
+        (lambda job: job["job options"].update(rw="randread"), "option rw must be read"),
+        (lambda job: job["job options"].update(ioengine="io_uring"), "option ioengine must be psync"),
+        (lambda job: job["job options"].update(filename="/dev/null"), "option filename must be /var/tmp/infrabench"),
+        (lambda job: job["read"].update(short_ios=1), "read short_ios must be 0"),
+        (lambda job: job["read"].update(drop_ios=1), "read drop_ios must be 0"),
+        (lambda job: job["read"].update(bw_bytes=409200392), "read bw_bytes must be from"),
+        (lambda job: job["read"].update(iops=99902.44), "read iops must be from"),
+        (lambda job: job["read"].update(runtime=165), "read bw_bytes must be from"),
+        (lambda job: job["read"].update(total_ios=8192, iops=8192 / 0.164), "requests of job read must be 16384"),
+    ],
+)
+def test_another_job_of_fio_is_refused(change: Callable[[dict[str, Any]], object], said: str) -> None:
+    assert said in refused("fio", job(change))
+
+
+def test_remarks_of_fio_may_stand_before_its_report() -> None:
+    capture = captured("fio")
+    report = capture["fio"].stdout
+    for remark in (b"fio: pid 7: terminating\n", b"fio: one\nfio: two\n"):
+        assert values("fio", with_stdout(capture, "fio", remark + report)) == values("fio", capture)
+    said = refused("fio", with_stdout(capture, "fio", b"Killed\n" + report))
+    assert "it begins with something else than remarks of fio" in said
+
+
+# ------------------------------------------------------------------------------------------ netperf, stream, ftp, mail
+
+
+@pytest.mark.parametrize(
+    ("workload", "step", "old", "new", "said"),
+    [
+        ("netperf", "netperf", "port 12866", "port 12867", "port of the data must be 12866"),
+        ("netperf", "netperf", "TCP REQUEST/RESPONSE", "TCP STREAM", "expected the test's name once"),
+        ("netperf", "netperf", ": demo", ": demo : cpu bind", "binding to processors must be False"),
+        ("stream", "stream", '"program": "ib-stream"', '"program": "stream"', "program must be ib-stream"),
+        ("stream", "stream", '"mean_s": 0.0', '"mean_s": 0.9', "mean_s of copy must be from"),
+        ("stream", "stream", '"best_s": 0.0', '"best_s": 0.9', "best_s of copy must be from"),
+        ("redis", "ready", "PONG", "NOAUTH Authentication required.", "the answer to PING must be PONG"),
+        ("redis", "redis", '"save": ', '"save": 3600 1', "host configuration save must be"),
+        ("redis", "redis", '"appendonly": no', '"appendonly": yes', "host configuration appendonly must be no"),
+        ("redis", "redis", "requests completed in 0.", "requests completed in 9.", "are not"),
+        ("redis", "redis", " parallel clients", " clients", "expected a report once"),
+        ("ftp", "file", "16777216.bin", "16777217.bin", "the file must be /srv/infrabench/ftp/16777216.bin"),
+        ("ftp", "download", '"login_s": 0.008', '"login_s": 0.018', "the first byte came after"),
+        ("mail", "postal", '"seconds": 2.0', '"seconds": 3.0', "seconds must be 2.0"),
+        ("mail", "postal", '"elapsed_s": 2.0', '"elapsed_s": 1.0', "elapsed_s must be from 2 to 67"),
+        ("mail", "postal", '"elapsed_s": 2.0', '"elapsed_s": 300.0', "elapsed_s must be from 2 to 67"),
+        ("mail", "count", '"connections": 1047', '"connections": 1045', "came on fewer connections"),
+        ("mail", "count", '"bytes": 139385613', '"bytes": 139385613000', "bytes must be from"),
+    ],
+)
+def test_another_run_of_a_tool_is_refused(workload: str, step: str, old: str, new: str, said: str) -> None:
+    assert said in refused(workload, changed(captured(workload), step, (old, new)))
+
+
+# ------------------------------------------------------------------------------------------------------------ terminal
+
+TEXTS = [
+    (path, step)
+    for path in GOOD
+    for step in read(path)[0].steps
+    if (path / f"{step}.stdout").exists() and b"\r" not in (path / f"{step}.stdout").read_bytes()
+]
+
+
+@pytest.mark.parametrize(("folder", "step"), TEXTS, ids=lambda each: getattr(each, "name", each))
+def test_lines_of_a_terminal_are_read_as_those_of_the_tool(folder: Any, step: str) -> None:
+    """``docker run -t`` ends every line with CRLF. A log whose size was counted is refused: it is another one."""
+    capture = read(folder)[0]
+    parse = registry.workload(folder.parent.name).parse
+    whole = capture[step].stdout
+    lines = with_stdout(capture, step, whole.replace(b"\n", b"\r\n"))
+    if (folder.parent.name, step) == ("fio-4k", "log"):
+        with pytest.raises(ParseError, match="the log's size must be"):
+            parse(lines)
+        return
+    assert parse(lines) == parse(capture)
+
+
+def test_output_of_which_some_lines_are_of_a_terminal_is_refused() -> None:
+    capture = captured("sysbench-cpu")
+    mixed = re.sub(rb"\n", b"\r\n", capture["sysbench"].stdout, count=3)
+    said = refused("sysbench-cpu", with_stdout(capture, "sysbench", mixed))
+    assert "3 of 31 lines end as on a terminal (CRLF), the others do not" in said
+
+
+def test_ib_pods_was_given_what_it_says() -> None:
+    capture = captured("pods-sysbench-cpu")
+    argv = tuple("--cpu-max-prime=9" if part.startswith("--cpu-max-prime") else part for part in capture["run"].argv)
+    given = Capture({**capture.steps, "run": replace(capture["run"], argv=argv)}, capture.params)
+    assert "command must be ['sysbench', 'cpu'" in refused("pods-sysbench-cpu", given)

@@ -1,0 +1,119 @@
+"""Every parser against captured outputs of the real tool. A new workload needs a folder of cases, no edit here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from infrabench import registry
+from infrabench.core import UNITS, Measurement, NotAsClaimed, ParseError
+from tests.support.captures import DATA, case_folders, read, with_stdout
+from tests.support.storm import size
+
+PACKAGE = Path(registry.__file__).parent / "workloads"
+WORKLOADS = tuple(path.stem.replace("_", "-") for path in sorted(PACKAGE.glob("[!_]*.py")))
+GOOD = [path for path in case_folders() if "measurements" in read(path)[1]["expect"]]
+REFUSED = (ParseError, NotAsClaimed)  # unparsable, or invalid by the trial's own evidence
+SETTINGS = settings(max_examples=size(20, 1000))
+
+
+def label(path: Path) -> str:
+    return f"{path.parent.name}-{path.name}"
+
+
+def schema(measurements: list[Measurement]) -> list[tuple[str, str, str]]:
+    return [(m.metric, m.unit, m.better) for m in measurements]
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("case", ["ok", "truncated", "garbage"])
+def test_every_workload_has_captured_cases(name: str, case: str) -> None:
+    assert (DATA / name / case / "case.json").exists(), f"record tests/data/{name}/{case}/"
+
+
+def test_every_case_belongs_to_a_workload() -> None:
+    assert {path.parent.name for path in case_folders()} <= set(WORKLOADS)
+
+
+@pytest.mark.parametrize("folder", case_folders(), ids=label)
+def test_case_parses_as_expected(folder: Path) -> None:
+    capture, about = read(folder)
+    parse = registry.workload(folder.parent.name).parse
+    if "error" in about["expect"]:
+        with pytest.raises(REFUSED) as caught:
+            parse(capture)
+        assert about["expect"]["error"] in str(caught.value)
+        return
+    found, expected = list(parse(capture)), [Measurement(*row) for row in about["expect"]["measurements"]]
+    assert schema(found) == schema(expected)
+    assert [m.value for m in found] == pytest.approx([m.value for m in expected], rel=1e-12)
+
+
+@pytest.mark.parametrize("folder", GOOD, ids=label)
+def test_good_case_has_known_units_and_defaults(folder: Path) -> None:
+    workload = registry.workload(folder.parent.name)
+    capture, _ = read(folder)
+    found = list(workload.parse(capture))
+    assert {m.unit for m in found} <= UNITS
+    assert len({m.metric for m in found}) == len(found)
+    assert set(capture.params) == set(workload.DEFAULTS)
+
+
+@pytest.mark.parametrize("folder", GOOD, ids=label)
+@SETTINGS
+@given(data=st.data())
+def test_cut_output_never_changes_a_number(folder: Path, data: st.DataObject) -> None:
+    """Whatever is cut off: the same numbers, or ParseError."""
+    capture, _ = read(folder)
+    parse = registry.workload(folder.parent.name).parse
+    step = data.draw(st.sampled_from(sorted(capture.steps)))
+    whole = capture[step].stdout
+    # Half of the cuts are near the end, where an output may look whole.
+    near_the_end = st.integers(0, min(4, len(whole))).map(lambda n: len(whole) - n)
+    kept = data.draw(st.one_of(st.integers(0, len(whole)), near_the_end))
+    try:
+        found = parse(with_stdout(capture, step, whole[:kept]))
+    except REFUSED:
+        return
+    assert list(found) == list(parse(capture))
+
+
+@pytest.mark.parametrize("folder", GOOD, ids=label)
+@SETTINGS
+@given(data=st.data())
+def test_damaged_output_raises_nothing_but_parse_error(folder: Path, data: st.DataObject) -> None:
+    capture, _ = read(folder)
+    parse = registry.workload(folder.parent.name).parse
+    step = data.draw(st.sampled_from(sorted(capture.steps)))
+    whole = capture[step].stdout
+    start = data.draw(st.integers(0, len(whole)))
+    damage = data.draw(st.binary(max_size=20))
+    changed = whole[:start] + damage + whole[start + len(damage) :]
+    try:
+        found = parse(with_stdout(capture, step, changed))
+    except REFUSED:
+        return
+    assert schema(list(found)) == schema(list(parse(capture)))
+
+
+@pytest.mark.parametrize("folder", GOOD, ids=label)
+def test_output_twice_is_refused(folder: Path) -> None:
+    """Two runs in one capture have no one answer."""
+    capture, about = read(folder)
+    name = folder.parent.name
+    measured = [step for step in capture.steps if capture[step].stdout]
+    for step in measured:
+        with pytest.raises(ParseError):
+            registry.workload(name).parse(with_stdout(capture, step, 2 * capture[step].stdout))
+    assert measured or name == "null", about
+
+
+@pytest.mark.parametrize("folder", GOOD, ids=label)
+def test_missing_step_is_named(folder: Path) -> None:
+    capture, _ = read(folder)
+    workload = registry.workload(folder.parent.name)
+    with pytest.raises(ParseError, match="is missing"):
+        workload.parse(type(capture)({}, capture.params))

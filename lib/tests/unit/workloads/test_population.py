@@ -1,0 +1,524 @@
+"""Workloads on populations of pods: what they plan, and what they refuse to read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from infrabench import registry
+from infrabench.core import Capture, Deployment, NotAsClaimed, NotRunnable, ParseError, Step, Target
+from infrabench.machines.hosts.host import LocalHost
+from infrabench.workloads import _barrier_output, _digits, _pods, _ycruncher, pods_pi, pods_startup, stream
+from tests.support.captures import DATA, read, with_stdout
+
+NAMES = ("pods-startup", "pods-netperf", "pods-stream", "pods-sysbench-cpu", "pods-pi")
+# Of a public collection of computations on Linux (github.com/tkoz0/y-cruncher), as ib-pods tells it: by bytes.
+VALIDATION = Path(__file__).with_name("ycruncher-0.7.8.txt").read_bytes().decode("latin-1")
+Rows = list[dict[str, Any]]
+SETTINGS = settings(max_examples=100)
+
+
+def roles(*names: str, pods: int | None = 61, **lifecycle: tuple[str, ...]) -> dict[str, Target]:
+    host = LocalHost("here")
+    commands = {"population": ("python3", "-c", "TEXT"), "pods_reason": ("memory of the node",), **lifecycle}
+    every = {
+        "conductor": Target("conductor", host, ("enter",)),
+        "control": Target("control", host, lifecycle=commands, pods=pods),
+        "worker1": Target("worker1", host, counters=("/cpu",), lifecycle={"memory": ("memory",)}),
+    }
+    return {name: every[name] for name in names or every}
+
+
+def planned(name: str, given: dict[str, Target], **params: Any) -> list[Step]:
+    workload = registry.workload(name)
+    return list(workload.plan({**workload.DEFAULTS, **params}, given))
+
+
+def captured(workload: str, case: str = "ok") -> Capture:
+    return read(DATA / workload / case)[0]
+
+
+def told(workload: str, case: str = "ok") -> tuple[Rows, dict[str, Any]]:
+    capture = captured(workload, case)
+    return [json.loads(line) for line in capture["run"].stdout.splitlines()], dict(capture.params)
+
+
+def text(rows: Rows) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def retold(rows: Rows, workload: str, case: str = "ok") -> Capture:
+    """Return a captured run in which ib-pods said `rows`."""
+    return with_stdout(captured(workload, case), "run", text(rows).encode())
+
+
+# --------------------------------------------------------------------------------------------------------- planning
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pods_stand_before_and_those_of_a_failed_trial_go(name: str) -> None:
+    steps = planned(name, roles(), pods=20)
+    first, evidence, remove = steps[0], *steps[-2:]
+    assert first.argv == ("python3", "-c", "TEXT", "ensure", "20")
+    assert (first.role, first.host, first.phase) == ("control", True, "prepare")
+    assert [(step.argv[3:], step.phase) for step in (evidence, remove)] == [
+        (("evidence",), "rescue"), (("remove",), "rescue"),
+    ]  # fmt: skip
+    assert [step.name for step in steps if step.phase == "cleanup"] == ["node-after"] * (name != "pods-startup")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_has_no_room_says_how_many_have(name: str) -> None:
+    with pytest.raises(NotRunnable, match=r"^80 pods do not fit, 61 do: memory of the node$"):
+        planned(name, roles(), pods=80)
+    with pytest.raises(NotRunnable, match=r"^80 pods do not fit, 8 do: memory of the node$"):
+        planned(name, roles(pods=8), pods=80)
+    assert planned(name, roles(pods=None), pods=80)
+    for absent in (("control",), ("conductor",), ("worker1",)):
+        with pytest.raises(NotRunnable, match="it makes no populations of pods"):
+            planned(name, roles(*absent))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_node_that_is_not_given_is_not_read(name: str) -> None:
+    steps = planned(name, roles("conductor", "control"))
+    assert {step.role for step in steps} == {"conductor", "control"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_support_takes_a_conductor_and_its_tools(name: str) -> None:
+    host = LocalHost("here")
+    bare = Target("server", host, ("env", "PATH=/nowhere"))
+    workload = registry.workload(name)
+    assert workload.supported(Deployment("x", {"server": bare}, {})) == "it makes no populations of pods"
+    reason = workload.supported(Deployment("x", {"server": bare, "conductor": bare}, {}))
+    assert reason is not None
+    assert reason.startswith("ib-pods")
+
+
+def test_the_conductor_is_told_what_to_do() -> None:
+    def run(name: str, **params: Any) -> str:
+        return " ".join(next(step.argv for step in planned(name, roles(), **params) if step.name == "run"))
+
+    netperf = run("pods-netperf", pods=4, load="first", test="TCP_RR", seconds=2)
+    assert netperf.startswith(
+        "ib-pods run -n 4 -t 32 --pairs first --server-port 12865 --server netserver --server -D "
+    )
+    assert "-- netperf -H {peer} -p 12865 -t TCP_RR -l 2 -- -P ,12866 -r 1,1 -k " in netperf
+    assert "--pairs all" in run("pods-netperf", pods=4)
+    assert run("pods-stream", pods=1, seconds=2, array_bytes=8192) == (
+        "ib-pods run -n 1 -t 62 --gate stdin -- ib-stream --wait --threads 1 --seconds 2 --array-bytes 8192"
+    )
+    assert run("pods-sysbench-cpu", pods=3, seconds=1).endswith(
+        "-- sysbench cpu --threads=1 --time=1 --events=0 --cpu-max-prime=10000 run"
+    )
+    assert run("pods-pi", pods=3, digits=999).endswith(' -- sh -c pi "$0" | sha256sum 1000')
+    for step in planned("pods-stream", roles(), seconds=100):
+        if step.name == "run":  # it gives up by itself before it is given up
+            assert step.timeout_s > 2 * 160 + 20
+
+
+@pytest.mark.parametrize(("pods", "load"), [(1, "pairs"), (5, "pairs"), (1, "first")])
+def test_what_makes_no_pairs_is_left_out(pods: int, load: str) -> None:
+    with pytest.raises(NotRunnable, match=f"{pods} pods make no pairs"):
+        planned("pods-netperf", roles(), pods=pods, load=load)
+
+
+def test_ycruncher_runs_where_it_is() -> None:
+    def run(given: dict[str, Target], **params: Any) -> tuple[str, ...]:
+        return next(step.argv for step in planned("pods-pi", given, **params) if step.name == "run")
+
+    there = roles(**{"y-cruncher": ("/opt/y-cruncher/y-cruncher",)})
+    assert run(there, digits=500)[-2:] == ("/opt/y-cruncher/y-cruncher", "500")
+    assert run(there, digits=500, program="pi")[-1] == "501"
+    with pytest.raises(NotRunnable, match="y-cruncher is not in its pods"):
+        run(roles(), program="y-cruncher")
+
+
+def test_start_up_is_between_two_looks_at_the_node() -> None:
+    names = [step.name for step in planned("pods-startup", roles()) if step.phase == "measure"]
+    assert names == [
+        "teardown", "rest", "memory-before", "free-before", "node-before", "create", "node-after", "settle",
+        "memory-after", "free-after", "hello",
+    ]  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------- what ib-pods tells
+
+
+def test_times_are_brought_to_the_conductors_clock() -> None:
+    rows, _ = told("pods-sysbench-cpu")
+    before = _barrier_output.read(retold(rows, "pods-sysbench-cpu"))
+    for key in ("start_s", "end_s", "offset_s"):
+        rows[2][key] += 1000
+    after = _barrier_output.read(retold(rows, "pods-sysbench-cpu"))
+    assert after.pods[1].start_s == pytest.approx(before.pods[1].start_s, abs=1e-5)
+    assert after.pods[1].end_s == pytest.approx(before.pods[1].end_s, abs=1e-5)
+
+
+def put(row: int, **changes: Any) -> Callable[[Rows], None]:
+    return lambda rows: rows[row].update(changes)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (put(0, count=3), "count must be 4"),
+        (put(0, gate="stdin"), "gate must be exec"),
+        (put(0, pairs="all"), "pairs must be None"),
+        (put(0, command=["sysbench", "memory", "run"]), "command must be ['sysbench', 'cpu', '--threads=1'"),
+        (put(0, limit_s=61), "limit_s must be 62.0"),
+        (put(0, go_s=None), "go_s is no finite number"),
+        (put(0, sent_s=2e9), "the word to go came after the instant"),
+        (put(0, more=1), "the run's keys must be"),
+        (put(2, error="lost: it closed the connection"), "error of pod-002 must be None in: 'lost: it closed"),
+        (put(2, role="client"), "role of pod-002 must be tool"),
+        (put(2, timed_out=True), "timed_out of pod-002 must be False"),
+        (put(2, signal=9), "signal of pod-002 must be None"),
+        (put(2, status=1), "status of pod-002 must be 0"),
+        (put(2, start_s=None), "start_s is no finite number"),
+        (put(2, start_s=1e9), "pod-002 started before the instant"),
+        (put(2, end_s=1e9), "times of pod-002 are not in order"),
+        (put(2, user_s=-1), "times of pod-002 are not in order"),
+        (put(2, stdout=None), "pod-002 has no output"),
+        (put(2, name="pod-001"), "a pod is there twice"),
+        (put(2, name=None), "a pod has no name"),
+        (lambda rows: rows[2].pop("ready_s"), "a pod's keys must be"),
+        (lambda rows: rows.pop(2), "number of pods must be 4"),
+        (lambda rows: rows.pop(), "the last line must be {'end': 4}"),
+        (lambda rows: rows[-1].update(end=5), "the last line must be {'end': 4}"),
+        (lambda rows: rows.insert(2, rows[2]), "number of pods must be 4"),
+        (lambda rows: rows.clear(), "the last line is cut off"),
+    ],
+)
+def test_what_is_not_whole_is_not_read(change: Callable[[Rows], Any], said: str) -> None:
+    rows, _ = told("pods-sysbench-cpu")
+    assert len(_barrier_output.read(retold(rows, "pods-sysbench-cpu")).pods) == 4
+    change(rows)
+    with pytest.raises(ParseError) as caught:
+        _barrier_output.read(retold(rows, "pods-sysbench-cpu"))
+    assert said in str(caught.value)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@SETTINGS
+@given(data=st.data())
+def test_any_value_anywhere_is_read_or_refused(data: st.DataObject) -> None:
+    rows, _ = told("pods-pi")
+    row = data.draw(st.integers(0, len(rows) - 1))
+    rows[row][data.draw(st.sampled_from(sorted(rows[row])))] = data.draw(JSON)
+    try:
+        run = _barrier_output.read(retold(rows, "pods-pi"))
+    except ParseError:
+        return
+    assert all(math.isfinite(each) for pod in run.pods for each in (pod.start_s, pod.end_s, pod.offset_s))
+
+
+def test_a_dead_pod_is_named_and_a_peer_that_is_not_reached() -> None:
+    for workload, case, paired, said in (
+        ("pods-pi", "pod-dies", None, "error of pod-003 must be None in: 'lost: it closed the connection'"),
+        ("pods-netperf", "peer-unreachable", "all", "go_s is no finite number"),
+    ):
+        capture = captured(workload, case)
+        said_well = Capture({**capture.steps, "run": replace(capture["run"], status=0)}, capture.params)
+        with pytest.raises(ParseError) as caught:
+            _barrier_output.read(said_well, paired=paired)
+        assert said in str(caught.value)
+
+
+def test_starts_that_are_apart_are_not_together() -> None:
+    assert _barrier_output.together([5.0, 5.1, 5.05], "x") == pytest.approx(0.1)
+    with pytest.raises(NotAsClaimed, match=r"said that all pods start x together, but starts are 0\.101 s apart"):
+        _barrier_output.together([5.0, 5.101], "x")
+
+
+# ------------------------------------------------------------------------------------------------ sums and single pods
+
+
+def values(workload: str, capture: Capture) -> dict[str, float]:
+    return {each.metric: each.value for each in registry.workload(workload).parse(capture)}
+
+
+def test_sums_and_means_are_those_of_the_raw_reports() -> None:
+    capture = captured("pods-stream")
+    rows = [json.loads(line) for line in capture["run"].stdout.splitlines()][1:-1]
+    reports = [json.loads(row["stdout"]) for row in rows]
+    found = values("pods-stream", capture)
+    for kernel, arrays in stream.ARRAYS_MOVED.items():
+        rates = []
+        for report in reports:
+            times = report["kernels"][kernel]["times_s"][1:]
+            rates.append(arrays * 4_000_000 * len(times) / sum(times))
+        assert found[f"{kernel}_B_per_s"] == pytest.approx(sum(rates))
+        assert found[f"{kernel}_pod_B_per_s"] == pytest.approx(sum(rates) / 4)
+    for metric, key in (("start_spread_s", "awake_s"), ("begin_spread_s", "begun_s")):
+        times = [report[key] - row["offset_s"] for report, row in zip(reports, rows, strict=True)]
+        assert found[metric] == max(times) - min(times)
+
+
+def test_all_is_counted_from_the_instant_until_the_last_end() -> None:
+    """Not the sum of what each tells of its own time: those which begin late would count while others rest."""
+    capture = captured("pods-sysbench-cpu")
+    first, *rows, _ = (json.loads(line) for line in capture["run"].stdout.splitlines())
+    events = [int(re.search(r"total number of events: +(\d+)", row["stdout"])[1]) for row in rows]  # type: ignore[index]
+    span = max(row["end_s"] - row["offset_s"] for row in rows) - first["go_s"]
+    found = values("pods-sysbench-cpu", capture)
+    assert found["events_per_s"] == pytest.approx(sum(events) / span)
+    assert found["pod_events_per_s"] == pytest.approx(sum(events) / span / 4)
+    late = [{**row, "start_s": row["start_s"] + k, "end_s": row["end_s"] + k} for k, row in enumerate(rows)]
+    other = with_stdout(capture, "run", text([first, *late, {"end": 4}]).encode())
+    assert values("pods-sysbench-cpu", other)["events_per_s"] < 0.5 * found["events_per_s"]
+
+
+@pytest.mark.parametrize(
+    ("case", "metric", "bits"), [("ok", "throughput_bit_per_s", 8), ("tcp-rr", "transactions_per_s", 1)]
+)
+def test_what_pairs_moved_is_over_the_time_of_all(case: str, metric: str, bits: int) -> None:
+    capture = captured("pods-netperf", case)
+    first, *rows, _ = (json.loads(line) for line in capture["run"].stdout.splitlines())
+    clients = [row for row in rows if row["role"] == "client"]
+    moved = [int(re.search(r"REMOTE_BYTES_RECVD=(\d+)", row["stdout"])[1]) for row in clients]  # type: ignore[index]
+    span = max(row["end_s"] - row["offset_s"] for row in clients) - first["go_s"]
+    assert values("pods-netperf", capture)[metric] == pytest.approx(bits * sum(moved) / span)
+
+
+def test_each_pair_counts_once_and_idle_pods_not_at_all() -> None:
+    found = values("pods-netperf", captured("pods-netperf"))
+    assert found["throughput_bit_per_s"] == pytest.approx(2 * found["pair_throughput_bit_per_s"])
+    assert 0 < found["lowest_share"] < 1
+    first = values("pods-netperf", captured("pods-netperf", "first"))
+    assert first["throughput_bit_per_s"] == first["pair_throughput_bit_per_s"]
+    assert first["lowest_share"] == 1
+
+
+def changed(capture: Capture, row: int, old: str, new: str) -> Capture:
+    """Return `capture` with one place of a pod's output changed; the place has to be there."""
+    rows = [json.loads(line) for line in capture["run"].stdout.splitlines()]
+    assert old in rows[row]["stdout"]
+    rows[row]["stdout"] = rows[row]["stdout"].replace(old, new, 1)
+    return with_stdout(capture, "run", text(rows).encode())
+
+
+@pytest.mark.parametrize(
+    ("workload", "old", "new", "said"),
+    [
+        ("pods-stream", '"valid": true', '"valid": false', "valid must be True"),
+        ("pods-stream", '"array_bytes": 4000000', '"array_bytes": 4000008', "array_bytes must be 4000000"),
+        ("pods-stream", '"threads": 1', '"threads": 2', "threads must be 1"),
+        ("pods-stream", '"awake_s": 17', '"awake_s": 16', "its times are not in order after the instant"),
+        ("pods-stream", '"started_s": 17', '"started_s": 16', "its times are not in order after the instant"),
+        ("pods-stream", '"begun_s": 17', '"begun_s": 27', "its times are not in order after the instant"),
+        ("pods-stream", '"ended_s": 17', '"ended_s": 27', "its times are not in order after the instant"),
+        ("pods-stream", '"awake_s"', '"awake"', "awake_s is missing"),
+        ("pods-stream", '"ended_s"', '"ended"', "ended_s is missing"),
+        ("pods-sysbench-cpu", "Number of threads: 1", "Number of threads: 2", "number of threads must be 1"),
+        ("pods-netperf", " to 10.77.0.1 ", " to 10.77.0.2 ", "expected the test's name once"),
+        ("pods-pi", "  -\n", "  -", "expected the hash of pod-002 once"),
+    ],
+)
+def test_one_pod_that_did_something_else_is_refused(workload: str, old: str, new: str, said: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        registry.workload(workload).parse(changed(captured(workload), 2, old, new))
+    assert said in str(caught.value)
+
+
+def test_a_pod_that_worked_too_short_is_refused() -> None:
+    capture = captured("pods-stream")
+    longer = Capture(capture.steps, {**capture.params, "seconds": 5.0})
+    with pytest.raises(ParseError, match=r"time that pod-001 worked must be from 4\.999 to 65"):
+        registry.workload("pods-stream").parse(longer)
+
+
+def test_processor_time_is_by_the_formulas() -> None:
+    capture = captured("pods-pi")
+    rows = [json.loads(line) for line in capture["run"].stdout.splitlines()]
+    cpus = json.loads(capture["facts"].stdout)["cpus"]
+    before, after = ([int(n) for n in line.split()[1:]] for line in capture["run"].stderr.decode().splitlines())
+    used = 0.01 * sum(after[i] - before[i] for i in (0, 1, 2, 5, 6))
+    span = max(row["end_s"] - row["offset_s"] for row in rows[1:-1]) - rows[0]["go_s"]
+    found = values("pods-pi", capture)
+    assert found["all_done_s"] == pytest.approx(span)
+    assert found["cpu_utilisation_percent"] == pytest.approx(100 * used / span)
+    assert found["efficiency_percent"] == pytest.approx(100 * used / span / cpus)
+    assert found["time_s"] < span
+
+
+# ----------------------------------------------------------------------------------------------------------- start-up
+
+
+def start_up(step: str, change: Callable[[dict[str, Any]], Any]) -> Capture:
+    capture = captured("pods-startup")
+    told = json.loads(capture[step].stdout)
+    change(told)
+    return with_stdout(capture, step, json.dumps(told).encode())
+
+
+@pytest.mark.parametrize(
+    ("step", "change", "error", "said"),
+    [
+        (
+            "create",
+            lambda d: d["cri"]["start_container"].update(count=3),
+            NotAsClaimed,
+            "3 times start_container for 10",
+        ),
+        ("teardown", lambda d: d["cri"]["stop_podsandbox"].update(count=3), NotAsClaimed, "3 times stop_podsandbox"),
+        ("create", lambda d: d.update(verb="ensure"), ParseError, "verb must be create"),
+        ("create", lambda d: d.update(count=5), ParseError, "count of create must be 10"),
+        ("create", lambda d: d["pods"].pop(), ParseError, "pods of create must be 10"),
+        ("create", lambda d: d.update(pods=7), ParseError, "pods is no list"),
+        ("create", lambda d: d["pods"][1].update(name="pod-001"), ParseError, "a name of their own must be 10"),
+        ("create", lambda d: d["pods"][1].update(name="pod-011"), ParseError, "pods that answered must be"),
+        ("create", lambda d: d["pods"][1].update(ready_s=1.0), ParseError, "not between its begin and its end"),
+        ("create", lambda d: d.update(begun_s=d["begun_s"] + 1.9), ParseError, "clocks differ, or it began again"),
+        ("create", lambda d: d["cri"]["run_podsandbox"].update(seconds=0), ParseError, "sandbox_s must be above 0"),
+    ],
+)
+def test_a_start_up_that_contradicts_itself_is_refused(
+    step: str, change: Callable[[dict[str, Any]], Any], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error) as caught:
+        pods_startup.parse(start_up(step, change))
+    assert said in str(caught.value)
+
+
+def test_start_up_without_a_node_tells_what_the_conductor_sees() -> None:
+    capture = captured("pods-startup")
+    steps = {name: each for name, each in capture.steps.items() if not name.startswith(("node-", "memory-"))}
+    found = {each.metric: each.value for each in pods_startup.parse(Capture(steps, capture.params))}
+    assert "cpu_s" not in found
+    free = [int(capture[f"free-{when}"].stdout.split(b"MemAvailable:")[1].split()[0]) for when in ("before", "after")]
+    assert found["memory_B_per_pod"] == (free[0] - free[1]) * 1024 / capture.params["pods"]
+    uncounted = replace(capture["node-before"], argv=("cat", "/proc/net/dev", "/proc/stat"))
+    told = {
+        each.metric for each in pods_startup.parse(Capture({**capture.steps, "node-before": uncounted}, capture.params))
+    }
+    assert "cpu_s" not in told
+    assert "memory_B_per_pod" in told
+
+
+def test_a_reading_that_failed_is_no_reading() -> None:
+    capture = captured("pods-pi")
+    failed = replace(capture["node-after"], status=1)
+    with pytest.raises(ParseError, match="step node-after ended with 1"):
+        _pods.cpu(Capture({**capture.steps, "node-after": failed}, capture.params))
+
+
+# -------------------------------------------------------------------------------------------------------------- digits
+
+
+def test_digits_are_those_of_pi() -> None:
+    assert _digits.decimals(50) == "14159265358979323846264338327950288419716939937510"
+    assert _digits.decimals(768)[761:] == "9999998"  # R. Feynman's point, and what follows it: cut off, not rounded
+    # Of "3." and a hundred thousand significant digits with a newline, as the program of CLN 1.3.6 prints them.
+    digest = hashlib.sha256(f"3.{_digits.decimals(99_999)}\n".encode()).hexdigest()
+    assert digest == "f196976547f0e42d25806690a839a958162f86a5c045e27a7532b9f08ec09db1"
+
+
+@SETTINGS
+@given(count=st.integers(1, 3000))
+def test_fewer_digits_are_the_first_of_more(count: int) -> None:
+    assert _digits.decimals(count) == _digits.decimals(5000)[:count]
+
+
+def test_what_ycruncher_validates_is_read() -> None:
+    assert _ycruncher.read(VALIDATION) == _ycruncher.Report(
+        "0.7.8 Build 9506", 1_000_000_050, 310.881, 361.912, 379.61, 94.90, 1022368949635857095
+    )
+
+
+def test_the_validation_is_as_ycruncher_leaves_it() -> None:
+    """With a byte-order mark, lines that end with CRLF, and what it did when; a file without them is read as well."""
+    assert VALIDATION.startswith("\xef\xbb\xbfBenchmark Validation File")
+    assert VALIDATION.count("\n") == VALIDATION.count("\r\n")
+    assert "\tSeries: E ( 0 ) 72.083%\r\n" in VALIDATION
+    other = VALIDATION.removeprefix("\xef\xbb\xbf").replace("\r\n", "\n")
+    assert _ycruncher.read(other) == _ycruncher.read(VALIDATION)
+
+
+@SETTINGS
+@given(kept=st.integers(0, len(VALIDATION) - 1))
+def test_a_validation_that_is_cut_off_is_refused(kept: int) -> None:
+    with pytest.raises(ParseError):
+        _ycruncher.read(VALIDATION[:kept])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Constant:              Pi\r\n", "Constant:              e\r\n"),
+        ("Good through 1,000,000,000", "Failed"),
+        ("310.881 seconds", "0.000 seconds"),
+        ("379.61 %  +", "lots %  +"),
+        ("Dec Hash", "Hash"),
+    ],
+)
+def test_a_validation_that_is_not_good_is_refused(old: str, new: str) -> None:
+    assert old in VALIDATION
+    with pytest.raises(ParseError):
+        _ycruncher.read(VALIDATION.replace(old, new))
+
+
+def test_newer_layouts_of_times_are_read() -> None:
+    newer = VALIDATION.replace("310.881 seconds", "310.881 seconds  ( 5.181 minutes )")
+    assert _ycruncher.read(newer).computation_s == 310.881
+
+
+def test_the_hash_is_of_the_number_without_its_point() -> None:
+    decimals = _digits.decimals(4100)
+    assert _ycruncher.decimal_hash(decimals[:300]) == int("3" + decimals[:300]) % (2**61 - 1)
+    whole = int("3" + decimals[:4000]) * 10**100 + int(decimals[4000:])
+    assert _ycruncher.decimal_hash(decimals) == whole % (2**61 - 1)
+
+
+def with_ycruncher(digits: int, right: bool = True) -> Capture:
+    """Return a capture in which every pod left a validation file of so many digits."""
+    capture = captured("pods-pi")
+    hashed = _ycruncher.decimal_hash(_digits.decimals(digits)) + (not right)
+    told = VALIDATION.replace("1,000,000,050", f"{digits:,}").replace("1022368949635857095", str(hashed))
+    rows = [json.loads(line) for line in capture["run"].stdout.splitlines()]
+    for row in rows[1:-1]:
+        row["stdout"] = told
+    return with_stdout(Capture(capture.steps, {**capture.params, "digits": digits}), "run", text(rows).encode())
+
+
+def test_auto_knows_what_ycruncher_leaves() -> None:
+    found = with_ycruncher(1500)
+    assert found.params["program"] == "auto"
+    assert "computation_s" in values("pods-pi", found)
+
+
+def test_ycrunchers_own_figures_stand_beside_ours() -> None:
+    found = values("pods-pi", with_ycruncher(1500))
+    assert (found["computation_s"], found["told_efficiency_percent"]) == (310.881, 94.90)
+    assert found["told_utilisation_percent"] == 379.61
+    assert found["time_s"] == values("pods-pi", captured("pods-pi"))["time_s"]
+    with pytest.raises(ParseError, match="hash of the decimals of pod-001"):
+        pods_pi.parse(with_ycruncher(1500, right=False))
+    other = with_ycruncher(1500)
+    with pytest.raises(ParseError, match="decimals of pod-001 must be 1600"):
+        pods_pi.parse(Capture(other.steps, {**other.params, "digits": 1600}))
+    with pytest.raises(ParseError, match="program must be pi"):
+        pods_pi.parse(Capture(other.steps, {**other.params, "program": "pi"}))
+    with pytest.raises(ParseError, match="computed other digits"):
+        pods_pi.parse(changed(captured("pods-pi"), 1, _sha(20_000), _sha(20_001)))
+
+
+def _sha(digits: int) -> str:
+    return hashlib.sha256(f"3.{_digits.decimals(digits)}\n".encode()).hexdigest()

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import pytest
+
+from infrabench.core import CommandFailed, Deployment, DesignError, ParseError, Target
+from infrabench.machines.hosts.host import LocalHost
+from infrabench.workloads import _parse as reading
+
+
+def here(*prefix: str) -> Target:
+    return Target("server", LocalHost("here"), prefix)
+
+
+def test_one_match() -> None:
+    assert reading.one("t", "a", r"^a=(\d)$", "a=1\nb=2\n")[1] == "1"
+
+
+@pytest.mark.parametrize("output", ["", "b=1\n", "a=1\na=2\n"])
+def test_none_or_several_matches(output: str) -> None:
+    with pytest.raises(ParseError, match="once"):
+        reading.one("t", "a", r"^a=(\d)$", output)
+
+
+@pytest.mark.parametrize("word", ["nan", "inf", "one", "1e999", "9" * 400, "-1e31"])
+def test_what_is_no_number(word: str) -> None:
+    with pytest.raises(ParseError):
+        reading.number("t", "a", r"^a=(.*)$", f"a={word}\n")
+
+
+def test_a_parameter_is_the_one_that_was_asked_for() -> None:
+    assert reading.parameter("t", "a", r"^a=(\d)$", "a=1\n", 1) == 1.0
+    with pytest.raises(ParseError, match="a must be 2"):
+        reading.parameter("t", "a", r"^a=(\d)$", "a=1\n", 2)
+
+
+def test_what_is_said_twice_agrees_within_its_bounds() -> None:
+    assert reading.within("t", "a", 2.0, 1.0, 2.0) == 2.0
+    for outside in (0.9, 2.1, float("nan")):
+        with pytest.raises(ParseError, match="a must be from 1 to 2"):
+            reading.within("t", "a", outside, 1.0, 2.0)
+
+
+def test_lines_of_a_terminal() -> None:
+    assert reading.plain(b"a\r\nb\r\n") == reading.plain(b"a\nb\n") == "a\nb\n"
+    assert reading.plain(b"") == ""
+    with pytest.raises(ParseError, match=r"1 of 2 lines end as on a terminal \(CRLF\), the others do not"):
+        reading.plain(b"a\r\nb\n")
+
+
+@pytest.mark.parametrize("output", ["", "{", "[1]", "3", "[" * 100000])
+def test_what_is_no_json_object(output: str) -> None:
+    with pytest.raises(ParseError):
+        reading.json_object("t", output)
+
+
+def test_a_key_that_is_there_twice_has_one_value_or_none() -> None:
+    assert reading.json_object("t", '{"a": 1, "a": 1}') == {"a": 1}
+    with pytest.raises(ParseError, match="'a' is there twice"):
+        reading.json_object("t", '{"b": {"a": 1, "a": 2}}')
+
+
+@pytest.mark.parametrize("depth", [101, 990, 100_000])
+def test_json_without_end(depth: int) -> None:
+    with pytest.raises(ParseError, match="more than 100 levels"):
+        reading.json_object("t", '{"a": ' + "[" * depth + "]" * depth + "}")
+
+
+def test_path_in_json() -> None:
+    data = {"a": [{"b": 2.5}]}
+    assert reading.value("t", data, "a", 0, "b") == 2.5
+    with pytest.raises(ParseError, match=r"a\.1 is missing"):
+        reading.value("t", data, "a", 1, "b")
+    with pytest.raises(ParseError, match=r"a\.b is missing"):
+        reading.at("t", data, "a", "b")
+
+
+@pytest.mark.parametrize("found", [True, None, "1", [1], float("nan"), float("inf"), 10**400, -1e31])
+def test_what_is_no_value(found: object) -> None:
+    with pytest.raises(ParseError, match="no finite number"):
+        reading.value("t", {"a": found}, "a")
+
+
+@pytest.mark.parametrize("quantity", [0.0, -1.0, float("nan")])
+def test_what_was_measured_is_above_0(quantity: float) -> None:
+    with pytest.raises(ParseError):
+        reading.positive("t", "time", quantity)
+
+
+def test_parameter_below_its_limit() -> None:
+    reading.at_least("threads", 1, 1)
+    with pytest.raises(DesignError, match="threads must be at least 1, not 0"):
+        reading.at_least("threads", 0, 1)
+
+
+def test_version_comes_from_either_stream_and_any_status() -> None:
+    script = "echo tool 1.2 >&2; exit 1"
+    assert reading.tool_version(here(), "tool", r"^tool (\S+)$", "sh", "-c", script) == "1.2"
+
+
+def test_tool_that_does_not_run() -> None:
+    with pytest.raises(CommandFailed):
+        reading.tool_version(here(), "tool", r"^tool (\S+)$", "sh", "-c", "exit 127")
+
+
+def test_tool_that_tells_no_version() -> None:
+    with pytest.raises(ParseError, match="a version"):
+        reading.tool_version(here(), "tool", r"^tool (\S+)$", "echo", "hello")
+
+
+def test_missing_programs_are_named() -> None:
+    deployment = Deployment("x", {"server": here()}, {})
+    assert reading.missing(deployment, "sh") is None
+    reason = reading.missing(deployment, "sh", "no-such-program")
+    assert reason is not None
+    assert reason.startswith("no-such-program not found")

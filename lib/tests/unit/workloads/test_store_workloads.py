@@ -1,0 +1,631 @@
+"""Workloads on a store: what they plan and refuse, and which answers of a store their parsers do not take."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from infrabench import registry
+from infrabench.core import Capture, Deployment, DesignError, NotAsClaimed, NotRunnable, ParseError, Step, Target
+from infrabench.machines.hosts.host import LocalHost
+from infrabench.workloads import _fio_report, _volume, oltp, rebuild
+from tests.support.captures import DATA, read, with_stdout
+
+NAMES = ("fio-4k", "file-copy", "oltp", "rebuild", "integrity")
+LIFECYCLE = {
+    "store": ("python3", "main.py", "config.json"), "mount": ("/mount",), "uri": ("nbd+unix:///?socket=/sock",),
+    "uri-rbd": ("/ceph.conf", "rbd", "volume"), "device": ("/dev/zvol",),
+}  # fmt: skip
+SETTINGS = settings(max_examples=100)
+
+
+def roles(*without: str) -> dict[str, Target]:
+    commands = {name: words for name, words in LIFECYCLE.items() if name not in without}
+    return {"server": Target("server", LocalHost("here"), lifecycle=commands)}
+
+
+def planned(name: str, given_roles: dict[str, Target] | None = None, **params: Any) -> list[Step]:
+    workload = registry.workload(name)
+    return list(workload.plan({**workload.DEFAULTS, **params}, roles() if given_roles is None else given_roles))
+
+
+def captured(workload: str, case: str = "ok") -> Capture:
+    return read(DATA / workload / case)[0]
+
+
+def values(workload: str, capture: Capture) -> dict[str, float]:
+    return {each.metric: each.value for each in registry.workload(workload).parse(capture)}
+
+
+def changed(capture: Capture, step: str, change: Callable[[dict[str, Any]], Any]) -> Capture:
+    """Return `capture` with one step's JSON changed."""
+    told = json.loads(capture[step].stdout)
+    change(told)
+    return with_stdout(capture, step, json.dumps(told).encode())
+
+
+# --------------------------------------------------------------------------------------------------------- planning
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_system_that_stores_nothing_is_not_run(name: str) -> None:
+    for given_roles in (roles("store"), {"client": roles()["server"]}, {}):
+        with pytest.raises(NotRunnable, match="it is no storage system"):
+            planned(name, given_roles)
+    host = LocalHost("here")
+    for targets in ({"server": Target("server", host)}, {"near": Target("near", host)}):
+        assert registry.workload(name).supported(Deployment("x", targets, {})) == "it is no storage system"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_store_without_the_programs_says_which(name: str) -> None:
+    bare = Target("server", LocalHost("here"), ("env", "PATH=/nowhere"), lifecycle=LIFECYCLE)
+    assert "not found" in registry.workload(name).supported(Deployment("x", {"server": bare}, {}))
+
+
+@pytest.mark.parametrize(
+    ("name", "lacks", "params", "said"),
+    [
+        ("fio-4k", "uri", {}, "it serves no volume over NBD"),
+        ("fio-4k", "uri-rbd", {"path": "rbd"}, "it has no RBD image"),
+        ("fio-4k", "device", {"path": "kernel"}, "its volume is no block device of the kernel"),
+        ("rebuild", "uri", {}, "it serves no volume over NBD"),
+        ("file-copy", "mount", {}, "no file system can be made on it"),
+        ("oltp", "mount", {}, "no file system can be made on it"),
+        ("integrity", "mount", {}, "no file system can be made on it"),
+    ],
+)
+def test_what_a_store_has_no_place_for_is_not_run(name: str, lacks: str, params: dict[str, Any], said: str) -> None:
+    assert planned(name, **params)
+    with pytest.raises(NotRunnable, match=said):
+        planned(name, roles(lacks), **params)
+
+
+HOSTILE = ("", "default; rm -rf /", "$(reboot)", "../..", None, True, -1, 0, 1.5, math.nan, math.inf, 10**30, [], {})
+TYPES = {
+    "fio-4k": ("pattern", "mode", "path", "area_bytes", "depth", "seconds", "block_bytes"),
+    "file-copy": ("mode", "files", "total_bytes"),
+    "oltp": ("test", "mode", "rows", "tables", "threads", "seconds", "buffer_pool_bytes"),
+    "rebuild": ("mode", "throttle", "disk", "used_bytes", "foreground_iops", "lead_s"),
+    "integrity": ("mode", "damage", "files", "total_bytes"),
+}
+MAY_BE = {("fio-4k", "seconds"): (1.5,), ("rebuild", "lead_s"): (), ("rebuild", "tail_s"): (0, 1.5)}
+
+
+@pytest.mark.parametrize(("name", "param"), [(name, param) for name, params in TYPES.items() for param in params])
+def test_hostile_parameters_never_reach_a_command(name: str, param: str) -> None:
+    for value in HOSTILE:
+        if any(value is each for each in MAY_BE.get((name, param), ())):
+            continue
+        if value == 10**30 and param not in ("mode", "pattern", "path", "test", "throttle", "disk", "damage"):
+            continue  # a number like any other: there is too little disk for it, which is asked elsewhere
+        with pytest.raises(DesignError):
+            planned(name, **{param: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("fio-4k", {"area_bytes": 4097}),
+        ("fio-4k", {"block_bytes": 1000, "area_bytes": 10**6}),
+        ("fio-4k", {"seconds": 0.5}),
+        ("fio-4k", {"ramp_s": -1}),
+        ("fio-4k", {"seconds": 10**6}),
+        ("file-copy", {"files": 44, "total_bytes": 43 * 2**20}),
+        ("oltp", {"buffer_pool_bytes": 2**23 + 1}),
+        ("rebuild", {"foreground_iops": 101}),
+        ("rebuild", {"lead_s": 1}),
+        ("rebuild", {"tail_s": -1}),
+        ("integrity", {"files": 16, "total_bytes": 2**16}),
+        ("integrity", {"disk": 2}),
+        ("integrity", {"files": 257, "total_bytes": 10**9}),
+    ],
+)
+def test_parameters_out_of_range_are_refused(name: str, params: dict[str, Any]) -> None:
+    with pytest.raises(DesignError):
+        planned(name, **params)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_failed_trial_keeps_evidence_and_leaves_a_new_pool(name: str) -> None:
+    rescue = [step for step in planned(name) if step.phase == "rescue"]
+    assert [step.argv[-1] for step in rescue[-2:]] == ["evidence", "remake"]
+
+
+def test_what_was_damaged_is_made_anew_and_what_was_mounted_is_unmounted() -> None:
+    for damage, made in (("none", []), ("one", ["remake"]), ("both", ["remake"])):
+        cleanup = [step.argv[-1] for step in planned("integrity", damage=damage) if step.phase == "cleanup"]
+        assert cleanup == ["unmount", *made, "default"]
+    assert "unmount" in [step.argv[-1] for step in planned("file-copy") if step.phase == "cleanup"]
+
+
+def test_what_is_measured_begins_cold() -> None:
+    for name, step in (
+        ("fio-4k", "fio"), ("file-copy", "write"), ("file-copy", "read"), ("oltp", "start-cold"),
+        ("rebuild", "rebuild"), ("integrity", "read-before"), ("integrity", "read-some"), ("integrity", "read-after"),
+    ):  # fmt: skip
+        names = [each.name for each in planned(name)]
+        last = max(at for at, each in enumerate(planned(name)) if each.argv[-1] == "drop" and at < names.index(step))
+        between = set(names[last + 1 : names.index(step)])
+        assert between <= {"usage-before", "usage-before-write", "usage-before-read", "state-before", "settle"}
+
+
+def test_parameters_reach_fio() -> None:
+    for path, said in (
+        ("nbd", "fio --name=requests --ioengine=nbd --uri=nbd+unix:///?socket=/sock --rw=randwrite --bs=4096"),
+        ("rbd", "env CEPH_CONF=/ceph.conf fio --name=requests --ioengine=rbd --clientname=admin --pool=rbd --rbdname="),
+        ("kernel", "fio --name=requests --ioengine=libaio --direct=1 --filename=/dev/zvol --rw=randwrite"),
+    ):
+        steps = planned("fio-4k", path=path, pattern="randwrite")
+        argv = " ".join(next(step for step in steps if step.name == "fio").argv)
+        assert argv.startswith(said)
+        assert "--end_fsync=1" in argv
+    reading = next(step for step in planned("fio-4k") if step.name == "fio").argv
+    assert "--end_fsync=1" not in reading
+    assert planned("fio-4k", mode="strict")[0].argv[-2:] == ("serve", "strict")
+
+
+def test_files_are_of_whole_mebibytes_and_their_file_system_holds_them() -> None:
+    steps = {step.name: step for step in planned("file-copy", files=44, total_bytes=4_000_000_000)}
+    assert "--filesize=90177536" in steps["write"].argv
+    size = 44 * 90177536
+    assert int(steps["mount"].argv[-1]) > 1.08 * size
+    assert int(steps["mount"].argv[-1]) % 2**20 == 0
+
+
+# -------------------------------------------------------------------------------------------------------- use of CPU
+
+
+def usage(at_s: float, busy_s: float = 0.0, total_s: float = 0.0, **daemons: float) -> bytes:
+    told = {
+        "verb": "usage", "begun_s": at_s, "done_s": at_s + 0.1, "machine": {"busy_s": busy_s, "total_s": total_s},
+        "storage": {name: {"cpu_s": cpu_s, "rss_B": 1} for name, cpu_s in daemons.items()}, "client": {},
+    }  # fmt: skip
+    return json.dumps(told).encode()
+
+
+def between(before: bytes, after: bytes) -> _volume.Used:
+    base = captured("fio-4k")
+    return _volume.used(with_stdout(with_stdout(base, "usage-before", before), "usage-after", after), "before", "after")
+
+
+def test_cpu_time_is_shared_out_between_storage_and_the_rest() -> None:
+    found = between(usage(10, 100, 1000, osd=5, mon=1), usage(20, 112, 1020, osd=9, mon=2))
+    assert (found.storage_s, found.busy_s, found.total_s) == (5, 12, 20)
+    assert found.client_s == 7
+    assert found.percent == 60
+    assert between(usage(1, 0, 0, osd=0), usage(2, 1, 2, osd=1.01)).client_s == 0  # ticks
+    with pytest.raises(ParseError, match="counters went backwards"):
+        between(usage(1, 0, 0, osd=0), usage(2, 0, 0, osd=0))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (usage(1, 0, 0, osd=1), usage(2, 1, 2, mon=1), "the storage daemons must be ['osd']"),
+        (usage(1, 0, 0, osd=1, mon=1), usage(2, 1, 2, osd=1), "the storage daemons must be ['mon', 'osd']"),
+        (usage(1, 0, 0), usage(2, 1, 2), "it names no storage daemons"),
+        (usage(1, 0, 0, osd=2), usage(2, 1, 2, osd=1), "counters went backwards"),
+        (usage(1, 5, 5, osd=1), usage(2, 4, 9, osd=1), "counters went backwards"),
+        (usage(2, 0, 0, osd=1), usage(1, 1, 2, osd=1), "was read before"),
+        (usage(1, 0, 0, osd=math.nan), usage(2, 1, 2, osd=1), "is no finite number"),
+        (usage(-5, 0, 0, osd=1), usage(2, 1, 2, osd=1), "must be above 0"),
+        (b'{"verb": "drop"}', usage(2, 1, 2, osd=1), "verb of usage-before must be usage"),
+        (b"store: no home\n", usage(2, 1, 2, osd=1), "no JSON"),
+    ],
+)
+def test_readings_that_do_not_fit_are_refused(before: bytes, after: bytes, said: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        between(before, after)
+    assert said in str(caught.value)
+
+
+# -------------------------------------------------------------------------------------------------------- steadiness
+
+
+def test_a_trend_is_told_as_kendall_tells_it() -> None:
+    # All of ten rise: S = 45, its variance 125, so z = 44 / sqrt(125).
+    assert _fio_report.trend(range(10)) == pytest.approx(math.erfc(44 / math.sqrt(250)))
+    assert _fio_report.trend([5.0] * 9) == 1
+    # 1, 1, 2: two pairs rise; the variance is (3 * 2 * 11 - 2 * 1 * 9) / 18.
+    assert _fio_report.trend([1, 1, 2]) == pytest.approx(math.erfc(1 / math.sqrt(2 * 48 / 18)))
+    scores = [sum((b > a) - (b < a) for i, a in enumerate(p) for b in p[i + 1 :]) for p in permutations(range(7))]
+    for series in ((1, 2, 3, 4, 5, 7, 6), (2, 1, 3, 5, 4, 6, 7), (4, 2, 6, 1, 7, 3, 5)):
+        mine = sum((b > a) - (b < a) for i, a in enumerate(series) for b in series[i + 1 :])
+        exact = np.mean(np.abs(scores) >= abs(mine))
+        assert _fio_report.trend(series) == pytest.approx(exact, abs=0.03)
+
+
+def test_steady_runs_are_called_steady_and_others_are_not() -> None:
+    noise = np.random.default_rng(20200315)
+    flat = [1000 + 30 * noise.standard_normal(20) for _ in range(2000)]
+    called = np.mean([_fio_report.steady(each.tolist()) for each in flat])
+    assert 0.985 <= called <= 0.997  # a test at 0.01, and halves that never differ by a tenth
+    assert not _fio_report.steady([1000.0] * 10 + [880.0] * 10)
+    assert not _fio_report.steady([1000.0 - 5 * at for at in range(20)])  # 5 % between halves, and always down
+    with pytest.raises(ParseError, match="too few"):
+        _fio_report.steady([1.0])
+
+
+@SETTINGS
+@given(
+    rows=st.lists(st.tuples(st.floats(0.01, 2), st.integers(0, 10**6)), min_size=1, max_size=60),
+    most=st.integers(1, 20),
+)
+def test_parts_of_a_run_hold_all_its_requests(rows: list[tuple[float, int]], most: int) -> None:
+    ends = np.cumsum([width for width, _ in rows])
+    found = _fio_report.rates([(float(end), count) for end, (_, count) in zip(ends, rows, strict=True)], most)
+    assert len(found) == min(most, len(rows))
+    assert sum(found) * ends[-1] / len(found) == pytest.approx(sum(count for _, count in rows), abs=1e-3)
+    assert min(found) >= -1e-6
+
+
+def test_a_run_that_stood_still_for_a_while_is_not_steady() -> None:
+    rows = [(0.25 * (at + 1), 1000) for at in range(20)]
+    assert _fio_report.steady(_fio_report.rates(rows, 20))
+    still = [*rows[:10], (4.5, 1000), *((4.5 + 0.25 * (at + 1), 1000) for at in range(2))]
+    assert not _fio_report.steady(_fio_report.rates(still, 20))
+
+
+LINE = "250, 1, 4096" + 29 * ", 3" + "\n"
+
+
+@pytest.mark.parametrize(
+    "log",
+    ["", LINE[:-1], LINE + LINE.replace("250", "249"), LINE.replace(" 1,", " 0,"), LINE.replace("4096", "512"),
+     LINE.replace(", 3\n", "\n"),
+     LINE.replace("250", "-250"), LINE.replace("250", "0"), "x" + LINE, LINE + "\n", LINE.replace(", 3,", ", 3.5,", 1)],
+)  # fmt: skip
+def test_a_log_that_is_not_whole_is_refused(log: str) -> None:
+    assert _fio_report.completed(LINE + LINE.replace("250", "760") * 2, "write", 4096) == [(0.25, 87), (0.76, 174)]
+    with pytest.raises(ParseError):
+        _fio_report.completed(log, "write", 4096)
+
+
+def fio(capture: Capture, change: Callable[[dict[str, Any]], Any], step: str = "fio") -> Capture:
+    """Return `capture` with the one job of a report changed."""
+    head, brace, tail = capture[step].stdout.partition(b"{")
+    told = json.loads(brace + tail)
+    change(told["jobs"][0])
+    return with_stdout(capture, step, head + json.dumps(told).encode())
+
+
+def rerun(way: str, more_bytes: int = 0, **changes: int) -> Callable[[dict[str, Any]], None]:
+    """Return a change of a job's numbers that its rates follow, as those of another run would."""
+
+    def change(job: dict[str, Any]) -> None:
+        side = job[way]
+        side.update(changes)
+        side["io_bytes"] += more_bytes
+        side["bw_bytes"] = side["io_bytes"] * 1000 // side["runtime"]
+        side["iops"] = side["total_ios"] * 1000 / side["runtime"]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda job: job.update(error=5), "error of job requests must be 0"),
+        (lambda job: job.update(jobname="other"), "name of the job must be requests"),
+        (lambda job: job["job options"].update(iodepth="1"), "option iodepth must be 32"),
+        (lambda job: job["job options"].update(rw="write"), "option rw must be randwrite"),
+        (lambda job: job["job options"].update(size="1G"), "option size must be 1073741824"),
+        (lambda job: job["write"].update(total_ios=0), "write requests must be above 0"),
+        (lambda job: job["write"].update(short_ios=1), "write short_ios must be 0"),
+        (lambda job: job["write"].update(drop_ios=1), "write drop_ios must be 0"),
+        (rerun("write", runtime=3000), "it ran 3 s of 4 s"),
+        (rerun("write", io_bytes=4096), "bytes are of 1 requests"),
+        (rerun("write", more_bytes=1), "bytes are of"),
+        (lambda job: job["write"].update(runtime=3000), "write bw_bytes must be from"),
+        (lambda job: job["write"].update(iops=job["write"]["iops"] + 1), "write iops must be from"),
+        (lambda job: job["write"].update(bw_bytes=job["write"]["bw_bytes"] + 2), "write bw_bytes must be from"),
+        (lambda job: job["job options"].update(runtime="5"), "option runtime must be 4"),
+        (lambda job: job["job options"].update(ramp_time="0"), "option ramp_time must be 1"),
+        (lambda job: job["job options"].update(ioengine="rbd"), "option ioengine must be nbd"),
+        (lambda job: job["write"]["lat_ns"].update(N=3), "latencies are of 3 requests"),
+        (lambda job: job["write"]["lat_ns"].update(mean=0), "write latency must be above 0"),
+        (lambda job: job["write"]["lat_ns"].pop("percentile"), "50.000000 is missing"),
+        (lambda job: job["write"]["lat_ns"]["percentile"].pop("99.900000"), "99.900000 is missing"),
+        (lambda job: job.pop("write"), "write is missing"),
+    ],
+)
+def test_a_report_of_another_run_is_refused(change: Callable[[dict[str, Any]], Any], said: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        values("fio-4k", fio(captured("fio-4k"), change))
+    assert said in str(caught.value)
+
+
+def test_the_log_belongs_to_the_report() -> None:
+    capture = captured("fio-4k")
+    log = capture["log"].stdout
+    cut = log[: log.rindex(b"\n", 0, -1) + 1]
+    with pytest.raises(ParseError, match="the log's size"):
+        values("fio-4k", with_stdout(capture, "log", cut))
+    more = with_stdout(capture, "log", log.replace(b", 0\n", b", 99999999\n"))
+    size = f"{len(more['log'].stdout)} {capture['log-size'].stdout.split()[1].decode()}\n".encode()
+    with pytest.raises(ParseError, match="the log tells of"):
+        values("fio-4k", with_stdout(more, "log-size", size))
+
+
+# ------------------------------------------------------------------------------------------------------------- copies
+
+
+@pytest.mark.parametrize(
+    ("step", "change", "error", "said"),
+    [
+        ("compare", lambda job: job.update(error=84), ParseError, "error of job compare must be 0"),
+        ("compare", rerun("read", io_bytes=2**20, total_ios=1), NotAsClaimed, "compare went over"),
+        ("read", rerun("read", io_bytes=2**20, total_ios=1), NotAsClaimed, "read went over 1048576"),
+        ("write", rerun("write", total_ios=7), ParseError, "bytes of write in pieces"),
+        ("write", lambda job: job["job options"].update(nrfiles="4"), ParseError, "option nrfiles must be 44"),
+    ],
+)
+def test_a_copy_that_is_not_whole_is_refused(
+    step: str, change: Callable[[dict[str, Any]], Any], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error) as caught:
+        values("file-copy", fio(captured("file-copy"), change, step))
+    assert said in str(caught.value)
+
+
+def test_cpu_time_is_for_each_byte_of_a_file() -> None:
+    capture = captured("file-copy")
+    found = values("file-copy", capture)
+    spent = _volume.used(capture, "before-write", "after-write")
+    size = 44 * (440_000_000 // 44 // 2**20) * 2**20
+    assert found["write_storage_cpu_s_per_B"] * size == pytest.approx(spent.storage_s)
+    assert found["write_client_cpu_s_per_B"] * size == pytest.approx(spent.busy_s - spent.storage_s)
+
+
+# ------------------------------------------------------------------------------------------------------- transactions
+
+
+@pytest.mark.parametrize(
+    ("step", "old", "new", "said"),
+    [
+        (
+            "sysbench",
+            "reconnects:                          0 ",
+            "reconnects:                          2 ",
+            "reconnects",
+        ),
+        ("sysbench", "Number of threads: 4", "Number of threads: 8", "threads must be 4"),
+        (
+            "sysbench",
+            "total time:                          5.0108",
+            "total time:                          4.0108",
+            "total time must be from 4.995 to 5.55375",
+        ),
+        (
+            "sysbench",
+            "total time:                          5.0108",
+            "total time:                          300.0108",
+            "total time must be from 4.995 to 5.55375",
+        ),
+        ("sysbench", "Latency (ms):", "Latency (us):", "expected latencies in ms once"),
+        ("sysbench", "every 1 second(s)", "every 2 second(s)", "expected a report each second once"),
+        ("sysbench", "other:                           2812", "other:                           2813", "of all kinds"),
+        ("sysbench", "write:                           5624", "write:                           0", "that it wrote"),
+        ("sysbench", "per sec.)", "per min.)", "expected"),
+        ("sysbench", "    transactions: ", "    deadlocks: ", "expected transactions once"),
+        ("settings", "O_DIRECT", "fsync", "its settings must be"),
+        ("settings", "67108864", "134217728", "its settings must be"),
+        ("count", "20000", "19999", "every table must have 20000 rows"),
+    ],
+)
+def test_transactions_of_another_database_are_refused(step: str, old: str, new: str, said: str) -> None:
+    capture = captured("oltp")
+    text = capture[step].stdout.decode()
+    assert old in text
+    with pytest.raises(ParseError) as caught:
+        oltp.parse(with_stdout(capture, step, text.replace(old, new).encode()))
+    assert said in str(caught.value)
+
+
+def test_a_rate_that_contradicts_its_own_count_is_refused() -> None:
+    capture = captured("oltp")
+    text = capture["sysbench"].stdout.decode()
+    count = text.split("transactions:")[1].split()[0]
+    with pytest.raises(ParseError, match=r"transactions in \S+ s are not"):
+        oltp.parse(with_stdout(capture, "sysbench", text.replace(f" {count} ", f" {int(count) * 2} ").encode()))
+
+
+# ------------------------------------------------------------------------------------------------------------ rebuild
+
+
+def state(index: int, **keys: Any) -> Callable[[dict[str, Any]], Any]:
+    return lambda told: told["states"][index].update(keys)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "said"),
+    [
+        (lambda told: told.update(disk=2), ParseError, "there is no such disk"),
+        (lambda told: told.pop("events"), ParseError, "events is missing"),
+        (lambda told: told["events"]["fail"].update(verb="replace"), ParseError, "verb of fail must be fail"),
+        (lambda told: told["events"]["fail"].update(noticed_s=0), ParseError, "noticed_s must be above 0"),
+        (lambda told: told["events"]["fail"].update(noticed_s=60), ParseError, "are not in order"),
+        (lambda told: told["events"]["replace"].update(begun_s=1.0), ParseError, "are not in order"),
+        (state(0, clean=False), NotAsClaimed, "was not clean before"),
+        (state(-1, clean=False), ParseError, "not clean at the end"),
+        (state(-1, clean="yes"), ParseError, "does not say whether it is clean"),
+        (state(-1, begun_s=1.0), ParseError, "states are not in order"),
+        (state(-1, copied_B="much"), ParseError, "copied_B is no finite number"),
+        (lambda told: [row.update(clean=True) for row in told["states"]], ParseError, "never not clean"),
+        (lambda told: told.update(states=[]), ParseError, "there are no states"),
+        (lambda told: told.update(bins=[]), ParseError, "no bins"),
+        (lambda told: told["bins"].pop(3), ParseError, "requests of all bins that"),
+        (lambda told: told["bins"][3].pop(), ParseError, "not whole"),
+        (lambda told: told["bins"].reverse(), ParseError, "bins are not in order"),
+        (lambda told: told["bins"][3].__setitem__(2, -1.0), ParseError, "hold less than nothing"),
+        (lambda told: told.update(bin_s=1.0), ParseError, "bin_s must be 0.5"),
+        (lambda told: told["fio"]["jobs"][0].update(error=5), ParseError, "error of job load must be 0"),
+        (
+            lambda told: told["fio"]["jobs"][0]["job options"].update(rate_iops="50,50"),
+            ParseError,
+            "option rate_iops must be 100,100",
+        ),
+    ],
+)
+def test_a_course_that_contradicts_itself_is_refused(
+    change: Callable[[dict[str, Any]], Any], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error) as caught:
+        rebuild.parse(changed(captured("rebuild"), "rebuild", change))
+    assert said in str(caught.value)
+
+
+def test_a_pool_that_holds_less_than_it_was_filled_with_is_not_as_claimed() -> None:
+    less = changed(captured("rebuild"), "usage-before", lambda told: told["pool"].update(used_B=1000))
+    with pytest.raises(NotAsClaimed, match="but the pool holds 1000"):
+        rebuild.parse(less)
+    capture = captured("rebuild")
+    other = "0" if json.loads(capture["rebuild"].stdout)["disk"] else "1"
+    with pytest.raises(ParseError, match="the disk must be"):
+        rebuild.parse(Capture(capture.steps, {**capture.params, "disk": other}))
+
+
+def test_the_end_is_after_the_last_state_that_was_not_clean() -> None:
+    capture = captured("rebuild")
+    told = json.loads(capture["rebuild"].stdout)
+    replaced_s = told["events"]["replace"]["begun_s"]
+    relapse = changed(capture, "rebuild", lambda t: t["states"][-3].update(clean=False))
+    assert values("rebuild", relapse)["rebuild_s"] == told["states"][-2]["begun_s"] - replaced_s
+    assert values("rebuild", capture)["rebuild_s"] < values("rebuild", relapse)["rebuild_s"]
+
+
+def test_a_load_that_stood_still_has_a_lower_rate_and_no_latency_there() -> None:
+    capture = captured("rebuild")
+
+    def still(told: dict[str, Any]) -> None:
+        lost = told["events"]["fail"]["begun_s"]
+        gone = [row for row in told["bins"] if lost + 4 < row[0] < lost + 5]
+        told["bins"] = [row for row in told["bins"] if row not in gone]
+        for way, column in (("read", 1), ("write", 3)):
+            told["fio"]["jobs"][0][way]["total_ios"] -= sum(row[column] for row in gone)
+
+    before, after = rebuild.timeline(capture), rebuild.timeline(changed(capture, "rebuild", still))
+    whole, less = (values("rebuild", each) for each in (capture, changed(capture, "rebuild", still)))
+    assert less["foreground_iops_during"] < 0.97 * whole["foreground_iops_during"]
+    assert less["foreground_iops_before"] == whole["foreground_iops_before"]
+    rates = [each for each in after.samples if each.series == "foreground_iops"]
+    assert [each.at_s for each in rates] == [each.at_s for each in before.samples if each.series == "foreground_iops"]
+    zeros = [
+        [each.value for each in of.samples if each.series == "foreground_iops"].count(0.0) for of in (before, after)
+    ]
+    assert zeros[1] == zeros[0] + 2 >= 3  # the real load stood still too, when the disk was lost
+    assert after.events["lost"] < after.events["noticed"] < after.events["replaced"] == 0 < after.events["clean"]
+
+
+# ---------------------------------------------------------------------------------------------------------- integrity
+
+
+@pytest.mark.parametrize(
+    ("step", "change", "said"),
+    [
+        ("write", lambda told: told.update(bytes=63_999_999), "bytes written must be 64000000"),
+        ("read-after", lambda told: told.update(bytes=63_999_999), "bytes, which are less"),
+        ("corrupt", lambda told: told.update(disks=[0, 1]), "disks with damage must be 1"),
+        ("corrupt", lambda told: told.update(disks=1), "disks with damage must be 1"),
+    ],
+)  # fmt: skip
+def test_other_files_or_another_damage_than_asked_for(
+    step: str, change: Callable[[dict[str, Any]], Any], said: str
+) -> None:
+    with pytest.raises(ParseError) as caught:
+        values("integrity", changed(captured("integrity"), step, change))
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("case", ["both-ceph", "both-zfs"])
+def test_both_copies_damaged_is_never_fine(case: str) -> None:
+    capture = captured("integrity", case)
+    found = values("integrity", capture)
+    assert found["lost_files"] + found["silently_wrong_files"] > 0
+    assert found["repaired"] == 0
+    whole = json.loads(capture["write"].stdout)["files"]
+    size = json.loads(capture["write"].stdout)["bytes"]
+    capture = changed(capture, "read-after", lambda told: told.update(files=whole, unreadable={}, bytes=size))
+    with pytest.raises(NotAsClaimed, match="both copies of data are damaged, but every file"):
+        values("integrity", capture)
+
+
+def test_files_are_counted_by_what_became_of_them() -> None:
+    capture = captured("integrity")
+    files = json.loads(capture["write"].stdout)["files"]
+    first, second, third, *_ = sorted(files)
+
+    def after(told: dict[str, Any]) -> None:
+        told["files"] = {**files, first: "0" * 64}
+        del told["files"][second], told["files"][third]
+        told["unreadable"] = {second: "Input/output error"}  # and the third is not even listed
+        told["bytes"] = 14 * 4_000_000
+
+    found = values("integrity", changed(capture, "read-after", after))
+    assert (found["lost_files"], found["silently_wrong_files"], found["intact_after"]) == (2, 1, 13 / 16)
+
+
+def test_a_report_that_lost_a_file_is_no_lost_file() -> None:
+    lost = changed(captured("integrity"), "read-after", lambda told: told["files"].popitem())
+    with pytest.raises(ParseError, match="tells of 15 files"):
+        values("integrity", lost)
+
+
+def test_who_found_the_damage() -> None:
+    quiet = captured("integrity", "one-zfs")  # as if reading had met none of it
+    before = json.loads(quiet["state-before"].stdout)["detail"]["errors"]
+    quiet = changed(quiet, "state-read", lambda told: told["detail"].update(errors=before))
+    assert values("integrity", quiet)["found_by_read"] == 0
+    seen = changed(quiet, "state-read", lambda told: told["detail"].update(errors=before + 1))
+    assert values("integrity", seen)["found_by_read"] == 1
+    felt = changed(quiet, "read-some", lambda told: told.update(bytes=0, files={}, unreadable={"file-0000": "EIO"}))
+    assert values("integrity", felt)["found_by_read"] == 1
+    blind = changed(quiet, "scrub-deep", lambda told: told.update(errors=0, repaired=0))
+    assert {values("integrity", blind)[key] for key in ("found_by_read", "found_by_deep_scrub", "repaired")} == {0}
+    left = changed(quiet, "scrub-again", lambda told: told.update(unrecoverable=1))
+    assert values("integrity", left)["repaired"] == 0
+    assert "found_by_light_scrub" in values("integrity", captured("integrity"))
+    assert "found_by_light_scrub" not in values("integrity", quiet)
+
+
+def test_real_damage_was_found_and_mended_by_both_systems() -> None:
+    for case in ("ok", "one-zfs"):
+        found = values("integrity", captured("integrity", case))
+        assert [found[f"found_by_{name}"] for name in ("read", "deep_scrub")] == [1, 1]
+        assert (found["repaired"], found["intact_after"], found["lost_files"]) == (1, 1, 0)
+    for case in ("disk-lost", "disk-lost-zfs"):
+        found = values("integrity", captured("integrity", case))
+        assert {found[f"intact_{when}"] for when in ("before", "degraded", "after")} == {1}
+
+
+@pytest.mark.parametrize(
+    ("case", "step", "change", "said"),
+    [
+        ("ok", "corrupt", lambda told: told.update(places=0), "places of the damage must be above 0"),
+        ("ok", "scrub-again", lambda told: told.update(supported=False), "without a deep scrub"),
+        ("ok", "scrub-deep", lambda told: told.pop("errors"), "errors is missing"),
+        ("ok", "state-read", lambda told: told.update(detail={}), "detail.errors is missing"),
+        ("ok", "write", lambda told: told["files"].popitem(), "16 files were to be written"),
+        ("ok", "read-before", lambda told: told["files"].update({"file-0000": "abc"}), "no hash of a file"),
+        ("ok", "read-before", lambda told: told["files"].update({"x": "0" * 64}), "no hash of a file"),
+        ("ok", "read-before", lambda told: told["unreadable"].update({"file-0000": "EIO"}), "which files it read"),
+        ("ok", "read-before", lambda told: told.update(verb="write"), "verb of read-before must be read"),
+        ("disk-lost", "wait", lambda told: told["state"].update(clean=False), "clean after the rebuild must be True"),
+        ("disk-lost", "fail", lambda told: told.update(verb="state"), "verb of fail must be fail"),
+    ],
+)
+def test_answers_that_do_not_fit_are_refused(
+    case: str, step: str, change: Callable[[dict[str, Any]], Any], said: str
+) -> None:
+    with pytest.raises(ParseError) as caught:
+        values("integrity", changed(captured("integrity", case), step, change))
+    assert said in str(caught.value)

@@ -1,0 +1,88 @@
+"""Versions of tools: those that a parser says it reads are those whose outputs its tests have."""
+
+from __future__ import annotations
+
+import pytest
+
+from infrabench import registry
+from infrabench.core import Target
+from infrabench.experiment.execution import preflight
+from infrabench.machines.hosts.host import LocalHost
+from infrabench.workloads import oltp
+from tests.support.captures import case_folders, read
+from tests.unit.workloads.test_parsers import GOOD, WORKLOADS
+
+# What they read is printed by programs of the suite itself, or by none.
+OWN = {"ftp", "integrity", "null", "pods-startup", "pods-stream", "spin", "startup", "stream"}
+# Their tools run in pods, whose image is of the suite's own making, or are the runtime below them.
+NOT_OF_DEBIAN_13 = {"pod-network", "pods-netperf", "pods-pi", "pods-sysbench-cpu"}
+READERS = sorted(set(WORKLOADS) - OWN)
+
+
+def reads(name: str) -> tuple[str, ...]:
+    return registry.workload(name).READS  # type: ignore[attr-defined]
+
+
+def untested(name: str, version: str) -> dict[str, dict[str, str]]:
+    return preflight.untested({"native": {name: version}}, {name: registry.workload(name)})
+
+
+def versions(name: str) -> set[str]:
+    """Return the versions whose outputs are parsed in tests."""
+    return {read(folder)[1]["tool"] for folder in GOOD if folder.parent.name == name}
+
+
+def test_a_workload_says_which_versions_it_reads_unless_it_reads_its_own_programs() -> None:
+    assert {name for name in WORKLOADS if not hasattr(registry.workload(name), "READS")} == OWN
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_every_version_that_is_read_has_a_captured_output(name: str) -> None:
+    seen = versions(name)
+    for declared in reads(name):
+        assert any(each == declared or each.startswith(f"{declared} ") for each in seen), f"no output of {declared}"
+    assert len(set(reads(name))) == len(reads(name))
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_every_captured_output_is_of_a_version_that_is_read(name: str) -> None:
+    for version in versions(name):
+        assert untested(name, version) == {}, f"{version} is missing in READS"
+
+
+@pytest.mark.parametrize("name", sorted(set(READERS) - NOT_OF_DEBIAN_13))
+def test_every_tool_that_debian_packages_has_an_output_of_debian_13(name: str) -> None:
+    made = [read(folder)[1].get("made_by", "") for folder in case_folders() if folder.parent.name == name]
+    assert any(each.startswith("Debian 13") for each in made)
+
+
+def test_a_version_without_an_output_is_named_with_those_that_have_one() -> None:
+    assert untested("fio", "3.36") == {
+        "native": {"fio": "no test has an output of 3.36; those of 3.33, 3.39 are read"}
+    }  # fmt: skip
+    assert untested("fio", "3.3")  # no beginning of a number is that number
+    assert untested("oltp", "1.0.20 with MariaDB 10.11.99") == {}  # what it reads is sysbench's
+    assert untested("oltp", "1.0.21 with MariaDB 10.11.99")
+    assert untested("spin", "9.9") == {}
+
+
+@pytest.mark.parametrize(
+    ("said", "version"),
+    [
+        (
+            "mariadbd  Ver 10.11.14-MariaDB-0+deb12u2 for debian-linux-gnu on x86_64 (Debian 12)",
+            "10.11.14-MariaDB-0+deb12u2",
+        ),
+        (
+            "mariadbd  Ver 11.8.9-MariaDB-0+deb13u1 from Debian for debian-linux-gnu on x86_64 (-- Please help)",
+            "11.8.9-MariaDB-0+deb13u1",
+        ),
+    ],
+)  # fmt: skip
+def test_mariadb_tells_its_version_in_debian_12_and_13(tmp_path, said: str, version: str) -> None:
+    for name, words in (("sysbench", "sysbench 1.0.20"), ("mariadbd", said)):
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\necho '{words}'\n")
+        program.chmod(0o755)
+    target = Target("server", LocalHost("here"), prefix=("env", f"PATH={tmp_path}:/usr/bin:/bin"))
+    assert oltp.version(target) == f"1.0.20 with MariaDB {version}"
