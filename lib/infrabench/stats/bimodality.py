@@ -14,7 +14,7 @@ from infrabench.stats.arrays import sample
 from infrabench.stats.intervals import NAN, Array, Numbers, constant
 
 SMALLEST = 3  # values in a group: two far values are outliers, not a mode
-# n -> the d that 1 % of normal samples exceed, of 400 000 simulated samples each (tests/stats/null_tables.py)
+# n -> the d that 1 % of normal samples exceed, of 400 000 simulated samples each (lib/tests/unit/stats/null_tables.py)
 CRITICAL = {
     6: 7.009, 7: 6.906, 8: 6.451, 9: 6.064, 10: 5.789, 11: 5.510, 12: 5.320, 13: 5.155, 14: 5.010,
     15: 4.876, 17: 4.669, 20: 4.440, 25: 4.157, 30: 3.964, 40: 3.714, 50: 3.555, 70: 3.365, 100: 3.220,

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from infrabench.stats.arrays import sample
 from infrabench.stats.intervals import NAN, Array, Numbers, constant
 
-# n -> quantiles of sqrt(n) dip at these levels, of 200 000 uniform samples each (tests/stats/null_tables.py)
+# n -> quantiles of sqrt(n) dip at these levels, of 200 000 uniform samples each (lib/tests/unit/stats/null_tables.py)
 LEVELS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)
 QUANTILES = {
     4: (

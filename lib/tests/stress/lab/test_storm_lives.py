@@ -26,7 +26,7 @@ from infrabench.machines.hosts import marks
 from infrabench.machines.lab import nodes
 from infrabench.systems import lxc, native
 from tests.stress.torture.dens import MARK
-from tests.support.leftovers import Traces, changed, left_since, traces
+from tests.support.leftovers import Traces, changed, left_since, quiet_traces, traces
 from tests.support.storm import SEED, size
 
 KILLS = size(10, 40)
@@ -203,7 +203,7 @@ def machine_of(folder: Path) -> Iterator[Machine]:
 @pytest.mark.timeout(2 * 3600)
 def test_all_that_lives_is_killed_and_the_lab_goes_down_without_a_trace(tmp_path: Path, record_property) -> None:
     infrabench("lab", "down", limit_s=DOWN_S)
-    before, began, rng, table = traces(), time.monotonic(), random.Random(SEED), list[Killing]()
+    before, began, rng, table = quiet_traces(), time.monotonic(), random.Random(SEED), list[Killing]()
     with machine_of(tmp_path) as machine:
         # What each takes when nothing is killed meanwhile, on this machine now.
         lengths = {"lab": machine.reach("lab")}
