@@ -38,8 +38,9 @@ def check_each(
 
 
 def _say(error: BaseException) -> str:
-    """Return kind, message and the line of the check that an error comes from."""
+    """Return kind, message without pytest's " + where" lines, and the line of the check that an error comes from."""
     frames = traceback.extract_tb(error.__traceback__)
     place = frames[min(1, len(frames) - 1)]  # the first frame is the loop above
     kind = "" if isinstance(error, AssertionError | pytest.fail.Exception) else f"{type(error).__name__}: "
-    return f"{kind}{error} ({Path(place.filename).name}:{place.lineno})"
+    message = "\n".join(line for line in str(error).splitlines() if line.strip() and not line.startswith(" +"))
+    return f"{kind}{message} ({Path(place.filename).name}:{place.lineno})"
