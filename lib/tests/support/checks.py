@@ -21,7 +21,7 @@ def violations(
         count += 1
         try:
             faults += [f"{name(item)}: {fault}" for fault in check(item) or ()]
-        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 (the others are checked, too)
+        except (Exception, SystemExit, pytest.fail.Exception) as error:  # noqa: BLE001 (the others are checked, too)
             faults.append(f"{name(item)}: {_say(error)}")
     assert count, "there is nothing to check"
     return faults
