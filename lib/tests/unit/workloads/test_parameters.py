@@ -25,6 +25,12 @@ def label(path: Path) -> str:
     return f"{path.parent.name}-{path.name}"
 
 
+def parameters_of(folder: Path) -> Sequence[str]:
+    """Return the parameters of which the outputs of a capture tell."""
+    capture, about = read(folder)
+    return parameters.told(folder.parent.name, capture.params, about["tool"])
+
+
 def test_the_output_of_other_parameters_is_refused() -> None:
     """Each parameter of which the outputs of a good capture tell is changed alone."""
 
@@ -38,12 +44,6 @@ def test_the_output_of_other_parameters_is_refused() -> None:
     cases = [(folder, name) for folder in GOOD for name in parameters_of(folder)]
     assert len(cases) > 300
     check_each(check, cases, lambda case: f"{label(case[0])} {case[1]}")
-
-
-def parameters_of(folder: Path) -> Sequence[str]:
-    """Return the parameters of which the outputs of a capture tell."""
-    capture, about = read(folder)
-    return parameters.told(folder.parent.name, capture.params, about["tool"])
 
 
 def test_what_is_called_silent_is_a_parameter() -> None:
