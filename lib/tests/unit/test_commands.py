@@ -16,6 +16,7 @@ import pytest
 
 from infrabench import cli
 from infrabench.core import DesignError
+from tests.support.checks import check_each
 from tests.support.command_lines import check_words, children, parsers, unknown_word
 from tests.support.places import ROOT
 
@@ -54,21 +55,26 @@ def test_twelve_commands_are_listed_in_their_order_with_a_line_each(
     assert all(len(line.split()) > 3 for line in lines)
 
 
-@pytest.mark.parametrize("path", parsers(), ids=lambda path: " ".join(path) or "infrabench")
-def test_every_command_says_what_it_does_with_an_example_that_parses(
-    path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    shown = helped(capsys, *path)
-    assert shown.startswith(f"usage: {' '.join(('infrabench', *path))} ")
-    parser = parsers()[path]
-    assert len((parser.description or "").split()) > 3
-    assert parser.description in shown
-    (example,) = (parser.epilog or "").split("Example:\n")[1:]
-    assert f"  {example.strip()}\n" in shown
-    program, *words = shlex.split(example)
-    assert program == "infrabench"
-    assert tuple(words[: len(path)]) == path
-    assert callable(parsers()[()].parse_args(words).command)
+def command(path: tuple[str, ...]) -> str:
+    return " ".join(("infrabench", *path))
+
+
+def test_every_command_says_what_it_does_with_an_example_that_parses(capsys: pytest.CaptureFixture[str]) -> None:
+    def check(path: tuple[str, ...]) -> None:
+        shown = helped(capsys, *path)
+        assert shown.startswith(f"usage: {command(path)} ")
+        parser = parsers()[path]
+        assert len((parser.description or "").split()) > 3
+        assert parser.description in shown
+        (example,) = (parser.epilog or "").split("Example:\n")[1:]
+        assert f"  {example.strip()}\n" in shown
+        program, *words = shlex.split(example)
+        assert program == "infrabench"
+        assert tuple(words[: len(path)]) == path
+        assert callable(parsers()[()].parse_args(words).command)
+
+    assert len(parsers()) > 40
+    check_each(check, parsers(), command)
 
 
 @pytest.mark.parametrize(
@@ -91,9 +97,11 @@ def test_what_is_no_command_is_said_to_be_unknown(word: str, capsys: pytest.Capt
     assert f"unknown command '{word}'" in refused(capsys, word)
 
 
-@pytest.mark.parametrize("path", [path for path in parsers() if path not in LEAVES])
-def test_a_group_alone_asks_for_one_of_its_commands(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    assert "the following arguments are required: COMMAND" in refused(capsys, *path)
+def test_a_group_alone_asks_for_one_of_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    def check(path: tuple[str, ...]) -> None:
+        assert "the following arguments are required: COMMAND" in refused(capsys, *path)
+
+    check_each(check, [path for path in parsers() if path not in LEAVES], command)
 
 
 @pytest.mark.parametrize(

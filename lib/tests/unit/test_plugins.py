@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-import pytest
-
 from infrabench import registry
 from infrabench.analysis import figures
 from infrabench.analysis.tables import notation
@@ -23,6 +21,7 @@ from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.hosts.probes import facts
 from infrabench.machines.lab import images, nodes
 from infrabench.notebook import session_figures
+from tests.support.checks import check_each
 from tests.support.fakes import fake_site
 from tests.support.places import TESTS
 
@@ -67,132 +66,162 @@ class BareHost(LocalHost):
 # ------------------------------------------------------------------------------------------------------------- systems
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
-def test_a_system_keeps_its_contract(name: str) -> None:
-    module: Any = registry.system(name)
-    site, spec = object(), object()
-    inspect.signature(module.supported).bind(site)
-    inspect.signature(module.deploy).bind(site, spec)
-    assert module.__doc__
-    assert module.__doc__.splitlines()[0].endswith((".", "?"))
+def test_a_system_keeps_its_contract() -> None:
+    def check(name: str) -> None:
+        module: Any = registry.system(name)
+        site, spec = object(), object()
+        inspect.signature(module.supported).bind(site)
+        inspect.signature(module.deploy).bind(site, spec)
+        assert module.__doc__
+        assert module.__doc__.splitlines()[0].endswith((".", "?"))
+
+    check_each(check, SYSTEMS)
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
-def test_a_system_is_measured_by_a_study(name: str) -> None:
-    assert any(name in {*registry.study(study).systems} for study in STUDIES)
+def test_a_system_is_measured_by_a_study() -> None:
+    systems = {system for study in STUDIES for system in registry.study(study).systems}
+    check_each(lambda name: [] if name in systems else ["no study has it"], SYSTEMS)
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
-def test_a_system_says_what_its_hosts_need(name: str) -> None:
-    if not hasattr(registry.system(name), "NEEDS"):
-        assert name.endswith("-vm"), "declare NEEDS: role -> program -> Debian package"
-        return  # runs in a guest that the lab makes
-    check_needs(registry.system(name).NEEDS)  # type: ignore[attr-defined]
+def test_a_system_says_what_its_hosts_need() -> None:
+    def check(name: str) -> None:
+        if not hasattr(registry.system(name), "NEEDS"):
+            assert name.endswith("-vm"), "declare NEEDS: role -> program -> Debian package"
+            return  # runs in a guest that the lab makes
+        check_needs(registry.system(name).NEEDS)  # type: ignore[attr-defined]
+
+    check_each(check, SYSTEMS)
 
 
-@pytest.mark.parametrize("name", ENGINES)
-def test_an_engine_says_why_it_cannot_run(name: str) -> None:
-    without = registry.system(name).supported(fake_site(guest_image_reason="no root"))  # type: ignore[arg-type]
+def test_an_engine_says_why_it_cannot_run() -> None:
     image = {"tar": "/x.tar", "hash": "x"}
-    bare = registry.system(name).supported(fake_site(BareHost("bare"), guest_image=image))  # type: ignore[arg-type]
-    if name == "native":
-        assert (without, bare) == (None, None)
-        return
-    assert without == "no guest image: no root"
-    assert isinstance(bare, str)
-    assert "bare" in bare
-    assert "\n" not in bare
+
+    def check(name: str) -> None:
+        supported = registry.system(name).supported
+        without = supported(fake_site(guest_image_reason="no root"))  # type: ignore[arg-type]
+        bare = supported(fake_site(BareHost("bare"), guest_image=image))  # type: ignore[arg-type]
+        if name == "native":
+            assert (without, bare) == (None, None)
+            return
+        assert without == "no guest image: no root"
+        assert isinstance(bare, str)
+        assert "bare" in bare
+        assert "\n" not in bare
+
+    check_each(check, ENGINES)
 
 
-@pytest.mark.parametrize("name", ENGINES)
-def test_what_an_engine_needs_is_in_the_node_of_the_lab(name: str) -> None:
+def test_what_an_engine_needs_is_in_the_node_of_the_lab() -> None:
     packages = {*images.packages("node")} | {"util-linux", "procps", "tar", "iproute2"}
-    needs = registry.system(name).NEEDS["server"]  # type: ignore[attr-defined]
-    assert {package for package in needs.values() if package} <= packages
+
+    def check(name: str) -> list[str]:
+        needs = registry.system(name).NEEDS["server"]  # type: ignore[attr-defined]
+        absent = {package for package in needs.values() if package} - packages
+        return [f"{package} is not in the node" for package in sorted(absent)]
+
+    check_each(check, ENGINES)
 
 
-@pytest.mark.parametrize("name", sorted({*ENGINES} - WITHOUT_VERSION))
-def test_the_version_of_an_engine_is_asked_of_every_host(name: str) -> None:
-    assert name in facts.TOOLS
-    assert mentioned(name, "campaigns.md"), "what parity may name"
+def test_the_version_of_an_engine_is_asked_of_every_host() -> None:
+    def check(name: str) -> None:
+        assert name in facts.TOOLS
+        assert mentioned(name, "campaigns.md"), "what parity may name"
+
+    check_each(check, sorted({*ENGINES} - WITHOUT_VERSION))
 
 
-@pytest.mark.parametrize("name", sorted({*ENGINES} - WITHOUT_VERSION))
-def test_the_data_of_an_engine_lie_on_the_file_system_of_the_machine(name: str) -> None:
-    assert name in nodes.DATA.values()
+def test_the_data_of_an_engine_lie_on_the_file_system_of_the_machine() -> None:
+    engines = sorted({*ENGINES} - WITHOUT_VERSION)
+    check_each(lambda name: [] if name in nodes.DATA.values() else ["lab/nodes.py has no place for it"], engines)
 
 
-@pytest.mark.parametrize("name", ENGINES)
-def test_an_engine_stands_in_the_guide(name: str) -> None:
-    assert mentioned(name, "run-a-study.md")
+def test_an_engine_stands_in_the_guide() -> None:
+    check_each(lambda name: [] if mentioned(name, "run-a-study.md") else ["run-a-study.md lacks it"], ENGINES)
 
 
 # ----------------------------------------------------------------------------------------------------------- workloads
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
-def test_a_workload_keeps_its_contract(name: str) -> None:
-    module: Any = registry.workload(name)
-    assert list(inspect.signature(module.plan).parameters) == ["params", "roles"]
-    assert list(inspect.signature(module.version).parameters) == ["target"]
-    assert list(inspect.signature(module.supported).parameters) == ["deployment"]
-    assert list(inspect.signature(module.parse).parameters) == ["capture"]
-    assert module.__doc__
-    assert module.__doc__.startswith(f"{name}: "), "the title of the workload"
-    assert all(type(value) in (bool, int, float, str) for value in module.DEFAULTS.values())
+def test_a_workload_keeps_its_contract() -> None:
+    def check(name: str) -> None:
+        module: Any = registry.workload(name)
+        assert list(inspect.signature(module.plan).parameters) == ["params", "roles"]
+        assert list(inspect.signature(module.version).parameters) == ["target"]
+        assert list(inspect.signature(module.supported).parameters) == ["deployment"]
+        assert list(inspect.signature(module.parse).parameters) == ["capture"]
+        assert module.__doc__
+        assert module.__doc__.startswith(f"{name}: "), "the title of the workload"
+        assert all(type(value) in (bool, int, float, str) for value in module.DEFAULTS.values())
+
+    check_each(check, WORKLOADS)
 
 
-@pytest.mark.parametrize("name", sorted({*WORKLOADS} - OF_THE_HARNESS))
-def test_a_workload_is_measured_by_a_study(name: str) -> None:
-    assert name in MEASURED
+def test_a_workload_is_measured_by_a_study() -> None:
+    check_each(lambda name: [] if name in MEASURED else ["no study has it"], sorted({*WORKLOADS} - OF_THE_HARNESS))
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
-def test_a_workload_says_what_each_metric_is(name: str) -> None:
-    declared = registry.metric_kinds(name)
-    assert declared
-    for metric, kind in declared.items():
-        assert {*([kind] if isinstance(kind, str) else kind.values())} <= {*get_args(Kind)}, metric
-        assert notation.metric_title(metric)
+def test_a_workload_says_what_each_metric_is() -> None:
+    def check(name: str) -> None:
+        declared = registry.metric_kinds(name)
+        assert declared
+        for metric, kind in declared.items():
+            assert {*([kind] if isinstance(kind, str) else kind.values())} <= {*get_args(Kind)}, metric
+            assert notation.metric_title(metric)
+
+    check_each(check, WORKLOADS)
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
-@pytest.mark.parametrize("case", CASES)
-def test_a_workload_has_outputs_of_its_tool(name: str, case: str) -> None:
-    about = json.loads((DATA / name / case / "case.json").read_text())
-    assert about["tool"]
-    assert ("measurements" in about["expect"]) == (case == "ok")
+def test_a_workload_has_outputs_of_its_tool() -> None:
+    def check(folder: Path) -> None:
+        about = json.loads((folder / "case.json").read_text())
+        assert about["tool"]
+        assert ("measurements" in about["expect"]) == (folder.name == "ok")
+
+    folders = [DATA / name / case for name in WORKLOADS for case in CASES]
+    check_each(check, folders, lambda folder: f"{folder.parent.name}/{folder.name}")
 
 
-@pytest.mark.parametrize("name", OF_CONTAINERS)
-def test_what_a_workload_of_guests_needs_is_declared_and_in_their_image(name: str) -> None:
-    needs = registry.workload(name).NEEDS  # type: ignore[attr-defined]
-    check_needs(needs)
+def test_what_a_workload_of_guests_needs_is_declared_and_in_their_image() -> None:
     # What each package brings along: a tool in a package of its own that another one depends on.
     brought = {"util-linux", "procps", "redis-tools"}
     packages = {*images.packages("guest")} | brought
-    assert {package for each in needs.values() for package in each.values() if package} <= packages
+
+    def check(name: str) -> list[str]:
+        needs = registry.workload(name).NEEDS  # type: ignore[attr-defined]
+        check_needs(needs)
+        absent = {package for each in needs.values() for package in each.values() if package} - packages
+        return [f"{package} is not in the guest" for package in sorted(absent)]
+
+    check_each(check, OF_CONTAINERS)
 
 
-@pytest.mark.parametrize("name", OF_CONTAINERS)
-def test_a_workload_says_what_is_missing_inside(name: str) -> None:
+def test_a_workload_says_what_is_missing_inside() -> None:
     bare = Target("server", LocalHost("here"), ("env", "PATH=/nowhere"))
-    reason = registry.workload(name).supported(Deployment("x", {"server": bare}, {}))
-    assert isinstance(reason, str)
-    assert reason
+
+    def check(name: str) -> None:
+        reason = registry.workload(name).supported(Deployment("x", {"server": bare}, {}))
+        assert isinstance(reason, str)
+        assert reason
+
+    check_each(check, OF_CONTAINERS)
 
 
-@pytest.mark.parametrize("name", STUDIES)
-def test_smoke_has_every_workload_that_paper_has(name: str) -> None:
-    cases = {profile: {case.workload for case in each.cases} for profile, each in registry.study(name).profiles.items()}
-    assert cases["smoke"] >= cases["paper"]
+def test_smoke_has_every_workload_that_paper_has() -> None:
+    def check(name: str) -> None:
+        profiles = registry.study(name).profiles
+        cases = {profile: {case.workload for case in each.cases} for profile, each in profiles.items()}
+        assert cases["smoke"] >= cases["paper"]
+
+    check_each(check, STUDIES)
 
 
-@pytest.mark.parametrize("name", STUDIES)
-def test_a_profile_runs_systems_of_its_study(name: str) -> None:
-    study = registry.study(name)
-    for profile in study.profiles.values():
-        assert {*profile.systems} <= {*study.systems}
+def test_a_profile_runs_systems_of_its_study() -> None:
+    def check(name: str) -> None:
+        study = registry.study(name)
+        for profile in study.profiles.values():
+            assert {*profile.systems} <= {*study.systems}
+
+    check_each(check, STUDIES)
 
 
 # ------------------------------------------------------------------------------------------------------------- figures
@@ -211,20 +240,25 @@ def modules_of_figures() -> list[str]:
 DRAWN = sorted({*modules_of_figures()} - {"caption", "save"})
 
 
-@pytest.mark.parametrize("name", DRAWN)
-def test_a_figure_is_public_has_a_width_and_a_test(name: str) -> None:
-    draw = getattr(figures, name)
-    assert name in figures.__all__
-    assert "width_mm" in inspect.signature(draw).parameters
-    assert inspect.getdoc(draw)
+def test_a_figure_is_public_has_a_width_and_a_test() -> None:
     tests = "".join(path.read_text() for path in TESTS.rglob("test_*.py"))
-    assert re.search(rf"\b{name}\(", tests), f"no test draws {name}"
+
+    def check(name: str) -> None:
+        draw = getattr(figures, name)
+        assert name in figures.__all__
+        assert "width_mm" in inspect.signature(draw).parameters
+        assert inspect.getdoc(draw)
+        assert re.search(rf"\b{name}\(", tests) is not None, f"no test draws {name}"
+
+    check_each(check, DRAWN)
 
 
-@pytest.mark.parametrize("kind", session_figures.FIGURES)
-def test_a_figure_of_a_session_is_explained(kind: str) -> None:
-    assert f"``{kind}``" in (inspect.getdoc(session_figures.figure) or "")
-    assert f"`{kind}`" in guide("add-a-figure.md")
+def test_a_figure_of_a_session_is_explained() -> None:
+    def check(kind: str) -> None:
+        assert f"``{kind}``" in (inspect.getdoc(session_figures.figure) or "")
+        assert f"`{kind}`" in guide("add-a-figure.md"), "docs/add-a-figure.md does not say it"
+
+    check_each(check, session_figures.FIGURES)
 
 
 def test_the_lists_find_something() -> None:

@@ -10,6 +10,7 @@ from infrabench.experiment.design import costs
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.execution import session
 from infrabench.machines.hosts.host import LocalHost
+from tests.support.checks import check_each
 
 STUDIES = registry.names("studies")
 LIFECYCLE = {
@@ -36,35 +37,42 @@ FURTHER = {"runtimes": {"forty"}, "storage": {"crosscheck"}}  # profiles beyond 
 POOLS = {"storage": 3}  # deployments of `quick` where six are too long: wide intervals, and the notebook says so
 
 
-def profiles():
+def profiles() -> list[tuple[str, str]]:
     return [(name, profile) for name in STUDIES for profile in registry.study(name).profiles]
 
 
-@pytest.mark.parametrize(("name", "profile"), profiles())
-def test_every_case_gives_steps(name, profile):
-    wanted = session.request(registry.study(name), profile=profile)
+def test_every_case_gives_steps() -> None:
     host = LocalHost("here")
     roles = {name: Target(name, host, lifecycle=LIFECYCLE, addresses=ADDRESSES, pods=99) for name in ("server", *PODS)}
     roles |= {"client": Target("client", host)}
-    for case in wanted.cases:
-        steps = registry.workload(case.workload).plan(case.params, roles)
-        assert any(step.phase == "measure" for step in steps), case
-        assert len({step.name for step in steps}) == len(steps)
+
+    def check(of: tuple[str, str]) -> None:
+        name, profile = of
+        cases = session.request(registry.study(name), profile=profile).cases
+        assert cases
+        for case in cases:
+            steps = registry.workload(case.workload).plan(case.params, roles)
+            assert any(step.phase == "measure" for step in steps), case
+            assert len({step.name for step in steps}) == len(steps), case
+
+    check_each(check, profiles(), " ".join)
 
 
-@pytest.mark.parametrize("name", STUDIES)
-def test_a_study_has_three_profiles_at_most_three_primary_metrics_and_margins(name):
-    study = registry.study(name)
-    assert set(study.profiles) == {"smoke", "quick", "paper"} | FURTHER.get(name, set())
-    assert 2 <= study.profiles["smoke"].blocks <= 5
-    assert study.profiles["paper"].blocks == 30
-    assert study.profiles["quick"].blocks == 30 or study.profiles["quick"].deployments >= POOLS.get(name, 6)
-    assert 1 <= len(study.primary) <= 3
-    assert "" in study.margins
-    assert all(0 < margin < 0.5 for margin in study.margins.values())
-    known = {case.workload for profile in study.profiles.values() for case in profile.cases}
-    assert {workload for workload, _ in study.primary} <= known
-    assert study.baseline in study.systems
+def test_a_study_has_three_profiles_at_most_three_primary_metrics_and_margins() -> None:
+    def check(name: str) -> None:
+        study = registry.study(name)
+        assert set(study.profiles) == {"smoke", "quick", "paper"} | FURTHER.get(name, set())
+        assert 2 <= study.profiles["smoke"].blocks <= 5
+        assert study.profiles["paper"].blocks == 30
+        assert study.profiles["quick"].blocks == 30 or study.profiles["quick"].deployments >= POOLS.get(name, 6)
+        assert 1 <= len(study.primary) <= 3
+        assert "" in study.margins
+        assert all(0 < margin < 0.5 for margin in study.margins.values())
+        known = {case.workload for profile in study.profiles.values() for case in profile.cases}
+        assert {workload for workload, _ in study.primary} <= known
+        assert study.baseline in study.systems
+
+    check_each(check, STUDIES)
 
 
 def test_the_containers_study_has_the_sizes_of_the_papers():

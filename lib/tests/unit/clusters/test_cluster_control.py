@@ -15,6 +15,7 @@ from infrabench.machines.clusters import cluster, control, multus, runtimes, wor
 from infrabench.machines.clusters.cluster import Cluster
 from infrabench.machines.clusters.kubectl import Kubectl
 from infrabench.machines.lab import go_parts, network, node_groups
+from tests.support.checks import check_each
 from tests.support.cluster_fakes import Scripted
 
 SECRETS = [f"kubeconfig {number}" for number in range(5)]
@@ -171,12 +172,14 @@ def test_multus_is_first_in_the_runtimes_folder_and_delegates_to_the_file_of_the
         multus.install(Cluster(Kubectl(Scripted(), ()), cluster.NODES), "x")
 
 
-@pytest.mark.parametrize("part", sorted(go_parts.PARTS))
-def test_the_version_that_is_told_is_the_one_that_is_built(part: str) -> None:
-    package = go_parts.PARTS[part].programs[0].package
-    required = re.findall(r"^\s*(?:require\s+)?(\S+) v\S+", (go_parts.PARTS[part].folder / "go.mod").read_text(), re.M)
-    (module,) = {each for each in required if f"{package}/".startswith(f"{each}/")}
-    assert node_groups.version(part) == go_parts.version(go_parts.PARTS[part], module)
+def test_the_version_that_is_told_is_the_one_that_is_built() -> None:
+    def check(part: str) -> None:
+        package, folder = go_parts.PARTS[part].programs[0].package, go_parts.PARTS[part].folder
+        required = re.findall(r"^\s*(?:require\s+)?(\S+) v\S+", (folder / "go.mod").read_text(), re.MULTILINE)
+        (module,) = {each for each in required if f"{package}/".startswith(f"{each}/")}
+        assert node_groups.version(part) == go_parts.version(go_parts.PARTS[part], module)
+
+    check_each(check, sorted(go_parts.PARTS))
 
 
 # ------------------------------------------------------------------------------------------------- kubectl

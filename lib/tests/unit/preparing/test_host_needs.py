@@ -18,6 +18,7 @@ from infrabench.machines.lab import images
 from infrabench.machines.sites.inventory import Inventory
 from infrabench.machines.sites.prepare import plan, requirements
 from infrabench.machines.stores import on_host
+from tests.support.checks import check_each
 
 PACKAGE = Path(infrabench.__file__).parent
 TWO = {"server": {"address": "192.0.2.1"}, "client": {"address": "192.0.2.2"}}
@@ -135,15 +136,19 @@ def test_an_unknown_study_is_refused() -> None:
         _of(_inventory(), "contaners")
 
 
-@pytest.mark.parametrize("name", registry.names("workloads"))
-def test_what_a_workload_asks_for_is_in_its_needs(name: str) -> None:
+def test_what_a_workload_asks_for_is_in_its_needs() -> None:
     """A workload that asks the server for a program says so in `NEEDS`, and asks by it."""
-    text = (PACKAGE / "workloads" / f"{name.replace('-', '_')}.py").read_text()
-    calls = [
-        node for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "missing"
-    ]  # fmt: skip
-    assert all(ast.unparse(call) == "missing(deployment, *NEEDS['server'])" for call in calls)
+
+    def check(name: str) -> list[str]:
+        text = (PACKAGE / "workloads" / f"{name.replace('-', '_')}.py").read_text()
+        calls = [
+            node for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "missing"
+        ]  # fmt: skip
+        lines = {call.lineno: ast.unparse(call) for call in calls}
+        return [f"line {at}: {each}" for at, each in lines.items() if each != "missing(deployment, *NEEDS['server'])"]
+
+    check_each(check, registry.names("workloads"))
 
 
 def test_every_package_has_the_name_of_one() -> None:

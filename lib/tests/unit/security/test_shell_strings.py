@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import infrabench
 from infrabench.machines.hosts.host import LocalHost
+from tests.support.checks import check_each
 from tests.support.shell_strings import package, violations
 
 ROOT = Path(infrabench.__file__).parent
@@ -26,15 +27,25 @@ SHOWING = {"machines/sites/prepare/plan.py"}  # prints commands as people would 
 DECLARED = {"machines/clusters/cni.py": {"test"}}
 
 
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
 def _module(path: Path) -> str:
     return ".".join(path.relative_to(ROOT.parent).with_suffix("").parts)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_what_a_shell_gets_is_a_constant(path: Path) -> None:
-    allowed = DECLARED.get(path.relative_to(ROOT).as_posix(), set())
-    found = [each for each in violations(_module(path), package(ROOT)) if each.rpartition(": ")[2] not in allowed]
-    assert found == []
+def test_the_list_of_files_finds_them() -> None:
+    assert len(FILES) > 300
+    assert {_name(path) for path in FILES} >= {*QUOTING, *SHOWING, *DECLARED}
+
+
+def test_what_a_shell_gets_is_a_constant() -> None:
+    def check(path: Path) -> list[str]:
+        allowed = DECLARED.get(_name(path), set())
+        return [each for each in violations(_module(path), package(ROOT)) if each.rpartition(": ")[2] not in allowed]
+
+    check_each(check, FILES, _name)
 
 
 @pytest.mark.parametrize(
@@ -77,11 +88,15 @@ def test_constants_pass(text: str) -> None:
     assert violations("infrabench.new", sources.get) == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_only_ssh_is_handed_a_quoted_line(path: Path) -> None:
-    if "shlex" in path.read_text():
-        assert path.relative_to(ROOT).as_posix() in QUOTING | SHOWING
-        assert not re.search(r"shlex\.(?!join|split)", path.read_text())
+def test_only_ssh_is_handed_a_quoted_line() -> None:
+    def check(path: Path) -> list[str]:
+        lines = [(at, line) for at, line in enumerate(path.read_text().splitlines(), 1) if "shlex" in line]
+        if _name(path) not in QUOTING | SHOWING:
+            return [f"line {at} may not use shlex: {line.strip()}" for at, line in lines]
+        wrong = [(at, line) for at, line in lines if re.search(r"shlex\.(?!join|split)", line)]
+        return [f"line {at} neither joins nor splits: {line.strip()}" for at, line in wrong]
+
+    check_each(check, FILES, _name)
 
 
 def test_programs_in_c_call_no_shell() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from infrabench import stats
+from tests.support.checks import check_each
 
 FILES = sorted(Path(stats.__file__).parent.glob("*.py"))
 ARRAYS = ("Array", "ArrayLike", "NDArray", "Numbers", "Counts", "Moments", "Pairs")
@@ -107,9 +108,9 @@ def lacking(source: str, name: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_public_names_are_described(file: Path) -> None:
-    assert lacking(file.read_text(), file.stem) == []
+def test_public_names_are_described() -> None:
+    assert len(FILES) > 30
+    check_each(lambda file: lacking(file.read_text(), file.stem), FILES, lambda file: file.name)
 
 
 def test_exceptions_are_needed_and_exist() -> None:

@@ -12,6 +12,7 @@ from infrabench import registry
 from infrabench.core import Kind, Measurement
 from infrabench.stats.kinds import kinds
 from tests.support.captures import case_folders, read
+from tests.support.checks import check_each
 
 PACKAGE = Path(registry.__file__).parent / "workloads"
 NAMES = tuple(path.stem.replace("_", "-") for path in sorted(PACKAGE.glob("[!_]*.py")))
@@ -20,11 +21,10 @@ UNIT_OF["fixed-time rate"] = UNIT_OF["fixed-work rate"]
 RATES_AND_TIMES = UNIT_OF["time"] | UNIT_OF["fixed-work rate"]
 
 
-def measured(name: str) -> list[tuple[Path, list[Measurement]]]:
-    folders = [path for path in case_folders() if path.parent.name == name]
+def measured() -> list[tuple[Path, list[Measurement]]]:
     return [
         (path, [Measurement(*row) for row in about["expect"]["measurements"]])
-        for path in folders
+        for path in case_folders()
         if "measurements" in (about := read(path)[1])["expect"]
     ]
 
@@ -33,18 +33,20 @@ def rows(case: str, found: list[Measurement], name: str) -> pd.DataFrame:
     return pd.DataFrame({"workload": name, "scenario": case, "metric": [m.metric for m in found]})
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_metric_is_declared_and_its_unit_fits(name: str) -> None:
-    declared = registry.metric_kinds(name)
-    seen = measured(name)
-    assert seen
-    for path, found in seen:
-        assert {m.metric for m in found} <= set(declared), path
+def test_every_metric_is_declared_and_its_unit_fits() -> None:
+    def check(case: tuple[Path, list[Measurement]]) -> None:
+        path, found = case
+        name = path.parent.name
+        assert {m.metric for m in found} <= set(registry.metric_kinds(name))
         for measurement, kind in zip(found, kinds(rows(path.name, found, name)), strict=True):
             assert kind in get_args(Kind)
-            assert measurement.unit in UNIT_OF.get(kind, {measurement.unit}), (path, measurement)
+            assert measurement.unit in UNIT_OF.get(kind, {measurement.unit}), measurement
             if kind == "quantity":  # a time or a rate is never merely a quantity
-                assert measurement.unit not in RATES_AND_TIMES, (path, measurement)
+                assert measurement.unit not in RATES_AND_TIMES, measurement
+
+    cases = measured()
+    assert {path.parent.name for path, _ in cases} >= {*NAMES}
+    check_each(check, cases, lambda case: f"{case[0].parent.name}-{case[0].name}")
 
 
 @pytest.mark.parametrize(

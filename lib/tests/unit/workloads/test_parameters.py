@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,33 +16,42 @@ from infrabench.core import Capture, NotAsClaimed, NotRunnable, ParseError, Targ
 from infrabench.machines.hosts.host import LocalHost
 from tests.support import parameters
 from tests.support.captures import DATA, case_folders, read, with_stdout
+from tests.support.checks import check_each
 
 GOOD = [path for path in case_folders() if "measurements" in read(path)[1]["expect"]]
 
 
-def told() -> list[Any]:
-    """Return each good capture with each parameter of which its outputs tell."""
-    found = []
-    for folder in GOOD:
-        capture, about = read(folder)
-        for name in parameters.told(folder.parent.name, capture.params, about["tool"]):
-            found.append(pytest.param(folder, name, id=f"{folder.parent.name}-{folder.name}-{name}"))
-    return found
+def label(path: Path) -> str:
+    return f"{path.parent.name}-{path.name}"
 
 
-@pytest.mark.parametrize(("folder", "name"), told())
-def test_the_output_of_other_parameters_is_refused(folder: Any, name: str) -> None:
-    capture, _ = read(folder)
-    asked = {**capture.params, name: parameters.other(name, capture.params[name])}
-    with pytest.raises((ParseError, NotAsClaimed, NotRunnable)):
-        registry.workload(folder.parent.name).parse(Capture(capture.steps, asked))
+def parameters_of(folder: Path) -> Sequence[str]:
+    """Return the parameters of which the outputs of a capture tell."""
+    capture, about = read(folder)
+    return parameters.told(folder.parent.name, capture.params, about["tool"])
 
 
-@pytest.mark.parametrize(
-    ("workload", "name"), [(key, name) for key, names in parameters.SILENT.items() for name in names]
-)
-def test_what_is_called_silent_is_a_parameter(workload: str, name: str) -> None:
-    assert name in registry.workload(workload).DEFAULTS
+def test_the_output_of_other_parameters_is_refused() -> None:
+    """Each parameter of which the outputs of a good capture tell is changed alone."""
+
+    def check(case: tuple[Path, str]) -> None:
+        folder, name = case
+        capture, _ = read(folder)
+        asked = {**capture.params, name: parameters.other(name, capture.params[name])}
+        with pytest.raises((ParseError, NotAsClaimed, NotRunnable)):
+            registry.workload(folder.parent.name).parse(Capture(capture.steps, asked))
+
+    cases = [(folder, name) for folder in GOOD for name in parameters_of(folder)]
+    assert len(cases) > 300
+    check_each(check, cases, lambda case: f"{label(case[0])} {case[1]}")
+
+
+def test_what_is_called_silent_is_a_parameter() -> None:
+    def check(workload: str) -> list[str]:
+        there = registry.workload(workload).DEFAULTS
+        return [f"{name} is no parameter" for name in parameters.SILENT[workload] if name not in there]
+
+    check_each(check, parameters.SILENT)
 
 
 def captured(workload: str, case: str = "ok") -> Capture:
@@ -258,26 +268,31 @@ def test_another_run_of_a_tool_is_refused(workload: str, step: str, old: str, ne
 
 # ------------------------------------------------------------------------------------------------------------ terminal
 
-TEXTS = [
-    (path, step)
-    for path in GOOD
-    for step in read(path)[0].steps
-    if (path / f"{step}.stdout").exists() and b"\r" not in (path / f"{step}.stdout").read_bytes()
-]
+
+def texts() -> list[tuple[Path, str]]:
+    """Return the steps of good captures that printed lines, and none as on a terminal."""
+    steps = [(path, step) for path in GOOD for step in read(path)[0].steps]
+    files = [path / f"{step}.stdout" for path, step in steps]
+    return [each for each, file in zip(steps, files, strict=True) if file.exists() and b"\r" not in file.read_bytes()]
 
 
-@pytest.mark.parametrize(("folder", "step"), TEXTS, ids=lambda each: getattr(each, "name", each))
-def test_lines_of_a_terminal_are_read_as_those_of_the_tool(folder: Any, step: str) -> None:
+def test_lines_of_a_terminal_are_read_as_those_of_the_tool() -> None:
     """``docker run -t`` ends every line with CRLF. A log whose size was counted is refused: it is another one."""
-    capture = read(folder)[0]
-    parse = registry.workload(folder.parent.name).parse
-    whole = capture[step].stdout
-    lines = with_stdout(capture, step, whole.replace(b"\n", b"\r\n"))
-    if (folder.parent.name, step) == ("fio-4k", "log"):
-        with pytest.raises(ParseError, match="the log's size must be"):
-            parse(lines)
-        return
-    assert parse(lines) == parse(capture)
+
+    def check(case: tuple[Path, str]) -> None:
+        folder, step = case
+        capture = read(folder)[0]
+        parse = registry.workload(folder.parent.name).parse
+        lines = with_stdout(capture, step, capture[step].stdout.replace(b"\n", b"\r\n"))
+        if (folder.parent.name, step) == ("fio-4k", "log"):
+            with pytest.raises(ParseError, match="the log's size must be"):
+                parse(lines)
+            return
+        assert parse(lines) == parse(capture)
+
+    cases = texts()
+    assert len(cases) > 300
+    check_each(check, cases, lambda case: f"{label(case[0])} {case[1]}")
 
 
 def test_output_of_which_some_lines_are_of_a_terminal_is_refused() -> None:

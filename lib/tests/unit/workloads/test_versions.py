@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from infrabench import registry
@@ -10,6 +12,7 @@ from infrabench.experiment.execution import preflight
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.workloads import oltp
 from tests.support.captures import case_folders, read
+from tests.support.checks import check_each
 from tests.unit.workloads.test_parsers import GOOD, WORKLOADS
 
 # What they read is printed by programs of the suite itself, or by none.
@@ -36,24 +39,29 @@ def test_a_workload_says_which_versions_it_reads_unless_it_reads_its_own_program
     assert {name for name in WORKLOADS if not hasattr(registry.workload(name), "READS")} == OWN
 
 
-@pytest.mark.parametrize("name", READERS)
-def test_every_version_that_is_read_has_a_captured_output(name: str) -> None:
-    seen = versions(name)
-    for declared in reads(name):
-        assert any(each == declared or each.startswith(f"{declared} ") for each in seen), f"no output of {declared}"
-    assert len(set(reads(name))) == len(reads(name))
+def test_every_version_that_is_read_has_a_captured_output() -> None:
+    def check(name: str) -> list[str]:
+        outputs = [f"{version} " for version in versions(name)]
+        twice = [f"{each} stands twice" for each, count in Counter(reads(name)).items() if count > 1]
+        absent = [each for each in reads(name) if not any(output.startswith(f"{each} ") for output in outputs)]
+        return [*twice, *(f"no output of {each}" for each in absent)]
+
+    check_each(check, READERS)
 
 
-@pytest.mark.parametrize("name", READERS)
-def test_every_captured_output_is_of_a_version_that_is_read(name: str) -> None:
-    for version in versions(name):
-        assert untested(name, version) == {}, f"{version} is missing in READS"
+def test_every_captured_output_is_of_a_version_that_is_read() -> None:
+    def check(name: str) -> list[str]:
+        return [f"{version} is missing in READS" for version in sorted(versions(name)) if untested(name, version) != {}]
+
+    check_each(check, READERS)
 
 
-@pytest.mark.parametrize("name", sorted(set(READERS) - NOT_OF_DEBIAN_13))
-def test_every_tool_that_debian_packages_has_an_output_of_debian_13(name: str) -> None:
-    made = [read(folder)[1].get("made_by", "") for folder in case_folders() if folder.parent.name == name]
-    assert any(each.startswith("Debian 13") for each in made)
+def test_every_tool_that_debian_packages_has_an_output_of_debian_13() -> None:
+    def check(name: str) -> list[str]:
+        made = [read(folder)[1].get("made_by", "") for folder in case_folders() if folder.parent.name == name]
+        return [] if any(each.startswith("Debian 13") for each in made) else ["no output of Debian 13"]
+
+    check_each(check, sorted(set(READERS) - NOT_OF_DEBIAN_13))
 
 
 def test_a_version_without_an_output_is_named_with_those_that_have_one() -> None:
