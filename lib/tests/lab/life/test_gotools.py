@@ -79,6 +79,7 @@ def fake_go(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path
         )
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+        monkeypatch.setattr(go_build, "PLACES", ())
         return home / "calls"
 
     return make
@@ -297,13 +298,28 @@ def test_old_folders_of_this_part_alone_are_removed(
 
 def test_no_toolchain_is_told(module: Callable[..., GoPart], monkeypatch: pytest.MonkeyPatch) -> None:
     module()
-    monkeypatch.setattr(go_build, "go", lambda: None)
+    monkeypatch.setattr(go_build, "find_toolchain", lambda: None)
     assert "need Go 1.21 or newer" in (go_tools.missing(["tiny"]) or "")
     assert go_tools.cached("tiny") is None
-    with pytest.raises(NotRunnable, match="/usr/local/go"):
+    with pytest.raises(NotRunnable, match="make build"):
         go_tools.make(["tiny"], silent)
     with pytest.raises(NotRunnable, match="need Go"):
         go_tools.content_hash("tiny")
+
+
+def test_a_toolchain_of_the_environment_is_used_where_the_machine_s_is_too_old(
+    module: Callable[..., GoPart], fake_go: Callable[..., Path], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module()
+    fake_go("", version="go1.27.3")
+    ours = home / "ours"
+    (home / "bin/go").rename(ours)
+    fake_go("", version="go1.19.8")
+    monkeypatch.setattr(go_build, "PLACES", (str(home / "nothing"), str(ours)))
+    assert (go_build.go(), go_build.toolchain()) == (str(ours), "go1.27.3")
+    fake_go("", version="go1.26.9")
+    monkeypatch.setattr(go_build, "PLACES", (str(ours),))
+    assert (go_build.go(), go_build.toolchain()) == (str(home / "bin/go"), "go1.26.9")
 
 
 def test_an_old_toolchain_is_told(module: Callable[..., GoPart], fake_go: Callable[..., Path]) -> None:
@@ -378,7 +394,7 @@ def test_every_part_is_pinned_and_complete(name: str) -> None:
     part = go_parts.PARTS[name]
     assert (part.folder / "go.sum").stat().st_size > 0
     text = (part.folder / "go.mod").read_text()
-    assert go_build.numbers(go_parts.go_version(part)) >= (1, 25, 0)
+    assert go_parts.numbers(go_parts.go_version(part)) >= (1, 25, 0)
     for program in part.programs:
         assert program.package in text, "a tool directive names every program that is built"
         assert "-trimpath" in go_parts.build_flags(part, program)

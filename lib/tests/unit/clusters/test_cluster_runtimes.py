@@ -324,5 +324,3 @@ def test_crio_is_told_the_address_that_gvisors_shim_gives(tmp_path: Path, restri
     assert (run("-id", "x", "delete").stdout, run("bad", "x", "delete").returncode) == ("", 3)
     failed = run("bad", "x", "start")
     assert (failed.returncode != 0, failed.stdout) == (True, "no such thing\n")
-
-

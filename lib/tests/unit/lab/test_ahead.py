@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program = tmp_path / "go"
     program.write_text(FAKE_GO)
     program.chmod(0o755)
-    monkeypatch.setattr(go_build, "go", lambda: str(program))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     return program
 
 
@@ -65,7 +66,7 @@ def test_what_cannot_be_made_is_told_before_anything_is(
 ) -> None:
     assert cli.main(["lab", "build", "--only", "tine"]) == 2
     assert "did you mean tiny" in capsys.readouterr().err
-    monkeypatch.setattr(go_build, "go", lambda: None)
+    monkeypatch.setattr(go_build, "find_toolchain", lambda: None)
     assert "not made yet: the Kubernetes tools are built from source" in prebuild.tool_states()["tiny"]
     with pytest.raises(NotRunnable, match="need Go"):
         list(prebuild.build(["pause", "tiny"]))

@@ -92,5 +92,3 @@ def test_a_host_whose_dpkg_does_not_answer_is_told() -> None:
     host = Scripted(lambda argv, stdin: (2, b"dpkg: broken\n") if argv[0] == "dpkg" else (0, b""))
     with pytest.raises(SiteError, match="--compare-versions"):
         survey.is_older(host, "1", "2")
-
-

@@ -51,8 +51,6 @@ def test_the_keys_of_the_lab_are_their_owners_alone(monkeypatch: pytest.MonkeyPa
     assert "PRIVATE KEY" in (ssh / "id_ed25519").read_text()
 
 
-
-
 def test_the_host_key_of_a_node_is_its_own_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     started = []
 
