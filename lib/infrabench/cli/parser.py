@@ -12,6 +12,7 @@ from infrabench.cli import artifact, commands, dataset, hosts, lab, selfcheck, s
 from infrabench.cli import campaign as campaigns
 from infrabench.cli.subcommands import CommandHelp, CommandParser, add_commands
 from infrabench.core import DesignError, InfrabenchError, NotRunnable
+from infrabench.core.names import terminal_text
 from infrabench.machines.hosts.interrupts import interrupt_on_signals
 
 NOT_RUN = 3  # exit status: nothing failed, but this site cannot run what was asked for
@@ -23,6 +24,13 @@ Example:
   infrabench run containers --systems native docker --workloads sysbench-cpu --runs 10"""
 
 
+class _TerminalFormatter(logging.Formatter):
+    """What hosts, tools and sessions say is others' text."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return terminal_text(super().format(record))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     parser = make_parser()
@@ -31,16 +39,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         argcomplete.autocomplete(parser)
     arguments = parser.parse_args(argv)
-    logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
+    said = logging.StreamHandler(sys.stderr)
+    said.setFormatter(_TerminalFormatter("%(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[said])
     logging.getLogger("infrabench").setLevel(logging.DEBUG if arguments.debug else logging.INFO)
     interrupt_on_signals()
     try:
         for line in arguments.command(arguments):
-            print(line, flush=True)
+            print(terminal_text(line), flush=True)
     except InfrabenchError as error:
         if arguments.debug:
             raise
-        print(f"infrabench: {error}", file=sys.stderr)
+        print(f"infrabench: {terminal_text(str(error))}", file=sys.stderr)
         return 2 if isinstance(error, DesignError) else NOT_RUN if isinstance(error, NotRunnable) else 1
     except KeyboardInterrupt:
         print("infrabench: interrupted. What is recorded is safe; the same command goes on.", file=sys.stderr)
@@ -53,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         where = f"{error.filename}: " if error.filename else ""
         hint = "Is there space, and may this user write there? --debug shows where it happened."
-        print(f"infrabench: {where}{error.strerror or error}. {hint}", file=sys.stderr)
+        print(f"infrabench: {terminal_text(where)}{error.strerror or error}. {hint}", file=sys.stderr)
         return 1
     return 0
 

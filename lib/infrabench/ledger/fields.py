@@ -9,17 +9,25 @@ from typing import Any
 
 from infrabench.core import LedgerError
 from infrabench.core.names import is_label, is_name
+from infrabench.ledger.files import LARGEST_DOCUMENT
 
 Check = Callable[[Any], bool]
 MADE_BY_ANALYSIS = ("pooled", "view")  # keys that no recorded session has
 
 
 def parse_json(path: Path, content: bytes) -> Any:
-    """Return what the bytes of a JSON file say; `LedgerError` naming `path` when they are none."""
+    """Return what the bytes of a JSON file say; `LedgerError` naming `path` when they are none, or too many."""
+    check_size(path, content)
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
         raise LedgerError(f"{path} is not JSON ({error}); restore it from a copy") from error
+
+
+def check_size(path: Path, content: bytes | str) -> None:
+    """Raise `LedgerError` naming `path` for a JSON text that would take more memory than any of a session."""
+    if len(content) > LARGEST_DOCUMENT:
+        raise LedgerError(f"{path} has a JSON text of {len(content)} bytes, which no session has; it is not read")
 
 
 def check_session(path: Path, data: Mapping[str, Any]) -> None:
