@@ -10,6 +10,7 @@ from infrabench.machines.sites import redaction
 PRIVATE = {
     "192.0.2.1": "server", "192.0.2.10": "client", "db1.example.org": "server", "2001:db8::7": "client",
     "web": "server", "/home/me/.kube/config": "KUBECONFIG", "127.0.0.1": "server", "me@east": "CONTEXT",
+    "2001:db8::c000:263": "dual", "/home/Änne/.kube": "KUBECONFIG",
 }  # fmt: skip
 
 
@@ -37,6 +38,16 @@ PRIVATE = {
         (b"[2001:DB8:0:0:0:0:0:7]:22 ::ffff:192.0.2.1 ::ffff:c000:201", b"[client]:22 ::ffff:server server"),
         (b"ip-192-0-2-1.cloud.example ip-192-0-2-11", b"ip-server.cloud.example ip-192-0-2-11"),
         (b"1.2.0.192.in-addr.arpa 11.2.0.192.in-addr.arpa", b"server 11.2.0.192.in-addr.arpa"),
+        (
+            b"ip192-0-2-1.x static-192-0-2-1-east 192_0_2_1 5192-0-2-1",
+            b"ipserver.x static-server-east server 5192-0-2-1",
+        ),
+        (b"192.0.2.1.static.example 192.0.2.1-192.0.2.10", b"server.static.example server-client"),
+        (b"1.2.0.192.bc.example 1.2.0.192 1-2-0-192.rev", b"server.bc.example 1.2.0.192 server.rev"),
+        (b"192.000.002.001 host001.002.000.192.x c0000201.x ac0000201", b"server hostserver.x server.x ac0000201"),
+        (b"2001:db8::c000:263 2001:db8::192.0.2.99 64:ff9b::192.0.2.1", b"dual dual 64:ff9b::server"),
+        (b"2001:db8::7.22 > fe80::1%eth0: 2001:db8::7.x", b"client.22 > fe80::1%eth0: 2001:db8::7.x"),
+        ("/home/Änne/.kube /HOME/Änne/.kube".encode(), b"KUBECONFIG KUBECONFIG"),
         (b"12:34:56 at ::1, std::string a::b", b"12:34:56 at ::1, std::string a::b"),
         (b"https://me:pa/ss@h/ and https://me:p@ss:w@h:8080/x", b"https://h/ and https://h:8080/x"),
         (b"see https://me:secret@$1/x and https://me:p@ss@${host}:80", b"see https://$1/x and https://${host}:80"),
