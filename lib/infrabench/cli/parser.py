@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 
 from infrabench.cli import artifact, commands, dataset, hosts, lab, selfcheck, session
@@ -13,7 +14,7 @@ from infrabench.cli import campaign as campaigns
 from infrabench.cli.subcommands import CommandHelp, CommandParser, add_commands
 from infrabench.core import DesignError, InfrabenchError, NotRunnable
 from infrabench.core.names import terminal_text
-from infrabench.machines.hosts.interrupts import interrupt_on_signals
+from infrabench.machines.hosts.interrupts import raise_once
 
 NOT_RUN = 3  # exit status: nothing failed, but this site cannot run what was asked for
 COMPLETION = "_ARGCOMPLETE"  # a shell that asks for completions sets it
@@ -43,7 +44,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     said.setFormatter(_TerminalFormatter("%(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[said])
     logging.getLogger("infrabench").setLevel(logging.DEBUG if arguments.debug else logging.INFO)
-    interrupt_on_signals()
+    # Not of the work alone: what a command takes down when it is interrupted is not cut short by a second interrupt.
+    with raise_once(lambda line: print(f"infrabench: {line}", file=sys.stderr)):
+        return _carry_out(arguments)
+
+
+def _carry_out(arguments: Namespace) -> int:
+    """Print what a command yields, and return its exit status."""
     try:
         for line in arguments.command(arguments):
             print(terminal_text(line), flush=True)
