@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from infrabench.analysis import figures, tables
@@ -85,7 +85,6 @@ def test_a_test_over_all_systems_holds_whatever_trials_that_all_lose_alike_were(
     assert whole["reason"] == ""
 
 
-@settings(max_examples=60)
 @given(st.integers(2, 4), st.integers(2, 6), st.integers(1, 3), st.data())
 def test_no_lost_blocks_give_less_than_the_worst(k: int, n: int, lost: int, data: st.DataObject) -> None:
     def blocks(count: int) -> np.ndarray:
