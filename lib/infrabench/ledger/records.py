@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from infrabench.core import LedgerError, Trial, TrialRecord
 from infrabench.ledger.agreement import disagreements
 from infrabench.ledger.checksums import SUMS, parse_sums
 from infrabench.ledger.codes import CODE
-from infrabench.ledger.fields import check_deployments, check_note, check_session, check_size, parse_json
+from infrabench.ledger.fields import check_deployments, check_note, check_session, load_json, parse_json
 from infrabench.ledger.files import TMP, list_files, read_file
 
 FORMAT = 1  # of session folders; a later version of the suite may write another
@@ -135,8 +134,7 @@ def parse_plan(path: Path, content: bytes) -> tuple[Trial, ...]:
     planned = []
     for number, text in enumerate(content.decode("utf-8", "replace").splitlines(), start=1):
         try:
-            check_size(path, text)
-            planned.append(Trial.from_json(json.loads(text)))
+            planned.append(Trial.from_json(load_json(text.encode())))
         except (ValueError, LedgerError, RecursionError) as error:
             raise LedgerError(f"{path}, line {number}: not a trial ({error}); restore it from a copy") from error
     return tuple(planned)

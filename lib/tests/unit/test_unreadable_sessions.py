@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,7 @@ def test_a_folder_that_may_not_be_entered_ends_no_list(
     assert "whole: 3 of 3 trials" in said.out
 
 
-@pytest.mark.parametrize("text", ["\x1b[2Jgone", "a\rb", "\u202egnp.exe", "\x9b31m", "\x00", "\ud800", "\x07"])
+@pytest.mark.parametrize("text", ["\x1b[2Jgone", "a\rb", "\u202egnp.exe", "\x9b31m", "\x00", "\x07"])
 def test_texts_of_a_session_move_no_cursor(runs: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = runs / "whole/session.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"not_run": {"podman": f"why: {text}"}}))
@@ -98,6 +99,25 @@ def test_texts_of_a_session_move_no_cursor(runs: Path, text: str, capsys: pytest
     said = capsys.readouterr()
     assert "podman: not run: why: " in said.out
     assert all(each.isprintable() or each == "\n" for each in said.out + said.err)
+
+
+@pytest.mark.parametrize("what", ["session.json", "plan.jsonl", "trial.json", "deployments.json"])
+@pytest.mark.parametrize(("text", "fine"), [("\ud800", False), ("a\udfffb", False), ("\U0001f600 é", True)])
+def test_a_text_with_half_a_sign_is_none(runs: Path, what: str, text: str, fine: bool) -> None:
+    """No table, figure or terminal can be given it."""
+    folder = runs / "whole"
+    name = min(folder.rglob(what)).relative_to(folder).as_posix()
+    first, _, rest = (folder / name).read_bytes().partition(b"\n")
+    data = json.loads(first if what.endswith("l") else first + rest)
+    told = data["native"]["facts"] if what == "deployments.json" else data
+    told[{"session.json": "title", "trial.json": "reason"}.get(what, "scenario")] = text
+    reseal(folder, name, json.dumps(data).encode() + b"\n" + (rest if what.endswith("l") else b""))
+    readers: dict[str, Callable[[Path], object]] = {
+        "session.json": records.read_session, "plan.jsonl": records.read_plan, "trial.json": records.read_trials,
+        "deployments.json": lambda place: records.read_provenance(place, records.DEPLOYMENTS),
+    }  # fmt: skip
+    with nullcontext() if fine else pytest.raises(LedgerError, match="surrogates not allowed"):
+        readers[what](folder)
 
 
 def test_signs_and_lines_are_kept_as_they_are() -> None:
@@ -130,7 +150,7 @@ def test_a_text_that_would_take_gigabytes_of_memory_is_not_read(
     head, _, tail = (folder / name).read_bytes().partition(b"{")
     reseal(folder, name, head + b'{"more": [' + b"[]," * 100_000 + b"[]], " + tail)
     monkeypatch.setattr(fields, "LARGEST_DOCUMENT", 250_000)
-    assert any("JSON text of 3" in each and "which no session has" in each for each in records.verify(folder))
+    assert any("a text of 3" in each and "which no session has" in each for each in records.verify(folder))
     with pytest.raises(LedgerError, match="which no session has"):
         archive.pack(folder, runs / "new.tar.xz")
 
