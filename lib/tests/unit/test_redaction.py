@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from ipaddress import IPv4Address, IPv6Address
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from infrabench.core import Result
 from infrabench.machines.sites import redaction
@@ -85,3 +90,31 @@ def test_what_was_asked_and_what_was_answered_stay_equal() -> None:
     )
     assert (found.argv[-1], found.stdout, found.stderr) == ("server", b"to server", b"client?")
     assert (found.status, found.started_s, found.duration_s, found.timed_out) == (0, 1.0, 2.0, False)
+
+
+SHORT, PADDED = (lambda each: each), (lambda each: each.zfill(3))
+BEFORE = st.sampled_from(["", "ip-", "ip", "host_", "from ", "[", "http://", "a.", "=", '"', "\t", "ec2-"])
+AFTER = st.sampled_from(["", ".", ":80", "/24", "-east.example", "_x", ".example.org", " ", '"', "]", ",", "."])
+
+
+@given(st.ip_addresses(v=4), st.sampled_from([SHORT, PADDED]), st.booleans(), st.sampled_from("._-"), BEFORE, AFTER)
+def test_no_form_of_an_address_is_kept(
+    address: IPv4Address, form: Callable[[str], str], reverse: bool, sign: str, before: str, after: str
+) -> None:
+    parts = [form(each) for each in str(address).split(".")]
+    if reverse and sign == "." and not after.startswith((".example",)):
+        return  # alone it is another address
+    name = sign.join(parts[::-1] if reverse else parts)
+    kept = redaction.text(f"{before}{name}{after} end", {str(address): "server"})
+    if redaction._stands_out(str(address)):
+        assert kept == f"{before}server{after} end"
+
+
+@given(st.ip_addresses(v=6), st.integers(0, 3), st.booleans(), st.sampled_from(["", "[", "inet6 ", "eth0: ", '"']))
+def test_no_form_of_a_long_address_is_kept(address: IPv6Address, form: int, upper: bool, before: str) -> None:
+    dotted = f"{address.exploded[:29]}:{IPv4Address(address.packed[12:])}"
+    name = (str(address), address.exploded, dotted, address.exploded.replace(":", "-"))[form]
+    name = name.upper() if upper else name
+    kept = redaction.text(f"{before}{name} end", {str(address): "server"})
+    if redaction._stands_out(str(address)):
+        assert kept == f"{before}server end"
