@@ -10,7 +10,7 @@ import pytest
 
 from infrabench.core import NotRunnable, ProvisionError, SiteError
 from infrabench.machines import lab
-from infrabench.machines.lab import images, network, nodes, shell
+from infrabench.machines.lab import go_tools, images, network, nodes, shell
 from infrabench.machines.sites import site
 
 
@@ -18,6 +18,7 @@ from infrabench.machines.sites import site
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "state"
     monkeypatch.setenv("INFRABENCH_STATE", str(path))
+    monkeypatch.setattr(network, "LINKS", tmp_path / "links")  # whatever lab stands on this machine
     return path
 
 
@@ -39,7 +40,7 @@ def test_makers_at_once_draw_one_label(folder: Path) -> None:
     assert len(set(folders)) == 1
 
 
-@pytest.mark.parametrize("name", ["lab", "images", "data", "thesis"])
+@pytest.mark.parametrize("name", ["lab", "images", "data", "go", "thesis", "lost+found"])
 def test_a_folder_with_other_things_is_refused_and_nothing_of_it_removed(
     folder: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -48,7 +49,7 @@ def test_a_folder_with_other_things_is_refused_and_nothing_of_it_removed(
     mine.parent.mkdir(parents=True)
     mine.write_text("mine")
     before = folder.stat().st_mode
-    for remove in (lab.down, lab.purge, lab.up):
+    for remove in (lab.down, lab.purge, lab.up, go_tools.forget_caches, go_tools.purge, images.purge):
         with pytest.raises(SiteError, match=rf"{folder} has other things in it.*INFRABENCH_STATE.*{folder}/infrabench"):
             remove()
     assert mine.read_text() == "mine"
