@@ -88,7 +88,8 @@ def _recorded_sessions() -> Iterator[None]:
     unpack, once = catalogue.unpack, lru_cache(maxsize=None)(catalogue.unpack)
 
     def unpack_once(archive: Path, destination: Path) -> Path:
-        is_ours = archive.resolve().is_relative_to(recorded) and destination.is_relative_to(recorded.parent)
+        place = Path(os.path.realpath(archive))
+        is_ours = place.is_relative_to(recorded) and destination.is_relative_to(recorded.parent)
         folder = (once if is_ours else unpack)(archive, destination)
         return folder if folder.exists() else unpack(archive, destination)
 

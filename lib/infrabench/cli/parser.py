@@ -6,13 +6,15 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 
 from infrabench.cli import artifact, commands, dataset, hosts, lab, selfcheck, session
 from infrabench.cli import campaign as campaigns
 from infrabench.cli.subcommands import CommandHelp, CommandParser, add_commands
 from infrabench.core import DesignError, InfrabenchError, NotRunnable
-from infrabench.machines.hosts.interrupts import interrupt_on_signals
+from infrabench.core.names import terminal_text
+from infrabench.machines.hosts.interrupts import raise_once
 
 NOT_RUN = 3  # exit status: nothing failed, but this site cannot run what was asked for
 COMPLETION = "_ARGCOMPLETE"  # a shell that asks for completions sets it
@@ -23,6 +25,13 @@ Example:
   infrabench run containers --systems native docker --workloads sysbench-cpu --runs 10"""
 
 
+class _TerminalFormatter(logging.Formatter):
+    """What hosts, tools and sessions say is others' text."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return terminal_text(super().format(record))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     parser = make_parser()
@@ -31,16 +40,24 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         argcomplete.autocomplete(parser)
     arguments = parser.parse_args(argv)
-    logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
+    said = logging.StreamHandler(sys.stderr)
+    said.setFormatter(_TerminalFormatter("%(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[said])
     logging.getLogger("infrabench").setLevel(logging.DEBUG if arguments.debug else logging.INFO)
-    interrupt_on_signals()
+    # Not of the work alone: what a command takes down when it is interrupted is not cut short by a second interrupt.
+    with raise_once(lambda line: print(f"infrabench: {line}", file=sys.stderr)):
+        return _carry_out(arguments)
+
+
+def _carry_out(arguments: Namespace) -> int:
+    """Print what a command yields, and return its exit status."""
     try:
         for line in arguments.command(arguments):
-            print(line, flush=True)
+            print(terminal_text(line), flush=True)
     except InfrabenchError as error:
         if arguments.debug:
             raise
-        print(f"infrabench: {error}", file=sys.stderr)
+        print(f"infrabench: {terminal_text(str(error))}", file=sys.stderr)
         return 2 if isinstance(error, DesignError) else NOT_RUN if isinstance(error, NotRunnable) else 1
     except KeyboardInterrupt:
         print("infrabench: interrupted. What is recorded is safe; the same command goes on.", file=sys.stderr)
@@ -53,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         where = f"{error.filename}: " if error.filename else ""
         hint = "Is there space, and may this user write there? --debug shows where it happened."
-        print(f"infrabench: {where}{error.strerror or error}. {hint}", file=sys.stderr)
+        print(f"infrabench: {terminal_text(where)}{error.strerror or error}. {hint}", file=sys.stderr)
         return 1
     return 0
 

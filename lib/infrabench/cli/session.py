@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from argparse import Namespace
 from collections import Counter
@@ -83,7 +84,7 @@ def list_sessions(arguments: Namespace) -> Iterator[str]:
     for name in names:
         try:
             yield from list(describe_state(catalogue.find(None, name)))
-        except LedgerError as error:
+        except (LedgerError, OSError) as error:
             unreadable.append(name)
             yield f"{name}: {error}"
     if unreadable:
@@ -194,9 +195,13 @@ def diff(arguments: Namespace) -> Iterator[str]:
 def remove(arguments: Namespace) -> Iterator[str]:
     """Remove sessions made here, after asking, and yield what went."""
     folders = [catalogue.find(None, name) for name in arguments.sessions]
-    for folder in folders:
+    for name, folder in zip(arguments.sessions, folders, strict=True):
         if catalogue.is_recorded(folder):
             raise DesignError(f"{folder} is a recorded session of the project and is not removed")
+        if catalogue.is_unpacked(folder):
+            raise DesignError(f"{name} is packed in an archive, which is not removed: remove that file yourself")
+        if folder.is_symlink():
+            raise DesignError(f"{folder} is a link to {os.path.realpath(folder)}: name the session by that path")
     for folder in folders:
         read_session(folder)  # never remove a folder that is not a session
         count = len(recorded(folder))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from unicodedata import category
 
 from infrabench.core.errors import LONGEST_NAME, SchemaError
 
@@ -22,6 +23,17 @@ def is_label(name: object) -> bool:
         isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and name.isprintable() and name[0] not in LEADING
         and name.strip() == name
     )  # fmt: skip
+
+
+def terminal_text(text: str) -> str:
+    """Return `text` as a terminal may be given it: without what moves its cursor, clears it or turns its lines round.
+
+    >>> terminal_text("a\x1b[2Jb")
+    'a?[2Jb'
+    """
+    if text.isprintable():
+        return text
+    return "".join("?" if each not in "\n\t" and category(each).startswith("C") else each for each in text)
 
 
 def file_name(name: str) -> str:

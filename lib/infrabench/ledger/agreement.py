@@ -31,6 +31,10 @@ def disagreements(
             then = [each for each in then if each in now]
         if then != now:
             yield f"its {name} is not the one of its parameters"
+    for name, left in (("systems", "not_run"), ("workloads", "left_out")):
+        unasked = sorted({*session.get(left, {})} - {*asked[name]}) if name in asked else []
+        if unasked:
+            yield f"its {left} names {', '.join(unasked)}, which its parameters have not"
     if {"study", "seed"} <= {*asked}:
         for trial in plan:
             if trial.id != trial_id(asked["study"], asked["seed"], trial):

@@ -110,7 +110,16 @@ def _below(place: str, study: str | None) -> list[Path]:
 
 def is_recorded(path: Path) -> bool:
     """Tell whether a session belongs to the project's recorded ones, which are never changed."""
-    return path.resolve().is_relative_to((home() / "data" / "recorded").resolve())
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(home() / "data" / "recorded"))
+
+
+def is_unpacked(path: Path) -> bool:
+    """Tell whether a session's folder is a copy of what an archive holds, as `find` makes one."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(_unpacked()))
+
+
+def _unpacked() -> Path:
+    return home() / "data" / "runs" / ".recorded"
 
 
 def _is_file(path: Path) -> bool:
@@ -122,4 +131,5 @@ def _is_file(path: Path) -> bool:
 
 def _unpack(archive: Path) -> Path:
     """Return the folder in which an archive is unpacked, beside others of its folder: a study's names are its own."""
-    return unpack(archive, home() / "data" / "runs" / ".recorded" / archive.resolve().parent.name)
+    # realpath: a link that leads to itself has to be named as an archive that cannot be read.
+    return unpack(archive, _unpacked() / Path(os.path.realpath(archive)).parent.name)

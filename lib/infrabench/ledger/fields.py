@@ -9,17 +9,28 @@ from typing import Any
 
 from infrabench.core import LedgerError
 from infrabench.core.names import is_label, is_name
+from infrabench.ledger.files import LARGEST_DOCUMENT
 
 Check = Callable[[Any], bool]
 MADE_BY_ANALYSIS = ("pooled", "view")  # keys that no recorded session has
 
 
 def parse_json(path: Path, content: bytes) -> Any:
-    """Return what the bytes of a JSON file say; `LedgerError` naming `path` when they are none."""
+    """Return what the bytes of a JSON file say; `LedgerError` naming `path` when they are none, or too many."""
     try:
-        return json.loads(content)
+        return load_json(content)
     except (ValueError, RecursionError) as error:
         raise LedgerError(f"{path} is not JSON ({error}); restore it from a copy") from error
+
+
+def load_json(content: bytes) -> Any:
+    """Return what a JSON text says; `ValueError` or `RecursionError` for what no session has."""
+    if len(content) > LARGEST_DOCUMENT:
+        raise ValueError(f"a text of {len(content)} bytes, which no session has")
+    data = json.loads(content)
+    if b"\\ud" in content.lower():  # half of a pair is no text: no file can be written with it, nor a figure drawn
+        json.dumps(data, ensure_ascii=False).encode()
+    return data
 
 
 def check_session(path: Path, data: Mapping[str, Any]) -> None:

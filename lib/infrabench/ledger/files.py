@@ -16,6 +16,8 @@ TMP = ".tmp-"  # what is being written: never counted
 DEEPEST = 3  # trials/ID/FILE
 LARGEST_FILE = 128 * 2**20  # bytes: a tool's output is cut off at 64 MiB
 LARGEST = 4 * 2**30  # bytes of a whole session
+# Bytes of one JSON text: parsed, it takes up to 25 times as much memory. Those of recorded sessions have some thousand.
+LARGEST_DOCUMENT = 8 * 2**20
 
 
 def read_file(folder: Path, name: str) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from infrabench.core import LedgerError, Trial, TrialRecord
 from infrabench.ledger.agreement import disagreements
 from infrabench.ledger.checksums import SUMS, parse_sums
 from infrabench.ledger.codes import CODE
-from infrabench.ledger.fields import check_deployments, check_note, check_session, parse_json
+from infrabench.ledger.fields import check_deployments, check_note, check_session, load_json, parse_json
 from infrabench.ledger.files import TMP, list_files, read_file
 
 FORMAT = 1  # of session folders; a later version of the suite may write another
@@ -135,7 +134,7 @@ def parse_plan(path: Path, content: bytes) -> tuple[Trial, ...]:
     planned = []
     for number, text in enumerate(content.decode("utf-8", "replace").splitlines(), start=1):
         try:
-            planned.append(Trial.from_json(json.loads(text)))
+            planned.append(Trial.from_json(load_json(text.encode())))
         except (ValueError, LedgerError, RecursionError) as error:
             raise LedgerError(f"{path}, line {number}: not a trial ({error}); restore it from a copy") from error
     return tuple(planned)
@@ -320,10 +319,10 @@ def read_records(folder: Path, plan: Iterable[Trial]) -> Iterator[TrialRecord]:
     Raises `LedgerError` for the first one that is damaged, or that the plan does not know.
     """
     known, places = {trial.id: trial for trial in plan}, {place(trial): trial for trial in plan}
-    for name in sorted(os.listdir(folder / "trials")) if (folder / "trials").is_dir() else ():
+    for name in _names_of_trials(folder):
         own = folder / "trials" / name
         path = own / RECORD
-        if name.startswith(".") or not path.exists():
+        if name.startswith(".") or not _is_there(path):
             continue
         content = read_file(folder, f"trials/{name}/{RECORD}")
         if os.path.lexists(own / SUMS):
@@ -336,6 +335,26 @@ def read_records(folder: Path, plan: Iterable[Trial]) -> Iterator[TrialRecord]:
                 raise LedgerError(f"{path}: the recorded trial is not the one that the plan names {name}")
             raise LedgerError(f"{path}: the plan knows no such trial; do not mix sessions in one folder")
         yield record
+
+
+def _names_of_trials(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder / "trials"))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise LedgerError(f"{folder / 'trials'} cannot be read: {error.strerror}") from error
+
+
+def _is_there(path: Path) -> bool:
+    """Tell whether there is such a file; a trial that cannot be looked at is none that is missing."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise LedgerError(f"{path} cannot be read: {error.strerror}") from error
+    return True
 
 
 def damage(folder: Path, name: str, value: str, contents: MutableMapping[str, bytes] | None = None) -> Iterator[str]:

@@ -37,6 +37,11 @@ _BRIDGE_UP = f"""
 set -eu
 bridge=$1 gateway=$2
 shift 2
+# Of every bridge that we make there is a note before it.
+if [ -d "/sys/class/net/$bridge" ] && [ ! -e /run/infrabench/ip_forward ]; then
+  echo "this host has a bridge $bridge that infrabench has not made: rename it, and try again" >&2
+  exit 1
+fi
 mkdir -p /run/infrabench
 {_PLACES}
 for name; do
@@ -72,8 +77,9 @@ fi
 _BRIDGE_DOWN = f"""
 bridge=$1
 if [ -d "/sys/class/net/$bridge" ]; then
+  [ -e /run/infrabench/ip_forward ] || exit 0  # somebody else's
   [ -z "$(ls "/sys/class/net/$bridge/brif")" ] || exit 0
-  ip link del "$bridge"
+  ip link del "$bridge" || [ ! -d "/sys/class/net/$bridge" ] || exit 1  # then the note has to stay
 fi
 if [ -e /run/infrabench/ip_forward ]; then
   cat /run/infrabench/ip_forward >/proc/sys/net/ipv4/ip_forward

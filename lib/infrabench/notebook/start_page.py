@@ -83,7 +83,7 @@ def _recorded(name: str, path: Path) -> dict[str, Any]:
     try:
         data = read_session(path) if path.is_dir() else archive.peek(path)
         check_present(path, data, SHOWN)
-    except LedgerError as error:
+    except (LedgerError, OSError) as error:
         return {"session": name, "study": str(error)}
     return {
         "session": name, "study": _link(data["study"]), "profile": data["profile"],
@@ -98,7 +98,7 @@ def _own(name: str, path: Path) -> dict[str, Any]:
         data = read_session(path)
         check_present(path, data, SHOWN)
         now, names, given = resume.state(path), labels.of(path), resume.parameters(path)
-    except InfrabenchError as error:
+    except (InfrabenchError, OSError) as error:
         return {"session": name, "study": "", "state": str(error)}
     told = f"{now.done} of {now.planned} trials, {now.whole} of {now.blocks} blocks whole"
     return {

@@ -116,6 +116,20 @@ def explain_unequal(values: Array, fates: NDArray[np.int8], names: Sequence[str]
     return f"{worse} ({told[least]}): {UNLIKE}"
 
 
+def explain_lost(values: Array, fates: NDArray[np.int8], names: Sequence[str]) -> str:
+    """Return which of several samples lose trials, in words, never NaN; empty without any.
+
+    `values`, `fates`: shape (samples, blocks), and `names`, as of `explain_unequal`.
+    """
+    tried = np.isfinite(values) | (fates > 0)
+    told = [
+        f"{name}: {_render_fates(*each)}"
+        for name, *each in zip(names, fates, tried, strict=True)
+        if is_lost(each[0]).any()
+    ]
+    return "; ".join(told)
+
+
 def worst_p(values: Array, fates: NDArray[np.int8], deployment: NDArray[np.intp] | None) -> float:
     """Return the two-sided p of a ratio of 1 that holds whatever the lost trials were; NaN where losses are unequal.
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
 from infrabench.stats import adjust
@@ -18,7 +18,7 @@ from infrabench.stats.arrays import sample
 from infrabench.stats.blocks import Blocked, blocked, stacks
 from infrabench.stats.interactions import overall
 from infrabench.stats.intervals import NAN, Array
-from infrabench.stats.losses import explain_unequal
+from infrabench.stats.losses import explain_lost, explain_unequal, is_lost
 from infrabench.stats.pairwise import critical_distance
 from infrabench.stats.tiers import of_cases
 from infrabench.stats.verdicts import NOT_COMPARABLE
@@ -61,8 +61,9 @@ def omnibus(table: pd.DataFrame, primary: Iterable[tuple[str, str]] = (), cube: 
     Benjamini-Hochberg; ``nemenyi_cd``: critical distance of the mean ranks; ``tiers``: as of `tiers.tiers`;
     ``interaction_*``: do the differences depend on the scenario, one test for all cases of a metric. NaN where fewer
     than two systems or blocks are complete, and, with the ``reason``, where one of the systems loses markedly more
-    trials than another (`losses.explain_unequal`): the rest of it says too much good. `cube`: `blocked(table)`. Raises
-    `SchemaError` as `blocks.blocked`.
+    trials than another (`losses.explain_unequal`): the rest of it says too much good. Where all lose alike the tests
+    are the least that the lost blocks leave (`worst_friedman`), and there is no critical distance. `cube`:
+    `blocked(table)`. Raises `SchemaError` as `blocks.blocked`.
     """
     cube = blocked(table) if cube is None else cube
     there = np.isfinite(cube.numbers).any(axis=-1)
@@ -73,9 +74,14 @@ def omnibus(table: pd.DataFrame, primary: Iterable[tuple[str, str]] = (), cube: 
     for case in np.flatnonzero((cube.fates != 0).any(axis=(1, 2))):
         own = there[case]
         names = [name for name, ran in zip(cube.systems, own, strict=True) if ran]
-        if reason := explain_unequal(cube.numbers[case, own], cube.fates[case, own], names):
+        fallen = cube.numbers[case, own], cube.fates[case, own], names
+        if reason := explain_unequal(*fallen):
             frame.loc[case, list(TESTS)] = NAN
             frame.loc[case, "reason"] = f"{NOT_COMPARABLE}: {reason}"
+        elif is_lost(cube.fates[case, own]).any() and len(names) > 1:
+            deployment = cube.deployment if cube.by_deployment[case] else None
+            frame.loc[case, list(TESTS)] = _least(cube.numbers[case, own], cube.fates[case, own], deployment)
+            frame.loc[case, "reason"] = f"{explain_lost(*fallen)}: p holds whatever they would have been"
     frame["p_adjusted"], frame["adjustment"] = adjust.by_metric(frame, frame["iman_davenport_p"], primary)
     frame["tiers"] = [_tiers(cube.systems, row) for row in of_cases(cube)[1]]
     levels = overall(cube)
@@ -96,6 +102,20 @@ def _fill(frame: pd.DataFrame, cube: Blocked, cases: Array, systems: Array) -> N
         for name in ("iman_davenport_f", "df1", "df2", "iman_davenport_p"):
             frame.loc[cases[cells], name] = getattr(found, name) if min(k, n) > 1 else NAN
         frame.loc[cases[cells], "nemenyi_cd"] = critical_distance(k, n) if min(k, n) > 1 else NAN
+
+
+def _least(values: Array, fates: NDArray[np.int8], deployment: Array | None) -> list[float]:
+    """Return the columns `TESTS` of one case whose lost trials may have been anything."""
+    lost = is_lost(fates).any(axis=0)
+    if deployment is None:
+        units, unknown = values[:, np.isfinite(values).all(axis=0)], int(lost.sum())
+    else:
+        gone = np.isin(deployment, deployment[lost])  # of such a deployment the mean is not known
+        kept = np.where(gone, NAN, values)[None]
+        units = next(stacks(kept, deployment, np.array([True]))).numbers[0]
+        unknown = np.unique(deployment[lost]).size
+    found = worst_friedman(units, unknown)
+    return [*map(float, found[:-1]), NAN]
 
 
 def _tiers(systems: Sequence[str], letters: Sequence[str]) -> str:
@@ -129,6 +149,26 @@ def friedman(x: ArrayLike) -> Friedman:
     p = np.maximum(special.chdtrc(df1, chi2), least) if df1 else chi2
     p_f = np.maximum(special.fdtrc(df1, df2, f), least) if df2 > 0 else chi2
     return Friedman(chi2, p, f, df1, df2, p_f, mean_ranks)
+
+
+def worst_friedman(x: ArrayLike, lost: int) -> Friedman:
+    """Return the least that `friedman` of `x`, shape (k, blocks), could be with `lost` more blocks, whatever they hold.
+
+    Worst ranks, as of Lachin 1999: each such block moves the sum of a system's ranks by (k - 1) / 2 from its mean at
+    most, so much is taken off towards the mean. Ties are not corrected for, which would only add. NaN below two systems
+    or two complete blocks.
+    """
+    ranks, k, complete = _ranks(x)
+    n = complete + lost
+    df1, df2 = k - 1, (k - 1) * (n - 1)
+    if min(k, complete) < 2:
+        return Friedman(NAN, NAN, NAN, df1, df2, NAN, ranks.mean(axis=-1) if complete else np.full(k, NAN))
+    left = np.maximum(np.abs(ranks.sum(axis=-1) - complete * (k + 1) / 2) - lost * (k - 1) / 2, 0.0)
+    chi2 = min(12 * float((left**2).sum()) / (n * k * (k + 1)), n * (k - 1) * (1 - 1e-12))
+    f = (n - 1) * chi2 / (n * (k - 1) - chi2)
+    least = float(np.exp(-special.gammaln(k + 1) * (n - 1)))
+    p, p_f = max(float(special.chdtrc(df1, chi2)), least), max(float(special.fdtrc(df1, df2, f)), least)
+    return Friedman(chi2, p, f, df1, df2, p_f, ranks.mean(axis=-1) if complete else np.full(k, NAN))
 
 
 def _ranks(x: ArrayLike) -> tuple[Array, int, int]:

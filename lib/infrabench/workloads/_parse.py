@@ -17,6 +17,7 @@ from infrabench.core import CommandFailed, Deployment, DesignError, ParseError, 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 LARGEST = 1e30  # no quantity in the units of any tool is larger, and products of some such numbers stay finite
 DEEPEST = 100  # levels of JSON
+LARGEST_REPORT = 16 * 2**20  # characters of JSON: parsed, they take up to 25 times as much memory
 
 
 def text(result: Result) -> str:
@@ -82,8 +83,11 @@ def quantity(tool: str, what: str, found: str) -> float:
 def json_object(tool: str, output: str) -> Mapping[str, Any]:
     """Return the JSON object that `output` is; `ParseError` when it is half of one or something else.
 
-    A key that is there twice with two values has none, and what is nested without end is no report.
+    A key that is there twice with two values has none, and what is nested without end, or so large that it would take
+    gigabytes of memory, is no report.
     """
+    if len(output) > LARGEST_REPORT:
+        raise ParseError(tool, f"JSON of {len(output)} characters, more than a report has", output)
     if _is_deep(output):
         raise ParseError(tool, f"JSON of more than {DEEPEST} levels", output)
     try:

@@ -87,8 +87,7 @@ def test_an_interrupt_sets_the_event_wherever_the_main_thread_is() -> None:
 
 CHILD = """
 import pathlib, sys, time
-from infrabench.machines.hosts.interrupts import interrupt_on_signals, raise_once
-interrupt_on_signals()
+from infrabench.machines.hosts.interrupts import raise_once
 try:
     with raise_once(lambda line: print(line, flush=True)):
         try:
@@ -143,5 +142,48 @@ def test_a_command_ends_in_order_by_each_signal(tmp_path: Path, number: signal.S
             child.send_signal(number)
             time.sleep(0.1)
         assert b"being taken down" in child.stdout.read()
+        assert child.wait(10) == 130
+    assert (tmp_path / "end").read_text() == "taken down"
+
+
+# A command, and the job of a campaign, whose work ends at the first interrupt and takes a second to put away.
+SLOW = """
+import pathlib, sys, time
+from argparse import Namespace
+from infrabench.cli import parser
+from infrabench.experiment.campaign import job
+
+def work(*_):
+    try:
+        print("ready", flush=True)
+        time.sleep(60)
+    finally:
+        for _ in range(20):
+            time.sleep(0.05)
+        pathlib.Path(sys.argv[1]).write_text("taken down")
+    yield ""
+
+if sys.argv[2] == "command":
+    parser.make_parser = lambda: Namespace(parse_args=lambda argv: Namespace(debug=False, command=work))
+    sys.exit(parser.main([]))
+job._carry_out = lambda *_: list(work())
+pathlib.Path("jobs").write_text('{"jobs": [{"id": "a"}], "home": "."}')
+try:
+    job.main(["jobs", "a"])
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("what", ["command", "job"])
+def test_no_command_is_cut_short_while_it_takes_down(tmp_path: Path, what: str, number: signal.Signals) -> None:
+    argv = ["env", "--default-signal", sys.executable, "-c", SLOW, tmp_path / "end", what]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        for each in (number, *SIGNALS):
+            child.send_signal(each)
+            time.sleep(0.1)
         assert child.wait(10) == 130
     assert (tmp_path / "end").read_text() == "taken down"

@@ -111,6 +111,12 @@ def everything(name: str, value: Any) -> Change:
         (lambda data: data["parameters"].pop("seed"), "parameters_sha256"),
         (lambda data: data.update(code={}), "was made with code, or parameters,"),
         (lambda data: data.update(code=["measurement"]), "code is ['measurement'], which no session has"),
+        (lambda data: data.pop("margins"), "its margins is missing, which its parameters have"),
+        (lambda data: data.pop("primary"), "its primary is missing"),
+        (lambda data: data.pop("guards"), "its guards is missing"),
+        (lambda data: data.pop("systems"), "its systems is missing"),
+        (lambda data: data.update(not_run={"podman": "gone"}), "its not_run names podman, which its parameters"),
+        (lambda data: data.update(left_out={"web": "gone"}), "its left_out names web"),
         (lambda data: data.update(parameters=[1]), "parameters is [1], which no session has"),
     ],
 )  # fmt: skip

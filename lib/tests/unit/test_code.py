@@ -6,10 +6,12 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -426,12 +428,31 @@ def test_the_programs_that_run_on_hosts_count_for_a_system(begun: Path) -> None:
         path.write_text(text)
 
 
-def test_a_module_that_changed_since_it_was_loaded_is_refused(plugins: Path) -> None:
+def test_a_module_that_changed_since_it_was_loaded_is_refused(plugins: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study, path = registry.study("fakes"), plugins / "workloads/fake.py"
     asked = wanted()
     code.code_parts(study, asked)
+    loaded_s = min(registry.LOADED_S.values()) - 100
+    for name in registry.LOADED_S:
+        monkeypatch.setitem(registry.LOADED_S, name, loaded_s)
+    for each in plugins.rglob("*.py"):
+        os.utime(each, (loaded_s - 1, loaded_s - 1))
     path.write_text(path.read_text().replace(*PLAN))  # and the module stays loaded, as in a kernel that runs
-    loaded_s = max(registry.LOADED_S.values())
     os.utime(path, (loaded_s + 1, loaded_s + 1))
     with pytest.raises(LedgerError, match=r"fake\.py has changed since this process loaded it.*restart the kernel"):
         code.code_parts(study, asked)
+
+
+def test_a_clock_that_is_a_year_behind_refuses_no_session(
+    plugins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All files are of the future then, in each process anew."""
+    behind = SimpleNamespace(time=lambda: time.time() - 365 * 86400)
+    monkeypatch.setattr(source_trace, "time", behind)
+    monkeypatch.setattr(registry, "time", behind)
+    monkeypatch.setattr(registry, "STARTED_S", behind.time())
+    monkeypatch.setattr(registry, "LOADED_S", {})
+    for name in [each for each in sys.modules if each.startswith("infrabench_plugin_")]:
+        monkeypatch.delitem(sys.modules, name)
+    run(tmp_path / "s")
+    assert records.verify(tmp_path / "s") == []

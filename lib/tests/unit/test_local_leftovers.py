@@ -66,7 +66,7 @@ class Machine:
     def release(self, host: Host) -> None:
         if self.bridge.is_file():
             self.bridge.unlink()
-        self.note.unlink()
+            self.note.unlink()
 
 
 @pytest.fixture
@@ -76,6 +76,14 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 def test_where_there_is_nothing_nothing_is_claimed(machine: Machine) -> None:
     local_leftovers.remove()
+    assert machine.holders == machine.removed == []
+
+
+def test_a_bridge_of_that_name_that_no_session_has_noted_is_somebody_elses(machine: Machine) -> None:
+    machine.bridge.parent.mkdir()
+    machine.bridge.touch()
+    local_leftovers.remove()
+    assert machine.bridge.exists()
     assert machine.holders == machine.removed == []
 
 
@@ -108,7 +116,7 @@ def test_what_cannot_be_removed_is_named(machine: Machine) -> None:
     machine.left = ["this machine: process 7 (fio) of an earlier trial still runs and cannot be ended"]
     machine.bridge.unlink()
     machine.bridge.mkdir()
-    with pytest.raises(ProvisionError, match=r"process 7 \(fio\).*, bridge infrabench1$"):
+    with pytest.raises(ProvisionError, match=r"process 7 \(fio\).*, bridge infrabench1, "):
         local_leftovers.remove()
 
 

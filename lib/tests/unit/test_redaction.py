@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from ipaddress import IPv4Address, IPv6Address
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from infrabench.core import Result
 from infrabench.machines.sites import redaction
@@ -10,6 +15,7 @@ from infrabench.machines.sites import redaction
 PRIVATE = {
     "192.0.2.1": "server", "192.0.2.10": "client", "db1.example.org": "server", "2001:db8::7": "client",
     "web": "server", "/home/me/.kube/config": "KUBECONFIG", "127.0.0.1": "server", "me@east": "CONTEXT",
+    "2001:db8::c000:263": "dual", "/home/Änne/.kube": "KUBECONFIG",
 }  # fmt: skip
 
 
@@ -37,6 +43,16 @@ PRIVATE = {
         (b"[2001:DB8:0:0:0:0:0:7]:22 ::ffff:192.0.2.1 ::ffff:c000:201", b"[client]:22 ::ffff:server server"),
         (b"ip-192-0-2-1.cloud.example ip-192-0-2-11", b"ip-server.cloud.example ip-192-0-2-11"),
         (b"1.2.0.192.in-addr.arpa 11.2.0.192.in-addr.arpa", b"server 11.2.0.192.in-addr.arpa"),
+        (
+            b"ip192-0-2-1.x static-192-0-2-1-east 192_0_2_1 5192-0-2-1",
+            b"ipserver.x static-server-east server 5192-0-2-1",
+        ),
+        (b"192.0.2.1.static.example 192.0.2.1-192.0.2.10", b"server.static.example server-client"),
+        (b"1.2.0.192.bc.example 1.2.0.192 1-2-0-192.rev", b"server.bc.example 1.2.0.192 server.rev"),
+        (b"192.000.002.001 host001.002.000.192.x c0000201.x ac0000201", b"server hostserver.x server.x ac0000201"),
+        (b"2001:db8::c000:263 2001:db8::192.0.2.99 64:ff9b::192.0.2.1", b"dual dual 64:ff9b::server"),
+        (b"2001:db8::7.22 > fe80::1%eth0: 2001:db8::7.x", b"client.22 > fe80::1%eth0: 2001:db8::7.x"),
+        ("/home/Änne/.kube /HOME/Änne/.kube".encode(), b"KUBECONFIG KUBECONFIG"),
         (b"12:34:56 at ::1, std::string a::b", b"12:34:56 at ::1, std::string a::b"),
         (b"https://me:pa/ss@h/ and https://me:p@ss:w@h:8080/x", b"https://h/ and https://h:8080/x"),
         (b"see https://me:secret@$1/x and https://me:p@ss@${host}:80", b"see https://$1/x and https://${host}:80"),
@@ -74,3 +90,31 @@ def test_what_was_asked_and_what_was_answered_stay_equal() -> None:
     )
     assert (found.argv[-1], found.stdout, found.stderr) == ("server", b"to server", b"client?")
     assert (found.status, found.started_s, found.duration_s, found.timed_out) == (0, 1.0, 2.0, False)
+
+
+SHORT, PADDED = (lambda each: each), (lambda each: each.zfill(3))
+BEFORE = st.sampled_from(["", "ip-", "ip", "host_", "from ", "[", "http://", "a.", "=", '"', "\t", "ec2-"])
+AFTER = st.sampled_from(["", ".", ":80", "/24", "-east.example", "_x", ".example.org", " ", '"', "]", ",", "."])
+
+
+@given(st.ip_addresses(v=4), st.sampled_from([SHORT, PADDED]), st.booleans(), st.sampled_from("._-"), BEFORE, AFTER)
+def test_no_form_of_an_address_is_kept(
+    address: IPv4Address, form: Callable[[str], str], reverse: bool, sign: str, before: str, after: str
+) -> None:
+    parts = [form(each) for each in str(address).split(".")]
+    if reverse and sign == "." and not after.startswith((".example",)):
+        return  # alone it is another address
+    name = sign.join(parts[::-1] if reverse else parts)
+    kept = redaction.text(f"{before}{name}{after} end", {str(address): "server"})
+    if redaction._stands_out(str(address)):
+        assert kept == f"{before}server{after} end"
+
+
+@given(st.ip_addresses(v=6), st.integers(0, 3), st.booleans(), st.sampled_from(["", "[", "inet6 ", "eth0: ", '"']))
+def test_no_form_of_a_long_address_is_kept(address: IPv6Address, form: int, upper: bool, before: str) -> None:
+    dotted = f"{address.exploded[:29]}:{IPv4Address(address.packed[12:])}"
+    name = (str(address), address.exploded, dotted, address.exploded.replace(":", "-"))[form]
+    name = name.upper() if upper else name
+    kept = redaction.text(f"{before}{name} end", {str(address): "server"})
+    if redaction._stands_out(str(address)):
+        assert kept == f"{before}server end"

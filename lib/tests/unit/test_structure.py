@@ -10,6 +10,7 @@ from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from typing import Any
 
+import matplotlib.font_manager  # noqa: F401  # its first import of a run asks fc-list, which no test of the gate may
 import pytest
 
 from tests.support.places import ROOT

@@ -8,6 +8,7 @@ ends, so that nobody measures on behalf of a campaign that is gone. What it was 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -23,7 +24,7 @@ from infrabench.core import InfrabenchError, locks
 from infrabench.experiment.campaign import jobs
 from infrabench.experiment.campaign.locks import hold_lock, wait_until_free
 from infrabench.ledger import catalogue
-from infrabench.machines.hosts.interrupts import interrupt_on_signals
+from infrabench.machines.hosts.interrupts import raise_once
 
 # Jobs of an engine that was killed take so long, at most, to take down what they started.
 SITE_S = 180.0
@@ -32,13 +33,19 @@ LOOK_S = 0.2
 TAIL_BYTES = 8192
 SAID = "infrabench: "  # what the command line begins an error with
 
+log = logging.getLogger(__name__)
+
 
 def main(argv: Sequence[str]) -> int:
     """Do one job and return its exit status: 0 when its session is complete."""
     started = json.loads(Path(argv[0]).read_text())
     spec = next(each for each in started["jobs"] if each["id"] == argv[1])
     os.environ[catalogue.VARIABLE] = started["home"]
-    interrupt_on_signals()
+    with raise_once(log.info):  # a second interrupt cuts nothing short of what the first one takes down
+        return _carry_out(started, spec)
+
+
+def _carry_out(started: Mapping[str, Any], spec: Mapping[str, Any]) -> int:
     lifeline = Path(started["lifeline"]) if started["lifeline"] else None
     if lifeline is not None and not locks.is_locked(lifeline):
         return 1  # the next start does it

@@ -12,6 +12,12 @@ from infrabench.experiment.design.design import Design
 from infrabench.ledger.records import DISCARDED, LOOK, not_applicable
 from infrabench.ledger.session_folder import SessionFolder
 
+# What a session says of itself beside its parameters: the analysis would take a default for one that is not there.
+SAID = (
+    "study", "profile", "blocks", "seed", "systems", "workloads", "baseline", "site", "limits", "guards", "margins",
+    "primary", "deployments", "order", "stopping", "variants",
+)  # fmt: skip
+
 
 def recorded_design(session: Mapping[str, Any]) -> Design:
     """Return the design of a session from its ``session.json`` alone, whatever its study says today."""
@@ -42,10 +48,16 @@ def check_plan(stored: SessionFolder) -> list[str]:
             }
     except (InfrabenchError, LookupError, TypeError, ValueError, ArithmeticError) as error:
         return [f"{stored.path}: no plan follows from what session.json says was asked for: {error!r}"]
+    asked = stored.session["parameters"]
     found = [
+        f"{stored.path}: its {name} is missing, which its parameters have"
+        for name in SAID
+        if name in asked and name not in stored.session
+    ]
+    found += [
         f"{stored.path}: its {name} are not those that were asked for, without what it says was left out"
         for name, left in (("systems", design.systems), ("workloads", designs.workloads(design)))
-        if stored.session[name] != [*left]
+        if name in stored.session and stored.session[name] != [*left]
     ]
     return found + [
         f"{stored.path}: block {number} of the plan is not the one that follows from what was asked for"

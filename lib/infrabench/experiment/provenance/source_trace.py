@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -89,10 +90,11 @@ def _digest(roots: Iterable[Definition], modules: dict[Path, Module]) -> str:
 
 def _check_loaded(paths: Collection[Path]) -> None:
     files = {str(path): path for path in paths}  # a process holds thousands of modules: no path is made of most
+    now_s = time.time()  # on a machine whose clock is behind, files are of the future, and were not written just now
     for name, module in list(sys.modules.items()):
         path = files.get(getattr(module, "__file__", None) or "")
         loaded_s = registry.LOADED_S.get(name.partition(".")[0], registry.STARTED_S)
-        if path is not None and path.stat().st_mtime > loaded_s:
+        if path is not None and loaded_s < path.stat().st_mtime <= now_s:
             raise LedgerError(
                 f"{path} has changed since this process loaded it, so that nobody could say what made the next trial. "
                 "Start the command again; in a notebook, restart the kernel"

@@ -18,13 +18,6 @@ Handler = Callable[[int, FrameType | None], None]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def interrupt_on_signals() -> None:
-    """Let a polite kill and a closed terminal raise `KeyboardInterrupt` from now on, as Ctrl-C does."""
-    for number in SIGNALS:
-        if signal.getsignal(number) == signal.SIG_DFL:
-            signal.signal(number, _interrupt)
-
-
 @contextmanager
 def raise_once(say: Callable[[str], None]) -> Iterator[None]:
     """Let the first interrupt inside through as `KeyboardInterrupt`; each further one is only answered, by `say`.

@@ -43,13 +43,13 @@ def timed_command(argv: Sequence[str], timeout_s: float, environment: Mapping[st
 def find_problem(output: bytes, errors: bytes) -> str:
     """Return what is wrong with a host where `CHECK` put this out, and what to do; empty when nothing is."""
     text = output.decode("utf-8", "replace").strip("\r\n")
-    if output == f"{READY}\n".encode():
+    if output == f"{READY}\n".encode() and not errors.strip():
         return ""
     if output == f"{NO_TIMEOUT}\n".encode():
         return "it has no `timeout` that knows -k: install GNU coreutils there; it ends commands that take too long"
     for mark in (READY, NO_TIMEOUT):
         if mark in text:
-            shown = " ".join(text.replace(mark, " ").split())[:200]
+            shown = " ".join(f"{text.replace(mark, ' ')} {errors.decode('utf-8', 'replace')}".split())[:200]
             return (
                 f"its login shell prints {shown!r} with every command, which would be taken for output of the command: "
                 "let its start files (.bashrc, .cshrc, config.fish) print nothing where nobody types"

@@ -182,6 +182,8 @@ def _prune(kind: str) -> None:
 
 def _hooks(part: Path) -> list[str]:
     # mmdebstrap runs a hook as: sh -c HOOK exec ROOT. Overlay files take root's ownership, not the checkout's.
+    if {*str(part)} & {*'"$`\\'}:
+        raise ProvisionError(f"{part}: a shell would read this path in another way; move the checkout elsewhere")
     return [
         f'mkdir -p "$1/tmp/part" && cp -r "{part}/." "$1/tmp/part/"',
         'if [ -d "$1/tmp/part/overlay" ]; then chown -R 0:0 "$1/tmp/part" && chmod -R go-w,a+rX "$1/tmp/part/overlay"'

@@ -15,6 +15,7 @@ from infrabench.machines.lab.shell import sh, state_dir
 
 RANGE = ip_network("198.18.0.0/15")
 BRIDGE = "infrabench0"
+LINKS = Path("/sys/class/net")
 # Without an address of its own a bridge takes one from its ports and changes it as they come, and neighbours go on
 # sending to the old one for most of a minute.
 BRIDGE_MAC = "02:49:42:00:00:01"
@@ -22,13 +23,16 @@ HOST_ADDRESS = "198.18.0.1"
 NODES_NET = ip_network("198.18.0.0/24")
 # Guests of the systems under test live behind the server node, which routes to them.
 GUESTS_NET = ip_network("198.18.64.0/24")
-METRIC = "4096"  # marks our guard route and ranks it below every other
+METRIC = "4096"  # ranks our guard route below every other
+PROTOCOL = "198"  # of our guard route, in `ip route`: tells it from an administrator's
 
 
 def check_owner() -> None:
     """Raise `SiteError` when the bridge is not of this state folder's lab: there is one lab on a machine at a time."""
     if not is_ours():
         owner = _owner()
+        if not owner:
+            raise SiteError(f"this machine has a bridge {BRIDGE} that no lab has made: rename it, and try again")
         raise SiteError(
             f"another lab stands on this machine, of the state folder {owner}. Take it down first: "
             f"INFRABENCH_STATE={owner} infrabench lab down"
@@ -49,7 +53,8 @@ def up() -> None:
         (settings / "disable_ipv6").write_text("1")
     sh("ip", "addr", "add", f"{HOST_ADDRESS}/{NODES_NET.prefixlen}", "dev", BRIDGE)
     sh("ip", "link", "set", BRIDGE, "up")
-    sh("ip", "route", "replace", "unreachable", str(RANGE), "metric", METRIC)
+    if not any(_is_guard(route) for route in _routes()):
+        sh("ip", "route", "prepend", "unreachable", str(RANGE), "metric", METRIC, "proto", PROTOCOL)
 
 
 def down() -> None:
@@ -58,8 +63,8 @@ def down() -> None:
     if is_up():
         sh("ip", "link", "del", BRIDGE)
     for route in _routes():
-        if _refuses_all(route) and str(route.get("metric")) == METRIC:
-            sh("ip", "route", "del", "unreachable", str(RANGE), "metric", METRIC)
+        if _is_guard(route):
+            sh("ip", "route", "del", "unreachable", str(RANGE), "metric", METRIC, "proto", PROTOCOL)
 
 
 def is_up() -> bool:
@@ -68,14 +73,22 @@ def is_up() -> bool:
 
 
 def is_ours() -> bool:
-    """Tell whether no other state folder's lab has the bridge."""
-    return _owner() in ("", str(state_dir()))
+    """Tell whether there is no bridge, or one of this state folder's lab, or of one killed before it had signed it."""
+    address = LINKS / BRIDGE / "address"
+    owner = _owner()
+    return owner == str(state_dir()) or (
+        not owner and (not address.exists() or address.read_text().strip() == BRIDGE_MAC)
+    )
 
 
 def _owner() -> str:
     """Return the state folder whose lab made the bridge; empty where there is none, or none is written on it."""
-    alias = Path("/sys/class/net") / BRIDGE / "ifalias"
+    alias = LINKS / BRIDGE / "ifalias"
     return alias.read_text().strip() if alias.exists() else ""
+
+
+def _is_guard(route: dict[str, object]) -> bool:
+    return _refuses_all(route) and str(route.get("protocol")) == PROTOCOL
 
 
 def _routes() -> list[dict[str, object]]:

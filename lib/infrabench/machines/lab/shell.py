@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +27,8 @@ PROGRAMS = {
 }
 # In the state folder: says that the folder is ours, and holds the label of what its lab starts.
 MARKER = "infrabench-state.json"
+LABEL = re.compile(r"[0-9a-f]{4}")
+MOUNTED = re.compile(r"[\w.+@/-]{1,200}")  # paths in LXC's configuration and in options of overlay, which quote nothing
 USE = "use.lock"
 # Lock -> what its holder does, and how long another one waits for it at most: longer than that takes where all is well.
 LOCKS = {
@@ -43,29 +46,65 @@ Say = Callable[[str], None]
 
 
 def state_dir() -> Path:
-    """Return the folder of images and of the lab; ``INFRABENCH_STATE`` moves it (disk: about 3 GB)."""
-    return Path(os.environ.get("INFRABENCH_STATE", _default_state_dir()))
+    """Return the folder of images and of the lab; ``INFRABENCH_STATE`` moves it (disk: about 3 GB).
+
+    Its path is absolute and without links: it is written on the lab's bridge and compared with mount points, where a
+    relative one would stand for another folder by each process.
+    """
+    moved = os.environ.get("INFRABENCH_STATE")
+    try:
+        return (Path(moved).expanduser() if moved else _default_state_dir()).resolve()
+    except (OSError, RuntimeError) as error:  # links in a circle; nobody's home
+        raise SiteError(f"INFRABENCH_STATE={moved or ''} is no path of a folder: {error}") from error
 
 
 def open_state_dir() -> Path:
     """Return the state folder, marked as ours; it is made first where it is missing, for its owner alone.
 
     `SiteError` for a folder that has other things in it and no marker: what is removed later would be somebody's. The
-    default folder bears our name and is marked whatever it has.
+    default folder bears our name and is marked whatever it has. So is one of another user refused, who could put
+    programs into images that run as root.
     """
     folder = state_dir()
-    if (folder / MARKER).exists():
-        return folder
-    foreign = (MARKER not in path.name for path in folder.iterdir()) if folder.is_dir() else ()
-    if folder != _default_state_dir() and any(foreign):
+    try:
+        if (folder / MARKER).exists():
+            _keep_others_out(folder)
+            lab_label()
+            return folder
+        foreign = (MARKER not in path.name for path in folder.iterdir()) if folder.is_dir() else ()
+        if folder != _default_state_dir().resolve() and any(foreign):
+            raise SiteError(
+                f"{folder} has other things in it and was not made by infrabench. Set INFRABENCH_STATE to a folder "
+                f"that is empty or does not exist yet, such as {folder / 'infrabench'}"
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        _keep_others_out(folder)
+        _mark(folder)
+    except OSError as error:
         raise SiteError(
-            f"{folder} has other things in it and was not made by infrabench. Set INFRABENCH_STATE to a folder that is "
-            f"empty or does not exist yet, such as {folder / 'infrabench'}"
+            f"{folder} cannot hold images and the lab: {error.strerror}. Set INFRABENCH_STATE to another"
+        ) from error
+    return folder
+
+
+def _keep_others_out(folder: Path) -> None:
+    """Let nobody but its owner enter the state folder: images have programs that run as root whoever starts them."""
+    about = folder.stat()
+    if about.st_uid != os.geteuid():
+        raise SiteError(
+            f"{folder} belongs to user {about.st_uid}, who could change what is run from there: set INFRABENCH_STATE "
+            "to a folder of your own"
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)  # images have programs that run as root whoever starts them
+    if about.st_mode & 0o077:
+        folder.chmod(0o700)
+
+
+def _mark(folder: Path) -> None:
     whole = folder / f".{MARKER}-{secrets.token_hex(8)}"  # of this maker alone
-    whole.write_text(json.dumps({"label": secrets.token_hex(2)}) + "\n")
+    with whole.open("w") as file:
+        file.write(json.dumps({"label": secrets.token_hex(2)}) + "\n")
+        file.flush()
+        os.fsync(file.fileno())  # after a power cut an empty marker would stand for a folder of nobody's
     try:
         os.link(whole, folder / MARKER)  # the first of two makers draws the label
     except FileExistsError:
@@ -77,18 +116,27 @@ def open_state_dir() -> Path:
         ) from error
     finally:
         whole.unlink()
-    return folder
 
 
 def lab_label() -> str:
     """Return what tells the things of this state folder's lab from those of others: four digits, drawn once.
 
-    ``none`` where there is no state folder yet, and so nothing of ours.
+    ``none`` where there is no state folder yet, and so nothing of ours. `SiteError` for a marker that holds no label:
+    names are made of it, and what bears them is ended.
     """
+    marker = state_dir() / MARKER
     try:
-        return json.loads((state_dir() / MARKER).read_text())["label"]
+        label = json.loads(marker.read_text())["label"]
+        if LABEL.fullmatch(label):
+            return label
     except FileNotFoundError:
         return "none"
+    except (OSError, ValueError, LookupError, TypeError):
+        pass
+    raise SiteError(
+        f"{marker} is damaged: it holds no label of a lab. Restart the machine, so that nothing of that lab runs, "
+        f"remove {marker.name} and what else is in {marker.parent}, and try again"
+    )
 
 
 def _default_state_dir() -> Path:
@@ -129,6 +177,11 @@ def require() -> None:
     missing = sorted({package for program, package in PROGRAMS.items() if not shutil.which(program)})
     if os.geteuid() != 0:
         raise NotRunnable("the lab needs root (network bridge, mounts, cgroups)")
+    if MOUNTED.fullmatch(str(state_dir())) is None:
+        raise NotRunnable(
+            f"the lab needs a folder whose path has letters, digits and ._+@/- alone, not {str(state_dir())!r}: it "
+            "becomes options of mounts. Set INFRABENCH_STATE to another"
+        )
     if missing:
         raise NotRunnable(f"the lab needs Debian packages that are not installed: apt-get install {' '.join(missing)}")
 

@@ -25,7 +25,8 @@ log = logging.getLogger(__name__)
 
 def find() -> list[str]:
     """Return what there is on this machine of sessions on site `local`, whether they live or not."""
-    bridge = [f"bridge {guest_bridge.BRIDGE}"] if (LINKS / guest_bridge.BRIDGE).exists() else []
+    ours = (LINKS / guest_bridge.BRIDGE).exists() and (NOTES / "ip_forward").exists()
+    bridge = [f"bridge {guest_bridge.BRIDGE}"] if ours else []  # without the note it is somebody else's
     return bridge + [str(NOTES / name) for name in NOTED if (NOTES / name).exists()]
 
 

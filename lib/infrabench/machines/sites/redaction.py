@@ -6,8 +6,8 @@ stands for; everybody else learns what was measured, not where it can be reached
 Only texts that cannot be mistaken for a word are replaced (they have a dot, a colon, a slash or an @): a host that is
 called ``web`` in the inventory would otherwise rewrite every mention of the workload. Capitals make no difference, an
 address of IPv6 is known in each of its forms, and so are names that clouds and reverse zones make of an address
-(``ip-192-0-2-1``, ``1.2.0.192.in-addr.arpa``). Loopback addresses hide nothing. A user and password inside of any URL
-go as well.
+(``ip-192-0-2-1``, ``192.0.2.1.static.example.org``, ``1.2.0.192.in-addr.arpa``, ``host192_000_002_001``). Loopback
+addresses hide nothing. A user and password inside of any URL go as well.
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ LOGIN = re.compile(
     rb"://(?:[^\s/@:'\"\[]{0,256}:(?![0-9]{1,5}(?:[/?#\"'\s,;)\]}<>]|$))\S{0,256}?@"
     rb"(?=[A-Za-z0-9.\[\]:_%${}-]+(?:[/?#\"'\s,;)}<>]|$))|[^\s/@'\"]{1,256}@)"
 )
-IPV6 = re.compile(rb"(?<![0-9A-Za-z:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![0-9A-Za-z:])(?!\.[0-9A-Za-z])")
+# It may end as one of IPv4 does; a port may follow behind a dot.
+IPV6 = re.compile(
+    rb"(?<![0-9A-Za-z:.])(?:[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){1,5}:[0-9]{1,3}(?:\.[0-9]{1,3}){3}"
+    rb"|[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7})(?![0-9A-Za-z:])(?!\.[A-Za-z])"
+)
 Private = Mapping[str, str]
 
 
@@ -39,8 +43,8 @@ def raw(data: bytes, private: Private) -> bytes:
     key = tuple(sorted(private.items()))
     names, addresses = _names(key), _addresses(key)
     lower = data.lower()
-    if any(secret in lower for secret in names):
-        data = _pattern(tuple(names)).sub(lambda match: names[match.group().lower()], data)
+    if there := tuple(pattern for secret, (_, pattern) in names.items() if secret in lower):
+        data = _pattern(there).sub(lambda match: names[match.group().lower()][0], data)
     if addresses and b":" in data:
         data = IPV6.sub(lambda match: addresses.get(_packed(match.group()), match.group()), data)
     return data
@@ -67,14 +71,15 @@ def result(found: Result, private: Private) -> Result:
 
 
 @lru_cache(maxsize=8)
-def _names(private: tuple[tuple[str, str], ...]) -> dict[bytes, bytes]:
-    """Return private texts in lower case, and names made of addresses -> what is written instead."""
-    kept = {secret.lower(): name for secret, name in private if _stands_out(secret)}
-    for secret, name in list(kept.items()):
-        for form in _derived(secret):
-            kept.setdefault(form, name)
+def _names(private: tuple[tuple[str, str], ...]) -> dict[bytes, tuple[bytes, str]]:
+    """Return private texts, and names made of addresses, in lower case -> what is written instead, and the pattern."""
+    shown = [(secret, name) for secret, name in private if _stands_out(secret)]
+    kept = {secret.encode().lower(): (name.encode(), _alone(secret)) for secret, name in shown}
+    for secret, name in shown:
+        for form, pattern in _derived(secret).items():
+            kept.setdefault(form.encode().lower(), (name.encode(), pattern))
     # The longest first: an address may be the end of another name.
-    return {secret.encode(): kept[secret].encode() for secret in sorted(kept, key=lambda each: (-len(each), each))}
+    return {secret: kept[secret] for secret in sorted(kept, key=lambda each: (-len(each), each))}
 
 
 @lru_cache(maxsize=8)
@@ -90,13 +95,21 @@ def _addresses(private: tuple[tuple[str, str], ...]) -> dict[bytes, bytes]:
     return found
 
 
-def _derived(secret: str) -> list[str]:
-    """Return the names that are made of an address: its parts joined by dashes, and its name in the reverse zone."""
+def _derived(secret: str) -> dict[str, str]:
+    """Return the names that are made of an address, with their patterns: its parts in either order, by other signs."""
     address = _parsed(secret)
     if address is None:
-        return []
-    forms = [secret] if isinstance(address, IPv4Address) else [str(address), address.exploded]
-    return [form.replace(".", "-").replace(":", "-") for form in forms] + [address.reverse_pointer]
+        return {}
+    found = {address.reverse_pointer: _alone(address.reverse_pointer)}
+    if isinstance(address, IPv6Address):
+        forms = [form.replace(":", "-") for form in (str(address), address.exploded)]
+        return found | {form: _alone(form) for form in forms}
+    for parts in (secret.split("."), [part.zfill(3) for part in secret.split(".")]):
+        found |= {(form := sign.join(parts)): _numbers(form) for sign in ".-_"}
+        found |= {(form := sign.join(parts[::-1])): _numbers(form) for sign in "-_"}
+        # Alone, the reverse order with dots is another address.
+        found |= {(form := ".".join(parts[::-1])): _numbers(form) + r"(?=\.[A-Za-z])"}
+    return found | {(form := address.packed.hex()): _alone(form)}
 
 
 def _parsed(secret: str) -> IPv4Address | IPv6Address | None:
@@ -117,14 +130,25 @@ def _stands_out(secret: str) -> bool:
     return any(sign in secret for sign in ".:/@") and secret not in LOOPBACK
 
 
-@lru_cache(maxsize=8)
-def _pattern(secrets: tuple[bytes, ...]) -> re.Pattern[bytes]:
-    # 192.0.2.1 is neither in 192.0.2.10 nor in 5.192.0.2.1, but in 192.0.2.1:80 and at the end of a sentence. An
-    # address with dashes is a part of a longer name.
-    every = (
-        (rb"(?<![0-9]\.)" if each[:1].isdigit() else b"")
-        + re.escape(each)
-        + (rb"(?!\.[0-9A-Za-z])" if _stands_out(each.decode()) else b"")
-        for each in secrets
-    )
-    return re.compile(rb"(?<![0-9A-Za-z])(?:%s)(?![0-9A-Za-z-])" % b"|".join(every), re.IGNORECASE)
+@lru_cache(maxsize=128)
+def _pattern(alternatives: tuple[str, ...]) -> re.Pattern[bytes]:
+    return re.compile("|".join(alternatives).encode(), re.IGNORECASE)
+
+
+def _alone(secret: str) -> str:
+    """Return the pattern of a private text where it stands alone."""
+    if isinstance(_parsed(secret), IPv4Address):
+        return _numbers(secret)
+    # An address with dashes is a part of a longer name.
+    after = r"(?!\.[0-9A-Za-z])" if _stands_out(secret) else ""
+    digit = r"(?<![0-9]\.)" if secret[:1].isdigit() else ""
+    return rf"{digit}(?<![0-9A-Za-z]){re.escape(secret)}(?![0-9A-Za-z-]){after}"
+
+
+def _numbers(form: str) -> str:
+    """Return the pattern of four numbers, also as a part of a longer name.
+
+    192.0.2.1 is neither in 192.0.2.10 nor in 5.192.0.2.1, but in 192.0.2.1:80 and at the end of a sentence.
+    """
+    before, after = (r"(?<![0-9]\.)", r"(?!\.[0-9])") if "." in form else ("", "")
+    return rf"(?<![0-9]){before}{re.escape(form)}(?![0-9]){after}"

@@ -85,6 +85,18 @@ def test_a_host_is_as_before_when_the_last_system_leaves(apart: Apart, before: s
     assert apart.sh(SEEN) == seen
 
 
+def test_a_bridge_of_our_name_that_somebody_else_has_made_is_told_and_stays(apart: Apart) -> None:
+    apart.sh(f"ip link add {guest_bridge.BRIDGE} type bridge; ip addr add 192.0.2.1/24 dev {guest_bridge.BRIDGE}")
+    seen = apart.sh(f"{SEEN}; ip addr show dev {guest_bridge.BRIDGE}")
+    with (
+        pytest.raises(ProvisionError, match="has a bridge infrabench1 that infrabench has not made"),
+        guest_bridge.hold_bridge(apart, fake_site(apart), CGROUPS),
+    ):
+        pass
+    guest_bridge.release_bridge(apart)
+    assert apart.sh(f"{SEEN}; ip addr show dev {guest_bridge.BRIDGE}") == seen
+
+
 @pytest.mark.parametrize(
     ("others", "cgroups"),
     [

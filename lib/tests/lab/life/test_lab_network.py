@@ -50,6 +50,8 @@ def _routes(ip: Ip) -> list[str]:
     [
         ("unreachable", "198.18.0.0/15"), ("unreachable", "198.18.0.0/15", "metric", "7"),
         ("blackhole", "198.18.0.0/15"), ("prohibit", "198.18.0.0/15", "metric", "5000"),
+        ("unreachable", "198.18.0.0/15", "metric", network.METRIC),
+        ("blackhole", "198.18.0.0/15", "metric", network.METRIC),
     ],
     ids=" ".join,
 )  # fmt: skip

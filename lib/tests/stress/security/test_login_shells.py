@@ -57,11 +57,12 @@ def test_the_line_holds_only_what_all_shells_read_alike() -> None:
     [
         (("sh", "-c", 'echo "Welcome to db1"; exec "$@"', "sh"), r"its login shell prints 'Welcome to db1'"),
         (("sh", "-c", '"$@"; echo bye', "sh"), r"its login shell prints 'bye'"),
+        (("sh", "-c", 'echo "No mail." >&2; exec "$@"', "sh"), r"its login shell prints 'No mail.'"),
         (("sh", "-c", 'PATH=/nowhere exec /bin/sh "$2" "$3"', "sh"), "it has no `timeout`"),
         (("sh", "-c", "echo This account is not available; exit 1", "sh"), "This account is not available"),
         (("sh", "-c", "exit 3", "sh"), "it says 'nothing'"),
     ],
-    ids=["greets", "says goodbye", "no timeout", "no login", "silent"],
+    ids=["greets", "says goodbye", "complains", "no timeout", "no login", "silent"],
 )
 def test_a_host_whose_commands_put_out_something_else_is_refused(
     tmp_path: Path, into: Sequence[str], named: str

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import reduce
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,13 +24,16 @@ import pytest
 from infrabench import registry
 from infrabench.analysis.tidy import tidy
 from infrabench.core import InfrabenchError, LedgerError
+from infrabench.experiment.design.replan import check_plan
 from infrabench.experiment.execution import blocks, session, trial
 from infrabench.ledger import ledger, records
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.machines.hosts.host import LocalHost
+from tests.stress.torture import strangers
 from tests.stress.torture.dens import MARK, alive
 from tests.support import mutations
 from tests.support.fakes import fake_site
+from tests.support.stored_sessions import reseal
 from tests.support.storm import SEED, size
 
 
@@ -263,6 +267,54 @@ def test_a_damaged_record_with_right_sums_is_refused_by_what_it_says(tmp_path: P
             with suppress(InfrabenchError):
                 read(folder)
         records.verify(folder)
+
+
+# What a session says of itself that does not follow from what it was asked for, and that no estimate is made of.
+FREE = {"title", "versions", "created_utc", "known", "aa"}
+
+
+def another(value: Any, rng: random.Random) -> Any:
+    """Return a value of the same kind that is not this one."""
+    match value:
+        case bool():
+            return not value
+        case int() | float():
+            return value + rng.choice((-1, 1, 0.5, 1e6))
+        case str():
+            return rng.choice((f"{value}x", value[:-1] or "x", "native"))
+        case list():
+            return rng.choice((value[:-1], value[::-1])) if len(value) > 1 and value != value[::-1] else [*value, "x"]
+        case dict():
+            name = rng.choice([*value, "x"])
+            return {key: each for key, each in value.items() if key != name} | ({"x": 1} if name == "x" else {})
+    return 1
+
+
+def test_an_edit_of_what_was_asked_for_is_found_although_sums_are_right(tmp_path: Path, record_property) -> None:
+    folder, rng = run(tmp_path / "runs/s"), random.Random(SEED)
+    assert [*records.verify(folder), *check_plan(SessionFolder(folder))] == []
+    whole, sums = files(folder), (folder / "SHA256SUMS").read_bytes()
+    for number in range(size(150, 5000)):
+        name = rng.choice(("session.json", "session.json", "plan.jsonl"))
+        lines = whole[name].splitlines() if name == "plan.jsonl" else [whole[name]]
+        chosen = rng.randrange(len(lines))
+        data = json.loads(lines[chosen])
+        place = rng.choice([each for each in strangers.fields(data) if each[0] not in FREE])
+        then = reduce(lambda part, key: part[key], place, data)
+        now = another(then, rng)
+        edited = strangers.replaced(data, place, now)
+        if edited == data:
+            continue
+        lines[chosen] = json.dumps(edited).encode()
+        reseal(folder, name, b"\n".join(lines) + b"\n")
+        about = f"seed {SEED}, {number}: {name} {place}: {str(then)[:60]!r} is {str(now)[:60]!r} now"
+        assert records.verify(folder) or check_plan(SessionFolder(folder)), about
+        (folder / name).write_bytes(whole[name])
+        (folder / "SHA256SUMS").write_bytes(sums)
+    assert files(folder) == whole
+    record_property(
+        "storm", {"part": "edits with right sums", "count": number + 1, "seconds": 0.0, "told": "each was found"}
+    )
 
 
 # ------------------------------------------------------------------------------------------------- clocks

@@ -32,6 +32,7 @@ from infrabench.ledger.session_folder import SessionFolder
 from infrabench.notebook import start_page
 from infrabench.publish import latex_numbers
 from tests.stress.torture import strangers
+from tests.support.stored_sessions import reseal, write_session
 from tests.support.storm import SEED, Memory, size
 
 LONGEST_S = 20  # of one step, on a machine that does other things
@@ -72,7 +73,7 @@ USES: tuple[Callable[[Path, Path], object], ...] = (
 
 def test_what_is_no_file_of_a_session_is_named_and_never_opened(tmp_path: Path, record_property) -> None:
     rng, outcomes = random.Random(SEED), Counter[str]()
-    sound = strangers.write_session(tmp_path / "sound/s")
+    sound = write_session(tmp_path / "sound/s")
     kinds = [*strangers.FOLDERS, *rng.choices(strangers.FOLDERS, k=size(10, 500))]
     for number, spoil in enumerate(kinds):
         home = tmp_path / str(number)
@@ -105,7 +106,7 @@ def test_a_bad_archive_is_refused_and_leaves_nothing(
     monkeypatch.setattr(archive_members, "SMALL", 4 * 2**20)  # so that a bomb need not be a large one
     monkeypatch.setattr(archive_members, "MOST_MEMBERS", 2000)
     rng, count = random.Random(SEED), 0
-    sound = strangers.write_session(tmp_path / "sound/s")
+    sound = write_session(tmp_path / "sound/s")
     (tmp_path / "secret").write_bytes(strangers.SECRET)
     there = tmp_path / "a/b/there"
     for _ in range(size(1, 20)):
@@ -130,7 +131,7 @@ def test_a_bad_archive_is_refused_and_leaves_nothing(
 def test_an_archive_that_wants_much_memory_or_is_no_file_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packed = archive.pack(strangers.write_session(tmp_path / "s"), tmp_path / "s.tar.xz")
+    packed = archive.pack(write_session(tmp_path / "s"), tmp_path / "s.tar.xz")
     os.mkfifo(tmp_path / "pipe.tar.xz")
     (tmp_path / "zero.tar.xz").symlink_to("/dev/zero")
     for name in ("pipe.tar.xz", "zero.tar.xz", "s"):
@@ -140,6 +141,23 @@ def test_an_archive_that_wants_much_memory_or_is_no_file_is_refused(
     monkeypatch.setattr(archive_members, "XZ_MEMORY", 2**20)
     with pytest.raises(LedgerError, match="Memory usage limit"):
         archive.unpack(packed, tmp_path / "there")
+
+
+@pytest.mark.parametrize("dense", [b"[],", b"{},", b'{"":{}},', b"0,", b'"",', b"[[]],"])
+@pytest.mark.parametrize("what", ["session.json", "plan.jsonl", "trial.json", "server.json"])
+def test_a_text_of_many_values_takes_little_memory(tmp_path: Path, what: str, dense: bytes) -> None:
+    """Parsed, it is 25 times as large; packed, it has some thousand bytes."""
+    folder = write_session(tmp_path / "s")
+    name = min(folder.rglob(what)).relative_to(folder).as_posix()
+    head, _, tail = (folder / name).read_bytes().partition(b"{")
+    text = b'{"more": [' + dense * (60 * 2**20 // len(dense)) + b"0]" + (b", " if len(tail) > 2 else b"")
+    reseal(folder, name, head + text + tail)
+    memory = Memory()
+    with bounded(), suppress(LedgerError):
+        records.verify(folder)
+        for use in USES[:3]:
+            use(folder, tmp_path / "out")
+    assert memory.grown < MOST_GROWN
 
 
 def spoil_field(folder: Path, rng: random.Random) -> str:
@@ -156,7 +174,7 @@ def spoil_field(folder: Path, rng: random.Random) -> str:
         return ""
     place = rng.choice(places)
     lines[number] = json.dumps(strangers.replaced(data, place, value)).encode()
-    strangers.reseal(folder, name, b"\n".join(lines) + b"\n")
+    reseal(folder, name, b"\n".join(lines) + b"\n")
     return f"{name} {place} = {str(value)[:40]!a}"
 
 
@@ -166,9 +184,9 @@ def test_a_hostile_field_is_refused_or_stays_text(
     """No field ends the lists of sessions, leads to a path outside, or to an exception of Python's."""
     monkeypatch.setenv("INFRABENCH_HOME", str(tmp_path))
     home = tmp_path / "data/runs/containers"
-    folder, rng, outcomes = strangers.write_session(home / "s"), random.Random(SEED), Counter[str]()
+    folder, rng, outcomes = write_session(home / "s"), random.Random(SEED), Counter[str]()
     whole = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    strangers.write_session(home / "whole")
+    write_session(home / "whole")
     unreadable = ("broken", "fifo", "folder", "pipe", "zeros")
     for name in ("fifo", "folder", "zeros"):
         (home / name).mkdir()
@@ -254,7 +272,7 @@ def is_number(text: str) -> bool:
 
 
 def test_a_tidy_table_with_such_texts_is_read_back_as_it_was(tmp_path: Path) -> None:
-    table = tidy(strangers.write_session(tmp_path / "s"))
+    table = tidy(write_session(tmp_path / "s"))
     table.loc[0, "reason"], table.loc[1, "reason"], table.loc[2, "reason"] = "=1+1", "''=quoted'", "a\r=1"
     assert "'=1+1" in write_table(table, tmp_path / "t.csv").read_text()
     pd.testing.assert_frame_equal(read_table(tmp_path / "t.csv"), table)

@@ -36,6 +36,7 @@ NO_SOURCE = {
     "intervals.constant": DEFINITION,
     "intervals.interval": HANDLING,
     "losses.account_losses": COMPOSED,
+    "losses.explain_lost": HANDLING,
     "losses.is_lost": DEFINITION,
     "measures.measure_effects": COMPOSED,
     "resampling.over_cells": HANDLING,

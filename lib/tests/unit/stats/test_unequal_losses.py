@@ -7,10 +7,13 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from infrabench.analysis import figures, tables
 from infrabench.stats import interactions, interim, omnibus, trends
 from infrabench.stats.losses import explain_unequal
+from infrabench.stats.omnibus import _least, friedman, worst_friedman
 from infrabench.stats.stopping import look
 from tests.support.analysis_fixtures import table_of
 
@@ -62,9 +65,48 @@ def test_a_test_over_all_systems_has_no_p_where_one_loses_more(lost: dict[str, r
         withheld
     )
     assert ("no verdict on the rest" in row["reason"]) is withheld
-    assert ("reason" in shown) is withheld
+    told = bool(withheld or not ({*lost} == {"docker"} and len(lost["docker"]) == 30))
+    assert ("reason" in shown) is told
     if list(lost) == ["docker"] and withheld:
         assert row["reason"] == shown["reason"][0] == f"not comparable: {ALL}"
+
+
+def test_a_test_over_all_systems_holds_whatever_trials_that_all_lose_alike_were() -> None:
+    whole, some, many = (
+        omnibus(campaign({name: range(count) for name in BY} if count else {}), PRIMARY).iloc[0] for count in (0, 4, 21)
+    )
+    assert whole["iman_davenport_p"] < some["iman_davenport_p"] < 0.05 < many["iman_davenport_p"]
+    assert whole["friedman_p"] < some["friedman_p"] < many["friedman_p"] == 1
+    assert (some["n"], many["n"]) == (26, 9)
+    assert np.isnan(some["nemenyi_cd"])
+    each = "; ".join(f"{name}: 4 of 30 timed out" for name in ("docker", "lxc", "native"))
+    assert sorted(some["reason"].partition(": p holds")[0].split("; ")) == each.split("; ")
+    assert some["reason"].endswith("p holds whatever they would have been")
+    assert whole["reason"] == ""
+
+
+@given(st.integers(2, 4), st.integers(2, 6), st.integers(1, 3), st.data())
+def test_no_lost_blocks_give_less_than_the_worst(k: int, n: int, lost: int, data: st.DataObject) -> None:
+    def blocks(count: int) -> np.ndarray:
+        ranks = [data.draw(st.permutations(range(k))) for _ in range(count)]
+        return np.array(ranks, dtype=float).reshape(count, k).T
+
+    there = blocks(n)
+    worst, found = worst_friedman(there, lost), friedman(np.hstack([there, blocks(lost)]))
+    assert worst.statistic <= found.statistic + 1e-9
+    assert worst.p >= found.p - 1e-9
+    assert worst.iman_davenport_p >= found.iman_davenport_p - 1e-9
+    assert (worst.df1, worst.df2) == (found.df1, found.df2)
+
+
+def test_deployments_that_lost_a_trial_are_unknown_whole() -> None:
+    values = np.array([[1.0, 1, 2, 2, 3, 3], [2.0, 2, 3, 3, 4, 4]])
+    fates = np.zeros((2, 6), dtype=np.int8)
+    fates[:, 5], values[:, 5] = 1, np.nan
+    by_deployment = _least(values, fates, np.array([0, 0, 1, 1, 2, 2]))
+    assert by_deployment[:6] == [float(each) for each in worst_friedman([[1, 2], [2, 3]], 1)[:6]]
+    by_block = _least(values, fates, None)
+    assert by_block[:6] == [float(each) for each in worst_friedman(values[:, :5], 1)[:6]]
 
 
 def test_an_interaction_says_at_which_scenario_trials_were_lost() -> None:

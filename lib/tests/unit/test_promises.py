@@ -1,0 +1,48 @@
+"""What the guides promise of safety, and that each promise names tests that there are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import infrabench
+from tests.support.places import ROOT
+
+TESTS = ROOT / "lib/tests"
+LAB = Path(infrabench.__file__).parent / "machines/lab"
+GUIDES = ("security.md", "what-the-lab-does.md")
+NAMED = re.compile(r"`([\w/]*test_\w+\.py)`")
+NONE = "nothing is promised"
+
+
+def rows(guide: str) -> list[str]:
+    """Return the rows of the tables of a guide, without those that name the columns."""
+    lines = (ROOT / "docs" / guide).read_text().splitlines()
+    return [line for line in lines if line.startswith("| ") and not line.endswith("| tests |")]
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_every_promise_names_tests(guide: str) -> None:
+    assert len(rows(guide)) > 10
+    for row in rows(guide):
+        told = row.rstrip(" |").rpartition(" | ")[2]
+        names = NAMED.findall(told)
+        assert names or told == NONE, row
+        assert all((TESTS / name).is_file() for name in names), row
+
+
+def test_tests_that_any_guide_names_are_there() -> None:
+    every = {path.name: path for path in TESTS.rglob("test_*.py")}
+    for guide in sorted((ROOT / "docs").glob("*.md")):
+        for name in NAMED.findall(guide.read_text()):
+            path = every.get(name.rpartition("/")[2])
+            assert path is not None, f"{guide.name}: {name}"
+            assert "def test_" in path.read_text()
+
+
+def test_the_lab_loads_no_kernel_module_by_name() -> None:
+    """An image may: the kernel of a virtual machine is its own."""
+    texts = {path: path.read_text() for path in LAB.rglob("*.py")}
+    assert [path.name for path, text in texts.items() if re.search(r"modprobe|insmod|kmod load", text)] == []
