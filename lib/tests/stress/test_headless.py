@@ -8,6 +8,9 @@ import sys
 import nbformat
 
 from infrabench.notebook import headless
+from tests.notebooks import test_headless
+
+notebook = test_headless.notebook  # the fixture of the module beside it in the gate
 
 
 def test_two_at_once_do_not_speak_with_each_others_kernel(notebook, tmp_path, monkeypatch):

@@ -8,7 +8,10 @@ import time
 
 from infrabench.core import LedgerError
 from infrabench.ledger.session_folder import SessionFolder
+from tests.unit import test_ledger
 from tests.unit.test_ledger import PLAN, SESSION, record, reopened, trial
+
+folder = test_ledger.folder  # the fixture of the module beside it in the gate
 
 
 def test_two_runs_cannot_write_to_one_session(folder):

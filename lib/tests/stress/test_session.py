@@ -10,7 +10,10 @@ import time
 import pytest
 
 from infrabench.ledger import records
+from tests.unit import test_session
 from tests.unit.test_session import run
+
+study, _plugins = test_session.study, test_session._plugins  # the fixtures of the module beside it in the gate
 
 
 @pytest.mark.parametrize("torn", [0, 7])

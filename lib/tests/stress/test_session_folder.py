@@ -18,7 +18,7 @@ from infrabench import registry
 from infrabench.core import Measurement, Profile, Trial, TrialRecord
 from infrabench.experiment.execution import runner, session
 from infrabench.experiment.execution.trial import Finished
-from tests.support.fakes import ScriptedHost, fake_site
+from tests.support.fakes import PLUGINS, MemoryHost, fake_site
 from tests.support.storm import size
 
 
@@ -42,6 +42,7 @@ def test_the_last_trial_of_a_long_session_costs_what_the_tenth_did(
     On a machine that is busy with others, a processor does up to half as much in a second; the unit is slower alike.
     """
     blocks, window = size(750, 2500), 100
+    monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
     monkeypatch.setattr(
         runner, "execute", lambda trial, *_: Finished(make_record(trial), {"monitor-here.jsonl": b"{}\n"}, None)
     )
@@ -63,7 +64,7 @@ def test_the_last_trial_of_a_long_session_costs_what_the_tenth_did(
                 raise InterruptedError
 
         with pytest.raises(InterruptedError):
-            session.run(study, fake_site(ScriptedHost("here")), profile="tiny", folder=folder, on_progress=step)
+            session.run(study, fake_site(MemoryHost("here")), profile="tiny", folder=folder, on_progress=step)
         spent = time.process_time() - begin - sum(end - over for over, end in steps)
         return spent / unit(steps)
 

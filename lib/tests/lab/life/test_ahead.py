@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from infrabench.machines.lab import prebuild
+from tests.unit.lab import test_ahead
 from tests.unit.lab.test_ahead import said
+
+go = test_ahead.go  # the fixture of the module beside it in the gate
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="not run: no gcc here")

@@ -9,6 +9,9 @@ import pytest
 
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.lab import shell
+from tests.unit.security import test_key_files
+
+_open_umask = test_key_files._open_umask  # the fixture of the module beside it in the gate
 
 
 def test_another_user_holds_no_lock_of_the_lab_and_enters_no_image(monkeypatch: pytest.MonkeyPatch) -> None:

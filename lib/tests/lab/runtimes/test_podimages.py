@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,16 @@ def test_what_the_packages_do_not_hold_is_an_error(tree: Path) -> None:
         pod_layer.closure(tree, ["usr/bin/main"])
 
 
+@pytest.fixture
+def pause(tmp_path: Path) -> Path:
+    """The program of the pause image."""
+    entries, _ = pod_images._pause()
+    program = tmp_path / "pause"
+    program.write_bytes(entries["pause"].data or b"")
+    program.chmod(0o755)
+    return program
+
+
 @needs_gcc
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_pause_waits_takes_in_children_and_ends_when_told(pause: Path, number: signal.Signals) -> None:
@@ -110,6 +121,16 @@ def test_an_image_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert manifest[0]["RepoTags"] == [f"localhost/infrabench/pause:{image.hash}"]
     assert config["config"]["Entrypoint"] == ["/pause"]
     assert layer.getnames() == ["pause"]
+
+
+@pytest.fixture(scope="module")
+def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The root file system of a pod."""
+    root = tmp_path_factory.mktemp("pod")
+    _, _, layer = unpacked(pod_images.make("tools").tar.read_bytes())
+    layer.extractall(root)
+    yield root
+    shutil.rmtree(root)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.unit.artifact import test_artifact
 from tests.unit.artifact.test_artifact import SESSION, Made
+
+made = test_artifact.made  # the fixture of the module beside it in the gate
 
 
 def run(made: Made, *words: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:

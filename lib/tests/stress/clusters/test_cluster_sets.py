@@ -12,6 +12,9 @@ import pytest
 
 from infrabench.machines.lab import nodes
 from tests.support.cluster_fakes import sleeper
+from tests.unit.clusters import test_cluster_sets
+
+tree = test_cluster_sets.tree  # the fixture of the module beside it in the gate
 
 
 @pytest.fixture

@@ -13,7 +13,10 @@ from pathlib import Path
 from infrabench.analysis.dataset import folder, part
 from infrabench.ledger.files import TMP
 from tests.support import dataset_sessions as sessions
+from tests.unit.dataset import test_dataset_folder
 from tests.unit.dataset.test_dataset_folder import updated
+
+two = test_dataset_folder.two  # the fixture of the module beside it in the gate
 
 KILLS = 12
 

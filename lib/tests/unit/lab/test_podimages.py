@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -44,16 +43,6 @@ def test_an_archive_is_the_same_bytes_whatever_the_order() -> None:
     assert layer.getmember("tmp").mode == 0o1777
     assert layer.getmember("a").isdir()
     assert layer.getmember("a/c").linkname == "b"
-
-
-@pytest.fixture
-def pause(tmp_path: Path) -> Path:
-    """The program of the pause image."""
-    entries, _ = pod_images._pause()
-    program = tmp_path / "pause"
-    program.write_bytes(entries["pause"].data or b"")
-    program.chmod(0o755)
-    return program
 
 
 def test_a_failed_build_leaves_no_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,13 +86,3 @@ def test_the_hash_follows_the_sources(tmp_path: Path, monkeypatch: pytest.Monkey
     assert pod_images.content_hash("tools") != packages
     (tmp_path / "pod/pause.c").write_text("int main(void) { return 0; }")
     assert pod_images.content_hash("pause") != before["pause"]
-
-
-@pytest.fixture(scope="module")
-def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The root file system of a pod."""
-    root = tmp_path_factory.mktemp("pod")
-    _, _, layer = unpacked(pod_images.make("tools").tar.read_bytes())
-    layer.extractall(root)
-    yield root
-    shutil.rmtree(root)
