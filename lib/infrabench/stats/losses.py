@@ -196,9 +196,10 @@ def _events(
     for name in ENDS:
         found[f"{name}_low"] = np.min([each[f"{name}_low"] for each in both])
         found[f"{name}_high"] = np.max([each[f"{name}_high"] for each in both])
-    apart = all(each["apart"] for each in both) and len({np.sign(each["difference"]) for each in both}) == 1
     ps = {name: np.max([each[name] for each in both]) for name in ("p", "p_equivalence")}
-    return found | ps | {"apart": apart}
+    if len({np.sign(each["difference"]) for each in both}) > 1:  # between them there is no difference at all
+        return found | ps | {"p": 1.0, "apart": False}
+    return found | ps | {"apart": all(each["apart"] for each in both)}
 
 
 def _render_fates(fates: NDArray[np.int8], tried: NDArray[np.bool_]) -> str:
