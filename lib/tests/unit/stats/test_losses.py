@@ -211,6 +211,17 @@ def test_losses_that_may_turn_a_difference_round_leave_no_p_of_one() -> None:
     assert (row["p"], row["p_adjusted"]) == (1.0, 1.0)
 
 
+def test_the_interval_over_lost_counts_holds_the_ratio_beside_it() -> None:
+    """Of the complete blocks docker has no event; it has some in blocks in which native lost its trial."""
+    row = one(
+        {"native": [0.0, 2, 0, 1, 0, None, None, None, 1, 0], "docker": [0.0, 0, 0, 0, 0, 1, 1, 0, None, None]},
+        **FAILED,
+    )
+    assert (row["ratio"], row["ratio_low"]) == (0, 0)
+    assert row["ratio_high"] > 1
+    assert row["verdict"] == INCONCLUSIVE
+
+
 def test_counts_that_are_lost_may_be_none_or_many() -> None:
     rng = np.random.default_rng(3)
     native, docker = ([float(v) for v in rng.poisson(mean, 30)] for mean in (1.0, 2.0))
