@@ -16,6 +16,7 @@ from infrabench.stats.intervals import LEVEL, NAN, Interval, t_interval
 from infrabench.stats.kinds import kinds
 from infrabench.stats.losses import explain_unequal
 from infrabench.stats.ratios import paired_fieller
+from infrabench.stats.table import check_values
 from infrabench.stats.work import WORK, rate_interval
 
 NUMBERS = ("n", "mean", "mean_low", "mean_high", "n_pairs", "ratio", "ratio_low", "ratio_high")
@@ -43,7 +44,13 @@ def interim(table: pd.DataFrame, baseline: str, primary: Iterable[tuple[str, str
         baseline itself there is none, and none, with the ``reason``, where one of both loses markedly more trials than
         the other (`losses.explain_unequal`). Ends are NaN below two, and without spread. Rates of fixed work by their
         times.
+
+    Raises
+    ------
+    SchemaError
+        The table is not a tidy one (`table.check_values`).
     """
+    check_values(table)
     wanted = pd.MultiIndex.from_frame(table[["workload", "metric"]]).isin(list(primary))
     if not wanted.any():
         return pd.DataFrame(columns=list(COLUMNS))

@@ -167,7 +167,9 @@ def account_losses(
         _render_fates(each, there) for each, there in zip(fates, np.isfinite(values) | (fates > 0), strict=True)
     )
     said = f"{own} ({row['baseline']}: {base})"
-    found = {} if unequal else _events(judge, values, lost, top) if judge else _ranked(row, values, lost, deployment)
+    found = (
+        {} if unequal else _events(judge, row, values, lost, top) if judge else _ranked(row, values, lost, deployment)
+    )
     if not found:
         numbers = (*ENDS[:2], *(f"{name}_{end}" for name in ENDS for end in ("low", "high")), "p", "p_equivalence")
         blank = dict.fromkeys((*numbers, "spread"), NAN)
@@ -199,20 +201,30 @@ def _ranked(
 
 
 def _events(
-    judge: Callable[[Array], Mapping[str, Any]], values: Array, lost: NDArray[np.bool_], top: float
+    judge: Callable[[Array], Mapping[str, Any]],
+    row: Mapping[str, Any],
+    values: Array,
+    lost: NDArray[np.bool_],
+    top: float,
 ) -> dict[str, Any]:
-    """What holds with the lost trials of either system at their least and the other's at their most; else empty."""
+    """What holds with the lost trials of either system at their least and the other's at their most, and without them.
+
+    Empty where one of the former says nothing. The complete blocks alone are among them, since their ratio is the one
+    that is told: beside a lost trial stands one of the other system, which is in no complete block.
+    """
     most = top if np.isfinite(top) else np.nanmax(values, initial=1.0)
     both = [judge(np.where(lost, np.array(ends)[:, None], values)) for ends in ((0.0, most), (most, 0.0))]
     if not all(each.get("inferred") for each in both):
         return {}
+    every = [*both, row]
     found: dict[str, Any] = {}
     for name in ENDS:
-        found[f"{name}_low"] = np.min([each[f"{name}_low"] for each in both])
-        found[f"{name}_high"] = np.max([each[f"{name}_high"] for each in both])
-    apart = all(each["apart"] for each in both) and len({np.sign(each["difference"]) for each in both}) == 1
-    ps = {name: np.max([each[name] for each in both]) for name in ("p", "p_equivalence")}
-    return found | ps | {"apart": apart}
+        found[f"{name}_low"] = np.min([each[f"{name}_low"] for each in every])
+        found[f"{name}_high"] = np.max([each[f"{name}_high"] for each in every])
+    ps = {name: np.max([each[name] for each in every]) for name in ("p", "p_equivalence")}
+    if len({np.sign(each["difference"]) for each in every}) > 1:  # between them there is no difference at all
+        return found | ps | {"p": 1.0, "apart": False}
+    return found | ps | {"apart": all(each["apart"] for each in every)}
 
 
 def _render_fates(fates: NDArray[np.int8], tried: NDArray[np.bool_]) -> str:

@@ -103,6 +103,7 @@ def judge(pairs: Pairs) -> dict[str, Any]:
         found = _infer(Pairs(*(each[infer] for each in pairs[:5]), *pairs[5:]), off, limited[infer])
         for name, values in found.items():
             row[name][infer] = values
+        row["spread"][np.isnan(row["ratio_low"])] = NAN  # a share of a mean that may be 0 names no number of blocks
     row["p_method"] = np.where(np.isnan(row["p"]), None, PAIRED_T)
     return row
 
@@ -140,7 +141,7 @@ def _infer(pairs: Pairs, off: Array, limited: NDArray[np.bool_]) -> dict[str, An
     """Intervals of the ratio and both p of pairs that have a ratio and some spread."""
     x, y = pairs.x, pairs.y
     fieller, alike = paired_fieller(x, y), ratio_equivalence(x, y, pairs.margin, off)
-    unbounded = np.isnan(fieller.low)  # then nothing is said of the ratio, at 90 % neither
+    unbounded = np.isnan(fieller.low)  # then nothing is said of the ratio, at 90 % neither, and no p contradicts that
     low, high = fieller.low - off, fieller.high + off
     words = ((TOO_NOISY, unbounded), (LIMITED, limited))
     marks = zip(*(np.where(raised, word, "") for word, raised in words), strict=True)
@@ -150,7 +151,7 @@ def _infer(pairs: Pairs, off: Array, limited: NDArray[np.bool_]) -> dict[str, An
         "apart": (low > 1) | (high < 1),
         "equivalence_low": np.where(unbounded, NAN, alike.interval.low),
         "equivalence_high": np.where(unbounded, NAN, alike.interval.high),
-        "p": difference_p(x, y, off),
+        "p": np.where(unbounded, NAN, difference_p(x, y, off)),
         "p_equivalence": np.where(unbounded, NAN, alike.p),
         "off": off,
         "reason": ["; ".join(filter(None, each)) for each in marks],

@@ -1,8 +1,8 @@
 """What fio's own report and logs say, read strictly; and whether the rate of a run was steady.
 
 Times of fio are whole milliseconds (``runtime``) or nanoseconds (latencies). An error of the job, requests that were
-cut short or dropped, another job than the one that was asked for, and rates that are not the amounts over the time are
-refused.
+cut short or dropped, another job than the one that was asked for, rates that are not the amounts over the time, and
+latencies that are not in order are refused.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ REMARKS = r"\A(?:fio: .*\n)*"  # stand before the report: that it is connected, 
 WAY = Literal["read", "write"]
 DIRECTIONS: Mapping[str, WAY] = {"0": "read", "1": "write"}
 COUNT = "[0-9]{1,20}"
+BUCKET = 1.01  # how far a percentile may lie from any value in its bucket, as a factor: a bucket is 1/64 wide
 BUCKETS = 29  # of latency in a line of the log, at the coarsest
 LEAST_PARTS, MOST_PARTS = 2, 20
 LARGEST_STEP = 0.10  # between the means of both halves, of the first
@@ -94,11 +95,25 @@ def side(found: Mapping[str, Any], way: WAY) -> Side:
         within(TOOL, f"{way} {key}", value(TOOL, found, way, key), rate - step - 1e-9 * rate, rate + step)
     measured = value(TOOL, found, way, "lat_ns", "N")
     mean_s = positive(TOOL, f"{way} latency", value(TOOL, found, way, "lat_ns", "mean")) * 1e-9
-    percentiles = at(TOOL, found, way, "lat_ns").get("percentile", {})
-    if not isinstance(percentiles, dict) or requests != int(requests) or measured != int(measured):
+    if requests != int(requests) or measured != int(measured):
         raise ParseError(TOOL, f"{way} has no whole report", str(found))
-    points = {key: value(TOOL, percentiles, key) * 1e-9 for key in percentiles}
-    return Side(int(requests), int(measured), size, runtime_s, mean_s, points)
+    return Side(int(requests), int(measured), size, runtime_s, mean_s, latencies(found, way, "lat_ns"))
+
+
+def latencies(found: Mapping[str, Any], way: WAY, kind: str) -> Mapping[str, float]:
+    """Return the percentiles of one `kind` of latency, in seconds, as fio names them; `ParseError` unless in order.
+
+    They are the middles of buckets, the largest and the mean are not (`BUCKET`).
+    """
+    least, mean, most = (value(TOOL, found, way, kind, name) for name in ("min", "mean", "max"))
+    percentiles = at(TOOL, found, way, kind).get("percentile", {})
+    if not isinstance(percentiles, dict):
+        raise ParseError(TOOL, f"{way} has no whole report", str(found))
+    points = [value(TOOL, percentiles, key) for key in percentiles]
+    rising = all(a <= b for a, b in pairwise([least / BUCKET, *points, BUCKET * most]))
+    if not rising or not least <= mean <= most:
+        raise ParseError(TOOL, f"{way} latencies ({kind}) are not in order", str(found[way][kind]))
+    return {key: point * 1e-9 for key, point in zip(percentiles, points, strict=True)}
 
 
 def percentile(report: Side, point: str) -> float:

@@ -108,7 +108,8 @@ def _done(capture: Capture, name: str) -> _fio_report.Side:
     params = capture.params
     each = _file_bytes(params)
     way: _fio_report.WAY = "write" if name == "write" else "read"
-    job = _fio_report.job(capture[name], name, {"rw": way, "nrfiles": params["files"], "filesize": each, "bs": PIECE})
+    asked = {"rw": way, "nrfiles": params["files"], "filesize": each, "bs": PIECE, "ioengine": "psync"}
+    job = _fio_report.job(capture[name], name, asked | ({"end_fsync": 1} if way == "write" else {"invalidate": 0}))
     report = _fio_report.side(job, way)
     equal(TOOL, f"bytes of {name} in pieces", report.bytes, float(report.requests * PIECE))
     if report.bytes != each * params["files"]:

@@ -68,11 +68,11 @@ def parse(capture: Capture) -> Sequence[Measurement]:
         side = _fio_report.side(job, name)
         equal(TOOL, f"bytes of job {name}", side.bytes, float(params["size_bytes"]))
         equal(TOOL, f"requests of job {name}", side.requests, params["size_bytes"] // params["block_bytes"])
-        p99_ns = value(TOOL, job, name, "clat_ns", "percentile", "99.000000")
+        p99_s = value(TOOL, _fio_report.latencies(job, name, "clat_ns"), "99.000000")
         found += [
             Measurement(f"{name}_B_per_s", positive(TOOL, name, value(TOOL, job, name, "bw_bytes")), "B/s", "higher"),
             Measurement(f"{name}_iops", positive(TOOL, name, value(TOOL, job, name, "iops")), "1/s", "higher"),
-            Measurement(f"{name}_latency_p99_s", positive(TOOL, f"{name} latency", p99_ns) * 1e-9, "s", "lower"),
+            Measurement(f"{name}_latency_p99_s", positive(TOOL, f"{name} latency", p99_s), "s", "lower"),
         ]
     return tuple(found)
 

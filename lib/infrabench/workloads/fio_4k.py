@@ -90,8 +90,11 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     asked = {
         "rw": params["pattern"], "bs": params["block_bytes"], "iodepth": params["depth"], "size": params["area_bytes"],
         "ioengine": ENGINES[params["path"]], "runtime": f"{params['seconds']:g}", "ramp_time": f"{params['ramp_s']:g}",
+        "randrepeat": 0,
     }  # fmt: skip
     way: _fio_report.WAY = "read" if params["pattern"].endswith("read") else "write"
+    asked |= {"direct": 1} if params["path"] == "kernel" else {}
+    asked |= {"end_fsync": 1} if way == "write" else {}
     report = _fio_report.side(_fio_report.job(capture["fio"], NAME, asked), way)
     # Those that were under way when the ramp ended are among the bytes, and not among the requests.
     for what, count in (("bytes", report.bytes / params["block_bytes"]), ("latencies", float(report.measured))):

@@ -121,7 +121,7 @@ def read(output: str, params: Mapping[str, Any]) -> Sequence[Measurement]:
     total_s = positive(TOOL, "total time", number(TOOL, "total time", rf"^ +total time: +{NUMBER}s$", output))
     events = number(TOOL, "events", rf"^ +total number of events: +{NUMBER}$", output)
     average_s, longest_s, p95_s = sysbench_cpu.latencies_s(output, events)
-    sysbench_cpu.check_time(total_s, params["seconds"], longest_s, LATE)
+    sysbench_cpu.check_time(total_s, params["seconds"], longest_s, LATE * params["seconds"])
     reconnects = number(TOOL, "reconnects", rf"^ +reconnects: +{NUMBER} +\({NUMBER} per sec\.\)$", output)
     equal(TOOL, "reconnects", reconnects, 0.0)
     rates = {name: _rate(output, name, total_s) for name in ("transactions", "queries", "ignored errors")}

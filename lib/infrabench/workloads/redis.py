@@ -68,7 +68,7 @@ SUMMARY = rf"""^Summary:
           avg       min       p50       p95       p99       max
  +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER}
 \s*\Z"""
-ROUNDED_S = 0.0051  # half of what the total time is printed with
+ROUNDED_S = 0.00501  # half of what the total time is printed with, and the rate
 METRICS: Mapping[str, MetricKind] = {
     "requests_per_s": "fixed-work rate",
     "latency_p50_s": "time",
@@ -133,8 +133,8 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     )
     mean_ms, *ordered_ms = latencies_ms
     positive(TOOL, "rate", rate)
-    # The time is printed in hundredths of a second, the rate is not.
-    if abs(capture.params["requests"] / rate - total_s) > ROUNDED_S + 0.01 * total_s:
+    # It divides the one by the other; what it prints is rounded, both to hundredths.
+    if abs(capture.params["requests"] / rate - total_s) > ROUNDED_S + capture.params["requests"] * ROUNDED_S / rate**2:
         raise ParseError(
             TOOL, f"{capture.params['requests']} requests in {total_s:g} s are not {rate:g} per second", output
         )

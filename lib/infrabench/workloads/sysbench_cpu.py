@@ -36,10 +36,11 @@ NEEDS = {"server": {"sysbench": "sysbench"}}
 TOOL = "sysbench cpu"
 READS = ("1.0.20",)
 NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
-# sysbench's rate and events / total time differ by its own start and stop, a few per cent in the shortest runs.
-RATE_TOLERANCE = 0.1
+# sysbench's rate and events / total time differ by its own start and stop: milliseconds, whatever a run is long.
+RATE_TOLERANCE, START_STOP_S = 0.1, 0.1
+BUCKET = 1.02  # the percentile is the border of a bucket, of 1024 that reach from 1 us to 100 s: each is 1.8 % wide
 EARLY = 0.001  # share of the time by which a timer may be early
-ROUNDED = 0.0051  # ms: half of what is printed
+ROUNDED = HALF_HUNDREDTH = 0.0051  # ms, and events a second: half of what is printed
 LATENCIES = rf"""^Latency \(ms\):
  +min: +{NUMBER}
  +avg: +{NUMBER}
@@ -89,10 +90,13 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     return read(text(capture["sysbench"]), capture.params)
 
 
-def read(output: str, params: Mapping[str, Any], tolerance: float = RATE_TOLERANCE) -> Sequence[Measurement]:
+def read(
+    output: str, params: Mapping[str, Any], tolerance: float = RATE_TOLERANCE, start_stop_s: float = START_STOP_S
+) -> Sequence[Measurement]:
     """Return what one run of sysbench with `params` says; `ParseError` when it is another run, or not whole.
 
-    `tolerance` is the largest share by which its own rate and that of its events over its total time may differ.
+    `tolerance` is the largest share by which its own rate and that of its events over its total time may differ, and
+    `start_stop_s` the longest time that this may be.
     """
     # The last line proves that nothing is cut off before it.
     one(TOOL, "the end of the report", rf"^ +execution time \(avg/stddev\): +{NUMBER}/{NUMBER}$\n\n\Z", output)
@@ -101,7 +105,8 @@ def read(output: str, params: Mapping[str, Any], tolerance: float = RATE_TOLERAN
     rate = positive(TOOL, "events per second", number(TOOL, "rate", rf"^ +events per second: +{NUMBER}$", output))
     total_s = positive(TOOL, "total time", number(TOOL, "total time", rf"^ +total time: +{NUMBER}s$", output))
     events = positive(TOOL, "events", number(TOOL, "events", rf"^ +total number of events: +{NUMBER}$", output))
-    if abs(events / total_s / rate - 1.0) > tolerance:
+    printed_s = events * HALF_HUNDREDTH / rate**2  # by which the rate is rounded
+    if abs(events / rate - total_s) > min(tolerance * events / rate, start_stop_s) + printed_s:
         raise ParseError(TOOL, f"{events:g} events in {total_s:g} s are not {rate:g} per second", output)
     average_s, longest_s, p95_s = latencies_s(output, events)
     found = [
@@ -112,7 +117,8 @@ def read(output: str, params: Mapping[str, Any], tolerance: float = RATE_TOLERAN
     if params["events"]:
         equal(TOOL, "number of events", events, float(params["events"]))
         return (*found, Measurement("total_s", total_s, "s", "lower"))
-    check_time(total_s, round(params["seconds"]), longest_s, tolerance)
+    seconds = round(params["seconds"])
+    check_time(total_s, seconds, longest_s, min(tolerance * seconds, start_stop_s))
     return (*found, Measurement("events", events, "1", "higher"))
 
 
@@ -120,20 +126,20 @@ def latencies_s(output: str, events: float) -> tuple[float, float, float]:
     """Return mean, longest and 95th percentile of the latencies of `events`, in seconds: what sysbench tells in ms.
 
     `ParseError` for another unit, and when they are not those of so many events. sysbench prints hundredths; its
-    percentile is the border of a bucket, and may be above the longest.
+    percentile is the border of a bucket, and may be above the longest by as much as that is wide.
     """
     block = one(TOOL, "latencies in ms", LATENCIES, output)
     least, average, longest, p95, whole = (quantity(TOOL, "a latency in ms", each) for each in block.groups())
     within(TOOL, "the sum of the latencies", whole, (average - ROUNDED) * events, (average + ROUNDED) * events)
-    if not least <= average <= longest:
+    if not least <= average <= longest or not least / BUCKET - ROUNDED <= p95 <= BUCKET * longest + ROUNDED:
         raise ParseError(TOOL, "latencies are not in order", block[0])
     return average / 1000, longest / 1000, p95 / 1000
 
 
-def check_time(total_s: float, seconds: float, longest_s: float, tolerance: float) -> None:
+def check_time(total_s: float, seconds: float, longest_s: float, late_s: float) -> None:
     """Raise `ParseError` unless a run lasted as long as it was to.
 
     A thread looks at the time between two events, so it may be later by one event, of which there may be one for each
-    processor that threads wait for: that is in the longest latency. `tolerance` of the time is for start and end.
+    processor that threads wait for: that is in the longest latency. `late_s` is for start and end.
     """
-    within(TOOL, "total time", total_s, (1 - EARLY) * seconds, (1 + tolerance) * seconds + longest_s)
+    within(TOOL, "total time", total_s, (1 - EARLY) * seconds, seconds + late_s + longest_s)

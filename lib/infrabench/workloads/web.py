@@ -44,6 +44,7 @@ SPARE_FILES = 1024  # descriptors beyond one for each user
 SCRIPT = 'file=$1; shift; "$@" && cat "$file"; status=$?; rm -f "$file"; exit $status'
 NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 COUNT = "([0-9]{1,12})"
+HALF_MS, HALF_HUNDREDTH = 0.000501, 0.00501  # half a printing step, of the time in s and of the rate
 # All that ab says between two lines that are always there: what else stands in between is no report of ab.
 COUNTS = rf"""^Complete requests: +{COUNT}
 Failed requests: +{COUNT}
@@ -107,8 +108,8 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     equal(TOOL, "complete requests", complete, params["requests"])
     total_s = positive(TOOL, "time", number(TOOL, "time taken", rf"^Time taken for tests: +{NUMBER} seconds$", output))
     rate = number(TOOL, "rate", rf"^Requests per second: +{NUMBER} \[#/sec\] \(mean\)$", output)
-    # The time is printed in whole milliseconds, the rate is not.
-    if abs(complete / positive(TOOL, "rate", rate) - total_s) > 0.001 + 0.01 * total_s:
+    # ab divides the one by the other; what it prints is rounded, the time to milliseconds and the rate to hundredths.
+    if abs(complete / positive(TOOL, "rate", rate) - total_s) > HALF_MS + complete * HALF_HUNDREDTH / rate**2:
         raise ParseError(TOOL, f"{complete:g} requests in {total_s:g} s are not {rate:g} per second", output)
     # ab 2.3 may tell of a request that took a hundred thousand years, and not at its place.
     if list(latency_s.values()) != sorted(latency_s.values()) or latency_s[100] > total_s + 0.001:

@@ -423,10 +423,12 @@ def test_a_metric_that_the_parser_has_learnt_since_is_reported_and_no_difference
     real, learnt = workload.parse, Measurement("learnt", 7.0, "1", "lower")
     monkeypatch.setattr(workload, "parse", lambda capture: [*real(capture), learnt])
     count = len(records.read_trials(folder))
+    monkeypatch.setattr(reparse, "digests_of", lambda parts: dict.fromkeys(parts, "another parser"))
     assert reparse.compare(folder) == reparse.RawOutputCheck((), (f"new metric: fake learnt, of {count} trials",))
     again = reparse.reparse_record(folder, records.read_trials(folder)[0], registry.workload)
     assert again.measurements[-1] == learnt  # a session that is written anew has it
     copy = reparse.write(folder, tmp_path / "copy")
+    monkeypatch.setattr(reparse, "digests_of", lambda parts: dict.fromkeys(parts, "one more parser"))
     monkeypatch.setattr(workload, "parse", real)
     lost = reparse.compare(copy)
     assert len(lost.differences) == count  # a recorded metric that the parser does not give any more
@@ -435,6 +437,17 @@ def test_a_metric_that_the_parser_has_learnt_since_is_reported_and_no_difference
     monkeypatch.setattr(workload, "parse", lambda capture: [*real(capture), renamed])
     both = reparse.compare(copy)
     assert (len(both.differences), both.new_metrics) == (count, (f"new metric: fake renamed, of {count} trials",))
+
+
+def test_a_metric_that_the_same_parser_gives_is_missing_in_the_record(tmp_path, study, monkeypatch):
+    folder = run(study, tmp_path / "s", runs=1)
+    workload = registry.workload("fake")
+    real, more = workload.parse, Measurement("more", 7.0, "1", "lower")
+    monkeypatch.setattr(workload, "parse", lambda capture: [*real(capture), more])
+    found = reparse.compare(folder)
+    assert found.new_metrics == ()
+    assert len(found.differences) == len(records.read_trials(folder))
+    assert "more = 7 1" in found.differences[0]
 
 
 def test_the_size_of_a_session_is_accounted_for(tmp_path, study):

@@ -20,6 +20,7 @@ from infrabench.analysis.tidy import (
 )
 from infrabench.core import LedgerError, SchemaError
 from infrabench.ledger.records import read_plan
+from infrabench.stats.dimensioning import dimensions
 from infrabench.stats.pilot import plan_from_pilot
 from infrabench.stats.stopping import look
 from tests.support.analysis_fixtures import DATA_A, table_of, write_session
@@ -117,6 +118,7 @@ ANALYSES: dict[str, Callable[[pd.DataFrame], object]] = {
     "interim": lambda table: stats.interim(table, "native", PRIMARY),
     "pilot": lambda table: plan_from_pilot(table, "native", {"": 0.02}),
     "look": lambda table: look(table, PRIMARY),
+    "dimensions": lambda table: dimensions(table, "native", (0.02,), 1.0, 60.0),
 }
 
 
@@ -135,8 +137,9 @@ def test_every_analysis_refuses_a_table_that_is_none(analysis: Callable[[pd.Data
         wrong.loc[1, column] = value
         with pytest.raises(SchemaError, match=rf"trial default-native-[12] .*{message}"):
             analysis(wrong)
-    with pytest.raises(SchemaError, match="it lacks better"):
-        analysis(table.drop(columns="better"))
+    for name in ("better", "metric", "workload", "value", "position"):
+        with pytest.raises(SchemaError, match=f"it lacks {name}"):
+            analysis(table.drop(columns=name))
 
 
 def test_check_refuses_other_columns_and_types() -> None:

@@ -30,16 +30,27 @@ class RawOutputCheck:
     """What today's parsers make of the raw output of a session, compared with what was recorded; one sentence each."""
 
     differences: tuple[str, ...]  # trials whose state or recorded metrics come out otherwise, or not at all
-    new_metrics: tuple[str, ...]  # metrics that no recorded trial of their workload has
+    new_metrics: tuple[str, ...]  # metrics that no recorded trial of their workload has, and another parser gives
 
 
 def compare(folder: Path) -> RawOutputCheck:
     """Parse the raw output of every trial of a session and compare the result with the record.
 
     A recorded metric that is missing now is a difference. A metric that no recorded trial of its workload has is one
-    that the parser has learnt since, which contradicts no record: it is reported apart from the differences.
+    that the parser has learnt since, which contradicts no record: it is reported apart from the differences. But where
+    the record was made with the very parser of now, that parser had it too, and it is missing in the record.
     """
     records = list(read_trials(folder))
+    session = SessionFolder(folder)
+    codes = known_codes(session.session, session.notes(CODE))
+
+    @cache
+    def is_of_now(name: str, code: str) -> bool:
+        """Whether trials of a workload with this code were read by the parser of now."""
+        part = f"parser {name}"
+        then = {parts[part] for parts in codes if part in parts and trial_code(session.session, parts, name) == code}
+        return bool(then) and then == set(digests_of({part: parser_definitions(name)}).values())
+
     known: dict[str, set[str]] = {}
     for then in records:
         known.setdefault(then.trial.workload, set()).update(each.metric for each in then.measurements)
@@ -48,14 +59,15 @@ def compare(folder: Path) -> RawOutputCheck:
     workload = cache(registry.workload)  # of every trial it would be looked for anew
     for then in records:
         trial, now, metrics = then.trial, reparse_record(folder, then, workload), known[then.trial.workload]
-        if metrics:
-            learnt.update((trial.workload, each.metric) for each in now.measurements if each.metric not in metrics)
+        new = [each.metric for each in now.measurements if metrics and each.metric not in metrics]
+        if new and not is_of_now(trial.workload, then.code):
+            learnt.update((trial.workload, metric) for metric in new)
             now = replace(now, measurements=tuple(each for each in now.measurements if each.metric in metrics))
         if (then.measurements, then.state) != (now.measurements, now.state):
             where = f"trial {trial.id} ({trial.system}, {trial.workload}, {trial.scenario}, block {trial.block})"
             found.append(f"{where}: recorded {_outcome_text(then)}, read again {_outcome_text(now)}")
-    new = (f"new metric: {workload} {metric}, of {count} trials" for (workload, metric), count in learnt.items())
-    return RawOutputCheck(tuple(found), tuple(new))
+    told = (f"new metric: {name} {metric}, of {count} trials" for (name, metric), count in learnt.items())
+    return RawOutputCheck(tuple(found), tuple(told))
 
 
 def reparse_record(folder: Path, record: TrialRecord, workload: Callable[[str], Workload]) -> TrialRecord:

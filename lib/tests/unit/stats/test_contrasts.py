@@ -166,6 +166,15 @@ def test_a_baseline_too_noisy_to_divide_by() -> None:
     assert np.isfinite(row["ratio"])
 
 
+def test_a_baseline_too_noisy_to_divide_by_has_no_p_of_a_ratio_and_names_no_number_of_blocks() -> None:
+    native = [1.0, 4.0, -2.0, 3.1, 0.5, -1.0]
+    row = one({"native": native, "docker": [21.0, 22.5, 19.0, 25.0, 18.5, 20.5]})
+    assert (row["reason"], row["verdict"]) == ("baseline too noisy", INCONCLUSIVE)
+    assert row["difference_low"] > 0  # the difference is there, the ratio is not
+    assert row[["ratio_low", "ratio_high", "p", "p_adjusted", "n_to_decide"]].isna().all()
+    assert row["p_method"] is None or pd.isna(row["p_method"])
+
+
 def test_values_that_are_not_all_positive_are_compared_as_all_others() -> None:
     native, docker = [5.0, 6, 4, 5, 6, 5], [0.0, 1, 2, 0, 1, 2]
     row = one({"native": native, "docker": docker})

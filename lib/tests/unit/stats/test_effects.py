@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import special, stats
 from statsmodels.stats.proportion import proportion_confint
 
-from infrabench.stats.effects import paired_d, share_above
+from infrabench.stats.effects import FAR, noncentrality, paired_d, share_above
 from tests.support.analysis_fixtures import DATA_A
 
 A = {name: np.array(values) for name, values in DATA_A.items()}
@@ -31,6 +31,26 @@ def test_the_interval_inverts_the_noncentral_t(t: float) -> None:
     assert found.estimate == pytest.approx(t / np.sqrt(12), abs=1e-9)
     tails = stats.nct.cdf(t, 11, np.array(found.interval[:2]) * np.sqrt(12))
     assert tails == pytest.approx([0.975, 0.025], abs=2e-6)
+
+
+@pytest.mark.parametrize("df", [1, 2, 5, 29])
+@pytest.mark.parametrize("p", [0.975, 0.025])
+def test_beyond_scipys_reach_the_inversion_goes_on(df: int, p: float) -> None:
+    """T <= t exactly where t U - Z is at least the noncentrality: the chance of that, by a sum over Z."""
+    z = np.linspace(-8, 8, 4001)
+    for t in (1.01 * FAR, 1e4, 1e7, 1e12):
+        u = np.maximum((noncentrality(t, df, p) + z) / t, 0)
+        assert np.average(special.chdtrc(df, df * u**2), weights=np.exp(-(z**2) / 2)) == pytest.approx(p, abs=1e-6)
+        assert noncentrality(-t, df, 1 - p) == pytest.approx(-noncentrality(t, df, p), rel=1e-9)
+    inside, outside = noncentrality(np.array([FAR, np.nextafter(FAR, np.inf)]), df, p)
+    assert outside == pytest.approx(inside, rel=2e-4)
+
+
+def test_systems_that_hardly_vary_have_an_interval_at_once() -> None:
+    """As of memory in bytes, where SciPy's inversion does not come to an end."""
+    y = 1e9 + np.array([0.0, 1, 0, 2, 1, 0])
+    found = paired_d(2 * y[::-1], y)
+    assert 0 < found.interval.low < found.estimate < found.interval.high
 
 
 def test_what_a_block_does_to_both_is_no_part_of_the_effect() -> None:

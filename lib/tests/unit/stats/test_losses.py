@@ -23,6 +23,7 @@ from tests.support.analysis_fixtures import table_of
 
 BY = {"native": 1.0, "docker": 1.0}
 FAILED = {"workload": "web", "metric": "failed_requests", "unit": "1", "better": "lower"}
+LOSS = {"workload": "iperf3", "metric": "loss_percent", "better": "lower"}
 REPAIRED = {"workload": "integrity", "metric": "repaired", "unit": "1", "better": "higher"}
 
 
@@ -197,6 +198,28 @@ def test_lost_shares_are_bounded_by_none_and_all() -> None:
     close = one({"native": [1.0] * 30, "docker": [0.0] * 6 + [1.0] * 24}, **REPAIRED)
     lost = one({"native": [None] * 3 + [1.0] * 27, "docker": [0.0] * 6 + [1.0] * 24}, **REPAIRED)
     assert (close["verdict"], lost["verdict"]) == (DIFFERENT, INCONCLUSIVE)
+
+
+def test_losses_that_may_turn_a_difference_round_leave_no_p_of_one() -> None:
+    """Either system is the worse one where the lost trials of the other say so: each for itself has a small p."""
+    rng = np.random.default_rng(5)
+    values = np.where(rng.random((2, 30)) < 0.3, np.nan, rng.uniform(40, 60, (2, 30)))
+    native, docker = ([None if np.isnan(each) else float(each) for each in row] for row in values)
+    row = one({"native": native, "docker": docker}, **{**LOSS, "unit": "%"})
+    assert row["verdict"] == INCONCLUSIVE
+    assert row["ratio_low"] < 1 < row["ratio_high"]
+    assert (row["p"], row["p_adjusted"]) == (1.0, 1.0)
+
+
+def test_the_interval_over_lost_counts_holds_the_ratio_beside_it() -> None:
+    """Of the complete blocks docker has no event; it has some in blocks in which native lost its trial."""
+    row = one(
+        {"native": [0.0, 2, 0, 1, 0, None, None, None, 1, 0], "docker": [0.0, 0, 0, 0, 0, 1, 1, 0, None, None]},
+        **FAILED,
+    )
+    assert (row["ratio"], row["ratio_low"]) == (0, 0)
+    assert row["ratio_high"] > 1
+    assert row["verdict"] == INCONCLUSIVE
 
 
 def test_counts_that_are_lost_may_be_none_or_many() -> None:

@@ -142,6 +142,8 @@ def test_a_request_that_failed_is_counted_once(requests: int, kinds: dict[str, A
         ("HTML transferred:       56122630", "HTML transferred:       56117247", "are not the pages of 5000 requests"),
         ("Document Path:          /index.html", "Document Path:          /other.html", "address must be http://127"),
         ("Server Hostname:        127.0.0.1", "Server Hostname:        127.0.0.2", "address must be http://127"),
+        # what is rounded is half a printing step off, and no more
+        ("20668.25 [#/sec]", "20730.00 [#/sec]", "5000 requests in 0.242 s are not 20730 per second"),
     ],
 )
 def test_counts_of_requests_that_contradict_each_other_are_refused(old: str, new: str, said: str) -> None:
@@ -161,10 +163,30 @@ def test_counts_of_requests_that_contradict_each_other_are_refused(old: str, new
         ([("Latency (ms):", "Latency (s):")], "expected latencies in ms once"),
         ([("999.63", "99.96")], "the sum of the latencies must be from"),
         ([("0.32", "0.36")], "latencies are not in order"),
+        ([("95th percentile:                        0.39", "95th percentile:                        3.90")],
+         "latencies are not in order"),
+        ([("95th percentile:                        0.39", "95th percentile:                        0.03")],
+         "latencies are not in order"),
+        ([("  2881.63", "  3255.00")], "2887 events in 1.0004 s are not 3255 per second"),
     ],
-)
+)  # fmt: skip
 def test_another_run_of_sysbench_is_refused(changes: list[tuple[str, str]], said: str) -> None:
     assert said in refused("sysbench-cpu", changed(captured("sysbench-cpu"), "sysbench", *changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        # a tenth of a second too long, of a run of any length: one of 11 s is none of 10 s
+        ([("1.0004s", "11.0004s"), ("  2881.63", "  262.40")], "total time must be from 9.99 to 10.1"),
+        ([("1.0004s", "10.0004s"), ("  2881.63", "  285.80")], "2887 events in 10.0004 s are not 285.8 per second"),
+    ],
+)
+def test_the_start_and_the_end_of_sysbench_take_no_share_of_a_long_run(
+    changes: list[tuple[str, str]], said: str
+) -> None:
+    capture = changed(captured("sysbench-cpu"), "sysbench", *changes)
+    assert said in refused("sysbench-cpu", Capture(capture.steps, {**capture.params, "seconds": 10}))
 
 
 # -------------------------------------------------------------------------------------------------------------- iozone
@@ -221,10 +243,40 @@ def job(change: Callable[[dict[str, Any]], object]) -> Capture:
         (lambda job: job["read"].update(iops=99902.44), "read iops must be from"),
         (lambda job: job["read"].update(runtime=165), "read bw_bytes must be from"),
         (lambda job: job["read"].update(total_ios=8192, iops=8192 / 0.164), "requests of job read must be 16384"),
+        (lambda job: job["read"]["clat_ns"]["percentile"].update({"99.000000": 10**9}), "(clat_ns) are not in order"),
+        (lambda job: job["read"]["clat_ns"].update(mean=10**9), "read latencies (clat_ns) are not in order"),
+        (lambda job: job["read"]["clat_ns"].update(max=1), "read latencies (clat_ns) are not in order"),
     ],
 )
 def test_another_job_of_fio_is_refused(change: Callable[[dict[str, Any]], object], said: str) -> None:
     assert said in refused("fio", job(change))
+
+
+@pytest.mark.parametrize(
+    ("case", "option", "told", "said"),
+    [
+        ("debian-13", "direct", "0", "option direct must be 1"),  # libaio, past the page cache
+        ("debian-13", "direct", None, "job options.direct is missing"),
+        ("debian-13", "randrepeat", "1", "option randrepeat must be 0"),
+        ("randwrite-debian-13", "end_fsync", "0", "option end_fsync must be 1"),
+        ("randread-ceph", "randrepeat", None, "job options.randrepeat is missing"),
+    ],
+)
+def test_another_job_on_a_volume_is_refused(case: str, option: str, told: str | None, said: str) -> None:
+    capture = captured("fio-4k", case)
+    report = json.loads(capture["fio"].stdout[capture["fio"].stdout.index(b"{") :])
+    report["jobs"][0]["job options"][option] = told
+    if told is None:
+        del report["jobs"][0]["job options"][option]
+    assert said in refused("fio-4k", with_stdout(capture, "fio", json.dumps(report).encode()))
+
+
+@pytest.mark.parametrize(("step", "option"), [("write", "end_fsync"), ("read", "invalidate"), ("compare", "ioengine")])
+def test_another_copy_of_files_is_refused(step: str, option: str) -> None:
+    capture = captured("file-copy")
+    report = json.loads(capture[step].stdout)
+    report["jobs"][0]["job options"][option] = "other"
+    assert f"option {option} must be" in refused("file-copy", with_stdout(capture, step, json.dumps(report).encode()))
 
 
 def test_remarks_of_fio_may_stand_before_its_report() -> None:
@@ -252,6 +304,7 @@ def test_remarks_of_fio_may_stand_before_its_report() -> None:
         ("redis", "redis", '"save": ', '"save": 3600 1', "host configuration save must be"),
         ("redis", "redis", '"appendonly": no', '"appendonly": yes', "host configuration appendonly must be no"),
         ("redis", "redis", "requests completed in 0.", "requests completed in 9.", "are not"),
+        ("redis", "redis", "requests completed in 0.73", "requests completed in 0.72", "are not"),
         ("redis", "redis", " parallel clients", " clients", "expected a report once"),
         ("ftp", "file", "16777216.bin", "16777217.bin", "the file must be /srv/infrabench/ftp/16777216.bin"),
         ("ftp", "download", '"login_s": 0.008', '"login_s": 0.018', "the first byte came after"),

@@ -452,6 +452,25 @@ def test_the_validation_is_as_ycruncher_leaves_it() -> None:
     assert _ycruncher.read(other) == _ycruncher.read(VALIDATION)
 
 
+@pytest.mark.parametrize("mark", ["\xef\xbb\xbf", ""])
+@pytest.mark.parametrize("end", ["\r\n", "\n"])
+def test_pods_that_ran_ycruncher_are_told_from_those_that_ran_pi(mark: str, end: str) -> None:
+    capture = captured("pods-pi")
+    told = VALIDATION.removeprefix("\xef\xbb\xbf").replace("\r\n", end)
+    told = told.replace("Decimal Digits:        1,000,000,050", "Decimal Digits:        1,000")
+    told = told.replace("= 1022368949635857095", f"= {_ycruncher.decimal_hash(_digits.decimals(1000))}")
+    rows = [json.loads(line) for line in capture["run"].stdout.splitlines()]
+    rows = [row | ({"stdout": mark + told} if "stdout" in row else {}) for row in rows]
+    lines = "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+    for program in ("auto", "y-cruncher"):
+        asked = Capture(with_stdout(capture, "run", lines).steps, capture.params | {"digits": 1000, "program": program})
+        values = {each.metric: each.value for each in pods_pi.parse(asked)}
+        assert values["computation_s"] == pytest.approx(310.881)
+        assert values["told_utilisation_percent"] == pytest.approx(379.61)
+    with pytest.raises(ParseError, match="program must be pi"):
+        pods_pi.parse(Capture(asked.steps, capture.params | {"digits": 1000, "program": "pi"}))
+
+
 @SETTINGS
 @given(kept=st.integers(0, len(VALIDATION) - 1))
 def test_a_validation_that_is_cut_off_is_refused(kept: int) -> None:
