@@ -87,6 +87,7 @@ def run(arguments: Namespace) -> Iterator[str]:
     from infrabench.notebook import campaign_analysis
 
     wanted, how = _read(arguments, arguments.engine_profile)
+    engine.require(how.executor)  # before any site is asked
     planned = _planned(wanted, how, arguments.without)
     yield from plans.lines(planned, how.at_once)
     try:
@@ -132,7 +133,6 @@ def _read(arguments: Namespace, profile: str | None = None) -> tuple[Campaign, H
 
     wanted = file.read(Path(arguments.file))
     how = engine.How(arguments.executor, arguments.at_once or os.cpu_count() or 1, profile)
-    engine.require(how.executor)
     return wanted, how
 
 
