@@ -87,8 +87,8 @@ def run(arguments: Namespace) -> Iterator[str]:
     from infrabench.notebook import campaign_analysis
 
     wanted, how = _read(arguments, arguments.engine_profile)
-    engine.require(how.executor)  # before any site is asked
     planned = _planned(wanted, how, arguments.without)
+    engine.require(how.executor)
     yield from plans.lines(planned, how.at_once)
     try:
         engine.run(planned, how)

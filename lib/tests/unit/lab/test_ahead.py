@@ -29,6 +29,7 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(prebuild, "require", lambda: None)  # of images, pause alone is made here: it needs no root
     monkeypatch.setattr(lab, "_leftovers", tuple)
     monkeypatch.setattr(go_build, "contained", list)
+    monkeypatch.setattr(go_tools, "free_bytes", lambda folder: 10**12)
     (tmp_path / "parts/tiny").mkdir(parents=True)
     (tmp_path / "parts/tiny/go.mod").write_text("module p\n\ngo 1.21\n")
     (tmp_path / "parts/tiny/go.sum").write_text("")
