@@ -119,7 +119,7 @@ def _python(folder: Path, name: str, version: str, *, supported: bool = True, co
 def _make_env(folder: Path, **environment: str) -> str:
     """Run scripts/make-env in a checkout with no Pythons on the search path but those of `folder`; return its words."""
     (folder / "bin").mkdir(exist_ok=True)
-    for name in ("bash", "sh", "df", "awk", "mkdir", "seq", "sed", "id"):
+    for name in ("bash", "sh", "df", "tail", "mkdir", "seq", "sed", "id"):
         if not (folder / "bin" / name).exists():
             (folder / "bin" / name).symlink_to(shutil.which(name) or name)
     for name in ("lib", "scripts"):
@@ -159,7 +159,7 @@ def test_without_a_python_of_ours_the_way_out_is_named(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_told_before_anything_is_made(tmp_path: Path) -> None:
     _python(tmp_path, "python3.12", "3.12.1")
-    _program(tmp_path / "bin/awk", "echo 1048576")
+    _program(tmp_path / "bin/df", "echo Avail; echo 1048576")
     said = _make_env(tmp_path)
     assert "takes 2000 MiB, and 1024 MiB are free" in said
     assert "-m venv" not in said
