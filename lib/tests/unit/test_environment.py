@@ -173,7 +173,8 @@ def test_without_a_python_of_ours_the_way_out_is_named(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_told_before_anything_is_made(tmp_path: Path) -> None:
     _python(tmp_path, "python3.12", "3.12.1")
-    _program(tmp_path / "bin/awk", "echo 1048576")
+    # It reads what it is given: df, ended by a broken pipe, would end the script.
+    _program(tmp_path / "bin/awk", "while read -r _; do :; done; echo 1048576")
     said = _make_env(tmp_path)
     assert "takes 2000 MiB, and 1024 MiB are free" in said
     assert "-m venv" not in said
