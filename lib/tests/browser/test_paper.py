@@ -7,7 +7,10 @@ from pathlib import Path
 
 from tests.support.sidecars import KEPT
 from tests.support.typesetting import tex, typeset
+from tests.unit import test_paper
 from tests.unit.test_paper import EXAMPLE
+
+written = test_paper.written  # the fixture of the module beside it in the gate
 
 
 @tex

@@ -57,8 +57,11 @@ def keep_rules(item: pytest.Item) -> Iterator[None]:
     """Run a test, with its fixtures, in a home and a state folder of the run's own, and hold it to the rules.
 
     No disk is waited for, which only a power cut would tell; and what the files of this checkout are is asked once.
+    pytest calls this for every test of a run; those of other folders than the gate's have no such rules.
     """
     global _test
+    if _tier(item.path) not in PROCESSOR_S:
+        return (yield)
     own = {"HOME": f"{HOME}/home", "INFRABENCH_STATE": f"{HOME}/state"}
     (HOME / "home").mkdir(exist_ok=True)
     earlier = {name: os.environ.get(name) for name in own}
@@ -76,16 +79,23 @@ def keep_rules(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def keep_place(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Put environment, folder and umask back after each test, and fail one that takes more than its processor time."""
+    """Put environment, folder and umask back after each test, and fail one that takes more than its processor time.
+
+    A fixture of a conftest.py is for the tests below its folder alone.
+    """
     environment, folder, begin_s = dict(os.environ), Path.cwd(), _processor_s()
     yield
     spent_s = _processor_s() - begin_s
     _restore({name: environment.get(name) for name in {*environment, *os.environ}})
     os.chdir(folder)
     os.umask(0o022)
-    limit_s = PROCESSOR_S[request.path.relative_to(TESTS).parts[0]]
+    limit_s = PROCESSOR_S[_tier(request.path)]
     if spent_s > limit_s:
         pytest.fail(f"{spent_s:.0f} s of processor time; a test of the gate has {limit_s:.0f} s", pytrace=False)
+
+
+def _tier(path: Path) -> str:
+    return path.relative_to(TESTS).parts[0]
 
 
 def _restore(values: dict[str, str | None]) -> None:

@@ -56,6 +56,16 @@ def test_missing_trials_are_planned_and_not_recorded(tmp_path: Path) -> None:
     assert (made["planned"], made["recorded"]) == (306, 301)
 
 
+def test_a_discarded_block_is_neither_planned_nor_recorded(tmp_path: Path) -> None:
+    folder = session(tmp_path / "s")
+    (folder / "blocks").mkdir()
+    note = {"block": 2, "reason": "interrupted for an hour", "trials": [], "adds": []}
+    (folder / "blocks/00002-discarded.json").write_text(json.dumps(note))
+    made = told(folder)
+    assert (made["planned"], made["recorded"]) == (255, 255)
+    assert made["discarded"]["rows"]
+
+
 def test_only_a_notebook_is_told(
     folder: Path, found: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

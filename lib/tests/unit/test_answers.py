@@ -96,6 +96,17 @@ def test_runs_that_are_too_short_are_called_so(quick: analysis.Results) -> None:
     assert "random write strict" in count_matrices.matrix(found, "fio-4k").text
 
 
+@pytest.mark.parametrize(("unsteady", "said"), [(1, "long enough"), (2, "too short to be called steady")])
+def test_as_many_unsteady_trials_as_are_allowed_are_not_too_many(
+    quick: analysis.Results, unsteady: int, said: str
+) -> None:
+    values = [0.0] * unsteady + [1.0] * (10 - unsteady)
+    table = table_of({"ceph": values}, workload="fio-4k", metric="steady", unit="1")
+    found = analysis.results(quick.data, table, missing(quick.folder.parent / "s"), quick.folder)
+    told = f"{10 - unsteady} of 10 trials were steady; {10 * unsteady} % not, with 10 % allowed"
+    assert count_matrices.settled(found).text == f"- ceph: {told}: the runs are {said}."
+
+
 def test_what_was_not_run_is_said(tmp_path: Path) -> None:
     found = results(tmp_path / "a", not_run={"ceph": NO_LOOP}, profile="smoke")
     assert count_matrices.outcomes(found).text.endswith(f"- ceph: not run: {NO_LOOP}.")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ from infrabench.core import (
     ProvisionError,
     Request,
     SiteError,
+    Study,
     Variant,
 )
 from infrabench.experiment.design import design as designs
@@ -104,6 +107,17 @@ def test_an_invalid_trial_is_repeated_at_the_end_of_its_own_block(tmp_path, stud
     assert table["started_utc"].is_monotonic_increasing
     assert (table[table["state"] == "ok"].groupby(["block", "system", "scenario"]).size() == 1).all()
     assert missing(folder).empty
+
+
+def test_trials_are_read_in_executed_order(
+    tmp_path: Path, study: Study, spoil: list[Callable[[str, str, int, int], bool]]
+) -> None:
+    spoil[0] = lambda system, scenario, block, attempt: (block, attempt) == (1, 0) and scenario == "value=1"
+    found = records.read_trials(run(study, tmp_path / "s"))
+    assert len(found) == 14
+    assert sum(each.trial.attempt for each in found) == 2
+    places = [(each.trial.position, each.trial.attempt) for each in found]
+    assert places == sorted(places)
 
 
 def test_repeats_end(tmp_path, study, spoil):

@@ -10,6 +10,7 @@ import subprocess
 import tarfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -75,6 +76,39 @@ def test_sums_are_those_of_sha256sum(folder):
 def test_a_trial_is_never_written_twice(folder):
     with pytest.raises(LedgerError, match="already recorded"):
         SessionFolder(folder).append_trial(record(0), BLOBS)
+
+
+@pytest.mark.parametrize(
+    ("write", "final"),
+    [
+        (lambda stored: stored.append_trial(record(3), BLOBS), f"study/one/trials/{PLAN[3].id}"),
+        (lambda stored: stored.append_file("provenance/there.json", b"{}"), "study/one/provenance/there.json"),
+        (lambda stored: reopened(stored.path.with_name("two")), "study/two"),
+    ],
+    ids=["a trial", "a file", "a session"],
+)
+def test_what_counts_is_on_disk_before_its_rename_and_its_name_after(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[SessionFolder], object], final: str
+) -> None:
+    synced, rename = set[Path](), os.rename
+    calls: list[tuple[str, Path]] = []
+
+    def note_sync(descriptor: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        synced.add(path)
+        calls.append(("sync", path))
+
+    def note_rename(old: Path, new: Path) -> None:
+        assert synced >= {old, *(path for path in old.rglob("*") if path.is_file())}
+        rename(old, new)
+        calls.append(("rename", new))
+
+    monkeypatch.setattr(os, "fsync", note_sync)
+    monkeypatch.setattr(os, "rename", note_rename)
+    monkeypatch.setattr(os, "replace", note_rename)
+    write(SessionFolder(folder))
+    place = tmp_path / final
+    assert calls[-2:] == [("rename", place), ("sync", place.parent)]
 
 
 def test_temporary_folders_are_not_counted_and_the_next_writer_removes_them(folder):
@@ -168,6 +202,14 @@ def test_damage_is_named_and_refused_and_left_as_it_is(folder, damage, named):
     with pytest.raises(LedgerError, match=r"(?i)restore|not the plan|other parameters"):
         reopened(folder)
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_a_changed_record_is_refused_by_who_reads_records_alone(folder: Path) -> None:
+    """It is a record all the same, and nothing but its sum tells that it is another one."""
+    damage_text(f"{OWN}/trial.json", "0.5", "0.6")(folder)
+    assert records.read_trial(folder, PLAN[1].id).tool_s == 0.6
+    with pytest.raises(LedgerError, match=rf"{OWN}/trial.json: it is damaged"):
+        _ = SessionFolder(folder).records
 
 
 def test_a_flipped_bit_anywhere_is_found(folder):
@@ -404,3 +446,14 @@ def test_what_is_no_name_inside_a_session_is_not_read(tmp_path, name):
         read_file(tmp_path / "s", name)
     (tmp_path / "s" / "a" / "file").write_text("ours")
     assert read_file(tmp_path / "s", "a/file") == read_file(tmp_path / "s", "./a//file") == b"ours"
+
+
+@pytest.mark.parametrize("link", ["trials", f"trials/{PLAN[0].id}", f"trials/{PLAN[0].id}/tool.stdout"])
+def test_nothing_behind_a_link_is_read(folder: Path, tmp_path: Path, link: str) -> None:
+    name = f"trials/{PLAN[0].id}/tool.stdout"
+    assert read_file(folder, name) == BLOBS["tool.stdout"]
+    os.rename(folder / link, tmp_path / "elsewhere")
+    (folder / link).symlink_to(tmp_path / "elsewhere")
+    assert (folder / name).read_bytes() == BLOBS["tool.stdout"]
+    with pytest.raises(LedgerError, match=f"{name} cannot be read"):
+        read_file(folder, name)

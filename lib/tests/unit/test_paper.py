@@ -14,7 +14,7 @@ from infrabench import cli
 from infrabench.analysis.figures import COLUMN_MM, PAGE_MM
 from infrabench.analysis.results import chosen
 from infrabench.analysis.tables import ratios_table
-from infrabench.publish import latex_numbers
+from infrabench.publish import latex_commands, latex_numbers
 from tests.notebooks.test_notebooks import RECORDED
 from tests.support.analysis_fixtures import results_of, write_session
 from tests.support.frames import verdicts
@@ -94,6 +94,16 @@ def test_the_command_writes_them(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "--prefix is for one session" in capsys.readouterr().err
     assert cli.main(["paper", session, session, "--out", str(out)]) == 2
     assert "a second session of containers" in capsys.readouterr().err
+
+
+def test_a_number_is_printed_in_the_unit_that_stands_beside_it(tmp_path: Path) -> None:
+    found = results_of(write_session(tmp_path / "s", blocks=6), tmp_path)
+    made = {each.name: each for each in latex_commands.numbers(found)}
+    for name, times, unit in (("IozoneRead", 1e6, "MB/s"), ("StreamTriad", 1e9, "GB/s")):
+        whole = made[f"containersNative{name}Mean"]
+        assert f"\u202f{unit} [" in whole.text
+        printed = [times * float(number) for number in re.findall(r"[\d.]+", whole.text)]
+        assert printed == pytest.approx([whole.value, whole.low, whole.high], rel=1e-2)
 
 
 def test_the_table_of_ratios_has_a_sign_for_every_verdict(tmp_path: Path) -> None:

@@ -70,6 +70,12 @@ def test_a_private_text_is_replaced_where_it_stands_alone(said: bytes, kept: byt
     assert redaction.raw(kept, PRIVATE) == kept
 
 
+def test_of_texts_that_begin_alike_the_longest_is_replaced_whole() -> None:
+    private = {"h.example": "server", "h.example:22": "gateway"}
+    for known in (private, dict(reversed(private.items()))):
+        assert redaction.raw(b"h.example:22 h.example:80 h.example", known) == b"gateway server:80 server"
+
+
 def test_nothing_private_is_nothing_changed() -> None:
     assert redaction.raw(b"192.0.2.1", {}) == b"192.0.2.1"
 

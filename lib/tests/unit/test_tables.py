@@ -143,6 +143,15 @@ def test_contrasts_come_in_the_order_of_importance_with_p_last() -> None:
     assert every.iloc[0]["Hodges-Lehmann shift"] == "-190"
 
 
+def test_each_p_stands_under_its_own_heading() -> None:
+    headings = {"p": "p", "p_adjusted": "p adjusted", "p_equivalence": "p equivalence",
+                "p_equivalence_adjusted": "p equivalence adjusted", "p_signed_rank": "p signed-rank",
+                "p_sign_flip": "p sign-flip"}  # fmt: skip
+    values = {name: 0.001 * (place + 1) for place, name in enumerate(headings)}
+    row = contrasts_table(contrasts_frame(values)).iloc[0]
+    assert [float(row[heading]) for heading in headings.values()] == pytest.approx(list(values.values()))
+
+
 def test_what_a_verdict_of_equivalence_rests_on_is_not_rounded_away() -> None:
     ends = {"equivalence_low": 0.9803, "equivalence_high": 1.01996}
     inside = contrasts_table(contrasts_frame({**ends, "verdict": "equivalent", "p_equivalence_adjusted": 0.0499}))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -156,3 +159,23 @@ def test_a_guard_that_the_system_trips_is_its_failure_and_one_of_the_machine_is_
     record = execute(trial(), job, watched).record
     assert record.state == state
     assert record.conditions[state] == [record.reason]
+
+
+PRIVATE = {"192.0.2.1": "server", "db1.example.org": "server"}
+
+
+def test_what_a_trial_printed_and_asked_is_kept_without_addresses(tmp_path: Path) -> None:
+    job, _ = workload(tmp_path, measure="echo to 192.0.2.1; echo from DB1.example.org >&2")
+    finished = execute(trial(), job, replace(bench(), private=PRIVATE))
+    assert (finished.blobs["tool.stdout"], finished.blobs["tool.stderr"]) == (b"to server\n", b"from server\n")
+    (tool,) = [step for step in finished.record.steps if step["name"] == "tool"]
+    assert tool["argv"][-1] == "echo to server; echo from server >&2"
+    kept = json.dumps(finished.record.as_json()).encode() + b"".join(finished.blobs.values())
+    assert not [private for private in PRIVATE if private.encode() in kept.lower()]
+
+
+def test_why_a_trial_was_aborted_is_kept_without_addresses(tmp_path: Path) -> None:
+    job, _ = workload(tmp_path, measure="echo fatal")
+    lost = DyingHost("echo fatal", name="ssh me@192.0.2.1", inner=LocalHost())
+    record = execute(trial(), job, replace(bench(lost), private=PRIVATE)).record
+    assert (record.state, record.reason) == ("aborted", "a host was lost: ssh me@server: connection lost")

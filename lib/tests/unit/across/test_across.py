@@ -250,6 +250,8 @@ def test_sites_that_are_one_machine_are_called_so(tmp_path: Path) -> None:
     found = multisite.opened(sessions=["a", "b", str(one), str(two), str(again)], out=str(tmp_path))
     assert found[0].between.one_machine == (("a", "again"), ("one", "two"))
     assert found[0].between.stamp.startswith("One machine measured as a and again: nothing here speaks of another one.")
+    first = multisite.findings(found).text.splitlines()[0]
+    assert first == f"- {found[0].between.stamp}"
     (other,) = multisite.opened(sessions=["a", "b", "c"])
     assert other.between.one_machine == ()
     assert multisite.differences([other]).text == "Nothing that is compared differs between the sites."

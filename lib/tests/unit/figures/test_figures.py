@@ -12,6 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.colors import same_color
 
 from infrabench.analysis.figures import (
     COLUMN_MM,
@@ -85,6 +86,13 @@ def test_points_shows_every_value_and_the_mean(data: tuple) -> None:
     assert {round(float(mean), 6) for mean in shown} <= means
     assert axes.get_ylim()[0] == 0
     assert "Read (MB/s), higher is better" in texts(figure)
+
+
+def test_the_band_of_the_margin_reaches_as_far_below_1_as_above(data: tuple) -> None:
+    table, cells, ratios = data
+    figure = points(table, cells, "iozone", "read_B_per_s", systems=SYSTEMS, not_run=NOT_RUN, contrasts=ratios)
+    (band,) = [each for each in figure.axes[1].patches if same_color(each.get_facecolor(), theme.BAND)]
+    assert (band.get_y(), band.get_y() + band.get_height()) == pytest.approx((1 - MARGINS[""], 1 + MARGINS[""]))
 
 
 def test_scenarios_that_lie_far_apart_are_on_a_logarithmic_axis(data: tuple) -> None:
