@@ -105,7 +105,7 @@ def _by_name(paths: Sequence[Path]) -> dict[str, Path]:
 def _below(place: str, study: str | None) -> list[Path]:
     base, pattern = home() / "data" / place, study or "[!.]*"
     folders = [path.parent for path in base.glob(f"{pattern}/[!.]*/{SESSION}")]
-    return [*folders, *base.glob(f"{pattern}/[!.]*{ARCHIVE}")]
+    return [*sorted(folders), *sorted(base.glob(f"{pattern}/[!.]*{ARCHIVE}"))]  # a disk's own order is any
 
 
 def is_recorded(path: Path) -> bool:

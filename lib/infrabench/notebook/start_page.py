@@ -150,7 +150,8 @@ def _link(study: str) -> Link | str:
 
 
 def _table(rows: list[dict[str, Any]]) -> Shown:
-    made = pd.DataFrame(rows).astype("object").fillna("")
+    """Return the rows as a table with the columns of the fullest: what cannot be read has fewer."""
+    made = pd.DataFrame(rows, columns=list(max(rows, key=len))).astype("object").fillna("")
     return Shown(html_table(made, words=True), markdown(made))
 
 

@@ -75,16 +75,16 @@ def test_studies_are_those_that_have_a_notebook(home: Path) -> None:
 def test_sessions_say_how_far_they_are_and_what_is_next(home: Path, writing: Path) -> None:
     stopped(home / "data/runs/fakes/left", 5)
     session.run(registry.study("fakes"), fake_site(), profile="tiny", folder=home / "data/runs/fakes/whole")
-    torn = stopped(home / "data/runs/fakes/torn", 5)
-    (torn / "plan.jsonl").write_text("{")
+    broken = stopped(home / "data/runs/fakes/broken", 5)
+    (broken / "plan.jsonl").write_text("{")
     rows = {line.split(" | ")[0].strip("| "): line for line in repr(start_page.own_table()).splitlines()[2:]}
-    assert set(rows) == {"now", "left", "whole", "torn"}
+    assert set(rows) == {"now", "left", "whole", "broken"}
     assert "running: 3 of 12 trials, 0 of 3 blocks whole | It is being measured now." in rows["now"]
     assert "interrupted: 5 of 12 trials, 1 of 3 blocks whole" in rows["left"]
     assert 'To go on, set in its notebook, and run it: mode = "run"; profile = "tiny"; ' in rows["left"]
     assert "complete: 12 of 12 trials" in rows["whole"]
     assert 'To look at it, set in its notebook: profile = "tiny"; session = "whole"' in rows["whole"]
-    assert "plan.jsonl, line 1: not a trial" in rows["torn"]
+    assert "plan.jsonl, line 1: not a trial" in rows["broken"]
     assert '<a href="fakes.ipynb">fakes</a>' in start_page.own_table()._repr_html_()
 
 
