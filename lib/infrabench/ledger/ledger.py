@@ -130,7 +130,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes], folders: Sequence[str
     # All are written before any is synced: the first sync then carries most of the others with it.
     for name, data in files.items():
         write_file(folder / name, data)
-    for name in files:
+    for name in (*files, *folders):
         sync(folder / name)
     sync(folder)
 
