@@ -22,8 +22,8 @@ from infrabench.ledger import archive, catalogue, records
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.notebook.api import results
-from tests.stress.torture import strangers
 from tests.stress.torture.small_disk import NOT_ROOT, fill, read_only, small_disk
+from tests.support import stored_sessions
 from tests.support.fakes import fake_site
 from tests.support.storm import SEED, size
 
@@ -169,7 +169,7 @@ def test_a_data_set_on_a_lower_layer_of_overlay_is_brought_up_to_date(tmp_path: 
     try:
         for name in ("lower", "upper", "work"):
             (disk / name).mkdir()
-        session = strangers.write_session(tmp_path / "s")
+        session = stored_sessions.write_session(tmp_path / "s")
         assert [each.read for each in dataset.update([session], disk / "lower/set")] == [True]
         layers = f"lowerdir={disk}/lower,upperdir={disk}/upper,workdir={disk}/work"
         subprocess.run(("mount", "-t", "overlay", "overlay", "-o", layers, merged), check=True, timeout=60)
