@@ -115,6 +115,7 @@ def test_there_are_services() -> None:
         ("ftp", {"size_bytes": 0}),
         ("mail", {"threads": 0}),
         ("mail", {"min_kib": 5, "max_kib": 4}),
+        ("mail", {"min_kib": 0}),
         ("startup", {"limit_s": 0}),
         ("redis", {"test": "set"}),
         ("redis", {"clients": 0}),
