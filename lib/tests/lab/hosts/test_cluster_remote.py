@@ -30,7 +30,7 @@ cd /proc/sys/net; for file in ipv4/ip_forward ipv4/conf/*/forwarding ipv4/conf/*
   echo "$file $(cat $file)"; done
 find / -xdev \\( -path /proc -o -path /sys -o -path /var/cache/infrabench \\) -prune -o -print | sort
 find /run /sys/fs/cgroup | sort
-ps -e -o args= | grep -vE '^(sh|ps|grep|env|sort)( |$)|defunct' | sort
+ps -e -o args= | grep -vE '^\\[?(sh|ps|grep|env|sort)\\]?( |$)|defunct' | sort
 """
 # Rules and files of others, that no clean-up may touch.
 OTHERS = """

@@ -184,6 +184,13 @@ def test_a_repair_that_failed_does_not_forget_what_it_could_not_do(monkeypatch):
     assert (told["repaired"], told["unrecoverable"]) == (0, 1)
 
 
+def test_what_every_copy_lost_is_told_also_where_the_manager_does_not_count_it_yet(monkeypatch):
+    rows = [group("2.0", "active+clean+inconsistent", num_scrub_errors=4)]
+    cluster = Cluster(rows, rows, rows, [group("2.0", "active+recovery_unfound+degraded", stamp="now")])
+    speaking(cluster, monkeypatch, {"2.0": [damaged("a", 0, 1), damaged("b", 0, 1), damaged("c", 1)]})
+    assert ceph_check.repair(CONFIG)["unrecoverable"] == 2
+
+
 @pytest.mark.parametrize("between", ["active+recovering", "active+clean+repair", "active+recovery_wait+degraded"])
 def test_a_repair_has_ended_when_its_recovery_has(monkeypatch, between):
     bad = group("2.0", "active+clean+inconsistent", num_scrub_errors=1)

@@ -85,6 +85,8 @@ def repair(config: Config) -> dict[str, Any]:
         told["unrecoverable"] += sum(
             _count_unrecoverable(each) for name, each in hopeless.items() if left.get(name) == []
         )
+        # Of a group that has no list any more, the manager may count what is lost later than the repair ends.
+        told["unrecoverable"] = max(told["unrecoverable"], sum(map(_count_unrecoverable, hopeless.values())))
         return told
 
 
