@@ -10,7 +10,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_report_header() -> str:
-    return "browser: needs chromium, poppler-utils, TeX (make test-browser asks for them); about 10 minutes"
+    return "browser: needs chromium, poppler-utils, TeX (make test-browser asks for them); about 3 minutes"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

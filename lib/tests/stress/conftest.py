@@ -10,7 +10,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_report_header() -> str:
-    return "stress: nothing else should run; those of stress/lab need root and `make build`; about an hour"
+    return "stress: nothing else should run; those of stress/lab need root and `make build`; about 35 minutes"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
