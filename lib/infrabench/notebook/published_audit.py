@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from infrabench.analysis import figures, published, tables
-from infrabench.analysis.published.data import RESULTS
+from infrabench.analysis.published.printed_numbers import RESULTS
 from infrabench.analysis.results import Shown, listed
 from infrabench.analysis.tables import notation
 from infrabench.ledger import catalogue

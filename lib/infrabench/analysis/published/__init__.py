@@ -1,6 +1,6 @@
 """The papers' own numbers, what does not add up in them, and where they stand beside ours."""
 
-from infrabench.analysis.published.compare import (
+from infrabench.analysis.published.comparison import (
     AGREES_DIRECTION,
     AGREES_SIZE,
     DISAGREES,
@@ -9,11 +9,12 @@ from infrabench.analysis.published.compare import (
     agreement,
     plain,
     prediction,
+    targets,
+    usable,
 )
-from infrabench.analysis.published.data import COLUMNS, CONTAINERS, numbers, papers, published
 from infrabench.analysis.published.findings import KINDS, OUTCOMES, audit, outcomes, tally
+from infrabench.analysis.published.printed_numbers import COLUMNS, CONTAINERS, numbers, papers, published
 from infrabench.analysis.published.score import ENGINES, VERSIONS, composite, order, orders
-from infrabench.analysis.published.targets_list import TARGETS, usable
 
 __all__ = [
     "AGREES_DIRECTION",
@@ -25,7 +26,6 @@ __all__ = [
     "KINDS",
     "NOT_COMPARABLE",
     "OUTCOMES",
-    "TARGETS",
     "VERSIONS",
     "against",
     "agreement",
@@ -40,5 +40,6 @@ __all__ = [
     "prediction",
     "published",
     "tally",
+    "targets",
     "usable",
 ]

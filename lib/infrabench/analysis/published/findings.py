@@ -1,6 +1,6 @@
 """What does not add up in the papers: every claim beside what its own numbers give, computed when it is asked for.
 
-The sentences are data (``audit.toml``), the arithmetic is code (`sums_system`, `sums_services`, `sums_clusters`); no
+The sentences are data (``audit.toml``), the arithmetic is code (`recompute_containers`, `recompute_clusters`); no
 number is typed in either.
 """
 
@@ -15,13 +15,12 @@ from typing import Any
 
 import pandas as pd
 
-from infrabench.analysis.published import recompute_clusters, recompute_services, recompute_system
-from infrabench.analysis.published.data import FOLDER, SOURCES, Numbers, numbers
-from infrabench.analysis.published.template import filled
+from infrabench.analysis.published import recompute_clusters, recompute_containers
+from infrabench.analysis.published.printed_numbers import FOLDER, SOURCES, Numbers, filled, numbers
 from infrabench.core import SchemaError
 
 TOML = FOLDER / "audit.toml"
-RECOMPUTE = {**recompute_system.RECOMPUTE, **recompute_services.RECOMPUTE, **recompute_clusters.RECOMPUTE}
+RECOMPUTE = {**recompute_containers.RECOMPUTE, **recompute_clusters.RECOMPUTE}
 KINDS = {
     "C": "changes a conclusion",
     "N": "changes a number",

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from infrabench.analysis.published.data import RESULTS, Numbers
-from infrabench.analysis.published.rounding import RoundingSpan
+from infrabench.analysis.published.printed_numbers import RESULTS, Numbers, RoundingSpan
 
 Result = Mapping[str, Any]
 PLACES = {"same": "same-node", "two": "two-nodes"}

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from infrabench.analysis.published.data import Numbers, numbers
-from infrabench.analysis.published.rounding import RoundingSpan, Value
+from infrabench.analysis.published.printed_numbers import Numbers, RoundingSpan, Value, numbers
 
 ENGINES = {"docker": "Docker", "lxc": "LXC", "lxd": "LXD"}
 READ, WRITE, RAM, CPU = "iozone-read", "iozone-write", "ram", "cpu"

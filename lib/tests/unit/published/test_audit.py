@@ -7,11 +7,9 @@ import pandas as pd
 import pytest
 
 from infrabench.analysis.published import audit as audited
-from infrabench.analysis.published import outcomes, published, tally
-from infrabench.analysis.published.data import numbers
+from infrabench.analysis.published import numbers, outcomes, published, tally, targets
 from infrabench.analysis.published.findings import KINDS, RECOMPUTE, TOML, VERDICTS, _toml, facts
-from infrabench.analysis.published.targets_list import TARGETS
-from infrabench.analysis.published.template import fields, filled, words
+from infrabench.analysis.published.printed_numbers import fields, filled, words
 from infrabench.core import SchemaError
 
 # what may stand in a sentence with a digit in it: places, references, names; anything else is a number and computed
@@ -62,7 +60,7 @@ def test_no_number_is_typed_in_a_sentence() -> None:
     data = _toml()
     texts = [each[name] for each in data["finding"] for name in ("claim", "recomputed", "consequence")]
     texts += [text for each in data["outcome"] for kind in ("survives", "falls", "undecided") for text in each[kind]]
-    texts += [note for target in TARGETS for note in target.notes.values()]
+    texts += [note for target in targets() for note in target.notes.values()]
     assert [text for text in texts if re.search(r"\d", NAMES.sub("", words(text)))] == []
 
 

@@ -6,8 +6,7 @@ import pandas as pd
 import pytest
 
 from infrabench.analysis.published import COLUMNS, CONTAINERS, numbers, papers, published
-from infrabench.analysis.published.data import CSV, RESULTS, SOURCES
-from infrabench.analysis.published.rounding import RoundingSpan, printed_span
+from infrabench.analysis.published.printed_numbers import CSV, RESULTS, SOURCES, RoundingSpan, printed_span
 from infrabench.core import InfrabenchError, SchemaError
 
 

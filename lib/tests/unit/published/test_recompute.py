@@ -9,7 +9,7 @@ from statsmodels.stats.power import TTestIndPower
 
 from infrabench.analysis.published.findings import RECOMPUTE, recompute
 from infrabench.analysis.published.recompute_clusters import t_interval
-from infrabench.analysis.published.recompute_system import detectable_effect
+from infrabench.analysis.published.recompute_containers import detectable_effect
 from infrabench.analysis.published.score import ENGINES, VERSIONS, composite, order, orders
 
 # finding, name, value to the digits given (absolute tolerance: half of the last)
