@@ -23,8 +23,8 @@ from infrabench.selfcheck.claims import (
     PASS,
     REANALYSIS,
     REMEASUREMENT,
-    audit,
     collect,
+    reanalysis,
     recorded_numbers,
     remeasurement,
 )
@@ -68,12 +68,12 @@ def test_every_study_makes_claims_and_so_does_the_audit() -> None:
 
 
 def test_a_changed_finding_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = audit.now()
+    now = reanalysis.current_findings()
     changed = {**now, "A1": {**now["A1"], "recomputed": "nothing"}, "Z9": now["A1"]}
     del changed["A2"]
     (tmp_path / "findings.json").write_text(json.dumps(changed))
-    monkeypatch.setattr(audit, "path", lambda: tmp_path / "findings.json")
-    bad = {each.what: each.judged.found for each in audit.claims() if each.judged.outcome == FAIL}
+    monkeypatch.setattr(reanalysis, "findings_path", lambda: tmp_path / "findings.json")
+    bad = {each.what: each.judged.found for each in reanalysis.published_claims() if each.judged.outcome == FAIL}
     assert set(bad) == {"A1", "A2", "Z9"}
     assert bad["Z9"] == "no such finding any more"
 
