@@ -1,38 +1,26 @@
-"""Recomputations for study A: composite score, CPU, disk, memory, web, FTP, mail; and its two papers side by side (E).
+"""Recomputations that no formula of ``audit.toml`` can say: rounding, order, words, several versions. One a finding.
 
-One function per finding: it takes the numbers and returns what it computed, by name; the sentences are in
-``audit.toml``.
+Every function takes the numbers and returns what it computed, by name; the sentences are in ``audit.toml``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
 from infrabench.analysis.published import score
-from infrabench.analysis.published.printed_numbers import RESULTS, Numbers
-from infrabench.analysis.published.score import CPU, ENGINES, READ, WRITE, implied_native, order
+from infrabench.analysis.published.printed_numbers import RESULTS, Numbers, RoundingSpan
+from infrabench.analysis.published.score import ENGINES, READ, WRITE, implied_native, order
 
-MB, MIB = 1e6, 2.0**20
 Result = Mapping[str, Any]
-ENDS = ("low", "high")
-
-
-def cpu_scores(n: Numbers) -> Result:
-    """A1: the scores when the percentage is taken for a fraction, as printed, and when it is not."""
-    increase = {engine: n(f"A.cpu.increase.{engine}.000") for engine in ENGINES}
-    slip = {f"{engine}_slip": 1 - value for engine, value in increase.items()}
-    return (
-        slip
-        | {engine: 1 - value / 100 for engine, value in increase.items()}
-        | {
-            "factor": 100,
-            "largest": max(increase.values()),
-        }
-    )
+FS = ("ceph", "zfs")
+# the cells of study D: throughput, latency, utilisation, efficiency, copy and scale, of each runtime at each count
+RUNTIME_METRICS, RUNTIMES, COUNTS = 6, ("containerd", "cri-o", "kata"), (10, 20, 40)
+CELLS = ("throughput", "latency", "cpu_utilization", "memory_bandwidth")
 
 
 def read_of_docker(n: Numbers) -> Result:
@@ -53,18 +41,6 @@ def read_of_docker(n: Numbers) -> Result:
         "loss_rate": 100 - (share + others) / 3,
         "loss_text": 100 - (n("A.iozone.read.percent.docker.000") + others) / 3,
     }
-
-
-def write_of_docker(n: Numbers) -> Result:
-    """A3: Docker's share of the native write rate, as the other two engines imply it."""
-    native = implied_native(n, "iozone.write", "lxd")
-    rate = n("A.iozone.write.rate.docker.000")
-    return {"native": native, "share": 100 * rate / native, "score": rate / native}
-
-
-def write_of_lxd(n: Numbers) -> Result:
-    """A4: the text's percentage as a score with two decimals."""
-    return {"score": n("A.iozone.write.percent.lxd.000") / 100}
 
 
 def overall(n: Numbers) -> Result:
@@ -89,12 +65,6 @@ def overall(n: Numbers) -> Result:
     }
 
 
-def docker_total(n: Numbers) -> Result:
-    """A6: the printed sum over four."""
-    percent = 100 * n("A.overall.sum.docker.000") / 4
-    return {"percent": percent, "rounded": np.floor(10 * percent + 0.5) / 10, "truncated": np.floor(10 * percent) / 10}
-
-
 def other_means(n: Numbers) -> Result:
     """A7: the disk's weight, the score with the disk counted once, and geometric means."""
     table = score.composite(n).set_index(["version", "engine"])["score"]
@@ -104,12 +74,6 @@ def other_means(n: Numbers) -> Result:
     return {"weight": weight} | {
         f"{short}_{engine}": table[name, engine] for short, name in names.items() for engine in ENGINES
     }
-
-
-def same_paper_two_scales(n: Numbers) -> Result:
-    """A23: the mean of the three CPU differences, and what the score says they are."""
-    differences = [n(f"A.cpu.increase.{engine}.000") for engine in ENGINES]
-    return {"mean": np.mean(differences), "by_score": 100 - 100 * n(f"A.overall.{CPU}.score.docker.003")}
 
 
 def detectable(n: Numbers) -> Result:
@@ -138,64 +102,10 @@ def detectable_effect(runs: int, power: float, level: float) -> float:
     return float(middle)
 
 
-def megabits(n: Numbers) -> Result:
-    """A20: the printed rates in MB/s if they were Mbit/s, beside what the same host moved by FTP."""
-    ftp = n("A.ftp.file-size.000") / n("A.ftp.total-time.lxd.000")
-    return {
-        "read": n("A.iozone.read.rate.lxd.000") / 8,
-        "ram": n("A.ram.rate.lxd.000") / 8 / 1000,
-        "bus": n("A.setup.ram-speed.server.003") * n.facts["bus_bytes"] / 1000,
-        "ftp": ftp,
-        "factor": 8,
-    }
-
-
-def cached(n: Numbers) -> Result:
-    """A21: the file over the memory."""
-    return {"ratio": n("A.iozone.file-size.003") / n("A.setup.ram.server.003")}
-
-
-def saturation(n: Numbers) -> Result:
-    """A22: the threads at which saturation is seen, over those that the processor has."""
-    first = n("A.cpu.saturation-at-threads.6.containers.003")
-    return {"over": first / n.facts["cpu_threads"]}
-
-
 def rows_of_the_score(n: Numbers) -> Result:
     """A34: how many rows the score has, and how many tests."""
     rows = score.table_rows(n, "lxd")
     return {"rows": len(rows), "tests": len({name.split("-")[0] for name in rows})}
-
-
-def unsigned(n: Numbers) -> Result:
-    """A8: what the printed formula makes of a time that is shorter than native."""
-    change = -n("A.ftp.time-reduction.lxd.000")
-    return {"overhead": abs(change), "change": change}
-
-
-def ftp_rates(n: Numbers) -> Result:
-    """A9: the rates that the times imply for one file, and the times that the rates imply (% of native)."""
-    result: dict[str, Any] = {}
-    for engine in ENGINES:
-        reduction, gain = n(f"A.ftp.time-reduction.{engine}.000"), n(f"A.ftp.rate-increase.{engine}.000")
-        result[f"{engine}_rate"] = 100 * (1 / (1 - reduction / 100) - 1)
-        result[f"{engine}_time"] = -100 * (1 - 1 / (1 + gain / 100))
-        result[f"{engine}_speedup"] = 1 + reduction / 100
-        result[f"{engine}_printed"] = 1 + gain / 100
-    return result
-
-
-def ftp_times(n: Numbers) -> Result:
-    """A10: the times (s) that LXD's time and the percentages imply, and the native rate (MB/s)."""
-    native = n("A.ftp.total-time.lxd.000") / (1 - n("A.ftp.time-reduction.lxd.000") / 100)
-    times = {engine: native * (1 - n(f"A.ftp.time-reduction.{engine}.000") / 100) for engine in ENGINES}
-    return {**times, "native": native, "rate": n("A.ftp.file-size.000") / native}
-
-
-def ftp_points(n: Numbers) -> Result:
-    """A11: LXC's rate over LXD's (%), and the difference of their gains (percentage points)."""
-    lxc, lxd = n("A.ftp.rate-increase.lxc.000"), n("A.ftp.rate-increase.lxd.000")
-    return {"relative": 100 * ((1 + lxc / 100) / (1 + lxd / 100) - 1), "points": lxc - lxd}
 
 
 def ftp_wins(n: Numbers) -> Result:
@@ -208,22 +118,10 @@ def ftp_wins(n: Numbers) -> Result:
     return {"wins": sum(ahead), "metrics": len(ahead)}
 
 
-def web_rates(n: Numbers) -> Result:
-    """A13: the decrease in rate (%) that an increase in total time implies; ab computes one from the other."""
-    result: dict[str, Any] = {}
-    for engine in ENGINES:
-        for end in ENDS:
-            increase = n(f"A.web.time-increase.{end}.{engine}.000")
-            result[f"{engine}_{end}"] = 100 * increase / (100 + increase)
-    result["lxc_times"] = n("A.web.rate-decrease.low.lxc.000") / result["lxc_low"]
-    result["lxd_times"] = result["lxd_low"] / n("A.web.rate-decrease.low.lxd.000")
-    return result
-
-
 def web_mixed(n: Numbers) -> Result:
     """A14: the metric whose end each end of the summary is, as rounded there."""
     ends = {}
-    for end in ENDS:
+    for end in ("low", "high"):
         span = n.span(f"A.web.above-2000.difference-vs-native.{end}.lxc.000")
         metrics = {"rate": n(f"A.web.rate-decrease.{end}.lxc.000"), "time": n(f"A.web.time-increase.{end}.lxc.000")}
         ends[end] = " and ".join(name for name, value in metrics.items() if span.low <= value <= span.high) or "neither"
@@ -236,41 +134,10 @@ def web_thresholds(n: Numbers) -> Result:
     return {"count": len({n(place) for place in places})}
 
 
-def mail_bounds(n: Numbers) -> Result:
-    """A16: largest and smallest overhead (%)."""
-    values = [n(f"A.mail.decrease.{engine}.000") for engine in ENGINES]
-    return {"largest": max(values), "smallest": min(values)}
-
-
-def mail_spread(n: Numbers) -> Result:
-    """A17: the differences of the overheads (percentage points)."""
-    docker, lxc, lxd = (n(f"A.mail.decrease.{engine}.000") for engine in ENGINES)
-    return {"all": max(docker, lxc, lxd) - min(docker, lxc, lxd), "nearest": lxd - lxc}
-
-
 def mail_lowest(n: Numbers) -> Result:
     """A18: the engine with the lowest overhead in 003."""
     values = {engine: n(f"A.mail.overhead.{engine}.003") for engine in ENGINES}
     return {"lowest": ENGINES[min(values, key=lambda engine: values[engine])], "value": min(values.values())}
-
-
-def mail_load(n: Numbers) -> Result:
-    """A19: the largest load that is described, in Gbit/s, for all threads together and for each of them."""
-    size = n("A.mail.messages.000") * n("A.mail.message-size.000") * MB * 8
-    seconds = 60 * n("A.mail.duration.000")
-    threads = n("A.mail.concurrent-threads.000")
-    return {
-        "volume": n("A.mail.messages.000") * n("A.mail.message-size.000") / 1000,
-        "total": size / seconds / 1e9,
-        "each": threads * size / seconds / 1e9,
-        "link": n("A.setup.nic.client.003"),
-    }
-
-
-def ftp_link(n: Numbers) -> Result:
-    """A25: the rate of LXD's transfer in Mbit/s, for a file of MB and of MiB."""
-    size, seconds = n("A.ftp.file-size.000"), n("A.ftp.total-time.lxd.000")
-    return {"mb": size * MB * 8 / seconds / 1e6, "mib": size * MIB * 8 / seconds / 1e6}
 
 
 def rounded_ftp(n: Numbers) -> Result:
@@ -292,35 +159,138 @@ def printed_once(n: Numbers) -> Result:
     return {source: sum(row.source == source for row in results) for source in ("000", "003")}
 
 
+def jitter_step(n: Numbers) -> Result:
+    """B4: the ratios that the printed digits allow, and the step."""
+    spans = [n.span(f"B.iperf3.same-node.jitter.{cni}.001") for cni in ("cilium", "flannel")]
+    ratio = spans[0] / spans[1]
+    return {"low": ratio.low, "high": ratio.high, "step": spans[0].high - spans[0].low}
+
+
+def zfs_minimum(n: Numbers) -> Result:
+    """C1: where the smallest of the three ZFS runs must lie, given mean and maximum as rounded."""
+    total, largest = 3 * n.span("C.oltp.rate.zfs.002"), n.span("C.oltp.rate.max.zfs.002")
+    return {
+        "low": total.low - 2 * largest.high,  # the middle run is at most the largest
+        "high": (total.high - largest.low) / 2,  # the smallest run is at most the middle one
+        "mean": n("C.oltp.rate.zfs.002"),
+    }
+
+
+def ceph_runs(n: Numbers) -> Result:
+    """C2: the third Ceph run, and spread and 95 % interval (Student's t) of the three."""
+    total, largest, smallest = (n.span(f"C.oltp.rate{name}.ceph.002") for name in ("", ".max", ".min"))
+    third: RoundingSpan = 3 * total - largest - smallest
+    values = [n("C.oltp.rate.max.ceph.002"), n("C.oltp.rate.min.ceph.002")]
+    runs = [*values, 3 * n("C.oltp.rate.ceph.002") - sum(values)]
+    low, high = t_interval(runs)
+    sd = float(np.std(runs, ddof=1))
+    return {
+        "third": runs[2],
+        "third_low": max(third.low, smallest.low),
+        "third_high": third.high,
+        "sd": sd,
+        "cov": 100 * sd / np.mean(runs),
+        "low": low,
+        "high": high,
+        "ratio": n("C.oltp.rate.zfs.002") / n("C.oltp.rate.ceph.002"),
+    }
+
+
+def t_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return Student's 95 % interval of the mean (Student 1908)."""
+    half = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
+    return float(np.mean(values) - half), float(np.mean(values) + half)
+
+
+def hashes(n: Numbers) -> Result:
+    """C3: length of the printed hashes, their common end, and the letters that are no hexadecimal digits."""
+    before, after = n.printed("C.sha256.before.hash.002"), n.printed("C.sha256.after.hash.002")
+    pairs = zip(reversed(before), reversed(after), strict=False)
+    return {
+        "before": len(before),
+        "after": len(after),
+        "digits": int(n("C.sha256.sha256-digest-length.002") / n.facts["bits_per_digit"]),
+        "common": sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)),
+        "foreign": ", ".join(sorted(set(before + after) - set("0123456789abcdef"))),
+        "lacking": len(before) - len(after),
+    }
+
+
+def cpu_differences(n: Numbers) -> Result:
+    """C6: the differences of the printed values, and what rounding leaves open of them."""
+    result: dict[str, Any] = {}
+    for way, high, low in (("read", "ceph", "zfs"), ("write", "zfs", "ceph")):
+        names = [f"C.copy.{way}.cpu.{fs}.002" for fs in (high, low)]
+        span = n.span(names[0]) - n.span(names[1])
+        printed = n.span(f"C.copy.{way}.cpu-difference.002")
+        result |= {way: n(names[0]) - n(names[1]), f"{way}_low": span.low, f"{way}_high": span.high}
+        result[f"{way}_fits"] = "fits" if (span - printed).sign == 0 else "does not fit"
+    return result
+
+
+def rebuild(n: Numbers) -> Result:
+    """C9: Ceph's time over that of ZFS, rates in MB/s with what rounding to a minute leaves open, and the growth."""
+    result: dict[str, Any] = {}
+    for size in ("20", "40"):
+        for fs in FS:
+            seconds = 60 * n.span(f"C.rebuild.{size}-GB.time.{fs}.002")
+            megabytes = 1000 * n(f"C.rebuild.used-capacity.{size}.002")
+            rate = megabytes / (60 * n(f"C.rebuild.{size}-GB.time.{fs}.002"))
+            result |= {f"{fs}_{size}": rate, f"{fs}_{size}_low": megabytes / seconds.high}
+            result[f"{fs}_{size}_high"] = megabytes / seconds.low
+        result[f"times_{size}"] = result[f"zfs_{size}"] / result[f"ceph_{size}"]
+    growth = n.span("C.rebuild.40-GB.time.ceph.002") / n.span("C.rebuild.20-GB.time.ceph.002")
+    point = n("C.rebuild.40-GB.time.ceph.002") / n("C.rebuild.20-GB.time.ceph.002")
+    return result | {"growth": point, "growth_low": growth.low, "growth_high": growth.high}
+
+
+def half_width(n: Numbers) -> Result:
+    """C13: half-width of a 95 % interval over the coefficient of variation, for three runs; at Ceph's, in percent."""
+    runs = int(n("C.oltp.repetitions.002"))
+    factor = float(stats.t.ppf(0.975, runs - 1) / np.sqrt(runs))
+    return {"factor": factor, "runs": runs, "percent": factor * ceph_runs(n)["cov"]}
+
+
+def same_digits(n: Numbers) -> Result:
+    """D6: whether the two cells have the same printed digits; the range of the printed utilisations."""
+    cells = [n.printed("D.ycruncher.40.utilisation.containerd.004"), n.printed("D.ycruncher.10.utilisation.cri-o.004")]
+    highest = n("D.ycruncher.40.utilisation.cri-o.004")
+    return {"same": "the same digits" if len(set(cells)) == 1 else "other digits", "range": highest - float(cells[0])}
+
+
+def cells_printed(n: Numbers) -> Result:
+    """D14: cells of the design with a printed mean, and how many values they are; the fall of the throughput (%)."""
+    highest = n("D.netperf.10.rate.containerd.004")
+    rows = [row for row in n.rows.values() if row.source == "004" and row.statistic in RESULTS and row.metric in CELLS]
+    return {
+        "cells": len(RUNTIMES) * len(COUNTS) * RUNTIME_METRICS,
+        "printed": len({(row.platform, row.workload, row.metric, row.printed) for row in rows}),
+        "values": len({row.printed for row in rows}),
+        "fall": 100 * (1 - n("D.netperf.40.rate.kata.004") / highest),
+    }
+
+
 RECOMPUTE: dict[str, Callable[[Numbers], Result]] = {
-    "A1": cpu_scores,
     "A2": read_of_docker,
-    "A3": write_of_docker,
-    "A4": write_of_lxd,
     "A5": overall,
-    "A6": docker_total,
     "A7": other_means,
-    "A20": megabits,
-    "A21": cached,
-    "A22": saturation,
-    "A23": same_paper_two_scales,
     "A24": detectable,
     "A34": rows_of_the_score,
-    "A8": unsigned,
-    "A9": ftp_rates,
-    "A10": ftp_times,
-    "A11": ftp_points,
     "A12": ftp_wins,
-    "A13": web_rates,
     "A14": web_mixed,
     "A15": web_thresholds,
-    "A16": mail_bounds,
-    "A17": mail_spread,
     "A18": mail_lowest,
-    "A19": mail_load,
-    "A25": ftp_link,
     "E1": mail_lowest,
     "E6": rounded_ftp,
     "E7": rounded_ram,
     "E8": printed_once,
+    "B4": jitter_step,
+    "C1": zfs_minimum,
+    "C2": ceph_runs,
+    "C3": hashes,
+    "C6": cpu_differences,
+    "C9": rebuild,
+    "C13": half_width,
+    "D6": same_digits,
+    "D14": cells_printed,
 }
