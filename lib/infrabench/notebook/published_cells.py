@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infrabench.analysis.published import NOT_COMPARABLE, agreement, numbers, plain, prediction
-from infrabench.analysis.published.printed_numbers import Numbers, join_notes, read_toml
+from infrabench.analysis.published.comparison import NOT_COMPARABLE, agreement, plain, prediction
+from infrabench.analysis.published.printed_numbers import Numbers, join_notes, numbers, read_toml
 from infrabench.analysis.results import Results, Shown, kept
 from infrabench.analysis.tables import notation
 from infrabench.stats import contrasts

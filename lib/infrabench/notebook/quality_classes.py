@@ -14,8 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from infrabench.analysis.published import numbers
-from infrabench.analysis.published.printed_numbers import Numbers
+from infrabench.analysis.published.printed_numbers import Numbers, numbers
 from infrabench.analysis.results import Results, Shown, kept, listed
 from infrabench.analysis.tables import notation
 from infrabench.core import SchemaError

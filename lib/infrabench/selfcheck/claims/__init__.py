@@ -5,37 +5,3 @@ anywhere. *Re-measurement*: a session that was measured here says the same as th
 `remeasurement`. No claim is typed: sentences are made from numbers that were written down when a session was recorded
 (`recorded_numbers`).
 """
-
-from infrabench.selfcheck.claims.claim import (
-    FAIL,
-    INCONCLUSIVE,
-    LEVELS,
-    NOT_RUN,
-    OUTCOMES,
-    PASS,
-    REANALYSIS,
-    REMEASUREMENT,
-    Claim,
-    Judged,
-    lines,
-    table,
-)
-from infrabench.selfcheck.claims.collect import collect_claims, names, record
-
-__all__ = [
-    "FAIL",
-    "INCONCLUSIVE",
-    "LEVELS",
-    "NOT_RUN",
-    "OUTCOMES",
-    "PASS",
-    "REANALYSIS",
-    "REMEASUREMENT",
-    "Claim",
-    "Judged",
-    "collect_claims",
-    "lines",
-    "names",
-    "record",
-    "table",
-]

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from infrabench.analysis import published, results, session_data
-from infrabench.analysis.published.findings import TOML
+from infrabench.analysis import results, session_data
+from infrabench.analysis.published import findings
 from infrabench.analysis.tables import notation
 from infrabench.core import LedgerError
 from infrabench.experiment.execution import reparse
@@ -127,12 +127,12 @@ def _describe_same_system(row: Mapping[str, Any]) -> str:
 
 def findings_path() -> Path:
     """Return where the findings are written down as they were read and agreed with."""
-    return TOML.with_name("findings.json")
+    return findings.TOML.with_name("findings.json")
 
 
 def current_findings() -> dict[str, dict[str, str]]:
     """Return every finding as it is computed now: claim, recomputation and verdict, by id."""
-    rows = published.audit().to_dict("records")
+    rows = findings.audit().to_dict("records")
     return {row["id"]: {name: str(row[name]) for name in ("claim", "recomputed", "verdict")} for row in rows}
 
 

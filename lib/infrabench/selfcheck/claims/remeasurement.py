@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from infrabench.analysis import session_data
-from infrabench.analysis.published import prediction
+from infrabench.analysis.published.comparison import prediction
 from infrabench.analysis.tables import notation
 from infrabench.core import InfrabenchError, LedgerError
 from infrabench.experiment.design import costs

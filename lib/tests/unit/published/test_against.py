@@ -7,20 +7,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from infrabench.analysis.published import (
+from infrabench.analysis.published.comparison import (
     AGREES_DIRECTION,
     AGREES_SIZE,
     DISAGREES,
     NOT_COMPARABLE,
+    SYSTEMS,
     against,
     agreement,
-    numbers,
     prediction,
     targets,
     usable,
 )
-from infrabench.analysis.published.comparison import SYSTEMS
-from infrabench.analysis.published.printed_numbers import join_notes
+from infrabench.analysis.published.printed_numbers import join_notes, numbers
 from infrabench.analysis.tidy import tidy
 from infrabench.core import SchemaError
 from infrabench.stats import contrasts

@@ -6,10 +6,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from infrabench.analysis.published import audit as audited
-from infrabench.analysis.published import numbers, outcomes, published, tally, targets
-from infrabench.analysis.published.findings import KINDS, TOML, VERDICTS, _toml, facts, recompute
-from infrabench.analysis.published.printed_numbers import fields, filled, words
+from infrabench.analysis.published.comparison import targets
+from infrabench.analysis.published.findings import KINDS, TOML, VERDICTS, _toml, facts, outcomes, recompute, tally
+from infrabench.analysis.published.findings import audit as audited
+from infrabench.analysis.published.printed_numbers import fields, filled, numbers, published, words
 from infrabench.core import SchemaError
 
 # what may stand in a sentence with a digit in it: places, references, names; anything else is a number and computed

@@ -10,7 +10,7 @@ import pytest
 from infrabench import registry
 from infrabench.analysis import results as analysis
 from infrabench.analysis import session_data
-from infrabench.analysis.published import numbers
+from infrabench.analysis.published.printed_numbers import numbers
 from infrabench.analysis.tables import notation
 from infrabench.notebook import published_cells, quality_classes
 from infrabench.notebook.published_cells import read_cells

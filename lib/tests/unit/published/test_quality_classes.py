@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from infrabench.analysis.published import numbers
+from infrabench.analysis.published.printed_numbers import numbers
 from infrabench.core import SchemaError
 from infrabench.notebook import quality_classes
 

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 from statsmodels.stats.power import TTestIndPower
 
-from infrabench.analysis.published import audit, numbers
-from infrabench.analysis.published.findings import evaluate, recompute
+from infrabench.analysis.published.findings import audit, evaluate, recompute
+from infrabench.analysis.published.printed_numbers import numbers
 from infrabench.analysis.published.recompute import detectable_effect, t_interval
 from infrabench.analysis.published.score import ENGINES, VERSIONS, composite, order, orders
 from infrabench.core import SchemaError
