@@ -57,7 +57,11 @@ def table(found: Results) -> Shown:
     Ours are one row for each system and metric, from the lowest of its means over all scenarios to the highest.
     """
     known = numbers()
-    rows = [*_rows_of_paper(known), *_threshold(known), *_rows_of_session(found, known)]
+    rows = [
+        *(_row(told, [value], kind, known) for told, value, kind in _printed(known)),
+        *_threshold(known),
+        *_rows_of_session(found, known),
+    ]
     return kept(found, pd.DataFrame(rows), "beside-grades", "TIPHON's classes as the paper prints them.")
 
 
@@ -135,11 +139,6 @@ def _printed(known: Numbers) -> Iterator[tuple[str, float, Kind]]:
             for reading, factor in each.readings.items():
                 told = f"the paper: {row.platform}, {row.scenario}: {row.printed} {row.unit}, read {reading}"
                 yield told, known(each.printed) * factor, kind
-
-
-def _rows_of_paper(known: Numbers) -> Iterator[dict[str, str]]:
-    for told, value, kind in _printed(known):
-        yield _row(told, [value], kind, known)
 
 
 def _threshold(known: Numbers) -> Iterator[dict[str, str]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
@@ -120,29 +121,21 @@ def usable(known: Numbers | None = None) -> pd.DataFrame:
     numbers has a spread of its own.
     """
     known = numbers() if known is None else known
-    rows: dict[tuple[str, str], dict[str, Any]] = {}
-    for target in targets():
-        for system in target.systems:
-            low, high = target.ratios(system, known)
-            rounded = target.rounded(system, known)
-            if (target.key, system) in rows:
-                rows[target.key, system]["metric"] += f", {target.metric}"
-                continue
-            rows[target.key, system] = {
-                "key": target.key,
-                "system": system,
-                "baseline": target.baseline,
-                "ratio_low": low,
-                "ratio_high": high,
-                "rounded_low": rounded.low,
-                "rounded_high": rounded.high,
-                "grade": target.graded(system),
-                "note": target.note(system, known),
-                "workload": target.workload,
-                "metric": target.metric,
-                "ids": "; ".join(target.ids(system)),
-            }
-    return pd.DataFrame(rows.values())
+    rows = []
+    for key, group in groupby(targets(), key=lambda target: target.key):
+        first, *more = group
+        for system in first.systems:
+            low, high = first.ratios(system, known)
+            rounded = first.rounded(system, known)
+            rows.append(
+                {
+                    "key": key, "system": system, "baseline": first.baseline,
+                    "ratio_low": low, "ratio_high": high, "rounded_low": rounded.low, "rounded_high": rounded.high,
+                    "grade": first.graded(system), "note": first.note(system, known), "workload": first.workload,
+                    "metric": ", ".join(each.metric for each in (first, *more)), "ids": "; ".join(first.ids(system)),
+                }
+            )  # fmt: skip
+    return pd.DataFrame(rows)
 
 
 def against(contrasts: pd.DataFrame, known: Numbers | None = None) -> pd.DataFrame:
