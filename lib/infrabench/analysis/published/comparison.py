@@ -1,24 +1,141 @@
 """Our contrasts beside the published ratios.
 
 Published ratios have no variance of their own, so only direction and size are compared, never significance. Where the
-papers contradict themselves, the note says so and the number counts for its direction at most.
+papers contradict themselves, the note says so and the number counts for its direction at most. Which published number
+is a ratio of what, and how far it can be trusted, is data: ``targets.toml``.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import groupby
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from infrabench.analysis.published.data import Numbers, numbers
-from infrabench.analysis.published.targets import USE, ReproductionTarget, Use
-from infrabench.analysis.published.targets_list import TARGETS
+from infrabench.analysis.published.printed_numbers import (
+    Numbers,
+    RoundingSpan,
+    Value,
+    filled,
+    join_notes,
+    numbers,
+    read_toml,
+)
 
 AGREES_SIZE, AGREES_DIRECTION = "agrees in size", "agrees in direction"
 DISAGREES, NOT_COMPARABLE = "disagrees", "not comparable"
 EMULATED = "(emulated"  # begins what the label of a system adds whose speed is an emulator's
 KEPT = ("workload", "scenario", "metric", "system", "n_pairs", "ratio", "ratio_low", "ratio_high")
+Grade = Literal["good", "fair", "poor", "unusable"]
+Use = Literal["size", "direction"]
+USE: Mapping[str, Use] = {"good": "size", "fair": "size", "poor": "direction", "unusable": "direction"}
+SYSTEMS = ("docker", "lxc", "lxd")
+# how printed numbers become a ratio to the baseline; the printed formula |Pm - Pb| / Pb lost the sign, words keep it
+CHANGES: Mapping[str, Callable[..., Value]] = {
+    "increase": lambda v: 1 + v / 100,
+    "decrease": lambda v: 1 - v / 100,
+    "share": lambda v: v / 100,
+    "rate from time increase": lambda v: 1 / (1 + v / 100),
+    "ratio": lambda system, baseline: system / baseline,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReproductionTarget:
+    """One published metric and the metric of ours that stands for it.
+
+    `printed`: ids by system, ``{}`` stands for the system. One id is the number; two are the ends of a range over
+    levels, or system and baseline where `change` is ``ratio``. `grade` and `notes` are by system, "" for all others.
+    Without `workload`, no study measures it yet. Notes are templates (see `printed_numbers`).
+    """
+
+    key: str
+    change: str
+    printed: tuple[str, ...]
+    systems: tuple[str, ...] = SYSTEMS
+    baseline: str = "native"
+    workload: str = ""
+    metric: str = ""
+    scenario: str | tuple[str, ...] = ""  # beginning of our scenario's label, or several
+    comparable: bool = True  # False: stands beside ours and is never compared; the note says why
+    grade: Mapping[str, Grade] = field(default_factory=lambda: {"": "fair"})
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+    def ids(self, system: str) -> tuple[str, ...]:
+        """Return the ids of the numbers of a system."""
+        return tuple(each.format(system) for each in self.printed)
+
+    def ratios(self, system: str, known: Numbers) -> tuple[float, float]:
+        """Return the lowest and the highest published ratio of a system to the baseline; equal without a range."""
+        ends = self._ratios([known(each) for each in self.ids(system)])
+        return min(ends), max(ends)
+
+    def rounded(self, system: str, known: Numbers) -> RoundingSpan:
+        """Return what the printed digits leave open of that ratio."""
+        spans = self._ratios([known.span(each) for each in self.ids(system)])
+        return RoundingSpan(min(each.low for each in spans), max(each.high for each in spans))
+
+    def graded(self, system: str) -> Grade:
+        """Return the grade of a system's number."""
+        return self.grade.get(system, self.grade.get("", "fair"))
+
+    def note(self, system: str, known: Numbers) -> str:
+        """Return what there is to say on a system's number."""
+        return filled(self.notes.get(system, self.notes.get("", "")), known)
+
+    def _ratios(self, values: list[Value]) -> list[Value]:
+        change = CHANGES[self.change]
+        return [change(*values)] if self.change == "ratio" else [change(value) for value in values]
+
+
+@cache
+def targets() -> tuple[ReproductionTarget, ...]:
+    """Return the published numbers that can be compared with a measurement, in the order of ``targets.toml``."""
+    data = read_toml("targets.toml")
+    return tuple(target for each in data["target"] for target in _read_target(each, data["notes"]))
+
+
+def _read_target(each: Mapping[str, Any], notes: Mapping[str, str]) -> Iterator[ReproductionTarget]:
+    """Yield the targets of one table, one for each of its metrics."""
+    grade, by_system = (table if isinstance(table, Mapping) else {"": table} for table in (each["grade"], each["note"]))
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in each.items()}
+    del values["note"]
+    metrics = [each["metric"]] if isinstance(each["metric"], str) else each["metric"]
+    for metric in metrics:
+        yield ReproductionTarget(
+            **values | {"metric": metric, "grade": grade},
+            notes={system: join_notes(names, notes) for system, names in by_system.items()},
+        )
+
+
+def usable(known: Numbers | None = None) -> pd.DataFrame:
+    """Return the published ratios that a measurement may be compared with, one row per target and system.
+
+    ``ratio_low`` and ``ratio_high`` are equal unless a range over levels is printed; ``rounded_low`` and
+    ``rounded_high`` are what the printed digits allow; ``grade`` is good, fair, poor or unusable; ``workload`` and
+    ``metric`` (joined by commas where there are more) are ours, empty where no study measures it yet. None of the
+    numbers has a spread of its own.
+    """
+    known = numbers() if known is None else known
+    rows = []
+    for key, group in groupby(targets(), key=lambda target: target.key):
+        first, *more = group
+        for system in first.systems:
+            low, high = first.ratios(system, known)
+            rounded = first.rounded(system, known)
+            rows.append(
+                {
+                    "key": key, "system": system, "baseline": first.baseline,
+                    "ratio_low": low, "ratio_high": high, "rounded_low": rounded.low, "rounded_high": rounded.high,
+                    "grade": first.graded(system), "note": first.note(system, known), "workload": first.workload,
+                    "metric": ", ".join(each.metric for each in (first, *more)), "ids": "; ".join(first.ids(system)),
+                }
+            )  # fmt: skip
+    return pd.DataFrame(rows)
 
 
 def against(contrasts: pd.DataFrame, known: Numbers | None = None) -> pd.DataFrame:
@@ -42,7 +159,7 @@ def against(contrasts: pd.DataFrame, known: Numbers | None = None) -> pd.DataFra
     """
     known = numbers() if known is None else known
     rows: list[dict[str, Any]] = []
-    for target in TARGETS:
+    for target in targets():
         ours = contrasts[(contrasts["workload"] == target.workload) & (contrasts["metric"] == target.metric)]
         ours = ours[ours["scenario"].str.startswith(target.scenario) & ours["system"].map(plain).isin(target.systems)]
         rows += [

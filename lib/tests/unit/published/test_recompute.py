@@ -7,10 +7,11 @@ import pytest
 from scipy import stats
 from statsmodels.stats.power import TTestIndPower
 
-from infrabench.analysis.published.findings import RECOMPUTE, recompute
-from infrabench.analysis.published.recompute_clusters import t_interval
-from infrabench.analysis.published.recompute_system import detectable_effect
+from infrabench.analysis.published.findings import audit, evaluate, recompute
+from infrabench.analysis.published.printed_numbers import numbers
+from infrabench.analysis.published.recompute import detectable_effect, t_interval
 from infrabench.analysis.published.score import ENGINES, VERSIONS, composite, order, orders
+from infrabench.core import SchemaError
 
 # finding, name, value to the digits given (absolute tolerance: half of the last)
 BY_HAND = [
@@ -90,8 +91,21 @@ def test_recomputed_words() -> None:
 
 
 def test_every_recomputation_is_checked_here() -> None:
-    words = {"A14", "E1", "E6", "E7", "B11"}  # words, or the same function as another finding
-    assert {name for name, _ in BY_HAND} | words == set(RECOMPUTE)
+    words = {"A14", "E1", "E6", "E7", "B11"}  # words, or the same as another finding
+    assert {name for name, _ in BY_HAND} | words == {name for name in audit()["id"] if recompute(name)}
+
+
+def test_a_formula_is_arithmetic_on_numbers_that_there_are() -> None:
+    known = numbers(facts={"half": 0.5})
+    assert evaluate("-{A.ram.percent.lxd.000} * {fact.half} + max(1, part) ** 2", known, {"part": 3}) == -49.515 + 9
+    assert list(known.used) == ["A.ram.percent.lxd.000"]
+    for formula, said in (
+        ("other + 1", "other is no arithmetic"), ("open('x')", "is no arithmetic"), ("part.real", "is no arithmetic"),
+        ("part if part else 1", "is no arithmetic"), ("'a' * part", "is no arithmetic"), ("{A.b.c}", "has the id"),
+        ("{fact.third}", "there is no fact 'third': there are half"),
+    ):  # fmt: skip
+        with pytest.raises(SchemaError, match=said):
+            evaluate(formula, known, {"part": 3})
 
 
 SCORES = {

@@ -1,17 +1,26 @@
-"""The papers' own numbers: one row for every printed number, with its place in the text, checked as it is read."""
+"""The papers' own numbers: one row each, with its place in the text; what its digits leave open; sentences of them.
+
+A printed 0.74 stands for anything from 0.735 to 0.745 (`RoundingSpan`). Run-to-run spread, which no paper prints, comes
+on top.
+
+In a sentence, ``{A.ram.percent.lxd.000}`` is a printed number and ``{unit.A.ram.percent.lxd.000}`` its printed unit,
+``{=lead:.1f}`` a computed number, ``{fact.cpu_threads}`` one that is not the papers'.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any
+from string import Formatter
+from typing import Any, TypeVar
 
 import pandas as pd
 
-from infrabench.analysis.published.rounding import RoundingSpan, printed_span
 from infrabench.core import InfrabenchError, SchemaError
 
 FOLDER = Path(__file__).resolve().parents[4] / "data" / "published"
@@ -81,6 +90,91 @@ def papers() -> pd.DataFrame:
     return pd.read_csv(FOLDER / "papers.csv", dtype="str", keep_default_na=False)
 
 
+@cache
+def read_toml(name: str) -> dict[str, Any]:
+    """Return what a file beside the numbers holds; `InfrabenchError` when it is absent."""
+    path = FOLDER / name
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InfrabenchError(f"{path} is missing: the published numbers are part of the repository") from error
+
+
+def join_notes(names: Iterable[str], notes: Mapping[str, str]) -> str:
+    """Return notes by their names, as one sentence; `SchemaError` for a name that is none."""
+    try:
+        return "; ".join(notes[name] for name in names)
+    except KeyError as error:
+        raise SchemaError(f"there is no note {error}: there are {', '.join(notes)}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class RoundingSpan:
+    """All values between `low` and `high`. Sums, differences, products, quotients and powers are outer bounds.
+
+    They are exact where every number enters once; products, quotients and powers are for positive spans.
+    """
+
+    low: float
+    high: float
+
+    def __add__(self, other: RoundingSpan | float) -> RoundingSpan:
+        other = _span(other)
+        return RoundingSpan(self.low + other.low, self.high + other.high)
+
+    def __sub__(self, other: RoundingSpan | float) -> RoundingSpan:
+        other = _span(other)
+        return RoundingSpan(self.low - other.high, self.high - other.low)
+
+    def __mul__(self, other: RoundingSpan | float) -> RoundingSpan:
+        other = _span(other)
+        return RoundingSpan(self.low * other.low, self.high * other.high)
+
+    def __truediv__(self, other: RoundingSpan | float) -> RoundingSpan:
+        other = _span(other)
+        return RoundingSpan(self.low / other.high, self.high / other.low)
+
+    def __pow__(self, exponent: float) -> RoundingSpan:
+        return RoundingSpan(self.low**exponent, self.high**exponent)
+
+    def __radd__(self, other: float) -> RoundingSpan:
+        return self + other
+
+    def __rsub__(self, other: float) -> RoundingSpan:
+        return _span(other) - self
+
+    def __rmul__(self, other: float) -> RoundingSpan:
+        return self * other
+
+    def __rtruediv__(self, other: float) -> RoundingSpan:
+        return _span(other) / self
+
+    @property
+    def sign(self) -> int:
+        """1 or -1 where every value has that sign, else 0."""
+        return int(self.low > 0) - int(self.high < 0)
+
+
+Value = TypeVar("Value", float, RoundingSpan)
+
+
+def printed_span(printed: str) -> RoundingSpan:
+    """Return the values that round to a printed decimal, half a unit of its last digit to each side.
+
+    Examples
+    --------
+    >>> printed_span("77")
+    RoundingSpan(low=76.5, high=77.5)
+    """
+    value = float(printed)
+    half = 0.5 * 10.0 ** -len(printed.partition(".")[2])
+    return RoundingSpan(value - half, value + half)
+
+
+def _span(value: RoundingSpan | float) -> RoundingSpan:
+    return value if isinstance(value, RoundingSpan) else RoundingSpan(value, value)
+
+
 @dataclass(frozen=True)
 class Numbers:
     """The published numbers by id. `used` collects what was asked for, so that a result can name its inputs."""
@@ -120,6 +214,39 @@ def numbers(table: pd.DataFrame | None = None, facts: Mapping[str, float] | None
     """Return the published numbers by id; `facts` are numbers that are not the papers', by name."""
     table = published() if table is None else table
     return Numbers({row.id: row for row in table.itertuples(index=False)}, facts or {})
+
+
+class _Fields(Formatter):
+    def __init__(self, known: Numbers, computed: Mapping[str, Any]) -> None:
+        self.known, self.computed = known, computed
+
+    def get_field(self, field_name: str, _args: Any, _kwargs: Any) -> tuple[Any, str]:
+        if field_name.startswith("unit."):
+            return self.known.row(field_name[5:]).unit, field_name
+        if field_name.startswith("="):
+            values, name = self.computed, field_name[1:]
+        elif field_name.startswith("fact."):
+            values, name = self.known.facts, field_name[5:]
+        else:
+            return self.known.printed(field_name), field_name
+        if name not in values:
+            raise SchemaError(f"{{{field_name}}}: there is {', '.join(values) or 'nothing'}")
+        return values[name], field_name
+
+
+def filled(template: str, known: Numbers, computed: Mapping[str, Any] | None = None) -> str:
+    """Return a template with its numbers filled in; `SchemaError` for a name that nothing has."""
+    return _Fields(known, computed or {}).format(template)
+
+
+def fields(template: str) -> list[str]:
+    """Return the names in a template."""
+    return [name for _, name, _, _ in Formatter().parse(template) if name is not None]
+
+
+def words(template: str) -> str:
+    """Return a template's own text, without its fields."""
+    return "".join(text for text, *_ in Formatter().parse(template))
 
 
 def _study(table: pd.DataFrame) -> pd.Series:

@@ -10,10 +10,10 @@ import pytest
 from infrabench import registry
 from infrabench.analysis import results as analysis
 from infrabench.analysis import session_data
-from infrabench.analysis.published import cells_storage, numbers
-from infrabench.analysis.published.cells import CELLS, OURS, PAIRS
+from infrabench.analysis.published.printed_numbers import numbers
 from infrabench.analysis.tables import notation
 from infrabench.notebook import published_cells, quality_classes
+from infrabench.notebook.published_cells import read_cells
 from tests.support import storage_fixtures
 from tests.support.analysis_fixtures import results_of
 from tests.support.runtimes_fixtures import NO_KATA, write_session
@@ -43,15 +43,15 @@ def rows(shown: analysis.Shown) -> list[dict[str, str]]:
 
 
 def test_every_cell_names_metrics_and_scenarios_that_the_study_has() -> None:
-    known = numbers()
+    known, printed = numbers(), read_cells().cells["runtimes"]
     study = registry.study("runtimes")
     cases = [case for profile in study.profiles.values() for case in profile.cases]
-    for each in CELLS:
+    for each in printed:
         row = known.row(each.printed)
         assert any(case.workload == each.workload and each.is_at(case.scenario) for case in cases), each
-        assert set(OURS[row.platform]) <= set(study.systems)
+        assert set(read_cells().ours[row.platform]) <= set(study.systems)
         assert (str(each.pods) in row.scenario) == bool(each.pods)
-    assert all({pair.above, pair.below} <= {each.printed for each in CELLS} for pair in PAIRS)
+    assert all({pair.above, pair.below} <= {each.printed for each in printed} for pair in read_cells().pairs)
 
 
 def test_a_throughput_stands_beside_ours_in_both_readings_of_its_unit(forty: analysis.Results) -> None:
@@ -132,7 +132,7 @@ def test_what_an_emulator_measured_is_never_compared(tmp_path: Path) -> None:
 
 def test_ratios_that_cannot_be_formed_say_why(quick: analysis.Results) -> None:
     told = rows(published_cells.ratios(quick))
-    assert len(told) == len(PAIRS)
+    assert len(told) == len(read_cells().pairs)
     assert {row["agreement"] for row in told} == {"not comparable"}
     assert "not part of the profile quick" in told[2]["note"]
     assert NO_KATA in told[0]["note"]
@@ -170,12 +170,12 @@ def test_every_printed_result_of_the_storage_paper_has_its_place() -> None:
     known = numbers()
     study = registry.study("storage")
     cases = [case for profile in study.profiles.values() for case in profile.cases]
-    for each in cells_storage.CELLS:
+    for each in read_cells().cells["storage"]:
         assert any(case.workload == each.workload and each.is_at(case.scenario) for case in cases), each
-        assert known.row(each.printed).platform in cells_storage.OURS
+        assert known.row(each.printed).platform in read_cells().ours
     means = [name for name, row in known.rows.items() if name.startswith("C.") and row.platform in ("ceph", "zfs")]
     means = [name for name in means if known.rows[name].statistic in ("mean", "not stated")]
-    assert {each.printed for each in cells_storage.CELLS} == set(means)
+    assert {each.printed for each in read_cells().cells["storage"]} == set(means)
 
 
 def test_a_printed_value_stands_beside_both_modes_of_ours(stores: analysis.Results) -> None:
