@@ -7,14 +7,13 @@ one memory limit for all processes together, and one amount of cache.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from infrabench.core import Deployment, DeploySpec, Host, InfrabenchError, Machines, Site, Target
+from infrabench.core import Deployment, DeploySpec, Host, InfrabenchError, Machines, Site, Target, wait
 from infrabench.machines.stores import on_host, upload
 from infrabench.machines.stores.node.config import Config
 from infrabench.systems import _targets
@@ -126,16 +125,15 @@ def _switches(host: Host, config: Config, machines: Machines) -> tuple[Callable[
 
 def _whole(host: Host, config: Config) -> bool:
     """Tell whether the pool has all its copies; waits for it."""
-    deadline = time.monotonic() + THAW_S
-    while True:
+
+    def is_clean() -> bool:
         try:
-            if upload.ask(host, config, "state")["clean"]:
-                return True
+            return bool(upload.ask(host, config, "state")["clean"])
         except InfrabenchError as error:
             log.debug("%s", error)
-        if time.monotonic() > deadline:
             return False
-        time.sleep(POLL_S)
+
+    return wait.until(is_clean, THAW_S, POLL_S)
 
 
 def _facts(spec: DeploySpec, machines: Machines, engine: Engine, told: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import logging
 import tarfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,7 +17,7 @@ import pylxd
 from pylxd.exceptions import LXDAPIException, NotFound
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from infrabench.core import Deployment, DeploySpec, Host, ProvisionError, Site, Target
+from infrabench.core import Deployment, DeploySpec, Host, ProvisionError, Site, Target, wait
 from infrabench.machines import containers, guest_bridge, kernel_settings
 
 NAME = "infrabench-lxd"
@@ -107,14 +106,11 @@ def _socket(host: Host) -> str | None:
 
 
 def _client(socket: str, host: Host) -> pylxd.Client:
-    deadline = time.monotonic() + READY_S
-    while True:
-        try:
-            return pylxd.Client(endpoint=socket)
-        except pylxd.exceptions.ClientConnectionFailed as error:
-            if time.monotonic() > deadline:
-                raise ProvisionError(f"lxd on {host.name} does not answer: {error}") from error
-            time.sleep(0.5)
+    refused = pylxd.exceptions.ClientConnectionFailed
+    try:
+        return wait.retry(lambda: pylxd.Client(endpoint=socket), refused, READY_S, pause_s=0.5)
+    except refused as error:
+        raise ProvisionError(f"lxd on {host.name} does not answer: {error}") from error
 
 
 @retry(retry=retry_if_exception_type(LXDAPIException), stop=stop_after_delay(20), wait=wait_fixed(0.3), reraise=True)

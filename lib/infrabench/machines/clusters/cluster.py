@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from infrabench.core import Machines, ProvisionError
+from infrabench.core import Machines, ProvisionError, wait
 from infrabench.machines.clusters import control, workers
 from infrabench.machines.clusters.hosts import last_words
 from infrabench.machines.clusters.kubectl import Kubectl
@@ -98,11 +98,8 @@ def is_ready(cluster: Cluster) -> bool:
 
 def until(what: str, true: Callable[[], bool], timeout_s: float = READY_S, pause_s: float = 0.1) -> None:
     """Return when `true()` is; `ProvisionError` saying `what` was awaited after `timeout_s`."""
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        if time.monotonic() > deadline:
-            raise ProvisionError(f"waited {timeout_s:.0f} s for {what}")
-        time.sleep(pause_s)
+    if not wait.until(true, timeout_s, pause_s):
+        raise ProvisionError(f"waited {timeout_s:.0f} s for {what}")
 
 
 def at_once(work: Callable[[Worker], object], members: Sequence[Worker]) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from infrabench.core import Machines, SiteError
+from infrabench.core import Machines, SiteError, wait
 from infrabench.machines.hosts.claims import Holder
 from infrabench.machines.hosts.host import LocalHost, SSHHost
 from infrabench.machines.lab import (
@@ -164,17 +164,18 @@ def kubeconfig(name: str) -> Path:
 
 def sweep(say: Say = log.info, wait_s: float = 20.0) -> None:
     """Remove a lab whose user is gone without taking it down, unless it is kept; waits for a user that is ending."""
-    deadline = time.monotonic() + wait_s
-    while lab_dir().exists() and not _kept_marker().exists():
-        try:
+
+    def is_left() -> bool:
+        return lab_dir().exists() and not _kept_marker().exists()
+
+    def take_down() -> None:
+        if is_left():
             with in_use(), locked(say=say):
-                if lab_dir().exists() and not _kept_marker().exists():
+                if is_left():
                     say("Taking down the lab that was left behind")
                     _remove(say=say)
-        except SiteError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.5)
+
+    wait.retry(take_down, SiteError, wait_s, pause_s=0.5)
 
 
 def down(say: Say = log.info) -> None:
@@ -313,23 +314,17 @@ def _matches(guest: images.Image, node: images.Image) -> bool:
 
 def _answers() -> bool:
     """Tell whether both nodes answer; a busy machine is given time before all that the lab carries is removed."""
-    return all(nodes.is_running(node) and _answers_soon(node) for node in NODES)
 
-
-def _answers_soon(node: nodes.Node) -> bool:
-    deadline = time.monotonic() + ANSWER_S
-    while True:
+    def answers(node: nodes.Node) -> bool:
         machine = host(node)
         try:
-            if machine.run(("systemctl", "is-system-running"), timeout_s=5).stdout:
-                return True
+            return bool(machine.run(("systemctl", "is-system-running"), timeout_s=5).stdout)
         except SiteError:
-            pass
+            return False
         finally:
             machine.close()
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.5)
+
+    return all(nodes.is_running(node) and wait.until(partial(answers, node), ANSWER_S, pause_s=0.5) for node in NODES)
 
 
 def _leftovers() -> list[str]:
