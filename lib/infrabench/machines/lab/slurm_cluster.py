@@ -72,12 +72,7 @@ def open_cluster(
     try:
         parallel.run_all(lambda node: _start_daemons(hosts[node.role], node, team, munge), team)
         _wait_until_idle(hosts[QUEUE[0]], [node.role for node in team[1:]])
-        yield Machines(
-            hosts=hosts, tools={}, images={}, embedded=True,
-            pause=lambda: nodes.freeze(team, frozen=True),
-            resume=lambda: nodes.freeze(team, frozen=False),
-            facts={"slurm_image": image.hash},
-        )  # fmt: skip
+        yield node_groups.as_machines(team, hosts, {"slurm_image": image.hash}, {}, {})
     finally:
         node_groups.close_group(lab, NAME, hosts)
 
