@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 
 from infrabench.core import ProvisionError, Target
-from infrabench.machines.clusters.kubectl import Kubectl
+from infrabench.machines.clusters.cluster import Kubectl
 
 MIB = 2**20
 RESERVED_B = 2048 * MIB  # for the rest of the machine: pods of other systems that are frozen, page cache, tools

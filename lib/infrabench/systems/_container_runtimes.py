@@ -12,17 +12,16 @@ import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from infrabench.core import Deployment, DeploySpec, NotRunnable, ProvisionError, Site, Target
+from infrabench.core import Deployment, DeploySpec, Limits, NotRunnable, ProvisionError, Site, Target
 from infrabench.machines.clusters import handlers, kata, pods, remote, workers
-from infrabench.machines.clusters.cluster import Cluster
+from infrabench.machines.clusters.cluster import Cluster, Kubectl
+from infrabench.machines.clusters.cluster import make_resume as thawing
 from infrabench.machines.clusters.cni import standing
-from infrabench.machines.clusters.freezer import thawing
-from infrabench.machines.clusters.kubectl import Kubectl
-from infrabench.systems import _capacity, _namespace, _pod_kernel, _runtime_classes, _targets, bridge
+from infrabench.systems import _capacity, _namespace, _targets, bridge
 
 USUAL = "runc"  # what our own nodes do with a pod that has no runtime class
 HIGH = {"containerd": "containerd://", "crio": "cri-o://"}  # -> how a node's status begins to tell its runtime
@@ -32,6 +31,18 @@ LIST = "/tmp/infrabench-population"  # in the conductor: names and addresses
 TOKEN = "INFRABENCH_TOKEN"
 WAIT_S, WAIT_S_PER_POD = 30.0, 3.0  # for all pods of a population to come, or to go
 OWN = "a cluster of its own: one control node, one worker"
+FIRST_POD = "pod-001"
+NODE = ("kubeletVersion", "containerRuntimeVersion", "kernelVersion", "osImage")
+ISOLATION = {
+    "runc": "namespaces and cgroups of the node's kernel", "crun": "namespaces and cgroups of the node's kernel",
+    "runsc": "a kernel in user space (gVisor)", "kata": "a virtual machine",
+}  # fmt: skip
+OWN_KERNEL = ("runsc", "kata")
+# What a processor says of the hypervisor below (CPUID leaf 0x40000000), as their documentation gives it.
+EMULATED = "TCGTCGTCGTCG"
+HYPERVISORS = {"KVMKVMKVM": "KVM", EMULATED: "emulation by QEMU (TCG)", "Microsoft Hv": "Hyper-V"}
+# Kata's virtual machine has the container's limit in a cgroup of its own; gVisor shows none inside.
+SHOWS_LIMIT = ("runc", "crun", "kata")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +103,11 @@ def deployed(site: Site, spec: DeploySpec, pair: Pair) -> Iterator[Deployment]:
 def _deploy_in_existing(site: Site, spec: DeploySpec, pair: Pair) -> Iterator[Deployment]:
     """Yield a node of a cluster that is used as it is; only our namespace is made in it, and removed at the end."""
     kubectl = Kubectl(site.hosts["server"], tuple(site.facts["kubectl"]))
-    asked = _runtime_classes.find_class(kubectl, pair.low)
+    asked = _namespace.find_class(kubectl, pair.low)
     runs = {
         node["metadata"]["name"]: node["status"]["nodeInfo"]["containerRuntimeVersion"]
         for node in _namespace.nodes(kubectl)
-        if asked is None or _runtime_classes.takes(asked, node)
+        if asked is None or _namespace.takes(asked, node)
     }
     good = [name for name, told in runs.items() if told.startswith(HIGH[pair.high])]
     if not good:
@@ -141,7 +152,7 @@ def _populated(cluster: Cluster, spec: DeploySpec, pair: Pair, image: str) -> De
             raise NotRunnable(f"{pair.low} makes no pod here: {told}", left.stdout.decode("utf-8", "replace"))
         raise ProvisionError(f"{pair.name}: {told}")
     status = kubectl.get("node", node)["status"]
-    inside = _pod_kernel.inspect(kubectl, spec.limits, pair.low, status["nodeInfo"])
+    inside = inspect_pod(kubectl, spec.limits, pair.low, status["nodeInfo"])
     fits, reason = _capacity.fits(kubectl, node, free, _capacity.Free.now(targets), spec.limits.memory_bytes)
     version = (*kubectl.prefix, "get", "node", node, "--output=jsonpath={.status.nodeInfo.containerRuntimeVersion}")
     lifecycle = {"population": population, "version": version, "pods_reason": (reason,)}
@@ -181,12 +192,12 @@ def _node(cluster: Cluster) -> Target:
 
 
 def _facts(
-    cluster: Cluster, pair: Pair, spec: DeploySpec, image: str, status: Mapping[str, Any], inside: _pod_kernel.Inside,
+    cluster: Cluster, pair: Pair, spec: DeploySpec, image: str, status: Mapping[str, Any], inside: Inside,
     room: str,
 ) -> dict[str, Any]:  # fmt: skip
     versions = dict(cluster.machines.facts["versions"]) if cluster.machines else {}
     worker = cluster.workers[0] if cluster.workers else None
-    told = {key: status["nodeInfo"][key] for key in _pod_kernel.NODE}
+    told = {key: status["nodeInfo"][key] for key in NODE}
     hypervisor, emulates = _hypervisor(cluster, pair)
     low = worker.handlers[pair.low] if worker else "as the cluster has it"
     return {
@@ -225,3 +236,48 @@ def _hypervisor(cluster: Cluster, pair: Pair) -> tuple[dict[str, str], bool]:
     told = {True: "KVM", False: "emulation", None: "not told"}[fast]
     program = worker.kata.program or "part of the shim"
     return {"hypervisor": f"{worker.kata.hypervisor} ({program}), by its processes: {told}"}, fast is False
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What is shown of it as capabilities, and whether its processor is emulated."""
+
+    told: Mapping[str, str] = field(default_factory=dict)
+    emulated: bool = False
+
+
+def inspect_pod(kubectl: Kubectl, limits: Limits, low: str, node: Mapping[str, str]) -> Inside:
+    """Return what the first pod says; `node` is the node's ``nodeInfo``.
+
+    Raises `ProvisionError` when it contradicts what makes its pods: a kernel of the node where there should be another
+    one, another kernel where it should be the node's, another memory limit than was asked for.
+    """
+    facts = read_facts(kubectl)
+    kernel, mine = facts["kernel"], node["kernelVersion"]
+    if (kernel != mine) is not (low in OWN_KERNEL):
+        how = "the node's own" if kernel == mine else "not the node's"
+        raise ProvisionError(f"{low} does not make the pods: their kernel {kernel} is {how} ({mine})")
+    limit = facts["memory_limit_B"]
+    if limit is not None and limit != limits.memory_bytes and low in SHOWS_LIMIT:
+        raise ProvisionError(f"the pods' memory limit is {limit}, not {limits.memory_bytes} bytes")
+    signature = facts["hypervisor"]
+    isolation = ISOLATION[low]
+    if low == "kata":
+        isolation += f": {HYPERVISORS.get(signature or '', signature or 'its processor does not say which')}"
+    told = {
+        "isolation": isolation,
+        "kernel": kernel if low in OWN_KERNEL else f"{kernel} (the node's)",
+        "cpus": str(facts["cpus"]),
+        "memory_limit": f"{limit // 2**20} MiB" if limit is not None else "not told inside",
+    }
+    return Inside(told, low == "kata" and signature == EMULATED)
+
+
+def read_facts(kubectl: Kubectl) -> Mapping[str, Any]:
+    """Return what ``ib-pods facts`` says in the first pod."""
+    prefix = kubectl.exec_prefix(pods.NAMESPACE, FIRST_POD)
+    result = kubectl.host.run((*prefix, "ib-pods", "facts"), timeout_s=60)
+    if not result.ok:
+        told = result.stderr.decode("utf-8", "replace").strip()[-300:]
+        raise NotRunnable(f"nothing can be run in its pods: {told}")
+    return json.loads(result.stdout)

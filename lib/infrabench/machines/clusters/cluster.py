@@ -1,7 +1,12 @@
-"""A cluster: brought up on machines from nothing, or found through a kubeconfig."""
+"""A cluster: brought up on machines from nothing, or found through a kubeconfig; its API, and how it is thawed.
+
+Its API is reached by kubectl, on whatever host has it: the one way, for the lab's own clusters and for any other.
+A frozen cluster is measured when its nodes are Ready again and its timers have caught up.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -9,13 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from infrabench.core import Machines, ProvisionError, wait
+from infrabench.core import Host, Machines, ProvisionError, Result, wait
 from infrabench.machines.clusters import control, workers
 from infrabench.machines.clusters.hosts import last_words
-from infrabench.machines.clusters.kubectl import Kubectl
 from infrabench.machines.clusters.workers import Worker
 from infrabench.machines.hosts import parallel
+from infrabench.machines.hosts.host import run_checked
 
+ASK_S = 30.0
 NODES = ("worker1", "worker2")
 REGISTER_S = 40.0
 READY_S = 120.0
@@ -32,8 +38,39 @@ for name in $names; do "$@" get --raw "/api/v1/nodes/$name/proxy/healthz" >/dev/
 wait $asked; said=$(cat /tmp/infrabench-ready.$$); rm -f /tmp/infrabench-ready.$$
 [ -n "$healthy" ] && [ -n "$said" ] && case $said in *False*|*Unknown*) exit 1;; esac
 """
+THAW_S = 30.0
+SETTLE_S = 0.4  # a thawed cluster catches up on its timers: two processors for 0.1 to 0.2 s, as measured
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Kubectl:
+    """A host and the argv that begins every kubectl command on it."""
+
+    host: Host
+    prefix: tuple[str, ...]
+
+    def run(self, *argv: str, timeout_s: float = ASK_S, stdin: bytes = b"") -> Result:
+        """Return what ``kubectl ARGV`` did."""
+        return self.host.run((*self.prefix, *argv), timeout_s=timeout_s, stdin=stdin)
+
+    def check(self, *argv: str, timeout_s: float = ASK_S, stdin: bytes = b"") -> str:
+        """Return what ``kubectl ARGV`` printed; `ProvisionError` when it fails."""
+        return run_checked(self.host, (*self.prefix, *argv), timeout_s=timeout_s, stdin=stdin)
+
+    def get(self, *argv: str) -> Any:
+        """Return what ``kubectl get ARGV -o json`` says, parsed."""
+        return json.loads(self.check("get", *argv, "--output=json"))
+
+    def apply(self, manifests: Sequence[Mapping[str, Any]]) -> None:
+        """Apply manifests: what is there already is changed, what is not is made."""
+        items = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
+        self.check("apply", "--filename=-", stdin=json.dumps(items).encode())
+
+    def exec_prefix(self, namespace: str, pod: str) -> tuple[str, ...]:
+        """Return the argv prefix that runs a command inside a pod."""
+        return (*self.prefix, "exec", f"--namespace={namespace}", "--stdin", pod, "--")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +174,17 @@ def _not_ready_reasons(cluster: Cluster) -> list[str]:
             if condition["type"] == "Ready" and condition["status"] != "True":
                 found.append(f"{node['metadata']['name']}: {condition['message']}")
     return found
+
+
+def make_resume(cluster: Cluster, resume: Callable[[], None] | None) -> Callable[[], None] | None:
+    """Return what thaws the machines of `cluster` and waits until they can be measured; None where nothing freezes."""
+    if resume is None:
+        return None
+
+    def thaw() -> None:
+        begin = time.monotonic()
+        resume()
+        until("the thawed cluster's nodes to be Ready", lambda: is_ready(cluster), THAW_S)
+        time.sleep(max(0.0, begin + SETTLE_S - time.monotonic()))
+
+    return thaw
