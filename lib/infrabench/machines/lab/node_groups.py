@@ -106,7 +106,7 @@ def make(
     lab
         The folder of the running lab.
     tools
-        Go tools (`gotools.PARTS`) that the nodes need beside `TOOLS`; `kata.PART`: the Kata of this machine.
+        Go tools (`go_parts.PARTS`) that the nodes need beside `TOOLS`; `kata.PART`: the Kata of this machine.
     connect
         Gives the (not yet connected) host of a node; raises nothing.
     workers

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from infrabench.machines.lab import images, prebuild
-from infrabench.machines.stores.node import block, ceph_vm, daemons, guest, krbd, main, run_in_guest, zfs_kernel, zfs_vm
+from infrabench.machines.stores.node import block, ceph_vm, daemons, guest, krbd, main, inside, zfs_kernel, zfs_vm
 from infrabench.machines.stores.node.config import GIB, Config, StoreError
 
 
@@ -64,7 +64,7 @@ def test_words_and_status_reach_the_guest_as_they_are(tmp_path):
     fake.write_text('#!/bin/sh\n[ "$1 $3" = "-F guest" ] || exit 99\nexec sh -c "$4"\n')
     fake.chmod(0o755)
     words = ["printf", "%s\n", "two words", "it's", "$HOME", "", "a;b"]
-    argv = [sys.executable, run_in_guest.__file__, str(tmp_path)]
+    argv = [sys.executable, inside.__file__, str(tmp_path)]
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run([*argv, *words], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split("\n") == ["two words", "it's", "$HOME", "", "a;b", ""]
