@@ -10,16 +10,14 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from infrabench.core import Deployment, DeploySpec, Limits, NotRunnable, ProvisionError, Site, Target
 from infrabench.machines.clusters import handlers, kata, pods, remote, workers
-from infrabench.machines.clusters.cluster import Cluster, Kubectl
-from infrabench.machines.clusters.cluster import make_resume as thawing
+from infrabench.machines.clusters.cluster import Cluster, Kubectl, make_resume
 from infrabench.machines.clusters.cni import standing
 from infrabench.systems import _capacity, _namespace, _targets, bridge
 
@@ -47,7 +45,10 @@ SHOWS_LIMIT = ("runc", "crun", "kata")
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A high-level runtime, a low-level one, and the runtime class of its pods (empty: they have none)."""
+    """The system that is a high-level runtime above a low-level one.
+
+    `runtime_class` is that of its pods (empty: they have none), once it is known.
+    """
 
     high: str
     low: str
@@ -57,46 +58,43 @@ class Pair:
     def name(self) -> str:
         return f"{self.high}-{self.low}"
 
+    @property
+    def NEEDS(self) -> dict[str, dict[str, str]]:  # noqa: N802 (as a module of a system has it)
+        """Programs that the machines of a cluster with this pair need -> Debian package, by role.
 
-def system(high: str, low: str) -> tuple[Callable[[Site], str | None], Callable[[Site, DeploySpec], Any]]:
-    """Return `supported` and `deploy` of a system that is this pair: what a system's file has to have."""
-    pair = Pair(high, low, "" if low == USUAL else pods.class_name(low))
-    return partial(_supported, pair=pair), partial(contextmanager(deployed), pair=pair)
+        Kata Containers is in no package: who wants it installs it.
+        """
+        every = remote.programs(workers.parts(self.high))
+        return {"control": every, "worker1": {**every, **handlers.PROGRAMS.get(self.low, {})}}
 
-
-def needs(high: str, low: str) -> dict[str, dict[str, str]]:
-    """Return the programs that the machines of a cluster with this pair need -> Debian package, by role.
-
-    Kata Containers is in no package: who wants it installs it.
-    """
-    every = remote.programs(workers.parts(high))
-    return {"control": every, "worker1": {**every, **handlers.PROGRAMS.get(low, {})}}
-
-
-def _supported(site: Site, pair: Pair) -> str | None:
-    """Return None, or why the site has no place for the pair; what its hosts lack is found when they are there."""
-    if site.kind == "local":
-        return "a container runtime needs nodes of its own: take site lab, an inventory with machines, or a kubeconfig"
-    if site.kind == "kubeconfig":
+    def supported(self, site: Site) -> str | None:
+        """Return None, or why the site has no place for the pair; what its hosts lack is found when they are there."""
+        if site.kind == "local":
+            return (
+                "a container runtime needs nodes of its own: take site lab, an inventory with machines, or a kubeconfig"
+            )
+        if site.kind == "kubeconfig":
+            return None
+        try:
+            workers.parts(self.high, (USUAL, self.low))
+        except NotRunnable as error:
+            return str(error)
         return None
-    try:
-        workers.parts(pair.high, (USUAL, pair.low))
-    except NotRunnable as error:
-        return str(error)
-    return None
+
+    def deploy(self, site: Site, spec: DeploySpec) -> AbstractContextManager[Deployment]:
+        """Return a context with a node of a new cluster, or of the one that the site's kubeconfig leads to."""
+        return (_deploy_in_existing if site.kind == "kubeconfig" else _deploy)(site, spec, self)
 
 
-def deployed(site: Site, spec: DeploySpec, pair: Pair) -> Iterator[Deployment]:
-    """Yield a node with these runtimes, of a new cluster or of the one that the site's kubeconfig leads to."""
-    if site.kind == "kubeconfig":
-        with _deploy_in_existing(site, spec, pair) as deployment:
-            yield deployment
-        return
+@contextmanager
+def _deploy(site: Site, spec: DeploySpec, pair: Pair) -> Iterator[Deployment]:
+    """Yield a node of a new cluster."""
+    pair = replace(pair, runtime_class="" if pair.low == USUAL else pods.class_name(pair.low))
     low = tuple(dict.fromkeys((USUAL, pair.low)))
     with site.machines(pair.name, workers.parts(pair.high, low), 1) as machines:
         cluster = standing(machines, bridge.CNI, pair.high, low, multus=False)
         made = _populated(cluster, spec, pair, machines.images["tools"][0])
-        yield replace(made, pause=machines.pause, resume=thawing(cluster, machines.resume))
+        yield replace(made, pause=machines.pause, resume=make_resume(cluster, machines.resume))
 
 
 @contextmanager

@@ -157,7 +157,7 @@ def deployment(node: Node, needs: list[int], *, embedded: bool, spec: DeploySpec
         yield Machines({"store": node}, {}, {}, embedded, pause, resume)
 
     site = OpenSite("x", "lab" if embedded else "inventory", {"server": node}, storer=storer)
-    _, deploy = _block_storage.system("ceph", lambda site, host: _block_storage.Engine("ceph", "user space"))
+    deploy = _block_storage.StorageSystem("ceph", lambda *_: _block_storage.Engine("ceph", "user space")).deploy
     return deploy(site, spec), done
 
 

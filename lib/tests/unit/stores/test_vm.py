@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from infrabench import registry
 from infrabench.machines.lab import images, prebuild
-from infrabench.machines.stores.node import block, ceph_vm, daemons, guest, krbd, main, inside, zfs_kernel, zfs_vm
+from infrabench.machines.stores import upload
+from infrabench.machines.stores.node import block, ceph_vm, daemons, guest, inside, krbd, main, zfs_kernel, zfs_vm
 from infrabench.machines.stores.node.config import GIB, Config, StoreError
 
 
@@ -69,6 +71,15 @@ def test_words_and_status_reach_the_guest_as_they_are(tmp_path):
     done = subprocess.run([*argv, *words], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split("\n") == ["two words", "it's", "$HOME", "", "a;b", ""]
     assert subprocess.run([*argv, "sh", "-c", "exit 7"], env=environment, check=False).returncode == 7
+
+
+@pytest.mark.parametrize("name", ["ceph-vm", "zfs-vm"])
+def test_a_system_runs_commands_in_its_guest_by_a_program_that_is_brought(name: str, config: Config) -> None:
+    engine = registry.system(name).pick(None, None)  # type: ignore[attr-defined]
+    _, program, folder = engine.paths(config)["inside"]
+    brought = {f"{upload.FOLDER}/node/{each.name}" for each in Path(main.__file__).parent.glob("*.py")}
+    assert program in brought
+    assert folder == str(guest.home(config))
 
 
 def test_the_area_is_filled_once(config, monkeypatch):
