@@ -239,13 +239,13 @@ def _sites(paths: list[Path], asked: dict[str, Any], dry: bool) -> dict[Path, tu
 
 def _jobs(stack: ExitStack, site: tuple[Inventory, SiteNeeds], *, alone: bool) -> Iterator[HostJob]:
     """Return what is to be done on each host of a site; its connections end with `stack`."""
-    from infrabench.machines.sites.inventory import open_gateways, open_hosts
+    from infrabench.machines.sites.inventory import open_hosts
     from infrabench.machines.sites.prepare import apply, plan
 
     inventory, wanted = site
     ours = [name for name, each in wanted.needs.items() if "" in each.programs.values()]
     brought = plan.load_files(_say) if ours else plan.GuestFiles()
-    gateways = stack.enter_context(open_gateways(inventory))
+    gateways = stack.enter_context(open_hosts(inventory, inventory.gateways, {}))
     hosts = stack.enter_context(open_hosts(inventory, wanted.machines, gateways))
     for name, each in wanted.needs.items():
         called = name if alone else f"{inventory.name} {name}"

@@ -95,8 +95,14 @@ def bring_up(machines: Machines, runtime: str = "containerd", handlers: Sequence
     kubernetes = machines.tools["kubernetes"]
     host = machines.hosts["control"]
     names = tuple(name for name in NODES if name in machines.hosts)
+
+    def start_control_plane() -> control.ControlPlane:
+        plane = control.identities(host, kubernetes, machines.facts["versions"]["kubernetes"], names)
+        control.run(plane, kubernetes, machines.tools["etcd"], throw_away=machines.embedded)
+        return plane
+
     with ThreadPoolExecutor(1 + len(names)) as pool:
-        plane = pool.submit(_start_control_plane, machines, names)
+        plane = pool.submit(start_control_plane)
 
         def join(name: str) -> Worker:
             worker = workers.prepare(name, machines, runtime, handlers)
@@ -122,9 +128,17 @@ def wait_ready(cluster: Cluster) -> None:
         "wait", "--for=condition=Ready", *names, f"--timeout={READY_S:.0f}s", timeout_s=READY_S + 10
     )  # fmt: skip
     if not result.ok:
-        raise ProvisionError(f"nodes are not Ready after {READY_S:.0f} s: {'; '.join(_not_ready_reasons(cluster))}")
+        reasons = [
+            f"{node['metadata']['name']}: {condition['message']}"
+            for node in _nodes(cluster)
+            for condition in node["status"]["conditions"]
+            if condition["type"] == "Ready" and condition["status"] != "True"
+        ]
+        raise ProvisionError(f"nodes are not Ready after {READY_S:.0f} s: {'; '.join(reasons)}")
     # The controller that lifts the taint of a new node looks at it some seconds later: until then it takes no pods.
-    until("Ready nodes to take pods", lambda: not any(_is_tainted(node) for node in _nodes(cluster)))
+    until("Ready nodes to take pods", lambda: not any(
+        taint["key"] == NOT_READY for node in _nodes(cluster) for taint in node["spec"].get("taints", ())
+    ))  # fmt: skip
 
 
 def is_ready(cluster: Cluster) -> bool:
@@ -144,14 +158,6 @@ def at_once(work: Callable[[Worker], object], members: Sequence[Worker]) -> None
     parallel.run_all(work, members)
 
 
-def _start_control_plane(machines: Machines, names: tuple[str, ...]) -> control.ControlPlane:
-    host, kubernetes = machines.hosts["control"], machines.tools["kubernetes"]
-    version = machines.facts["versions"]["kubernetes"]
-    plane = control.identities(host, kubernetes, version, names)
-    control.run(plane, kubernetes, machines.tools["etcd"], throw_away=machines.embedded)
-    return plane
-
-
 def _have_ranges(cluster: Cluster) -> bool:
     told = cluster.kubectl.run("get", "nodes", "--output=jsonpath={.items[*].spec.podCIDR}").stdout.split()
     return len(told) >= len(cluster.nodes)
@@ -160,20 +166,6 @@ def _have_ranges(cluster: Cluster) -> bool:
 def _nodes(cluster: Cluster) -> list[Mapping[str, Any]]:
     told = cluster.kubectl.get("nodes", *cluster.nodes)
     return told.get("items", [told])  # of a single name kubectl gives the node itself, and no list
-
-
-def _is_tainted(node: Mapping[str, Any]) -> bool:
-    return any(taint["key"] == NOT_READY for taint in node["spec"].get("taints", ()))
-
-
-def _not_ready_reasons(cluster: Cluster) -> list[str]:
-    """Return what nodes that are not Ready say of it."""
-    found = []
-    for node in _nodes(cluster):
-        for condition in node["status"]["conditions"]:
-            if condition["type"] == "Ready" and condition["status"] != "True":
-                found.append(f"{node['metadata']['name']}: {condition['message']}")
-    return found
 
 
 def make_resume(cluster: Cluster, resume: Callable[[], None] | None) -> Callable[[], None] | None:

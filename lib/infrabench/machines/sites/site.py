@@ -114,7 +114,7 @@ def open_site(spec: str | Path, say: Callable[[str], None] = log.info, session: 
         if str(spec) in ("lab", "local"):
             if holder is not None:
                 stack.enter_context(claims.claim_hosts([LocalHost("this machine")], holder))
-            yield stack.enter_context(_open_lab(say, holder)) if str(spec) == "lab" else _open_local(say)
+            yield stack.enter_context(_open_lab(say, holder)) if str(spec) == "lab" else open_local(say)
         else:
             found = read_file(spec)
             is_inventory = isinstance(found, Inventory)
@@ -157,17 +157,11 @@ def _open_lab(say: Callable[[str], None], holder: claims.Holder | None) -> Itera
         yield OpenSite("lab", "lab", hosts, facts, partial(lab.machines, say=say), partial(lab.store, say=say))
 
 
-def prospective_local() -> OpenSite:
-    """Return the site `local` as it would open, without its guest image where that is still to be made."""
-    return _open_local(log.info, make=False)
-
-
-def _open_local(say: Callable[[str], None], make: bool = True) -> OpenSite:
-    facts = {"guest_network": str(GUEST_NETWORK)}
+def open_local(say: Callable[[str], None] = log.info, make: bool = True) -> OpenSite:
+    """Return the site `local`; unless `make`, without its guest image where that is still to be made."""
+    facts = {"guest_network": str(GUEST_NETWORK), **_local_guest(say, make)}
     here = LocalHost()
-    return OpenSite(
-        "local", "local", {"server": here}, {**facts, **_local_guest(say, make)}, storer=partial(on_host.store, here)
-    )
+    return OpenSite("local", "local", {"server": here}, facts, storer=partial(on_host.store, here))
 
 
 def _local_guest(say: Callable[[str], None], make: bool = True) -> dict[str, Any]:
@@ -208,7 +202,7 @@ def _open_remote(
 ) -> Iterator[OpenSite]:  # fmt: skip
     network = str(inventory.guest_network)
     with ExitStack() as stack:
-        gateways = stack.enter_context(inventories.open_gateways(inventory))
+        gateways = stack.enter_context(inventories.open_hosts(inventory, inventory.gateways, {}))
         hosts = stack.enter_context(inventories.open_hosts(inventory, inventory.hosts, gateways))
         if holder is not None:
             stack.enter_context(claims.claim_hosts(hosts.values(), holder))

@@ -142,7 +142,8 @@ def make_plan(
     limits, reason = _make_limit(needs, survey)
     draft.problems += [reason] if reason else []
     _folders_and_files(needs, survey, (*files, *limits), no_files, as_root, draft)
-    _modules(needs, survey, as_root, draft)
+    if modules := [module for device, module in needs.modules.items() if device in survey.absent]:
+        draft.commands.append(Command((*as_root, "modprobe", "--all", *modules)))
     by_hand = survey.root == "no" and bool(draft.commands)
     return HostPlan(
         survey, tuple(packages), depends, tuple(draft.commands), tuple(draft.problems), by_hand,
@@ -281,12 +282,6 @@ def _make_limit(needs: Needs, survey: HostSurvey) -> tuple[tuple[File, ...], str
         told = f"{LIMITS} allows {needs.nofile} open files and the login has {survey.nofile:.0f}"
         return (), f"{told}: does its SSH server use PAM?"
     return (file,), ""
-
-
-def _modules(needs: Needs, survey: HostSurvey, as_root: tuple[str, ...], draft: _Draft) -> None:
-    modules = [module for device, module in needs.modules.items() if device in survey.absent]
-    if modules:
-        draft.commands.append(Command((*as_root, "modprobe", "--all", *modules)))
 
 
 @dataclass(frozen=True, slots=True)
