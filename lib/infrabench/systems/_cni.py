@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from infrabench.core import CommandFailed, Deployment, DeploySpec, NotRunnable, ProvisionError, Site, Target
@@ -34,7 +33,18 @@ log = logging.getLogger(__name__)
 
 def system(cni: CNI) -> tuple[Callable[[Site], str | None], Callable[[Site, DeploySpec], Any]]:
     """Return `supported` and `deploy` of a system that is this CNI: what a system's file has to have."""
-    return _supported, partial(contextmanager(deployed), cni=cni)
+
+    def supported(site: Site) -> str | None:
+        """Return None, or why the site has no place for a cluster; what its hosts lack is found when they are there."""
+        if site.kind == "local":
+            return "a CNI needs three hosts: take site lab, an inventory with machines, or a kubeconfig"
+        return None
+
+    def deploy(site: Site, spec: DeploySpec) -> AbstractContextManager[Deployment]:
+        """Return the pods of a new cluster with this CNI, or of the cluster that the site's kubeconfig leads to."""
+        return (_deploy_in_existing if site.kind == "kubeconfig" else _deploy)(site, spec, cni)
+
+    return supported, deploy
 
 
 def needs(cni: CNI, **others: str) -> dict[str, dict[str, str]]:
@@ -46,19 +56,9 @@ def needs(cni: CNI, **others: str) -> dict[str, dict[str, str]]:
     return {"control": every, "worker1": {**every, **others}, "worker2": {**every, **others}}
 
 
-def _supported(site: Site) -> str | None:
-    """Return None, or why the site has no place for a cluster; what its hosts lack is found when they are there."""
-    if site.kind == "local":
-        return "a CNI needs three hosts: take site lab, an inventory with machines, or a kubeconfig"
-    return None
-
-
-def deployed(site: Site, spec: DeploySpec, cni: CNI) -> Iterator[Deployment]:
-    """Yield the pods of a new cluster with this CNI, or of the cluster that the site's kubeconfig leads to."""
-    if site.kind == "kubeconfig":
-        with _deploy_in_existing(site, spec, cni) as deployment:
-            yield deployment
-        return
+@contextmanager
+def _deploy(site: Site, spec: DeploySpec, cni: CNI) -> Iterator[Deployment]:
+    """Yield the pods of a new cluster."""
     with site.machines(cni.name, cni.parts) as machines:
         cluster = standing(machines, cni)
         made = _populated(cluster, spec, cni)

@@ -40,6 +40,8 @@ lxc start "$2"
 exec lxc exec "$2" -T -n -- sh -c "ip link set eth0 up && ip addr add $8 dev eth0 && ip route add default via $9"
 """
 
+_ADDRESS = "ip link set eth0 up && ip addr replace $0 dev eth0 && ip route replace default via $1"
+
 _REMOVE = 'lxc info "$1" >/dev/null 2>&1 || exit 0; exec lxc delete --force "$1"'
 
 
@@ -68,12 +70,16 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
         try:
             _remove(client)
             _image(client, host, tar, image, alias)
-            _pool(client)
+            try:
+                client.storage_pools.get(POOL)
+            except NotFound:
+                client.storage_pools.create({"name": POOL, "driver": "dir", "description": OURS})
             cpus = containers.choose_cpus(host, spec.limits)
             instance = _start(client, site, spec, alias, cpus)
             folders = containers.find_cgroups(host, instance.state().pid, NAME)
             target = Target("server", host, _enter(NAME), spec.address, _lifecycle(site, spec, alias, cpus))
-            _address(target, site, spec.address)
+            network = guest_bridge.guest_network(site)
+            target.check(("sh", "-c", _ADDRESS, f"{spec.address}/{network.prefixlen}", str(network[1])), timeout_s=20)
             limits = containers.verify_limits(target, spec.limits, "lxd")
             pause, resume = containers.make_freezer(host, folders)
             yield Deployment("lxd", {"server": target}, _facts(client, host, limits, folders, image), pause, resume)
@@ -167,13 +173,6 @@ def _metadata() -> bytes:
     return out.getvalue()
 
 
-def _pool(client: pylxd.Client) -> None:
-    try:
-        client.storage_pools.get(POOL)
-    except NotFound:
-        client.storage_pools.create({"name": POOL, "driver": "dir", "description": OURS})
-
-
 def _start(client: pylxd.Client, site: Site, spec: DeploySpec, alias: str, cpus: str) -> Any:
     limits = spec.limits
     # Where the kernel does not show it inside, setting it would keep the instance from starting.
@@ -211,12 +210,6 @@ def _lxd_cpus(cpus: str) -> str:
 
 def _enter(name: str) -> tuple[str, ...]:
     return ("lxc", "exec", name, "-T", "-n", "--env", f"PATH={containers.PATH}", "--")
-
-
-def _address(target: Target, site: Site, address: str) -> None:
-    network = guest_bridge.guest_network(site)
-    script = "ip link set eth0 up && ip addr replace $0 dev eth0 && ip route replace default via $1"
-    target.check(("sh", "-c", script, f"{address}/{network.prefixlen}", str(network[1])), timeout_s=20)
 
 
 def _lifecycle(site: Site, spec: DeploySpec, alias: str, cpus: str) -> dict[str, tuple[str, ...]]:

@@ -70,8 +70,7 @@ def make(names: Sequence[str], say: Say = log.info) -> dict[str, Path]:
 
 def require(names: Iterable[str]) -> None:
     """Raise `NotRunnable` when parts are neither complete nor can be built here (see `missing`)."""
-    reason = missing(names)
-    if reason:
+    if reason := missing(names):
         raise NotRunnable(reason)
 
 

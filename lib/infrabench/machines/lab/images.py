@@ -91,7 +91,10 @@ def packages(kind: str) -> list[str]:
 def content_hash(kind: str) -> str:
     """Return the hash that names an image: its suite, packages and the bytes and modes of its files."""
     files = {
-        f"{part.name}/{path.relative_to(part)}": [_sha256(path), path.stat().st_mode & 0o111]
+        f"{part.name}/{path.relative_to(part)}": [
+            hashlib.sha256(path.read_bytes()).hexdigest(),
+            path.stat().st_mode & 0o111,
+        ]
         for part in parts(kind)
         for path in sorted(part.rglob("*"))
         if path.is_file() and "__pycache__" not in path.parts
@@ -161,10 +164,6 @@ def _make(kind: str, say: Callable[[str], None]) -> Image:
     part.rename(image.folder)
     _prune(kind)
     return image
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _image(kind: str) -> Image:

@@ -89,15 +89,18 @@ def make(kind: str, say: Callable[[str], None] = log.info) -> PodImage:
 
     Raises `ProvisionError` when something is missing, or does not hold what it should.
     """
-    image = cached(kind)
-    if image:
+    if image := cached(kind):
         return image
     with locked("pods.lock", say=say):
-        image = cached(kind)
-        if image:
+        if image := cached(kind):
             return image
         image = _image(kind)
-        _require(image.tar.parent.parent)
+        if reason := missing():
+            raise ProvisionError(reason)
+        images = image.tar.parent.parent
+        images.mkdir(parents=True, exist_ok=True)
+        if (free := free_bytes(images)) < NEEDED_BYTES:
+            raise ProvisionError(f"{images}: {free / 2**30:.1f} GiB free, a pod image needs {NEEDED_BYTES / 2**30:.0f}")
         say(f"Making the pod image {kind} {image.hash} (once)")
         folder = image.tar.parent
         part = folder.with_name(f"{folder.name}.part")
@@ -123,16 +126,6 @@ def _image(kind: str) -> PodImage:
     fingerprint = content_hash(kind)
     folder = state_dir() / "images" / f"{kind}-{fingerprint}"
     return PodImage(kind, fingerprint, f"localhost/infrabench/{kind}:{fingerprint}", folder / "image.tar")
-
-
-def _require(folder: Path) -> None:
-    reason = missing()
-    if reason:
-        raise ProvisionError(reason)
-    folder.mkdir(parents=True, exist_ok=True)
-    free = free_bytes(folder)
-    if free < NEEDED_BYTES:
-        raise ProvisionError(f"{folder}: {free / 2**30:.1f} GiB free, a pod image needs {NEEDED_BYTES / 2**30:.0f}")
 
 
 def _compiled(flags: tuple[str, ...], *sources: Path | str) -> LayerEntry:
@@ -232,7 +225,8 @@ def archive(entries: Mapping[str, LayerEntry], tag: str, settings: Mapping[str, 
 
     It depends on nothing but its arguments: files are sorted and of the epoch.
     """
-    layer = _tar(_with_folders(entries))
+    parents = {str(parent) for name in entries for parent in Path(name).parents} - {"."}
+    layer = _tar({name: LayerEntry(0o755) for name in parents} | dict(entries))
     config = {
         "architecture": architecture(),
         "os": "linux",
@@ -255,19 +249,15 @@ def _add(tree: Path, path: Path, entries: dict[str, LayerEntry]) -> None:
         return
     if path.is_symlink():
         entries[name] = LayerEntry(0o777, link=str(path.readlink()))
-        _add(tree, _resolve_link(tree, path), entries)
+        to = path.readlink()
+        there = tree / str(to).lstrip("/") if to.is_absolute() else path.parent / to
+        _add(tree, Path(re.sub(r"[^/]+/\.\./", "", str(there))), entries)
         return
     if not path.is_file():
         raise ProvisionError(f"the packages hold no {name}")
     entries[name] = _file(path)
     for needed in _needs(path):
         _add(tree, tree / needed.lstrip("/") if needed.startswith("/") else _library(tree, needed), entries)
-
-
-def _resolve_link(tree: Path, link: Path) -> Path:
-    to = link.readlink()
-    path = tree / str(to).lstrip("/") if to.is_absolute() else link.parent / to
-    return Path(re.sub(r"[^/]+/\.\./", "", str(path)))
 
 
 def _library(tree: Path, name: str) -> Path:
@@ -288,11 +278,6 @@ def _needs(path: Path) -> Iterator[str]:
 
 def _file(path: Path) -> LayerEntry:
     return LayerEntry(path.stat().st_mode & 0o755, path.read_bytes())
-
-
-def _with_folders(entries: Mapping[str, LayerEntry]) -> dict[str, LayerEntry]:
-    parents = {str(parent) for name in entries for parent in Path(name).parents} - {"."}
-    return {name: LayerEntry(0o755) for name in parents} | dict(entries)
 
 
 def _tar(entries: Mapping[str, LayerEntry]) -> bytes:

@@ -85,7 +85,8 @@ def run(config: Config, argv: Sequence[str], *, timeout_s: float = COMMAND_S, st
     """Return stdout of a command in the guest that has to succeed; `StoreError` with the end of what it said."""
     if not alive(config):
         raise StoreError(f"the guest does not run: {_console(config)}")
-    return daemons.run((*_ssh(config), shlex.join(argv)), timeout_s=timeout_s, stdin=stdin)
+    ssh = ("ssh", "-F", home(config) / "ssh.conf", NAME)
+    return daemons.run((*ssh, shlex.join(argv)), timeout_s=timeout_s, stdin=stdin)
 
 
 def bring(config: Config, files: Mapping[str, str]) -> None:
@@ -168,10 +169,6 @@ def _answers(config: Config, port: int) -> bool:
         time.sleep(PAUSE_S)
         return False
     return True
-
-
-def _ssh(config: Config) -> tuple[str, ...]:
-    return ("ssh", "-F", str(home(config) / "ssh.conf"), NAME)
 
 
 def _control(config: Config) -> Path:

@@ -55,7 +55,7 @@ def unserve(config: Config) -> None:
         return
     with contextlib.suppress(StoreError):  # a disk that is gone cannot be trimmed
         ask(config, "trim")
-        daemons.until(lambda: not _trimming(config), TRIM_S, "trim")
+        daemons.until(lambda: all(leaf["trim"] != "active" for leaf in leaves(ask(config, "status"))), TRIM_S, "trim")
     daemons.stop(config, SERVER, wait_s=STOP_S)
     _clear(config)
 
@@ -209,7 +209,8 @@ def _start(config: Config, mode: str, *, make: bool = False) -> None:
     try:
         daemons.until(lambda: _answers(config), START_S, "the pool")
     except StoreError as error:
-        raise StoreError(f"{error}: {_log_end(config)}") from error
+        last = " ".join((config.log / f"{SERVER}.log").read_text(errors="replace").split())[-600:]
+        raise StoreError(f"{error}: {last}") from error
 
 
 def _answers(config: Config) -> bool:
@@ -221,18 +222,10 @@ def _answers(config: Config) -> bool:
         return False
 
 
-def _log_end(config: Config) -> str:
-    return " ".join((config.log / f"{SERVER}.log").read_text(errors="replace").split())[-600:]
-
-
 def _clear(config: Config) -> None:
     """Remove the sockets of a server that is gone: nbdkit takes none that is there."""
     for name in (config.socket, config.run / "control.sock"):
         name.unlink(missing_ok=True)
-
-
-def _trimming(config: Config) -> bool:
-    return any(leaf["trim"] == "active" for leaf in leaves(ask(config, "status")))
 
 
 def _resilvering(config: Config, before: Mapping[str, Any] | None) -> bool:
