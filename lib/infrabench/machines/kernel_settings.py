@@ -7,7 +7,8 @@ nothing to do.
 
 from __future__ import annotations
 
-from infrabench.core import CommandFailed, Host, ProvisionError
+from infrabench.core import Host
+from infrabench.machines.containers import run_script
 
 # Length of a listening socket's queue, alike in every target: with the default of 4096, thousands of clients that
 # connect at once lose first packets, and the retransmission timer is measured instead of the server.
@@ -50,10 +51,7 @@ def listen_queue(host: Host) -> int:
 
     Some kernels show it to no network of mapped user ids (LXD's); such a network has what every new one has.
     """
-    result = host.run(("sh", "-c", _LISTEN_QUEUE, "sh", str(SOMAXCONN)), timeout_s=10)
-    if not result.ok:
-        raise ProvisionError(str(CommandFailed(result, host.name)))
-    return int(result.stdout)
+    return int(run_script(host, _LISTEN_QUEUE, str(SOMAXCONN), timeout_s=10))
 
 
 def remember_controllers(host: Host) -> None:

@@ -183,14 +183,14 @@ def _facts(host: Host, limits: dict[str, Any], folders: dict[str, str], image: s
             "cgroup_version": info["host"]["cgroupVersion"],
             "runtime": runtime,
             "network": guest_bridge.NETWORK,
-            "security": _list_security(info["host"]["security"]),
+            # The names of what is on: seccompEnabled is seccomp, say.
+            "security": sorted(
+                name.removesuffix("Enabled")
+                for name, on in info["host"]["security"].items()
+                if name.endswith("Enabled") and on
+            ),
             "limits": limits,
             "cgroups": containers.list_cgroups(folders),
         }
     except (ValueError, KeyError) as error:
         raise ProvisionError(f"podman on {host.name}: its description of itself lacks {error}") from error
-
-
-def _list_security(settings: dict[str, Any]) -> list[str]:
-    """Return the names of what is on: ``seccompEnabled`` is ``seccomp``, say."""
-    return sorted(name.removesuffix("Enabled") for name, on in settings.items() if name.endswith("Enabled") and on)

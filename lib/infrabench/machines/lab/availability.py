@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from infrabench.core import Host, Machines, NotRunnable
 from infrabench.machines.clusters import kata
-from infrabench.machines.lab import go_tools, images, node_groups, pod_images, stores
+from infrabench.machines.lab import go_tools, images, node_groups, pod_images
 from infrabench.machines.lab.network import GUESTS_NET
 from infrabench.machines.lab.shell import require
 
@@ -62,7 +62,7 @@ class LabAhead:
 
     def store(self, name: str, need_bytes: int, guest: bool = False) -> AbstractContextManager[Machines]:
         """Raise `Enough`, or `NotRunnable` with what stands against a store."""
-        if reason := stores.find_obstacle(need_bytes):
+        if reason := node_groups.find_store_obstacle(need_bytes):
             raise NotRunnable(reason)
         self._images(STORE, *([VM] if guest else []))
         raise Enough

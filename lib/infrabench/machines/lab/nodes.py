@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infrabench.core import Host, ProvisionError, SiteError
+from infrabench.core import Host, ProvisionError, SiteError, wait
 from infrabench.machines.lab import loops, processes
 from infrabench.machines.lab.images import Image
 from infrabench.machines.lab.network import BRIDGE, GUESTS_NET, NODES_NET, RANGE
@@ -186,18 +186,13 @@ def leftovers() -> list[str]:
 
 def wait_for_ssh(machine: Host, node: Node) -> None:
     """Return when the node answers; `ProvisionError` with the end of its console when it does not."""
-    deadline = time.monotonic() + READY_S
-    while True:
-        try:
-            machine.run(("true",), timeout_s=5)
-            return
-        except SiteError as error:
-            if time.monotonic() > deadline:
-                console = nodes_dir() / node.container / "console.log"
-                tail = console.read_text(errors="replace")[-600:] if console.exists() else "no console output"
-                told = f"node {node.role} did not answer within {READY_S:.0f} s: {error}\n{tail}"
-                raise ProvisionError(told) from error
-            time.sleep(0.2)
+    try:
+        wait.retry(lambda: machine.run(("true",), timeout_s=5), SiteError, READY_S, pause_s=0.2)
+    except SiteError as error:
+        console = nodes_dir() / node.container / "console.log"
+        tail = console.read_text(errors="replace")[-600:] if console.exists() else "no console output"
+        told = f"node {node.role} did not answer within {READY_S:.0f} s: {error}\n{tail}"
+        raise ProvisionError(told) from error
 
 
 def _freezers(node: Node) -> list[Path]:

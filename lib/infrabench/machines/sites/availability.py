@@ -13,7 +13,7 @@ from infrabench import registry
 from infrabench.core import DeploySpec, InfrabenchError, NotRunnable, Site, Study, System
 from infrabench.machines.lab import prebuild
 from infrabench.machines.lab.availability import Enough, LabAhead
-from infrabench.machines.sites.site import prospective_local
+from infrabench.machines.sites.site import open_local
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ def check_systems(study: Study, systems: Sequence[str], disk_bytes: int, made: d
 
     `made` begins empty, and keeps from study to study what is known of the Go tools.
     """
-    found, local = {}, prospective_local()
+    found, local = {}, open_local(make=False)
     for number, label in enumerate(systems):
         name = study.variants[label].system if label in study.variants else label
         system = registry.system(name)

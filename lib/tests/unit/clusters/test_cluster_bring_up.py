@@ -8,8 +8,7 @@ import pytest
 
 from infrabench.core import Machines, ProvisionError
 from infrabench.machines.clusters import cluster
-from infrabench.machines.clusters.cluster import Cluster
-from infrabench.machines.clusters.kubectl import Kubectl
+from infrabench.machines.clusters.cluster import Cluster, Kubectl
 from tests.support.cluster_fakes import Scripted
 
 PARTS = ("kubernetes", "etcd", "containerd", "multus")

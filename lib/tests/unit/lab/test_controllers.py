@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.machines.lab import controllers
+from infrabench.machines.lab import kernel_limits
 
 
 @pytest.fixture
@@ -23,27 +23,27 @@ def populate(root: Path, name: str) -> None:
 
 
 def test_what_was_switched_on_meanwhile_is_switched_off(root: Path, tmp_path: Path) -> None:
-    controllers.remember(tmp_path / "known", root)
+    kernel_limits.remember_controllers(tmp_path / "known", root)
     (root / "cgroup.subtree_control").write_text("cpuset memory pids\n")
-    controllers.restore(tmp_path / "known", root)
+    kernel_limits.restore_controllers(tmp_path / "known", root)
     assert (root / "cgroup.subtree_control").read_text() == "-cpuset"
 
 
 def test_nothing_is_written_when_nothing_changed(root: Path, tmp_path: Path) -> None:
-    controllers.remember(tmp_path / "known", root)
-    controllers.restore(tmp_path / "known", root)
+    kernel_limits.remember_controllers(tmp_path / "known", root)
+    kernel_limits.restore_controllers(tmp_path / "known", root)
     assert (root / "cgroup.subtree_control").read_text() == "memory pids\n"
 
 
 def test_a_cgroup_that_came_meanwhile_keeps_its_controllers(root: Path, tmp_path: Path) -> None:
-    controllers.remember(tmp_path / "known", root)
+    kernel_limits.remember_controllers(tmp_path / "known", root)
     (root / "cgroup.subtree_control").write_text("cpuset memory pids\n")
     populate(root, "machine.slice")
-    controllers.restore(tmp_path / "known", root)
+    kernel_limits.restore_controllers(tmp_path / "known", root)
     assert (root / "cgroup.subtree_control").read_text() == "cpuset memory pids\n"
 
 
 def test_cgroup_v1_has_nothing_to_put_back(tmp_path: Path) -> None:
-    controllers.remember(tmp_path / "known", tmp_path)
-    controllers.restore(tmp_path / "known", tmp_path)
+    kernel_limits.remember_controllers(tmp_path / "known", tmp_path)
+    kernel_limits.restore_controllers(tmp_path / "known", tmp_path)
     assert not (tmp_path / "known").exists()

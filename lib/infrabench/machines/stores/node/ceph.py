@@ -6,6 +6,7 @@ killed and removed. Two copies, placed on the two OSDs.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -16,15 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from . import ceph_check, daemons, disks, krbd
 from . import ceph_options as options
-from . import ceph_primaries as primaries
-from . import daemons, disks, krbd
 from .ceph_check import is_clean, serves_alone, totals
 from .ceph_check import repair as repair
 from .ceph_check import scrub as scrub
 from .ceph_client import CephConnection, connect, daemon
-from .ceph_facts import evidence as evidence
-from .ceph_facts import facts as facts
 from .config import MODES, Config, StoreError
 
 CLIENT = "qemu-nbd"
@@ -59,7 +57,7 @@ def create(config: Config) -> None:
         cluster.mon("osd pool create", pool=options.POOL, pg_num=groups, pgp_num=groups)
         cluster.mon("osd pool application enable", pool=options.POOL, app="rbd")
         daemons.until(lambda: _state(cluster)["clean"], CLEAN_S, "clean placement groups")
-        primaries.spread_primaries(cluster)
+        ceph_check.spread_primaries(cluster)
     size = f"{config.volume_bytes}B"
     run("rbd", "create", _image(), "--size", size, "--image-feature", "layering", "--image-format", "2")
 
@@ -79,7 +77,7 @@ def serve(config: Config, mode: str) -> None:
         return
     unserve(config)
     with connect(config) as cluster:
-        primaries.spread_primaries(cluster)  # an OSD that was replaced has brought back CRUSH's own draw
+        ceph_check.spread_primaries(cluster)  # an OSD that was replaced has brought back CRUSH's own draw
     config.socket.unlink(missing_ok=True)
     _point(config, mode)
     conf = _client_conf(config, mode)
@@ -255,3 +253,41 @@ def _point(config: Config, mode: str) -> None:
 
 def _image() -> str:
     return f"{options.POOL}/{options.IMAGE}"
+
+
+def facts(config: Config) -> dict[str, Any]:
+    """Return the version and all that the cluster was told."""
+    with connect(config) as cluster:
+        detail = cluster.mon("osd metadata")
+        pool = cluster.mon("osd pool get", pool=options.POOL, var="all")
+        flags = cluster.mon("osd dump")["flags"]
+    run = _program(config)
+    image = json.loads(run("rbd", "info", _image(), "--format", "json"))
+    return {
+        "engine": "ceph",
+        "version": run("ceph-osd", "--version").strip(),
+        "pool": {
+            "layout": "one pool, one copy on each of two OSDs (failure domain osd), BlueStore",
+            "copies": pool["size"], "min_copies": pool["min_size"], "placement_groups": pool["pg_num"],
+            "primaries": "even: each OSD answers for as many placement groups",
+            "object_bytes": image["object_size"], "image_features": image["features"], "compression": "none",
+            "osd_class": sorted({str(each.get("default_device_class")) for each in detail}),
+            "osd_cache_bytes": config.cache_bytes // config.copies, "osd_cache": "fixed size, no autotuning",
+            "client_cache": "default: librbd's, 32 MiB, write-back after the first flush; strict: none",
+            "sync": "a write is acknowledged when both OSDs have it on disk; by librbd's cache before, in default",
+            "drop": "OSDs: cache drop; librbd: invalidated; RocksDB's block cache (metadata) stays",
+            "client_gives_up": "after data was damaged: what no copy answers ends in an error; before that never",
+            "throttle_default": "Ceph's own for this class of disk", "throttle_open": options.OPEN,
+            "freeze": options.FREEZE, "scrubs": options.SCRUBS, "discard": "on, asynchronous", "flags": flags,
+        },
+    }  # fmt: skip
+
+
+def evidence(config: Config) -> str:
+    """Return health, tree and the ends of all logs."""
+    told = []
+    for words in (("health", "detail"), ("osd", "tree"), ("pg", "stat")):
+        with contextlib.suppress(StoreError):
+            ceph = ("ceph", "-c", config.home / "ceph.conf", "--connect-timeout", "5", *words)
+            told += [f"# ceph {' '.join(words)}", daemons.run(ceph, timeout_s=15)]
+    return "\n".join([*told, *daemons.log_ends(config)])
