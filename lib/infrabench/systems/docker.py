@@ -11,7 +11,7 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.types import IPAMConfig, IPAMPool, Ulimit
 
 from infrabench.core import Deployment, DeploySpec, Host, ProvisionError, Site, Target
-from infrabench.machines import containers, guest_bridge, kernel_settings
+from infrabench.machines import containers, guest_bridge
 
 NAME = "infrabench-docker"
 SPARE = "infrabench-spare-docker"
@@ -119,7 +119,7 @@ def _start(client: docker.DockerClient, host: Host, site: Site, spec: DeploySpec
     limits = spec.limits
     container = client.containers.create(
         tag, ["sleep", "infinity"], name=NAME, hostname=NAME, init=True, labels={containers.LABEL: spec.session},
-        sysctls={"net.core.somaxconn": str(kernel_settings.listen_queue(host))},
+        sysctls={"net.core.somaxconn": str(guest_bridge.listen_queue(host))},
         cpuset_cpus=cpus, mem_limit=limits.memory_bytes, environment={"PATH": containers.PATH},
         ulimits=[Ulimit(name="nofile", soft=limits.nofile, hard=limits.nofile)], network=NETWORK,
         networking_config={NETWORK: client.api.create_endpoint_config(ipv4_address=spec.address)},
@@ -138,7 +138,7 @@ def _lifecycle(site: Site, spec: DeploySpec, tag: str, host: Host) -> dict[str, 
         "docker", "run", "--detach", "--init", "--name", SPARE, "--label", f"{containers.LABEL}={spec.session}",
         "--cpuset-cpus", containers.choose_cpus(host, limits), "--memory", str(limits.memory_bytes),
         "--ulimit", f"nofile={limits.nofile}:{limits.nofile}", "--env", f"PATH={containers.PATH}",
-        "--sysctl", f"net.core.somaxconn={kernel_settings.listen_queue(host)}", "--network", NETWORK, "--ip", address,
+        "--sysctl", f"net.core.somaxconn={guest_bridge.listen_queue(host)}", "--network", NETWORK, "--ip", address,
         "--mac-address", guest_bridge.derive_mac(address),
         tag, "sleep", "infinity",
     )  # fmt: skip

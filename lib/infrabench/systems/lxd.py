@@ -18,7 +18,7 @@ from pylxd.exceptions import LXDAPIException, NotFound
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from infrabench.core import Deployment, DeploySpec, Host, ProvisionError, Site, Target, wait
-from infrabench.machines import containers, guest_bridge, kernel_settings
+from infrabench.machines import containers, guest_bridge
 
 NAME = "infrabench-lxd"
 SPARE = "infrabench-spare-lxd"
@@ -176,8 +176,8 @@ def _metadata() -> bytes:
 def _start(client: pylxd.Client, site: Site, spec: DeploySpec, alias: str, cpus: str) -> Any:
     limits = spec.limits
     # Where the kernel does not show it inside, setting it would keep the instance from starting.
-    settable = kernel_settings.listen_queue(site.hosts["server"]) == kernel_settings.SOMAXCONN
-    sysctl = {"linux.sysctl.net.core.somaxconn": str(kernel_settings.SOMAXCONN)} if settable else {}
+    settable = guest_bridge.listen_queue(site.hosts["server"]) == guest_bridge.SOMAXCONN
+    sysctl = {"linux.sysctl.net.core.somaxconn": str(guest_bridge.SOMAXCONN)} if settable else {}
     instance = client.instances.create(
         {
             "name": NAME,

@@ -153,11 +153,6 @@ def until(what: str, true: Callable[[], bool], timeout_s: float = READY_S, pause
         raise ProvisionError(f"waited {timeout_s:.0f} s for {what}")
 
 
-def at_once(work: Callable[[Worker], object], members: Sequence[Worker]) -> None:
-    """Do something on every worker at the same time; the first error is raised."""
-    parallel.run_all(work, members)
-
-
 def _have_ranges(cluster: Cluster) -> bool:
     told = cluster.kubectl.run("get", "nodes", "--output=jsonpath={.items[*].spec.podCIDR}").stdout.split()
     return len(told) >= len(cluster.nodes)

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from infrabench.core import Machines, NotRunnable, ProvisionError
-from infrabench.machines.clusters.cluster import Cluster, at_once, bring_up, wait_ready
+from infrabench.machines.clusters.cluster import Cluster, bring_up, wait_ready
 from infrabench.machines.clusters.hosts import push, script
 from infrabench.machines.clusters.runtimes import CNI_BIN, CNI_CONFIG, PLAIN_CONFIG
 from infrabench.machines.clusters.workers import Worker
+from infrabench.machines.hosts import parallel
 
 HAS_VXLAN = "unshare -n ip link add name probe type vxlan id 1 dstport 0"
 NO_VXLAN = "the kernel has no VXLAN devices; load the module vxlan, or take a kernel with CONFIG_VXLAN"
@@ -64,7 +65,7 @@ def standing(
         install_multus(cluster, cni.config)
     else:  # shown to the runtime in place: containerd misses a file that is moved in
         paths = f"{PLAIN_CONFIG}/{cni.config}", f"{CNI_CONFIG}/{cni.config}"
-        at_once(lambda worker: script(worker.host, 'cat "$1" >"$2"', *paths), cluster.workers)
+        parallel.run_all(lambda worker: script(worker.host, 'cat "$1" >"$2"', *paths), cluster.workers)
     wait_ready(cluster)
     return cluster
 
@@ -89,4 +90,4 @@ def install_multus(cluster: Cluster, config: str) -> None:
         script(worker.host, 'cp "$1/multus" "$2/multus"', multus, CNI_BIN)
         push(worker.host, {MULTUS_CONFIG: json.dumps(text)})
 
-    at_once(install, cluster.workers)
+    parallel.run_all(install, cluster.workers)

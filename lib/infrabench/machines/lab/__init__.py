@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -212,25 +212,23 @@ def status() -> Status:
     return Status(is_up, alive, prebuild.image_states(), prebuild.tool_states(), () if is_up else tuple(_leftovers()))
 
 
-@contextmanager
-def machines(name: str, tools: tuple[str, ...], workers: int = 2, say: Say = log.info) -> Iterator[Machines]:
-    """Yield a set of machines of the running lab for a system called `name`; it is removed at the end."""
-    with node_groups.open_group(lab_dir(), name, tools, host, say, workers) as made:
-        yield made
+def machines(
+    name: str, tools: tuple[str, ...], workers: int = 2, say: Say = log.info
+) -> AbstractContextManager[Machines]:
+    """Return a context with a set of machines of the running lab for a system called `name`."""
+    return node_groups.open_group(lab_dir(), name, tools, host, say, workers)
 
 
-@contextmanager
-def store(name: str, need_bytes: int, guest: bool = False, say: Say = log.info) -> Iterator[Machines]:
-    """Yield a node of the running lab that carries the storage system `name`; it is removed at the end."""
-    with node_groups.open_store(lab_dir(), name, need_bytes, host, say, guest) as made:
-        yield made
+def store(
+    name: str, need_bytes: int, guest: bool = False, say: Say = log.info
+) -> AbstractContextManager[Machines]:  # fmt: skip
+    """Return a context with a node of the running lab that carries the storage system `name`."""
+    return node_groups.open_store(lab_dir(), name, need_bytes, host, say, guest)
 
 
-@contextmanager
-def slurm(size: int, shared: Sequence[Path], say: Say = log.info) -> Iterator[Machines]:
-    """Yield a Slurm cluster of the running lab, of `size` nodes that see the folders `shared` (`slurm_cluster`)."""
-    with slurm_cluster.open_cluster(lab_dir(), size, shared, host, say) as made:
-        yield made
+def slurm(size: int, shared: Sequence[Path], say: Say = log.info) -> AbstractContextManager[Machines]:
+    """Return a context with a Slurm cluster of `size` nodes that see the folders `shared` (`slurm_cluster`)."""
+    return slurm_cluster.open_cluster(lab_dir(), size, shared, host, say)
 
 
 def facts() -> dict[str, Any]:

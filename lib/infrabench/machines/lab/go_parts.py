@@ -7,6 +7,7 @@ programs share their dependencies, and each is linked on top of what the one bef
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -166,12 +167,8 @@ def version(part: GoPart, module: str) -> str:
     return found[0]
 
 
-def go_version(part: GoPart) -> str:
-    """Return the oldest Go version that the part's go.mod allows, such as ``1.26.8``."""
-    return _go_version(part.folder / "go.mod")
-
-
-def _go_version(path: Path) -> str:
+def go_version(path: Path) -> str:
+    """Return the oldest Go version that a go.mod allows, such as ``1.26.8``."""
     found = re.findall(r"^go (\d\S*)$", path.read_text(), re.MULTILINE)
     if len(found) != 1:
         raise ProvisionError(f"{path}: {len(found)} lines say which Go version is needed, not one")
@@ -184,9 +181,10 @@ def numbers(text: str) -> tuple[int, ...]:
     return tuple(int(each or 0) for each in found.groups()) if found else ()
 
 
-def needed_go() -> str:
-    """Return the oldest Go version that all parts can be built with."""
-    return max(map(_go_version, GO_DIR.glob("*/go.mod")), key=numbers, default="1.26")
+def needed_go(parts: Iterable[GoPart] | None = None) -> str:
+    """Return the oldest Go version that these parts, or all, can be built with."""
+    files = GO_DIR.glob("*/go.mod") if parts is None else (part.folder / "go.mod" for part in parts)
+    return max(map(go_version, files), key=numbers, default="1.26")
 
 
 def build_flags(part: GoPart, program: Program) -> list[str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from infrabench.core import NotRunnable, unknown_name
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.lab import go_build
-from infrabench.machines.lab.go_parts import PARTS, GoPart, Program, go_version, numbers
+from infrabench.machines.lab.go_parts import PARTS, GoPart, Program, needed_go, numbers
 from infrabench.machines.lab.shell import free_bytes, locked, remove_tree, state_dir
 
 LOCK = "go.lock"
@@ -83,7 +83,7 @@ def missing(names: Iterable[str]) -> str | None:
     parts = [part for part in parts if not go_build.complete(part, toolchain)]
     if not parts:
         return None
-    if numbers(toolchain) < numbers(_oldest(parts)):
+    if numbers(toolchain) < numbers(needed_go(parts)):
         return f"{_needs_go(parts)}; {go_build.go()} is {toolchain}"
     packages = _packages(parts)
     if packages:
@@ -136,13 +136,9 @@ def _part(name: str) -> GoPart:
     return PARTS[name]
 
 
-def _oldest(parts: Sequence[GoPart]) -> str:
-    return max((go_version(part) for part in parts), key=numbers, default="1.26")
-
-
 def _needs_go(parts: Sequence[GoPart]) -> str:
     return (
-        f"the Kubernetes tools are built from source and need Go {_oldest(parts)} or newer: `make build` installs it "
+        f"the Kubernetes tools are built from source and need Go {needed_go(parts)} or newer: `make build` installs it "
         "into .venv (or take one of your own, on the search path or in /usr/local/go)"
     )
 

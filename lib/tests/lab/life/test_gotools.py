@@ -394,7 +394,7 @@ def test_every_part_is_pinned_and_complete(name: str) -> None:
     part = go_parts.PARTS[name]
     assert (part.folder / "go.sum").stat().st_size > 0
     text = (part.folder / "go.mod").read_text()
-    assert go_parts.numbers(go_parts.go_version(part)) >= (1, 25, 0)
+    assert go_parts.numbers(go_parts.go_version(part.folder / "go.mod")) >= (1, 25, 0)
     for program in part.programs:
         assert program.package in text, "a tool directive names every program that is built"
         assert "-trimpath" in go_parts.build_flags(part, program)

@@ -121,18 +121,3 @@ def test_a_ready_node_that_takes_no_pods_yet_is_waited_for() -> None:
 
     cluster.wait_ready(Cluster(Kubectl(Scripted(answer), ("k",)), cluster.NODES))
     assert len(asked) == 3
-
-
-def test_the_first_error_of_work_on_all_workers_is_raised() -> None:
-    done = []
-
-    def work(worker: cluster.Worker) -> None:
-        done.append(worker.name)
-        if worker.name == "worker2":
-            raise ProvisionError("worker2 has no room")
-
-    members = [cluster.Worker(f"worker{number}", Scripted()) for number in (1, 2)]
-    with pytest.raises(ProvisionError, match="no room"):
-        cluster.at_once(work, members)
-    assert sorted(done) == ["worker1", "worker2"]
-    cluster.at_once(work, ())

@@ -47,7 +47,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(nodes, "_tops", list)
     # This machine's links and loop devices may be those of a lab that is at work.
     monkeypatch.setattr(nodes, "LINKS", tmp_path / "links")
-    monkeypatch.setattr(nodes.loops, "detach", lambda name="": None)
+    monkeypatch.setattr(nodes, "detach_loops", lambda name="": None)
     folder = tmp_path / "lab"
     (folder / "ssh").mkdir(parents=True)
     (folder / "ssh/id_ed25519.pub").write_text("ssh-ed25519 AAAA lab\n")

@@ -218,7 +218,12 @@ def render_plans(planned: Sequence[PreparedHost], untold: Sequence[str]) -> Iter
         if each.plan is None:
             yield f"{each.name}: failed: {each.error}"
             continue
-        yield f"{each.name} ({_title(each.plan)}): {_summary(each.plan)}"
+        survey = each.plan.survey
+        title = f"{survey.title}, {survey.architecture or survey.machine}, root: {survey.root}"
+        summary = f"{_count(len(each.plan.packages), 'package')}, {_count(len(each.plan.commands), 'command')}"
+        if not each.plan.commands:
+            summary = "nothing that can be done" if each.plan.problems else NOTHING
+        yield f"{each.name} ({title}): {summary}"
         yield from _packages(each.plan)
         if each.plan.by_hand:
             yield f"  The login {each.plan.survey.login} has neither root nor sudo. An administrator has to run there:"
@@ -242,17 +247,6 @@ def render_results(prepared: Sequence[PreparedHost]) -> Iterator[str]:
             yield f"  {change.package}: {change.old or 'not there'} -> {change.new or 'removed'}"
         yield from (f"  {path}: written" for path in each.files)
         yield from (f"  unmet: {reason}" for reason in each.left)
-
-
-def _title(plan: HostPlan) -> str:
-    survey = plan.survey
-    return f"{survey.title}, {survey.architecture or survey.machine}, root: {survey.root}"
-
-
-def _summary(plan: HostPlan) -> str:
-    if not plan.commands:
-        return NOTHING if not plan.problems else "nothing that can be done"
-    return f"{_count(len(plan.packages), 'package')}, {_count(len(plan.commands), 'command')}"
 
 
 def _packages(plan: HostPlan) -> Iterator[str]:

@@ -26,6 +26,7 @@ from .ceph_client import CephConnection, connect, daemon
 from .config import MODES, Config, StoreError
 
 CLIENT = "qemu-nbd"
+_IMAGE = f"{options.POOL}/{options.IMAGE}"
 UP_S, CLEAN_S, DOWN_S = 60.0, 90.0, 60.0
 GIVE_UP_S = 6
 MODE = "mode"  # in the run folder: how the volume is served now
@@ -59,7 +60,7 @@ def create(config: Config) -> None:
         daemons.until(lambda: _state(cluster)["clean"], CLEAN_S, "clean placement groups")
         ceph_check.spread_primaries(cluster)
     size = f"{config.volume_bytes}B"
-    run("rbd", "create", _image(), "--size", size, "--image-feature", "layering", "--image-format", "2")
+    run("rbd", "create", _IMAGE, "--size", size, "--image-feature", "layering", "--image-format", "2")
 
 
 def destroy(config: Config) -> None:
@@ -81,7 +82,7 @@ def serve(config: Config, mode: str) -> None:
     config.socket.unlink(missing_ok=True)
     _point(config, mode)
     conf = _client_conf(config, mode)
-    image = f"rbd:{_image()}:conf={conf}:admin_socket={config.run / CLIENT}.asok"
+    image = f"rbd:{_IMAGE}:conf={conf}:admin_socket={config.run / CLIENT}.asok"
     how = ("-t", "-e", "16", "-f", "raw", "-k", config.socket, f"--cache={CACHE[mode]}", "--discard=unmap")
     daemons.start(config, CLIENT, (CLIENT, *how, image))
     krbd.attach(config)
@@ -118,7 +119,7 @@ def drop(config: Config) -> None:
         if daemons.alive(config, name):
             daemon(config.run / f"{name}.asok", "cache drop")
     if daemons.alive(config, CLIENT):
-        daemon(config.run / f"{CLIENT}.asok", f"rbd cache invalidate {_image()}")
+        daemon(config.run / f"{CLIENT}.asok", f"rbd cache invalidate {_IMAGE}")
 
 
 def throttle(config: Config, level: str) -> None:
@@ -251,10 +252,6 @@ def _point(config: Config, mode: str) -> None:
     link.symlink_to(_client_conf(config, mode).name)
 
 
-def _image() -> str:
-    return f"{options.POOL}/{options.IMAGE}"
-
-
 def facts(config: Config) -> dict[str, Any]:
     """Return the version and all that the cluster was told."""
     with connect(config) as cluster:
@@ -262,7 +259,7 @@ def facts(config: Config) -> dict[str, Any]:
         pool = cluster.mon("osd pool get", pool=options.POOL, var="all")
         flags = cluster.mon("osd dump")["flags"]
     run = _program(config)
-    image = json.loads(run("rbd", "info", _image(), "--format", "json"))
+    image = json.loads(run("rbd", "info", _IMAGE, "--format", "json"))
     return {
         "engine": "ceph",
         "version": run("ceph-osd", "--version").strip(),
