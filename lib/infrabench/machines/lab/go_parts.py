@@ -87,6 +87,8 @@ _CRIO_TAGS = (  # without signing by GPG and without storage drivers that need C
     "containers_image_openpgp exclude_graphdriver_btrfs exclude_graphdriver_devicemapper containers_image_ostree_stub "
     "seccomp"
 )
+_STATIC = "-linkmode external -extldflags -static"
+_PURE = "netgo osusergo"  # names of hosts and users without the C library, which would load parts of itself as it runs
 # The order is the order of building. The first program of a part compiles what the part's others share.
 PARTS = {
     part.name: part
@@ -188,12 +190,17 @@ def needed_go(parts: Iterable[GoPart] | None = None) -> str:
 
 
 def build_flags(part: GoPart, program: Program) -> list[str]:
-    """Return the flags of ``go build`` for a program: no path of this machine goes in, nothing is resolved anew."""
-    link = "-s -w"
+    """Return the flags of ``go build`` for a program: no path of this machine goes in, nothing is resolved anew.
+
+    What has C in it is static: nodes have the C library of their own Debian, which may be older than this machine's.
+    """
+    link, tags = "-s -w", program.tags or part.tags
+    if part.cgo:
+        link, tags = f"{link} {_STATIC}", f"{tags} {_PURE}".lstrip()
     if part.stamp:
         number = version(part, part.stamp)
         major, minor = number.removeprefix("v").split(".")[:2]
         link += "".join(f" -X {each.format(number=number, major=major, minor=minor)}" for each in part.stamped)
     return [
-        "-mod=readonly", "-buildvcs=false", "-trimpath", "-tags", program.tags or part.tags, "-ldflags", link,
+        "-mod=readonly", "-buildvcs=false", "-trimpath", "-tags", tags, "-ldflags", link,
     ]  # fmt: skip

@@ -23,6 +23,14 @@ from infrabench.machines.lab import go_build, go_parts, go_tools
 from infrabench.machines.lab.go_parts import Extra, GoPart, Program
 
 HELLO = 'package main\n\nimport "fmt"\n\nvar number = "none"\n\nfunc main() { fmt.Println("hello", number) }\n'
+USES_C = """package main
+
+// #include <stdlib.h>
+import "C"
+import "fmt"
+
+func main() { fmt.Println("hello", C.atoi(C.CString("7"))) }
+"""
 CRD = "# text\n---\nkind: CustomResourceDefinition\nname: a\n---\nkind: DaemonSet\n"
 C_MAIN = '#include "b.h"\nint main(void) { return answer(); }\n'
 
@@ -104,6 +112,16 @@ def test_a_module_is_built_once_and_found_again(module: Callable[..., GoPart]) -
     count = len(said)
     assert go_tools.make(["tiny"], said.append)["tiny"] == folder
     assert len(said) == count
+
+
+@needs_go
+@needs_gcc
+def test_what_has_c_in_it_needs_no_c_library_where_it_runs(module: Callable[..., GoPart]) -> None:
+    part = module(cgo=True)
+    (part.folder / "hello/main.go").write_text(USES_C)
+    program = go_tools.make(["tiny"], silent)["tiny"] / "hello"
+    assert subprocess.run([program], capture_output=True, check=True).stdout == b"hello 7\n"
+    assert b"/ld-linux" not in program.read_bytes(), "it asks for a loader, and with it for libraries of that machine"
 
 
 @needs_go
