@@ -48,7 +48,8 @@ class System(Protocol):
     """The contract of a module in ``systems/``: `deploy` is a context manager that yields a `Deployment`.
 
     A module may have `NEEDS`, laid out as `PROGRAMS` of a workload, with the roles of a site's hosts and of a cluster's
-    machines; `MODULES`: file -> kernel module that makes it; and `ON_HOST`, when what is measured are programs of the hosts.
+    machines; `MODULES`: file -> kernel module that makes it; and `ON_HOST`, when what is measured are programs of the
+    hosts.
     A system that runs on a host as it is has ``remove(host)``, which removes what a killed session left of it there.
     """
 

@@ -21,6 +21,7 @@ from infrabench.core import (
     Guards,
     LedgerError,
     NotRunnable,
+    Param,
     Profile,
     Request,
     SiteError,
@@ -393,7 +394,7 @@ def test_a_port_that_is_taken_is_found_before_the_first_trial(study):
 def replaced(workload):
     """The fake workload, with a plan that takes a port and leaves it alone."""
     return SimpleNamespace(
-        supported=workload.supported, version=workload.version, PARAMS=workload.PARAMS,
+        supported=workload.supported, version=workload.version, PARAMS={**workload.PARAMS, "port": Param(1)},
         plan=lambda params, roles: workload.plan({**default_params(workload), **params}, roles),
     )  # fmt: skip
 
