@@ -24,14 +24,27 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from infrabench.core import DesignError, MetricKind, Study, System, Workload, digest, unknown_name
+from infrabench.core import (
+    Deployment,
+    DesignError,
+    MetricKind,
+    Study,
+    System,
+    Target,
+    Workload,
+    digest,
+    find_missing,
+    read_version,
+    unknown_name,
+)
 
 KINDS = ("workloads", "systems", "studies")
 CONTRACT = {
-    "workloads": ("DEFAULTS", "plan", "version", "supported", "parse"),
+    "workloads": ("PARAMS", "plan", "version", "supported", "parse"),
     "systems": ("supported", "deploy"),
     "studies": ("STUDY",),
 }
+DERIVED = {"version": "VERSION", "supported": "PROGRAMS"}  # functions of a workload that a declaration stands for
 VARIABLE = "INFRABENCH_PLUGINS"
 STARTED_S = time.time()  # before any module of a later room was loaded
 LOADED_S: dict[str, float] = {}  # when a plug-in from outside was loaded, by the name of its module
@@ -118,10 +131,26 @@ def _load(kind: str, name: str, extra: Sequence[Path]) -> Any:
     builtin = path.parent.parent == Path(__file__).parent
     module = importlib.import_module(f"infrabench.{kind}.{path.stem}") if builtin else _from_file(kind, path)
     plugin = module.FAMILY[name] if hasattr(module, "FAMILY") else module
+    if kind == "workloads":
+        _derive(plugin)
     absent = [attribute for attribute in CONTRACT[kind] if not hasattr(plugin, attribute)]
     if absent:
         raise DesignError(f"plug-in {path} lacks {', '.join(absent)}; see the contract in infrabench/core/")
     return plugin
+
+
+def _derive(module: Any) -> None:
+    """Add the functions of a workload that it declares and does not define."""
+
+    def version(target: Target) -> str:
+        return read_version(target, *module.VERSION)
+
+    def supported(deployment: Deployment) -> str | None:
+        return find_missing(deployment, *module.PROGRAMS.get("server", ()))
+
+    for function in (version, supported):
+        if hasattr(module, DERIVED[function.__name__]) and not hasattr(module, function.__name__):
+            setattr(module, function.__name__, function)
 
 
 def _from_file(kind: str, path: Path) -> ModuleType:

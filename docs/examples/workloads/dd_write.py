@@ -7,9 +7,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, Measurement, MetricKind, ParseError, Step, Target
+from infrabench.core import Capture, Measurement, MetricKind, Param, ParseError, Step, Target
 
-DEFAULTS: Mapping[str, Any] = {"size_bytes": 32 * 2**20, "directory": "/var/tmp"}
+PARAMS = {
+    "size_bytes": Param(32 * 2**20, least=2**20, unit="B", meaning="size of the file"),
+    "directory": Param("/var/tmp", meaning="folder of the file"),
+}
+PROGRAMS = {"server": {"dd": "coreutils"}}
+VERSION = ("dd", "--version"), r"^(dd \(coreutils\) \S+)$"
 METRICS: Mapping[str, MetricKind] = {"write_B_per_s": "fixed-work rate"}
 BLOCK = 2**20
 # What dd says last, on stderr: 33554432 bytes (34 MB, 32 MiB) copied, 0.0212 s, 1.6 GB/s
@@ -24,16 +29,6 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
         Step("dd", "server", write, timeout_s=300.0),
         Step("remove", "server", ("rm", "-f", file), phase="cleanup"),
     ]
-
-
-def version(target: Target) -> str:
-    """Return the version of coreutils, which `dd` belongs to."""
-    return target.check(("dd", "--version"), timeout_s=10).decode().splitlines()[0]
-
-
-def supported(deployment: Deployment) -> str | None:
-    """Return None: every system has `dd`."""
-    return None
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:

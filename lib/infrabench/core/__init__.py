@@ -25,13 +25,26 @@ from infrabench.core.errors import (
     SiteError,
     unknown_name,
 )
-from infrabench.core.hosts import Host, Result, Stream, Target
+from infrabench.core.hosts import Host, Result, Stream, Target, plain
 from infrabench.core.request import Request
 from infrabench.core.sites import Machines, Site
 from infrabench.core.studies import Case, Guards, Profile, Stopping, Study, Variant
 from infrabench.core.systems import Deployment, DeploySpec, Limits, System
 from infrabench.core.trials import STATES, State, Trial, TrialRecord, trial_id
-from infrabench.core.workloads import UNITS, Capture, Kind, Measurement, MetricKind, Step, Workload
+from infrabench.core.workloads import (
+    UNITS,
+    Capture,
+    Kind,
+    Measurement,
+    MetricKind,
+    Param,
+    Step,
+    Workload,
+    default_params,
+    find_missing,
+    plan_steps,
+    read_version,
+)
 
 __all__ = [
     "LONGEST_NAME",
@@ -56,6 +69,7 @@ __all__ = [
     "MetricKind",
     "NotAsClaimed",
     "NotRunnable",
+    "Param",
     "ParseError",
     "Profile",
     "ProvisionError",
@@ -76,7 +90,12 @@ __all__ = [
     "Variant",
     "Workload",
     "canonical",
+    "default_params",
     "digest",
+    "find_missing",
+    "plain",
+    "plan_steps",
+    "read_version",
     "trial_id",
     "unknown_name",
 ]

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from infrabench.core.errors import CommandFailed
+from infrabench.core.errors import CommandFailed, ParseError
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,22 @@ class Result:
         if self.timed_out:
             return "timed out"
         return "was stopped for a flood of output" if self.flooded else f"exited with {self.status}"
+
+
+def plain(output: bytes) -> str:
+    r"""Return `output` as text with lines that end as the tool ended them.
+
+    A terminal (``docker run -t``) puts a carriage return before each newline. Where only some lines have one, something
+    else has written between them, and nobody can say what the tool's own output is.
+
+    >>> plain(b"rate: 3\r\n")
+    'rate: 3\n'
+    """
+    found = output.decode("utf-8", "replace")
+    lines, returns = found.count("\n"), found.count("\r\n")
+    if 0 < returns < lines:
+        raise ParseError("output", f"{returns} of {lines} lines end as on a terminal (CRLF), the others do not", output)
+    return found.replace("\r\n", "\n")
 
 
 @runtime_checkable

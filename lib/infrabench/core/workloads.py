@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any, Literal, Protocol
 
-from infrabench.core.errors import DesignError, ParseError
-from infrabench.core.hosts import Result, Target
+from infrabench.core.errors import CommandFailed, DesignError, ParseError
+from infrabench.core.hosts import Result, Target, plain
 from infrabench.core.systems import Deployment
 
 
@@ -63,6 +64,58 @@ class Measurement:
     better: Literal["higher", "lower"]
 
 
+LARGEST = 1e30  # no parameter is larger, and products of some such numbers stay finite
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A parameter of a workload: what it is when nobody says, what it may be, its unit and its meaning.
+
+    It is of the type of its default: a switch, a whole number, a number (which may be whole) or a text.
+
+    >>> Param(10, least=1, unit="s", meaning="length of the run").check("seconds", 0)
+    Traceback (most recent call last):
+    infrabench.core.errors.DesignError: seconds must be a whole number, 1 or more, not 0
+    """
+
+    default: bool | int | float | str
+    choices: tuple[int | str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    unit: str = ""
+    meaning: str = ""
+
+    def check(self, name: str, given: object) -> None:
+        """Raise `DesignError` unless `given` is what the parameter, called `name`, may be."""
+        switch = isinstance(self.default, bool)
+        number = isinstance(given, int | float) and isinstance(given, bool) == switch
+        if self.choices:
+            if given not in self.choices or isinstance(given, bool):
+                raise DesignError(f"{name} is one of {', '.join(map(str, self.choices))}, not {_shorten(given)}")
+        elif isinstance(self.default, str) or switch:
+            if not isinstance(given, type(self.default)):
+                raise DesignError(f"{name} must be {'true or false' if switch else 'a text'}, not {_shorten(given)}")
+        elif (
+            not number
+            or (isinstance(self.default, int) and not isinstance(given, int))
+            or not (-LARGEST if self.least is None else self.least) <= given < LARGEST  # type: ignore[operator]
+            or (self.most is not None and given > self.most)  # type: ignore[operator]
+        ):
+            raise DesignError(f"{name} must be {self.range}, not {_shorten(given)}")
+
+    @property
+    def range(self) -> str:
+        """Return in words which numbers it may be."""
+        kind = "a whole number" if isinstance(self.default, int) else "a number"
+        if self.most is not None:
+            return f"{kind} from {self.least:g} to {self.most:.10g}"
+        return kind if self.least is None else f"{kind}, {self.least:g} or more"
+
+
+def _shorten(given: object) -> str:
+    return repr(given)[:60]
+
+
 UNITS = frozenset({"1", "s", "B", "B/s", "bit/s", "1/s", "1/min", "%", "W", "K", "s/B"})
 
 # What a metric is, and by that how its trials are averaged and compared:
@@ -76,23 +129,32 @@ MetricKind = Kind | Mapping[str, Kind]
 
 
 class Workload(Protocol):
-    """The contract of a module in ``workloads/``. All four are module functions; `DEFAULTS` names every parameter.
+    """The contract of a module in ``workloads/``: what it declares, and two functions.
 
-    `plan` raises `NotRunnable` for parameters that the system at hand has no place for (a second interface, say): that
-    treatment is then left out of every block, with the reason.
+    `PARAMS` declares every parameter: name -> `Param`. Its ranges are checked where a request becomes a design and
+    before `plan` (`plan_steps`); `plan` checks what hangs on several parameters only.
 
-    `NEEDS`, which a module may have, says what programs a host needs for it where no image brings them: role of `plan`
-    -> program (or file) -> Debian package, nothing where the guest image has it. ``infrabench hosts prepare`` installs
-    them.
+    `plan` returns the steps of a trial. It raises `NotRunnable` for parameters that the system at hand has no place for
+    (a second interface, say): that treatment is then left out of every block, with the reason.
 
-    `READS`, which a module has whose output is another project's, names the versions of its tool (see `version`) that
-    its parser was tested with. What `version` says after a space (a library, a server) makes no other version.
+    `parse` returns the measurements of what the steps left: a pure function.
+
+    `VERSION` says how the tool is asked for its version: argv, and a pattern whose one group is the version in what
+    that prints on either stream. A workload that is not one tool defines ``version(target)`` instead.
+
+    `PROGRAMS` says what programs a host needs for it where no image brings them: role of `plan` -> program (or file) ->
+    Debian package, nothing where the guest image has it. ``infrabench hosts prepare`` installs them, and the workload
+    can run where the target ``server`` has those of that role. One that needs more (a store, a life cycle) defines
+    ``supported(deployment)``, which returns None or the reason why it cannot run.
+
+    `READS`, which a module has whose output is another project's, names the versions of its tool (see `VERSION`) that
+    its parser was tested with. What a version says after a space (a library, a server) makes no other version.
 
     `METRICS`, which a module should have, says of each metric that it reports what kind it is: metric -> `MetricKind`.
     One that it does not name is a quantity.
     """
 
-    DEFAULTS: Mapping[str, Any]
+    PARAMS: Mapping[str, Param]
 
     def plan(self, params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]: ...
 
@@ -101,3 +163,40 @@ class Workload(Protocol):
     def supported(self, deployment: Deployment) -> str | None: ...
 
     def parse(self, capture: Capture) -> Sequence[Measurement]: ...
+
+
+def default_params(workload: Workload) -> dict[str, bool | int | float | str]:
+    """Return every parameter of a workload as it is when nobody says."""
+    return {name: param.default for name, param in workload.PARAMS.items()}
+
+
+def plan_steps(workload: Workload, params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+    """Return the steps of a trial; `DesignError` when one of `params` is not what the workload declares."""
+    for name, given in params.items():
+        workload.PARAMS[name].check(name, given)
+    return workload.plan(params, roles)
+
+
+def read_version(target: Target, argv: Sequence[str], pattern: str) -> str:
+    """Return the first group of the only match of `pattern` in what `argv` prints on either stream.
+
+    Raises `CommandFailed` when the tool does not run, `ParseError` when it tells no version.
+    """
+    result = target.run(argv, timeout_s=30)
+    output = plain(result.stdout + result.stderr)
+    found = list(re.finditer(pattern, output, re.MULTILINE))
+    if not result.ok and not found:
+        raise CommandFailed(result, f"{target.role} {target.host.name}")
+    if len(found) != 1:
+        raise ParseError(argv[0], f"expected a version once, found it {len(found)} times", output)
+    return found[0][1]
+
+
+def find_missing(deployment: Deployment, *programs: str) -> str | None:
+    """Return None, or the reason: which of `programs` the system's ``server`` target does not have."""
+    if not programs:
+        return None
+    target = deployment.targets["server"]
+    found = target.run(("which", *programs), timeout_s=30).stdout.decode("utf-8", "replace").split()
+    absent = [name for name in programs if name not in {PurePosixPath(path).name for path in found}]
+    return f"{', '.join(absent)} not found inside; install what lab/guest/ lists" if absent else None

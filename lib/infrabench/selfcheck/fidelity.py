@@ -140,7 +140,7 @@ def request(systems: Sequence[str], blocks: int, seed: int, study: str = "contai
         raise DesignError("name at least one system")
     return designs.design(
         _study(systems[0], blocks, tools), Request("fidelity", "once", systems=systems, seed=seed),
-        registry.names("systems"), {name: registry.workload(name).DEFAULTS for name in tools},
+        registry.names("systems"), {name: registry.workload(name).PARAMS for name in tools},
     )  # fmt: skip
 
 

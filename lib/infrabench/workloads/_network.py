@@ -22,13 +22,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from infrabench.core import Capture, DesignError, Measurement, MetricKind, NotRunnable, ParseError, Result, Step, Target
+from infrabench.core import Capture, Measurement, MetricKind, NotRunnable, Param, ParseError, Result, Step, Target
 from infrabench.workloads import _counters
 from infrabench.workloads._parse import json_object, positive, text
 
-PATH: Mapping[str, Any] = {
-    "placement": "two-nodes", "interface": "primary", "multus": True, "policy": False, "cpus": "free",
-}  # fmt: skip
 CPUS = {"free": None, "apart": "1,0", "one": "0,0"}  # processors of client and server, as iperf3 and netperf take them
 PLACEMENTS = {"same-node": "near", "two-nodes": "far"}
 CPU_METRICS: Mapping[str, MetricKind] = {
@@ -36,6 +33,13 @@ CPU_METRICS: Mapping[str, MetricKind] = {
     "cpu_percent": "quantity",
 }
 INTERFACES = ("primary", "second", "service")
+PATH: Mapping[str, Param] = {
+    "placement": Param("two-nodes", choices=tuple(PLACEMENTS), meaning="where both ends are"),
+    "interface": Param("primary", choices=INTERFACES, meaning="interface of the server that the client asks"),
+    "multus": Param(True, meaning="pods are made through Multus"),
+    "policy": Param(False, meaning="a NetworkPolicy selects the server"),
+    "cpus": Param("free", choices=tuple(CPUS), meaning="processors of both ends"),
+}
 CLAIM = "INFRABENCH_CLAIM="
 NODES = ("server-node", "client-node")
 READY_S = 20.0
@@ -97,8 +101,6 @@ class Cpu:
 def ends(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Ends:
     """Return the ends of the path that `params` ask for; `NotRunnable` when the system has no such path."""
     placement, interface = params["placement"], params["interface"]
-    if placement not in PLACEMENTS or interface not in INTERFACES:
-        raise DesignError(f"no path {placement!r}, {interface!r}: {', '.join(PLACEMENTS)}; {', '.join(INTERFACES)}")
     plain = "" if params["multus"] else "-plain"
     server_role = "server" + ("-guarded" if params["policy"] else "") + plain
     client_role = PLACEMENTS[placement] + plain
@@ -121,8 +123,6 @@ def ends(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Ends:
 
 def pinned(params: Mapping[str, Any], option: str) -> tuple[str, ...]:
     """Return the `option` that puts both ends on the processors that `params` ask for; empty where they are free."""
-    if params["cpus"] not in CPUS:
-        raise DesignError(f"cpus is one of {', '.join(CPUS)}, not {params['cpus']!r}")
     pair = CPUS[params["cpus"]]
     return () if pair is None else (option, pair)
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from pathlib import PurePosixPath
 from typing import Any
 
-from infrabench.core import CommandFailed, Deployment, DesignError, ParseError, Result, Target
+from infrabench.core import DesignError, ParseError, Result, plain
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 LARGEST = 1e30  # no quantity in the units of any tool is larger, and products of some such numbers stay finite
@@ -23,22 +22,6 @@ LARGEST_REPORT = 16 * 2**20  # characters of JSON: parsed, they take up to 25 ti
 def text(result: Result) -> str:
     """Return a command's standard output as text; `ParseError` when only some of its lines are of a terminal."""
     return plain(result.stdout)
-
-
-def plain(output: bytes) -> str:
-    r"""Return `output` as text with lines that end as the tool ended them.
-
-    A terminal (``docker run -t``) puts a carriage return before each newline. Where only some lines have one, something
-    else has written between them, and nobody can say what the tool's own output is.
-
-    >>> plain(b"rate: 3\r\n")
-    'rate: 3\n'
-    """
-    found = output.decode("utf-8", "replace")
-    lines, returns = found.count("\n"), found.count("\r\n")
-    if 0 < returns < lines:
-        raise ParseError("output", f"{returns} of {lines} lines end as on a terminal (CRLF), the others do not", output)
-    return found.replace("\r\n", "\n")
 
 
 def one(tool: str, what: str, pattern: str, output: str) -> re.Match[str]:
@@ -142,26 +125,6 @@ def at_least(name: str, quantity: float, lowest: float) -> None:
     is_number = isinstance(quantity, int | float) and not isinstance(quantity, bool)
     if not is_number or not lowest <= quantity < LARGEST:
         raise DesignError(f"{name} must be at least {lowest:g}, not {repr(quantity)[:60]}")
-
-
-def tool_version(target: Target, tool: str, pattern: str, *argv: str) -> str:
-    """Return the first group of the only match of `pattern` in what `argv` prints on either stream.
-
-    Raises `CommandFailed` when the tool does not run, `ParseError` when it tells no version.
-    """
-    result = target.run(argv, timeout_s=30)
-    output = plain(result.stdout + result.stderr)
-    if not result.ok and not re.search(pattern, output, re.MULTILINE):
-        raise CommandFailed(result, f"{target.role} {target.host.name}")
-    return one(tool, "a version", pattern, output)[1]
-
-
-def missing(deployment: Deployment, *programs: str) -> str | None:
-    """Return None, or the reason: which of `programs` the system's ``server`` target does not have."""
-    target = deployment.targets["server"]
-    found = target.run(("which", *programs), timeout_s=30).stdout.decode("utf-8", "replace").split()
-    absent = [name for name in programs if name not in {PurePosixPath(path).name for path in found}]
-    return f"{', '.join(absent)} not found inside; install what lab/guest/ lists" if absent else None
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

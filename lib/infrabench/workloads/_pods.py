@@ -17,11 +17,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, NotRunnable, ParseError, Result, Step, Target
+from infrabench.core import (
+    Capture,
+    Deployment,
+    Measurement,
+    NotRunnable,
+    Param,
+    ParseError,
+    Result,
+    Step,
+    Target,
+    find_missing,
+)
 from infrabench.workloads import _counters
-from infrabench.workloads._parse import missing, positive, text
+from infrabench.workloads._parse import positive, text
 
-PODS: Mapping[str, Any] = {"pods": 10}
+PODS: Mapping[str, Param] = {"pods": Param(10, least=1, meaning="number of pods")}
 TOOL = "ib-pods"
 LOADS = {"pairs": "all", "first": "first"}  # -> as ib-pods calls it
 POPULATION_S = 300.0  # making or removing all pods
@@ -32,8 +43,6 @@ NO_POPULATIONS = "it makes no populations of pods"
 def check(params: Mapping[str, Any], roles: Mapping[str, Target]) -> None:
     """Raise `NotRunnable` for a system without populations, and for more pods than fit; says how many do."""
     pods = params["pods"]
-    if isinstance(pods, bool) or not isinstance(pods, int) or pods < 1:
-        raise DesignError(f"pods must be a number of pods, 1 or more, not {pods!r}")
     if "conductor" not in roles or "control" not in roles or "population" not in roles["control"].lifecycle:
         raise NotRunnable(NO_POPULATIONS)
     fit, why = roles["control"].pods, roles["control"].lifecycle.get("pods_reason", ())
@@ -43,8 +52,6 @@ def check(params: Mapping[str, Any], roles: Mapping[str, Target]) -> None:
 
 def pairs(params: Mapping[str, Any]) -> str:
     """Return how ib-pods calls the ``load``; `NotRunnable` where so many pods make no pairs."""
-    if params["load"] not in LOADS:
-        raise DesignError(f"load is one of {', '.join(LOADS)}, not {params['load']!r}")
     if params["pods"] < 2 or (params["load"] == "pairs" and params["pods"] % 2):
         raise NotRunnable(f"{params['pods']} pods make no pairs")
     return LOADS[params["load"]]
@@ -94,7 +101,7 @@ def without(deployment: Deployment, *programs: str) -> str | None:
     """Return None, or what a system lacks: populations of pods, or `programs` in its pods."""
     if "conductor" not in deployment.targets:
         return NO_POPULATIONS
-    return missing(deployment, TOOL, *programs)
+    return find_missing(deployment, TOOL, *programs)
 
 
 def whole(capture: Capture, step: str) -> str:

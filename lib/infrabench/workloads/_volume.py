@@ -15,11 +15,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, NotRunnable, ParseError, Step, Target
-from infrabench.workloads._parse import MIB, at, equal, json_object, missing, positive, text, value
+from infrabench.core import Capture, Deployment, Measurement, NotRunnable, Param, ParseError, Step, Target, find_missing
+from infrabench.workloads._parse import MIB, at, equal, json_object, positive, text, value
 
 TOOL = "store"
-MODES = ("default", "strict")  # of durability: each system's own, or every write on disk when it is acknowledged
+MODE = Param(
+    "default", choices=("default", "strict"),
+    meaning="durability: the system's own, or every write on disk when it is acknowledged",
+)  # fmt: skip
 COMMAND_S = 120.0  # what moves no data
 MAKE_S = 420.0  # making a pool, with the old one's removal
 SPARE_BYTES = 64 * MIB
@@ -28,29 +31,10 @@ NO_STORE = "it is no storage system"
 PHASE = Literal["prepare", "measure", "rescue", "cleanup"]
 
 
-def check(params: Mapping[str, Any], roles: Mapping[str, Target]) -> None:
-    """Raise `NotRunnable` for a system that stores nothing, `DesignError` for a mode that nobody knows."""
+def check(roles: Mapping[str, Target]) -> None:
+    """Raise `NotRunnable` for a system that stores nothing."""
     if "server" not in roles or "store" not in roles["server"].lifecycle:
         raise NotRunnable(NO_STORE)
-    one_of("mode", params["mode"], MODES)
-
-
-def one_of(name: str, given: object, known: Sequence[object]) -> None:
-    """Raise `DesignError` unless a parameter is one of those that are known."""
-    if given not in known or isinstance(given, bool):
-        raise DesignError(f"{name} is one of {', '.join(map(str, known))}, not {given!r}")
-
-
-def whole(name: str, given: object, lowest: int) -> None:
-    """Raise `DesignError` unless a parameter is a whole number, `lowest` or more."""
-    if isinstance(given, bool) or not isinstance(given, int) or given < lowest:
-        raise DesignError(f"{name} must be a whole number, {lowest} or more, not {given!r}")
-
-
-def seconds(name: str, given: object, lowest: float) -> None:
-    """Raise `DesignError` unless a parameter is a number of seconds, `lowest` or more and below a day."""
-    if isinstance(given, bool) or not isinstance(given, int | float) or not lowest <= given < 86400:
-        raise DesignError(f"{name} must be seconds, {lowest:g} or more and less than a day, not {given!r}")
 
 
 def lifecycle(roles: Mapping[str, Target], key: str, otherwise: str) -> tuple[str, ...]:
@@ -94,7 +78,7 @@ def without(deployment: Deployment, *programs: str) -> str | None:
     target = deployment.targets.get("server")
     if target is None or "store" not in target.lifecycle:
         return NO_STORE
-    return missing(deployment, *programs)
+    return find_missing(deployment, *programs)
 
 
 def said(capture: Capture, step: str, verb_name: str) -> Mapping[str, Any]:

@@ -17,14 +17,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, NotAsClaimed, Step, Target
+from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, NotAsClaimed, Param, Step, Target
 from infrabench.workloads import _fio_report, _volume
-from infrabench.workloads._parse import MIB, equal, tool_version
+from infrabench.workloads._parse import MIB, equal
 
-DEFAULTS: Mapping[str, Any] = {
-    "files": 44,
-    "total_bytes": 4_000_000_000,
-    "mode": "default",
+VERSION = ("fio", "--version"), r"^fio-(\S+)$"
+PARAMS: Mapping[str, Param] = {
+    "files": Param(44, least=1, meaning="number of files"),
+    "total_bytes": Param(4_000_000_000, least=MIB, unit="B", meaning="size of all files together"),
+    "mode": _volume.MODE,
 }
 TOOL = "fio"
 READS = ("3.33", "3.39")
@@ -40,7 +41,7 @@ METRICS: Mapping[str, MetricKind] = {
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
     """Return writing, dropping, reading and comparing, on a file system that is made for it."""
     size = _file_bytes(params) * params["files"]
-    _volume.check(params, roles)
+    _volume.check(roles)
     (folder,) = _volume.lifecycle(roles, "mount", "no file system can be made on it")
     area = _volume.area_bytes(size)
     return (
@@ -57,11 +58,6 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
         *_volume.rescue(roles),
         _volume.verb(roles, ("unmount",), "cleanup", moved_bytes=size),
     )
-
-
-def version(target: Target) -> str:
-    """Return fio's version."""
-    return tool_version(target, TOOL, r"^fio-(\S+)$", TOOL, "--version")
 
 
 def supported(deployment: Deployment) -> str | None:
@@ -85,8 +81,6 @@ def parse(capture: Capture) -> Sequence[Measurement]:
 
 
 def _file_bytes(params: Mapping[str, Any]) -> int:
-    _volume.whole("files", params["files"], 1)
-    _volume.whole("total_bytes", params["total_bytes"], PIECE)
     each: int = params["total_bytes"] // params["files"] // PIECE * PIECE
     if not each:
         raise DesignError(f"file-copy: {params['files']} files of 1 MiB are more than {params['total_bytes']} bytes")

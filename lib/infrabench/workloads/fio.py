@@ -12,17 +12,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, Step, Target
+from infrabench.core import Capture, DesignError, Measurement, MetricKind, Param, Step, Target
 from infrabench.workloads import _fio_report
-from infrabench.workloads._parse import KIB, MIB, at_least, equal, missing, positive, tool_version, value
+from infrabench.workloads._parse import KIB, MIB, at_least, equal, positive, value
 
-DEFAULTS: Mapping[str, Any] = {
-    "size_bytes": 64 * MIB,
-    "block_bytes": 4 * KIB,
-    "directory": "/var/tmp",
-    "direct": False,
+PARAMS: Mapping[str, Param] = {
+    "size_bytes": Param(64 * MIB, least=512, unit="B", meaning="size of the file"),
+    "block_bytes": Param(4 * KIB, least=512, unit="B", meaning="size of a request"),
+    "directory": Param("/var/tmp", meaning="folder of the file in the target"),
+    "direct": Param(False, meaning="open the file with O_DIRECT, past the page cache"),
 }
-NEEDS = {"server": {"fio": "fio"}}
+PROGRAMS = {"server": {"fio": "fio"}}
+VERSION = ("fio", "--version"), r"^fio-(\S+)$"
 TOOL = "fio"
 READS = ("3.33", "3.39")
 FILE = "infrabench-fio.bin"
@@ -36,7 +37,6 @@ METRICS: Mapping[str, MetricKind] = {
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
     """Return the run with its two jobs, and the removal of the file."""
-    at_least("block_bytes", params["block_bytes"], 512)
     at_least("size_bytes", params["size_bytes"], params["block_bytes"])
     if params["size_bytes"] % params["block_bytes"]:
         raise DesignError("fio: size_bytes must be whole blocks")
@@ -47,16 +47,6 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
         Step("fio", "server", argv, timeout_s=timeout_s),
         Step("remove", "server", ("rm", "-f", f"{params['directory']}/{FILE}"), phase="cleanup"),
     )
-
-
-def version(target: Target) -> str:
-    """Return fio's version."""
-    return tool_version(target, TOOL, r"^fio-(\S+)$", TOOL, "--version")
-
-
-def supported(deployment: Deployment) -> str | None:
-    """Return None, or that fio is missing."""
-    return missing(deployment, *NEEDS["server"])
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:

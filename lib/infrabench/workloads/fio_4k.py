@@ -20,29 +20,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, ParseError, Step, Target
+from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, Param, ParseError, Step, Target
 from infrabench.workloads import _fio_report, _volume
-from infrabench.workloads._parse import GIB, KIB, equal, text, tool_version
+from infrabench.workloads._parse import GIB, KIB, at_least, equal, text
 
-DEFAULTS: Mapping[str, Any] = {
-    "pattern": "randread",
-    "mode": "default",  # durability, see `_store.MODES`
-    "path": "nbd",
-    "area_bytes": 2 * GIB,
-    "depth": 32,
-    "seconds": 10.0,
-    "ramp_s": 2.0,
-    "block_bytes": 4 * KIB,
-}
+VERSION = ("fio", "--version"), r"^fio-(\S+)$"
 TOOL = "fio"
 READS = ("3.33", "3.39")
 PATTERNS = ("read", "write", "randread", "randwrite")
 ENGINES = {"nbd": "nbd", "rbd": "rbd", "kernel": "libaio"}  # of each path
+PARAMS: Mapping[str, Param] = {
+    "pattern": Param("randread", choices=PATTERNS, meaning="order and direction of the requests"),
+    "mode": _volume.MODE,
+    "path": Param("nbd", choices=tuple(ENGINES), meaning="how fio reaches the volume"),
+    "area_bytes": Param(2 * GIB, least=512, unit="B", meaning="size of the area that requests go to"),
+    "depth": Param(32, least=1, meaning="requests that are outstanding"),
+    "seconds": Param(10.0, least=1, most=86399, unit="s", meaning="length of the run"),
+    "ramp_s": Param(2.0, least=0, most=86399, unit="s", meaning="time before the run, which does not count"),
+    "block_bytes": Param(4 * KIB, least=512, unit="B", meaning="size of a request"),
+}
 NAME = "requests"
 FOLDER = "/var/tmp/infrabench-fio-4k"
 LOG = f"{FOLDER}/load_clat_hist.log"
 WINDOW_S = 0.25
-LEAST_S = 1.0
 POINTS = {"latency_p50_s": "50.000000", "latency_p99_s": "99.000000", "latency_p999_s": "99.900000"}
 METRICS: Mapping[str, MetricKind] = {
     "iops": "fixed-time rate",
@@ -72,11 +72,6 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
         *_volume.rescue(roles),
         Step("remove", "server", (*inside, "rm", "-rf", FOLDER), phase="cleanup"),
     )
-
-
-def version(target: Target) -> str:
-    """Return fio's version."""
-    return tool_version(target, TOOL, r"^fio-(\S+)$", TOOL, "--version")
 
 
 def supported(deployment: Deployment) -> str | None:
@@ -112,14 +107,8 @@ def parse(capture: Capture) -> Sequence[Measurement]:
 
 
 def _check(params: Mapping[str, Any], roles: Mapping[str, Target]) -> None:
-    _volume.check(params, roles)
-    _volume.one_of("pattern", params["pattern"], PATTERNS)
-    _volume.one_of("path", params["path"], tuple(ENGINES))
-    _volume.whole("depth", params["depth"], 1)
-    _volume.whole("block_bytes", params["block_bytes"], 512)
-    _volume.whole("area_bytes", params["area_bytes"], params["block_bytes"])
-    _volume.seconds("seconds", params["seconds"], LEAST_S)
-    _volume.seconds("ramp_s", params["ramp_s"], 0)
+    _volume.check(roles)
+    at_least("area_bytes", params["area_bytes"], params["block_bytes"])
     if params["area_bytes"] % params["block_bytes"] or params["block_bytes"] % 512:
         raise DesignError("fio-4k: area_bytes must be whole blocks, and block_bytes whole sectors of 512 bytes")
 

@@ -11,23 +11,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, Measurement, MetricKind, ParseError, Step, Target
+from infrabench.core import Capture, Measurement, MetricKind, Param, ParseError, Step, Target
 from infrabench.workloads._parse import (
     MIB,
     at,
-    at_least,
     equal,
     json_object,
-    missing,
     one,
     positive,
     text,
-    tool_version,
     value,
 )
 
-DEFAULTS: Mapping[str, Any] = {"size_bytes": 64 * MIB, "port": 18021}
-NEEDS = {"server": {"vsftpd": "vsftpd", "ib-service": "", "ib-data": ""}, "client": {"ib-ftp": ""}}
+PARAMS: Mapping[str, Param] = {
+    "size_bytes": Param(64 * MIB, least=1, unit="B", meaning="size of the file"),
+    "port": Param(18021, least=1, most=65535, meaning="port of the server"),
+}
+PROGRAMS = {"server": {"vsftpd": "vsftpd", "ib-service": "", "ib-data": ""}, "client": {"ib-ftp": ""}}
+VERSION = ("ib-ftp", "--version"), r"^ib-ftp (.+)$"
 TOOL = "ib-ftp"
 FOLDER = "/srv/infrabench/ftp"
 SLOWEST_B_PER_S = 1 * MIB  # slower than this is a hang
@@ -42,7 +43,6 @@ METRICS: Mapping[str, MetricKind] = {
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
     """Return making the file, start, readiness (the client can log in), download and stop."""
     size = params["size_bytes"]
-    at_least("size_bytes", size, 1)
     server = ("--address", roles["server"].address, "--port", str(params["port"]))
     patience_s = 60.0 + size / SLOWEST_B_PER_S
     make = ("sh", "-c", MAKE, "sh", _file(size), str(size))
@@ -54,16 +54,6 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
         Step("download", "client", get, timeout_s=patience_s),
         Step("stop", "server", ("ib-service", "stop", "ftp"), phase="cleanup"),
     )
-
-
-def version(target: Target) -> str:
-    """Return the client's version; the FTP server's is that of the image."""
-    return tool_version(target, TOOL, r"^ib-ftp (.+)$", TOOL, "--version")
-
-
-def supported(deployment: Deployment) -> str | None:
-    """Return None, or which part of the FTP server is missing."""
-    return missing(deployment, *NEEDS["server"])
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:

@@ -30,29 +30,32 @@ from typing import Any
 from infrabench.core import (
     Capture,
     Deployment,
-    DesignError,
     Measurement,
     MetricKind,
     NotAsClaimed,
+    Param,
     ParseError,
     Step,
     Target,
 )
 from infrabench.workloads import _volume
-from infrabench.workloads._parse import KIB, at, equal, json_object, positive, text, tool_version, value
+from infrabench.workloads._parse import KIB, at, at_least, equal, json_object, positive, text, value
 
-DEFAULTS: Mapping[str, Any] = {
-    "files": 16,
-    "total_bytes": 256_000_000,
-    "damage": "one",
-    "mode": "default",
-    "disk": 1,  # that is lost, with `damage` none
-}
+VERSION = ("python3", "--version"), r"^Python (\S+)$"
 TOOL = "integrity"
 SCRIPT = Path(__file__).with_name("_integrity_script.py")
 DAMAGES = ("none", "one", "both")
 DATA = "data"
 MOST_FILES = 256
+PARAMS: Mapping[str, Param] = {
+    "files": Param(16, least=1, most=MOST_FILES, meaning="number of files, which are all read at once"),
+    "total_bytes": Param(256_000_000, least=64 * KIB, unit="B", meaning="size of all files together"),
+    "damage": Param(
+        "one", choices=DAMAGES, meaning="copies of the data that are changed; none: a disk is lost instead"
+    ),
+    "mode": _volume.MODE,
+    "disk": Param(1, choices=(0, 1), meaning="disk that is lost, with damage none"),
+}
 REBUILD_S = 3600.0  # the pool may hold more than these files
 SCRUB_S = 1800.0
 ANSWER_S = 60.0  # for a file, beside the time that reading takes
@@ -68,13 +71,8 @@ METRICS: Mapping[str, MetricKind] = {
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
     """Return writing, what happens to the disks, and every reading."""
-    _volume.check(params, roles)
-    _volume.one_of("damage", params["damage"], DAMAGES)
-    _volume.one_of("disk", params["disk"], (0, 1))
-    _volume.whole("files", params["files"], 1)
-    _volume.whole("total_bytes", params["total_bytes"], 64 * KIB * params["files"])
-    if params["files"] > MOST_FILES:
-        raise DesignError(f"integrity: {MOST_FILES} files at most, all are read at once")
+    _volume.check(roles)
+    at_least("total_bytes", params["total_bytes"], 64 * KIB * params["files"])
     (mounted,) = _volume.lifecycle(roles, "mount", "no file system can be made on it")
     size, each = params["total_bytes"], params["total_bytes"] // params["files"]
     area = _volume.area_bytes(size)
@@ -97,11 +95,6 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
         *made_anew,
         _volume.verb(roles, ("throttle", "default"), "cleanup", "unthrottle"),
     )
-
-
-def version(target: Target) -> str:
-    """Return the version of Python, which writes, reads and hashes; that of the storage system is a fact of it."""
-    return tool_version(target, "python3", r"^Python (\S+)$", "python3", "--version")
 
 
 def supported(deployment: Deployment) -> str | None:

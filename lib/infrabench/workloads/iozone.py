@@ -12,16 +12,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, ParseError, Step, Target
-from infrabench.workloads._parse import KIB, MIB, at_least, equal, missing, one, positive, quantity, text, tool_version
+from infrabench.core import Capture, DesignError, Measurement, MetricKind, Param, ParseError, Step, Target
+from infrabench.workloads._parse import KIB, MIB, at_least, equal, one, positive, quantity, text
 
-DEFAULTS: Mapping[str, Any] = {
-    "size_bytes": 64 * MIB,
-    "record_bytes": 4 * KIB,
-    "directory": "/var/tmp",
-    "direct": False,
+PARAMS: Mapping[str, Param] = {
+    "size_bytes": Param(64 * MIB, least=KIB, unit="B", meaning="size of the file"),
+    "record_bytes": Param(4 * KIB, least=KIB, unit="B", meaning="size of a record"),
+    "directory": Param("/var/tmp", meaning="folder of the file in the target"),
+    "direct": Param(False, meaning="open the file with O_DIRECT, past the page cache"),
 }
-NEEDS = {"server": {"iozone": "iozone3"}}
+PROGRAMS = {"server": {"iozone": "iozone3"}}
+VERSION = ("iozone", "-v"), r"Version \$Revision: (\S+) \$$"
 TOOL = "iozone"
 READS = ("3.489", "3.507")
 FILE = "infrabench-iozone.bin"
@@ -41,7 +42,6 @@ METRICS: Mapping[str, MetricKind] = {
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
     """Return the run, and the removal of the file that a killed run leaves."""
-    at_least("record_bytes", params["record_bytes"], KIB)
     at_least("size_bytes", params["size_bytes"], params["record_bytes"])
     if params["size_bytes"] % params["record_bytes"] or params["record_bytes"] % KIB:
         raise DesignError("iozone: size_bytes must be whole records, and record_bytes whole KiB")
@@ -50,16 +50,6 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
         Step("iozone", "server", _command(params), timeout_s=timeout_s),
         Step("remove", "server", ("rm", "-f", _file(params)), phase="cleanup"),
     )
-
-
-def version(target: Target) -> str:
-    """Return IOzone's version."""
-    return tool_version(target, TOOL, r"Version \$Revision: (\S+) \$$", TOOL, "-v")
-
-
-def supported(deployment: Deployment) -> str | None:
-    """Return None, or that iozone is missing."""
-    return missing(deployment, *NEEDS["server"])
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:

@@ -20,37 +20,37 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, ParseError, Step, Target
+from infrabench.core import Capture, DesignError, Measurement, MetricKind, Param, ParseError, Step, Target
 from infrabench.workloads import _network
 from infrabench.workloads._counters import Amount
 from infrabench.workloads._parse import (
     at,
-    at_least,
     equal,
     json_object,
-    missing,
     one,
     positive,
     text,
-    tool_version,
     value,
     within,
 )
 
-DEFAULTS: Mapping[str, Any] = {
-    **_network.PATH,
-    "protocol": "tcp",
-    "streams": 1,
-    "seconds": 5,
-    "omit_s": 1,
-    "rate_bit_per_s": 0,
-    "length_bytes": 1400,
-    "port": 5201,
-}
-NEEDS = {"server": {"iperf3": "iperf3"}, "far": {"iperf3": "iperf3"}}
+PROGRAMS = {"server": {"iperf3": "iperf3"}, "far": {"iperf3": "iperf3"}}
+VERSION = ("iperf3", "--version"), r"^iperf (\S+)(?: \(.*\))?$"
 TOOL = "iperf3"
 READS = ("3.9", "3.12", "3.18")
 MOST_STREAMS = 128  # iperf3's own limit
+PARAMS: Mapping[str, Param] = {
+    **_network.PATH,
+    "protocol": Param("tcp", choices=("tcp", "udp"), meaning="protocol of transport"),
+    "streams": Param(1, least=1, most=MOST_STREAMS, meaning="connections"),
+    "seconds": Param(5, least=1, unit="s", meaning="length of the run"),
+    "omit_s": Param(1, least=0, unit="s", meaning="time before the run, which does not count"),
+    "rate_bit_per_s": Param(
+        0, least=0, unit="bit/s", meaning="what UDP offers on all streams together; 0: as fast as it can"
+    ),
+    "length_bytes": Param(1400, least=16, unit="B", meaning="payload of a datagram"),
+    "port": Param(5201, least=1, most=65535, meaning="port of the server"),
+}
 SLACK = 0.1  # largest share by which a report's time may miss what was asked
 # Datagrams that come late across the border between omitted and counted seconds are counted on one side only.
 STRAY = 0.001
@@ -81,16 +81,6 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     """Return start of the server, readings, the run, readings and stop."""
     found = _network.ends(params, roles)
     seconds, omit_s, port = params["seconds"], params["omit_s"], params["port"]
-    for name in ("streams", "seconds", "omit_s", "rate_bit_per_s", "length_bytes", "port"):
-        if not isinstance(params[name], int):
-            raise DesignError(f"{name} of iperf3 must be a whole number, not {params[name]!r}")
-    at_least("seconds", seconds, 1)
-    at_least("omit_s", omit_s, 0)
-    at_least("streams", params["streams"], 1)
-    at_least("length_bytes", params["length_bytes"], 16)
-    at_least("rate_bit_per_s", params["rate_bit_per_s"], 0)
-    if params["streams"] > MOST_STREAMS or params["protocol"] not in ("tcp", "udp"):
-        raise DesignError(f"iperf3 takes tcp or udp and at most {MOST_STREAMS} streams")
     if params["protocol"] == "tcp" and params["rate_bit_per_s"]:
         raise DesignError("iperf3: rate_bit_per_s is what UDP offers; TCP finds its own")
     argv = (
@@ -100,16 +90,6 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     )  # fmt: skip
     tool = Step("iperf3", found.client.role, argv, timeout_s=seconds + omit_s + SETTLE_S)
     return _network.around(found, params, (TOOL, "-s", "-1", "-J", "-p", str(port)), tool)
-
-
-def version(target: Target) -> str:
-    """Return iperf3's version."""
-    return tool_version(target, TOOL, r"^iperf (\S+)(?: \(.*\))?$", TOOL, "--version")
-
-
-def supported(deployment: Deployment) -> str | None:
-    """Return None, or that iperf3 is missing."""
-    return missing(deployment, *NEEDS["server"])
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:

@@ -15,24 +15,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, Measurement, MetricKind, ParseError, Step, Target
+from infrabench.core import Capture, Measurement, MetricKind, Param, ParseError, Step, Target
 from infrabench.workloads._parse import (
     KIB,
     at_least,
     equal,
     json_object,
-    missing,
     positive,
     text,
-    tool_version,
     value,
     within,
 )
 
-DEFAULTS: Mapping[str, Any] = {"threads": 10, "seconds": 60.0, "min_kib": 1, "max_kib": 25 * 1024, "port": 18025}
-NEEDS = {
+PARAMS: Mapping[str, Param] = {
+    "threads": Param(10, least=1, meaning="connections at a time"),
+    "seconds": Param(60.0, least=0.1, unit="s", meaning="length of the run"),
+    "min_kib": Param(1, least=1, unit="KiB", meaning="smallest message"),
+    "max_kib": Param(25 * 1024, least=1, unit="KiB", meaning="largest message"),
+    "port": Param(18025, least=1, most=65535, meaning="port of the server"),
+}
+PROGRAMS = {
     "server": {"postfix": "postfix", "ib-service": "", "ib-mail": ""}, "client": {"postal": "postal", "ib-mail": ""},
 }  # fmt: skip
+VERSION = ("postal", "-?"), r"^Postal Version: (\S+)$"
 TOOL = "postal"
 READS = ("0.75",)
 COUNTER = "ib-mail"
@@ -51,9 +56,6 @@ METRICS: Mapping[str, MetricKind] = {
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
     """Return start, readiness (the server greets the client), load, count and stop."""
-    at_least("threads", params["threads"], 1)
-    at_least("seconds", params["seconds"], 0.1)
-    at_least("min_kib", params["min_kib"], 1)
     at_least("max_kib", params["max_kib"], params["min_kib"])
     address, port = roles["server"].address, str(params["port"])
     postal = (
@@ -70,16 +72,6 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
         Step("count", "server", count, phase="cleanup"),
         Step("stop", "server", ("ib-service", "stop", "mail"), phase="cleanup"),
     )
-
-
-def version(target: Target) -> str:
-    """Return postal's version; the mail server's is that of the image."""
-    return tool_version(target, TOOL, r"^Postal Version: (\S+)$", TOOL, "-?")
-
-
-def supported(deployment: Deployment) -> str | None:
-    """Return None, or which part of the mail server is missing."""
-    return missing(deployment, *NEEDS["server"])
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:

@@ -17,25 +17,26 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, ParseError, Step, Target
+from infrabench.core import Capture, DesignError, Measurement, MetricKind, Param, ParseError, Step, Target
 from infrabench.workloads import _network
 from infrabench.workloads._counters import Amount
-from infrabench.workloads._parse import at_least, equal, missing, number, one, positive, text, tool_version
+from infrabench.workloads._parse import equal, number, one, positive, text
 
-DEFAULTS: Mapping[str, Any] = {
-    **_network.PATH,
-    "test": "TCP_RR",
-    "seconds": 5,
-    "request_bytes": 1,
-    "response_bytes": 1,
-    "port": 12865,
-    "data_port": 12866,
-}
-NEEDS = {"server": {"netperf": "netperf", "netserver": "netperf"}, "far": {"netperf": "netperf"}}
+PROGRAMS = {"server": {"netperf": "netperf", "netserver": "netperf"}, "far": {"netperf": "netperf"}}
+VERSION = ("netperf", "-V"), r"^Netperf version (\S+)$"
 TOOL = "netperf"
 READS = ("2.7.0", "2.7.1")
 SERVER = "netserver"
 PROTOCOLS = {"TCP_RR": "TCP", "UDP_RR": "UDP", "TCP_STREAM": "TCP"}
+PARAMS: Mapping[str, Param] = {
+    **_network.PATH,
+    "test": Param("TCP_RR", choices=tuple(PROTOCOLS), meaning="netperf's test"),
+    "seconds": Param(5, least=1, unit="s", meaning="length of the run"),
+    "request_bytes": Param(1, least=1, unit="B", meaning="size of a request"),
+    "response_bytes": Param(1, least=1, unit="B", meaning="size of an answer"),
+    "port": Param(12865, least=1, most=65535, meaning="port of control"),
+    "data_port": Param(12866, least=1, most=65535, meaning="port of the data, another one"),
+}
 NAMES = {"TCP_RR": "TCP REQUEST/RESPONSE", "UDP_RR": "UDP REQUEST/RESPONSE", "TCP_STREAM": "TCP STREAM"}
 COMMON = ("PROTOCOL", "DIRECTION", "ELAPSED_TIME", "THROUGHPUT", "THROUGHPUT_UNITS", "REMOTE_BYTES_RECVD")
 LATENCIES = {"mean": "MEAN_LATENCY", "p50": "P50_LATENCY", "p90": "P90_LATENCY", "p99": "P99_LATENCY"}
@@ -69,31 +70,16 @@ def server(params: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def command(params: Mapping[str, Any], address: str, more: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return netperf's command, with `more` of its general options; `DesignError` for parameters out of range."""
-    test, seconds, ports = params["test"], params["seconds"], (params["port"], params["data_port"])
-    if test not in PROTOCOLS:
-        raise DesignError(f"netperf has no test {test!r} here: {', '.join(PROTOCOLS)}")
-    if not all(isinstance(each, int) for each in (seconds, *ports)) or ports[0] == ports[1]:
-        raise DesignError("netperf takes whole seconds, and two ports that differ")
-    at_least("seconds", seconds, 1)
-    at_least("request_bytes", params["request_bytes"], 1)
-    at_least("response_bytes", params["response_bytes"], 1)
+    """Return netperf's command, with `more` of its general options; `DesignError` for two equal ports."""
+    test, seconds = params["test"], params["seconds"]
+    if params["port"] == params["data_port"]:
+        raise DesignError("netperf takes two ports that differ")
     sizes = () if test == "TCP_STREAM" else ("-r", f"{params['request_bytes']},{params['response_bytes']}")
     return (
         TOOL, "-H", address, "-p", str(params["port"]), "-t", test, "-l", str(seconds),
         *more, "--",
         "-P", f",{params['data_port']}", *sizes, "-k", ",".join(_keys(test)),
     )  # fmt: skip
-
-
-def version(target: Target) -> str:
-    """Return netperf's version."""
-    return tool_version(target, TOOL, r"^Netperf version (\S+)$", TOOL, "-V")
-
-
-def supported(deployment: Deployment) -> str | None:
-    """Return None, or which of netperf's two programs is missing."""
-    return missing(deployment, *NEEDS["server"])
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, Measurement, MetricKind, ParseError, Step, Target
-from infrabench.workloads._parse import positive, tool_version
+from infrabench.core import Capture, Measurement, MetricKind, Param, ParseError, Step, Target
+from infrabench.workloads._parse import positive
 
-DEFAULTS: Mapping[str, Any] = {}
+PROGRAMS: Mapping[str, Mapping[str, str]] = {}
+VERSION = ("true", "--version"), r"^true \(GNU coreutils\) (\S+)$"
+PARAMS: Mapping[str, Param] = {}
 METRICS: Mapping[str, MetricKind] = {
     "wall_s": "time",
 }
@@ -20,16 +22,6 @@ METRICS: Mapping[str, MetricKind] = {
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
     """Return one step that does nothing."""
     return (Step("true", "server", ("true",), timeout_s=30.0),)
-
-
-def version(target: Target) -> str:
-    """Return the version of the coreutils that `true` belongs to."""
-    return tool_version(target, "true", r"^true \(GNU coreutils\) (\S+)$", "true", "--version")
-
-
-def supported(deployment: Deployment) -> str | None:
-    """Return None: every system runs programs."""
-    return None
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:

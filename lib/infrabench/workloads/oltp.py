@@ -16,22 +16,33 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, ParseError, Step, Target
+from infrabench.core import (
+    Capture,
+    Deployment,
+    DesignError,
+    Measurement,
+    MetricKind,
+    Param,
+    ParseError,
+    Step,
+    Target,
+    read_version,
+)
 from infrabench.workloads import _volume, sysbench_cpu
-from infrabench.workloads._parse import MIB, equal, number, one, parameter, positive, text, tool_version
+from infrabench.workloads._parse import MIB, equal, number, one, parameter, positive, text
 
-DEFAULTS: Mapping[str, Any] = {
-    "test": "oltp_read_write",
-    "rows": 100_000,
-    "tables": 1,
-    "threads": 4,
-    "seconds": 15,
-    "mode": "default",
-    "buffer_pool_bytes": 64 * MIB,
-}
 TOOL = "sysbench"
 READS = ("1.0.20",)
 TESTS = ("oltp_read_write", "oltp_read_only")
+PARAMS: Mapping[str, Param] = {
+    "test": Param("oltp_read_write", choices=TESTS, meaning="sysbench's test"),
+    "rows": Param(100_000, least=100, meaning="rows of a table"),
+    "tables": Param(1, least=1, meaning="number of tables"),
+    "threads": Param(4, least=1, meaning="connections"),
+    "seconds": Param(15, least=1, unit="s", meaning="length of the run"),
+    "mode": _volume.MODE,
+    "buffer_pool_bytes": Param(64 * MIB, least=5 * MIB, unit="B", meaning="buffer pool of the server, whole MiB"),
+}
 FOLDER = "/var/tmp/infrabench-oltp"  # on the node: socket, pid and log of the server
 SOCKET, PID, LOG = (f"{FOLDER}/mariadb.{kind}" for kind in ("sock", "pid", "log"))
 ROW_BYTES, DATABASE_BYTES = 500, 500_000_000
@@ -91,8 +102,8 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
 
 def version(target: Target) -> str:
     """Return the versions of sysbench and of MariaDB."""
-    sysbench = tool_version(target, TOOL, r"^sysbench (\S+)$", TOOL, "--version")
-    mariadb = tool_version(target, "mariadbd", r"Ver (\S+)(?: from \S+)? for", "mariadbd", "--version")
+    sysbench = read_version(target, *sysbench_cpu.VERSION)
+    mariadb = read_version(target, ("mariadbd", "--version"), r"Ver (\S+)(?: from \S+)? for")
     return f"{sysbench} with MariaDB {mariadb}"
 
 
@@ -144,10 +155,7 @@ _SQL = ("mariadb", "--no-defaults", f"--socket={SOCKET}", "--user=root", "--batc
 
 
 def _check(params: Mapping[str, Any], roles: Mapping[str, Target]) -> None:
-    _volume.check(params, roles)
-    _volume.one_of("test", params["test"], TESTS)
-    for name, lowest in (("rows", 100), ("tables", 1), ("threads", 1), ("seconds", 1), ("buffer_pool_bytes", 5 * MIB)):
-        _volume.whole(name, params[name], lowest)
+    _volume.check(roles)
     if params["buffer_pool_bytes"] % MIB:
         raise DesignError("oltp: buffer_pool_bytes must be whole MiB, MariaDB would round it")
 

@@ -20,11 +20,11 @@ from typing import Any
 
 from infrabench.core import (
     Capture,
-    Deployment,
     Measurement,
     MetricKind,
     NotAsClaimed,
     NotRunnable,
+    Param,
     ParseError,
     Result,
     Step,
@@ -32,7 +32,10 @@ from infrabench.core import (
 )
 from infrabench.workloads._parse import number, positive, text
 
-DEFAULTS: Mapping[str, Any] = {"multus": True}
+PROGRAMS: Mapping[str, Mapping[str, str]] = {}
+PARAMS: Mapping[str, Param] = {
+    "multus": Param(True, meaning="Multus is the plugin of the node while the pod is made"),
+}
 TOOL = "runtime metrics"
 READS = ("containerd://v2.1.6", "containerd://2.1.6+unknown", "cri-o://1.34.0")
 UNREACHABLE = "the container runtime's own figures cannot be reached through a kubeconfig"
@@ -83,11 +86,6 @@ def version(target: Target) -> str:
     if "version" not in target.lifecycle:
         return "unknown"
     return target.check(target.lifecycle["version"], timeout_s=30).decode("utf-8", "replace").strip()
-
-
-def supported(deployment: Deployment) -> str | None:
-    """Return None: whether the runtime's figures can be read depends on the pod that is asked for, see `plan`."""
-    return None
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:

@@ -19,22 +19,23 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, ParseError, Step, Target
+from infrabench.core import Capture, Deployment, Measurement, MetricKind, Param, ParseError, Step, Target
 from infrabench.workloads import _barrier_output, _pods, netperf
 from infrabench.workloads._parse import text
 
-DEFAULTS: Mapping[str, Any] = {
-    **_pods.PODS,
-    "test": "TCP_STREAM",
-    "seconds": 5,
-    "load": "pairs",
-    "request_bytes": 1,
-    "response_bytes": 1,
-    "port": 12865,
-    "data_port": 12866,
-}
+VERSION = netperf.VERSION
 READS = ("2.7.0",)
 TESTS = ("TCP_STREAM", "TCP_RR")
+PARAMS: Mapping[str, Param] = {
+    **_pods.PODS,
+    "test": Param("TCP_STREAM", choices=TESTS, meaning="netperf's test"),
+    "seconds": Param(5, least=1, unit="s", meaning="length of the run"),
+    "load": Param("pairs", choices=tuple(_pods.LOADS), meaning="whether every pair of pods works, or the first alone"),
+    "request_bytes": Param(1, least=1, unit="B", meaning="size of a request"),
+    "response_bytes": Param(1, least=1, unit="B", meaning="size of an answer"),
+    "port": Param(12865, least=1, most=65535, meaning="port of control"),
+    "data_port": Param(12866, least=1, most=65535, meaning="port of the data, another one"),
+}
 LATENCIES = ("latency_mean_s", "latency_p50_s", "latency_p99_s")
 LATE_S = 2.0  # how much later than asked for a pair may end
 PEER = "{peer}"  # as ib-pods writes the address of the other pod
@@ -50,17 +51,10 @@ METRICS: Mapping[str, MetricKind] = {
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
     """Return the steps around one run of netperf in all pairs."""
-    if params["test"] not in TESTS:
-        raise DesignError(f"pods-netperf has no test {params['test']!r}: {', '.join(TESTS)}")
     command = netperf.command(params, PEER)
     words = [part for word in netperf.server(params) for part in ("--server", word)]
     options = ("--pairs", _pods.pairs(params), "--server-port", str(params["port"]), *words)
     return _pods.conducted(params, roles, command, params["seconds"] + netperf.SETTLE_S, options)
-
-
-def version(target: Target) -> str:
-    """Return netperf's version."""
-    return netperf.version(target)
 
 
 def supported(deployment: Deployment) -> str | None:

@@ -30,10 +30,10 @@ from typing import Any
 from infrabench.core import (
     Capture,
     Deployment,
-    DesignError,
     Measurement,
     MetricKind,
     NotRunnable,
+    Param,
     ParseError,
     Step,
     Target,
@@ -41,12 +41,17 @@ from infrabench.core import (
 from infrabench.workloads import _barrier_output, _counters, _pods, _ycruncher
 from infrabench.workloads._barrier_output import Run
 from infrabench.workloads._digits import decimals
-from infrabench.workloads._parse import equal, json_object, one, positive, tool_version, value
+from infrabench.workloads._parse import equal, json_object, one, positive, value
 
-DEFAULTS: Mapping[str, Any] = {**_pods.PODS, "digits": 100_000, "program": "auto"}
+VERSION = ("pi", "--version"), r"^pi \(CLN ([0-9.]+)\)$"
 TOOL = "pi"
 READS = ("1.3.6",)
-PROGRAMS = ("auto", TOOL, _ycruncher.TOOL)
+CHOICES = ("auto", TOOL, _ycruncher.TOOL)
+PARAMS: Mapping[str, Param] = {
+    **_pods.PODS,
+    "digits": Param(100_000, least=50, most=10**9, meaning="decimals of pi"),
+    "program": Param("auto", choices=CHOICES, meaning="pi of CLN or y-cruncher; auto: y-cruncher where it is"),
+}
 SCRIPT = 'pi "$0" | sha256sum'
 # The conductor sees its node's processors: their times at the instant and at the end go to its standard error.
 STAT = ("--stat", "/proc/stat")
@@ -67,18 +72,11 @@ METRICS: Mapping[str, MetricKind] = {
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
     """Return the steps around one computation in all pods."""
     digits = params["digits"]
-    if isinstance(digits, bool) or not isinstance(digits, int) or not 50 <= digits <= 10**9:
-        raise DesignError(f"digits must be a whole number from 50 to 10^9, not {digits!r}")
     command = _command(params, roles)
     limit_s = LEAST_S + params["pods"] * digits / SLOWEST
     first, *others = _pods.conducted(params, roles, command, min(limit_s, 3600.0), STAT)
     facts = Step("facts", "conductor", ("ib-pods", "facts"), timeout_s=_pods.COMMAND_S, phase="prepare")
     return (first, facts, *others)
-
-
-def version(target: Target) -> str:
-    """Return the version of `pi`."""
-    return tool_version(target, TOOL, r"^pi \(CLN ([0-9.]+)\)$", TOOL, "--version")
 
 
 def supported(deployment: Deployment) -> str | None:
@@ -112,8 +110,6 @@ def parse(capture: Capture) -> Sequence[Measurement]:
 
 def _command(params: Mapping[str, Any], roles: Mapping[str, Target]) -> tuple[str, ...]:
     """Return the command of one pod. Where y-cruncher is, the life cycle of ``control`` says by its name."""
-    if params["program"] not in PROGRAMS:
-        raise DesignError(f"program is one of {', '.join(PROGRAMS)}, not {params['program']!r}")
     path = roles["control"].lifecycle.get(_ycruncher.TOOL) if "control" in roles else None
     if params["program"] == _ycruncher.TOOL and path is None:
         raise NotRunnable("y-cruncher is not in its pods")

@@ -23,11 +23,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, Measurement, MetricKind, NotAsClaimed, ParseError, Step, Target
+from infrabench.core import Capture, Deployment, Measurement, MetricKind, NotAsClaimed, Param, ParseError, Step, Target
 from infrabench.workloads import _barrier_output, _pods
-from infrabench.workloads._parse import at, at_least, equal, json_object, number, positive, tool_version, value
+from infrabench.workloads._parse import at, equal, json_object, number, positive, value
 
-DEFAULTS: Mapping[str, Any] = {**_pods.PODS, "settle_s": 2.0}
+VERSION = ("ib-pods", "--version"), r"^ib-pods (\S+)$"
+PARAMS: Mapping[str, Param] = {
+    **_pods.PODS,
+    "settle_s": Param(2.0, least=0, unit="s", meaning="rest of the node before it is read"),
+}
 TOOL = "population"
 CRI = {"sandbox_s": "run_podsandbox", "create_s": "create_container", "start_s": "start_container"}
 STOP = "stop_podsandbox"
@@ -51,7 +55,6 @@ METRICS: Mapping[str, MetricKind] = {
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
     """Return the removal of all pods, what the node holds, their creation, and what the node holds then."""
     _pods.check(params, roles)
-    at_least("settle_s", params["settle_s"], 0)
     pods = params["pods"]
     rest = ("sleep", f"{params['settle_s']:g}")
     return (
@@ -67,11 +70,6 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
         Step("hello", "conductor", ("ib-pods", "hello", "-n", str(pods)), timeout_s=_pods.COMMAND_S),
         *_pods.rescue(roles),
     )
-
-
-def version(target: Target) -> str:
-    """Return the version of `ib-pods`, the main program of each pod; that of the runtime is a fact of the system."""
-    return tool_version(target, _pods.TOOL, r"^ib-pods (\S+)$", _pods.TOOL, "--version")
 
 
 def supported(deployment: Deployment) -> str | None:

@@ -19,16 +19,17 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, Measurement, MetricKind, ParseError, Step, Target
+from infrabench.core import Capture, Deployment, Measurement, MetricKind, Param, ParseError, Step, Target
 from infrabench.workloads import _barrier_output, _pods, stream
 from infrabench.workloads._barrier_output import Pod
-from infrabench.workloads._parse import at_least, value, within
+from infrabench.workloads._parse import value, within
 
-DEFAULTS: Mapping[str, Any] = {
+VERSION = stream.VERSION
+PARAMS: Mapping[str, Param] = {
     **_pods.PODS,
-    "array_bytes": 32 * 2**20,  # of each of the three arrays of a pod
-    "seconds": 5.0,
-    "threads": 1,
+    "array_bytes": Param(32 * 2**20, least=4096, unit="B", meaning="size of each of the three arrays of a pod"),
+    "seconds": Param(5.0, least=0.1, unit="s", meaning="how long each pod works"),
+    "threads": Param(1, least=1, meaning="threads of a pod"),
 }
 GATE = "stdin"
 ROUND_S = 60.0  # longest first touch, and longest three rounds beyond the time: with all other pods on the processors
@@ -50,18 +51,10 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
 
 def command(params: Mapping[str, Any]) -> tuple[str, ...]:
     """Return ib-stream's command; threads are not bound: every pod would bind its first one to the same processor."""
-    at_least("array_bytes", params["array_bytes"], 4096)
-    at_least("seconds", params["seconds"], 0.1)
-    at_least("threads", params["threads"], 1)
     return (
         stream.TOOL, "--wait", "--threads", str(params["threads"]), "--seconds", f"{params['seconds']:g}",
         "--array-bytes", str(params["array_bytes"]),
     )  # fmt: skip
-
-
-def version(target: Target) -> str:
-    """Return the version of `ib-stream` and of the compiler that made it."""
-    return stream.version(target)
 
 
 def supported(deployment: Deployment) -> str | None:

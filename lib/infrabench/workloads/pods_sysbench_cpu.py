@@ -12,10 +12,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, Measurement, MetricKind, Step, Target
+from infrabench.core import Capture, Deployment, Measurement, MetricKind, Param, Step, Target
 from infrabench.workloads import _barrier_output, _pods, sysbench_cpu
 
-DEFAULTS: Mapping[str, Any] = {**_pods.PODS, "seconds": 5, "cpu_max_prime": 10000, "threads": 1}
+VERSION = sysbench_cpu.VERSION
+PARAMS: Mapping[str, Param] = {
+    **_pods.PODS,
+    "seconds": Param(5, least=1, unit="s", meaning="length of the run"),
+    "cpu_max_prime": Param(10000, least=3, meaning="largest number that is tested for being prime"),
+    "threads": Param(1, least=1, meaning="threads of a pod"),
+}
 TOOL = "sysbench"
 READS = ("1.0.20",)
 LATE_S = 60.0  # how much later than asked for a pod may end, that shares its processor
@@ -31,11 +37,6 @@ METRICS: Mapping[str, MetricKind] = {
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
     """Return the steps around one run of sysbench in all pods."""
     return _pods.conducted(params, roles, sysbench_cpu.command(_bare_params(params)), 2 * params["seconds"] + LATE_S)
-
-
-def version(target: Target) -> str:
-    """Return sysbench's version."""
-    return sysbench_cpu.version(target)
 
 
 def supported(deployment: Deployment) -> str | None:

@@ -24,19 +24,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, NotAsClaimed, Step, Target
+from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, NotAsClaimed, Param, Step, Target
 from infrabench.workloads import _rebuild_log, _timeline, _volume
-from infrabench.workloads._parse import KIB, MIB, equal, positive, tool_version, value
+from infrabench.workloads._parse import KIB, MIB, equal, positive, value
 
-DEFAULTS: Mapping[str, Any] = {
-    "used_bytes": 2_000_000_000,
-    "throttle": "default",
-    "foreground_iops": 200,
-    "lead_s": 5.0,
-    "tail_s": 3.0,
-    "mode": "default",
-    "disk": "drawn",
-}
+VERSION = ("fio", "--version"), r"^fio-(\S+)$"
 TOOL = "rebuild"
 READS = ("3.33", "3.39")
 SCRIPT = Path(__file__).with_name("_rebuild_script.py")
@@ -45,10 +37,18 @@ BLOCK = 4 * KIB
 DEPTH = 16
 POLL_S = 0.5
 SETTLE_S = 3.0  # until what was filled is counted
-LEAST_S = 2.0  # of the load before the loss
 SLOWEST_B_PER_S = 3_000_000  # slower than this is a hang
 THROTTLES = ("default", "open")
 DISKS: Mapping[str, int | None] = {"drawn": None, "0": 0, "1": 1}
+PARAMS: Mapping[str, Param] = {
+    "used_bytes": Param(2_000_000_000, least=16 * MIB, unit="B", meaning="how much of the raw area is filled"),
+    "throttle": Param("default", choices=THROTTLES, meaning="what spares the load: the system's own, or nothing"),
+    "foreground_iops": Param(200, least=10, unit="1/s", meaning="requests that the load offers, an even number"),
+    "lead_s": Param(5.0, least=2, most=86399, unit="s", meaning="load before the loss"),
+    "tail_s": Param(3.0, least=0, most=86399, unit="s", meaning="load after the end"),
+    "mode": _volume.MODE,
+    "disk": Param("drawn", choices=tuple(DISKS), meaning="disk that is lost; drawn: another one in each trial"),
+}
 FILLED = 0.9  # of what was to be filled, at least, is what the pool says that it holds
 METRICS: Mapping[str, MetricKind] = {
     "rebuild_s": "time",
@@ -92,11 +92,6 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     )
 
 
-def version(target: Target) -> str:
-    """Return the version of fio, which is the load; that of the storage system is a fact of it."""
-    return tool_version(target, "fio", r"^fio-(\S+)$", "fio", "--version")
-
-
 def supported(deployment: Deployment) -> str | None:
     """Return None, or that the system stores nothing, or what the script lacks."""
     return _volume.without(deployment, "fio", "python3")
@@ -131,13 +126,7 @@ def timeline(capture: Capture) -> _timeline.Timeline:
 
 
 def _check(params: Mapping[str, Any], roles: Mapping[str, Target]) -> None:
-    _volume.check(params, roles)
-    _volume.one_of("throttle", params["throttle"], THROTTLES)
-    _volume.one_of("disk", params["disk"], tuple(DISKS))
-    _volume.whole("used_bytes", params["used_bytes"], 16 * MIB)
-    _volume.whole("foreground_iops", params["foreground_iops"], 10)
-    _volume.seconds("lead_s", params["lead_s"], LEAST_S)
-    _volume.seconds("tail_s", params["tail_s"], 0)
+    _volume.check(roles)
     if params["foreground_iops"] % 2:
         raise DesignError("rebuild: foreground_iops is halved between reads and writes, it must be even")
 

@@ -12,36 +12,35 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, ParseError, Step, Target
+from infrabench.core import Capture, DesignError, Measurement, MetricKind, Param, ParseError, Step, Target
 from infrabench.workloads._parse import (
     at_least,
     equal,
-    missing,
     one,
     positive,
     quantity,
     text,
-    tool_version,
 )
 
-DEFAULTS: Mapping[str, Any] = {
-    "test": "SET",
-    "requests": 100000,
-    "clients": 50,
-    "size_bytes": 64,
-    "pipeline": 1,
-    "threads": 1,
-    "port": 16379,
-}
-NEEDS = {
+PROGRAMS = {
     "server": {"redis-server": "redis-server", "redis-cli": "redis-tools"},
     "client": {"redis-benchmark": "redis-tools", "redis-cli": "redis-tools", "prlimit": "util-linux"},
 }
+VERSION = ("redis-benchmark", "--version"), r"^redis-benchmark (\S+)"
 TOOL = "redis-benchmark"
 READS = ("7.0.15", "8.0.2")
 TESTS = ("SET", "GET")
 KEY = "key:__rand_int__"  # the one that redis-benchmark writes and reads where no range of keys is named
 MOST_CLIENTS = 10000  # the server's own default
+PARAMS: Mapping[str, Param] = {
+    "test": Param("SET", choices=TESTS, meaning="SET writes one key, GET reads it back"),
+    "requests": Param(100000, least=1, meaning="requests in all"),
+    "clients": Param(50, least=1, most=MOST_CLIENTS, meaning="connections that stay open"),
+    "size_bytes": Param(64, least=1, unit="B", meaning="payload of a request"),
+    "pipeline": Param(1, least=1, meaning="requests that are sent at a time"),
+    "threads": Param(1, least=1, meaning="threads of redis-benchmark"),
+    "port": Param(16379, least=1, most=65535, meaning="port of the server"),
+}
 SPARE_FILES = 1024  # descriptors beyond one for each client
 # What a killed trial left is stopped first. The server leaves nothing attached to the streams of its starter.
 START = 'redis-cli -h "$1" -p "$2" shutdown nosave >/dev/null 2>&1; shift 2; exec "$@" >/dev/null'
@@ -79,12 +78,6 @@ METRICS: Mapping[str, MetricKind] = {
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
     """Return start, readiness (the server answers PING), the one key where it is read, load and stop."""
-    if params["test"] not in TESTS:
-        raise DesignError(f"test must be one of {', '.join(TESTS)}, not {params['test']!r}")
-    for name in ("requests", "clients", "size_bytes", "pipeline", "threads"):
-        at_least(name, params[name], 1)
-    if params["clients"] > MOST_CLIENTS:
-        raise DesignError(f"redis-server takes at most {MOST_CLIENTS} clients, not {params['clients']}")
     at_least("requests", params["requests"], params["clients"] * params["pipeline"])
     if params["requests"] % params["pipeline"]:
         raise DesignError(f"requests must be a multiple of pipeline, not {params['requests']} of {params['pipeline']}")
@@ -108,16 +101,6 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
         Step("redis", "client", load, timeout_s=60.0 + params["requests"] / 1000),
         Step("stop", "server", ("sh", "-c", STOP, "sh", *place), phase="cleanup"),
     )
-
-
-def version(target: Target) -> str:
-    """Return redis-benchmark's version; the server's is that of the image."""
-    return tool_version(target, TOOL, r"^redis-benchmark (\S+)", TOOL, "--version")
-
-
-def supported(deployment: Deployment) -> str | None:
-    """Return None, or which part of the server is missing."""
-    return missing(deployment, *NEEDS["server"])
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:

@@ -13,11 +13,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from infrabench.core import Capture, Deployment, Measurement, MetricKind, Step, Target
-from infrabench.workloads._parse import at, at_least, equal, json_object, missing, positive, text, tool_version, value
+from infrabench.core import Capture, Measurement, MetricKind, Param, Step, Target
+from infrabench.workloads._parse import at, at_least, equal, json_object, positive, text, value
 
-DEFAULTS: Mapping[str, Any] = {"chunks": 1000}
-NEEDS = {"server": {"python3": "python3"}}
+PARAMS: Mapping[str, Param] = {
+    "chunks": Param(1000, least=1, meaning="chunks of 1 MiB that are hashed"),
+}
+PROGRAMS = {"server": {"python3": "python3"}}
+VERSION = ("python3", "--version"), r"^Python (\S+)$"
 TOOL = "spin probe"
 PROBE = Path(__file__).with_name("_spin_probe.py")
 BLOCK = bytes(range(256)) * 4096
@@ -33,16 +36,6 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     at_least("chunks", params["chunks"], 1)
     argv = ("python3", "-c", PROBE.read_text(encoding="utf-8"), str(params["chunks"]))
     return (Step("spin", "server", argv, timeout_s=30.0 + params["chunks"] * SLOWEST_CHUNK_S),)
-
-
-def version(target: Target) -> str:
-    """Return the version of the Python that does the work."""
-    return tool_version(target, "python3", r"^Python (\S+)$", "python3", "--version")
-
-
-def supported(deployment: Deployment) -> str | None:
-    """Return None, or that there is no python3 in the target."""
-    return missing(deployment, *NEEDS["server"])
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:

@@ -15,11 +15,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, ParseError, Step, Target
-from infrabench.workloads._parse import at_least, equal, json_object, missing, positive, text, tool_version, value
+from infrabench.core import (
+    Capture,
+    Deployment,
+    DesignError,
+    Measurement,
+    MetricKind,
+    Param,
+    ParseError,
+    Step,
+    Target,
+    find_missing,
+)
+from infrabench.workloads._parse import equal, json_object, positive, text, value
 
-DEFAULTS: Mapping[str, Any] = {"port": 18080, "limit_s": 60.0}
-NEEDS = {"server": {"apache2": "apache2", "ib-service": ""}}
+PARAMS: Mapping[str, Param] = {
+    "port": Param(18080, least=1, most=65535, meaning="port of the web server"),
+    "limit_s": Param(60.0, least=1, unit="s", meaning="time within which the page has to come"),
+}
+PROGRAMS = {"server": {"apache2": "apache2", "ib-service": ""}}
+VERSION = ("apache2", "-v"), r"^Server version: Apache/(\S+)"
 TOOL = "startup probe"
 PROBE = Path(__file__).with_name("_startup_probe.py")
 KEYS = ("create", "exec", "remove", "address")
@@ -34,7 +49,6 @@ PAGE_BYTES = 11264
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
     """Return the probe's run and the removal of the instance, both on the host."""
-    at_least("limit_s", params["limit_s"], 1)
     lifecycle = roles["server"].lifecycle
     if absent := [key for key in KEYS if key not in lifecycle]:
         raise DesignError(f"startup needs a life cycle, and this system gives no {', '.join(absent)}")
@@ -50,11 +64,6 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     )
 
 
-def version(target: Target) -> str:
-    """Return the version of the service that is started, Apache."""
-    return tool_version(target, "apache2", r"^Server version: Apache/(\S+)", "apache2", "-v")
-
-
 def supported(deployment: Deployment) -> str | None:
     """Return None, or why no throw-away instance can be timed."""
     target = deployment.targets["server"]
@@ -62,7 +71,7 @@ def supported(deployment: Deployment) -> str | None:
         return f"its life cycle gives no {', '.join(absent)}"
     if not target.host.run(("python3", "-c", ""), timeout_s=30).ok:
         return f"{target.host.name} has no python3 for the probe"
-    return missing(deployment, *NEEDS["server"])
+    return find_missing(deployment, *PROGRAMS["server"])
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:

@@ -13,27 +13,26 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, Measurement, MetricKind, ParseError, Step, Target
+from infrabench.core import Capture, Measurement, MetricKind, Param, ParseError, Step, Target
 from infrabench.workloads._parse import (
     at,
     at_least,
     equal,
     json_object,
-    missing,
     positive,
     text,
-    tool_version,
     value,
     within,
 )
 
-DEFAULTS: Mapping[str, Any] = {
-    "threads": 0,  # 0: every CPU that the target may use
-    "repetitions": 10,  # the first is not counted
-    "array_bytes": 0,  # bytes of each of the three arrays; 0: from `llc_multiple`
-    "llc_multiple": 4.0,
+PARAMS: Mapping[str, Param] = {
+    "threads": Param(0, least=0, meaning="threads; 0: every CPU that the target may use"),
+    "repetitions": Param(10, least=2, meaning="rounds of all kernels, of which the first is not counted"),
+    "array_bytes": Param(0, least=0, unit="B", meaning="size of an array, 4096 or more; 0: from llc_multiple"),
+    "llc_multiple": Param(4.0, least=0, meaning="size of an array in last-level caches"),
 }
-NEEDS = {"server": {"ib-stream": ""}}
+PROGRAMS = {"server": {"ib-stream": ""}}
+VERSION = ("ib-stream", "--version"), r"^ib-stream (.+)$"
 TOOL = "ib-stream"
 ELEMENT = 8  # bytes: arrays are whole ones
 PRINTED_S = 1e-9
@@ -43,8 +42,6 @@ METRICS: Mapping[str, MetricKind] = {f"{kernel}_B_per_s": "fixed-work rate" for 
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
     """Return the one run; `DesignError` when a parameter is out of range."""
-    at_least("threads", params["threads"], 0)
-    at_least("repetitions", params["repetitions"], 2)
     size = ("--llc-multiple", f"{params['llc_multiple']:g}")
     if params["array_bytes"]:
         at_least("array_bytes", params["array_bytes"], 4096)
@@ -53,16 +50,6 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     # Threads that stay where they are keep the pages that they touched first.
     argv = ("env", "OMP_PROC_BIND=true", TOOL, *threads, "--repetitions", str(params["repetitions"]), *size)
     return (Step("stream", "server", argv, timeout_s=60.0 + 5.0 * params["repetitions"]),)
-
-
-def version(target: Target) -> str:
-    """Return the version of `ib-stream` and of the compiler that made it."""
-    return tool_version(target, TOOL, r"^ib-stream (.+)$", TOOL, "--version")
-
-
-def supported(deployment: Deployment) -> str | None:
-    """Return None, or that `ib-stream` is missing."""
-    return missing(deployment, *NEEDS["server"])
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:

@@ -11,28 +11,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, Measurement, MetricKind, ParseError, Step, Target
+from infrabench.core import Capture, Measurement, MetricKind, Param, ParseError, Step, Target
 from infrabench.workloads._parse import (
-    at_least,
     equal,
-    missing,
     number,
     one,
     parameter,
     positive,
     quantity,
     text,
-    tool_version,
     within,
 )
 
-DEFAULTS: Mapping[str, Any] = {
-    "threads": 1,
-    "seconds": 10.0,  # length of the run; not used when `events` is given
-    "events": 0,  # fixed amount of work instead; 0: none
-    "cpu_max_prime": 10000,
+PARAMS: Mapping[str, Param] = {
+    "threads": Param(1, least=1, meaning="threads"),
+    "seconds": Param(10.0, least=1, unit="s", meaning="length of the run; not used when events is given"),
+    "events": Param(0, least=0, meaning="fixed amount of work instead; 0: none"),
+    "cpu_max_prime": Param(10000, least=3, meaning="largest number that is tested for being prime"),
 }
-NEEDS = {"server": {"sysbench": "sysbench"}}
+PROGRAMS = {"server": {"sysbench": "sysbench"}}
+VERSION = ("sysbench", "--version"), r"^sysbench (\S+)$"
 TOOL = "sysbench cpu"
 READS = ("1.0.20",)
 NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
@@ -58,31 +56,19 @@ METRICS: Mapping[str, MetricKind] = {
 
 
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
-    """Return the one run; `DesignError` when a parameter is out of range."""
+    """Return the one run."""
     seconds = 0 if params["events"] else round(params["seconds"])
     return (Step("sysbench", "server", command(params), timeout_s=2 * seconds + 60.0 + params["events"] / 10),)
 
 
 def command(params: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return sysbench's command; `DesignError` when a parameter is out of range."""
-    for name, lowest in (("threads", 1), ("seconds", 1), ("events", 0), ("cpu_max_prime", 3)):
-        at_least(name, params[name], lowest)
+    """Return sysbench's command."""
     # sysbench takes whole seconds only. With a fixed amount of work there is no time limit of its own.
     seconds = 0 if params["events"] else round(params["seconds"])
     return (
         "sysbench", "cpu", f"--threads={params['threads']}", f"--time={seconds}", f"--events={params['events']}",
         f"--cpu-max-prime={params['cpu_max_prime']}", "run",
     )  # fmt: skip
-
-
-def version(target: Target) -> str:
-    """Return sysbench's version."""
-    return tool_version(target, TOOL, r"^sysbench (\S+)$", "sysbench", "--version")
-
-
-def supported(deployment: Deployment) -> str | None:
-    """Return None, or that sysbench is missing."""
-    return missing(deployment, *NEEDS["server"])
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:

@@ -13,31 +13,34 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, ParseError, Step, Target
+from infrabench.core import Capture, Measurement, MetricKind, Param, ParseError, Step, Target
 from infrabench.workloads._parse import (
     at_least,
     equal,
-    missing,
     number,
     one,
     parameter,
     positive,
     quantity,
     text,
-    tool_version,
     within,
 )
 
-DEFAULTS: Mapping[str, Any] = {"users": 1000, "requests": 10000, "port": 18080}
-NEEDS = {
+PROGRAMS = {
     "server": {"apache2": "apache2", "ib-service": ""},
     "client": {"ab": "apache2-utils", "curl": "curl", "prlimit": "util-linux"},
 }
+VERSION = ("ab", "-V"), r"^This is ApacheBench, Version (\S+) "
 TOOL = "ab"
 READS = ("2.3",)
 PAGE = "/index.html"
 PAGE_BYTES = 11264
 MOST_USERS = 20000  # ab's own limit
+PARAMS: Mapping[str, Param] = {
+    "users": Param(1000, least=1, most=MOST_USERS, meaning="requests at a time"),
+    "requests": Param(10000, least=1, meaning="requests in all"),
+    "port": Param(18080, least=1, most=65535, meaning="port of the server"),
+}
 CSV = "/tmp/infrabench-ab.csv"
 SPARE_FILES = 1024  # descriptors beyond one for each user
 # The percentiles that ab prints are whole milliseconds; those that it writes to a file have microseconds.
@@ -67,10 +70,7 @@ METRICS: Mapping[str, MetricKind] = {
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
     """Return start, readiness (the client gets the page), load and stop."""
     users, requests, port = params["users"], params["requests"], params["port"]
-    at_least("users", users, 1)
     at_least("requests", requests, users)
-    if users > MOST_USERS:
-        raise DesignError(f"ab takes at most {MOST_USERS} users, not {users}")
     url = _join_url(roles["server"].address, port, PAGE)
     ready = ("curl", "--fail", "--silent", "--show-error", "--max-time", "2", "--output", "/dev/null", url)
     load = (
@@ -83,16 +83,6 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
         Step("ab", "client", load, timeout_s=120.0 + requests / 100),
         Step("stop", "server", ("ib-service", "stop", "web"), phase="cleanup"),
     )
-
-
-def version(target: Target) -> str:
-    """Return ab's version; the web server's is that of the image."""
-    return tool_version(target, TOOL, r"^This is ApacheBench, Version (\S+) ", TOOL, "-V")
-
-
-def supported(deployment: Deployment) -> str | None:
-    """Return None, or which part of the web server is missing."""
-    return missing(deployment, *NEEDS["server"])
 
 
 def parse(capture: Capture) -> Sequence[Measurement]:

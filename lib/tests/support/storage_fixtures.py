@@ -49,7 +49,7 @@ def write_session(
     """Write a session of `profile`; `failed`: (system, workload) without a valid trial; `wrong`: Ceph's files are."""
     study = registry.study("storage")
     known = registry.names("systems")
-    complete = {"rebuild": registry.workload("rebuild").DEFAULTS}  # its output is read again
+    complete = {"rebuild": registry.workload("rebuild").PARAMS}  # its output is read again
     wanted = designs.design(study, Request(study.name, profile, systems=systems, seed=seed), known, complete)
     gone = {name: why for name, why in (not_run or {}).items() if name in wanted.systems}
     absent = {

@@ -360,7 +360,7 @@ def test_a_plugin_of_several_files_is_traced_whole(tmp_path: Path, monkeypatch: 
     own.mkdir(parents=True)
     text = (PLUGINS / "workloads/fake.py").read_text()
     (own / "__init__.py").write_text(text.replace("1.0}", "1.0}".replace("1.0", "FIRST")).replace(
-        "DEFAULTS =", "from .more import FIRST\nDEFAULTS ="
+        "PARAMS =", "from .more import FIRST\nPARAMS ="
     ))  # fmt: skip
     (own / "more.py").write_text("FIRST = 1.0\n")
     (own / "run.sh").write_text("echo 1\n")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infrabench.core import Case, DesignError, Limits, Profile, Request, Study, canonical
+from infrabench.core import Case, DesignError, Limits, Param, Profile, Request, Study, canonical
 from infrabench.experiment.design import costs
 from infrabench.experiment.design import design as designs
 
@@ -32,8 +32,8 @@ def studies(draw):
     return study(systems, cases, draw(st.integers(1, 8)))
 
 
-def design(study, *, known_systems=(), defaults=None, **asked):
-    return designs.design(study, Request(study.name, **asked), known_systems, defaults)
+def design(study, *, known_systems=(), declared=None, **asked):
+    return designs.design(study, Request(study.name, **asked), known_systems, declared)
 
 
 def plan(study, **asked):
@@ -94,13 +94,13 @@ def test_the_order_asked_for_does_not_change_the_plan():
 
 def test_parameters_are_completed_and_are_what_json_gives_back():
     cases = [Case("cpu", "a", {"sizes": (1, 2)}, "threads", 4)]
-    planned = plan(study(cases=cases), profile="quick", defaults={"cpu": {"sizes": (), "seconds": 2}})
+    planned = plan(study(cases=cases), profile="quick", declared={"cpu": {"sizes": Param(()), "seconds": Param(2)}})
     assert planned[0].params == {"sizes": [1, 2], "seconds": 2}
     assert isinstance(planned[0].level, float)
 
 
 def test_a_registered_workload_without_a_case_runs_at_its_defaults():
-    planned = plan(study(), profile="quick", workloads=["null"], defaults={"null": {"n": 1}}, runs=1)
+    planned = plan(study(), profile="quick", workloads=["null"], declared={"null": {"n": Param(1)}}, runs=1)
     assert {(t.workload, t.scenario, t.params["n"]) for t in planned} == {("null", "default", 1)}
 
 
@@ -118,7 +118,10 @@ def test_a_registered_workload_without_a_case_runs_at_its_defaults():
         ({"runs": 2.5}, "runs must be"),
         ({"runs": True}, "runs must be"),
         ({"seed": -1}, "seed must be"),
-        ({"defaults": {"cpu": {"thread": 1}}}, "unknown parameter of workload 'cpu' 'threads': did you mean thread"),
+        (
+            {"declared": {"cpu": {"thread": Param(1)}}},
+            "unknown parameter of workload 'cpu' 'threads': did you mean thread",
+        ),
     ],
 )
 def test_a_bad_request_is_refused_by_name(asked, said):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from infrabench import cli, registry
-from infrabench.core import Case, CommandFailed, DesignError, ParseError, Result, SiteError, Target
+from infrabench.core import Case, CommandFailed, DesignError, ParseError, Result, SiteError, Target, default_params
 from infrabench.selfcheck import bare_tools, fidelity
 from infrabench.selfcheck.bare_tools import Tool
 from infrabench.selfcheck.fidelity import ToolPair
@@ -252,9 +252,9 @@ def test_the_hand_does_the_work_that_the_trial_does():
     assert any("--threads=1 --time=1 --cpu-max-prime=10000" in line for line in typed)
     assert any("-r 4k -s 32m -e -c" in line for line in typed)
     assert any("ab -n 1000 -c 100" in line for line in typed)
-    assert registry.workload("sysbench-cpu").DEFAULTS["cpu_max_prime"] == 10000
-    assert registry.workload("web").DEFAULTS["port"] == 18080
-    assert registry.workload("iozone").DEFAULTS["record_bytes"] == 4096
+    assert registry.workload("sysbench-cpu").PARAMS["cpu_max_prime"].default == 10000
+    assert registry.workload("web").PARAMS["port"].default == 18080
+    assert registry.workload("iozone").PARAMS["record_bytes"].default == 4096
 
 
 # What both print on this machine's loopback device: iperf3 3.12, netperf 2.7.0.
@@ -317,7 +317,7 @@ def test_network_tools_are_typed_in_the_pods_of_the_trial_with_its_options(workl
     assert begun.startswith("enter it sh -c ")
     assert typed.startswith(f"enter far {workload} ")
     assert ended == "enter it kill 4711"
-    given = {**plugin.DEFAULTS, **tool.case.params}
+    given = {**default_params(plugin), **tool.case.params}
     measured = next(step for step in plugin.plan(given, roles(host)) if step.phase == "measure")
     assert measured.role == "far"
     own = measured.argv[: measured.argv.index("--")] if "--" in measured.argv else measured.argv
@@ -353,7 +353,7 @@ def test_fio_is_typed_at_the_volume_of_the_trial_with_its_options():
     tool, plugin = bare_tools.TOOLS["fio-4k"], registry.workload("fio-4k")
     assert tool.by_hand({"server": server}) == {"iops": 85333}
     *prepared, typed = (" ".join(argv) for argv in host.asked)
-    params = {**plugin.DEFAULTS, **tool.case.params}
+    params = {**default_params(plugin), **tool.case.params}
     steps = plugin.plan(params, {"server": server})
     told = [f"enter it {' '.join(step.argv)}" for step in steps if step.phase == "prepare" and "/main.py" in step.argv]
     assert prepared == told

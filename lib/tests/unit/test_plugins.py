@@ -34,6 +34,7 @@ OF_CONTAINERS = sorted(
     {case.workload for each in registry.study("containers").profiles.values() for case in each.cases}
 )
 ROLES = {"server", "client", "near", "far", "control", "worker", "worker1", "worker2", "conductor"}
+PARAM_UNITS = {"", "s", "B", "KiB", "bit/s", "1/s"}
 CASES = ("ok", "truncated", "garbage")
 OF_THE_HARNESS = {"null"}  # measures infrabench itself: `infrabench selfcheck overhead`
 # Whose version is not one program's: the host itself.
@@ -151,7 +152,40 @@ def test_a_workload_keeps_its_contract() -> None:
         assert list(inspect.signature(module.parse).parameters) == ["capture"]
         assert module.__doc__
         assert module.__doc__.startswith(f"{name}: "), "the title of the workload"
-        assert all(type(value) in (bool, int, float, str) for value in module.DEFAULTS.values())
+
+    check_each(check, WORKLOADS)
+
+
+def test_what_a_workload_declares_is_whole() -> None:
+    def check(name: str) -> list[str]:
+        module: Any = registry.workload(name)
+        wrong = []
+        for param, declared in module.PARAMS.items():
+            wrong += [] if declared.meaning and not declared.meaning.endswith(".") else [f"{param} has no meaning"]
+            wrong += [] if declared.unit in PARAM_UNITS else [f"{param}: unknown unit {declared.unit!r}"]
+            for end, unit in {"_bytes": "B", "_s": "s", "seconds": "s", "_kib": "KiB"}.items():
+                if param.endswith(end) and not param.endswith("_per_s") and declared.unit != unit:
+                    wrong.append(f"{param} is in {unit}")
+            declared.check(param, declared.default)
+            if isinstance(declared.default, int | float) and not isinstance(declared.default, bool):
+                wrong += [] if declared.choices or declared.least is not None else [f"{param} has no least value"]
+        if hasattr(module, "VERSION"):
+            argv, pattern = module.VERSION
+            wrong += [] if argv and re.compile(pattern).groups == 1 else ["VERSION: argv, and a pattern of one group"]
+        return wrong
+
+    check_each(check, WORKLOADS)
+
+
+def test_every_parameter_of_a_workload_is_used_by_it() -> None:
+    def check(name: str) -> list[str]:
+        text = registry.source("workloads", name).read_text()
+        shared = [path.read_text() for path in (ROOT / "lib/infrabench/workloads").glob("*.py")]
+        shared = [each for each in shared if each != text]
+        return [
+            f"{param} is not used" for param in registry.workload(name).PARAMS
+            if not any(re.search(rf"""["']{re.escape(param)}["'](?!: Param)""", each) for each in (text, *shared))
+        ]  # fmt: skip
 
     check_each(check, WORKLOADS)
 
@@ -187,7 +221,7 @@ def test_what_a_workload_of_guests_needs_is_declared_and_in_their_image() -> Non
     packages = {*images.packages("guest")} | brought
 
     def check(name: str) -> list[str]:
-        needs = registry.workload(name).NEEDS  # type: ignore[attr-defined]
+        needs = registry.workload(name).PROGRAMS  # type: ignore[attr-defined]
         check_needs(needs)
         absent = {package for each in needs.values() for package in each.values() if package} - packages
         return [f"{package} is not in the guest" for package in sorted(absent)]

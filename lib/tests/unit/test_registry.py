@@ -14,8 +14,8 @@ from infrabench.machines.hosts.host import LocalHost
 from tests.support.fakes import PLUGINS, fake_site
 
 WORKLOAD = """
-from infrabench.core import Measurement, Step
-DEFAULTS = {"text": "hello"}
+from infrabench.core import Param, Measurement, Step
+PARAMS = {"text": Param("hello")}
 def plan(params, roles):
     return [Step("tool", "server", ("printf", params["text"]))]
 def version(target):
@@ -77,7 +77,7 @@ def test_an_unknown_name_says_the_nearest(folder):
 
 
 def test_a_plugin_that_breaks_the_contract_is_refused(folder):
-    (folder / "workloads" / "poor.py").write_text("DEFAULTS = {}\ndef plan(params, roles): return []\n")
+    (folder / "workloads" / "poor.py").write_text("PARAMS = {}\ndef plan(params, roles): return []\n")
     with pytest.raises(DesignError, match=r"poor.py lacks version, supported, parse"):
         registry.workload("poor")
 

@@ -21,10 +21,12 @@ from infrabench.core import (
     Guards,
     LedgerError,
     NotRunnable,
+    Param,
     Profile,
     Request,
     SiteError,
     Target,
+    default_params,
 )
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.execution import preflight, session
@@ -326,7 +328,7 @@ def test_a_missing_tool_is_found_before_the_first_trial(tmp_path, study, monkeyp
 def test_on_this_machine_alone_a_study_goes_on_without_what_is_not_installed(tmp_path, study, monkeypatch):
     two = replace_profiles(study, {"tiny": Profile(1, (Case("fake", "a"), Case("fake-two", "a")))})
     workload = registry.workload("fake")
-    missing = {name: getattr(workload, name) for name in ("DEFAULTS", "plan", "version", "parse")}
+    missing = {name: getattr(workload, name) for name in ("PARAMS", "plan", "version", "parse")}
     other = type("Other", (), {**{k: staticmethod(v) if callable(v) else v for k, v in missing.items()}})
     other.supported = staticmethod(lambda deployment: "not installed")
     known = {"workloads": ("fake", "fake-two")}
@@ -392,8 +394,8 @@ def test_a_port_that_is_taken_is_found_before_the_first_trial(study):
 def replaced(workload):
     """The fake workload, with a plan that takes a port and leaves it alone."""
     return SimpleNamespace(
-        supported=workload.supported, version=workload.version,
-        plan=lambda params, roles: workload.plan({**workload.DEFAULTS, **params}, roles),
+        supported=workload.supported, version=workload.version, PARAMS={**workload.PARAMS, "port": Param(1)},
+        plan=lambda params, roles: workload.plan({**default_params(workload), **params}, roles),
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from infrabench.core import (
     Case,
     DesignError,
+    Param,
     Request,
     Stopping,
     Study,
@@ -85,7 +86,7 @@ class Design:
 
 def design(
     study: Study, request: Request, known_systems: Sequence[str] = (),
-    defaults: Mapping[str, Mapping[str, Any]] | None = None,
+    declared: Mapping[str, Mapping[str, Param]] | None = None,
 ) -> Design:  # fmt: skip
     """Return the `Design` of a request of `study`.
 
@@ -96,8 +97,8 @@ def design(
         baseline.
     known_systems
         Systems beyond the study's own that may be asked for (those registered as plug-ins).
-    defaults
-        Every registered workload's parameters and their defaults. They complete each case's parameters, and a
+    declared
+        Every registered workload's parameters. They complete each case's parameters, and a
         workload that the study has no case for is run at the one scenario ``default``.
 
     Raises
@@ -116,7 +117,7 @@ def design(
         raise DesignError(f"{blocks} blocks cannot be shared out to {anew} deployments: take a multiple of {anew}")
     named = check_names("systems", usual if request.systems is None else tuple(request.systems))
     where = f"profile {request.profile!r} of study {study.name!r}"
-    cases = _cases(chosen.cases, request.workloads, defaults or {}, where)
+    cases = _cases(chosen.cases, request.workloads, declared or {}, where)
     if blocks * len(cases) * len(named) > MOST_TRIALS:
         raise DesignError(f"{blocks} blocks of {len(cases)} cases on {len(named)} systems are too many trials")
     found = Design(
@@ -242,12 +243,12 @@ def _systems(study: Study, names: Sequence[str], registered: Sequence[str]) -> t
 
 
 def _cases(
-    offered: tuple[Case, ...], asked: Sequence[str] | None, defaults: Mapping[str, Mapping[str, Any]], where: str
+    offered: tuple[Case, ...], asked: Sequence[str] | None, declared: Mapping[str, Mapping[str, Param]], where: str
 ) -> tuple[Case, ...]:
     cases = list(offered)
     if asked is not None:
         names = check_names("workloads", asked)
-        known = {case.workload for case in offered} | set(defaults)
+        known = {case.workload for case in offered} | set(declared)
         for name in names:
             if name not in known:
                 raise unknown_name("workload", name, known)
@@ -256,30 +257,31 @@ def _cases(
     for (name, scenario), count in Counter((case.workload, case.scenario) for case in cases).items():
         if count > 1:
             raise DesignError(f"{where} has workload {name!r} twice at scenario {scenario!r}; rename one")
-    return tuple(_complete(case, defaults.get(case.workload)) for case in cases)
+    return tuple(_complete(case, declared.get(case.workload)) for case in cases)
 
 
-def _complete(case: Case, defaults: Mapping[str, Any] | None) -> Case:
-    if defaults is None:
+def _complete(case: Case, declared: Mapping[str, Param] | None) -> Case:
+    if declared is None:
         return case
-    return replace(case, params=completed(case.workload, case.params, defaults))
+    return replace(case, params=completed(case.workload, case.params, declared))
 
 
-def completed(workload: str, params: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a case with the workload's defaults; `DesignError` for one that is of another kind.
+def completed(workload: str, params: Mapping[str, Any], declared: Mapping[str, Param]) -> dict[str, Any]:
+    """Return the parameters of a case with the workload's defaults; `DesignError` for one that it may not be.
 
     A parameter is what its default is: a switch, a whole number, a number or a text.
     """
     for name, given in params.items():
-        if name not in defaults:
-            raise unknown_name(f"parameter of workload {workload!r}", name, defaults)
-        kind, what = _KINDS.get(type(defaults[name]), (object, "anything"))
+        if name not in declared:
+            raise unknown_name(f"parameter of workload {workload!r}", name, declared)
+        kind, what = _KINDS.get(type(declared[name].default), (object, "anything"))
         if kind is object:
             continue
         is_switch = isinstance(given, bool)
         if is_switch != (kind is bool) or not isinstance(given, kind) or not _is_sane(name, given):
             raise DesignError(f"parameter {name} of workload {workload!r} must be {what}, got {shorten(given)}")
-    return {**defaults, **params}
+        declared[name].check(f"parameter {name} of workload {workload!r}", given)
+    return {**{name: param.default for name, param in declared.items()}, **params}
 
 
 _KINDS: Mapping[type, tuple[Any, str]] = {

@@ -21,6 +21,7 @@ from infrabench.core import (
     Step,
     Target,
     Workload,
+    plan_steps,
 )
 from infrabench.experiment.design.design import Design, Treatment
 
@@ -125,7 +126,7 @@ def _role(
     for case in design.cases:
         if case.workload == name:
             try:
-                steps = workload.plan(case.params, targets)
+                steps = plan_steps(workload, case.params, targets)
             except NotRunnable as error:
                 absent[case.scenario] = str(error)
                 continue

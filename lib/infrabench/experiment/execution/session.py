@@ -47,10 +47,10 @@ def resolve(request: Request, study: Study | None = None) -> Design:
     study = registry.study(request.study) if study is None else study
     names = {case.workload for each in study.profiles.values() for case in each.cases} | {*(request.workloads or ())}
     known = set(registry.names("workloads"))
-    defaults = {name: registry.workload(name).DEFAULTS for name in sorted(names & known)}
+    declared = {name: registry.workload(name).PARAMS for name in sorted(names & known)}
     for name in sorted(names - known):
         registry.workload(name)  # raises: says the nearest names
-    return designs.design(study, request, registry.names("systems"), defaults)
+    return designs.design(study, request, registry.names("systems"), declared)
 
 
 def study_of(wanted: Design) -> Study:

@@ -29,6 +29,7 @@ from infrabench.core import (
     Trial,
     TrialRecord,
     Workload,
+    plan_steps,
 )
 from infrabench.experiment.execution.guards import CLOCK_S, judge
 from infrabench.experiment.execution.monitor import Monitor, Sample
@@ -70,7 +71,7 @@ class Finished:
 def execute(trial: Trial, workload: Workload, bench: Bench) -> Finished:
     """Return what became of `trial`. Raises only what is not the trial's own: an interrupt, a mistaken plan."""
     run = _Run(trial, bench)
-    steps = workload.plan(trial.params, bench.roles)
+    steps = plan_steps(workload, trial.params, bench.roles)
     fatal: SiteError | None = None
     try:
         run.looks_around(steps)

@@ -14,7 +14,7 @@ from infrabench.ledger.codes import CODE, known_codes
 from infrabench.ledger.records import not_applicable
 from infrabench.ledger.session_folder import SessionFolder
 
-RUN = tuple(name for name in registry.CONTRACT["workloads"] if name != "parse")
+RUN = (*(name for name in registry.CONTRACT["workloads"] if name != "parse"), *registry.DERIVED.values())
 EXECUTION = ROOT / "experiment/execution"
 # What runs, watches and judges a trial; what decides which trial comes next.
 SUITE: Mapping[str, tuple[Definition, ...]] = {

@@ -21,7 +21,18 @@ from typing import Any
 import pytest
 
 from infrabench import registry
-from infrabench.core import Deployment, DeploySpec, Guards, Host, Limits, NotRunnable, Site, Target, Trial
+from infrabench.core import (
+    Deployment,
+    DeploySpec,
+    Guards,
+    Host,
+    Limits,
+    NotRunnable,
+    Site,
+    Target,
+    Trial,
+    default_params,
+)
 from infrabench.experiment.execution import preflight, reparse
 from infrabench.experiment.execution.monitor import watching
 from infrabench.experiment.execution.trial import Bench, execute
@@ -357,7 +368,7 @@ def test_a_trial_between_the_nodes_takes_the_path_that_it_claims(
     with thawed(pair[name]), watching([], {}) as monitor:
         bench = Bench(preflight.roles(lab_site, pair[name]), monitor, {}, nobody)
         for way in ({}, {"interface": "second"}, {"interface": "service"}, {"multus": False}, {"policy": True}):
-            params = {**workload.DEFAULTS, "seconds": 1, "omit_s": 0, **way}
+            params = {**default_params(workload), "seconds": 1, "omit_s": 0, **way}
             trial = Trial("0" * 16, 0, 0, name, "iperf3", "tcp", params, None, None, 3.0)
             record = execute(trial, workload, bench).record
             assert (record.state, record.reason) == ("ok", ""), way

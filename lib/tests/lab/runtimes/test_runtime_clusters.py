@@ -14,7 +14,18 @@ from typing import Any
 import pytest
 
 from infrabench import registry
-from infrabench.core import Deployment, DeploySpec, Guards, NotRunnable, Site, Target, Trial, TrialRecord
+from infrabench.core import (
+    Deployment,
+    DeploySpec,
+    Guards,
+    NotRunnable,
+    Site,
+    Target,
+    Trial,
+    TrialRecord,
+    default_params,
+    plan_steps,
+)
 from infrabench.experiment.execution import preflight
 from infrabench.experiment.execution.monitor import watching
 from infrabench.experiment.execution.trial import Bench, Finished, execute
@@ -83,7 +94,7 @@ def standing(targets: Mapping[str, Target]) -> list[str]:
 
 def trial(site: Site, deployment: Deployment, name: str, **given: Any) -> Finished:
     workload = registry.workload(name)
-    params = {**workload.DEFAULTS, **given}
+    params = {**default_params(workload), **given}
     planned = Trial("0" * 16, 0, 0, deployment.system, name, "x", params, None, None, 3.0)
     with watching([], {}) as monitor:
         bench = Bench(preflight.roles(site, deployment), monitor, {}, Guards(None, None, None, None))
@@ -211,4 +222,4 @@ def test_more_pods_than_fit_are_refused_with_the_number_that_does(
     workload = registry.workload("pods-stream")
     roles = preflight.roles(site, made["containerd-runc"])
     with pytest.raises(NotRunnable, match=f"1000 pods do not fit, {fits} do: "):
-        workload.plan({**workload.DEFAULTS, "pods": 1000}, roles)
+        plan_steps(workload, {**default_params(workload), "pods": 1000}, roles)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from infrabench import registry
-from infrabench.core import Deployment, DeploySpec, Guards, Site, Target, Trial
+from infrabench.core import Deployment, DeploySpec, Guards, Site, Target, Trial, default_params
 from infrabench.experiment.execution import preflight
 from infrabench.experiment.execution.monitor import watching
 from infrabench.experiment.execution.trial import Bench, execute
@@ -55,7 +55,7 @@ def test_it_says_that_it_is_emulated_and_which_engine_ran(deployment):
 @pytest.mark.parametrize("mode", ["default", "strict"])
 def test_single_requests_inside_the_guest(deployment, lab_site, mode):
     module = registry.workload("fio-4k")
-    params = {**module.DEFAULTS, **REQUESTS, "mode": mode, "pattern": "randwrite"}
+    params = {**default_params(module), **REQUESTS, "mode": mode, "pattern": "randwrite"}
     trial = Trial("t", 0, 0, deployment.system, "fio-4k", "s", params, None, None, 30.0)
     with watching([], {}) as monitor:
         bench = Bench(preflight.roles(lab_site, deployment), monitor, {}, Guards(None, None, None, None))

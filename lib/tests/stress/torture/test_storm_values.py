@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from infrabench import registry
-from infrabench.core import DesignError, InfrabenchError, NotRunnable, Step, Target
+from infrabench.core import DesignError, InfrabenchError, NotRunnable, Step, Target, plan_steps
 from infrabench.experiment.design.design import completed
 from infrabench.experiment.execution import runs
 from infrabench.ledger import catalogue
@@ -307,11 +307,11 @@ def _roles() -> dict[str, Target]:
 @pytest.mark.parametrize("name", registry.names("workloads"))
 def test_every_parameter_of_a_workload(name: str, canary: Path) -> None:
     workload, roles = registry.workload(name), _roles()
-    for parameter in workload.DEFAULTS:
+    for parameter in workload.PARAMS:
         for bad in hostile(str(canary)):
             try:
-                params = completed(name, {parameter: bad}, workload.DEFAULTS)
-                steps = workload.plan(params, roles)
+                params = completed(name, {parameter: bad}, workload.PARAMS)
+                steps = plan_steps(workload, params, roles)
             except (DesignError, NotRunnable):
                 continue
             except Exception as error:  # noqa: BLE001 (this is what is looked for)

@@ -65,12 +65,12 @@ def test_scripts_are_posix_shell(path: Path) -> None:
 
 
 def test_ports_and_pages_agree_with_the_workloads() -> None:
-    assert f"Listen 0.0.0.0:{web.DEFAULTS['port']}\n" in (ETC / "web/apache2.conf").read_text()
-    assert f"listen_port={ftp.DEFAULTS['port']}\n" in (ETC / "ftp/vsftpd.conf").read_text()
+    assert f"Listen 0.0.0.0:{web.PARAMS['port'].default}\n" in (ETC / "web/apache2.conf").read_text()
+    assert f"listen_port={ftp.PARAMS['port'].default}\n" in (ETC / "ftp/vsftpd.conf").read_text()
     assert f"anon_root={ftp.FOLDER}\n" in (ETC / "ftp/vsftpd.conf").read_text()
-    assert f"0.0.0.0:{mail.DEFAULTS['port']} inet" in (ETC / "mail/master.cf").read_text()
+    assert f"0.0.0.0:{mail.PARAMS['port'].default} inet" in (ETC / "mail/master.cf").read_text()
     assert f"maillog_file = {mail.LOG}\n" in (ETC / "mail/main.cf").read_text()
-    assert startup.DEFAULTS["port"] == web.DEFAULTS["port"]
+    assert startup.PARAMS["port"].default == web.PARAMS["port"].default
     setup = (GUEST / "setup.sh").read_text()
     assert f"head -c {web.PAGE_BYTES} >/srv/infrabench/web{web.PAGE}\n" in setup
     assert startup.PAGE_BYTES == web.PAGE_BYTES
@@ -83,7 +83,7 @@ def test_mail_never_leaves() -> None:
     assert "\nsmtpd_relay_restrictions = reject_unauth_destination\n" in settings
     assert (
         int(re.findall(r"^message_size_limit = (\d+)$", settings, re.MULTILINE)[0])
-        > 1.1 * 1024 * mail.DEFAULTS["max_kib"]
+        > 1.1 * 1024 * mail.PARAMS["max_kib"].default
     )
     agents = {line.split()[-1] for line in (ETC / "mail/master.cf").read_text().splitlines() if line[:1] not in "#"}
     assert not agents & {"smtp", "lmtp", "pipe", "local", "virtual"}

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from infrabench.core import Capture, NotAsClaimed, NotRunnable, ParseError, Step, Target
+from infrabench.core import Capture, NotAsClaimed, NotRunnable, ParseError, Step, Target, default_params, plan_steps
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.workloads import _network, iperf3, netperf, pod_network
 from tests.support.captures import DATA, read, with_stdout
@@ -48,7 +48,7 @@ def ends(given: dict[str, Target], **params: Any) -> _network.Ends:
 
 
 def planned(given: dict[str, Target], **params: Any) -> dict[str, Step]:
-    return {step.name: step for step in iperf3.plan({**iperf3.DEFAULTS, **params}, given)}
+    return {step.name: step for step in plan_steps(iperf3, {**default_params(iperf3), **params}, given)}
 
 
 def captured(workload: str, case: str) -> Capture:
@@ -101,7 +101,7 @@ def test_ends_of_every_path() -> None:
 def test_what_a_system_has_no_place_for_says_why(names: tuple[str, ...], params: dict[str, Any], reason: str) -> None:
     for workload in (iperf3, netperf):
         with pytest.raises(NotRunnable, match=reason):
-            workload.plan({**workload.DEFAULTS, **params}, roles(*names))
+            plan_steps(workload, {**default_params(workload), **params}, roles(*names))
 
 
 def test_readings_are_the_neighbours_of_the_tool() -> None:

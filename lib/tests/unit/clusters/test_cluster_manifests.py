@@ -90,7 +90,9 @@ def test_a_service_leads_every_port_to_one_pod_and_keeps_a_client_on_it() -> Non
 def test_ports_of_service_and_policy_are_those_that_the_workloads_use() -> None:
     from infrabench.workloads import iperf3, netperf
 
-    assert {iperf3.DEFAULTS["port"], netperf.DEFAULTS["port"], netperf.DEFAULTS["data_port"]} == set(pods.PORTS)
+    assert {iperf3.PARAMS["port"].default, netperf.PARAMS["port"].default, netperf.PARAMS["data_port"].default} == set(
+        pods.PORTS
+    )
 
 
 def test_the_second_network_is_a_macvlan_on_the_uplink_whose_pods_bring_their_addresses() -> None:

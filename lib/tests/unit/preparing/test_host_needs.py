@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from infrabench.machines.lab import images
 from infrabench.machines.sites.inventory import Inventory
 from infrabench.machines.sites.prepare import plan, requirements
 from infrabench.machines.stores import on_host
-from tests.support.checks import check_each
 
 PACKAGE = Path(infrabench.__file__).parent
 TWO = {"server": {"address": "192.0.2.1"}, "client": {"address": "192.0.2.2"}}
@@ -136,27 +134,12 @@ def test_an_unknown_study_is_refused() -> None:
         _of(_inventory(), "contaners")
 
 
-def test_what_a_workload_asks_for_is_in_its_needs() -> None:
-    """A workload that asks the server for a program says so in `NEEDS`, and asks by it."""
-
-    def check(name: str) -> list[str]:
-        text = (PACKAGE / "workloads" / f"{name.replace('-', '_')}.py").read_text()
-        calls = [
-            node for node in ast.walk(ast.parse(text))
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "missing"
-        ]  # fmt: skip
-        lines = {call.lineno: ast.unparse(call) for call in calls}
-        return [f"line {at}: {each}" for at, each in lines.items() if each != "missing(deployment, *NEEDS['server'])"]
-
-    check_each(check, registry.names("workloads"))
-
-
 def test_every_package_has_the_name_of_one() -> None:
     modules = [registry.system(name) for name in registry.names("systems")]
     modules += [registry.workload(name) for name in registry.names("workloads")]  # type: ignore[misc]
     count = 0
     for module in modules:
-        for programs in getattr(module, "NEEDS", {}).values():
+        for programs in getattr(module, "PROGRAMS", getattr(module, "NEEDS", {})).values():
             for program, package in programs.items():
                 count += 1
                 assert re.fullmatch(r"(/[\w./+-]+|[\w.+-]+)", program)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from infrabench import registry
-from infrabench.core import Capture, NotAsClaimed, NotRunnable, ParseError, Target
+from infrabench.core import Capture, NotAsClaimed, NotRunnable, ParseError, Target, default_params, plan_steps
 from infrabench.machines.hosts.host import LocalHost
 from tests.support import parameters
 from tests.support.captures import DATA, case_folders, read, with_stdout
@@ -48,7 +48,7 @@ def test_the_output_of_other_parameters_is_refused() -> None:
 
 def test_what_is_called_silent_is_a_parameter() -> None:
     def check(workload: str) -> list[str]:
-        there = registry.workload(workload).DEFAULTS
+        there = registry.workload(workload).PARAMS
         return [f"{name} is no parameter" for name in parameters.SILENT[workload] if name not in there]
 
     check_each(check, parameters.SILENT)
@@ -106,7 +106,7 @@ def test_a_server_with_an_ipv6_address_is_asked_and_its_output_read() -> None:
     capture = changed(
         captured("web"), "ab", ("Server Hostname:        127.0.0.1", "Server Hostname:        2001:db8::9")
     )
-    steps = workload.plan({**workload.DEFAULTS, **capture.params}, {"server": target, "client": target})
+    steps = plan_steps(workload, {**default_params(workload), **capture.params}, {"server": target, "client": target})
     argv = next(step.argv for step in steps if step.name == "ab")
     assert argv[-1] == f"http://[2001:db8::9]:{capture.params['port']}/index.html"
     asked = Capture({**capture.steps, "ab": replace(capture["ab"], argv=argv)}, capture.params)

@@ -62,7 +62,7 @@ def test_good_case_has_known_units_and_defaults() -> None:
         found = list(workload.parse(capture))
         assert {m.unit for m in found} <= UNITS
         assert len({m.metric for m in found}) == len(found)
-        assert set(capture.params) == set(workload.DEFAULTS)
+        assert set(capture.params) == set(workload.PARAMS)
 
     check_each(check, GOOD, label)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infrabench import registry
-from infrabench.core import Deployment, DesignError, Step, Target
+from infrabench.core import Deployment, DesignError, Step, Target, default_params, plan_steps
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.workloads import ftp, mail, startup, stream, sysbench_cpu, web
 from tests.support.checks import check_each
@@ -41,7 +41,7 @@ def roles() -> dict[str, Target]:
 
 def planned(name: str, **params: Any) -> list[Step]:
     workload = registry.workload(name)
-    return list(workload.plan({**workload.DEFAULTS, **params}, roles()))
+    return list(plan_steps(workload, {**default_params(workload), **params}, roles()))
 
 
 def tool(name: str, **params: Any) -> str:
@@ -203,4 +203,4 @@ def test_workload_says_what_is_missing() -> None:
 def test_startup_without_life_cycle_is_a_design_error() -> None:
     here = Target("server", LocalHost("here"))
     with pytest.raises(DesignError, match="create"):
-        startup.plan(startup.DEFAULTS, {"server": here})
+        startup.plan(default_params(startup), {"server": here})

@@ -16,7 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infrabench import registry
-from infrabench.core import Capture, Deployment, NotAsClaimed, NotRunnable, ParseError, Step, Target
+from infrabench.core import (
+    Capture,
+    Deployment,
+    NotAsClaimed,
+    NotRunnable,
+    ParseError,
+    Step,
+    Target,
+    default_params,
+    plan_steps,
+)
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.workloads import _barrier_output, _digits, _pods, _ycruncher, pods_pi, pods_startup, stream
 from tests.support.captures import DATA, read, with_stdout
@@ -41,7 +51,7 @@ def roles(*names: str, pods: int | None = 61, **lifecycle: tuple[str, ...]) -> d
 
 def planned(name: str, given: dict[str, Target], **params: Any) -> list[Step]:
     workload = registry.workload(name)
-    return list(workload.plan({**workload.DEFAULTS, **params}, given))
+    return list(plan_steps(workload, {**default_params(workload), **params}, given))
 
 
 def captured(workload: str, case: str = "ok") -> Capture:

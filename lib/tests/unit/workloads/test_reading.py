@@ -2,7 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from infrabench.core import CommandFailed, Deployment, DesignError, ParseError, Target
+from infrabench.core import (
+    CommandFailed,
+    Deployment,
+    DesignError,
+    ParseError,
+    Target,
+    find_missing,
+    plain,
+    read_version,
+)
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.workloads import _parse as reading
 
@@ -41,10 +50,10 @@ def test_what_is_said_twice_agrees_within_its_bounds() -> None:
 
 
 def test_lines_of_a_terminal() -> None:
-    assert reading.plain(b"a\r\nb\r\n") == reading.plain(b"a\nb\n") == "a\nb\n"
-    assert reading.plain(b"") == ""
+    assert plain(b"a\r\nb\r\n") == plain(b"a\nb\n") == "a\nb\n"
+    assert plain(b"") == ""
     with pytest.raises(ParseError, match=r"1 of 2 lines end as on a terminal \(CRLF\), the others do not"):
-        reading.plain(b"a\r\nb\n")
+        plain(b"a\r\nb\n")
 
 
 @pytest.mark.parametrize("output", ["", "{", "[1]", "3", "[" * 100000])
@@ -94,22 +103,41 @@ def test_parameter_below_its_limit() -> None:
 
 def test_version_comes_from_either_stream_and_any_status() -> None:
     script = "echo tool 1.2 >&2; exit 1"
-    assert reading.tool_version(here(), "tool", r"^tool (\S+)$", "sh", "-c", script) == "1.2"
+    assert (
+        read_version(
+            here(),
+            (
+                "sh",
+                "-c",
+                script,
+            ),
+            r"^tool (\S+)$",
+        )
+        == "1.2"
+    )
 
 
 def test_tool_that_does_not_run() -> None:
     with pytest.raises(CommandFailed):
-        reading.tool_version(here(), "tool", r"^tool (\S+)$", "sh", "-c", "exit 127")
+        read_version(
+            here(),
+            (
+                "sh",
+                "-c",
+                "exit 127",
+            ),
+            r"^tool (\S+)$",
+        )
 
 
 def test_tool_that_tells_no_version() -> None:
     with pytest.raises(ParseError, match="a version"):
-        reading.tool_version(here(), "tool", r"^tool (\S+)$", "echo", "hello")
+        read_version(here(), ("echo", "hello"), r"^tool (\S+)$")
 
 
 def test_missing_programs_are_named() -> None:
     deployment = Deployment("x", {"server": here()}, {})
-    assert reading.missing(deployment, "sh") is None
-    reason = reading.missing(deployment, "sh", "no-such-program")
+    assert find_missing(deployment, "sh") is None
+    reason = find_missing(deployment, "sh", "no-such-program")
     assert reason is not None
     assert reason.startswith("no-such-program not found")

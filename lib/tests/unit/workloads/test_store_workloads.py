@@ -14,7 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infrabench import registry
-from infrabench.core import Capture, Deployment, DesignError, NotAsClaimed, NotRunnable, ParseError, Step, Target
+from infrabench.core import (
+    Capture,
+    Deployment,
+    DesignError,
+    NotAsClaimed,
+    NotRunnable,
+    ParseError,
+    Step,
+    Target,
+    default_params,
+    plan_steps,
+)
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.workloads import _fio_report, _volume, oltp, rebuild
 from tests.support.captures import DATA, read, with_stdout
@@ -34,7 +45,9 @@ def roles(*without: str) -> dict[str, Target]:
 
 def planned(name: str, given_roles: dict[str, Target] | None = None, **params: Any) -> list[Step]:
     workload = registry.workload(name)
-    return list(workload.plan({**workload.DEFAULTS, **params}, roles() if given_roles is None else given_roles))
+    return list(
+        plan_steps(workload, {**default_params(workload), **params}, roles() if given_roles is None else given_roles)
+    )
 
 
 def captured(workload: str, case: str = "ok") -> Capture:

@@ -101,7 +101,7 @@ def _parts(
     for name in dict.fromkeys(case.workload for case in _cases(study)):
         if workloads is not None and name not in workloads:
             continue
-        for role, programs in getattr(registry.workload(name), "NEEDS", {}).items():
+        for role, programs in getattr(registry.workload(name), "PROGRAMS", {}).items():
             # Guests and pods have the tools in their image: the server itself needs them where it is what is measured.
             if role == "client" or on_host:
                 yield _host(role, inventory), Needs(dict(programs), nofile=study.limits.nofile), name

@@ -1,8 +1,8 @@
 """Sleeps, and says so."""
 
-from infrabench.core import Measurement, Step
+from infrabench.core import Measurement, Param, Step
 
-DEFAULTS = {"seconds": 0.1}
+PARAMS = {"seconds": Param(0.1)}
 
 
 def plan(params, roles):

@@ -1,8 +1,8 @@
 """A workload for tests: prints a number, or does what a broken tool would do."""
 
-from infrabench.core import Measurement, NotAsClaimed, NotRunnable, ParseError, Step
+from infrabench.core import Measurement, NotAsClaimed, NotRunnable, Param, ParseError, Step
 
-DEFAULTS = {"does": "ok", "value": 1.0, "marker": "", "interface": ""}
+PARAMS = {"does": Param("ok"), "value": Param(1.0), "marker": Param(""), "interface": Param("")}
 SCRIPTS = {
     "ok": "printf 'value=%s\\nend\\n' \"$1\"",
     "fail": "echo 'cannot open device' >&2; exit 3",

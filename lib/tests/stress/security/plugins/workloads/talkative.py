@@ -1,8 +1,8 @@
 """A workload for tests whose tool prints all that it can find out: environment, addresses, its own arguments."""
 
-from infrabench.core import Measurement, ParseError, Step
+from infrabench.core import Measurement, Param, ParseError, Step
 
-DEFAULTS = {"fails": False}
+PARAMS = {"fails": Param(False)}
 SCRIPT = """
 env; cat /proc/self/cmdline | tr '\\0' ' '; echo
 echo "connected to $1 from $1:5201 (see https://me:hunter2-in-url@$1/x), not to $1.9 nor to 1.$1"

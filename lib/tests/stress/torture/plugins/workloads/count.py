@@ -1,8 +1,8 @@
 """A workload of the storm: prints a number, soon or late, with little or much beside it."""
 
-from infrabench.core import Measurement, ParseError, Step
+from infrabench.core import Measurement, Param, ParseError, Step
 
-DEFAULTS = {"value": 1, "seconds": 0.0, "bytes": 0}
+PARAMS = {"value": Param(1), "seconds": Param(0.0), "bytes": Param(0)}
 SCRIPT = 'sleep "$2"; head -c "$3" /dev/zero | tr "\\0" x; printf "\\nvalue=%s\\nend\\n" "$1"'
 
 
