@@ -25,7 +25,7 @@ from typing import Any
 from infrabench.analysis.published import prediction
 from infrabench.analysis.tables import notation
 from infrabench.selfcheck.claims.claim import FAIL, INCONCLUSIVE, PASS, Judged
-from infrabench.stats.equivalence import margin_ends
+from infrabench.stats.pairwise import margin_ends
 from infrabench.stats.verdicts import DIFFERENT, EQUIVALENT, WITHIN
 
 STATED = "no contradiction of verdicts, by the 95 % intervals and the equivalence test at the study's margin"

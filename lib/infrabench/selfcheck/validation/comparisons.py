@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from infrabench.selfcheck.validation.bands import at_most, between, near
 from infrabench.selfcheck.validation.check import Check, ExpectedShare, SimulatedCase
 from infrabench.selfcheck.validation.generators import Array, PairedSamples, Rng, blocked, pair
-from infrabench.stats import adjust, equivalence, pairwise
+from infrabench.stats import multiplicity, pairwise
 from infrabench.stats.omnibus import friedman
 
 ALPHA = 0.05
@@ -31,7 +31,7 @@ def any_rejected(p: Array) -> NDArray[np.bool_]:
 
 def _holm_paired(x: Array) -> NDArray[np.bool_]:
     p = np.stack([pairwise.paired_t(x[:, a], x[:, b]).p for a, b in PAIRS], axis=-1)
-    return any_rejected(adjust.holm(p))
+    return any_rejected(multiplicity.holm(p))
 
 
 def _effects(nulls: int, others: int, n: int = 30) -> Any:
@@ -45,13 +45,13 @@ def _effects(nulls: int, others: int, n: int = 30) -> Any:
 
 
 def _familywise(data: PairedSamples, nulls: int) -> NDArray[np.bool_]:
-    p = adjust.holm(pairwise.paired_t(*data).p)
+    p = multiplicity.holm(pairwise.paired_t(*data).p)
     return any_rejected(p[:, :nulls])
 
 
 def _false_share(data: PairedSamples, nulls: int) -> Array:
     """Share of false among all rejections by Benjamini-Hochberg; its mean is the false discovery rate."""
-    found = adjust.benjamini_hochberg(pairwise.paired_t(*data).p) < ALPHA
+    found = multiplicity.benjamini_hochberg(pairwise.paired_t(*data).p) < ALPHA
     return found[:, :nulls].sum(axis=1) / np.maximum(found.sum(axis=1), 1)
 
 
@@ -100,11 +100,11 @@ CHECKS = (
             SimulatedCase(
                 "true ratio 0.98, CoV 2 %, n = 30", pair(1 - MARGIN, (0.02, 0.02), 30),
                 (ExpectedShare("declared at the boundary",
-                               lambda d: rejects(equivalence.ratio_equivalence(*d, MARGIN).p), near(0.05)),),
+                               lambda d: rejects(pairwise.ratio_equivalence(*d, MARGIN).p), near(0.05)),),
             ),
             SimulatedCase(
                 "true ratio 1, CoV 2 %, n = 30", pair(1.0, (0.02, 0.02), 30),
-                (ExpectedShare("declared", lambda d: rejects(equivalence.ratio_equivalence(*d, MARGIN).p),
+                (ExpectedShare("declared", lambda d: rejects(pairwise.ratio_equivalence(*d, MARGIN).p),
                              between(0.95, 1.0)),),
             ),
         ),

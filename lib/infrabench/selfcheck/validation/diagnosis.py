@@ -21,7 +21,8 @@ from infrabench.selfcheck.validation.generators import (
     sample,
     trend,
 )
-from infrabench.stats import bimodality, dependence, intervals, stopping
+from infrabench.stats import dependence, intervals, stopping
+from infrabench.stats.diagnostics import bimodal as is_bimodal
 
 N = 30
 
@@ -33,7 +34,7 @@ def _dependent(data: str, generate: Callable[[Rng, int], Array], allowed: Allowe
 
 
 def _bimodal(shape: Shape, allowed: Allowed) -> SimulatedCase:
-    procedure = ExpectedShare("flagged bimodal", bimodality.bimodal, allowed)
+    procedure = ExpectedShare("flagged bimodal", is_bimodal, allowed)
     return SimulatedCase(f"{shape.name}, n = {N}", sample(shape, N), (procedure,))
 
 

@@ -12,7 +12,7 @@ from infrabench.selfcheck.validation.bands import at_least, at_most
 from infrabench.selfcheck.validation.check import Check, ExpectedShare, SimulatedCase
 from infrabench.selfcheck.validation.estimation import covers
 from infrabench.selfcheck.validation.generators import Array, Rng
-from infrabench.stats import counts, events
+from infrabench.stats import events
 
 BLOCKS = 30
 MARGIN = 0.02
@@ -49,7 +49,7 @@ def called_different(data: Array) -> NDArray[np.bool_]:
 
 def _ratio_covered(data: Array, ratio: float) -> NDArray[np.bool_]:
     x, y = data.sum(axis=-1).T
-    found = counts.poisson_ratio(x, y).interval
+    found = events.poisson_ratio(x, y).interval
     # without any event every ratio is left open
     return covers(found, ratio) | (x + y == 0)
 
@@ -60,7 +60,7 @@ def _shares(p: float, q: float) -> Callable[[Rng, int], Any]:
 
 def _difference_covered(data: Any, truth: float) -> NDArray[np.bool_]:
     x, y = data.T
-    return covers(counts.newcombe_interval(x, BLOCKS, y, BLOCKS), truth)
+    return covers(events.newcombe_interval(x, BLOCKS, y, BLOCKS), truth)
 
 
 def _case(data: str, generate: Callable[[Rng, int], Any], *expectations: ExpectedShare) -> SimulatedCase:

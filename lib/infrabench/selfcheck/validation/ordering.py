@@ -16,7 +16,7 @@ from infrabench.experiment.design import orders
 from infrabench.selfcheck.validation.bands import at_least, near
 from infrabench.selfcheck.validation.check import Check, ExpectedShare, SimulatedCase
 from infrabench.selfcheck.validation.generators import Array, Campaigns, Rng, ar1
-from infrabench.stats.ratios import paired_fieller
+from infrabench.stats.pairwise import paired_fieller
 
 BLOCKS, CASES, SYSTEMS = 30, 8, 2
 SLOTS = CASES * SYSTEMS  # trials of a block

@@ -20,7 +20,7 @@ from infrabench.core import DesignError
 from infrabench.selfcheck.validation.bands import Band, binomial_band
 from infrabench.selfcheck.validation.check import SEED
 from infrabench.selfcheck.validation.generators import Array
-from infrabench.stats.ratios import paired_fieller
+from infrabench.stats.pairwise import paired_fieller
 
 CASE = ["workload", "scenario", "metric"]
 COLUMNS = (*CASE, "n_pairs", "share", "low", "high", "within", "dominated")

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from infrabench.selfcheck.validation.bands import Allowed, at_least, at_most, between
 from infrabench.selfcheck.validation.check import Check, ExpectedShare, SimulatedCase
 from infrabench.selfcheck.validation.generators import Array, PairedSamples, Rng, pair, skewed
-from infrabench.stats import adjust
-from infrabench.stats.blocks import PER_BLOCK
+from infrabench.stats import multiplicity
+from infrabench.stats.table import PER_BLOCK
 from infrabench.stats.verdicts import EQUIVALENT, INCONCLUSIVE, WITHIN, Pairs, decide, judge, n_to_decide
 
 SKEWED_MARGIN, MARGIN = 0.1, 0.02
@@ -115,7 +115,7 @@ CHECKS = (
             SimulatedCase(
                 "three systems at the margin, CoV 2 %, n = 30", three_at_the_margin,
                 (
-                    ExpectedShare("Holm, any claimed", lambda d: any_claimed(d, adjust.holm), at_most(0.05)),
+                    ExpectedShare("Holm, any claimed", lambda d: any_claimed(d, multiplicity.holm), at_most(0.05)),
                     ExpectedShare("not adjusted, which has to fail here", lambda d: any_claimed(d, np.asarray),
                                 between(0.10, 0.14)),
                 ),
