@@ -23,6 +23,7 @@ from infrabench.stats.table import Array, paired, sample
 
 Numbers = Array | float
 LEVEL = 0.95
+ALPHA = 1 - LEVEL
 NAN = float("nan")
 MOST_MEANS = 2**21  # numbers held at a time by methods that expand a sample
 

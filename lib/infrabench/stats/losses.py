@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from infrabench.core import STATES
-from infrabench.stats.intervals import LEVEL, NAN, Array, signed_rank_cdf, tail_rank
+from infrabench.stats.intervals import ALPHA, LEVEL, NAN, Array, signed_rank_cdf, tail_rank
 
-ALPHA = 1 - LEVEL
 NARROW = 0.9
 FAR = 100.0  # log ratio of a lost block: beyond every other, and so is its mean with any of them
 UNLIKE = "no verdict on the rest"

@@ -73,8 +73,8 @@ def cochran_q(estimate: ArrayLike, error: ArrayLike) -> Homogeneity:
     `estimate`, `error`: (..., k). It takes the errors for known: too small a p where they are estimated. NaN for one
     site.
     """
-    y, v, df = _sites(estimate, error, np.inf)
-    found = _welch(y, v, df, np.zeros(y.shape[:-1]))
+    y, e, df = sites(estimate, error, np.inf)
+    found = _welch(y, e**2, df, np.zeros(y.shape[:-1]))
     return Homogeneity(found.statistic * found.df, found.df, None, found.p)
 
 
@@ -85,8 +85,8 @@ def welch_homogeneity(estimate: ArrayLike, error: ArrayLike, df: ArrayLike, betw
     contrasts of several studies. At `between` > 0 a site's variance is between + error^2, with the degrees of freedom
     of Satterthwaite 1946. NaN for one site.
     """
-    y, v, free = _sites(estimate, error, df)
-    return _welch(y, v, free, np.asarray(between, dtype=float))
+    y, e, free = sites(estimate, error, df)
+    return _welch(y, e**2, free, np.asarray(between, dtype=float))
 
 
 def between_variance(estimate: ArrayLike, error: ArrayLike, df: ArrayLike = np.inf) -> Any:
@@ -97,8 +97,8 @@ def between_variance(estimate: ArrayLike, error: ArrayLike, df: ArrayLike = np.i
     estimated ones it has the idea of the estimator WT of Bakbergenuly, Hoaglin and Kulinskaya (2019), who solve for the
     moments of Q that Welch's test rests on. NaN for one site.
     """
-    y, v, free = _sites(estimate, error, df)
-    return _solved(y, v, free, lambda found: np.asarray(found.statistic) - 1)[()]
+    y, e, free = sites(estimate, error, df)
+    return _solved(y, e**2, free, lambda found: np.asarray(found.statistic) - 1)[()]
 
 
 def between_interval(estimate: ArrayLike, error: ArrayLike, df: ArrayLike = np.inf, level: float = LEVEL) -> Interval:
@@ -108,9 +108,9 @@ def between_interval(estimate: ArrayLike, error: ArrayLike, df: ArrayLike = np.i
     end is above 0 exactly when the test of no variance has p below (1 - level) / 2; both ends are 0 where the sites
     are closer together than their errors allow. NaN for one site.
     """
-    y, v, free = _sites(estimate, error, df)
+    y, e, free = sites(estimate, error, df)
     ends = ((1 - level) / 2, (1 + level) / 2)
-    low, high = (_solved(y, v, free, lambda found, u=u: u - np.asarray(found.p)) for u in ends)
+    low, high = (_solved(y, e**2, free, lambda found, u=u: u - np.asarray(found.p)) for u in ends)
     return Interval(low[()], high[()], level)
 
 
@@ -133,7 +133,8 @@ def weighted(estimate: ArrayLike, error: ArrayLike, df: ArrayLike, between: Arra
     `estimate`, `error`, `df`: (..., k); `between`: (...). The variance is that at this `between`, taken as known; its
     degrees of freedom are Satterthwaite's (1946), infinite where all errors are known.
     """
-    y, v, free = _sites(estimate, error, df)
+    y, e, free = sites(estimate, error, df)
+    v = e**2
     w = 1 / (v + np.asarray(between, dtype=float)[..., None])
     total = w.sum(axis=-1)
     with np.errstate(divide="ignore"):
@@ -149,25 +150,19 @@ def spread(estimate: ArrayLike, error: ArrayLike, df: ArrayLike = np.inf) -> Spr
     such a distribution). What p leaves at 0 is a weight of its own; the rest is Gauss-Legendre quadrature over p, nodes
     dense at both ends, for a mean of few sites has the tails that come from there. NaN for one site.
     """
-    y, v, free = _sites(estimate, error, df)
-    none = np.clip(np.asarray(_welch(y, v, free, np.zeros(y.shape[:-1])).p), 0.0, 1.0)
+    y, e, free = sites(estimate, error, df)
+    none = np.clip(np.asarray(_welch(y, e**2, free, np.zeros(y.shape[:-1])).p), 0.0, 1.0)
     x, w = np.polynomial.legendre.leggauss(NODES)
     x = (x + 1) / 2
     at, weight = x * x * (3 - 2 * x), 3 * x * (1 - x) * w
     u = none[..., None] + (1 - none[..., None]) * at
-    many = (np.broadcast_to(each[..., None, :], (*u.shape, y.shape[-1])) for each in (y, v, free))
+    many = (np.broadcast_to(each[..., None, :], (*u.shape, y.shape[-1])) for each in (y, e**2, free))
     variance = _solved(*many, lambda found, u: u - np.asarray(found.p), u)
     zero = np.zeros((*none.shape, 1))
     return Spread(
         np.concatenate([zero, variance], axis=-1),
         np.concatenate([none[..., None], (1 - none[..., None]) * weight], axis=-1),
     )
-
-
-def _sites(estimate: ArrayLike, error: ArrayLike, df: ArrayLike) -> tuple[Array, Array, Array]:
-    """Estimates, variances and degrees of freedom in one shape."""
-    y, e, free = sites(estimate, error, df)
-    return y, e**2, free
 
 
 def _welch(y: Array, v: Array, df: Array, between: Array) -> Homogeneity:

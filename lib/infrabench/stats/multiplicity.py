@@ -15,13 +15,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from infrabench.stats.intervals import LEVEL, Array
+from infrabench.stats.intervals import ALPHA, Array
 from infrabench.stats.losses import worst_p
 from infrabench.stats.pairwise import paired_moments, t_p
 from infrabench.stats.table import Blocked, blocked, stacks
 
 HOLM, EXPLORATORY = "Holm", "Benjamini-Hochberg, exploratory"
-ALPHA = 1 - LEVEL
 TYPES = {
     **dict.fromkeys(("workload", "scenario", "factor"), "str"),
     "level": "float64",

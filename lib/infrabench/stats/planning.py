@@ -22,10 +22,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special, stats
 
 from infrabench.core import DesignError
-from infrabench.stats.intervals import LEVEL, NAN, Array, Numbers
+from infrabench.stats.intervals import ALPHA, LEVEL, NAN, Array, Numbers
 from infrabench.stats.table import CASE, check_values, sample
 
-ALPHA, POWER = 1 - LEVEL, 0.8
+POWER = 0.8
 MOST = 1_000_000  # beyond, no number of trials is named
 TARGETS = (0.01, 0.02, 0.05)
 MEAN, RATIO, VERDICT = "mean", "ratio", "verdict"
@@ -361,14 +361,12 @@ def _ratios(known: dict[str, Any], pairs: Array, targets: Iterable[float], margi
     spread, note = NAN, _lacking(len(pairs))
     if not note:
         positive = bool((pairs > 0).all())
-        spread, note = (_log_spread(pairs), "") if positive else (NAN, "values not all positive")
+        spread, note = (
+            (float(np.log(pairs[:, 0] / pairs[:, 1]).std(ddof=1)), "") if positive else (NAN, "values not all positive")
+        )
     row = known | {"n_pilot": len(pairs), "spread": spread, "note": note}
     rows = [row | {"quantity": RATIO, "target": target} for target in targets]
     return [*rows, row | {"quantity": VERDICT, "target": margin}] if np.isfinite(margin) else rows
-
-
-def _log_spread(pairs: Array) -> float:
-    return float(np.log(pairs[:, 0] / pairs[:, 1]).std(ddof=1))
 
 
 def _lacking(n: int) -> str:
@@ -461,15 +459,12 @@ def _rows(
         return [row | {"target": target, "note": NONE_BETWEEN} for target in targets]
     blocks = np.ceil(blocks)
     spread, cost_s = float(np.sqrt(between + within / blocks)), deployment_s + blocks * block_s
-    return [
-        row | {"target": target, "blocks": blocks} | _sizes(spread, _width(known, target), len(set(group)), cost_s)
-        for target in targets
-    ]
-
-
-def _width(known: dict[str, Any], target: float) -> float:
-    # a ratio within +- target has its logarithm within log(1 + target), the nearer of both ends
-    return float(np.log1p(target)) if known["quantity"] == RATIO else target
+    sizes = []
+    for target in targets:
+        # a ratio within +- target has its logarithm within log(1 + target), the nearer of both ends
+        width = float(np.log1p(target)) if known["quantity"] == RATIO else target
+        sizes.append({"target": target, "blocks": blocks} | _sizes(spread, width, len(set(group)), cost_s))
+    return [row | each for each in sizes]
 
 
 def _sizes(spread: float, width: float, pilot: int, cost_s: float) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from infrabench.stats import pairwise, planning
 from infrabench.stats.intervals import (
-    LEVEL,
+    ALPHA,
     NAN,
     Array,
     Interval,
@@ -57,7 +57,6 @@ INCONCLUSIVE = "inconclusive"
 NOT_COMPARABLE = "not comparable"
 VERDICTS = (DIFFERENT, WITHIN, EQUIVALENT, INCONCLUSIVE, NOT_COMPARABLE)
 TOO_NOISY = "baseline too noisy"
-ALPHA = 1 - LEVEL
 UPPER = 0.6  # level of the two-sided interval of a spread whose upper end one spread in five exceeds
 PAIRED_T = "paired t, Fieller's statistic at 1"
 NO_PAIR = "no block has an ok trial of both"

@@ -39,7 +39,7 @@ def main() -> None:
         sys.stdout.write(f"    {n}: {split_quantile(n, 400_000):.3f},\n")
         sys.stdout.flush()
     for n in DIP_SIZES:
-        sys.stdout.write(f"    {n}: ({', '.join(f'{q:.4f}' for q in dip_quantiles(n, 200_000))}),\n")
+        sys.stdout.write(f"{n},{','.join(f'{q:.4f}' for q in dip_quantiles(n, 200_000))}\n")
         sys.stdout.flush()
 
 
