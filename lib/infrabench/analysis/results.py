@@ -21,7 +21,7 @@ from infrabench.analysis.tables import notation
 from infrabench.core import unknown_name
 from infrabench.core.names import file_name
 from infrabench.stats import contrasts, diagnostics, estimates, interactions, omnibus, tiers, trends
-from infrabench.stats.blocks import blocked
+from infrabench.stats.table import blocked
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from infrabench.analysis.figures import theme
 from infrabench.analysis.figures.cases import row_of, trials_of, unit_of, value_axis
 from infrabench.analysis.figures.sentences import counts, metric_in, p_text, span
 from infrabench.analysis.tables import notation
-from infrabench.stats.bimodality import critical_split, split
+from infrabench.stats.diagnostics import critical_split, split
 
 ROW_MM = 11.0
 FLAG = "bimodal"

@@ -36,7 +36,7 @@ def tiers(
     Parameters
     ----------
     groups
-        The letters of every system in every case (`infrabench.stats.tiers.tiers`).
+        The letters of every system in every case (`infrabench.stats.multiplicity.tiers`).
     contrasts
         The ratios and intervals to draw; the baseline itself stands at 1.
 

@@ -32,8 +32,8 @@ def sites_table(rows: pd.DataFrame, over: pd.DataFrame, sites: Sequence[str]) ->
     DataFrame
         Text. What the mean's interval rules out stands beside a verdict that decides nothing. A ratio stands with its
         95 % interval and the sign of the site's own verdict (`SIGNS`); a star marks a site that is named apart from the
-        others. The interval of the mean is this project's own composition (`stats.summary`), Hartung and Knapp's beside
-        it the customary one; that of a new site is the 95 % prediction interval.
+        others. The interval of the mean is this project's own composition (`meta_analysis.summary`), Hartung and
+        Knapp's beside it the customary one; that of a new site is the 95 % prediction interval.
     """
     cells = {(*(getattr(row, key) for key in CELL), row.site): _site(row) for row in rows.itertuples(index=False)}
     table = []

@@ -18,9 +18,9 @@ from infrabench.analysis.figures import (
 )
 from infrabench.analysis.figures.theme import MARKERS
 from infrabench.core import SchemaError
-from infrabench.stats.contrasts import COLUMNS, contrasts
+from infrabench.stats.contrasts import TYPES, contrasts
+from infrabench.stats.multiplicity import tiers as tiers_of
 from infrabench.stats.planning import t_power
-from infrabench.stats.tiers import tiers as tiers_of
 from tests.support.analysis_fixtures import SYSTEMS, table_of
 from tests.support.frames import CASE, CONTRAST, NAN, contrasts_frame, verdicts
 from tests.support.look_at import marked, overhang_mm, smallest_axes_mm, texts
@@ -35,7 +35,7 @@ def letters(*of: str, scenario: str = "users=1000") -> pd.DataFrame:
 
 
 def test_the_synthetic_contrasts_have_the_columns_of_the_real_ones() -> None:
-    assert set(CONTRAST) == set(COLUMNS)
+    assert set(CONTRAST) == set(TYPES)
 
 
 def test_forest_draws_each_ratio_at_its_row_and_says_n_and_unit() -> None:
