@@ -1,8 +1,10 @@
 """Plug-ins by name: a workload, a system or a study is a module, and its file name is its name.
 
-``sysbench-cpu`` is ``workloads/sysbench_cpu.py``. Names come from listing files, so asking which plug-ins there are
-imports none of them, and no SDK is needed until a system is used. Folders named in the environment variable
-``INFRABENCH_PLUGINS`` (or passed as `extra`) hold more of them, laid out alike: ``FOLDER/workloads/mine.py``.
+``sysbench-cpu`` is ``workloads/sysbench_cpu.py``. Plug-ins that differ in a word or two may share a file: it defines
+`FAMILY`, a dictionary with their names as literal keys, whose values have what a module would have. Names come from
+listing files, so asking which plug-ins there are imports none of them, and no SDK is needed until a system is used.
+Folders named in the environment variable ``INFRABENCH_PLUGINS`` (or passed as `extra`) hold more of them, laid out
+alike: ``FOLDER/workloads/mine.py``.
 
 An error while a plug-in is imported is the plug-in's own and reaches the caller as it is: it never turns into
 "unknown".
@@ -10,15 +12,17 @@ An error while a plug-in is imported is the plug-in's own and reaches the caller
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import os
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import cast
+from typing import Any, cast
 
 from infrabench.core import (
     Deployment,
@@ -70,7 +74,7 @@ def study(name: str, extra: Sequence[Path] = ()) -> Study:
 
 
 def source(kind: str, name: str) -> Path:
-    """Return the file of a plug-in, or its folder where it has one; `DesignError` when there is none."""
+    """Return the file of a plug-in (that of its family), or its folder; `DesignError` when there is none."""
     files = _files(kind, ())
     if name not in files:
         raise unknown_name(kind.removesuffix("s"), name, files)
@@ -99,16 +103,27 @@ def _files(kind: str, extra: Iterable[Path]) -> dict[str, Path]:
         if not folder.is_dir():
             raise DesignError(f"plug-in folder {folder} does not exist; check {VARIABLE}")
         for path in sorted((folder / kind).glob("[!_.]*")):
-            name = path.stem.replace("_", "-")
-            is_plugin = path.suffix == ".py" or (path / "__init__.py").is_file()
-            if not is_plugin or found.get(name, path) == path:
-                found |= {name: path} if is_plugin else {}
-                continue
-            raise DesignError(f"two plug-ins are called {name!r}: {found[name]} and {path}; rename one")
+            for name in _members(path, path.stat().st_mtime_ns):
+                if found.setdefault(name, path) != path:
+                    raise DesignError(f"two plug-ins are called {name!r}: {found[name]} and {path}; rename one")
     return found
 
 
-def _load(kind: str, name: str, extra: Sequence[Path]) -> ModuleType:
+@lru_cache(maxsize=1024)
+def _members(path: Path, changed_ns: int) -> tuple[str, ...]:
+    """Return the names of the plug-ins in a file or folder: the keys of its `FAMILY`, else its own; none for others."""
+    own = path.stem.replace("_", "-")
+    if path.suffix != ".py":
+        return (own,) if (path / "__init__.py").is_file() else ()
+    text = path.read_text(encoding="utf-8")
+    if "FAMILY" in text:  # most files need no parsing
+        for node in ast.parse(text, str(path)).body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "FAMILY":
+                return tuple(ast.literal_eval(key) for key in cast(ast.Dict, node.value).keys if key)
+    return (own,)
+
+
+def _load(kind: str, name: str, extra: Sequence[Path]) -> Any:
     files = _files(kind, extra)
     if not isinstance(name, str) or name not in files:
         raise unknown_name({"studies": "study"}.get(kind, kind.removesuffix("s")), name, files)
@@ -117,10 +132,11 @@ def _load(kind: str, name: str, extra: Sequence[Path]) -> ModuleType:
     module = importlib.import_module(f"infrabench.{kind}.{path.stem}") if builtin else _from_file(kind, path)
     if kind == "workloads":
         _derive(module)
-    absent = [attribute for attribute in CONTRACT[kind] if not hasattr(module, attribute)]
+    plugin = module.FAMILY[name] if hasattr(module, "FAMILY") else module
+    absent = [attribute for attribute in CONTRACT[kind] if not hasattr(plugin, attribute)]
     if absent:
         raise DesignError(f"plug-in {path} lacks {', '.join(absent)}; see the contract in infrabench/core/")
-    return module
+    return plugin
 
 
 def _derive(module: ModuleType) -> None:

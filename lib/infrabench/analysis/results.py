@@ -15,7 +15,8 @@ from typing import Any
 
 import pandas as pd
 
-from infrabench.analysis import published, tables
+from infrabench.analysis import tables
+from infrabench.analysis.published import comparison
 from infrabench.analysis.tables import notation
 from infrabench.core import unknown_name
 from infrabench.core.names import file_name
@@ -182,7 +183,7 @@ def _contrasts(found: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _published(found: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
-    return _same(tables.against_table(published.against(found.contrasts)))
+    return _same(tables.against_table(comparison.against(found.contrasts)))
 
 
 def chosen(found: Results, workload: str = "", metric: str = "") -> pd.DataFrame:

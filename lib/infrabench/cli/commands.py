@@ -244,7 +244,7 @@ def paper(arguments: Namespace) -> Iterator[str]:
     """Write the numbers, captions and ratios of sessions for LaTeX, and yield the files."""
     from infrabench.analysis import session_data  # pandas and scipy are loaded for this command alone
     from infrabench.notebook import api
-    from infrabench.publish import latex_numbers as printed
+    from infrabench.publish import latex as printed
 
     if arguments.prefix and len(arguments.sessions) > 1:
         raise DesignError("--prefix is for one session: with several, each needs another one")

@@ -127,7 +127,7 @@ def prepare(arguments: Namespace) -> Iterator[str]:
     `SiteError` at the end when a host failed or still lacks something.
     """
     from infrabench.machines.hosts import claims
-    from infrabench.machines.sites.prepare import apply, render
+    from infrabench.machines.sites.prepare import apply
     from infrabench.machines.sites.prepare.plan import Options
 
     done: dict[str, PreparedHost] = {}
@@ -141,7 +141,7 @@ def prepare(arguments: Namespace) -> Iterator[str]:
         every = [job for mine in jobs.values() for job in mine]
         planned = apply.make_plans(every, options)
         untold = dict.fromkeys(reason for _, wanted in sites.values() for reason in wanted.untold)
-        yield from render.render_plans(list(planned.values()), list(untold))
+        yield from apply.render_plans(list(planned.values()), list(untold))
         ready = [each for each in planned.values() if each.plan and each.plan.commands and not each.plan.by_hand]
         meant = not arguments.dry_run and (
             arguments.yes or not ready or agreed(f"Run these commands on {len(ready)} of the hosts? [y/N] ")
@@ -154,7 +154,7 @@ def prepare(arguments: Namespace) -> Iterator[str]:
                 done = apply.apply_plans(every, planned, options, _say)
     if not done:
         yield "dry run: nothing was changed" if arguments.dry_run else "nothing was changed"
-    yield from render.render_results(list(done.values()))
+    yield from apply.render_results(list(done.values()))
     for path, mine in jobs.items():
         if any(done[job.name].done for job in mine if done):
             said = apply.make_record([done[job.name] for job in mine], {job.name: job.needs for job in mine}, asked)
@@ -239,17 +239,17 @@ def _sites(paths: list[Path], asked: dict[str, Any], dry: bool) -> dict[Path, tu
 
 def _jobs(stack: ExitStack, site: tuple[Inventory, SiteNeeds], *, alone: bool) -> Iterator[HostJob]:
     """Return what is to be done on each host of a site; its connections end with `stack`."""
-    from infrabench.machines.sites.inventory import open_gateways, open_hosts
-    from infrabench.machines.sites.prepare import apply, guest_files
+    from infrabench.machines.sites.inventory import open_hosts
+    from infrabench.machines.sites.prepare import apply, plan
 
     inventory, wanted = site
     ours = [name for name, each in wanted.needs.items() if "" in each.programs.values()]
-    brought = guest_files.load_files(_say) if ours else guest_files.GuestFiles()
-    gateways = stack.enter_context(open_gateways(inventory))
+    brought = plan.load_files(_say) if ours else plan.GuestFiles()
+    gateways = stack.enter_context(open_hosts(inventory, inventory.gateways, {}))
     hosts = stack.enter_context(open_hosts(inventory, wanted.machines, gateways))
     for name, each in wanted.needs.items():
         called = name if alone else f"{inventory.name} {name}"
-        yield apply.make_job(called, hosts[name], each, brought if name in ours else guest_files.GuestFiles())
+        yield apply.make_job(called, hosts[name], each, brought if name in ours else plan.GuestFiles())
 
 
 def _check_record(path: Path, dry: bool) -> None:

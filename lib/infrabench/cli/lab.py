@@ -95,10 +95,10 @@ def purge(arguments: Namespace) -> Iterator[str]:
 def _hosts(names: Sequence[str]) -> Iterator[str]:
     """Make pairs of hosts that stay, and yield where their inventories are; those that stand are left as they are."""
     from infrabench.machines import lab as embedded
-    from infrabench.machines.lab import host_pairs
+    from infrabench.machines.lab import node_groups
 
     for name in names:
-        host_pairs.group_name(name)  # a name that cannot be is told before anything is made
+        node_groups.pair_group(name)  # a name that cannot be is told before anything is made
     for name in dict.fromkeys(names):
         begin = time.monotonic()
         file, made = embedded.keep_hosts(name)

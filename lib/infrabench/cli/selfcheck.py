@@ -129,25 +129,25 @@ def statistics(arguments: Namespace) -> Iterator[str]:
 def claims(arguments: Namespace) -> Iterator[str]:
     """Check claims and yield them; `InfrabenchError` at the end when one has failed. All columns go to a table."""
     from infrabench.analysis import tables
-    from infrabench.selfcheck import claims as stated  # pandas and scipy are loaded for this command alone
+    from infrabench.selfcheck.claims import claim, collect  # pandas and scipy are loaded for this command alone
 
     if arguments.record:
-        yield from (str(stated.record(name)) for name in arguments.record)
+        yield from (str(collect.record(name)) for name in arguments.record)
         return
-    levels = [arguments.level] if arguments.level else list(stated.LEVELS)
+    levels = [arguments.level] if arguments.level else list(claim.LEVELS)
     if arguments.measure:
         yield from _measured(arguments.sources, arguments.measure, arguments.site)
-    kept: list[stated.Claim] = []
+    kept: list[claim.Claim] = []
 
-    def keeping() -> Iterator[stated.Claim]:
-        for each in stated.collect_claims(arguments.sources, levels, arguments.sessions):
+    def keeping() -> Iterator[claim.Claim]:
+        for each in collect.collect_claims(arguments.sources, levels, arguments.sessions):
             kept.append(each)
             yield each
 
-    yield from stated.lines(keeping(), every=arguments.all)
+    yield from claim.lines(keeping(), every=arguments.all)
     caption = "Every claim, the command that checks it, and what came of it on this machine."
-    yield str(tables.save(stated.table(kept), catalogue.home() / arguments.out, "claims", caption)[0])
-    failed = sum(each.judged.outcome == stated.FAIL for each in kept)
+    yield str(tables.save(claim.table(kept), catalogue.home() / arguments.out, "claims", caption)[0])
+    failed = sum(each.judged.outcome == claim.FAIL for each in kept)
     if failed:
         raise InfrabenchError(f"{failed} of {len(kept)} claims fail")
 

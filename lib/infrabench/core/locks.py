@@ -13,12 +13,14 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-from infrabench.core.errors import LockError
+from infrabench.core import wait
+from infrabench.core.errors import InfrabenchError, LockError
 
 Make = Callable[[], object]
-POLL_S = 0.02  # no blocking call: it would delay a signal that arrives just before it
+POLL_S = 0.02
 
 
 def _nothing() -> None: ...
@@ -53,7 +55,9 @@ def take(path: Path, *, wait_s: float = math.inf, create: bool = False, make: Ma
         flags = os.O_RDWR | os.O_CREAT if create else os.O_RDONLY
         descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
         try:
-            _wait(descriptor, path, deadline)
+            # No blocking call: it would delay a signal that arrives just before it.
+            lock = partial(flock, descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, path)
+            wait.retry(lock, BlockingIOError, deadline - time.monotonic(), POLL_S)
             if is_at(descriptor, path):
                 return descriptor
         except BaseException:
@@ -70,6 +74,34 @@ def locked(
     descriptor = take(path, wait_s=wait_s, create=create, make=make)
     try:
         yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def hold_lock(path: Path, message: str, wait_s: float = 1.0) -> Iterator[int]:
+    """Hold `path` (an empty file, made when absent) for this process, and whoever inherits the descriptor it yields.
+
+    Raises `InfrabenchError` with `message` when another process still has it after `wait_s`.
+    """
+    try:
+        descriptor = take(path, wait_s=wait_s, create=True, make=lambda: path.parent.mkdir(parents=True, exist_ok=True))
+    except BlockingIOError:
+        raise InfrabenchError(message) from None
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def wait_until_free(path: Path) -> None:
+    """Return when nobody holds `path`: its holder has ended, or it is gone."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        flock(descriptor, fcntl.LOCK_SH, path)
     finally:
         os.close(descriptor)
 
@@ -117,13 +149,3 @@ def flock(descriptor: int, operation: int, path: Path) -> None:
             "spoil what is there: take a folder on a local disk (INFRABENCH_HOME; for the lab INFRABENCH_STATE), or "
             "mount the file system with locks"
         ) from error
-
-
-def _wait(descriptor: int, path: Path, deadline: float) -> None:
-    while True:
-        try:
-            return flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, path)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise
-        time.sleep(POLL_S)

@@ -45,7 +45,7 @@ class Deployment:
 
 
 class System(Protocol):
-    """The contract of a module in ``systems/``: `deploy` is a context manager that yields a `Deployment`.
+    """The contract of a module in ``systems/`` or of a member of its `FAMILY`: `deploy` is a context manager.
 
     A module may have `NEEDS`, laid out as `PROGRAMS` of a workload, with the roles of a site's hosts and of a cluster's
     machines; `MODULES`: file -> kernel module that makes it; and `ON_HOST`, when what is measured are programs of the

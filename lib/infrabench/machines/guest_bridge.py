@@ -3,6 +3,9 @@
 Every system that runs the guest image has the same network path: a veth on the bridge `BRIDGE` of the server host,
 routed, no NAT. The first system to come notes on the host what it finds (``/run/infrabench``), and the last one to
 leave puts that back, also after sessions that were killed in between. What was there before stays, whatever its name.
+
+That goes for the cgroup controllers too: LXC and native switch those of cgroup v2 on for the whole host, and nobody off
+again, which changes how the host shares its CPUs among slices. With cgroup v1 there is nothing to do about them.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ from ipaddress import ip_network
 from typing import Any
 
 from infrabench.core import Host, Site
-from infrabench.machines import kernel_settings
 from infrabench.machines.containers import run_script
 
 BRIDGE = "infrabench1"
@@ -118,6 +120,36 @@ if [ -e "$note" ]; then
   rm -f "$note"
 fi
 """
+# Length of a listening socket's queue, alike in every target: with the default of 4096, thousands of clients that
+# connect at once lose first packets, and the retransmission timer is measured instead of the server.
+SOMAXCONN = 16384
+CONTROLLERS = "/run/infrabench/controllers"  # first line: what was on; then the cgroups that there were
+_REMEMBER = """
+cd /sys/fs/cgroup && [ -e cgroup.subtree_control ] && [ ! -e "$1" ] || exit 0
+mkdir -p "${1%/*}"
+{ cat cgroup.subtree_control; grep -l 'populated 1' */cgroup.events; } >"$1.part"
+mv "$1.part" "$1"
+"""
+# The kernel refuses to switch off what is in use further down. A cgroup that came since may rely on a controller
+# without that: then all stay on. Ours need a moment to go. Nothing else of a session is noted in that folder by then.
+_RESTORE = """
+[ ! -d "/sys/class/net/$2" ] || exit 0
+newcomers() { grep -l 'populated 1' */cgroup.events | grep -vxFf "$1"; }
+if [ -e "$1" ] && cd /sys/fs/cgroup; then
+  tries=0
+  while [ $((tries += 1)) -lt 20 ] && newcomers "$1"; do sleep 0.1; done
+  newcomers "$1" || for controller in $(cat cgroup.subtree_control); do
+    head -n 1 "$1" | grep -qw "$controller" || echo "-$controller" >cgroup.subtree_control
+  done
+  rm -f "$1"
+fi
+rmdir "${1%/*}/empty" "${1%/*}" 2>/dev/null
+:
+"""
+_LISTEN_QUEUE = """
+file=/proc/sys/net/core/somaxconn
+if unshare -Urn test -e "$file" 2>/dev/null; then echo "$1"; else unshare -n cat "$file" 2>/dev/null || cat "$file"; fi
+"""
 
 
 def guest_network(site: Site) -> Any:
@@ -178,7 +210,7 @@ def hold_bridge(host: Host, site: Site, cgroups: Sequence[str] = ()) -> Iterator
         with guest_bridge.hold_bridge(host, site, cgroups=("libpod_parent/conmon", "libpod_parent")):
             ...  # start the container with a port on guest_bridge.BRIDGE, yield, remove it
     """
-    kernel_settings.remember_controllers(host)
+    remember_controllers(host)
     run_script(host, _BRIDGE_UP, BRIDGE, gateway(site), *cgroups)
     try:
         yield
@@ -189,4 +221,22 @@ def hold_bridge(host: Host, site: Site, cgroups: Sequence[str] = ()) -> Iterator
 def release_bridge(host: Host) -> None:
     """Remove the bridge, and put back what was noted when it was made, unless a system is still on it."""
     host.run(("sh", "-c", _BRIDGE_DOWN, "sh", BRIDGE), timeout_s=20)
-    kernel_settings.restore_controllers(host, BRIDGE)
+    restore_controllers(host, BRIDGE)
+
+
+def listen_queue(host: Host) -> int:
+    """Return the length of a listening socket's queue to set: one that every system can have on this kernel.
+
+    Some kernels show it to no network of mapped user ids (LXD's); such a network has what every new one has.
+    """
+    return int(run_script(host, _LISTEN_QUEUE, str(SOMAXCONN), timeout_s=10))
+
+
+def remember_controllers(host: Host) -> None:
+    """Note on the host which controllers are on, unless a system that is there already did."""
+    host.run(("sh", "-c", _REMEMBER, "sh", CONTROLLERS), timeout_s=10)
+
+
+def restore_controllers(host: Host, bridge: str) -> None:
+    """Switch off what was not on before the first system came, if none is left: the systems' bridge tells."""
+    host.run(("sh", "-c", _RESTORE, "sh", CONTROLLERS, bridge), timeout_s=20)

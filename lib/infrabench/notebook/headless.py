@@ -21,7 +21,7 @@ from papermill.exceptions import PapermillExecutionError
 from traitlets.config import Config
 
 from infrabench.core import DesignError, InfrabenchError, NotRunnable, unknown_name
-from infrabench.experiment.campaign.locks import hold_lock
+from infrabench.core.locks import hold_lock
 from infrabench.experiment.execution.progress import HEADLESS
 
 START_S = 120  # a kernel that has not started by then will not

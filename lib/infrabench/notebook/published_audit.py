@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from infrabench.analysis import figures, published, tables
-from infrabench.analysis.published.data import RESULTS
+from infrabench.analysis import figures, tables
+from infrabench.analysis.published import comparison, findings, printed_numbers, score
+from infrabench.analysis.published.printed_numbers import RESULTS
 from infrabench.analysis.results import Shown, listed
 from infrabench.analysis.tables import notation
 from infrabench.ledger import catalogue
@@ -23,9 +24,9 @@ NAMES = {"A": "Docker, LXC, LXD", "B": "Flannel, Cilium", "C": "Ceph, ZFS", "D":
 
 def papers() -> Shown:
     """Return the five papers: what they compare, how many numbers and results they print, with how many repetitions."""
-    numbers = published.published()
+    numbers = printed_numbers.published()
     rows = []
-    for paper in published.papers().itertuples(index=False):
+    for paper in printed_numbers.papers().itertuples(index=False):
         mine = numbers[numbers["source"] == paper.source]
         results = mine[mine["statistic"].isin(RESULTS)]
         stated = sorted(set(results["n"].dropna()))
@@ -52,7 +53,7 @@ def numbers(study: str, out: str = "out") -> Shown:
     Values that differ between the places of one paper are all shown; a unit in brackets is the one that must be meant.
     Every printed number has a row of its own, with its words, in the files.
     """
-    rows = published.published()
+    rows = printed_numbers.published()
     rows = rows[rows["id"].str.startswith(f"{study}.")]
     caption = f"What is printed on {NAMES[study]}."
     tables.save(_filled(rows), catalogue.home() / out / "tables" / "published", f"numbers-{study}", caption)
@@ -79,14 +80,14 @@ def audit(study: str, out: str = "out") -> Shown:
 
     Findings without arithmetic are marked *text*; the files have the quoted words and the ids of the numbers too.
     """
-    rows = published.audit(study)
+    rows = findings.audit(study)
     made = pd.DataFrame(
         {
             "": rows["id"],
             "claim, as printed": rows["claim"] + " [" + rows["where"] + "]",
             "recomputed": rows["recomputed"].where(rows["basis"] == "arithmetic", "Text: " + rows["recomputed"]),
             "consequence": rows["consequence"],
-            "effect": rows["kind"].map(published.KINDS),
+            "effect": rows["kind"].map(findings.KINDS),
             "verdict": rows["verdict"],
         }
     )
@@ -97,27 +98,27 @@ def audit(study: str, out: str = "out") -> Shown:
 
 def tally(out: str = "out") -> Shown:
     """Return how many findings there are by experiment, effect and verdict; written to files."""
-    made = published.tally(published.audit()).astype("str").rename(columns={"study": "experiment", "kind": "effect"})
+    made = findings.tally(findings.audit()).astype("str").rename(columns={"study": "experiment", "kind": "effect"})
     return _table(made, out, "tally", "Findings by experiment, effect and verdict.")
 
 
 def composite(out: str = "out") -> Shown:
     """Return the composite score in every version: score with bounds from rounding by engine, and the order."""
     made = []
-    for version, rows in published.composite().groupby("version", sort=False):
-        cells = {published.ENGINES[row.engine]: _score(row) for row in rows.itertuples(index=False)}
-        made.append({"version": rows["label"].iloc[0], **cells, "order": published.order(str(version))})
+    for version, rows in score.composite().groupby("version", sort=False):
+        cells = {score.ENGINES[row.engine]: _score(row) for row in rows.itertuples(index=False)}
+        made.append({"version": rows["label"].iloc[0], **cells, "order": score.order(str(version))})
     caption = "Composite score, % of native, in every version; in brackets what the rounding of printed digits allows."
     return _table(pd.DataFrame(made), out, "composite", caption)
 
 
 def leads(out: str = "out") -> Shown:
     """Return the lead of one engine over another in every version of the score, and whether rounding can turn it."""
-    rows = published.orders()
+    rows = score.orders()
     made = pd.DataFrame(
         {
             "version": rows["label"],
-            "lead of": rows["ahead"].map(published.ENGINES) + " over " + rows["behind"].map(published.ENGINES),
+            "lead of": rows["ahead"].map(score.ENGINES) + " over " + rows["behind"].map(score.ENGINES),
             "points": [f"{value:+.2f}" for value in rows["points"]],
             "bounds from rounding": [f"{r.low:+.2f} to {r.high:+.2f}" for r in rows.itertuples()],
             "sign": rows["robust"].map({True: "stands", False: "open"}),
@@ -128,10 +129,10 @@ def leads(out: str = "out") -> Shown:
 
 def figure(out: str = "out", width_mm: float = figures.PAGE_MM) -> Shown:
     """Return the figure of the composite score in every version, with its caption; written as PDF, SVG and PNG."""
-    scores = published.composite()
-    orders = {version.label: published.order(version.name) for version in published.VERSIONS}
-    systems = ["native", *published.ENGINES]  # as in the study of containers, so that colours are the same
-    draw = partial(figures.composite, scores, orders, systems=systems, names=published.ENGINES)
+    scores = score.composite()
+    orders = {version.label: score.order(version.name) for version in score.VERSIONS}
+    systems = ["native", *score.ENGINES]  # as in the study of containers, so that colours are the same
+    draw = partial(figures.composite, scores, orders, systems=systems, names=score.ENGINES)
     caption = (
         f"Overall performance of the container papers in {len(orders)} versions, % of native: as published, and "
         "computed again from the numbers that the same papers print. A question mark between two engines: the "
@@ -145,8 +146,8 @@ def figure(out: str = "out", width_mm: float = figures.PAGE_MM) -> Shown:
 
 def meaning() -> Shown:
     """Return what the versions of the score do to the papers' conclusions, in sentences made from the values."""
-    leads = published.orders().set_index(["ahead", "behind"])
-    count = len(published.VERSIONS)
+    leads = score.orders().set_index(["ahead", "behind"])
+    count = len(score.VERSIONS)
     first = leads.loc[leads.index.get_level_values("ahead") == "lxd"]
     pair = leads.loc[("lxc", "docker")]
     ahead, open_ones = int((pair["points"] > 0).sum()), int((~pair["robust"]).sum())
@@ -166,15 +167,15 @@ def meaning() -> Shown:
 
 def outcome(study: str) -> Shown:
     """Return what of an experiment's conclusions survives, what does not, and what cannot be decided."""
-    found = published.outcomes(study)
-    parts = [(published.OUTCOMES[kind], lines) for kind, lines in found.items()]
+    found = findings.outcomes(study)
+    parts = [(findings.OUTCOMES[kind], lines) for kind, lines in found.items()]
     told = "".join(f"<p><b>{name.capitalize()}</b></p>{listed(lines).html}" for name, lines in parts)
     return Shown(told, "\n".join(f"{name.capitalize()}\n{listed(lines).text}" for name, lines in parts))
 
 
 def targets(out: str = "out") -> Shown:
     """Return the published ratios that a measurement can be compared with, and how far each can be trusted."""
-    rows = published.usable()
+    rows = comparison.usable()
     same = rows["ratio_low"] == rows["ratio_high"]
     ends = [f"{r.ratio_low:.5f}" if one else f"{r.ratio_low:.5f} to {r.ratio_high:.5f}" for r, one in
             zip(rows.itertuples(index=False), same, strict=True)]  # fmt: skip

@@ -6,21 +6,20 @@ a number lies, and, where the absolute value cannot be used, a ratio of two.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from infrabench.analysis.published import NOT_COMPARABLE, agreement, cells, cells_storage, numbers, plain, prediction
-from infrabench.analysis.published.cells import PAIRS, Cell, PublishedPair, cell
-from infrabench.analysis.published.data import Numbers
+from infrabench.analysis.published.comparison import NOT_COMPARABLE, agreement, plain, prediction
+from infrabench.analysis.published.printed_numbers import Numbers, join_notes, numbers, read_toml
 from infrabench.analysis.results import Results, Shown, kept
 from infrabench.analysis.tables import notation
 from infrabench.stats import contrasts
 
-CELLS = {"runtimes": cells.CELLS, "storage": cells_storage.CELLS}  # by study
-OURS = {**cells.OURS, **cells_storage.OURS}
 ONE = "the ratio of two cells"  # stands where scenarios stand
 VALUES = (
     *("printed", "read", "theirs", "metric", "system", "scenario", "ours", "95 % CI", "unit", "ours / theirs", "note"),
@@ -29,10 +28,71 @@ VALUES = (
 RATIOS = ("printed", "theirs", "metric", "ours", "our ratio", "95 % CI", "95 % prediction", "agreement", "note")
 
 
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One printed cell. `metrics` are ours; `scenario` begins the name of ours, `pods` ends it (0: not printed)."""
+
+    printed: str  # id
+    workload: str
+    metrics: tuple[str, ...]
+    readings: Mapping[str, float]  # what the printed unit may mean: words, and the factor to the unit of our metrics
+    scenario: str = ""
+    pods: int = 0
+    note: str = ""
+
+    def is_at(self, scenario: str) -> bool:
+        """Tell whether a scenario of ours is the one of this cell."""
+        if not self.pods:
+            return scenario.startswith(self.scenario)
+        return scenario == f"{self.scenario} {self.pods} pods".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedPair:
+    """Two printed cells whose ratio can be used where neither value can: what is unknown of both cancels."""
+
+    above: str  # ids
+    below: str
+    note: str
+    comparable: bool = True  # False: stands beside ours all the same, and the note says why no more
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedCells:
+    """The printed cells of each study, pairs of them, and the names of our systems by the printed name."""
+
+    cells: Mapping[str, tuple[Cell, ...]]
+    pairs: tuple[PublishedPair, ...]
+    ours: Mapping[str, tuple[str, ...]]
+
+
+@cache
+def read_cells() -> PublishedCells:
+    """Return what ``cells.toml`` says of printed cells and of what stands beside them."""
+    data = read_toml("cells.toml")
+    notes, readings = data["notes"], data["readings"]
+    studies = {name: table for name, table in data.items() if "cell" in table}
+    cells = {
+        study: tuple(
+            Cell(
+                each["printed"].format(system), each["workload"], tuple(each["metrics"]), readings[each["reading"]],
+                each.get("scenario", ""), each.get("pods", 0), join_notes(each["note"], notes),
+            )
+            for system in table.get("systems", [""])
+            for each in table["cell"]
+        )
+        for study, table in studies.items()
+    }  # fmt: skip
+    pairs = tuple(PublishedPair(**each) for table in studies.values() for each in table.get("pair", ()))
+    return PublishedCells(
+        cells, pairs, {name: tuple(ours) for table in studies.values() for name, ours in table["ours"].items()}
+    )
+
+
 def values(found: Results) -> Shown:
     """Return every printed cell, in each reading of its unit, beside the cells of ours that it can stand for."""
     known = numbers()
-    rows = [row for each in CELLS[found.data["study"]] for row in _values(found, each, known)]
+    rows = [row for each in read_cells().cells[found.data["study"]] for row in _values(found, each, known)]
     return kept(found, pd.DataFrame(rows, columns=list(VALUES)), "beside-values", "Printed values beside ours.")
 
 
@@ -42,7 +102,7 @@ def ratios(found: Results) -> Shown:
     Paired by block, or by deployment where there are several, as every ratio of a session.
     """
     known = numbers()
-    rows = [row for pair in PAIRS for row in _ratios(found, pair, known)]
+    rows = [row for pair in read_cells().pairs for row in _ratios(found, pair, known)]
     return kept(found, pd.DataFrame(rows, columns=list(RATIOS)), "beside-ratios", "Printed ratios beside ours.")
 
 
@@ -72,13 +132,13 @@ def _cells(found: Results, each: Cell, metric: str, known: Numbers) -> pd.DataFr
     """Return the estimates of ours that a printed cell stands beside, by number of pods."""
     rows = found.estimates[(found.estimates["workload"] == each.workload) & (found.estimates["metric"] == metric)]
     rows = rows[rows["scenario"].map(each.is_at).astype("bool") & rows["mean"].notna()]
-    named = rows["system"].map(plain).isin(OURS[known.row(each.printed).platform])
+    named = rows["system"].map(plain).isin(read_cells().ours[known.row(each.printed).platform])
     return rows[named].sort_values(["level", "scenario", "system"], kind="stable")
 
 
 def _lacking(found: Results, printed: Sequence[Cell], known: Numbers) -> str:
     """Say why this session has no value beside printed cells."""
-    told = (_why(found, each, name) for each in printed for name in OURS[known.row(each.printed).platform])
+    told = (_why(found, each, name) for each in printed for name in read_cells().ours[known.row(each.printed).platform])
     return "; ".join(dict.fromkeys(told))
 
 
@@ -100,7 +160,8 @@ def _why(found: Results, each: Cell, system: str) -> str:
 
 
 def _ratios(found: Results, pair: PublishedPair, known: Numbers) -> Iterator[dict[str, str]]:
-    both = cell(pair.above), cell(pair.below)
+    by_id = {each.printed: each for cells in read_cells().cells.values() for each in cells}
+    both = by_id[pair.above], by_id[pair.below]
     rows = [known.row(each.printed) for each in both]
     theirs = known.span(pair.above) / known.span(pair.below)
     head = {

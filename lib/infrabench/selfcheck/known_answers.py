@@ -1,23 +1,55 @@
-"""May the verdicts be trusted? Simulations, and recorded sessions whose answer is known, as a notebook shows them."""
+"""May the verdicts be trusted? Simulations, and recorded sessions whose answer is known, as a notebook shows them.
+
+A recorded session has a known answer where an effect was injected, which must be found and have the right size, or
+where two of its labels stand for one system. Swapping two labels inside blocks is what the design did when it drew the
+order, so on a system compared with itself every swap is as likely as what was recorded, whatever the values look like.
+The share of relabellings whose interval excludes 1 is the size that the analysis has on these very data.
+
+It is 5 % where no block dominates. One block that a stall of the machine has hit may hold most of the variance of all
+differences: then Student's t is about 1 however labels are swapped, and the interval excludes 1 almost never. That is
+caution, not error, and such cases are counted apart.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from infrabench.analysis import tables
 from infrabench.analysis.results import Results, Shown
 from infrabench.analysis.tables import notation
-from infrabench.core import DesignError, InfrabenchError
+from infrabench.core import DesignError, InfrabenchError, SchemaError
 from infrabench.selfcheck.validation import CHECKS, SEED, run
-from infrabench.selfcheck.validation.recorded import known_effects
-from infrabench.selfcheck.validation.relabelling import Relabelled, relabelled
+from infrabench.selfcheck.validation.check import Band, binomial_band
+from infrabench.selfcheck.validation.generators import Array
+from infrabench.stats.ratios import paired_fieller
+from infrabench.stats.verdicts import DIFFERENT, WITHIN
 
 FORMS = ("none", "fast", "full")
-DIFFERENT = ("different", "different, within the margin")
+EFFECT_COLUMNS = (
+    *("system", "workload", "scenario", "metric", "n_pairs", "true_ratio", "ratio", "ratio_low", "ratio_high"),
+    *("covers", "excludes_1", "verdict"),
+)
+CASE = ["workload", "scenario", "metric"]
+SWAP_COLUMNS = (*CASE, "n_pairs", "share", "low", "high", "within", "dominated")
+NOMINAL = 0.05
+MOST_OF_IT = 0.5  # of the sum of squared differences, in one block
+
+
+class Relabelled(NamedTuple):
+    """Share called different over all relabellings of all cases, its 99.9 % band about 5 %, and one row per case.
+
+    ``even``: the share over the cases that no single block dominates, NaN when there is none.
+    """
+
+    share: float
+    even: float
+    band: Band
+    cases: pd.DataFrame
 
 
 @dataclass(frozen=True)
@@ -90,7 +122,7 @@ def same_table(found: Results) -> Shown:
 def known_table(found: Results) -> Shown:
     """Return one row per injected effect: its true ratio, ours with the interval, and whether that contains it."""
     rows = []
-    for row in known_effects(found.contrasts, _known(found)).itertuples(index=False):
+    for row in injected_effects(found).itertuples(index=False):
         places = notation.decimals(row.ratio_low, row.ratio_high, null=1)
         rows.append(
             {
@@ -108,7 +140,7 @@ def known_table(found: Results) -> Shown:
 
 def lines(found: Results) -> Iterator[str]:
     """Yield what a session with a known answer says; `InfrabenchError` at the end when it is not that answer."""
-    pairs, known = same(found), known_effects(found.contrasts, _known(found))
+    pairs, known = same(found), injected_effects(found)
     if not pairs and known.empty:
         raise DesignError("this session has no known answer: it is neither A/A nor were effects injected")
     if pairs:
@@ -128,16 +160,110 @@ def lines(found: Results) -> Iterator[str]:
         raise InfrabenchError(f"not the known answer: {'; '.join(wrong)}")
 
 
+def injected_effects(found: Results) -> pd.DataFrame:
+    """Return what a session says of the effects that were injected in it: see `known_effects`."""
+    return known_effects(found.contrasts, [(*names, float(true)) for *names, true in found.data.get("known", [])])
+
+
+def known_effects(contrasts: pd.DataFrame, known: Iterable[tuple[str, str, str, float]]) -> pd.DataFrame:
+    """Return one row per injected effect and scenario: the true ratio, ours, and whether the interval says both things.
+
+    Parameters
+    ----------
+    contrasts
+        What `stats.contrasts` returns for the session.
+    known
+        (system, workload, metric, true ratio to the baseline).
+
+    Returns
+    -------
+    DataFrame
+        Columns `EFFECT_COLUMNS`; ``covers``: the interval contains the true ratio; ``excludes_1``: it does not
+        contain 1. Without an interval both are false.
+
+    Raises
+    ------
+    SchemaError
+        An effect was injected and nothing was measured of it.
+    """
+    rows = []
+    for system, workload, metric, true in known:
+        keys = {"system": system, "workload": workload, "metric": metric}
+        found = contrasts[(contrasts[list(keys)] == pd.Series(keys)).all(axis=1)]
+        if found.empty:
+            raise SchemaError(f"no contrast of {system} in {workload} {metric}: the effect was not measured")
+        for row in found.itertuples(index=False):
+            low, high = row.ratio_low, row.ratio_high
+            cell = (system, workload, row.scenario, metric, row.n_pairs)
+            rows.append((*cell, true, row.ratio, low, high, low <= true <= high, low > 1 or high < 1, row.verdict))
+    return pd.DataFrame(rows, columns=list(EFFECT_COLUMNS))
+
+
+def relabelled(table: pd.DataFrame, a: str, b: str, n: int = 1_000, seed: int = SEED) -> Relabelled:
+    """Return how often `a` and `b` are called different when their labels are swapped at random within blocks.
+
+    Parameters
+    ----------
+    table
+        The tidy table of a session in which `a` and `b` are the same system.
+    n
+        Relabellings of each case; each swaps every pair with probability 1/2.
+
+    Returns
+    -------
+    Relabelled
+        ``share``: mean over the cases; ``band``: of the same number of independent relabellings of one case, which
+        the mean of several does not leave either; ``cases``: workload, scenario, metric, n_pairs, share, the band of
+        that share, and ``dominated``: one block holds more than half of the squared differences. A
+        case below 6 pairs, or without spread, is left out: its 2^n relabellings are too few.
+
+    Raises
+    ------
+    DesignError
+        A label is not in the table, or no case is left.
+    """
+    absent = {a, b} - set(table["system"])
+    if absent:
+        raise DesignError(f"no system {' or '.join(sorted(absent))} in the table: {sorted(set(table['system']))}")
+    rng, band = np.random.default_rng(seed), binomial_band(NOMINAL, n)
+    rows = []
+    wanted = table[table["value"].notna() & table["system"].isin([a, b])]
+    for case, cell in wanted.groupby(CASE, observed=True):
+        x, y = _pairs(cell, a, b)
+        if x.size < 6 or not (x - y).any():
+            continue
+        share = _share(x, y, rng.random((n, x.size)) < 0.5)
+        squares = (x - y) ** 2
+        dominated = bool(squares.max() > MOST_OF_IT * squares.sum())
+        rows.append((*case, x.size, share, *band, band.low <= share <= band.high, dominated))
+    if not rows:
+        raise DesignError(f"no case has 6 complete pairs of {a} and {b} with any spread: record more blocks")
+    cases = pd.DataFrame(rows, columns=list(SWAP_COLUMNS))
+    even = cases.loc[~cases["dominated"], "share"]
+    return Relabelled(float(cases["share"].mean()), float(even.mean()), band, cases)
+
+
+def _pairs(cell: pd.DataFrame, a: str, b: str) -> tuple[Array, Array]:
+    """Values of complete blocks; when there are several deployments, the means of each."""
+    where = ["session", "deployment"]
+    wide = cell.pivot(index=[*where, "block"], columns="system", values="value")  # noqa: PD010
+    wide = wide.reindex(columns=[a, b]).dropna()
+    means = wide.groupby(level=where).mean()
+    chosen = means if len(means) > 1 else wide
+    return chosen[a].to_numpy(dtype=float), chosen[b].to_numpy(dtype=float)
+
+
+def _share(x: Array, y: Array, swap: np.ndarray) -> float:
+    found = paired_fieller(np.where(swap, y, x), np.where(swap, x, y))
+    return float(((found.low > 1) | (found.high < 1)).mean())
+
+
 def _same(found: Results, label: str, swaps: int) -> Same:
     rows = found.contrasts[(found.contrasts["system"] == label) & found.contrasts["p"].notna()]
-    called = rows["verdict"].isin(DIFFERENT)
+    called = rows["verdict"].isin([DIFFERENT, WITHIN])
     family = called & (rows["p_adjusted"] < 0.05)
     swapped = relabelled(found.table, found.data["baseline"], label, swaps)
     return Same(label, len(rows), int(called.sum()), int(family.sum()), swapped)
-
-
-def _known(found: Results) -> list[tuple[str, str, str, float]]:
-    return [(system, workload, metric, float(true)) for system, workload, metric, true in found.data.get("known", [])]
 
 
 def _shown(rows: list[dict[str, str]], otherwise: str) -> Shown:

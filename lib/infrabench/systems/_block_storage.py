@@ -7,15 +7,14 @@ one memory limit for all processes together, and one amount of cache.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
-from infrabench.core import Deployment, DeploySpec, Host, InfrabenchError, Machines, Site, Target
+from infrabench.core import Deployment, DeploySpec, Host, InfrabenchError, Machines, Site, Target, wait
 from infrabench.machines.stores import on_host, upload
+from infrabench.machines.stores.node import guest
 from infrabench.machines.stores.node.config import Config
 from infrabench.systems import _targets
 
@@ -42,63 +41,64 @@ class Engine:
     paths: Callable[[Config], Mapping[str, tuple[str, ...]]] = lambda config: {}
 
 
-Pick = Callable[[Site, Host], Engine]
-
-
-def system(
-    name: str, pick: Pick, guest: bool = False
-) -> tuple[Callable[[Site], str | None], Callable[[Site, DeploySpec], Any]]:
-    """Return `supported` and `deploy` of a storage system; `pick` chooses its engine by what its host has.
+@dataclass(frozen=True, slots=True)
+class StorageSystem:
+    """A storage system; `pick` chooses its engine by what its host has.
 
     `guest`: its volume is used in a virtual machine, which a node of the lab alone can start.
     """
-    made = partial(contextmanager(deployed), name=name, pick=pick, guest=guest)
-    return partial(_supported, name=name, guest=guest), made
+
+    name: str
+    pick: Callable[[Site, Host], Engine]
+    guest: bool = False
+
+    def supported(self, site: Site) -> str | None:
+        """Return None, or why the site has no place for it."""
+        if self.guest and site.kind != "lab":
+            return on_host.NO_GUEST
+        if site.kind == "kubeconfig":
+            return "a storage system needs a host of its own: take site lab or an inventory"
+        if site.kind == "local":
+            return on_host.find_obstacle(site.hosts["server"], self.name, 0)
+        return None
+
+    @contextmanager
+    def deploy(self, site: Site, spec: DeploySpec) -> Iterator[Deployment]:
+        """Yield a pool on a node of its own; all of it is removed at the end.
+
+        Raises `NotRunnable`, before anything is made, where the space is short for all stores that are still to come.
+        """
+        need = upload.need_bytes(spec.disk_bytes, 2, spec.to_make)
+        with site.store(self.name, need, self.guest) as machines, ExitStack() as stack:
+            host = machines.hosts["store"]
+            engine = self.pick(site, host)
+            config = upload.config(self.name, engine.module, spec.disk_bytes, spec.limits.memory_bytes, engine.options)
+            if not machines.embedded:  # a node of the lab goes away whole
+                stack.callback(upload.take_away, host, config)
+            upload.bring(host, config)
+            if not machines.embedded:
+                stack.callback(upload.ask, host, config, "destroy")
+            upload.ask(host, config, "create", timeout_s=CREATE_S + (BOOT_S if self.guest else 0))
+            told = upload.ask(host, config, "facts")
+            lifecycle = {
+                "store": upload.command(config), "mount": (str(config.mount),), "uri": (config.uri,),
+                **engine.paths(config),
+            }  # fmt: skip
+            counters = _targets.counters(host) if machines.embedded else ()
+            target = Target("server", host, address=host.address, lifecycle=lifecycle, counters=counters)
+            made = Deployment(self.name, {"server": target}, _facts(spec, machines, engine, told))
+            made.pause, made.resume = _switches(host, config, machines)
+            yield made
 
 
-def _supported(site: Site, name: str, guest: bool = False) -> str | None:
-    if guest and site.kind != "lab":
-        return on_host.NO_GUEST
-    if site.kind == "kubeconfig":
-        return "a storage system needs a host of its own: take site lab or an inventory"
-    if site.kind == "local":
-        return on_host.find_obstacle(site.hosts["server"], name, 0)
-    return None
+def make_guest_engine(module: str, qualifier: str, device: Callable[[Config], str]) -> Engine:
+    """Return an engine whose volume is the file `device` in a virtual machine, where commands on it run."""
 
+    def paths(config: Config) -> Mapping[str, tuple[str, ...]]:
+        inside = ("python3", f"{upload.FOLDER}/node/inside.py", str(guest.home(config)))
+        return {"uri": (), "mount": (), "device": (device(config),), "inside": inside}
 
-def deployed(site: Site, spec: DeploySpec, name: str, pick: Pick, guest: bool = False) -> Iterator[Deployment]:
-    """Yield a pool on a node of its own; all of it is removed at the end.
-
-    Raises `NotRunnable`, before anything is made, where the space is short for all stores that are still to come.
-    """
-    need = upload.need_bytes(spec.disk_bytes, 2, spec.to_make)
-    with site.store(name, need, guest) as machines, ExitStack() as stack:
-        host = machines.hosts["store"]
-        engine = pick(site, host)
-        config = upload.config(name, engine.module, spec.disk_bytes, spec.limits.memory_bytes, engine.options)
-        if not machines.embedded:  # a node of the lab goes away whole
-            stack.callback(upload.take_away, host, config)
-        upload.bring(host, config)
-        if not machines.embedded:
-            stack.callback(upload.ask, host, config, "destroy")
-        upload.ask(host, config, "create", timeout_s=CREATE_S + (BOOT_S if guest else 0))
-        told = upload.ask(host, config, "facts")
-        target = _target(host, config, engine, machines)
-        facts = _facts(spec, machines, engine, told)
-        made = Deployment(name, {"server": target}, facts)
-        made.pause, made.resume = _switches(host, config, machines)
-        yield made
-
-
-def _target(host: Host, config: Config, engine: Engine, machines: Machines) -> Target:
-    lifecycle = {
-        "store": upload.command(config),
-        "mount": (str(config.mount),),
-        "uri": (config.uri,),
-        **engine.paths(config),
-    }
-    counters = _targets.counters(host) if machines.embedded else ()
-    return Target("server", host, address=host.address, lifecycle=lifecycle, counters=counters)
+    return Engine(module, qualifier, emulated=True, paths=paths)
 
 
 def _switches(host: Host, config: Config, machines: Machines) -> tuple[Callable[[], None], Callable[[], None]]:
@@ -126,16 +126,15 @@ def _switches(host: Host, config: Config, machines: Machines) -> tuple[Callable[
 
 def _whole(host: Host, config: Config) -> bool:
     """Tell whether the pool has all its copies; waits for it."""
-    deadline = time.monotonic() + THAW_S
-    while True:
+
+    def is_clean() -> bool:
         try:
-            if upload.ask(host, config, "state")["clean"]:
-                return True
+            return bool(upload.ask(host, config, "state")["clean"])
         except InfrabenchError as error:
             log.debug("%s", error)
-        if time.monotonic() > deadline:
             return False
-        time.sleep(POLL_S)
+
+    return wait.until(is_clean, THAW_S, POLL_S)
 
 
 def _facts(spec: DeploySpec, machines: Machines, engine: Engine, told: Mapping[str, Any]) -> dict[str, Any]:

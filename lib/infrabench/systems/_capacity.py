@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 
 from infrabench.core import ProvisionError, Target
-from infrabench.machines.clusters.kubectl import Kubectl
+from infrabench.machines.clusters.cluster import Kubectl
 
 MIB = 2**20
+LABEL = "infrabench-population"  # of the pods that are made to fill the node
 RESERVED_B = 2048 * MIB  # for the rest of the machine: pods of other systems that are frozen, page cache, tools
 # What a pod costs beside its limit and what is free, in steps: so the next deployment finds the same number.
 COST_STEP, FREE_STEP = 16 * MIB, 1024 * MIB
@@ -67,7 +68,7 @@ def fits(kubectl: Kubectl, node: str, before: Free, after: Free, limit_bytes: in
     others = [
         pod
         for pod in kubectl.get("pods", "--all-namespaces", f"--field-selector=spec.nodeName={node}")["items"]
-        if pod["status"].get("phase") in ("Pending", "Running") and "infrabench-population" not in _labels(pod)
+        if pod["status"].get("phase") in ("Pending", "Running") and LABEL not in pod["metadata"].get("labels", {})
     ]
     most = int(found["status"]["allocatable"]["pods"])
     bounds = {f"the kubelet takes {most}, and {len(others)} others are there": most - len(others)}
@@ -86,7 +87,3 @@ def fits(kubectl: Kubectl, node: str, before: Free, after: Free, limit_bytes: in
     if count < 1:
         raise ProvisionError(f"{node} has no room for a pod: {reason}")
     return count, reason
-
-
-def _labels(pod: Mapping[str, Mapping[str, Mapping[str, str]]]) -> Mapping[str, str]:
-    return pod["metadata"].get("labels", {})

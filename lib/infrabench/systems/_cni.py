@@ -1,33 +1,50 @@
 """What every CNI does alike: a cluster of its own, pods to measure between, and proof that the CNI carries the packets.
 
-Its pods exist twice, made through Multus (with
-a second interface) and made by the CNI alone, and one receiver has a network policy.
+Its pods exist twice, made through Multus (with a second interface) and made by the CNI alone, and one receiver has a
+network policy. Before anything is measured, flows prove the path that packets take, and the policy's effect.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from infrabench.core import Deployment, DeploySpec, NotRunnable, ProvisionError, Site, Target
+from infrabench.core import CommandFailed, Deployment, DeploySpec, NotRunnable, ProvisionError, Site, Target
 from infrabench.machines.clusters import pods, remote, workers
-from infrabench.machines.clusters.cluster import Cluster
+from infrabench.machines.clusters.cluster import Cluster, Kubectl
+from infrabench.machines.clusters.cluster import make_resume as thawing
 from infrabench.machines.clusters.cni import CNI, standing
-from infrabench.machines.clusters.freezer import thawing
-from infrabench.machines.clusters.kubectl import Kubectl
-from infrabench.systems import _namespace, _network_checks, _targets
+from infrabench.systems import _namespace, _targets
 
 OWN = "a cluster of its own: one control node, two workers"
+FLOW_PORT = 5201
+PROBE_BYTES = 32_000_000  # the client ends with the last megabytes still on their way
+ALLOWED_S = 20.0  # a policy takes effect a moment after its pod has come
+NO_WAY = b"unable to connect"  # what iperf3 says when its packets are dropped or refused, and for nothing else
+LISTEN = ("sh", "-c", 'iperf3 -s -D -p "$1" -I /tmp/infrabench-flow.pid && sleep 0.2', "sh", str(FLOW_PORT))
+SILENCE = ("sh", "-c", "kill $(tr -d '\\0' </tmp/infrabench-flow.pid); rm -f /tmp/infrabench-flow.pid")
+
 log = logging.getLogger(__name__)
 
 
 def system(cni: CNI) -> tuple[Callable[[Site], str | None], Callable[[Site, DeploySpec], Any]]:
     """Return `supported` and `deploy` of a system that is this CNI: what a system's file has to have."""
-    return _supported, partial(contextmanager(deployed), cni=cni)
+
+    def supported(site: Site) -> str | None:
+        """Return None, or why the site has no place for a cluster; what its hosts lack is found when they are there."""
+        if site.kind == "local":
+            return "a CNI needs three hosts: take site lab, an inventory with machines, or a kubeconfig"
+        return None
+
+    def deploy(site: Site, spec: DeploySpec) -> AbstractContextManager[Deployment]:
+        """Return the pods of a new cluster with this CNI, or of the cluster that the site's kubeconfig leads to."""
+        return (_deploy_in_existing if site.kind == "kubeconfig" else _deploy)(site, spec, cni)
+
+    return supported, deploy
 
 
 def needs(cni: CNI, **others: str) -> dict[str, dict[str, str]]:
@@ -39,19 +56,9 @@ def needs(cni: CNI, **others: str) -> dict[str, dict[str, str]]:
     return {"control": every, "worker1": {**every, **others}, "worker2": {**every, **others}}
 
 
-def _supported(site: Site) -> str | None:
-    """Return None, or why the site has no place for a cluster; what its hosts lack is found when they are there."""
-    if site.kind == "local":
-        return "a CNI needs three hosts: take site lab, an inventory with machines, or a kubeconfig"
-    return None
-
-
-def deployed(site: Site, spec: DeploySpec, cni: CNI) -> Iterator[Deployment]:
-    """Yield the pods of a new cluster with this CNI, or of the cluster that the site's kubeconfig leads to."""
-    if site.kind == "kubeconfig":
-        with _deploy_in_existing(site, spec, cni) as deployment:
-            yield deployment
-        return
+@contextmanager
+def _deploy(site: Site, spec: DeploySpec, cni: CNI) -> Iterator[Deployment]:
+    """Yield the pods of a new cluster."""
     with site.machines(cni.name, cni.parts) as machines:
         cluster = standing(machines, cni)
         made = _populated(cluster, spec, cni)
@@ -101,7 +108,7 @@ def _populated(cluster: Cluster, spec: DeploySpec, cni: CNI, image: str = "") ->
     cluster.kubectl.apply(manifests)
     targets = _targets.targets(cluster, cni, spec, image, _namespace.running(cluster.kubectl))
     _check_limits(targets, spec)
-    capabilities = _network_checks.verified(cni.name, targets, enforces=cni.enforces, joins_nodes=cni.joins_nodes)
+    capabilities = verify_network(cni.name, targets, enforces=cni.enforces, joins_nodes=cni.joins_nodes)
     return Deployment(cni.name, targets, _facts(cluster, cni, spec, image, targets, capabilities))
 
 
@@ -152,3 +159,78 @@ def _facts(
         },
         "cgroups": [],
     }  # fmt: skip
+
+
+def verify_network(system: str, targets: Mapping[str, Target], *, enforces: bool, joins_nodes: bool) -> dict[str, Any]:
+    """Return what the flows showed: ``mss_bytes`` between nodes (None where they are not joined), ``network_policy``.
+
+    Raises `ProvisionError` when traffic between nodes does not cross the device that encapsulates, or a policy is not
+    enforced by a CNI that enforces them.
+    """
+    mss_bytes = _send_across(system, targets) if joins_nodes else None
+    return {"mss_bytes": mss_bytes, "network_policy": _policy(system, targets, enforces)}
+
+
+def _send_across(system: str, targets: Mapping[str, Target]) -> int:
+    server, far = targets["server"], targets["far"]
+    workers = [targets["worker1"], targets["worker2"]]
+    server.check(LISTEN, timeout_s=20)
+    try:
+        before = [_carried(worker) for worker in workers]
+        address = server.addresses["primary"]
+        argv = ("iperf3", "-c", address, "-p", str(FLOW_PORT), "-n", str(PROBE_BYTES), "-J")
+        told = json.loads(far.check(argv, timeout_s=60))
+        after = [_carried(worker) for worker in workers]
+    finally:
+        server.run(SILENCE, timeout_s=20)
+    received = int(told["end"]["sum_received"]["bytes"])  # the client ends when it has sent: not all may have come
+    if received < PROBE_BYTES / 2:
+        raise ProvisionError(f"{system}: of {PROBE_BYTES} bytes from node to node {received} arrived")
+    for worker, first, last in zip(workers, before, after, strict=True):
+        for use, device in worker.devices.items():
+            moved = last.get(device, 0) - first.get(device, 0)
+            if moved < received:
+                raise ProvisionError(
+                    f"{system}: {received} bytes went from node to node, but {device} ({use}) of {worker.role} "
+                    f"carried {moved}: the CNI does not carry the packets"
+                )
+    return int(told["start"]["tcp_mss_default"])
+
+
+def _carried(worker: Target) -> dict[str, int]:
+    """Return bytes received and sent by device."""
+    rows = worker.check(("cat", "/proc/net/dev"), timeout_s=30).decode().splitlines()[2:]
+    counted = {}
+    for row in rows:
+        device, _, numbers = row.partition(":")
+        fields = numbers.split()
+        counted[device.strip()] = int(fields[0]) + int(fields[8])
+    return counted
+
+
+def _policy(system: str, targets: Mapping[str, Target], enforces: bool) -> str:
+    guarded, stranger, friend = targets["server-guarded"], targets["server"], targets["near"]
+    guarded.check(LISTEN, timeout_s=20)
+    argv = (
+        "iperf3", "-c", guarded.addresses["primary"], "-p", str(FLOW_PORT), "-n", "1000", "--connect-timeout", "1500",
+    )  # fmt: skip
+    try:
+        _let_in(system, friend, argv)
+        tried = stranger.run(argv, timeout_s=ALLOWED_S)
+        if not tried.ok:
+            if NO_WAY not in tried.stdout + tried.stderr:
+                raise ProvisionError(f"{system}: a flow that the policy denies: {CommandFailed(tried, stranger.role)}")
+            _let_in(system, friend, argv)  # the receiver is still there: it was the policy that refused
+    finally:
+        guarded.run(SILENCE, timeout_s=20)
+    if not tried.ok:
+        return "enforced: a flow that it denies was refused"
+    if enforces:
+        raise ProvisionError(f"{system}: a flow that the network policy denies was let through")
+    return "not enforced: a flow that it denies was let through"
+
+
+def _let_in(system: str, friend: Target, argv: tuple[str, ...]) -> None:
+    result = friend.run(argv, timeout_s=ALLOWED_S)
+    if not result.ok:
+        raise ProvisionError(f"{system}: a flow that the policy allows failed: {CommandFailed(result, friend.role)}")

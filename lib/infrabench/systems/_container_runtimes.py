@@ -10,19 +10,16 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from infrabench.core import Deployment, DeploySpec, NotRunnable, ProvisionError, Site, Target
+from infrabench.core import Deployment, DeploySpec, Limits, NotRunnable, ProvisionError, Site, Target
 from infrabench.machines.clusters import handlers, kata, pods, remote, workers
-from infrabench.machines.clusters.cluster import Cluster
+from infrabench.machines.clusters.cluster import Cluster, Kubectl, make_resume
 from infrabench.machines.clusters.cni import standing
-from infrabench.machines.clusters.freezer import thawing
-from infrabench.machines.clusters.kubectl import Kubectl
-from infrabench.systems import _capacity, _namespace, _pod_kernel, _runtime_classes, _targets, bridge
+from infrabench.systems import _capacity, _namespace, _targets, bridge
 
 USUAL = "runc"  # what our own nodes do with a pod that has no runtime class
 HIGH = {"containerd": "containerd://", "crio": "cri-o://"}  # -> how a node's status begins to tell its runtime
@@ -32,11 +29,26 @@ LIST = "/tmp/infrabench-population"  # in the conductor: names and addresses
 TOKEN = "INFRABENCH_TOKEN"
 WAIT_S, WAIT_S_PER_POD = 30.0, 3.0  # for all pods of a population to come, or to go
 OWN = "a cluster of its own: one control node, one worker"
+FIRST_POD = "pod-001"
+NODE = ("kubeletVersion", "containerRuntimeVersion", "kernelVersion", "osImage")
+ISOLATION = {
+    "runc": "namespaces and cgroups of the node's kernel", "crun": "namespaces and cgroups of the node's kernel",
+    "runsc": "a kernel in user space (gVisor)", "kata": "a virtual machine",
+}  # fmt: skip
+OWN_KERNEL = ("runsc", "kata")
+# What a processor says of the hypervisor below (CPUID leaf 0x40000000), as their documentation gives it.
+EMULATED = "TCGTCGTCGTCG"
+HYPERVISORS = {"KVMKVMKVM": "KVM", EMULATED: "emulation by QEMU (TCG)", "Microsoft Hv": "Hyper-V"}
+# Kata's virtual machine has the container's limit in a cgroup of its own; gVisor shows none inside.
+SHOWS_LIMIT = ("runc", "crun", "kata")
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A high-level runtime, a low-level one, and the runtime class of its pods (empty: they have none)."""
+    """The system that is a high-level runtime above a low-level one.
+
+    `runtime_class` is that of its pods (empty: they have none), once it is known.
+    """
 
     high: str
     low: str
@@ -46,57 +58,54 @@ class Pair:
     def name(self) -> str:
         return f"{self.high}-{self.low}"
 
+    @property
+    def NEEDS(self) -> dict[str, dict[str, str]]:  # noqa: N802 (as a module of a system has it)
+        """Programs that the machines of a cluster with this pair need -> Debian package, by role.
 
-def system(high: str, low: str) -> tuple[Callable[[Site], str | None], Callable[[Site, DeploySpec], Any]]:
-    """Return `supported` and `deploy` of a system that is this pair: what a system's file has to have."""
-    pair = Pair(high, low, "" if low == USUAL else pods.class_name(low))
-    return partial(_supported, pair=pair), partial(contextmanager(deployed), pair=pair)
+        Kata Containers is in no package: who wants it installs it.
+        """
+        every = remote.programs(workers.parts(self.high))
+        return {"control": every, "worker1": {**every, **handlers.PROGRAMS.get(self.low, {})}}
 
-
-def needs(high: str, low: str) -> dict[str, dict[str, str]]:
-    """Return the programs that the machines of a cluster with this pair need -> Debian package, by role.
-
-    Kata Containers is in no package: who wants it installs it.
-    """
-    every = remote.programs(workers.parts(high))
-    return {"control": every, "worker1": {**every, **handlers.PROGRAMS.get(low, {})}}
-
-
-def _supported(site: Site, pair: Pair) -> str | None:
-    """Return None, or why the site has no place for the pair; what its hosts lack is found when they are there."""
-    if site.kind == "local":
-        return "a container runtime needs nodes of its own: take site lab, an inventory with machines, or a kubeconfig"
-    if site.kind == "kubeconfig":
+    def supported(self, site: Site) -> str | None:
+        """Return None, or why the site has no place for the pair; what its hosts lack is found when they are there."""
+        if site.kind == "local":
+            return (
+                "a container runtime needs nodes of its own: take site lab, an inventory with machines, or a kubeconfig"
+            )
+        if site.kind == "kubeconfig":
+            return None
+        try:
+            workers.parts(self.high, (USUAL, self.low))
+        except NotRunnable as error:
+            return str(error)
         return None
-    try:
-        workers.parts(pair.high, (USUAL, pair.low))
-    except NotRunnable as error:
-        return str(error)
-    return None
+
+    def deploy(self, site: Site, spec: DeploySpec) -> AbstractContextManager[Deployment]:
+        """Return a context with a node of a new cluster, or of the one that the site's kubeconfig leads to."""
+        return (_deploy_in_existing if site.kind == "kubeconfig" else _deploy)(site, spec, self)
 
 
-def deployed(site: Site, spec: DeploySpec, pair: Pair) -> Iterator[Deployment]:
-    """Yield a node with these runtimes, of a new cluster or of the one that the site's kubeconfig leads to."""
-    if site.kind == "kubeconfig":
-        with _deploy_in_existing(site, spec, pair) as deployment:
-            yield deployment
-        return
+@contextmanager
+def _deploy(site: Site, spec: DeploySpec, pair: Pair) -> Iterator[Deployment]:
+    """Yield a node of a new cluster."""
+    pair = replace(pair, runtime_class="" if pair.low == USUAL else pods.class_name(pair.low))
     low = tuple(dict.fromkeys((USUAL, pair.low)))
     with site.machines(pair.name, workers.parts(pair.high, low), 1) as machines:
         cluster = standing(machines, bridge.CNI, pair.high, low, multus=False)
         made = _populated(cluster, spec, pair, machines.images["tools"][0])
-        yield replace(made, pause=machines.pause, resume=thawing(cluster, machines.resume))
+        yield replace(made, pause=machines.pause, resume=make_resume(cluster, machines.resume))
 
 
 @contextmanager
 def _deploy_in_existing(site: Site, spec: DeploySpec, pair: Pair) -> Iterator[Deployment]:
     """Yield a node of a cluster that is used as it is; only our namespace is made in it, and removed at the end."""
     kubectl = Kubectl(site.hosts["server"], tuple(site.facts["kubectl"]))
-    asked = _runtime_classes.find_class(kubectl, pair.low)
+    asked = _namespace.find_class(kubectl, pair.low)
     runs = {
         node["metadata"]["name"]: node["status"]["nodeInfo"]["containerRuntimeVersion"]
         for node in _namespace.nodes(kubectl)
-        if asked is None or _runtime_classes.takes(asked, node)
+        if asked is None or _namespace.takes(asked, node)
     }
     good = [name for name, told in runs.items() if told.startswith(HIGH[pair.high])]
     if not good:
@@ -141,7 +150,7 @@ def _populated(cluster: Cluster, spec: DeploySpec, pair: Pair, image: str) -> De
             raise NotRunnable(f"{pair.low} makes no pod here: {told}", left.stdout.decode("utf-8", "replace"))
         raise ProvisionError(f"{pair.name}: {told}")
     status = kubectl.get("node", node)["status"]
-    inside = _pod_kernel.inspect(kubectl, spec.limits, pair.low, status["nodeInfo"])
+    inside = inspect_pod(kubectl, spec.limits, pair.low, status["nodeInfo"])
     fits, reason = _capacity.fits(kubectl, node, free, _capacity.Free.now(targets), spec.limits.memory_bytes)
     version = (*kubectl.prefix, "get", "node", node, "--output=jsonpath={.status.nodeInfo.containerRuntimeVersion}")
     lifecycle = {"population": population, "version": version, "pods_reason": (reason,)}
@@ -181,12 +190,12 @@ def _node(cluster: Cluster) -> Target:
 
 
 def _facts(
-    cluster: Cluster, pair: Pair, spec: DeploySpec, image: str, status: Mapping[str, Any], inside: _pod_kernel.Inside,
+    cluster: Cluster, pair: Pair, spec: DeploySpec, image: str, status: Mapping[str, Any], inside: Inside,
     room: str,
 ) -> dict[str, Any]:  # fmt: skip
     versions = dict(cluster.machines.facts["versions"]) if cluster.machines else {}
     worker = cluster.workers[0] if cluster.workers else None
-    told = {key: status["nodeInfo"][key] for key in _pod_kernel.NODE}
+    told = {key: status["nodeInfo"][key] for key in NODE}
     hypervisor, emulates = _hypervisor(cluster, pair)
     low = worker.handlers[pair.low] if worker else "as the cluster has it"
     return {
@@ -225,3 +234,48 @@ def _hypervisor(cluster: Cluster, pair: Pair) -> tuple[dict[str, str], bool]:
     told = {True: "KVM", False: "emulation", None: "not told"}[fast]
     program = worker.kata.program or "part of the shim"
     return {"hypervisor": f"{worker.kata.hypervisor} ({program}), by its processes: {told}"}, fast is False
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What is shown of it as capabilities, and whether its processor is emulated."""
+
+    told: Mapping[str, str] = field(default_factory=dict)
+    emulated: bool = False
+
+
+def inspect_pod(kubectl: Kubectl, limits: Limits, low: str, node: Mapping[str, str]) -> Inside:
+    """Return what the first pod says; `node` is the node's ``nodeInfo``.
+
+    Raises `ProvisionError` when it contradicts what makes its pods: a kernel of the node where there should be another
+    one, another kernel where it should be the node's, another memory limit than was asked for.
+    """
+    facts = read_facts(kubectl)
+    kernel, mine = facts["kernel"], node["kernelVersion"]
+    if (kernel != mine) is not (low in OWN_KERNEL):
+        how = "the node's own" if kernel == mine else "not the node's"
+        raise ProvisionError(f"{low} does not make the pods: their kernel {kernel} is {how} ({mine})")
+    limit = facts["memory_limit_B"]
+    if limit is not None and limit != limits.memory_bytes and low in SHOWS_LIMIT:
+        raise ProvisionError(f"the pods' memory limit is {limit}, not {limits.memory_bytes} bytes")
+    signature = facts["hypervisor"]
+    isolation = ISOLATION[low]
+    if low == "kata":
+        isolation += f": {HYPERVISORS.get(signature or '', signature or 'its processor does not say which')}"
+    told = {
+        "isolation": isolation,
+        "kernel": kernel if low in OWN_KERNEL else f"{kernel} (the node's)",
+        "cpus": str(facts["cpus"]),
+        "memory_limit": f"{limit // 2**20} MiB" if limit is not None else "not told inside",
+    }
+    return Inside(told, low == "kata" and signature == EMULATED)
+
+
+def read_facts(kubectl: Kubectl) -> Mapping[str, Any]:
+    """Return what ``ib-pods facts`` says in the first pod."""
+    prefix = kubectl.exec_prefix(pods.NAMESPACE, FIRST_POD)
+    result = kubectl.host.run((*prefix, "ib-pods", "facts"), timeout_s=60)
+    if not result.ok:
+        told = result.stderr.decode("utf-8", "replace").strip()[-300:]
+        raise NotRunnable(f"nothing can be run in its pods: {told}")
+    return json.loads(result.stdout)

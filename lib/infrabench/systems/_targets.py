@@ -96,8 +96,10 @@ def _witness(cluster: Cluster, cni: CNI, number: int) -> Target:
         found = target.check(("sh", "-c", "ip -o route show default"), timeout_s=30).decode().split()
         if "dev" in found:
             devices["uplink"] = found[found.index("dev") + 1]
-        elif address := _node_address(cluster, number):
-            shown = target.check(("sh", "-c", _UPLINK, "sh", address), timeout_s=30).decode().split()
+        else:
+            listed = cluster.kubectl.get("node", cluster.nodes[number])["status"]["addresses"]
+            address = next((each["address"] for each in listed if each["type"] == "InternalIP"), "")
+            shown = address and target.check(("sh", "-c", _UPLINK, "sh", address), timeout_s=30).decode().split()
             devices |= {"uplink": shown[0]} if shown else {}
         return replace(target, devices=devices)
     worker = cluster.workers[number]
@@ -108,11 +110,6 @@ def _witness(cluster: Cluster, cni: CNI, number: int) -> Target:
         counters=counters(worker.host) if cluster.machines.embedded else (),
         lifecycle={"metrics": ("curl", "--silent", "--show-error", "--fail", worker.runtime.metrics)},
     )  # fmt: skip
-
-
-def _node_address(cluster: Cluster, number: int) -> str:
-    node = cluster.kubectl.get("node", cluster.nodes[number])
-    return next((each["address"] for each in node["status"]["addresses"] if each["type"] == "InternalIP"), "")
 
 
 def _lifecycle(cluster: Cluster, spec: DeploySpec, image: str) -> dict[str, tuple[str, ...]]:

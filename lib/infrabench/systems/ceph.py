@@ -31,5 +31,6 @@ def _engine(site: Site, host: Host) -> _block_storage.Engine:
     return _block_storage.Engine("ceph", paths=_paths)
 
 
-supported, deploy = _block_storage.system("ceph", _engine)
+_SYSTEM = _block_storage.StorageSystem("ceph", _engine)
+supported, deploy = _SYSTEM.supported, _SYSTEM.deploy
 NEEDS, MODULES = {"server": on_host.programs("ceph")}, on_host.MODULES

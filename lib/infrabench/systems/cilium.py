@@ -6,11 +6,12 @@ Services stay with kube-proxy, as they are with every other CNI here: replacing 
 from __future__ import annotations
 
 from infrabench.machines.clusters import cni
-from infrabench.machines.clusters.cluster import Cluster, at_once
+from infrabench.machines.clusters.cluster import Cluster
 from infrabench.machines.clusters.control import PORT
 from infrabench.machines.clusters.hosts import push, script, start, unit
 from infrabench.machines.clusters.runtimes import CNI_BIN, PLAIN_CONFIG
 from infrabench.machines.clusters.workers import Worker
+from infrabench.machines.hosts import parallel
 from infrabench.systems import _cni, _targets
 
 CONFIG = "05-cilium.conflist"
@@ -52,7 +53,7 @@ def install(cluster: Cluster) -> None:
     )  # fmt: skip
     push(control, unit("cilium-operator", command, {"K8S_NODE_NAME": "control", "CILIUM_K8S_NAMESPACE": NAMESPACE}))
     start(control, "cilium-operator")
-    at_once(lambda worker: _on(worker, folder, control.address), cluster.workers)
+    parallel.run_all(lambda worker: _on(worker, folder, control.address), cluster.workers)
 
 
 def installed(cluster: Cluster) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import docker
@@ -11,7 +11,7 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.types import IPAMConfig, IPAMPool, Ulimit
 
 from infrabench.core import Deployment, DeploySpec, Host, ProvisionError, Site, Target
-from infrabench.machines import containers, guest_bridge, kernel_settings
+from infrabench.machines import containers, guest_bridge
 
 NAME = "infrabench-docker"
 SPARE = "infrabench-spare-docker"
@@ -40,16 +40,25 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
     host = site.hosts["server"]
     tar, image = containers.find_guest_image(site)
     tag = f"{IMAGE}:{image}"
-    with host.forward(SOCKET) as socket, _bridge(host, site):
+    # A user of the docker group cannot make a bridge, but the daemon makes one of the same name for its network.
+    with (
+        host.forward(SOCKET) as socket,
+        guest_bridge.hold_bridge(host, site) if containers.is_root(host) else nullcontext(),
+    ):
         client = docker.DockerClient(base_url=f"unix://{socket}", timeout=CLIENT_S)
         try:
             _remove(client)
-            _image(client, host, tar, tag)
+            try:
+                client.images.get(tag)
+            except ImageNotFound:
+                # The tar lies on the host already; the SDK would send it through the forwarded socket.
+                containers.check_output(host, ("docker", "import", tar, tag), timeout_s=containers.PROVISION_S)
             container = _start(client, host, site, spec, tag, containers.choose_cpus(host, spec.limits))
             folders = containers.find_cgroups(host, container.attrs["State"]["Pid"], container.id)
             target = Target("server", host, ("docker", "exec", NAME), spec.address, _lifecycle(site, spec, tag, host))
             limits = containers.verify_limits(target, spec.limits, "docker")
-            pause, resume = _pausing(host, container, folders)
+            switches = (container.pause, container.unpause)
+            pause, resume = containers.make_freezer(host, folders) if containers.is_root(host) else switches
             yield Deployment("docker", {"server": target}, _facts(client, host, limits, folders, image), pause, resume)
         except DockerException as error:
             raise ProvisionError(f"docker on {host.name}: {error}") from error
@@ -75,16 +84,6 @@ def remove(host: Host) -> None:
             client.close()
 
 
-@contextmanager
-def _bridge(host: Host, site: Site) -> Iterator[None]:
-    # A user of the docker group cannot make a bridge, but the daemon makes one of the same name for its network.
-    if not containers.is_root(host):
-        yield
-        return
-    with guest_bridge.hold_bridge(host, site):
-        yield
-
-
 def _remove(client: docker.DockerClient) -> None:
     """Remove every container and network that carries our label, and nothing else."""
     ours = {"label": containers.LABEL}
@@ -107,14 +106,6 @@ def _remove_images(client: docker.DockerClient) -> None:
                 client.images.remove(tag)
 
 
-def _image(client: docker.DockerClient, host: Host, tar: str, tag: str) -> None:
-    try:
-        client.images.get(tag)
-    except ImageNotFound:
-        # The tar lies on the host already; the SDK would send it through the forwarded socket.
-        containers.check_output(host, ("docker", "import", tar, tag), timeout_s=containers.PROVISION_S)
-
-
 def _start(client: docker.DockerClient, host: Host, site: Site, spec: DeploySpec, tag: str, cpus: str) -> Any:
     network = guest_bridge.guest_network(site)
     pool = IPAMPool(subnet=str(network), gateway=str(network[1]))
@@ -128,7 +119,7 @@ def _start(client: docker.DockerClient, host: Host, site: Site, spec: DeploySpec
     limits = spec.limits
     container = client.containers.create(
         tag, ["sleep", "infinity"], name=NAME, hostname=NAME, init=True, labels={containers.LABEL: spec.session},
-        sysctls={"net.core.somaxconn": str(kernel_settings.listen_queue(host))},
+        sysctls={"net.core.somaxconn": str(guest_bridge.listen_queue(host))},
         cpuset_cpus=cpus, mem_limit=limits.memory_bytes, environment={"PATH": containers.PATH},
         ulimits=[Ulimit(name="nofile", soft=limits.nofile, hard=limits.nofile)], network=NETWORK,
         networking_config={NETWORK: client.api.create_endpoint_config(ipv4_address=spec.address)},
@@ -140,12 +131,6 @@ def _start(client: docker.DockerClient, host: Host, site: Site, spec: DeploySpec
     return container
 
 
-def _pausing(host: Host, container: Any, folders: dict[str, str]) -> tuple[Any, Any]:
-    if containers.is_root(host):
-        return containers.make_freezer(host, folders)
-    return container.pause, container.unpause
-
-
 def _lifecycle(site: Site, spec: DeploySpec, tag: str, host: Host) -> dict[str, tuple[str, ...]]:
     limits = spec.limits
     address = guest_bridge.spare_address(site)
@@ -153,7 +138,7 @@ def _lifecycle(site: Site, spec: DeploySpec, tag: str, host: Host) -> dict[str, 
         "docker", "run", "--detach", "--init", "--name", SPARE, "--label", f"{containers.LABEL}={spec.session}",
         "--cpuset-cpus", containers.choose_cpus(host, limits), "--memory", str(limits.memory_bytes),
         "--ulimit", f"nofile={limits.nofile}:{limits.nofile}", "--env", f"PATH={containers.PATH}",
-        "--sysctl", f"net.core.somaxconn={kernel_settings.listen_queue(host)}", "--network", NETWORK, "--ip", address,
+        "--sysctl", f"net.core.somaxconn={guest_bridge.listen_queue(host)}", "--network", NETWORK, "--ip", address,
         "--mac-address", guest_bridge.derive_mac(address),
         tag, "sleep", "infinity",
     )  # fmt: skip

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 
 from infrabench.machines.clusters import cni
-from infrabench.machines.clusters.cluster import Cluster, at_once
+from infrabench.machines.clusters.cluster import Cluster
 from infrabench.machines.clusters.control import POD_NET
 from infrabench.machines.clusters.hosts import push, script, start, unit
 from infrabench.machines.clusters.runtimes import CNI_BIN, PLAIN_CONFIG
 from infrabench.machines.clusters.workers import Worker
+from infrabench.machines.hosts import parallel
 from infrabench.systems import _cni, _targets
 
 CONFIG = "10-flannel.conflist"
@@ -33,7 +34,7 @@ done
 
 def install(cluster: Cluster) -> None:
     """Start flanneld on every worker and give the node its configuration once it has joined."""
-    at_once(lambda worker: _on(cluster, worker), cluster.workers)
+    parallel.run_all(lambda worker: _on(cluster, worker), cluster.workers)
 
 
 def installed(cluster: Cluster) -> str | None:

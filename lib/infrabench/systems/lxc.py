@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from infrabench.core import Deployment, DeploySpec, Host, Site, Target
-from infrabench.machines import containers, guest_bridge, kernel_settings
+from infrabench.machines import containers, guest_bridge
 
 HOME = "/var/lib/lxc"
 NAME = "infrabench-lxc"
@@ -145,7 +145,7 @@ lxc.cgroup.cpuset.cpus = {cpus}
 lxc.cgroup.memory.limit_in_bytes = {memory}
 lxc.cgroup2.cpuset.cpus = {cpus}
 lxc.cgroup2.memory.max = {memory}
-lxc.sysctl.net.core.somaxconn = {kernel_settings.listen_queue(site.hosts["server"])}
+lxc.sysctl.net.core.somaxconn = {guest_bridge.listen_queue(site.hosts["server"])}
 lxc.prlimit.nofile = {spec.limits.nofile}
 lxc.net.0.type = veth
 lxc.net.0.link = {guest_bridge.BRIDGE}

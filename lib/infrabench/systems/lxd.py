@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import logging
 import tarfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,8 +17,8 @@ import pylxd
 from pylxd.exceptions import LXDAPIException, NotFound
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from infrabench.core import Deployment, DeploySpec, Host, ProvisionError, Site, Target
-from infrabench.machines import containers, guest_bridge, kernel_settings
+from infrabench.core import Deployment, DeploySpec, Host, ProvisionError, Site, Target, wait
+from infrabench.machines import containers, guest_bridge
 
 NAME = "infrabench-lxd"
 SPARE = "infrabench-spare-lxd"
@@ -40,6 +39,8 @@ lxc config device add "$2" eth0 nic nictype=bridged "parent=$7" "hwaddr=${10}" n
 lxc start "$2"
 exec lxc exec "$2" -T -n -- sh -c "ip link set eth0 up && ip addr add $8 dev eth0 && ip route add default via $9"
 """
+
+_ADDRESS = "ip link set eth0 up && ip addr replace $0 dev eth0 && ip route replace default via $1"
 
 _REMOVE = 'lxc info "$1" >/dev/null 2>&1 || exit 0; exec lxc delete --force "$1"'
 
@@ -69,12 +70,16 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
         try:
             _remove(client)
             _image(client, host, tar, image, alias)
-            _pool(client)
+            try:
+                client.storage_pools.get(POOL)
+            except NotFound:
+                client.storage_pools.create({"name": POOL, "driver": "dir", "description": OURS})
             cpus = containers.choose_cpus(host, spec.limits)
             instance = _start(client, site, spec, alias, cpus)
             folders = containers.find_cgroups(host, instance.state().pid, NAME)
             target = Target("server", host, _enter(NAME), spec.address, _lifecycle(site, spec, alias, cpus))
-            _address(target, site, spec.address)
+            network = guest_bridge.guest_network(site)
+            target.check(("sh", "-c", _ADDRESS, f"{spec.address}/{network.prefixlen}", str(network[1])), timeout_s=20)
             limits = containers.verify_limits(target, spec.limits, "lxd")
             pause, resume = containers.make_freezer(host, folders)
             yield Deployment("lxd", {"server": target}, _facts(client, host, limits, folders, image), pause, resume)
@@ -107,14 +112,11 @@ def _socket(host: Host) -> str | None:
 
 
 def _client(socket: str, host: Host) -> pylxd.Client:
-    deadline = time.monotonic() + READY_S
-    while True:
-        try:
-            return pylxd.Client(endpoint=socket)
-        except pylxd.exceptions.ClientConnectionFailed as error:
-            if time.monotonic() > deadline:
-                raise ProvisionError(f"lxd on {host.name} does not answer: {error}") from error
-            time.sleep(0.5)
+    refused = pylxd.exceptions.ClientConnectionFailed
+    try:
+        return wait.retry(lambda: pylxd.Client(endpoint=socket), refused, READY_S, pause_s=0.5)
+    except refused as error:
+        raise ProvisionError(f"lxd on {host.name} does not answer: {error}") from error
 
 
 @retry(retry=retry_if_exception_type(LXDAPIException), stop=stop_after_delay(20), wait=wait_fixed(0.3), reraise=True)
@@ -171,18 +173,11 @@ def _metadata() -> bytes:
     return out.getvalue()
 
 
-def _pool(client: pylxd.Client) -> None:
-    try:
-        client.storage_pools.get(POOL)
-    except NotFound:
-        client.storage_pools.create({"name": POOL, "driver": "dir", "description": OURS})
-
-
 def _start(client: pylxd.Client, site: Site, spec: DeploySpec, alias: str, cpus: str) -> Any:
     limits = spec.limits
     # Where the kernel does not show it inside, setting it would keep the instance from starting.
-    settable = kernel_settings.listen_queue(site.hosts["server"]) == kernel_settings.SOMAXCONN
-    sysctl = {"linux.sysctl.net.core.somaxconn": str(kernel_settings.SOMAXCONN)} if settable else {}
+    settable = guest_bridge.listen_queue(site.hosts["server"]) == guest_bridge.SOMAXCONN
+    sysctl = {"linux.sysctl.net.core.somaxconn": str(guest_bridge.SOMAXCONN)} if settable else {}
     instance = client.instances.create(
         {
             "name": NAME,
@@ -215,12 +210,6 @@ def _lxd_cpus(cpus: str) -> str:
 
 def _enter(name: str) -> tuple[str, ...]:
     return ("lxc", "exec", name, "-T", "-n", "--env", f"PATH={containers.PATH}", "--")
-
-
-def _address(target: Target, site: Site, address: str) -> None:
-    network = guest_bridge.guest_network(site)
-    script = "ip link set eth0 up && ip addr replace $0 dev eth0 && ip route replace default via $1"
-    target.check(("sh", "-c", script, f"{address}/{network.prefixlen}", str(network[1])), timeout_s=20)
 
 
 def _lifecycle(site: Site, spec: DeploySpec, alias: str, cpus: str) -> dict[str, tuple[str, ...]]:

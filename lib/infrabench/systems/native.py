@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from infrabench.core import Deployment, DeploySpec, Host, Limits, Site, Target
-from infrabench.machines import containers, guest_bridge, kernel_settings
+from infrabench.machines import containers, guest_bridge
 
 NAME = "infrabench-native"
 HOME = "/run/infrabench/native"
@@ -107,7 +107,7 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
             containers.run_script(
                 host, _UP, NAME, HOME, guest_bridge.BRIDGE, f"{spec.address}/{network.prefixlen}", str(network[1]),
                 containers.choose_cpus(host, spec.limits), str(spec.limits.memory_bytes), str(spec.limits.nofile),
-                str(kernel_settings.listen_queue(host)),
+                str(guest_bridge.listen_queue(host)),
             )  # fmt: skip
             enter = ("sh", f"{HOME}/enter")  # named to sh: many hosts mount /run noexec
             lifecycle = {

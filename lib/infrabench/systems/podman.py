@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from infrabench.core import Deployment, DeploySpec, Host, ProvisionError, Site, Target
-from infrabench.machines import containers, guest_bridge, kernel_settings
+from infrabench.machines import containers, guest_bridge
 
 NAME = "infrabench-podman"
 SPARE = "infrabench-spare-podman"
@@ -141,7 +141,7 @@ def _create(site: Site, spec: DeploySpec, name: str, address: str, tag: str, run
     host, limits, network = site.hosts["server"], spec.limits, guest_bridge.guest_network(site)
     return (
         "sh", "-c", _NETWORK, "sh", name, LINKS[name], guest_bridge.BRIDGE, f"{address}/{network.prefixlen}",
-        guest_bridge.derive_mac(address), str(network[1]), str(kernel_settings.listen_queue(host)),
+        guest_bridge.derive_mac(address), str(network[1]), str(guest_bridge.listen_queue(host)),
         *PODMAN, f"--runtime={runtime}", "run", "--detach", "--name", name, "--hostname", name,
         "--label", f"{containers.LABEL}={spec.session}",
         "--network", f"ns:/run/netns/{name}", "--cpuset-cpus", containers.choose_cpus(host, limits),
@@ -183,14 +183,14 @@ def _facts(host: Host, limits: dict[str, Any], folders: dict[str, str], image: s
             "cgroup_version": info["host"]["cgroupVersion"],
             "runtime": runtime,
             "network": guest_bridge.NETWORK,
-            "security": _list_security(info["host"]["security"]),
+            # The names of what is on: seccompEnabled is seccomp, say.
+            "security": sorted(
+                name.removesuffix("Enabled")
+                for name, on in info["host"]["security"].items()
+                if name.endswith("Enabled") and on
+            ),
             "limits": limits,
             "cgroups": containers.list_cgroups(folders),
         }
     except (ValueError, KeyError) as error:
         raise ProvisionError(f"podman on {host.name}: its description of itself lacks {error}") from error
-
-
-def _list_security(settings: dict[str, Any]) -> list[str]:
-    """Return the names of what is on: ``seccompEnabled`` is ``seccomp``, say."""
-    return sorted(name.removesuffix("Enabled") for name, on in settings.items() if name.endswith("Enabled") and on)

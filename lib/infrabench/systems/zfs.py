@@ -55,5 +55,6 @@ def _build(host: Host) -> None:
         )
 
 
-supported, deploy = _block_storage.system("zfs", _engine)
+_SYSTEM = _block_storage.StorageSystem("zfs", _engine)
+supported, deploy = _SYSTEM.supported, _SYSTEM.deploy
 NEEDS, MODULES = {"server": {**on_host.programs("zfs"), **PACKAGES, **TO_BUILD}}, on_host.MODULES

@@ -20,7 +20,7 @@ from infrabench.core import Host, SiteError, locks
 from infrabench.machines.hosts import claims, kernels, marks
 from infrabench.machines.hosts.host import LocalHost, SSHHost
 from infrabench.machines.sites.inventory import Teams, parse_inventory
-from infrabench.machines.sites.prepare import apply, render
+from infrabench.machines.sites.prepare import apply
 from infrabench.machines.sites.site import open_site
 from tests.support import ssh_server
 
@@ -224,7 +224,7 @@ def test_a_host_that_is_measured_is_not_prepared(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(hosts, "_jobs", lambda *_, alone: [job])
     monkeypatch.setattr(apply, "make_plans", lambda *_: {"here": planned})
     monkeypatch.setattr(apply, "apply_plans", lambda *_: pytest.fail("it was changed"))
-    monkeypatch.setattr(render, "render_plans", lambda *_: ())
+    monkeypatch.setattr(apply, "render_plans", lambda *_: ())
     monkeypatch.setattr(claims, "WAIT_S", 0.0)
     asked = {"inventories": ["x.yml"], "study": [], "systems": None, "workloads": None}
     arguments = Namespace(**asked, upgrade=False, update=False, dry_run=False, yes=True)

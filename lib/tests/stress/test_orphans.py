@@ -20,7 +20,7 @@ from infrabench.experiment.execution import runs as execution
 from infrabench.experiment.execution import session
 from infrabench.experiment.execution.reparse import compare
 from infrabench.ledger import catalogue, records
-from infrabench.machines.hosts import claims, marks, orphans
+from infrabench.machines.hosts import claims, marks
 from infrabench.machines.hosts.host import LocalHost, SSHHost
 from tests.support import ssh_server
 from tests.support.fakes import PLUGINS, fake_site
@@ -67,7 +67,7 @@ def mark(trial: str = "s/1") -> dict[str, str]:
 
 
 def swept(host: Host) -> list[str]:
-    with orphans.sweeping() as sweeper:
+    with marks.sweeping() as sweeper:
         return sweeper.end_orphans([host, host])
 
 
@@ -175,8 +175,8 @@ def test_a_trial_leaves_nothing_to_the_next(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_ended_makes_the_trial_invalid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = orphans._script().replace("SIGKILL", "SIGCONT").replace("WAIT_S = 2.0", "WAIT_S = 0.0")
-    monkeypatch.setattr(orphans, "_script", lambda: script)
+    script = marks._script().replace("SIGKILL", "SIGCONT").replace("WAIT_S = 2.0", "WAIT_S = 0.0")
+    monkeypatch.setattr(marks, "_script", lambda: script)
     with process(mark()) as stays:
         session.run(
             registry.study("fakes"), fake_site(LocalHost("here")), profile="tiny", runs=1, folder=tmp_path / "s"

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from infrabench.machines import lab
-from infrabench.machines.lab import loops
+from infrabench.machines.lab import nodes
 from infrabench.machines.lab.shell import sh, state_dir
 
 # Settings that are counters, or that the kernel itself changes; all others have to be as they were.
@@ -67,7 +67,7 @@ def traces() -> Traces:
         "processes": _processes(),
         "settings": _settings(),
         "BPF": {f"program {number}" for number in _bpf_programs()} | _listed(Path("/sys/fs/bpf")),
-        "loops": set(loops.list_devices()),
+        "loops": set(nodes.list_loops()),
         "files": _listed(Path("/run/infrabench")) | _listed(state_dir() / "lab"),
     }
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from infrabench.analysis.results import Results
 from infrabench.core import DesignError
-from infrabench.publish import latex_commands
+from infrabench.publish import latex
 from tests.support.analysis_fixtures import results_of, write_session
 
 
@@ -23,8 +23,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 
 @pytest.fixture(scope="module")
-def made(found: Results) -> dict[str, latex_commands.Number]:
-    return {each.name: each for each in latex_commands.numbers(found)}
+def made(found: Results) -> dict[str, latex.Number]:
+    return {each.name: each for each in latex.numbers(found)}
 
 
 @pytest.mark.parametrize(
@@ -43,29 +43,27 @@ def made(found: Results) -> dict[str, latex_commands.Number]:
     ],
 )  # fmt: skip
 def test_words_become_letters(text: str, name: str) -> None:
-    assert latex_commands.letters(text) == name
+    assert latex.letters(text) == name
 
 
 @given(st.text(max_size=40))
 def test_any_text_becomes_letters_alone(text: str) -> None:
-    assert re.fullmatch("[A-Za-z]*", latex_commands.letters(text))
+    assert re.fullmatch("[A-Za-z]*", latex.letters(text))
 
 
 @given(st.integers(0, 10**7), st.integers(0, 10**7))
 def test_two_numbers_have_two_names(one: int, two: int) -> None:
-    assert (latex_commands.letters(str(one)) == latex_commands.letters(str(two))) == (one == two)
+    assert (latex.letters(str(one)) == latex.letters(str(two))) == (one == two)
 
 
-def test_each_number_has_a_name_of_letters_and_says_what_it_is(
-    found: Results, made: dict[str, latex_commands.Number]
-) -> None:
-    assert len(made) == len(latex_commands.numbers(found)) > 100
+def test_each_number_has_a_name_of_letters_and_says_what_it_is(found: Results, made: dict[str, latex.Number]) -> None:
+    assert len(made) == len(latex.numbers(found)) > 100
     assert all(re.fullmatch("containers[A-Z][A-Za-z]+", name) for name in made)
-    assert all(each.about.startswith(f"{latex_commands.sessions(found)[0]}: ") for each in made.values())
+    assert all(each.about.startswith(f"{latex.sessions(found)[0]}: ") for each in made.values())
     assert all("n = " in each.about for name, each in made.items() if name.endswith(("Ratio", "Mean", "Median")))
 
 
-def test_a_number_is_that_of_the_analysis(found: Results, made: dict[str, latex_commands.Number]) -> None:
+def test_a_number_is_that_of_the_analysis(found: Results, made: dict[str, latex.Number]) -> None:
     cell = ["workload", "scenario", "metric", "system"]
     row = found.contrasts.set_index(cell).loc[("web", "users=1000", "requests_per_s", "lxc")]
     ratio = made["containersLxcWebUsersOneThousandRequestsRatio"]
@@ -80,20 +78,20 @@ def test_a_number_is_that_of_the_analysis(found: Results, made: dict[str, latex_
     assert re.fullmatch(r"[\d.]+\u202fMB/s \[[\d.]+, [\d.]+\]", mean.text)
 
 
-def test_what_has_no_value_has_no_name(found: Results, made: dict[str, latex_commands.Number]) -> None:
+def test_what_has_no_value_has_no_name(found: Results, made: dict[str, latex.Number]) -> None:
     gone = found.contrasts[found.contrasts["ratio"].isna()]
     assert {"stream"} <= set(gone.loc[gone["system"] == "docker", "workload"])
     assert not [name for name in made if name.startswith("containersDockerStream")]
     assert all(each.value is None or np.isfinite(each.value) for each in made.values())
 
 
-def test_a_count_without_events_has_an_upper_end(made: dict[str, latex_commands.Number]) -> None:
+def test_a_count_without_events_has_an_upper_end(made: dict[str, latex.Number]) -> None:
     assert made["containersNativeWebUsersOneThousandFailedRequestsMean"].text == "0.00 [0.00, 0.46]"
 
 
 def test_metrics_that_differ_in_their_unit_keep_it(found: Results) -> None:
     twin = found.estimates.assign(metric=found.estimates["metric"].str.replace("total_s", "requests_s"))
-    names = {each.name for each in latex_commands.numbers(replace(found, estimates=twin))}
+    names = {each.name for each in latex.numbers(replace(found, estimates=twin))}
     begin = "containersLxcWebUsersOneThousandRequests"
     assert {f"{begin}PerSMean", f"{begin}SMean", f"{begin}PerSRatio"} <= names
     assert f"{begin}Mean" not in names
@@ -104,25 +102,25 @@ def test_two_numbers_of_one_name_are_refused(found: Results) -> None:
         return frame.assign(system=frame["system"].replace({"docker": "lx-c"}))  # type: ignore[attr-defined]
 
     twins = replace(found, estimates=rename(found.estimates), contrasts=rename(found.contrasts))
-    assert latex_commands.numbers(twins)  # LxC is not Lxc
+    assert latex.numbers(twins)  # LxC is not Lxc
     one = {"system": "lxc"}
     same = replace(found, estimates=found.estimates.assign(**one), contrasts=found.contrasts.assign(**one))
     with pytest.raises(DesignError, match="two numbers come to the name containersLxc"):
-        latex_commands.numbers(same)
+        latex.numbers(same)
 
 
 def test_a_prefix_is_letters(found: Results) -> None:
-    assert all(each.name.startswith("hostA") for each in latex_commands.numbers(found, "hostA"))
+    assert all(each.name.startswith("hostA") for each in latex.numbers(found, "hostA"))
     with pytest.raises(DesignError, match="letters only"):
-        latex_commands.numbers(found, "host1")
+        latex.numbers(found, "host1")
 
 
 def test_commands_are_escaped_and_commented(found: Results) -> None:
     made = [
-        latex_commands.Number("xOverhead", "−1.2\u202f% [−3, 1]", "s: a\nb, n = 3", -1.2),
-        latex_commands.Number("xVerdict", "50 % & more", "s: a\nb, n = 3"),
+        latex.Number("xOverhead", "−1.2\u202f% [−3, 1]", "s: a\nb, n = 3", -1.2),
+        latex.Number("xVerdict", "50 % & more", "s: a\nb, n = 3"),
     ]
-    lines = latex_commands.commands(made, "Numbers\nof 5 %").splitlines()
+    lines = latex.commands(made, "Numbers\nof 5 %").splitlines()
     assert lines[0] == "% Numbers of 5 %"
     assert lines[3:] == [
         "% s: a b, n = 3", r"\newcommand{\xOverhead}{$-$1.2\,\% [$-$3, 1]}", r"\newcommand{\xVerdict}{50 \% \& more}",

@@ -13,7 +13,7 @@ import pytest
 from infrabench import registry
 from infrabench.core import Host, ProvisionError, SiteError
 from infrabench.machines import guest_bridge
-from infrabench.machines.hosts import claims, orphans
+from infrabench.machines.hosts import claims, marks
 from infrabench.machines.sites import local_leftovers
 
 MINE = {"claim": "mine"}
@@ -32,7 +32,7 @@ class Machine:
         patch.setattr(local_leftovers, "LINKS", self.bridge.parent)
         patch.setattr(local_leftovers, "NOTES", self.note.parent)
         patch.setattr(claims, "claim_hosts", self.claim)
-        patch.setattr(orphans, "sweeping", self.sweeping)
+        patch.setattr(marks, "sweeping", self.sweeping)
         patch.setattr(guest_bridge, "release_bridge", self.release)
         patch.setattr(registry, "names", lambda kind: ("docker", "flannel", "lxc"))
         patch.setattr(registry, "system", self.system)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import InfrabenchError, LedgerError, locks
-from infrabench.experiment.campaign.locks import hold_lock
+from infrabench.core.locks import hold_lock
 from infrabench.ledger import archive, ledger
 from infrabench.machines.lab import shell
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from infrabench.core import LedgerError, LockError, SiteError, locks
-from infrabench.experiment.campaign.locks import hold_lock, wait_until_free
+from infrabench.core.locks import hold_lock, wait_until_free
 from infrabench.ledger import ledger
 from infrabench.machines.lab import shell
 

@@ -12,7 +12,6 @@ import pytest
 
 from infrabench import registry
 from infrabench.core import DeploySpec, Limits, NotRunnable, ProvisionError
-from infrabench.machines.lab import availability as labs
 from infrabench.machines.sites import availability
 from tests.support.fakes import hide_engines
 
@@ -27,7 +26,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("INFRABENCH_STATE", str(folder))
     monkeypatch.setenv("INFRABENCH_KATA", str(tmp_path / "no kata"))
     hide_engines(tmp_path, monkeypatch)
-    monkeypatch.setattr(labs, "require", lambda: None)
+    monkeypatch.setattr(availability, "require", lambda: None)
     return folder
 
 
@@ -64,7 +63,7 @@ def test_without_a_lab_every_system_says_why(monkeypatch: pytest.MonkeyPatch) ->
     def refuse() -> None:
         raise NotRunnable("the lab needs root")
 
-    monkeypatch.setattr(labs, "require", refuse)
+    monkeypatch.setattr(availability, "require", refuse)
     found = asked("containers", "native", "lxd")
     assert {each.lab for each in found.values()} == {"the lab needs root"}
     assert {each.first for each in found.values()} == {()}
@@ -108,4 +107,4 @@ def failed(site: Any) -> None:
     ],
 )
 def test_a_system_is_asked_up_to_where_it_would_use_the_lab(system: Any, said: str | None) -> None:
-    assert availability._find_obstacle(system, labs.LabAhead(), SPEC) == said
+    assert availability._find_obstacle(system, availability.LabAhead(), SPEC) == said

@@ -14,7 +14,7 @@ from infrabench import cli
 from infrabench.analysis.figures import COLUMN_MM, PAGE_MM
 from infrabench.analysis.results import chosen
 from infrabench.analysis.tables import ratios_table
-from infrabench.publish import latex_commands, latex_numbers
+from infrabench.publish import latex
 from tests.notebooks.test_notebooks import RECORDED
 from tests.support.analysis_fixtures import results_of, write_session
 from tests.support.frames import verdicts
@@ -37,7 +37,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The numbers of all recorded sessions, in the place that the example paper looks in."""
     home = tmp_path_factory.mktemp("paper")
     for study in RECORDED:
-        latex_numbers.write(ib.results(ib.open_session(recorded(study, "*.tar.xz"))), home / "out" / "paper", KEPT)
+        latex.write(ib.results(ib.open_session(recorded(study, "*.tar.xz"))), home / "out" / "paper", KEPT)
     return home / "out" / "paper"
 
 
@@ -98,7 +98,7 @@ def test_the_command_writes_them(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def test_a_number_is_printed_in_the_unit_that_stands_beside_it(tmp_path: Path) -> None:
     found = results_of(write_session(tmp_path / "s", blocks=6), tmp_path)
-    made = {each.name: each for each in latex_commands.numbers(found)}
+    made = {each.name: each for each in latex.numbers(found)}
     for name, times, unit in (("IozoneRead", 1e6, "MB/s"), ("StreamTriad", 1e9, "GB/s")):
         whole = made[f"containersNative{name}Mean"]
         assert f"\u202f{unit} [" in whole.text
@@ -117,7 +117,7 @@ def test_the_table_of_ratios_has_a_sign_for_every_verdict(tmp_path: Path) -> Non
     assert (last["n"], last["docker"], last["lxc"]) == ("0", "–", "not run")
     assert "scenario" not in ratios_table(rows[rows["scenario"] == "users=1000"], ["docker"]).columns
     found = results_of(write_session(tmp_path / "s", blocks=6), tmp_path)
-    told = latex_numbers.ratios_caption(found)
+    told = latex.ratios_caption(found)
     assert "Ratio of means to native with its paired 95 % Fieller interval over" in told
     shown = ratios_table(chosen(found), found.systems)["lxc"]
     assert {cell[-1] for cell in shown} <= {part[0] for part in told.split(". ")[1].split("; ")}

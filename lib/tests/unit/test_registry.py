@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -85,6 +86,39 @@ def test_a_name_that_two_files_have_is_refused(folder):
     (folder / "systems" / "fake_base.py").write_text(SYSTEM)
     with pytest.raises(DesignError, match="two plug-ins are called 'fake-base'"):
         registry.names("systems")
+
+
+FAMILY = """
+from types import SimpleNamespace
+FAMILY = {
+    "old-fake": SimpleNamespace(supported=lambda site: "old", deploy=None),
+    "new-fake": SimpleNamespace(supported=lambda site: "new", deploy=None),
+    "poor-fake": SimpleNamespace(supported=None),
+}
+"""
+
+
+def test_the_members_of_a_family_share_a_file_and_none_of_them_has_its_name(folder):
+    (folder / "systems" / "kin.py").write_text(FAMILY)
+    assert {"old-fake", "new-fake"} <= {*registry.names("systems")}
+    assert "kin" not in registry.names("systems")
+    assert [registry.system(name).supported(None) for name in ("old-fake", "new-fake")] == ["old", "new"]
+    assert registry.source("systems", "new-fake") == folder / "systems" / "kin.py"
+    with pytest.raises(DesignError, match=r"kin.py lacks deploy"):
+        registry.system("poor-fake")
+    (folder / "systems" / "new_fake.py").write_text(SYSTEM)
+    with pytest.raises(DesignError, match="two plug-ins are called 'new-fake'"):
+        registry.names("systems")
+
+
+def test_a_family_is_listed_without_an_import_and_anew_once_it_has_changed(folder):
+    file = folder / "systems" / "kin.py"
+    file.write_text(FAMILY + "raise RuntimeError('imported')")
+    assert "old-fake" in registry.names("systems")
+    file.write_text(FAMILY.replace("old-fake", "aged-fake"))
+    os.utime(file, ns=(0, 0))
+    assert "old-fake" not in registry.names("systems")
+    assert "aged-fake" in registry.names("systems")
 
 
 def test_a_study_file_is_checked(folder):

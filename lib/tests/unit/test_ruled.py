@@ -9,7 +9,7 @@ import pytest
 
 from infrabench.analysis import results, tables
 from infrabench.analysis.tables.ruled_out import NOTHING, ruled_out, ruled_out_label
-from infrabench.publish.report.verdicts import matrix
+from infrabench.publish.report.pages import matrix
 from tests.support.frames import CONTRAST, NAN, contrasts_frame
 
 OPEN: dict[str, Any] = {"verdict": "inconclusive", "ratio": 0.99, "ratio_low": 0.9491, "ratio_high": 1.0202}

@@ -89,9 +89,16 @@ def test_the_description_names_rooms_floors_circles_and_counts(structure: Any, s
         "arrows upward: 2",
         "  price -> sale",
         "  sale -> price",
-        "lib/shop: 21 lines of Python in 9 modules",
-        "lib/tests: 2 lines of Python in 1 modules",
+        "lib/shop: 21 lines of Python in 9 modules, each imports 1.6 names; 2 functions of 2.0 lines",
+        "lib/tests: 2 lines of Python in 1 modules, each imports 1.0 names; 0 functions of 0.0 lines",
     ]
+
+
+def test_commands_at_the_top_are_counted_and_those_of_a_group_are_not(structure: Any, tmp_path: Path) -> None:
+    (tmp_path / "lab.py").write_text(
+        'group = add_group(subparsers, "lab")\nadd_command(group, "up")\nadd_command(subparsers, "run")\nprint(1)\n'
+    )
+    assert structure.count_commands(tmp_path) == 2
 
 
 def test_without_a_circle_no_arrow_leads_upward(structure: Any, shop: Path) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from infrabench.analysis.published import against
+from infrabench.analysis.published.comparison import against
 from infrabench.analysis.tables import (
     against_table,
     contrasts_table,

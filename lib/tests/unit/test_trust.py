@@ -16,7 +16,7 @@ from infrabench.analysis.tidy import PLAN_COLUMNS
 from infrabench.core import DesignError, InfrabenchError, SchemaError
 from infrabench.ledger import catalogue
 from infrabench.selfcheck import known_answers
-from infrabench.selfcheck.validation.recorded import known_effects
+from infrabench.selfcheck.known_answers import known_effects
 from tests.support.analysis_fixtures import table_of
 
 SAME = {"system": "native", "prefix": [], "enter": [["server", ["true"]]], "leave": []}
@@ -65,7 +65,7 @@ def test_an_injected_effect_is_found_and_has_its_size(tmp_path: Path) -> None:
     known = [["slow", "sysbench-cpu", "events_per_s", 0.95]]
     values = {"u": noisy(1), "slow": noisy(2, 0.95)}
     found = session(values, tmp_path, variants={"u": SAME, "slow": SLOW}, known=known)
-    row = known_effects(found.contrasts, known_answers._known(found)).iloc[0]
+    row = known_answers.injected_effects(found).iloc[0]
     assert row["covers"]
     assert row["excludes_1"]
     assert "| slow |" in "\n".join(known_answers.lines(found))

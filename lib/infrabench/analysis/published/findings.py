@@ -1,27 +1,36 @@
 """What does not add up in the papers: every claim beside what its own numbers give, computed when it is asked for.
 
-The sentences are data (``audit.toml``), the arithmetic is code (`sums_system`, `sums_services`, `sums_clusters`); no
-number is typed in either.
+Sentences and the formulas of what they name are data (``audit.toml``); what no formula can say is code (`recompute`).
 """
 
 from __future__ import annotations
 
+import ast
+import math
+import operator
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from infrabench.analysis.published import recompute_clusters, recompute_services, recompute_system
-from infrabench.analysis.published.data import FOLDER, SOURCES, Numbers, numbers
-from infrabench.analysis.published.template import filled
+from infrabench.analysis.published.printed_numbers import FOLDER, SOURCES, Numbers, filled, numbers
+from infrabench.analysis.published.recompute import RECOMPUTE
+from infrabench.analysis.published.score import ENGINES
 from infrabench.core import SchemaError
 
 TOML = FOLDER / "audit.toml"
-RECOMPUTE = {**recompute_system.RECOMPUTE, **recompute_services.RECOMPUTE, **recompute_clusters.RECOMPUTE}
+SYSTEM = "SYSTEM"  # stands in a formula and in its name for every system of the study
+SYSTEMS = {"A": tuple(ENGINES), "B": ("flannel", "cilium"), "C": ("ceph", "zfs")}
+OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+}  # fmt: skip
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {"abs": abs, "floor": math.floor, "max": max, "min": min}
 KINDS = {
     "C": "changes a conclusion",
     "N": "changes a number",
@@ -65,7 +74,8 @@ def audit(study: str = "", known: Numbers | None = None) -> pd.DataFrame:
 def outcomes(study: str, known: Numbers | None = None) -> dict[str, list[str]]:
     """Return what is left of an experiment: sentences by ``survives``, ``falls`` and ``undecided``."""
     known = numbers(facts=facts()) if known is None else known
-    computed = {f"{name}.{key}": value for name, sums in RECOMPUTE.items() for key, value in sums(known).items()}
+    names = [each["id"] for each in _toml()["finding"]]
+    computed = {f"{name}.{key}": value for name in names for key, value in recompute(name, known).items()}
     for each in _toml()["outcome"]:
         if each["study"] == study:
             return {kind: [filled(text, known, computed) for text in each[kind]] for kind in OUTCOMES}
@@ -87,7 +97,56 @@ def facts() -> Mapping[str, float]:
 def recompute(finding: str, known: Numbers | None = None) -> Mapping[str, Any]:
     """Return what is computed for a finding, by name; empty for one that is not arithmetic."""
     known = numbers(facts=facts()) if known is None else known
-    return RECOMPUTE[finding](known) if finding in RECOMPUTE else {}
+    if finding in RECOMPUTE:
+        return RECOMPUTE[finding](known)
+    formulas = next((each.get("compute", {}) for each in _toml()["finding"] if each["id"] == finding), {})
+    if isinstance(formulas, str):
+        return recompute(formulas, known)
+    computed: dict[str, Any] = {}
+    for by_system, group in groupby(formulas, key=lambda name: SYSTEM in name):
+        names = list(group)
+        for system in SYSTEMS[finding[0]] if by_system else ("",):
+            for name in names:
+                formula = formulas[name].replace(SYSTEM, system)
+                computed[name.replace(SYSTEM, system)] = evaluate(formula, known, computed)
+    return computed
+
+
+def evaluate(formula: str, known: Numbers, computed: Mapping[str, Any]) -> float:
+    """Return the value of a formula: arithmetic on numbers in braces (see `printed_numbers`) and on what was computed.
+
+    Raises `SchemaError` for anything else in it.
+
+    Examples
+    --------
+    >>> evaluate("100 * part / max(2, 4)", numbers(), {"part": 1.0})
+    25.0
+    """
+    names = dict(computed)
+
+    def name_of(found: re.Match[str]) -> str:
+        name = f"printed_{len(names)}"
+        fact = found[1].removeprefix("fact.")
+        if fact != found[1] and fact not in known.facts:
+            raise SchemaError(f"formula {formula!r}: there is no fact {fact!r}: there are {', '.join(known.facts)}")
+        names[name] = known.facts[fact] if fact != found[1] else known(fact)
+        return name
+
+    def value(node: ast.expr) -> Any:
+        match node:
+            case ast.Constant(value=int() | float() as number):
+                return number
+            case ast.Name(id=name) if name in names:
+                return names[name]
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return -value(operand)
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
+                return OPERATORS[type(op)](value(left), value(right))
+            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in FUNCTIONS:
+                return FUNCTIONS[name](*map(value, arguments))
+        raise SchemaError(f"formula {formula!r}: {ast.unparse(node)} is no arithmetic, and nothing has that name")
+
+    return value(ast.parse(re.sub(r"\{([^}]+)\}", name_of, formula), mode="eval").body)
 
 
 def _row(each: Mapping[str, Any], known: Numbers) -> dict[str, str]:
@@ -127,7 +186,7 @@ def _toml(path: Path = TOML) -> dict[str, Any]:
         name = each.get("id", "?")
         wrong = (
             FINDING - set(each)
-            or (set(each) - FINDING - {"evidence"})
+            or (set(each) - FINDING - {"evidence", "compute"})
             or ({each["kind"]} - set(KINDS))
             or ({each["verdict"]} - set(VERDICTS))
             or ({name} & seen)

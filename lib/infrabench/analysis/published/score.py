@@ -7,13 +7,12 @@ two values, so there is more than one corrected score; each comes with what the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 from typing import NamedTuple
 
 import pandas as pd
 
-from infrabench.analysis.published.data import Numbers, numbers
-from infrabench.analysis.published.rounding import RoundingSpan, Value
+from infrabench.analysis.published.printed_numbers import Numbers, RoundingSpan, Value, numbers
 
 ENGINES = {"docker": "Docker", "lxc": "LXC", "lxd": "LXD"}
 READ, WRITE, RAM, CPU = "iozone-read", "iozone-write", "ram", "cpu"
@@ -96,20 +95,10 @@ def composite(known: Numbers | None = None) -> pd.DataFrame:
     """
     known = numbers() if known is None else known
     rows = []
-    for version in VERSIONS:
-        for engine in ENGINES:
-            span = score(version, engine, known.span)
-            rows.append(
-                {
-                    "version": version.name,
-                    "label": version.label,
-                    "engine": engine,
-                    "score": score(version, engine, known),
-                    "low": span.low,
-                    "high": span.high,
-                }
-            )
-    return pd.DataFrame(rows)
+    for version, engine in product(VERSIONS, ENGINES):
+        span = score(version, engine, known.span)
+        rows.append((version.name, version.label, engine, score(version, engine, known), span.low, span.high))
+    return pd.DataFrame(rows, columns=["version", "label", "engine", "score", "low", "high"])
 
 
 def orders(known: Numbers | None = None) -> pd.DataFrame:
@@ -120,22 +109,11 @@ def orders(known: Numbers | None = None) -> pd.DataFrame:
     """
     known = numbers() if known is None else known
     rows = []
-    for version in VERSIONS:
-        for behind, ahead in combinations(ENGINES, 2):
-            span = score(version, ahead, known.span) - score(version, behind, known.span)
-            rows.append(
-                {
-                    "version": version.name,
-                    "label": version.label,
-                    "ahead": ahead,
-                    "behind": behind,
-                    "points": score(version, ahead, known) - score(version, behind, known),
-                    "low": span.low,
-                    "high": span.high,
-                    "robust": span.sign != 0,
-                }
-            )
-    return pd.DataFrame(rows)
+    for version, (behind, ahead) in product(VERSIONS, combinations(ENGINES, 2)):
+        span = score(version, ahead, known.span) - score(version, behind, known.span)
+        points = score(version, ahead, known) - score(version, behind, known)
+        rows.append((version.name, version.label, ahead, behind, points, span.low, span.high, span.sign != 0))
+    return pd.DataFrame(rows, columns=["version", "label", "ahead", "behind", "points", "low", "high", "robust"])
 
 
 def score(version: Version, engine: str, get: Get) -> Value:

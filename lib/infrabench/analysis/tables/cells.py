@@ -109,7 +109,7 @@ def contrasts_table(contrasts: pd.DataFrame, *, every: bool = False) -> pd.DataF
 
 
 def against_table(against: pd.DataFrame) -> pd.DataFrame:
-    """Return our ratios beside the published ones, from `published.against`; a range as ``low to high``."""
+    """Return our ratios beside the published ones, from `published.comparison.against`; a range as ``low to high``."""
     rows = []
     for row in against.itertuples(index=False):
         ends = (row.ratio_low, row.ratio_high)

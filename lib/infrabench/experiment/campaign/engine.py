@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from infrabench.core import DesignError, InfrabenchError, digest, locks
+from infrabench.core.locks import hold_lock
 from infrabench.experiment.campaign import job as process
 from infrabench.experiment.campaign import jobs, slurm
 from infrabench.experiment.campaign.file import Executor
 from infrabench.experiment.campaign.jobs import Job
-from infrabench.experiment.campaign.locks import hold_lock
 from infrabench.experiment.campaign.plan import Plan
 from infrabench.ledger import catalogue
 from infrabench.ledger.records import recorded

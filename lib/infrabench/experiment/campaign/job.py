@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from infrabench.core import InfrabenchError, locks
+from infrabench.core.locks import hold_lock, wait_until_free
 from infrabench.experiment.campaign import jobs
-from infrabench.experiment.campaign.locks import hold_lock, wait_until_free
 from infrabench.ledger import catalogue
 from infrabench.machines.hosts.interrupts import raise_once
 

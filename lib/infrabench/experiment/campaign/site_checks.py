@@ -94,7 +94,7 @@ def _of_hosts(
     site: Site, inventory: Inventory, systems: Collection[str], workloads: Collection[str], parity: Sequence[str]
 ) -> Answer:
     with (
-        inventories.open_gateways(inventory) as gateways,
+        inventories.open_hosts(inventory, inventory.gateways, {}) as gateways,
         inventories.open_hosts(inventory, inventory.machines(systems), gateways) as hosts,
     ):
         started = {role: kernels.boot_time(host) for role, host in hosts.items()}

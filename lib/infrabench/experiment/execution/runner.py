@@ -19,7 +19,7 @@ from infrabench.ledger.codes import CODE, known_codes, trial_code
 from infrabench.ledger.records import LOOK, PROBE
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.machines.hosts import marks
-from infrabench.machines.hosts.orphans import Sweeper
+from infrabench.machines.hosts.marks import Sweeper
 
 
 @dataclass(frozen=True, slots=True)

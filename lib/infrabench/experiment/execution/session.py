@@ -28,7 +28,7 @@ from infrabench.experiment.provenance import code, collect
 from infrabench.ledger.codes import CODE
 from infrabench.ledger.records import absences
 from infrabench.ledger.session_folder import SessionFolder
-from infrabench.machines.hosts.orphans import sweeping
+from infrabench.machines.hosts.marks import sweeping
 from infrabench.machines.sites import redaction
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,12 @@
-"""A cluster: brought up on machines from nothing, or found through a kubeconfig."""
+"""A cluster: brought up on machines from nothing, or found through a kubeconfig; its API, and how it is thawed.
+
+Its API is reached by kubectl, on whatever host has it: the one way, for the lab's own clusters and for any other.
+A frozen cluster is measured when its nodes are Ready again and its timers have caught up.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -9,13 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from infrabench.core import Machines, ProvisionError
+from infrabench.core import Host, Machines, ProvisionError, Result, wait
 from infrabench.machines.clusters import control, workers
 from infrabench.machines.clusters.hosts import last_words
-from infrabench.machines.clusters.kubectl import Kubectl
 from infrabench.machines.clusters.workers import Worker
 from infrabench.machines.hosts import parallel
+from infrabench.machines.hosts.host import run_checked
 
+ASK_S = 30.0
 NODES = ("worker1", "worker2")
 REGISTER_S = 40.0
 READY_S = 120.0
@@ -32,8 +38,39 @@ for name in $names; do "$@" get --raw "/api/v1/nodes/$name/proxy/healthz" >/dev/
 wait $asked; said=$(cat /tmp/infrabench-ready.$$); rm -f /tmp/infrabench-ready.$$
 [ -n "$healthy" ] && [ -n "$said" ] && case $said in *False*|*Unknown*) exit 1;; esac
 """
+THAW_S = 30.0
+SETTLE_S = 0.4  # a thawed cluster catches up on its timers: two processors for 0.1 to 0.2 s, as measured
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Kubectl:
+    """A host and the argv that begins every kubectl command on it."""
+
+    host: Host
+    prefix: tuple[str, ...]
+
+    def run(self, *argv: str, timeout_s: float = ASK_S, stdin: bytes = b"") -> Result:
+        """Return what ``kubectl ARGV`` did."""
+        return self.host.run((*self.prefix, *argv), timeout_s=timeout_s, stdin=stdin)
+
+    def check(self, *argv: str, timeout_s: float = ASK_S, stdin: bytes = b"") -> str:
+        """Return what ``kubectl ARGV`` printed; `ProvisionError` when it fails."""
+        return run_checked(self.host, (*self.prefix, *argv), timeout_s=timeout_s, stdin=stdin)
+
+    def get(self, *argv: str) -> Any:
+        """Return what ``kubectl get ARGV -o json`` says, parsed."""
+        return json.loads(self.check("get", *argv, "--output=json"))
+
+    def apply(self, manifests: Sequence[Mapping[str, Any]]) -> None:
+        """Apply manifests: what is there already is changed, what is not is made."""
+        items = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
+        self.check("apply", "--filename=-", stdin=json.dumps(items).encode())
+
+    def exec_prefix(self, namespace: str, pod: str) -> tuple[str, ...]:
+        """Return the argv prefix that runs a command inside a pod."""
+        return (*self.prefix, "exec", f"--namespace={namespace}", "--stdin", pod, "--")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +95,14 @@ def bring_up(machines: Machines, runtime: str = "containerd", handlers: Sequence
     kubernetes = machines.tools["kubernetes"]
     host = machines.hosts["control"]
     names = tuple(name for name in NODES if name in machines.hosts)
+
+    def start_control_plane() -> control.ControlPlane:
+        plane = control.identities(host, kubernetes, machines.facts["versions"]["kubernetes"], names)
+        control.run(plane, kubernetes, machines.tools["etcd"], throw_away=machines.embedded)
+        return plane
+
     with ThreadPoolExecutor(1 + len(names)) as pool:
-        plane = pool.submit(_start_control_plane, machines, names)
+        plane = pool.submit(start_control_plane)
 
         def join(name: str) -> Worker:
             worker = workers.prepare(name, machines, runtime, handlers)
@@ -85,9 +128,17 @@ def wait_ready(cluster: Cluster) -> None:
         "wait", "--for=condition=Ready", *names, f"--timeout={READY_S:.0f}s", timeout_s=READY_S + 10
     )  # fmt: skip
     if not result.ok:
-        raise ProvisionError(f"nodes are not Ready after {READY_S:.0f} s: {'; '.join(_not_ready_reasons(cluster))}")
+        reasons = [
+            f"{node['metadata']['name']}: {condition['message']}"
+            for node in _nodes(cluster)
+            for condition in node["status"]["conditions"]
+            if condition["type"] == "Ready" and condition["status"] != "True"
+        ]
+        raise ProvisionError(f"nodes are not Ready after {READY_S:.0f} s: {'; '.join(reasons)}")
     # The controller that lifts the taint of a new node looks at it some seconds later: until then it takes no pods.
-    until("Ready nodes to take pods", lambda: not any(_is_tainted(node) for node in _nodes(cluster)))
+    until("Ready nodes to take pods", lambda: not any(
+        taint["key"] == NOT_READY for node in _nodes(cluster) for taint in node["spec"].get("taints", ())
+    ))  # fmt: skip
 
 
 def is_ready(cluster: Cluster) -> bool:
@@ -98,24 +149,8 @@ def is_ready(cluster: Cluster) -> bool:
 
 def until(what: str, true: Callable[[], bool], timeout_s: float = READY_S, pause_s: float = 0.1) -> None:
     """Return when `true()` is; `ProvisionError` saying `what` was awaited after `timeout_s`."""
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        if time.monotonic() > deadline:
-            raise ProvisionError(f"waited {timeout_s:.0f} s for {what}")
-        time.sleep(pause_s)
-
-
-def at_once(work: Callable[[Worker], object], members: Sequence[Worker]) -> None:
-    """Do something on every worker at the same time; the first error is raised."""
-    parallel.run_all(work, members)
-
-
-def _start_control_plane(machines: Machines, names: tuple[str, ...]) -> control.ControlPlane:
-    host, kubernetes = machines.hosts["control"], machines.tools["kubernetes"]
-    version = machines.facts["versions"]["kubernetes"]
-    plane = control.identities(host, kubernetes, version, names)
-    control.run(plane, kubernetes, machines.tools["etcd"], throw_away=machines.embedded)
-    return plane
+    if not wait.until(true, timeout_s, pause_s):
+        raise ProvisionError(f"waited {timeout_s:.0f} s for {what}")
 
 
 def _have_ranges(cluster: Cluster) -> bool:
@@ -128,15 +163,15 @@ def _nodes(cluster: Cluster) -> list[Mapping[str, Any]]:
     return told.get("items", [told])  # of a single name kubectl gives the node itself, and no list
 
 
-def _is_tainted(node: Mapping[str, Any]) -> bool:
-    return any(taint["key"] == NOT_READY for taint in node["spec"].get("taints", ()))
+def make_resume(cluster: Cluster, resume: Callable[[], None] | None) -> Callable[[], None] | None:
+    """Return what thaws the machines of `cluster` and waits until they can be measured; None where nothing freezes."""
+    if resume is None:
+        return None
 
+    def thaw() -> None:
+        begin = time.monotonic()
+        resume()
+        until("the thawed cluster's nodes to be Ready", lambda: is_ready(cluster), THAW_S)
+        time.sleep(max(0.0, begin + SETTLE_S - time.monotonic()))
 
-def _not_ready_reasons(cluster: Cluster) -> list[str]:
-    """Return what nodes that are not Ready say of it."""
-    found = []
-    for node in _nodes(cluster):
-        for condition in node["status"]["conditions"]:
-            if condition["type"] == "Ready" and condition["status"] != "True":
-                found.append(f"{node['metadata']['name']}: {condition['message']}")
-    return found
+    return thaw

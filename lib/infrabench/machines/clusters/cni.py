@@ -1,19 +1,24 @@
-"""A CNI as data: how it comes onto a cluster, and what tells that it is there."""
+"""A CNI as data: how it comes onto a cluster, and what tells that it is there; and Multus (thin) on top of it.
+
+Multus is the node's CNI that delegates to the cluster's own, and adds second interfaces.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from infrabench.core import Machines, NotRunnable
-from infrabench.machines.clusters import multus as delegating
-from infrabench.machines.clusters.cluster import Cluster, at_once, bring_up, wait_ready
-from infrabench.machines.clusters.hosts import script
-from infrabench.machines.clusters.runtimes import CNI_CONFIG, PLAIN_CONFIG
+from infrabench.core import Machines, NotRunnable, ProvisionError
+from infrabench.machines.clusters.cluster import Cluster, bring_up, wait_ready
+from infrabench.machines.clusters.hosts import push, script
+from infrabench.machines.clusters.runtimes import CNI_BIN, CNI_CONFIG, PLAIN_CONFIG
 from infrabench.machines.clusters.workers import Worker
+from infrabench.machines.hosts import parallel
 
 HAS_VXLAN = "unshare -n ip link add name probe type vxlan id 1 dstport 0"
 NO_VXLAN = "the kernel has no VXLAN devices; load the module vxlan, or take a kernel with CONFIG_VXLAN"
+MULTUS_CONFIG = f"{CNI_CONFIG}/00-multus.conf"  # runtimes take the first file of the folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +62,32 @@ def standing(
                 raise NotRunnable(f"{cni.name} on {worker.host.name}: {remedy}")
     cni.install(cluster)
     if multus:
-        delegating.install(cluster, cni.config)
-    else:
-        at_once(lambda worker: _alone(worker, cni.config), cluster.workers)
+        install_multus(cluster, cni.config)
+    else:  # shown to the runtime in place: containerd misses a file that is moved in
+        paths = f"{PLAIN_CONFIG}/{cni.config}", f"{CNI_CONFIG}/{cni.config}"
+        parallel.run_all(lambda worker: script(worker.host, 'cat "$1" >"$2"', *paths), cluster.workers)
     wait_ready(cluster)
     return cluster
 
 
-def _alone(worker: Worker, config: str) -> None:
-    """Show the CNI's configuration to the runtime, written in place: containerd misses a file that is moved in."""
-    script(worker.host, 'cat "$1" >"$2"', f"{PLAIN_CONFIG}/{config}", f"{CNI_CONFIG}/{config}")
+def install_multus(cluster: Cluster, config: str) -> None:
+    """Make Multus the CNI of every worker, delegating to the CNI whose configuration is the file `config`.
+
+    Pods of the plain runtime class are made by that CNI alone: its configuration stays in their folder.
+    """
+    if cluster.machines is None:
+        raise ProvisionError("Multus is installed on hosts that can be reached only")
+    multus = cluster.machines.tools["multus"]
+    cluster.kubectl.check("apply", f"--filename={multus}/multus-crd.yaml")
+    text = {
+        "cniVersion": "0.3.1", "name": "multus-cni-network", "type": "multus",
+        "clusterNetwork": f"{PLAIN_CONFIG}/{config}",
+        "kubeconfig": "/etc/kubernetes/network.conf", "capabilities": {"portMappings": True}, "logLevel": "error",
+        "logFile": "/var/log/infrabench/multus.log",
+    }  # fmt: skip
+
+    def install(worker: Worker) -> None:
+        script(worker.host, 'cp "$1/multus" "$2/multus"', multus, CNI_BIN)
+        push(worker.host, {MULTUS_CONFIG: json.dumps(text)})
+
+    parallel.run_all(install, cluster.workers)

@@ -101,11 +101,6 @@ def _options(place: RuntimeSetup) -> list[str]:
     return ["overlay.skip_mount_home=true"] if "kata" in place.handlers else []
 
 
-def _store(place: RuntimeSetup) -> str:
-    """Return the store as containers-storage names one: ``DRIVER@ROOT+RUNROOT:OPTION,...``."""
-    return ":".join([f"overlay@{STORE}+{STORE_NOW}", *filter(None, [",".join(_options(place))])])
-
-
 def _is_oci(values: handlers.Values) -> bool:
     """Tell whether CRI-O runs the low-level runtime itself, and not a shim."""
     return values.get("runtime_type", "oci") == "oci"
@@ -122,8 +117,10 @@ def _start(place: RuntimeSetup) -> None:
         **unit("crio", command, {"PATH": PATH}, children=True),
     }  # fmt: skip
     push(place.host, files)
+    # As containers-storage names a store: DRIVER@ROOT+RUNROOT:OPTION,...
+    store = ":".join([f"overlay@{STORE}+{STORE_NOW}", *filter(None, [",".join(_options(place))])])
     pairs = [word for name, archive in place.machines.images.values() for word in (archive, name)]
-    script(place.host, _IMPORT, _store(place), *pairs, timeout_s=120)
+    script(place.host, _IMPORT, store, *pairs, timeout_s=120)
     start(place.host, "crio")
     wait_for(place.host, "crio", "curl", "--silent", "--fail", "--unix-socket", SOCKET, "http://crio/info")
 

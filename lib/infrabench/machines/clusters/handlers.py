@@ -26,10 +26,6 @@ rm -rf "$home"
 """
 
 
-def _nothing(place: RuntimeSetup) -> Mapping[str, str]:
-    return {}
-
-
 @dataclass(frozen=True, slots=True)
 class Handler:
     """A low-level runtime.
@@ -58,7 +54,7 @@ class Handler:
     crio: Callable[[RuntimeSetup], Values]
     lacks: Callable[[RuntimeSetup], str | None]
     version: Callable[[RuntimeSetup], tuple[str, ...]]
-    files: Callable[[RuntimeSetup], Mapping[str, str]] = _nothing
+    files: Callable[[RuntimeSetup], Mapping[str, str]] = lambda place: {}
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -124,10 +120,6 @@ def _kata(place: RuntimeSetup) -> kata.Kata:
     return place.kata
 
 
-def _kata_lacks(place: RuntimeSetup) -> str | None:
-    return kata.lacks(place.host, place.kata) if place.kata else kata.not_installed(place.host)
-
-
 def _kata_containerd(place: RuntimeSetup) -> tuple[Values, Values]:
     # Without the last, a privileged pod would get the devices of the host into its guest.
     table = {
@@ -168,7 +160,8 @@ RUNSC = Handler(
     files=gvisor.files,
 )  # fmt: skip
 KATA = Handler(
-    "kata", (kata.PART,), containerd=_kata_containerd, crio=_kata_crio, lacks=_kata_lacks,
+    "kata", (kata.PART,), containerd=_kata_containerd, crio=_kata_crio,
+    lacks=lambda place: kata.lacks(place.host, place.kata) if place.kata else kata.not_installed(place.host),
     version=lambda place: (_kata(place).shim, "--version"),
 )  # fmt: skip
 HANDLERS = {each.name: each for each in (RUNC, PLAIN, CRUN, RUNSC, KATA)}

@@ -160,7 +160,10 @@ def bring(host: SSHHost, folders: Mapping[str, Path], say: Say = log.info) -> No
     need = sum(file.stat().st_size for folder in absent.values() for file in folder.rglob("*") if file.is_file())
     if not absent:
         return
-    _check_space(host, 2 * need)
+    argv = ("sh", "-c", 'mkdir -p "$1" && df -P -B1 "$1"', "sh", STORE)
+    free, space = int(run_checked(host, argv, timeout_s=STEP_S).splitlines()[-1].split()[3]), 2 * need + SPARE_BYTES
+    if free < space:
+        raise NotRunnable(f"{host.name}: {free / 2**30:.1f} GiB free in {STORE}, {space / 2**30:.1f} are needed")
     say(f"Copying {', '.join(sorted(absent))} to {host.name}: {need / 1e6:.0f} MB, once")
     for name, folder in absent.items():
         with tempfile.TemporaryDirectory() as made:
@@ -178,14 +181,6 @@ def _give_back_or_warn(host: SSHHost) -> None:
             log.warning("%s is not as it was found: %s", host.name, "; ".join(left))
     except InfrabenchError as error:
         log.warning("%s was not given back: %s. The next run with it does that first", host.name, error)
-
-
-def _check_space(host: Host, need: int) -> None:
-    argv = ("sh", "-c", 'mkdir -p "$1" && df -P -B1 "$1"', "sh", STORE)
-    free = int(run_checked(host, argv, timeout_s=STEP_S).splitlines()[-1].split()[3])
-    if free < need + SPARE_BYTES:
-        needed = f"{(need + SPARE_BYTES) / 2**30:.1f} are needed"
-        raise NotRunnable(f"{host.name}: {free / 2**30:.1f} GiB free in {STORE}, {needed}")
 
 
 def _root(member: tarfile.TarInfo) -> tarfile.TarInfo:

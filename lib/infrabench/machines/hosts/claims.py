@@ -89,7 +89,8 @@ def _script() -> str:
 
 def describe_holder(holder: Holder) -> str:
     """Return who holds a claim, and since when, whatever that one says of itself."""
-    said = {key: _printable(str(holder.get(key, "?"))) for key in ("session", "user", "pid", "controller", "since")}
+    given = {key: str(holder.get(key, "?")) for key in ("session", "user", "pid", "controller", "since")}
+    said = {key: "".join(each if each.isprintable() else "?" for each in text[:LONGEST]) for key, text in given.items()}
     return "session {session} of user {user} (process {pid} on {controller}) since {since}".format(**said)
 
 
@@ -97,7 +98,3 @@ def _holder_text(holder: Holder | None, place: str) -> str:
     if holder is None:
         return f"a process that does not say who it is (as root, `fuser {place}` there names it)"
     return describe_holder(holder)
-
-
-def _printable(text: str) -> str:
-    return "".join(each if each.isprintable() else "?" for each in text[:LONGEST])

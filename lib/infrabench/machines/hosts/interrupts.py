@@ -30,9 +30,9 @@ def raise_once(say: Callable[[str], None]) -> Iterator[None]:
     def handle(number: int, frame: FrameType | None) -> None:
         nonlocal count
         count += 1
-        if count == 1:
-            _interrupt(number, frame)
         _leave_terminal(number)
+        if count == 1:
+            raise KeyboardInterrupt
         say("Interrupted already; what was made is being taken down. This takes seconds, for clusters a minute")
 
     with _handled(handle):
@@ -76,11 +76,6 @@ def _handled(handle: Handler) -> Iterator[None]:
         for number, known in before.items():
             # None: a handler that was not installed by Python and cannot be given back.
             signal.signal(number, signal.default_int_handler if known is None else known)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    _leave_terminal(number)
-    raise KeyboardInterrupt
 
 
 def _leave_terminal(number: int) -> None:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from infrabench.core import Machines, SiteError
+from infrabench.core import Machines, SiteError, wait
 from infrabench.machines.hosts.claims import Holder
 from infrabench.machines.hosts.host import LocalHost, SSHHost
 from infrabench.machines.lab import (
-    controllers,
     go_tools,
-    host_pairs,
     images,
     kernel_limits,
     network,
@@ -25,7 +23,6 @@ from infrabench.machines.lab import (
     nodes,
     prebuild,
     slurm_cluster,
-    stores,
 )
 from infrabench.machines.lab.nodes import GUEST_DIR, NODES
 from infrabench.machines.lab.shell import in_use, locked, remove_tree, require, sh, state_dir
@@ -138,23 +135,23 @@ def keep_hosts(name: str, say: Say = log.info) -> tuple[Path, bool]:
 
     One that stands already is left as it is. While a session uses the lab's own two nodes, kept ones are frozen.
     """
-    of = node_groups.KEPT + host_pairs.group_name(name)
+    of = node_groups.KEPT + node_groups.pair_group(name)
     with in_use():
         up(say)
-        file, known = host_pairs.inventory(lab_dir(), name), node_groups.slots(lab_dir())
+        file, known = node_groups.pair_inventory(lab_dir(), name), node_groups.slots(lab_dir())
         if file.exists() and of in known and all(nodes.is_running(node) for node in node_groups.pair(of, known[of])):
             return file, False
-        return host_pairs.make(lab_dir(), name, of, host, say), True
+        return node_groups.make_pair(lab_dir(), name, of, host, say), True
 
 
 @contextmanager
 def hosts(name: str, say: Say = log.info) -> Iterator[Path]:
     """Yield the inventory of a pair of hosts of the running lab; it is removed at the end."""
     try:
-        yield host_pairs.make(lab_dir(), name, host_pairs.group_name(name), host, say)
+        yield node_groups.make_pair(lab_dir(), name, node_groups.pair_group(name), host, say)
     finally:
-        host_pairs.inventory(lab_dir(), name).unlink(missing_ok=True)
-        node_groups.remove(lab_dir(), host_pairs.group_name(name))
+        node_groups.pair_inventory(lab_dir(), name).unlink(missing_ok=True)
+        node_groups.remove(lab_dir(), node_groups.pair_group(name))
 
 
 def kubeconfig(name: str) -> Path:
@@ -164,17 +161,18 @@ def kubeconfig(name: str) -> Path:
 
 def sweep(say: Say = log.info, wait_s: float = 20.0) -> None:
     """Remove a lab whose user is gone without taking it down, unless it is kept; waits for a user that is ending."""
-    deadline = time.monotonic() + wait_s
-    while lab_dir().exists() and not _kept_marker().exists():
-        try:
+
+    def is_left() -> bool:
+        return lab_dir().exists() and not _kept_marker().exists()
+
+    def take_down() -> None:
+        if is_left():
             with in_use(), locked(say=say):
-                if lab_dir().exists() and not _kept_marker().exists():
+                if is_left():
                     say("Taking down the lab that was left behind")
                     _remove(say=say)
-        except SiteError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.5)
+
+    wait.retry(take_down, SiteError, wait_s, pause_s=0.5)
 
 
 def down(say: Say = log.info) -> None:
@@ -214,25 +212,23 @@ def status() -> Status:
     return Status(is_up, alive, prebuild.image_states(), prebuild.tool_states(), () if is_up else tuple(_leftovers()))
 
 
-@contextmanager
-def machines(name: str, tools: tuple[str, ...], workers: int = 2, say: Say = log.info) -> Iterator[Machines]:
-    """Yield a set of machines of the running lab for a system called `name`; it is removed at the end."""
-    with node_groups.open_group(lab_dir(), name, tools, host, say, workers) as made:
-        yield made
+def machines(
+    name: str, tools: tuple[str, ...], workers: int = 2, say: Say = log.info
+) -> AbstractContextManager[Machines]:
+    """Return a context with a set of machines of the running lab for a system called `name`."""
+    return node_groups.open_group(lab_dir(), name, tools, host, say, workers)
 
 
-@contextmanager
-def store(name: str, need_bytes: int, guest: bool = False, say: Say = log.info) -> Iterator[Machines]:
-    """Yield a node of the running lab that carries the storage system `name`; it is removed at the end."""
-    with stores.open_store(lab_dir(), name, need_bytes, host, say, guest) as made:
-        yield made
+def store(
+    name: str, need_bytes: int, guest: bool = False, say: Say = log.info
+) -> AbstractContextManager[Machines]:  # fmt: skip
+    """Return a context with a node of the running lab that carries the storage system `name`."""
+    return node_groups.open_store(lab_dir(), name, need_bytes, host, say, guest)
 
 
-@contextmanager
-def slurm(size: int, shared: Sequence[Path], say: Say = log.info) -> Iterator[Machines]:
-    """Yield a Slurm cluster of the running lab, of `size` nodes that see the folders `shared` (`slurm_cluster`)."""
-    with slurm_cluster.open_cluster(lab_dir(), size, shared, host, say) as made:
-        yield made
+def slurm(size: int, shared: Sequence[Path], say: Say = log.info) -> AbstractContextManager[Machines]:
+    """Return a context with a Slurm cluster of `size` nodes that see the folders `shared` (`slurm_cluster`)."""
+    return slurm_cluster.open_cluster(lab_dir(), size, shared, host, say)
 
 
 def facts() -> dict[str, Any]:
@@ -258,14 +254,6 @@ def _freeze_while(kept: list[nodes.Node]) -> Iterator[None]:
         nodes.freeze([node for node in alive if nodes.is_running(node)], frozen=False)
 
 
-def _controllers() -> Path:
-    return lab_dir() / "controllers.json"
-
-
-def _limits() -> Path:
-    return lab_dir() / "limits.json"
-
-
 def host(node: nodes.Node) -> SSHHost:
     """Return the (not yet connected) host of a node."""
     name = f"{node.cluster}-{node.role}" if node.cluster else node.role
@@ -284,26 +272,19 @@ def _facts(guest: images.Image, node: images.Image) -> dict[str, Any]:
 def _start(guest: images.Image, node: images.Image) -> None:
     lab_dir().mkdir(mode=0o700, parents=True)  # keys of the nodes, and of their clusters
     nodes.nodes_dir().mkdir()
-    controllers.remember(_controllers())
+    kernel_limits.remember_controllers(lab_dir() / "controllers.json")
     ssh = lab_dir() / "ssh"
     ssh.mkdir(mode=0o700)
     sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "infrabench-lab", "-f", ssh / "id_ed25519")
     network.up()
-    kernel_limits.raise_limits(_limits())
+    kernel_limits.raise_limits(lab_dir() / "limits.json")
     public = (ssh / "id_ed25519.pub").read_text()
     for each in NODES:
         nodes.start(each, node, public, {GUEST_DIR: guest.folder})
     (ssh / "known_hosts").write_text("".join(nodes.host_key(each) for each in NODES))
     for each in NODES:
-        _prepare(each)
-
-
-def _prepare(node: nodes.Node) -> None:
-    machine = host(node)
-    try:
-        node_groups.wait_until_ready(machine, node)
-    finally:
-        machine.close()
+        with closing(host(each)) as machine:
+            node_groups.wait_until_ready(machine, each)
 
 
 def _matches(guest: images.Image, node: images.Image) -> bool:
@@ -313,23 +294,17 @@ def _matches(guest: images.Image, node: images.Image) -> bool:
 
 def _answers() -> bool:
     """Tell whether both nodes answer; a busy machine is given time before all that the lab carries is removed."""
-    return all(nodes.is_running(node) and _answers_soon(node) for node in NODES)
 
-
-def _answers_soon(node: nodes.Node) -> bool:
-    deadline = time.monotonic() + ANSWER_S
-    while True:
+    def answers(node: nodes.Node) -> bool:
         machine = host(node)
         try:
-            if machine.run(("systemctl", "is-system-running"), timeout_s=5).stdout:
-                return True
+            return bool(machine.run(("systemctl", "is-system-running"), timeout_s=5).stdout)
         except SiteError:
-            pass
+            return False
         finally:
             machine.close()
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.5)
+
+    return all(nodes.is_running(node) and wait.until(partial(answers, node), ANSWER_S, pause_s=0.5) for node in NODES)
 
 
 def _leftovers() -> list[str]:
@@ -340,7 +315,7 @@ def _remove(holder: Holder | None = None, say: Say = log.info) -> None:
     network.check_owner()  # loop devices of another folder's stores could not be told from ours
     nodes.remove_all()
     network.down()
-    controllers.restore(_controllers())
-    kernel_limits.restore_limits(_limits())
+    kernel_limits.restore_controllers(lab_dir() / "controllers.json")
+    kernel_limits.restore_limits(lab_dir() / "limits.json")
     remove_tree(lab_dir())
     local_leftovers.remove(holder, say)

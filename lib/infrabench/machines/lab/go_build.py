@@ -1,7 +1,16 @@
-"""One run of the Go toolchain: its environment, its end with this process, and what it says meanwhile."""
+"""Go tools: one run of the toolchain, and the folders that what it builds is kept in.
+
+A run has an environment of its own, ends with this process, and says meanwhile how far it is.
+
+Each part has one folder, named by the hash of everything that it was made from. A folder with its final name is
+complete. `NAME.part` is one that is being made: it keeps its finished programs, so an interrupted build goes on from
+them.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import selectors
@@ -14,9 +23,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from infrabench.core import ProvisionError
-from infrabench.machines.lab.go_parts import Extra, GoPart, Program, build_flags, needed_go, numbers
-from infrabench.machines.lab.shell import contained, sh, state_dir
+from infrabench.core import ProvisionError, digest
+from infrabench.machines.lab.go_parts import Extra, GoPart, Program, build_flags, needed_go, numbers, version
+from infrabench.machines.lab.shell import contained, remove_tree, sh, state_dir
 
 PROGRAM_TIMEOUT_S = 2 * 3600.0  # without a program done in this time something is stuck
 TICK_S = 20.0  # how often a long build says that it lives
@@ -30,18 +39,20 @@ KEPT = {
 PLACES = ("/usr/local/go/bin/go", f"{sysconfig.get_path('purelib')}/go/bin/go")  # besides the search path
 COMPILERS = {"CC", "CXX", "AR", "FC", "PKG_CONFIG"}
 C_FLAGS = ("-std=c99", "-Os", "-static", "-s")
+FORMAT = 1  # raise it when parts are made differently
+KEEP = 2  # folders of a part
 
 Tick = Callable[[float, str], None]  # seconds so far, and what was done in them
 
 
 def modules() -> Path:
     """Return where Go keeps the modules that it downloaded."""
-    return state_dir() / "go" / "mod"
+    return cache_root() / "mod"
 
 
 def compiled() -> Path:
     """Return where Go keeps the packages that it compiled: an interrupted build goes on from there."""
-    return state_dir() / "go" / "build"
+    return cache_root() / "build"
 
 
 def go() -> str | None:
@@ -175,3 +186,97 @@ def _listen(child: subprocess.Popen[bytes], tick: Tick) -> tuple[str, list[str]]
                     last.append(line.decode("utf-8", "replace"))
                 else:  # -v: the package that is being compiled
                     packages += 1
+
+
+def cache_root() -> Path:
+    """Return the folder of all Go tools and of Go's own caches."""
+    return state_dir() / "go"
+
+
+def content_hash(part: GoPart, toolchain: str) -> str:
+    """Return the hash that names a part: its pinned modules, programs, flags and extras, and the Go version."""
+    flags = {program.name: [program.package, *build_flags(part, program)] for program in part.programs}
+    extra = [[each.name, each.module, each.path, each.how] for each in part.extra]
+    pinned = [hashlib.sha256((part.folder / name).read_bytes()).hexdigest() for name in ("go.mod", "go.sum")]
+    return digest([FORMAT, part.name, flags, part.cgo, extra, C_FLAGS, pinned, toolchain])
+
+
+def complete(part: GoPart, toolchain: str) -> Path | None:
+    """Return the folder of a part, or None when it is not complete."""
+    folder = _folder(part, toolchain)
+    return folder if folder.exists() else None
+
+
+def unfinished(part: GoPart, toolchain: str) -> Path:
+    """Return the folder that a part is made in."""
+    folder = _folder(part, toolchain)
+    return folder.with_name(f"{folder.name}.part")
+
+
+def to_build(part: GoPart, toolchain: str) -> list[Program]:
+    """Return the programs of a part that are still to be built, in order."""
+    if complete(part, toolchain):
+        return []
+    return [program for program in part.programs if not (unfinished(part, toolchain) / program.name).exists()]
+
+
+def finish(part: GoPart, toolchain: str) -> Path:
+    """Add what a part holds besides programs, and a note of what it was made from; give it its name; older ones go."""
+    folder, made_in = _folder(part, toolchain), unfinished(part, toolchain)
+    for extra in part.extra:
+        remove_tree(made_in / extra.name)
+        add(part, extra, made_in / extra.name)
+    note = {
+        "part": part.name,
+        "go": toolchain,
+        "cgo": part.cgo,
+        "programs": {
+            each.name: {
+                "package": each.package,
+                "flags": build_flags(part, each),
+                "sha256": _sha256(made_in / each.name),
+            }
+            for each in part.programs
+        },
+        "extra": {each.name: f"{each.module}@{version(part, each.module)}/{each.path}" for each in part.extra},
+    }
+    (made_in / "made.json").write_text(json.dumps(note, indent=1))
+    sh("sync", "-f", made_in, timeout_s=300)
+    made_in.rename(folder)
+    folder.touch()
+    _prune(part, folder)
+    return folder
+
+
+def caches_bytes() -> int:
+    """Return how much disk Go's own caches take; they serve the next build alone."""
+    there = [path for path in (modules(), compiled()) if path.exists()]
+    if not there:
+        return 0
+    return int(sh("du", "-scB1", *there, timeout_s=300).stdout.decode().splitlines()[-1].split()[0])
+
+
+def forget_caches() -> None:
+    """Remove Go's own caches; the programs stay. A part that changes is then built from nothing (and downloads)."""
+    for path in (modules(), compiled()):
+        if path.exists():
+            sh("chmod", "-R", "u+w", path, timeout_s=300)  # Go keeps modules read-only
+            remove_tree(path)
+
+
+def _folder(part: GoPart, toolchain: str) -> Path:
+    return cache_root() / f"{part.name}-{content_hash(part, toolchain)}"
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _prune(part: GoPart, newest: Path) -> None:
+    """Remove all but the newest `KEEP` folders of a part, and unfinished ones of other contents."""
+    named = re.compile(rf"{re.escape(part.name)}-[0-9a-f]{{16}}(\.part)?")  # of flannel, not of flannel-cni
+    there = [path for path in newest.parent.iterdir() if named.fullmatch(path.name)]
+    done = sorted((path for path in there if path.suffix != ".part"), key=lambda path: path.stat().st_mtime)
+    for old in [*done[:-KEEP], *(path for path in there if path.suffix == ".part")]:
+        remove_tree(old)

@@ -7,6 +7,7 @@ programs share their dependencies, and each is linked on top of what the one bef
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -86,6 +87,8 @@ _CRIO_TAGS = (  # without signing by GPG and without storage drivers that need C
     "containers_image_openpgp exclude_graphdriver_btrfs exclude_graphdriver_devicemapper containers_image_ostree_stub "
     "seccomp"
 )
+_STATIC = "-linkmode external -extldflags -static"
+_PURE = "netgo osusergo"  # names of hosts and users without the C library, which would load parts of itself as it runs
 # The order is the order of building. The first program of a part compiles what the part's others share.
 PARTS = {
     part.name: part
@@ -166,12 +169,8 @@ def version(part: GoPart, module: str) -> str:
     return found[0]
 
 
-def go_version(part: GoPart) -> str:
-    """Return the oldest Go version that the part's go.mod allows, such as ``1.26.8``."""
-    return _go_version(part.folder / "go.mod")
-
-
-def _go_version(path: Path) -> str:
+def go_version(path: Path) -> str:
+    """Return the oldest Go version that a go.mod allows, such as ``1.26.8``."""
     found = re.findall(r"^go (\d\S*)$", path.read_text(), re.MULTILINE)
     if len(found) != 1:
         raise ProvisionError(f"{path}: {len(found)} lines say which Go version is needed, not one")
@@ -184,18 +183,24 @@ def numbers(text: str) -> tuple[int, ...]:
     return tuple(int(each or 0) for each in found.groups()) if found else ()
 
 
-def needed_go() -> str:
-    """Return the oldest Go version that all parts can be built with."""
-    return max(map(_go_version, GO_DIR.glob("*/go.mod")), key=numbers, default="1.26")
+def needed_go(parts: Iterable[GoPart] | None = None) -> str:
+    """Return the oldest Go version that these parts, or all, can be built with."""
+    files = GO_DIR.glob("*/go.mod") if parts is None else (part.folder / "go.mod" for part in parts)
+    return max(map(go_version, files), key=numbers, default="1.26")
 
 
 def build_flags(part: GoPart, program: Program) -> list[str]:
-    """Return the flags of ``go build`` for a program: no path of this machine goes in, nothing is resolved anew."""
-    link = "-s -w"
+    """Return the flags of ``go build`` for a program: no path of this machine goes in, nothing is resolved anew.
+
+    What has C in it is static: nodes have the C library of their own Debian, which may be older than this machine's.
+    """
+    link, tags = "-s -w", program.tags or part.tags
+    if part.cgo:
+        link, tags = f"{link} {_STATIC}", f"{tags} {_PURE}".lstrip()
     if part.stamp:
         number = version(part, part.stamp)
         major, minor = number.removeprefix("v").split(".")[:2]
         link += "".join(f" -X {each.format(number=number, major=major, minor=minor)}" for each in part.stamped)
     return [
-        "-mod=readonly", "-buildvcs=false", "-trimpath", "-tags", program.tags or part.tags, "-ldflags", link,
+        "-mod=readonly", "-buildvcs=false", "-trimpath", "-tags", tags, "-ldflags", link,
     ]  # fmt: skip

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from infrabench.core import NotRunnable, unknown_name
 from infrabench.machines.hosts.host import LocalHost
-from infrabench.machines.lab import go_build, go_cache
-from infrabench.machines.lab.go_parts import PARTS, GoPart, Program, go_version, numbers
+from infrabench.machines.lab import go_build
+from infrabench.machines.lab.go_parts import PARTS, GoPart, Program, needed_go, numbers
 from infrabench.machines.lab.shell import free_bytes, locked, remove_tree, state_dir
 
 LOCK = "go.lock"
@@ -44,13 +44,13 @@ def content_hash(name: str) -> str:
     toolchain = go_build.toolchain()
     if toolchain is None:
         raise NotRunnable(_needs_go([_part(name)]))
-    return go_cache.content_hash(_part(name), toolchain)
+    return go_build.content_hash(_part(name), toolchain)
 
 
 def cached(name: str) -> Path | None:
     """Return the folder of a complete part, or None when it has to be built."""
     toolchain = go_build.toolchain()
-    return go_cache.complete(_part(name), toolchain) if toolchain else None
+    return go_build.complete(_part(name), toolchain) if toolchain else None
 
 
 def make(names: Sequence[str], say: Say = log.info) -> dict[str, Path]:
@@ -63,15 +63,14 @@ def make(names: Sequence[str], say: Say = log.info) -> dict[str, Path]:
         with locked(LOCK, say=say):
             require(names)
             toolchain = go_build.toolchain() or ""
-            _build([part for part in map(_part, names) if not go_cache.complete(part, toolchain)], toolchain, say)
+            _build([part for part in map(_part, names) if not go_build.complete(part, toolchain)], toolchain, say)
         found = {name: cached(name) for name in names}
     return {name: folder for name, folder in found.items() if folder}
 
 
 def require(names: Iterable[str]) -> None:
     """Raise `NotRunnable` when parts are neither complete nor can be built here (see `missing`)."""
-    reason = missing(names)
-    if reason:
+    if reason := missing(names):
         raise NotRunnable(reason)
 
 
@@ -81,10 +80,10 @@ def missing(names: Iterable[str]) -> str | None:
     toolchain = go_build.toolchain()
     if toolchain is None:
         return f"{_needs_go(parts)}; there is none"
-    parts = [part for part in parts if not go_cache.complete(part, toolchain)]
+    parts = [part for part in parts if not go_build.complete(part, toolchain)]
     if not parts:
         return None
-    if numbers(toolchain) < numbers(_oldest(parts)):
+    if numbers(toolchain) < numbers(needed_go(parts)):
         return f"{_needs_go(parts)}; {go_build.go()} is {toolchain}"
     packages = _packages(parts)
     if packages:
@@ -95,7 +94,7 @@ def missing(names: Iterable[str]) -> str | None:
 def estimate(names: Iterable[str]) -> float:
     """Return about how many seconds building the parts that are not complete takes on two cores, downloads aside."""
     toolchain = go_build.toolchain() or ""
-    return sum(program.seconds for part in map(_part, names) for program in go_cache.to_build(part, toolchain))
+    return sum(program.seconds for part in map(_part, names) for program in go_build.to_build(part, toolchain))
 
 
 def forget_caches() -> int:
@@ -104,16 +103,16 @@ def forget_caches() -> int:
     A part that changes is then built from nothing, and downloads its modules. `SiteError` while some are built.
     """
     with locked(LOCK, wait_s=0.0):
-        held = go_cache.caches_bytes()
-        go_cache.forget_caches()
+        held = go_build.caches_bytes()
+        go_build.forget_caches()
         return held
 
 
 def purge() -> None:
     """Remove all Go tools and Go's caches; `SiteError` while some are built."""
     with locked(LOCK, wait_s=0.0):
-        go_cache.forget_caches()
-        remove_tree(go_cache.root())
+        go_build.forget_caches()
+        remove_tree(go_build.cache_root())
 
 
 def time_left(step: BuildStep, ahead_s: float, passed_s: float, now_s: float) -> float:
@@ -137,13 +136,9 @@ def _part(name: str) -> GoPart:
     return PARTS[name]
 
 
-def _oldest(parts: Sequence[GoPart]) -> str:
-    return max((go_version(part) for part in parts), key=numbers, default="1.26")
-
-
 def _needs_go(parts: Sequence[GoPart]) -> str:
     return (
-        f"the Kubernetes tools are built from source and need Go {_oldest(parts)} or newer: `make build` installs it "
+        f"the Kubernetes tools are built from source and need Go {needed_go(parts)} or newer: `make build` installs it "
         "into .venv (or take one of your own, on the search path or in /usr/local/go)"
     )
 
@@ -166,11 +161,11 @@ def _packages(parts: Sequence[GoPart]) -> list[str]:
 
 def _space(parts: Sequence[GoPart], toolchain: str) -> str | None:
     """Return the reason when too little disk is free. Disk goes with what has to be compiled, and so with time."""
-    todo = sum(program.seconds for part in parts for program in go_cache.to_build(part, toolchain))
+    todo = sum(program.seconds for part in parts for program in go_build.to_build(part, toolchain))
     needed = BASE_BYTES + COLD_BYTES * todo / sum(part.seconds for part in PARTS.values())
     free = free_bytes(state_dir())
     if free < needed:  # what is in the caches is not needed again
-        needed = max(BASE_BYTES, needed - go_cache.caches_bytes())
+        needed = max(BASE_BYTES, needed - go_build.caches_bytes())
     if free >= needed:
         return None
     return (
@@ -182,7 +177,7 @@ def _space(parts: Sequence[GoPart], toolchain: str) -> str | None:
 def _steps(parts: Sequence[GoPart], toolchain: str) -> Iterator[BuildStep]:
     number, before_s = 0, 0.0
     for part in parts:
-        for program in go_cache.to_build(part, toolchain):
+        for program in go_build.to_build(part, toolchain):
             number += 1
             yield BuildStep(number, part, program, before_s)
             before_s += program.seconds
@@ -197,7 +192,7 @@ def _build(parts: Sequence[GoPart], toolchain: str, say: Say) -> None:
     )
     begin = time.monotonic()
     for part in parts:
-        folder = go_cache.unfinished(part, toolchain)
+        folder = go_build.unfinished(part, toolchain)
         folder.mkdir(parents=True, exist_ok=True)
         for step in (each for each in steps if each.part is part):
 
@@ -209,8 +204,8 @@ def _build(parts: Sequence[GoPart], toolchain: str, say: Say) -> None:
 
             tell(0.0, "")
             go_build.build(part, step.program, folder / step.program.name, tell)
-        go_cache.finish(part, toolchain)
+        go_build.finish(part, toolchain)
     say(
         f"Built the Go tools in {duration(time.monotonic() - begin)}. What Go keeps for a next build takes "
-        f"{go_cache.caches_bytes() / 1e9:.1f} GB: `infrabench lab trim` removes it, and nothing that runs needs it"
+        f"{go_build.caches_bytes() / 1e9:.1f} GB: `infrabench lab trim` removes it, and nothing that runs needs it"
     )

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infrabench.core import ProvisionError, digest
-from infrabench.machines.lab import guest_disk
 from infrabench.machines.lab.shell import contained, free_bytes, locked, open_state_dir, remove_tree, sh, state_dir
 
 SUITE = "bookworm"
@@ -45,6 +44,10 @@ COMPILE_TIMEOUT_S = 3600.0  # of a kind that compiles, at the lowest priority th
 DPKG_STATUS = "var/lib/dpkg/status"
 KEEP = 3
 NEEDED_BYTES = 4 * 2**30
+# Of a kind that ends as a disk: what an emulator boots.
+DISK, KERNEL, INITRD = "root.img", "vmlinuz", "initrd.img"
+DISK_SPARE = 768 * 2**20  # room in the root file system beside what the image brings; the file is sparse
+DISK_S = 300.0
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +56,7 @@ log = logging.getLogger(__name__)
 class Image:
     """An image on disk. `rootfs` is a folder; `tar` the same as one file (guest only).
 
-    A kind that ends as a disk has neither: see `guest_disk` for its files.
+    A kind that ends as a disk has neither: see `make_disk` for its files.
     """
 
     kind: str
@@ -88,7 +91,10 @@ def packages(kind: str) -> list[str]:
 def content_hash(kind: str) -> str:
     """Return the hash that names an image: its suite, packages and the bytes and modes of its files."""
     files = {
-        f"{part.name}/{path.relative_to(part)}": [_sha256(path), path.stat().st_mode & 0o111]
+        f"{part.name}/{path.relative_to(part)}": [
+            hashlib.sha256(path.read_bytes()).hexdigest(),
+            path.stat().st_mode & 0o111,
+        ]
         for part in parts(kind)
         for path in sorted(part.rglob("*"))
         if path.is_file() and "__pycache__" not in path.parts
@@ -152,16 +158,12 @@ def _make(kind: str, say: Callable[[str], None]) -> Image:
     known = sh("tar", "-xOf", root, status).stdout if kind == "guest" else (root / DPKG_STATUS).read_bytes()
     (part / "packages.txt").write_text(_installed(known.decode()))
     if kind in DISKS:
-        guest_disk.make(root, part)
+        make_disk(root, part)
     (part / "complete").write_text("")
     os.sync()
     part.rename(image.folder)
     _prune(kind)
     return image
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _image(kind: str) -> Image:
@@ -200,3 +202,25 @@ def _installed(status: str) -> str:
         if "installed" in fields.get("Status", "").split():
             lines.append(f"{fields['Package']} {fields['Version']}")
     return "\n".join(sorted(lines)) + "\n"
+
+
+def make_disk(root: Path, folder: Path) -> None:
+    """Write disk (one ext4, no partitions), kernel and initial disk of `root` to `folder`, and remove `root`.
+
+    What the image's own setup left as ``boot/vmlinuz`` and ``boot/initrd.img`` is booted.
+    """
+    for name in (KERNEL, INITRD):
+        kept = root / "boot" / name
+        if not kept.is_file():
+            raise ProvisionError(f"{root} has no boot/{name}: nothing can be booted from it")
+        os.replace(kept, folder / name)
+    for file in (root / "boot").iterdir():  # versions, symbols and a second copy: the emulator is given the kernel
+        file.unlink()
+    used = int(sh("du", "-sB1", "--one-file-system", root, timeout_s=60).stdout.split()[0])
+    size_mib = (used + used // 8 + DISK_SPARE) // 2**20
+    disk = folder / DISK
+    # No journal: every guest starts from the same disk and throws its changes away.
+    options = ("-q", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-E", "lazy_itable_init=0", "-L", "guest")
+    sh("mke2fs", *options, "-d", root, disk, f"{size_mib}M", timeout_s=DISK_S)
+    os.chmod(disk, 0o644)
+    remove_tree(root)

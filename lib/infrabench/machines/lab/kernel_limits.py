@@ -1,11 +1,16 @@
-"""Limits of this machine's kernel that the lab raises while it is up, and puts back: nodes share them with all else.
+"""What the lab changes in this machine's kernel while it is up, and puts back: limits, and cgroup controllers.
 
-Nodes set nothing that the whole machine shares: `systemd-sysctl` is masked in their images.
+Nodes share the limits with all else, so the lab raises them; nodes set nothing that the whole machine shares
+(`systemd-sysctl` is masked in their images). Of the cgroup v2 controllers LXC switches on all that the machine's root
+can hand down, and leaves them so, which changes how the whole machine shares its CPUs among slices. With cgroup v1
+there is nothing to do about those.
 """
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
 from pathlib import Path
 
 from infrabench.machines.hosts.host import LocalHost
@@ -15,6 +20,9 @@ ROOT = Path("/proc/sys")
 # the kernel's default of 128 is used up by ten nodes and guests. The number of open files is set by every systemd that
 # boots, without being asked.
 LEAST = {"fs/inotify/max_user_instances": 1024, "fs/file-max": 2**63 - 1}
+CGROUPS = Path("/sys/fs/cgroup")
+
+log = logging.getLogger(__name__)
 
 
 def raise_limits(file: Path, root: Path = ROOT) -> None:
@@ -31,3 +39,38 @@ def restore_limits(file: Path, root: Path = ROOT) -> None:
     for name, value in json.loads(file.read_text()).items() if file.exists() else ():
         if int((root / name).read_text()) == LEAST[name]:
             (root / name).write_text(f"{value}\n")
+
+
+def remember_controllers(file: Path, root: Path = CGROUPS) -> None:
+    """Write to `file` which controllers are on, and which cgroups there are, before the lab's own come."""
+    if (root / "cgroup.subtree_control").exists():
+        known = {"on": _on(root), "cgroups": _populated(root)}
+        # Whole or not at all: from half of it too much would be switched off.
+        LocalHost().put(json.dumps(known).encode(), str(file))
+
+
+def restore_controllers(file: Path, root: Path = CGROUPS) -> None:
+    """Switch off what was not on when `file` was written, unless cgroups that came since may rely on it."""
+    if not file.exists():
+        return
+    known = json.loads(file.read_text())
+    added = sorted(set(_on(root)) - set(known["on"]))
+    if added and (newcomers := sorted(set(_populated(root)) - set(known["cgroups"]))):
+        log.warning("cgroup controllers %s stay on: %s came while the lab was up", added, newcomers)
+        return
+    for controller in added:
+        try:
+            (root / "cgroup.subtree_control").write_text(f"-{controller}")
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            log.info("cgroup controller %s stays on: others use it by now", controller)
+
+
+def _on(root: Path) -> list[str]:
+    return (root / "cgroup.subtree_control").read_text().split()
+
+
+def _populated(root: Path) -> list[str]:
+    events = root.glob("*/cgroup.events")
+    return sorted(path.parent.name for path in events if "populated 1" in path.read_text())

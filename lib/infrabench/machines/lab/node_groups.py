@@ -1,25 +1,33 @@
-"""Machines of a cluster: a control node and one or two workers on the lab's bridge, frozen and thawed together.
+"""Sets of nodes beside the lab's two, on its bridge, booted, frozen, thawed and removed together.
 
-A set has a name, which is that of the system it is for. It is made from nothing every time: two sets share the images
-and nothing else. `slots` tells which addresses each set has.
+A cluster is a control node and one or two workers. A store is one node, which carries a storage system with its
+daemons, its clients and its disks. A pair is a server and a client that are reached as hosts of one's own are: what
+names them is an inventory like anybody else's, so that what is tried on a pair works the same on real hosts.
+
+A set has a name; that of a cluster or store is that of the system it is for. It is made from nothing every time: two
+sets share the images and nothing else. `slots` tells which addresses each set has.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from infrabench.core import Machines, NotRunnable, ProvisionError
+from infrabench.core import DesignError, Machines, NotRunnable, ProvisionError
 from infrabench.machines.clusters import kata
 from infrabench.machines.clusters.pods import YCRUNCHER
 from infrabench.machines.hosts import parallel
 from infrabench.machines.hosts.host import LocalHost, SSHHost, run_checked
 from infrabench.machines.lab import go_parts, go_tools, images, nodes, pod_images
-from infrabench.machines.lab.shell import locked
+from infrabench.machines.lab.nodes import GUEST_DIR, Node
+from infrabench.machines.lab.shell import free_bytes, locked, state_dir
+from infrabench.machines.stores.node import guest
 
 KEPT = "kept-"  # begins the names of sets that stay until the lab goes down
 ROLES = ("control", "worker1", "worker2")
@@ -27,41 +35,57 @@ FIRST, STEP, SLOTS = 21, 4, 32  # last part of the first address, addresses a se
 TOOLS_DIR = "/opt/infrabench"
 IMAGES_DIR = "/opt/infrabench/images"
 TOOLS = ("kubernetes", "etcd", "containerd", "multus")  # what every cluster needs
+PAIR_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,19}")  # a part of the names of containers, as `ps` and cgroups show them
+INVENTORY = """\
+# Two nodes of the lab on this machine, as hosts of one's own. They go with `infrabench lab down`.
+name: {name}
+hosts:
+  server: {{address: {server}, user: root, key: {ssh}/id_ed25519}}
+  client: {{address: {client}, user: root, key: {ssh}/id_ed25519}}
+known_hosts: {ssh}/known_hosts
+"""
+STORE_DEVICES = ("/dev/loop-control",)
+STORE_NEEDS = {"/dev/fuse": "FUSE", "/dev/loop-control": "loop devices"}
 
+log = logging.getLogger(__name__)
 Say = Callable[[str], None]
 
 
-def members(name: str, slot: int, workers: int = 2) -> tuple[nodes.Node, ...]:
-    """Return the nodes of the set `name` with the addresses of `slot` (0, 1, ...)."""
-    first, roles = FIRST + STEP * slot, ROLES[: 1 + workers]
-    return tuple(nodes.Node(role, f"198.18.0.{first + number}", name) for number, role in enumerate(roles))
+def place_nodes(name: str, slot: int, roles: Sequence[str]) -> tuple[Node, ...]:
+    """Return nodes of the set `name` with these roles, and the addresses of `slot` (0, 1, ...)."""
+    first = FIRST + STEP * slot
+    return tuple(Node(role, f"198.18.0.{first + number}", name) for number, role in enumerate(roles))
 
 
-def existing_nodes(name: str, slot: int) -> tuple[nodes.Node, ...]:
+def members(name: str, slot: int, workers: int = 2) -> tuple[Node, ...]:
+    """Return the nodes of the set `name` if that is a cluster."""
+    return place_nodes(name, slot, ROLES[: 1 + workers])
+
+
+def existing_nodes(name: str, slot: int) -> tuple[Node, ...]:
     """Return the nodes of the set `name` that were made: it may have one worker or two, or be something else."""
     return tuple(node for node in all_nodes(name, slot) if nodes.exists(node))
 
 
-def all_nodes(name: str, slot: int) -> tuple[nodes.Node, ...]:
+def all_nodes(name: str, slot: int) -> tuple[Node, ...]:
     """Return every node that a set of this name can have: a cluster, a store, a Slurm cluster, or a pair."""
     return (*members(name, slot), store(name, slot), *queue(name, slot, STEP - 1), *pair(name, slot))
 
 
-def pair(name: str, slot: int) -> tuple[nodes.Node, nodes.Node]:
+def pair(name: str, slot: int) -> tuple[Node, Node]:
     """Return the server and the client of the set `name` if that is a pair of hosts."""
-    first, (server, client) = FIRST + STEP * slot, nodes.PAIR
-    return nodes.Node(server, f"198.18.0.{first}", name), nodes.Node(client, f"198.18.0.{first + 1}", name)
+    server, client = place_nodes(name, slot, nodes.PAIR)
+    return server, client
 
 
-def queue(name: str, slot: int, size: int) -> tuple[nodes.Node, ...]:
+def queue(name: str, slot: int, size: int) -> tuple[Node, ...]:
     """Return the controller of the set `name` if that is a Slurm cluster, and as many nodes as `size` says (1 to 3)."""
-    first, roles = FIRST + STEP * slot, nodes.QUEUE[: 1 + size]
-    return tuple(nodes.Node(role, f"198.18.0.{first + number}", name) for number, role in enumerate(roles))
+    return place_nodes(name, slot, nodes.QUEUE[: 1 + size])
 
 
-def store(name: str, slot: int) -> nodes.Node:
+def store(name: str, slot: int) -> Node:
     """Return the one node of the set `name` if that is a store and no cluster."""
-    return nodes.Node(nodes.STORE, f"198.18.0.{FIRST + STEP * slot}", name)
+    return place_nodes(name, slot, (nodes.STORE,))[0]
 
 
 def slots(lab: Path) -> dict[str, int]:
@@ -71,7 +95,7 @@ def slots(lab: Path) -> dict[str, int]:
 
 
 def make(
-    lab: Path, name: str, tools: tuple[str, ...], connect: Callable[[nodes.Node], SSHHost], say: Say, workers: int = 2
+    lab: Path, name: str, tools: tuple[str, ...], connect: Callable[[Node], SSHHost], say: Say, workers: int = 2
 ) -> Machines:  # fmt: skip
     """Return the set `name`, booted and reachable; what is left of an earlier set of that name is removed first.
 
@@ -82,7 +106,7 @@ def make(
     lab
         The folder of the running lab.
     tools
-        Go tools (`gotools.PARTS`) that the nodes need beside `TOOLS`; `kata.PART`: the Kata of this machine.
+        Go tools (`go_parts.PARTS`) that the nodes need beside `TOOLS`; `kata.PART`: the Kata of this machine.
     connect
         Gives the (not yet connected) host of a node; raises nothing.
     workers
@@ -97,27 +121,33 @@ def make(
     shown = lent | {f"{TOOLS_DIR}/{part}": folder for part, folder in built.items()}
     shown |= {f"{IMAGES_DIR}/{kind}": each.tar.parent for kind, each in pods.items()}
     team, hosts = boot(lab, name, lambda slot: members(name, slot, workers), image, connect, shown, devices)
+    facts = {
+        "cluster_image": image.hash,
+        "builds": {part: folder.name for part, folder in built.items()},
+        "versions": {part: version(part) for part in built},
+        **known,
+    }
+    programs = {part: f"{TOOLS_DIR}/{part}" for part in built}
+    archives = {kind: (each.tag, f"{IMAGES_DIR}/{kind}/{each.tar.name}") for kind, each in pods.items()}
+    return as_machines(team, hosts, facts, programs, archives)
+
+
+def as_machines(
+    team: Sequence[Node], hosts: Mapping[str, SSHHost], facts: Mapping[str, Any],
+    tools: Mapping[str, str], archives: Mapping[str, tuple[str, str]],
+) -> Machines:  # fmt: skip
+    """Return booted nodes as machines that are paused and resumed by freezing and thawing them."""
     return Machines(
-        hosts=hosts,
-        tools={part: f"{TOOLS_DIR}/{part}" for part in built},
-        images={kind: (each.tag, f"{IMAGES_DIR}/{kind}/{each.tar.name}") for kind, each in pods.items()},
-        embedded=True,
-        pause=lambda: nodes.freeze(team, frozen=True),
-        resume=lambda: nodes.freeze(team, frozen=False),
-        facts={
-            "cluster_image": image.hash,
-            "builds": {part: folder.name for part, folder in built.items()},
-            "versions": {part: version(part) for part in built},
-            **known,
-        },
-    )
+        hosts, tools, archives, embedded=True, pause=lambda: nodes.freeze(team, frozen=True),
+        resume=lambda: nodes.freeze(team, frozen=False), facts=facts,
+    )  # fmt: skip
 
 
 def boot(
-    lab: Path, name: str, team_at: Callable[[int], tuple[nodes.Node, ...]], image: images.Image,
-    connect: Callable[[nodes.Node], SSHHost], shown: Mapping[str, Path], devices: Sequence[str] = (),
+    lab: Path, name: str, team_at: Callable[[int], tuple[Node, ...]], image: images.Image,
+    connect: Callable[[Node], SSHHost], shown: Mapping[str, Path], devices: Sequence[str] = (),
     shared: Sequence[Path] = (),
-) -> tuple[tuple[nodes.Node, ...], dict[str, SSHHost]]:  # fmt: skip
+) -> tuple[tuple[Node, ...], dict[str, SSHHost]]:  # fmt: skip
     """Boot the set `name` in the place of an earlier one; return its nodes, and their hosts by role, reachable.
 
     `team_at` gives the nodes that the set has in a slot; the rest is as in `nodes.start`. Nothing stays when it fails.
@@ -174,7 +204,7 @@ def _ycruncher() -> dict[str, Path]:
 
 @contextmanager
 def open_group(
-    lab: Path, name: str, tools: tuple[str, ...], connect: Callable[[nodes.Node], SSHHost], say: Say, workers: int = 2
+    lab: Path, name: str, tools: tuple[str, ...], connect: Callable[[Node], SSHHost], say: Say, workers: int = 2
 ) -> Iterator[Machines]:
     """Yield the set `name` (see `make`); it is removed at the end."""
     machines = make(lab, name, tools, connect, say, workers)
@@ -200,7 +230,7 @@ def remove_others(lab: Path) -> None:
             remove(lab, name)
 
 
-def kept_nodes(lab: Path) -> list[nodes.Node]:
+def kept_nodes(lab: Path) -> list[Node]:
     """Return the nodes of all sets that stay."""
     return [node for name, slot in slots(lab).items() if name.startswith(KEPT) for node in existing_nodes(name, slot)]
 
@@ -222,7 +252,7 @@ def _write(lab: Path, known: Mapping[str, int]) -> None:
     part.rename(lab / "machines.json")
 
 
-def register_hosts(lab: Path, team: tuple[nodes.Node, ...]) -> None:
+def register_hosts(lab: Path, team: tuple[Node, ...]) -> None:
     """Put the nodes' host keys in the place of those that earlier nodes had at their addresses."""
     with locked("machines.lock"):
         file, addresses = lab / "ssh/known_hosts", {node.address for node in team}
@@ -239,9 +269,75 @@ def version(part: str) -> str:
     return found
 
 
-def wait_until_ready(host: SSHHost, node: nodes.Node) -> None:
+def wait_until_ready(host: SSHHost, node: Node) -> None:
     """Return when the node answers, has its routes and, if it is a server, its engines run."""
     nodes.wait_for_ssh(host, node)
     engines = [("systemctl", "start", *nodes.SERVICES)] if node.role == nodes.SERVER.role else []
     for argv in (*nodes.routes(node), *engines):
         run_checked(host, argv, timeout_s=nodes.READY_S)
+
+
+def pair_group(name: str) -> str:
+    """Return what the set of machines of the pair `name` is called; `DesignError` for what cannot be a name."""
+    if not PAIR_NAME.fullmatch(name):
+        raise DesignError(f"a pair of hosts cannot be called {name[:40]!r}: small letters, digits and -, at most 20")
+    return f"hosts-{name}"
+
+
+def pair_inventory(lab: Path, name: str) -> Path:
+    """Return where the inventory of the pair `name` belongs."""
+    return lab / f"{pair_group(name)}.yml"
+
+
+def make_pair(lab: Path, name: str, of: str, connect: Callable[[Node], SSHHost], say: Say = log.info) -> Path:
+    """Make the pair `name` as the set of machines `of`, and return the file that is its inventory.
+
+    What is left of an earlier set of that name is removed first. Nothing stays when it fails.
+    """
+    file = pair_inventory(lab, name)
+    image, node = images.make("guest", say), images.make("node", say)
+    file.unlink(missing_ok=True)  # its presence says that the pair is whole
+    shown = {GUEST_DIR: image.folder}
+    (server, client), hosts = boot(lab, of, lambda slot: pair(of, slot), node, connect, shown)
+    for host in hosts.values():
+        host.close()
+    file.write_text(INVENTORY.format(name=name, server=server.address, client=client.address, ssh=lab / "ssh"))
+    return file
+
+
+def find_store_obstacle(need_bytes: int) -> str | None:
+    """Return None, or why this machine can carry no store whose files take `need_bytes`."""
+    absent = [what for device, what in STORE_NEEDS.items() if not Path(device).exists()]
+    if absent:
+        return f"the kernel of this machine has no {' and no '.join(absent)}"
+    folder = state_dir()
+    free = free_bytes(folder)
+    if free < need_bytes:
+        return (
+            f"{folder} has {free / 2**30:.1f} GiB free and the stores need {need_bytes / 2**30:.1f} GiB: free some, "
+            "take a smaller profile, or set INFRABENCH_STATE to a larger disk"
+        )
+    return None
+
+
+@contextmanager
+def open_store(
+    lab: Path, name: str, need_bytes: int, connect: Callable[[Node], SSHHost], say: Say, has_guest: bool = False
+) -> Iterator[Machines]:  # fmt: skip
+    """Yield the set `name` of one node, ``store``; what is left of an earlier one of that name is removed first.
+
+    Its disks' files lie on this machine's own file system. Raises `NotRunnable`, before anything is made, where there
+    are no loop devices, no FUSE, or less than `need_bytes` of free space. With `has_guest` the node also sees the image
+    of a virtual machine, which is made first where it is not there: minutes.
+    """
+    if reason := find_store_obstacle(need_bytes):
+        raise NotRunnable(reason)
+    image = images.make("storage", say)
+    vm = images.make("vm", say) if has_guest else None
+    shown = {str(guest.IMAGE): vm.folder} if vm else {}
+    team, hosts = boot(lab, name, lambda slot: (store(name, slot),), image, connect, shown, STORE_DEVICES)
+    try:
+        facts = {"storage_image": image.hash, **({"guest_image": vm.hash} if vm else {})}
+        yield as_machines(team, hosts, facts, {"guest": str(guest.IMAGE)} if vm else {}, {})
+    finally:
+        close_group(lab, name, hosts)

@@ -15,16 +15,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infrabench.core import Host, ProvisionError, SiteError
-from infrabench.machines.lab import loops, processes
+from infrabench.core import Host, ProvisionError, SiteError, wait
+from infrabench.machines.lab import processes
 from infrabench.machines.lab.images import Image
 from infrabench.machines.lab.network import BRIDGE, GUESTS_NET, NODES_NET, RANGE
 from infrabench.machines.lab.shell import lab_label, mounts_below, remove_tree, sh, state_dir
+from infrabench.machines.stores.node import disks
+from infrabench.machines.stores.node.config import HOMES, StoreError
 
 STOP_S = 20.0  # a task that waits in the kernel for a disk dies only after that
 MOST_TOLD = 5  # processes that do not die
 READY_S = 60.0
 FREEZE_S = 10.0
+DETACH_S, PAUSE_S = 20.0, 0.3  # one that lies over another is free only after it, and processes take their time to die
 LINKS = Path("/sys/class/net")
 # Folder in the node -> name below the node's data folder.
 DATA = {
@@ -38,7 +41,7 @@ CLUSTER_DATA = {
 }  # fmt: skip
 # The same of a store: backing files of its disks, and what its daemons write.
 STORE = "store"
-STORE_DATA = {loops.HOMES: "store", "/var/tmp": "tmp"}
+STORE_DATA = {str(HOMES): "store", "/var/tmp": "tmp"}
 # The controller of a Slurm cluster and its nodes, whose jobs measure them as sites of their own.
 QUEUE = ("queue", "node1", "node2", "node3")
 PAIR = ("server", "client")
@@ -146,7 +149,7 @@ def is_running(node: Node) -> bool:
 def remove_all() -> None:
     """Stop every node that this state folder's lab ever had, by its cgroup, and remove its files."""
     _kill_cgroups(f"{container_prefix()}*")
-    loops.detach()
+    detach_loops()
     _unplug(list(LINKS.glob(f"ib-{lab_label()}-*")))
     _remove_pivots()
     remove_tree(nodes_dir())
@@ -157,7 +160,7 @@ def remove(nodes: Iterable[Node]) -> None:
     for node in nodes:
         _kill_cgroups(node.container)
         if node.role == STORE:
-            loops.detach(node.cluster)
+            detach_loops(node.cluster)
     _unplug([LINKS / _veth(node) for node in nodes])
     _remove_pivots()
     for node in nodes:
@@ -181,23 +184,18 @@ def freeze(nodes: Iterable[Node], *, frozen: bool) -> None:
 def leftovers() -> list[str]:
     """Return what is still there of nodes: cgroups, mounts and loop devices, by path."""
     cgroups = [str(folder) for folder in _cgroups(f"{container_prefix()}*")]
-    return cgroups + mounts_below(nodes_dir()) + loops.list_devices()
+    return cgroups + mounts_below(nodes_dir()) + list_loops()
 
 
 def wait_for_ssh(machine: Host, node: Node) -> None:
     """Return when the node answers; `ProvisionError` with the end of its console when it does not."""
-    deadline = time.monotonic() + READY_S
-    while True:
-        try:
-            machine.run(("true",), timeout_s=5)
-            return
-        except SiteError as error:
-            if time.monotonic() > deadline:
-                console = nodes_dir() / node.container / "console.log"
-                tail = console.read_text(errors="replace")[-600:] if console.exists() else "no console output"
-                told = f"node {node.role} did not answer within {READY_S:.0f} s: {error}\n{tail}"
-                raise ProvisionError(told) from error
-            time.sleep(0.2)
+    try:
+        wait.retry(lambda: machine.run(("true",), timeout_s=5), SiteError, READY_S, pause_s=0.2)
+    except SiteError as error:
+        console = nodes_dir() / node.container / "console.log"
+        tail = console.read_text(errors="replace")[-600:] if console.exists() else "no console output"
+        told = f"node {node.role} did not answer within {READY_S:.0f} s: {error}\n{tail}"
+        raise ProvisionError(told) from error
 
 
 def _freezers(node: Node) -> list[Path]:
@@ -223,22 +221,12 @@ def _config(
     node: Node, image: Image, read_only: Mapping[str, Path], devices: Sequence[str], data: Path, upper: Path,
     shared: Sequence[Path] = (),
 ) -> str:  # fmt: skip
-    binds = (
-        "".join(
-            f"lxc.mount.entry = {data / name} {folder.lstrip('/')} none bind,create=dir 0 0\n"
-            for folder, name in node.data.items()
-        )
-        + "".join(
-            f"lxc.mount.entry = {folder} {there.lstrip('/')} none bind,ro,create=dir 0 0\n"
-            for there, folder in read_only.items()
-        )
-        + "".join(
-            f"lxc.mount.entry = {device} {device.lstrip('/')} none bind,create=file,optional 0 0\n"
-            for device in devices
-        )
-        + "".join(
-            f"lxc.mount.entry = {folder} {str(folder).lstrip('/')} none bind,create=dir 0 0\n" for folder in shared
-        )
+    mounts = [(data / name, folder, "bind,create=dir") for folder, name in node.data.items()]
+    mounts += [(folder, there, "bind,ro,create=dir") for there, folder in read_only.items()]
+    mounts += [(Path(device), device, "bind,create=file,optional") for device in devices]
+    mounts += [(folder, str(folder), "bind,create=dir") for folder in shared]
+    binds = "".join(
+        f"lxc.mount.entry = {source} {there.lstrip('/')} none {options} 0 0\n" for source, there, options in mounts
     )
     return f"""\
 lxc.include = /usr/share/lxc/config/common.conf
@@ -365,3 +353,31 @@ def _try_rmdir(path: Path) -> None:
         path.rmdir()
     except OSError:  # still busy: the caller tries again
         return
+
+
+def detach_loops(name: str = "") -> None:
+    """Detach the loop devices of the store `name`, or of all; `ProvisionError` when one stays."""
+    deadline = time.monotonic() + DETACH_S
+    while (left := _find_loops(name)) and time.monotonic() < deadline:
+        for device in left:
+            try:
+                disks.detach(device)
+            except (StoreError, OSError):  # held by what goes away now, or gone itself
+                time.sleep(PAUSE_S)
+    if left:
+        raise ProvisionError(f"loop devices of a store cannot be detached: {', '.join(map(str, left))}")
+
+
+def list_loops() -> list[str]:
+    """Return the loop devices that stores of the lab have, or had."""
+    return [str(device) for device in _find_loops("")]
+
+
+def _find_loops(name: str) -> list[Path]:
+    """Return the loop devices of the store `name`, or of all: the kernel keeps them when their node is gone.
+
+    One is the lab's when it was made over a file of a store and that file, as this machine sees it, is another or none:
+    a store on this machine itself has its files where the name says.
+    """
+    begin = f"{HOMES}/{name}/" if name else f"{HOMES}/"
+    return [device for device, path, inode in disks.named_devices(begin) if not disks.is_here(path, inode)]

@@ -6,23 +6,25 @@ busybox and the programs of `pod/packages.txt` with the libraries that they are 
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 import logging
 import os
-import shutil
+import platform
+import re
 import tarfile
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from infrabench.core import ProvisionError, digest
-from infrabench.machines.lab import pod_layer
 from infrabench.machines.lab.images import COMPONENTS, SUITE
-from infrabench.machines.lab.pod_layer import LayerEntry
-from infrabench.machines.lab.shell import contained, locked, remove_tree, sh, state_dir
+from infrabench.machines.lab.shell import contained, free_bytes, locked, missing_packages, remove_tree, sh, state_dir
 
 KINDS = ("pause", "tools")
-FORMAT = 1  # raise it when this file or `pod_layer` makes images differently
+FORMAT = 1  # raise it when this file makes images differently
 KEEP = 2
 BUILD_TIMEOUT_S = 600.0
 NEEDED_BYTES = 2**30
@@ -40,6 +42,10 @@ TEXTS = {
     "etc/group": "root:x:0:\nnogroup:x:65534:\n",
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+# Where a library is looked for; the first that has it counts. Debian's libraries are below the folder of the machine.
+LIBRARY_FOLDERS = ("lib64", "lib", "lib/*-linux-gnu", "usr/lib", "usr/lib/*-linux-gnu")
+EPOCH = "1970-01-01T00:00:00Z"
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +69,7 @@ def content_hash(kind: str) -> str:
             {path.name: path.read_text() for path in sorted((POD / "pods").glob("*.[ch]"))}, PODS_FLAGS,
         ],
     }  # fmt: skip
-    return digest([FORMAT, kind, made[kind], pod_layer.architecture()])
+    return digest([FORMAT, kind, made[kind], architecture()])
 
 
 def cached(kind: str) -> PodImage | None:
@@ -74,7 +80,7 @@ def cached(kind: str) -> PodImage | None:
 
 def missing() -> str | None:
     """Return what these images need and is not installed here, or None."""
-    packages = [package for program, package in PROGRAMS.items() if not shutil.which(program)]
+    packages = missing_packages(PROGRAMS)
     return f"images for pods need Debian packages that are not installed: {' '.join(packages)}" if packages else None
 
 
@@ -83,15 +89,18 @@ def make(kind: str, say: Callable[[str], None] = log.info) -> PodImage:
 
     Raises `ProvisionError` when something is missing, or does not hold what it should.
     """
-    image = cached(kind)
-    if image:
+    if image := cached(kind):
         return image
     with locked("pods.lock", say=say):
-        image = cached(kind)
-        if image:
+        if image := cached(kind):
             return image
         image = _image(kind)
-        _require(image.tar.parent.parent)
+        if reason := missing():
+            raise ProvisionError(reason)
+        images = image.tar.parent.parent
+        images.mkdir(parents=True, exist_ok=True)
+        if (free := free_bytes(images)) < NEEDED_BYTES:
+            raise ProvisionError(f"{images}: {free / 2**30:.1f} GiB free, a pod image needs {NEEDED_BYTES / 2**30:.0f}")
         say(f"Making the pod image {kind} {image.hash} (once)")
         folder = image.tar.parent
         part = folder.with_name(f"{folder.name}.part")
@@ -99,7 +108,7 @@ def make(kind: str, say: Callable[[str], None] = log.info) -> PodImage:
             remove_tree(leftover)
         part.mkdir(parents=True)
         entries, settings = _pause() if kind == "pause" else _tools()
-        (part / image.tar.name).write_bytes(pod_layer.archive(entries, image.tag, settings))
+        (part / image.tar.name).write_bytes(archive(entries, image.tag, settings))
         (part / "files.txt").write_text("".join(f"{name}\n" for name in sorted(entries)))
         os.sync()
         part.rename(folder)
@@ -117,16 +126,6 @@ def _image(kind: str) -> PodImage:
     fingerprint = content_hash(kind)
     folder = state_dir() / "images" / f"{kind}-{fingerprint}"
     return PodImage(kind, fingerprint, f"localhost/infrabench/{kind}:{fingerprint}", folder / "image.tar")
-
-
-def _require(folder: Path) -> None:
-    reason = missing()
-    if reason:
-        raise ProvisionError(reason)
-    folder.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(folder).free
-    if free < NEEDED_BYTES:
-        raise ProvisionError(f"{folder}: {free / 2**30:.1f} GiB free, a pod image needs {NEEDED_BYTES / 2**30:.0f}")
 
 
 def _compiled(flags: tuple[str, ...], *sources: Path | str) -> LayerEntry:
@@ -152,7 +151,7 @@ def _tools() -> tuple[dict[str, LayerEntry], dict[str, object]]:
         tree = Path(folder)
         _unpack(tree)
         wanted = [name for names in programs().values() for name in names]
-        entries = pod_layer.closure(tree, wanted)
+        entries = closure(tree, wanted)
         listed = sh(tree / "bin/busybox", "--list-full").stdout.decode().split()
     for applet in listed:  # a real program of the same name stays
         if not any(f"{where}/{Path(applet).name}" in entries for where in ("bin", "sbin", "usr/bin", "usr/sbin")):
@@ -187,3 +186,111 @@ def _prune(kind: str) -> None:
     made = sorted((state_dir() / "images").glob(f"{kind}-*/image.tar"), key=lambda path: path.stat().st_mtime)
     for old in made[:-KEEP]:
         remove_tree(old.parent)
+
+
+@dataclass(frozen=True, slots=True)
+class LayerEntry:
+    """One path of a layer: a file, a link when `link` is set, or a folder when neither is. Root owns it."""
+
+    mode: int
+    data: bytes | None = None
+    link: str | None = None
+
+
+def architecture() -> str:
+    """Return the name that images give to this machine's architecture."""
+    return ARCHITECTURES.get(platform.machine(), platform.machine())
+
+
+def closure(tree: Path, wanted: Iterable[str]) -> dict[str, LayerEntry]:
+    """Return the wanted files of a root file system and all libraries that they are linked to.
+
+    A name that ends in ``/`` is a folder and all in it; one without any ``/`` is a library. `ProvisionError` when one
+    is not there.
+    """
+    entries: dict[str, LayerEntry] = {}
+    for name in wanted:
+        if name.endswith("/"):
+            inside = [path for path in sorted((tree / name).rglob("*")) if path.is_file()]
+            if not inside:
+                raise ProvisionError(f"the packages hold nothing in {name}")
+            entries |= {str(path.relative_to(tree)): _file(path) for path in inside}
+        else:
+            _add(tree, tree / name if "/" in name else _library(tree, name), entries)
+    return entries
+
+
+def archive(entries: Mapping[str, LayerEntry], tag: str, settings: Mapping[str, object]) -> bytes:
+    """Return a docker archive of one layer that loads as `tag` and runs with `settings` (User, Env, Entrypoint, ...).
+
+    It depends on nothing but its arguments: files are sorted and of the epoch.
+    """
+    parents = {str(parent) for name in entries for parent in Path(name).parents} - {"."}
+    layer = _tar({name: LayerEntry(0o755) for name in parents} | dict(entries))
+    config = {
+        "architecture": architecture(),
+        "os": "linux",
+        "created": EPOCH,
+        "config": dict(settings),
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+        "history": [{"created": EPOCH, "created_by": "infrabench"}],
+    }
+    text = json.dumps(config, sort_keys=True).encode()
+    name = f"{hashlib.sha256(text).hexdigest()}.json"
+    manifest = json.dumps([{"Config": name, "RepoTags": [tag], "Layers": ["layer.tar"]}]).encode()
+    files = {name: text, "layer.tar": layer, "manifest.json": manifest}
+    return _tar({each: LayerEntry(0o644, data) for each, data in files.items()})
+
+
+def _add(tree: Path, path: Path, entries: dict[str, LayerEntry]) -> None:
+    """Add a file, what it links to, and its libraries, unless they are there."""
+    name = str(path.relative_to(tree))
+    if name in entries:
+        return
+    if path.is_symlink():
+        entries[name] = LayerEntry(0o777, link=str(path.readlink()))
+        to = path.readlink()
+        there = tree / str(to).lstrip("/") if to.is_absolute() else path.parent / to
+        _add(tree, Path(re.sub(r"[^/]+/\.\./", "", str(there))), entries)
+        return
+    if not path.is_file():
+        raise ProvisionError(f"the packages hold no {name}")
+    entries[name] = _file(path)
+    for needed in _needs(path):
+        _add(tree, tree / needed.lstrip("/") if needed.startswith("/") else _library(tree, needed), entries)
+
+
+def _library(tree: Path, name: str) -> Path:
+    for where in LIBRARY_FOLDERS:
+        for path in sorted(tree.glob(f"{where}/{name}")):
+            return path
+    raise ProvisionError(f"the packages hold no library {name}")
+
+
+def _needs(path: Path) -> Iterator[str]:
+    """Yield the libraries and the loader that a program or library names itself."""
+    if path.read_bytes()[:4] != b"\x7fELF":
+        return
+    said = sh("readelf", "--wide", "--program-headers", "--dynamic", path).stdout.decode("utf-8", "replace")
+    yield from re.findall(r"\(NEEDED\)\s+Shared library: \[(.+?)\]", said)
+    yield from re.findall(r"Requesting program interpreter: (.+?)\]", said)
+
+
+def _file(path: Path) -> LayerEntry:
+    return LayerEntry(path.stat().st_mode & 0o755, path.read_bytes())
+
+
+def _tar(entries: Mapping[str, LayerEntry]) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as packed:
+        for name, entry in sorted(entries.items()):
+            info = tarfile.TarInfo(name)
+            info.mode = entry.mode
+            if entry.data is not None:
+                info.size = len(entry.data)
+            elif entry.link is not None:
+                info.type, info.linkname = tarfile.SYMTYPE, entry.link
+            else:
+                info.type = tarfile.DIRTYPE
+            packed.addfile(info, io.BytesIO(entry.data) if entry.data is not None else None)
+    return out.getvalue()

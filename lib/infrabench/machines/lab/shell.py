@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -172,9 +172,14 @@ def free_bytes(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
+def missing_packages(programs: Mapping[str, str]) -> list[str]:
+    """Return the Debian packages of those `programs` (program -> package) that are not on the search path here."""
+    return [package for program, package in programs.items() if not shutil.which(program)]
+
+
 def require() -> None:
     """Raise `NotRunnable` with a list of what is missing for a lab on this machine."""
-    missing = sorted({package for program, package in PROGRAMS.items() if not shutil.which(program)})
+    missing = sorted(set(missing_packages(PROGRAMS)))
     if os.geteuid() != 0:
         raise NotRunnable("the lab needs root (network bridge, mounts, cgroups)")
     if MOUNTED.fullmatch(str(state_dir())) is None:

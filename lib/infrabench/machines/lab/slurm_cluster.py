@@ -10,12 +10,11 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from infrabench.core import Host, Machines, ProvisionError
+from infrabench.core import Host, Machines, ProvisionError, wait
 from infrabench.machines.hosts import parallel
 from infrabench.machines.hosts.host import SSHHost, run_checked
 from infrabench.machines.lab import images, node_groups, nodes
@@ -73,12 +72,7 @@ def open_cluster(
     try:
         parallel.run_all(lambda node: _start_daemons(hosts[node.role], node, team, munge), team)
         _wait_until_idle(hosts[QUEUE[0]], [node.role for node in team[1:]])
-        yield Machines(
-            hosts=hosts, tools={}, images={}, embedded=True,
-            pause=lambda: nodes.freeze(team, frozen=True),
-            resume=lambda: nodes.freeze(team, frozen=False),
-            facts={"slurm_image": image.hash},
-        )  # fmt: skip
+        yield node_groups.as_machines(team, hosts, {"slurm_image": image.hash}, {}, {})
     finally:
         node_groups.close_group(lab, NAME, hosts)
 
@@ -106,13 +100,13 @@ def _start_daemons(host: SSHHost, node: Node, team: Sequence[Node], munge: bytes
 
 def _wait_until_idle(controller: Host, waited: Sequence[str]) -> None:
     """Return when every node takes jobs; `ProvisionError` with what Slurm says of them when one does not."""
-    deadline = time.monotonic() + IDLE_S
-    while True:
-        said = controller.run(("sinfo", "--noheader", "--Node", "--format=%N %t"), timeout_s=20)
-        states = dict(line.split() for line in said.stdout.decode("utf-8", "replace").splitlines())
-        if all(states.get(name) == "idle" for name in waited):
-            return
-        if time.monotonic() > deadline:
-            told = (said.stdout + said.stderr).decode("utf-8", "replace").strip()
-            raise ProvisionError(f"the lab's Slurm is not ready after {IDLE_S:.0f} s: {told}")
-        time.sleep(0.5)
+    said = list[str]()
+
+    def are_idle() -> bool:
+        answer = controller.run(("sinfo", "--noheader", "--Node", "--format=%N %t"), timeout_s=20)
+        said[:] = [(answer.stdout + answer.stderr).decode("utf-8", "replace").strip()]
+        states = dict(line.split() for line in answer.stdout.decode("utf-8", "replace").splitlines())
+        return all(states.get(name) == "idle" for name in waited)
+
+    if not wait.until(are_idle, IDLE_S, pause_s=0.5):
+        raise ProvisionError(f"the lab's Slurm is not ready after {IDLE_S:.0f} s: {said[0]}")

@@ -139,13 +139,6 @@ def private(inventory: Inventory) -> dict[str, str]:
 
 
 @contextmanager
-def open_gateways(inventory: Inventory) -> Iterator[dict[str, SSHHost]]:
-    """Yield the gateways by name, each connected when it is first used; the connections end with the context."""
-    with open_hosts(inventory, inventory.gateways, {}) as gateways:
-        yield gateways
-
-
-@contextmanager
 def open_hosts(
     inventory: Inventory, machines: Mapping[str, Machine], gateways: Mapping[str, SSHHost]
 ) -> Iterator[dict[str, SSHHost]]:

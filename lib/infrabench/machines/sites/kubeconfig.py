@@ -96,10 +96,14 @@ def facts(config: Kubeconfig, host: Host, say: Say) -> dict[str, Any]:
 def check_access(config: Kubeconfig, host: Host) -> tuple[str, ...]:
     """Return how kubectl begins for a cluster that answers and lets its user do what a study needs, or `SiteError`."""
     command = (_program(), "--kubeconfig", str(config.path), "--context", config.context)
-    answer = _ask(host, *command, "get", "--raw=/version", f"--request-timeout={ANSWER_S}s")
+    within = f"--request-timeout={ANSWER_S}s"
+    answer = _ask(host, *command, "get", "--raw=/version", within)
     if not answer.ok:
         raise SiteError(f"{config.path}: the cluster cannot be used: {_error_text(answer, config)}")
-    refused = [" ".join(right) for right in RIGHTS if not _is_allowed(host, command, right)]
+    refused = [
+        " ".join(right) for right in RIGHTS
+        if not _ask(host, *command, "auth", "can-i", *right, "--namespace=infrabench", within).ok
+    ]  # fmt: skip
     if refused:
         told = ", ".join(refused).replace(" --subresource=", "/")
         raise SiteError(
@@ -155,11 +159,6 @@ def _error_text(answer: Result, config: Kubeconfig) -> str:
     last = lines[-1].rstrip(" .?") if lines else f"no answer within {2 * ANSWER_S} s"
     hint = next((hint for word, hint in HINTS if word in told), LAST_HINT.format(path=config.path))
     return f"{redaction.text(last, private(config))}. {hint}"
-
-
-def _is_allowed(host: Host, command: tuple[str, ...], right: tuple[str, ...]) -> bool:
-    asked = ("auth", "can-i", *right, "--namespace=infrabench", f"--request-timeout={ANSWER_S}s")
-    return _ask(host, *command, *asked).ok
 
 
 def _image(say: Say) -> dict[str, str]:

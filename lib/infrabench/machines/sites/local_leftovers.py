@@ -13,7 +13,7 @@ from pathlib import Path
 from infrabench import registry
 from infrabench.core import InfrabenchError, ProvisionError, SiteError
 from infrabench.machines import guest_bridge
-from infrabench.machines.hosts import claims, orphans
+from infrabench.machines.hosts import claims, marks
 from infrabench.machines.hosts.host import LocalHost
 
 NOTES = Path("/run/infrabench")
@@ -48,7 +48,7 @@ def remove(holder: claims.Holder | None = None, say: Callable[[str], None] = log
 
 
 def _remove(here: LocalHost) -> None:
-    with orphans.sweeping() as sweeper:
+    with marks.sweeping() as sweeper:
         left = sweeper.end_orphans([here])
     for name in registry.names("systems"):
         if remove_system := getattr(registry.system(name), "remove", None):

@@ -18,11 +18,33 @@ from infrabench.core import LONGEST_NAME, Host, InfrabenchError, Machines, NotRu
 from infrabench.machines import host_cache
 from infrabench.machines.hosts import claims
 from infrabench.machines.hosts.host import LocalHost
-from infrabench.machines.sites import cluster_claim, guest_route, kubeconfig, yaml_with_lines
+from infrabench.machines.sites import cluster_claim, kubeconfig, yaml_with_lines
 from infrabench.machines.sites import inventory as inventories
 from infrabench.machines.sites.inventory import GUEST_NETWORK, Inventory
 from infrabench.machines.sites.kubeconfig import Kubeconfig
 from infrabench.machines.stores import on_host
+
+ROUTE_PROTOCOL = "198"  # of our routes, in `ip route`: tells one that a killed run left from an administrator's
+ROUTE_S = 20.0
+# Status 3: no route is needed, 4: not root, so none can be made. A name means to the client what its own resolver says;
+# guests have IPv4 alone, and so the route leads through an IPv4 address.
+_ADD_ROUTE = r"""
+network=$1 server=$2 protocol=$3
+addresses=$(getent ahosts "$server" | awk '!known[$1]++ { print $1 }')
+for address in $addresses; do
+  case $(ip route get "$address" 2>/dev/null) in local*) exit 3 ;; esac
+done
+[ "$(id -u)" != 0 ] || ip route del "$network" proto "$protocol" 2>/dev/null
+[ -z "$(ip route show "$network")" ] || exit 3
+[ "$(id -u)" = 0 ] || exit 4
+why="it knows no IPv4 address of the server"
+for address in $addresses; do
+  case $address in *:*) continue ;; esac
+  why=$(ip route add "$network" via "$address" proto "$protocol" 2>&1) && exit 0
+done
+echo "${why##*Error: }"
+exit 1
+"""
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +114,7 @@ def open_site(spec: str | Path, say: Callable[[str], None] = log.info, session: 
         if str(spec) in ("lab", "local"):
             if holder is not None:
                 stack.enter_context(claims.claim_hosts([LocalHost("this machine")], holder))
-            yield stack.enter_context(_open_lab(say, holder)) if str(spec) == "lab" else _open_local(say)
+            yield stack.enter_context(_open_lab(say, holder)) if str(spec) == "lab" else open_local(say)
         else:
             found = read_file(spec)
             is_inventory = isinstance(found, Inventory)
@@ -135,17 +157,11 @@ def _open_lab(say: Callable[[str], None], holder: claims.Holder | None) -> Itera
         yield OpenSite("lab", "lab", hosts, facts, partial(lab.machines, say=say), partial(lab.store, say=say))
 
 
-def prospective_local() -> OpenSite:
-    """Return the site `local` as it would open, without its guest image where that is still to be made."""
-    return _open_local(log.info, make=False)
-
-
-def _open_local(say: Callable[[str], None], make: bool = True) -> OpenSite:
-    facts = {"guest_network": str(GUEST_NETWORK)}
+def open_local(say: Callable[[str], None] = log.info, make: bool = True) -> OpenSite:
+    """Return the site `local`; unless `make`, without its guest image where that is still to be made."""
+    facts = {"guest_network": str(GUEST_NETWORK), **_local_guest(say, make)}
     here = LocalHost()
-    return OpenSite(
-        "local", "local", {"server": here}, {**facts, **_local_guest(say, make)}, storer=partial(on_host.store, here)
-    )
+    return OpenSite("local", "local", {"server": here}, facts, storer=partial(on_host.store, here))
 
 
 def _local_guest(say: Callable[[str], None], make: bool = True) -> dict[str, Any]:
@@ -186,7 +202,7 @@ def _open_remote(
 ) -> Iterator[OpenSite]:  # fmt: skip
     network = str(inventory.guest_network)
     with ExitStack() as stack:
-        gateways = stack.enter_context(inventories.open_gateways(inventory))
+        gateways = stack.enter_context(inventories.open_hosts(inventory, inventory.gateways, {}))
         hosts = stack.enter_context(inventories.open_hosts(inventory, inventory.hosts, gateways))
         if holder is not None:
             stack.enter_context(claims.claim_hosts(hosts.values(), holder))
@@ -197,7 +213,7 @@ def _open_remote(
         if facts["guest_image"]:
             facts = {"guest_image": _upload_image(hosts["server"], facts["guest_image"], say)}
         if "client" in hosts:
-            stack.enter_context(guest_route.open_route(hosts["client"], hosts["server"], network, say))
+            stack.enter_context(open_route(hosts["client"], hosts["server"], network, say))
         teams = inventories.Teams(inventory, gateways, say, holder)
         store = partial(on_host.store, hosts["server"])
         facts = {"guest_network": network, **facts}
@@ -219,3 +235,29 @@ def _upload_image(host: Host, image: Mapping[str, str], say: Callable[[str], Non
         say(f"Copying the guest image to {host.name}")
         host_cache.copy(host, tar, name)
     return {"hash": image["hash"], "tar": f"{host_cache.FOLDER}/{name}"}
+
+
+@contextmanager
+def open_route(client: Host, server: Host, network: str, say: Callable[[str], None]) -> Iterator[None]:
+    """Give the client a route to the guests while the site is open, unless it has one of its own.
+
+    Without root no route can be made, and `say` is told. Raises `SiteError` when root cannot make one either: every
+    connection to a guest would fail.
+    """
+    by_hand = f"ip route add {network} via ADDRESS, an IPv4 address of {server.name} in a network of {client.name}"
+    added = client.run(("sh", "-c", _ADD_ROUTE, "sh", network, server.address, ROUTE_PROTOCOL), timeout_s=ROUTE_S)
+    if added.status == 4:
+        say(f"{client.name} has no route to guests on {server.name}, and no root to make one. As root there: {by_hand}")
+    elif added.status not in (0, 3):
+        why = (
+            (added.stdout or added.stderr).decode("utf-8", "replace").replace(server.address, server.name).strip(" .\n")
+        )
+        raise SiteError(
+            f"{client.name} cannot reach the guests ({network}) through {server.name}: {why or added.ending}. Give the "
+            f"server's IPv4 address in the inventory, or make the route by hand: {by_hand}"
+        )
+    try:
+        yield
+    finally:
+        if added.ok:
+            client.run(("ip", "route", "del", network, "proto", ROUTE_PROTOCOL), timeout_s=ROUTE_S)

@@ -1,11 +1,20 @@
-"""What goes into the archive, and under which name."""
+"""What goes into the archive, and under which name.
+
+The files of a commit, as git gives them: what nobody committed is not in it. Executed notebooks: what they show stays,
+when and where they were executed does not.
+"""
 
 from __future__ import annotations
 
+import io
+import json
 import logging
+import subprocess
+import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from hashlib import sha256
 from importlib import resources
 from pathlib import Path
@@ -15,17 +24,20 @@ from typing import Any
 import yaml
 
 from infrabench.analysis.tables import notation
-from infrabench.core import DesignError
+from infrabench.core import DesignError, InfrabenchError
 from infrabench.ledger import archive, catalogue
 from infrabench.ledger.archive import ArchiveMember
 from infrabench.ledger.checksums import SUMS, line
+from infrabench.ledger.files import read_bytes
 from infrabench.ledger.records import read_session
-from infrabench.publish.artifact import crate, licences, notebooks, reproduce, tree
+from infrabench.publish.artifact import crate, licences, reproduce
 
 log = logging.getLogger(__name__)
 
 GUIDE, LICENCES = "REPRODUCE.md", "LICENCES.md"
 MB = 1e6
+PATTERN = "*-recorded.ipynb"  # what `make figures` leaves
+OF_A_RUN = ("papermill", "execution")  # times, and paths of the machine
 # What the metadata lists one by one, where it is there; everything else is in a folder that they list.
 FOLDERS = {
     "lib/": "The library, its tests, and the lock of its environment.",
@@ -72,16 +84,16 @@ def write(path: Path, *, root: Path, executed: Path | None = None) -> PackedArti
     """
     if not path.name.endswith(catalogue.ARCHIVE):
         raise DesignError(f"an archive is called NAME{catalogue.ARCHIVE}, not {path}")
-    found = tree.changes(root)
+    found = uncommitted_files(root)
     if found:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         raise DesignError(f"an archive is of a commit, and {found[0]}{more} is not committed: commit it or put it away")
-    return archived(path, root, tree.head(root), executed)
+    return archived(path, root, head_commit(root), executed)
 
 
-def archived(path: Path, root: Path, commit: tree.Commit, executed: Path | None = None) -> PackedArtifact:
+def archived(path: Path, root: Path, commit: Commit, executed: Path | None = None) -> PackedArtifact:
     """Write the archive of `commit`; whoever calls sees to it that `root` has its library and its sessions."""
-    members = tree.files(root, commit)
+    members = commit_files(root, commit)
     citation = yaml.safe_load(_named(members, "CITATION.cff"))
     top = f"infrabench-{citation['version']}-{commit.hash[:12]}"
     members += _results(executed)
@@ -106,7 +118,7 @@ def _results(executed: Path | None) -> Iterator[ArchiveMember]:
         for file in sorted(path for path in Path(made).rglob("*") if path.is_file()):
             yield ArchiveMember(f"{reproduce.RESULTS}/{file.relative_to(made).as_posix()}", file.read_bytes())
     if executed is not None:
-        yield from notebooks.executed(executed, f"{reproduce.RESULTS}/notebooks/")
+        yield from executed_notebooks(executed, f"{reproduce.RESULTS}/notebooks/")
 
 
 def _licences(root: Path) -> str:
@@ -117,7 +129,7 @@ def _licences(root: Path) -> str:
     return f"# Licences of the environment\n\n{notation.markdown(licences.table(root / 'lib'), told)}"
 
 
-def _guide(citation: dict[str, Any], commit: tree.Commit, members: Iterable[ArchiveMember]) -> str:
+def _guide(citation: dict[str, Any], commit: Commit, members: Iterable[ArchiveMember]) -> str:
     template = Template((resources.files("infrabench.publish.artifact") / "REPRODUCE.md").read_text(encoding="utf-8"))
     return template.substitute(
         title=citation["title"], version=citation["version"], commit=commit.hash, date=commit.date,
@@ -125,7 +137,7 @@ def _guide(citation: dict[str, Any], commit: tree.Commit, members: Iterable[Arch
     )  # fmt: skip
 
 
-def _metadata(citation: dict[str, Any], commit: tree.Commit, members: list[ArchiveMember]) -> bytes:
+def _metadata(citation: dict[str, Any], commit: Commit, members: list[ArchiveMember]) -> bytes:
     there = {each.name for each in members}
     folders = {name: told for name, told in FOLDERS.items() if any(each.startswith(name) for each in there)}
     files = {name: told for name, told in FILES.items() if name in there}
@@ -150,3 +162,77 @@ def _named(members: Iterable[ArchiveMember], name: str) -> bytes:
         if each.name == name:
             return each.data
     raise DesignError(f"the commit has no {name}, and an archive needs it")
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit: its hash, and when it was made."""
+
+    hash: str
+    time_s: int  # Unix time
+
+    @property
+    def date(self) -> str:
+        return datetime.fromtimestamp(self.time_s, UTC).date().isoformat()
+
+
+def head_commit(root: Path) -> Commit:
+    """Return the commit that is checked out in `root`; `DesignError` where there is none."""
+    value, time_s = _git(root, "log", "-1", "--format=%H %ct").decode().split()
+    return Commit(value, int(time_s))
+
+
+def uncommitted_files(root: Path) -> list[str]:
+    """Return the files that differ from the commit that is checked out, and new ones that git does not ignore."""
+    return [line[3:] for line in _git(root, "status", "--porcelain").decode().splitlines()]
+
+
+def commit_files(root: Path, commit: Commit) -> list[ArchiveMember]:
+    """Return every file of a commit, by name."""
+    found = []
+    with tarfile.open(fileobj=io.BytesIO(_git(root, "archive", "--format=tar", commit.hash))) as tar:
+        for member in tar.getmembers():
+            source = tar.extractfile(member) if member.isreg() else None
+            if source is not None:
+                found.append(ArchiveMember(member.name, source.read(), bool(member.mode & 0o100)))
+            elif not member.isdir():
+                raise InfrabenchError(f"{member.name} is neither file nor folder, and no archive of ours holds such")
+    return sorted(found)
+
+
+def _git(root: Path, *words: str) -> bytes:
+    try:
+        done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, timeout=120, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InfrabenchError(f"git cannot be asked about {root}: {error}") from error
+    if done.returncode:
+        told = done.stderr.decode("utf-8", "replace").strip()
+        raise DesignError(f"{root} is no git checkout, and an archive is made of a commit: {told}")
+    return done.stdout
+
+
+def executed_notebooks(folder: Path, prefix: str) -> Iterator[ArchiveMember]:
+    """Yield the executed notebooks on recorded sessions that lie in `folder`, under `prefix`; none where none are."""
+    for path in sorted(folder.glob(PATTERN)):
+        try:
+            book = json.loads(read_bytes(path))
+            cleaned = _cleaned(book)
+        except (ValueError, KeyError, TypeError) as error:
+            raise InfrabenchError(f"{path} is not a notebook ({error}): make it again with make figures") from error
+        text = json.dumps(cleaned, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+        yield ArchiveMember(f"{prefix}{path.name}", text.encode())
+
+
+def _cleaned(book: dict[str, Any]) -> dict[str, Any]:
+    """Drop what differs from run to run: metadata of the execution, cells' random ids, and what was said meanwhile."""
+    cells = []
+    for number, cell in enumerate(book["cells"]):
+        kept = {**cell, "metadata": _without(cell["metadata"]), "id": f"cell-{number}"}
+        if "outputs" in cell:
+            kept["outputs"] = [each for each in cell["outputs"] if each["output_type"] != "stream"]
+        cells.append(kept)
+    return {**book, "cells": cells, "metadata": _without(book["metadata"])}
+
+
+def _without(metadata: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in metadata.items() if name not in OF_A_RUN}

@@ -14,9 +14,9 @@ import nbformat
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from nbformat import NotebookNode
 
+from infrabench.notebook import session_summary
 from infrabench.publish.report.executed import Executed
 from infrabench.publish.report.files import Data, Figure, FileLink, closer_look
-from infrabench.publish.report.verdicts import matrix
 
 WORDS = """## What the verdicts say
 
@@ -36,6 +36,7 @@ INTRODUCTION = (
     "interval, and every verdict a margin that was fixed before the first trial. The tables are those that the "
     "executed notebooks computed; every number in them has its raw output in the session that is named with it."
 )
+CASE = ("workload", "scenario", "metric")
 TITLES = {"cnis": "CNIs", "dataset": "Data set"}  # a name that is no word
 SITE_KINDS = {"lab": "the embedded lab of one machine", "local": "this machine itself"}
 
@@ -199,3 +200,47 @@ def _parts() -> Any:
     loader = PackageLoader("infrabench.publish.report")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     return environment.get_template("parts.html").module
+
+
+def matrix(told: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Return an abstract's verdicts for the template: systems, rows of cells, and a line that says what they are of.
+
+    `above`: the heading or question that they stand under; a title that says the same is left out.
+    """
+    rows = [dict(zip(told["verdicts"]["columns"], row, strict=True)) for row in told["verdicts"]["rows"]]
+    there = {row["system"] for row in rows}
+    systems = [name for name in told["systems"] if name in there]
+    cases: dict[tuple[str, ...], dict[str, dict[str, str]]] = {}
+    for row in rows:
+        cases.setdefault(tuple(row[name] for name in CASE), {})[row["system"]] = row
+    return {
+        "title": "" if told["title"] == above else told["title"],
+        "line": (
+            f"Ratios to {told['baseline']} with 95 % intervals. {session_summary.line(told)}. {told['note']}"
+        ).strip(),
+        "baseline": told["baseline"],
+        "systems": systems,
+        "rows": [_verdict_row(case, cells, systems) for case, cells in cases.items()],
+        "not_run": told["not_run"],
+    }
+
+
+def _verdict_row(case: tuple[str, ...], cells: Mapping[str, Mapping[str, str]], systems: list[str]) -> dict[str, Any]:
+    first = next(iter(cells.values()))
+    return {
+        **dict(zip(CASE, case, strict=True)), "better": first["better"], "margin": first["margin %"],
+        "cells": [_verdict_cell(cells[name]) if name in cells else None for name in systems],
+    }  # fmt: skip
+
+
+def _verdict_cell(row: Mapping[str, str]) -> dict[str, str]:
+    verdict, _, decides = row["verdict"].partition(" (")
+    more = decides.removesuffix(" decides)")  # as in "inconclusive (n = 14 decides)"
+    other = row["verdict without flagged"]
+    ruled = row.get(session_summary.RULED_OUT, "")
+    remarks = [f"n = {row['n']}", f"{more} would decide" if more else "", ruled, row["reason"]]
+    remarks.append(f"without the values flagged as outliers: {other}" if other else "")
+    return {
+        "verdict": verdict, "kind": verdict.replace(",", "").replace(" ", "-"), "ratio": row["ratio"],
+        "interval": row["ratio 95 % CI"], "remark": "; ".join(filter(None, remarks)),
+    }  # fmt: skip

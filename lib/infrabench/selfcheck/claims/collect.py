@@ -8,7 +8,7 @@ from pathlib import Path
 from infrabench.analysis import session_data
 from infrabench.core import unknown_name
 from infrabench.ledger import catalogue
-from infrabench.selfcheck.claims import audit, reanalysis, recorded_numbers, remeasurement
+from infrabench.selfcheck.claims import reanalysis, recorded_numbers, remeasurement
 from infrabench.selfcheck.claims.claim import LEVELS, REANALYSIS, REMEASUREMENT, Claim
 
 CAMPAIGN = "campaign.json"  # beside recorded sessions that are the sites of a campaign
@@ -23,7 +23,7 @@ def sources() -> dict[str, Path]:
 def names() -> list[str]:
     """Return what claims can be asked of: folders of recorded sessions, the sessions, and the published numbers."""
     every = sources()
-    return [*dict.fromkeys(name.partition("/")[0] for name in every), *every, audit.SOURCE]
+    return [*dict.fromkeys(name.partition("/")[0] for name in every), *every, reanalysis.PUBLISHED]
 
 
 def collect_claims(
@@ -41,8 +41,8 @@ def collect_claims(
     if REANALYSIS in levels:
         for source, recorded in chosen.items():
             yield from reanalysis.claims(source, recorded)
-        if is_wanted(audit.SOURCE, wanted):
-            yield from audit.claims()
+        if is_wanted(reanalysis.PUBLISHED, wanted):
+            yield from reanalysis.published_claims()
     if REMEASUREMENT in levels:
         for source, recorded in chosen.items():
             if not (recorded.parent / CAMPAIGN).exists():  # a site of a campaign is not another machine's to measure
@@ -60,12 +60,12 @@ def is_wanted(source: str, wanted: Sequence[str]) -> bool:
 
 def record(name: str) -> Path:
     """Write down what a recorded session, or the audit, says now, and return the file; done once, and looked at."""
-    if name == audit.SOURCE:
-        audit.path().write_text(audit.format_findings(), encoding="utf-8")
-        return audit.path()
+    if name == reanalysis.PUBLISHED:
+        reanalysis.findings_path().write_text(reanalysis.format_findings(), encoding="utf-8")
+        return reanalysis.findings_path()
     chosen = {source: path for source, path in sources().items() if name in (source, source.partition("/")[2])}
     if not chosen:
-        raise unknown_name("recorded session", name, [*sources(), audit.SOURCE])
+        raise unknown_name("recorded session", name, [*sources(), reanalysis.PUBLISHED])
     recorded = next(iter(chosen.values()))
     session = session_data.open_session(catalogue.find(None, str(recorded)))
     path = recorded_numbers.file_of(recorded)

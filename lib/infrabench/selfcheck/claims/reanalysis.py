@@ -1,7 +1,11 @@
-"""Re-analysis: the recorded numbers of a session, made again from its raw output."""
+"""Re-analysis: the recorded numbers of a session, made again from its raw output.
+
+The findings about the published numbers are claims too: each is computed again from what the papers print.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -9,10 +13,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from infrabench.analysis import results, session_data
+from infrabench.analysis.published import findings
 from infrabench.analysis.tables import notation
 from infrabench.core import LedgerError
 from infrabench.experiment.execution import reparse
 from infrabench.ledger import catalogue
+from infrabench.ledger.files import read_bytes
 from infrabench.ledger.records import verify
 from infrabench.selfcheck.claims import recorded_numbers
 from infrabench.selfcheck.claims.claim import EXACT, FAIL, PASS, REANALYSIS, Claim, Judged
@@ -22,6 +28,8 @@ log = logging.getLogger(__name__)
 ROUNDING = f"relative {recorded_numbers.RELATIVE:.0e}"
 # What one trial took to check, read and parse again, and a session to analyse, on two cores: for the estimate alone.
 TRIAL_S, SESSION_S = 0.002, 3.0
+FINDINGS_S = 1.0  # all findings together
+PUBLISHED = "published"  # the source of the findings
 
 
 def claims(source: str, recorded: Path) -> Iterator[Claim]:
@@ -115,3 +123,38 @@ def _describe_same_system(row: Mapping[str, Any]) -> str:
         f"{row['label']} is the baseline again: {row['significant']} of {row['contrasts']} contrasts are different in "
         f"their family. With labels swapped at random {100 * row['share']:.2f} % differ, {where} {band}."
     )
+
+
+def findings_path() -> Path:
+    """Return where the findings are written down as they were read and agreed with."""
+    return findings.TOML.with_name("findings.json")
+
+
+def current_findings() -> dict[str, dict[str, str]]:
+    """Return every finding as it is computed now: claim, recomputation and verdict, by id."""
+    rows = findings.audit().to_dict("records")
+    return {row["id"]: {name: str(row[name]) for name in ("claim", "recomputed", "verdict")} for row in rows}
+
+
+def format_findings() -> str:
+    """Return the findings of now as the text of their file."""
+    return json.dumps(current_findings(), indent=1, ensure_ascii=False) + "\n"
+
+
+def published_claims() -> Iterator[Claim]:
+    """Yield one claim for each finding: its sentences, numbers and all, come out as they were written down."""
+    if not findings_path().is_file():
+        hint = f"read the findings, then `infrabench selfcheck claims --record {PUBLISHED}`"
+        raise LedgerError(f"{findings_path()} is missing: {hint}")
+    then, made = json.loads(read_bytes(findings_path())), current_findings()
+    for name in dict.fromkeys([*then, *made]):
+        old, new = then.get(name), made.get(name)
+        if old == new:
+            judged = Judged(PASS, "the same words and numbers")
+        else:
+            judged = Judged(FAIL, f"now: {new['recomputed']}" if new else "no such finding any more")
+        each = old or new
+        yield Claim(
+            PUBLISHED, REANALYSIS, name, f"{each['claim']} {each['recomputed']} {each['verdict'].capitalize()}.",
+            f".venv/bin/infrabench selfcheck claims {PUBLISHED}", FINDINGS_S, 0, EXACT, judged,
+        )  # fmt: skip

@@ -24,7 +24,6 @@ from infrabench.ledger.files import read_bytes
 from infrabench.ledger.records import read_trials
 from infrabench.notebook import api
 from infrabench.selfcheck import known_answers
-from infrabench.selfcheck.validation.recorded import known_effects
 
 SUFFIX = ".json"
 # another processor's logarithm may end in another last binary digit, and so may what is computed with it
@@ -70,7 +69,7 @@ def of(session: session_data.Session) -> dict[str, Any]:
         "missing": len(session.missing),
         "contrasts": [_contrast(row) for row in _primary(found)],
         "verdicts": dict(sorted(Counter(found.contrasts["verdict"]).items())),
-        "known": [_known(row) for row in _effects(found)],
+        "known": [_known(row) for row in known_answers.injected_effects(found).to_dict("records")],
         "same": [_same(each) for each in known_answers.same(found)],
     }
 
@@ -106,11 +105,6 @@ def _primary(found: Results) -> Iterator[dict[str, Any]]:
 def _contrast(row: Mapping[str, Any]) -> dict[str, Any]:
     plain = {name: _plain(row[name]) for name in (*KEY, *WORDS)}
     return plain | {name: _real(row[name]) for name in REALS}
-
-
-def _effects(found: Results) -> Iterator[dict[str, Any]]:
-    known = [(system, workload, metric, float(true)) for system, workload, metric, true in found.data.get("known", [])]
-    yield from known_effects(found.contrasts, known).to_dict("records")
 
 
 def _known(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from infrabench.selfcheck.validation.bands import Allowed, between
-from infrabench.selfcheck.validation.check import SEED, Check, ExpectedShare, SimulatedCase
+from infrabench.selfcheck.validation.check import SEED, Allowed, Check, ExpectedShare, SimulatedCase, between
 from infrabench.selfcheck.validation.comparisons import any_rejected, rejects
 from infrabench.selfcheck.validation.estimation import RATIO, RESAMPLES, covers
 from infrabench.selfcheck.validation.generators import (

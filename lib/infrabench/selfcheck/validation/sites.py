@@ -13,11 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from infrabench.selfcheck.validation.bands import Allowed, Band, at_most, between, binomial_band, near
-from infrabench.selfcheck.validation.check import Check, ExpectedShare, SimulatedCase
+from infrabench.selfcheck.validation.check import (
+    Allowed,
+    Band,
+    Check,
+    ExpectedShare,
+    SimulatedCase,
+    at_most,
+    between,
+    binomial_band,
+    near,
+)
 from infrabench.selfcheck.validation.estimation import covers
-from infrabench.selfcheck.validation.generators import Array, Rng
-from infrabench.selfcheck.validation.tables import campaigns_table
+from infrabench.selfcheck.validation.generators import Array, Rng, campaigns_table
 from infrabench.stats import adjust, heterogeneity, intervals, sites, summary
 from infrabench.stats.contrasts import contrasts
 from infrabench.stats.verdicts import DIFFERENT, WITHIN

@@ -17,8 +17,7 @@ from scipy import stats
 
 from infrabench.selfcheck.validation.check import SEED
 from infrabench.selfcheck.validation.controls import percentile_interval
-from infrabench.selfcheck.validation.generators import Array
-from infrabench.selfcheck.validation.tables import METRIC, WORKLOAD, campaigns_table
+from infrabench.selfcheck.validation.generators import METRIC, WORKLOAD, Array, campaigns_table
 from infrabench.stats import contrasts, diagnostics, estimates, omnibus
 
 CASES, BLOCKS = 500, 50

@@ -1,36 +1,21 @@
-"""All checks, and how they are run: in order, with a fixed seed, each outcome as soon as it is there."""
+"""All checks, and how they are run: in order, with a fixed seed, each outcome a line of text as soon as it is there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from infrabench.core import DesignError
-from infrabench.selfcheck.validation import (
-    comparisons,
-    controls,
-    diagnosis,
-    estimation,
-    events,
-    independence,
-    losses,
-    ordering,
-    pipeline,
-    sites,
-    verdicts,
-)
+from infrabench.core import DesignError, InfrabenchError
+from infrabench.selfcheck.validation import comparisons, controls, estimation, pipelines, sites
 from infrabench.selfcheck.validation.check import SEED, Check, Outcome, carry_out
 
 CHECKS: dict[str, Check] = {
     check.id: check
     for check in sorted(
-        (
-            *estimation.CHECKS, *comparisons.CHECKS, *diagnosis.CHECKS, *pipeline.CHECKS, *sites.CHECKS,
-            *events.CHECKS, *verdicts.CHECKS, *independence.CHECKS, *losses.CHECKS, *ordering.CHECKS,
-            *controls.CHECKS, *sites.CONTROLS,
-        ),
+        (*estimation.CHECKS, *comparisons.CHECKS, *pipelines.CHECKS, *sites.CHECKS, *controls.CHECKS, *sites.CONTROLS),
         key=lambda check: (check.id[0] == "N", int(check.id[1:])),
     )
-}  # fmt: skip
+}
+HEAD = f"{'':4s}{'estimate':>9s}  {'allowed':17s}{'replicates':>10s}  {'':6s}{'seconds':>8s}"
 
 
 def chosen(only: Iterable[str] | None = None) -> tuple[Check, ...]:
@@ -46,3 +31,33 @@ def run(only: Iterable[str] | None = None, *, full: bool = False, seed: int = SE
     """Yield every outcome of the checks of these ids, or of all: fast (about 2 000 replicates) or `full`."""
     for check in chosen(only):
         yield from carry_out(check, full=full, seed=seed)
+
+
+def lines(outcomes: Iterable[Outcome]) -> Iterator[str]:
+    """Yield a table of the outcomes as they come, a heading above each check.
+
+    `InfrabenchError` after the last line when any has failed.
+    """
+    yield HEAD
+    told, failed, seconds, last = 0, [], 0.0, ""
+    for outcome in outcomes:
+        if outcome.id != last:
+            yield f"{outcome.id:4s}{CHECKS[outcome.id].what}"
+        last = outcome.id
+        yield line(outcome)
+        told, seconds = told + 1, seconds + outcome.seconds
+        if not outcome.passed:
+            failed.append(f"{outcome.id} {outcome.what}")
+    yield f"{told - len(failed)} of {told} passed, {seconds:.0f} s"
+    if failed:
+        raise InfrabenchError(f"{len(failed)} of {told} checks failed: " + "; ".join(failed))
+
+
+def line(outcome: Outcome) -> str:
+    """Return one row: estimate, band, replicates, passed or FAILED, seconds, what."""
+    band = f"{outcome.low:.4f}..{outcome.high:.4f}"
+    verdict = "passed" if outcome.passed else "FAILED"
+    return (
+        f"{'':4s}{outcome.estimate:9.4f}  {band:17s}{outcome.replicates:10d}  {verdict:6s}{outcome.seconds:8.2f}"
+        f"  {outcome.what}"
+    )

@@ -42,7 +42,7 @@ from infrabench.machines.clusters import control, hosts
 from infrabench.machines.lab import go_parts, go_tools, node_groups, nodes
 from infrabench.machines.lab.shell import sh
 from infrabench.machines.sites.site import open_site
-from infrabench.systems import _network_checks
+from infrabench.systems import _cni
 from tests.support.machine_noise import is_carried_out
 from tests.support.storm import LONG, size
 
@@ -385,14 +385,14 @@ def test_two_clusters_with_equal_addresses_do_not_disturb_each_other(pair: dict[
             server, far = targets["server"], targets["far"]
             assert ip_address(server.addresses["primary"]) in pods
             seconds.add(server.addresses["second"].rsplit(".", 1)[0])
-            server.check(_network_checks.LISTEN, timeout_s=20)
+            server.check(_cni.LISTEN, timeout_s=20)
             try:
                 for way in ("primary", "second", "service"):
-                    argv = ("iperf3", "-c", server.addresses[way], "-p", str(_network_checks.PORT), "-t", "1", "-J")
+                    argv = ("iperf3", "-c", server.addresses[way], "-p", str(_cni.FLOW_PORT), "-t", "1", "-J")
                     told = json.loads(far.check(argv, timeout_s=60))
                     assert told["end"]["sum_received"]["bytes"] > 2_000_000
             finally:
-                server.run(_network_checks.SILENCE, timeout_s=20)
+                server.run(_cni.SILENCE, timeout_s=20)
     assert len(seconds) == 2
 
 

@@ -13,8 +13,8 @@ from infrabench.experiment.execution import runs, session
 from infrabench.ledger import catalogue, records
 from infrabench.machines import lab
 from infrabench.machines.clusters import control, pods
+from infrabench.machines.clusters.cluster import Kubectl
 from infrabench.machines.clusters.cni import standing
-from infrabench.machines.clusters.kubectl import Kubectl
 from infrabench.machines.sites import cluster_claim
 from infrabench.machines.sites.site import open_site
 from infrabench.registry import study

@@ -9,7 +9,7 @@ import pytest
 
 from infrabench import registry
 from infrabench.core import Deployment, DeploySpec, Host, Limits, Site
-from infrabench.machines import kernel_settings
+from infrabench.machines import guest_bridge
 
 NAMES = registry.study("containers").systems
 SPEC = DeploySpec("test", Limits(cpus="0", memory_bytes=512 * 2**20, nofile=5000), "198.18.64.10")
@@ -86,8 +86,8 @@ def test_a_throw_away_instance_comes_and_goes(deployment: Deployment) -> None:
 
 def test_every_target_has_the_same_listening_queue(deployment: Deployment) -> None:
     target = deployment.targets["server"]
-    wanted = kernel_settings.listen_queue(target.host)
-    if deployment.system == "lxd" and wanted != kernel_settings.SOMAXCONN:
+    wanted = guest_bridge.listen_queue(target.host)
+    if deployment.system == "lxd" and wanted != guest_bridge.SOMAXCONN:
         return  # this kernel does not show it inside
     assert target.check(("cat", "/proc/sys/net/core/somaxconn"), timeout_s=10) == b"%d\n" % wanted
 

@@ -19,10 +19,18 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import DesignError, NotRunnable, ProvisionError
-from infrabench.machines.lab import go_build, go_cache, go_parts, go_tools
+from infrabench.machines.lab import go_build, go_parts, go_tools
 from infrabench.machines.lab.go_parts import Extra, GoPart, Program
 
 HELLO = 'package main\n\nimport "fmt"\n\nvar number = "none"\n\nfunc main() { fmt.Println("hello", number) }\n'
+USES_C = """package main
+
+// #include <stdlib.h>
+import "C"
+import "fmt"
+
+func main() { fmt.Println("hello", C.atoi(C.CString("7"))) }
+"""
 CRD = "# text\n---\nkind: CustomResourceDefinition\nname: a\n---\nkind: DaemonSet\n"
 C_MAIN = '#include "b.h"\nint main(void) { return answer(); }\n'
 
@@ -107,6 +115,16 @@ def test_a_module_is_built_once_and_found_again(module: Callable[..., GoPart]) -
 
 
 @needs_go
+@needs_gcc
+def test_what_has_c_in_it_needs_no_c_library_where_it_runs(module: Callable[..., GoPart]) -> None:
+    part = module(cgo=True)
+    (part.folder / "hello/main.go").write_text(USES_C)
+    program = go_tools.make(["tiny"], silent)["tiny"] / "hello"
+    assert subprocess.run([program], capture_output=True, check=True).stdout == b"hello 7\n"
+    assert b"/ld-linux" not in program.read_bytes(), "it asks for a loader, and with it for libraries of that machine"
+
+
+@needs_go
 def test_neither_flags_nor_paths_of_the_user_go_in(
     module: Callable[..., GoPart], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,7 +177,7 @@ def test_a_program_that_is_half_written_is_not_taken(
         go_tools.make(["tiny"], silent)
     toolchain = go_build.toolchain()
     assert toolchain is not None
-    assert go_cache.to_build(part, toolchain) == list(part.programs)
+    assert go_build.to_build(part, toolchain) == list(part.programs)
 
 
 def test_the_build_ends_with_its_user(
@@ -259,8 +277,8 @@ def test_what_a_module_holds_besides_programs(module: Callable[..., GoPart]) -> 
 
 def test_the_hash_follows_everything_that_goes_in(module: Callable[..., GoPart]) -> None:
     part = module()
-    before = go_cache.content_hash(part, "go1.26.8")
-    assert go_cache.content_hash(part, "go1.26.8") == before
+    before = go_build.content_hash(part, "go1.26.8")
+    assert go_build.content_hash(part, "go1.26.8") == before
     others = [
         replace(part, tags="x"),
         replace(part, cgo=True),
@@ -268,13 +286,13 @@ def test_the_hash_follows_everything_that_goes_in(module: Callable[..., GoPart])
         replace(part, programs=(replace(part.programs[0], tags="y"),)),
         replace(part, extra=(Extra("x", "m", "p", "folder"),)),
     ]
-    hashes = [go_cache.content_hash(each, "go1.26.8") for each in others] + [go_cache.content_hash(part, "go1.26.9")]
+    hashes = [go_build.content_hash(each, "go1.26.8") for each in others] + [go_build.content_hash(part, "go1.26.9")]
     for name in ("go.sum", "go.mod"):
         (part.folder / name).write_text((part.folder / name).read_text() + "\n")
-        hashes.append(go_cache.content_hash(part, "go1.26.8"))
+        hashes.append(go_build.content_hash(part, "go1.26.8"))
     assert len({before, *hashes}) == len(hashes) + 1
     slower = replace(part, programs=(replace(part.programs[0], seconds=99),))
-    assert go_cache.content_hash(slower, "go1.26.8") == hashes[-1]  # an estimate is no content
+    assert go_build.content_hash(slower, "go1.26.8") == hashes[-1]  # an estimate is no content
 
 
 def test_old_folders_of_this_part_alone_are_removed(
@@ -285,7 +303,7 @@ def test_old_folders_of_this_part_alone_are_removed(
     fake_go("echo x >$out\n")
     other = go_tools.make(["tiny-other"], silent)["tiny-other"]
     made = []
-    stale = go_cache.root() / "tiny-0123456789abcdef.part"
+    stale = go_build.cache_root() / "tiny-0123456789abcdef.part"
     stale.mkdir()
     for number in range(3):
         (part.folder / "go.sum").write_text(f"{number}")
@@ -363,7 +381,7 @@ def test_a_full_disk_is_told_before_the_build(
     with pytest.raises(NotRunnable, match=r"1\.0 GiB free, building the Go tools needs about 16.*INFRABENCH_STATE"):
         go_tools.make(["tiny"], silent)
     assert not calls.exists()
-    monkeypatch.setattr(go_cache, "caches_bytes", lambda: 15 * 2**30)  # most of it was done before
+    monkeypatch.setattr(go_build, "caches_bytes", lambda: 15 * 2**30)  # most of it was done before
     assert go_tools.missing(["tiny"]) is None
 
 
@@ -380,13 +398,13 @@ def test_caches_are_counted_and_removed_and_the_programs_stay(module: Callable[.
     locked.mkdir(parents=True)
     (locked / "f").write_text("x")
     locked.chmod(0o555)
-    held = go_cache.caches_bytes()
+    held = go_build.caches_bytes()
     assert held > 0
     assert go_tools.forget_caches() == held
-    assert go_cache.caches_bytes() == 0
+    assert go_build.caches_bytes() == 0
     assert go_tools.cached("tiny") == folder
     go_tools.purge()
-    assert not go_cache.root().exists()
+    assert not go_build.cache_root().exists()
 
 
 @pytest.mark.parametrize("name", go_parts.PARTS)
@@ -394,7 +412,7 @@ def test_every_part_is_pinned_and_complete(name: str) -> None:
     part = go_parts.PARTS[name]
     assert (part.folder / "go.sum").stat().st_size > 0
     text = (part.folder / "go.mod").read_text()
-    assert go_parts.numbers(go_parts.go_version(part)) >= (1, 25, 0)
+    assert go_parts.numbers(go_parts.go_version(part.folder / "go.mod")) >= (1, 25, 0)
     for program in part.programs:
         assert program.package in text, "a tool directive names every program that is built"
         assert "-trimpath" in go_parts.build_flags(part, program)

@@ -10,7 +10,7 @@ import pytest
 
 from infrabench.core import Result, SiteError
 from infrabench.machines.hosts.host import LocalHost
-from infrabench.machines.sites.guest_route import open_route
+from infrabench.machines.sites.site import open_route
 
 NETWORK = "198.18.64.0/24"
 # The client has 192.0.2.1 and 2001:db8::1; the server is 192.0.2.9 or 2001:db8::9 beside it.

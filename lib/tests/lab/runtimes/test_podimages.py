@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import ProvisionError
-from infrabench.machines.lab import pod_images, pod_layer
+from infrabench.machines.lab import pod_images
 from infrabench.machines.lab.shell import open_state_dir
 from tests.unit.lab.test_podimages import unpacked
 
@@ -52,7 +52,7 @@ def tree(tmp_path: Path) -> Path:
 
 @needs_gcc
 def test_a_program_comes_with_its_libraries_and_nothing_else(tree: Path) -> None:
-    entries = pod_layer.closure(tree, ["usr/bin/main", "usr/share/main/"])
+    entries = pod_images.closure(tree, ["usr/bin/main", "usr/share/main/"])
     where = "usr/lib/x86_64-linux-gnu"
     plain = {name for name, entry in entries.items() if entry.data is not None}
     assert plain == {
@@ -70,10 +70,10 @@ def test_what_the_packages_do_not_hold_is_an_error(tree: Path) -> None:
         ("none.so", "no library none"),
     ):
         with pytest.raises(ProvisionError, match=said):
-            pod_layer.closure(tree, [wanted])
+            pod_images.closure(tree, [wanted])
     (tree / "lib/libc.so.6").unlink()
     with pytest.raises(ProvisionError, match=r"no library libc\.so\.6"):
-        pod_layer.closure(tree, ["usr/bin/main"])
+        pod_images.closure(tree, ["usr/bin/main"])
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import time
 
 sys.path.insert(0, "/opt/infrabench/store")
 
-from node import daemons, disks, zfs, zfs_client
+from node import daemons, disks, zfs
 from node.config import StoreError, load
 from node.damage import _overwrite as overwrite
 from node.nbd import Client
@@ -66,7 +66,7 @@ def scattered(count, flush_each, mode="default"):
     """Write random places, some more than once; flush after every so many (0: never); return the last writings."""
     verb("serve", mode)
     places, written = random.Random(4), {}
-    zfs_client.ask(CONFIG, "commit")
+    zfs.ask(CONFIG, "commit")
     with Client(CONFIG.socket) as client:
         for writing in range(count):
             number = places.randrange(AREA // BLOCK)
@@ -89,9 +89,9 @@ def always():
     written = scattered(300, 0, "strict")
     crashed()
     strict = different(written)
-    ask = zfs_client.ask(CONFIG, "status")["volume"]["sync"]
+    ask = zfs.ask(CONFIG, "status")["volume"]["sync"]
     written = {number: last + 1000 for number, last in scattered(300, 0).items()}
-    zfs_client.ask(CONFIG, "commit")
+    zfs.ask(CONFIG, "commit")
     with Client(CONFIG.socket) as client:
         for number, last in written.items():
             client.write(number * BLOCK, content(number, last))
@@ -105,7 +105,7 @@ def freed_in_log():
     with Client(CONFIG.socket) as client:
         client.write(0, content(0, 1) * (MIB // BLOCK))
         client.flush()
-        zfs_client.ask(CONFIG, "commit")
+        zfs.ask(CONFIG, "commit")
         client.trim(0, MIB)
         client.write(0, content(0, 2))
         client.flush()
@@ -183,7 +183,7 @@ def garbage():
     """Garbage all over one disk: a scrub finds it and mends it, so that the other disk can go."""
     before = filled()
     garbage_bytes = ruined(1)
-    zfs_client.ask(CONFIG, "drop")
+    zfs.ask(CONFIG, "drop")
     first, second = verb("scrub", "deep"), verb("scrub", "deep")
     verb("fail", 0)
     after = hashed()
@@ -264,17 +264,17 @@ def dropped():
     """What was read is in memory, and after `drop` is not: it is read from the disks again."""
 
     def read():
-        before = zfs_client.ask(CONFIG, "status")["vdevs"]["read_B"]
+        before = zfs.ask(CONFIG, "status")["vdevs"]["read_B"]
         with Client(CONFIG.socket) as client:
             for start in range(0, SMALL, MIB):
                 client.read(start, MIB)
-        return zfs_client.ask(CONFIG, "status")["vdevs"]["read_B"] - before
+        return zfs.ask(CONFIG, "status")["vdevs"]["read_B"] - before
 
     filled()
     cold, warm = read(), read()
-    held = zfs_client.ask(CONFIG, "status")["cache"]["held_B"]
+    held = zfs.ask(CONFIG, "status")["cache"]["held_B"]
     verb("drop")
-    after = zfs_client.ask(CONFIG, "status")["cache"]["held_B"]
+    after = zfs.ask(CONFIG, "status")["cache"]["held_B"]
     return {"cold_B": cold, "warm_B": warm, "held_B": held, "dropped_B": after, "again_B": read(), "area_B": SMALL}
 
 
@@ -282,7 +282,7 @@ def label():
     """What the stock tool reads, while the pool is open and after it was exported."""
     device = str(disks.device(CONFIG, 0))
     verb("serve", "default")
-    zfs_client.ask(CONFIG, "commit")
+    zfs.ask(CONFIG, "commit")
     opened = daemons.run(("zdb", "-l", device))
     verb("unmount")
     return {"open": opened, "exported": daemons.run(("zdb", "-l", device)), "running": server()}
@@ -350,7 +350,7 @@ def refused():
     """Everything that is no command, and what the pool cannot do."""
     verb("serve", "default")
     pid = server()
-    guid = str(zfs_client.leaves(zfs_client.ask(CONFIG, "status"))[0]["guid"])
+    guid = str(zfs.leaves(zfs.ask(CONFIG, "status"))[0]["guid"])
     lines = [
         "", " ", "status ", " status", "status status", "Status", "sync", "sync sometimes", "sync always always",
         "offline", "offline /dev/loop0", "offline 0", "offline -1", "offline 1e3", "offline 99999999999999999999999",
@@ -362,7 +362,7 @@ def refused():
     answers = [told(line.encode() + b"\n") for line in lines]
     answers += [told(b"status"), told(b""), told(bytes(range(1, 10)) * 200)]
     verb("fail", 0)
-    last = zfs_client.leaves(zfs_client.ask(CONFIG, "status"))[1]["guid"]
+    last = zfs.leaves(zfs.ask(CONFIG, "status"))[1]["guid"]
     answers.append(told(f"offline {last}\n".encode()))  # the only copy that is left
     verb("replace", 0)
     return {

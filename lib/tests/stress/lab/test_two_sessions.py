@@ -14,7 +14,7 @@ import pytest
 from infrabench.ledger.records import read_plan, read_trial, recorded, verify
 from infrabench.machines import lab
 from infrabench.machines.hosts import claims, marks
-from infrabench.machines.lab import host_pairs
+from infrabench.machines.lab import node_groups
 
 LONGEST_S = 120.0
 SITES = ("local", "lab", "inventory")
@@ -29,7 +29,7 @@ def places(nothing_left_of_module: None, tmp_path_factory: pytest.TempPathFactor
     server, client = lab.NODES
     inventory = tmp_path_factory.mktemp("inventory") / "hosts.yml"
     inventory.write_text(
-        host_pairs.INVENTORY.format(
+        node_groups.INVENTORY.format(
             name="ours", server=server.address, client=client.address, ssh=lab.lab_dir() / "ssh"
         )
     )

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from infrabench.core import SiteError
-from infrabench.machines.sites import import_hostlist
+from infrabench.machines.sites import import_slurm
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,6 @@ from infrabench.machines.sites import import_hostlist
 def test_what_is_no_list_is_refused_in_no_time(text: str, told: str) -> None:
     begin = time.process_time()
     with pytest.raises(SiteError, match=told) as error:
-        import_hostlist.expand_list(text)
+        import_slurm.expand_list(text)
     assert time.process_time() - begin < 1
     assert len(str(error.value)) < 500

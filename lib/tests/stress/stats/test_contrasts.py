@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
+from infrabench.selfcheck.validation.generators import campaigns_table
 from infrabench.selfcheck.validation.speed import simulated
-from infrabench.selfcheck.validation.tables import campaigns_table
 from infrabench.stats import contrasts
 
 

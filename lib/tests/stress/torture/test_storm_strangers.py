@@ -30,7 +30,7 @@ from infrabench.ledger import archive, archive_members, catalogue, records
 from infrabench.ledger.files import list_files
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.notebook import start_page
-from infrabench.publish import latex_numbers
+from infrabench.publish import latex
 from tests.stress.torture import strangers
 from tests.support.stored_sessions import reseal, write_session
 from tests.support.storm import SEED, Memory, size
@@ -246,7 +246,7 @@ def test_no_name_leads_out_of_the_folder_of_results(tmp_path: Path, name: str) -
             with pytest.raises(SchemaError, match="cannot be the name of a file"):
                 Results.name.fget(SimpleNamespace(data=data))  # type: ignore[attr-defined]
     with pytest.raises(SchemaError, match="cannot be the name of a file"):
-        latex_numbers.write(found, tmp_path / "out", prefix=name or "../y")  # type: ignore[arg-type]
+        latex.write(found, tmp_path / "out", prefix=name or "../y")  # type: ignore[arg-type]
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 

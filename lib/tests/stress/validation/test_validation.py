@@ -10,16 +10,14 @@ from infrabench import cli
 from infrabench.analysis.tidy import check as tidy_check
 from infrabench.core import DesignError, InfrabenchError
 from infrabench.experiment.design import orders
-from infrabench.selfcheck.validation import CHECKS, Check, ExpectedShare, SimulatedCase, lines, pipeline, run, speed
+from infrabench.selfcheck import known_answers
+from infrabench.selfcheck.known_answers import relabelled
+from infrabench.selfcheck.validation import CHECKS, Check, ExpectedShare, SimulatedCase, lines, pipelines, run, speed
 from infrabench.selfcheck.validation import generators as made
 from infrabench.selfcheck.validation import sites as several
-from infrabench.selfcheck.validation.bands import at_most, binomial_band, near
-from infrabench.selfcheck.validation.check import carry_out
-from infrabench.selfcheck.validation.relabelling import relabelled
-from infrabench.selfcheck.validation.report import line
+from infrabench.selfcheck.validation.check import at_most, binomial_band, carry_out, near
 from infrabench.selfcheck.validation.speed import AnalysisTiming, BootstrapTiming, analysed, compared, in_fresh_process
-from infrabench.selfcheck.validation.suite import chosen
-from infrabench.selfcheck.validation.tables import campaigns_table
+from infrabench.selfcheck.validation.suite import chosen, line
 from infrabench.stats import adjust, counts, dependence, events, heterogeneity, intervals, losses, pairwise, summary
 from infrabench.stats import verdicts as judging
 from infrabench.stats.intervals import Interval
@@ -89,8 +87,8 @@ def test_ranks_of_the_median_that_are_one_too_narrow_are_caught(monkeypatch):
 
 
 def whole_way(name, data, spoil, monkeypatch):
-    right = pipeline.contrasts
-    monkeypatch.setattr(pipeline, "contrasts", lambda table, *rest: right(spoil(table), *rest))
+    right = pipelines.contrasts
+    monkeypatch.setattr(pipelines, "contrasts", lambda table, *rest: right(spoil(table), *rest))
     (case,) = (case for case in CHECKS[name].cases if data in case.data)
     (outcome,) = carry_out(replace(CHECKS[name], cases=(replace(case, fast=500),)))
     return outcome
@@ -318,7 +316,7 @@ def test_a_sequential_campaign_puts_the_drift_between_the_systems():
 
 def test_campaigns_become_a_tidy_table():
     values = np.arange(24.0).reshape(2, 3, 4)
-    table = campaigns_table(values, ("a", "b", "c"), deployment=np.array([0, 0, 1, 1]))
+    table = made.campaigns_table(values, ("a", "b", "c"), deployment=np.array([0, 0, 1, 1]))
     assert len(tidy_check(table)) == 24
     cell = table[(table["scenario"] == "c00001") & (table["system"] == "b")].sort_values("block")
     assert cell["value"].tolist() == values[1, 1].tolist()
@@ -373,7 +371,7 @@ def identical(seed=3, blocks=30, effect=1.0, cases=20):
 
 
 def test_swapped_labels_of_one_system_differ_as_often_as_they_should():
-    table = campaigns_table(identical(), ("native", "again"))
+    table = made.campaigns_table(identical(), ("native", "again"))
     found = relabelled(table, "native", "again", n=4_000)
     assert found.band == binomial_band(0.05, 4_000)
     assert found.share == pytest.approx(0.05, abs=0.003)
@@ -385,18 +383,16 @@ def test_swapped_labels_of_one_system_differ_as_often_as_they_should():
 
 
 def test_an_analysis_that_is_too_sure_is_seen_on_swapped_labels(monkeypatch):
-    from infrabench.selfcheck.validation import relabelling
-
-    right = relabelling.paired_fieller
-    monkeypatch.setattr(relabelling, "paired_fieller", lambda x, y: right(x, y, 0.8))
-    found = relabelled(campaigns_table(identical(), ("native", "again")), "native", "again")
+    right = known_answers.paired_fieller
+    monkeypatch.setattr(known_answers, "paired_fieller", lambda x, y: right(x, y, 0.8))
+    found = relabelled(made.campaigns_table(identical(), ("native", "again")), "native", "again")
     assert found.share > found.band.high
 
 
 def test_deployments_are_swapped_whole():
     values = np.random.default_rng(1).normal(100, 1, (3, 2, 40))
     values += np.repeat(np.random.default_rng(2).normal(0, 5, (3, 2, 8)), 5, axis=-1)
-    table = campaigns_table(values, ("a", "b"), deployment=np.repeat(np.arange(8), 5))
+    table = made.campaigns_table(values, ("a", "b"), deployment=np.repeat(np.arange(8), 5))
     assert relabelled(table, "a", "b").cases["n_pairs"].tolist() == [8, 8, 8]
 
 
@@ -404,7 +400,7 @@ def test_a_block_that_holds_most_of_the_variance_is_named_and_makes_the_interval
     rng = np.random.default_rng(3)
     values = rng.normal(100, 1, (2, 1, 30))
     values[1, 0, 4] = 300
-    table = campaigns_table(values.swapaxes(0, 1), ("native", "again"))
+    table = made.campaigns_table(values.swapaxes(0, 1), ("native", "again"))
     found = relabelled(table, "native", "again")
     assert found.cases["dominated"].tolist() == [True]
     assert found.share < 0.01
@@ -412,7 +408,7 @@ def test_a_block_that_holds_most_of_the_variance_is_named_and_makes_the_interval
 
 
 def test_labels_that_do_not_exist_and_too_few_blocks_are_refused():
-    table = campaigns_table(identical(blocks=5), ("native", "again"))
+    table = made.campaigns_table(identical(blocks=5), ("native", "again"))
     with pytest.raises(DesignError, match="no system other in the table"):
         relabelled(table, "native", "other")
     with pytest.raises(DesignError, match="no case has 6 complete pairs"):

@@ -17,7 +17,7 @@ import pytest
 from infrabench.core import DesignError, InfrabenchError, LedgerError
 from infrabench.ledger import catalogue
 from infrabench.publish import artifact
-from infrabench.publish.artifact import crate, licences, notebooks, reproduce, tree, writing
+from infrabench.publish.artifact import crate, licences, reproduce, writing
 from tests.support.crate_context import issues
 from tests.support.places import ROOT
 
@@ -149,7 +149,7 @@ def test_executed_notebooks_keep_what_they_show(made: Made) -> None:
     broken.mkdir()
     (broken / "x-recorded.ipynb").write_text("{}")
     with pytest.raises(InfrabenchError, match="make it again with make figures"):
-        list(notebooks.executed(broken, ""))
+        list(writing.executed_notebooks(broken, ""))
     shutil.rmtree(broken)
 
 
@@ -208,7 +208,7 @@ def test_what_is_not_committed_is_refused(made: Made, tmp_path: Path, monkeypatc
     with pytest.raises(DesignError, match=r"called NAME.tar.xz"):
         artifact.write(tmp_path / "a.zip", root=made.root)
     with pytest.raises(DesignError, match="no git checkout"):
-        tree.head(tmp_path)
+        writing.head_commit(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -16,18 +16,8 @@ from infrabench import cli
 from infrabench.core import DesignError, LedgerError, NotRunnable
 from infrabench.ledger import catalogue
 from infrabench.ledger.checksums import SUMS
-from infrabench.selfcheck import claims
-from infrabench.selfcheck.claims import (
-    FAIL,
-    NOT_RUN,
-    PASS,
-    REANALYSIS,
-    REMEASUREMENT,
-    audit,
-    collect,
-    recorded_numbers,
-    remeasurement,
-)
+from infrabench.selfcheck.claims import collect, reanalysis, recorded_numbers, remeasurement
+from infrabench.selfcheck.claims.claim import FAIL, NOT_RUN, PASS, REANALYSIS, REMEASUREMENT, Claim
 from tests.support.places import ROOT
 
 SMALL = "known-effects/lab-quick-2026-11-known"
@@ -44,14 +34,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def outcomes(found: Iterator[claims.Claim]) -> dict[str, str]:
+def outcomes(found: Iterator[Claim]) -> dict[str, str]:
     return {each.what: each.judged.outcome for each in found}
 
 
 @pytest.mark.parametrize("source", sorted(collect.sources()))
 def test_every_recorded_session_says_what_was_written_down(source: str) -> None:
     """Whoever records a session writes down what it says: `infrabench selfcheck claims --record SESSION`."""
-    found = list(claims.collect_claims([source], [REANALYSIS]))
+    found = list(collect.collect_claims([source], [REANALYSIS]))
     assert [f"{each.what}: {each.judged.found}" for each in found if each.judged.outcome != PASS] == []
     assert {"files", "raw output", "trials", "verdicts"} <= {each.what for each in found}
     assert len({each.what for each in found}) == len(found)
@@ -62,18 +52,18 @@ def test_every_study_makes_claims_and_so_does_the_audit() -> None:
     assert {source.partition("/")[0] for source in collect.sources()} >= {
         "containers", "cnis", "runtimes", "aa", "known-effects",
     }  # fmt: skip
-    found = list(claims.collect_claims(["published"]))
+    found = list(collect.collect_claims(["published"]))
     assert len(found) > 60
     assert {each.judged.outcome for each in found} == {PASS}
 
 
 def test_a_changed_finding_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = audit.now()
+    now = reanalysis.current_findings()
     changed = {**now, "A1": {**now["A1"], "recomputed": "nothing"}, "Z9": now["A1"]}
     del changed["A2"]
     (tmp_path / "findings.json").write_text(json.dumps(changed))
-    monkeypatch.setattr(audit, "path", lambda: tmp_path / "findings.json")
-    bad = {each.what: each.judged.found for each in audit.claims() if each.judged.outcome == FAIL}
+    monkeypatch.setattr(reanalysis, "findings_path", lambda: tmp_path / "findings.json")
+    bad = {each.what: each.judged.found for each in reanalysis.published_claims() if each.judged.outcome == FAIL}
     assert set(bad) == {"A1", "A2", "Z9"}
     assert bad["Z9"] == "no such finding any more"
 
@@ -122,7 +112,7 @@ def test_a_damaged_session_fails_as_its_first_claim(home: Path) -> None:
     data = bytearray(archive.read_bytes())
     data[len(data) // 2] ^= 1
     archive.write_bytes(data)
-    assert outcomes(claims.collect_claims([SMALL], [REANALYSIS])) == {"files": FAIL}
+    assert outcomes(collect.collect_claims([SMALL], [REANALYSIS])) == {"files": FAIL}
 
 
 def test_a_session_without_its_numbers_says_what_to_do(home: Path) -> None:
@@ -130,23 +120,23 @@ def test_a_session_without_its_numbers_says_what_to_do(home: Path) -> None:
     before = path.read_text()
     path.unlink()
     with pytest.raises(LedgerError, match="infrabench selfcheck claims --record lab-quick-2026-11-known"):
-        list(claims.collect_claims())
-    assert claims.record("lab-quick-2026-11-known") == path
+        list(collect.collect_claims())
+    assert collect.record("lab-quick-2026-11-known") == path
     assert path.read_text() == before
     with pytest.raises(DesignError, match="unknown recorded session"):
-        claims.record("elsewhere")
+        collect.record("elsewhere")
 
 
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(DesignError, match="unknown source of claims 'containrs': did you mean containers"):
-        list(claims.collect_claims(["containrs"]))
+        list(collect.collect_claims(["containrs"]))
     with pytest.raises(DesignError, match="unknown level"):
-        list(claims.collect_claims([], ["both"]))
+        list(collect.collect_claims([], ["both"]))
 
 
 def test_what_was_measured_here_is_asked(home: Path) -> None:
     """The recorded session under another time of creation is another session, that says the same."""
-    found = list(claims.collect_claims([SMALL], [REMEASUREMENT]))
+    found = list(collect.collect_claims([SMALL], [REMEASUREMENT]))
     assert {each.judged.outcome for each in found} == {NOT_RUN}
     assert "no session of this study was measured on this machine" in found[0].judged.found
     assert "infrabench run known-effects --profile quick && " in found[0].command
@@ -155,12 +145,12 @@ def test_what_was_measured_here_is_asked(home: Path) -> None:
     original = catalogue.find(None, str(home / f"data/recorded/{SMALL}.tar.xz"))
     copy = home / "data/runs/known-effects/mine"
     shutil.copytree(original, copy)
-    again = list(claims.collect_claims([SMALL], [REMEASUREMENT]))
+    again = list(collect.collect_claims([SMALL], [REMEASUREMENT]))
     assert {each.judged.outcome for each in again} == {NOT_RUN}
     assert "is the recorded session itself" in again[0].judged.found
 
     changed(copy, created_utc="2027-01-01T00:00:00+00:00")
-    passed = list(claims.collect_claims([SMALL], [REMEASUREMENT]))
+    passed = list(collect.collect_claims([SMALL], [REMEASUREMENT]))
     assert {each.judged.outcome for each in passed} == {PASS}
     assert all("mine: here" in each.judged.found and "inside the prediction" in each.judged.found for each in passed)
     rows = json.loads((home / f"data/recorded/{SMALL}.json").read_text())["contrasts"]
@@ -171,7 +161,7 @@ def test_what_was_measured_here_is_asked(home: Path) -> None:
 
     asked = json.loads((copy / "session.json").read_text())["parameters"]
     changed(copy, parameters={**asked, "margins": {"": 0.5}})
-    other = list(claims.collect_claims([SMALL], [REMEASUREMENT], ["mine"]))
+    other = list(collect.collect_claims([SMALL], [REMEASUREMENT], ["mine"]))
     assert {each.judged.outcome for each in other} == {NOT_RUN}
     assert "was asked something else: margins" in other[0].judged.found
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infrabench.selfcheck.claims import agreement_rule
+from infrabench.selfcheck.claims import remeasurement
 from infrabench.selfcheck.claims.claim import FAIL, INCONCLUSIVE, PASS
 from infrabench.stats.verdicts import DIFFERENT, EQUIVALENT, NOT_COMPARABLE, WITHIN, Pairs, decide, judge
 from infrabench.stats.verdicts import INCONCLUSIVE as UNDECIDED
@@ -32,12 +32,12 @@ JUST, WIDE = contrast(0.97, 0.99, DIFFERENT), contrast(0.8, 1.3, UNDECIDED)
 def test_a_count_without_an_upper_end_is_on_its_side() -> None:
     """Failures against none: the ratio has no upper end, which a recorded claim writes as null."""
     some = contrast(1.4, None, DIFFERENT)
-    assert agreement_rule.claims_something(some)
-    assert agreement_rule.statement(some).startswith("docker is above native")
-    assert agreement_rule.judge(some, some).outcome == PASS
-    assert "[1.40, ∞)" in agreement_rule.judge(some, some).found
-    assert agreement_rule.judge(BELOW, some).outcome == FAIL
-    assert agreement_rule.judge(some, BELOW).outcome == FAIL
+    assert remeasurement.claims_something(some)
+    assert remeasurement.statement(some).startswith("docker is above native")
+    assert remeasurement.judge(some, some).outcome == PASS
+    assert "[1.40, ∞)" in remeasurement.judge(some, some).found
+    assert remeasurement.judge(BELOW, some).outcome == FAIL
+    assert remeasurement.judge(some, BELOW).outcome == FAIL
 
 
 @pytest.mark.parametrize(
@@ -63,23 +63,23 @@ def test_a_count_without_an_upper_end_is_on_its_side() -> None:
     ],
 )
 def test_outcomes(then: dict[str, Any], now: dict[str, Any], outcome: str) -> None:
-    assert agreement_rule.judge(then, now).outcome == outcome
+    assert remeasurement.judge(then, now).outcome == outcome
 
 
 def test_what_decides_nothing_claims_nothing() -> None:
-    assert [agreement_rule.claims_something(each) for each in (BELOW, NEAR, SAME, WIDE)] == [True, True, True, False]
-    assert not agreement_rule.claims_something(contrast(None, None, NOT_COMPARABLE))
+    assert [remeasurement.claims_something(each) for each in (BELOW, NEAR, SAME, WIDE)] == [True, True, True, False]
+    assert not remeasurement.claims_something(contrast(None, None, NOT_COMPARABLE))
 
 
 def test_statements_and_findings_are_sentences() -> None:
-    assert agreement_rule.statement(BELOW) == "docker is below native (higher is better)"
-    assert agreement_rule.statement(ABOVE) == "docker is above native (higher is better)"
-    assert agreement_rule.statement(SAME) == "docker and native are the same within 2 %"
-    found = agreement_rule.judge(BELOW, contrast(0.6, 0.7, DIFFERENT, n_pairs=5)).found
+    assert remeasurement.statement(BELOW) == "docker is below native (higher is better)"
+    assert remeasurement.statement(ABOVE) == "docker is above native (higher is better)"
+    assert remeasurement.statement(SAME) == "docker and native are the same within 2 %"
+    found = remeasurement.judge(BELOW, contrast(0.6, 0.7, DIFFERENT, n_pairs=5)).found
     assert found.startswith("here 0.648 [0.600, 0.700], n = 5 blocks: different; outside the prediction interval [")
-    assert "; inside the prediction interval [" in agreement_rule.judge(BELOW, BELOW).found
+    assert "; inside the prediction interval [" in remeasurement.judge(BELOW, BELOW).found
     none = contrast(None, None, NOT_COMPARABLE, reason="no ok trial of docker")
-    assert agreement_rule.judge(BELOW, none).found == "here no interval: no ok trial of docker"
+    assert remeasurement.judge(BELOW, none).found == "here no interval: no ok trial of docker"
 
 
 @pytest.mark.parametrize("true", [1.0, 0.99, 0.98, 0.975, 0.9])
@@ -88,8 +88,8 @@ def test_two_sessions_of_one_truth_seldom_contradict(true: float, blocks: int) -
     """At most 5 % may fail, by the module's word; seen with 2 000 pairs of sessions, the band of 99.9 % added."""
     rng, cells = np.random.default_rng([int(1000 * true), blocks]), 2_000
     then, now = (session(rng, true, n, cells) for n in (30, blocks))
-    claimed = [(a, b) for a, b in zip(then, now, strict=True) if agreement_rule.claims_something(a)]
-    outcomes = [agreement_rule.judge(a, b).outcome for a, b in claimed]
+    claimed = [(a, b) for a, b in zip(then, now, strict=True) if remeasurement.claims_something(a)]
+    outcomes = [remeasurement.judge(a, b).outcome for a, b in claimed]
     allowed = 0.05 + 3.3 * (0.05 * 0.95 / len(claimed)) ** 0.5 if claimed else 1.0
     assert outcomes.count(FAIL) <= allowed * len(claimed)
     if true == 0.9:

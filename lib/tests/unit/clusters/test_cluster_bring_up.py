@@ -8,8 +8,7 @@ import pytest
 
 from infrabench.core import Machines, ProvisionError
 from infrabench.machines.clusters import cluster
-from infrabench.machines.clusters.cluster import Cluster
-from infrabench.machines.clusters.kubectl import Kubectl
+from infrabench.machines.clusters.cluster import Cluster, Kubectl
 from tests.support.cluster_fakes import Scripted
 
 PARTS = ("kubernetes", "etcd", "containerd", "multus")
@@ -122,18 +121,3 @@ def test_a_ready_node_that_takes_no_pods_yet_is_waited_for() -> None:
 
     cluster.wait_ready(Cluster(Kubectl(Scripted(answer), ("k",)), cluster.NODES))
     assert len(asked) == 3
-
-
-def test_the_first_error_of_work_on_all_workers_is_raised() -> None:
-    done = []
-
-    def work(worker: cluster.Worker) -> None:
-        done.append(worker.name)
-        if worker.name == "worker2":
-            raise ProvisionError("worker2 has no room")
-
-    members = [cluster.Worker(f"worker{number}", Scripted()) for number in (1, 2)]
-    with pytest.raises(ProvisionError, match="no room"):
-        cluster.at_once(work, members)
-    assert sorted(done) == ["worker1", "worker2"]
-    cluster.at_once(work, ())

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import pytest
 
 from infrabench.core import DesignError, Machines, NotRunnable, ProvisionError, Result
-from infrabench.machines.lab import host_pairs, node_groups, nodes, processes, shell
+from infrabench.machines.lab import node_groups, nodes, processes, shell
 from infrabench.machines.lab.images import Image
 from infrabench.machines.sites.inventory import Inventory
 from infrabench.machines.sites.site import read_file
@@ -47,7 +47,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(nodes, "_tops", list)
     # This machine's links and loop devices may be those of a lab that is at work.
     monkeypatch.setattr(nodes, "LINKS", tmp_path / "links")
-    monkeypatch.setattr(nodes.loops, "detach", lambda name="": None)
+    monkeypatch.setattr(nodes, "detach_loops", lambda name="": None)
     folder = tmp_path / "lab"
     (folder / "ssh").mkdir(parents=True)
     (folder / "ssh/id_ed25519.pub").write_text("ssh-ed25519 AAAA lab\n")
@@ -250,9 +250,9 @@ def connected(node: nodes.Node) -> Scripted:
 
 def test_a_pair_is_an_inventory_of_two_hosts_whose_keys_are_known(lab: Path, built: list[str]) -> None:
     make(lab, "flannel")
-    file = host_pairs.make(lab, "rack-a", "kept-hosts-rack-a", connected, lambda text: None)
+    file = node_groups.make_pair(lab, "rack-a", "kept-hosts-rack-a", connected, lambda text: None)
     read = read_file(file)
-    assert file == host_pairs.inventory(lab, "rack-a")
+    assert file == node_groups.pair_inventory(lab, "rack-a")
     assert isinstance(read, Inventory)
     assert read.name == "rack-a"
     assert {role: host.address for role, host in read.hosts.items()} == {
@@ -272,7 +272,7 @@ def test_a_pair_is_an_inventory_of_two_hosts_whose_keys_are_known(lab: Path, bui
 
 
 def test_a_pair_that_fails_leaves_nothing_and_no_inventory(lab: Path, built: list[str]) -> None:
-    host_pairs.make(lab, "a", "hosts-a", connected, lambda text: None)
+    node_groups.make_pair(lab, "a", "hosts-a", connected, lambda text: None)
 
     def refuses(node: nodes.Node) -> Scripted:
         host = Scripted(address=node.address)
@@ -280,16 +280,16 @@ def test_a_pair_that_fails_leaves_nothing_and_no_inventory(lab: Path, built: lis
         return host
 
     with pytest.raises(ProvisionError, match="no engine"):
-        host_pairs.make(lab, "a", "hosts-a", refuses, lambda text: None)
+        node_groups.make_pair(lab, "a", "hosts-a", refuses, lambda text: None)
     assert node_groups.slots(lab) == {}
     assert list(nodes.nodes_dir().iterdir()) == []
-    assert not host_pairs.inventory(lab, "a").exists()
+    assert not node_groups.pair_inventory(lab, "a").exists()
 
 
 @pytest.mark.parametrize("name", ["", "A", "-a", "a/b", "../a", "a b", "a\n", "x" * 21])
 def test_a_pair_has_a_name_that_a_container_can_have(name: str) -> None:
     with pytest.raises(DesignError, match="cannot be called"):
-        host_pairs.group_name(name)
+        node_groups.pair_group(name)
 
 
 # ------------------------------------------------------------------------------------------------ freezing

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import ProvisionError
-from infrabench.machines.lab import pod_images, pod_layer
-from infrabench.machines.lab.pod_layer import LayerEntry
+from infrabench.machines.lab import pod_images
+from infrabench.machines.lab.pod_images import LayerEntry
 
 
 def unpacked(archive: bytes) -> tuple[list[dict], dict, tarfile.TarFile]:
@@ -32,12 +32,12 @@ def unpacked(archive: bytes) -> tuple[list[dict], dict, tarfile.TarFile]:
 def test_an_archive_is_the_same_bytes_whatever_the_order() -> None:
     entries = {"a/b": LayerEntry(0o755, b"x"), "a/c": LayerEntry(0o777, link="b"), "tmp": LayerEntry(0o1777)}
     settings = {"Cmd": ["/a/b"], "Env": ["A=b"]}
-    archive = pod_layer.archive(entries, "localhost/x:1", settings)
-    assert pod_layer.archive(dict(reversed(entries.items())), "localhost/x:1", settings) == archive
+    archive = pod_images.archive(entries, "localhost/x:1", settings)
+    assert pod_images.archive(dict(reversed(entries.items())), "localhost/x:1", settings) == archive
     manifest, config, layer = unpacked(archive)
     assert manifest[0]["RepoTags"] == ["localhost/x:1"]
     assert config["config"] == settings
-    assert config["architecture"] in ("amd64", "arm64", pod_layer.architecture())
+    assert config["architecture"] in ("amd64", "arm64", pod_images.architecture())
     assert layer.getnames() == ["a", "a/b", "a/c", "tmp"]
     assert {(each.uid, each.gid, each.mtime) for each in layer} == {(0, 0, 0)}
     assert layer.getmember("tmp").mode == 0o1777

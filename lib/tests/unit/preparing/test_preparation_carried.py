@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from infrabench.core import Result, SiteError
-from infrabench.machines.sites.prepare import apply, render
-from infrabench.machines.sites.prepare.guest_files import GuestFiles
-from infrabench.machines.sites.prepare.plan import Options
+from infrabench.machines.sites.prepare import apply
+from infrabench.machines.sites.prepare.plan import GuestFiles, Options
 from infrabench.machines.sites.prepare.requirements import Needs
 
 NEEDS = Needs(
@@ -73,7 +72,7 @@ def test_a_host_that_is_lost_in_the_middle_is_named_and_the_others_go_on() -> No
     assert [change.package for change in done["h0"].changed] == ["apache2-utils", "fio"]  # so far it came
     assert done["h1"].ok
     assert good.has == ["ab", "fio", "/var/cache/infrabench"]
-    told = list(render.render_results(list(done.values())))
+    told = list(apply.render_results(list(done.values())))
     assert told[0] == "h0: failed: host: the connection was lost"
     assert "h1: 2 packages and 0 files changed" in told
 
@@ -114,7 +113,7 @@ def test_the_second_time_there_is_nothing_to_do() -> None:
     again = _both(host)["h0"]
     assert again.ok
     assert host.changing == changing
-    assert list(render.render_results([again])) == ["h0: nothing to do"]
+    assert list(apply.render_results([again])) == ["h0: nothing to do"]
 
 
 def test_a_record_holds_versions_before_and_after_and_is_never_over_another(tmp_path: Path) -> None:

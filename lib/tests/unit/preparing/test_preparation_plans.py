@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from infrabench.machines.sites.prepare import plan, render
+from infrabench.machines.sites.prepare import apply, plan
 from infrabench.machines.sites.prepare.apply import PreparedHost
-from infrabench.machines.sites.prepare.apt import Change
 from infrabench.machines.sites.prepare.plan import File, HostPlan, Options
 from infrabench.machines.sites.prepare.requirements import Needs
-from infrabench.machines.sites.prepare.survey import HostSurvey
+from infrabench.machines.sites.prepare.survey import Change, HostSurvey
 from tests.support.places import TESTS
 
 GOLDEN = TESTS / "data/preparing/dry-run.txt"
@@ -72,7 +71,7 @@ def _words(made: HostPlan) -> list[str]:
 def test_a_host_that_has_everything_is_left_alone() -> None:
     made = _plan(HAS)
     assert (made.commands, made.packages, made.unmet) == ((), (), ())
-    assert list(render.render_plans([PreparedHost("server", made)], ())) == [
+    assert list(apply.render_plans([PreparedHost("server", made)], ())) == [
         "server (Debian GNU/Linux 12 (bookworm), amd64, root: yes): nothing to do"
     ]
 
@@ -91,7 +90,7 @@ def test_the_dry_run_of_a_bare_host_is_this_text() -> None:
     ))  # fmt: skip
     people = _plan(_has(root="no", login="guest", absent=frozenset({"ab"}), installed={"clang": "1:14-1"}))
     other = _plan(_has(is_debian=False, title="Fedora 41", architecture="", **BARE))
-    told = render.render_plans(
+    told = apply.render_plans(
         [
             PreparedHost("server", bare), PreparedHost("client", sudo), PreparedHost("flannel-control", people),
             PreparedHost("flannel-worker1", other), PreparedHost("flannel-worker2", None, error="login refused"),

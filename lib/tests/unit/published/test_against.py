@@ -7,20 +7,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from infrabench.analysis.published import (
+from infrabench.analysis.published.comparison import (
     AGREES_DIRECTION,
     AGREES_SIZE,
     DISAGREES,
     NOT_COMPARABLE,
-    TARGETS,
+    SYSTEMS,
     against,
     agreement,
-    numbers,
     prediction,
+    targets,
     usable,
 )
-from infrabench.analysis.published.targets import SYSTEMS
+from infrabench.analysis.published.printed_numbers import join_notes, numbers
 from infrabench.analysis.tidy import tidy
+from infrabench.core import SchemaError
 from infrabench.stats import contrasts
 from tests.support.analysis_fixtures import MARGINS, table_of, write_session
 
@@ -66,7 +67,7 @@ def test_only_the_single_thread_is_compared_for_cpu(found: pd.DataFrame) -> None
 
 def test_every_target_has_its_printed_numbers() -> None:
     known = numbers()
-    for target in TARGETS:
+    for target in targets():
         for system in target.systems:
             low, high = target.ratios(system, known)
             rounded = target.rounded(system, known)
@@ -198,9 +199,9 @@ def test_a_system_that_is_not_the_published_one_is_compared_by_direction_at_most
 
 def test_a_study_with_another_baseline_is_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = replace(
-        next(t for t in TARGETS if t.key == "B.rate.same-node"), workload="iperf", metric="bit_per_s", scenario=""
+        next(t for t in targets() if t.key == "B.rate.same-node"), workload="iperf", metric="bit_per_s", scenario=""
     )
-    monkeypatch.setattr("infrabench.analysis.published.compare.TARGETS", (ours,))
+    monkeypatch.setattr("infrabench.analysis.published.comparison.targets", lambda: (ours,))
     row = {"workload": "iperf", "metric": "bit_per_s", "scenario": "same", "system": "cilium", "baseline": "flannel"}
     row |= {"n_pairs": 30, "ratio": 1.05, "ratio_low": 1.04, "ratio_high": 1.06, "reason": ""}
     found = against(pd.DataFrame([row])).iloc[0]
@@ -245,8 +246,8 @@ def test_prediction_holds_a_second_campaign_in_95_percent() -> None:
 
 
 def test_a_printed_number_stands_for_what_rounds_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = replace(next(t for t in TARGETS if t.key == "A.iozone.write.ratio"), workload="disk", metric="write")
-    monkeypatch.setattr("infrabench.analysis.published.compare.TARGETS", (ours,))
+    ours = replace(next(t for t in targets() if t.key == "A.iozone.write.ratio"), workload="disk", metric="write")
+    monkeypatch.setattr("infrabench.analysis.published.comparison.targets", lambda: (ours,))
     row = {"workload": "disk", "metric": "write", "scenario": "s", "system": "lxc", "baseline": "native"}
     row |= {"n_pairs": 30, "ratio": 0.7745, "ratio_low": 0.7744, "ratio_high": 0.7746, "reason": ""}
     assert against(pd.DataFrame([row]))["agreement"].iloc[0] == AGREES_SIZE  # 77 % is printed
@@ -261,3 +262,9 @@ def test_what_cannot_be_compared_says_why() -> None:
     other = against(contrasts(table_of({"lxc": [1.0, 2, 3], "docker": [2.0, 3, 4]}, **kind), "lxc", {"": 0.02}))
     assert list(other["agreement"]) == [NOT_COMPARABLE]
     assert other["note"].iloc[0].startswith("our baseline is lxc")
+
+
+def test_a_note_that_is_none_is_refused() -> None:
+    with pytest.raises(SchemaError, match="there is no note 'disk': there are read, write"):
+        join_notes(["read", "disk"], {"read": "a", "write": "b"})
+    assert join_notes(["read", "write"], {"read": "a", "write": "b"}) == "a; b"

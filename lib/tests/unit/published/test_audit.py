@@ -6,12 +6,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from infrabench.analysis.published import audit as audited
-from infrabench.analysis.published import outcomes, published, tally
-from infrabench.analysis.published.data import numbers
-from infrabench.analysis.published.findings import KINDS, RECOMPUTE, TOML, VERDICTS, _toml, facts
-from infrabench.analysis.published.targets_list import TARGETS
-from infrabench.analysis.published.template import fields, filled, words
+from infrabench.analysis.published.comparison import targets
+from infrabench.analysis.published.findings import KINDS, TOML, VERDICTS, _toml, facts, outcomes, recompute, tally
+from infrabench.analysis.published.findings import audit as audited
+from infrabench.analysis.published.printed_numbers import fields, filled, numbers, published, words
 from infrabench.core import SchemaError
 
 # what may stand in a sentence with a digit in it: places, references, names; anything else is a number and computed
@@ -44,7 +42,7 @@ def test_arithmetic_has_inputs_and_text_has_words(table: pd.DataFrame) -> None:
     for row in table.itertuples():
         inputs = set(filter(None, row.inputs.split("; ")))
         assert inputs <= known
-        assert (row.basis == "arithmetic") == (row.id in RECOMPUTE)
+        assert (row.basis == "arithmetic") == bool(recompute(row.id))
         assert inputs or row.evidence, row.id
     assert (table["basis"] == "arithmetic").sum() >= 45
 
@@ -62,7 +60,7 @@ def test_no_number_is_typed_in_a_sentence() -> None:
     data = _toml()
     texts = [each[name] for each in data["finding"] for name in ("claim", "recomputed", "consequence")]
     texts += [text for each in data["outcome"] for kind in ("survives", "falls", "undecided") for text in each[kind]]
-    texts += [note for target in TARGETS for note in target.notes.values()]
+    texts += [note for target in targets() for note in target.notes.values()]
     assert [text for text in texts if re.search(r"\d", NAMES.sub("", words(text)))] == []
 
 

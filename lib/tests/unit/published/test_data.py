@@ -5,9 +5,18 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from infrabench.analysis.published import COLUMNS, CONTAINERS, numbers, papers, published
-from infrabench.analysis.published.data import CSV, RESULTS, SOURCES
-from infrabench.analysis.published.rounding import RoundingSpan, printed_span
+from infrabench.analysis.published.printed_numbers import (
+    COLUMNS,
+    CONTAINERS,
+    CSV,
+    RESULTS,
+    SOURCES,
+    RoundingSpan,
+    numbers,
+    papers,
+    printed_span,
+    published,
+)
 from infrabench.core import InfrabenchError, SchemaError
 
 

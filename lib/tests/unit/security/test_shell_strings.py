@@ -20,7 +20,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 # SSH itself carries one string: these quote every word of an argument list for it.
 QUOTING = {
     "machines/hosts/host.py", "machines/hosts/remote_shell.py", "machines/stores/node/guest.py",
-    "machines/stores/node/run_in_guest.py",
+    "machines/stores/node/inside.py",
 }  # fmt: skip
 SHOWING = {"machines/sites/prepare/plan.py"}  # prints commands as people would type them, and hands none to anything
 # Parts of objects that are declared as constants, at the top of modules.

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infrabench.core import SiteError
-from infrabench.machines.sites import import_hostlist
+from infrabench.machines.sites import import_slurm
 from tests.support.places import TESTS
 
 # What `scontrol show hostnames` of Slurm 22.05 printed.
@@ -24,19 +24,19 @@ def test_a_list_is_written_out_as_slurm_does_it(text: str, names: str) -> None:
     expected = names.split(" ")
     if len(set(expected)) < len(expected):  # Slurm names a host twice; a site may not
         with pytest.raises(SiteError, match="names a host twice: n2"):
-            import_hostlist.expand_list(text)
+            import_slurm.expand_list(text)
         return
-    assert list(import_hostlist.expand_list(text)) == expected
+    assert list(import_slurm.expand_list(text)) == expected
 
 
 @given(st.text("n[]-,0129", max_size=40))
 def test_whatever_is_written_is_written_out_or_refused(text: str) -> None:
     try:
-        names = import_hostlist.expand_list(text)
+        names = import_slurm.expand_list(text)
     except SiteError:
         return
-    assert 0 < len(names) == len(set(names)) <= import_hostlist.MOST
-    assert import_hostlist.check_names(list(names)) == names
+    assert 0 < len(names) == len(set(names)) <= import_slurm.MOST
+    assert import_slurm.check_names(list(names)) == names
     if "[" not in text:
         assert ",".join(names) == text
     # No name has more digits than the list has characters, and each begins as a part of the list does.
@@ -46,7 +46,7 @@ def test_whatever_is_written_is_written_out_or_refused(text: str) -> None:
 @given(st.integers(0, 99_999), st.integers(0, 500), st.integers(1, 6))
 def test_a_range_keeps_its_width(first: int, more: int, width: int) -> None:
     text = f"{first:0{width}d}"
-    names = import_hostlist.expand_list(f"n[{text}-{first + more}]")
+    names = import_slurm.expand_list(f"n[{text}-{first + more}]")
     assert [int(name[1:]) for name in names] == list(range(first, first + more + 1))
     assert names[0] == f"n{text}"
     assert all(len(name) - 1 >= len(text) for name in names)

@@ -10,7 +10,7 @@ from statsmodels.stats.power import TTestPower
 
 from infrabench.analysis.tidy import tidy
 from infrabench.core import DesignError, SchemaError
-from infrabench.selfcheck.validation.tables import campaigns_table
+from infrabench.selfcheck.validation.generators import campaigns_table
 from infrabench.stats import contrasts, diagnostics
 from infrabench.stats.adjust import holm
 from infrabench.stats.contrasts import COLUMNS

@@ -13,8 +13,8 @@ from infrabench.analysis import figures, results, tables
 from infrabench.analysis.figures import forest, forest_caption
 from infrabench.core import STATES
 from infrabench.notebook import session_summary
-from infrabench.publish.report.verdicts import matrix
-from infrabench.selfcheck.validation.tables import METRIC, WORKLOAD, campaigns_table
+from infrabench.publish.report.pages import matrix
+from infrabench.selfcheck.validation.generators import METRIC, WORKLOAD, campaigns_table
 from infrabench.stats import contrasts, estimates, sites, tiers
 from infrabench.stats.intervals import hodges_lehmann
 from infrabench.stats.losses import LOST, unequal_p, worst_ranks

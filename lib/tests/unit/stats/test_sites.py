@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from infrabench.core import SchemaError
-from infrabench.selfcheck.validation.tables import METRIC, WORKLOAD, campaigns_table
+from infrabench.selfcheck.validation.generators import METRIC, WORKLOAD, campaigns_table
 from infrabench.stats import adjust, heterogeneity, pairwise, sites, summary
 from infrabench.stats.contrasts import NOT_IN_FAMILY, contrasts
 from infrabench.stats.verdicts import LIMITED

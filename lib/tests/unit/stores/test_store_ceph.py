@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from infrabench.machines.stores.node import ceph, ceph_check, ceph_client, ceph_options, ceph_primaries
+from infrabench.machines.stores.node import ceph, ceph_check, ceph_client, ceph_options
 from infrabench.machines.stores.node.config import GIB, Config, StoreError
 
 CONFIG = Config("ceph", "one", GIB, GIB)
@@ -277,15 +277,15 @@ class Balanced(Cluster):
 
 def test_each_osd_answers_for_half_of_the_placement_groups():
     cluster = Balanced()
-    ceph_primaries.spread_primaries(cluster)
+    ceph_check.spread_primaries(cluster)
     assert sorted(osds[0] for osds in cluster.order.values()) == [0, 0, 1, 1]
     assert all(sorted(osds) == [0, 1] for osds in cluster.order.values())
     cluster.set.clear()
-    ceph_primaries.spread_primaries(cluster)
+    ceph_check.spread_primaries(cluster)
     assert cluster.set == []  # nothing is asked of a cluster that is even
 
 
 def test_primaries_are_left_alone_while_copies_are_missing():
     cluster = Balanced("active+undersized+degraded")
-    ceph_primaries.spread_primaries(cluster)
+    ceph_check.spread_primaries(cluster)
     assert cluster.set == []

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from infrabench.core import DeploySpec, Limits, Machines, NotRunnable, ProvisionError
-from infrabench.machines.lab import stores
+from infrabench.machines.lab import node_groups
 from infrabench.machines.sites.site import OpenSite
 from infrabench.machines.stores import on_host, upload
 from infrabench.machines.stores.node.config import GIB, load
@@ -110,17 +110,17 @@ class Usage(NamedTuple):
 
 def test_a_lab_without_room_is_refused_before_anything_is_made(tmp_path, monkeypatch):
     monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr(stores, "NEEDED", {})
+    monkeypatch.setattr(node_groups, "STORE_NEEDS", {})
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(9 * GIB))
-    assert stores.find_obstacle(9 * GIB) is None
+    assert node_groups.find_store_obstacle(9 * GIB) is None
     with (
         pytest.raises(NotRunnable, match=r"9\.0 GiB free and the stores need 10\.0 GiB"),
-        stores.open_store(tmp_path, "ceph", 10 * GIB, lambda node: Scripted(), print),
+        node_groups.open_store(tmp_path, "ceph", 10 * GIB, lambda node: Scripted(), print),
     ):
         pass
     assert list(tmp_path.iterdir()) == []
-    monkeypatch.setattr(stores, "NEEDED", {"/dev/of-no-kernel": "loop devices"})
-    assert stores.find_obstacle(0) == "the kernel of this machine has no loop devices"
+    monkeypatch.setattr(node_groups, "STORE_NEEDS", {"/dev/of-no-kernel": "loop devices"})
+    assert node_groups.find_store_obstacle(0) == "the kernel of this machine has no loop devices"
 
 
 # ---------------------------------------------------------------------------------------------- the deployment
@@ -157,7 +157,7 @@ def deployment(node: Node, needs: list[int], *, embedded: bool, spec: DeploySpec
         yield Machines({"store": node}, {}, {}, embedded, pause, resume)
 
     site = OpenSite("x", "lab" if embedded else "inventory", {"server": node}, storer=storer)
-    _, deploy = _block_storage.system("ceph", lambda site, host: _block_storage.Engine("ceph", "user space"))
+    deploy = _block_storage.StorageSystem("ceph", lambda *_: _block_storage.Engine("ceph", "user space")).deploy
     return deploy(site, spec), done
 
 

@@ -11,19 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from infrabench import registry
 from infrabench.machines.lab import images, prebuild
-from infrabench.machines.stores.node import (
-    block,
-    ceph_vm,
-    daemons,
-    guest,
-    krbd,
-    main,
-    run_in_guest,
-    vm,
-    zfs_kernel,
-    zfs_vm,
-)
+from infrabench.machines.stores import upload
+from infrabench.machines.stores.node import block, ceph_vm, daemons, guest, inside, krbd, main, zfs_kernel, zfs_vm
 from infrabench.machines.stores.node.config import GIB, Config, StoreError
 
 
@@ -75,22 +66,31 @@ def test_words_and_status_reach_the_guest_as_they_are(tmp_path):
     fake.write_text('#!/bin/sh\n[ "$1 $3" = "-F guest" ] || exit 99\nexec sh -c "$4"\n')
     fake.chmod(0o755)
     words = ["printf", "%s\n", "two words", "it's", "$HOME", "", "a;b"]
-    argv = [sys.executable, run_in_guest.__file__, str(tmp_path)]
+    argv = [sys.executable, inside.__file__, str(tmp_path)]
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run([*argv, *words], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split("\n") == ["two words", "it's", "$HOME", "", "a;b", ""]
     assert subprocess.run([*argv, "sh", "-c", "exit 7"], env=environment, check=False).returncode == 7
 
 
+@pytest.mark.parametrize("name", ["ceph-vm", "zfs-vm"])
+def test_a_system_runs_commands_in_its_guest_by_a_program_that_is_brought(name: str, config: Config) -> None:
+    engine = registry.system(name).pick(None, None)  # type: ignore[attr-defined]
+    _, program, folder = engine.paths(config)["inside"]
+    brought = {f"{upload.FOLDER}/node/{each.name}" for each in Path(main.__file__).parent.glob("*.py")}
+    assert program in brought
+    assert folder == str(guest.home(config))
+
+
 def test_the_area_is_filled_once(config, monkeypatch):
     ran: list[tuple[str, ...]] = []
     monkeypatch.setattr(guest, "run", lambda _config, argv, **_how: ran.append(tuple(argv)) or "")
-    assert vm.fill(config, "/dev/x", 1000) == {"written_B": 1000}
-    assert vm.fill(config, "/dev/x", 600, 400) == {"written_B": 0}
-    assert vm.fill(config, "/dev/x", 600, 500) == {"written_B": 600}
+    assert guest.fill(config, "/dev/x", 1000) == {"written_B": 1000}
+    assert guest.fill(config, "/dev/x", 600, 400) == {"written_B": 0}
+    assert guest.fill(config, "/dev/x", 600, 500) == {"written_B": 600}
     assert [("--filename=/dev/x" in argv, "--end_fsync=1" in argv) for argv in ran] == [(True, True)] * 2
     with pytest.raises(StoreError, match="too many"):
-        vm.fill(config, "/dev/x", config.raw_bytes, 1)
+        guest.fill(config, "/dev/x", config.raw_bytes, 1)
 
 
 def test_an_area_whose_filling_failed_is_not_filled(config, monkeypatch):
@@ -99,19 +99,19 @@ def test_an_area_whose_filling_failed_is_not_filled(config, monkeypatch):
 
     monkeypatch.setattr(guest, "run", broken)
     with pytest.raises(StoreError):
-        vm.fill(config, "/dev/x", 1000)
+        guest.fill(config, "/dev/x", 1000)
     assert not (config.home / block.FILLED).exists()
 
 
 def test_an_engine_does_some_verbs_its_own_way(config, monkeypatch):
     done = []
     monkeypatch.setattr(guest, "run", lambda _config, argv, **_how: done.append(argv[-1]) or "")
-    verbs = vm.verbs(lambda _config, mode: done.append(mode), lambda _config: "/dev/x")
+    verbs = guest.verbs(lambda _config, mode: done.append(mode), lambda _config: "/dev/x")
     assert verbs["serve"](config, None, "strict") == {"device": "/dev/x", "mode": "strict"}
     assert done == ["strict", "/dev/x"]  # the mode, then a flush, which write-back caches wait for
     with pytest.raises(StoreError, match="default, strict"):
         verbs["serve"](config, None, "fast")
-    for name in vm.REFUSED:
+    for name in guest.REFUSED:
         with pytest.raises(StoreError, match="not done"):
             verbs[name](config, None)
     assert set(verbs) <= set(main.VERBS)

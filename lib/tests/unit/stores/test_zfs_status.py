@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from infrabench.machines.stores.node import zfs_client
+from infrabench.machines.stores.node import zfs
 from infrabench.machines.stores.node.config import Config, StoreError
 
 STATUS = Path(__file__).with_name("zfs_status")
@@ -33,42 +33,42 @@ def status(name: str) -> dict[str, Any]:
     ],
 )
 def test_progress_of_a_rebuild(name: str, clean: bool, copied: int | None, left: int | None) -> None:
-    told = zfs_client.progress(status(name), 2)
+    told = zfs.progress(status(name), 2)
     assert (told["clean"], told["copied_B"], told["left_B"]) == (clean, copied, left)
 
 
 def test_a_pool_with_fewer_disks_than_copies_is_not_clean() -> None:
-    assert zfs_client.progress(status("new"), 3)["clean"] is False
+    assert zfs.progress(status("new"), 3)["clean"] is False
 
 
 def test_a_resilver_that_has_not_begun_is_not_the_one_before() -> None:
     found = status("resilver")
     found["scan"] = status("replaced")["scan"]  # of the time before: it has ended
-    told = zfs_client.progress(found, 2)
+    told = zfs.progress(found, 2)
     assert (told["clean"], told["copied_B"], told["left_B"]) == (False, None, None)
 
 
 def test_a_scrub_is_no_rebuild() -> None:
     found = status("new")
     found["scan"] = {**status("resilver")["scan"], "kind": "scrub"}
-    told = zfs_client.progress(found, 2)
+    told = zfs.progress(found, 2)
     assert (told["clean"], told["copied_B"], told["left_B"]) == (True, None, None)
 
 
 def test_errors_are_those_of_the_disks_and_of_what_is_lost() -> None:
-    assert zfs_client.progress(status("new"), 2)["detail"]["errors"] == 0
-    assert zfs_client.checksum_errors(status("new")) == 0
+    assert zfs.progress(status("new"), 2)["detail"]["errors"] == 0
+    assert zfs.checksum_errors(status("new")) == 0
     found = status("lost")
     found["vdevs"]["children"][0]["children"][0] |= {"checksum_errors": 3, "healed_B": 4 * 16384 - 1, "read_errors": 2}
     found["vdevs"]["children"][0]["children"][1] |= {"checksum_errors": 7, "healed_B": 16384, "write_errors": 1}
-    assert zfs_client.progress(found, 2)["detail"]["errors"] == (4 + 2) + (7 + 1) + 4
-    assert zfs_client.checksum_errors(found) == 10
+    assert zfs.progress(found, 2)["detail"]["errors"] == (4 + 2) + (7 + 1) + 4
+    assert zfs.checksum_errors(found) == 10
 
 
 def test_a_replaced_disk_stands_beside_the_new_one_until_the_end() -> None:
-    found = [zfs_client.is_replacing(status(name)) for name in ("new", "degraded", "resilver", "replaced")]
+    found = [zfs.is_replacing(status(name)) for name in ("new", "degraded", "resilver", "replaced")]
     assert found == [False, False, True, False]
-    assert [leaf["state"] for leaf in zfs_client.leaves(status("resilver"))] == ["online", "offline", "online"]
+    assert [leaf["state"] for leaf in zfs.leaves(status("resilver"))] == ["online", "offline", "online"]
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def answering(tmp_path: Path) -> Callable[[bytes], Config]:
 
 
 def test_a_question_is_answered(answering: Callable[[bytes], Config]) -> None:
-    assert zfs_client.ask(answering(b'{"ok": true, "errors": 0}\n'), "status") == {"ok": True, "errors": 0}
+    assert zfs.ask(answering(b'{"ok": true, "errors": 0}\n'), "status") == {"ok": True, "errors": 0}
 
 
 @pytest.mark.parametrize(
@@ -109,9 +109,9 @@ def test_a_question_is_answered(answering: Callable[[bytes], Config]) -> None:
 )
 def test_what_is_no_answer_is_an_error(answering: Callable[[bytes], Config], answer: bytes, said: str) -> None:
     with pytest.raises(StoreError, match=said):
-        zfs_client.ask(answering(answer), "drop")
+        zfs.ask(answering(answer), "drop")
 
 
 def test_nobody_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="does not answer 'status'"):
-        zfs_client.ask(Config("zfs", "s", 2**30, 2**30, homes=str(tmp_path)), "status")
+        zfs.ask(Config("zfs", "s", 2**30, 2**30, homes=str(tmp_path)), "status")

@@ -11,10 +11,9 @@ import pytest
 
 from infrabench import cli, registry
 from infrabench.core import DeploySpec, DesignError, Limits, NotRunnable, ProvisionError
-from infrabench.machines.clusters import freezer, pods
-from infrabench.machines.clusters.cluster import NODES, Cluster, is_ready, until
+from infrabench.machines.clusters import cluster, pods
+from infrabench.machines.clusters.cluster import NODES, Cluster, Kubectl, is_ready, until
 from infrabench.machines.clusters.cni import CNI
-from infrabench.machines.clusters.kubectl import Kubectl
 from infrabench.machines.clusters.workers import PLAIN_CONFIG, Worker
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.lab import go_parts
@@ -149,12 +148,12 @@ def test_a_cluster_is_ready_when_its_nodes_say_so_and_their_kubelets_answer_now(
 
 def test_a_thawed_cluster_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
     done = []
-    monkeypatch.setattr(freezer, "is_ready", lambda cluster: bool(done.append("asked")) or len(done) > 3)
-    monkeypatch.setattr(freezer, "SETTLE_S", 0.0)
-    cluster = Cluster(Kubectl(Scripted(), ()), NODES)
-    freezer.thawing(cluster, lambda: done.append("thawed"))()
+    monkeypatch.setattr(cluster, "is_ready", lambda cluster: bool(done.append("asked")) or len(done) > 3)
+    monkeypatch.setattr(cluster, "SETTLE_S", 0.0)
+    frozen = Cluster(Kubectl(Scripted(), ()), NODES)
+    cluster.make_resume(frozen, lambda: done.append("thawed"))()
     assert done == ["thawed", "asked", "asked", "asked"]
-    assert freezer.thawing(cluster, None) is None
+    assert cluster.make_resume(frozen, None) is None
 
 
 def test_the_bridge_gives_every_node_its_own_range_in_the_file_that_multus_delegates_to() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from infrabench.core import ProvisionError, Result, Target
 from infrabench.machines.hosts.host import LocalHost
-from infrabench.systems import _network_checks
+from infrabench.systems import _cni
 
 ROW = "{:>6}: {} {packets} 0 0 0 0 0 0 {} {packets} 0 0 0 0 0 0\n"
 NO_ROUTE = b"iperf3: error - unable to connect to server - server may have stopped running: Connection timed out\n"
@@ -81,7 +81,7 @@ def targets(net: Net) -> dict[str, Target]:
 
 
 def verified(net: Net, *, enforces: bool = True, joins_nodes: bool = True) -> dict[str, object]:
-    found = _network_checks.verified("some-cni", targets(net), enforces=enforces, joins_nodes=joins_nodes)
+    found = _cni.verify_network("some-cni", targets(net), enforces=enforces, joins_nodes=joins_nodes)
     assert net.listening == set()  # whatever was shown, no server stays behind
     return found
 
@@ -149,5 +149,5 @@ def test_a_client_that_fails_stops_the_server_all_the_same() -> None:
     net = Net()
     broken = {**targets(net), "far": Target("far", LocalHost(), ("false",))}
     with pytest.raises(Exception, match="far localhost exited with 1"):
-        _network_checks.verified("some-cni", broken, enforces=True, joins_nodes=True)
+        _cni.verify_network("some-cni", broken, enforces=True, joins_nodes=True)
     assert net.listening == set()

@@ -9,11 +9,10 @@ import pytest
 
 from infrabench import registry
 from infrabench.core import DeploySpec, Limits, NotRunnable, ProvisionError, SiteError, Target
-from infrabench.machines.clusters.cluster import Cluster
-from infrabench.machines.clusters.kubectl import Kubectl
+from infrabench.machines.clusters.cluster import Cluster, Kubectl
 from infrabench.machines.sites.site import OpenSite
 from infrabench.studies.runtimes import STUDY
-from infrabench.systems import _capacity, _container_runtimes, _pod_kernel, _runtime_classes
+from infrabench.systems import _capacity, _container_runtimes, _namespace
 from tests.support.cluster_fakes import Scripted
 
 MIB = 2**20
@@ -49,34 +48,34 @@ def test_every_system_of_the_study_is_a_plug_in() -> None:
 
 
 def test_a_class_is_found_by_its_handler_or_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(_runtime_classes.CLASSES, raising=False)
+    monkeypatch.delenv(_namespace.CLASSES, raising=False)
     kubectl = cluster(runtimeclasses=CLASSES)
-    assert _runtime_classes.find_class(kubectl, "runc") is None
-    assert _runtime_classes.find_class(kubectl, "kata")["metadata"]["name"] == "kata-qemu"  # type: ignore[index]
-    assert _runtime_classes.find_class(kubectl, "runsc")["handler"] == "runsc"  # type: ignore[index]
-    monkeypatch.setenv(_runtime_classes.CLASSES, "runc=sandboxed, kata=katalog")
-    assert _runtime_classes.find_class(kubectl, "runc")["metadata"]["name"] == "sandboxed"  # type: ignore[index]
-    assert _runtime_classes.find_class(kubectl, "kata")["metadata"]["name"] == "katalog"  # type: ignore[index]
+    assert _namespace.find_class(kubectl, "runc") is None
+    assert _namespace.find_class(kubectl, "kata")["metadata"]["name"] == "kata-qemu"  # type: ignore[index]
+    assert _namespace.find_class(kubectl, "runsc")["handler"] == "runsc"  # type: ignore[index]
+    monkeypatch.setenv(_namespace.CLASSES, "runc=sandboxed, kata=katalog")
+    assert _namespace.find_class(kubectl, "runc")["metadata"]["name"] == "sandboxed"  # type: ignore[index]
+    assert _namespace.find_class(kubectl, "kata")["metadata"]["name"] == "katalog"  # type: ignore[index]
 
 
 def test_a_class_that_is_not_there_is_refused_with_those_that_are(monkeypatch: pytest.MonkeyPatch) -> None:
     kubectl = cluster(runtimeclasses=CLASSES)
-    monkeypatch.setenv(_runtime_classes.CLASSES, "kata=nope")
+    monkeypatch.setenv(_namespace.CLASSES, "kata=nope")
     with pytest.raises(SiteError, match=r"nope for kata.*kata-qemu \(handler kata-qemu\), katalog .*, sandboxed"):
-        _runtime_classes.find_class(kubectl, "kata")
-    monkeypatch.setenv(_runtime_classes.CLASSES, "kata")
+        _namespace.find_class(kubectl, "kata")
+    monkeypatch.setenv(_namespace.CLASSES, "kata")
     with pytest.raises(SiteError, match="write RUNTIME=NAME"):
-        _runtime_classes.find_class(kubectl, "kata")
-    monkeypatch.delenv(_runtime_classes.CLASSES)
+        _namespace.find_class(kubectl, "kata")
+    monkeypatch.delenv(_namespace.CLASSES)
     with pytest.raises(NotRunnable, match=r"^Kata is not installed: the cluster has no runtime class.*It has: none"):
-        _runtime_classes.find_class(cluster(runtimeclasses={"items": []}), "kata")
+        _namespace.find_class(cluster(runtimeclasses={"items": []}), "kata")
 
 
 def test_a_class_asks_for_labels_of_a_node() -> None:
     wanted = CLASSES["items"][0]
-    assert _runtime_classes.takes(wanted, {"metadata": {"labels": {"kata": "true"}}})
-    assert not _runtime_classes.takes(wanted, {"metadata": {}})
-    assert _runtime_classes.takes(CLASSES["items"][1], {"metadata": {}})
+    assert _namespace.takes(wanted, {"metadata": {"labels": {"kata": "true"}}})
+    assert not _namespace.takes(wanted, {"metadata": {}})
+    assert _namespace.takes(CLASSES["items"][1], {"metadata": {}})
 
 
 # ------------------------------------------------------------------------------------------ no pod at all
@@ -118,8 +117,8 @@ def said(**facts: Any) -> Kubectl:
     return cluster(facts=usual | facts)
 
 
-def seen(low: str, **facts: Any) -> _pod_kernel.Inside:
-    return _pod_kernel.inspect(said(**facts), Limits(memory_bytes=256 * MIB), low, NODE)
+def seen(low: str, **facts: Any) -> _container_runtimes.Inside:
+    return _container_runtimes.inspect_pod(said(**facts), Limits(memory_bytes=256 * MIB), low, NODE)
 
 
 def test_a_pod_has_to_be_on_the_kernel_that_its_runtime_gives() -> None:

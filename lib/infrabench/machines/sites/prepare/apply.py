@@ -1,10 +1,13 @@
-"""Carrying out plans on hosts, all of them at once, and what that changed."""
+"""Carrying out plans on hosts, all of them at once; what that changed, and plans and results in words.
+
+What is printed of a plan is the same for a dry run and before a real one.
+"""
 
 from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,14 +18,13 @@ from infrabench.core import CommandFailed, Host, InfrabenchError
 from infrabench.machines.hosts import interrupts, parallel
 from infrabench.machines.sites.prepare import plan as planning
 from infrabench.machines.sites.prepare import survey as surveys
-from infrabench.machines.sites.prepare.apt import Change, compare_versions
-from infrabench.machines.sites.prepare.guest_files import GuestFiles
-from infrabench.machines.sites.prepare.plan import Command, HostPlan, Options
+from infrabench.machines.sites.prepare.plan import Command, GuestFiles, HostPlan, Options
 from infrabench.machines.sites.prepare.requirements import Needs
-from infrabench.machines.sites.prepare.survey import HostSurvey
+from infrabench.machines.sites.prepare.survey import Change, HostSurvey, compare_versions
 
 AT_ONCE = 16
 FORMAT = 1
+NOTHING = "nothing to do"
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,3 +210,54 @@ def _host_record(prepared: PreparedHost, needs: Needs) -> dict[str, Any]:
         "changed": {each.package: [each.old or None, each.new or None] for each in prepared.changed},
         "files": list(prepared.files), "left": list(prepared.left), "error": prepared.error or None,
     }  # fmt: skip
+
+
+def render_plans(planned: Sequence[PreparedHost], untold: Sequence[str]) -> Iterator[str]:
+    """Yield every host's plan: packages with versions, every command as it is run, and what stays unmet."""
+    for each in planned:
+        if each.plan is None:
+            yield f"{each.name}: failed: {each.error}"
+            continue
+        survey = each.plan.survey
+        title = f"{survey.title}, {survey.architecture or survey.machine}, root: {survey.root}"
+        summary = f"{_count(len(each.plan.packages), 'package')}, {_count(len(each.plan.commands), 'command')}"
+        if not each.plan.commands:
+            summary = "nothing that can be done" if each.plan.problems else NOTHING
+        yield f"{each.name} ({title}): {summary}"
+        yield from _packages(each.plan)
+        if each.plan.by_hand:
+            yield f"  The login {each.plan.survey.login} has neither root nor sudo. An administrator has to run there:"
+        yield from (f"    {command}" for command in each.plan.commands)
+        if each.plan.by_hand and any(command.stdin for command in each.plan.commands):
+            yield "  What is read there is brought from here: that takes a login with root or sudo"
+        yield from (f"  unmet: {problem}" for problem in each.plan.problems)
+    yield from (f"not asked: {reason}" for reason in untold)
+
+
+def render_results(prepared: Sequence[PreparedHost]) -> Iterator[str]:
+    """Yield what changed on every host, and what is still lacking."""
+    for each in prepared:
+        if each.error:
+            yield f"{each.name}: failed: {each.error}"
+        elif not each.done and not each.left:
+            yield f"{each.name}: {NOTHING}"
+        else:
+            yield f"{each.name}: {_count(len(each.changed), 'package')} and {_count(len(each.files), 'file')} changed"
+        for change in each.changed:
+            yield f"  {change.package}: {change.old or 'not there'} -> {change.new or 'removed'}"
+        yield from (f"  {path}: written" for path in each.files)
+        yield from (f"  unmet: {reason}" for reason in each.left)
+
+
+def _packages(plan: HostPlan) -> Iterator[str]:
+    width = max((len(each.name) for each in plan.packages), default=0)
+    for each in plan.packages:
+        version = each.new or "version known after apt-get update"
+        change = f"{each.old} -> {version}" if each.old else version
+        yield f"  {each.name:{width}}  {change}  for {', '.join(each.wanted)}"
+    if plan.depends:
+        yield f"  and {_count(plan.depends, 'package')} that they depend on"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

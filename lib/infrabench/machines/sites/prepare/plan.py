@@ -2,20 +2,25 @@
 
 Nothing that is there is upgraded unless that is asked for, and nothing is ever removed: what would take that is told,
 and not done. Servers that a package brings are masked first: trials start their own, and none may run beside them.
+
+The suite's own files of a guest, helpers and settings of servers that `native` needs too, are taken from the image that
+every guest is made from, so that the host runs the very same.
 """
 
 from __future__ import annotations
 
 import io
+import re
 import shlex
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from pathlib import Path
 
-from infrabench.machines.sites.prepare.apt import Change
+from infrabench.core import InfrabenchError
 from infrabench.machines.sites.prepare.requirements import Needs
-from infrabench.machines.sites.prepare.survey import HostSurvey
+from infrabench.machines.sites.prepare.survey import Change, HostSurvey
 
 APT_S = 900.0
 STEP_S = 60.0
@@ -29,6 +34,9 @@ STAYS_OFF: Mapping[str, tuple[str, ...]] = {
     "postfix": ("postfix.service",), "lxc": ("lxc-net.service",), "iperf3": ("iperf3.service",),
     "netperf": ("netperf.service",), "mariadb-server": ("mariadb.service",),
 }  # fmt: skip
+OURS = re.compile(r"usr/local/bin/ib-[a-z-]+|(?:etc|srv)/infrabench/[A-Za-z0-9_./-]+")
+FOLDERS = re.compile(r"srv/infrabench/[a-z]+|var/log/infrabench")  # that its servers write to or read from
+LARGEST = 2**24  # bytes of a file
 UNKNOWN = "Are its lists up to date (--update), and is its component in its sources (Debian's contrib, non-free)?"
 Simulate = Callable[[Sequence[str]], "tuple[Change, ...] | str"]
 Older = Callable[[str, str], bool]
@@ -134,7 +142,8 @@ def make_plan(
     limits, reason = _make_limit(needs, survey)
     draft.problems += [reason] if reason else []
     _folders_and_files(needs, survey, (*files, *limits), no_files, as_root, draft)
-    _modules(needs, survey, as_root, draft)
+    if modules := [module for device, module in needs.modules.items() if device in survey.absent]:
+        draft.commands.append(Command((*as_root, "modprobe", "--all", *modules)))
     by_hand = survey.root == "no" and bool(draft.commands)
     return HostPlan(
         survey, tuple(packages), depends, tuple(draft.commands), tuple(draft.problems), by_hand,
@@ -275,7 +284,36 @@ def _make_limit(needs: Needs, survey: HostSurvey) -> tuple[tuple[File, ...], str
     return (file,), ""
 
 
-def _modules(needs: Needs, survey: HostSurvey, as_root: tuple[str, ...], draft: _Draft) -> None:
-    modules = [module for device, module in needs.modules.items() if device in survey.absent]
-    if modules:
-        draft.commands.append(Command((*as_root, "modprobe", "--all", *modules)))
+@dataclass(frozen=True, slots=True)
+class GuestFiles:
+    """Files and folders of ours; none where the image cannot be made here, and `reason` says why."""
+
+    files: tuple[File, ...] = ()
+    folders: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def read_files(tar: Path) -> GuestFiles:
+    """Return what is ours in the guest image's archive."""
+    found, folders = {}, set()
+    with tarfile.open(tar) as archive:
+        for member in archive:
+            name = member.name.removeprefix("./")
+            if member.isdir() and FOLDERS.fullmatch(name):
+                folders.add(f"/{name}")
+            if not member.isfile() or not OURS.fullmatch(name) or ".." in name or member.size > LARGEST:
+                continue
+            content = archive.extractfile(member)
+            assert content is not None
+            found[name] = File(f"/{name}", member.mode & 0o777, content.read())
+    return GuestFiles(tuple(found[name] for name in sorted(found)), tuple(sorted(folders)))
+
+
+def load_files(say: Callable[[str], None]) -> GuestFiles:
+    """Return what is ours, with the image made first where it is not there yet."""
+    from infrabench.machines.lab import images  # needs the tools of the lab
+
+    try:
+        return read_files(images.make("guest", say).tar)
+    except (InfrabenchError, tarfile.TarError, OSError) as error:
+        return GuestFiles(reason=f"it cannot be made here: {str(error).strip().splitlines()[-1]}")

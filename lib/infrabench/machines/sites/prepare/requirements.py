@@ -96,7 +96,7 @@ def _parts(
             # What has devices of the kernel is made as root, as clusters are.
             yield _host(role, inventory), Needs(dict(programs), modules, root=bool(modules)), name
     limits = Needs(folders=(host_cache.FOLDER,), nofile=study.limits.nofile)
-    if any(_touches_hosts(registry.system(name)) for name in chosen):
+    if any(role in HOST_ROLES for name in chosen for role in getattr(registry.system(name), "NEEDS", {})):
         yield "server", limits, study.name
     for name in dict.fromkeys(case.workload for case in _cases(study)):
         if workloads is not None and name not in workloads:
@@ -105,10 +105,6 @@ def _parts(
             # Guests and pods have the tools in their image: the server itself needs them where it is what is measured.
             if role == "client" or on_host:
                 yield _host(role, inventory), Needs(dict(programs), nofile=study.limits.nofile), name
-
-
-def _touches_hosts(system: Any) -> bool:
-    return any(role in HOST_ROLES for role in getattr(system, "NEEDS", {}))
 
 
 def _host(role: str, inventory: Inventory) -> str:

@@ -1,4 +1,7 @@
-"""What a host has: asked with commands that change nothing there (apt may renew its own caches, as it always does)."""
+"""What a host has: asked with commands that change nothing there (apt may renew its own caches, as it always does).
+
+What apt and dpkg print is read here too; it is that of the C locale.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from infrabench.core import CommandFailed, Host, Result, SiteError
+from infrabench.core import CommandFailed, Host, ParseError, Result, SiteError
 from infrabench.machines.hosts.host import run_checked
-from infrabench.machines.sites.prepare import apt
 from infrabench.machines.sites.prepare.requirements import Needs
 
+INSTALLED = "-f=${Package} ${Architecture} ${Version} ${db:Status-Status}\\n"  # the format that `parse_installed` reads
+HALF = {"half-installed", "unpacked", "half-configured", "triggers-awaited", "triggers-pending"}
+_NAME = r"[a-z0-9][a-z0-9+.-]*(?::[a-z0-9-]+)?"
+_LINE = re.compile(rf"^({_NAME}) ([a-z0-9-]+) (\S+) ([a-z-]+)$")
+_CHANGE = re.compile(rf"^(Inst|Remv) ({_NAME})(?: \[([^\]]*)\])?(?: \((\S+)[^)]*\))?", re.MULTILINE)
 ASK_S = 60.0
 SIMULATE_S = 180.0
 # Prints a line for each fact, marked, since a login may say things of its own. $1, ...: kind=name of what is needed.
@@ -45,6 +52,62 @@ say end
 """
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 FAMILY = {"debian", "ubuntu"}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A package that apt would install, upgrade (`old` and `new`) or remove (`new` empty)."""
+
+    package: str
+    old: str
+    new: str
+
+
+def parse_installed(output: str, architecture: str, *, half: bool = False) -> dict[str, str]:
+    """Return package -> version of what dpkg holds to be installed; those of another architecture with its name.
+
+    `half`: of what it began to install and did not finish.
+    """
+    found = {}
+    for line in output.splitlines():
+        if (match := _LINE.match(line)) and (match[4] in HALF if half else match[4] == "installed"):
+            own = match[2] in (architecture, "all")
+            found[match[1] if own else f"{match[1]}:{match[2]}"] = match[3]
+    return found
+
+
+def parse_candidates(output: str) -> dict[str, str]:
+    """Return package -> version that ``apt-cache policy`` would install; packages without one are left out."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in output.splitlines():
+        if match := re.fullmatch(rf"({_NAME}):", line):
+            name = match[1]
+        elif name and (match := re.fullmatch(r"  Candidate: (\S+)", line)):
+            found |= {} if match[1] == "(none)" else {name: match[1]}
+    return found
+
+
+def parse_simulation(output: str) -> tuple[Change, ...]:
+    """Return what ``apt-get --simulate`` would change; `ParseError` when it does not say so in the form we know."""
+    found = [
+        Change(match[2], match[3] or "", (match[4] or "") if match[1] == "Inst" else "")
+        for match in _CHANGE.finditer(output)
+    ]
+    lines = sum(line.startswith(("Inst ", "Remv ")) for line in output.splitlines())
+    if lines != len(found) or any(not (each.old or each.new) for each in found):
+        raise ParseError("apt-get", "a line that is not understood", output)
+    return tuple(found)
+
+
+def compare_versions(before: Mapping[str, str], after: Mapping[str, str], of: Sequence[str] = ()) -> tuple[Change, ...]:
+    """Return how packages changed from `before` to `after`, by name; of all, or of those in `of`."""
+    names = sorted({*before, *after} if not of else set(of))
+    return tuple(
+        Change(name, before.get(name, ""), after.get(name, ""))
+        for name in names
+        if before.get(name, "") != after.get(name, "")
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +159,12 @@ def survey_host(host: Host, needs: Needs, files: Sequence[str] = ()) -> HostSurv
     return _with_packages(host, survey, needs, files)
 
 
-def simulate_install(host: Host, command: Sequence[str]) -> tuple[apt.Change, ...] | str:
+def simulate_install(host: Host, command: Sequence[str]) -> tuple[Change, ...] | str:
     """Return what an ``apt-get`` command would change, or apt's own words where it would not do it."""
     result = host.run((*command, "--simulate"), timeout_s=SIMULATE_S)
     if not result.ok:
         return printable(_text(result, result.stderr or result.stdout))[-600:]
-    return apt.parse_simulation(_text(result))
+    return parse_simulation(_text(result))
 
 
 def is_older(host: Host, version: str, floor: str) -> bool:
@@ -118,16 +181,16 @@ def printable(text: str) -> str:
 
 
 def _with_packages(host: Host, survey: HostSurvey, needs: Needs, files: Sequence[str]) -> HostSurvey:
-    listed = run_checked(host, ("dpkg-query", "-W", apt.INSTALLED), timeout_s=ASK_S, error=SiteError)
+    listed = run_checked(host, ("dpkg-query", "-W", INSTALLED), timeout_s=ASK_S, error=SiteError)
     wanted = sorted({needs.package(program)[0] for program in needs.programs} - {""})
     policy = ("apt-cache", "policy", *wanted)
-    offered = apt.parse_candidates(run_checked(host, policy, timeout_s=ASK_S, error=SiteError)) if wanted else {}
+    offered = parse_candidates(run_checked(host, policy, timeout_s=ASK_S, error=SiteError)) if wanted else {}
     hashes = {}
     if files:
         told = host.run(("sha256sum", "--", *files), timeout_s=ASK_S)  # ends with 1 where one is not there
         pairs = (line.split("  ", 1) for line in _text(told).splitlines() if re.match(r"[0-9a-f]{64}  /", line))
         hashes = {path: value for value, path in pairs}
-    have, half = (apt.parse_installed(listed, survey.architecture, half=each) for each in (False, True))
+    have, half = (parse_installed(listed, survey.architecture, half=each) for each in (False, True))
     return replace(survey, installed=have, half=frozenset(half), candidates=offered, hashes=hashes)
 
 

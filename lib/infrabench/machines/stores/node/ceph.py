@@ -6,6 +6,7 @@ killed and removed. Two copies, placed on the two OSDs.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -16,18 +17,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from . import ceph_check, daemons, disks, krbd
 from . import ceph_options as options
-from . import ceph_primaries as primaries
-from . import daemons, disks, krbd
 from .ceph_check import is_clean, serves_alone, totals
 from .ceph_check import repair as repair
 from .ceph_check import scrub as scrub
 from .ceph_client import CephConnection, connect, daemon
-from .ceph_facts import evidence as evidence
-from .ceph_facts import facts as facts
 from .config import MODES, Config, StoreError
 
 CLIENT = "qemu-nbd"
+_IMAGE = f"{options.POOL}/{options.IMAGE}"
 UP_S, CLEAN_S, DOWN_S = 60.0, 90.0, 60.0
 GIVE_UP_S = 6
 MODE = "mode"  # in the run folder: how the volume is served now
@@ -59,9 +58,9 @@ def create(config: Config) -> None:
         cluster.mon("osd pool create", pool=options.POOL, pg_num=groups, pgp_num=groups)
         cluster.mon("osd pool application enable", pool=options.POOL, app="rbd")
         daemons.until(lambda: _state(cluster)["clean"], CLEAN_S, "clean placement groups")
-        primaries.spread_primaries(cluster)
+        ceph_check.spread_primaries(cluster)
     size = f"{config.volume_bytes}B"
-    run("rbd", "create", _image(), "--size", size, "--image-feature", "layering", "--image-format", "2")
+    run("rbd", "create", _IMAGE, "--size", size, "--image-feature", "layering", "--image-format", "2")
 
 
 def destroy(config: Config) -> None:
@@ -79,11 +78,11 @@ def serve(config: Config, mode: str) -> None:
         return
     unserve(config)
     with connect(config) as cluster:
-        primaries.spread_primaries(cluster)  # an OSD that was replaced has brought back CRUSH's own draw
+        ceph_check.spread_primaries(cluster)  # an OSD that was replaced has brought back CRUSH's own draw
     config.socket.unlink(missing_ok=True)
     _point(config, mode)
     conf = _client_conf(config, mode)
-    image = f"rbd:{_image()}:conf={conf}:admin_socket={config.run / CLIENT}.asok"
+    image = f"rbd:{_IMAGE}:conf={conf}:admin_socket={config.run / CLIENT}.asok"
     how = ("-t", "-e", "16", "-f", "raw", "-k", config.socket, f"--cache={CACHE[mode]}", "--discard=unmap")
     daemons.start(config, CLIENT, (CLIENT, *how, image))
     krbd.attach(config)
@@ -120,7 +119,7 @@ def drop(config: Config) -> None:
         if daemons.alive(config, name):
             daemon(config.run / f"{name}.asok", "cache drop")
     if daemons.alive(config, CLIENT):
-        daemon(config.run / f"{CLIENT}.asok", f"rbd cache invalidate {_image()}")
+        daemon(config.run / f"{CLIENT}.asok", f"rbd cache invalidate {_IMAGE}")
 
 
 def throttle(config: Config, level: str) -> None:
@@ -253,5 +252,39 @@ def _point(config: Config, mode: str) -> None:
     link.symlink_to(_client_conf(config, mode).name)
 
 
-def _image() -> str:
-    return f"{options.POOL}/{options.IMAGE}"
+def facts(config: Config) -> dict[str, Any]:
+    """Return the version and all that the cluster was told."""
+    with connect(config) as cluster:
+        detail = cluster.mon("osd metadata")
+        pool = cluster.mon("osd pool get", pool=options.POOL, var="all")
+        flags = cluster.mon("osd dump")["flags"]
+    run = _program(config)
+    image = json.loads(run("rbd", "info", _IMAGE, "--format", "json"))
+    return {
+        "engine": "ceph",
+        "version": run("ceph-osd", "--version").strip(),
+        "pool": {
+            "layout": "one pool, one copy on each of two OSDs (failure domain osd), BlueStore",
+            "copies": pool["size"], "min_copies": pool["min_size"], "placement_groups": pool["pg_num"],
+            "primaries": "even: each OSD answers for as many placement groups",
+            "object_bytes": image["object_size"], "image_features": image["features"], "compression": "none",
+            "osd_class": sorted({str(each.get("default_device_class")) for each in detail}),
+            "osd_cache_bytes": config.cache_bytes // config.copies, "osd_cache": "fixed size, no autotuning",
+            "client_cache": "default: librbd's, 32 MiB, write-back after the first flush; strict: none",
+            "sync": "a write is acknowledged when both OSDs have it on disk; by librbd's cache before, in default",
+            "drop": "OSDs: cache drop; librbd: invalidated; RocksDB's block cache (metadata) stays",
+            "client_gives_up": "after data was damaged: what no copy answers ends in an error; before that never",
+            "throttle_default": "Ceph's own for this class of disk", "throttle_open": options.OPEN,
+            "freeze": options.FREEZE, "scrubs": options.SCRUBS, "discard": "on, asynchronous", "flags": flags,
+        },
+    }  # fmt: skip
+
+
+def evidence(config: Config) -> str:
+    """Return health, tree and the ends of all logs."""
+    told = []
+    for words in (("health", "detail"), ("osd", "tree"), ("pg", "stat")):
+        with contextlib.suppress(StoreError):
+            ceph = ("ceph", "-c", config.home / "ceph.conf", "--connect-timeout", "5", *words)
+            told += [f"# ceph {' '.join(words)}", daemons.run(ceph, timeout_s=15)]
+    return "\n".join([*told, *daemons.log_ends(config)])

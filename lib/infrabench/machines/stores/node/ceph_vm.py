@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from . import ceph, daemons, guest, vm
+from . import ceph, daemons, guest
 from .ceph import state as state
 from .ceph import used as used
 from .ceph_client import daemon
@@ -86,4 +86,4 @@ def _admin(config: Config) -> Path:
     return config.run / f"{guest.NAME}.asok"
 
 
-VERBS = vm.verbs(serve, device)
+VERBS = guest.verbs(serve, device)

@@ -2,6 +2,9 @@
 
 It is reached over SSH through the emulator's own network, which has two addresses and no way out. Its root disk is the
 image that the harness shows the node; what it writes there goes with it. It runs in the store's memory cgroup.
+
+Engines whose volume is used inside it have it as a disk there, filled and measured by fio. They do the verbs that
+single requests need, and refuse the others.
 """
 
 from __future__ import annotations
@@ -10,13 +13,13 @@ import json
 import shlex
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import daemons
-from .config import Config, StoreError
+from . import block, daemons
+from .config import MODES, Config, StoreError
 
 NAME = "guest"
 LINE = "guest-line"  # the daemon that holds the connection to it
@@ -33,6 +36,10 @@ for path, text in json.load(sys.stdin).items():
     with open(path, "w") as file:
         file.write(text)
 """
+MIB = 2**20
+REFUSED = ("mount", "empty", "throttle", "fail", "replace", "corrupt", "scrub", "repair")
+# A flush is what turns write-back caches of a disk on where they wait for one.
+_FLUSH = "import os, sys; os.fsync(os.open(sys.argv[1], os.O_RDWR))"
 
 
 @dataclass(frozen=True)
@@ -78,7 +85,8 @@ def run(config: Config, argv: Sequence[str], *, timeout_s: float = COMMAND_S, st
     """Return stdout of a command in the guest that has to succeed; `StoreError` with the end of what it said."""
     if not alive(config):
         raise StoreError(f"the guest does not run: {_console(config)}")
-    return daemons.run((*_ssh(config), shlex.join(argv)), timeout_s=timeout_s, stdin=stdin)
+    ssh = ("ssh", "-F", home(config) / "ssh.conf", NAME)
+    return daemons.run((*ssh, shlex.join(argv)), timeout_s=timeout_s, stdin=stdin)
 
 
 def bring(config: Config, files: Mapping[str, str]) -> None:
@@ -163,10 +171,6 @@ def _answers(config: Config, port: int) -> bool:
     return True
 
 
-def _ssh(config: Config) -> tuple[str, ...]:
-    return ("ssh", "-F", str(home(config) / "ssh.conf"), NAME)
-
-
 def _control(config: Config) -> Path:
     return config.run / "guest.ctl"
 
@@ -185,3 +189,31 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def verbs(serve: Callable[[Config, str], None], device: Callable[[Config], str]) -> dict[str, Callable[..., Any]]:
+    """Return the verbs that an engine of this kind does its own way, from how it serves and what the disk is called."""
+
+    def served(config: Config, _made: Any, mode: str) -> dict[str, Any]:
+        if mode not in MODES:
+            raise StoreError(f"{mode!r}: take one of {', '.join(MODES)}")
+        serve(config, mode)
+        run(config, ("python3", "-c", _FLUSH, device(config)))
+        return {"device": device(config), "mode": mode}
+
+    def filled(config: Config, _made: Any, size: str, offset: str = "0") -> dict[str, Any]:
+        return fill(config, device(config), int(size), int(offset))
+
+    def unmounted(_config: Config, _made: Any) -> dict[str, Any]:
+        return {"given_back_B": 0}
+
+    def refused(_config: Config, _made: Any, *_words: str) -> dict[str, Any]:
+        raise StoreError("this is not done with a volume that a virtual machine has")
+
+    return {"serve": served, "fill": filled, "unmount": unmounted, **dict.fromkeys(REFUSED, refused)}
+
+
+def fill(config: Config, device: str, size: int, offset: int = 0) -> dict[str, Any]:
+    """Write `size` bytes of the raw area with incompressible data from inside the guest, unless that was done."""
+    way = ("--ioengine=libaio", "--direct=1", f"--filename={device}")
+    return block.fill_area(config, size, offset, way, lambda argv: run(config, argv, timeout_s=120 + size / MIB))

@@ -1,21 +1,21 @@
 """The engine `zfs`: OpenZFS in user space (libzpool), a mirror of the two disks with one volume, served by nbdkit.
 
 One process is everything: the pool, its cache and the NBD server (the plugin in ``lab/storage/zvol``). It answers on a
-control socket, see `zfs_client`. Whoever needs the pool while it does not run starts it; `unserve` exports the pool.
+control socket, see zvol/control.c. Whoever needs the pool while it does not run starts it; `unserve` exports the pool.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from . import daemons, damage, disks
 from .config import Config, StoreError
-from .zfs_client import ask, checksum_errors, is_replacing, leaves, progress
 
 SERVER = "nbdkit"
 POOL = "store"
@@ -27,6 +27,8 @@ SYNC = {"default": "standard", "strict": "always"}
 START_S, STOP_S, SEEN_S, TRIM_S, SCRUB_S = 60.0, 90.0, 30.0, 60.0, 1800.0
 POLL_S = 0.1
 THROTTLE = "throttle"  # in the run folder: the level that a server is started with
+ANSWER_S = 120.0
+ANSWER_BYTES = 1 << 20
 
 
 def create(config: Config) -> None:
@@ -53,7 +55,7 @@ def unserve(config: Config) -> None:
         return
     with contextlib.suppress(StoreError):  # a disk that is gone cannot be trimmed
         ask(config, "trim")
-        daemons.until(lambda: not _trimming(config), TRIM_S, "trim")
+        daemons.until(lambda: all(leaf["trim"] != "active" for leaf in leaves(ask(config, "status"))), TRIM_S, "trim")
     daemons.stop(config, SERVER, wait_s=STOP_S)
     _clear(config)
 
@@ -207,7 +209,8 @@ def _start(config: Config, mode: str, *, make: bool = False) -> None:
     try:
         daemons.until(lambda: _answers(config), START_S, "the pool")
     except StoreError as error:
-        raise StoreError(f"{error}: {_log_end(config)}") from error
+        last = " ".join((config.log / f"{SERVER}.log").read_text(errors="replace").split())[-600:]
+        raise StoreError(f"{error}: {last}") from error
 
 
 def _answers(config: Config) -> bool:
@@ -219,18 +222,10 @@ def _answers(config: Config) -> bool:
         return False
 
 
-def _log_end(config: Config) -> str:
-    return " ".join((config.log / f"{SERVER}.log").read_text(errors="replace").split())[-600:]
-
-
 def _clear(config: Config) -> None:
     """Remove the sockets of a server that is gone: nbdkit takes none that is there."""
     for name in (config.socket, config.run / "control.sock"):
         name.unlink(missing_ok=True)
-
-
-def _trimming(config: Config) -> bool:
-    return any(leaf["trim"] == "active" for leaf in leaves(ask(config, "status")))
 
 
 def _resilvering(config: Config, before: Mapping[str, Any] | None) -> bool:
@@ -244,3 +239,73 @@ def _version() -> str:
     told = daemons.run(("dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}\n", "libzpool*linux"))
     (found,) = {line.split()[1] for line in told.splitlines() if line.startswith("installed ")}
     return found
+
+
+def ask(config: Config, *words: str, timeout_s: float = ANSWER_S) -> dict[str, Any]:
+    """Return the answer to one command; `StoreError` with the engine's reason when it refuses, or nothing answers."""
+    path, command = config.run / "control.sock", " ".join(words)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(timeout_s)
+            connection.connect(str(path))
+            connection.sendall(command.encode() + b"\n")
+            answer = b""
+            while len(answer) < ANSWER_BYTES and (more := connection.recv(65536)):
+                answer += more
+        told: dict[str, Any] = json.loads(answer)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"the engine does not answer {command!r}: {error}") from error
+    if told.get("ok") is not True:
+        raise StoreError(f"the engine refuses {command!r}: {told.get('reason')}")
+    return told
+
+
+def leaves(status: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the disks of the pool, without what they are grouped in."""
+    return [vdev for vdev in _all(status["vdevs"]) if not vdev["children"]]
+
+
+def is_replacing(status: Mapping[str, Any]) -> bool:
+    """Tell whether a disk is being replaced: the old one and the new one stand side by side until the end."""
+    return any(vdev["type"] == "replacing" for vdev in _all(status["vdevs"]))
+
+
+def checksum_errors(status: Mapping[str, Any]) -> int:
+    """Return how many copies with a wrong checksum the pool's disks have given so far."""
+    return sum(int(leaf["checksum_errors"]) for leaf in leaves(status))
+
+
+def progress(status: Mapping[str, Any], copies: int) -> dict[str, Any]:
+    """Return {"clean", "copied_B", "left_B", "detail"} of a status.
+
+    Clean is a pool whose disks are all online with none being replaced or resilvered. Bytes are those of the resilver
+    that runs or ended last; None where there is none, or where the new one has not begun.
+    """
+    disks, scan, open_yet = leaves(status), status["scan"], is_replacing(status)
+    resilver = scan is not None and scan["kind"] == "resilver"
+    runs = resilver and scan["state"] == "scanning"
+    known = resilver and (runs or not open_yet)
+    online = len(disks) == copies and all(disk["state"] == "online" for disk in disks)
+    errors = sum(_errors(disk, status["volume"]["block_B"]) for disk in disks)
+    return {
+        "clean": online and not open_yet and not runs and status["vdevs"]["state"] == "online",
+        "copied_B": scan["processed_B"] if known else None,
+        "left_B": (max(0, scan["all_B"] - scan["issued_B"]) if runs else 0) if known else None,
+        "detail": {
+            "errors": errors + status["errors"], "healed_B": sum(disk["healed_B"] for disk in disks),
+            "pool": status["vdevs"]["state"], "scan": scan,
+            "disks": {disk["path"]: disk["state"] for disk in disks},
+        },
+    }  # fmt: skip
+
+
+def _errors(disk: Mapping[str, Any], block_bytes: int) -> int:
+    """Return how many errors a disk had: what a read ahead met is mended as well, but only counted as mended bytes."""
+    met = max(disk["checksum_errors"], -(-disk["healed_B"] // block_bytes))
+    return int(met + disk["read_errors"] + disk["write_errors"])
+
+
+def _all(vdev: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield vdev
+    for child in vdev["children"]:
+        yield from _all(child)

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from . import daemons, disks, guest, vm, zfs_kernel
+from . import daemons, disks, guest, zfs_kernel
 from .config import Config, StoreError
 
 FOLDER = Path("/opt/infrabench/store")  # of the program, in the guest as on the node
@@ -107,4 +107,4 @@ def _path(config: Config) -> str:
     return str(FOLDER / f"{config.name}.json")
 
 
-VERBS = vm.verbs(serve, device)
+VERBS = guest.verbs(serve, device)

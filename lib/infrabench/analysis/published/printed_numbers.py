@@ -1,0 +1,294 @@
+"""The papers' own numbers: one row each, with its place in the text; what its digits leave open; sentences of them.
+
+A printed 0.74 stands for anything from 0.735 to 0.745 (`RoundingSpan`). Run-to-run spread, which no paper prints, comes
+on top.
+
+In a sentence, ``{A.ram.percent.lxd.000}`` is a printed number and ``{unit.A.ram.percent.lxd.000}`` its printed unit,
+``{=lead:.1f}`` a computed number, ``{fact.cpu_threads}`` one that is not the papers'.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from string import Formatter
+from typing import Any, TypeVar
+
+import pandas as pd
+
+from infrabench.core import InfrabenchError, SchemaError
+
+FOLDER = Path(__file__).resolve().parents[4] / "data" / "published"
+CSV = FOLDER / "published.csv"
+COLUMNS = (
+    *("id", "study", "source", "section", "quote", "platform", "workload", "scenario", "metric"),
+    *("unit", "unit_meant", "printed", "value", "statistic", "n", "n_text", "note"),
+)
+# source -> study and its letter: 000 and 003 are two papers on one experiment
+SOURCES = {
+    "000": ("telkom-2018-docker-lxc-lxd", "A"),
+    "001": ("ugm-2023-flannel-cilium-multus", "B"),
+    "002": ("jtsiskom-2019-ceph-zfs", "C"),
+    "003": ("telkom-2020-docker-lxc-lxd", "A"),
+    "004": ("ittp-2023-containerd-crio-kata", "D"),
+}
+CONTAINERS = SOURCES["000"][0]
+RESULTS = (
+    *("mean", "mean of scores", "mean over platforms", "table cell", "single", "not stated"),
+    *("minimum over levels", "maximum over levels", "minimum over platforms", "maximum over platforms"),
+    *("minimum over cells", "maximum over cells", "minimum of runs", "maximum of runs"),
+    *("difference", "ratio", "bound", "threshold", "claim"),
+)
+STATISTICS = (*RESULTS, "parameter", "cited", "background")
+UNITS = (
+    *("", "1", "%", "percentage points", "s", "ms", "min", "GHz", "MHz", "MT/s", "rpm"),
+    *("k", "Kb", "KB", "MB", "GB", "TB", "bit", "sectors", "MB/s", "MB/sec", "MBps", "Mbps", "kbps"),
+    *("Gb/s", "Gbit/s", "Gbits/sec", "IOPS", "I/Os", "OLTP", "OLTP/s", "VMs", "vCPU", "containers", "devices"),
+    *("disks", "files", "messages", "nodes", "port", "rows", "runs", "steps", "threads", "users"),
+)
+WORDS = {"juta": 1e6, "milyar": 1e9, "triliyun": 1e12}  # Indonesian words for powers of ten
+ID = re.compile(r"[A-D](\.[a-zA-Z0-9][a-zA-Z0-9.\-]*)+")
+
+
+def published(study_prefix: str = "", path: Path = CSV) -> pd.DataFrame:
+    """Return the published numbers of the studies whose key begins with `study_prefix`, one row each.
+
+    ``printed`` is the number as in the paper, with a decimal point; ``value`` (float) is the same, missing for what is
+    no number: a version, a hash. ``unit`` is the printed one, ``unit_meant`` another where that is wrong. ``n`` (Int64)
+    is the number of runs that the paper states; ``n_text`` what it says instead. ``section`` and ``quote`` say where.
+    Raises `InfrabenchError` when the file is absent, `SchemaError` with the line when it is not as expected.
+    """
+    try:
+        table = pd.read_csv(path, dtype="str", keep_default_na=False)
+    except FileNotFoundError as error:
+        raise InfrabenchError(f"{path} is missing: the published numbers are part of the repository") from error
+    if tuple(table.columns) != COLUMNS:
+        raise SchemaError(f"{path}: columns are {list(table.columns)}, expected {list(COLUMNS)}")
+    for name, (wrong, why) in {name: (rule(table), why) for name, (rule, why) in _RULES.items()}.items():
+        if wrong.any():
+            at = wrong.idxmax()
+            raise SchemaError(f"{path}, line {at + 2}: {name} {table.loc[at, name]!r}: {why}")
+    table["value"] = pd.to_numeric(table["value"]).astype("float64")
+    table["n"] = pd.to_numeric(table["n"]).astype("Int64")
+    chosen = table[table["study"].str.startswith(study_prefix)].reset_index(drop=True)
+    if chosen.empty:
+        known = ", ".join(sorted(table["study"].unique()))
+        raise SchemaError(f"no published study begins with {study_prefix!r}; there are {known}")
+    return chosen
+
+
+def papers() -> pd.DataFrame:
+    """Return the five papers, one row each: source, study, letter, year, title, authors, venue, language, experiment.
+
+    A letter is an experiment: the two papers with the letter A report the same one.
+    """
+    return pd.read_csv(FOLDER / "papers.csv", dtype="str", keep_default_na=False)
+
+
+@cache
+def read_toml(name: str) -> dict[str, Any]:
+    """Return what a file beside the numbers holds; `InfrabenchError` when it is absent."""
+    path = FOLDER / name
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InfrabenchError(f"{path} is missing: the published numbers are part of the repository") from error
+
+
+def join_notes(names: Iterable[str], notes: Mapping[str, str]) -> str:
+    """Return notes by their names, as one sentence; `SchemaError` for a name that is none."""
+    try:
+        return "; ".join(notes[name] for name in names)
+    except KeyError as error:
+        raise SchemaError(f"there is no note {error}: there are {', '.join(notes)}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class RoundingSpan:
+    """All values between `low` and `high`. Sums, differences, products, quotients and powers are outer bounds.
+
+    They are exact where every number enters once; products, quotients and powers are for positive spans.
+    """
+
+    low: float
+    high: float
+
+    def __add__(self, other: RoundingSpan | float) -> RoundingSpan:
+        other = _span(other)
+        return RoundingSpan(self.low + other.low, self.high + other.high)
+
+    def __sub__(self, other: RoundingSpan | float) -> RoundingSpan:
+        other = _span(other)
+        return RoundingSpan(self.low - other.high, self.high - other.low)
+
+    def __mul__(self, other: RoundingSpan | float) -> RoundingSpan:
+        other = _span(other)
+        return RoundingSpan(self.low * other.low, self.high * other.high)
+
+    def __truediv__(self, other: RoundingSpan | float) -> RoundingSpan:
+        other = _span(other)
+        return RoundingSpan(self.low / other.high, self.high / other.low)
+
+    def __pow__(self, exponent: float) -> RoundingSpan:
+        return RoundingSpan(self.low**exponent, self.high**exponent)
+
+    def __radd__(self, other: float) -> RoundingSpan:
+        return self + other
+
+    def __rsub__(self, other: float) -> RoundingSpan:
+        return _span(other) - self
+
+    def __rmul__(self, other: float) -> RoundingSpan:
+        return self * other
+
+    def __rtruediv__(self, other: float) -> RoundingSpan:
+        return _span(other) / self
+
+    @property
+    def sign(self) -> int:
+        """1 or -1 where every value has that sign, else 0."""
+        return int(self.low > 0) - int(self.high < 0)
+
+
+Value = TypeVar("Value", float, RoundingSpan)
+
+
+def printed_span(printed: str) -> RoundingSpan:
+    """Return the values that round to a printed decimal, half a unit of its last digit to each side.
+
+    Examples
+    --------
+    >>> printed_span("77")
+    RoundingSpan(low=76.5, high=77.5)
+    """
+    value = float(printed)
+    half = 0.5 * 10.0 ** -len(printed.partition(".")[2])
+    return RoundingSpan(value - half, value + half)
+
+
+def _span(value: RoundingSpan | float) -> RoundingSpan:
+    return value if isinstance(value, RoundingSpan) else RoundingSpan(value, value)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The published numbers by id. `used` collects what was asked for, so that a result can name its inputs."""
+
+    rows: Mapping[str, Any]
+    facts: Mapping[str, float] = field(default_factory=dict)
+    used: dict[str, None] = field(default_factory=dict)  # a dict keeps the order
+
+    def row(self, name: str) -> Any:
+        """Return the row of an id; `SchemaError` if there is none."""
+        if name not in self.rows:
+            raise SchemaError(f"no published number has the id {name!r}")
+        self.used[name] = None
+        return self.rows[name]
+
+    def __call__(self, name: str) -> float:
+        """Return the value; `SchemaError` for what is no number."""
+        value = float(self.row(name).value)
+        if math.isnan(value):
+            raise SchemaError(f"{name} is no number: {self.rows[name].printed!r}")
+        return value
+
+    def printed(self, name: str) -> str:
+        """Return the number as printed."""
+        return str(self.row(name).printed)
+
+    def span(self, name: str) -> RoundingSpan:
+        """Return the values that round to the printed number."""
+        return printed_span(self.printed(name))
+
+    def fresh(self) -> Numbers:
+        """Return the same numbers with nothing asked for yet."""
+        return Numbers(self.rows, self.facts)
+
+
+def numbers(table: pd.DataFrame | None = None, facts: Mapping[str, float] | None = None) -> Numbers:
+    """Return the published numbers by id; `facts` are numbers that are not the papers', by name."""
+    table = published() if table is None else table
+    return Numbers({row.id: row for row in table.itertuples(index=False)}, facts or {})
+
+
+class _Fields(Formatter):
+    def __init__(self, known: Numbers, computed: Mapping[str, Any]) -> None:
+        self.known, self.computed = known, computed
+
+    def get_field(self, field_name: str, _args: Any, _kwargs: Any) -> tuple[Any, str]:
+        if field_name.startswith("unit."):
+            return self.known.row(field_name[5:]).unit, field_name
+        if field_name.startswith("="):
+            values, name = self.computed, field_name[1:]
+        elif field_name.startswith("fact."):
+            values, name = self.known.facts, field_name[5:]
+        else:
+            return self.known.printed(field_name), field_name
+        if name not in values:
+            raise SchemaError(f"{{{field_name}}}: there is {', '.join(values) or 'nothing'}")
+        return values[name], field_name
+
+
+def filled(template: str, known: Numbers, computed: Mapping[str, Any] | None = None) -> str:
+    """Return a template with its numbers filled in; `SchemaError` for a name that nothing has."""
+    return _Fields(known, computed or {}).format(template)
+
+
+def fields(template: str) -> list[str]:
+    """Return the names in a template."""
+    return [name for _, name, _, _ in Formatter().parse(template) if name is not None]
+
+
+def words(template: str) -> str:
+    """Return a template's own text, without its fields."""
+    return "".join(text for text, *_ in Formatter().parse(template))
+
+
+def _study(table: pd.DataFrame) -> pd.Series:
+    known = table["source"].map({source: study for source, (study, _) in SOURCES.items()})
+    return table["study"] != known
+
+
+def _id(table: pd.DataFrame) -> pd.Series:
+    letter = table["source"].map({source: letter for source, (_, letter) in SOURCES.items()})
+    good = table["id"].map(lambda text: ID.fullmatch(text) is not None)
+    return ~good | (table["id"].str[0] != letter) | table["id"].duplicated()
+
+
+def _value(table: pd.DataFrame) -> pd.Series:
+    def wrong(row: Any) -> bool:
+        digits, _, word = row.printed.partition(" ")
+        try:
+            printed = float(digits) * WORDS.get(word, 1.0 if not word else math.nan)
+        except ValueError:
+            return row.value != "" or row.unit != ""
+        if row.value == "":
+            return row.unit != ""  # digits that are a name (a version, a model) have no unit
+        return not math.isclose(float(row.value), printed, rel_tol=1e-12)
+
+    return pd.Series([wrong(row) for row in table.itertuples(index=False)], index=table.index)
+
+
+def _n(table: pd.DataFrame) -> pd.Series:
+    stated = table["n"] != ""
+    return stated & (~table["n"].str.fullmatch(r"[1-9]\d*") | (table["n_text"] != ""))
+
+
+_RULES: dict[str, tuple[Callable[[pd.DataFrame], pd.Series], str]] = {
+    "study": (_study, f"source and study are {', '.join(f'{s} {k}' for s, (k, _) in SOURCES.items())}"),
+    "id": (_id, "letter of the study, then words joined by points, unique"),
+    "statistic": (lambda table: ~table["statistic"].isin(STATISTICS), f"one of {', '.join(STATISTICS)}"),
+    "unit": (lambda table: ~table["unit"].isin(UNITS), f"one of {', '.join(UNITS)}"),
+    "unit_meant": (lambda table: ~table["unit_meant"].isin(UNITS), f"one of {', '.join(UNITS)}"),
+    "printed": (lambda table: table["printed"].str.strip() == "", "what is printed"),
+    "value": (_value, "the printed number, or nothing and no unit for what is no number"),
+    "n": (_n, "a positive integer, or nothing and what the paper says in n_text"),
+    "section": (lambda table: table["section"] == "", "every number has its place"),
+    "quote": (lambda table: table["quote"] == "", "every number has its words"),
+    "metric": (lambda table: ~table["metric"].str.fullmatch(r"[A-Za-z0-9_]+"), "letters, digits and underscores"),
+}

@@ -1,6 +1,0 @@
-"""containerd above gVisor's runsc."""
-
-from infrabench.systems import _container_runtimes
-
-supported, deploy = _container_runtimes.system("containerd", "runsc")
-NEEDS = _container_runtimes.needs("containerd", "runsc")

@@ -1,0 +1,206 @@
+"""The printed cells of the paper on container runtimes beside a made-up session: values, ratios, grades."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from infrabench import registry
+from infrabench.analysis import results as analysis
+from infrabench.analysis import session_data
+from infrabench.analysis.published.printed_numbers import numbers
+from infrabench.analysis.tables import notation
+from infrabench.notebook import published_cells, quality_classes
+from infrabench.notebook.published_cells import read_cells
+from tests.support import storage_fixtures
+from tests.support.analysis_fixtures import results_of
+from tests.support.runtimes_fixtures import NO_KATA, write_session
+
+KATA = ("containerd-kata", "crio-kata")
+
+
+def results(folder: Path, **how: object) -> analysis.Results:
+    return results_of(write_session(folder / "s", **how), folder / "out")  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def forty(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
+    """Kata runs for real, and CRI-O has no room for 40 pods."""
+    return results(tmp_path_factory.mktemp("forty"), profile="forty", not_run={}, fits={"crio-runc": 31})
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
+    """Kata is not installed, and 40 pods are not asked for."""
+    return results(tmp_path_factory.mktemp("quick"))
+
+
+def rows(shown: analysis.Shown) -> list[dict[str, str]]:
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.text.splitlines() if line]
+    return [dict(zip(lines[0], line, strict=True)) for line in lines[2:]]
+
+
+def test_every_cell_names_metrics_and_scenarios_that_the_study_has() -> None:
+    known, printed = numbers(), read_cells().cells["runtimes"]
+    study = registry.study("runtimes")
+    cases = [case for profile in study.profiles.values() for case in profile.cases]
+    for each in printed:
+        row = known.row(each.printed)
+        assert any(case.workload == each.workload and each.is_at(case.scenario) for case in cases), each
+        assert set(read_cells().ours[row.platform]) <= set(study.systems)
+        assert (str(each.pods) in row.scenario) == bool(each.pods)
+    assert all({pair.above, pair.below} <= {each.printed for each in printed} for pair in read_cells().pairs)
+
+
+def test_a_throughput_stands_beside_ours_in_both_readings_of_its_unit(forty: analysis.Results) -> None:
+    told = [
+        row
+        for row in rows(published_cells.values(forty))
+        if row["printed"].startswith("containerd, 10 containers: 2301.75")
+    ]
+    assert {(row["read"], row["metric"]) for row in told} == {
+        (reading, metric)
+        for reading in ("as printed", "as netperf prints it, 10⁶ bit/s")
+        for metric in ("throughput", "throughput per pair")
+    }
+    mine = forty.estimates.set_index(["workload", "scenario", "metric", "system"])["mean"]
+    ours = mine["pods-netperf", "tcp_stream 10 pods", "throughput_bit_per_s", "containerd-runc"]
+    by_reading = {row["read"]: row["ours / theirs"] for row in told if row["metric"] == "throughput"}
+    assert by_reading == {
+        "as printed": notation.short(ours / (2301.75 * 8e6)),
+        "as netperf prints it, 10⁶ bit/s": notation.short(ours / (2301.75 * 1e6)),
+    }
+    assert {row["system"] for row in told} == {"containerd-runc"}
+
+
+def test_kata_stands_beside_both_runtimes_that_may_have_run_it(forty: analysis.Results) -> None:
+    told = [row for row in rows(published_cells.values(forty)) if row["printed"].startswith("kata, 40 containers")]
+    assert {row["system"] for row in told} == set(KATA)
+    assert {row["scenario"] for row in told} == {"tcp_stream 40 pods"}
+
+
+def test_a_count_that_is_not_printed_is_every_count_of_ours(forty: analysis.Results) -> None:
+    told = [row for row in rows(published_cells.values(forty)) if "0.359 ms" in row["printed"]]
+    assert [row["scenario"] for row in told] == ["tcp_rr 10 pods", "tcp_rr 20 pods", "tcp_rr 40 pods"]
+
+
+def test_why_ours_is_not_there_is_told(forty: analysis.Results, quick: analysis.Results) -> None:
+    full = published_cells.values(forty).text
+    assert "crio-runc: not run: 40 pods do not fit, 31 do: memory of the node" in full
+    told = published_cells.values(quick).text
+    assert f"containerd-kata: not run: {NO_KATA}; crio-kata: not run: {NO_KATA}" in told
+    assert "not part of the profile quick" in told
+    assert (quick.folder / "tables/runtimes/beside-values.csv").is_file()
+
+
+def test_a_ratio_of_two_cells_is_paired_and_compared(forty: analysis.Results) -> None:
+    told = [
+        row
+        for row in rows(published_cells.ratios(forty))
+        if row["printed"].startswith("kata, 40 containers / containerd")
+    ]
+    assert {(row["metric"], row["ours"].split(",")[0]) for row in told} == {
+        (metric, system) for metric in ("throughput", "throughput per pair") for system in KATA
+    }
+    one = told[0]
+    assert one["theirs"] == "0.5886"
+    mine = forty.estimates.set_index(["workload", "scenario", "metric", "system"])["mean"]
+    cells = [("tcp_stream 40 pods", "containerd-kata"), ("tcp_stream 10 pods", "containerd-runc")]
+    above, below = (mine["pods-netperf", scenario, "throughput_bit_per_s", name] for scenario, name in cells)
+    assert float(one["our ratio"]) == pytest.approx(above / below, rel=5e-3)
+    low, high = (float(end) for end in one["95 % CI"].strip("[]").split(", "))
+    assert low < above / below < high
+    assert one["agreement"] == "agrees in direction"  # ours is far lower, and below 1 like theirs
+
+
+def test_utilisation_is_never_compared(forty: analysis.Results) -> None:
+    told = [row for row in rows(published_cells.ratios(forty)) if row["printed"].startswith("cri-o, 40 containers")]
+    assert len(told) == 2
+    assert {row["agreement"] for row in told} == {"not comparable"}
+
+
+def test_what_an_emulator_measured_is_never_compared(tmp_path: Path) -> None:
+    found = results(tmp_path, profile="forty", not_run={}, emulated=KATA)
+    told = [row for row in rows(published_cells.ratios(found)) if "kata" in row["printed"]]
+    assert {row["agreement"] for row in told} == {"not comparable"}
+    assert all("(emulated)" in row["ours"] and "ours is " in row["note"] for row in told)
+    assert any("ours is containerd-kata (emulated)" in row["note"] for row in told)
+    assert "containerd-kata (emulated)" in published_cells.values(found).text
+
+
+def test_ratios_that_cannot_be_formed_say_why(quick: analysis.Results) -> None:
+    told = rows(published_cells.ratios(quick))
+    assert len(told) == len(read_cells().pairs)
+    assert {row["agreement"] for row in told} == {"not comparable"}
+    assert "not part of the profile quick" in told[2]["note"]
+    assert NO_KATA in told[0]["note"]
+
+
+def test_the_grades_are_those_of_every_value_and_say_nothing(forty: analysis.Results) -> None:
+    told = rows(quality_classes.table(forty))
+    theirs, ours = ([row for row in told if row["what"].startswith(who)] for who in ("the paper:", "ours:"))
+    assert len(theirs) == 4 + 1 + 2
+    assert len(ours) == 3 * len(forty.systems)
+    assert {row["class"] for row in told if row["of the"] == "top of the scale"} == {"above the scale"}
+    assert {row["class"] for row in told if row["of the"] == "first bound"} == {"very good"}
+    worth = quality_classes.worth(forty).text
+    assert "4.1 to 5.3 orders of magnitude above the top" in worth
+    assert "2.1 MBps, stands in no table: it is 21 to 168 times the top" in worth
+    count = (forty.estimates["metric"] == "latency_mean_s").sum()
+    assert f"Ours: {count} cells of latency" in worth
+    assert "each of them is 'very good'" in worth
+
+
+def test_a_session_without_a_network_still_shows_the_papers_grades(quick: analysis.Results) -> None:
+    bare = replace(quick, estimates=quick.estimates[quick.estimates["workload"] == "pods-pi"])
+    assert len(rows(quality_classes.table(bare))) == 7
+    assert "Ours" not in quality_classes.worth(bare).text
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
+    folder = tmp_path_factory.mktemp("stores")
+    session = session_data.open_session(storage_fixtures.write_session(folder / "s"))
+    return analysis.results(session.data, session.table, session.missing, folder / "out")
+
+
+def test_every_printed_result_of_the_storage_paper_has_its_place() -> None:
+    known = numbers()
+    study = registry.study("storage")
+    cases = [case for profile in study.profiles.values() for case in profile.cases]
+    for each in read_cells().cells["storage"]:
+        assert any(case.workload == each.workload and each.is_at(case.scenario) for case in cases), each
+        assert known.row(each.printed).platform in read_cells().ours
+    means = [name for name, row in known.rows.items() if name.startswith("C.") and row.platform in ("ceph", "zfs")]
+    means = [name for name in means if known.rows[name].statistic in ("mean", "not stated")]
+    assert {each.printed for each in read_cells().cells["storage"]} == set(means)
+
+
+def test_a_printed_value_stands_beside_both_modes_of_ours(stores: analysis.Results) -> None:
+    told = [row for row in rows(published_cells.values(stores)) if row["printed"].startswith("zfs, 4k random write")]
+    assert [row["scenario"] for row in told] == ["random write default", "random write strict"]
+    assert {(row["system"], row["theirs"], row["unit"]) for row in told} == {("zfs (user space)", "146", "1/s")}
+    assert all("(C8)" in row["note"] and "(C12)" in row["note"] for row in told)
+    mine = stores.estimates.set_index(["workload", "scenario", "metric", "system"])["mean"]
+    ours = mine["fio-4k", "random write strict", "iops", "zfs (user space)"]
+    assert told[1]["ours / theirs"] == notation.short(ours / 146)
+
+
+def test_an_engine_in_user_space_is_compared_by_direction(stores: analysis.Results) -> None:
+    assert "ours is zfs (user space): by direction alone" in analysis.table(stores, "published").text
+
+
+def test_what_a_database_did_each_second_may_be_transactions_or_queries(stores: analysis.Results) -> None:
+    told = [row for row in rows(published_cells.values(stores)) if "54 OLTP/s" in row["printed"]]
+    assert {row["metric"] for row in told} == {"transactions", "queries"}
+    assert {row["scenario"] for row in told} == {"read-write default", "read-write strict"}
+
+
+def test_a_rebuild_of_the_papers_size_is_of_the_profile_paper_alone(stores: analysis.Results) -> None:
+    told = [
+        row for row in rows(published_cells.values(stores)) if row["printed"].startswith("ceph, 20 GB used: 63 min")
+    ]
+    assert len(told) == 1
+    assert told[0]["note"].startswith("not part of the profile quick; recovery settings are not stated (C9)")

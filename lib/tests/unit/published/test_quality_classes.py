@@ -1,0 +1,68 @@
+"""TIPHON's classes as the paper prints them, and how little they say of what it measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from infrabench.analysis.published.printed_numbers import numbers
+from infrabench.core import SchemaError
+from infrabench.notebook import quality_classes
+
+
+def test_the_bounds_are_those_of_tables_1_and_2_in_si_units() -> None:
+    throughput = {each.name: (each.low, each.high) for each in quality_classes.classes("throughput")}
+    assert throughput == {"very good": (76e3, 100e3), "good": (51e3, 75e3), "poor": (26e3, 50e3)}
+    latency = [(each.name, each.low, each.high) for each in quality_classes.classes("latency")]
+    assert [name for name, *_ in latency] == ["very good", "good", "poor"]
+    assert latency[0][1] is None
+    assert [high for *_, high in latency] == pytest.approx([0.150, 0.300, 0.450])
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "name"),
+    [
+        (76e3, "throughput", "very good"), (100e3, "throughput", "very good"), (60e3, "throughput", "good"),
+        (26e3, "throughput", "poor"), (75.5e3, "throughput", "between two classes"),
+        (25e3, "throughput", "beyond the last class"), (100.1e3, "throughput", "above the scale"),
+        (1e-5, "latency", "very good"), (0.2, "latency", "good"), (0.449, "latency", "poor"),
+        (0.451, "latency", "beyond the last class"),
+    ],
+)  # fmt: skip
+def test_a_value_gets_the_class_that_the_tables_give_it(value: float, kind: quality_classes.Kind, name: str) -> None:
+    assert quality_classes.grade(value, kind).name == name
+
+
+def test_every_printed_throughput_is_four_to_five_orders_above_the_top_in_either_reading() -> None:
+    known = numbers()
+    for printed in ("D.netperf.10.rate.containerd.004", "D.netperf.40.rate.kata.004"):
+        for factor in (8e6, 1e6):
+            graded = quality_classes.grade(known(printed) * factor, "throughput", known)
+            assert graded.name == "above the scale"
+            assert 4 < graded.orders < 5.4
+            assert graded.times == pytest.approx(known(printed) * factor / 100e3)
+    latency = quality_classes.grade(known("D.netperf.latency.containerd.004.sec-4") * 1e-3, "latency", known)
+    assert latency.name == "very good"
+    assert latency.times == pytest.approx(0.359 / 150)
+
+
+def test_the_threshold_of_the_text_stands_in_no_table() -> None:
+    told = quality_classes.threshold().set_index("reading")
+    assert set(told["class"]) == {"above the scale"}
+    assert told["value"].to_dict() == pytest.approx({"as MB/s": 16.8e6, "as Mbit/s": 2.1e6})
+    assert told["times"].to_dict() == pytest.approx({"as MB/s": 168.0, "as Mbit/s": 21.0})
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
+def test_what_is_no_throughput_has_no_class(value: float) -> None:
+    with pytest.raises(SchemaError, match="has no class"):
+        quality_classes.grade(value, "throughput")
+
+
+def test_a_class_without_its_rows_is_missed() -> None:
+    known = numbers()
+    gone = {name: row for name, row in known.rows.items() if ".good.throughput-category" not in name}
+    with pytest.raises(SchemaError, match="class of throughput has no upper bound"):
+        quality_classes.classes("throughput", replace(known, rows=gone))
