@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 import infrabench as ib
+from infrabench.analysis.figures import View, points, save
 from infrabench.analysis.results import sentence
-from infrabench.analysis.figures import points, save
 
 session, workload, metric = (*sys.argv[1:], *("lab-quick-2026-11", "sysbench-cpu", "events_per_s")[len(sys.argv) - 1 :])
 measured = ib.open_session(session)
@@ -15,7 +15,8 @@ for row in contrasts.itertuples():
     if (row.workload, row.metric) == (workload, metric):
         print(sentence(row))
 
-figure = points(measured.table, estimates, workload, metric, systems=measured.data["systems"], contrasts=contrasts)
+frames = {"table": measured.table, "estimates": estimates, "contrasts": contrasts}
+drawn = points(View(workload, metric, systems=measured.data["systems"], **frames))
 name, shown = f"{measured.folder.name}-{workload}", {"workload": workload, "metric": metric}
-for path in save(figure, Path("out/figures"), name, measured.table, shown):
+for path in save(drawn.figure, Path("out/figures"), name, measured.table, shown):
     print(path)

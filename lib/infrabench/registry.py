@@ -130,16 +130,16 @@ def _load(kind: str, name: str, extra: Sequence[Path]) -> Any:
     path = files[name]
     builtin = path.parent.parent == Path(__file__).parent
     module = importlib.import_module(f"infrabench.{kind}.{path.stem}") if builtin else _from_file(kind, path)
-    if kind == "workloads":
-        _derive(module)
     plugin = module.FAMILY[name] if hasattr(module, "FAMILY") else module
+    if kind == "workloads":
+        _derive(plugin)
     absent = [attribute for attribute in CONTRACT[kind] if not hasattr(plugin, attribute)]
     if absent:
         raise DesignError(f"plug-in {path} lacks {', '.join(absent)}; see the contract in infrabench/core/")
     return plugin
 
 
-def _derive(module: ModuleType) -> None:
+def _derive(module: Any) -> None:
     """Add the functions of a workload that it declares and does not define."""
 
     def version(target: Target) -> str:

@@ -21,7 +21,7 @@ from infrabench.analysis.tables import notation
 from infrabench.core import unknown_name
 from infrabench.core.names import file_name
 from infrabench.stats import contrasts, diagnostics, estimates, interactions, omnibus, tiers, trends
-from infrabench.stats.blocks import blocked
+from infrabench.stats.table import blocked
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,7 @@ def table(found: Results, kind: str, workloads: Sequence[str] = (), metrics: Seq
         raise unknown_name("table", kind, makers)
     shown, every = makers[kind](found)
     if every.empty:
-        text = f"There is nothing for the table of {kind} in this session."
-        return Shown(f"<p>{text}</p>", text)
+        return paragraph(f"There is nothing for the table of {kind} in this session.")
     caption = f"{found.data['title']} Profile {found.data['profile']}, {found.data['blocks']} blocks. {base(found)}"
     tables.save(shown, found.folder / "tables" / found.name, kind, caption, whole=every)
     if workloads:
@@ -146,6 +145,11 @@ def findings(found: Results, workload: str, metric: str) -> Shown:
     sentences = [sentence(row) for row in rows.itertuples(index=False)]
     sentences += [f"{who}: not run: {why}." for who, why in left_out.items()]
     return listed(sentences)
+
+
+def paragraph(text: str) -> Shown:
+    """Return a text as a paragraph."""
+    return Shown(f"<p>{html.escape(text)}</p>", text)
 
 
 def listed(sentences: Sequence[str]) -> Shown:
@@ -234,8 +238,7 @@ def absent(found: Results, workload: str) -> Shown:
     """Return that a workload was not run, and why."""
     reasons = [f"{who}: {why}" for who, why in not_applicable(found, workload).items()]
     why = found.data.get("left_out", {}).get(workload, f"not part of the profile {found.data['profile']}")
-    text = f"{workload}: not run: {'; '.join(reasons) or why}."
-    return Shown(f"<p>{html.escape(text)}</p>", text)
+    return paragraph(f"{workload}: not run: {'; '.join(reasons) or why}.")
 
 
 def not_applicable(found: Results, workload: str = "", metric: str = "") -> dict[str, str]:
@@ -260,8 +263,7 @@ def alone(found: Results) -> Shown:
     """Return that there is nothing to compare the baseline with, and why."""
     why = "; ".join(f"{name}: {reason}" for name, reason in found.data["not_run"].items())
     why = f"Not run: {why}." if why else "No other system was asked for."
-    text = f"There is nothing to compare {found.data['baseline']} with. {why}"
-    return Shown(f"<p>{html.escape(text)}</p>", text)
+    return paragraph(f"There is nothing to compare {found.data['baseline']} with. {why}")
 
 
 def picture(png: Path, caption: str) -> str:

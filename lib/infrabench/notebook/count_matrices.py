@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from infrabench.analysis import tables
-from infrabench.analysis.results import Results, Shown, absent, kept, listed
+from infrabench.analysis.results import Results, Shown, absent, kept, listed, paragraph
 from infrabench.analysis.tables import Question, notation
 from infrabench.core import unknown_name
 
@@ -94,8 +94,7 @@ def _nothing(found: Results, workload: str) -> Shown:
     """Return that a workload was not run, or that no trial of it is valid."""
     if workload not in set(found.table["workload"]):
         return absent(found, workload)
-    text = f"{workload}: there is no valid trial in this session."
-    return Shown(f"<p>{text}</p>", text)
+    return paragraph(f"{workload}: there is no valid trial in this session.")
 
 
 def _scenarios(found: Results, workload: str) -> list[str]:

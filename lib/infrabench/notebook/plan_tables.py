@@ -16,9 +16,9 @@ from infrabench.experiment.execution import session
 from infrabench.experiment.execution.progress import words
 from infrabench.experiment.execution.runner import Look, LookAt
 from infrabench.ledger.session_folder import SessionFolder
-from infrabench.stats import dimensioning, stopping
-from infrabench.stats.pilot import plan_from_pilot as _plan_from_pilot
+from infrabench.stats import planning, stopping
 from infrabench.stats.planning import ALPHA, detectable, equivalence_margin
+from infrabench.stats.planning import plan_from_pilot as _plan_from_pilot
 
 MIB = 2**20
 
@@ -112,7 +112,7 @@ def plan_from_pilot(
     goals
         Relative half-widths (0.02 = 2 %).
     every
-        Of all metrics, not only of the primary ones. See `stats.pilot`.
+        Of all metrics, not only of the primary ones. See `planning.plan_from_pilot`.
     """
     planned = _plan_from_pilot(table, data["baseline"], data["margins"], goals, _pace_s(table))
     return planned if every else _of_primary(planned, data)
@@ -123,12 +123,12 @@ def dimensions_from_pilot(
 ) -> pd.DataFrame:
     """Return how many deployments, and blocks in each, reach each goal at the least cost, from a pilot with several.
 
-    Arguments as of `plan_from_pilot`. See `stats.dimensioning`; empty for a pilot of one deployment, which does not
+    Arguments as of `plan_from_pilot`. See `planning.dimensions`; empty for a pilot of one deployment, which does not
     show what differs from one to the next.
     """
     if table[["session", "deployment"]].drop_duplicates().shape[0] < 2:
-        return pd.DataFrame(columns=list(dimensioning.COLUMNS)).astype(dimensioning.TYPES)
-    planned = dimensioning.dimensions(table, data["baseline"], goals, *_costs_s(table))
+        return pd.DataFrame(columns=list(planning.DIMENSIONS)).astype(planning.DIMENSIONS)
+    planned = planning.dimensions(table, data["baseline"], goals, *_costs_s(table))
     return planned if every else _of_primary(planned, data)
 
 

@@ -133,15 +133,9 @@ def figure(out: str = "out", width_mm: float = figures.PAGE_MM) -> Shown:
     orders = {version.label: score.order(version.name) for version in score.VERSIONS}
     systems = ["native", *score.ENGINES]  # as in the study of containers, so that colours are the same
     draw = partial(figures.composite, scores, orders, systems=systems, names=score.ENGINES)
-    caption = (
-        f"Overall performance of the container papers in {len(orders)} versions, % of native: as published, and "
-        "computed again from the numbers that the same papers print. A question mark between two engines: the "
-        "rounding of the printed digits alone can turn their order. Spread between runs, which is not printed, comes "
-        "on top."
-    )
     folder: Path = catalogue.home() / out / "figures" / "published"
     parameters = {"kind": "composite", "systems": systems}
-    return show_figure(draw, folder, "composite", scores, parameters, caption, width_mm)
+    return show_figure(draw, folder, "composite", scores, parameters, width_mm=width_mm)
 
 
 def meaning() -> Shown:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from infrabench import registry
 from infrabench.analysis import figures
-from infrabench.analysis.results import Results, Shown, absent, base
+from infrabench.analysis.results import Results, Shown, absent, base, paragraph
 from infrabench.analysis.session_data import Session
 from infrabench.core import DesignError
 from infrabench.experiment.execution.reparse import capture
@@ -62,25 +62,25 @@ def figure(
     if not _valid(session, workload):
         if not (found.estimates["workload"] == workload).any():
             return absent(found, workload)
-        return _none(f"{workload}: there is no valid trial to draw the course of in this session.")
+        return paragraph(f"{workload}: there is no valid trial to draw the course of in this session.")
     samples, events = courses(session, workload)
     order = list(dict.fromkeys(found.estimates.loc[found.estimates["workload"] == workload, "scenario"]))
     wanted = [name for name in order if not scenarios or name in scenarios]
     samples, events = (_sorted(each[each["scenario"].isin(wanted)], wanted) for each in (samples, events))
     if samples.empty:
-        return _none(f"{workload}: {', '.join(scenarios)}: no valid trial in this session.")
+        return paragraph(f"{workload}: {', '.join(scenarios)}: no valid trial in this session.")
     zero, origin, shown = TOLD[workload]
     draw = partial(
-        figures.timeline, samples, events, zero=zero, origin=origin, shown=shown, systems=found.systems
+        figures.timeline, samples, events, workload=workload, zero=zero, origin=origin, shown=shown,
+        systems=found.systems,
     )  # fmt: skip
-    told = figures.timeline_caption(samples, events, origin=origin, shown=shown)
-    caption = " ".join(filter(None, [f"{workload}. {told}", *_without(found, samples), base(found)]))
+    note = " ".join(filter(None, [*_without(found, samples), base(found)]))
     parameters = {
         "kind": "timeline", "workload": workload, "scenarios": wanted, "study": found.data["study"],
         "profile": found.data["profile"], "seed": found.data["seed"], "systems": found.systems,
     }  # fmt: skip
     name = f"timeline-{workload}" + ("" if wanted == order else f"-{'-'.join(wanted)}".replace(" ", "-"))
-    return show_figure(draw, found.folder / "figures" / found.name, name, samples, parameters, caption, width_mm)
+    return show_figure(draw, found.folder / "figures" / found.name, name, samples, parameters, note, width_mm)
 
 
 def _valid(session: Session, workload: str) -> set[str]:
@@ -98,7 +98,3 @@ def _without(found: Results, samples: pd.DataFrame) -> list[str]:
 
 def _sorted(rows: pd.DataFrame, scenarios: Sequence[str]) -> pd.DataFrame:
     return rows.sort_values("scenario", key=lambda names: names.map(list(scenarios).index), kind="stable")
-
-
-def _none(text: str) -> Shown:
-    return Shown(f"<p>{text}</p>", text)

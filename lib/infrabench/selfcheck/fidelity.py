@@ -49,9 +49,8 @@ from infrabench.experiment.execution.trial import Bench, Finished, execute
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.machines.sites.site import open_site
 from infrabench.selfcheck.bare_tools import TOOLS
-from infrabench.stats.equivalence import NARROW, margin_ends
 from infrabench.stats.intervals import LEVEL
-from infrabench.stats.ratios import paired_fieller
+from infrabench.stats.pairwise import NARROW, margin_ends, paired_fieller
 from infrabench.stats.verdicts import DIFFERENT, EQUIVALENT, INCONCLUSIVE, WITHIN
 
 log = logging.getLogger(__name__)

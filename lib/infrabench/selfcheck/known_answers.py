@@ -26,7 +26,7 @@ from infrabench.core import DesignError, InfrabenchError, SchemaError
 from infrabench.selfcheck.validation import CHECKS, SEED, run
 from infrabench.selfcheck.validation.check import Band, binomial_band
 from infrabench.selfcheck.validation.generators import Array
-from infrabench.stats.ratios import paired_fieller
+from infrabench.stats.pairwise import paired_fieller
 from infrabench.stats.verdicts import DIFFERENT, WITHIN
 
 FORMS = ("none", "fast", "full")

@@ -17,17 +17,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from infrabench.core import DesignError
-from infrabench.stats import adjust
-from infrabench.stats.blocks import PER_DEPLOYMENT, Blocked, blocked, stacks
+from infrabench.stats import multiplicity
 from infrabench.stats.dependence import of_pairs
 from infrabench.stats.diagnostics import outlier_mask
-from infrabench.stats.event_means import largest
+from infrabench.stats.estimates import largest
 from infrabench.stats.events import COUNT, SHARE, judge_events
 from infrabench.stats.intervals import NAN, Array
-from infrabench.stats.kinds import kinds
 from infrabench.stats.losses import LOST, account_losses, is_lost
-from infrabench.stats.measures import measure_effects
-from infrabench.stats.resolution import resolution_step
+from infrabench.stats.table import PER_DEPLOYMENT, Blocked, blocked, kinds, stacks
 from infrabench.stats.verdicts import (
     ALPHA,
     DIFFERENT,
@@ -36,12 +33,17 @@ from infrabench.stats.verdicts import (
     LIMITED,
     NOT_COMPARABLE,
     WITHIN,
+    WORK,
     Pairs,
     decide,
     judge,
+    judge_work,
+    measure_effects,
     n_to_decide,
+    resolution_step,
+    swapped_times,
+    time_per_rate,
 )
-from infrabench.stats.work import WORK, judge_work, swapped_times, time_per_rate
 
 NO_NUMBER = "no number of {unit} is sure to decide: the printing step leaves no room within the margin"
 NOT_IN_FAMILY = "equivalence not significant within its family"
@@ -78,7 +80,6 @@ TYPES = {
     "sensitive": "bool",
     "flags": "str",
 }
-COLUMNS = tuple(TYPES)
 DEPENDENT = "dependent"
 
 
@@ -110,7 +111,7 @@ def contrasts(
     Returns
     -------
     DataFrame
-        Columns `COLUMNS`. ``n_pairs`` pairs of ``pair_unit`` (blocks, or deployments where there are several).
+        Columns `TYPES`. ``n_pairs`` pairs of ``pair_unit`` (blocks, or deployments where there are several).
         ``ratio``: of means (of rates of fixed work: the inverse ratio of the mean times), with the paired Fieller
         interval; counts and shares as `events.judge_events` says, their ends infinite where the baseline has no event;
         ``overhead_percent``: signed, positive is worse whatever the direction of the metric; ``difference``: in the
@@ -142,7 +143,7 @@ def contrasts(
     others = [system for system in cube.systems if system != baseline]
     frame = cube.cases.loc[cube.cases.index.repeat(len(others))].reset_index(drop=True)
     if frame.empty:
-        return frame.reindex(columns=list(COLUMNS)).astype(TYPES)
+        return frame.reindex(columns=list(TYPES)).astype(TYPES)
     frame = frame.assign(system=np.tile(others, len(cube.cases)), baseline=baseline)
     frame["kind"] = np.repeat(kinds(cube.cases), len(others))
     frame["margin"] = [_margin(margins, metric) for metric in frame["metric"]]
@@ -160,9 +161,9 @@ def contrasts(
     frame["reason"] = _absent(frame, values)
     frame["overhead_percent"], frame["overhead_low"], frame["overhead_high"] = _overhead(frame)
     frame["worse_share"], frame["worse_low"], frame["worse_high"] = _worse(frame)
-    frame["p_adjusted"], frame["adjustment"] = adjust.by_metric(frame, frame["p"], primary)
+    frame["p_adjusted"], frame["adjustment"] = multiplicity.by_metric(frame, frame["p"], primary)
     frame["reason"] = _qualified(frame)
-    frame = frame[_tried(frame, table, baseline in cube.systems)].reindex(columns=list(COLUMNS)).astype(TYPES)
+    frame = frame[_tried(frame, table, baseline in cube.systems)].reindex(columns=list(TYPES)).astype(TYPES)
     return frame.sort_values(["workload", "metric", "level", "scenario", "system"], ignore_index=True)
 
 
@@ -270,13 +271,13 @@ def _judged(frame: pd.DataFrame, values: Array, fates: NDArray[np.int8], deploym
 
 def _verdicts(frame: pd.DataFrame) -> tuple[NDArray[np.object_], Array]:
     """The verdict of each judged contrast, and the p of equivalence, adjusted by Holm in its family, that decides."""
-    adjusted = adjust.by_family(frame["p_equivalence"], frame.groupby(FAMILY).ngroup(), adjust.holm)
+    adjusted = multiplicity.by_family(frame["p_equivalence"], frame.groupby(FAMILY).ngroup(), multiplicity.holm)
     return decide(frame, adjusted), adjusted
 
 
 def _qualified(frame: pd.DataFrame) -> list[str]:
     """The reason of each contrast with all that its family and its printing step have to add."""
-    exploratory = (frame["adjustment"] == adjust.EXPLORATORY).map({True: "exploratory, ", False: ""})
+    exploratory = (frame["adjustment"] == multiplicity.EXPLORATORY).map({True: "exploratory, ", False: ""})
     # "different" rests on the interval of one contrast; say so where the whole family would not support it
     alone = frame["verdict"].isin([DIFFERENT, WITHIN]) & (frame["p_adjusted"] >= ALPHA)
     decided = frame["verdict"].isin([EQUIVALENT, WITHIN, NOT_COMPARABLE])

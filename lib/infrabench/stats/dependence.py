@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
-from infrabench.stats.arrays import paired, sample
-from infrabench.stats.intervals import CHUNK, LEVEL, NAN, Array, Interval, Numbers, constant, interval
+from infrabench.stats.intervals import LEVEL, MOST_MEANS, NAN, Array, Interval, Numbers, constant, interval
+from infrabench.stats.table import paired, sample
 
 SMALL_P = 0.01  # of Ljung-Box at lag 1 and of Kendall's trend: together 1.9 % false alarms at n = 30
 FEW = 1.6449  # the upper 5 % of a standard normal: one-sided, for only positive correlation makes an interval too short
@@ -194,7 +194,7 @@ def _pairs(ranks: NDArray[np.int64], sizes: NDArray[np.int64]) -> tuple[NDArray[
     n = ranks.shape[-1]
     tied = (sizes - 1).sum(axis=-1) // 2
     flat = ranks.reshape(-1, n)
-    step = max(1, CHUNK // n)
+    step = max(1, MOST_MEANS // n)
     pieces = [_descending(flat[start : start + step]) for start in range(0, len(flat), step)]
     fall = np.concatenate([np.zeros(0, dtype=np.int64), *pieces]).reshape(ranks.shape[:-1])
     return n * (n - 1) // 2 - tied - 2 * fall, tied

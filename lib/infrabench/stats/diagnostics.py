@@ -1,25 +1,47 @@
-"""Tidy table -> one row per cell: signs that its values are not what an interval assumes.
+"""Signs that values are not what an interval assumes: arrays by cell, and tidy table -> one row per cell.
 
-Diagnostics inform and never decide: no value is dropped and no test is chosen by them.
+Diagnostics inform and never decide: no value is dropped and no test is chosen by them, for a choice after a look
+distorts the level of what follows. Arrays have the shape (..., n): the last axis holds the values, leading axes are
+cells.
+
+Two signs of several modes: how far apart the best two groups are (`split`), and Hartigan's dip, the smallest largest
+distance between the empirical distribution and a unimodal one, which is convex before its mode and concave after it
+(Hartigan and Hartigan 1985).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
-from infrabench.stats import bimodality, dependence, normality, resolution
-from infrabench.stats.arrays import sample
-from infrabench.stats.dip import dip, dip_p
-from infrabench.stats.event_means import largest
-from infrabench.stats.intervals import NAN, Array, constant
-from infrabench.stats.kinds import kinds
-from infrabench.stats.table import check_values
+from infrabench.stats import dependence, verdicts
+from infrabench.stats.dependence import LEAST, Test
+from infrabench.stats.estimates import largest
+from infrabench.stats.intervals import NAN, Array, Numbers, constant
+from infrabench.stats.table import CASE, check_values, kinds, sample
 
-CASE = ["workload", "scenario", "metric"]
+ROYSTON = 5000  # largest n for which the approximation of Shapiro and Wilk's p was made
+
+SMALLEST = 3  # values in a group: two far values are outliers, not a mode
+# n -> the d that 1 % of normal samples exceed, of 400 000 simulated samples each (lib/tests/unit/stats/null_tables.py)
+CRITICAL = {
+    6: 7.009, 7: 6.906, 8: 6.451, 9: 6.064, 10: 5.789, 11: 5.510, 12: 5.320, 13: 5.155, 14: 5.010,
+    15: 4.876, 17: 4.669, 20: 4.440, 25: 4.157, 30: 3.964, 40: 3.714, 50: 3.555, 70: 3.365, 100: 3.220,
+    200: 3.026, 500: 2.871, 1000: 2.802,
+}  # fmt: skip
+# d of an endless normal sample cut at its mean: halves 2 sqrt(2 / pi) apart, each of variance 1 - 2 / pi
+ENDLESS = 2 * float(np.sqrt(2 / np.pi / (1 - 2 / np.pi)))
+
+# n -> quantiles of sqrt(n) dip at these levels, of 200 000 uniform samples each (lib/tests/unit/stats/null_tables.py)
+_TABLE = np.loadtxt(Path(__file__).with_name("dip_quantiles.csv"), delimiter=",")
+LEVELS, SIZES, QUANTILES = _TABLE[0, 1:], _TABLE[1:, 0], _TABLE[1:, 1:]
+LEAST_DIP = 4  # values; with fewer every sample is as unimodal as can be
+
 CELL = [*CASE, "system"]
 TEXT = (*CELL, "modes", "mode_by_deployment", "flags")
 COLUMNS = (
@@ -28,11 +50,218 @@ COLUMNS = (
     *("split_d", "split_d_log", "dip_p", "modes", "mode_by_deployment", "step", "flags"),
     *("shapiro_raw_p", "skewness_residual"),
 )
-LEAST = dependence.LEAST
 MODIFIED_Z = 3.5
 SKEWED = 1.0
 NOT_NORMAL = 0.001  # p of Shapiro and Wilk
 FLAGS = ("dependent", "outliers", "skewed", "bimodal", "resolution-limited")
+
+
+def skewness(x: ArrayLike) -> Numbers:
+    """Return the sample skewness G1, corrected for the size (Joanes and Gill 1998).
+
+    `x`: (..., n); no unit. NaN below three values or without spread.
+    """
+    x = sample(x)
+    n = x.shape[-1]
+    if n < 3:
+        return np.full(x.shape[:-1], NAN)[()]
+    centred = x - x.mean(axis=-1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        g1 = (centred**3).mean(axis=-1) / (centred**2).mean(axis=-1) ** 1.5
+    return np.where(constant(x), NAN, np.sqrt(n * (n - 1)) / (n - 2) * g1)[()]
+
+
+def shapiro(x: ArrayLike) -> Test:
+    """Return W and p of Shapiro and Wilk's test of normality (Shapiro and Wilk 1965, Royston 1995), cell by cell.
+
+    `x`: (..., n), any unit. NaN below three or above 5000 values, or without spread.
+    """
+    x = sample(x)
+    found = np.full((2, *x.shape[:-1]), NAN)
+    if 3 <= x.shape[-1] <= ROYSTON:
+        for cell in map(tuple, np.argwhere(_spread(x))):
+            found[:, *cell] = stats.shapiro(x[cell])
+    return Test(*(each[()] for each in found))
+
+
+def _spread(x: Array) -> Array:
+    """Which cells vary by more than rounding."""
+    return np.ptp(x, axis=-1) > 1e-12 * np.abs(x).max(axis=-1)
+
+
+class Split(NamedTuple):
+    """The best two groups of a cell; `d` is how many pooled standard deviations their means are apart."""
+
+    d: Numbers
+    low: Numbers
+    high: Numbers
+    share: Numbers  # of the values that are in the lower group
+    boundary: Numbers  # halfway between the groups
+
+
+def split(x: ArrayLike) -> Split:
+    """Return the split into two groups of at least three values with the least sum of squares within them.
+
+    `x`: (..., n), any unit; `low`, `high` and `boundary` have that unit. One-dimensional 2-means, found exactly
+    (Fisher 1958): d = (mean of the upper group - mean of the lower) / pooled standard deviation with n - 2 degrees of
+    freedom. d is infinite when each group repeats one value. NaN below six values or without spread.
+    """
+    x = sample(x)
+    n = x.shape[-1]
+    if n < 2 * SMALLEST:
+        none = np.full(x.shape[:-1], NAN)[()]
+        return Split(none, none, none, none, none)
+    ordered = np.sort(x, axis=-1)
+    sums = np.cumsum(ordered - ordered.mean(axis=-1, keepdims=True), axis=-1)[..., SMALLEST - 1 : n - SMALLEST]
+    sizes = np.arange(SMALLEST, n - SMALLEST + 1)
+    # the centred sums of both groups are opposite, so the squares between them are s^2 (1/k + 1/(n - k))
+    size = sizes[np.argmax(sums**2 / (sizes * (n - sizes)), axis=-1)]
+    lower = np.arange(n) < size[..., None]
+    low, low_squares = _group(ordered, lower)
+    high, high_squares = _group(ordered, ~lower)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        d = (high - low) / np.sqrt((low_squares + high_squares) / (n - 2))
+    last = np.take_along_axis(ordered, size[..., None] - 1, axis=-1)[..., 0]
+    first = np.take_along_axis(ordered, size[..., None], axis=-1)[..., 0]
+    parts = (d, low, high, size / n, (last + first) / 2)
+    return Split(*(np.where(constant(x), NAN, part)[()] for part in parts))
+
+
+def split_log(x: ArrayLike) -> Numbers:
+    """Return d of `split` for the logarithms, shape (...); lognormal values are one group on that scale.
+
+    `x`: (..., n), any unit. Two-means as in `split` (Fisher 1958). NaN where `split` has none and for a cell with a
+    value that is not positive.
+    """
+    x = sample(x)
+    positive = (x > 0).all(axis=-1)
+    return np.where(positive, split(np.log(np.where(x > 0, x, 1.0))).d, NAN)[()]
+
+
+def critical_split(n: int) -> float:
+    """Return the d that 1 % of normal samples of `n` exceed: simulated, linear in 1 / sqrt(n) between `CRITICAL`.
+
+    Beyond the largest size it goes to `ENDLESS`. NaN below six.
+    """
+    if n < min(CRITICAL):
+        return NAN
+    sizes = np.array(list(CRITICAL), dtype=float)
+    return float(np.interp(-1 / np.sqrt(n), [*(-1 / np.sqrt(sizes)), 0.0], [*CRITICAL.values(), ENDLESS]))
+
+
+def bimodal(x: ArrayLike) -> NDArray[np.bool_]:
+    """Return whether a cell is flagged bimodal: the split exceeds its critical value raw and on logarithms.
+
+    `x`: (..., n). Strong skew alone makes one of the two scales fire. At n = 30, 0.9 % of normal and 2.5 % of
+    exponential cells are flagged, and 88 % of those with one value in five 5 standard deviations away. False below six
+    values, without spread, or where a value is not positive.
+    """
+    x = sample(x)
+    critical = critical_split(x.shape[-1])
+    with np.errstate(invalid="ignore"):
+        return (split(x).d > critical) & (split_log(x) > critical)
+
+
+def mode_by_deployment(values: ArrayLike, deployment: NDArray[np.int64], boundary: float) -> str:
+    """Return "constant" when every deployment keeps to one side of `boundary`, else "varies"; "" with one deployment.
+
+    `values`, `deployment`: (n,), the value and the label of its deployment. A constant mode says that the deployment is
+    the cause; a varying one that something changes while it runs.
+    """
+    values = sample(values)
+    labels = np.unique(deployment)
+    if labels.size < 2:
+        return ""
+    upper = values > boundary
+    mixed = any(np.unique(upper[deployment == label]).size > 1 for label in labels)
+    return "varies" if mixed else "constant"
+
+
+def _group(ordered: Array, member: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """Mean and sum of squares of the members, exactly 0 for a group that repeats one value."""
+    count = member.sum(axis=-1)
+    mean = np.where(member, ordered, 0.0).sum(axis=-1) / count
+    squares = (np.where(member, ordered - mean[..., None], 0.0) ** 2).sum(axis=-1)
+    smallest = np.where(member, ordered, np.inf).min(axis=-1)
+    same = smallest == np.where(member, ordered, -np.inf).max(axis=-1)
+    return np.where(same, smallest, mean), np.where(same, 0.0, squares)
+
+
+def dip(x: ArrayLike) -> Numbers:
+    """Return Hartigan's dip of each cell, between 1 / (2 n) and 1/4.
+
+    `x`: (..., n); no unit, and no change when `x` is shifted or scaled. Hartigan and Hartigan 1985, section 5: the
+    modal interval shrinks until the convex minorant before it and the concave majorant after it are as far from the
+    empirical distribution as they are from each other. NaN below four values or without spread.
+    """
+    x = sample(x)
+    if x.shape[-1] < LEAST_DIP:
+        return np.full(x.shape[:-1], NAN)[()]
+    flat = np.sort(x, axis=-1).reshape(-1, x.shape[-1])
+    found = np.fromiter((_dip(row) for row in flat), float, len(flat)).reshape(x.shape[:-1])
+    return np.where(constant(x), NAN, found)[()]
+
+
+def dip_p(value: Numbers, n: int) -> Numbers:
+    """Return the share of uniform samples of `n` whose dip is at least `value`: the p-value of one mode.
+
+    The p has the shape of `value`. The uniform is the unimodal distribution that dips most (Hartigan and Hartigan
+    1985), so p is conservative for the others. Interpolated in the simulated `QUANTILES`; 0.001 stands for 0.001 or
+    less. NaN for a dip that is NaN.
+    """
+    scaled = np.sqrt(n) * np.asarray(value, dtype=float)
+    smallest = 1 / (2 * np.sqrt(n))
+    ends = [np.interp(-1 / np.sqrt(max(n, LEAST_DIP)), -1 / np.sqrt(SIZES), column) for column in QUANTILES.T]
+    p = 1 - np.interp(scaled, [smallest, *np.maximum(ends, smallest)], [0.0, *LEVELS])
+    # a share of small samples has the smallest dip there is: all are at least that
+    return np.where(scaled <= smallest * (1 + 1e-9), 1.0, p)[()]
+
+
+def _dip(at: Array) -> float:
+    """The dip of one ascending sample. Heights are counts: the step at value j rises from j to j + 1.
+
+    Equal values stay separate steps, so that a modal interval may begin or end among them: an atom at the mode is
+    unimodal and costs nothing.
+    """
+    n = at.size
+    ranks = np.arange(n, dtype=float)
+    low, high, found = 0, n - 1, 1.0
+    while True:
+        part = at[low : high + 1]
+        minorant = low + _hull(part, ranks[low : high + 1])
+        majorant = low + _hull(part, -ranks[low : high + 1])
+        lower = np.interp(part, at[minorant], ranks[minorant])
+        upper = np.interp(part, at[majorant], ranks[majorant] + 1)
+        inner, outer = minorant[1:-1], majorant[1:-1]  # where the two are compared; at the ends they are one step apart
+        gaps = np.concatenate((upper[inner - low] - ranks[inner], ranks[outer] + 1 - lower[outer - low]))
+        if not gaps.size or gaps.max() <= found:
+            break
+        widest = int(gaps.argmax())
+        if widest < inner.size:
+            left = int(inner[widest])
+            right = int(majorant[np.searchsorted(majorant, left)])
+        else:
+            right = int(outer[widest - inner.size])
+            left = int(minorant[np.searchsorted(minorant, right) - 1])
+        convex = (ranks[low : left + 1] + 1 - lower[: left - low + 1]).max()
+        concave = (upper[right - low :] - ranks[right : high + 1]).max()
+        found = max(found, float(convex), float(concave))
+        low, high = left, right
+    return found / (2 * n)
+
+
+def _hull(at: Array, height: Array) -> np.ndarray:
+    """Places where the greatest convex minorant of the points touches them, the two ends included."""
+    xs, ys = at.tolist(), height.tolist()
+    kept: list[int] = []
+    for i in range(len(xs)):
+        while len(kept) > 1:
+            a, b = kept[-2], kept[-1]
+            if (ys[b] - ys[a]) * (xs[i] - xs[b]) < (ys[i] - ys[b]) * (xs[b] - xs[a]):
+                break
+            kept.pop()
+        kept.append(i)
+    return np.asarray(kept)
 
 
 def diagnostics(table: pd.DataFrame) -> pd.DataFrame:
@@ -133,7 +362,7 @@ def _diagnose(x: Array, inner: Array, deployment: NDArray[np.int64]) -> dict[str
     same, one = constant(x), (deployment == deployment[:, :1]).all(axis=-1)
     marks = np.abs(modified_z(x))
     row["outliers"] = np.where(np.isnan(marks).any(axis=-1), NAN, (marks > MODIFIED_Z).sum(axis=-1))
-    row["step"] = resolution.resolution_step(x)
+    row["step"] = verdicts.resolution_step(x)
     none = coarse = np.zeros(len(x), dtype=bool)
     raised = dict.fromkeys(FLAGS, none)
     row["n_eff"] = np.full(len(x), float(n))
@@ -144,12 +373,12 @@ def _diagnose(x: Array, inner: Array, deployment: NDArray[np.int64]) -> dict[str
         raised["dependent"] = dependence.dependent(x)
         row["n_eff"] = np.where(raised["dependent"], dependence.effective_n(x), n)
         raised["skewed"] = (row["skewness"] > SKEWED) | (row["shapiro_p"] < NOT_NORMAL)
-        raised["bimodal"] = bimodality.bimodal(x)
+        raised["bimodal"] = bimodal(x)
         sd = x.std(axis=-1, ddof=1)
-        raised["resolution-limited"] = resolution.resolution_limited(row["step"], sd)
-        coarse = resolution.undithered(row["step"], sd)
+        raised["resolution-limited"] = verdicts.resolution_limited(row["step"], sd)
+        coarse = verdicts.undithered(row["step"], sd)
     ends = dependence.effective_interval(x, row["n_eff"])
-    ends = resolution.widened(ends, row["step"], coarse)
+    ends = verdicts.widened(ends, row["step"], coarse)
     row["mean_low_eff"], row["mean_high_eff"] = (np.where(one, end, NAN) for end in ends[:2])
     row["modes"], row["mode_by_deployment"] = _modes(x, deployment, raised["bimodal"])
     row["flags"] = _flags(n, same, raised)
@@ -170,12 +399,12 @@ def _dependence(x: Array) -> dict[str, Any]:
 
 def _shape(x: Array, inner: Array) -> dict[str, Any]:
     return {
-        "shapiro_p": normality.shapiro(inner).p,
-        "shapiro_raw_p": normality.shapiro(x).p,
-        "skewness": normality.skewness(x),
-        "skewness_residual": normality.skewness(inner),
-        "split_d": bimodality.split(x).d,
-        "split_d_log": bimodality.split_log(x),
+        "shapiro_p": shapiro(inner).p,
+        "shapiro_raw_p": shapiro(x).p,
+        "skewness": skewness(x),
+        "skewness_residual": skewness(inner),
+        "split_d": split(x).d,
+        "split_d_log": split_log(x),
         "dip_p": dip_p(dip(x), x.shape[-1]),
     }
 
@@ -184,10 +413,10 @@ def _modes(x: Array, deployment: NDArray[np.int64], flagged: NDArray[np.bool_]) 
     """Where the modes lie, and whether a deployment keeps to one; empty where they are not flagged."""
     modes, constancy = [""] * len(x), [""] * len(x)
     for i in np.flatnonzero(flagged):
-        found = bimodality.split(x[i])
+        found = split(x[i])
         shares = f"{100 * found.share:.0f} %", f"{100 - 100 * found.share:.0f} %"
         modes[i] = f"low: {found.low:.4g}, {shares[0]}; high: {found.high:.4g}, {shares[1]}"
-        constancy[i] = bimodality.mode_by_deployment(x[i], deployment[i], found.boundary)
+        constancy[i] = mode_by_deployment(x[i], deployment[i], found.boundary)
     return modes, constancy
 
 

@@ -1,20 +1,30 @@
-"""What a contrast of counts or shares says: exact where the events are independent, over units where they are not.
+"""Counts of events and shares, and what a contrast of them says.
 
-Counts of blocks that vary more than chance explains are clustered: then a block, and not an event, is what was
-repeated, and the comparison is over units (blocks, or deployments where there are several). The bar for that is low,
-for missing a cluster makes false verdicts and seeing one that is not there costs a little power.
+Counts and exposures are of any broadcast shape; the last axis holds units (blocks or deployments) where it is named
+(..., n). An exposure is how much chance there was of an event: trials, requests, seconds.
+
+A contrast is exact where the events are independent, and over units where they are not. Counts of blocks that vary more
+than chance explains are clustered: then a block, and not an event, is what was repeated, and the comparison is over
+units (blocks, or deployments where there are several). The bar for that is low, for missing a cluster makes false
+verdicts and seeing one that is not there costs a little power.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
-from infrabench.stats import counts
-from infrabench.stats.blocks import PER_BLOCK, PER_DEPLOYMENT
-from infrabench.stats.intervals import NAN, Array, Interval
+from infrabench.stats.intervals import LEVEL, NAN, Array, Estimate, Interval, interval, means, wilson_interval
+from infrabench.stats.table import PER_BLOCK, PER_DEPLOYMENT
+
+SEED = 1969
+EXACT_UNITS = 14  # up to so many units every subset of them is taken, beyond that DRAWN are drawn
+DRAWN = 19_999
+HALVINGS = 45  # of the confidence level at which an interval reaches no difference: a p is known to 3e-14
 
 NARROW = 0.9  # level of the interval that goes with two one-sided tests at 5 %
 COUNT, SHARE = "count", "share"
@@ -28,6 +38,234 @@ FEW_BLOCKS = f"fewer than {LEAST_BLOCKS} blocks do not show whether events are c
 FEW_UNITS = "fewer than 6 {unit}: no interval"
 NOTHING = "no event in either: at most {most:.2g} a trial (95 %)"
 BY_DIFFERENCE = "a share: judged by the difference, within +- the margin"
+
+
+class Sums(NamedTuple):
+    """What each subset of units holds: events of both, and exposure."""
+
+    x: Array
+    y: Array
+    exposure: Array
+
+
+class Typical(NamedTuple):
+    """Intervals of ratio and difference of the rates over units, which agree with each other."""
+
+    ratio: Interval
+    difference: Interval
+
+
+def poisson_ratio(x: ArrayLike, y: ArrayLike, m: ArrayLike = 1.0, n: ArrayLike = 1.0, level: float = LEVEL) -> Estimate:
+    """Return the ratio of two Poisson rates, x / m over y / n, and its exact interval, broadcast shape.
+
+    `x`, `y`: counts; `m`, `n`: their exposures, of one unit. Given x + y, x is binomial with the share
+    r m / (r m + n): the interval of that share is Clopper and Pearson's (1934), and the ratio's follows from it
+    (Przyborowski and Wilenski 1940). With `y` = 0 the ratio and its upper end are infinite and the lower end is not;
+    NaN where both counts are 0.
+    """
+    x, y, m, n = np.broadcast_arrays(*(np.asarray(each, dtype=float) for each in (x, y, m, n)))
+    total = x + y
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = np.where(x > 0, stats.beta.ppf((1 - level) / 2, x, y + 1), 0.0)
+        high = np.where(y > 0, stats.beta.ppf((1 + level) / 2, x + 1, y), 1.0)
+        value, low, high = (share / (1 - share) * n / m for share in (x / total, low, high))
+    value, low, high, level = (np.where(total > 0, each, NAN)[()] for each in (value, low, high, level))
+    return Estimate(value, Interval(low, high, level))
+
+
+def poisson_p(x: ArrayLike, y: ArrayLike, m: ArrayLike = 1.0, n: ArrayLike = 1.0) -> Any:
+    """Return the two-sided p of equal Poisson rates, given x + y, broadcast shape (Przyborowski and Wilenski 1940).
+
+    Arguments as in `poisson_ratio`. Twice the smaller binomial tail, so it is at most 1 - level exactly when that
+    interval excludes 1. NaN where both counts are 0.
+    """
+    below, above = _tails(x, y, m, n, 1.0)
+    total = np.asarray(x, dtype=float) + np.asarray(y, dtype=float)
+    return np.where(total > 0, np.minimum(2 * np.minimum(below, above), 1.0), NAN)[()]
+
+
+def poisson_equivalence(x: ArrayLike, y: ArrayLike, m: ArrayLike, n: ArrayLike, low: float, high: float) -> Any:
+    """Return the p of "the ratio of the Poisson rates lies outside `low` .. `high`", broadcast shape.
+
+    Arguments as in `poisson_ratio`. Two one-sided exact tests (Schuirmann 1987): below 5 % exactly when the 90 %
+    interval lies inside. NaN where both counts are 0.
+    """
+    _, above = _tails(x, y, m, n, low)
+    below, _ = _tails(x, y, m, n, high)
+    total = np.asarray(x, dtype=float) + np.asarray(y, dtype=float)
+    return np.where(total > 0, np.maximum(above, below), NAN)[()]
+
+
+def poisson_interval(x: ArrayLike, m: ArrayLike = 1.0, level: float = LEVEL) -> Interval:
+    """Return the exact interval of a Poisson rate x / m, broadcast shape (Garwood 1936); NaN for a NaN count.
+
+    `x` need not be whole: events in clusters may say as much as a part of one (`event_means`).
+    """
+    x, m = np.broadcast_arrays(np.asarray(x, dtype=float), np.asarray(m, dtype=float))
+    low = np.where(x > 0, stats.gamma.ppf((1 - level) / 2, np.where(x > 0, x, 1.0)), 0.0) / m
+    return interval(low, stats.gamma.ppf((1 + level) / 2, x + 1) / m, level, np.isfinite(x))
+
+
+def clopper_pearson(x: ArrayLike, n: ArrayLike, level: float = LEVEL) -> Interval:
+    """Return the exact interval of a share, `x` of `n`, broadcast shape (Clopper and Pearson 1934).
+
+    Neither need be whole (`event_means`). 0 of n have the lower end 0, n of n the upper end 1. NaN where `n` is 0, or
+    `x` is not among them.
+    """
+    x, n = np.broadcast_arrays(np.asarray(x, dtype=float), np.asarray(n, dtype=float))
+    exists = (n > 0) & (x >= 0) & (x <= n)
+    inside, tries = np.where(exists, x, 0.0), np.where(exists, n, 1.0)
+    some, all_but = np.where(inside > 0, inside, 1.0), np.where(inside < tries, tries - inside, 1.0)
+    low = np.where(inside > 0, stats.beta.ppf((1 - level) / 2, some, tries - inside + 1), 0.0)
+    high = np.where(inside < tries, stats.beta.ppf((1 + level) / 2, inside + 1, all_but), 1.0)
+    return interval(low, high, level, exists)
+
+
+def poisson_difference(
+    x: ArrayLike, y: ArrayLike, m: ArrayLike = 1.0, n: ArrayLike = 1.0, level: float = LEVEL
+) -> Interval:
+    """Return the interval of x / m - y / n for two Poisson counts, broadcast shape.
+
+    Arguments as in `poisson_ratio`. Squares of the distances to the exact ends of each rate are added (Zou and Donner
+    2008), as Newcombe does for shares. NaN for a NaN count.
+    """
+    a, b = poisson_interval(x, m, level), poisson_interval(y, n, level)
+    rates = (np.asarray(each, dtype=float) / by for each, by in ((x, m), (y, n)))
+    return _squares_added(*rates, a, b, level)
+
+
+def newcombe_interval(x: ArrayLike, m: ArrayLike, y: ArrayLike, n: ArrayLike, level: float = LEVEL) -> Interval:
+    """Return the interval of the difference of two shares, x of m less y of n, broadcast shape.
+
+    Newcombe 1998 (Statistics in Medicine 17:873-890), method 10: from Wilson's score intervals of both. NaN where `m`
+    or `n` is 0, or a count is not among them.
+    """
+    a, b = wilson_interval(x, m, level), wilson_interval(y, n, level)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = (np.asarray(each, dtype=float) / of for each, of in ((x, m), (y, n)))
+        return _squares_added(*shares, a, b, level)
+
+
+def newcombe_p(x: float, m: float, y: float, n: float, margin: float = 0.0) -> float:
+    """Return the p that goes with `newcombe_interval`: 1 - level of the one that just reaches `margin`.
+
+    Two-sided, shape of one number; below 1 - level exactly when the interval of that level excludes `margin` (a
+    difference of shares). 1 where the difference is the margin itself. Source as there: Newcombe 1998. NaN without
+    trials.
+    """
+    if not m or not n:
+        return NAN
+    difference = x / m - y / n
+    if difference == margin:
+        return 1.0
+    inside, outside = 0.0, 1.0  # levels
+    for _ in range(HALVINGS):
+        level = (inside + outside) / 2
+        low, high = newcombe_interval(x, m, y, n, level)[:2]
+        inside, outside = (level, outside) if not low <= margin <= high else (inside, level)
+    return 1 - inside
+
+
+def dispersion_p(counts: ArrayLike, exposure: ArrayLike, *, of_trials: bool = False) -> Any:
+    """Return the p of counts (..., n) that vary no more than chance: Poisson's, or binomial with `of_trials`.
+
+    `exposure`: (..., n), of the same unit throughout; with `of_trials` it is the number of trials. Fisher's index of
+    dispersion (1925): the sum of (count - expected)^2 / variance is chi-squared with n - 1 degrees of freedom, and
+    large where counts are clustered. Leading axes of the last but one axis are summed: systems are tested together. NaN
+    below two units, and where no count differs from what all have.
+    """
+    counts, exposure = np.broadcast_arrays(np.asarray(counts, dtype=float), np.asarray(exposure, dtype=float))
+    n = counts.shape[-1]
+    rate = counts.sum(axis=-1, keepdims=True) / exposure.sum(axis=-1, keepdims=True)
+    variance = exposure * rate * (1 - rate if of_trials else 1.0)
+    some = variance[..., 0] > 0
+    square = np.divide((counts - exposure * rate) ** 2, variance, out=np.zeros(counts.shape), where=variance > 0)
+    df = np.where(some, n - 1, 0).sum(axis=-1)
+    p = stats.chi2.sf(square.sum(axis=(-1, -2)), np.maximum(df, 1))
+    return np.where(df > 0, p, NAN)[()]
+
+
+def subset_sums(x: Array, y: Array, exposure: Array) -> Sums:
+    """Return the sums of `x`, `y` and `exposure`, (n,) each, over random subsets of the units, shape (subsets,) each.
+
+    `x`, `y`: what was counted in each unit, paired; `exposure`: the same for both. Hartigan 1969. No unit: empty.
+    """
+    # subsets go by place: sorted, the units say the same however they are numbered
+    order = np.lexsort((exposure, y, x))
+    # a sum over a subset is a mean whose shares are 0 and 1
+    return Sums(*means(np.stack([x, y, exposure])[:, order], subsets(x.size).T))
+
+
+def typical_p(sums: Sums, ratio: float = 1.0) -> float:
+    """Return the two-sided p of a `ratio` of the rates, when the labels of each unit are exchanged at random.
+
+    `sums`: of `subset_sums`, (subsets,). The sign-flip test (Fisher 1935): exchanging the labels of a subset turns the
+    sign of its part of the sum of x - ratio y. Nothing is assumed of how counts vary. NaN without a unit.
+    """
+    sign = _signs(sums, ratio)
+    tail = min((sign <= 0).sum(), (sign >= 0).sum()) + 1
+    return min(2 * float(tail) / (sign.size + 1), 1.0) if sign.size else NAN
+
+
+def typical_values(sums: Sums, level: float = LEVEL) -> Typical:
+    """Return intervals of ratio and difference of the rates, from `sums` of `subset_sums`, (subsets,).
+
+    Hartigan 1969: where the labels of each unit could as well be exchanged, the values of random subsets divide the
+    line into equally likely parts, so their quantiles are an interval. The ratio excludes 1 exactly when the difference
+    excludes 0, and when `typical_p` is at most 1 - level. With fewer than 6 units there is no 95 % interval (NaN); an
+    end of the ratio is infinite where too many subsets hold no event of y.
+    """
+    k = int((sums.x.size + 1) * (1 - level) / 2 * (1 + 1e-9))
+    if k == 0:
+        none = Interval(NAN, NAN, level)
+        return Typical(none, none)
+    sign, exists = _signs(sums), (sums.x > 0) | (sums.y > 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(sign == 0, 1.0, sums.x / sums.y)
+    difference = np.where(sign == 0, 0.0, sums.x - sums.y) / sums.exposure
+    # a subset without events says nothing: it stands at whatever end is asked for
+    low, high = np.where(exists, ratio, 0.0), np.where(exists, ratio, np.inf)
+    lows = (np.partition(each, k - 1)[k - 1] for each in (low, difference))
+    highs = (np.partition(each, -k)[-k] for each in (high, difference))
+    return Typical(*(Interval(a, b, level) for a, b in zip(lows, highs, strict=True)))
+
+
+@lru_cache(maxsize=64)
+def subsets(n: int) -> NDArray[np.float64]:
+    """Return subsets of `n` units that are not empty, as rows of 0 and 1, shape (subsets, n): all, or `DRAWN` of them.
+
+    Hartigan 1969. Read-only, for it is kept; empty for n = 0.
+    """
+    if n <= EXACT_UNITS:
+        rows = (np.arange(1, 2**n)[:, None] >> np.arange(n)) & 1
+    else:
+        rows = np.random.default_rng([SEED, n]).integers(0, 2, size=(DRAWN, n))
+        rows[~rows.any(axis=1), 0] = 1
+    chosen: NDArray[np.float64] = rows.astype(float)
+    chosen.flags.writeable = False
+    return chosen
+
+
+def _signs(sums: Sums, ratio: float = 1.0) -> Array:
+    """The sign of x - ratio y of each subset, 0 where they are equal up to rounding."""
+    other = ratio * sums.y
+    rounding = 8 * np.finfo(float).eps * (np.abs(sums.x) + np.abs(other))
+    signs: Array = np.where(np.abs(sums.x - other) <= rounding, 0.0, np.sign(sums.x - other))
+    return signs
+
+
+def _tails(x: ArrayLike, y: ArrayLike, m: ArrayLike, n: ArrayLike, ratio: float) -> tuple[Array, Array]:
+    """P(X <= x) and P(X >= x), given x + y, where the ratio of the rates is `ratio`."""
+    x, y, m, n = (np.asarray(each, dtype=float) for each in (x, y, m, n))
+    share, total = ratio * m / (ratio * m + n), x + y
+    return stats.binom.cdf(x, total, share), stats.binom.sf(x - 1, total, share)
+
+
+def _squares_added(a: Array, b: Array, of_a: Interval, of_b: Interval, level: float) -> Interval:
+    """The interval of a - b from those of a and b."""
+    low = a - b - np.sqrt((a - of_a.low) ** 2 + (of_b.high - b) ** 2)
+    high = a - b + np.sqrt((of_a.high - a) ** 2 + (b - of_b.low) ** 2)
+    return interval(low, high, level, np.isfinite(low) & np.isfinite(high))
 
 
 class Events(NamedTuple):
@@ -55,7 +293,7 @@ def judge_events(
 
     Counts of independent events: exact conditional binomial test and interval of their ratio, with the number of trials
     as exposure. Shares of 0 and 1: Newcombe's interval of their difference, the margin in the same unit. Else ratios
-    over random subsets of the units (`counts.typical_values`). Sources are named there.
+    over random subsets of the units (`typical_values`). Sources are named there.
     """
     unit = PER_BLOCK if deployment is None else PER_DEPLOYMENT
     events = _sums(values, deployment, unit)
@@ -77,8 +315,8 @@ def judge_events(
     row |= {"spread": NAN, "off": 0.0, "limited": False}  # what only `judge` has
     row["ratio"] = x / y if y else np.inf if x else NAN
     if not x and not y and not trials:
-        word = NOTHING.format(most=counts.poisson_interval(0.0, n).high)
-        row |= _columns(None, NAN, none(), counts.poisson_difference(x, y, n, n))
+        word = NOTHING.format(most=poisson_interval(0.0, n).high)
+        row |= _columns(None, NAN, none(), poisson_difference(x, y, n, n))
         return row | {"inferred": False, "apart": False, "reason": word}
     if clustered:
         return row | _by_units(events, margin, why)
@@ -107,34 +345,34 @@ def _clustered(events: Events, *, of_trials: bool) -> bool:
     """
     found = []
     if not of_trials:
-        found.append(counts.dispersion_p(events.by_block, 1.0))
+        found.append(dispersion_p(events.by_block, 1.0))
     if events.blocks.size < events.by_block.shape[-1]:
-        found.append(counts.dispersion_p(np.stack([events.x, events.y]), events.blocks, of_trials=of_trials))
+        found.append(dispersion_p(np.stack([events.x, events.y]), events.blocks, of_trials=of_trials))
     return bool(np.nanmin([1.0, *found]) < DISPERSED)
 
 
 def _by_counts(x: float, y: float, n: float, margin: float) -> dict[str, Any]:
-    ratio, difference = counts.poisson_ratio(x, y, n, n).interval, counts.poisson_difference(x, y, n, n)
-    p = counts.poisson_equivalence(x, y, n, n, 1 - margin, 1 + margin)
-    row = _columns(BY_COUNTS, float(counts.poisson_p(x, y, n, n)), ratio, difference)
-    row |= _narrow(counts.poisson_ratio(x, y, n, n, NARROW).interval)
+    ratio, difference = poisson_ratio(x, y, n, n).interval, poisson_difference(x, y, n, n)
+    p = poisson_equivalence(x, y, n, n, 1 - margin, 1 + margin)
+    row = _columns(BY_COUNTS, float(poisson_p(x, y, n, n)), ratio, difference)
+    row |= _narrow(poisson_ratio(x, y, n, n, NARROW).interval)
     return row | {"p_equivalence": float(p), "apart": not ratio.low <= 1 <= ratio.high, "reason": ""}
 
 
 def _by_shares(x: float, y: float, n: float, margin: float) -> dict[str, Any]:
-    difference = counts.newcombe_interval(x, n, y, n)
+    difference = newcombe_interval(x, n, y, n)
     p = _worse_side(
-        (counts.newcombe_p(x, n, y, n, -margin), x - y > -margin * n),
-        (counts.newcombe_p(x, n, y, n, margin), x - y < margin * n),
+        (newcombe_p(x, n, y, n, -margin), x - y > -margin * n),
+        (newcombe_p(x, n, y, n, margin), x - y < margin * n),
     )
-    row = _columns(BY_SHARES, counts.newcombe_p(x, n, y, n), none(), difference)
+    row = _columns(BY_SHARES, newcombe_p(x, n, y, n), none(), difference)
     apart = not difference.low <= 0 <= difference.high
     return row | {"p_equivalence": p, "apart": apart, "reason": BY_DIFFERENCE}
 
 
 def _by_units(events: Events, margin: float, why: str) -> dict[str, Any]:
-    sums = counts.subset_sums(events.x, events.y, events.blocks)
-    found, p = counts.typical_values(sums), counts.typical_p(sums)
+    sums = subset_sums(events.x, events.y, events.blocks)
+    found, p = typical_values(sums), typical_p(sums)
     method = BY_UNITS.format(unit=events.unit)
     row = _columns(method, p, found.ratio, found.difference)
     if np.isnan(found.difference.low):
@@ -146,9 +384,9 @@ def _by_units(events: Events, margin: float, why: str) -> dict[str, Any]:
         apart = not found.difference.low <= 0 <= found.difference.high
         return row | {"apart": apart, "reason": f"{why}: the difference, compared over {events.unit}"}
     edges = (1 - margin, 1 + margin)
-    low, high = (counts.typical_p(sums, edge) for edge in edges)
+    low, high = (typical_p(sums, edge) for edge in edges)
     p = _worse_side((low, x > y * edges[0]), (high, x < y * edges[1]))
-    row |= _narrow(counts.typical_values(sums, NARROW).ratio)
+    row |= _narrow(typical_values(sums, NARROW).ratio)
     apart = not found.ratio.low <= 1 <= found.ratio.high
     return row | {"p_equivalence": p, "apart": apart, "reason": f"{why}: compared over {events.unit}"}
 

@@ -1,24 +1,40 @@
 """Estimates of one sample, or of a shift between two, with their intervals: arrays in, arrays out.
 
 Arrays have the shape (..., n): the last axis holds the trials, the leading axes are cells and stay as they are.
+
+Bootstrap intervals are approximate: their level is met as n grows, and below n = 50 a percentile interval of a mean
+covers less than it says. A resample is n draws with replacement of the n trials (or blocks) of a cell. Which trials it
+holds depends on the seed and on n alone, so one matrix of counts serves all cells, and the means of all resamples are
+one matrix product. Trials must be independent: dependence in time is not repaired. Efron and Tibshirani 1993; Davison
+and Hinkley 1997. Ends are NaN below two values, for a cell without spread, and where an end is not finite.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from infrabench.stats.arrays import Array, sample
+from infrabench.stats.table import Array, paired, sample
 
 Numbers = Array | float
 LEVEL = 0.95
+ALPHA = 1 - LEVEL
 NAN = float("nan")
-CHUNK = 2**21  # numbers held at a time by methods that expand a sample
+MOST_MEANS = 2**21  # numbers held at a time by methods that expand a sample
+
+RESAMPLES = 9999
+SEED = 20200315
+CHUNK = 2**18  # resampled statistics held at a time: about what a processor keeps near
+ONE_THREAD = 2**18  # multiplications of a matrix product that BLAS does not spread over threads
+ROUNDING = 1e-12  # relative difference below which two statistics are tied
+
+Counts = NDArray[np.signedinteger[Any]]
+Ends = tuple[Array, Array]
 
 
 class Interval(NamedTuple):
@@ -155,7 +171,7 @@ def _middle_and_ends(expand: Callable[..., Array], *samples: Array, tail: int) -
     shape = samples[0].shape[:-1]
     cells = [sample.reshape(-1, sample.shape[-1]) for sample in samples]
     size = expand(*(cell[:0] for cell in cells)).shape[1]
-    step = max(1, CHUNK // size)
+    step = max(1, MOST_MEANS // size)
     found = np.empty((3, len(cells[0])))
     for start in range(0, len(cells[0]), step):
         made = np.sort(expand(*(cell[start : start + step] for cell in cells)), axis=-1)
@@ -189,3 +205,169 @@ def signed_rank_cdf(n: int) -> Array:
     chances = mass.cumsum()
     chances.flags.writeable = False
     return chances
+
+
+@lru_cache(maxsize=16)
+def resample_counts(n: int, resamples: int = RESAMPLES, seed: int = SEED) -> Counts:
+    """Return how often each of `n` trials is in each resample, shape (n, resamples), read-only.
+
+    The draws are those of ``default_rng(seed).integers(0, n, (resamples, n))``, as `scipy.stats.bootstrap` makes them.
+    """
+    drawn = np.random.default_rng(seed).integers(0, n, (resamples, n))
+    drawn += n * np.arange(resamples)[:, None]
+    counts = np.bincount(drawn.ravel(), minlength=n * resamples).reshape(resamples, n)
+    small = np.ascontiguousarray(counts.T, dtype=np.min_scalar_type(-n - 1))
+    small.flags.writeable = False
+    return small
+
+
+def resample_shares(n: int, resamples: int = RESAMPLES, seed: int = SEED) -> Array:
+    """Return the weight of each of `n` trials in each resample, shape (n, resamples); the weights add up to 1."""
+    return resample_counts(n, resamples, seed) / n
+
+
+def over_cells(
+    ends: Callable[..., Ends],
+    samples: tuple[Array, ...],
+    draws: Callable[[int, int, int], NDArray[Any]],
+    level: float,
+    resamples: int,
+    seed: int,
+) -> Interval:
+    """Return the `Interval` that `ends` finds for each cell, NaN below two values and for a cell without spread.
+
+    `samples`: arrays of one shape (..., n). `ends` gets what `draws` returns and some cells (cells, n) of each sample
+    at a time, so that memory does not grow with their number.
+    """
+    *shape, n = samples[0].shape
+    if n < 2:
+        return no_interval(tuple(shape))
+    spread = ~np.all([constant(sample) for sample in samples], axis=0)
+    cells = [sample.reshape(-1, n)[np.ravel(spread)] for sample in samples]
+    drawn = draws(n, resamples, seed)
+    found = np.full((2, len(cells[0])), NAN)
+    step = max(1, CHUNK // resamples)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        for start in range(0, len(cells[0]), step):
+            piece = slice(start, start + step)
+            found[:, piece] = ends(drawn, *(cell[piece] for cell in cells))
+    whole = np.full((2, *shape), NAN)
+    whole[:, spread] = found
+    return interval(whole[0], whole[1], level, spread)
+
+
+def means(x: Array, shares: Array) -> Array:
+    """Return the mean of every resample, (cells, resamples), of the cells `x` (cells, n).
+
+    `shares`: (n, resamples). The product is made in pieces that stay on one thread: threads bring little at this size,
+    and on a machine with other work, where they wait for each other, they make it several times slower.
+    """
+    made = np.empty((len(x), shares.shape[1]))
+    width = max(16, ONE_THREAD // max(x.size, 1))
+    for start in range(0, shares.shape[1], width):
+        piece = slice(start, start + width)
+        np.matmul(x, shares[:, piece], out=made[:, piece])
+    return made
+
+
+def quantiles(x: Array, counts: Counts, share: float) -> Array:
+    """Return a quantile (`share` in 0 .. 1, interpolated linearly) of every resample, (cells, resamples).
+
+    `x`: (cells, n), `counts`: (n, resamples). The k-th smallest draw is the first value at which the counts, added up
+    in the order of the values, reach k: no resample is made or sorted.
+    """
+    n = x.shape[-1]
+    place = share * (n - 1)
+    rank = min(int(place), n - 1)
+    ranks = [rank] if place == rank else [rank, rank + 1]
+    made = np.empty((len(x), counts.shape[1]))
+    for cell, row in zip(x, made, strict=True):
+        order = np.argsort(cell, kind="stable")
+        so_far = np.zeros(counts.shape[1], dtype=counts.dtype)
+        at = [np.zeros_like(so_far) for _ in ranks]
+        for trial in order[:-1]:
+            so_far += counts[trial]
+            for index, k in zip(at, ranks, strict=True):
+                index += so_far <= k
+        drawn = [cell[order][index] for index in at]
+        row[:] = drawn[0] if len(drawn) == 1 else drawn[0] + (place - rank) * (drawn[1] - drawn[0])
+    return made
+
+
+def percentile_ends(made: Array, level: float) -> Ends:
+    """Return the central `level` of each row of `made` (cells, resamples), which is sorted in place."""
+    found = _interpolated(made, np.broadcast_to([(1 - level) / 2, (1 + level) / 2], (len(made), 2)))
+    return found[:, 0], found[:, 1]
+
+
+def pivot_ends(shift: Array, errors: Array, level: float) -> Ends:
+    """Return the central `level` of shift / error over resamples; both (cells, resamples), `shift` is overwritten.
+
+    An error of 0 puts its resample at infinity on the side of its shift, or at 0 when there is no shift.
+    """
+    shift /= errors
+    shift[np.isnan(shift)] = 0.0
+    return percentile_ends(shift, level)
+
+
+def one_sign(resampled: Array, observed: Array) -> NDArray[np.bool_]:
+    """Return the cells of which every resampled statistic has the sign of the observed one, and that is not 0.
+
+    `resampled`: (cells, resamples), `observed`: (cells,), as the answer.
+    """
+    return (observed != 0) & (np.sign(resampled) == np.sign(observed)[:, None]).all(axis=-1)
+
+
+def _interpolated(made: Array, shares: Array) -> Array:
+    """Linearly interpolated quantiles (cells, shares) of each row of `made`, sorted in place; NaN for a NaN share."""
+    made.sort(axis=-1)
+    place = shares * (made.shape[-1] - 1)
+    lower = np.clip(np.nan_to_num(place).astype(int), 0, made.shape[-1] - 2)
+    a, b = np.take_along_axis(made, lower, axis=-1), np.take_along_axis(made, lower + 1, axis=-1)
+    return np.where(a == b, a, a + (b - a) * (place - lower)) + 0 * shares
+
+
+def bootstrap_t(x: ArrayLike, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = SEED) -> Interval:
+    """Return the studentised bootstrap interval of the mean (Davison and Hinkley 1997, section 5.2.1).
+
+    `x`: (..., n), any unit. A resample without spread counts as infinitely far on its side; the ends are NaN where
+    such resamples reach the quantile, as with very few values, below two values and without spread.
+    """
+    x = sample(x)
+
+    def ends(shares: Array, x: Array) -> Ends:
+        mean, sd = x.mean(axis=-1, keepdims=True), x.std(axis=-1, keepdims=True)
+        off = (x - mean) / sd
+        shift, variance = means(off, shares), means(off**2, shares)
+        variance -= shift**2
+        # what is left of the variance of a resample without spread is rounding of its largest square
+        variance[variance <= ROUNDING * (off**2).max(axis=-1, keepdims=True)] = 0.0
+        low, high = pivot_ends(shift, np.sqrt(variance, out=variance), level)
+        return mean[:, 0] - high * sd[:, 0], mean[:, 0] - low * sd[:, 0]
+
+    return over_cells(ends, (x,), resample_shares, level, resamples, seed)
+
+
+def bootstrap_quantile_ratio(
+    x: ArrayLike, y: ArrayLike, share: float = 0.5, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = SEED
+) -> Interval:
+    """Return the paired percentile bootstrap interval of a ratio of quantiles; of medians by default.
+
+    `x`, `y`: (..., n), one unit; element i of both is one block, and whole blocks are drawn (Davison and Hinkley 1997,
+    section 2.3, for pairs). NaN where the sample cannot hold the quantile with that level whatever is drawn, for a
+    median at 95 % below six blocks as in `median_interval`; where a resampled quantile of `y` is 0 or of the other
+    sign; and when neither sample has spread.
+    """
+    x, y = paired(x, y)
+    n = x.shape[-1]
+    if max(share, 1 - share) ** n > (1 - level) / 2:  # the extremes themselves hold it less often
+        return no_interval(x.shape[:-1])
+
+    def ends(counts: Counts, x: Array, y: Array) -> Ends:
+        made, below = quantiles(x, counts, share), quantiles(y, counts, share)
+        usable = one_sign(below, np.quantile(y, share, axis=-1))
+        made /= below
+        low, high = percentile_ends(made, level)
+        return np.where(usable, low, NAN), np.where(usable, high, NAN)
+
+    return over_cells(ends, (x, y), resample_counts, level, resamples, seed)

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from infrabench.core import STATES
-from infrabench.stats.intervals import LEVEL, NAN, Array, signed_rank_cdf, tail_rank
+from infrabench.stats.intervals import ALPHA, LEVEL, NAN, Array, signed_rank_cdf, tail_rank
 
-ALPHA = 1 - LEVEL
 NARROW = 0.9
 FAR = 100.0  # log ratio of a lost block: beyond every other, and so is its mean with any of them
 UNLIKE = "no verdict on the rest"
@@ -34,7 +33,7 @@ ENDS = ("ratio", "difference", "equivalence")
 
 
 def is_lost(fates: NDArray[np.int8]) -> NDArray[np.bool_]:
-    """Return which trials ended without a value and were not invalid, shape of `fates` (of `blocks.Blocked`)."""
+    """Return which trials ended without a value and were not invalid, shape of `fates` (of `table.Blocked`)."""
     return (fates > 0) & (fates != INVALID)
 
 
@@ -95,7 +94,7 @@ def unequal_p(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> float:
 def explain_unequal(values: Array, fates: NDArray[np.int8], names: Sequence[str]) -> str:
     """Return which of several samples lose markedly more trials than another, in words, never NaN; empty without any.
 
-    `values`, `fates`: of `blocks.Blocked`, shape (samples, blocks); `names`: one for each sample. Every two are
+    `values`, `fates`: of `table.Blocked`, shape (samples, blocks); `names`: one for each sample. Every two are
     compared by `unequal_p` (McNemar 1947)::
 
         explain_unequal(values, fates, ["docker", "native"])
@@ -155,7 +154,7 @@ def account_losses(
     """Return the columns of a contrast that its losses change, as scalars by name, shape (); empty without losses.
 
     `row`: its columns of `verdicts.judge` and ``margin``, ``baseline``; `values`, `fates`: (2, blocks), system and
-    baseline, of `blocks.Blocked`; `deployment` as in `worst_ranks`. Of counts and shares `judge` is what judges values,
+    baseline, of `table.Blocked`; `deployment` as in `worst_ranks`. Of counts and shares `judge` is what judges values,
     and `top` the largest that a lost one may have been (infinite: the largest of the contrast). ``withheld``: there is
     no verdict; ``bound_low``, ``bound_high``: the ratio that holds for both ends. NaN where there is no number.
     """

@@ -4,21 +4,50 @@ Spreads, differences and margins are of one unit: that of the metric, a share of
 coefficient of variation), or a log ratio. The spread of a comparison is the standard deviation of the differences
 between two systems within a block. All samples are taken as normal; a pilot's spread is itself uncertain, see
 `spread_limit`.
+
+A pilot says how large the campaign that follows it should be, and how many deployments with how many blocks in each:
+the optimum of Kalibera and Jones, "Rigorous benchmarking in reasonable time", 2013, for blocks inside deployments. Only
+for planning: it adds nothing to a result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special, stats
 
-from infrabench.stats.intervals import LEVEL, NAN, Array, Numbers
+from infrabench.core import DesignError
+from infrabench.stats.intervals import ALPHA, LEVEL, NAN, Array, Numbers
+from infrabench.stats.table import CASE, check_values, sample
 
-ALPHA, POWER = 1 - LEVEL, 0.8
+POWER = 0.8
 MOST = 1_000_000  # beyond, no number of trials is named
+TARGETS = (0.01, 0.02, 0.05)
+MEAN, RATIO, VERDICT = "mean", "ratio", "verdict"
+PILOT = {
+    **dict.fromkeys(("workload", "scenario", "metric", "system", "baseline", "quantity"), "str"),
+    "target": "float64",
+    "unit": "str",
+    "n_pilot": "int64",
+    **dict.fromkeys(("spread", "spread_high", "n", "n_high", "hours", "hours_high"), "float64"),
+    "note": "str",
+}
+WHERE = ["session", "deployment"]
+DIMENSIONS = {
+    **dict.fromkeys(("workload", "scenario", "metric", "system", "baseline", "quantity"), "str"),
+    **dict.fromkeys(("target", "sd_within", "sd_between", "blocks", "deployments", "deployments_high"), "float64"),
+    **dict.fromkeys(("hours", "hours_high"), "float64"),
+    "note": "str",
+}
+ONE_LEVEL = "fewer than two deployments, or one block in each"
+NOT_POSITIVE = "values not all positive, or a mean of 0"
+NO_COSTS = "what a deployment or a block costs is not known"
+NONE_BETWEEN = "deployments do not differ: more blocks in one do as well"
 
 
 def half_width(sd: ArrayLike, n: ArrayLike, level: ArrayLike = LEVEL) -> Numbers:
@@ -198,3 +227,248 @@ def _probability(room: ArrayLike, slope: Array, shift: Array, df: Array) -> Arra
 def _rule() -> tuple[Array, Array]:
     """Nodes and weights of Gauss and Legendre, 128 of them for an error below 1e-10."""
     return np.polynomial.legendre.leggauss(128)
+
+
+class OneWay(NamedTuple):
+    """Variances of trials in deployments; `share` is the part between deployments of the variance of one trial."""
+
+    within: Numbers
+    between: Numbers  # may be negative: deployments differ less than their trials would make them
+    size: Numbers  # the number of trials a deployment counts as having
+    share: Numbers  # `between` at least 0
+
+
+def repetitions(t2: Sequence[float], costs: Sequence[float]) -> tuple[float, ...]:
+    """Return the most economical numbers of repetitions r_1 .. r_(n-1) of all levels but the highest.
+
+    `t2`: T_i^2 and `costs`: of one repetition, both lowest level first. r_i = sqrt(c_(i+1) / c_i T_i^2 / T_(i+1)^2)
+    (Kalibera and Jones 2013, as corrected by its authors), not rounded: take the ceiling. 1 where level i has no
+    variance; infinite where only the level above has none: repeat there as often as fits. Raises `DesignError` when
+    the two differ in length or a cost is not positive.
+    """
+    if len(t2) != len(costs) or min(costs, default=0) <= 0:
+        raise DesignError(f"{len(t2)} variances and costs {list(costs)}: give one positive cost to each level")
+    pairs = zip(t2, t2[1:], costs, costs[1:], strict=False)
+    return tuple(
+        1.0 if here <= 0 else float("inf") if above <= 0 else float(np.sqrt(dear / cheap * here / above))
+        for here, above, cheap, dear in pairs
+    )
+
+
+def one_way(values: ArrayLike, group: NDArray[np.int64], cell: NDArray[np.int64] | None = None) -> OneWay:
+    """Return the variance within and between groups of unequal sizes, by the method of moments.
+
+    `values`: (n,), any unit; `group`: (n,), labels; `cell`: (n,), 0 and up, then all results are (cells,), else floats.
+    Analysis of variance with n0 = (n - sum n_i^2 / n) / (groups - 1) (Searle, Casella and McCulloch 1992, section
+    3.6). NaN with one group or without a group of two; the share also where there is no variance.
+    """
+    values = sample(values)
+    if cell is None and not values.size:
+        return OneWay(NAN, NAN, NAN, NAN)
+    cells = np.zeros(values.size, dtype=np.int64) if cell is None else cell
+    _, label = np.unique(group, return_inverse=True)
+    own = cells * (label.max(initial=0) + 1) + label  # a group is one of its cell alone
+    _, first, unit = np.unique(own, return_index=True, return_inverse=True)
+    of_unit, size = cells[first], np.bincount(unit)
+    trials, units = np.bincount(cells), np.bincount(of_unit)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # distances from a value of the cell: no square is much larger than the spread, and equal values are exactly 0
+        off = values - values[np.unique(cells, return_index=True)[1]][cells]
+        means, centre = np.bincount(unit, off) / size, (np.bincount(cells, off) / trials)[of_unit]
+        within = np.bincount(cells, (off - means[unit]) ** 2) / (trials - units)
+        n0 = (trials - np.bincount(of_unit, size**2) / trials) / (units - 1)
+        between = (np.bincount(of_unit, size * (means - centre) ** 2) / (units - 1) - within) / n0
+        share = np.maximum(between, 0.0) / (within + np.maximum(between, 0.0))
+    exists = (units > 1) & (trials > units)
+    found = (np.where(exists, each, NAN) for each in (within, between, n0, share))
+    return OneWay(*found) if cell is not None else OneWay(*(float(each[0]) for each in found))
+
+
+def plan_from_pilot(
+    table: pd.DataFrame,
+    baseline: str,
+    margins: Mapping[str, float],
+    targets: Iterable[float] = TARGETS,
+    seconds: float = NAN,
+) -> pd.DataFrame:
+    """Return how many blocks the campaign needs, one row per cell or contrast, quantity and target.
+
+    Parameters
+    ----------
+    table
+        The tidy table of a pilot, two blocks or more.
+    baseline
+        System that the others are divided by.
+    margins
+        Metric -> relative equivalence margin (0.02 = 2 %); ``""`` is the default, and without one there is no verdict.
+    targets
+        Relative half-widths of the 95 % intervals wished for.
+    seconds
+        Wall time of one block of all systems and cases; of one deployment with its blocks when the pilot has several.
+
+    Returns
+    -------
+    DataFrame
+        Columns `PILOT`. ``quantity``: "mean" (interval of a system's mean within +- ``target``), "ratio" (interval of
+        its ratio to the baseline within +- ``target``), "verdict" (no outcome is inconclusive at the margin
+        ``target``); ``spread``: CoV, or standard deviation of the paired log ratios; ``n``: in ``unit``s, "blocks", or
+        "deployments" when the pilot has several, whose means are the data then; ``n_high``: the same at
+        ``spread_high``, the upper end of the 95 % chi-square interval of the spread, because that of a small pilot is
+        uncertain; ``hours``: of ``n`` and ``n_high``; ``note``: why there is no n.
+
+    Raises
+    ------
+    SchemaError
+        The table is not a tidy one (`table.check_values`).
+    """
+    check_values(table)
+    ok = table[table["value"].notna()]
+    several = ok[["session", "deployment"]].drop_duplicates().shape[0] > 1
+    unit = ["session", "deployment"] if several else ["session", "deployment", "block"]
+    rows: list[dict[str, Any]] = []
+    for case, cell in ok.groupby(CASE, observed=True):
+        # a pair needs both systems in one block; only then are the blocks of a deployment averaged
+        blocks = blocks_of(cell)
+        shared = dict(zip(CASE, case, strict=True)) | {"unit": "deployments" if several else "blocks"}
+        margin = margins.get(case[2], margins.get("", NAN))
+        for system in blocks:
+            known = shared | {"system": system, "baseline": ""}
+            rows += _means(known, blocks[[system]].dropna().groupby(unit).mean().to_numpy().ravel(), targets)
+            if system != baseline and baseline in blocks:
+                pairs = blocks[[system, baseline]].dropna().groupby(unit).mean().to_numpy()
+                rows += _ratios(known | {"baseline": baseline}, pairs, targets, margin)
+    frame = pd.DataFrame(rows, columns=list(PILOT))
+    return _sized(frame.astype({name: kind for name, kind in PILOT.items() if name in frame}), seconds).astype(PILOT)
+
+
+def blocks_of(cell: pd.DataFrame) -> pd.DataFrame:
+    """Return the values of one case, blocks x systems; the index names session, deployment and block."""
+    keys = ["session", "deployment", "block"]
+    # pivot, because pivot_table would average what it should refuse
+    return cell.pivot(index=keys, columns="system", values="value")  # noqa: PD010
+
+
+def _means(known: dict[str, Any], x: Array, targets: Iterable[float]) -> list[dict[str, Any]]:
+    spread, note = NAN, _lacking(x.size)
+    if not note:
+        mean = abs(x.mean())
+        spread, note = (float(x.std(ddof=1) / mean), "") if mean else (NAN, "the mean is 0")
+    row = known | {"quantity": MEAN, "n_pilot": x.size, "spread": spread, "note": note}
+    return [row | {"target": target} for target in targets]
+
+
+def _ratios(known: dict[str, Any], pairs: Array, targets: Iterable[float], margin: float) -> list[dict[str, Any]]:
+    spread, note = NAN, _lacking(len(pairs))
+    if not note:
+        positive = bool((pairs > 0).all())
+        spread, note = (
+            (float(np.log(pairs[:, 0] / pairs[:, 1]).std(ddof=1)), "") if positive else (NAN, "values not all positive")
+        )
+    row = known | {"n_pilot": len(pairs), "spread": spread, "note": note}
+    rows = [row | {"quantity": RATIO, "target": target} for target in targets]
+    return [*rows, row | {"quantity": VERDICT, "target": margin}] if np.isfinite(margin) else rows
+
+
+def _lacking(n: int) -> str:
+    return "" if n > 1 else "fewer than two blocks"
+
+
+def _sized(frame: pd.DataFrame, seconds: float) -> pd.DataFrame:
+    """Turn spreads into numbers of blocks and hours."""
+    frame = frame.assign(spread_high=spread_limit(frame["spread"], frame["n_pilot"]))
+    still = frame["spread"] < 1e-12  # what rounding leaves of equal values
+    frame.loc[still & (frame["note"] == ""), "note"] = "no spread"
+    verdict = (frame["quantity"] == VERDICT).to_numpy()
+    target = frame["target"].to_numpy(dtype=float)
+    # a ratio within +- target has its logarithm within log(1 + target), the nearer of both ends
+    width = np.where(frame["quantity"] == RATIO, np.log1p(target), target)
+    for name, spread in (("n", "spread"), ("n_high", "spread_high")):
+        sd = frame[spread].mask(still).to_numpy(dtype=float)
+        deciding = blocks_to_decide(sd, np.where(verdict, target, 0.5))
+        frame[name] = np.where(verdict, deciding, n_for_precision(sd, width))
+    reached = frame["n_high"].notna() | (frame["note"] != "")
+    frame.loc[~reached, "note"] = "more than a million"
+    return frame.assign(hours=frame["n"] * seconds / 3600, hours_high=frame["n_high"] * seconds / 3600)
+
+
+def dimensions(
+    table: pd.DataFrame, baseline: str, targets: Iterable[float], block_s: float, deployment_s: float
+) -> pd.DataFrame:
+    """Return the most economical campaign for each cell or contrast and target.
+
+    Parameters
+    ----------
+    table
+        The tidy table of a pilot with several deployments.
+    baseline
+        System that the others are divided by.
+    targets
+        Relative half-widths of the 95 % intervals wished for.
+    block_s, deployment_s
+        Wall time of one block, and of making all systems ready anew, without blocks.
+
+    Returns
+    -------
+    DataFrame
+        Columns `DIMENSIONS`. ``quantity``: "mean" or "ratio", as in `plan_from_pilot`; ``sd_within``,
+        ``sd_between``: what blocks in a deployment and deployments add, relative to the mean, or of the paired log
+        ratios (`one_way`); ``blocks``: in each deployment, from the costs and these (`repetitions`);
+        ``deployments``: with so many blocks, to have the interval within +- ``target``; ``deployments_high``: if the
+        spread of deployment means is as large as so small a pilot allows; ``hours``; ``note``: why there are none.
+
+    Raises
+    ------
+    SchemaError
+        The table is not a tidy one (`table.check_values`).
+    """
+    check_values(table)
+    rows: list[dict[str, Any]] = []
+    targets = list(targets)
+    for case, cell in table[table["value"].notna()].groupby(CASE, observed=True):
+        blocks = blocks_of(cell)
+        for system in blocks:
+            known = dict(zip(CASE, case, strict=True)) | {"system": system}
+            values = blocks[system].dropna()
+            mean = abs(float(values.mean()))
+            of = known | {"baseline": "", "quantity": MEAN}
+            rows += _rows(of, values / mean if mean else values * NAN, targets, block_s, deployment_s)
+            if system != baseline and baseline in blocks:
+                pairs = blocks[[system, baseline]].dropna()
+                positive = bool((pairs > 0).all(axis=None))
+                ratio = np.log(pairs[system] / pairs[baseline]) if positive else pairs[system] * NAN
+                of = known | {"baseline": baseline, "quantity": RATIO}
+                rows += _rows(of, ratio, targets, block_s, deployment_s)
+    return pd.DataFrame(rows, columns=list(DIMENSIONS)).astype(DIMENSIONS)
+
+
+def _rows(
+    known: dict[str, Any], values: pd.Series, targets: list[float], block_s: float, deployment_s: float
+) -> list[dict[str, Any]]:
+    if values.isna().any():
+        return [known | {"target": target, "note": NOT_POSITIVE} for target in targets]
+    group = values.groupby(WHERE).ngroup().to_numpy()
+    found = one_way(values.to_numpy(dtype=float), group)
+    within, between = float(found.within), float(found.between)
+    if not np.isfinite(within):
+        return [known | {"target": target, "note": ONE_LEVEL} for target in targets]
+    row = known | {"sd_within": np.sqrt(within), "sd_between": np.sqrt(max(between, 0.0)), "note": ""}
+    if not (block_s > 0 and deployment_s > 0):
+        return [row | {"target": target, "note": NO_COSTS} for target in targets]
+    (blocks,) = repetitions((within, between), (block_s, deployment_s))
+    if not np.isfinite(blocks):
+        return [row | {"target": target, "note": NONE_BETWEEN} for target in targets]
+    blocks = np.ceil(blocks)
+    spread, cost_s = float(np.sqrt(between + within / blocks)), deployment_s + blocks * block_s
+    sizes = []
+    for target in targets:
+        # a ratio within +- target has its logarithm within log(1 + target), the nearer of both ends
+        width = float(np.log1p(target)) if known["quantity"] == RATIO else target
+        sizes.append({"target": target, "blocks": blocks} | _sizes(spread, width, len(set(group)), cost_s))
+    return [row | each for each in sizes]
+
+
+def _sizes(spread: float, width: float, pilot: int, cost_s: float) -> dict[str, Any]:
+    """Deployments that reach a half-width, and the hours they take, with this spread and with its upper limit."""
+    sizes: Array = np.asarray(n_for_precision(np.array([spread, spread_limit(spread, pilot)]), width))
+    hours = sizes * cost_s / 3600
+    return {"deployments": sizes[0], "deployments_high": sizes[1], "hours": hours[0], "hours_high": hours[1]}

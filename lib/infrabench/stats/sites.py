@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from scipy import special
 
 from infrabench.core import SchemaError
-from infrabench.stats import adjust, heterogeneity
+from infrabench.stats import meta_analysis, multiplicity
 from infrabench.stats.contrasts import DEPENDENT, FAMILY, NOT_IN_FAMILY
-from infrabench.stats.equivalence import margin_ends
 from infrabench.stats.intervals import LEVEL, NAN, Array
 from infrabench.stats.losses import LOST, UNLIKE
-from infrabench.stats.summary import FEWEST, Summary, deleted, hartung_knapp, summary
+from infrabench.stats.meta_analysis import FEWEST, Summary, deleted, hartung_knapp, summary
+from infrabench.stats.pairwise import margin_ends
 from infrabench.stats.verdicts import ALPHA, EQUIVALENT, LIMITED, WITHIN, decide
 
 CASE = ["workload", "scenario", "metric", "system"]
@@ -190,7 +190,7 @@ def over_sites(
                 for names, words in zip(rows["site"].to_numpy()[mine], against["named"], strict=True)
             ]
     every = _decided(_withheld(every, rows, number))
-    every["p_sites_adjusted"], every["adjustment"] = adjust.by_metric(every, every["p_sites"], primary)
+    every["p_sites_adjusted"], every["adjustment"] = multiplicity.by_metric(every, every["p_sites"], primary)
     alone = (every["p_sites"] < ALPHA) & (every["p_sites_adjusted"] >= ALPHA)
     every.loc[alone, "reason"] = every.loc[alone, "reason"].map(lambda told: "; ".join(filter(None, (told, ALONE))))
     return told.astype(PER_SITE), every.astype(OVER_SITES)
@@ -226,14 +226,14 @@ def _over(rows: pd.DataFrame, mine: NDArray[np.intp], margin: Array) -> dict[str
     qualified = [_qualified(rows.iloc[each]) for each in mine]
     line: dict[str, Any] = {"sites": k}
     if k > 1:
-        q, welch = heterogeneity.cochran_q(y, e), heterogeneity.welch_homogeneity(y, e, df)
+        q, welch = meta_analysis.cochran_q(y, e), meta_analysis.welch_homogeneity(y, e, df)
         line |= {"q": q.statistic, "p_q": q.p, "p_sites": welch.p}
     if k < FEWEST:
         reason = ["; ".join(filter(None, (FEW[k], each))) for each in qualified]
         return line | {"verdict": NO_MEAN, "reason": reason}
-    between, ends = heterogeneity.between_variance(y, e, df), heterogeneity.between_interval(y, e, df)
+    between, ends = meta_analysis.between_variance(y, e, df), meta_analysis.between_interval(y, e, df)
     for name, value in (("", between), ("_low", ends.low), ("_high", ends.high)):
-        line |= {f"tau{name}": np.sqrt(value), f"i_squared{name}": heterogeneity.share_between(value, e)}
+        line |= {f"tau{name}": np.sqrt(value), f"i_squared{name}": meta_analysis.share_between(value, e)}
     known = hartung_knapp(y, e, between)
     line |= {"hartung_knapp_low": np.exp(known.low), "hartung_knapp_high": np.exp(known.high)}
     unchecked = (k > CHECKED) & (df < FULL).any(axis=-1)
@@ -272,7 +272,7 @@ def _said(found: Summary, low: Summary, high: Summary) -> dict[str, Any]:
 
 def _decided(every: pd.DataFrame) -> pd.DataFrame:
     """The table with verdicts, and whether they hold everywhere: once all of a family are there to adjust."""
-    adjusted = adjust.by_family(every["p_equivalence"], every.groupby(FAMILY).ngroup(), adjust.holm)
+    adjusted = multiplicity.by_family(every["p_equivalence"], every.groupby(FAMILY).ngroup(), multiplicity.holm)
     ends = ("ratio_low", "ratio_high", "predicted_low", "predicted_high", "p_sites", "p_equivalence", "margin")
     low, high, new_low, new_high, p_sites, p, margin = (every[name].to_numpy(dtype=float) for name in ends)
     some, differ, apart = np.isfinite(low), p_sites < ALPHA, (low > 1) | (high < 1)
@@ -295,12 +295,14 @@ def _decided(every: pd.DataFrame) -> pd.DataFrame:
 def _against_others(rows: pd.DataFrame, mine: NDArray[np.intp], p_sites: Array) -> dict[str, NDArray[Any]]:
     """What the others say of each site, every column (cells, k)."""
     y, e, df = (rows[name].to_numpy()[mine] for name in ("log_ratio", "error", "df"))
-    w = 1 / (e**2 + np.asarray(heterogeneity.between_variance(y, e, df))[:, None])
+    w = 1 / (e**2 + np.asarray(meta_analysis.between_variance(y, e, df))[:, None])
     found = deleted(y, e, df)
-    out = adjust.holm(found.p_predicted) < ALPHA
+    out = multiplicity.holm(found.p_predicted) < ALPHA
     # apart from others that agree: the one that is furthest from them, and only where sites differ at all
     furthest = np.arange(mine.shape[1]) == np.argmin(found.p_apart, axis=-1)[:, None]
-    apart = furthest & (p_sites < ALPHA)[:, None] & (adjust.holm(found.p_apart) < ALPHA) & (found.p_others >= ALPHA)
+    apart = (
+        furthest & (p_sites < ALPHA)[:, None] & (multiplicity.holm(found.p_apart) < ALPHA) & (found.p_others >= ALPHA)
+    )
     return {
         "weight": w / w.sum(axis=-1, keepdims=True), "apart": found.apart, "p_apart": found.p_apart,
         "p_predicted": found.p_predicted, "named": np.select([out, apart], [STANDS_OUT, APART], default=""),

@@ -15,11 +15,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from infrabench.core import DesignError
-from infrabench.stats.bimodality import bimodal
-from infrabench.stats.blocks import blocked
+from infrabench.stats.diagnostics import bimodal
 from infrabench.stats.intervals import NAN, Array, constant, median_interval, t_interval
 from infrabench.stats.losses import explain_unequal
-from infrabench.stats.table import check_values
+from infrabench.stats.table import blocked, check_values
 
 TARGET, LEAST, BATCH, MOST = 0.02, 30, 5, 100
 Cell = tuple[str, str, str, str]

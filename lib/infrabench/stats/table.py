@@ -1,14 +1,26 @@
-"""The columns of a tidy table that an analysis reads, and what they must hold."""
+"""What an analysis is given: arrays of trials, or the tidy table; and the values of that by case, system and block.
+
+A value that is missing is nobody's number: NaN in one trial would make a mean NaN here and drop a value there, and 12
+values against 1 would be 12 pairs with the same partner. Neither is guessed at.
+
+What is compared within a block may be compared: whatever the block did to all its trials cancels. A block counts for
+a comparison when every system of it has an ok trial there. Where systems were deployed more than once, a deployment
+is one observation, however many trials it holds: its mean over complete blocks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 
-from infrabench.core import SchemaError
+from infrabench import registry
+from infrabench.core import STATES, Kind, MetricKind, SchemaError
+
+Array = NDArray[np.float64]
 
 # what an analysis reads; no other column is asked for
 ANALYSED = (
@@ -16,6 +28,36 @@ ANALYSED = (
     *("factor", "level", "metric", "value", "unit", "better", "state"),
 )
 TREATMENT = ["session", "block", "workload", "scenario", "system"]  # once in a block, whatever its trials are called
+CASE = ["workload", "scenario", "metric"]
+BLOCK = ["session", "deployment", "block"]
+SHARED = (*CASE, "factor", "level", "unit", "better")
+PER_BLOCK, PER_DEPLOYMENT = "blocks", "deployments"
+
+
+def sample(values: ArrayLike, name: str = "the sample") -> Array:
+    """Return `values` as an array of floats, shape (..., n), trials on the last axis; lists will do.
+
+    Raises `ValueError` for a single number and, with its place, for a value that is NaN or infinite.
+    """
+    x = np.asarray(values, dtype=float)
+    if x.ndim == 0:
+        raise ValueError(f"{name} is the single number {x}: give its trials as a list, or as the last axis of an array")
+    if not np.isfinite(x).all():
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(x))[0])
+        where = ", ".join(map(str, place))
+        raise ValueError(f"{name} has {x[place]} at [{where}]: leave out what has no value, of pairs both")
+    return x
+
+
+def paired(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
+    """Return two samples of one shape (..., n), in which element i of both is one block.
+
+    Raises `ValueError` as `sample`, and when the shapes differ: nothing is broadcast.
+    """
+    first, second = sample(x, "x"), sample(y, "y")
+    if first.shape != second.shape:
+        raise ValueError(f"x has the shape {first.shape} and y {second.shape}: pairs need one partner for every value")
+    return first, second
 
 
 def check_values(table: pd.DataFrame) -> pd.DataFrame:
@@ -52,3 +94,123 @@ def refuse(table: pd.DataFrame, wrong: pd.Series, what: str) -> None:
         where = f"trial {first['trial']} ({first['workload']}, {first['scenario']}, {first['system']})"
         shown = {name: first[name] for name in ("metric", "value", "unit", "better", "state")}
         raise SchemaError(f"tidy table: {where} has {what}: {shown}; {int(wrong.sum())} such rows")
+
+
+def kinds(rows: pd.DataFrame, table: pd.DataFrame | None = None) -> NDArray[np.object_]:
+    """Return the kind of each row's metric: of a frame with `CASE`.
+
+    `table`: all that was measured, where `rows` lacks metrics of a scenario. ``quantity`` for a metric that its
+    workload does not declare, and for a row without one.
+    """
+    seen = rows[CASE].drop_duplicates()
+    measured = seen if table is None else table[CASE].drop_duplicates()
+    beside = measured.groupby(["workload", "scenario"])["metric"].agg(frozenset).to_dict()
+    declared = {name: registry.metric_kinds(name) for name in seen["workload"].unique()}
+    found = {
+        (workload, scenario, metric): _one(declared[workload].get(metric, "quantity"), beside[workload, scenario])
+        for workload, scenario, metric in seen.itertuples(index=False)
+    }
+    keys = zip(*(rows[name] for name in CASE), strict=True)
+    return np.array([found[key] for key in keys], dtype=object)
+
+
+def _one(kind: MetricKind, beside: Collection[str]) -> Kind:
+    """The kind of a metric whose trials report the metrics `published_cells`."""
+    if isinstance(kind, str):
+        return kind
+    return next((each for metric, each in kind.items() if metric in beside), "quantity")
+
+
+class Blocked(NamedTuple):
+    """The ok values of a table, every case with every system and block."""
+
+    cases: pd.DataFrame  # columns SHARED and pair_unit ("blocks" or "deployments"), one row per case
+    systems: tuple[str, ...]  # all that were tried, in alphabetical order
+    numbers: Array  # (cases, systems, blocks), NaN where there is no ok trial
+    deployment: NDArray[np.intp]  # (blocks,): which deployment a block belongs to
+    fates: NDArray[np.int8]  # shape of `numbers`: 0 ok or never tried, k lost in state STATES[k], -1 ok as a repeat
+
+    @property
+    def by_deployment(self) -> NDArray[np.bool_]:
+        """Which cases have deployments as their unit, shape (cases,)."""
+        return (self.cases["pair_unit"] == PER_DEPLOYMENT).to_numpy(dtype=bool)
+
+
+class Stack(NamedTuple):
+    """Cells with the same number of complete units: which cells, and their numbers (cells, systems, n)."""
+
+    cells: NDArray[np.intp]
+    numbers: Array
+
+
+def blocked(table: pd.DataFrame, systems: Iterable[str] = ()) -> Blocked:
+    """Return the ok values of a tidy table by case, system and block, blocks of a deployment in executed order.
+
+    `systems`: those that were tried elsewhere, where the table is only a part of what was measured.
+
+    The unit of a case is the deployment when its trials, of whatever state, come from more than one (session,
+    deployment), else the block. Raises `SchemaError` as `check_values`.
+    """
+    check_values(table)
+    tried = table[table["state"] != "discarded"]
+    ok = tried[tried["value"].notna()]
+    cases = ok.drop_duplicates(CASE)[list(SHARED)].sort_values(CASE, ignore_index=True)
+    trials = table.drop_duplicates(["workload", "scenario", "session", "deployment"])
+    made = trials.groupby(["workload", "scenario"]).size()
+    several = made.reindex(pd.MultiIndex.from_frame(cases[["workload", "scenario"]])).to_numpy() > 1
+    cases["pair_unit"] = np.where(several, PER_DEPLOYMENT, PER_BLOCK)
+    every = tuple(sorted({*table["system"], *systems}))
+    case = ok.groupby(CASE).ngroup().to_numpy()
+    blocks = tried.groupby(BLOCK)
+    begun = blocks["position"].min().reset_index()
+    order = begun.sort_values(["session", "deployment", "position"]).index.to_numpy()
+    block, where = np.argsort(order)[blocks.ngroup().to_numpy()], begun.loc[order, BLOCK]
+    values = np.full((len(cases), len(every), len(where)), np.nan)
+    values[case, np.searchsorted(every, ok["system"]), block[tried["value"].notna()]] = ok["value"]
+    deployment = where.groupby(["session", "deployment"]).ngroup().to_numpy()
+    return Blocked(cases, every, values, deployment, _fates(tried, block, cases, every, len(where)))
+
+
+def _fates(
+    tried: pd.DataFrame, block: NDArray[np.intp], cases: pd.DataFrame, systems: tuple[str, ...], blocks: int
+) -> NDArray[np.int8]:
+    """What became of each treatment in each block, the same for all its metrics: `Blocked.fates`."""
+    of = pd.MultiIndex.from_frame(cases[CASE[:2]])
+    known = of.unique()
+    case = known.get_indexer(pd.MultiIndex.from_frame(tried[CASE[:2]]))
+    place = np.stack([case, np.searchsorted(systems, tried["system"]), block])
+    state = tried["state"].map(STATES.index).to_numpy(dtype=np.int8)
+    bad = np.flatnonzero((state > 0) & (case >= 0))
+    bad = bad[np.argsort(tried["attempt"].to_numpy()[bad], kind="stable")]  # of several attempts the last one stays
+    found = np.zeros((len(known), len(systems), blocks), dtype=np.int8)
+    found[tuple(place[:, bad])] = state[bad]
+    good = tuple(place[:, (state == 0) & (case >= 0)])
+    found[good] = np.where(found[good] != 0, -1, 0)
+    return found[known.get_indexer(of)]
+
+
+def stacks(values: Array, deployment: ArrayLike, by_deployment: NDArray[np.bool_]) -> Iterator[Stack]:
+    """Yield the complete units of `values` (cells, systems, blocks), cells of equal number together.
+
+    A block is complete when no system lacks a value in it. `deployment` (blocks,): labels from 0, ascending, as
+    `blocked` gives them. `by_deployment` (cells,): for these cells the units are the means of the complete blocks of
+    each deployment.
+    """
+    complete = np.isfinite(values).all(axis=-2)
+    # a deployment's blocks lie side by side: sums over them take no table of deployments by blocks
+    starts = np.flatnonzero(np.diff(np.asarray(deployment), prepend=-1))
+    for wanted, mean in ((~by_deployment, False), (by_deployment, True)):
+        cells = np.flatnonzero(wanted)
+        data, there = values[cells], complete[cells]
+        if mean and data.size:
+            counts = np.add.reduceat(there, starts, axis=-1, dtype=np.intp)
+            # as distances from the first value, so that the means of equal values are equal to the last digit
+            first = np.take_along_axis(data, there.argmax(axis=-1)[:, None, None], axis=-1)
+            off = np.add.reduceat(np.where(there[:, None], data - first, 0.0), starts, axis=-1)
+            data = first + off / np.maximum(counts, 1)[:, None]
+            there = counts > 0
+        numbers = there.sum(axis=-1)
+        order = np.argsort(~there, axis=-1, kind="stable")
+        for n in np.unique(numbers):
+            some = np.flatnonzero(numbers == n)
+            yield Stack(cells[some], np.take_along_axis(data[some], order[some, None, :n], axis=-1))

@@ -3,7 +3,13 @@
 Everything is of the ratio of means and of the statistic of its paired Fieller interval: the 95 % interval, the p of the
 difference, the 90 % interval and the p of equivalence at a margin that was fixed before the first trial. `judge` says
 this of each contrast by itself; `decide` gives the verdict, for which the p of equivalence has to be adjusted in its
-family.
+family. How finely a metric was printed may limit both. What stands beside a verdict (`measure_effects`: other ratios,
+companion tests, effect sizes, power) informs and decides nothing.
+
+Rates of fixed work are averaged as work over mean time, and compared by their times. Every trial does the same work, so
+its rate is that work over its time. The mean of such rates weighs a fast trial more than a slow one; work over mean
+time, which is the harmonic mean of the rates, does not (Hoefler and Belli 2015, rule 3). Here a time is 1 / rate: the
+work, which is the same everywhere, cancels.
 """
 
 from __future__ import annotations
@@ -14,13 +20,35 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from infrabench.stats.blocks import PER_BLOCK, PER_DEPLOYMENT
-from infrabench.stats.equivalence import difference_p, ratio_equivalence
-from infrabench.stats.intervals import LEVEL, NAN, Array
-from infrabench.stats.pairwise import ROUNDING, paired_moments, paired_t
+from infrabench.stats import pairwise, planning
+from infrabench.stats.intervals import (
+    ALPHA,
+    NAN,
+    Array,
+    Interval,
+    Numbers,
+    bootstrap_quantile_ratio,
+    hodges_lehmann,
+    interval,
+    t_interval,
+)
+from infrabench.stats.pairwise import (
+    ROUNDING,
+    difference_p,
+    log_moments,
+    paired_fieller,
+    paired_log_ratio,
+    paired_moments,
+    paired_t,
+    ratio_equivalence,
+    sign_flip,
+    signed_rank,
+)
 from infrabench.stats.planning import blocks_to_decide, spread_limit
-from infrabench.stats.ratios import paired_fieller
-from infrabench.stats.resolution import resolution_limited, undithered, widened
+from infrabench.stats.table import PER_BLOCK, PER_DEPLOYMENT
+
+DIGITS = 12  # significant digits; a value that needs more was not printed but computed
+QUARTER = 0.25
 
 DIFFERENT = "different"
 WITHIN = "different, within the margin"
@@ -29,7 +57,6 @@ INCONCLUSIVE = "inconclusive"
 NOT_COMPARABLE = "not comparable"
 VERDICTS = (DIFFERENT, WITHIN, EQUIVALENT, INCONCLUSIVE, NOT_COMPARABLE)
 TOO_NOISY = "baseline too noisy"
-ALPHA = 1 - LEVEL
 UPPER = 0.6  # level of the two-sided interval of a spread whose upper end one spread in five exceeds
 PAIRED_T = "paired t, Fieller's statistic at 1"
 NO_PAIR = "no block has an ok trial of both"
@@ -40,6 +67,62 @@ SINGLE = {
 CONSTANT = "deterministic: both systems repeat one value, no spread to infer from"
 ONE_RATIO = "deterministic: every block has the same ratio, no spread to infer from"
 LIMITED = "resolution-limited"
+
+WORK = "fixed-work rate"
+
+EXACT_FLIPS = 30  # pairs; beyond, counting every sign pattern of every contrast takes too long
+DRAWN_FLIPS = 19_999  # sign patterns then: a p of 0.05 is known to +- 0.003
+
+
+def resolution_step(x: Array) -> Numbers:
+    """Return the printing step: the largest number of which all values of a cell are whole multiples.
+
+    `x`: (..., n); the step has the unit of `x`. Values are taken as decimals of twelve significant digits (of the
+    largest), so 941.37 Mbit/s in bit/s has a step of 10 000, and 3 KiB, 5 KiB in bytes one of 1024. NaN when a value is
+    not such a decimal (it was computed, not printed), when all are 0 and when there are none.
+    """
+    if x.shape[-1] == 0:
+        return np.full(x.shape[:-1], NAN)[()]
+    largest = np.abs(x).max(axis=-1, keepdims=True)
+    exists = (largest > 0) & np.isfinite(largest)
+    decimals = DIGITS - 1 - np.floor(np.log10(np.where(exists, largest, 1.0)))
+    # powers of ten are exact up to 10^22, so scale by whichever of the two powers is a whole number
+    up, down = 10.0 ** np.maximum(decimals, 0), 10.0 ** np.maximum(-decimals, 0)
+    scaled = np.where(exists, x, 0.0) * up / down
+    whole = np.rint(scaled)
+    printed = (np.abs(scaled - whole) <= ROUNDING * np.abs(scaled)).all(axis=-1)
+    divisor = np.gcd.reduce(whole.astype(np.int64), axis=-1)
+    step = divisor * down[..., 0] / up[..., 0]
+    return np.where(printed & exists[..., 0], step, NAN)[()]
+
+
+def resolution_limited(step: Numbers, sd: Numbers, difference: Numbers = NAN) -> NDArray[np.bool_]:
+    """Return whether the printing step exceeds a quarter of the standard deviation or of the difference.
+
+    All of one unit; their broadcast shape. What is NaN is not compared, so an unknown step limits nothing.
+    """
+    with np.errstate(invalid="ignore"):
+        return (step > QUARTER * np.asarray(sd)) | (step > QUARTER * np.abs(difference))
+
+
+def undithered(step: Numbers, sd: Numbers) -> NDArray[np.bool_]:
+    """Return whether the standard deviation is below half a printing step, so that means keep what rounding did.
+
+    One unit; their broadcast shape. From there on rounding acts as dither: at half a step its largest bias of a mean is
+    0.0023 of a step. What is NaN is not compared.
+    """
+    with np.errstate(invalid="ignore"):
+        return np.asarray(sd) < np.asarray(step) / 2
+
+
+def widened(interval: Interval, step: Numbers, where: NDArray[np.bool_]) -> Interval:
+    """Return the interval with half a printing step added on each side `where` it is undithered; NaN stays NaN.
+
+    `step`, `where`: (...), the shape of the ends, and `step` in their unit. Each printed value may be off by half a
+    step, all of them to the same side, hence so may their mean.
+    """
+    half = np.where(where, np.asarray(step) / 2, 0.0)
+    return Interval((interval.low - half)[()], (interval.high + half)[()], interval.level)
 
 
 class Pairs(NamedTuple):
@@ -173,3 +256,102 @@ def _empty(cells: int) -> dict[str, Any]:
     row: dict[str, Any] = {name: np.full(cells, NAN) for name in names} | {"off": np.zeros(cells)}
     row |= {"p_method": np.full(cells, None, dtype=object)}
     return row | {name: np.zeros(cells, dtype=bool) for name in ("limited", "inferred", "apart")}
+
+
+def swapped_times(values: Array) -> Array:
+    """Return the times of rates (..., 2, blocks), system and baseline exchanged: their ratio is that of the rates.
+
+    Rates are positive; NaN stays NaN.
+    """
+    times: Array = 1 / values[..., ::-1, :]
+    return times
+
+
+def time_per_rate(times: Array) -> Array:
+    """Return the factor from a difference of two rates to that of their times: the product of both mean times.
+
+    `times`: (..., 2, blocks), NaN where there is none; the answer has the shape (...), 0 where one has none.
+    """
+    numbers = np.maximum(np.isfinite(times).sum(axis=-1), 1)
+    factor: Array = (np.nansum(times, axis=-1) / numbers).prod(axis=-1)
+    return factor
+
+
+def judge_work(pairs: Pairs) -> dict[str, Any]:
+    """Return the columns of `judge` for rates of fixed work, each (cells,); NaN as there.
+
+    `pairs` holds times, by `swapped_times`: `x` of the baseline, `y` of the system, `step` and `sd` in their unit. The
+    ratio of the harmonic means, its interval and its tests are those of the times. The difference of the harmonic means
+    has the t interval of its linear part in the times (delta method, Oehlert 1992).
+    """
+    row = judge(pairs)
+    if pairs.x.shape[-1] == 0:
+        return row
+    base, system = 1 / pairs.x.mean(axis=-1), 1 / pairs.y.mean(axis=-1)
+    linear = (base**2)[:, None] * pairs.x - (system**2)[:, None] * pairs.y
+    spread = t_interval(linear - linear.mean(axis=-1, keepdims=True))
+    difference = system - base
+    off = row["off"] * base
+    ends = Interval(difference + spread.low - off, difference + spread.high + off, spread.level)
+    row |= {"mean": system, "baseline_mean": base, "difference": difference}
+    return row | {"difference_low": ends.low, "difference_high": ends.high}
+
+
+def rate_interval(times: Interval) -> Interval:
+    """Return the interval of a rate from that of its time, any shape; NaN where there is none or it reaches 0."""
+    low, high = (np.asarray(end, dtype=float) for end in times[:2])
+    exists = low > 0
+    low, high = (np.where(exists, end, 1.0) for end in (low, high))
+    return interval(1 / high, 1 / low, float(np.max(times.level, initial=0.0)), exists)
+
+
+def measure_effects(pairs: Pairs, primary: NDArray[np.bool_]) -> dict[str, Any]:
+    """Return the informing columns of a stack of contrasts, each (cells,); NaN where there is none.
+
+    `primary` (cells,): which of them get the sign-flip test, by far the dearest. Nothing is tested where both systems
+    repeat one value.
+    """
+    # resamples and drawn signs go by place: sorted, the pairs say the same however the blocks are numbered
+    order = np.lexsort((pairs.y, pairs.x), axis=-1)
+    x, y = (np.take_along_axis(each, order, axis=-1) for each in (pairs.x, pairs.y))
+    spread = ~(same(x) & same(y))
+    return _ratios(x, y) | _tests(x, y, primary & spread, spread) | _sizes(x, y) | _power(x, y, pairs.margin)
+
+
+def _ratios(x: Array, y: Array) -> dict[str, Any]:
+    geometric = paired_log_ratio(x, y)
+    row: dict[str, Any] = {"log_ratio": geometric.ratio}
+    row |= {"log_low": geometric.interval.low, "log_high": geometric.interval.high}
+    if x.shape[-1] == 0:
+        return row | dict.fromkeys(("median_ratio", "median_low", "median_high"), np.full(len(x), NAN))
+    below = np.median(y, axis=-1)
+    ratio = np.divide(np.median(x, axis=-1), below, out=np.full(len(x), NAN), where=below != 0)
+    ends = bootstrap_quantile_ratio(x, y)
+    return row | {"median_ratio": ratio, "median_low": ends.low, "median_high": ends.high}
+
+
+def _tests(x: Array, y: Array, flip: NDArray[np.bool_], spread: NDArray[np.bool_]) -> dict[str, Any]:
+    """On the differences, as is the shift that stands beside them."""
+    flips = np.full(len(x), NAN)
+    if flip.any():
+        flips[flip] = sign_flip(x[flip], y[flip], exact_up_to=EXACT_FLIPS, resamples=DRAWN_FLIPS).p
+    shift = hodges_lehmann(x - y)
+    row = {"p_signed_rank": np.where(spread, signed_rank(x, y).p, NAN), "p_sign_flip": flips}
+    return row | {"shift": shift.value, "shift_low": shift.interval.low, "shift_high": shift.interval.high}
+
+
+def _sizes(x: Array, y: Array) -> dict[str, Any]:
+    """``above``: pairs in which the system has the higher value; ``below``: those in which it has the lower one."""
+    d = pairwise.paired_d(x, y)
+    row = {"paired_d": d.estimate, "paired_d_low": d.interval.low, "paired_d_high": d.interval.high}
+    for name, share in (("above", pairwise.share_above(x, y)), ("below", pairwise.share_above(y, x))):
+        row |= {name: share.estimate, f"{name}_low": share.interval.low, f"{name}_high": share.interval.high}
+    return row
+
+
+def _power(x: Array, y: Array, margin: Array) -> dict[str, Any]:
+    """What so many pairs of this spread of log ratios can find, and how likely they show equivalence."""
+    n = x.shape[-1]
+    sd = log_moments(x, y).error * np.sqrt(n)
+    found = np.expm1(planning.detectable(sd, n))
+    return {"detectable": found, "power_equivalence": planning.tost_power(sd, n, margin)}

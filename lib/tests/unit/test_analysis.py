@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import pandas as pd
 import pytest
 
 from infrabench.analysis import results
+from infrabench.analysis.figures import FIGURES
 from infrabench.analysis.tidy import PLAN_COLUMNS, missing, tidy
 from infrabench.core import DesignError
 from infrabench.ledger.records import read_session
@@ -53,7 +53,7 @@ def test_a_figure_is_shown_and_written(found: results.Results, kind: str, about:
     assert 'alt="' in shown.html
 
 
-@pytest.mark.parametrize("kind", session_figures.OF_ONE_CASE)
+@pytest.mark.parametrize("kind", [kind for kind, each in FIGURES.items() if each.one_case])
 def test_a_figure_of_one_case_names_it_and_takes_the_first_one(found: results.Results, kind: str) -> None:
     named = session_figures.figure(found, kind, "sysbench-cpu", "events_per_s", scenario="threads=1")
     path = found.folder / f"figures/containers/{kind}-sysbench-cpu-events_per_s-threads-1.png"
@@ -63,17 +63,11 @@ def test_a_figure_of_one_case_names_it_and_takes_the_first_one(found: results.Re
     assert path.exists()
 
 
-# What a figure may leave to its default in a session's notebook; it is given everything else that it names.
-LEFT_TO_DEFAULTS = {"limit", "bound", "scenarios", "kind", "width_mm"}
-
-
-@pytest.mark.parametrize("kind", session_figures.FIGURES)
-def test_a_figure_asks_for_what_there_is(found: results.Results, kind: str) -> None:
-    each = session_figures.FIGURES[kind]
-    offered = session_figures._arguments(found, kind, "web", "requests_per_s", "")
-    for function in (each.draw, each.caption):
-        assert set(inspect.signature(function).parameters) <= {*offered, *LEFT_TO_DEFAULTS}
-    assert each.rows in offered
+@pytest.mark.parametrize("kind", FIGURES)
+def test_a_view_of_a_session_has_the_rows_of_each_figure(found: results.Results, kind: str) -> None:
+    view = session_figures.view_of(found, "web", "requests_per_s")
+    assert len(getattr(view, FIGURES[kind].rows))
+    assert view.systems == found.systems
 
 
 def test_a_metric_that_is_not_there_is_refused_by_name(found: results.Results) -> None:

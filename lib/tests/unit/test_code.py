@@ -29,7 +29,7 @@ from infrabench.ledger.checksums import SUMS, line
 from infrabench.ledger.codes import CODE
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.notebook import api
-from infrabench.stats.kinds import kinds
+from infrabench.stats.table import kinds
 from tests.support.fakes import PLUGINS, fake_site
 
 PARSE = ('"1/s", "higher"', '"B/s", "higher"')

@@ -23,9 +23,9 @@ from infrabench.analysis.tables import (
 )
 from infrabench.analysis.tidy import missing, tidy
 from infrabench.stats import contrasts, diagnostics, estimates
+from infrabench.stats.multiplicity import tiers
 from infrabench.stats.omnibus import omnibus
-from infrabench.stats.pilot import plan_from_pilot
-from infrabench.stats.tiers import tiers
+from infrabench.stats.planning import plan_from_pilot
 from tests.support.analysis_fixtures import DATA_A, MARGINS, PRIMARY, table_of, write_session
 from tests.support.frames import contrasts_frame, verdicts
 

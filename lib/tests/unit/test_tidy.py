@@ -20,8 +20,7 @@ from infrabench.analysis.tidy import (
 )
 from infrabench.core import LedgerError, SchemaError
 from infrabench.ledger.records import read_plan
-from infrabench.stats.dimensioning import dimensions
-from infrabench.stats.pilot import plan_from_pilot
+from infrabench.stats.planning import dimensions, plan_from_pilot
 from infrabench.stats.stopping import look
 from tests.support.analysis_fixtures import DATA_A, table_of, write_session
 

@@ -1,109 +1,298 @@
-"""Ratios to the baseline on a logarithmic axis symmetric about 1: the axis, its ticks and the marks on it."""
+"""Ratios to the baseline: the forest against the margin, systems that cannot be told apart, what a design can find."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import io
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
-from matplotlib.patches import Rectangle
+from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from infrabench.analysis.figures import theme
+from infrabench.analysis.figures.axes import WIDE_MM, Line, heading, labelled, long, mark_rows, ratio_axis, sheet
+from infrabench.analysis.figures.sentences import (
+    LOSSES,
+    MOST_NOTES,
+    conduct,
+    contrast_name,
+    lost_notes,
+    pairs,
+    row_of,
+    span,
+)
+from infrabench.analysis.figures.view import Drawn, View, figure
+from infrabench.analysis.tables import notation, ruled_out_label
+from infrabench.analysis.tables.ruled_out import UNDECIDED
+from infrabench.core import SchemaError
+from infrabench.stats.losses import LOST
+from infrabench.stats.planning import POWER, detectable
 
-STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
-BETWEEN_MM = 1.0  # two numbers at an axis
-HEIGHT_MM, STANDING_MM = 1.9, 20.0  # of a number; and of an axis that stands, in the lowest figure
-# Factors whose inverses are short numbers too, 1.25 and 0.8; the first set that has few enough
-FACTORS = ((1.25, 2, 5, 10, 20, 50, 100), (2, 5, 10, 20, 50, 100, 200, 500), (4, 20, 100, 500), (10, 100, 1000), (100,))
+NOT_COMPARABLE = "not comparable"
+SENSITIVE = " †"
+ENDS = ["ratio_low", "ratio_high"]
+TINY = 1e-6  # a ratio whose interval reaches zero
+MOST, ROOM, WIDE = 0.9, 1.3, 1.7  # share of interval ends on the axis, air beyond them, times what is too wide
+LETTER_MM = 3.2
+SIZES = (3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300)
+TICKS = (3, 5, 10, 30, 100, 300)
+PERCENT = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+MOST_ROWS = 40  # of a session with more, the first are drawn: it is drawn anew again and again
+SCREEN_DPI = 110
 
 
-def ratio_axis(
-    axis: Axis,
-    contrasts: pd.DataFrame,
-    set_limits: Callable[[float, float], Any],
-    limit: float | None = None,
-    most: int = 7,
-    room_mm: float | None = None,
-) -> None:
-    """Make an axis logarithmic and symmetric about 1, wide enough for every interval and twice the margin.
+@figure("forest", rows="contrasts")
+def forest(view: View) -> Drawn:
+    """Return the ratio of every contrast to its baseline, with interval, equivalence band, n and verdict.
 
-    `most`: ticks; fewer where their numbers would not fit beside each other in `room_mm`, or above each other.
+    Where there is no verdict, what the interval rules out stands in its place: what a system costs and gains at most.
+    A dagger marks a verdict that is another one without the values flagged as outliers, a double dagger one with lost
+    trials; notes say which, and how many were lost. The axis holds every ratio and the widest interval, unless that one
+    would make all others look alike: then it ends in an arrow. At 85 mm the numbers are left out, and what a system
+    gains at most.
     """
-    stands = axis.axis_name == "y"
-    room_mm = STANDING_MM if stands and room_mm is None else room_mm
-    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
-    ratios = contrasts[["ratio", "ratio_low", "ratio_high"]].to_numpy(dtype=float).clip(min=1e-6)
-    ends = np.abs(np.log(np.where(np.isinf(ratios), np.nan, ratios)))  # of counts an end may be infinite: an arrow
-    margin = contrasts["margin"].max()
-    reach = max(np.nanmax(ends, initial=0.0) * 1.08, -2 * np.log1p(-margin if np.isfinite(margin) else -0.02))
-    reach = np.log(limit) if limit else reach
-    set_limits(float(np.exp(-reach)), float(np.exp(reach)))
-    axis.set_major_locator(
-        FixedLocator(_ticks(reach, most) if room_mm is None else _fitting(reach, most, room_mm, stands))
+    contrasts, width = view.contrasts, view.width_mm or theme.PAGE_MM
+    if contrasts.empty:
+        raise SchemaError("no contrast to draw: was the baseline run, and is there another system?")
+    baseline, names, wide = contrasts["baseline"].iloc[0], theme.systems_of(contrasts, view.systems), width > WIDE_MM
+    marks = theme.assign_styles(names if view.systems is not None else [baseline, *names])
+    lines, lost, limit = _lines(contrasts, names, width), lost_notes(contrasts), _limit(contrasts)
+    notes = [*theme.not_run_notes(view.not_run), *_sensitive(contrasts), *lost]
+    drawn, axes = sheet(lines, width, 10 if wide else 14.5, notes)
+    room = axes.get_position().width * width
+    ratio_axis(axes.xaxis, contrasts, axes.set_xlim, limit, most=9 if wide else 5, room_mm=room)
+    mark_rows(axes, lines, marks, lambda row: row.reason if row.verdict == NOT_COMPARABLE and wide else "")
+    separator = " " if wide else "\n"
+    axes.set_xlabel(f"Ratio to {baseline}, 95 % interval{separator}(band: equivalence margin)")
+    counts, changed = contrasts["verdict"].value_counts(), int(contrasts["sensitive"].sum())
+    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    margins = " and ".join(f"{100 * margin:g} %" for margin in sorted(contrasts["margin"].dropna().unique()))
+    return Drawn(drawn, (
+        f"Ratio of means to {baseline} over {pairs(contrasts)} with its paired 95 % Fieller "
+        f"interval; shaded: equivalence margin of {margins}; above 1 the raw value is larger, and the heading says "
+        f"whether that is better. Verdicts: {told}. "
+        + ("Where one is inconclusive, what its interval rules out stands instead. " if UNDECIDED in counts else "")
+        + (f"Without the values flagged as outliers {changed} of them would be another (†)." if changed else
+           "None of them hangs on a value flagged as an outlier.")
+        + (" ‡: with lost trials, whatever they would have been." if lost else "")
+        + (" An arrow ends an interval that goes beyond the axis." if limit else "")
+        + (f" {conduct(view.table, contrasts, view.order)}".rstrip())
+    ))  # fmt: skip
+
+
+@figure("tiers", rows="tiers")
+def tiers(view: View) -> Drawn:
+    """Return the ratios of all systems to the baseline, best first, with letters: systems that share one are not apart.
+
+    The letters are those of `view.tiers` (`infrabench.stats.multiplicity.tiers`); the baseline itself stands at 1.
+    """
+    chosen, mine, width = view.of_metric(view.contrasts), view.of_metric(view.tiers), view.width_mm or theme.PAGE_MM
+    if chosen.empty or mine.empty:
+        what = f"{view.workload} {view.metric}"
+        raise SchemaError(f"no tiers of {what} to draw: two systems with ok trials are needed")
+    baseline, wide = str(chosen["baseline"].iloc[0]), width > WIDE_MM
+    names = list(view.systems) if view.systems is not None else [baseline, *theme.systems_of(chosen, None)]
+    lettered = _lettered_lines(mine, chosen, width)
+    lines, columns = [line for line, _ in lettered], sorted(set("".join(mine["letters"])))
+    room = LETTER_MM * len(columns) + 2
+    drawn, axes = sheet(lines, width, 10, [*theme.not_run_notes(view.not_run), *lost_notes(chosen)], room)
+    inside = axes.get_position().width * width
+    ratio_axis(axes.xaxis, chosen, axes.set_xlim, most=9 if wide else 5, room_mm=inside)
+    mark_rows(axes, lines, theme.assign_styles(names))
+    start = width * (1 - axes.get_position().x0) - room + LETTER_MM / 2
+    for column, letter in enumerate(columns):
+        _letters(axes, lettered, letter, (start + LETTER_MM * column) / inside)
+    axes.set_xlabel(f"Ratio to {baseline}, 95 % interval" + (" (band: equivalence margin)" if wide else ""))
+    shared = [set.intersection(*map(set, letters)) for _, letters in mine.groupby("scenario", sort=False)["letters"]]
+    caption = (
+        f"{view.workload}, {notation.metric_title(view.metric)}, {notation.direction(chosen['better'].iloc[0])}: "
+        f"ratio of means to {baseline} with its paired 95 % Fieller interval over {pairs(chosen)}, best first. Systems "
+        "that share a letter cannot be separated: paired t tests on logarithms between all systems of a case, Holm at "
+        f"5 %. In {sum(map(bool, shared))} of {len(shared)} cases no system can be separated from any other. "
+        + conduct(view.table, chosen, view.order)
     )
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: _tick_text(value)))
+    return Drawn(drawn, caption.rstrip())
 
 
-def ratio_mark(axes: Axes, row: Any, at: float, mark: theme.SystemStyle, *, vertical: bool, size: float = 4) -> None:
-    """Draw one ratio with its interval; ends beyond the axis become arrows, a ratio without interval is hollow."""
+@figure("power", rows="contrasts", one_case=True)
+def power(view: View) -> Drawn:
+    """Return the smallest difference to the baseline that 80 % of sessions find, over n, at the spread of each system.
+
+    A marker stands at the n of the session, a dashed line at the equivalence margin. Both axes are logarithmic.
+    """
+    contrasts, width = view.contrasts, view.width_mm or theme.COLUMN_MM
+    chosen = view.of_metric(contrasts)
+    rows = list(chosen[(chosen["scenario"] == view.scenario) & (chosen["detectable"] > 0)].itertuples(index=False))
+    if not rows:
+        what = f"{view.workload}, {view.scenario}, {view.metric}"
+        raise SchemaError(f"no contrast of {what} with a spread: there is nothing to plan from")
+    baseline, margin = rows[0].baseline, 100 * rows[0].margin
+    marks = theme.assign_styles(view.systems or [baseline, *theme.systems_of(contrasts, None)])
+    sizes = np.array(sorted({*SIZES, *(int(row.n_pairs) for row in rows)}), dtype=float)
+    drawn, axes = theme.canvas(width, 60 + theme.legend_mm(len(rows), width))
+    for row in rows:
+        # standard deviation of the log ratios that the detectable difference was worked out from
+        spread = float(np.log1p(row.detectable) / detectable(1.0, row.n_pairs))
+        curve, mark = 100 * np.expm1(spread * detectable(1.0, sizes)), marks[row.system]
+        axes.plot(sizes, curve, c=mark.colour, lw=0.9, ls=mark.dash)
+        axes.plot(row.n_pairs, 100 * row.detectable, mark.marker, c=mark.colour, ms=4.5, mec="white", mew=0.4)
+    axes.axhline(margin, color=theme.GREY, lw=0.8, ls=(0, (4, 2)), zorder=1)
+    axes.annotate(
+        f"margin of {margin:g} %", (0.01, margin), xycoords=("axes fraction", "data"), xytext=(0, 1.5), ha="left",
+        va="bottom", textcoords="offset points", fontsize=theme.SMALL_PT, color=theme.GREY,
+    )  # fmt: skip
+    axes.set(xscale="log", yscale="log")
+    for axis, ticks in ((axes.xaxis, TICKS), (axes.yaxis, PERCENT)):
+        axis.set_major_locator(FixedLocator(ticks))
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.set_xlabel(f"{rows[0].pair_unit} (marker: this session)")
+    axes.set_ylabel("Detectable difference (%)")
+    theme.legend(drawn, marks, [row.system for row in rows], line=0.9)
+    smallest = ", ".join(f"{row.system} {notation.short(100 * row.detectable)} %" for row in rows)
+    alike = ", ".join(f"{row.system} {notation.chance(row.power_equivalence)} %" for row in rows)
+    n = f"{span([row.n_pairs for row in rows])} {rows[0].pair_unit}"
+    return Drawn(drawn, (
+        f"{view.about}{notation.metric_title(view.metric)}, smallest true difference to {baseline} that "
+        f"a paired t test on log ratios at 5 % finds with {100 * POWER:.0f} % power, at the spread of the session. "
+        f"With n = {n}: {smallest}. Chance to show equivalence within {margin:g} % (dashed) when the "
+        f"systems are equal: {alike}."
+    ))  # fmt: skip
+
+
+@theme.style()
+def interim(
+    frame: pd.DataFrame, baseline: str, margins: Mapping[str, float], systems: Sequence[str],
+    width_mm: float = theme.PAGE_MM,
+) -> Figure | None:  # fmt: skip
+    """Return the ratios so far (`stats.interim`) with margins as bands, nothing that decides; None while there is none.
+
+    `margins`: metric -> equivalence margin, ``""`` is the default. `systems`: in the session's order, which fixes
+    colours and markers.
+    """
+    every, lost = frame[frame["ratio"].notna()], frame[frame["reason"] != ""].head(MOST_ROWS)
+    if every.empty:
+        return None
+    rows = every.head(MOST_ROWS)
+    rows = rows.assign(margin=[margins.get(metric, margins.get("", float("nan"))) for metric in rows["metric"]])
+    marks, rank = theme.assign_styles(systems), {name: i for i, name in enumerate(systems)}
+    above = long(rows["scenario"], width_mm)
+    lines: list[Line] = []
+    for (workload, metric), group in rows.groupby(["workload", "metric"], sort=False):
+        lines += heading(workload, metric, group["better"].iloc[0], "", width_mm)
+        for scenario, case in group.groupby("scenario", sort=False):
+            ordered = case.sort_values("system", key=lambda each: each.map(rank)).itertuples(index=False)
+            lines += labelled(str(scenario), list(ordered), lambda row: (f"n = {row.n_pairs}",), above=above)
+    more = [f"and {len(every) - len(rows)} more in the table"] if len(every) > len(rows) else []
+    more += [f"no ratio of {row.system}, {row.scenario}: {row.reason}" for row in lost.itertuples(index=False)]
+    drawn, axes = sheet(lines, width_mm, 10, more)
+    ratio_axis(axes.xaxis, rows, axes.set_xlim, most=9, room_mm=axes.get_position().width * width_mm)
+    mark_rows(axes, lines, marks)
+    axes.set_xlabel(f"Ratio to {baseline} so far, 95 % interval (band: equivalence margin)")
+    return drawn
+
+
+@theme.style()
+def screen(drawn: Figure) -> bytes:
+    """Return a figure as PNG for a screen; nothing is written to disk."""
+    data = io.BytesIO()
+    drawn.savefig(data, format="png", dpi=SCREEN_DPI, metadata={"Software": None})
+    return data.getvalue()
+
+
+def _limit(contrasts: pd.DataFrame) -> float | None:
+    """Return the largest ratio to show where a few wide intervals would leave no room for all others; else None."""
+    ratios, ends = (
+        np.abs(np.log(contrasts[names].replace(np.inf, np.nan).to_numpy(dtype=float).clip(min=TINY)))
+        for names in (["ratio"], ENDS)
+    )
+    if not np.isfinite(ends).any():
+        return None
+    reach = ROOM * max(np.nanmax(ratios), np.nanquantile(ends, MOST))
+    return float(np.exp(reach)) if np.nanmax(ends) > WIDE * reach else None
+
+
+def _lines(contrasts: pd.DataFrame, names: Sequence[str], width_mm: float) -> list[Line]:
+    """Headings and rows in the order of drawing: scenarios by level, systems in the session's order."""
+    wide = width_mm > WIDE_MM
+    rank = {name: i for i, name in enumerate(names)}
+    above = long(contrasts["scenario"], width_mm)
+    lines: list[Line] = []
+    for (workload, metric), group in contrasts.groupby(["workload", "metric"], sort=False, observed=True):
+        n = f"; n = {pairs(group) if wide else span(group['n_pairs'])}"
+        lines += heading(workload, metric, group["better"].iloc[0], n, width_mm)
+        ordered = group.sort_values("system", key=lambda s: s.map(rank)).sort_values(
+            ["level", "scenario"], kind="stable"
+        )
+        for scenario, case in ordered.groupby("scenario", sort=False):
+            rows = list(case.itertuples(index=False))
+            lines += labelled(str(scenario), rows, lambda row: _right(row, wide), above=above)
+    return lines
+
+
+def _right(row: Any, wide: bool) -> tuple[str, ...]:
+    """Ratio, interval and verdict, or what is ruled out without one.
+
+    Where the figure is narrow, the verdict or the most that the system costs.
+    """
+    mark = (SENSITIVE if row.sensitive else "") + (f" {LOSSES}" if LOST in row.flags else "")
+    if not wide:
+        short = ruled_out_label(row).partition(", gains")[0]
+        return (short.replace(", within the margin", ", in margin") + mark,)
+    verdict = ruled_out_label(row) + mark
     if not np.isfinite(row.ratio):
-        return
-    limits = axes.get_ylim() if vertical else axes.get_xlim()
-    low, high = min(limits), max(limits)
-    whole = np.isfinite(row.ratio_low)
-
-    def place(value: float) -> tuple[float, float]:
-        return (at, value) if vertical else (value, at)
-
-    if whole:
-        ends = [place(float(np.clip(v, low, high))) for v in (row.ratio_low, row.ratio_high)]
-        axes.plot(*zip(*ends, strict=True), c=mark.colour, lw=1.1, zorder=3, solid_capstyle="butt")
-        arrows = ("v", "^") if vertical else ("<", ">")
-        for beyond, end, arrow in ((row.ratio_low < low, low, arrows[0]), (row.ratio_high > high, high, arrows[1])):
-            if beyond:
-                axes.plot(*place(end), arrow, c=mark.colour, ms=4, mew=0, zorder=4, clip_on=False)
-    if low <= row.ratio <= high:
-        face = mark.colour if whole else "white"
-        axes.plot(*place(row.ratio), mark.marker, c=mark.colour, mfc=face, ms=size, mew=0.7, zorder=4)
+        return "", verdict
+    ends = (row.ratio_low, row.ratio_high)
+    ratio = notation.number(row.ratio, notation.decimals(*ends, null=1))
+    return f"{ratio} {notation.interval(*ends, null=1)}", verdict
 
 
-def band(axes: Axes, margin: float, y: float) -> None:
-    """Shade the equivalence margin at one row: 1 - m to 1 + m."""
-    if np.isfinite(margin):
-        axes.add_patch(Rectangle((1 - margin, y - 0.5), 2 * margin, 1, color=theme.BAND, lw=0, zorder=0))
+def _sensitive(contrasts: pd.DataFrame) -> list[str]:
+    """Say what the marked verdicts would be without the values flagged as outliers."""
+    rows = list(contrasts[contrasts["sensitive"]].itertuples(index=False))
+    if len(rows) > MOST_NOTES:
+        return [f"† {len(rows)} verdicts are others without the values flagged as outliers; the table says which"]
+    told = [f"{contrast_name(row)}: {row.verdict_without_flagged}" for row in rows]
+    return [f"† without the values flagged as outliers - {'; '.join(told)}"] if told else []
 
 
-def _fitting(reach: float, most: int, room_mm: float, stands: bool = False) -> list[float]:
-    """Return as many ticks as their numbers leave room for on an axis of this length."""
-    for count in range(most, 2, -1):
-        ticks = _ticks(reach, count)
-        halves = [(HEIGHT_MM if stands else theme.text_mm(_tick_text(tick), theme.TEXT_PT - 1)) / 2 for tick in ticks]
-        places = np.log(ticks) / (2 * reach) * room_mm
-        if all(b - a > left + right + BETWEEN_MM for a, b, left, right in
-               zip(places, places[1:], halves, halves[1:], strict=False)):  # fmt: skip
-            return ticks
-    return [1.0]
+def _lettered_lines(mine: pd.DataFrame, chosen: pd.DataFrame, width_mm: float) -> list[tuple[Line, str]]:
+    """Lines with their letters: in each case the best system first; the baseline is its own ratio, 1."""
+    first = chosen.iloc[0]
+    named_above = long(chosen["scenario"], width_mm)
+    heads = heading(first["workload"], first["metric"], first["better"], f"; n = {pairs(chosen)}", width_mm)
+    found = [(line, "") for line in heads]
+    for scenario, case in chosen.sort_values("level", kind="stable").groupby("scenario", sort=False):
+        one = case.head(1).assign(system=first["baseline"], ratio=1.0, ratio_low=np.nan, ratio_high=np.nan)
+        rows = pd.concat([one, case], ignore_index=True)
+        rows = rows[rows["ratio"].notna()].sort_values("ratio", ascending=first["better"] == "lower", kind="stable")
+        texts = (lambda row: (_numbers(row),)) if width_mm > WIDE_MM else (lambda row: ())
+        for line in labelled(str(scenario), list(rows.itertuples(index=False)), texts, above=named_above):
+            group = None if line.row is None else row_of(mine, scenario=str(scenario), system=line.row.system)
+            found.append((line, "" if group is None else group.letters))
+    return found
 
 
-def _tick_text(value: float) -> str:
-    return f"{value:.3f}".rstrip("0").rstrip(".")
+def _numbers(row: Any) -> str:
+    ends = (row.ratio_low, row.ratio_high)
+    if not np.isfinite(row.ratio_low):
+        return notation.number(row.ratio)
+    return f"{notation.number(row.ratio, notation.decimals(*ends, null=1))} {notation.interval(*ends, null=1)}"
 
 
-def _ticks(reach: float, most: int) -> list[float]:
-    """Ratios for the ticks, their inverses kept symmetric where the range is wide."""
-    if reach <= np.log(1.5):
-        for step in STEPS:
-            count = int(np.floor((np.exp(reach) - 1) / step))
-            below = int(np.floor((1 - np.exp(-reach)) / step))
-            if count + below + 1 <= most:
-                return [round(1 + i * step, 6) for i in range(-below, count + 1)]
-    for factors in FACTORS:
-        inside = [float(f) for f in factors if np.log(f) <= reach]
-        if 2 * len(inside) + 1 <= most:
-            return sorted([1 / f for f in inside] + [1.0] + inside)
-    return [1.0]
+def _letters(axes: Axes, lettered: Sequence[tuple[Line, str]], letter: str, at: float) -> None:
+    """Write a letter in every row that has it, joined by a line within a case; `at` in widths of the axes."""
+    cases: dict[str, list[int]] = {}
+    for y, (line, letters) in enumerate(lettered):
+        if letter in letters:
+            cases.setdefault(line.row.scenario, []).append(y)
+    across = axes.get_yaxis_transform()
+    how = {"ha": "center", "va": "center_baseline", "fontsize": theme.TEXT_PT - 1}
+    how |= {"transform": across, "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.1}}
+    for rows in cases.values():
+        axes.plot([at, at], [rows[0], rows[-1]], c=theme.GREY, lw=0.9, transform=across, clip_on=False)
+        for y in rows:
+            axes.text(at, y, letter, **how)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infrabench.analysis.figures.cases import row_of
 from infrabench.analysis.tables import notation
 from infrabench.core import STATES
 from infrabench.stats import losses
@@ -21,6 +20,14 @@ ORDERS = {
     "adjacent": "Systems were measured in randomised complete blocks, one directly after the other in each case",
     "williams": "Systems were measured in complete blocks ordered by Williams squares",
 }
+
+
+def row_of(frame: pd.DataFrame | None, **where: str) -> Any:
+    """Return the first row of `frame` (as a named tuple) with these values, or None."""
+    if frame is None or frame.empty:
+        return None
+    chosen = np.logical_and.reduce([(frame[name] == value).to_numpy() for name, value in where.items()])
+    return next(frame[chosen].itertuples(index=False), None)
 
 
 def order_sentence(table: pd.DataFrame | None, order: str = "random") -> str:

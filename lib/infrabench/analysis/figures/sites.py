@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
 
 from infrabench.analysis.figures import theme
-from infrabench.analysis.figures.ratios import band, ratio_axis, ratio_mark
-from infrabench.analysis.figures.row_plot import WIDE_MM, Line, heading, sheet, write
+from infrabench.analysis.figures.axes import WIDE_MM, Line, band, heading, ratio_axis, ratio_mark, sheet, write
 from infrabench.analysis.figures.sentences import p_text, span
+from infrabench.analysis.figures.view import Drawn
 from infrabench.analysis.tables import notation
 from infrabench.core import SchemaError
 
@@ -31,9 +30,11 @@ class _Mark(NamedTuple):
     row: Any
 
 
+@theme.style()
 def sites(
-    rows: pd.DataFrame, over: pd.DataFrame, *, systems: Sequence[str] | None = None, width_mm: float = theme.PAGE_MM
-) -> Figure:
+    rows: pd.DataFrame, over: pd.DataFrame, stamp: str = "", *, systems: Sequence[str] | None = None,
+    width_mm: float = theme.PAGE_MM,
+) -> Drawn:  # fmt: skip
     """Return the forest over sites: a square for each site, a diamond for their mean, a line for a new site.
 
     The area of a square is the site's weight in the mean. Beside each case stand the standard deviation between sites,
@@ -43,15 +44,12 @@ def sites(
     ----------
     rows, over
         `stats.sites.per_site` and `over_sites`; select cases before the call.
+    stamp
+        What qualifies the sites, for the caption.
     systems
         Systems in the session's order, baseline first; it fixes colours.
     width_mm
         At 85 mm the numbers are left out.
-
-    Raises
-    ------
-    SchemaError
-        No site has a ratio to draw.
     """
     if rows.empty or not rows["ratio"].notna().any():
         raise SchemaError("no site has a ratio to draw: which sites have blocks with both systems?")
@@ -60,20 +58,19 @@ def sites(
     wide = width_mm > WIDE_MM
     lines = _lines(rows, over, width_mm)
     notes = [f"missing: {what}" for what in dict.fromkeys(filter(None, over["missing"]))]
-    with theme.style():
-        figure, axes = sheet(lines, width_mm, 10 if wide else 14.5, notes)
-        room = axes.get_position().width * width_mm
-        ratio_axis(axes.xaxis, rows, axes.set_xlim, _reach(rows, over), most=9 if wide else 5, room_mm=room)
-        for y, line in enumerate(lines):
-            if line.row is not None:
-                _draw(axes, line.row, y, marks[line.row.row.system], wide)
-        what = (f"Ratio to {baseline}, 95 % interval", "band: equivalence margin")
-        axes.set_xlabel(f"{what[0]} ({what[1]})" if wide else f"{what[0]}\n({what[1]})")
-    return figure
+    drawn, axes = sheet(lines, width_mm, 10 if wide else 14.5, notes)
+    room = axes.get_position().width * width_mm
+    ratio_axis(axes.xaxis, rows, axes.set_xlim, _reach(rows, over), most=9 if wide else 5, room_mm=room)
+    for y, line in enumerate(lines):
+        if line.row is not None:
+            _draw(axes, line.row, y, marks[line.row.row.system], wide)
+    separator = " " if wide else "\n"
+    axes.set_xlabel(f"Ratio to {baseline}, 95 % interval{separator}(band: equivalence margin)")
+    return Drawn(drawn, _caption(rows, over, stamp))
 
 
-def sites_caption(rows: pd.DataFrame, over: pd.DataFrame, stamp: str = "") -> str:
-    """Return the caption of `sites`: what squares, diamond and line are, how many sites, and what qualifies them."""
+def _caption(rows: pd.DataFrame, over: pd.DataFrame, stamp: str) -> str:
+    """What squares, diamond and line are, how many sites, and what qualifies them."""
     counted = over["across"].value_counts()
     told = ", ".join(f"{word} {count}" for word, count in _in_order(counted))
     pairs = rows.loc[rows["n_pairs"] > 0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -93,11 +93,9 @@ def other_width(figure: Figure) -> float:
     return COLUMN_MM if figure.get_figwidth() / MM > (COLUMN_MM + PAGE_MM) / 2 else PAGE_MM
 
 
-def systems_of(frame: pd.DataFrame, systems: Sequence[str] | None, not_run: Mapping[str, str] | None) -> list[str]:
+def systems_of(frame: pd.DataFrame, systems: Sequence[str] | None, not_run: Iterable[str] = ()) -> list[str]:
     """Return the systems to draw: as given, else those of the frame and those that were not run, by name."""
-    if systems is not None:
-        return list(systems)
-    return sorted(set(frame["system"]) | set(not_run or {}))
+    return list(systems) if systems is not None else sorted({*frame["system"], *not_run})
 
 
 def text_mm(text: str, points: float) -> float:
@@ -116,12 +114,9 @@ def broken(label: str, room_mm: float, at: str = ", ") -> str:
 
 
 def legend(
-    figure: Figure,
-    marks: Mapping[str, SystemStyle],
-    systems: Sequence[str],
-    extra: Sequence[Line2D] = (),
+    figure: Figure, marks: Mapping[str, SystemStyle], systems: Sequence[str], extra: Sequence[Line2D] = (),
     line: float = 1.0,
-) -> None:
+) -> None:  # fmt: skip
     """Put the legend of the systems above the axes, in as many columns as the width holds."""
     keys = [
         Line2D([], [], color=marks[s].colour, marker=marks[s].marker, ms=4, mew=0, lw=line, ls=marks[s].dash, label=s)
@@ -165,32 +160,19 @@ def wrap_mm(lines: Sequence[str], width_mm: float) -> list[str]:
     return [part for line in lines for part in textwrap.wrap(line, int(width_mm / 1.25))]
 
 
-def not_run_notes(not_run: Mapping[str, str] | None, systems: Sequence[str]) -> list[str]:
-    """Return one line for each system that was not run, with its reason."""
-    return [f"{name} not run: {reason}" for name, reason in (not_run or {}).items() if name in systems]
+def not_run_notes(not_run: Mapping[str, str], systems: Sequence[str] | None = None) -> list[str]:
+    """Return one line for each system (of `systems`, where they are given) that was not run, with its reason."""
+    return [f"{name} not run: {reason}" for name, reason in not_run.items() if systems is None or name in systems]
 
 
-def from_zero(axes: Axes, cells: pd.DataFrame, factor: float, bound: tuple[float, str] | None) -> None:
+def from_zero(axes: Axes, cells: pd.DataFrame, factor: float) -> None:
     """Start an absolute axis at zero, so that lengths can be compared; lower only where an interval reaches lower."""
     ends = cells[["min", "max", "mean_low", "mean_high"]].to_numpy(dtype=float).ravel() / factor
-    ends = [0.0, *ends[np.isfinite(ends)], *([bound[0] / factor] if bound else [])]
+    ends = [0.0, *ends[np.isfinite(ends)]]
     axes.set_ylim(1.06 * min(ends), 1.06 * max(ends) or 1.0)
 
 
-def upper_bound(axes: Axes, bound: tuple[float, str] | None, factor: float) -> None:
-    """Draw a physical limit (value in the metric's unit, name) as a dashed line."""
-    if bound is None:
-        return
-    value, name = bound
-    axes.axhline(value / factor, color=GREY, lw=0.8, ls=(0, (4, 2)), zorder=1)
-    axes.annotate(
-        name,
-        (0.995, value / factor),
-        xycoords=("axes fraction", "data"),
-        xytext=(0, 1.5),
-        textcoords="offset points",
-        ha="right",
-        va="bottom",
-        fontsize=SMALL_PT,
-        color=GREY,
-    )
+def label_panels(figure: Figure, x: str, y: str) -> None:
+    """Label both axes of a figure of many panels once."""
+    figure.supxlabel(x, fontsize=TEXT_PT)
+    figure.supylabel(y, fontsize=TEXT_PT)

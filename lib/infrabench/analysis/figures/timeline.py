@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter
 
 from infrabench.analysis.figures import theme
-from infrabench.analysis.figures.points import PlainLog
+from infrabench.analysis.figures.axes import PlainLog
 from infrabench.analysis.figures.sentences import span
+from infrabench.analysis.figures.view import Drawn
 from infrabench.analysis.tables import notation
 from infrabench.core import SchemaError
 
@@ -25,16 +25,11 @@ LOG_UNITS = ("s",)  # times of requests stretch over decades; rates and bytes ar
 SIGNS = ("|", "x", "+", "1")  # events along the foot of the first row, in the order in which they are given
 
 
+@theme.style()
 def timeline(
-    samples: pd.DataFrame,
-    events: pd.DataFrame,
-    *,
-    zero: str,
-    origin: str,
-    shown: Sequence[str] = (),
-    systems: Sequence[str] | None = None,
-    width_mm: float = theme.PAGE_MM,
-) -> Figure:
+    samples: pd.DataFrame, events: pd.DataFrame, *, workload: str = "", zero: str, origin: str,
+    shown: Sequence[str] = (), systems: Sequence[str] | None = None, width_mm: float = theme.PAGE_MM,
+) -> Drawn:  # fmt: skip
     """Return one column for each scenario, one row for each series, and in it one line for each trial.
 
     Parameters
@@ -44,49 +39,46 @@ def timeline(
         line is broken where a value is missing.
     events
         ``system``, ``scenario``, ``trial``, ``event``, ``at_s``.
+    workload
+        Its name, where the caption begins with it.
     zero, origin
         The event that all times count from, a line through all rows; and the same as a sentence.
     shown
         Further events to mark, one sign for each trial at the foot of the first row.
     systems
         Systems in the session's order, baseline first; it fixes colours and markers.
-
-    Raises
-    ------
-    SchemaError
-        There is nothing to draw.
     """
     if samples.empty:
         raise SchemaError("no trial of this session has a course to draw")
-    names = theme.systems_of(samples, systems, None)
+    names = theme.systems_of(samples, systems)
     marks = theme.assign_styles(names)
     columns, rows = (list(dict.fromkeys(samples[name])) for name in ("scenario", "series"))
     drawn = [name for name in names if name in set(samples["system"])]
-    with theme.style():
-        height = HEAD_MM + ROW_MM * len(rows) + theme.legend_mm([*drawn, *shown], width_mm)
-        figure, grid = theme.canvas(
-            width_mm, height, nrows=len(rows), ncols=len(columns), sharex="col", sharey="row", squeeze=False
-        )
-        for at, series in enumerate(rows):
-            mine = samples[samples["series"] == series]
-            scale = notation.scale(mine["value"], mine["unit"].iloc[0])
-            for axes, scenario in zip(grid[at], columns, strict=True):
-                _lines(axes, mine[mine["scenario"] == scenario], drawn, marks, scale.factor)
-            _axis(grid[at, 0], series, scale, mine)
-        for column, scenario in enumerate(columns):
-            _events(grid[:, column], events[events["scenario"] == scenario], zero, shown, marks)
-            grid[0, column].set_title(scenario, loc="left")
-        figure.supxlabel(f"seconds after {origin}", fontsize=theme.TEXT_PT)
-        keys = [Line2D([], [], color=theme.GREY, marker=sign, lw=0, ms=4.5, label=event) for sign, event in
-                zip(SIGNS, shown, strict=False)]  # fmt: skip
-        theme.legend(figure, marks, drawn, keys)
-        for key in figure.legends[0].get_lines()[: len(drawn)]:
-            key.set_marker("")  # lines here have none
-    return figure
+    height = HEAD_MM + ROW_MM * len(rows) + theme.legend_mm([*drawn, *shown], width_mm)
+    drawing, grid = theme.canvas(
+        width_mm, height, nrows=len(rows), ncols=len(columns), sharex="col", sharey="row", squeeze=False
+    )
+    for at, series in enumerate(rows):
+        mine = samples[samples["series"] == series]
+        scale = notation.scale(mine["value"], mine["unit"].iloc[0])
+        for axes, scenario in zip(grid[at], columns, strict=True):
+            _lines(axes, mine[mine["scenario"] == scenario], drawn, marks, scale.factor)
+        _axis(grid[at, 0], series, scale, mine)
+    for column, scenario in enumerate(columns):
+        _events(grid[:, column], events[events["scenario"] == scenario], zero, shown, marks)
+        grid[0, column].set_title(scenario, loc="left")
+    drawing.supxlabel(f"seconds after {origin}", fontsize=theme.TEXT_PT)
+    keys = [Line2D([], [], color=theme.GREY, marker=sign, lw=0, ms=4.5, label=event) for sign, event in
+            zip(SIGNS, shown, strict=False)]  # fmt: skip
+    theme.legend(drawing, marks, drawn, keys)
+    for key in drawing.legends[0].get_lines()[: len(drawn)]:
+        key.set_marker("")  # lines here have none
+    caption = _caption(samples, events, origin, shown)
+    return Drawn(drawing, f"{workload}. {caption}" if workload else caption)
 
 
-def timeline_caption(samples: pd.DataFrame, events: pd.DataFrame, *, origin: str, shown: Sequence[str] = ()) -> str:
-    """Return the caption of `timeline`: what a line is, how many there are, and when each event was, by system."""
+def _caption(samples: pd.DataFrame, events: pd.DataFrame, origin: str, shown: Sequence[str]) -> str:
+    """What a line is, how many there are, and when each event was, by system."""
     counts = samples.groupby(["scenario", "system"], observed=True)["trial"].nunique()
     told = []
     for scenario in dict.fromkeys(events["scenario"]):

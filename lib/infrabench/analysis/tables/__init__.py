@@ -5,20 +5,29 @@ tables are made from.
 """
 
 from infrabench.analysis.tables.cases import (
+    Question,
     diagnostics_table,
+    dimensions_table,
+    heterogeneity_table,
     interactions_table,
+    matrix_table,
     omnibus_table,
+    planning_table,
+    sites_table,
     tiers_table,
     trends_table,
 )
-from infrabench.analysis.tables.cells import against_table, contrasts_table, estimates_table, results_table
-from infrabench.analysis.tables.interim import interim_table
-from infrabench.analysis.tables.matrix import Question, matrix_table
+from infrabench.analysis.tables.cells import (
+    against_table,
+    contrasts_table,
+    describe_signs,
+    estimates_table,
+    interim_table,
+    ratios_table,
+    results_table,
+)
 from infrabench.analysis.tables.notation import latex, markdown, save
-from infrabench.analysis.tables.plans import dimensions_table, planning_table
-from infrabench.analysis.tables.ratios import describe_signs, ratios_table
 from infrabench.analysis.tables.ruled_out import ruled_out, ruled_out_label
-from infrabench.analysis.tables.sites import heterogeneity_table, sites_table
 
 __all__ = [
     "Question",

@@ -1,59 +1,73 @@
-"""Cases as text: whether systems differ at all, which can be told apart, what the values of a cell look like."""
+"""Cases as text: what differs or cannot be told apart, what cells look like, how large a session must be, sites."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
 import pandas as pd
 
 from infrabench.analysis.tables import notation
-from infrabench.analysis.tables.rows import CELL, NO_UNIT, f_test, row_names, without_empty
+from infrabench.analysis.tables.cells import ARROWS, SIGNS
+from infrabench.analysis.tables.columns import (
+    CELL,
+    f_test,
+    numbers,
+    p_values,
+    pair,
+    replicates,
+    without_empty,
+    words,
+    write,
+)
+from infrabench.analysis.tables.ruled_out import ruled_out
+
+MEAN = ("mean of sites", "mean of sites 95 % CI", "Hartung-Knapp 95 % CI", "a new site")
+NOTHING = "none"  # no ratio at this site: the table of sites that are missing says why
+HAS_NONE = "has none"  # another system answers here
+NO_TRIAL = "no valid trial"
+AIMS = {"mean": "mean within ±{} %", "ratio": "ratio within ±{} %", "verdict": "no inconclusive verdict at {} %"}
 
 
 def omnibus_table(omnibus: pd.DataFrame) -> pd.DataFrame:
     """Return one row per case: Friedman, Iman-Davenport, critical distance, tiers; interaction of the metric."""
-    rows = []
-    for row in omnibus.itertuples(index=False):
-        case = {"workload": row.workload, "scenario": row.scenario, "metric": row.metric}
-        case |= {
-            "systems": str(row.k),
-            "n": f"{row.n} {row.pair_unit}",
-            "Friedman χ²": notation.short(row.friedman_chi2),
-        }
-        case |= {"p (χ²)": notation.p_value(row.friedman_p)}
-        case |= f_test("", row.iman_davenport_f, row.df1, row.df2, row.iman_davenport_p)
-        case |= {"p adjusted": notation.p_value(row.p_adjusted), "adjustment": row.adjustment}
-        case |= {"critical distance of mean ranks": notation.short(row.nemenyi_cd), "tiers": row.tiers}
-        inner = (row.interaction_f, row.interaction_df1, row.interaction_df2, row.interaction_p)
-        rows.append(case | f_test(" (system x scenario)", *inner) | {"reason": row.reason})
-    return without_empty(pd.DataFrame(rows, dtype="str"), ("reason",))
+    columns = {
+        **words("workload", "scenario", "metric"), "systems": lambda row: str(row.k), **replicates(),
+        **numbers({"Friedman χ²": "friedman_chi2"}), **p_values({"p (χ²)": "friedman_p"}),
+        **f_test("", "", "iman_davenport_f", "iman_davenport_p"), **p_values({"p adjusted": "p_adjusted"}),
+        **words("adjustment"), **numbers({"critical distance of mean ranks": "nemenyi_cd"}), **words("tiers"),
+        **f_test(" (system x scenario)", "interaction_", "interaction_f", "interaction_p"), **words("reason"),
+    }  # fmt: skip
+    return write(omnibus, columns, ("reason",))
 
 
 def interactions_table(interactions: pd.DataFrame) -> pd.DataFrame:
     """Return one row per metric and system: is its ratio to the baseline the same at every scenario, if several?"""
-    rows = []
-    for row in interactions[interactions["levels"] > 1].itertuples(index=False):
-        head = {"workload": row.workload, "metric": row.metric, "system": row.system}
-        head |= {"scenarios": str(row.levels), "n": f"{row.n} {row.pair_unit}"}
-        told = {"p adjusted": notation.p_value(row.p_adjusted), "adjustment": row.adjustment, "reason": row.reason}
-        rows.append(head | f_test(f" (with {row.baseline} x scenario)", row.f, row.df1, row.df2, row.p) | told)
-    return without_empty(pd.DataFrame(rows, dtype="str"), ("reason",))
+    rows = interactions[interactions["levels"] > 1]
+    baselines = list(dict.fromkeys(rows["baseline"]))
+    columns = {
+        **words("workload", "metric", "system"), "scenarios": lambda row: str(row.levels), **replicates(),
+        **f_test(f" (with {', '.join(baselines)} x scenario)", "", "f", "p"), **p_values({"p adjusted": "p_adjusted"}),
+        **words("adjustment", "reason"),
+    }  # fmt: skip
+    return write(rows, columns, ("reason",))
 
 
 def trends_table(trends: pd.DataFrame) -> pd.DataFrame:
     """Return one row per metric, numeric factor and system: the power of the level that the metric grows with."""
-    rows = []
-    for row in trends.itertuples(index=False):
-        places = notation.decimals(row.power_low, row.power_high, null=0)
-        rows.append(
-            {
-                "workload": row.workload, "metric": row.metric, "factor": row.factor,
-                "system": row.system, "levels": str(row.levels), "n": f"{row.n} {row.pair_unit}",
-                "power of the level": notation.number(row.power, places),
-                "power 95 % CI": notation.interval(row.power_low, row.power_high, null=0),
-                "p": notation.p_value(row.p), "p adjusted": notation.p_value(row.p_adjusted),
-                "adjustment": row.adjustment, "Page p": notation.p_value(row.page_p), "reason": row.reason,
-            }
-        )  # fmt: skip
-    return without_empty(pd.DataFrame(rows, dtype="str"), ("reason",))
+
+    def estimate(row: Any) -> tuple[str, str]:
+        return notation.estimate(row.power, row.power_low, row.power_high, null=0)
+
+    columns = {
+        **words("workload", "metric", "factor", "system"), "levels": lambda row: str(row.levels), **replicates(),
+        "power of the level": lambda row: estimate(row)[0], "power 95 % CI": lambda row: estimate(row)[1],
+        **p_values({"p": "p", "p adjusted": "p_adjusted"}), **words("adjustment"), **p_values({"Page p": "page_p"}),
+        **words("reason"),
+    }  # fmt: skip
+    return write(trends, columns, ("reason",))
 
 
 def tiers_table(tiers: pd.DataFrame) -> pd.DataFrame:
@@ -69,19 +83,175 @@ def tiers_table(tiers: pd.DataFrame) -> pd.DataFrame:
 
 def diagnostics_table(diagnostics: pd.DataFrame) -> pd.DataFrame:
     """Return one row per cell: what the values say about independence, shape, modes and resolution."""
-    numbers = {
-        "r1": "lag1", "trend τ": "trend_tau", "n_eff": "n_eff", "skewness": "skewness", "D": "split_d",
-        "D (logs)": "split_d_log", "step (SI)": "step", "outliers": "outliers",
+    columns = {
+        **words(*CELL), "n": lambda row: str(row.n), **numbers({"r1": "lag1"}),
+        **p_values({"Ljung-Box p": "ljung_box_p", "lags 1-5 p": "ljung_box5_p", "runs p": "runs_p"}),
+        **numbers({"trend τ": "trend_tau"}), **p_values({"trend p": "trend_p"}), **numbers({"n_eff": "n_eff"}),
+        **p_values({"Shapiro p": "shapiro_p"}),
+        **numbers({"skewness": "skewness", "outliers": "outliers", "D": "split_d", "D (logs)": "split_d_log"}),
+        **p_values({"dip p": "dip_p"}), "modes (SI)": lambda row: row.modes,
+        "mode by deployment": lambda row: row.mode_by_deployment, **numbers({"step (SI)": "step"}), **words("flags"),
     }  # fmt: skip
-    tests = {"Ljung-Box p": "ljung_box_p", "lags 1-5 p": "ljung_box5_p", "runs p": "runs_p", "trend p": "trend_p"}
-    tests |= {"Shapiro p": "shapiro_p", "dip p": "dip_p"}
-    order = ("r1", "Ljung-Box p", "lags 1-5 p", "runs p", "trend τ", "trend p", "n_eff", "Shapiro p", "skewness")
+    return write(diagnostics, columns, ("modes (SI)", "mode by deployment"))
+
+
+def planning_table(plan: pd.DataFrame) -> pd.DataFrame:
+    """Return how many blocks or deployments each aim needs, and if the spread is as large as the pilot allows."""
+    columns = {
+        **words(*CELL), "aim": _aim, "n of the pilot": lambda row: str(row.n_pilot),
+        **numbers({"spread %": "spread"}, times=100), **numbers({"n": "n", "n at most": "n_high"}), **words("unit"),
+        **numbers({"hours": "hours", "hours at most": "hours_high"}), **words("note"),
+    }  # fmt: skip
+    return write(plan, columns, ("note",))
+
+
+def dimensions_table(plan: pd.DataFrame) -> pd.DataFrame:
+    """Return how many deployments, and blocks in each, reach each aim at the least cost."""
+    columns = {
+        **words(*CELL), "aim": _aim,
+        **numbers({"SD of blocks %": "sd_within", "SD of deployments %": "sd_between"}, times=100),
+        **numbers({"blocks in each": "blocks", "deployments": "deployments", "deployments at most": "deployments_high",
+                   "hours": "hours", "hours at most": "hours_high"}), **words("note"),
+    }  # fmt: skip
+    return write(plan, columns, ("note",))
+
+
+def _aim(row: Any) -> str:
+    return AIMS[row.quantity].format(f"{100 * row.target:g}")
+
+
+def sites_table(rows: pd.DataFrame, over: pd.DataFrame, sites: Sequence[str]) -> pd.DataFrame:
+    """Return one row per case and system: each site's ratio with its interval, the mean over sites, and a new site's.
+
+    Parameters
+    ----------
+    rows, over
+        `stats.sites.per_site` and `over_sites`.
+    sites
+        Every planned site, in the order of the columns.
+
+    Returns
+    -------
+    DataFrame
+        Text. What the mean's interval rules out stands beside a verdict that decides nothing. A ratio stands with its
+        95 % interval and the sign of the site's own verdict (`SIGNS`); a star marks a site that is named apart from the
+        others. The interval of the mean is this project's own composition (`stats.summary`), Hartung and Knapp's beside
+        it the customary one; that of a new site is the 95 % prediction interval.
+    """
+    cells = {(*(getattr(row, key) for key in CELL), row.site): _site(row) for row in rows.itertuples(index=False)}
+    table = []
+    for row in over.itertuples(index=False):
+        case = tuple(getattr(row, key) for key in CELL)
+        told = _site_names(row) | {site: cells.get((*case, site), NOTHING) for site in sites}
+        if np.isfinite(row.ratio):
+            told |= pair("mean of sites", notation.estimate(row.ratio, row.ratio_low, row.ratio_high, null=1))
+            told["Hartung-Knapp 95 % CI"] = notation.interval(row.hartung_knapp_low, row.hartung_knapp_high, null=1)
+            told["a new site"] = notation.interval(row.predicted_low, row.predicted_high, null=1)
+        else:
+            told |= dict.fromkeys(MEAN, "")
+        table.append(told | {"verdict": row.verdict, "ruled out": ruled_out(row), "over sites": row.across})
+    made = pd.DataFrame(table, dtype="str")
+    return without_empty(made, (*MEAN, "ruled out"))
+
+
+def heterogeneity_table(over: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per case and system: how many sites, how far apart, the tests, who is named, who is missing.
+
+    ``SD between sites %``: of log ratios, in percent; ``I² %``: its share in what is seen. Both with 95 % intervals.
+    ``p``: Welch's test that all sites have one ratio, and adjusted within its family; ``p of Q``: as if the sites'
+    errors were known.
+    """
+    table = []
+    for row in over.itertuples(index=False):
+        told = _site_names(row) | {"sites": f"{row.sites} of {row.planned}"}
+        told |= pair("SD between sites %", _percent(row, "tau")) | pair("I² %", _percent(row, "i_squared"))
+        told |= {"p": notation.p_value(row.p_sites), "p adjusted": notation.p_value(row.p_sites_adjusted)}
+        told |= {"Q": notation.short(row.q), "p of Q": notation.p_value(row.p_q)}
+        told |= {"over sites": row.across, "named": row.named, "missing": row.missing, "reason": row.reason}
+        table.append(told)
+    made = pd.DataFrame(table, dtype="str")
+    spread = [f"{name}{end}" for name in ("SD between sites %", "I² %") for end in ("", " 95 % CI")]
+    return without_empty(made, (*spread, "named", "missing", "reason"))
+
+
+def _site_names(row: Any) -> dict[str, str]:
+    metric = f"{notation.metric_title(row.metric)} {ARROWS[row.better]}"
+    return {"workload": row.workload, "scenario": row.scenario, "metric": metric, "system": row.system}
+
+
+def _site(row: Any) -> str:
+    if not np.isfinite(row.ratio_low):
+        return NOTHING
+    number, interval = notation.estimate(row.ratio, row.ratio_low, row.ratio_high, null=1)
+    return f"{number} {interval} {SIGNS[row.verdict]}{' *' if row.named else ''}"
+
+
+def _percent(row: Any, name: str) -> tuple[str, str]:
+    """A share in percent with its interval: both to two digits, as its ends may be orders of magnitude apart."""
+    value, low, high = (100 * getattr(row, each) for each in (name, f"{name}_low", f"{name}_high"))
+    if not np.isfinite(value):
+        return "", ""
+    return notation.short(value), f"[{notation.short(low)}, {notation.short(high)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A metric as a question. `kind`: ``flag`` is 0 or 1, ``share`` from 0 to 1, ``count`` a whole number."""
+
+    metric: str
+    words: str
+    kind: Literal["flag", "share", "count"]
+
+
+def matrix_table(
+    table: pd.DataFrame,
+    workload: str,
+    questions: Sequence[Question],
+    *,
+    scenarios: Sequence[str],
+    systems: Sequence[str],
+) -> pd.DataFrame:
+    """Return one row for each scenario and question that some trial of it answers; one column for each system.
+
+    Parameters
+    ----------
+    table
+        The tidy table. Only valid trials have answers; the row *valid trials* counts them.
+    scenarios, systems
+        In this order; scenarios without a trial are left out.
+
+    Returns
+    -------
+    DataFrame
+        ``scenario``, ``question``, then the systems. A flag reads ``3 of 3``; a share and a count are one number, or
+        their smallest and largest. A system that has no such answer, as it has no such scrub, *has none*.
+    """
+    mine = table[table["workload"] == workload]
     rows = []
-    for row in diagnostics.itertuples(index=False):
-        shown = {label: notation.short(getattr(row, name)) for label, name in numbers.items()}
-        shown |= {label: notation.p_value(getattr(row, name)) for label, name in tests.items()}
-        shown |= {"modes (SI)": row.modes, "mode by deployment": row.mode_by_deployment, "flags": row.flags}
-        last = ("outliers", "D", "D (logs)", "dip p", "modes (SI)", "mode by deployment", "step (SI)", "flags")
-        head = row_names(row, NO_UNIT) | {"metric": row.metric, "n": str(row.n)}
-        rows.append(head | {label: shown[label] for label in (*order, *last)})
-    return without_empty(pd.DataFrame(rows, dtype="str"), ("modes (SI)", "mode by deployment"))
+    for scenario in [name for name in scenarios if name in set(mine["scenario"])]:
+        cases = mine[mine["scenario"] == scenario]
+        trials = cases.drop_duplicates("trial")
+        of = {name: trials[trials["system"] == name] for name in systems}
+        told = {name: f"{(each['state'] == 'ok').sum()} of {len(each)}" for name, each in of.items()}
+        rows.append({"scenario": scenario, "question": "valid trials", **told})
+        for asked in questions:
+            answers = cases[(cases["metric"] == asked.metric) & cases["value"].notna()]
+            if not answers.empty:
+                cells = {
+                    name: _answer(answers.loc[answers["system"] == name, "value"], asked.kind, HAS_NONE)
+                    if (of[name]["state"] == "ok").any()
+                    else NO_TRIAL
+                    for name in systems
+                }
+                rows.append({"scenario": scenario, "question": asked.words, **cells})
+    return pd.DataFrame(rows, columns=["scenario", "question", *systems], dtype="str")
+
+
+def _answer(values: pd.Series, kind: str, otherwise: str) -> str:
+    if values.empty:
+        return otherwise
+    if kind == "flag":
+        return f"{int((values == 1).sum())} of {len(values)}"
+    scale, unit = (100, " %") if kind == "share" else (1, "")
+    ends = dict.fromkeys(notation.number(scale * value) for value in (values.min(), values.max()))
+    return " to ".join(ends) + unit

@@ -1,17 +1,35 @@
-"""Cells and contrasts as text: estimates, ratios, published numbers beside ours, all of it in one table."""
+"""Cells and contrasts as text: estimates, ratios to the baseline, published numbers beside ours, a session so far."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from infrabench.analysis.tables import notation
-from infrabench.analysis.tables.rows import CELL, CI, NO_UNIT, both, metric_scales, pair, row_names, without_empty
+from infrabench.analysis.tables.columns import (
+    CELL,
+    CI,
+    NO_UNIT,
+    both,
+    metric_scales,
+    pair,
+    row_names,
+    without_empty,
+    words,
+    write,
+)
 from infrabench.analysis.tables.ruled_out import ruled_out
 from infrabench.core import STATES
 
+SIGNS = {
+    "different": "≠", "different, within the margin": "≈", "equivalent": "=", "inconclusive": "?",
+    "not comparable": "–",
+}  # fmt: skip
+ARROWS = {"higher": "↑", "lower": "↓"}  # the direction that is better
+NOT_RUN = "not run"
 STUDENT = "Student's t"  # the method of an interval that needs no name on the page
 
 
@@ -110,28 +128,20 @@ def contrasts_table(contrasts: pd.DataFrame, *, every: bool = False) -> pd.DataF
 
 def against_table(against: pd.DataFrame) -> pd.DataFrame:
     """Return our ratios beside the published ones, from `published.comparison.against`; a range as ``low to high``."""
-    rows = []
-    for row in against.itertuples(index=False):
-        ends = (row.ratio_low, row.ratio_high)
+
+    def published(row: Any) -> str:
         # 0.99995 is printed as a decrease of 0.005 %: it must not read as "no change"
-        theirs = [f"{v:.4f}" if abs(v - 1) >= 5e-5 else f"{v:.6g}" for v in (row.published_low, row.published_high)]
-        rows.append(
-            {
-                **{name: getattr(row, name) for name in ("workload", "scenario")},
-                "metric": row.metric,
-                "system": row.system,
-                "published ratio": " to ".join(dict.fromkeys(theirs)),
-                "published n": str(row.published_n),
-                "our ratio": notation.number(row.ratio, notation.decimals(*ends, null=1)),
-                "our 95 % CI": notation.interval(*ends, null=1),
-                "95 % prediction": notation.interval(row.predicted_low, row.predicted_high),
-                "agreement": row.agreement,
-                "grade": row.grade,
-                "note": row.note,
-                "printed in": row.where,
-            }
-        )
-    return pd.DataFrame(rows, dtype="str")
+        ends = [f"{v:.4f}" if abs(v - 1) >= 5e-5 else f"{v:.6g}" for v in (row.published_low, row.published_high)]
+        return " to ".join(dict.fromkeys(ends))
+
+    columns = {
+        **words(*CELL), "published ratio": published, "published n": lambda row: str(row.published_n),
+        "our ratio": lambda row: both(row, "ratio", null=1)[0],
+        "our 95 % CI": lambda row: both(row, "ratio", null=1)[1],
+        "95 % prediction": lambda row: notation.interval(row.predicted_low, row.predicted_high),
+        **words("agreement", "grade", "note"), "printed in": lambda row: row.where,
+    }  # fmt: skip
+    return write(against, columns)
 
 
 def results_table(
@@ -150,6 +160,65 @@ def results_table(
         flags = diagnostics[[*CELL, "flags"]].rename(columns=dict(zip(CELL, keys, strict=True)))
         table = table.merge(flags, on=keys, how="left", validate="one_to_one")
     return table.drop(columns=keys).astype("object").fillna("")
+
+
+def ratios_table(contrasts: pd.DataFrame, systems: Sequence[str]) -> pd.DataFrame:
+    """Return one row per case: workload, metric (an arrow: the better direction), scenario, n, and each system's ratio.
+
+    A ratio stands with its 95 % interval and the sign of its verdict (`SIGNS`). The scenario is left out where no
+    workload has several. A system that has no contrast in a case was *not run* there.
+
+    Parameters
+    ----------
+    contrasts
+        Rows to show, in their order; select them before the call.
+    systems
+        Systems in the session's order, which is that of the columns.
+    """
+    shown = [name for name in systems if name in set(contrasts["system"])]
+    rows = []
+    for (workload, metric, scenario), case in contrasts.groupby(["workload", "metric", "scenario"], sort=False):
+        head = {
+            "workload": str(workload),
+            "metric": f"{notation.metric_title(metric)} {ARROWS[case['better'].iloc[0]]}",
+        }
+        cells = {row.system: _format_ratio(row) for row in case.itertuples(index=False)}
+        counts = dict.fromkeys(str(n) for n in case["n_pairs"] if n)
+        rows.append(
+            head | {"scenario": str(scenario), "n": " to ".join(sorted(counts, key=int)) or "0"}
+            | {name: cells.get(name, NOT_RUN) for name in shown}
+        )  # fmt: skip
+    table = pd.DataFrame(rows, dtype="str")
+    if table.empty or table.drop_duplicates(["workload", "scenario"])["workload"].duplicated().any():
+        return table
+    return table.drop(columns="scenario")
+
+
+def describe_signs(contrasts: pd.DataFrame) -> str:
+    """Return what the signs that occur in a table of these contrasts mean."""
+    found = [verdict for verdict in SIGNS if verdict in set(contrasts["verdict"])]
+    return "; ".join(f"{SIGNS[verdict]} {verdict}" for verdict in found)
+
+
+def interim_table(frame: pd.DataFrame, baseline: str) -> pd.DataFrame:
+    """Return means, and ratios to the baseline, of the trials so far (`stats.interim`), as text."""
+    scales = metric_scales(frame, "mean")
+    rows = []
+    for row in frame.itertuples(index=False):
+        scale = scales[row.workload, row.metric]
+        told = row_names(row, scale) | {"n": str(row.n)} | pair("mean", both(row, "mean", factor=scale.factor), CI)
+        ratio = both(row, "ratio", null=1) if np.isfinite(row.ratio) else ("", "")
+        rows.append(told | pair(f"ratio to {baseline}", ratio, f"ratio {CI}") | {"reason": row.reason})
+    made = without_empty(pd.DataFrame(rows), ("reason",))
+    return made if frame["ratio"].notna().any() else made.drop(columns=[f"ratio to {baseline}", f"ratio {CI}"])
+
+
+def _format_ratio(row: Any) -> str:
+    sign = SIGNS[row.verdict]
+    if not np.isfinite(row.ratio):
+        return sign
+    number, interval = notation.estimate(row.ratio, row.ratio_low, row.ratio_high, null=1)
+    return f"{number} {interval} {sign}"
 
 
 def _noted(diagnostics: pd.DataFrame | None) -> dict[tuple[Any, ...], Any]:

@@ -51,29 +51,15 @@ NAMES |= {
 }  # fmt: skip
 SUFFIXES = re.compile(r"_(s_per_B|B_per_s|bit_per_s|per_s|per_min|s|B|percent|W|K)$")
 # columns of words, which are read from the left
-LEFT = frozenset(
-    ("workload", "scenario", "metric", "system", "verdict", "reason", "flags", "adjustment", "field", "tiers")
-)
-LEFT |= {
-    "agreement",
-    "printed in",
-    "note",
-    "grade",
-    "modes (SI)",
-    "mode by deployment",
-    "verdict without flagged",
-    "ruled out",
-    "method",
-    "unit",
-    "aim",
-    "where",
-}
-LEFT |= {"capability", "carried", "quiet", "on the nodes"}
-LEFT |= {"source", "level", "statement", "command", "tolerance", "outcome", "found", "package", "licence", "for"}
-LEFT |= {"question", "family", "state", "label", "what", "then", "aim", "factor"}
-LEFT |= {"claim", "recomputed", "consequence", "effect", "basis", "evidence", "inputs", "section", "quote"}
-LEFT |= {"over sites", "named", "missing", "site", "session", "begun"}
-LEFT |= {"id", "study", "experiment", "platform", "statistic", "version", "lead of", "measured here as"}
+LEFT = frozenset((
+    "workload", "scenario", "metric", "system", "verdict", "reason", "flags", "adjustment", "field", "tiers",
+    "agreement", "printed in", "note", "grade", "modes (SI)", "mode by deployment", "verdict without flagged",
+    "ruled out", "method", "unit", "aim", "where", "capability", "carried", "quiet", "on the nodes", "source",
+    "level", "statement", "command", "tolerance", "outcome", "found", "package", "licence", "for", "question",
+    "family", "state", "label", "what", "then", "factor", "claim", "recomputed", "consequence", "effect", "basis",
+    "evidence", "inputs", "section", "quote", "over sites", "named", "missing", "site", "session", "begun", "id",
+    "study", "experiment", "platform", "statistic", "version", "lead of", "measured here as",
+))  # fmt: skip
 LONG, WINDOW = 24, "36em"  # rows, and the height of the window on a longer table
 FIXED = ";position:sticky;top:0;background:var(--jp-layout-color0,Canvas)"
 PIXELS, LARGER = 96 / 25.4, 1.35  # CSS pixels in a millimetre; how much larger a screen shows what paper shows

@@ -43,7 +43,7 @@ from infrabench.ledger.records import read_session
 from infrabench.notebook import api
 from infrabench.selfcheck.claims import recorded_numbers
 from infrabench.selfcheck.claims.claim import FAIL, INCONCLUSIVE, NOT_RUN, PASS, REMEASUREMENT, Claim, Judged
-from infrabench.stats.equivalence import margin_ends
+from infrabench.stats.pairwise import margin_ends
 from infrabench.stats.verdicts import DIFFERENT, EQUIVALENT, WITHIN
 
 log = logging.getLogger(__name__)

@@ -26,9 +26,9 @@ from infrabench.selfcheck.validation.check import (
 )
 from infrabench.selfcheck.validation.estimation import covers
 from infrabench.selfcheck.validation.generators import Array, PairedSamples, Rng, blocked, pair, skewed
-from infrabench.stats import adjust, counts, equivalence, events, pairwise
-from infrabench.stats.blocks import PER_BLOCK
+from infrabench.stats import events, multiplicity, pairwise
 from infrabench.stats.omnibus import friedman
+from infrabench.stats.table import PER_BLOCK
 from infrabench.stats.verdicts import EQUIVALENT, INCONCLUSIVE, WITHIN, Pairs, decide, judge, n_to_decide
 
 ALPHA = 0.05
@@ -51,7 +51,7 @@ def any_rejected(p: Array) -> NDArray[np.bool_]:
 
 def _holm_paired(x: Array) -> NDArray[np.bool_]:
     p = np.stack([pairwise.paired_t(x[:, a], x[:, b]).p for a, b in PAIRS], axis=-1)
-    return any_rejected(adjust.holm(p))
+    return any_rejected(multiplicity.holm(p))
 
 
 def _effects(nulls: int, others: int, n: int = 30) -> Any:
@@ -65,13 +65,13 @@ def _effects(nulls: int, others: int, n: int = 30) -> Any:
 
 
 def _familywise(data: PairedSamples, nulls: int) -> NDArray[np.bool_]:
-    p = adjust.holm(pairwise.paired_t(*data).p)
+    p = multiplicity.holm(pairwise.paired_t(*data).p)
     return any_rejected(p[:, :nulls])
 
 
 def _false_share(data: PairedSamples, nulls: int) -> Array:
     """Share of false among all rejections by Benjamini-Hochberg; its mean is the false discovery rate."""
-    found = adjust.benjamini_hochberg(pairwise.paired_t(*data).p) < ALPHA
+    found = multiplicity.benjamini_hochberg(pairwise.paired_t(*data).p) < ALPHA
     return found[:, :nulls].sum(axis=1) / np.maximum(found.sum(axis=1), 1)
 
 
@@ -110,7 +110,7 @@ def rates_differ(data: Array) -> NDArray[np.bool_]:
 
 def _ratio_covered(data: Array, ratio: float) -> NDArray[np.bool_]:
     x, y = data.sum(axis=-1).T
-    found = counts.poisson_ratio(x, y).interval
+    found = events.poisson_ratio(x, y).interval
     # without any event every ratio is left open
     return covers(found, ratio) | (x + y == 0)
 
@@ -121,7 +121,7 @@ def _shares(p: float, q: float) -> Callable[[Rng, int], Any]:
 
 def _difference_covered(data: Any, truth: float) -> NDArray[np.bool_]:
     x, y = data.T
-    return covers(counts.newcombe_interval(x, BLOCKS, y, BLOCKS), truth)
+    return covers(events.newcombe_interval(x, BLOCKS, y, BLOCKS), truth)
 
 
 def _events_case(data: str, generate: Callable[[Rng, int], Any], *expectations: ExpectedShare) -> SimulatedCase:
@@ -254,11 +254,11 @@ CHECKS = (
             SimulatedCase(
                 "true ratio 0.98, CoV 2 %, n = 30", pair(1 - MARGIN, (0.02, 0.02), 30),
                 (ExpectedShare("declared at the boundary",
-                               lambda d: rejects(equivalence.ratio_equivalence(*d, MARGIN).p), near(0.05)),),
+                               lambda d: rejects(pairwise.ratio_equivalence(*d, MARGIN).p), near(0.05)),),
             ),
             SimulatedCase(
                 "true ratio 1, CoV 2 %, n = 30", pair(1.0, (0.02, 0.02), 30),
-                (ExpectedShare("declared", lambda d: rejects(equivalence.ratio_equivalence(*d, MARGIN).p),
+                (ExpectedShare("declared", lambda d: rejects(pairwise.ratio_equivalence(*d, MARGIN).p),
                              between(0.95, 1.0)),),
             ),
         ),
@@ -306,7 +306,7 @@ CHECKS = (
             SimulatedCase(
                 "three systems at the margin, CoV 2 %, n = 30", three_at_the_margin,
                 (
-                    ExpectedShare("Holm, any claimed", lambda d: any_claimed(d, adjust.holm), at_most(0.05)),
+                    ExpectedShare("Holm, any claimed", lambda d: any_claimed(d, multiplicity.holm), at_most(0.05)),
                     ExpectedShare("not adjusted, which has to fail here", lambda d: any_claimed(d, np.asarray),
                                 between(0.10, 0.14)),
                 ),

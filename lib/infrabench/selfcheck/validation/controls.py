@@ -29,7 +29,7 @@ from infrabench.selfcheck.validation.generators import (
     pooled,
     sample,
 )
-from infrabench.stats import intervals, resampling
+from infrabench.stats import intervals
 
 REPLICATES = 10_000
 Answers = NDArray[np.bool_]
@@ -38,12 +38,12 @@ Answers = NDArray[np.bool_]
 def percentile_interval(x: Array, resamples: int = RESAMPLES) -> intervals.Interval:
     """Return the percentile bootstrap interval of the mean of each cell of `x` (cells, n)."""
 
-    def ends(shares: Array, x: Array) -> resampling.Ends:
+    def ends(shares: Array, x: Array) -> intervals.Ends:
         mean = x.mean(axis=-1, keepdims=True)
-        low, high = resampling.percentile_ends(resampling.means(x - mean, shares), intervals.LEVEL)
+        low, high = intervals.percentile_ends(intervals.means(x - mean, shares), intervals.LEVEL)
         return low + mean[:, 0], high + mean[:, 0]
 
-    return resampling.over_cells(ends, (x,), resampling.resample_shares, intervals.LEVEL, resamples, SEED)
+    return intervals.over_cells(ends, (x,), intervals.resample_shares, intervals.LEVEL, resamples, SEED)
 
 
 def _percentile(x: Array) -> Answers:

@@ -39,7 +39,8 @@ from infrabench.selfcheck.validation.generators import (
     trend,
     with_outliers,
 )
-from infrabench.stats import bimodality, bootstrap, dependence, effects, intervals, ratios, stopping
+from infrabench.stats import dependence, intervals, pairwise, stopping
+from infrabench.stats.diagnostics import bimodal as is_bimodal
 
 RESAMPLES = 1_999
 RATIO = 0.95
@@ -69,18 +70,20 @@ def _median(shape: Shape, n: int) -> SimulatedCase:
 
 def _bootstrap_t(shape: Shape, n: int, allowed: Allowed) -> SimulatedCase:
     def procedure(x: Any) -> NDArray[np.bool_]:
-        return covers(bootstrap.bootstrap_t(x, resamples=RESAMPLES), shape.mean)
+        return covers(intervals.bootstrap_t(x, resamples=RESAMPLES), shape.mean)
 
     return _one(shape, n, "bootstrap-t", procedure, allowed, full=10_000)
 
 
 def _ratio(covs: tuple[float, float], n: int, correlation: float = 0.0, *, logs: bool = True) -> SimulatedCase:
     expectations = [
-        ExpectedShare("Fieller, paired", lambda d: covers(ratios.paired_fieller(*d), RATIO), NOMINAL),
+        ExpectedShare("Fieller, paired", lambda d: covers(pairwise.paired_fieller(*d), RATIO), NOMINAL),
     ]
     if logs:  # with 30 % spread a value may be below 0; with unequal spreads the log ratio aims at another target
         expectations.append(
-            ExpectedShare("log ratio, paired t", lambda d: covers(ratios.paired_log_ratio(*d).interval, RATIO), NOMINAL)
+            ExpectedShare(
+                "log ratio, paired t", lambda d: covers(pairwise.paired_log_ratio(*d).interval, RATIO), NOMINAL
+            )
         )
     blocks = f", block correlation {correlation:g}" if correlation else ""
     data = f"CoV {100 * covs[0]:g} %/{100 * covs[1]:g} %, n = {n}{blocks}"
@@ -89,10 +92,10 @@ def _ratio(covs: tuple[float, float], n: int, correlation: float = 0.0, *, logs:
 
 def _effect(d: float, n: int) -> SimulatedCase:
     expectations = (
-        ExpectedShare("d of the log ratios", lambda data: covers(effects.paired_d(*data).interval, d), NOMINAL),
+        ExpectedShare("d of the log ratios", lambda data: covers(pairwise.paired_d(*data).interval, d), NOMINAL),
         # a score interval of so few pairs covers by steps: exactly known, between 91 and 98 % here
         ExpectedShare(
-            "share of pairs", lambda data: covers(effects.share_above(*data).interval, above_at(d)),
+            "share of pairs", lambda data: covers(pairwise.share_above(*data).interval, above_at(d)),
             near(wilson_coverage(above_at(d), n)),
         ),
     )  # fmt: skip
@@ -112,7 +115,7 @@ def _dependent(data: str, generate: Callable[[Rng, int], Array], allowed: Allowe
 
 
 def _bimodal(shape: Shape, allowed: Allowed) -> SimulatedCase:
-    procedure = ExpectedShare("flagged bimodal", bimodality.bimodal, allowed)
+    procedure = ExpectedShare("flagged bimodal", is_bimodal, allowed)
     return SimulatedCase(f"{shape.name}, n = {N}", sample(shape, N), (procedure,))
 
 

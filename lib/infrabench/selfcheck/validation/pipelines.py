@@ -31,7 +31,7 @@ from infrabench.selfcheck.validation.generators import (
     deployed,
 )
 from infrabench.stats.contrasts import DEPENDENT, contrasts
-from infrabench.stats.ratios import paired_fieller
+from infrabench.stats.pairwise import paired_fieller
 from infrabench.stats.verdicts import DIFFERENT, WITHIN
 
 SYSTEMS = ("native", "other")

@@ -26,7 +26,7 @@ from infrabench.selfcheck.validation.check import (
 )
 from infrabench.selfcheck.validation.estimation import covers
 from infrabench.selfcheck.validation.generators import Array, Rng, campaigns_table
-from infrabench.stats import adjust, heterogeneity, intervals, sites, summary
+from infrabench.stats import intervals, meta_analysis, multiplicity, sites
 from infrabench.stats.contrasts import contrasts
 from infrabench.stats.verdicts import DIFFERENT, WITHIN
 
@@ -51,7 +51,7 @@ class CampaignSummary(NamedTuple):
     """A campaign and what is made of it, once for all that is expected of it."""
 
     campaign: SiteCampaign
-    summary: summary.Summary
+    summary: meta_analysis.Summary
 
 
 def campaign(
@@ -80,7 +80,7 @@ def analysed(generate: Callable[[Rng, int], SiteCampaign]) -> Callable[[Rng, int
 
     def both(rng: Rng, replicates: int) -> CampaignSummary:
         drawn = generate(rng, replicates)
-        return CampaignSummary(drawn, summary.summary(*drawn[:3]))
+        return CampaignSummary(drawn, meta_analysis.summary(*drawn[:3]))
 
     return both
 
@@ -111,20 +111,20 @@ def _new(data: CampaignSummary) -> Answers:
 
 
 def _differ(data: SiteCampaign) -> Answers:
-    return np.asarray(heterogeneity.welch_homogeneity(*data[:3]).p) < ALPHA
+    return np.asarray(meta_analysis.welch_homogeneity(*data[:3]).p) < ALPHA
 
 
 def _differ_by_q(data: SiteCampaign) -> Answers:
-    return np.asarray(heterogeneity.cochran_q(data.estimate, data.error).p) < ALPHA
+    return np.asarray(meta_analysis.cochran_q(data.estimate, data.error).p) < ALPHA
 
 
 def _variance(spread: float) -> Callable[[SiteCampaign], Answers]:
-    return lambda data: covers(heterogeneity.between_interval(*data[:3]), (spread * ERROR) ** 2)
+    return lambda data: covers(meta_analysis.between_interval(*data[:3]), (spread * ERROR) ** 2)
 
 
 def _unpredicted(data: SiteCampaign) -> Answers:
     """Which sites the others do not predict, (replicates, k)."""
-    return adjust.holm(summary.deleted(*data[:3]).p_predicted) < ALPHA
+    return multiplicity.holm(meta_analysis.deleted(*data[:3]).p_predicted) < ALPHA
 
 
 def tabled(generate: Callable[[Rng, int], Array]) -> Callable[[Rng, int], Any]:
@@ -168,15 +168,15 @@ def _all_trials(data: Array) -> Answers:
 
 def _one_truth(data: SiteCampaign) -> Answers:
     """The mean weighted by precision, and its interval as if all sites had one true value."""
-    found = heterogeneity.weighted(data.estimate, data.error, np.inf, np.zeros(len(data.estimate)))
+    found = meta_analysis.weighted(data.estimate, data.error, np.inf, np.zeros(len(data.estimate)))
     return np.abs(found.mean) <= special.ndtri(1 - ALPHA / 2) * np.sqrt(found.variance)
 
 
 def _plugged_in(data: SiteCampaign) -> Answers:
     """The prediction interval with t of k - 2, the between-site variance taken for its estimate."""
     k = data.estimate.shape[-1]
-    variance = heterogeneity.between_variance(data.estimate, data.error)
-    mean = heterogeneity.weighted(data.estimate, data.error, np.inf, variance)
+    variance = meta_analysis.between_variance(data.estimate, data.error)
+    mean = meta_analysis.weighted(data.estimate, data.error, np.inf, variance)
     half = special.stdtrit(k - 2, 1 - ALPHA / 2) * np.sqrt(variance + mean.variance)
     return np.abs(mean.mean - data.new) <= half
 

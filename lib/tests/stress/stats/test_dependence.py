@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from infrabench.stats.dependence import (
-    kendall_trend,
-)
+from infrabench.stats.dependence import kendall_trend
 
 
 @pytest.mark.parametrize(("n", "different"), [(700, 30), (5_000, 10**9), (2**16 + 1, 10**9), (70_000, 500)])

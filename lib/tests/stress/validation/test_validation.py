@@ -18,7 +18,7 @@ from infrabench.selfcheck.validation import sites as several
 from infrabench.selfcheck.validation.check import at_most, binomial_band, carry_out, near
 from infrabench.selfcheck.validation.speed import AnalysisTiming, BootstrapTiming, analysed, compared, in_fresh_process
 from infrabench.selfcheck.validation.suite import chosen, line
-from infrabench.stats import adjust, counts, dependence, events, heterogeneity, intervals, losses, pairwise, summary
+from infrabench.stats import dependence, events, intervals, losses, meta_analysis, multiplicity, pairwise
 from infrabench.stats import verdicts as judging
 from infrabench.stats.intervals import Interval
 
@@ -58,8 +58,8 @@ def test_a_verdict_on_the_rest_of_the_trials_is_caught(monkeypatch):
 
 
 def test_an_inexact_interval_of_a_ratio_of_counts_is_caught(monkeypatch):
-    right = counts.poisson_ratio
-    monkeypatch.setattr(counts, "poisson_ratio", lambda x, y, m=1.0, n=1.0, level=0.95: right(x, y, m, n, 0.9))
+    right = events.poisson_ratio
+    monkeypatch.setattr(events, "poisson_ratio", lambda x, y, m=1.0, n=1.0, level=0.95: right(x, y, m, n, 0.9))
     assert [what for what in failed("V21") if "exact ratio" in what]
 
 
@@ -126,7 +126,7 @@ def test_equivalence_of_geometric_means_is_caught_on_skewed_values(monkeypatch):
 
 
 def test_claims_of_equivalence_that_are_not_adjusted_are_caught(monkeypatch):
-    monkeypatch.setattr(adjust, "holm", np.asarray)
+    monkeypatch.setattr(multiplicity, "holm", np.asarray)
     (wrong,) = failed("V23")
     assert wrong.startswith("Holm, any claimed")
 
@@ -140,12 +140,12 @@ def test_a_number_of_blocks_from_the_present_spread_and_half_the_need_is_caught(
 
 
 def test_the_variance_between_sites_taken_for_its_estimate_is_caught(monkeypatch):
-    right = summary.summary
+    right = meta_analysis.summary
 
     def plugged_in(estimate, error, df):
         found = right(estimate, error, df)
-        between = heterogeneity.between_variance(estimate, error)
-        mean = heterogeneity.weighted(estimate, error, np.inf, between)
+        between = meta_analysis.between_variance(estimate, error)
+        mean = meta_analysis.weighted(estimate, error, np.inf, between)
         half = 1.96 * np.sqrt(mean.variance)
         new = stats.t.ppf(0.975, estimate.shape[-1] - 1) * np.sqrt(between + mean.variance)
         return found._replace(
@@ -153,7 +153,7 @@ def test_the_variance_between_sites_taken_for_its_estimate_is_caught(monkeypatch
             predicted=Interval(mean.mean - new, mean.mean + new, 0.95),
         )
 
-    monkeypatch.setattr(summary, "summary", plugged_in)
+    monkeypatch.setattr(meta_analysis, "summary", plugged_in)
     wrong = failed("V16")
     assert "interval of a new site: 10 sites, sd between sites 1 errors" in wrong
     assert "interval of the mean: 3 sites, sd between sites 10 errors" in wrong
@@ -184,8 +184,8 @@ def test_systems_of_a_case_that_stand_apart_are_caught(monkeypatch):
 
 
 def test_errors_of_sites_taken_as_known_are_caught(monkeypatch):
-    right = heterogeneity.welch_homogeneity
-    monkeypatch.setattr(heterogeneity, "welch_homogeneity", lambda y, e, df, between=0.0: right(y, e, np.inf, between))
+    right = meta_analysis.welch_homogeneity
+    monkeypatch.setattr(meta_analysis, "welch_homogeneity", lambda y, e, df, between=0.0: right(y, e, np.inf, between))
     assert "Welch's test of equal sites: 3 sites of 6 deployments, one true value" in failed("V17")
 
 

@@ -17,7 +17,7 @@ from infrabench.experiment.provenance.comparability import NotComparable
 from infrabench.ledger import catalogue
 from infrabench.notebook import api
 from infrabench.stats import contrasts, interactions, omnibus, tiers, trends
-from infrabench.stats.blocks import blocked
+from infrabench.stats.table import blocked
 from tests.support import dataset_sessions as sessions
 from tests.support.analysis_fixtures import DATA_A, table_of
 

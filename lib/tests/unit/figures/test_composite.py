@@ -22,7 +22,7 @@ def orders() -> dict[str, str]:
 
 
 def test_every_score_and_its_bounds_are_drawn(scores: pd.DataFrame, orders: dict[str, str]) -> None:
-    (axes,) = figures.composite(scores, orders, systems=SYSTEMS, names=score.ENGINES).axes
+    (axes,) = figures.composite(scores, orders, systems=SYSTEMS, names=score.ENGINES).figure.axes
     lines = [line for line in axes.lines if line.get_marker() == "None" and line.get_linewidth() == 1.4]
     dots = [line for line in axes.lines if line.get_marker() != "None"]
     assert sorted(tuple(line.get_xdata()) for line in lines) == sorted(zip(scores["low"], scores["high"], strict=True))
@@ -34,7 +34,7 @@ def test_every_score_and_its_bounds_are_drawn(scores: pd.DataFrame, orders: dict
 
 @pytest.mark.parametrize("width_mm", [figures.COLUMN_MM, figures.PAGE_MM])
 def test_nothing_is_cut_off(scores: pd.DataFrame, orders: dict[str, str], width_mm: float) -> None:
-    figure = figures.composite(scores, orders, systems=SYSTEMS, names=score.ENGINES, width_mm=width_mm)
+    figure = figures.composite(scores, orders, systems=SYSTEMS, names=score.ENGINES, width_mm=width_mm).figure
     figure.draw_without_rendering()
     assert figure.get_figwidth() == pytest.approx(width_mm * MM)
     page = figure.bbox

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from infrabench.analysis.figures import timeline, timeline_caption
+from infrabench.analysis.figures import timeline
 from infrabench.analysis.figures.theme import COLUMN_MM, PAGE_MM
 from infrabench.core import SchemaError
 from tests.support.look_at import marked, overhang_mm, smallest_axes_mm, texts
@@ -36,7 +36,7 @@ def courses(trials: int = 3, scenarios: tuple[str, ...] = ("2 GB", "4 GB"), syst
 @pytest.mark.parametrize("scenarios", [("2 GB",), ("2 GB", "4 GB"), ("2 GB", "4 GB", "20 GB", "40 GB")])
 def test_a_line_for_each_trial_in_a_panel_for_each_scenario_and_series(scenarios: tuple[str, ...]) -> None:
     samples, events = courses(scenarios=scenarios)
-    figure = timeline(samples, events, systems=SYSTEMS, **HOW)
+    figure = timeline(samples, events, systems=SYSTEMS, **HOW).figure
     panels = figure.axes
     assert len(panels) == 2 * len(scenarios)
     assert overhang_mm(figure) < 0.1
@@ -55,7 +55,7 @@ def test_a_line_for_each_trial_in_a_panel_for_each_scenario_and_series(scenarios
 
 def test_what_happened_is_marked_for_each_trial() -> None:
     samples, events = courses(scenarios=("2 GB",))
-    first = timeline(samples, events, systems=SYSTEMS, **HOW).axes[0]
+    first = timeline(samples, events, systems=SYSTEMS, **HOW).figure.axes[0]
     assert sorted(marked(first, "x")[:, 0]) == sorted([15.0, 16.0, 17.0] * 2)
     assert sorted(marked(first, "|")[:, 0]) == [-1.5] * 6
 
@@ -63,14 +63,14 @@ def test_what_happened_is_marked_for_each_trial() -> None:
 def test_many_trials_are_fainter_than_few() -> None:
     alphas = []
     for trials in (1, 3, 30):
-        figure = timeline(*courses(trials, scenarios=("2 GB",)), systems=SYSTEMS, **HOW)
+        figure = timeline(*courses(trials, scenarios=("2 GB",)), systems=SYSTEMS, **HOW).figure
         alphas.append(next(line.get_alpha() for line in figure.axes[0].lines if len(line.get_xdata()) > 10))
     assert alphas[0] > alphas[1] > alphas[2] > 0
 
 
 def test_a_system_without_a_trial_keeps_the_others_colours() -> None:
-    both = timeline(*courses(scenarios=("2 GB",)), systems=SYSTEMS, **HOW)
-    alone = timeline(*courses(scenarios=("2 GB",), systems=["ceph"]), systems=SYSTEMS, **HOW, width_mm=COLUMN_MM)
+    both = timeline(*courses(scenarios=("2 GB",)), systems=SYSTEMS, **HOW).figure
+    alone = timeline(*courses(scenarios=("2 GB",), systems=["ceph"]), systems=SYSTEMS, **HOW, width_mm=COLUMN_MM).figure
     last = [[line.get_color() for line in figure.axes[0].lines if len(line.get_xdata()) > 10][-1] for figure in
             (both, alone)]  # fmt: skip
     assert last[0] == last[1]
@@ -80,7 +80,7 @@ def test_a_system_without_a_trial_keeps_the_others_colours() -> None:
 
 def test_its_caption_has_counts_and_times() -> None:
     samples, events = courses()
-    told = timeline_caption(samples, events, origin=HOW["origin"], shown=HOW["shown"])
+    told = timeline(samples, events, **HOW).caption
     assert "One line for each trial and none for their mean, 3 for each system and scenario" in told
     assert "4 GB, ceph: lost at -1.5 s, clean at 15 to 17 s." in told
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from matplotlib.colors import same_color
 from infrabench.analysis.figures import (
     COLUMN_MM,
     PAGE_MM,
+    View,
     caption,
     forest,
     grouped,
@@ -26,7 +28,7 @@ from infrabench.analysis.figures import (
     scaling,
     theme,
 )
-from infrabench.analysis.figures.ratios import _fitting, _tick_text, _ticks, ratio_axis
+from infrabench.analysis.figures.axes import _fitting, _tick_text, _ticks, ratio_axis
 from infrabench.analysis.figures.theme import MARKERS, MM
 from infrabench.analysis.tables import ruled_out_label
 from infrabench.analysis.tidy import tidy
@@ -56,16 +58,18 @@ def test_nothing_is_clipped_at_print_size(data: tuple, four: tuple) -> None:
     known = {"systems": SYSTEMS, "not_run": NOT_RUN}
     web = four[2][(four[2]["workload"] == "web") & (four[2]["metric"] == "requests_per_s")]
     figures = [
-        points(table, cells, "iozone", "read_B_per_s", **known),
-        points(table, cells, "stream", "copy_B_per_s", contrasts=ratios, **known),
-        points(four[0], four[1], "web", "requests_per_s", systems=SYSTEMS, contrasts=four[2]),
-        points(four[0], four[1], "web", "total_s", systems=SYSTEMS, width_mm=COLUMN_MM),
-        scaling(four[1], "web", "latency_p99_s", systems=SYSTEMS),
-        scaling(cells, "sysbench-cpu", "events_per_s", bound=(4000.0, "4 cores"), **known),
-        order(table, "sysbench-cpu", "events_per_s", "threads=4", systems=SYSTEMS),
-        forest(ratios, **known),
-        forest(ratios, width_mm=COLUMN_MM, **known),
-        forest(web, systems=SYSTEMS),
+        points(View("iozone", "read_B_per_s", table=table, estimates=cells, **known)).figure,
+        points(View("stream", "copy_B_per_s", table=table, estimates=cells, contrasts=ratios, **known)).figure,
+        points(
+            View("web", "requests_per_s", table=four[0], estimates=four[1], systems=SYSTEMS, contrasts=four[2])
+        ).figure,
+        points(View("web", "total_s", table=four[0], estimates=four[1], systems=SYSTEMS, width_mm=COLUMN_MM)).figure,
+        scaling(View("web", "latency_p99_s", estimates=four[1], systems=SYSTEMS)).figure,
+        scaling(View("sysbench-cpu", "events_per_s", estimates=cells, **known)).figure,
+        order(View("sysbench-cpu", "events_per_s", "threads=4", table=table, systems=SYSTEMS)).figure,
+        forest(View(contrasts=ratios, **known)).figure,
+        forest(View(contrasts=ratios, width_mm=COLUMN_MM, **known)).figure,
+        forest(View(contrasts=web, systems=SYSTEMS)).figure,
     ]
     for figure in figures:
         assert overhang_mm(figure) < 0.1
@@ -75,7 +79,9 @@ def test_nothing_is_clipped_at_print_size(data: tuple, four: tuple) -> None:
 
 def test_points_shows_every_value_and_the_mean(data: tuple) -> None:
     table, cells, _ = data
-    figure = points(table, cells, "iozone", "read_B_per_s", systems=SYSTEMS, not_run=NOT_RUN)
+    figure = points(
+        View("iozone", "read_B_per_s", table=table, estimates=cells, systems=SYSTEMS, not_run=NOT_RUN)
+    ).figure
     axes = figure.axes[0]
     offsets = [np.asarray(c.get_offsets())[:, 1] for c in axes.collections]
     drawn = np.sort(np.concatenate([y for y in offsets if y.size == 8]))
@@ -90,7 +96,9 @@ def test_points_shows_every_value_and_the_mean(data: tuple) -> None:
 
 def test_the_band_of_the_margin_reaches_as_far_below_1_as_above(data: tuple) -> None:
     table, cells, ratios = data
-    figure = points(table, cells, "iozone", "read_B_per_s", systems=SYSTEMS, not_run=NOT_RUN, contrasts=ratios)
+    figure = points(
+        View("iozone", "read_B_per_s", table=table, estimates=cells, systems=SYSTEMS, not_run=NOT_RUN, contrasts=ratios)
+    ).figure
     (band,) = [each for each in figure.axes[1].patches if same_color(each.get_facecolor(), theme.BAND)]
     assert (band.get_y(), band.get_y() + band.get_height()) == pytest.approx((1 - MARGINS[""], 1 + MARGINS[""]))
 
@@ -102,7 +110,9 @@ def test_scenarios_that_lie_far_apart_are_on_a_logarithmic_axis(data: tuple) -> 
     values = ["mean", "median", "min", "max", "mean_low", "mean_high"]
     for times, scale in ((4, "linear"), (40, "log")):
         other = rows.assign(scenario="other", **{name: rows[name] * times for name in values})
-        figure = points(table, pd.concat([cells, other]), *chosen.values(), systems=SYSTEMS, not_run=NOT_RUN)
+        figure = points(
+            View(*chosen.values(), table=table, estimates=pd.concat([cells, other]), systems=SYSTEMS, not_run=NOT_RUN)
+        ).figure
         assert figure.axes[0].get_yscale() == scale
         assert ("log scale" in "".join(texts(figure))) == (scale == "log")
 
@@ -111,9 +121,9 @@ def test_dollars_in_a_reason_are_no_formula(data: tuple) -> None:
     table, cells, ratios = data
     odd = {"lxd": r"neither $HOME/{a nor $\frac1 is set"}
     for figure in (
-        points(table, cells, "stream", "copy_B_per_s", systems=SYSTEMS, not_run=odd),
-        forest(ratios, systems=SYSTEMS, not_run=odd),
-        scaling(cells, "sysbench-cpu", "events_per_s", systems=SYSTEMS, not_run=odd),
+        points(View("stream", "copy_B_per_s", table=table, estimates=cells, systems=SYSTEMS, not_run=odd)).figure,
+        forest(View(contrasts=ratios, systems=SYSTEMS, not_run=odd)).figure,
+        scaling(View("sysbench-cpu", "events_per_s", estimates=cells, systems=SYSTEMS, not_run=odd)).figure,
     ):
         figure.savefig(io.BytesIO(), format="png")
         assert "$HOME" in "".join(texts(figure))
@@ -121,12 +131,14 @@ def test_dollars_in_a_reason_are_no_formula(data: tuple) -> None:
 
 def test_empty_cells_say_why(data: tuple) -> None:
     table, cells, ratios = data
-    shown = texts(points(table, cells, "stream", "copy_B_per_s", systems=SYSTEMS, not_run=NOT_RUN)).replace("\n", " ")
+    shown = texts(
+        points(View("stream", "copy_B_per_s", table=table, estimates=cells, systems=SYSTEMS, not_run=NOT_RUN)).figure
+    ).replace("\n", " ")
     assert "8 failed" in shown
     assert "not run: the LXD daemon did not answer" in shown
-    many = texts(points(table, cells, "web", "total_s", systems=SYSTEMS, not_run=NOT_RUN))
+    many = texts(points(View("web", "total_s", table=table, estimates=cells, systems=SYSTEMS, not_run=NOT_RUN)).figure)
     assert "lxd not run: the LXD daemon did not answer" in many
-    wide = texts(forest(ratios, systems=SYSTEMS, not_run=NOT_RUN))
+    wide = texts(forest(View(contrasts=ratios, systems=SYSTEMS, not_run=NOT_RUN)).figure)
     assert "no ok trial of docker" in wide
     assert "not comparable" in wide
     assert "lxd not run" in wide
@@ -134,7 +146,7 @@ def test_empty_cells_say_why(data: tuple) -> None:
 
 def test_forest_is_symmetric_about_one_and_keeps_the_verdicts(data: tuple) -> None:
     ratios = data[2].query("workload == 'sysbench-cpu'")
-    figure = forest(ratios, systems=SYSTEMS)
+    figure = forest(View(contrasts=ratios, systems=SYSTEMS)).figure
     low, high = figure.axes[0].get_xlim()
     assert low * high == pytest.approx(1)
     assert figure.axes[0].get_xscale() == "log"
@@ -153,14 +165,15 @@ def test_a_count_without_an_upper_end_leaves_the_axis_to_the_others() -> None:
     assert axis.get_xlim()[1] < 2
 
 
-def test_forest_cuts_at_a_limit_with_arrows() -> None:
-    rng = np.random.default_rng(0)
-    native = 100 + rng.normal(0, 1, 8)
-    wild = 3 * native + rng.normal(0, 60, 8)
-    table = table_of({"native": list(native), "docker": list(wild), "lxc": list(native + 1)})
-    figure = forest(contrasts(table, "native", {"": 0.02}), limit=1.5)
-    assert figure.axes[0].get_xlim() == pytest.approx((1 / 1.5, 1.5))
-    assert any(line.get_marker() == ">" for line in figure.axes[0].lines)
+def test_forest_cuts_an_interval_that_would_make_all_others_look_alike() -> None:
+    rows = [{"scenario": f"users={n}", "level": float(n)} for n in range(30)]
+    wide = {"scenario": "users=99", "level": 99.0, "ratio": 1.0, "ratio_low": 0.1, "ratio_high": 10.0}
+    drawn = forest(View(contrasts=contrasts_frame(*rows, wide)))
+    axes = drawn.figure.axes[0]
+    assert axes.get_xlim()[1] < 1.5
+    assert len(marked(axes, ">")) == len(marked(axes, "<")) == 1
+    assert drawn.caption.endswith("An arrow ends an interval that goes beyond the axis.")
+    assert "arrow" not in forest(View(contrasts=contrasts_frame(*rows))).caption
 
 
 @pytest.mark.parametrize("reach", [0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 8.0])
@@ -179,7 +192,7 @@ def test_scaling_draws_a_gap_and_a_cross_where_a_level_failed() -> None:
     for level, table in zip((1.0, 2.0), levels, strict=True):
         table["level"], table["factor"] = level, "threads"
     table = pd.concat(levels, ignore_index=True)
-    figure = scaling(estimates(table), "sysbench-cpu", "events_per_s")
+    figure = scaling(View("sysbench-cpu", "events_per_s", estimates=estimates(table))).figure
     assert "no ok trial" in texts(figure)
     docker = [line for line in figure.axes[0].lines if np.isnan(np.asarray(line.get_ydata(), dtype=float)).any()]
     assert len(docker) == 1
@@ -191,18 +204,18 @@ def test_scaling_draws_a_gap_and_a_cross_where_a_level_failed() -> None:
 def test_unknown_selections_are_named(data: tuple) -> None:
     table, cells, ratios = data
     with pytest.raises(SchemaError, match="no cell of iozone speed to draw; there are ftp total_s"):
-        points(table, cells, "iozone", "speed")
+        points(View("iozone", "speed", table=table, estimates=cells))
     with pytest.raises(SchemaError, match="no cell on a numeric factor"):
-        scaling(cells, "stream", "copy_B_per_s")
+        scaling(View("stream", "copy_B_per_s", estimates=cells))
     with pytest.raises(SchemaError, match="no ok trial of web, users=1, total_s"):
-        order(table, "web", "total_s", "users=1")
+        order(View("web", "total_s", "users=1", table=table))
     with pytest.raises(SchemaError, match="no contrast to draw"):
-        forest(ratios.head(0))
+        forest(View(contrasts=ratios.head(0)))
 
 
 def test_caption_is_made_of_computed_values(data: tuple) -> None:
     _, cells, ratios = data
-    text = caption(cells, "sysbench-cpu", "events_per_s", contrasts=ratios, not_run=NOT_RUN)
+    text = caption(View("sysbench-cpu", "events_per_s", estimates=cells, contrasts=ratios, not_run=NOT_RUN))
     for part in (
         "events in 1/s; higher is better",
         "n = 7 to 8 trials",
@@ -214,15 +227,15 @@ def test_caption_is_made_of_computed_values(data: tuple) -> None:
         "margin of 2 %",
     ):
         assert part in text
-    scaled = caption(cells, "sysbench-cpu", "events_per_s", kind="scaling")
+    scaled = caption(View("sysbench-cpu", "events_per_s", estimates=cells), means_alone=True)
     assert "Means with 95 % Student t intervals" in scaled
     assert "tick" not in scaled
     assert "Fieller" not in scaled
-    failed = caption(cells, "stream", "copy_B_per_s")
+    failed = caption(View("stream", "copy_B_per_s", estimates=cells))
     assert "failed: 8 docker" in failed
     assert "1 GB/s = 10⁹ B/s" in failed
-    assert "No trial failed or was invalid." in caption(cells, "ftp", "total_s")
-    assert caption(cells, "ftp", "nothing") == "ftp: no trial of nothing."
+    assert "No trial failed or was invalid." in caption(View("ftp", "total_s", estimates=cells))
+    assert caption(View("ftp", "nothing", estimates=cells)) == "ftp: no trial of nothing."
 
 
 def test_caption_counts_repeats_discards_and_deployments() -> None:
@@ -232,8 +245,8 @@ def test_caption_counts_repeats_discards_and_deployments() -> None:
     table.loc[gone, ["metric", "value", "unit", "better"]] = [None, np.nan, None, None]
     table.loc[gone, ["state", "reason"]] = ["discarded", "interrupted"]
     table.loc[(table["block"] == 2) & (table["system"] == "docker"), "attempt"] = 1
-    about = (estimates(table), "sysbench-cpu", "events_per_s")
-    text = caption(*about, contrasts=contrasts(table, "native", {"": 0.02}), table=table)
+    about = View("sysbench-cpu", "events_per_s", estimates=estimates(table))
+    text = caption(replace(about, contrasts=contrasts(table, "native", {"": 0.02}), table=table))
     for part in (
         "Student t interval of the means of 3 deployments",
         "over 3 deployments with its paired 95 % Fieller interval",
@@ -243,14 +256,14 @@ def test_caption_counts_repeats_discards_and_deployments() -> None:
         "Discarded whole and not used: 1 block.",
     ):
         assert part in text
-    assert "Williams squares" in caption(*about, order="williams")
-    told = caption(*about, order=grouped(["10 pods", "20 pods"]))
+    assert "Williams squares" in caption(replace(about, order="williams"))
+    told = caption(replace(about, order=grouped(["10 pods", "20 pods"])))
     assert "complete blocks, in which each system does the cases of one group (10 pods, 20 pods) together. " in told
-    told = caption(*about, order=grouped(["10 pods"], "adjacent"))
+    told = caption(replace(about, order=grouped(["10 pods"], "adjacent")))
     assert "one group (10 pods) together, one system directly after the other. " in told
-    assert "blocks, one directly after the other in each case. " in caption(*about, order="adjacent")
-    assert "Alternating. " in caption(*about, order="Alternating.")
-    assert "of the means of" not in caption(estimates(table_of(values)), "sysbench-cpu", "events_per_s")
+    assert "blocks, one directly after the other in each case. " in caption(replace(about, order="adjacent"))
+    assert "Alternating. " in caption(replace(about, order="Alternating."))
+    assert "of the means of" not in caption(View("sysbench-cpu", "events_per_s", estimates=estimates(table_of(values))))
 
 
 def test_a_repeat_does_not_hide_a_trial_that_has_not_run() -> None:
@@ -262,7 +275,7 @@ def test_a_repeat_does_not_hide_a_trial_that_has_not_run() -> None:
     table = pd.concat([table, again], ignore_index=True)
     absent = pd.DataFrame([{"system": "native", "workload": "sysbench-cpu", "scenario": "default", "factor": None,
                             "level": np.nan, "attempt": 0}])  # fmt: skip
-    text = caption(estimates(table, absent), "sysbench-cpu", "events_per_s", table=table)
+    text = caption(View("sysbench-cpu", "events_per_s", estimates=estimates(table, absent), table=table))
     assert "invalid: 1 docker; not yet run: 1." in text
 
 
@@ -271,7 +284,9 @@ def test_saved_files_are_the_same_every_time_and_name_their_data(data: tuple, tm
     parameters = {"workload": "iozone", "metric": "read_B_per_s"}
     paths = []
     for folder in ("a", "b"):
-        figure = points(table, cells, "iozone", "read_B_per_s", systems=SYSTEMS, not_run=NOT_RUN)
+        figure = points(
+            View("iozone", "read_B_per_s", table=table, estimates=cells, systems=SYSTEMS, not_run=NOT_RUN)
+        ).figure
         paths.append(save(figure, tmp_path / folder, "read", table, parameters, caption="Text."))
     assert [path.name for path in paths[0]] == ["read.pdf", "read.svg", "read.png", "read.json"]
     assert [path.read_bytes() for path in paths[0]] == [path.read_bytes() for path in paths[1]]
@@ -295,10 +310,10 @@ def test_saved_files_are_the_same_every_time_and_name_their_data(data: tuple, tm
 @pytest.mark.parametrize("width", [COLUMN_MM, PAGE_MM])
 def test_a_figure_is_saved_at_the_other_width_too(data: tuple, tmp_path: Path, width: float) -> None:
     table, cells, _ = data
-    both = [points(table, cells, "iozone", "read_B_per_s", width_mm=width)]
+    both = [points(View("iozone", "read_B_per_s", table=table, estimates=cells, width_mm=width)).figure]
     other = theme.other_width(both[0])
     assert {width, other} == {COLUMN_MM, PAGE_MM}
-    both.append(points(table, cells, "iozone", "read_B_per_s", width_mm=other))
+    both.append(points(View("iozone", "read_B_per_s", table=table, estimates=cells, width_mm=other)).figure)
     paths = save(both[0], tmp_path, "read", table, {}, other=both[1])
     assert [path.name for path in paths] == ["read.pdf", "read.svg", "read.png", f"read-{other:g}mm.pdf", "read.json"]
     assert [page_mm(paths[place])[0] for place in (0, 3)] == pytest.approx([width, other], abs=1e-6)
@@ -308,7 +323,7 @@ def test_a_figure_is_saved_at_the_other_width_too(data: tuple, tmp_path: Path, w
 
 
 def test_lines_of_systems_are_dashed_each_in_its_own_way(four: tuple) -> None:
-    figure = scaling(four[1], "web", "latency_p99_s", systems=SYSTEMS)
+    figure = scaling(View("web", "latency_p99_s", estimates=four[1], systems=SYSTEMS)).figure
     drawn = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 8]
     assert [line.is_dashed() for line in drawn] == [False, True, True, True]
     keys = figure.legends[0].get_lines()
@@ -317,7 +332,7 @@ def test_lines_of_systems_are_dashed_each_in_its_own_way(four: tuple) -> None:
 
 def test_drawing_leaves_the_global_style_alone(data: tuple) -> None:
     before = dict(plt.rcParams)
-    points(data[0], data[1], "ftp", "total_s")
+    points(View("ftp", "total_s", table=data[0], estimates=data[1]))
     assert dict(plt.rcParams) == before
 
 
@@ -353,7 +368,7 @@ def over_pods(systems: list[str], factors: tuple[str, ...]) -> tuple[pd.DataFram
 @pytest.mark.parametrize("count", [2, 4, 7])
 def test_curves_show_means_and_ratios_over_each_factor(factors: tuple[str, ...], count: int) -> None:
     _, cells, ratios = over_pods(NAMES[:count], factors)
-    figure = scaling(cells, "net", "rate_B_per_s", systems=NAMES[:count], contrasts=ratios)
+    figure = scaling(View("net", "rate_B_per_s", estimates=cells, systems=NAMES[:count], contrasts=ratios)).figure
     assert overhang_mm(figure) < 0.1
     assert smallest_axes_mm(figure) > 15
     assert [axes.get_xlabel() for axes in figure.axes if axes.get_xlabel()] == list(factors)
@@ -374,9 +389,11 @@ def test_curves_without_a_contrast_of_a_level_leave_its_place_free() -> None:
     table, cells, _ = over_pods(NAMES[:2], ("pods",))
     gone = (table["system"] == NAMES[1]) & (table["level"] == 20)
     some = contrasts(table[~gone].reset_index(drop=True), NAMES[0], {"": 0.05})
-    figure = scaling(estimates(table[~gone].reset_index(drop=True)), "net", "rate_B_per_s", contrasts=some)
+    figure = scaling(
+        View("net", "rate_B_per_s", estimates=estimates(table[~gone].reset_index(drop=True)), contrasts=some)
+    ).figure
     assert len(marked(figure.axes[1], MARKERS[1])) == 1
-    text = caption(cells, "net", "rate_B_per_s", kind="scaling", contrasts=some)
+    text = caption(View("net", "rate_B_per_s", estimates=cells, contrasts=some), means_alone=True)
     assert "Ratio of means to containerd-runc over 4 blocks" in text
 
 
@@ -397,8 +414,13 @@ def test_numbers_on_a_logarithmic_axis_are_written_out() -> None:
     one = table_of(values, scenario="a")
     table = pd.concat([one, table_of({"native": [20.0, 21, 22], "docker": [30.0, 31, 32]}, scenario="b")])
     figure = points(
-        table.reset_index(drop=True), estimates(table.reset_index(drop=True)), "sysbench-cpu", "events_per_s"
-    )
+        View(
+            "sysbench-cpu",
+            "events_per_s",
+            table=table.reset_index(drop=True),
+            estimates=estimates(table.reset_index(drop=True)),
+        )
+    ).figure
     figure.draw_without_rendering()
     told = [tick.get_text() for which in (False, True) for tick in figure.axes[0].get_yticklabels(minor=which)]
     assert {"2", "10", "20"} <= set(told)
@@ -412,8 +434,14 @@ def test_labels_that_have_no_room_side_by_side_stand(count: int) -> None:
         [table_of({"native": [1.0, 2, 3], "docker": [2.0, 3, 4]}, scenario=name) for name in names], ignore_index=True
     )
     figure = points(
-        table, estimates(table), "sysbench-cpu", "events_per_s", contrasts=contrasts(table, "native", {"": 0.02})
-    )
+        View(
+            "sysbench-cpu",
+            "events_per_s",
+            table=table,
+            estimates=estimates(table),
+            contrasts=contrasts(table, "native", {"": 0.02}),
+        )
+    ).figure
     labels = figure.axes[-1].get_xticklabels()
     assert {label.get_rotation() for label in labels} == {90.0 if count == 16 else 0.0}
     assert overhang_mm(figure) < 0.1

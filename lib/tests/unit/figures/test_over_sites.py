@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from matplotlib.patches import Polygon
 
-from infrabench.analysis.figures import COLUMN_MM, PAGE_MM, sites, sites_caption
+from infrabench.analysis.figures import COLUMN_MM, PAGE_MM, sites
 from infrabench.analysis.figures.theme import COLOURS
 from infrabench.core import SchemaError
 from infrabench.stats.sites import over_sites, per_site
@@ -41,7 +41,7 @@ def diamonds(figure: Any) -> list[tuple[float, float, float]]:
 
 def test_each_site_has_its_square_and_the_case_its_diamond_and_its_new_site() -> None:
     rows, over = frames(0.97, 0.96, 0.98, 0.97)
-    figure = sites(rows, over, systems=("native", "docker", "lxc"))
+    figure = sites(rows, over, systems=("native", "docker", "lxc")).figure
     axes = figure.axes[0]
     squares = [line for line in axes.lines if line.get_marker() == "s"]
     assert [line.get_xdata()[0] for line in squares] == pytest.approx([0.97, 0.96, 0.98, 0.97, 1, 1, 1, 1])
@@ -60,7 +60,7 @@ def test_the_area_of_a_square_is_the_weight_of_its_site() -> None:
     given = {name: site(0.97, half) for name, half in zip(NAMES, (0.005, 0.01, 0.02, 0.04), strict=True)}
     rows, over = over_sites(per_site(given), NAMES)
     mine = rows["system"] == "docker"
-    figure = sites(rows[mine], over[over["system"] == "docker"])
+    figure = sites(rows[mine], over[over["system"] == "docker"]).figure
     sizes = [line.get_markersize() for line in figure.axes[0].lines if line.get_marker() == "s"]
     weights = rows.loc[mine, "weight"].to_numpy()
     assert (np.diff(sizes) <= 0).all()
@@ -69,26 +69,26 @@ def test_the_area_of_a_square_is_the_weight_of_its_site() -> None:
 
 def test_a_site_that_is_named_says_so_instead_of_its_verdict() -> None:
     rows, over = frames(0.97, 0.97, 0.97, 0.60)
-    shown = texts(sites(rows, over))
+    shown = texts(sites(rows, over).figure)
     assert "stands out" in shown
     assert "differs between sites" in shown
-    assert "docker at users=1000: rack-4 stands out" in sites_caption(rows, over)
+    assert "docker at users=1000: rack-4 stands out" in sites(rows, over).caption
 
 
 def test_two_sites_have_no_diamond_and_the_caption_says_why() -> None:
     rows, over = frames(0.97, 0.80)
-    figure = sites(rows, over)
+    figure = sites(rows, over).figure
     assert diamonds(figure) == []
     assert "mean of sites" not in texts(figure)
     assert "equal sites: p < 0.0001" in texts(figure)
-    assert "Two sites give no mean over sites" in sites_caption(rows, over, "One machine.")
-    assert sites_caption(rows, over, "One machine.").endswith("One machine.")
+    assert "Two sites give no mean over sites" in sites(rows, over, "One machine.").caption
+    assert sites(rows, over, "One machine.").caption.endswith("One machine.")
 
 
 def test_a_wide_new_site_ends_in_arrows_and_leaves_the_sites_room() -> None:
     rows, over = frames(0.97, 0.60, 1.3)
     docker = over[over["system"] == "docker"]
-    axes = sites(rows[rows["system"] == "docker"], docker).axes[0]
+    axes = sites(rows[rows["system"] == "docker"], docker).figure.axes[0]
     assert docker["predicted_high"].iloc[0] > axes.get_xlim()[1]
     assert len(marked(axes, ">")) == len(marked(axes, "<")) == 1
 
@@ -97,14 +97,14 @@ def test_a_site_without_a_ratio_keeps_its_line_with_the_reason() -> None:
     given = {name: site(0.97) for name in NAMES[:3]}
     given["rack-4"] = site(0.97, log_ratio=np.nan, log_low=np.nan, log_high=np.nan, reason="no ok trial of docker")
     rows, over = over_sites(per_site(given), NAMES)
-    assert "no ok trial of docker" in texts(sites(rows, over))
+    assert "no ok trial of docker" in texts(sites(rows, over).figure)
 
 
 @pytest.mark.parametrize("width", [COLUMN_MM, PAGE_MM])
 @pytest.mark.parametrize("ratios", [(0.97, 0.8), (0.97, 0.96, 0.98), (0.97, 0.5, 1.4, 0.99)])
 def test_it_fits_its_paper_at_both_widths(width: float, ratios: tuple[float, ...]) -> None:
     rows, over = frames(*ratios)
-    figure = sites(rows, over, width_mm=width)
+    figure = sites(rows, over, width_mm=width).figure
     assert overhang_mm(figure) < 0.05
     assert smallest_axes_mm(figure) > 20
 
@@ -117,7 +117,7 @@ def test_there_has_to_be_something_to_draw() -> None:
 
 def test_the_caption_counts_what_holds_where() -> None:
     rows, over = frames(0.97, 0.97, 0.97, 0.60)
-    told = sites_caption(rows, over)
+    told = sites(rows, over).caption
     assert "Ratio of geometric means to native at 4 sites, squares, over 30 blocks each" in told
     assert "Over sites: differs between sites 1, holds everywhere 1." in told
     assert "prediction interval of a new site" in told

@@ -9,18 +9,16 @@ import pytest
 from infrabench.analysis.figures import (
     COLUMN_MM,
     PAGE_MM,
+    View,
     forest,
-    forest_caption,
     power,
-    power_caption,
     tiers,
-    tiers_caption,
 )
 from infrabench.analysis.figures.theme import MARKERS
 from infrabench.core import SchemaError
-from infrabench.stats.contrasts import COLUMNS, contrasts
+from infrabench.stats.contrasts import TYPES, contrasts
+from infrabench.stats.multiplicity import tiers as tiers_of
 from infrabench.stats.planning import t_power
-from infrabench.stats.tiers import tiers as tiers_of
 from tests.support.analysis_fixtures import SYSTEMS, table_of
 from tests.support.frames import CASE, CONTRAST, NAN, contrasts_frame, verdicts
 from tests.support.look_at import marked, overhang_mm, smallest_axes_mm, texts
@@ -35,12 +33,12 @@ def letters(*of: str, scenario: str = "users=1000") -> pd.DataFrame:
 
 
 def test_the_synthetic_contrasts_have_the_columns_of_the_real_ones() -> None:
-    assert set(CONTRAST) == set(COLUMNS)
+    assert set(CONTRAST) == set(TYPES)
 
 
 def test_forest_draws_each_ratio_at_its_row_and_says_n_and_unit() -> None:
     rows = verdicts()
-    figure = forest(rows, systems=SYSTEMS)
+    figure = forest(View(contrasts=rows, systems=SYSTEMS)).figure
     axes = figure.axes[0]
     for system, marker in zip(SYSTEMS[1:], MARKERS[1:], strict=False):
         mine = rows[(rows["system"] == system) & rows["ratio"].notna()]
@@ -50,30 +48,30 @@ def test_forest_draws_each_ratio_at_its_row_and_says_n_and_unit() -> None:
     assert "web: requests (higher is better; n = 30 blocks)" in shown
     assert "no ok trial of docker" in shown
     several = rows.assign(pair_unit="deployments", n_pairs=[6, 5, 6, 6, 6, 6, 0])
-    assert "n = 5 to 6 deployments)" in texts(forest(several, systems=SYSTEMS))
+    assert "n = 5 to 6 deployments)" in texts(forest(View(contrasts=several, systems=SYSTEMS)).figure)
 
 
 def test_forest_has_the_margin_of_each_metric() -> None:
-    figure = forest(verdicts(), systems=SYSTEMS)
+    figure = forest(View(contrasts=verdicts(), systems=SYSTEMS)).figure
     bands = {(round(p.get_x(), 6), round(p.get_x() + p.get_width(), 6)) for p in figure.axes[0].patches}
     assert bands == {(0.98, 1.02), (0.99, 1.01)}
 
 
 def test_a_verdict_that_hangs_on_flagged_values_is_marked_and_explained() -> None:
     rows = verdicts()
-    shown = texts(forest(rows, systems=SYSTEMS)).replace("\n", " ")
+    shown = texts(forest(View(contrasts=rows, systems=SYSTEMS)).figure).replace("\n", " ")
     assert shown.count("different †") == 1
     assert "† without the values flagged as outliers - web requests users=2000 docker: inconclusive" in shown
-    assert "1 of them would be another (†)" in forest_caption(rows)
-    many = texts(forest(rows.assign(sensitive=True), systems=SYSTEMS))
+    assert "1 of them would be another (†)" in forest(View(contrasts=rows)).caption
+    many = texts(forest(View(contrasts=rows.assign(sensitive=True), systems=SYSTEMS)).figure)
     assert "† 7 verdicts are others without the values flagged as outliers; the table says which" in many
     steady = rows.assign(sensitive=False)
-    assert "†" not in texts(forest(steady, systems=SYSTEMS))
-    assert "None of them hangs on a value flagged as an outlier." in forest_caption(steady)
+    assert "†" not in texts(forest(View(contrasts=steady, systems=SYSTEMS)).figure)
+    assert "None of them hangs on a value flagged as an outlier." in forest(View(contrasts=steady)).caption
 
 
 def test_forest_caption_counts_verdicts_and_names_the_unit() -> None:
-    told = forest_caption(verdicts())
+    told = forest(View(contrasts=verdicts())).caption
     assert "Ratio of means to native over 30 blocks" in told
     assert "2 different, 2 equivalent, 2 inconclusive, 1 not comparable" in told
     assert "margin of 1 % and 2 %" in told
@@ -82,7 +80,7 @@ def test_forest_caption_counts_verdicts_and_names_the_unit() -> None:
 def test_tiers_stand_best_first_and_share_letters_along_a_line() -> None:
     rows = contrasts_frame({}, {"system": "lxc", "ratio": 0.998}, {"system": "lxd", "ratio": 1.013})
     groups = letters("a", "b", "ab", "a")
-    figure = tiers(groups, rows, *WEB, systems=SYSTEMS)
+    figure = tiers(View(*WEB, tiers=groups, contrasts=rows, systems=SYSTEMS)).figure
     shown = texts(figure).splitlines()
     ranking = [line.split()[-1] for line in shown if line.split()[-1:] and line.split()[-1] in SYSTEMS]
     assert ranking == ["lxd", "native", "lxc", "docker"]
@@ -91,14 +89,18 @@ def test_tiers_stand_best_first_and_share_letters_along_a_line() -> None:
     joins = [tuple(line.get_ydata()) for line in figure.axes[0].lines if line.get_linewidth() == 0.9]
     assert joins == [(1, 3), (3, 4)]
     costs = rows.assign(better="lower")
-    turned = [t for t in texts(tiers(groups, costs, *WEB, systems=SYSTEMS)).splitlines() if t.split()[-1:] == ["lxd"]]
+    turned = [
+        t
+        for t in texts(tiers(View(*WEB, tiers=groups, contrasts=costs, systems=SYSTEMS)).figure).splitlines()
+        if t.split()[-1:] == ["lxd"]
+    ]
     assert turned == ["lxd"]  # no longer beside the scenario's name: it is last
 
 
 def test_tiers_caption_counts_cases_without_any_separation() -> None:
     rows = contrasts_frame({}, {"scenario": "users=2000", "level": 2000.0})
     groups = pd.concat([letters("a", "a", "a", "a"), letters("a", "b", "ab", "a", scenario="users=2000")])
-    assert "In 1 of 2 cases no system can be separated" in tiers_caption(groups, rows, *WEB)
+    assert "In 1 of 2 cases no system can be separated" in tiers(View(*WEB, tiers=groups, contrasts=rows)).caption
 
 
 def test_tiers_of_real_trials() -> None:
@@ -111,7 +113,9 @@ def test_tiers_of_real_trials() -> None:
             "lxc": list(native + rng.normal(0, 1, 30)),
         }
     )
-    figure = tiers(tiers_of(table), contrasts(table, "native", {"": 0.02}), "sysbench-cpu", "events_per_s")
+    figure = tiers(
+        View("sysbench-cpu", "events_per_s", tiers=tiers_of(table), contrasts=contrasts(table, "native", {"": 0.02}))
+    ).figure
     assert sorted(t.get_text() for t in figure.axes[0].texts if t.get_text() in ("a", "b")) == ["a", "a", "b"]
 
 
@@ -121,13 +125,13 @@ def test_captions_of_rows_tell_how_the_trials_behind_them_went() -> None:
     table = pd.concat([table.assign(attempt=[0] * 7 + [1]), other], ignore_index=True)
     rows = contrasts_frame({})
     for told in (
-        forest_caption(rows, table=table, order="williams"),
-        tiers_caption(letters("a", "a", "a", "a"), rows, *WEB, table=table, order="williams"),
+        forest(View(contrasts=rows, table=table, order="williams")).caption,
+        tiers(View(*WEB, tiers=letters("a", "a", "a", "a"), contrasts=rows, table=table, order="williams")).caption,
     ):
         assert "ordered by Williams squares" in told
         assert "failed: 1 docker." in told  # and not the trial of the case that is not drawn
         assert told.endswith("Repeated at the end of the same block: 1 docker.")
-    assert "Williams" not in forest_caption(rows)
+    assert "Williams" not in forest(View(contrasts=rows)).caption
 
 
 def test_power_curve_goes_through_the_session() -> None:
@@ -135,7 +139,7 @@ def test_power_curve_goes_through_the_session() -> None:
     native = rng.normal(100, 1, 20)
     table = table_of({"native": list(native), "docker": list(native * rng.normal(1, 0.03, 20))})
     rows = contrasts(table, "native", {"": 0.02})
-    figure = power(rows, "sysbench-cpu", "events_per_s", "default")
+    figure = power(View("sysbench-cpu", "events_per_s", "default", contrasts=rows)).figure
     curve = next(line for line in figure.axes[0].lines if len(line.get_xdata()) > 5)
     at = list(curve.get_xdata()).index(20)
     mark = marked(figure.axes[0], "s")
@@ -144,10 +148,10 @@ def test_power_curve_goes_through_the_session() -> None:
     sd = np.log(table[table["system"] == "docker"]["value"].to_numpy() / native).std(ddof=1)
     for n, percent in zip(curve.get_xdata(), curve.get_ydata(), strict=True):
         assert t_power(np.log1p(percent / 100), sd, n) == pytest.approx(0.8, abs=1e-6)
-    told = power_caption(rows, "sysbench-cpu", "events_per_s", "default")
+    told = power(View("sysbench-cpu", "events_per_s", "default", contrasts=rows)).caption
     assert f"With n = 20 blocks: docker {100 * rows['detectable'].iloc[0]:.2f}".rstrip("0") in told
     with pytest.raises(SchemaError, match="nothing to plan from"):
-        power(rows.assign(detectable=NAN), "sysbench-cpu", "events_per_s", "default")
+        power(View("sysbench-cpu", "events_per_s", "default", contrasts=rows.assign(detectable=NAN)))
 
 
 HUGE = {"ratio": 3e5, "ratio_low": 1e-4, "ratio_high": 9e7, "mean": 1e9}
@@ -171,8 +175,8 @@ def test_extreme_rows_are_drawn_whole(name: str, width_mm: float) -> None:
          for scenario in rows["scenario"].unique() for i, system in enumerate(NAMES)]
     )  # fmt: skip
     for figure in (
-        forest(rows, systems=NAMES, width_mm=width_mm),
-        tiers(groups, rows, *WEB, systems=NAMES, width_mm=width_mm),
+        forest(View(contrasts=rows, systems=NAMES, width_mm=width_mm)).figure,
+        tiers(View(*WEB, tiers=groups, contrasts=rows, systems=NAMES, width_mm=width_mm)).figure,
     ):
         assert overhang_mm(figure) < 0.1
         assert smallest_axes_mm(figure) > 4
@@ -180,4 +184,4 @@ def test_extreme_rows_are_drawn_whole(name: str, width_mm: float) -> None:
 
 def test_nothing_to_draw_is_said() -> None:
     with pytest.raises(SchemaError, match="no tiers of web speed"):
-        tiers(letters("a", "a", "a", "a"), verdicts(), "web", "speed")
+        tiers(View("web", "speed", tiers=letters("a", "a", "a", "a"), contrasts=verdicts()))

@@ -13,16 +13,12 @@ from scipy import stats
 from infrabench.analysis.figures import (
     COLUMN_MM,
     PAGE_MM,
+    View,
     ecdf,
-    ecdf_caption,
     lag,
-    lag_caption,
     modes,
-    modes_caption,
     order,
-    order_caption,
     qq,
-    qq_caption,
 )
 from infrabench.analysis.figures.theme import MARKERS, MM
 from infrabench.core import SchemaError
@@ -49,7 +45,7 @@ def two_modes(seed: int = 3) -> dict[str, list[float | None]]:
 
 def test_order_shows_every_value_in_executed_order() -> None:
     table = table_of(normal())
-    axes = order(table, *CASE, systems=SYSTEMS).axes[0]
+    axes = order(View(*CASE, table=table, systems=SYSTEMS)).figure.axes[0]
     for name, marker in zip(SYSTEMS, MARKERS, strict=False):
         mine = table[table["system"] == name]
         drawn = marked(axes, marker)
@@ -69,7 +65,7 @@ def test_order_sorts_out_what_failed_what_was_repeated_and_what_is_flagged() -> 
     table.loc[gone, ["state", "reason"]] = ["invalid", "steal"]
     again = (table["system"] == "native") & (table["block"] == 9)
     table.loc[again, "attempt"] = 1
-    figure = order(table, *CASE, systems=SYSTEMS)
+    figure = order(View(*CASE, table=table, systems=SYSTEMS)).figure
     axes = figure.axes[0]
     assert marked(axes, "x")[:, 0] == pytest.approx([8])  # the failed trial, in ranks
     assert marked(axes, "+")[:, 0] == pytest.approx([12])
@@ -81,14 +77,14 @@ def test_order_sorts_out_what_failed_what_was_repeated_and_what_is_flagged() -> 
     assert len(rings[0].get_xdata()) == counted.sum() == counted["native"]
     for word in ("failed", "invalid", "repeat", "outlier flag"):
         assert word in texts(figure)
-    told = order_caption(table, *CASE, diagnostics=diagnostics(table))
+    told = order(View(*CASE, table=table, diagnostics=diagnostics(table))).caption
     assert "failed: 1 docker; invalid: 1 docker" in told
     assert "Repeated at the end of the same block: 1 native." in told
     assert f"modified z above 3.5, kept in every analysis ({counted['native']:.0f} native)" in told
     assert "None is flagged dependent" in told
     assert "n = 28 docker, 30 native." in told
     assert "randomised complete blocks" in told
-    assert "Williams squares" in order_caption(table, *CASE, order="williams")
+    assert "Williams squares" in order(View(*CASE, table=table, order="williams")).caption
 
 
 def test_a_discarded_block_is_counted_once() -> None:
@@ -96,14 +92,14 @@ def test_a_discarded_block_is_counted_once() -> None:
     gone = table["block"] == 4
     table.loc[gone, ["metric", "value", "unit", "better"]] = [None, np.nan, None, None]
     table.loc[gone, ["state", "reason"]] = ["discarded", "interrupted"]
-    told = order_caption(table, *CASE)
+    told = order(View(*CASE, table=table)).caption
     assert "discarded: 1 docker, 1 native" in told
     assert "Discarded whole and not used: 1 block." in told
 
 
 def test_a_trend_is_said_with_its_p() -> None:
     table = table_of({"native": list(100.0 + np.arange(30)), "docker": normal()["docker"]})
-    told = order_caption(table, *CASE, diagnostics=diagnostics(table))
+    told = order(View(*CASE, table=table, diagnostics=diagnostics(table))).caption
     assert "Flagged dependent: native (Ljung-Box p < 0.0001, trend p < 0.0001)" in told
 
 
@@ -114,7 +110,7 @@ def test_deployments_are_numbered_and_probes_stand_before_their_block() -> None:
         [{"block": b, "host": h, "position": p, "value": 5e8 + b, "unit": "B/s"} for b, p in starts.items()
          for h in ("server", "client")]
     )  # fmt: skip
-    figure = order(table, *CASE, systems=SYSTEMS, probes=probes)
+    figure = order(View(*CASE, table=table, systems=SYSTEMS, probes=probes)).figure
     assert len(figure.axes) == 2
     assert {"D1", "D2", "D3", "server", "client", "Probe (MB/s)"} <= set(texts(figure).splitlines())
     lines = [line for line in figure.axes[1].lines if line.get_label() in ("server", "client")]
@@ -123,29 +119,29 @@ def test_deployments_are_numbered_and_probes_stand_before_their_block() -> None:
     thick = [line for line in figure.axes[0].lines if line.get_linewidth() == 0.9]
     assert [line.get_xdata()[0] for line in thick] == [20.5, 40.5]
     assert smallest_axes_mm(figure) > 10
-    assert "never used to correct" in order_caption(table, *CASE, probes=probes)
+    assert "never used to correct" in order(View(*CASE, table=table, probes=probes)).caption
     pooled = pd.concat([table, table.assign(session="t")], ignore_index=True)
-    assert len(order(pooled, *CASE, systems=SYSTEMS, probes=probes).axes) == 1
-    assert "never used to correct" not in order_caption(pooled, *CASE, probes=probes)
+    assert len(order(View(*CASE, table=pooled, systems=SYSTEMS, probes=probes)).figure.axes) == 1
+    assert "never used to correct" not in order(View(*CASE, table=pooled, probes=probes)).caption
 
 
 def test_lag_pairs_each_value_with_the_next_of_its_system() -> None:
     table = table_of(normal())
     found = diagnostics(table)
-    figure = lag(table, found, *CASE, systems=SYSTEMS)
+    figure = lag(View(*CASE, table=table, diagnostics=found, systems=SYSTEMS)).figure
     values = table.loc[table["system"] == "native", "value"].to_numpy()
     assert marked(figure.axes[0], "o") == pytest.approx(np.column_stack([values[:-1], values[1:]]))
     r1 = found.set_index("system").loc["native", "lag1"]
     assert figure.axes[0].get_title() == f"native, r₁ = {r1:.2f}"
     assert figure.axes[0].get_xlim() == figure.axes[0].get_ylim()
-    assert f"native {r1:.2f}" in lag_caption(table, found, *CASE)
-    assert "n = 30 docker, 30 native." in lag_caption(table, found, *CASE)
+    assert f"native {r1:.2f}" in lag(View(*CASE, table=table, diagnostics=found)).caption
+    assert "n = 30 docker, 30 native." in lag(View(*CASE, table=table, diagnostics=found)).caption
 
 
 def test_ecdf_steps_to_one_and_marks_the_exact_median_interval() -> None:
     table = table_of(normal())
     cells = estimates(table)
-    figure = ecdf(table, cells, *CASE, systems=SYSTEMS)
+    figure = ecdf(View(*CASE, table=table, estimates=cells, systems=SYSTEMS)).figure
     steps = marked(figure.axes[0], "o")
     assert steps[:, 0] == pytest.approx(np.sort(table.loc[table["system"] == "native", "value"]))
     assert steps[:, 1] == pytest.approx(np.arange(1, 31) / 30)
@@ -153,20 +149,20 @@ def test_ecdf_steps_to_one_and_marks_the_exact_median_interval() -> None:
     native = cells.set_index("system").loc["native"]
     ends = [np.asarray(c.get_segments()[0])[:, 0] for c in figure.axes[1].collections]
     assert ends[0] == pytest.approx([native["median_low"], native["median_high"]])
-    assert "level 95.7 %" in ecdf_caption(table, cells, *CASE)
+    assert "level 95.7 %" in ecdf(View(*CASE, table=table, estimates=cells)).caption
 
 
 def test_ecdf_is_logarithmic_beyond_a_factor_of_ten() -> None:
     table = table_of({"native": [1.0, 2, 3, 4, 5, 6], "docker": [9.0, 11, 12, 13, 14, 15]}, unit="s", better="lower")
-    assert ecdf(table, estimates(table), *CASE).axes[0].get_xscale() == "log"
+    assert ecdf(View(*CASE, table=table, estimates=estimates(table))).figure.axes[0].get_xscale() == "log"
     table.loc[table["value"] == 1.0, "value"] = 0.0
-    assert ecdf(table, estimates(table), *CASE).axes[0].get_xscale() == "linear"
+    assert ecdf(View(*CASE, table=table, estimates=estimates(table))).figure.axes[0].get_xscale() == "linear"
 
 
 def test_modes_marks_the_groups_of_flagged_cells_only() -> None:
     table = table_of(two_modes())
     found = diagnostics(table)
-    figure = modes(table, found, *CASE, systems=SYSTEMS)
+    figure = modes(View(*CASE, table=table, diagnostics=found, systems=SYSTEMS)).figure
     assert {"20 %", "80 %"} <= set(texts(figure).splitlines())
     values = table.loc[table["system"] == "docker", "value"]
     low, high = values[values < 120].mean(), values[values > 120].mean()
@@ -174,27 +170,29 @@ def test_modes_marks_the_groups_of_flagged_cells_only() -> None:
     assert lines[0] == pytest.approx(low)
     assert lines[2] == pytest.approx(high)
     assert low < lines[1] < high
-    told = modes_caption(table, found, *CASE)
+    told = modes(View(*CASE, table=table, diagnostics=found)).caption
     assert f"Flagged bimodal: docker (80 % at {low:.4g} 1/s, 20 % at {high:.4g} 1/s)" in told
     assert f"docker {found.set_index('system').loc['docker', 'split_d']:.2f};" in told
     clean = table_of(normal())
-    assert "None is flagged." in modes_caption(clean, diagnostics(clean), *CASE)
-    assert not modes(clean, diagnostics(clean), *CASE).axes[0].collections
+    assert "None is flagged." in modes(View(*CASE, table=clean, diagnostics=diagnostics(clean))).caption
+    assert not modes(View(*CASE, table=clean, diagnostics=diagnostics(clean))).figure.axes[0].collections
 
 
 def test_a_mode_that_belongs_to_a_deployment_is_said() -> None:
     values = normal()
     values["docker"] = [v + 40 * (10 <= i < 20) for i, v in enumerate(values["docker"])]
     table = table_of(values, blocks_per_deployment=10)
-    figure = modes(table, diagnostics(table), *CASE, systems=SYSTEMS)
+    figure = modes(View(*CASE, table=table, diagnostics=diagnostics(table), systems=SYSTEMS)).figure
     assert "deployment 3" in texts(figure)
     assert len(marked(figure.axes[0], MARKERS[1])) == 20  # deployment 2 of both systems
-    assert "each deployment keeps to one mode" in modes_caption(table, diagnostics(table), *CASE)
+    assert (
+        "each deployment keeps to one mode" in modes(View(*CASE, table=table, diagnostics=diagnostics(table))).caption
+    )
 
 
 def test_qq_points_rise_and_their_band_holds_a_normal_sample() -> None:
     table = table_of(normal(n=200, systems=3))
-    figure = qq(table, *CASE, systems=("native", "docker", "lxc"))
+    figure = qq(View(*CASE, table=table, systems=("native", "docker", "lxc"))).figure
     points = marked(figure.axes[0], "o")
     assert len(points) == 200
     assert (np.diff(points[:, 1]) >= 0).all()
@@ -203,17 +201,17 @@ def test_qq_points_rise_and_their_band_holds_a_normal_sample() -> None:
     band = figure.axes[0].collections[0].get_paths()[0].vertices
     inside = [band[band[:, 0] == x][:, 1].min() <= y <= band[band[:, 0] == x][:, 1].max() for x, y in points]
     assert np.mean(inside) > 0.9
-    assert "Shapiro-Wilk: native p" in qq_caption(table, diagnostics(table), *CASE)
+    assert "Shapiro-Wilk: native p" in qq(View(*CASE, table=table, diagnostics=diagnostics(table))).caption
 
 
 def drawings(table: pd.DataFrame, width_mm: float) -> list[Callable[[], Figure]]:
     cells, found = estimates(table), diagnostics(table)
     return [
-        lambda: order(table, *CASE, width_mm=width_mm),
-        lambda: lag(table, found, *CASE, width_mm=width_mm),
-        lambda: ecdf(table, cells, *CASE, width_mm=width_mm),
-        lambda: modes(table, found, *CASE, width_mm=width_mm),
-        lambda: qq(table, *CASE, width_mm=width_mm),
+        lambda: order(View(*CASE, table=table, width_mm=width_mm)).figure,
+        lambda: lag(View(*CASE, table=table, diagnostics=found, width_mm=width_mm)).figure,
+        lambda: ecdf(View(*CASE, table=table, estimates=cells, width_mm=width_mm)).figure,
+        lambda: modes(View(*CASE, table=table, diagnostics=found, width_mm=width_mm)).figure,
+        lambda: qq(View(*CASE, table=table, width_mm=width_mm)).figure,
     ]
 
 
@@ -243,11 +241,11 @@ def test_extreme_values_have_captions(name: str) -> None:
     table = table_of(EXTREMES[name])
     cells, found = estimates(table), diagnostics(table)
     told = [
-        order_caption(table, *CASE, diagnostics=found),
-        lag_caption(table, found, *CASE),
-        ecdf_caption(table, cells, *CASE),
-        modes_caption(table, found, *CASE),
-        qq_caption(table, found, *CASE),
+        order(View(*CASE, table=table, diagnostics=found)).caption,
+        lag(View(*CASE, table=table, diagnostics=found)).caption,
+        ecdf(View(*CASE, table=table, estimates=cells)).caption,
+        modes(View(*CASE, table=table, diagnostics=found)).caption,
+        qq(View(*CASE, table=table, diagnostics=found)).caption,
     ]
     for text in told:
         assert "nan" not in text.replace("nanosecond", "")

@@ -1,4 +1,4 @@
-"""The simulations behind the tables of `bimodality` and `dip`: ``python -m tests.stats.null_tables`` prints both.
+"""The simulations behind the tables of `split` and `dip`: ``python -m tests.unit.stats.null_tables`` prints both.
 
 The dips of the table come from the package diptest, which `dip` is tested to equal, because it takes a minute with it.
 """
@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from infrabench.stats import bimodality, dip
+from infrabench.stats.diagnostics import LEVELS, split
 
 SEED = 1985
 CRITICAL_SIZES = (6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 20, 25, 30, 40, 50, 70, 100, 200, 500, 1000)
@@ -22,7 +22,7 @@ def split_quantile(n: int, replicates: int, seed: int = SEED, share: float = 0.9
     rng = np.random.default_rng([seed, n])
     step = max(NUMBERS // n, 1)
     sizes = [min(step, replicates - i) for i in range(0, replicates, step)]
-    return float(np.quantile(np.concatenate([bimodality.split(rng.normal(size=(m, n))).d for m in sizes]), share))
+    return float(np.quantile(np.concatenate([split(rng.normal(size=(m, n))).d for m in sizes]), share))
 
 
 def dip_quantiles(n: int, replicates: int, seed: int = SEED) -> list[float]:
@@ -31,7 +31,7 @@ def dip_quantiles(n: int, replicates: int, seed: int = SEED) -> list[float]:
 
     rng = np.random.default_rng([seed, n])
     dips = [diptest.dipstat(rng.random(n)) for _ in range(replicates)]
-    return (np.sqrt(n) * np.quantile(dips, dip.LEVELS)).tolist()
+    return (np.sqrt(n) * np.quantile(dips, LEVELS)).tolist()
 
 
 def main() -> None:
@@ -39,7 +39,7 @@ def main() -> None:
         sys.stdout.write(f"    {n}: {split_quantile(n, 400_000):.3f},\n")
         sys.stdout.flush()
     for n in DIP_SIZES:
-        sys.stdout.write(f"    {n}: ({', '.join(f'{q:.4f}' for q in dip_quantiles(n, 200_000))}),\n")
+        sys.stdout.write(f"{n},{','.join(f'{q:.4f}' for q in dip_quantiles(n, 200_000))}\n")
         sys.stdout.flush()
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from infrabench.stats.adjust import benjamini_hochberg, by_family, holm
+from infrabench.stats.multiplicity import benjamini_hochberg, by_family, holm
 
 P = [0.083984375, 0.099609375, 0.30859375, 0.232421875, 0.10546875, 0.001953125]
 

@@ -8,25 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from infrabench.stats import (
-    bimodality,
-    bootstrap,
-    components,
-    dependence,
-    dip,
-    effects,
-    exact,
-    heterogeneity,
-    intervals,
-    normality,
-    pairwise,
-    ratios,
-    summary,
-    trend,
-)
-from infrabench.stats.diagnostics import modified_z, outlier_mask
-from infrabench.stats.interactions import interaction
-from infrabench.stats.omnibus import friedman
+from infrabench.stats import dependence, intervals, meta_analysis, pairwise, planning
+from infrabench.stats.diagnostics import bimodal, dip, modified_z, outlier_mask, shapiro, skewness, split, split_log
+from infrabench.stats.omnibus import friedman, interaction, log_slope, page
 
 N = 12
 X = (10 + np.random.default_rng(71).normal(size=N)).tolist()
@@ -38,7 +22,7 @@ ONE: dict[str, Callable[[Any], Any]] = {
     "log_t_interval": intervals.log_t_interval,
     "median_interval": intervals.median_interval,
     "hodges_lehmann": intervals.hodges_lehmann,
-    "bootstrap_t": bootstrap.bootstrap_t,
+    "bootstrap_t": intervals.bootstrap_t,
     "autocorrelation": dependence.autocorrelation,
     "ljung_box": dependence.ljung_box,
     "runs_test": dependence.runs_test,
@@ -48,38 +32,38 @@ ONE: dict[str, Callable[[Any], Any]] = {
     "effective_interval": lambda x: dependence.effective_interval(x, 5.0),
     "modified_z": modified_z,
     "outlier_mask": outlier_mask,
-    "shapiro": normality.shapiro,
-    "skewness": normality.skewness,
-    "split": bimodality.split,
-    "split_log": bimodality.split_log,
-    "bimodal": bimodality.bimodal,
-    "dip": dip.dip,
-    "one_way": lambda x: components.one_way(x, np.arange(N) // 3),
+    "shapiro": shapiro,
+    "skewness": skewness,
+    "split": split,
+    "split_log": split_log,
+    "bimodal": bimodal,
+    "dip": dip,
+    "one_way": lambda x: planning.one_way(x, np.arange(N) // 3),
 }
 TWO: dict[str, Callable[[Any, Any], Any]] = {
-    "bootstrap_quantile_ratio": bootstrap.bootstrap_quantile_ratio,
-    "paired_fieller": ratios.paired_fieller,
-    "paired_log_ratio": ratios.paired_log_ratio,
+    "bootstrap_quantile_ratio": intervals.bootstrap_quantile_ratio,
+    "paired_fieller": pairwise.paired_fieller,
+    "paired_log_ratio": pairwise.paired_log_ratio,
     "paired_t": pairwise.paired_t,
     "log_moments": pairwise.log_moments,
-    "signed_rank": exact.signed_rank,
-    "sign_flip": exact.sign_flip,
-    "paired_d": effects.paired_d,
-    "share_above": effects.share_above,
+    "signed_rank": pairwise.signed_rank,
+    "sign_flip": pairwise.sign_flip,
+    "paired_d": pairwise.paired_d,
+    "share_above": pairwise.share_above,
 }
 ROWS: dict[str, Callable[[Any], Any]] = {
     "friedman": friedman,
-    "page": trend.page,
-    "log_slope": lambda x: trend.log_slope(x, [1.0, 2.0, 4.0]),
+    "page": page,
+    "log_slope": lambda x: log_slope(x, [1.0, 2.0, 4.0]),
     "interaction": lambda x: interaction([x, x[::-1]]),
 }
 SITES: dict[str, Callable[..., Any]] = {
-    "cochran_q": lambda y, e, df: heterogeneity.cochran_q(y, e),
-    "welch_homogeneity": heterogeneity.welch_homogeneity,
-    "between_variance": heterogeneity.between_variance,
-    "summary": summary.summary,
-    "deleted": summary.deleted,
-    "hartung_knapp": lambda y, e, df: summary.hartung_knapp(y, e, 0.0),
+    "cochran_q": lambda y, e, df: meta_analysis.cochran_q(y, e),
+    "welch_homogeneity": meta_analysis.welch_homogeneity,
+    "between_variance": meta_analysis.between_variance,
+    "summary": meta_analysis.summary,
+    "deleted": meta_analysis.deleted,
+    "hartung_knapp": lambda y, e, df: meta_analysis.hartung_knapp(y, e, 0.0),
 }
 BAD = [np.nan, np.inf, -np.inf]
 
@@ -128,7 +112,7 @@ def test_systems_or_levels_in_blocks(function: Callable[[Any], Any]) -> None:
 
 def test_levels_are_one_for_each_row() -> None:
     with pytest.raises(ValueError, match="one level for each row"):
-        trend.log_slope([X, Y, ERROR], [1.0])
+        log_slope([X, Y, ERROR], [1.0])
 
 
 @pytest.mark.parametrize("function", SITES.values(), ids=SITES)

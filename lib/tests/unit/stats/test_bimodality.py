@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infrabench.stats.bimodality import CRITICAL, bimodal, critical_split, mode_by_deployment, split, split_log
+from infrabench.stats.diagnostics import CRITICAL, bimodal, critical_split, mode_by_deployment, split, split_log
 from tests.unit.stats.null_tables import split_quantile
 
 

@@ -14,11 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
 
-from infrabench.stats.bootstrap import bootstrap_quantile_ratio, bootstrap_t
-from infrabench.stats.intervals import Interval, median_interval
-from infrabench.stats.resampling import (
+from infrabench.stats.intervals import (
     RESAMPLES,
     SEED,
+    Interval,
+    bootstrap_quantile_ratio,
+    bootstrap_t,
+    median_interval,
     quantiles,
     resample_counts,
 )

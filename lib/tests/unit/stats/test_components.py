@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from infrabench.core import DesignError
-from infrabench.stats.components import one_way, repetitions
+from infrabench.stats.planning import one_way, repetitions
 
 # the worked example of Kalibera and Jones 2013: 3 x 2 x 2
 F = np.array([[[9, 5], [8, 3]], [[10, 6], [7, 11]], [[1, 12], [2, 4]]], dtype=float)

@@ -12,11 +12,10 @@ from infrabench.analysis.tidy import tidy
 from infrabench.core import DesignError, SchemaError
 from infrabench.selfcheck.validation.generators import campaigns_table
 from infrabench.stats import contrasts, diagnostics
-from infrabench.stats.adjust import holm
-from infrabench.stats.contrasts import COLUMNS
+from infrabench.stats.contrasts import TYPES
 from infrabench.stats.dependence import autocorrelation
-from infrabench.stats.equivalence import ratio_equivalence
-from infrabench.stats.ratios import paired_fieller
+from infrabench.stats.multiplicity import holm
+from infrabench.stats.pairwise import paired_fieller, ratio_equivalence
 from infrabench.stats.verdicts import DIFFERENT, EQUIVALENT, INCONCLUSIVE, NOT_COMPARABLE, WITHIN
 from tests.support.analysis_fixtures import DATA_A, MARGINS, PRIMARY, table_of, write_session
 
@@ -201,7 +200,7 @@ def test_too_little_to_compare(values: dict[str, list[float | None]], reason: st
 
 def test_families_are_adjusted_by_metric(tmp_path: Path) -> None:
     found = contrasts(tidy(write_session(tmp_path / "s", blocks=6)), "native", MARGINS, PRIMARY)
-    assert tuple(found.columns) == COLUMNS
+    assert tuple(found.columns) == tuple(TYPES)
     cpu = found[found["workload"] == "sysbench-cpu"]
     assert set(cpu["adjustment"]) == {"Holm"}
     ordered = cpu.sort_values("p")

@@ -10,7 +10,7 @@ from scipy import stats
 from statsmodels.stats import rates
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
-from infrabench.stats.counts import (
+from infrabench.stats.events import (
     dispersion_p,
     newcombe_interval,
     newcombe_p,
@@ -24,7 +24,7 @@ from infrabench.stats.counts import (
     typical_p,
     typical_values,
 )
-from infrabench.stats.exact import sign_flip
+from infrabench.stats.pairwise import sign_flip
 
 COUNTS = st.integers(0, 60)
 

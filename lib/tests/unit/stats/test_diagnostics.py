@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from infrabench.stats import diagnostics
-from infrabench.stats.bimodality import split
-from infrabench.stats.diagnostics import COLUMNS, TEXT, modified_z, outlier_mask, residuals
-from infrabench.stats.dip import dip, dip_p
+from infrabench.stats.diagnostics import COLUMNS, TEXT, dip, dip_p, modified_z, outlier_mask, residuals, split
 from infrabench.stats.intervals import t_interval
 from tests.support.analysis_fixtures import DATA_A, table_of
 

@@ -6,9 +6,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from infrabench.stats.components import one_way
-from infrabench.stats.dimensioning import COLUMNS, NO_COSTS, NONE_BETWEEN, NOT_POSITIVE, ONE_LEVEL, TYPES, dimensions
-from infrabench.stats.planning import n_for_precision, spread_limit
+from infrabench.stats.planning import (
+    DIMENSIONS,
+    NO_COSTS,
+    NONE_BETWEEN,
+    NOT_POSITIVE,
+    ONE_LEVEL,
+    dimensions,
+    n_for_precision,
+    one_way,
+    spread_limit,
+)
 from tests.support.analysis_fixtures import table_of
 
 DEPLOYMENTS, BLOCKS = 8, 5
@@ -25,8 +33,8 @@ def pilot(between: float = 0.02, within: float = 0.03, seed: int = 81) -> dict[s
 def planned(values: dict, costs: tuple[float, float] = (60.0, 600.0), per: int = BLOCKS) -> pd.DataFrame:
     table = table_of(values, blocks_per_deployment=per)
     found = dimensions(table, "native", [0.01, 0.02], *costs)
-    assert tuple(found.columns) == COLUMNS
-    assert {name: str(kind) for name, kind in found.dtypes.items()} == TYPES
+    assert tuple(found.columns) == tuple(DIMENSIONS)
+    assert {name: str(kind) for name, kind in found.dtypes.items()} == DIMENSIONS
     return found.set_index(["system", "quantity", "target"])
 
 
@@ -86,5 +94,5 @@ def test_why_there_is_no_size() -> None:
         assert np.isnan(row["deployments"])
     assert (
         dimensions(table_of({"native": [None]}), "native", [0.01], 1.0, 1.0).dtypes.to_dict()
-        == planned(pilot()).reset_index()[list(COLUMNS)].dtypes.to_dict()
+        == planned(pilot()).reset_index()[list(DIMENSIONS)].dtypes.to_dict()
     )

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import special, stats
 from statsmodels.stats.proportion import proportion_confint
 
-from infrabench.stats.effects import FAR, noncentrality, paired_d, share_above
+from infrabench.stats.pairwise import FAR, noncentrality, paired_d, share_above
 from tests.support.analysis_fixtures import DATA_A
 
 A = {name: np.array(values) for name, values in DATA_A.items()}

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from infrabench.stats.equivalence import difference_p, fieller_t, margin_ends, ratio_equivalence
-from infrabench.stats.ratios import paired_fieller
+from infrabench.stats.pairwise import difference_p, fieller_t, margin_ends, paired_fieller, ratio_equivalence
 from tests.support.analysis_fixtures import DATA_A
 
 NATIVE = np.array(DATA_A["native"])

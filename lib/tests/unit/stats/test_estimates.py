@@ -8,9 +8,8 @@ import pytest
 
 from infrabench.analysis.tidy import missing, tidy
 from infrabench.stats import estimates
-from infrabench.stats.bootstrap import bootstrap_t
 from infrabench.stats.estimates import COLUMNS
-from infrabench.stats.intervals import median_interval, t_interval
+from infrabench.stats.intervals import bootstrap_t, median_interval, t_interval
 from tests.support.analysis_fixtures import CASES, DATA_A, table_of, write_session
 
 INTERVALS = [name for name in COLUMNS if name.endswith(("_low", "_high", "_level"))]

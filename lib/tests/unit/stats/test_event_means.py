@@ -9,8 +9,8 @@ from scipy import stats
 
 from infrabench.analysis.tables import estimates_table
 from infrabench.stats import diagnostics, estimates, interim
-from infrabench.stats.counts import clopper_pearson
-from infrabench.stats.event_means import CLOPPER_PEARSON, EFFECTIVE, GARWOOD, Means, event_means, largest
+from infrabench.stats.estimates import CLOPPER_PEARSON, EFFECTIVE, GARWOOD, Means, event_means, largest
+from infrabench.stats.events import clopper_pearson
 from infrabench.stats.intervals import t_interval
 from tests.support.analysis_fixtures import table_of
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from infrabench.stats.exact import sign_flip, signed_rank
+from infrabench.stats.pairwise import sign_flip, signed_rank
 from tests.support.analysis_fixtures import DATA_A
 
 A = {name: np.array(values) for name, values in DATA_A.items()}

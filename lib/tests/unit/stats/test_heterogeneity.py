@@ -8,7 +8,7 @@ from scipy import stats
 from statsmodels.stats.meta_analysis import combine_effects
 from statsmodels.stats.oneway import anova_oneway
 
-from infrabench.stats import heterogeneity
+from infrabench.stats import meta_analysis
 
 # Tuberculosis among the vaccinated and the others in 13 trials (Colditz and others 1994): ill, not ill, ill, not ill
 BCG = np.array([
@@ -42,7 +42,7 @@ def some(k: int, cells: int = 40, seed: int = 1) -> tuple[np.ndarray, np.ndarray
 
 def test_q_and_its_p_are_those_published_for_the_vaccine() -> None:
     """metafor's documentation: Q(df = 12) = 152.2330, p < .0001."""
-    found = heterogeneity.cochran_q(*risk_ratios())
+    found = meta_analysis.cochran_q(*risk_ratios())
     assert found.statistic == pytest.approx(152.2330, abs=5e-5)
     assert found.df == 12
     assert found.p < 1e-4
@@ -50,17 +50,17 @@ def test_q_and_its_p_are_those_published_for_the_vaccine() -> None:
 
 def test_the_interval_of_the_variance_is_the_published_q_profile() -> None:
     """metafor's page on van Houwelingen and others 2002: 0.1302 to 1.1812 by Q-profile, of the log odds ratios."""
-    assert heterogeneity.between_interval(*odds_ratios())[:2] == pytest.approx((0.1302, 1.1812), abs=1e-4)
+    assert meta_analysis.between_interval(*odds_ratios())[:2] == pytest.approx((0.1302, 1.1812), abs=1e-4)
 
 
 def test_the_share_between_is_the_published_one() -> None:
     """metafor's documentation: I^2 = 92.22 % at tau^2 = 0.3132."""
-    assert 100 * heterogeneity.share_between(0.3132, risk_ratios()[1]) == pytest.approx(92.22, abs=5e-3)
+    assert 100 * meta_analysis.share_between(0.3132, risk_ratios()[1]) == pytest.approx(92.22, abs=5e-3)
 
 
 def test_the_variance_of_nine_laboratories_is_the_published_one() -> None:
     """Kacker 2004, table 1: Paule and Mandel's standard deviation is 0.8399."""
-    assert np.sqrt(heterogeneity.between_variance(LABS, LABS_ERROR)) == pytest.approx(0.8399, abs=5e-5)
+    assert np.sqrt(meta_analysis.between_variance(LABS, LABS_ERROR)) == pytest.approx(0.8399, abs=5e-5)
 
 
 # other implementations
@@ -70,11 +70,11 @@ def test_the_variance_of_nine_laboratories_is_the_published_one() -> None:
 def test_known_errors_give_what_statsmodels_gives(data: tuple[np.ndarray, np.ndarray]) -> None:
     y, error = data
     theirs = combine_effects(y, error**2, method_re="iterated", atol=1e-12)
-    assert heterogeneity.between_variance(y, error) == pytest.approx(theirs.tau2, rel=1e-8)
-    ours = heterogeneity.cochran_q(y, error)
+    assert meta_analysis.between_variance(y, error) == pytest.approx(theirs.tau2, rel=1e-8)
+    ours = meta_analysis.cochran_q(y, error)
     assert ours.statistic == pytest.approx(theirs.q, rel=1e-10)
     assert ours.p == pytest.approx(theirs.test_homogeneity().pvalue, rel=1e-8)
-    mean = heterogeneity.weighted(y, error, np.inf, theirs.tau2)
+    mean = meta_analysis.weighted(y, error, np.inf, theirs.tau2)
     assert (mean.mean, np.sqrt(mean.variance)) == pytest.approx((theirs.mean_effect_re, theirs.sd_eff_w_re), rel=1e-10)
     assert mean.df == np.inf
 
@@ -83,11 +83,11 @@ def test_on_sites_of_single_values_it_is_welchs_analysis_of_variance() -> None:
     rng = np.random.default_rng(2)
     groups = [rng.normal(i / 3, 1 + i, size=n) for i, n in enumerate((6, 30, 11, 8))]
     y, error, df = zip(*((g.mean(), g.std(ddof=1) / np.sqrt(g.size), g.size - 1) for g in groups), strict=True)
-    ours, theirs = heterogeneity.welch_homogeneity(y, error, df), anova_oneway(groups, use_var="unequal")
+    ours, theirs = meta_analysis.welch_homogeneity(y, error, df), anova_oneway(groups, use_var="unequal")
     assert (ours.statistic, ours.df2, ours.p) == pytest.approx(
         (theirs.statistic, theirs.df[1], theirs.pvalue), rel=1e-10
     )
-    pair = heterogeneity.welch_homogeneity(y[:2], error[:2], df[:2])
+    pair = meta_analysis.welch_homogeneity(y[:2], error[:2], df[:2])
     t = stats.ttest_ind(groups[0], groups[1], equal_var=False)
     assert (pair.statistic, pair.df2, pair.p) == pytest.approx((t.statistic**2, t.df, t.pvalue), rel=1e-10)
 
@@ -99,31 +99,31 @@ def test_on_sites_of_single_values_it_is_welchs_analysis_of_variance() -> None:
 @pytest.mark.parametrize("df", [5.0, 29.0, np.inf])
 def test_the_interval_holds_the_variances_that_the_test_does_not_reject(k: int, df: float) -> None:
     y, error = some(k)
-    low, high, _ = heterogeneity.between_interval(y, error, df)
-    point = heterogeneity.between_variance(y, error, df)
+    low, high, _ = meta_analysis.between_interval(y, error, df)
+    point = meta_analysis.between_variance(y, error, df)
     assert (low <= high).all()
-    at = heterogeneity.welch_homogeneity(y, error, df).p
+    at = meta_analysis.welch_homogeneity(y, error, df).p
     assert ((low > 0) == (at < 0.025)).all()
     for end, p in ((low, 0.025), (high, 0.975)):
         inside = end > 0
-        found = heterogeneity.welch_homogeneity(y[inside], error[inside], df, end[inside]).p
+        found = meta_analysis.welch_homogeneity(y[inside], error[inside], df, end[inside]).p
         assert found == pytest.approx(np.full(inside.sum(), p), abs=1e-8)
     there = point > 0
-    assert heterogeneity.welch_homogeneity(y, error, df, point).statistic[there] == pytest.approx(1, rel=1e-8)
-    assert (heterogeneity.welch_homogeneity(y, error, df).statistic[~there] <= 1).all()
+    assert meta_analysis.welch_homogeneity(y, error, df, point).statistic[there] == pytest.approx(1, rel=1e-8)
+    assert (meta_analysis.welch_homogeneity(y, error, df).statistic[~there] <= 1).all()
 
 
 def test_the_distribution_has_the_ends_of_the_interval_as_quantiles_and_the_weight_of_p_at_none() -> None:
     y, error = some(5)
-    found = heterogeneity.spread(y, error, 29.0)
-    assert found.variance.shape == found.weight.shape == (40, 1 + heterogeneity.NODES)
+    found = meta_analysis.spread(y, error, 29.0)
+    assert found.variance.shape == found.weight.shape == (40, 1 + meta_analysis.NODES)
     assert found.weight.sum(axis=-1) == pytest.approx(1, abs=1e-12)
-    none = heterogeneity.welch_homogeneity(y, error, 29.0).p
+    none = meta_analysis.welch_homogeneity(y, error, 29.0).p
     assert found.weight[:, 0] == pytest.approx(none, abs=1e-14)
     assert (found.variance[:, 0] == 0).all()
     assert (np.diff(found.variance, axis=-1) > 0).all()
     # the weight up to a value is p there, but for half a node's own
-    p = heterogeneity.welch_homogeneity(y[:, None], error[:, None], 29.0, found.variance).p
+    p = meta_analysis.welch_homogeneity(y[:, None], error[:, None], 29.0, found.variance).p
     upto = found.weight.cumsum(axis=-1)
     assert (upto[:, 1:] >= p[:, 1:] - 1e-9).all()
     assert (upto[:, :-1] <= p[:, 1:] + 1e-9).all()
@@ -132,9 +132,9 @@ def test_the_distribution_has_the_ends_of_the_interval_as_quantiles_and_the_weig
 @pytest.mark.parametrize("factor", [1e-6, 1.0, 1e6])
 def test_another_unit_changes_nothing_but_the_unit(factor: float) -> None:
     y, error = some(4)
-    one, other = (heterogeneity.between_interval(y * f, error * f, 9.0) for f in (1.0, factor))
+    one, other = (meta_analysis.between_interval(y * f, error * f, 9.0) for f in (1.0, factor))
     assert other.high / factor**2 == pytest.approx(one.high, rel=1e-7)
-    p = [heterogeneity.welch_homogeneity(y * f + 7 * f, error * f, 9.0).p for f in (1.0, factor)]
+    p = [meta_analysis.welch_homogeneity(y * f + 7 * f, error * f, 9.0).p for f in (1.0, factor)]
     assert p[0] == pytest.approx(p[1], rel=1e-6)
 
 
@@ -142,7 +142,7 @@ def test_cells_are_answered_as_they_are_alone_and_in_any_order_of_the_sites() ->
     y, error = some(6)
     df = np.random.default_rng(3).uniform(4, 40, size=y.shape)
     order = np.random.default_rng(4).permutation(6)
-    for ask in (heterogeneity.between_variance, lambda *a: heterogeneity.spread(*a).variance):
+    for ask in (meta_analysis.between_variance, lambda *a: meta_analysis.spread(*a).variance):
         together = np.asarray(ask(y, error, df))
         assert np.asarray([ask(*each) for each in zip(y, error, df, strict=True)]) == pytest.approx(together, rel=1e-8)
         assert np.asarray(ask(y[:, order], error[:, order], df[:, order])) == pytest.approx(together, rel=1e-8)
@@ -150,27 +150,27 @@ def test_cells_are_answered_as_they_are_alone_and_in_any_order_of_the_sites() ->
 
 def test_large_degrees_of_freedom_run_into_known_errors() -> None:
     y, error = risk_ratios()
-    known, nearly = (heterogeneity.welch_homogeneity(y / 4, error, df).p for df in (np.inf, 1e8))
+    known, nearly = (meta_analysis.welch_homogeneity(y / 4, error, df).p for df in (np.inf, 1e8))
     assert nearly == pytest.approx(known, rel=1e-6)
-    assert heterogeneity.between_variance(y, error, 1e8) == pytest.approx(0.318068, rel=1e-5)
+    assert meta_analysis.between_variance(y, error, 1e8) == pytest.approx(0.318068, rel=1e-5)
 
 
 def test_one_site_says_nothing_and_sites_that_agree_have_no_variance() -> None:
-    assert np.isnan(heterogeneity.welch_homogeneity([1.0], [0.1], [9]).p)
-    assert np.isnan(heterogeneity.cochran_q([1.0], [0.1]).p)
-    assert np.isnan(heterogeneity.between_variance([1.0], [0.1], 9))
-    assert heterogeneity.between_interval([1.0, 1.0, 1.0], [0.1, 0.2, 0.1], 9)[:2] == (0.0, 0.0)
-    assert heterogeneity.welch_homogeneity([1.0, 1.0], [0.1, 0.2], 9).p == pytest.approx(1.0)
+    assert np.isnan(meta_analysis.welch_homogeneity([1.0], [0.1], [9]).p)
+    assert np.isnan(meta_analysis.cochran_q([1.0], [0.1]).p)
+    assert np.isnan(meta_analysis.between_variance([1.0], [0.1], 9))
+    assert meta_analysis.between_interval([1.0, 1.0, 1.0], [0.1, 0.2, 0.1], 9)[:2] == (0.0, 0.0)
+    assert meta_analysis.welch_homogeneity([1.0, 1.0], [0.1, 0.2], 9).p == pytest.approx(1.0)
 
 
 def test_the_share_of_equal_errors_is_the_plain_ratio() -> None:
-    assert heterogeneity.share_between(0.03, [0.1, 0.1, 0.1]) == pytest.approx(0.75)
-    assert heterogeneity.share_between(0.0, [0.1, 0.2]) == 0.0
+    assert meta_analysis.share_between(0.03, [0.1, 0.1, 0.1]) == pytest.approx(0.75)
+    assert meta_analysis.share_between(0.0, [0.1, 0.2]) == 0.0
 
 
 def test_the_mean_of_two_sites_has_satterthwaites_degrees_of_freedom() -> None:
     rng = np.random.default_rng(5)
     x, y = rng.normal(size=12), rng.normal(size=12)
-    found = heterogeneity.weighted([x.mean(), y.mean()], [x.std(ddof=1), x.std(ddof=1)], [11, 11], 0.0)
+    found = meta_analysis.weighted([x.mean(), y.mean()], [x.std(ddof=1), x.std(ddof=1)], [11, 11], 0.0)
     assert found.df == pytest.approx(22)  # equal variances: those of both
     assert stats.t.ppf(0.975, found.df) == pytest.approx(2.0739, abs=1e-4)

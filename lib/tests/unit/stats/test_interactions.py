@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from infrabench.stats import interactions
-from infrabench.stats.interactions import COLUMNS, interaction
+from infrabench.stats.omnibus import INTERACTIONS, interaction
 from tests.support.analysis_fixtures import table_of
 
 
@@ -77,7 +77,7 @@ def test_a_ratio_that_changes_with_the_level_is_found_and_one_that_does_not_is_n
     crossing = np.array([[1.05], [1.0], [0.95]]) * native * np.exp(rng.normal(0, 0.01, (3, 12)))
     table = levels_table(native=native, steady=steady, crossing=crossing)
     found = interactions(table, "native", [("sysbench-cpu", "events_per_s")]).set_index("system")
-    assert tuple(interactions(table, "native").columns) == COLUMNS
+    assert tuple(interactions(table, "native").columns) == tuple(INTERACTIONS)
     assert found.loc["crossing", "p"] < 1e-6
     assert found.loc["steady", "p"] > 0.05
     assert (found["levels"] == 3).all()

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.text import Text
 
 from infrabench.analysis import figures, results, tables
-from infrabench.analysis.figures import forest, forest_caption
+from infrabench.analysis.figures import View, forest
 from infrabench.core import STATES
 from infrabench.notebook import session_summary
 from infrabench.publish.report.pages import matrix
@@ -62,7 +62,7 @@ def test_a_system_that_loses_its_slowest_third_is_not_called_faster() -> None:
     assert row["n_pairs"] == 21
     assert results.sentence(row) == f"default, docker: not comparable ({row['reason']})."
     assert tables.contrasts_table(found).loc[0, "reason"] == row["reason"]
-    shown = [text.get_text() for text in forest(found).axes[0].texts]
+    shown = [text.get_text() for text in forest(View(contrasts=found)).figure.axes[0].texts]
     assert any("9 of 30 timed out" in text for text in shown)
 
 
@@ -86,14 +86,18 @@ def test_a_faster_system_that_hangs_in_a_tenth_of_its_trials_is_never_called_fas
     assert cell["verdict"] == DIFFERENT
     assert lost in cell["remark"]
     for width_mm in (174, 85):
-        texts = [text.get_text() for text in forest(found, width_mm=width_mm).findobj(Text)]
+        texts = [text.get_text() for text in forest(View(contrasts=found, width_mm=width_mm)).figure.findobj(Text)]
         assert f"{DIFFERENT} ‡" in texts
         assert f"default docker: {lost}" in " ".join(" ".join(texts).split())
-    assert "‡: with lost trials" in forest_caption(found)
-    drawn = figures.tiers(tiers(table), found, "sysbench-cpu", "events_per_s").findobj(Text)
+    assert "‡: with lost trials" in forest(View(contrasts=found)).caption
+    drawn = figures.tiers(View("sysbench-cpu", "events_per_s", tiers=tiers(table), contrasts=found)).figure.findobj(
+        Text
+    )
     assert f"default docker: {lost}" in " ".join(" ".join(text.get_text() for text in drawn).split())
     whole = contrasts(table_of(values), "native", {"": 0.02})
-    assert "‡" not in forest_caption(whole) + "".join(text.get_text() for text in forest(whole).findobj(Text))
+    assert "‡" not in forest(View(contrasts=whole)).caption + "".join(
+        text.get_text() for text in forest(View(contrasts=whole)).figure.findobj(Text)
+    )
 
 
 @pytest.mark.parametrize(("native", "docker"), [(range(5), range(5, 10)), (range(6), range(6)), (range(5), ())])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from infrabench.stats.normality import shapiro, skewness
+from infrabench.stats.diagnostics import shapiro, skewness
 from tests.support.analysis_fixtures import DATA_A
 
 X = np.array([DATA_A[name] for name in ("native", "docker", "lxc", "lxd")])

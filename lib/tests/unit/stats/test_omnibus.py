@@ -12,8 +12,8 @@ from scipy import stats
 
 from infrabench.analysis.tidy import tidy
 from infrabench.stats import omnibus
-from infrabench.stats.adjust import holm
-from infrabench.stats.omnibus import COLUMNS, friedman, worst_friedman
+from infrabench.stats.multiplicity import holm
+from infrabench.stats.omnibus import OMNIBUS, friedman, worst_friedman
 from tests.support.analysis_fixtures import DATA_A, PRIMARY, table_of, write_session
 
 X = np.array([DATA_A[name] for name in ("native", "docker", "lxc", "lxd")])
@@ -64,7 +64,7 @@ def test_leading_axes_are_cells() -> None:
 
 def test_one_row_for_each_case(tmp_path: Path) -> None:
     found = omnibus(tidy(write_session(tmp_path / "s", blocks=6)), PRIMARY)
-    assert tuple(found.columns) == COLUMNS
+    assert tuple(found.columns) == tuple(OMNIBUS)
     stream = found[found["workload"] == "stream"].iloc[0]
     assert stream["k"] == 2  # docker fails stream throughout
     cpu = found[found["workload"] == "sysbench-cpu"]

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from infrabench.stats.pairwise import critical_distance, paired_t
+from infrabench.stats.omnibus import critical_distance
+from infrabench.stats.pairwise import paired_t
 from tests.support.analysis_fixtures import DATA_A
 
 NAMES = ("native", "docker", "lxc", "lxd")

@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 from infrabench.core import SchemaError
-from infrabench.stats.pilot import COLUMNS, TYPES, plan_from_pilot
-from infrabench.stats.planning import blocks_to_decide, n_for_precision, spread_limit
+from infrabench.stats.planning import PILOT, blocks_to_decide, n_for_precision, plan_from_pilot, spread_limit
 from tests.support.analysis_fixtures import DATA_A, table_of
 
 MARGINS = {"": 0.02}
@@ -19,8 +18,8 @@ def plan_of(values: dict[str, list[float | None]], *, blocks_per_deployment: int
 
 def test_columns_types_and_rows() -> None:
     found = plan_from_pilot(table_of(DATA_A), "native", MARGINS)
-    assert tuple(found.columns) == COLUMNS
-    assert {name: str(kind) for name, kind in found.dtypes.items()} == TYPES
+    assert tuple(found.columns) == tuple(PILOT)
+    assert {name: str(kind) for name, kind in found.dtypes.items()} == PILOT
     assert len(found) == 4 * 3 + 3 * (3 + 1)  # means of 4 systems and ratios of 3 at 3 targets, and 3 verdicts
     assert plan_from_pilot(table_of({"native": [None]}), "native", MARGINS).dtypes.to_dict() == found.dtypes.to_dict()
 

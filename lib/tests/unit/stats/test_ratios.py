@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from infrabench.stats.ratios import paired_fieller, paired_log_ratio
+from infrabench.stats.pairwise import paired_fieller, paired_log_ratio
 from tests.support.analysis_fixtures import DATA_A
 
 A = {name: np.array(values) for name, values in DATA_A.items()}

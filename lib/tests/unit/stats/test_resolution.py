@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infrabench.stats.intervals import Interval
-from infrabench.stats.resolution import resolution_limited, resolution_step, undithered, widened
+from infrabench.stats.verdicts import resolution_limited, resolution_step, undithered, widened
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from infrabench.core import SchemaError
 from infrabench.selfcheck.validation.generators import METRIC, WORKLOAD, campaigns_table
-from infrabench.stats import adjust, heterogeneity, pairwise, sites, summary
+from infrabench.stats import meta_analysis, multiplicity, pairwise, sites
 from infrabench.stats.contrasts import NOT_IN_FAMILY, contrasts
 from infrabench.stats.verdicts import LIMITED
 
@@ -68,13 +68,13 @@ def test_the_row_over_sites_is_what_the_array_functions_say() -> None:
     row = found[(found["scenario"] == "c00000") & (found["system"] == "docker")].iloc[0]
     mine = rows[(rows["scenario"] == "c00000") & (rows["system"] == "docker")]
     y, e, df = (mine[name].to_numpy() for name in ("log_ratio", "error", "df"))
-    expected = summary.summary(y, e, df)
+    expected = meta_analysis.summary(y, e, df)
     assert np.log(row["ratio"]) == pytest.approx(expected.mean, rel=1e-6)
     assert np.log([row["ratio_low"], row["ratio_high"]]) == pytest.approx(expected.interval[:2], rel=1e-6)
     assert np.log([row["predicted_low"], row["predicted_high"]]) == pytest.approx(expected.predicted[:2], rel=1e-6)
-    assert row["tau"] ** 2 == pytest.approx(heterogeneity.between_variance(y, e, df), rel=1e-8)
-    assert row["p_sites"] == pytest.approx(heterogeneity.welch_homogeneity(y, e, df).p, rel=1e-8)
-    assert mine["p_predicted"].to_numpy() == pytest.approx(summary.deleted(y, e, df).p_predicted, rel=1e-4)
+    assert row["tau"] ** 2 == pytest.approx(meta_analysis.between_variance(y, e, df), rel=1e-8)
+    assert row["p_sites"] == pytest.approx(meta_analysis.welch_homogeneity(y, e, df).p, rel=1e-8)
+    assert mine["p_predicted"].to_numpy() == pytest.approx(meta_analysis.deleted(y, e, df).p_predicted, rel=1e-4)
     assert mine["weight"].sum() == pytest.approx(1)
     assert len(rows) == 16
     assert len(found) == 4
@@ -86,7 +86,7 @@ def test_a_claim_of_equivalence_is_adjusted_within_its_family() -> None:
     p = found["p_equivalence"].to_numpy()
     inside = (found["equivalence_low"] > 0.98) & (found["equivalence_high"] < 1.02)
     assert list(p < 0.05) == list(inside) == [True, True, False, True]
-    assert found["p_equivalence_adjusted"].to_numpy() == pytest.approx(adjust.holm(p))
+    assert found["p_equivalence_adjusted"].to_numpy() == pytest.approx(multiplicity.holm(p))
     assert set(found["verdict"]) == {"different", "inconclusive"}
     assert [NOT_IN_FAMILY in reason for reason in found["reason"]] == list(inside)
     alone = {

@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from infrabench.stats.blocks import stacks
+from infrabench.stats.table import stacks
 
 DEPLOYED = np.ones(1, dtype=bool)
 

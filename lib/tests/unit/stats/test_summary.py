@@ -9,16 +9,16 @@ import pytest
 from scipy import stats
 from statsmodels.stats.meta_analysis import combine_effects
 
-from infrabench.stats import heterogeneity, summary
+from infrabench.stats import meta_analysis
 from tests.unit.stats.test_heterogeneity import LABS, LABS_ERROR, odds_ratios, risk_ratios, some
 
 
 def test_hartung_and_knapps_interval_is_the_published_one() -> None:
     """metafor's documentation: at tau^2 = 0.3132 (REML) -0.7145, from -1.1084 to -0.3206."""
     y, error = risk_ratios()
-    found = summary.hartung_knapp(y, error, 0.3132, modified=False)
+    found = meta_analysis.hartung_knapp(y, error, 0.3132, modified=False)
     assert found[:2] == pytest.approx((-1.1084, -0.3206), abs=6e-5)
-    assert heterogeneity.weighted(y, error, np.inf, 0.3132).mean == pytest.approx(-0.7145, abs=5e-5)
+    assert meta_analysis.weighted(y, error, np.inf, 0.3132).mean == pytest.approx(-0.7145, abs=5e-5)
 
 
 @pytest.mark.parametrize("data", [risk_ratios(), odds_ratios(), (LABS, LABS_ERROR)], ids=["risk", "odds", "labs"])
@@ -26,14 +26,14 @@ def test_hartung_and_knapps_interval_is_the_published_one() -> None:
 def test_hartung_and_knapps_interval_is_that_of_statsmodels(data: tuple[np.ndarray, np.ndarray], method: str) -> None:
     y, error = data
     theirs = combine_effects(y, error**2, method_re=method, use_t=True, **({} if method == "chi2" else {"atol": 1e-12}))
-    found = summary.hartung_knapp(y, error, theirs.tau2, modified=False)
+    found = meta_analysis.hartung_knapp(y, error, theirs.tau2, modified=False)
     assert found[:2] == pytest.approx(theirs.conf_int(use_t=True)[3], rel=1e-8)
 
 
 def test_the_modification_only_ever_widens() -> None:
     y, error = some(4)
-    between = heterogeneity.between_variance(y, error)
-    narrow, wide = (summary.hartung_knapp(y, error, between, modified=each) for each in (False, True))
+    between = meta_analysis.between_variance(y, error)
+    narrow, wide = (meta_analysis.hartung_knapp(y, error, between, modified=each) for each in (False, True))
     assert (wide.high >= narrow.high - 1e-12).all()
     assert (wide.high > narrow.high + 1e-3).any()
 
@@ -42,7 +42,7 @@ def test_the_modification_only_ever_widens() -> None:
 def test_sites_far_apart_are_a_sample_of_sites(k: int) -> None:
     """Where the errors are nothing beside the spread, it is Student's t on the sites, and t for one more of them."""
     y = np.random.default_rng(k).normal(2, 1, size=k)
-    found = summary.summary(y, np.full(k, 1e-4), np.full(k, 29.0))
+    found = meta_analysis.summary(y, np.full(k, 1e-4), np.full(k, 29.0))
     sem, t = y.std(ddof=1) / np.sqrt(k), stats.t.ppf(0.975, k - 1)
     assert found.mean == pytest.approx(y.mean(), rel=1e-6)
     assert found.interval[:2] == pytest.approx((y.mean() - t * sem, y.mean() + t * sem), rel=2e-4)
@@ -58,12 +58,12 @@ def test_the_intervals_are_quantiles_of_what_is_drawn_from_the_distribution_of_t
     rng, many = np.random.default_rng(1), 40_000
     u = rng.random(many)
     grid = np.concatenate([[0.0], np.geomspace(1e-9, 1e3, 4_000)])
-    p = heterogeneity.welch_homogeneity(y, error, df, grid).p
+    p = meta_analysis.welch_homogeneity(y, error, df, grid).p
     variance = np.where(u <= p[0], 0.0, np.interp(u, p, grid))
-    at = heterogeneity.weighted(np.broadcast_to(y, (many, 4)), error, df, variance)
+    at = meta_analysis.weighted(np.broadcast_to(y, (many, 4)), error, df, variance)
     mean = at.mean + np.sqrt(at.variance) * rng.standard_t(at.df)
     new = at.mean + np.sqrt(at.variance + variance) * rng.standard_t(at.df)
-    found = summary.summary(y, error, df)
+    found = meta_analysis.summary(y, error, df)
     for ends, drawn in ((found.interval, mean), (found.predicted, new)):
         assert [(drawn < end).mean() for end in ends[:2]] == pytest.approx([0.025, 0.975], abs=0.003)
     assert found.p == pytest.approx(2 * min((mean < 0).mean(), (mean > 0).mean()), abs=0.01)
@@ -71,7 +71,8 @@ def test_the_intervals_are_quantiles_of_what_is_drawn_from_the_distribution_of_t
 
 def test_more_sites_narrow_the_mean_and_never_a_new_site_below_the_spread() -> None:
     wide = [
-        summary.summary(np.tile([-0.1, 0.1], k), np.full(2 * k, 0.01), np.full(2 * k, 29.0)) for k in (2, 5, 20, 100)
+        meta_analysis.summary(np.tile([-0.1, 0.1], k), np.full(2 * k, 0.01), np.full(2 * k, 29.0))
+        for k in (2, 5, 20, 100)
     ]
     assert (np.diff([each.interval.high for each in wide]) < 0).all()
     assert wide[-1].interval.high < 0.02
@@ -80,7 +81,7 @@ def test_more_sites_narrow_the_mean_and_never_a_new_site_below_the_spread() -> N
 
 def test_cells_are_answered_as_they_are_alone() -> None:
     y, error = some(4)
-    for ask in (partial(summary.summary, within=(-0.02, 0.02)), summary.deleted):
+    for ask in (partial(meta_analysis.summary, within=(-0.02, 0.02)), meta_analysis.deleted):
         together, alone = ask(y, error, 9.0), [ask(*each, 9.0) for each in zip(y, error, strict=True)]
         for i, field in enumerate(together):
             ends = field[:2] if isinstance(field, tuple) else (field,)
@@ -91,19 +92,19 @@ def test_cells_are_answered_as_they_are_alone() -> None:
 def test_the_p_of_equivalence_and_the_narrow_interval_agree() -> None:
     y, error = some(5)
     for margin in (0.005, 0.02, 0.08):
-        found = summary.summary(0.2 * y, error, 9.0, within=(-margin, margin))
+        found = meta_analysis.summary(0.2 * y, error, 9.0, within=(-margin, margin))
         inside = (-margin < found.narrow.low) & (found.narrow.high < margin)
         assert ((found.p_outside < 0.05) == inside).all()
-    ends = summary.summary(0.2 * y, error, 9.0, within=summary.summary(0.2 * y, error, 9.0).narrow[:2])
+    ends = meta_analysis.summary(0.2 * y, error, 9.0, within=meta_analysis.summary(0.2 * y, error, 9.0).narrow[:2])
     assert ends.p_outside == pytest.approx(np.full(len(y), 0.05), rel=1e-4)
-    assert np.isnan(summary.summary(y, error, 9.0).p_outside).all()
+    assert np.isnan(meta_analysis.summary(y, error, 9.0).p_outside).all()
 
 
 @pytest.mark.parametrize("k", [0, 1, 2])
 def test_below_three_sites_there_is_no_mean(k: int) -> None:
-    found = summary.summary(np.zeros(k), np.ones(k), np.full(k, 9.0))
+    found = meta_analysis.summary(np.zeros(k), np.ones(k), np.full(k, 9.0))
     assert np.isnan([found.mean, *found.interval[:2], *found.predicted[:2], found.p]).all()
-    assert np.isnan(summary.deleted(np.zeros(k), np.ones(k), np.full(k, 9.0)).p_apart).all()
+    assert np.isnan(meta_analysis.deleted(np.zeros(k), np.ones(k), np.full(k, 9.0)).p_apart).all()
 
 
 def test_a_site_is_compared_with_the_others_by_welchs_t() -> None:
@@ -111,7 +112,7 @@ def test_a_site_is_compared_with_the_others_by_welchs_t() -> None:
     one, rest = rng.normal(1, 2, size=9), rng.normal(0, 1, size=14)
     e = rest.std(ddof=1) / np.sqrt(rest.size)
     # two others of one value and one error each: their mean has half the variance, and twice the degrees of freedom
-    found = summary.deleted(
+    found = meta_analysis.deleted(
         [one.mean(), rest.mean(), rest.mean()], [one.std(ddof=1) / 3, e * np.sqrt(2), e * np.sqrt(2)], [8, 6.5, 6.5]
     )
     theirs = stats.ttest_ind(one, rest, equal_var=False)
@@ -120,7 +121,7 @@ def test_a_site_is_compared_with_the_others_by_welchs_t() -> None:
 
 
 def test_one_site_far_from_others_that_agree_is_seen_and_none_of_the_others() -> None:
-    found = summary.deleted([0.0, 0.001, -0.001, 0.002, -0.2], np.full(5, 0.003), np.full(5, 29.0))
+    found = meta_analysis.deleted([0.0, 0.001, -0.001, 0.002, -0.2], np.full(5, 0.003), np.full(5, 29.0))
     assert found.p_predicted[4] < 1e-4
     assert (found.p_predicted[:4] > 0.3).all()
     assert found.p_others[4] > 0.5
@@ -130,6 +131,6 @@ def test_one_site_far_from_others_that_agree_is_seen_and_none_of_the_others() ->
 
 def test_two_others_predict_little() -> None:
     """Three sites: what a new one would show rests on one difference; only a site out of all proportion stands out."""
-    near, far = (summary.deleted([0.0, 0.004, off], np.full(3, 0.003), np.full(3, 29.0)) for off in (0.03, 1.0))
+    near, far = (meta_analysis.deleted([0.0, 0.004, off], np.full(3, 0.003), np.full(3, 29.0)) for off in (0.03, 1.0))
     assert near.p_predicted[2] > 0.05 > 3 * far.p_predicted[2]
     assert near.p_apart[2] < 1e-6

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from infrabench.stats import tiers
-from infrabench.stats.adjust import holm
-from infrabench.stats.tiers import COLUMNS, compact_letters
+from infrabench.stats.multiplicity import TYPES, compact_letters, holm
 from tests.support.analysis_fixtures import DATA_A, table_of
 
 PAIRS = st.sets(st.sampled_from(list(combinations(range(5), 2))))
@@ -41,7 +40,7 @@ def test_reference_data() -> None:
     assert found.loc["lxd", "letters"] == "a"
     assert found.loc["lxc", "letters"] == "b"
     assert found.loc["native", "letters"] == "ab"
-    assert tuple(tiers(table_of(DATA_A)).columns) == COLUMNS
+    assert tuple(tiers(table_of(DATA_A)).columns) == tuple(TYPES)
 
 
 @pytest.mark.parametrize(("better", "best"), [("higher", "fast"), ("lower", "slow")])

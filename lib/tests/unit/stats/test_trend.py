@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from infrabench.stats import trends
-from infrabench.stats.adjust import holm
-from infrabench.stats.trend import COLUMNS, log_slope, page
+from infrabench.stats.multiplicity import holm
+from infrabench.stats.omnibus import TRENDS, log_slope, page
 from tests.support.analysis_fixtures import table_of
 
 RNG = np.random.default_rng(65)
@@ -134,7 +134,7 @@ def failed(table: pd.DataFrame, which: object) -> pd.DataFrame:
 def test_trends_of_a_table() -> None:
     table = sweep({"native": 1.0, "docker": 0.9, "lxc": 0.0})
     found = trends(table, [("sysbench-cpu", "events_per_s")])
-    assert tuple(found.columns) == COLUMNS
+    assert tuple(found.columns) == tuple(TRENDS)
     assert (found["levels"] == 4).all()
     assert (found["n"] == 8).all()
     assert set(found["pair_unit"]) == {"blocks"}

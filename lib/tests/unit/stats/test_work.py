@@ -7,9 +7,8 @@ import pytest
 
 from infrabench.stats import contrasts, estimates
 from infrabench.stats.intervals import Interval, t_interval
-from infrabench.stats.ratios import paired_fieller
-from infrabench.stats.verdicts import Pairs
-from infrabench.stats.work import judge_work, rate_interval, swapped_times, time_per_rate
+from infrabench.stats.pairwise import paired_fieller
+from infrabench.stats.verdicts import Pairs, judge_work, rate_interval, swapped_times, time_per_rate
 from tests.support.analysis_fixtures import table_of
 
 RNG = np.random.default_rng(12)

@@ -10,7 +10,7 @@ import pytest
 
 from infrabench import registry
 from infrabench.core import Kind, Measurement
-from infrabench.stats.kinds import kinds
+from infrabench.stats.table import kinds
 from tests.support.captures import case_folders, read
 from tests.support.checks import check_each
 

@@ -1,31 +1,111 @@
-"""Tables, figures and sentences over sites, as a notebook and the terminal show them; written to disk as shown.
+"""One analysis over several sites: which sessions it is of, whether they may stand side by side, what they say.
 
-Every function takes what `opened` returns: a campaign may hold several studies, and each is a part of its own.
+Every function takes what `opened` returns: a campaign may hold several studies, and each is a part of its own. Tables
+and figures are written to disk as they are shown.
 """
 
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterator, Sequence
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from infrabench.analysis import figures, tables
-from infrabench.analysis.results import Shown, listed, whole
+from infrabench.analysis import figures, session_data, tables
+from infrabench.analysis.results import Shown, listed, paragraph, whole
 from infrabench.analysis.tables import notation
-from infrabench.core import unknown_name
+from infrabench.core import DesignError, LedgerError, SchemaError, unknown_name
+from infrabench.core.request import parse_names
+from infrabench.experiment.provenance.comparability import Between, between_sites
+from infrabench.ledger import catalogue
 from infrabench.ledger.records import awaited, read_session, recorded
-from infrabench.notebook.multisite.load import Across, Member
+from infrabench.notebook import api
 from infrabench.notebook.session_figures import show_figure
-from infrabench.stats.sites import CASE, DIFFERS, OPEN, STANDS_OUT
+from infrabench.stats.sites import CASE, DIFFERS, OPEN, STANDS_OUT, over_sites, per_site
 
-Many = Sequence[Across]
+USED = ("complete", "partial")  # states of a session that has something to say
+STATES = (*USED, "failed", "missing")
 MOST_DRAWN = 6  # cases of one metric, a panel each, in one figure
 WORDS = {DIFFERS: "yes", OPEN: "not decided"}
 NO_SESSION = "There is no session to analyse: no site has one that is complete or partial."
+
+
+@dataclass(frozen=True)
+class Member:
+    """A site of a campaign and its session: the folder's name or path, how far it is, and why no further."""
+
+    site: str
+    session: str
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Across:
+    """What the sites of one study say together.
+
+    `data`: ``session.json`` of the first site, systems of all; `rows` and `over`: the tables of `stats.sites`;
+    `folders`: the session of every site that has one; figures and tables are written below `folder`.
+    """
+
+    name: str
+    members: tuple[Member, ...]
+    data: dict[str, Any]
+    rows: pd.DataFrame
+    over: pd.DataFrame
+    between: Between
+    folders: dict[str, Path]
+    folder: Path
+
+    @property
+    def sites(self) -> list[str]:
+        """Every planned site, in the campaign's order."""
+        return [each.site for each in self.members]
+
+
+Many = Sequence[Across]
+
+
+def opened(
+    campaign: str | Path | None = None, sessions: Sequence[str] | str | None = None,
+    labels: Sequence[str] | str | None = None, out: str = "out",
+) -> tuple[Across, ...]:  # fmt: skip
+    """Return the analysis over sites of every study of a campaign, or of some sessions of one study.
+
+    Parameters
+    ----------
+    campaign
+        A ``campaign.json``, here or from the project's home: ``{"name", "sessions": [{"site", "study", "session",
+        "state", "reason"}]}``, with paths from there, or names, of sessions. Entries with a ``label`` of their own are
+        a study each. It goes before `sessions`.
+    sessions
+        Names, folders or archives of sessions, one a site, called as in `labels` (default: by the sessions' names).
+    out
+        Where figures and tables go, relative to the project's home.
+
+    Raises
+    ------
+    DesignError
+        The file is no campaign, a site is there twice, or the sessions and labels are not equally many.
+    SchemaError, NotComparable
+        Sites were asked for different things: other studies, baselines, parameters, margins.
+    """
+    if campaign:
+        path = Path(campaign)
+        name, groups = _campaign(path if path.exists() else catalogue.home() / path)
+    else:
+        name, groups = "", {"": _listed(parse_names(sessions) or (), parse_names(labels))}
+    return tuple(
+        _across(f"{name}-{label}" if name else label, mine, catalogue.home() / out, strict=not campaign)
+        for label, mine in groups.items()
+    )
 
 
 def members(found: Many) -> Shown:
@@ -38,10 +118,10 @@ def differences(found: Many) -> Shown:
 
     def one(part: Across) -> Shown:
         if not part.folders:
-            return _paragraph(NO_SESSION)
+            return paragraph(NO_SESSION)
         stamp = part.between.stamp or "Nothing that is compared differs between the sites."
         if not part.between.differs:
-            return _paragraph(stamp)
+            return paragraph(stamp)
         rows = [{"what": key} | values for key, values in part.between.differs.items()]
         shown = whole(pd.DataFrame(rows))
         return Shown(f"<p>{html.escape(stamp)}</p>{shown.html}", f"{stamp}\n\n{shown.text}")
@@ -63,7 +143,7 @@ def table(found: Many, kind: str, workloads: Sequence[str] = ()) -> Shown:
 
     def one(part: Across) -> Shown:
         if part.over.empty:
-            return _paragraph(NO_SESSION)
+            return paragraph(NO_SESSION)
         every = part.rows if kind == "ratios" else part.over
         tables.save(
             kinds[kind](part, part.over),
@@ -74,7 +154,7 @@ def table(found: Many, kind: str, workloads: Sequence[str] = ()) -> Shown:
         )
         chosen = part.over[part.over["workload"].isin(list(workloads))] if workloads else _primary(part)
         if chosen.empty:
-            return _paragraph("There is no such workload at these sites.")
+            return paragraph("There is no such workload at these sites.")
         made = kinds[kind](part, chosen)
         shown = Shown(notation.html_table(made), tables.markdown(made))
         signs = tables.describe_signs(_rows_of(part, chosen)) if kind == "ratios" else ""
@@ -91,7 +171,7 @@ def forest(found: Many, workload: str, metric: str, scenario: str = "") -> Shown
         over = _of(part.over, workload, metric, scenario)
         if over.empty:
             where = ", ".join(filter(None, (workload, metric, scenario)))
-            return _paragraph(f"{where}: not measured at these sites.")
+            return paragraph(f"{where}: not measured at these sites.")
         return _drawn(part, over, workload, metric, scenario)
 
     return _each(found, one)
@@ -102,7 +182,7 @@ def forests(found: Many) -> Shown:
 
     def one(part: Across) -> Shown:
         if part.over.empty:
-            return _paragraph(NO_SESSION)
+            return paragraph(NO_SESSION)
         drawn = []
         for (workload, metric), group in _primary(part).groupby(["workload", "metric"], sort=False):
             every = group.sort_values(["level", "scenario"], kind="stable")["scenario"].astype(str).unique()
@@ -118,7 +198,7 @@ def findings(found: Many) -> Shown:
 
     def one(part: Across) -> Shown:
         if part.over.empty:
-            return _paragraph(NO_SESSION)
+            return paragraph(NO_SESSION)
         sentences = [part.between.stamp] if part.between.stamp else []
         sentences += [f"{each.site} is {each.state}: {each.reason}." for each in part.members if each.reason]
         return listed([*sentences, *(_sentence(row) for row in _primary(part).itertuples(index=False))])
@@ -132,6 +212,92 @@ def lines(found: Many) -> Iterator[str]:
         yield f"{one.name}: {one.data.get('title', 'no session')}"
         for shown in (members([one]), table([one], "ratios"), table([one], "heterogeneity"), findings([one])):
             yield shown.text
+
+
+def _campaign(path: Path) -> tuple[str, dict[str, list[Member]]]:
+    """The campaign's name, and its members by study."""
+    try:
+        data = json.loads(path.read_bytes())
+        name, entries = str(data["name"]), list(data["sessions"])
+        groups: dict[str, list[Member]] = {}
+        for each in entries:
+            state = str(each["state"])
+            if state not in STATES:
+                raise DesignError(f"{path}: state {state!r} of {each['site']}: known are {', '.join(STATES)}")
+            groups.setdefault(str(each.get("label") or each["study"]), []).append(
+                Member(str(each["site"]), str(each.get("session") or ""), state, str(each.get("reason") or ""))
+            )
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DesignError(f"{path} is not a campaign.json ({type(error).__name__}: {error}); a campaign writes one") \
+            from error  # fmt: skip
+    if not groups:
+        raise DesignError(f"{path} names no session")
+    for mine in groups.values():
+        _once(mine)
+    return name, groups
+
+
+def _listed(sessions: Sequence[str], labels: Sequence[str] | None) -> list[Member]:
+    if not sessions:
+        raise DesignError("name sessions, one of each site, or a campaign.json")
+    if labels is not None and len(labels) != len(sessions):
+        raise DesignError(f"{len(sessions)} sessions and {len(labels)} labels: give each session one")
+    names = labels or [Path(each).name.removesuffix(catalogue.ARCHIVE) for each in sessions]
+    mine = [
+        Member(site, str(catalogue.find(None, each)), "complete", "")
+        for site, each in zip(names, sessions, strict=True)
+    ]
+    _once(mine)
+    return mine
+
+
+def _once(members: Sequence[Member]) -> None:
+    for what in ("site", "session"):
+        names = [getattr(each, what) for each in members if getattr(each, what)]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise DesignError(f"{what} {', '.join(twice)} is there twice: a site has one session in an analysis")
+
+
+def _across(name: str, members: Sequence[Member], folder: Path, *, strict: bool) -> Across:
+    """The analysis of one study; with `strict` a session that cannot be read is an error, else its site is missing."""
+    lost, parts, told = {}, {}, []
+    for each in members:
+        part, own = _open_member(each, strict=strict)
+        told.append(own)
+        if part is None:
+            lost[each.site] = f"{own.state}: {own.reason}" if own.reason else own.state
+        else:
+            parts[each.site] = part
+    folders = {site: part.folder for site, part in parts.items()}
+    between = between_sites(folders) if folders else Between({}, (), "")
+    data = _together(parts)
+    frames = {site: api.contrasts(part) for site, part in parts.items()}
+    primary = [tuple(each) for each in data.get("primary", [])]
+    rows, over = over_sites(per_site(frames), [each.site for each in members], primary, lost)
+    study = str(data.get("study", "sites"))
+    # it becomes the name of folders
+    called = re.sub(r"[^A-Za-z0-9_+-]+", "-", name or f"sites-{study}").strip("-") or "sites"
+    return Across(called, tuple(told), data, rows, over, between, folders, folder)
+
+
+def _open_member(member: Member, *, strict: bool) -> tuple[session_data.Session | None, Member]:
+    """The session of a member that has something to say, and the member as it was found."""
+    if member.state not in USED:
+        return None, member
+    inside = catalogue.home() / member.session
+    try:
+        return session_data.open_session(str(inside) if inside.is_dir() else member.session), member
+    except (DesignError, LedgerError, SchemaError) as error:
+        if strict:
+            raise
+        return None, replace(member, state="missing", reason=str(error))
+
+
+def _together(parts: Mapping[str, session_data.Session]) -> dict[str, Any]:
+    data = dict(next(iter(parts.values())).data) if parts else {}
+    data["systems"] = list(dict.fromkeys(name for part in parts.values() for name in part.data["systems"]))
+    return data
 
 
 def _member(each: Member, part: Across) -> dict[str, Any]:
@@ -170,15 +336,14 @@ def _rows_of(part: Across, over: pd.DataFrame) -> pd.DataFrame:
 def _drawn(part: Across, over: pd.DataFrame, workload: str, metric: str, scenario: str) -> Shown:
     rows = _of(part.rows, workload, metric, scenario)
     if not rows["ratio"].notna().any():
-        return _paragraph(f"{workload}, {metric}: no site has a ratio.")
-    draw = partial(figures.sites, rows, over, systems=list(part.data["systems"]))
-    caption = figures.sites_caption(rows, over, part.between.stamp)
+        return paragraph(f"{workload}, {metric}: no site has a ratio.")
+    draw = partial(figures.sites, rows, over, part.between.stamp, systems=list(part.data["systems"]))
     name = "-".join(filter(None, ("sites", workload, metric, scenario))).replace("=", "-").replace(" ", "-")
     parameters = {
         "kind": "sites", "workload": workload, "metric": metric, "scenario": scenario, "sites": part.sites,
         "session": [each.session for each in part.members if each.site in part.folders],
     }  # fmt: skip
-    return show_figure(draw, part.folder / "figures" / part.name, name, rows, parameters, caption)
+    return show_figure(draw, part.folder / "figures" / part.name, name, rows, parameters)
 
 
 def _caption(part: Across) -> str:
@@ -204,10 +369,6 @@ def _sentence(row: Any) -> str:
         told += "" if STANDS_OUT in row.named else ", which cannot be told apart"
     told += f". Missing: {row.missing}" if row.missing else ""
     return told + (f". {row.reason}." if row.reason and np.isfinite(row.ratio) else ".")
-
-
-def _paragraph(text: str) -> Shown:
-    return Shown(f"<p>{html.escape(text)}</p>", text)
 
 
 def _joined(parts: Sequence[Shown]) -> Shown:

@@ -1,22 +1,26 @@
-"""Which systems of a case can be told apart: letters, best first; systems that share a letter cannot be separated."""
+"""Several tests at once: p-values adjusted in their family, and the tiers of systems that they tell apart.
+
+A family lies on the last axis; a NaN is a test that could not be made and does not count as one. Tiers are letters,
+best first; systems that share a letter cannot be separated.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import combinations
 from string import ascii_letters
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from infrabench.stats import adjust
-from infrabench.stats.blocks import Blocked, blocked, stacks
-from infrabench.stats.intervals import LEVEL, Array
+from infrabench.stats.intervals import ALPHA, Array
 from infrabench.stats.losses import worst_p
 from infrabench.stats.pairwise import paired_moments, t_p
+from infrabench.stats.table import Blocked, blocked, stacks
 
-ALPHA = 1 - LEVEL
+HOLM, EXPLORATORY = "Holm", "Benjamini-Hochberg, exploratory"
 TYPES = {
     **dict.fromkeys(("workload", "scenario", "factor"), "str"),
     "level": "float64",
@@ -24,7 +28,67 @@ TYPES = {
     "mean": "float64",
     "letters": "str",
 }
-COLUMNS = tuple(TYPES)
+
+
+def holm(p: ArrayLike) -> Array:
+    """Return Holm's adjusted p-values, shape of `p`: (..., tests). They hold the familywise error whatever depends.
+
+    NaN stays NaN and does not count. Step-down: the i-th smallest of m is multiplied by m - i + 1, then made
+    ascending and cut at 1 (Holm 1979).
+    """
+    p, order, rank, tests = _sorted(p)
+    steps = np.take_along_axis(p, order, -1) * (tests - np.arange(p.shape[-1]))
+    return np.take_along_axis(np.minimum(np.maximum.accumulate(steps, axis=-1), 1.0), rank, -1)
+
+
+def benjamini_hochberg(p: ArrayLike) -> Array:
+    """Return Benjamini-Hochberg adjusted p-values, shape of `p`: (..., tests). They hold the false discovery rate.
+
+    NaN stays NaN and does not count. Step-up: the i-th smallest of m is multiplied by m / i, then made ascending from
+    the largest down and cut at 1 (Benjamini and Hochberg 1995).
+    """
+    p, order, rank, tests = _sorted(p)
+    steps = np.take_along_axis(p, order, -1) * tests / np.arange(1, p.shape[-1] + 1)
+    # NaN sorts last, so the walk from the end starts on them: fmin lets them pass
+    least = np.fmin.accumulate(steps[..., ::-1], axis=-1)[..., ::-1]
+    return np.take_along_axis(np.minimum(least, 1.0), rank, -1)
+
+
+def by_family(p: ArrayLike, family: ArrayLike, adjust: Callable[[ArrayLike], Array]) -> Array:
+    """Return the p-values of a flat list adjusted within their families, shape of `p`: (tests,).
+
+    `family` is one label per test (numbers or text), `adjust` is `holm` or `benjamini_hochberg`. All families are
+    adjusted in one call, as rows of a matrix padded with NaN; NaN stays NaN.
+    """
+    p = np.asarray(p, dtype=float)
+    _, row = np.unique(np.asarray(family), return_inverse=True)
+    order = np.argsort(row, kind="stable")
+    sizes = np.bincount(row)
+    column = np.empty_like(row)
+    column[order] = np.arange(p.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    table = np.full((sizes.size, sizes.max(initial=0)), np.nan)
+    table[row, column] = p
+    return adjust(table)[row, column]
+
+
+def by_metric(frame: pd.DataFrame, p: ArrayLike, primary: Iterable[tuple[str, str]]) -> tuple[Array, NDArray[np.str_]]:
+    """Return the p-values adjusted within each (workload, metric) of `frame`, and the name of the adjustment.
+
+    `p` and both results have the shape (rows,). Holm (1979) for the pairs in `primary`, which the study declared before
+    the first trial; all others by Benjamini and Hochberg (1995), labelled exploratory. NaN stays NaN.
+    """
+    declared = set(primary)
+    first = np.array([key in declared for key in zip(frame["workload"], frame["metric"], strict=True)], dtype=bool)
+    family = frame.groupby(["workload", "metric"]).ngroup()
+    adjusted = np.where(first, by_family(p, family, holm), by_family(p, family, benjamini_hochberg))
+    return adjusted, np.where(first, HOLM, EXPLORATORY)
+
+
+def _sorted(p: ArrayLike) -> tuple[Array, NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+    """p, the order that sorts it, the order that undoes that, and the number of tests in each family."""
+    p = np.asarray(p, dtype=float)
+    order = np.argsort(p, axis=-1, kind="stable")
+    return p, order, np.argsort(order, axis=-1, kind="stable"), np.isfinite(p).sum(axis=-1, keepdims=True)
 
 
 def tiers(table: pd.DataFrame, cube: Blocked | None = None) -> pd.DataFrame:
@@ -42,7 +106,7 @@ def tiers(table: pd.DataFrame, cube: Blocked | None = None) -> pd.DataFrame:
     rows = cube.cases.loc[cube.cases.index.repeat(len(cube.systems))].drop(columns=["unit", "pair_unit"])
     frame = rows.assign(system=np.tile(cube.systems, len(cube.cases)), mean=means.ravel(), letters=letters.ravel())
     order = ["workload", "metric", "level", "scenario", "system"]
-    return frame[list(COLUMNS)].astype(TYPES).sort_values(order, ignore_index=True)
+    return frame[list(TYPES)].astype(TYPES).sort_values(order, ignore_index=True)
 
 
 def of_cases(cube: Blocked) -> tuple[Array, NDArray[np.object_]]:
@@ -52,7 +116,7 @@ def of_cases(cube: Blocked) -> tuple[Array, NDArray[np.object_]]:
     means = np.where(counts, np.where(there, cube.numbers, 0.0).sum(axis=-1) / np.maximum(counts, 1), np.nan)
     pairs = list(combinations(range(len(cube.systems)), 2))
     p = np.stack([_pair_p(cube, a, b) for a, b in pairs], axis=-1) if pairs else np.empty((len(means), 0))
-    apart = adjust.holm(p) < ALPHA
+    apart = holm(p) < ALPHA
     sign = np.where(cube.cases["better"] == "lower", 1, -1)[:, None]
     order = np.argsort(sign * means, axis=-1, kind="stable")  # NaN last
     letters = np.full(means.shape, "", dtype=object)

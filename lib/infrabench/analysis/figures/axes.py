@@ -1,0 +1,258 @@
+"""What figures share: panels side by side, an axis of values, an axis of ratios, and rows read like a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import (
+    FixedLocator,
+    FuncFormatter,
+    LogFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    NullLocator,
+)
+
+from infrabench.analysis.figures import theme
+from infrabench.analysis.tables import notation
+
+LOG_FROM = 10.0  # largest over smallest value, from which an axis is logarithmic
+LARGEST_MM = 58.0  # a panel that is larger says no more
+STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+BETWEEN_MM = 1.0  # two numbers at an axis
+HEIGHT_MM, STANDING_MM = 1.9, 20.0  # of a number; and of an axis that stands, in the lowest figure
+# Factors whose inverses are short numbers too, 1.25 and 0.8; the first set that has few enough
+FACTORS = ((1.25, 2, 5, 10, 20, 50, 100), (2, 5, 10, 20, 50, 100, 200, 500), (4, 20, 100, 500), (10, 100, 1000), (100,))
+ROW_MM = 4.2
+WIDE_MM = 120.0  # a wider figure has room for numbers
+NOTE = {"fontsize": theme.SMALL_PT, "color": theme.GREY, "va": "bottom"}
+
+
+class PlainLog(LogFormatter):
+    """Numbers on a logarithmic axis as 20 and 0.2; between powers of ten only where there are few of those."""
+
+    def _num_to_string(self, x: float, vmin: float, vmax: float) -> str:
+        return f"{x:g}"
+
+
+def panels(count: int, width_mm: float) -> tuple[Figure, list[Axes]]:
+    """Return a figure of `count` square panels and their axes: four to a row on a page, two in a column."""
+    columns = min(count, 4 if width_mm > 120 else 2)
+    rows = -(-count // columns)
+    each = min(width_mm / max(columns, 2), LARGEST_MM)
+    figure, grid = theme.canvas(width_mm, rows * each + 6, nrows=rows, ncols=columns, squeeze=False)
+    axes = list(grid.ravel())
+    for unused in axes[count:]:
+        unused.set_visible(False)
+    return figure, axes[:count]
+
+
+def value_axis(axes: Axes, values: np.ndarray) -> None:
+    """Make the x axis hold `values`: logarithmic where all are positive and span more than a factor of ten."""
+    low, high = float(values.min()), float(values.max())
+    if low > 0 and high / low > LOG_FROM:
+        axes.set_xscale("log")
+        room = (high / low) ** 0.03
+        axes.set_xlim(low / room, high * room)
+        few = high / low < 500
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=12 if few else 6))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        return
+    axes.xaxis.set_major_locator(MaxNLocator(6, min_n_ticks=2))
+    room = 0.03 * (high - low) or 0.05 * abs(high) or 1.0
+    axes.set_xlim(low - room, high + room)
+
+
+def ratio_axis(
+    axis: Axis,
+    contrasts: pd.DataFrame,
+    set_limits: Callable[[float, float], Any],
+    limit: float | None = None,
+    most: int = 7,
+    room_mm: float | None = None,
+) -> None:
+    """Make an axis logarithmic and symmetric about 1, wide enough for every interval and twice the margin.
+
+    `most`: ticks; fewer where their numbers would not fit beside each other in `room_mm`, or above each other.
+    """
+    stands = axis.axis_name == "y"
+    room_mm = STANDING_MM if stands and room_mm is None else room_mm
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    ratios = contrasts[["ratio", "ratio_low", "ratio_high"]].to_numpy(dtype=float).clip(min=1e-6)
+    ends = np.abs(np.log(np.where(np.isinf(ratios), np.nan, ratios)))  # of counts an end may be infinite: an arrow
+    margin = contrasts["margin"].max()
+    reach = max(np.nanmax(ends, initial=0.0) * 1.08, -2 * np.log1p(-margin if np.isfinite(margin) else -0.02))
+    reach = np.log(limit) if limit else reach
+    set_limits(float(np.exp(-reach)), float(np.exp(reach)))
+    axis.set_major_locator(
+        FixedLocator(_ticks(reach, most) if room_mm is None else _fitting(reach, most, room_mm, stands))
+    )
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _tick_text(value)))
+
+
+def ratio_mark(axes: Axes, row: Any, at: float, mark: theme.SystemStyle, *, vertical: bool, size: float = 4) -> None:
+    """Draw one ratio with its interval; ends beyond the axis become arrows, a ratio without interval is hollow."""
+    if not np.isfinite(row.ratio):
+        return
+    limits = axes.get_ylim() if vertical else axes.get_xlim()
+    low, high = min(limits), max(limits)
+    whole = np.isfinite(row.ratio_low)
+
+    def place(value: float) -> tuple[float, float]:
+        return (at, value) if vertical else (value, at)
+
+    if whole:
+        ends = [place(float(np.clip(v, low, high))) for v in (row.ratio_low, row.ratio_high)]
+        axes.plot(*zip(*ends, strict=True), c=mark.colour, lw=1.1, zorder=3, solid_capstyle="butt")
+        arrows = ("v", "^") if vertical else ("<", ">")
+        for beyond, end, arrow in ((row.ratio_low < low, low, arrows[0]), (row.ratio_high > high, high, arrows[1])):
+            if beyond:
+                axes.plot(*place(end), arrow, c=mark.colour, ms=4, mew=0, zorder=4, clip_on=False)
+    if low <= row.ratio <= high:
+        face = mark.colour if whole else "white"
+        axes.plot(*place(row.ratio), mark.marker, c=mark.colour, mfc=face, ms=size, mew=0.7, zorder=4)
+
+
+def band(axes: Axes, margin: float, y: float) -> None:
+    """Shade the equivalence margin at one row: 1 - m to 1 + m."""
+    if np.isfinite(margin):
+        axes.add_patch(Rectangle((1 - margin, y - 0.5), 2 * margin, 1, color=theme.BAND, lw=0, zorder=0))
+
+
+def centre_line(axes: Axes, contrasts: pd.DataFrame) -> None:
+    """Draw equality, and the band of every equivalence margin, across an axis of ratios that stands."""
+    axes.axhline(1, color=theme.GREY, lw=0.7, zorder=1)
+    for margin in contrasts["margin"].dropna().unique():
+        axes.axhspan(1 - margin, 1 + margin, color=theme.BAND, lw=0, zorder=0)
+
+
+def mark_rows(
+    axes: Axes, lines: Sequence[Line], marks: Mapping[str, theme.SystemStyle],
+    remark: Callable[[Any], str] = lambda row: "",
+) -> None:  # fmt: skip
+    """Draw the ratio of every row, against equality and its margin; `remark` of a row is written where it would be."""
+    for y, line in enumerate(lines):
+        if line.row is None:
+            continue
+        axes.vlines(1, y - 0.5, y + 0.5, color=theme.GREY, lw=0.7, zorder=1)
+        band(axes, line.row.margin, y)
+        ratio_mark(axes, line.row, y, marks[line.row.system], vertical=False)
+        if text := remark(line.row):
+            write(axes, 1.5, y, text, theme.SMALL_PT, color=theme.GREY, style="italic")
+
+
+def _fitting(reach: float, most: int, room_mm: float, stands: bool = False) -> list[float]:
+    """Return as many ticks as their numbers leave room for on an axis of this length."""
+    for count in range(most, 2, -1):
+        ticks = _ticks(reach, count)
+        halves = [(HEIGHT_MM if stands else theme.text_mm(_tick_text(tick), theme.TEXT_PT - 1)) / 2 for tick in ticks]
+        places = np.log(ticks) / (2 * reach) * room_mm
+        if all(b - a > left + right + BETWEEN_MM for a, b, left, right in
+               zip(places, places[1:], halves, halves[1:], strict=False)):  # fmt: skip
+            return ticks
+    return [1.0]
+
+
+def _tick_text(value: float) -> str:
+    return f"{value:.3f}".rstrip("0").rstrip(".")
+
+
+def _ticks(reach: float, most: int) -> list[float]:
+    """Ratios for the ticks, their inverses kept symmetric where the range is wide."""
+    if reach <= np.log(1.5):
+        for step in STEPS:
+            count = int(np.floor((np.exp(reach) - 1) / step))
+            below = int(np.floor((1 - np.exp(-reach)) / step))
+            if count + below + 1 <= most:
+                return [round(1 + i * step, 6) for i in range(-below, count + 1)]
+    for factors in FACTORS:
+        inside = [float(f) for f in factors if np.log(f) <= reach]
+        if 2 * len(inside) + 1 <= most:
+            return sorted([1 / f for f in inside] + [1.0] + inside)
+    return [1.0]
+
+
+class Line(NamedTuple):
+    """One line: a heading where `row` is None (`minor`: of a scenario), else what is drawn and written there."""
+
+    label: str
+    row: Any = None
+    texts: tuple[str, ...] = ()
+    minor: bool = False
+
+
+def sheet(
+    lines: Sequence[Line], width_mm: float, foot_mm: float, notes: Sequence[str] = (), right_mm: float = 0.0
+) -> tuple[Figure, Axes]:
+    """Return a figure as high as its lines, all text written; the axes get the width that the text leaves.
+
+    `foot_mm` is for the axis and its label, `right_mm` stays free at the right edge.
+    """
+    broken = theme.wrap_mm(notes, width_mm - 3)
+    foot = foot_mm + (2.9 * len(broken) + 1 if broken else 0)
+    height = ROW_MM * len(lines) + foot + 2
+    figure, axes = theme.canvas(width_mm, height)
+    figure.set_layout_engine("none")
+    body = [line for line in lines if line.row is not None]
+    left = max(theme.text_mm(line.label, theme.TEXT_PT - 1) for line in body) + 4
+    columns = [max(theme.text_mm(text, theme.SMALL_PT) for text in column) + 3
+               for column in zip(*(line.texts for line in body), strict=True)]  # fmt: skip
+    inside = width_mm - left - sum(columns) - 1 - right_mm
+    axes.set_position((left / width_mm, foot / height, inside / width_mm, ROW_MM * len(lines) / height))
+    for y, line in enumerate(lines):
+        if line.row is None:
+            weight = "normal" if line.minor else "bold"
+            write(axes, 1.5 - left, y, line.label, theme.TEXT_PT - (1 if line.minor else 0.5), fontweight=weight)
+            continue
+        write(axes, -2, y, line.label, theme.TEXT_PT - 1, ha="right")
+        start = inside + 2
+        for column, text in zip(columns, line.texts, strict=True):
+            write(axes, start, y, text, theme.SMALL_PT)
+            start += column
+    axes.set_ylim(len(lines) - 0.4, -0.6)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    figure.text(1 / width_mm, 1.5 / height, "\n".join(broken), **NOTE)
+    return figure, axes
+
+
+def write(axes: Axes, at_mm: float, y: float, text: str, points: float, **how: Any) -> None:
+    """Write at a row, so many millimetres right of the left end of the axes."""
+    axes.annotate(
+        text, (0, y), xycoords=("axes fraction", "data"), xytext=(at_mm * 72 * theme.MM, 0), textcoords="offset points",
+        va="center_baseline", fontsize=points, annotation_clip=False, **how,
+    )  # fmt: skip
+
+
+def long(scenarios: Iterable[str], width_mm: float) -> bool:
+    """Tell whether some scenario's name is too long to stand before a system's."""
+    return any(theme.text_mm(name, theme.TEXT_PT - 1) > 0.22 * width_mm for name in scenarios)
+
+
+def labelled(scenario: str, rows: Sequence[Any], texts: Callable[[Any], tuple[str, ...]], *, above: bool) -> list[Line]:
+    """Return the lines of one scenario: its name before the first system, or above it."""
+    name = "" if scenario == "default" else scenario
+    lines = [Line(name, minor=True)] if above and name else []
+    for i, row in enumerate(rows):
+        label = f"{name}  {row.system}" if name and not above and i == 0 else row.system
+        lines.append(Line(label, row, texts(row)))
+    return lines
+
+
+def heading(workload: str, metric: str, better: str, more: str, width_mm: float) -> list[Line]:
+    """Return the heading of one metric's rows, in two lines where the figure is too narrow for one."""
+    name, about = f"{workload}: {notation.metric_title(metric)}", f"({notation.direction(better)}{more})"
+    # bold is a tenth wider than what is measured
+    if 1.12 * theme.text_mm(f"{name} {about}", theme.TEXT_PT - 0.5) < width_mm - 2:
+        return [Line(f"{name} {about}")]
+    return [Line(name), Line(about, minor=True)]

@@ -1,0 +1,351 @@
+"""The trials of one case, value by value: run sequence, distribution, modes, dependence, and shape of the residuals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+from scipy import stats
+
+from infrabench.analysis.figures import theme
+from infrabench.analysis.figures.axes import panels, value_axis
+from infrabench.analysis.figures.sentences import counts, no_value, order_sentence, p_text, repeats, span
+from infrabench.analysis.figures.view import Drawn, View, figure
+from infrabench.analysis.tables import notation
+from infrabench.stats.diagnostics import critical_split, outlier_mask, residuals, split
+
+LINES_UP_TO = 60  # blocks; more lines than that are a grey wash
+ROW_MM = 11.0  # a system of `modes`
+FLAG = "bimodal"
+LEVEL = 0.95  # of the band of `qq`
+
+
+@figure("order", one_case=True)
+def order(view: View) -> Drawn:
+    """Return the run sequence of a case: every value in executed order, what was repeated, flagged or without value.
+
+    Drift, steps and bursts show here before any test finds them. A second panel shows the drift probes over the same
+    trials, one line for each host; it is left out where several sessions are drawn together, whose positions are not on
+    one axis.
+    """
+    case, names, width = view.case, view.names, view.width_mm or theme.PAGE_MM
+    drift = view.probes is not None and len(view.probes) > 0 and len(set(case["session"])) == 1
+    flagged = _flagged(case)
+    drawn, grid = theme.canvas(
+        width, (80 if drift else 55) + theme.legend_mm(len(names) + 2, width), nrows=2 if drift else 1, sharex=True,
+        squeeze=False, gridspec_kw={"height_ratios": [2.4, 1]} if drift else None,
+    )  # fmt: skip
+    extra = _values(grid[0, 0], view, flagged)
+    grid[0, 0].set_ylabel(theme.broken(view.axis_label(), 38 if drift else 36))
+    if drift:
+        _probes(grid[1, 0], case, view.probes)
+    _edges(grid[:, 0], case)
+    grid[0, 0].set_xlim(0, len(case) + 1)
+    grid[0, 0].xaxis.set_major_locator(MaxNLocator(integer=True))
+    which = f" of {view.workload}, {view.scenario}," if width > 120 else ""
+    grid[-1, 0].set_xlabel(theme.broken(f"trial{which} in executed order{_lines_are(case)}", width - 20, " ("))
+    theme.legend(drawn, view.marks, [name for name in names if name in set(case["system"])], extra, line=0)
+    outliers = case[flagged].groupby("system", observed=True).size()
+    told = ", ".join(f"{count} {name}" for name, count in outliers.items())
+    parts = [
+        f"{view.about}{view.metric_in} of every trial in executed order; {notation.direction(view.better)}; the axis "
+        f"does not start at zero. {counts(case)}{order_sentence(case, view.order)}",
+        f"Ringed: modified z above 3.5, kept in every analysis ({told}). " if told else "No value is flagged. ",
+        no_value(case), repeats(case), view.dependence,
+        "Below: fixed work done before each block on each host, never used to correct a value. " if drift else "",
+    ]  # fmt: skip
+    return Drawn(drawn, "".join(parts).strip())
+
+
+@figure("ecdf", one_case=True)
+def ecdf(view: View) -> Drawn:
+    """Return the share of trials at or below each value, all systems on one axis; below it medians with intervals.
+
+    What a latency does beyond its mean. The axis is logarithmic where the largest value is more than ten times the
+    smallest and all are positive.
+    """
+    case, names, marks, factor = view.case, view.drawn, view.marks, view.scale.factor
+    width, strip = view.width_mm or theme.COLUMN_MM, 4 + 2.6 * len(view.drawn)
+    drawn, (axes, medians) = theme.canvas(
+        width, 56 + strip + theme.legend_mm(len(names), width), nrows=2, sharex=True,
+        gridspec_kw={"height_ratios": [52, strip]},
+    )  # fmt: skip
+    for name in names:
+        ordered = np.sort(view.by_system[name]) / factor
+        share = np.arange(1, ordered.size + 1) / ordered.size
+        axes.step(ordered, share, where="post", c=marks[name].colour, lw=0.8, ls=marks[name].dash)
+        axes.plot(ordered, share, marks[name].marker, c=marks[name].colour, ms=2.2, mew=0, lw=0)
+    axes.axhline(0.5, color=theme.LIGHT, lw=0.5, zorder=0)
+    axes.set_ylim(0, 1.02)
+    axes.set_ylabel("Share of trials")
+    for y, name in enumerate(names):  # its median, and the exact interval where one exists
+        cell, colour = view.row(view.estimates, name), marks[name].colour
+        low, high = getattr(cell, "median_low", np.nan), getattr(cell, "median_high", np.nan)
+        if np.isfinite(low):
+            medians.hlines(y, low / factor, high / factor, color=colour, lw=1.2)
+        middle, face = float(np.median(view.by_system[name])) / factor, colour if np.isfinite(low) else "white"
+        medians.plot(middle, y, marks[name].marker, c=colour, mfc=face, ms=3.6, mew=0.7)
+    medians.set_ylim(len(names) - 0.4, -0.6)
+    medians.set_yticks([])
+    medians.set_ylabel("Median", rotation=0, ha="right", va="center")
+    value_axis(medians, case["value"].dropna().to_numpy() / factor)
+    medians.set_xlabel(view.axis_label())
+    theme.legend(drawn, marks, names, line=0.9)
+    cells = view.of_metric(view.estimates)
+    cells = cells[(cells["scenario"] == view.scenario) & (cells["n"] > 0)]
+    levels = span(100 * cells["median_level"], ".1f")
+    exact = f"with exact order-statistic intervals (level {levels} %)"
+    interval = exact if levels != "n/a" else "without an interval (n is too small)"
+    caption = (
+        f"{view.about}{view.metric_in}; {notation.direction(view.better)}. Share of trials at or below each value; a "
+        f"trial gives one value, n = {span(cells['n'])} trials of each system. Below: medians {interval}. "
+        f"{order_sentence(case, view.order)}{no_value(case)}{repeats(case)}"
+    )
+    return Drawn(drawn, caption.strip())
+
+
+@figure("modes", one_case=True)
+def modes(view: View) -> Drawn:
+    """Return the values of each system of a case as a strip, the best split into two groups marked where it is flagged.
+
+    A flagged cell shows the mean and the share of each group and the boundary between them; the others show their
+    values alone. With several deployments a value has the colour and the marker of its deployment, so a mode that
+    belongs to a deployment is seen.
+    """
+    case = view.case[view.case["value"].notna()]
+    scale, names = view.scale, view.drawn
+    places = list(case.groupby(["session", "deployment"], sort=False).groups)
+    marks = theme.assign_styles([f"deployment {number}" for number in range(1, len(places) + 1)])
+    drawn, axes = theme.canvas(view.width_mm or theme.PAGE_MM, 14 + ROW_MM * len(names) + (6 if len(places) > 1 else 0))
+    for y, name in enumerate(names):
+        mine = case[case["system"] == name]
+        # neighbours on the axis are set apart, so that equal values stay visible
+        spread = np.argsort(np.argsort(mine["value"], kind="stable")) * 0.618034 % 1 - 0.5
+        up = pd.Series(y + 0.55 * spread, index=mine.index)
+        parts = [(view.marks[name], mine)]
+        if len(places) > 1:
+            at = pd.MultiIndex.from_frame(mine[["session", "deployment"]])
+            parts = [(mark, mine[at == place]) for mark, place in zip(marks.values(), places, strict=True)]
+        for mark, part in parts:
+            style = {"c": mark.colour, "ms": 3, "mew": 0, "alpha": 0.8, "lw": 0}
+            axes.plot(part["value"] / scale.factor, up[part.index], mark.marker, **style)
+        row = view.row(view.diagnostics, name)
+        if row is not None and FLAG in row.flags:
+            _groups(axes, mine["value"].to_numpy(dtype=float), y, scale.factor)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.75)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel(view.axis_label())
+    value_axis(axes, case["value"].to_numpy(dtype=float) / scale.factor)
+    if len(places) > 1:
+        theme.legend(drawn, marks, list(marks), line=0)
+    head = f"{view.about}{view.metric_in}; {notation.direction(view.better)}. {counts(case)}"
+    return Drawn(drawn, head + _describe_modes(view))
+
+
+@figure("lag", one_case=True)
+def lag(view: View) -> Drawn:
+    """Return a lag-1 plot for each system of a case: every value over the previous value of the same system.
+
+    Independent trials make a round cloud. One scale for both axes of a panel, a line at equality, r1 from the
+    diagnostics above it.
+    """
+    drawn, axes = panels(len(view.drawn), view.width_mm or theme.PAGE_MM)
+    for panel, name in zip(axes, view.drawn, strict=True):
+        y, mark = view.by_system[name] / view.scale.factor, view.marks[name]
+        low, high = float(y.min()), float(y.max())
+        room = 0.08 * (high - low) or 0.05 * abs(high) or 1.0
+        ends = (low - room, high + room)
+        panel.axline((low, low), slope=1, color=theme.LIGHT, lw=0.6, zorder=0)
+        panel.plot(y[:-1], y[1:], mark.marker, c=mark.colour, ms=3, mew=0, alpha=0.75, lw=0)
+        panel.set(xlim=ends, ylim=ends, box_aspect=1)
+        for axis in (panel.xaxis, panel.yaxis):
+            axis.set_major_locator(MaxNLocator(4, min_n_ticks=2))
+        row = view.row(view.diagnostics, name)
+        r1 = np.nan if row is None else row.lag1
+        panel.set_title(f"{name}, r₁ = {r1:.2f}" if np.isfinite(r1) else f"{name}, no r₁")
+    title, unit = notation.metric_title(view.metric), "" if view.scale.unit == "1" else f" ({view.scale.unit})"
+    theme.label_panels(drawn, f"{title}{unit} of a trial", "of the system's next trial")
+    return Drawn(drawn, (
+        f"{view.about}{title} of a trial over that of the system's trial before it (line: equal), in executed order. "
+        f"{counts(view.case)}{view.dependence}A round cloud does not prove independence."
+    ))  # fmt: skip
+
+
+@figure("qq", one_case=True)
+def qq(view: View) -> Drawn:
+    """Return a normal Q-Q plot of each system's residuals within blocks, in units of their standard deviation.
+
+    Shaded: where 95 % of the values of that rank lie when the residuals are normal, rank by rank. Shown, never used to
+    choose a test.
+    """
+    standardised = _standardise(view.case)
+    names = [name for name in view.names if name in standardised]
+    drawn, axes = panels(len(names), view.width_mm or theme.PAGE_MM)
+    for panel, name in zip(axes, names, strict=True):
+        ordered = standardised[name]
+        panel.set_title(f"{name}, n = {ordered.size}")
+        panel.set_box_aspect(1)
+        if ordered.size < 2 or not np.isfinite(ordered).all():
+            panel.set(xticks=[], yticks=[])
+            panel.text(0.5, 0.5, "no spread", ha="center", transform=panel.transAxes, color=theme.GREY)
+            continue
+        rank, tail = np.arange(1, ordered.size + 1), (1 - LEVEL) / 2
+        # the i-th of n uniform values is Beta(i, n + 1 - i); its median is the plotting position
+        places = stats.norm.ppf(stats.beta.ppf([[0.5], [tail], [(1 + LEVEL) / 2]], rank, ordered.size + 1 - rank))
+        panel.fill_between(places[0], places[1], places[2], color=theme.BAND, lw=0, zorder=0)
+        panel.plot(places[0], places[0], c=theme.GREY, lw=0.7, zorder=1)
+        mark = view.marks[name]
+        panel.plot(places[0], ordered, mark.marker, c=mark.colour, ms=2.8, mew=0, lw=0, zorder=2)
+        for axis in (panel.xaxis, panel.yaxis):
+            axis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=2))
+    theme.label_panels(drawn, "quantile of the normal distribution", "residual / SD")
+    rows = [(name, view.row(view.diagnostics, name)) for name in standardised]
+    told = [
+        f"{name} p {p_text(row.shapiro_p)}, skewness {row.skewness_residual:.2f}"
+        for name, row in rows if row is not None and np.isfinite(row.shapiro_p)
+    ]  # fmt: skip
+    return Drawn(drawn, (
+        f"{view.about}{notation.metric_title(view.metric)}, what is left of each value (of its logarithm where all "
+        "values are positive) without the mean of its system in the deployment and the mean of its block, over the "
+        f"standard deviation; n = {span([values.size for values in standardised.values()])} for each system. Shaded: "
+        "95 % range of each rank for normal residuals. "
+        + (f"Shapiro-Wilk: {'; '.join(told)}. " if told else "") + "Shown for information; no test is chosen by it."
+    ))  # fmt: skip
+
+
+def _values(axes: Axes, view: View, flagged: pd.Series) -> list[Line2D]:
+    """Draw the values and return the legend's entries for what is special about some of them."""
+    case, factor = view.case, view.scale.factor
+    for name, mark in view.marks.items():
+        every = case[case["system"] == name]
+        mine = every[every["value"].notna()]
+        for again, face in ((mine["attempt"] == 0, mark.colour), (mine["attempt"] > 0, "white")):
+            at, y = mine.loc[again, "rank"], mine.loc[again, "value"] / factor
+            axes.plot(at, y, mark.marker, c=mark.colour, mfc=face, ms=3, mew=0.7, lw=0, zorder=3)
+        for sign, lost in _lost(every).items():
+            if len(lost):  # an empty line that is not clipped still takes room
+                where = {"transform": axes.get_xaxis_transform(), "clip_on": False}
+                axes.plot(lost["rank"], [0.03] * len(lost), sign, c=mark.colour, ms=4.5, **where)
+    ring = case[flagged]
+    axes.plot(ring["rank"], ring["value"] / factor, "o", c=theme.GREY, mfc="none", ms=6.5, mew=0.7, lw=0, zorder=4)
+    low, high = float(case["value"].min()) / factor, float(case["value"].max()) / factor
+    room = 0.12 * (high - low) or 0.05 * abs(high) or 1.0
+    axes.set_ylim(low - 1.5 * room, high + room)
+    lost = _lost(case)
+    special = (
+        (len(lost["x"]) > 0, {"marker": "x", "ms": 4, "label": "failed"}),
+        (len(lost["+"]) > 0, {"marker": "+", "ms": 4.5, "label": "invalid"}),
+        (flagged.any(), {"marker": "o", "mfc": "none", "ms": 6, "mew": 0.7, "label": "outlier flag"}),
+        ((case["attempt"] > 0).any(), {"marker": "s", "mfc": "white", "ms": 3.5, "mew": 0.7, "label": "repeat"}),
+    )
+    return [Line2D([], [], color=theme.GREY, lw=0, **how) for there, how in special if there]
+
+
+def _lost(case: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return marker -> trials without a value: the tool or its output at fault, or the conditions it ran under."""
+    conditions = case["state"].isin(["invalid", "discarded"])
+    return {"x": case[case["value"].isna() & ~conditions], "+": case[case["value"].isna() & conditions]}
+
+
+def _flagged(case: pd.DataFrame) -> pd.Series:
+    """Return which trials carry an outlier flag within their system."""
+    flags = pd.Series(False, index=case.index)
+    for _, values in case[case["value"].notna()].groupby("system", observed=True)["value"]:
+        flags[values.index] = outlier_mask(values.to_numpy(dtype=float))
+    return flags
+
+
+def _edges(panels: np.ndarray, case: pd.DataFrame) -> None:
+    """Mark where a block and, stronger and numbered, where a deployment begins."""
+    place = case[["session", "deployment"]].apply(tuple, axis=1)
+    blocks = case["rank"][(case["block"] != case["block"].shift()) | (case["session"] != case["session"].shift())]
+    edges = case["rank"][place != place.shift()]
+    for axes in panels:
+        if len(blocks) <= LINES_UP_TO:
+            for start in blocks[1:]:
+                axes.axvline(start - 0.5, color=theme.LIGHT, lw=0.4, zorder=0)
+        for start in edges[1:]:
+            axes.axvline(start - 0.5, color=theme.GREY, lw=0.9, zorder=1)
+    if len(edges) > 1:
+        for number, start in enumerate(edges, start=1):
+            panels[0].annotate(
+                f"D{number}", (start - 0.5, 1), xycoords=("data", "axes fraction"), xytext=(1.5, 0),
+                textcoords="offset points", fontsize=theme.SMALL_PT, color=theme.GREY, va="top",
+            )  # fmt: skip
+
+
+def _lines_are(case: pd.DataFrame) -> str:
+    told = ["thin lines: blocks"] if 1 < case.groupby(["session", "block"]).ngroups <= LINES_UP_TO else []
+    told += ["thick: deployments"] if case.groupby(["session", "deployment"]).ngroups > 1 else []
+    return f" ({', '.join(told)})" if told else ""
+
+
+def _probes(axes: Axes, case: pd.DataFrame, probes: pd.DataFrame) -> None:
+    """Draw the drift series: a probe stands before the first trial that follows it."""
+    positions = case["position"].to_numpy()
+    unit = str(probes["unit"].iloc[0])
+    scale = notation.scale(probes["value"], unit)
+    hosts = list(dict.fromkeys(probes["host"]))
+    for i, host in enumerate(hosts):
+        mine = probes[probes["host"] == host].sort_values("position")
+        at = np.searchsorted(positions, mine["position"]) + 0.5
+        style, colour = theme.DASHES[i % len(theme.DASHES)], ("#333333", theme.GREY)[i % 2]
+        axes.plot(at, mine["value"] / scale.factor, ls=style, c=colour, lw=0.8, marker=".", ms=2.5, label=host)
+    axes.set_ylabel("Probe" + ("" if scale.unit == "1" else f" ({scale.unit})"))
+    axes.margins(y=0.15)
+    if len(hosts) > 1:
+        axes.legend(ncols=len(hosts), loc="lower right", bbox_to_anchor=(1, 0.98), borderaxespad=0, handlelength=2.5)
+
+
+def _groups(axes: Axes, values: np.ndarray, y: int, factor: float) -> None:
+    """Mark the boundary between the two groups, and the mean and share of each."""
+    found = split(values)
+    axes.vlines(found.boundary / factor, y - 0.42, y + 0.42, color=theme.GREY, lw=0.8, ls=(0, (3, 2)))
+    for place, share in ((found.low, found.share), (found.high, 1 - found.share)):
+        axes.vlines(place / factor, y - 0.42, y + 0.42, color="black", lw=1.3, zorder=4)
+        axes.text(place / factor, y - 0.44, f"{100 * share:.0f} %", ha="center", va="bottom", fontsize=theme.SMALL_PT)
+
+
+def _describe_modes(view: View) -> str:
+    """Return how far apart the best two groups of each system are, and where the flagged ones lie."""
+    cells = view.of_metric(view.diagnostics)
+    cells = cells[(cells["scenario"] == view.scenario) & cells["split_d"].notna()]
+    if cells.empty:
+        return "Too few values to look for two modes."
+    told = [
+        f"{row.system} {notation.short(row.split_d)}; {notation.short(row.split_d_log)}; p {p_text(row.dip_p)}"
+        for row in cells.itertuples(index=False)
+    ]
+    critical = span([critical_split(int(n)) for n in cells["n"]], ".2f")
+    where = "; ".join(_located(view, row) for row in cells[cells["flags"].str.contains(FLAG)].itertuples(index=False))
+    return (
+        f"Distance of the best two groups in pooled standard deviations (raw; on logarithms; critical 99 % value "
+        f"{critical}), and p of Hartigan's dip: {', '.join(told)}. "
+        + (f"Flagged bimodal: {where}; the median is reported there." if where else "None is flagged.")
+    )
+
+
+def _located(view: View, row: Any) -> str:
+    found, scale = split(view.by_system[row.system]), view.scale
+    ends = [notation.number(place / scale.factor) for place in (found.low, found.high)]
+    unit = "" if scale.unit == "1" else f" {scale.unit}"
+    kept = {"constant": "; each deployment keeps to one mode", "varies": "; modes change inside a deployment"}
+    shares = f"{100 * found.share:.0f} % at {ends[0]}{unit}, {100 - 100 * found.share:.0f} % at {ends[1]}{unit}"
+    return f"{row.system} ({shares}{kept.get(row.mode_by_deployment, '')})"
+
+
+def _standardise(case: pd.DataFrame) -> dict[str, np.ndarray]:
+    """System -> its residuals in ascending order, in standard deviations; not finite without spread."""
+    ok = case[case["value"].notna()].reset_index(drop=True)
+    left = pd.Series(residuals(ok), index=ok.index)
+    found = {}
+    for name, values in left.groupby(ok["system"], sort=False):
+        ordered = np.sort(values.to_numpy(dtype=float))
+        spread = float(ordered.std(ddof=1)) if ordered.size > 1 else 0.0
+        found[str(name)] = (ordered - ordered.mean()) / spread if spread > 1e-12 else np.full(ordered.size, np.nan)
+    return found
