@@ -108,8 +108,8 @@ class Param:
         """Return in words which numbers it may be."""
         kind = "a whole number" if isinstance(self.default, int) else "a number"
         if self.most is not None:
-            return f"{kind} from {self.least:g} to {self.most:.10g}"
-        return kind if self.least is None else f"{kind}, {self.least:g} or more"
+            return f"{kind} from {self.least:.12g} to {self.most:.12g}"
+        return kind if self.least is None else f"{kind}, {self.least:.12g} or more"
 
 
 def _shorten(given: object) -> str:

@@ -44,7 +44,7 @@ def cluster(**addresses: str) -> dict[str, Target]:
 
 
 def ends(given: dict[str, Target], **params: Any) -> _network.Ends:
-    return _network.ends({**_network.PATH, **params}, given)
+    return _network.ends({**{name: each.default for name, each in _network.PATH.items()}, **params}, given)
 
 
 def planned(given: dict[str, Target], **params: Any) -> dict[str, Step]:
