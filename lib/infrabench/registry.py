@@ -115,11 +115,20 @@ def _members(path: Path, changed_ns: int) -> tuple[str, ...]:
     own = path.stem.replace("_", "-")
     if path.suffix != ".py":
         return (own,) if (path / "__init__.py").is_file() else ()
-    text = path.read_text(encoding="utf-8")
-    if "FAMILY" in text:  # most files need no parsing
-        for node in ast.parse(text, str(path)).body:
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "FAMILY":
-                return tuple(ast.literal_eval(key) for key in cast(ast.Dict, node.value).keys if key)
+    text = path.read_text(encoding="utf-8", errors="replace")
+    if "FAMILY" not in text:  # most files need no parsing
+        return (own,)
+    try:
+        tree = ast.parse(text, str(path))
+    except SyntaxError:  # told when the plug-in is imported
+        return (own,)
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(each, ast.Name) and each.id == "FAMILY" for each in targets):
+            keys = getattr(getattr(node, "value", None), "keys", [None])
+            if not all(isinstance(key, ast.Constant) and isinstance(key.value, str) for key in keys):
+                raise DesignError(f"plug-in {path}: FAMILY must be a dictionary with literal names as keys")
+            return tuple(key.value for key in keys)
     return (own,)
 
 

@@ -121,6 +121,20 @@ def test_a_family_is_listed_without_an_import_and_anew_once_it_has_changed(folde
     assert "aged-fake" in registry.names("systems")
 
 
+def test_a_family_has_literal_names_whatever_its_annotation(folder):
+    file = folder / "systems" / "kin.py"
+    file.write_text(FAMILY.replace("FAMILY =", "FAMILY: dict[str, object] ="))
+    assert "old-fake" in registry.names("systems")
+    for wrong in ("FAMILY = dict(old=1)", "FAMILY = {**others}", "FAMILY = {1: 2}"):
+        file.write_text(wrong)
+        os.utime(file, ns=(0, len(wrong)))
+        with pytest.raises(DesignError, match=r"kin.py: FAMILY must be a dictionary with literal names"):
+            registry.names("systems")
+    file.write_text("FAMILY = {")  # names are listed; whoever takes it sees the error in the file
+    with pytest.raises(SyntaxError):
+        registry.system("kin")
+
+
 def test_a_study_file_is_checked(folder):
     (folder / "studies" / "mine.py").write_text("STUDY = 3")
     with pytest.raises(DesignError, match="must define STUDY"):
