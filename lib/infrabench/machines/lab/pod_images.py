@@ -13,6 +13,7 @@ import logging
 import os
 import platform
 import re
+import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -61,7 +62,7 @@ class PodImage:
 
 
 def content_hash(kind: str) -> str:
-    """Return the hash that names an image: its sources, packages and how they are put together."""
+    """Return the hash that names an image: its sources, packages, compiler and how they are put together."""
     made = {
         "pause": [(POD / "pause.c").read_text(), PAUSE_FLAGS],
         "tools": [
@@ -69,7 +70,15 @@ def content_hash(kind: str) -> str:
             {path.name: path.read_text() for path in sorted((POD / "pods").glob("*.[ch]"))}, PODS_FLAGS,
         ],
     }  # fmt: skip
-    return digest([FORMAT, kind, made[kind], architecture()])
+    return digest([FORMAT, kind, made[kind], architecture(), compiler()])
+
+
+def compiler() -> str:
+    """Return the name of this machine's gcc with its version, as Debian has it: ``x86_64-linux-gnu-gcc-12``.
+
+    What is measured in pods is compiled and linked static here: by another gcc it is another program.
+    """
+    return Path(shutil.which("gcc") or "gcc").resolve().name
 
 
 def cached(kind: str) -> PodImage | None:

@@ -86,3 +86,15 @@ def test_the_hash_follows_the_sources(tmp_path: Path, monkeypatch: pytest.Monkey
     assert pod_images.content_hash("tools") != packages
     (tmp_path / "pod/pause.c").write_text("int main(void) { return 0; }")
     assert pod_images.content_hash("pause") != before["pause"]
+
+
+def test_another_compiler_makes_another_image(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    hashes = set()
+    for name in ("x86_64-linux-gnu-gcc-12", "x86_64-linux-gnu-gcc-14"):
+        (tmp_path / name).touch(mode=0o755)
+        (tmp_path / "gcc").unlink(missing_ok=True)
+        (tmp_path / "gcc").symlink_to(name)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        assert pod_images.compiler() == name
+        hashes |= {pod_images.content_hash(kind) for kind in pod_images.KINDS}
+    assert len(hashes) == 2 * len(pod_images.KINDS)
