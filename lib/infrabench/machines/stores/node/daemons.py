@@ -19,6 +19,7 @@ from .config import Config, StoreError
 
 CGROUPS = Path("/sys/fs/cgroup")
 PREFIX = "infrabench-store-"
+TRIAL = "INFRABENCH_TRIAL"  # the variable that the processes of a trial bear (machines/hosts/marks.py)
 TICKS = os.sysconf("SC_CLK_TCK")
 POLL_S = 0.05
 STOP_S, KILL_S = 15.0, 5.0
@@ -72,10 +73,12 @@ def start(config: Config, name: str, argv: Sequence[str | Path], environment: Ma
             with open(group, "w") as procs:
                 procs.write("0")
 
+    # A daemon is the store's, also when a step of a trial starts it: with the trial's mark the next would end it.
+    inherited = {key: value for key, value in os.environ.items() if key != TRIAL}
     with open(config.log / f"{name}.log", "ab") as log:
         child = subprocess.Popen(
             [str(word) for word in argv], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            preexec_fn=enter, cwd="/", env={**os.environ, "LC_ALL": "C", **(environment or {})},
+            preexec_fn=enter, cwd="/", env={**inherited, "LC_ALL": "C", **(environment or {})},
         )  # fmt: skip
     (config.run / f"{name}.pid").write_text(f"{child.pid} {_started(child.pid)}")
     return child.pid
