@@ -97,9 +97,9 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     output = text(capture["ab"])
     latency_s = _percentiles(output)
     params = capture.params
+    complete, failed = _counts(output)
     report = read_fields(TOOL, REPORT, output, params)
     equal(TOOL, "address", _url(output), capture["ab"].argv[-1])
-    complete, failed = _counts(output)
     equal(TOOL, "complete requests", complete, params["requests"])
     total_s, rate = positive(TOOL, "time", report["time taken"]), positive(TOOL, "rate", report["rate"])
     # ab divides the one by the other; what it prints is rounded, the time to milliseconds and the rate to hundredths.
