@@ -1,6 +1,6 @@
 """What every workload needs to read a tool's output strictly: exactly one match, no default, nothing guessed.
 
-One rule holds for all: what an output says of its own parameters is compared with what was asked for (`parameter`,
+One rule holds for all: what an output says of its own parameters is compared with what was asked for (`Field`,
 `equal`), and what it says twice, as a rate and as an amount over a time, has to agree (`within`).
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from infrabench.core import DesignError, ParseError, Result, plain
@@ -17,6 +18,18 @@ KIB, MIB, GIB = 2**10, 2**20, 2**30
 LARGEST = 1e30  # no quantity in the units of any tool is larger, and products of some such numbers stay finite
 DEEPEST = 100  # levels of JSON
 LARGEST_REPORT = 16 * 2**20  # characters of JSON: parsed, they take up to 25 times as much memory
+NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A number that a text says exactly once, as the first group of `pattern`, in which NUM stands for any number.
+
+    `equals`: what it has to be, a number or the name of the parameter that was asked for.
+    """
+
+    pattern: str
+    equals: str | float | None = None
 
 
 def text(result: Result) -> str:
@@ -41,14 +54,19 @@ def number(tool: str, what: str, pattern: str, output: str) -> float:
     return quantity(tool, what, one(tool, what, pattern, output)[1])
 
 
-def parameter(tool: str, what: str, pattern: str, output: str, expected: float) -> float:
-    """Return the number that the output says of its own parameter `what`; `ParseError` when another was asked for.
+def read_fields(tool: str, fields: Mapping[str, Field], output: str, params: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers of all `fields` of `output`; `ParseError` for one that is not there once, or not as asked for.
 
-    >>> parameter("sysbench", "prime limit", r"^Prime numbers limit: ([0-9]+)$", "Prime numbers limit: 9\n", 9)
-    9.0
+    >>> fields = {"prime limit": Field(r"^Prime numbers limit: NUM$", equals="cpu_max_prime")}
+    >>> read_fields("sysbench", fields, "Prime numbers limit: 9\\n", {"cpu_max_prime": 9})
+    {'prime limit': 9.0}
     """
-    found = number(tool, what, pattern, output)
-    equal(tool, what, found, float(expected))
+    found = {}
+    for what, field in fields.items():
+        found[what] = number(tool, what, field.pattern.replace("NUM", NUMBER), output)
+        if field.equals is not None:
+            expected = params[field.equals] if isinstance(field.equals, str) else field.equals
+            equal(tool, what, found[what], float(expected))
     return found
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from infrabench.core import Capture, NotAsClaimed, ParseError
-from infrabench.workloads import _fio_report, _timeline
+from infrabench.workloads import _fio_report
 from infrabench.workloads._parse import at, equal, json_object, positive, text, value
 
 TOOL = "rebuild"
@@ -18,7 +18,26 @@ LOAD = "load"
 BIN_S = 0.5
 LEAST_S = 0.5  # of a part of the load that a number is given for
 SLACK_S = 0.05  # a span is of another clock than its ends
+COPIED = ("copied_B", "left_B")  # of what a store says of itself: the first that it says at all
 COLUMNS = 6  # of a bin: begin, reads, their latencies, writes, their latencies, the longest
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One value at one time: `at_s` seconds after the event that the trial is about; `unit` is an SI base unit."""
+
+    series: str  # named like a metric
+    at_s: float
+    value: float
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Samples by series and time, and when what happened: seconds after the event that is at 0."""
+
+    samples: tuple[Sample, ...]
+    events: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +86,7 @@ def read(capture: Capture, load: Mapping[str, object]) -> Told:
     return Told(disk, lost_s, noticed_s, replaced_s, clean_s, _bins(told, load), states)
 
 
-def timeline(told: Told) -> _timeline.Timeline:
+def timeline(told: Told) -> Timeline:
     """Return the load, what was copied and the events, in seconds after the disk was replaced."""
     zero = told.replaced_s
     events = {
@@ -76,8 +95,37 @@ def timeline(told: Told) -> _timeline.Timeline:
         "replaced": 0.0,
         "clean": told.clean_s - zero,
     }
-    copied = _timeline.copied(told.states, zero, told.clean_s)
-    return _timeline.Timeline((*_timeline.load(told.bins, BIN_S, zero), *copied), events)
+    samples = (*sample_load(told.bins, BIN_S, zero), *sample_copied(told.states, zero, told.clean_s))
+    return Timeline(samples, events)
+
+
+def sample_load(bins: Sequence[Sequence[float]], bin_s: float, zero: float) -> tuple[Sample, ...]:
+    """Return ``foreground_iops`` and ``foreground_latency_s`` (mean) of a load, at the middle of each bin.
+
+    `bins`: begin in Unix time, reads, sum of their latencies, writes, sum of theirs, longest; none where nothing was
+    completed, which is a rate of 0 and a latency that is no number. The first and the last are left out: begin and end
+    of the load cut them off.
+    """
+    rows = {round(row[0] / bin_s): row for row in bins}
+    found = []
+    for number in range(min(rows) + 1, max(rows)):
+        at_s = (number + 0.5) * bin_s - zero
+        _, reads, read_s, writes, write_s, _ = rows.get(number, (0.0,) * 6)
+        done = reads + writes
+        mean_s = (read_s + write_s) / done if done else math.nan
+        found.append(Sample("foreground_iops", at_s, done / bin_s, "1/s"))
+        found.append(Sample("foreground_latency_s", at_s, mean_s, "s"))
+    return tuple(found)
+
+
+def sample_copied(states: Sequence[Mapping[str, Any]], zero: float, clean_s: float) -> tuple[Sample, ...]:
+    """Return ``copied_B``, or ``left_B`` where only that is told, from the replacement until all is clean."""
+    during = [state for state in states if zero <= state["begun_s"] <= clean_s]
+    for name in COPIED:
+        rows = [state for state in during if state[name] is not None]
+        if rows:
+            return tuple(Sample(name, state["begun_s"] - zero, float(state[name]), "B") for state in rows)
+    return ()
 
 
 def _events(told: Mapping[str, Any]) -> tuple[float, float, float]:
@@ -106,7 +154,7 @@ def _states(told: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     for index, row in enumerate(states):
         if at(TOOL, states, index, "clean") not in (True, False) or not isinstance(row, dict):
             raise ParseError(TOOL, "a state does not say whether it is clean", str(row))
-        for key in _timeline.COPIED:
+        for key in COPIED:
             if at(TOOL, states, index, key) is not None:
                 value(TOOL, states, index, key)
     begins = [value(TOOL, states, index, "begun_s") for index in range(len(states))]

@@ -13,12 +13,11 @@ import re
 from dataclasses import dataclass
 
 from infrabench.core import ParseError
-from infrabench.workloads._parse import number, one, positive
+from infrabench.workloads._parse import NUMBER, number, one, positive
 
 TOOL = "y-cruncher"
 MARK = "\xef\xbb\xbf"  # the byte-order mark, a character for each byte
 BEGIN = "Benchmark Validation File"
-NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 PRIME = 2**61 - 1  # the hash is the number without its point, modulo this
 CHUNK = 4000  # digits that are turned into an integer at once
 # It writes nothing to its own folder, asks nobody, and keeps no digits.

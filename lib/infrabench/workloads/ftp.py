@@ -12,16 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infrabench.core import Capture, Measurement, MetricKind, Param, ParseError, Step, Target
-from infrabench.workloads._parse import (
-    MIB,
-    at,
-    equal,
-    json_object,
-    one,
-    positive,
-    text,
-    value,
-)
+from infrabench.workloads._parse import MIB, at, equal, json_object, one, positive, text, value
 
 PARAMS: Mapping[str, Param] = {
     "size_bytes": Param(64 * MIB, least=1, unit="B", meaning="size of the file"),
@@ -64,9 +55,9 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     sent = one("sha256sum", "the hash of the file", r"\A([0-9a-f]{64})  (\S+)\n\Z", text(capture["file"]))
     equal("sha256sum", "the file", sent[2], _file(capture.params["size_bytes"]))
     equal(TOOL, "the hash of the copy", at(TOOL, report, "sha256"), sent[1])
-    total_s = positive(TOOL, "total_s", value(TOOL, report, "total_s"))
-    first_s = positive(TOOL, "first_byte_s", value(TOOL, report, "first_byte_s"))
-    login_s = positive(TOOL, "login_s", value(TOOL, report, "login_s"))
+    total_s, first_s, login_s = (
+        positive(TOOL, name, value(TOOL, report, name)) for name in ("total_s", "first_byte_s", "login_s")
+    )
     if not login_s <= first_s <= total_s:
         spoken = f"logged in after {login_s:g} s, the first byte came after {first_s:g} s of {total_s:g} s"
         raise ParseError(TOOL, spoken, text(capture["download"]))

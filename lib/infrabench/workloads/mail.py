@@ -16,16 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infrabench.core import Capture, Measurement, MetricKind, Param, ParseError, Step, Target
-from infrabench.workloads._parse import (
-    KIB,
-    at_least,
-    equal,
-    json_object,
-    positive,
-    text,
-    value,
-    within,
-)
+from infrabench.workloads._parse import KIB, at_least, equal, json_object, positive, text, value, within
 
 PARAMS: Mapping[str, Param] = {
     "threads": Param(10, least=1, meaning="connections at a time"),

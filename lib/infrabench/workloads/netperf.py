@@ -20,7 +20,7 @@ from typing import Any
 from infrabench.core import Capture, DesignError, Measurement, MetricKind, Param, ParseError, Step, Target
 from infrabench.workloads import _network
 from infrabench.workloads._counters import Amount
-from infrabench.workloads._parse import equal, number, one, positive, text
+from infrabench.workloads._parse import NUMBER, equal, number, one, positive, text
 
 PROGRAMS = {"server": {"netperf": "netperf", "netserver": "netperf"}, "far": {"netperf": "netperf"}}
 VERSION = ("netperf", "-V"), r"^Netperf version (\S+)$"
@@ -47,7 +47,6 @@ SLACK = 0.1  # largest share by which the time may miss what was asked
 # Share of the time in which a request is under way: all but netperf's own work, less where a datagram was lost.
 UNDER_WAY = (0.95, 1.01)
 SETTLE_S = 30.0
-NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 METRICS: Mapping[str, MetricKind] = {
     "throughput_bit_per_s": "fixed-time rate",
     "transactions_per_s": "fixed-time rate",

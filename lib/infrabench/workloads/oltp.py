@@ -29,7 +29,7 @@ from infrabench.core import (
     read_version,
 )
 from infrabench.workloads import _volume, sysbench_cpu
-from infrabench.workloads._parse import MIB, equal, number, one, parameter, positive, text
+from infrabench.workloads._parse import MIB, NUMBER, Field, equal, one, positive, read_fields, text
 
 TOOL = "sysbench"
 READS = ("1.0.20",)
@@ -48,7 +48,15 @@ SOCKET, PID, LOG = (f"{FOLDER}/mariadb.{kind}" for kind in ("sock", "pid", "log"
 ROW_BYTES, DATABASE_BYTES = 500, 500_000_000
 START_S, STOP_S = 120.0, 120
 LOAD_ROWS_PER_S = 1000.0  # slower than this is a hang
-NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
+COUNT = "([0-9]{1,20})"
+KINDS = ("read", "write", "other", "total")  # of queries
+REPORT = {
+    "threads": Field(r"^Number of threads: NUM$", equals="threads"),
+    **sysbench_cpu.TOTALS,
+    "reconnects": Field(r"^ +reconnects: +NUM +\(NUM per sec\.\)$", equals=0),
+    **{f"{kind} queries": Field(rf"^ {{8}}{kind}: +{COUNT}$") for kind in KINDS},
+    "queries": Field(rf"^ {{4}}queries: +{COUNT} +\(NUM per sec\.\)$"),
+}
 LATE = 0.1  # share of the time that connecting and ending may take
 RATE_TOLERANCE = 0.02  # sysbench prints hundredths, and its total time in ten-thousandths
 SETTINGS = "SELECT @@innodb_buffer_pool_size, @@innodb_flush_method, @@innodb_flush_log_at_trx_commit"
@@ -126,17 +134,17 @@ def parse(capture: Capture) -> Sequence[Measurement]:
 
 def read(output: str, params: Mapping[str, Any]) -> Sequence[Measurement]:
     """Return what sysbench reports of one run; `ParseError` when it is not whole, or of another run."""
-    one(TOOL, "the end of the report", rf"^ +execution time \(avg/stddev\): +{NUMBER}/{NUMBER}$\n\n\Z", output)
-    parameter(TOOL, "threads", rf"^Number of threads: {NUMBER}$", output, params["threads"])
+    one(TOOL, "the end of the report", sysbench_cpu.END, output)
     one(TOOL, "a report each second", r"^Report intermediate results every 1 second\(s\)$", output)
-    total_s = positive(TOOL, "total time", number(TOOL, "total time", rf"^ +total time: +{NUMBER}s$", output))
-    events = number(TOOL, "events", rf"^ +total number of events: +{NUMBER}$", output)
-    average_s, longest_s, p95_s = sysbench_cpu.latencies_s(output, events)
+    report = read_fields(TOOL, REPORT, output, params)
+    total_s = positive(TOOL, "total time", report["total time"])
+    average_s, longest_s, p95_s = sysbench_cpu.latencies_s(output, report["events"])
     sysbench_cpu.check_time(total_s, params["seconds"], longest_s, LATE * params["seconds"])
-    reconnects = number(TOOL, "reconnects", rf"^ +reconnects: +{NUMBER} +\({NUMBER} per sec\.\)$", output)
-    equal(TOOL, "reconnects", reconnects, 0.0)
     rates = {name: _rate(output, name, total_s) for name in ("transactions", "queries", "ignored errors")}
-    _check_queries(output, params["test"])
+    reads, writes, others, total = (report[f"{kind} queries"] for kind in KINDS)
+    equal(TOOL, "that it wrote", writes > 0, params["test"] == "oltp_read_write")  # ``oltp_read_only`` writes none
+    equal(TOOL, "queries of all kinds", total, reads + writes + others)
+    equal(TOOL, "queries", report["queries"], total)
     positive(TOOL, "latency", min(average_s, p95_s))
     for name in ("transactions", "queries"):
         positive(TOOL, name, rates[name])
@@ -199,18 +207,6 @@ def _count(params: Mapping[str, Any]) -> str:
     return "; ".join(f"SELECT COUNT(*) FROM sbtest.sbtest{number + 1}" for number in range(params["tables"]))
 
 
-def _check_queries(output: str, test: str) -> None:
-    """Raise `ParseError` unless the queries are those of the test, and all of them: ``oltp_read_only`` writes none."""
-    kinds = {
-        name: number(TOOL, f"{name} queries", rf"^ {{8}}{name}: +([0-9]{{1,20}})$", output)
-        for name in ("read", "write", "other", "total")
-    }
-    equal(TOOL, "that it wrote", kinds["write"] > 0, test == "oltp_read_write")
-    equal(TOOL, "queries of all kinds", kinds["total"], kinds["read"] + kinds["write"] + kinds["other"])
-    queries = number(TOOL, "queries", rf"^ {{4}}queries: +([0-9]{{1,20}}) +\({NUMBER} per sec\.\)$", output)
-    equal(TOOL, "queries", queries, kinds["total"])
-
-
 def _rate(output: str, what: str, total_s: float) -> float:
     """Return how many a second, from the count and the total time; what sysbench divided itself must agree."""
     count, told = _events(output, what)
@@ -222,5 +218,5 @@ def _rate(output: str, what: str, total_s: float) -> float:
 
 def _events(output: str, what: str) -> tuple[int, float]:
     """Return how many there were, and how many a second sysbench says that is."""
-    found = one(TOOL, what, rf"^ +{what}: +([0-9]{{1,20}}) +\({NUMBER} per sec\.\)$", output)
+    found = one(TOOL, what, rf"^ +{what}: +{COUNT} +\({NUMBER} per sec\.\)$", output)
     return int(found[1]), float(found[2])

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, NotAsClaimed, Param, Step, Target
-from infrabench.workloads import _rebuild_log, _timeline, _volume
+from infrabench.workloads import _rebuild_log, _volume
 from infrabench.workloads._parse import KIB, MIB, equal, positive, value
 
 VERSION = ("fio", "--version"), r"^fio-(\S+)$"
@@ -120,8 +120,8 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     )
 
 
-def timeline(capture: Capture) -> _timeline.Timeline:
-    """Return the course of a trial: the load and what was copied over time, and events; see `_timeline`."""
+def timeline(capture: Capture) -> _rebuild_log.Timeline:
+    """Return the course of a trial: the load and what was copied over time, and events."""
     return _rebuild_log.timeline(_rebuild_log.read(capture, _said(capture.params)))
 
 

@@ -13,14 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infrabench.core import Capture, DesignError, Measurement, MetricKind, Param, ParseError, Step, Target
-from infrabench.workloads._parse import (
-    at_least,
-    equal,
-    one,
-    positive,
-    quantity,
-    text,
-)
+from infrabench.workloads._parse import NUMBER, at_least, equal, one, positive, quantity, text
 
 PROGRAMS = {
     "server": {"redis-server": "redis-server", "redis-cli": "redis-tools"},
@@ -46,7 +39,6 @@ SPARE_FILES = 1024  # descriptors beyond one for each client
 START = 'redis-cli -h "$1" -p "$2" shutdown nosave >/dev/null 2>&1; shift 2; exec "$@" >/dev/null'
 # Stopped is a server that no longer answers: one that had ended before is no failure here.
 STOP = 'redis-cli -h "$1" -p "$2" shutdown nosave >/dev/null 2>&1; ! redis-cli -h "$1" -p "$2" ping >/dev/null 2>&1'
-NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 COUNT = "([0-9]{1,12})"
 # Before the report stands its progress, lines that end in a carriage return.
 HEAD = rf"""(?:^|\r)====== ([A-Z]+) ====== *

@@ -14,16 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infrabench.core import Capture, Measurement, MetricKind, Param, ParseError, Step, Target
-from infrabench.workloads._parse import (
-    at,
-    at_least,
-    equal,
-    json_object,
-    positive,
-    text,
-    value,
-    within,
-)
+from infrabench.workloads._parse import at, at_least, equal, json_object, positive, text, value, within
 
 PARAMS: Mapping[str, Param] = {
     "threads": Param(0, least=0, meaning="threads; 0: every CPU that the target may use"),

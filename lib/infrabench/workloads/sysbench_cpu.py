@@ -12,16 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infrabench.core import Capture, Measurement, MetricKind, Param, ParseError, Step, Target
-from infrabench.workloads._parse import (
-    equal,
-    number,
-    one,
-    parameter,
-    positive,
-    quantity,
-    text,
-    within,
-)
+from infrabench.workloads._parse import NUMBER, Field, equal, one, positive, quantity, read_fields, text, within
 
 PARAMS: Mapping[str, Param] = {
     "threads": Param(1, least=1, meaning="threads"),
@@ -33,7 +24,15 @@ PROGRAMS = {"server": {"sysbench": "sysbench"}}
 VERSION = ("sysbench", "--version"), r"^sysbench (\S+)$"
 TOOL = "sysbench cpu"
 READS = ("1.0.20",)
-NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
+# The last line of a report proves that nothing is cut off before it.
+END = rf"^ +execution time \(avg/stddev\): +{NUMBER}/{NUMBER}$\n\n\Z"
+TOTALS = {"total time": Field(r"^ +total time: +NUMs$"), "events": Field(r"^ +total number of events: +NUM$")}
+REPORT = {
+    "number of threads": Field(r"^Number of threads: NUM$", equals="threads"),
+    "prime limit": Field(r"^Prime numbers limit: NUM$", equals="cpu_max_prime"),
+    "rate": Field(r"^ +events per second: +NUM$"),
+    **TOTALS,
+}
 # sysbench's rate and events / total time differ by its own start and stop: milliseconds, more under a quota.
 RATE_TOLERANCE, START_STOP_S = 0.1, 0.25
 BUCKET = 1.02  # the percentile is the border of a bucket, of 1024 that reach from 1 us to 100 s: each is 1.8 % wide
@@ -84,13 +83,10 @@ def read(
     `tolerance` is the largest share by which its own rate and that of its events over its total time may differ, and
     `start_stop_s` the longest time that this may be.
     """
-    # The last line proves that nothing is cut off before it.
-    one(TOOL, "the end of the report", rf"^ +execution time \(avg/stddev\): +{NUMBER}/{NUMBER}$\n\n\Z", output)
-    parameter(TOOL, "number of threads", rf"^Number of threads: {NUMBER}$", output, params["threads"])
-    parameter(TOOL, "prime limit", rf"^Prime numbers limit: {NUMBER}$", output, params["cpu_max_prime"])
-    rate = positive(TOOL, "events per second", number(TOOL, "rate", rf"^ +events per second: +{NUMBER}$", output))
-    total_s = positive(TOOL, "total time", number(TOOL, "total time", rf"^ +total time: +{NUMBER}s$", output))
-    events = positive(TOOL, "events", number(TOOL, "events", rf"^ +total number of events: +{NUMBER}$", output))
+    one(TOOL, "the end of the report", END, output)
+    report = read_fields(TOOL, REPORT, output, params)
+    rate = positive(TOOL, "events per second", report["rate"])
+    total_s, events = (positive(TOOL, name, report[name]) for name in TOTALS)
     printed_s = events * HALF_HUNDREDTH / rate**2  # by which the rate is rounded
     if abs(events / rate - total_s) > min(tolerance * events / rate, start_stop_s) + printed_s:
         raise ParseError(TOOL, f"{events:g} events in {total_s:g} s are not {rate:g} per second", output)

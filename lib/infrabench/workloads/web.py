@@ -15,13 +15,14 @@ from typing import Any
 
 from infrabench.core import Capture, Measurement, MetricKind, Param, ParseError, Step, Target
 from infrabench.workloads._parse import (
+    NUMBER,
+    Field,
     at_least,
     equal,
-    number,
     one,
-    parameter,
     positive,
     quantity,
+    read_fields,
     text,
     within,
 )
@@ -45,8 +46,14 @@ CSV = "/tmp/infrabench-ab.csv"
 SPARE_FILES = 1024  # descriptors beyond one for each user
 # The percentiles that ab prints are whole milliseconds; those that it writes to a file have microseconds.
 SCRIPT = 'file=$1; shift; "$@" && cat "$file"; status=$?; rm -f "$file"; exit $status'
-NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 COUNT = "([0-9]{1,12})"
+REPORT = {
+    "concurrency": Field(r"^Concurrency Level: +NUM$", equals="users"),
+    "length of the page": Field(r"^Document Length: +NUM bytes$", equals=PAGE_BYTES),
+    "port": Field(r"^Server Port: +NUM$", equals="port"),
+    "time taken": Field(r"^Time taken for tests: +NUM seconds$"),
+    "rate": Field(r"^Requests per second: +NUM \[#/sec\] \(mean\)$"),
+}
 HALF_MS, HALF_HUNDREDTH = 0.000501, 0.00501  # half a printing step, of the time in s and of the rate
 # All that ab says between two lines that are always there: what else stands in between is no report of ab.
 COUNTS = rf"""^Complete requests: +{COUNT}
@@ -90,16 +97,13 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     output = text(capture["ab"])
     latency_s = _percentiles(output)
     params = capture.params
-    parameter(TOOL, "concurrency", rf"^Concurrency Level: +{NUMBER}$", output, params["users"])
-    parameter(TOOL, "length of the page", rf"^Document Length: +{NUMBER} bytes$", output, PAGE_BYTES)
-    parameter(TOOL, "port", rf"^Server Port: +{NUMBER}$", output, params["port"])
-    equal(TOOL, "address", _url(output), capture["ab"].argv[-1])
     complete, failed = _counts(output)
+    report = read_fields(TOOL, REPORT, output, params)
+    equal(TOOL, "address", _url(output), capture["ab"].argv[-1])
     equal(TOOL, "complete requests", complete, params["requests"])
-    total_s = positive(TOOL, "time", number(TOOL, "time taken", rf"^Time taken for tests: +{NUMBER} seconds$", output))
-    rate = number(TOOL, "rate", rf"^Requests per second: +{NUMBER} \[#/sec\] \(mean\)$", output)
+    total_s, rate = positive(TOOL, "time", report["time taken"]), positive(TOOL, "rate", report["rate"])
     # ab divides the one by the other; what it prints is rounded, the time to milliseconds and the rate to hundredths.
-    if abs(complete / positive(TOOL, "rate", rate) - total_s) > HALF_MS + complete * HALF_HUNDREDTH / rate**2:
+    if abs(complete / rate - total_s) > HALF_MS + complete * HALF_HUNDREDTH / rate**2:
         raise ParseError(TOOL, f"{complete:g} requests in {total_s:g} s are not {rate:g} per second", output)
     # ab 2.3 may tell of a request that took a hundred thousand years, and not at its place.
     if list(latency_s.values()) != sorted(latency_s.values()) or latency_s[100] > total_s + 0.001:

@@ -28,7 +28,7 @@ from infrabench.core import (
     plan_steps,
 )
 from infrabench.machines.hosts.host import LocalHost
-from infrabench.workloads import _barrier_output, _digits, _pods, _ycruncher, pods_pi, pods_startup, stream
+from infrabench.workloads import _barrier_output, _pods, _ycruncher, pods_pi, pods_startup, stream
 from tests.support.captures import DATA, read, with_stdout
 
 NAMES = ("pods-startup", "pods-netperf", "pods-stream", "pods-sysbench-cpu", "pods-pi")
@@ -434,17 +434,17 @@ def test_a_reading_that_failed_is_no_reading() -> None:
 
 
 def test_digits_are_those_of_pi() -> None:
-    assert _digits.decimals(50) == "14159265358979323846264338327950288419716939937510"
-    assert _digits.decimals(768)[761:] == "9999998"  # R. Feynman's point, and what follows it: cut off, not rounded
+    assert pods_pi.decimals(50) == "14159265358979323846264338327950288419716939937510"
+    assert pods_pi.decimals(768)[761:] == "9999998"  # R. Feynman's point, and what follows it: cut off, not rounded
     # Of "3." and a hundred thousand significant digits with a newline, as the program of CLN 1.3.6 prints them.
-    digest = hashlib.sha256(f"3.{_digits.decimals(99_999)}\n".encode()).hexdigest()
+    digest = hashlib.sha256(f"3.{pods_pi.decimals(99_999)}\n".encode()).hexdigest()
     assert digest == "f196976547f0e42d25806690a839a958162f86a5c045e27a7532b9f08ec09db1"
 
 
 @SETTINGS
 @given(count=st.integers(1, 3000))
 def test_fewer_digits_are_the_first_of_more(count: int) -> None:
-    assert _digits.decimals(count) == _digits.decimals(5000)[:count]
+    assert pods_pi.decimals(count) == pods_pi.decimals(5000)[:count]
 
 
 def test_what_ycruncher_validates_is_read() -> None:
@@ -468,7 +468,7 @@ def test_pods_that_ran_ycruncher_are_told_from_those_that_ran_pi(mark: str, end:
     capture = captured("pods-pi")
     told = VALIDATION.removeprefix("\xef\xbb\xbf").replace("\r\n", end)
     told = told.replace("Decimal Digits:        1,000,000,050", "Decimal Digits:        1,000")
-    told = told.replace("= 1022368949635857095", f"= {_ycruncher.decimal_hash(_digits.decimals(1000))}")
+    told = told.replace("= 1022368949635857095", f"= {_ycruncher.decimal_hash(pods_pi.decimals(1000))}")
     rows = [json.loads(line) for line in capture["run"].stdout.splitlines()]
     rows = [row | ({"stdout": mark + told} if "stdout" in row else {}) for row in rows]
     lines = "".join(f"{json.dumps(row)}\n" for row in rows).encode()
@@ -510,7 +510,7 @@ def test_newer_layouts_of_times_are_read() -> None:
 
 
 def test_the_hash_is_of_the_number_without_its_point() -> None:
-    decimals = _digits.decimals(4100)
+    decimals = pods_pi.decimals(4100)
     assert _ycruncher.decimal_hash(decimals[:300]) == int("3" + decimals[:300]) % (2**61 - 1)
     whole = int("3" + decimals[:4000]) * 10**100 + int(decimals[4000:])
     assert _ycruncher.decimal_hash(decimals) == whole % (2**61 - 1)
@@ -519,7 +519,7 @@ def test_the_hash_is_of_the_number_without_its_point() -> None:
 def with_ycruncher(digits: int, right: bool = True) -> Capture:
     """Return a capture in which every pod left a validation file of so many digits."""
     capture = captured("pods-pi")
-    hashed = _ycruncher.decimal_hash(_digits.decimals(digits)) + (not right)
+    hashed = _ycruncher.decimal_hash(pods_pi.decimals(digits)) + (not right)
     told = VALIDATION.replace("1,000,000,050", f"{digits:,}").replace("1022368949635857095", str(hashed))
     rows = [json.loads(line) for line in capture["run"].stdout.splitlines()]
     for row in rows[1:-1]:
@@ -550,4 +550,4 @@ def test_ycrunchers_own_figures_stand_beside_ours() -> None:
 
 
 def _sha(digits: int) -> str:
-    return hashlib.sha256(f"3.{_digits.decimals(digits)}\n".encode()).hexdigest()
+    return hashlib.sha256(f"3.{pods_pi.decimals(digits)}\n".encode()).hexdigest()

@@ -36,10 +36,17 @@ def test_what_is_no_number(word: str) -> None:
         reading.number("t", "a", r"^a=(.*)$", f"a={word}\n")
 
 
-def test_a_parameter_is_the_one_that_was_asked_for() -> None:
-    assert reading.parameter("t", "a", r"^a=(\d)$", "a=1\n", 1) == 1.0
-    with pytest.raises(ParseError, match="a must be 2"):
-        reading.parameter("t", "a", r"^a=(\d)$", "a=1\n", 2)
+def test_a_field_is_there_once_and_is_what_was_asked_for() -> None:
+    fields = {"first": reading.Field(r"^a=NUM$", equals="a"), "second": reading.Field(r"^b=NUM, NUM$", equals=2.5)}
+    assert reading.read_fields("t", fields, "a=1\nb=2.5, 3\n", {"a": 1}) == {"first": 1.0, "second": 2.5}
+    for output, words in (
+        ("a=2\nb=2.5, 3\n", "first must be 1.0"),
+        ("a=1\nb=2, 3\n", "second must be 2.5"),
+        ("a=1\n", "expected second once, found it 0 times"),
+        ("a=1\na=1\nb=2.5, 3\n", "expected first once, found it 2 times"),
+    ):
+        with pytest.raises(ParseError, match=words):
+            reading.read_fields("t", fields, output, {"a": 1})
 
 
 def test_what_is_said_twice_agrees_within_its_bounds() -> None:
