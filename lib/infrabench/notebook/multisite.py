@@ -28,7 +28,8 @@ from infrabench.ledger import catalogue
 from infrabench.ledger.records import awaited, read_session, recorded
 from infrabench.notebook import api
 from infrabench.notebook.session_figures import show_figure
-from infrabench.stats.sites import CASE, DIFFERS, OPEN, STANDS_OUT, over_sites, per_site
+from infrabench.stats.sites import DIFFERS, OPEN, STANDS_OUT, over_sites, per_site
+from infrabench.stats.table import CELL
 
 USED = ("complete", "partial")  # states of a session that has something to say
 STATES = (*USED, "failed", "missing")
@@ -329,7 +330,7 @@ def _of(frame: pd.DataFrame, workload: str, metric: str, scenario: str) -> pd.Da
 
 def _rows_of(part: Across, over: pd.DataFrame) -> pd.DataFrame:
     """The rows of the sites in some cases."""
-    cases, wanted = (pd.MultiIndex.from_frame(frame[CASE]) for frame in (part.rows, over))
+    cases, wanted = (pd.MultiIndex.from_frame(frame[CELL]) for frame in (part.rows, over))
     return part.rows[cases.isin(wanted)]
 
 

@@ -24,7 +24,7 @@ from infrabench.stats.estimates import largest
 from infrabench.stats.events import COUNT, SHARE, judge_events
 from infrabench.stats.intervals import NAN, Array
 from infrabench.stats.losses import LOST, account_losses, is_lost
-from infrabench.stats.table import PER_DEPLOYMENT, Blocked, blocked, kinds, stacks
+from infrabench.stats.table import ORDER, PER_DEPLOYMENT, Blocked, blocked, join_words, kinds, stacks
 from infrabench.stats.verdicts import (
     ALPHA,
     DIFFERENT,
@@ -139,7 +139,7 @@ def contrasts(
     SchemaError
         The table is not a tidy one (`table.check_values`).
     """
-    cube, primary = blocked(table) if cube is None else cube, set(primary)
+    cube, declared = blocked(table) if cube is None else cube, set(primary)
     others = [system for system in cube.systems if system != baseline]
     frame = cube.cases.loc[cube.cases.index.repeat(len(others))].reset_index(drop=True)
     if frame.empty:
@@ -147,24 +147,31 @@ def contrasts(
     frame = frame.assign(system=np.tile(others, len(cube.cases)), baseline=baseline)
     frame["kind"] = np.repeat(kinds(cube.cases), len(others))
     frame["margin"] = [_margin(margins, metric) for metric in frame["metric"]]
-    frame["primary"] = [key in primary for key in zip(frame["workload"], frame["metric"], strict=True)]
+    frame["primary"] = [key in declared for key in zip(frame["workload"], frame["metric"], strict=True)]
     values, fates = (_pairs_of(each, cube.systems, baseline) for each in (cube.numbers, cube.fates))
     flagged = _pairs_of(_flagged(cube.numbers), cube.systems, baseline) & np.isfinite(values).all(axis=1, keepdims=True)
     frame["step"], frame["sd"] = _printing(values)
     frame = frame.join(_judged(frame, values, fates, cube.deployment))
-    frame = frame.join(_effects_of(frame, values, cube.deployment))
+    effects = _by_stack(
+        frame, values, cube.deployment, lambda pairs, main: measure_effects(pairs, main) | of_pairs(pairs.x, pairs.y)
+    )
+    effects.loc[frame["withheld"], effects.select_dtypes("float").columns] = NAN  # where losses leave no verdict
+    frame = frame.join(effects)
     frame["verdict"], frame["p_equivalence_adjusted"] = _verdicts(frame)
     frame = _without_flagged(frame, values, fates, flagged.any(axis=1), cube.deployment)
     undecided = frame["verdict"] == INCONCLUSIVE
     tests = frame.groupby(FAMILY)["p_equivalence"].transform("count")
     frame["n_to_decide"] = np.where(undecided, n_to_decide(frame, frame["margin"], tests), NAN)
     frame["reason"] = _absent(frame, values)
-    frame["overhead_percent"], frame["overhead_low"], frame["overhead_high"] = _overhead(frame)
-    frame["worse_share"], frame["worse_low"], frame["worse_high"] = _worse(frame)
-    frame["p_adjusted"], frame["adjustment"] = multiplicity.by_metric(frame, frame["p"], primary)
+    sign = frame["better"].map({"lower": 1.0, "higher": -1.0}).astype(float)
+    frame["overhead_percent"], *ends = (100 * sign * (frame[each] - 1) for each in ("ratio", "ratio_low", "ratio_high"))
+    frame["overhead_low"], frame["overhead_high"] = np.minimum(*ends), np.maximum(*ends)
+    for name, end in (("worse_share", ""), ("worse_low", "_low"), ("worse_high", "_high")):
+        frame[name] = np.where(frame["better"] == "lower", frame[f"above{end}"], frame[f"below{end}"])
+    frame["p_adjusted"], frame["adjustment"] = multiplicity.by_metric(frame, frame["p"], declared)
     frame["reason"] = _qualified(frame)
     frame = frame[_tried(frame, table, baseline in cube.systems)].reindex(columns=list(TYPES)).astype(TYPES)
-    return frame.sort_values(["workload", "metric", "level", "scenario", "system"], ignore_index=True)
+    return frame.sort_values(ORDER, ignore_index=True)
 
 
 def _tried(frame: pd.DataFrame, table: pd.DataFrame, compared: bool) -> NDArray[np.bool_]:
@@ -284,7 +291,7 @@ def _qualified(frame: pd.DataFrame) -> list[str]:
     claimed = ~decided & (frame["p_equivalence"] < ALPHA) & (frame["p_equivalence_adjusted"] >= ALPHA)
     # each half-width, that of 95 % and that of the equivalence test, carries what rounding may have done
     barred = (frame["verdict"] == INCONCLUSIVE) & (2 * frame["off"] >= frame["margin"])
-    words = (
+    return join_words(
         frame["reason"],
         np.where(alone, exploratory + NOT_SIGNIFICANT, ""),
         np.where(claimed, NOT_IN_FAMILY, ""),
@@ -294,18 +301,6 @@ def _qualified(frame: pd.DataFrame) -> list[str]:
             for n, unit, worth in zip(frame["n_pairs"], frame["pair_unit"], frame["n_eff"], strict=True)
         ],
     )
-    return ["; ".join(filter(None, each)) for each in zip(*words, strict=True)]
-
-
-def _effects_of(frame: pd.DataFrame, values: Array, deployment: NDArray[np.intp]) -> pd.DataFrame:
-    """The columns of effect sizes; none where losses leave no verdict."""
-    found = _by_stack(frame, values, deployment, _effects)
-    found.loc[frame["withheld"], found.select_dtypes("float").columns] = NAN
-    return found
-
-
-def _effects(pairs: Pairs, primary: NDArray[np.bool_]) -> dict[str, Any]:
-    return measure_effects(pairs, primary) | of_pairs(pairs.x, pairs.y)
 
 
 def _without_flagged(
@@ -328,8 +323,7 @@ def _without_flagged(
     frame["sensitive"] = frame["verdict_without_flagged"] != frame["verdict"]
     lost = is_lost(fates).any(axis=(1, 2)) | frame["withheld"]
     words = ((LIMITED, frame["limited"]), (DEPENDENT, frame["dependent"]), ("outliers", some), (LOST, lost))
-    marks = zip(*(np.where(raised, word, "") for word, raised in words), strict=True)
-    frame["flags"] = ["; ".join(filter(None, each)) for each in marks]
+    frame["flags"] = join_words(*(np.where(raised, word, "") for word, raised in words))
     return frame
 
 
@@ -342,17 +336,3 @@ def _absent(frame: pd.DataFrame, values: Array) -> list[str]:
         for both, each in zip(names, ran, strict=True)
     ]
     return [f"no ok trial of {who}" if who else reason for who, reason in zip(gone, frame["reason"], strict=True)]
-
-
-def _overhead(frame: pd.DataFrame) -> tuple[pd.Series, pd.Series, pd.Series]:
-    """100 (r - 1) for costs, 100 (1 - r) for rates, with its ends in ascending order."""
-    sign = frame["better"].map({"lower": 1.0, "higher": -1.0}).astype(float)
-    middle, a, b = (100 * sign * (frame[name] - 1) for name in ("ratio", "ratio_low", "ratio_high"))
-    return middle, np.minimum(a, b), np.maximum(a, b)
-
-
-def _worse(frame: pd.DataFrame) -> tuple[NDArray[np.float64], ...]:
-    """The share of pairs in which the system is worse, and its ends: above for costs, below for rates."""
-    costs = (frame["better"] == "lower").to_numpy()
-    names = ((f"above{end}", f"below{end}") for end in ("", "_low", "_high"))
-    return tuple(np.where(costs, frame[above], frame[below]) for above, below in names)

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
-from infrabench.stats.intervals import LEVEL, MOST_MEANS, NAN, Array, Interval, Numbers, constant, interval
+from infrabench.stats.intervals import EXPANDED, LEVEL, NAN, Array, Interval, Numbers, constant, interval
 from infrabench.stats.table import paired, sample
 
 SMALL_P = 0.01  # of Ljung-Box at lag 1 and of Kendall's trend: together 1.9 % false alarms at n = 30
-FEW = 1.6449  # the upper 5 % of a standard normal: one-sided, for only positive correlation makes an interval too short
-LEAST = 5  # below this, neither a correlation nor a trend says anything
+UPPER_5_PERCENT = 1.6449  # of a standard normal: one-sided, for only positive correlation makes an interval too short
+MIN_VALUES = 5  # below this, neither a correlation nor a trend says anything
 ROUNDING = 1e-12  # relative difference below which two ratios are equal
 EXACT = 33  # largest n for which Kendall's distribution is enumerated where there are no ties
 
@@ -93,8 +93,11 @@ def kendall_trend(x: ArrayLike) -> Test:
         none = np.full(x.shape[:-1], NAN)[()]
         return Test(none, none)
     ranks, sizes = _ties(x)
-    score, tied = _pairs(ranks, sizes)
+    tied = (sizes - 1).sum(axis=-1) // 2
+    flat, step = ranks.reshape(-1, n), max(1, EXPANDED // n)
+    pieces = [_descending(flat[start : start + step]) for start in range(0, len(flat), step)]
     pairs = n * (n - 1) // 2
+    score = pairs - tied - 2 * np.concatenate([np.zeros(0, dtype=np.int64), *pieces]).reshape(tied.shape)
     correction = ((sizes - 1) * (2 * sizes + 5)).sum(axis=-1)  # a tie of t adds t (t - 1)(2 t + 5)
     with np.errstate(invalid="ignore", divide="ignore"):
         tau = np.where(tied < pairs, score / np.sqrt(pairs * (pairs - tied + 0.0)), NAN)
@@ -115,7 +118,7 @@ def dependent(x: ArrayLike) -> NDArray[np.bool_]:
     `x`: (..., n), in executed order. 1.9 % of independent normal cells of 30 are flagged; False below five values.
     """
     x = sample(x)
-    if x.shape[-1] < LEAST:
+    if x.shape[-1] < MIN_VALUES:
         return np.zeros(x.shape[:-1], dtype=bool)[()]
     with np.errstate(invalid="ignore"):
         return (ljung_box(x).p < SMALL_P) | (kendall_trend(x).p < SMALL_P)
@@ -133,10 +136,10 @@ def dependent_pairs(x: ArrayLike) -> NDArray[np.bool_]:
     """
     x = sample(x)
     n = x.shape[-1]
-    if n < LEAST:
+    if n < MIN_VALUES:
         return np.zeros(x.shape[:-1], dtype=bool)[()]
     with np.errstate(invalid="ignore"):
-        few = autocorrelation(x) > FEW * (n - 2) / (n * np.sqrt(n - 1)) - 1 / n
+        few = autocorrelation(x) > UPPER_5_PERCENT * (n - 2) / (n * np.sqrt(n - 1)) - 1 / n
     return dependent(x) | few
 
 
@@ -169,7 +172,7 @@ def effective_n(x: ArrayLike) -> Numbers:
     """
     x = sample(x)
     n = x.shape[-1]
-    r1 = autocorrelation(x) if n >= LEAST else np.full(x.shape[:-1], NAN)[()]
+    r1 = autocorrelation(x) if n >= MIN_VALUES else np.full(x.shape[:-1], NAN)[()]
     return np.clip(n * (1 - r1) / (1 + r1), 1, n)
 
 
@@ -187,17 +190,6 @@ def effective_interval(x: ArrayLike, n_eff: Numbers, level: float = LEVEL) -> In
     variance = ((x - mean[..., None]) ** 2).sum(axis=-1) / max(x.shape[-1] - 1, 1)
     half = stats.t.ppf((1 + level) / 2, known - 1) * np.sqrt(variance / known)
     return interval(mean - half, mean + half, level, exists)
-
-
-def _pairs(ranks: NDArray[np.int64], sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Ascending less descending pairs, and equal pairs, of each cell."""
-    n = ranks.shape[-1]
-    tied = (sizes - 1).sum(axis=-1) // 2
-    flat = ranks.reshape(-1, n)
-    step = max(1, MOST_MEANS // n)
-    pieces = [_descending(flat[start : start + step]) for start in range(0, len(flat), step)]
-    fall = np.concatenate([np.zeros(0, dtype=np.int64), *pieces]).reshape(ranks.shape[:-1])
-    return n * (n - 1) // 2 - tied - 2 * fall, tied
 
 
 def _descending(ranks: NDArray[np.int64]) -> NDArray[np.int64]:

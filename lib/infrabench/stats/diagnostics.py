@@ -20,10 +20,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from infrabench.stats import dependence, verdicts
-from infrabench.stats.dependence import LEAST, Test
+from infrabench.stats.dependence import MIN_VALUES, Test
 from infrabench.stats.estimates import largest
 from infrabench.stats.intervals import NAN, Array, Numbers, constant
-from infrabench.stats.table import CASE, check_values, kinds, sample
+from infrabench.stats.table import CASE, CELL, check_values, kinds, sample
 
 ROYSTON = 5000  # largest n for which the approximation of Shapiro and Wilk's p was made
 
@@ -40,16 +40,19 @@ ENDLESS = 2 * float(np.sqrt(2 / np.pi / (1 - 2 / np.pi)))
 # n -> quantiles of sqrt(n) dip at these levels, of 200 000 uniform samples each (lib/tests/unit/stats/null_tables.py)
 _TABLE = np.loadtxt(Path(__file__).with_name("dip_quantiles.csv"), delimiter=",")
 LEVELS, SIZES, QUANTILES = _TABLE[0, 1:], _TABLE[1:, 0], _TABLE[1:, 1:]
-LEAST_DIP = 4  # values; with fewer every sample is as unimodal as can be
+MIN_DIP_VALUES = 4  # values; with fewer every sample is as unimodal as can be
 
-CELL = [*CASE, "system"]
-TEXT = (*CELL, "modes", "mode_by_deployment", "flags")
-COLUMNS = (
-    *(*CELL, "n", "lag1", "ljung_box_p", "ljung_box5_p", "runs_p", "trend_tau", "trend_p"),
-    *("n_eff", "mean_low_eff", "mean_high_eff", "shapiro_p", "skewness", "outliers"),
-    *("split_d", "split_d_log", "dip_p", "modes", "mode_by_deployment", "step", "flags"),
-    *("shapiro_raw_p", "skewness_residual"),
-)
+TYPES = {
+    **dict.fromkeys(CELL, "str"),
+    "n": "int64",
+    **dict.fromkeys(("lag1", "ljung_box_p", "ljung_box5_p", "runs_p", "trend_tau", "trend_p"), "float64"),
+    **dict.fromkeys(("n_eff", "mean_low_eff", "mean_high_eff", "shapiro_p", "skewness", "outliers"), "float64"),
+    **dict.fromkeys(("split_d", "split_d_log", "dip_p"), "float64"),
+    **dict.fromkeys(("modes", "mode_by_deployment"), "str"),
+    "step": "float64",
+    "flags": "str",
+    **dict.fromkeys(("shapiro_raw_p", "skewness_residual"), "float64"),
+}
 MODIFIED_Z = 3.5
 SKEWED = 1.0
 NOT_NORMAL = 0.001  # p of Shapiro and Wilk
@@ -79,14 +82,10 @@ def shapiro(x: ArrayLike) -> Test:
     x = sample(x)
     found = np.full((2, *x.shape[:-1]), NAN)
     if 3 <= x.shape[-1] <= ROYSTON:
-        for cell in map(tuple, np.argwhere(_spread(x))):
+        spread = np.ptp(x, axis=-1) > 1e-12 * np.abs(x).max(axis=-1)  # more than rounding
+        for cell in map(tuple, np.argwhere(spread)):
             found[:, *cell] = stats.shapiro(x[cell])
     return Test(*(each[()] for each in found))
-
-
-def _spread(x: Array) -> Array:
-    """Which cells vary by more than rounding."""
-    return np.ptp(x, axis=-1) > 1e-12 * np.abs(x).max(axis=-1)
 
 
 class Split(NamedTuple):
@@ -195,7 +194,7 @@ def dip(x: ArrayLike) -> Numbers:
     empirical distribution as they are from each other. NaN below four values or without spread.
     """
     x = sample(x)
-    if x.shape[-1] < LEAST_DIP:
+    if x.shape[-1] < MIN_DIP_VALUES:
         return np.full(x.shape[:-1], NAN)[()]
     flat = np.sort(x, axis=-1).reshape(-1, x.shape[-1])
     found = np.fromiter((_dip(row) for row in flat), float, len(flat)).reshape(x.shape[:-1])
@@ -211,7 +210,7 @@ def dip_p(value: Numbers, n: int) -> Numbers:
     """
     scaled = np.sqrt(n) * np.asarray(value, dtype=float)
     smallest = 1 / (2 * np.sqrt(n))
-    ends = [np.interp(-1 / np.sqrt(max(n, LEAST_DIP)), -1 / np.sqrt(SIZES), column) for column in QUANTILES.T]
+    ends = [np.interp(-1 / np.sqrt(max(n, MIN_DIP_VALUES)), -1 / np.sqrt(SIZES), column) for column in QUANTILES.T]
     p = 1 - np.interp(scaled, [smallest, *np.maximum(ends, smallest)], [0.0, *LEVELS])
     # a share of small samples has the smallest dip there is: all are at least that
     return np.where(scaled <= smallest * (1 + 1e-9), 1.0, p)[()]
@@ -270,7 +269,7 @@ def diagnostics(table: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Columns `COLUMNS`. ``lag1``, ``ljung_box_p``, ``ljung_box5_p`` (lags 1 to 5), ``runs_p``, ``trend_tau``,
+        Columns `TYPES`. ``lag1``, ``ljung_box_p``, ``ljung_box5_p`` (lags 1 to 5), ``runs_p``, ``trend_tau``,
         ``trend_p``: dependence; ``n_eff``: as of `dependence.effective_n` where the cell is flagged dependent, else n;
         ``mean_low_eff``, ``mean_high_eff``: t interval of the mean with ``n_eff``, half a printing step wider on each
         side where that limits, cut where a count or a share cannot be, none over several deployments, whose means are
@@ -307,9 +306,7 @@ def diagnostics(table: pd.DataFrame) -> pd.DataFrame:
     if events.any():  # neither is below 0, and a share is not above 1
         for name in ("mean_low_eff", "mean_high_eff"):
             frame.loc[events, name] = np.clip(frame.loc[events, name].to_numpy(dtype=float), 0.0, top[events])
-    types = dict.fromkeys(TEXT, "str") | {"n": "int64"}
-    types |= {name: "float64" for name in COLUMNS if name not in types}
-    return pd.concat([keys, frame], axis=1).reindex(columns=list(COLUMNS)).astype(types)
+    return pd.concat([keys, frame], axis=1).reindex(columns=list(TYPES)).astype(TYPES)
 
 
 def residuals(ok: pd.DataFrame) -> Array:
@@ -358,16 +355,31 @@ def outlier_mask(x: ArrayLike) -> NDArray[np.bool_]:
 def _diagnose(x: Array, inner: Array, deployment: NDArray[np.int64]) -> dict[str, Any]:
     """The columns of cells of one size: `x`, `inner` (residuals) and `deployment` are (cells, n)."""
     n = x.shape[-1]
-    row: dict[str, Any] = dict.fromkeys(COLUMNS[len(CELL) :], NAN) | {"n": np.full(len(x), n)}
+    row: dict[str, Any] = dict.fromkeys(list(TYPES)[len(CELL) :], NAN) | {"n": np.full(len(x), n)}
     same, one = constant(x), (deployment == deployment[:, :1]).all(axis=-1)
     marks = np.abs(modified_z(x))
     row["outliers"] = np.where(np.isnan(marks).any(axis=-1), NAN, (marks > MODIFIED_Z).sum(axis=-1))
     row["step"] = verdicts.resolution_step(x)
-    none = coarse = np.zeros(len(x), dtype=bool)
-    raised = dict.fromkeys(FLAGS, none)
+    coarse = np.zeros(len(x), dtype=bool)
+    raised = dict.fromkeys(FLAGS, coarse)
     row["n_eff"] = np.full(len(x), float(n))
-    if n >= LEAST:
-        tests = _dependence(x) | _shape(x, inner)
+    if n >= MIN_VALUES:
+        trend = dependence.kendall_trend(x)
+        tests: dict[str, Any] = {
+            "lag1": dependence.autocorrelation(x),
+            "ljung_box_p": dependence.ljung_box(x).p,
+            "ljung_box5_p": dependence.ljung_box(x, 5).p,
+            "runs_p": dependence.runs_test(x).p,
+            "trend_tau": trend.statistic,
+            "trend_p": trend.p,
+            "shapiro_p": shapiro(inner).p,
+            "shapiro_raw_p": shapiro(x).p,
+            "skewness": skewness(x),
+            "skewness_residual": skewness(inner),
+            "split_d": split(x).d,
+            "split_d_log": split_log(x),
+            "dip_p": dip_p(dip(x), n),
+        }
         row |= {name: np.where(same, NAN, values) for name, values in tests.items()}
         raised["outliers"] = row["outliers"] > 0
         raised["dependent"] = dependence.dependent(x)
@@ -381,32 +393,10 @@ def _diagnose(x: Array, inner: Array, deployment: NDArray[np.int64]) -> dict[str
     ends = verdicts.widened(ends, row["step"], coarse)
     row["mean_low_eff"], row["mean_high_eff"] = (np.where(one, end, NAN) for end in ends[:2])
     row["modes"], row["mode_by_deployment"] = _modes(x, deployment, raised["bimodal"])
-    row["flags"] = _flags(n, same, raised)
+    few = "few values" if n < MIN_VALUES else ""
+    words = [few or "; ".join(word for word in FLAGS if raised[word][i]) for i in range(len(x))]
+    row["flags"] = np.where(same, "deterministic", words)
     return row
-
-
-def _dependence(x: Array) -> dict[str, Any]:
-    trend = dependence.kendall_trend(x)
-    return {
-        "lag1": dependence.autocorrelation(x),
-        "ljung_box_p": dependence.ljung_box(x).p,
-        "ljung_box5_p": dependence.ljung_box(x, 5).p,
-        "runs_p": dependence.runs_test(x).p,
-        "trend_tau": trend.statistic,
-        "trend_p": trend.p,
-    }
-
-
-def _shape(x: Array, inner: Array) -> dict[str, Any]:
-    return {
-        "shapiro_p": shapiro(inner).p,
-        "shapiro_raw_p": shapiro(x).p,
-        "skewness": skewness(x),
-        "skewness_residual": skewness(inner),
-        "split_d": split(x).d,
-        "split_d_log": split_log(x),
-        "dip_p": dip_p(dip(x), x.shape[-1]),
-    }
 
 
 def _modes(x: Array, deployment: NDArray[np.int64], flagged: NDArray[np.bool_]) -> tuple[list[str], list[str]]:
@@ -418,10 +408,3 @@ def _modes(x: Array, deployment: NDArray[np.int64], flagged: NDArray[np.bool_]) 
         modes[i] = f"low: {found.low:.4g}, {shares[0]}; high: {found.high:.4g}, {shares[1]}"
         constancy[i] = mode_by_deployment(x[i], deployment[i], found.boundary)
     return modes, constancy
-
-
-def _flags(n: int, same: NDArray[np.bool_], raised: dict[str, NDArray[np.bool_]]) -> list[str]:
-    if n < LEAST:
-        return ["deterministic" if each else "few values" for each in same]
-    words = ["; ".join(word for word in FLAGS if raised[word][i]) for i in range(len(same))]
-    return ["deterministic" if each else text for each, text in zip(same, words, strict=True)]

@@ -32,7 +32,7 @@ from infrabench.stats.intervals import (
 from infrabench.stats.losses import explain_unequal
 from infrabench.stats.pairwise import paired_fieller
 from infrabench.stats.planning import one_way
-from infrabench.stats.table import SHARED, blocked, check_values, kinds, stacks
+from infrabench.stats.table import CELL, ORDER, SHARED, blocked, check_values, kinds, stacks
 from infrabench.stats.verdicts import WORK, rate_interval
 
 GARWOOD, CLOPPER_PEARSON = "Garwood, counts", "Clopper-Pearson, shares"
@@ -40,20 +40,29 @@ EFFECTIVE = "{method}, effective number over {unit}"
 TRIALS, DEPLOYMENTS = "trials", "deployments"
 
 CASE = ["workload", "scenario"]
-CELL = ["workload", "scenario", "metric", "system"]
-COLUMNS = (
-    *("workload", "scenario", "factor", "level", "metric", "unit", "better", "system"),
-    *("planned", *STATES, "n"),
-    *("mean", "mean_low", "mean_high", "mean_method", "median", "median_low", "median_high", "median_level"),
-    *("sd", "cov", "min", "max", "deterministic"),
-    *("geometric_mean", "geometric_low", "geometric_high", "pseudo_median", "pseudo_low", "pseudo_high"),
-    *("boot_t_low", "boot_t_high", "deployments", "unit_n", "between_share", "repeats"),
-)
-TEXT = ("workload", "scenario", "factor", "metric", "unit", "better", "system", "mean_method")
+# what the values of a cell say
+MEASURED = {
+    "n": "int64",
+    **dict.fromkeys(("mean", "mean_low", "mean_high"), "float64"),
+    "mean_method": "str",
+    **dict.fromkeys(("median", "median_low", "median_high", "median_level", "sd", "cov", "min", "max"), "float64"),
+    "deterministic": "bool",
+    **dict.fromkeys(("geometric_mean", "geometric_low", "geometric_high"), "float64"),
+    **dict.fromkeys(("pseudo_median", "pseudo_low", "pseudo_high", "boot_t_low", "boot_t_high"), "float64"),
+    **dict.fromkeys(("deployments", "unit_n"), "int64"),
+    "between_share": "float64",
+}
+TYPES = {
+    **dict.fromkeys(("workload", "scenario", "factor"), "str"),
+    "level": "float64",
+    **dict.fromkeys(("metric", "unit", "better", "system"), "str"),
+    **dict.fromkeys(("planned", *STATES), "int64"),
+    **MEASURED,
+    "repeats": "int64",
+}
 NUMBERS = ("n", "mean", "mean_low", "mean_high", "n_pairs", "ratio", "ratio_low", "ratio_high")
 INTERIM = (*SHARED, "system", *NUMBERS, "reason")
 T, T_OF_TIMES = "Student's t", "Student's t of the times"
-COUNTS = ("planned", *STATES, "n", "deployments", "unit_n", "repeats")
 
 
 class Means(NamedTuple):
@@ -188,7 +197,7 @@ def estimates(table: pd.DataFrame, missing: pd.DataFrame | None = None) -> pd.Da
     Returns
     -------
     DataFrame
-        Columns `COLUMNS`, units of the table. ``planned``: trials of the plan; ``repeats``: of invalid ones. ``mean``:
+        Columns `TYPES`, units of the table. ``planned``: trials of the plan; ``repeats``: of invalid ones. ``mean``:
         of a rate of fixed work the work over the mean time, which is the harmonic mean, and its intervals are those of
         the mean time. ``mean_low``, ``mean_high``: by ``mean_method`` (empty: no interval), which is Student's t, of
         counts and shares an exact one that never leaves what they can be (`event_means`); there ``mean`` is
@@ -219,9 +228,7 @@ def estimates(table: pd.DataFrame, missing: pd.DataFrame | None = None) -> pd.Da
     # the systems of one metric stand together; counts already come in the order of the scenarios
     case_order = frame.groupby(CASE, sort=False).ngroup()
     frame = frame.assign(case=case_order).sort_values(["case", "metric", "system"], kind="stable", ignore_index=True)
-    types = dict.fromkeys(TEXT, "str") | dict.fromkeys(COUNTS, "int64") | {"deterministic": "bool"}
-    types |= {name: "float64" for name in COLUMNS if name not in types}
-    return frame[list(COLUMNS)].astype(types)
+    return frame[list(TYPES)].astype(TYPES)
 
 
 def _counts(table: pd.DataFrame, missing: pd.DataFrame | None) -> pd.DataFrame:
@@ -260,7 +267,7 @@ def _numbers(table: pd.DataFrame) -> pd.DataFrame:
     cell = cell.to_numpy()
     cell_of_unit = cell[np.unique(unit, return_index=True)[1]]
     deployments = np.bincount(cell_of_unit, minlength=len(keys))
-    found = {name: np.full(len(keys), NAN) for name in COLUMNS[COLUMNS.index("n") : -1] if name not in TEXT}
+    found = {name: np.full(len(keys), NAN) for name, kind in MEASURED.items() if kind != "str"}
     for index, x in _stacks(cell, values):
         _put(found, index, _spread(x))
     _put_centres(found, values, cell, unit, deployments, _centre)
@@ -463,5 +470,5 @@ def interim(table: pd.DataFrame, baseline: str, primary: Iterable[tuple[str, str
         found[f"{name}_low"][rows], found[f"{name}_high"][rows] = ends.low, ends.high
         found[name][rows] = 1 / found[name][rows]
     frame = frame.assign(**found).astype({"n": "int64", "n_pairs": "int64"})
-    frame = frame[frame["n"] > 0].sort_values(["workload", "metric", "level", "scenario", "system"], kind="stable")
+    frame = frame[frame["n"] > 0].sort_values(ORDER, kind="stable")
     return frame.reset_index(drop=True)[list(INTERIM)]

@@ -18,7 +18,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from infrabench.stats.intervals import LEVEL, NAN, Array, Estimate, Interval, interval, means, wilson_interval
+from infrabench.stats.intervals import (
+    LEVEL,
+    NAN,
+    Array,
+    Estimate,
+    Interval,
+    interval,
+    means,
+    no_interval,
+    wilson_interval,
+)
 from infrabench.stats.table import PER_BLOCK, PER_DEPLOYMENT
 
 SEED = 1969
@@ -296,7 +306,12 @@ def judge_events(
     over random subsets of the units (`typical_values`). Sources are named there.
     """
     unit = PER_BLOCK if deployment is None else PER_DEPLOYMENT
-    events = _sums(values, deployment, unit)
+    blocks = values[:, np.isfinite(values).all(axis=0)]
+    events = Events(*blocks, np.ones(blocks.shape[-1]), blocks, unit)
+    if deployment is not None:
+        _, label = np.unique(deployment[np.isfinite(values).all(axis=0)], return_inverse=True)
+        sums = (np.bincount(label, weights) for weights in (*blocks, np.ones(label.size)))
+        events = Events(*sums, blocks, unit)
     if events.blocks.size < 2:
         return {}
     trials = kind == SHARE and not percent and bool(np.isin(events.by_block, (0.0, 1.0)).all())
@@ -316,26 +331,11 @@ def judge_events(
     row["ratio"] = x / y if y else np.inf if x else NAN
     if not x and not y and not trials:
         word = NOTHING.format(most=poisson_interval(0.0, n).high)
-        row |= _columns(None, NAN, none(), poisson_difference(x, y, n, n))
+        row |= _columns(None, NAN, no_interval(()), poisson_difference(x, y, n, n))
         return row | {"inferred": False, "apart": False, "reason": word}
     if clustered:
         return row | _by_units(events, margin, why)
     return row | (_by_shares(x, y, n, margin) if trials else _by_counts(x, y, n, margin))
-
-
-def none() -> Interval:
-    """Return no interval: NaN ends."""
-    return Interval(NAN, NAN, NAN)
-
-
-def _sums(values: Array, deployment: NDArray[np.intp] | None, unit: str) -> Events:
-    there = np.isfinite(values).all(axis=0)
-    blocks = values[:, there]
-    if deployment is None:
-        return Events(*blocks, np.ones(blocks.shape[-1]), blocks, unit)
-    _, label = np.unique(deployment[there], return_inverse=True)
-    x, y, n = (np.bincount(label, weights) for weights in (*blocks, np.ones(label.size)))
-    return Events(x, y, n, blocks, unit)
 
 
 def _clustered(events: Events, *, of_trials: bool) -> bool:
@@ -365,7 +365,7 @@ def _by_shares(x: float, y: float, n: float, margin: float) -> dict[str, Any]:
         (newcombe_p(x, n, y, n, -margin), x - y > -margin * n),
         (newcombe_p(x, n, y, n, margin), x - y < margin * n),
     )
-    row = _columns(BY_SHARES, newcombe_p(x, n, y, n), none(), difference)
+    row = _columns(BY_SHARES, newcombe_p(x, n, y, n), no_interval(()), difference)
     apart = not difference.low <= 0 <= difference.high
     return row | {"p_equivalence": p, "apart": apart, "reason": BY_DIFFERENCE}
 
@@ -380,7 +380,7 @@ def _by_units(events: Events, margin: float, why: str) -> dict[str, Any]:
         return row | {"apart": False, "reason": why}
     x, y = events.x.sum(), events.y.sum()
     if not x or not y:  # all subsets have one ratio, 0 or infinite: that is not known so well
-        row |= _columns(method, p, none(), found.difference)
+        row |= _columns(method, p, no_interval(()), found.difference)
         apart = not found.difference.low <= 0 <= found.difference.high
         return row | {"apart": apart, "reason": f"{why}: the difference, compared over {events.unit}"}
     edges = (1 - margin, 1 + margin)
@@ -397,7 +397,9 @@ def _worse_side(*sides: tuple[float, bool]) -> float:
 
 
 def _columns(method: str | None, p: float, ratio: Interval, difference: Interval) -> dict[str, Any]:
-    row: dict[str, Any] = {"inferred": True, "p": p, "p_method": method, "p_equivalence": NAN} | _narrow(none())
+    row: dict[str, Any] = {"inferred": True, "p": p, "p_method": method, "p_equivalence": NAN} | _narrow(
+        no_interval(())
+    )
     row |= {"ratio_low": float(ratio.low), "ratio_high": float(ratio.high)}
     return row | {"difference_low": float(difference.low), "difference_high": float(difference.high)}
 

@@ -25,7 +25,7 @@ Numbers = Array | float
 LEVEL = 0.95
 ALPHA = 1 - LEVEL
 NAN = float("nan")
-MOST_MEANS = 2**21  # numbers held at a time by methods that expand a sample
+EXPANDED = 2**21  # numbers held at a time by methods that expand a sample
 
 RESAMPLES = 9999
 SEED = 20200315
@@ -171,7 +171,7 @@ def _middle_and_ends(expand: Callable[..., Array], *samples: Array, tail: int) -
     shape = samples[0].shape[:-1]
     cells = [sample.reshape(-1, sample.shape[-1]) for sample in samples]
     size = expand(*(cell[:0] for cell in cells)).shape[1]
-    step = max(1, MOST_MEANS // size)
+    step = max(1, EXPANDED // size)
     found = np.empty((3, len(cells[0])))
     for start in range(0, len(cells[0]), step):
         made = np.sort(expand(*(cell[start : start + step] for cell in cells)), axis=-1)
@@ -295,36 +295,16 @@ def quantiles(x: Array, counts: Counts, share: float) -> Array:
 
 
 def percentile_ends(made: Array, level: float) -> Ends:
-    """Return the central `level` of each row of `made` (cells, resamples), which is sorted in place."""
-    found = _interpolated(made, np.broadcast_to([(1 - level) / 2, (1 + level) / 2], (len(made), 2)))
-    return found[:, 0], found[:, 1]
+    """Return the central `level` of each row of `made` (cells, resamples), which is sorted in place.
 
-
-def pivot_ends(shift: Array, errors: Array, level: float) -> Ends:
-    """Return the central `level` of shift / error over resamples; both (cells, resamples), `shift` is overwritten.
-
-    An error of 0 puts its resample at infinity on the side of its shift, or at 0 when there is no shift.
+    The quantiles are interpolated linearly.
     """
-    shift /= errors
-    shift[np.isnan(shift)] = 0.0
-    return percentile_ends(shift, level)
-
-
-def one_sign(resampled: Array, observed: Array) -> NDArray[np.bool_]:
-    """Return the cells of which every resampled statistic has the sign of the observed one, and that is not 0.
-
-    `resampled`: (cells, resamples), `observed`: (cells,), as the answer.
-    """
-    return (observed != 0) & (np.sign(resampled) == np.sign(observed)[:, None]).all(axis=-1)
-
-
-def _interpolated(made: Array, shares: Array) -> Array:
-    """Linearly interpolated quantiles (cells, shares) of each row of `made`, sorted in place; NaN for a NaN share."""
     made.sort(axis=-1)
-    place = shares * (made.shape[-1] - 1)
-    lower = np.clip(np.nan_to_num(place).astype(int), 0, made.shape[-1] - 2)
-    a, b = np.take_along_axis(made, lower, axis=-1), np.take_along_axis(made, lower + 1, axis=-1)
-    return np.where(a == b, a, a + (b - a) * (place - lower)) + 0 * shares
+    place = np.array([(1 - level) / 2, (1 + level) / 2]) * (made.shape[-1] - 1)
+    lower = np.clip(place.astype(int), 0, made.shape[-1] - 2)
+    a, b = made[:, lower], made[:, lower + 1]
+    ends = np.where(a == b, a, a + (b - a) * (place - lower)) + 0.0  # no negative zero
+    return ends[:, 0], ends[:, 1]
 
 
 def bootstrap_t(x: ArrayLike, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = SEED) -> Interval:
@@ -342,7 +322,9 @@ def bootstrap_t(x: ArrayLike, level: float = LEVEL, resamples: int = RESAMPLES, 
         variance -= shift**2
         # what is left of the variance of a resample without spread is rounding of its largest square
         variance[variance <= ROUNDING * (off**2).max(axis=-1, keepdims=True)] = 0.0
-        low, high = pivot_ends(shift, np.sqrt(variance, out=variance), level)
+        shift /= np.sqrt(variance, out=variance)  # without spread at infinity, on its own side
+        shift[np.isnan(shift)] = 0.0
+        low, high = percentile_ends(shift, level)
         return mean[:, 0] - high * sd[:, 0], mean[:, 0] - low * sd[:, 0]
 
     return over_cells(ends, (x,), resample_shares, level, resamples, seed)
@@ -365,7 +347,8 @@ def bootstrap_quantile_ratio(
 
     def ends(counts: Counts, x: Array, y: Array) -> Ends:
         made, below = quantiles(x, counts, share), quantiles(y, counts, share)
-        usable = one_sign(below, np.quantile(y, share, axis=-1))
+        observed = np.quantile(y, share, axis=-1)
+        usable = (observed != 0) & (np.sign(below) == np.sign(observed)[:, None]).all(axis=-1)
         made /= below
         low, high = percentile_ends(made, level)
         return np.where(usable, low, NAN), np.where(usable, high, NAN)

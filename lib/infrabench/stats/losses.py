@@ -108,8 +108,7 @@ def explain_unequal(values: Array, fates: NDArray[np.int8], names: Sequence[str]
     ]
     if not pairs:
         return ""
-    tried = np.isfinite(values) | (fates > 0)
-    told = [f"{name}: {_render_fates(*each)}" for name, *each in zip(names, fates, tried, strict=True)]
+    told = [f"{name}: {each}" for name, each in zip(names, _render_fates(values, fates), strict=True)]
     worse = "; ".join(told[i] for i in sorted({pair[1] for pair in pairs}))
     least = min((pair[0] for pair in pairs), key=lambda i: fallen[i].sum())
     return f"{worse} ({told[least]}): {UNLIKE}"
@@ -120,13 +119,9 @@ def explain_lost(values: Array, fates: NDArray[np.int8], names: Sequence[str]) -
 
     `values`, `fates`: shape (samples, blocks), and `names`, as of `explain_unequal`.
     """
-    tried = np.isfinite(values) | (fates > 0)
-    told = [
-        f"{name}: {_render_fates(*each)}"
-        for name, *each in zip(names, fates, tried, strict=True)
-        if is_lost(each[0]).any()
-    ]
-    return "; ".join(told)
+    lost = is_lost(fates).any(axis=-1)
+    words = zip(names, _render_fates(values, fates), lost, strict=True)
+    return "; ".join(f"{name}: {each}" for name, each, some in words if some)
 
 
 def worst_p(values: Array, fates: NDArray[np.int8], deployment: NDArray[np.intp] | None) -> float:
@@ -162,9 +157,7 @@ def account_losses(
     unequal = unequal_p(*(fates != 0)) < ALPHA
     if not row["inferred"] or not (lost.any() or unequal):
         return {}
-    own, base = (
-        _render_fates(each, there) for each, there in zip(fates, np.isfinite(values) | (fates > 0), strict=True)
-    )
+    own, base = _render_fates(values, fates)
     said = f"{own} ({row['baseline']}: {base})"
     found = (
         {} if unequal else _events(judge, row, values, lost, top) if judge else _ranked(row, values, lost, deployment)
@@ -226,10 +219,13 @@ def _events(
     return found | ps | {"apart": all(each["apart"] for each in every)}
 
 
-def _render_fates(fates: NDArray[np.int8], tried: NDArray[np.bool_]) -> str:
-    """Return ``9 of 30 timed out, 1 of 30 failed``: what became of the trials of a system that were not ok at once."""
-    words = [
-        f"{(fates == code).sum()} of {tried.sum()} {WORDS.get(state := STATES[max(code, 0)], state)}"
-        for code in np.unique(fates[fates != 0])
-    ]
-    return ", ".join(words) or f"0 of {tried.sum()} lost"
+def _render_fates(values: Array, fates: NDArray[np.int8]) -> list[str]:
+    """Return ``9 of 30 timed out, 1 of 30 failed`` for each row: what became of its trials that were not ok at once."""
+    texts = []
+    for own, tried in zip(fates, (np.isfinite(values) | (fates > 0)).sum(axis=-1), strict=True):
+        words = [
+            f"{(own == code).sum()} of {tried} {WORDS.get(state := STATES[max(code, 0)], state)}"
+            for code in np.unique(own[own != 0])
+        ]
+        texts.append(", ".join(words) or f"0 of {tried} lost")
+    return texts

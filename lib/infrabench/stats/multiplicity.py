@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from infrabench.stats.intervals import ALPHA, Array
 from infrabench.stats.losses import worst_p
 from infrabench.stats.pairwise import paired_moments, t_p
-from infrabench.stats.table import Blocked, blocked, stacks
+from infrabench.stats.table import ORDER, Blocked, blocked, stacks
 
 HOLM, EXPLORATORY = "Holm", "Benjamini-Hochberg, exploratory"
 TYPES = {
@@ -105,8 +105,7 @@ def tiers(table: pd.DataFrame, cube: Blocked | None = None) -> pd.DataFrame:
     means, letters = of_cases(cube)
     rows = cube.cases.loc[cube.cases.index.repeat(len(cube.systems))].drop(columns=["unit", "pair_unit"])
     frame = rows.assign(system=np.tile(cube.systems, len(cube.cases)), mean=means.ravel(), letters=letters.ravel())
-    order = ["workload", "metric", "level", "scenario", "system"]
-    return frame[list(TYPES)].astype(TYPES).sort_values(order, ignore_index=True)
+    return frame[list(TYPES)].astype(TYPES).sort_values(ORDER, ignore_index=True)
 
 
 def of_cases(cube: Blocked) -> tuple[Array, NDArray[np.object_]]:

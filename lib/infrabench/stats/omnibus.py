@@ -22,7 +22,7 @@ from infrabench.stats.intervals import LEVEL, NAN, Array
 from infrabench.stats.losses import explain_lost, explain_unequal, is_lost
 from infrabench.stats.multiplicity import of_cases
 from infrabench.stats.pairwise import Comparison, paired_t
-from infrabench.stats.table import Blocked, blocked, sample, stacks
+from infrabench.stats.table import Blocked, blocked, join_words, sample, stacks
 from infrabench.stats.verdicts import NOT_COMPARABLE
 
 OMNIBUS = {
@@ -89,7 +89,7 @@ def omnibus(table: pd.DataFrame, primary: Iterable[tuple[str, str]] = (), cube: 
     frame = cube.cases.join(pd.DataFrame({"k": there.sum(axis=-1), "n": 0}, index=cube.cases.index))
     frame = frame.reindex(columns=list(OMNIBUS)).assign(reason="")
     for chosen in np.unique(there, axis=0):
-        _fill(frame, cube, np.flatnonzero((there == chosen).all(axis=-1)), np.flatnonzero(chosen))
+        _write_friedman(frame, cube, np.flatnonzero((there == chosen).all(axis=-1)), np.flatnonzero(chosen))
     for case in np.flatnonzero((cube.fates != 0).any(axis=(1, 2))):
         own = there[case]
         names = [name for name, ran in zip(cube.systems, own, strict=True) if ran]
@@ -99,7 +99,7 @@ def omnibus(table: pd.DataFrame, primary: Iterable[tuple[str, str]] = (), cube: 
             frame.loc[case, "reason"] = f"{NOT_COMPARABLE}: {reason}"
         elif is_lost(cube.fates[case, own]).any() and len(names) > 1:
             deployment = cube.deployment if cube.by_deployment[case] else None
-            frame.loc[case, list(TESTS)] = _least(cube.numbers[case, own], cube.fates[case, own], deployment)
+            frame.loc[case, list(TESTS)] = _worst_tests(cube.numbers[case, own], cube.fates[case, own], deployment)
             frame.loc[case, "reason"] = f"{explain_lost(*fallen)}: p holds whatever they would have been"
     frame["p_adjusted"], frame["adjustment"] = multiplicity.by_metric(frame, frame["iman_davenport_p"], primary)
     frame["tiers"] = [_tiers(cube.systems, row) for row in of_cases(cube)[1]]
@@ -107,23 +107,21 @@ def omnibus(table: pd.DataFrame, primary: Iterable[tuple[str, str]] = (), cube: 
     for name in ("f", "df1", "df2", "p"):
         frame[f"interaction_{name}"] = levels[name]
     inner = levels["reason"].map(lambda each: each and f"system x scenario {each}")
-    frame["reason"] = ["; ".join(filter(None, each)) for each in zip(frame["reason"], inner, strict=True)]
+    frame["reason"] = join_words(frame["reason"], inner)
     return frame.astype(OMNIBUS).sort_values(["workload", "metric", "level", "scenario"], ignore_index=True)
 
 
-def _fill(frame: pd.DataFrame, cube: Blocked, cases: Array, systems: Array) -> None:
+def _write_friedman(frame: pd.DataFrame, cube: Blocked, cases: Array, systems: Array) -> None:
     """Write the Friedman columns of cases that have the same systems."""
     for cells, values in stacks(cube.numbers[cases][:, systems], cube.deployment, cube.by_deployment[cases]):
         found, (k, n) = friedman(values), values.shape[-2:]
-        frame.loc[cases[cells], "n"] = n
-        frame.loc[cases[cells], "friedman_chi2"] = found.statistic
-        frame.loc[cases[cells], "friedman_p"] = found.p
-        for name in ("iman_davenport_f", "df1", "df2", "iman_davenport_p"):
-            frame.loc[cases[cells], name] = getattr(found, name) if min(k, n) > 1 else NAN
-        frame.loc[cases[cells], "nemenyi_cd"] = critical_distance(k, n) if min(k, n) > 1 else NAN
+        columns = {"n": n, "friedman_chi2": found.statistic, "friedman_p": found.p}
+        rest = (*found[2:6], critical_distance(k, n)) if min(k, n) > 1 else [NAN] * 5
+        for name, column in (columns | dict(zip(TESTS[2:], rest, strict=True))).items():
+            frame.loc[cases[cells], name] = column
 
 
-def _least(values: Array, fates: NDArray[np.int8], deployment: Array | None) -> list[float]:
+def _worst_tests(values: Array, fates: NDArray[np.int8], deployment: Array | None) -> list[float]:
     """Return the columns `TESTS` of one case whose lost trials may have been anything."""
     lost = is_lost(fates).any(axis=0)
     if deployment is None:
@@ -264,7 +262,7 @@ def interactions(
     rows: list[dict[str, Any]] = []
     for (workload, metric), index in cube.cases.groupby(["workload", "metric"]).indices.items():
         for system in others if baseline in cube.systems else []:
-            found = _of(cube, index, [system, baseline])
+            found = _interaction_of(cube, index, [system, baseline])
             row = {"workload": workload, "metric": metric, "system": system, "baseline": baseline}
             rows.append(row | found)
     frame = pd.DataFrame(rows, columns=list(INTERACTIONS))
@@ -281,13 +279,13 @@ def overall(cube: Blocked) -> pd.DataFrame:
     rows: dict[int, list[Any]] = {}
     for index in cube.cases.groupby(["workload", "metric"]).indices.values():
         ran = np.isfinite(cube.numbers[index]).any(axis=-1).all(axis=0)
-        found = _of(cube, index, [name for name, there in zip(cube.systems, ran, strict=True) if there])
+        found = _interaction_of(cube, index, [name for name, there in zip(cube.systems, ran, strict=True) if there])
         rows |= {int(case): [found[name] for name in columns] for case in index}
     frame = pd.DataFrame.from_dict(rows, orient="index", columns=columns).sort_index()
     return frame.astype(dict.fromkeys(columns[:-1], "float64"))
 
 
-def _of(cube: Blocked, cases: Any, systems: list[str]) -> dict[str, Any]:
+def _interaction_of(cube: Blocked, cases: Any, systems: list[str]) -> dict[str, Any]:
     """The interaction of these systems over those of these cases in which all of them have an ok trial."""
     own = [cube.systems.index(name) for name in systems]
     values, fates = cube.numbers[cases][:, own], cube.fates[cases][:, own]

@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
+from infrabench.stats.dependence import Test
 from infrabench.stats.intervals import (
     LEVEL,
     NAN,
     Array,
+    Estimate,
     Interval,
-    Numbers,
     constant,
     interval,
     no_interval,
@@ -67,7 +68,10 @@ def paired_t(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Comparison:
     `x`, `y`: (..., n), one unit (Student 1908). On log values it compares geometric means. NaN below two pairs and when
     the differences have no spread.
     """
-    return _t_test(paired_moments(x, y), level)
+    moments = paired_moments(x, y)
+    estimate, error, df = moments
+    half = special.stdtrit(df, (1 + level) / 2) * error
+    return Comparison(estimate, Interval(estimate - half, estimate + half, level), estimate / error, df, t_p(moments))
 
 
 def paired_moments(x: ArrayLike, y: ArrayLike) -> Moments:
@@ -106,21 +110,6 @@ def _one_sample(differences: Array, rounding: Array) -> Moments:
     return Moments(differences.mean(axis=-1), np.where(sd > rounding, sd, np.nan)[()] / np.sqrt(n), n - 1)
 
 
-def _t_test(moments: Moments, level: float) -> Comparison:
-    estimate, error, df = moments
-    t = estimate / error
-    half = special.stdtrit(df, (1 + level) / 2) * error
-    return Comparison(estimate, Interval(estimate - half, estimate + half, level), t, df, t_p(moments))
-
-
-class LogRatio(NamedTuple):
-    """A ratio of geometric means, its interval, and p of the t test that it is 1."""
-
-    ratio: Numbers
-    interval: Interval
-    p: Numbers
-
-
 def paired_fieller(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Interval:
     """Return Fieller's interval of mean(x) / mean(y) for paired values, their covariance kept.
 
@@ -152,37 +141,32 @@ def paired_fieller(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Interval
         return interval(ratio + (middle - root) / a, ratio + (middle + root) / a, level, exists)
 
 
-def paired_log_ratio(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> LogRatio:
-    """Return the ratio of geometric means of paired samples, from Student's t on log(x / y), and p of a ratio of 1.
+def paired_log_ratio(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Estimate:
+    """Return the ratio of geometric means of paired samples with its interval, from Student's t on log(x / y).
 
     `x`, `y`: (..., n), one unit, positive (Student 1908, on the logarithms of the pairs); NaN throughout where a value
-    is not, NaN interval and p below two pairs or when neither sample has any spread. A system in fixed proportion
-    to its baseline has an interval of no width and p NaN.
+    is not, NaN interval below two pairs or when neither sample has any spread. A system in fixed proportion to its
+    baseline has an interval of no width.
     """
     x, y = paired(x, y)
     n = x.shape[-1]
     if n == 0:
-        return LogRatio(np.full(x.shape[:-1], NAN)[()], no_interval(x.shape[:-1]), np.full(x.shape[:-1], NAN)[()])
+        return Estimate(np.full(x.shape[:-1], NAN)[()], no_interval(x.shape[:-1]))
     positive = ((x > 0) & (y > 0)).all(axis=-1)
     logs = np.log(np.where(x > 0, x, 1.0) / np.where(y > 0, y, 1.0))
     mean = logs.mean(axis=-1)
     ratio = np.where(positive, np.exp(mean), NAN)[()]
     if n < 2:
-        return LogRatio(ratio, no_interval(x.shape[:-1]), np.full(x.shape[:-1], NAN)[()])
+        return Estimate(ratio, no_interval(x.shape[:-1]))
     error = logs.std(axis=-1, ddof=1) / np.sqrt(n)
     exists = positive & ~(constant(x) & constant(y))
     half = stats.t.ppf((1 + level) / 2, n - 1) * error
-    # spread of the size of rounding is no spread to test against
-    tested = exists & (error > 1e-14 * np.maximum(np.abs(mean), 1.0))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        p = np.where(tested, 2 * stats.t.sf(np.abs(mean) / error, n - 1), NAN)[()]
-    return LogRatio(ratio, interval(np.exp(mean - half), np.exp(mean + half), level, exists), p)
+    return Estimate(ratio, interval(np.exp(mean - half), np.exp(mean + half), level, exists))
 
 
 class Equivalence(NamedTuple):
-    """A ratio of means, its 90 % interval and the p of "at least a margin away from 1"."""
+    """The 90 % interval of a ratio of means and the p of "at least a margin away from 1"."""
 
-    ratio: Any
     interval: Interval
     p: Any
 
@@ -216,7 +200,10 @@ def difference_p(x: ArrayLike, y: ArrayLike, off: ArrayLike = 0.0) -> Any:
     moved out by `off` on each side, excludes 1. NaN as `fieller_t`.
     """
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-    ratio = _ratio(x, y)
+    if not x.shape[-1]:
+        return np.full(x.shape[:-1], NAN)[()]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = x.mean(axis=-1) / y.mean(axis=-1)
     t, df = fieller_t(x, y, np.clip(ratio, 1 - np.asarray(off), 1 + np.asarray(off)))
     return 2 * special.stdtr(df, -np.abs(t)) if df else t
 
@@ -234,7 +221,7 @@ def ratio_equivalence(x: ArrayLike, y: ArrayLike, margin: ArrayLike, off: ArrayL
     (above, df), (below, _) = fieller_t(x, y, low), fieller_t(x, y, high)
     p = np.maximum(special.stdtr(df, -above), special.stdtr(df, below)) if df else above
     ends = paired_fieller(x, y, NARROW)
-    return Equivalence(_ratio(x, y), Interval(ends.low - off, ends.high + off, NARROW), p)
+    return Equivalence(Interval(ends.low - off, ends.high + off, NARROW), p)
 
 
 def margin_ends(margin: ArrayLike) -> tuple[Any, Any]:
@@ -246,21 +233,7 @@ def margin_ends(margin: ArrayLike) -> tuple[Any, Any]:
     return (1 - margin)[()], (1 + margin)[()]
 
 
-def _ratio(x: Array, y: Array) -> Any:
-    if not x.shape[-1]:
-        return np.full(x.shape[:-1], NAN)[()]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return x.mean(axis=-1) / y.mean(axis=-1)
-
-
-class Exact(NamedTuple):
-    """A statistic and its two-sided p."""
-
-    statistic: Any
-    p: Any
-
-
-def signed_rank(x: ArrayLike, y: ArrayLike) -> Exact:
+def signed_rank(x: ArrayLike, y: ArrayLike) -> Test:
     """Return the smaller signed-rank sum of x - y and its exact p, shape (...); x and y are paired (Wilcoxon 1945).
 
     `x`, `y`: (..., n), one unit. The p-value counts the sign patterns of the ranks at hand, so it is exact with ties
@@ -272,7 +245,7 @@ def signed_rank(x: ArrayLike, y: ArrayLike) -> Exact:
     n = differences.shape[-1]
     if n < 2:
         none = np.full(differences.shape[:-1], np.nan)[()]
-        return Exact(none, none)
+        return Test(none, none)
     size = np.abs(differences)
     doubled = np.where(size <= rounding, 0, _doubled_midranks(size, rounding))
     total = doubled.sum(axis=-1)
@@ -283,12 +256,12 @@ def signed_rank(x: ArrayLike, y: ArrayLike) -> Exact:
     p[plain] = np.minimum(2 * signed_rank_cdf(n)[least[plain] // 2], 1.0)
     for cell in map(tuple, np.argwhere(~plain & (total > 0))):
         p[cell] = min(2 * _chance_of_at_most(doubled[cell], int(least[cell])), 1.0)
-    return Exact(np.where(total > 0, least / 2, np.nan)[()], p[()])
+    return Test(np.where(total > 0, least / 2, np.nan)[()], p[()])
 
 
 def sign_flip(
     x: ArrayLike, y: ArrayLike, exact_up_to: int = EXACT_FLIPS, resamples: int = RESAMPLES, seed: int = SEED
-) -> Exact:
+) -> Test:
     """Return the mean of x - y and its p when the labels of each pair are exchanged at random, shape (...).
 
     `x`, `y`: (..., n), one unit. This is the test that randomised blocks of two justify by themselves (Fisher 1935). Up
@@ -302,14 +275,14 @@ def sign_flip(
     n = differences.shape[-1]
     mean = differences.mean(axis=-1) if n else np.full(differences.shape[:-1], np.nan)
     if n < 2:
-        return Exact(mean[()], np.full_like(mean, np.nan)[()])
+        return Test(mean[()], np.full_like(mean, np.nan)[()])
     flat, slack = differences.reshape(-1, n), n * np.broadcast_to(rounding, (*mean.shape, 1)).reshape(-1)
     if n <= min(exact_up_to, EXACT_FLIPS):
         p = np.array([_counted_flips(row, each) for row, each in zip(flat, slack, strict=True)])
     else:
         p = _drawn_flips(flat, slack, resamples, seed)
     p[(np.abs(flat) <= slack[:, None] / n).all(axis=-1)] = np.nan
-    return Exact(mean[()], p.reshape(mean.shape)[()])
+    return Test(mean[()], p.reshape(mean.shape)[()])
 
 
 def _differences(x: Array, y: Array) -> tuple[Array, Array]:
@@ -380,14 +353,7 @@ def _drawn_flips(differences: Array, slack: Array, resamples: int, seed: int) ->
     return (1 + reached) / (1 + resamples)
 
 
-class Effect(NamedTuple):
-    """The size of an effect and its interval; NaN where there is none."""
-
-    estimate: Any
-    interval: Interval
-
-
-def paired_d(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Effect:
+def paired_d(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Estimate:
     """Return d of the paired log ratios, mean / SD of log(x / y), with its noncentral-t interval, shape (...).
 
     `x`, `y`: (..., n), positive, one unit. The interval inverts the noncentral t distribution of the paired t
@@ -400,7 +366,7 @@ def paired_d(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Effect:
     exists, scale = np.isfinite(statistic), np.sqrt(max(n, 1))
     held = np.where(exists, statistic, 0.0)
     low, high = (noncentrality(held, max(df, 1), p) / scale for p in ((1 + level) / 2, (1 - level) / 2))
-    return Effect(np.where(exists, statistic / scale, np.nan)[()], interval(low, high, level, exists))
+    return Estimate(np.where(exists, statistic / scale, np.nan)[()], interval(low, high, level, exists))
 
 
 def noncentrality(t: ArrayLike, df: int, p: float) -> Any:
@@ -419,7 +385,7 @@ def noncentrality(t: ArrayLike, df: int, p: float) -> Any:
     return np.where(far, np.copysign(wide, t), special.nctdtrinc(df, p, np.where(far, 0.0, t)))[()]
 
 
-def share_above(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Effect:
+def share_above(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Estimate:
     """Return the share of pairs in which `x` is above `y`, with Wilson's score interval (1927), shape (...).
 
     `x`, `y`: (..., n), one unit. A pair of two equal values is not one of them. NaN without a pair.
@@ -427,4 +393,4 @@ def share_above(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Effect:
     x, y = paired(x, y)
     n, above = x.shape[-1], (x > y).sum(axis=-1)
     share = above / n if n else np.full(above.shape, np.nan)[()]
-    return Effect(share, wilson_interval(above, n, level))
+    return Estimate(share, wilson_interval(above, n, level))

@@ -26,7 +26,7 @@ from infrabench.stats.intervals import ALPHA, LEVEL, NAN, Array, Numbers
 from infrabench.stats.table import CASE, check_values, sample
 
 POWER = 0.8
-MOST = 1_000_000  # beyond, no number of trials is named
+MAX_N = 1_000_000  # beyond, no number of trials is named
 TARGETS = (0.01, 0.02, 0.05)
 MEAN, RATIO, VERDICT = "mean", "ratio", "verdict"
 PILOT = {
@@ -86,7 +86,8 @@ def t_power(difference: ArrayLike, sd: ArrayLike, n: ArrayLike, alpha: float = A
     """
     difference, sd, n = _floats(difference, sd, n)
     exists = _known(sd) & (n > 1)
-    df, error = _design(np.where(exists, n, 2.0))
+    n = np.where(exists, n, 2.0)
+    df, error = n - 1, 1 / np.sqrt(n)  # of the mean difference per unit of spread
     shift = difference / np.where(exists, sd, 1.0) / error
     kept = _probability(0.0, special.stdtrit(df, 1 - alpha / 2), shift, df)
     return np.where(exists, 1 - kept, NAN)[()]
@@ -118,8 +119,8 @@ def tost_power(
     """
     sd, n, margin, difference = _floats(sd, n, margin, difference)
     exists = _known(sd) & (n > 1) & np.isfinite(margin)
-    df, error = _design(np.where(exists, n, 2.0))
-    error = error * np.where(exists, sd, 1.0)
+    n = np.where(exists, n, 2.0)
+    df, error = n - 1, 1 / np.sqrt(n) * np.where(exists, sd, 1.0)
     room = np.where(exists, margin, 0.0) / error
     power = _probability(room, -special.stdtrit(df, 1 - alpha), difference / error, df)
     return np.where(exists, power, NAN)[()]
@@ -160,23 +161,18 @@ def _known(value: Array) -> Array:
     return np.isfinite(value) & (value > 0)
 
 
-def _design(n: Array) -> tuple[Array, Array]:
-    """Degrees of freedom, and the standard error of the mean difference per unit of spread."""
-    return n - 1, 1 / np.sqrt(n)
-
-
 def _least(enough: Callable[[Array], Array], possible: Array) -> Numbers:
-    """The least n of 2 .. `MOST` that is enough, by doubling and halving; NaN where it is not possible."""
+    """The least n of 2 .. `MAX_N` that is enough, by doubling and halving; NaN where it is not possible."""
     low, high = np.ones(possible.shape), np.full(possible.shape, 2.0)
     with np.errstate(invalid="ignore"):
-        while (grow := possible & (high <= MOST) & ~enough(np.minimum(high, MOST))).any():
+        while (grow := possible & (high <= MAX_N) & ~enough(np.minimum(high, MAX_N))).any():
             low, high = np.where(grow, high, low), np.where(grow, 2 * high, high)
-        high = np.minimum(high, MOST + 1.0)
+        high = np.minimum(high, MAX_N + 1.0)
         while (high - low > 1).any():
             middle = np.maximum(np.floor((low + high) / 2), 2)
             met = enough(middle)
             low, high = np.where(met, low, middle), np.where(met, middle, high)
-    return np.where(possible & (high <= MOST), high, NAN)[()]
+    return np.where(possible & (high <= MAX_N), high, NAN)[()]
 
 
 def _each(n: Array, solve: Callable[[int], float]) -> Array:
@@ -333,10 +329,10 @@ def plan_from_pilot(
         margin = margins.get(case[2], margins.get("", NAN))
         for system in blocks:
             known = shared | {"system": system, "baseline": ""}
-            rows += _means(known, blocks[[system]].dropna().groupby(unit).mean().to_numpy().ravel(), targets)
+            rows += _pilot_rows(known, blocks[[system]].dropna().groupby(unit).mean().to_numpy().ravel(), targets)
             if system != baseline and baseline in blocks:
                 pairs = blocks[[system, baseline]].dropna().groupby(unit).mean().to_numpy()
-                rows += _ratios(known | {"baseline": baseline}, pairs, targets, margin)
+                rows += _pilot_rows(known | {"baseline": baseline}, pairs, targets, margin)
     frame = pd.DataFrame(rows, columns=list(PILOT))
     return _sized(frame.astype({name: kind for name, kind in PILOT.items() if name in frame}), seconds).astype(PILOT)
 
@@ -348,29 +344,24 @@ def blocks_of(cell: pd.DataFrame) -> pd.DataFrame:
     return cell.pivot(index=keys, columns="system", values="value")  # noqa: PD010
 
 
-def _means(known: dict[str, Any], x: Array, targets: Iterable[float]) -> list[dict[str, Any]]:
-    spread, note = NAN, _lacking(x.size)
-    if not note:
-        mean = abs(x.mean())
-        spread, note = (float(x.std(ddof=1) / mean), "") if mean else (NAN, "the mean is 0")
-    row = known | {"quantity": MEAN, "n_pilot": x.size, "spread": spread, "note": note}
-    return [row | {"target": target} for target in targets]
-
-
-def _ratios(known: dict[str, Any], pairs: Array, targets: Iterable[float], margin: float) -> list[dict[str, Any]]:
-    spread, note = NAN, _lacking(len(pairs))
-    if not note:
-        positive = bool((pairs > 0).all())
-        spread, note = (
-            (float(np.log(pairs[:, 0] / pairs[:, 1]).std(ddof=1)), "") if positive else (NAN, "values not all positive")
-        )
-    row = known | {"n_pilot": len(pairs), "spread": spread, "note": note}
-    rows = [row | {"quantity": RATIO, "target": target} for target in targets]
+def _pilot_rows(
+    known: dict[str, Any], values: Array, targets: Iterable[float], margin: float = NAN
+) -> list[dict[str, Any]]:
+    """The rows of a system's values (n,), or of the pairs (n, 2) of it and the baseline, without their sizes."""
+    quantity, spread, note = MEAN if values.ndim == 1 else RATIO, NAN, ""
+    if len(values) < 2:
+        note = "fewer than two blocks"
+    elif quantity == RATIO and (values > 0).all():
+        spread = float(np.log(values[:, 0] / values[:, 1]).std(ddof=1))
+    elif quantity == RATIO:
+        note = "values not all positive"
+    elif mean := abs(values.mean()):
+        spread = float(values.std(ddof=1) / mean)
+    else:
+        note = "the mean is 0"
+    row = known | {"n_pilot": len(values), "spread": spread, "note": note}
+    rows = [row | {"quantity": quantity, "target": target} for target in targets]
     return [*rows, row | {"quantity": VERDICT, "target": margin}] if np.isfinite(margin) else rows
-
-
-def _lacking(n: int) -> str:
-    return "" if n > 1 else "fewer than two blocks"
 
 
 def _sized(frame: pd.DataFrame, seconds: float) -> pd.DataFrame:
@@ -431,17 +422,17 @@ def dimensions(
             values = blocks[system].dropna()
             mean = abs(float(values.mean()))
             of = known | {"baseline": "", "quantity": MEAN}
-            rows += _rows(of, values / mean if mean else values * NAN, targets, block_s, deployment_s)
+            rows += _dimensions_rows(of, values / mean if mean else values * NAN, targets, block_s, deployment_s)
             if system != baseline and baseline in blocks:
                 pairs = blocks[[system, baseline]].dropna()
                 positive = bool((pairs > 0).all(axis=None))
                 ratio = np.log(pairs[system] / pairs[baseline]) if positive else pairs[system] * NAN
                 of = known | {"baseline": baseline, "quantity": RATIO}
-                rows += _rows(of, ratio, targets, block_s, deployment_s)
+                rows += _dimensions_rows(of, ratio, targets, block_s, deployment_s)
     return pd.DataFrame(rows, columns=list(DIMENSIONS)).astype(DIMENSIONS)
 
 
-def _rows(
+def _dimensions_rows(
     known: dict[str, Any], values: pd.Series, targets: list[float], block_s: float, deployment_s: float
 ) -> list[dict[str, Any]]:
     if values.isna().any():
@@ -459,16 +450,13 @@ def _rows(
         return [row | {"target": target, "note": NONE_BETWEEN} for target in targets]
     blocks = np.ceil(blocks)
     spread, cost_s = float(np.sqrt(between + within / blocks)), deployment_s + blocks * block_s
-    sizes = []
+    rows = []
     for target in targets:
         # a ratio within +- target has its logarithm within log(1 + target), the nearer of both ends
         width = float(np.log1p(target)) if known["quantity"] == RATIO else target
-        sizes.append({"target": target, "blocks": blocks} | _sizes(spread, width, len(set(group)), cost_s))
-    return [row | each for each in sizes]
-
-
-def _sizes(spread: float, width: float, pilot: int, cost_s: float) -> dict[str, Any]:
-    """Deployments that reach a half-width, and the hours they take, with this spread and with its upper limit."""
-    sizes: Array = np.asarray(n_for_precision(np.array([spread, spread_limit(spread, pilot)]), width))
-    hours = sizes * cost_s / 3600
-    return {"deployments": sizes[0], "deployments_high": sizes[1], "hours": hours[0], "hours_high": hours[1]}
+        # with this spread, and with its upper limit
+        n, n_high = np.asarray(n_for_precision(np.array([spread, spread_limit(spread, len(set(group)))]), width))
+        hours, hours_high = n * cost_s / 3600, n_high * cost_s / 3600
+        sizes = {"deployments": n, "deployments_high": n_high, "hours": hours, "hours_high": hours_high}
+        rows.append(row | {"target": target, "blocks": blocks} | sizes)
+    return rows

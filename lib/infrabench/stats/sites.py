@@ -22,9 +22,9 @@ from infrabench.stats.intervals import LEVEL, NAN, Array
 from infrabench.stats.losses import LOST, UNLIKE
 from infrabench.stats.meta_analysis import FEWEST, Summary, deleted, hartung_knapp, summary
 from infrabench.stats.pairwise import margin_ends
+from infrabench.stats.table import CELL, ORDER, join_words
 from infrabench.stats.verdicts import ALPHA, EQUIVALENT, LIMITED, WITHIN, decide
 
-CASE = ["workload", "scenario", "metric", "system"]
 SHARED = ("unit", "better", "baseline", "margin")  # what the sites of a case have to have in common
 HOLDS, DIFFERS, OPEN = "holds everywhere", "differs between sites", "not decided"
 NO_MEAN = "no mean over sites"
@@ -102,7 +102,7 @@ def per_site(contrasts: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     if rows.empty:
         return pd.DataFrame(columns=list(PER_SITE)).astype(PER_SITE)
     for name in SHARED:
-        told = rows.groupby(CASE)[name].nunique()
+        told = rows.groupby(CELL)[name].nunique()
         if (told > 1).any():
             where = ", ".join(told.index[told > 1][0])
             raise SchemaError(f"{where}: the {name} differs between sites; sites that measure different things are "
@@ -124,8 +124,7 @@ def per_site(contrasts: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     found["reason"] = np.where(usable | (found["reason"] != ""), found["reason"], NO_INTERVAL)
     order = {site: i for i, site in enumerate(contrasts)}
     found = found.reindex(columns=list(PER_SITE)).astype(PER_SITE)
-    keys = ["workload", "metric", "level", "scenario", "system", "site"]
-    return found.sort_values(keys, key=lambda s: s.map(order) if s.name == "site" else s, ignore_index=True)
+    return found.sort_values([*ORDER, "site"], key=lambda s: s.map(order) if s.name == "site" else s, ignore_index=True)
 
 
 def over_sites(
@@ -166,8 +165,8 @@ def over_sites(
     """
     if rows.empty:
         return rows, pd.DataFrame(columns=list(OVER_SITES)).astype(OVER_SITES)
-    number = rows.groupby(CASE, sort=False).ngroup().to_numpy()
-    first = rows.drop_duplicates(CASE)
+    number = rows.groupby(CELL, sort=False).ngroup().to_numpy()
+    first = rows.drop_duplicates(CELL)
     every = first.reindex(columns=list(OVER_SITES)).assign(ratio=NAN, ratio_low=NAN, ratio_high=NAN, named="")
     every = every.reset_index(drop=True).astype(dict.fromkeys(WORDS, "object"))
     every["planned"], every["missing"] = len(sites), _missing(rows, number, sites, lost or {})
@@ -192,7 +191,7 @@ def over_sites(
     every = _decided(_withheld(every, rows, number))
     every["p_sites_adjusted"], every["adjustment"] = multiplicity.by_metric(every, every["p_sites"], primary)
     alone = (every["p_sites"] < ALPHA) & (every["p_sites_adjusted"] >= ALPHA)
-    every.loc[alone, "reason"] = every.loc[alone, "reason"].map(lambda told: "; ".join(filter(None, (told, ALONE))))
+    every["reason"] = join_words(every["reason"], np.where(alone, ALONE, ""))
     return told.astype(PER_SITE), every.astype(OVER_SITES)
 
 
@@ -229,16 +228,14 @@ def _over(rows: pd.DataFrame, mine: NDArray[np.intp], margin: Array) -> dict[str
         q, welch = meta_analysis.cochran_q(y, e), meta_analysis.welch_homogeneity(y, e, df)
         line |= {"q": q.statistic, "p_q": q.p, "p_sites": welch.p}
     if k < FEWEST:
-        reason = ["; ".join(filter(None, (FEW[k], each))) for each in qualified]
-        return line | {"verdict": NO_MEAN, "reason": reason}
+        return line | {"verdict": NO_MEAN, "reason": join_words([FEW[k]] * len(qualified), qualified)}
     between, ends = meta_analysis.between_variance(y, e, df), meta_analysis.between_interval(y, e, df)
     for name, value in (("", between), ("_low", ends.low), ("_high", ends.high)):
         line |= {f"tau{name}": np.sqrt(value), f"i_squared{name}": meta_analysis.share_between(value, e)}
     known = hartung_knapp(y, e, between)
     line |= {"hartung_knapp_low": np.exp(known.low), "hartung_knapp_high": np.exp(known.high)}
     unchecked = (k > CHECKED) & (df < FULL).any(axis=-1)
-    notes = zip(qualified, np.where(unchecked, UNCHECKED, ""), strict=True)
-    reason = ["; ".join(filter(None, each)) for each in notes]
+    reason = join_words(qualified, np.where(unchecked, UNCHECKED, ""))
     least, most = np.log(margin_ends(margin))
     off = rows["lost"].to_numpy()[mine]
     within = (least, most)
@@ -283,10 +280,7 @@ def _decided(every: pd.DataFrame) -> pd.DataFrame:
     everywhere = (apart & ((new_low > 1) | (new_high < 1))) | (alike & (least < new_low) & (new_high < most))
     across = np.select([everywhere & differ, everywhere, differ], [SIZE, HOLDS, DIFFERS], default=OPEN)
     claimed = some & (p < ALPHA) & ~alike
-    reason = [
-        "; ".join(filter(None, (told, NOT_IN_FAMILY if mine else "")))
-        for told, mine in zip(every["reason"], claimed, strict=True)
-    ]
+    reason = join_words(every["reason"], np.where(claimed, NOT_IN_FAMILY, ""))
     return every.assign(
         p_equivalence_adjusted=adjusted, verdict=np.where(some, verdict, NO_MEAN), across=across, reason=reason
     )

@@ -20,7 +20,7 @@ from infrabench.stats.intervals import NAN, Array, constant, median_interval, t_
 from infrabench.stats.losses import explain_unequal
 from infrabench.stats.table import blocked, check_values
 
-TARGET, LEAST, BATCH, MOST = 0.02, 30, 5, 100
+TARGET, MIN_BLOCKS, BATCH, MAX_BLOCKS = 0.02, 30, 5, 100
 Cell = tuple[str, str, str, str]
 NONE: Array = np.empty(0)
 Criterion = Literal["t", "median"]
@@ -51,9 +51,9 @@ def look(
     primary: Iterable[tuple[str, str]],
     target: float = TARGET,
     *,
-    least: int = LEAST,
+    least: int = MIN_BLOCKS,
     batch: int = BATCH,
-    most: int = MOST,
+    most: int = MAX_BLOCKS,
     elapsed_s: float = 0.0,
     budget_s: float = float("inf"),
 ) -> PrecisionCheck:
@@ -115,7 +115,9 @@ def relative_width(x: Array) -> tuple[Array, NDArray[np.bool_]]:
     return np.where(constant(x), 0.0, width)[()], two[()]
 
 
-def stopping_n(x: Array, target: float = TARGET, *, least: int = LEAST, batch: int = BATCH, most: int = MOST) -> Stops:
+def stopping_n(
+    x: Array, target: float = TARGET, *, least: int = MIN_BLOCKS, batch: int = BATCH, most: int = MAX_BLOCKS
+) -> Stops:
     """Return after how many blocks each session of a simulation stops, without a limit of time.
 
     `x`: (..., cells, n), the values of all primary cells of a session in block order, n >= `most`; ``n`` and ``met``

@@ -29,6 +29,8 @@ ANALYSED = (
 )
 TREATMENT = ["session", "block", "workload", "scenario", "system"]  # once in a block, whatever its trials are called
 CASE = ["workload", "scenario", "metric"]
+CELL = [*CASE, "system"]
+ORDER = ["workload", "metric", "level", "scenario", "system"]  # of the rows of a table for a reader
 BLOCK = ["session", "deployment", "block"]
 SHARED = (*CASE, "factor", "level", "unit", "better")
 PER_BLOCK, PER_DEPLOYMENT = "blocks", "deployments"
@@ -94,6 +96,11 @@ def refuse(table: pd.DataFrame, wrong: pd.Series, what: str) -> None:
         where = f"trial {first['trial']} ({first['workload']}, {first['scenario']}, {first['system']})"
         shown = {name: first[name] for name in ("metric", "value", "unit", "better", "state")}
         raise SchemaError(f"tidy table: {where} has {what}: {shown}; {int(wrong.sum())} such rows")
+
+
+def join_words(*columns: Iterable[Any]) -> list[str]:
+    """Return the words of each row of `columns` as one text, joined by "; ", without the empty ones."""
+    return ["; ".join(filter(None, row)) for row in zip(*columns, strict=True)]
 
 
 def kinds(rows: pd.DataFrame, table: pd.DataFrame | None = None) -> NDArray[np.object_]:

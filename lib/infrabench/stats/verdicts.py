@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from infrabench.stats import pairwise, planning
 from infrabench.stats.intervals import (
     ALPHA,
     NAN,
@@ -36,16 +35,18 @@ from infrabench.stats.pairwise import (
     ROUNDING,
     difference_p,
     log_moments,
+    paired_d,
     paired_fieller,
     paired_log_ratio,
     paired_moments,
     paired_t,
     ratio_equivalence,
+    share_above,
     sign_flip,
     signed_rank,
 )
-from infrabench.stats.planning import blocks_to_decide, spread_limit
-from infrabench.stats.table import PER_BLOCK, PER_DEPLOYMENT
+from infrabench.stats.planning import blocks_to_decide, detectable, spread_limit, tost_power
+from infrabench.stats.table import PER_BLOCK, PER_DEPLOYMENT, join_words
 
 DIGITS = 12  # significant digits; a value that needs more was not printed but computed
 QUARTER = 0.25
@@ -148,7 +149,11 @@ def judge(pairs: Pairs) -> dict[str, Any]:
     """
     x, y, unit = pairs.x, pairs.y, pairs.unit
     n = x.shape[-1]
-    row = _empty(len(x)) | {"n_pairs": np.full(len(x), n)}
+    numbers = ("mean", "baseline_mean", "ratio", "ratio_low", "ratio_high", "equivalence_low", "equivalence_high")
+    numbers += ("difference", "difference_low", "difference_high", "p", "p_equivalence", "spread")
+    row: dict[str, Any] = {name: np.full(len(x), NAN) for name in numbers}
+    row |= {name: np.zeros(len(x), dtype=bool) for name in ("limited", "inferred", "apart")}
+    row |= {"off": np.zeros(len(x)), "p_method": np.full(len(x), None, dtype=object), "n_pairs": np.full(len(x), n)}
     if n == 0:
         return row | {"reason": np.full(len(x), NO_PAIR, dtype=object)}
     difference = paired_t(x, y)
@@ -227,7 +232,6 @@ def _infer(pairs: Pairs, off: Array, limited: NDArray[np.bool_]) -> dict[str, An
     unbounded = np.isnan(fieller.low)  # then nothing is said of the ratio, at 90 % neither, and no p contradicts that
     low, high = fieller.low - off, fieller.high + off
     words = ((TOO_NOISY, unbounded), (LIMITED, limited))
-    marks = zip(*(np.where(raised, word, "") for word, raised in words), strict=True)
     return {
         "ratio_low": low,
         "ratio_high": high,
@@ -237,7 +241,7 @@ def _infer(pairs: Pairs, off: Array, limited: NDArray[np.bool_]) -> dict[str, An
         "p": np.where(unbounded, NAN, difference_p(x, y, off)),
         "p_equivalence": np.where(unbounded, NAN, alike.p),
         "off": off,
-        "reason": ["; ".join(filter(None, each)) for each in marks],
+        "reason": join_words(*(np.where(raised, word, "") for word, raised in words)),
     }
 
 
@@ -248,14 +252,6 @@ def same(values: Array) -> NDArray[np.bool_]:
     """
     largest = np.abs(values).max(axis=-1, initial=0.0)
     return np.ptp(values, axis=-1) <= ROUNDING * largest if values.shape[-1] else largest == 0
-
-
-def _empty(cells: int) -> dict[str, Any]:
-    names = ("mean", "baseline_mean", "ratio", "ratio_low", "ratio_high", "equivalence_low", "equivalence_high")
-    names += ("difference", "difference_low", "difference_high", "p", "p_equivalence", "spread")
-    row: dict[str, Any] = {name: np.full(cells, NAN) for name in names} | {"off": np.zeros(cells)}
-    row |= {"p_method": np.full(cells, None, dtype=object)}
-    return row | {name: np.zeros(cells, dtype=bool) for name in ("limited", "inferred", "apart")}
 
 
 def swapped_times(values: Array) -> Array:
@@ -315,43 +311,24 @@ def measure_effects(pairs: Pairs, primary: NDArray[np.bool_]) -> dict[str, Any]:
     order = np.lexsort((pairs.y, pairs.x), axis=-1)
     x, y = (np.take_along_axis(each, order, axis=-1) for each in (pairs.x, pairs.y))
     spread = ~(same(x) & same(y))
-    return _ratios(x, y) | _tests(x, y, primary & spread, spread) | _sizes(x, y) | _power(x, y, pairs.margin)
-
-
-def _ratios(x: Array, y: Array) -> dict[str, Any]:
-    geometric = paired_log_ratio(x, y)
-    row: dict[str, Any] = {"log_ratio": geometric.ratio}
+    geometric, shift = paired_log_ratio(x, y), hodges_lehmann(x - y)
+    row: dict[str, Any] = {"log_ratio": geometric.value}
     row |= {"log_low": geometric.interval.low, "log_high": geometric.interval.high}
-    if x.shape[-1] == 0:
-        return row | dict.fromkeys(("median_ratio", "median_low", "median_high"), np.full(len(x), NAN))
-    below = np.median(y, axis=-1)
-    ratio = np.divide(np.median(x, axis=-1), below, out=np.full(len(x), NAN), where=below != 0)
-    ends = bootstrap_quantile_ratio(x, y)
-    return row | {"median_ratio": ratio, "median_low": ends.low, "median_high": ends.high}
-
-
-def _tests(x: Array, y: Array, flip: NDArray[np.bool_], spread: NDArray[np.bool_]) -> dict[str, Any]:
-    """On the differences, as is the shift that stands beside them."""
-    flips = np.full(len(x), NAN)
+    medians = dict.fromkeys(("median_ratio", "median_low", "median_high"), np.full(len(x), NAN))
+    n = x.shape[-1]
+    if n:
+        below, ends = np.median(y, axis=-1), bootstrap_quantile_ratio(x, y)
+        ratio = np.divide(np.median(x, axis=-1), below, out=np.full(len(x), NAN), where=below != 0)
+        medians = {"median_ratio": ratio, "median_low": ends.low, "median_high": ends.high}
+    flips, flip = np.full(len(x), NAN), primary & spread
     if flip.any():
         flips[flip] = sign_flip(x[flip], y[flip], exact_up_to=EXACT_FLIPS, resamples=DRAWN_FLIPS).p
-    shift = hodges_lehmann(x - y)
-    row = {"p_signed_rank": np.where(spread, signed_rank(x, y).p, NAN), "p_sign_flip": flips}
-    return row | {"shift": shift.value, "shift_low": shift.interval.low, "shift_high": shift.interval.high}
-
-
-def _sizes(x: Array, y: Array) -> dict[str, Any]:
-    """``above``: pairs in which the system has the higher value; ``below``: those in which it has the lower one."""
-    d = pairwise.paired_d(x, y)
-    row = {"paired_d": d.estimate, "paired_d_low": d.interval.low, "paired_d_high": d.interval.high}
-    for name, share in (("above", pairwise.share_above(x, y)), ("below", pairwise.share_above(y, x))):
-        row |= {name: share.estimate, f"{name}_low": share.interval.low, f"{name}_high": share.interval.high}
-    return row
-
-
-def _power(x: Array, y: Array, margin: Array) -> dict[str, Any]:
-    """What so many pairs of this spread of log ratios can find, and how likely they show equivalence."""
-    n = x.shape[-1]
+    row |= medians | {"p_signed_rank": np.where(spread, signed_rank(x, y).p, NAN), "p_sign_flip": flips}
+    row |= {"shift": shift.value, "shift_low": shift.interval.low, "shift_high": shift.interval.high}
+    # above: pairs in which the system has the higher value; below: those in which it has the lower one
+    sizes = {"paired_d": paired_d(x, y), "above": share_above(x, y), "below": share_above(y, x)}
+    for name, size in sizes.items():
+        row |= {name: size.value, f"{name}_low": size.interval.low, f"{name}_high": size.interval.high}
     sd = log_moments(x, y).error * np.sqrt(n)
-    found = np.expm1(planning.detectable(sd, n))
-    return {"detectable": found, "power_equivalence": planning.tost_power(sd, n, margin)}
+    row |= {"detectable": np.expm1(detectable(sd, n)), "power_equivalence": tost_power(sd, n, pairs.margin)}
+    return row

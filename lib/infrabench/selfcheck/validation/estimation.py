@@ -134,7 +134,7 @@ def _stopped(shape: Shape, target: float) -> SimulatedCase:
 
     data = f"{shape.name}, target {100 * target:g} %"
     covered = ExpectedShare("last interval covers", procedure, at_least(0.925))
-    return SimulatedCase(data, sample(shape, stopping.MOST), (covered,))
+    return SimulatedCase(data, sample(shape, stopping.MAX_BLOCKS), (covered,))
 
 
 def _normal(cov: float) -> Shape:

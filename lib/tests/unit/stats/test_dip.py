@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from infrabench.stats.diagnostics import LEAST_DIP, QUANTILES, SIZES, dip, dip_p
+from infrabench.stats.diagnostics import MIN_DIP_VALUES, QUANTILES, SIZES, dip, dip_p
 from tests.unit.stats.null_tables import dip_quantiles
 
 
@@ -137,7 +137,7 @@ def test_dip_lies_within_its_bounds(values: list[float]) -> None:
 
 
 def test_no_dip_of_few_or_equal_values() -> None:
-    assert np.isnan(dip(np.arange(LEAST_DIP - 1.0)))
+    assert np.isnan(dip(np.arange(MIN_DIP_VALUES - 1.0)))
     assert np.isnan(dip(np.full(9, 2.0)))
     assert np.isnan(dip_p(np.nan, 9))
     assert dip(np.zeros((2, 3, 9))).shape == (2, 3)

@@ -8,11 +8,11 @@ import pytest
 
 from infrabench.analysis.tidy import missing, tidy
 from infrabench.stats import estimates
-from infrabench.stats.estimates import COLUMNS
+from infrabench.stats.estimates import TYPES
 from infrabench.stats.intervals import bootstrap_t, median_interval, t_interval
 from tests.support.analysis_fixtures import CASES, DATA_A, table_of, write_session
 
-INTERVALS = [name for name in COLUMNS if name.endswith(("_low", "_high", "_level"))]
+INTERVALS = [name for name in TYPES if name.endswith(("_low", "_high", "_level"))]
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_reference_centres_and_spreads(system: str, mean: float, sd: float, medi
 def test_counts_of_every_cell(session: Path) -> None:
     table, absent = tidy(session), missing(session)
     cells = estimates(table, absent)
-    assert tuple(cells.columns) == COLUMNS
+    assert list(cells.columns) == list(TYPES)
     assert (cells["planned"] == 7).all()
     states = cells[["ok", "failed", "invalid", "timeout", "unparsable", "aborted"]].sum(axis=1)
     per_case = absent.groupby(["workload", "scenario", "system"]).size()
@@ -123,7 +123,7 @@ def test_scenarios_come_in_order_of_their_level(session: Path) -> None:
 def test_an_empty_table_gives_an_empty_frame() -> None:
     cells = estimates(table_of({}))
     assert len(cells) == 0
-    assert tuple(cells.columns) == COLUMNS
+    assert list(cells.columns) == list(TYPES)
 
 
 def test_deployments_are_the_unit_of_the_intervals() -> None:

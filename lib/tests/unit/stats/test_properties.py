@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from infrabench.analysis.tables import contrasts_table, diagnostics_table, estimates_table
 from infrabench.stats import contrasts, diagnostics, estimates, interactions, omnibus, tiers
-from infrabench.stats.diagnostics import CELL
-from infrabench.stats.estimates import COLUMNS
+from infrabench.stats.estimates import TYPES
 from infrabench.stats.losses import UNLIKE
+from infrabench.stats.table import CELL
 from infrabench.stats.verdicts import EQUIVALENT, NOT_COMPARABLE, ONE_RATIO, WITHIN
 from tests.support.analysis_fixtures import table_of
 from tests.support.storm import size
 
-INTERVALS = [name for name in COLUMNS if name.endswith(("_low", "_high", "_level"))]
+INTERVALS = [name for name in TYPES if name.endswith(("_low", "_high", "_level"))]
 MARGIN = {"": 0.02}
 PRIMARY = (("sysbench-cpu", "events_per_s"),)
 ALIKE = (EQUIVALENT, WITHIN)

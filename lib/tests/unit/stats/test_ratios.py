@@ -23,9 +23,9 @@ PAIRED = {
     "lxd": (0.9966932012, 1.009751228),
 }
 LOG_RATIO = {
-    "docker": (0.9878704222, 0.9744319281, 1.001494248, 0.074655983),
-    "lxc": (0.995671262, 0.9908014933, 1.000564966, 0.0763602057),
-    "lxd": (1.003217183, 0.9967070327, 1.009769855, 0.2933022324),
+    "docker": (0.9878704222, 0.9744319281, 1.001494248),
+    "lxc": (0.995671262, 0.9908014933, 1.000564966),
+    "lxd": (1.003217183, 0.9967070327, 1.009769855),
 }
 EQUIVALENCE = {
     "docker": (0.9769665693, 0.9988959722),
@@ -44,9 +44,7 @@ def test_reference_fieller(system: str) -> None:
 def test_reference_log_ratios(system: str) -> None:
     x, y = A[system], A["native"]
     found = paired_log_ratio(x, y)
-    assert (found.ratio, *found.interval[:2]) == pytest.approx(LOG_RATIO[system][:3], rel=REL)
-    assert found.p == pytest.approx(LOG_RATIO[system][3], abs=1e-6)
-    assert found.p == pytest.approx(stats.ttest_1samp(np.log(x / y), 0).pvalue, rel=1e-9)
+    assert (found.value, *found.interval[:2]) == pytest.approx(LOG_RATIO[system], rel=REL)
     assert paired_log_ratio(x, y, level=0.90).interval[:2] == pytest.approx(EQUIVALENCE[system], rel=REL)
 
 
@@ -76,11 +74,11 @@ def test_nothing_to_infer_from_is_not_a_number() -> None:
         warnings.simplefilter("error")
         for x, y in samples:
             assert np.isnan(paired_fieller(x, y)).all()
-            assert np.isnan((*paired_log_ratio(x, y).interval, paired_log_ratio(x, y).p)).all()
+            assert np.isnan(paired_log_ratio(x, y).interval).all()
         noisy = np.arange(5.0)
-        assert np.isnan(paired_log_ratio(noisy, noisy + 1).ratio)  # a zero has no logarithm
+        assert np.isnan(paired_log_ratio(noisy, noisy + 1).value)  # a zero has no logarithm
         assert np.isnan(paired_fieller(noisy, np.zeros(5))).all()
-    assert paired_log_ratio(2 * same, same).ratio == pytest.approx(2)
+    assert paired_log_ratio(2 * same, same).value == pytest.approx(2)
 
 
 def test_cells_are_told_apart() -> None:
@@ -93,7 +91,7 @@ def test_cells_are_told_apart() -> None:
         np.testing.assert_allclose([part[cell] for part in whole], paired_fieller(x[cell], y[cell]), rtol=1e-12)
     assert np.isnan(whole.low).tolist() == [[True, False, False], [False, False, True]]
     logs = paired_log_ratio(x, y)
-    assert np.isnan(logs.p).tolist() == [[True, False, False], [False, False, True]]
+    assert np.isnan(logs.interval.low).tolist() == [[True, False, False], [False, False, True]]
 
 
 pairs = st.lists(st.tuples(st.floats(50, 150), st.floats(50, 150)), min_size=3, max_size=40)
@@ -118,8 +116,7 @@ def test_ratios_are_bracketed_and_ignore_unit_and_order(
 def test_a_system_in_proportion_to_its_baseline_has_that_ratio(values: list[float], c: float) -> None:
     y = np.array(values)
     found, logs = paired_fieller(c * y, y), paired_log_ratio(c * y, y)
-    assert logs.ratio == pytest.approx(c, rel=1e-12)
+    assert logs.value == pytest.approx(c, rel=1e-12)
     if not np.isnan(found.low):
         assert found[:2] == pytest.approx((c, c), rel=1e-12)
         assert logs.interval[:2] == pytest.approx((c, c), rel=1e-12)
-        assert np.isnan(logs.p)

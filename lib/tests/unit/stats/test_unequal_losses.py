@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from infrabench.analysis import figures, tables
 from infrabench.stats import interactions, interim, omnibus, trends
 from infrabench.stats.losses import explain_unequal
-from infrabench.stats.omnibus import _least, friedman, worst_friedman
+from infrabench.stats.omnibus import _worst_tests, friedman, worst_friedman
 from infrabench.stats.stopping import look
 from tests.support.analysis_fixtures import table_of
 
@@ -103,9 +103,9 @@ def test_deployments_that_lost_a_trial_are_unknown_whole() -> None:
     values = np.array([[1.0, 1, 2, 2, 3, 3], [2.0, 2, 3, 3, 4, 4]])
     fates = np.zeros((2, 6), dtype=np.int8)
     fates[:, 5], values[:, 5] = 1, np.nan
-    by_deployment = _least(values, fates, np.array([0, 0, 1, 1, 2, 2]))
+    by_deployment = _worst_tests(values, fates, np.array([0, 0, 1, 1, 2, 2]))
     assert by_deployment[:6] == [float(each) for each in worst_friedman([[1, 2], [2, 3]], 1)[:6]]
-    by_block = _least(values, fates, None)
+    by_block = _worst_tests(values, fates, None)
     assert by_block[:6] == [float(each) for each in worst_friedman(values[:, :5], 1)[:6]]
 
 
