@@ -41,9 +41,7 @@ def test_the_status_says_what_is_missing_and_asks_no_site(
     home: Path, written: Written, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = written(GOOD).path
-    monkeypatch.setattr(
-        "infrabench.experiment.campaign.site_checks.ask_all", lambda *rest: pytest.fail("a site was asked")
-    )
+    monkeypatch.setattr("infrabench.experiment.campaign.checks.ask_all", lambda *rest: pytest.fail("a site was asked"))
     status, out, err = call(capsys, "status", str(path))
     assert status == 1
     assert "here camp: missing (data/runs/camp/c.here.camp): not begun" in out
