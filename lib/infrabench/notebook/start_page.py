@@ -13,7 +13,7 @@ from infrabench import registry
 from infrabench.analysis.results import Shown
 from infrabench.analysis.tables.notation import Link, html_table, markdown
 from infrabench.core import InfrabenchError, LedgerError
-from infrabench.experiment.design import costs
+from infrabench.experiment.design import design as designs
 from infrabench.experiment.execution import resume, session
 from infrabench.experiment.execution.progress import words
 from infrabench.experiment.provenance import labels
@@ -137,7 +137,7 @@ def _default_needs(name: str) -> tuple[tuple[str, ...], int]:
 
 def _time(name: str, profile: str) -> str:
     study = registry.study(name)
-    return words(costs.of_study(study, session.request(study, profile=profile)).seconds)
+    return words(designs.expected_study_cost(study, session.request(study, profile=profile)).seconds)
 
 
 def _availability_text(reason: str | None) -> str:

@@ -18,7 +18,7 @@ from infrabench.experiment.campaign.file import Campaign, Executor, Refused, Sit
 from infrabench.experiment.campaign.plan import Job, Plan, Stand
 from infrabench.experiment.execution import preflight
 from infrabench.experiment.provenance import collect
-from infrabench.experiment.provenance.facts import PARITY, TOOLS
+from infrabench.experiment.provenance.comparability import PARITY, TOOLS
 from infrabench.ledger import catalogue
 from infrabench.machines.hosts import kernels, parallel
 from infrabench.machines.hosts.host import LocalHost

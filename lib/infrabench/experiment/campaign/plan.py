@@ -15,10 +15,8 @@ from typing import Any, Literal
 from infrabench import registry
 from infrabench.core import DesignError, InfrabenchError, Study
 from infrabench.experiment.campaign.file import PROFILE, Campaign, Site
-from infrabench.experiment.design import costs
 from infrabench.experiment.design import design as designs
-from infrabench.experiment.design.costs import Expectation
-from infrabench.experiment.design.design import Design
+from infrabench.experiment.design.design import Design, Expectation
 from infrabench.experiment.execution import runs, session
 from infrabench.experiment.execution.progress import words
 from infrabench.ledger import catalogue
@@ -206,7 +204,7 @@ class Slot:
 
 def cost(job: Job) -> Expectation:
     """Return what a job costs from its first trial to its last."""
-    return costs.of_study(job.study, job.wanted)
+    return designs.expected_study_cost(job.study, job.wanted)
 
 
 def schedule(planned: Plan, at_once: int) -> list[Slot]:

@@ -10,7 +10,7 @@ import pytest
 from infrabench.core import DesignError
 from infrabench.experiment.campaign import checks, file, plan
 from infrabench.experiment.campaign.file import Site
-from infrabench.experiment.provenance import facts
+from infrabench.experiment.provenance import comparability
 from tests.support.places import ROOT
 
 GOOD = """name: three
@@ -131,7 +131,7 @@ def test_the_campaign_of_the_guide_is_one(tmp_path: Path) -> None:
         plan.request(label, entry.parameters())
     assert read(tmp_path, GOOD.split("sites:\n")[0] + sites).sites["big"].slurm.partition == "bench"
     named = page.split("`parity` can name ")[1].split("\n\n")[0]
-    assert all(f"`{name}`" in named for name in facts.PARITY)
+    assert all(f"`{name}`" in named for name in comparability.PARITY)
 
 
 def test_what_an_alias_stands_for_has_the_line_where_it_is_written(tmp_path: Path) -> None:
