@@ -212,9 +212,9 @@ def run_notebook(arguments: Namespace) -> Iterator[str]:
 
 def open_notebooks(arguments: Namespace) -> Iterator[str]:
     """Become JupyterLab, opened on its first page; yields nothing."""
-    from infrabench.notebook import jupyterlab
+    from infrabench.notebook import start_page
 
-    jupyterlab.serve(port=arguments.port, browser=not arguments.no_browser)
+    start_page.serve(port=arguments.port, browser=not arguments.no_browser)
     yield from ()
 
 
