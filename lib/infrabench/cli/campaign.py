@@ -84,7 +84,7 @@ def run(arguments: Namespace) -> Iterator[str]:
     # pydantic, Fabric and papermill are loaded for these commands alone
     from infrabench.experiment.campaign import engine, summary
     from infrabench.experiment.campaign import plan as plans
-    from infrabench.notebook import campaign_analysis
+    from infrabench.notebook import headless
 
     wanted, how = _read(arguments, arguments.engine_profile)
     planned = _planned(wanted, how, arguments.without)
@@ -95,7 +95,7 @@ def run(arguments: Namespace) -> Iterator[str]:
     finally:  # also when it was stopped: what is there is there
         path = summary.write(planned)
     yield from _state(planned, path)
-    yield from campaign_analysis.analyse(path)
+    yield from headless.analyse_campaign(path)
     _require_complete(path)
 
 

@@ -27,7 +27,6 @@ from infrabench.cli.subcommands import (
     system_names,
 )
 from infrabench.core import DesignError, Request
-from infrabench.experiment.design import costs
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design
 from infrabench.experiment.execution import runs, session
@@ -174,7 +173,7 @@ def plan(arguments: Namespace) -> Iterator[str]:
             f"{trial.position:8d}  {trial.block:5d}  {words(at):11s}  {trial.system:{system}s}  "
             f"{trial.workload:{workload}s}  {trial.scenario}"
         )
-        at += trial.seconds + costs.TRIAL_OVERHEAD_S
+        at += trial.seconds + designs.TRIAL_OVERHEAD_S
     from infrabench.notebook import plan_tables  # scipy is loaded for this line alone
 
     yield _cost(wanted)
@@ -213,9 +212,9 @@ def run_notebook(arguments: Namespace) -> Iterator[str]:
 
 def open_notebooks(arguments: Namespace) -> Iterator[str]:
     """Become JupyterLab, opened on its first page; yields nothing."""
-    from infrabench.notebook import jupyterlab
+    from infrabench.notebook import start_page
 
-    jupyterlab.serve(port=arguments.port, browser=not arguments.no_browser)
+    start_page.serve(port=arguments.port, browser=not arguments.no_browser)
     yield from ()
 
 
@@ -297,7 +296,7 @@ def _from_pilot(study: str, pilot: str, goals: list[float], every: bool) -> Iter
 
 
 def _cost(wanted: Design) -> str:
-    cost = costs.of_study(session.study_of(wanted), wanted)
+    cost = designs.expected_study_cost(session.study_of(wanted), wanted)
     count = len(wanted.systems) * len(wanted.cases) * wanted.blocks
     anew = f", every system made ready {wanted.deployments} times" if wanted.deployments > 1 else ""
     rule = wanted.stopping

@@ -23,10 +23,12 @@ from traitlets.config import Config
 from infrabench.core import DesignError, InfrabenchError, NotRunnable, unknown_name
 from infrabench.core.locks import hold_lock
 from infrabench.experiment.execution.progress import HEADLESS
+from infrabench.ledger import catalogue
 
 START_S = 120  # a kernel that has not started by then will not
 CELL_S = 24 * 3600  # one cell runs a whole session; a dead kernel is noticed at once all the same
 ENGINE = "infrabench"  # of papermill
+SITES = "sites.ipynb"  # analyses a campaign over its sites
 
 
 class _Engine(NBClientEngine):
@@ -115,6 +117,20 @@ def _execute(notebook: Path, out: Path, parameters: Mapping[str, Any], cell_time
     except (CellTimeoutError, DeadKernelError) as error:
         raise InfrabenchError(f"{notebook.name} did not finish: {error}\nSee {out}") from error
     return out
+
+
+def analyse_campaign(path: Path) -> Iterator[str]:
+    """Execute the notebook that analyses all sites of a campaign (its ``campaign.json``), and yield where it is."""
+    if not any(each["state"] == "complete" for each in json.loads(path.read_text())["sessions"]):
+        yield "not analysed over sites: no session is complete"
+        return
+    # The one place where a campaign meets the analysis over its sites.
+    notebook = catalogue.home() / "notebooks" / SITES
+    if not notebook.is_file():
+        yield f"not analysed over sites: there is no {notebook}"
+        return
+    given = {"campaign": str(path.resolve()), "out": os.path.relpath(path.parent, catalogue.home())}
+    yield str(execute(notebook, path.parent / SITES, given))
 
 
 def value(text: str) -> Any:

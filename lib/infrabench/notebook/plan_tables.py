@@ -10,7 +10,7 @@ import pandas as pd
 
 from infrabench.analysis.tidy import tidy
 from infrabench.core import DesignError
-from infrabench.experiment.design import costs
+from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design
 from infrabench.experiment.execution import session
 from infrabench.experiment.execution.progress import words
@@ -30,7 +30,7 @@ def plan_table(wanted: Design) -> pd.DataFrame:
             "workload": case.workload, "scenario": case.scenario, "systems": len(wanted.systems),
             "blocks": wanted.blocks, "trials": len(wanted.systems) * wanted.blocks,
             "seconds_each": case.seconds, "disk_MiB": round(case.disk_bytes / MIB, 1),
-            "minutes": round(len(wanted.systems) * wanted.blocks * (case.seconds + costs.TRIAL_OVERHEAD_S) / 60, 1),
+            "minutes": round(len(wanted.systems) * wanted.blocks * (case.seconds + designs.TRIAL_OVERHEAD_S) / 60, 1),
         }
         for case in wanted.cases
     ]  # fmt: skip
@@ -39,7 +39,7 @@ def plan_table(wanted: Design) -> pd.DataFrame:
 
 def plan_summary(wanted: Design) -> str:
     """Return one sentence that says how much `wanted` is and how long it takes."""
-    cost = costs.of_study(session.study_of(wanted), wanted)
+    cost = designs.expected_study_cost(session.study_of(wanted), wanted)
     count = len(wanted.systems) * len(wanted.cases) * wanted.blocks
     return (
         f"{count} trials: {wanted.blocks} blocks of {len(wanted.systems)} systems ({', '.join(wanted.systems)}) "

@@ -23,7 +23,7 @@ from infrabench.cli.session import describe_state
 from infrabench.core import DesignError, LedgerError
 from infrabench.experiment.design.design import Design
 from infrabench.experiment.execution import reparse, session
-from infrabench.experiment.provenance import code, comparability, source_trace
+from infrabench.experiment.provenance import code, comparability
 from infrabench.ledger import records
 from infrabench.ledger.checksums import SUMS, line
 from infrabench.ledger.codes import CODE
@@ -82,16 +82,16 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with the suite's source, plug-ins, and a session that was interrupted, all of them to be edited."""
     place = tmp_path_factory.mktemp("begun")
     ignored = shutil.ignore_patterns("__pycache__", "analysis", "publish", "selfcheck", "stats")
-    shutil.copytree(source_trace.ROOT, place / "infrabench", ignore=ignored)
+    shutil.copytree(code.ROOT, place / "infrabench", ignore=ignored)
     shutil.copytree(PLUGINS, place / "plugins")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(registry.VARIABLE, str(place / "plugins"))
         moved = {
-            part: tuple((place / "infrabench" / path.relative_to(source_trace.ROOT), name) for path, name in roots)
+            part: tuple((place / "infrabench" / path.relative_to(code.ROOT), name) for path, name in roots)
             for part, roots in code.SUITE.items()
         }
         patch.setattr(code, "SUITE", moved)
-        patch.setattr(source_trace, "ROOT", place / "infrabench")
+        patch.setattr(code, "ROOT", place / "infrabench")
         run(place / "s", after=3)
         yield place
 
@@ -408,22 +408,22 @@ def test_a_file_beside_a_plugin_and_a_module_of_its_author_count(
 def test_the_sources_of_its_tools_count_for_a_workload(begun: Path, workload: str, file: str) -> None:
     roots = [(begun / "infrabench/workloads" / f"{workload.replace('-', '_')}.py", name) for name in code.RUN]
     path = begun / "infrabench" / file
-    before, text = source_trace.digests_of({"x": roots}), path.read_text()
+    before, text = code.digests_of({"x": roots}), path.read_text()
     try:
         path.write_text(f"{text}\nMORE = 1\n")
-        assert source_trace.digests_of({"x": roots}) != before
+        assert code.digests_of({"x": roots}) != before
     finally:
         path.write_text(text)
 
 
 def test_the_programs_that_run_on_hosts_count_for_a_system(begun: Path) -> None:
     roots = [(begun / "infrabench/systems/ceph.py", None)]
-    before = source_trace.digests_of({"x": roots})
+    before = code.digests_of({"x": roots})
     path = begun / "infrabench/machines/stores/node/damage.py"
     text = path.read_text()
     try:
         path.write_text(f"{text}\nMORE = 1\n")
-        assert source_trace.digests_of({"x": roots}) != before
+        assert code.digests_of({"x": roots}) != before
     finally:
         path.write_text(text)
 
@@ -448,7 +448,7 @@ def test_a_clock_that_is_a_year_behind_refuses_no_session(
 ) -> None:
     """All files are of the future then, in each process anew."""
     behind = SimpleNamespace(time=lambda: time.time() - 365 * 86400)
-    monkeypatch.setattr(source_trace, "time", behind)
+    monkeypatch.setattr(code, "time", behind)
     monkeypatch.setattr(registry, "time", behind)
     monkeypatch.setattr(registry, "STARTED_S", behind.time())
     monkeypatch.setattr(registry, "LOADED_S", {})

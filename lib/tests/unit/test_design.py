@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infrabench.core import Case, DesignError, Limits, Param, Profile, Request, Study, canonical
-from infrabench.experiment.design import costs
 from infrabench.experiment.design import design as designs
 
 names = st.text("abcdefghij", min_size=1, max_size=6)
@@ -150,10 +149,10 @@ def test_two_cases_of_the_same_name_are_refused():
 def test_cost_grows_with_trials_and_takes_the_largest_disk():
     cases = [Case("cpu", "a", seconds=2.0), Case("disk", "b", seconds=3.0, disk_bytes=7)]
     wanted = design(study(cases=cases), profile="quick")
-    cost = costs.expected(wanted, overhead_s=0.5, probe_s=1.0, deploy_s=7.0)
+    cost = designs.expected_cost(wanted, overhead_s=0.5, probe_s=1.0, deploy_s=7.0)
     assert cost.seconds == 2 * 4 * (2 + 3) + 16 * 0.5 + 4 * 1 + 2 * 7
     assert cost.target_bytes == 7
-    assert cost.ledger_bytes > 16 * costs.RECORD_BYTES
+    assert cost.ledger_bytes > 16 * designs.RECORD_BYTES
 
 
 def test_a_treatment_that_does_not_apply_is_left_out_and_the_others_stay_where_they_are():
@@ -180,7 +179,10 @@ def test_treatments_that_do_not_apply_cost_nothing():
     cases = [Case("cpu", "a", seconds=2.0), Case("disk", "b", seconds=3.0)]
     wanted = design(study(cases=cases), profile="quick")
     left = designs.without(wanted, excluded=[("native", "disk", "b")])
-    assert costs.expected(wanted, overhead_s=0.5).seconds - costs.expected(left, overhead_s=0.5).seconds == 4 * 3.5
+    assert (
+        designs.expected_cost(wanted, overhead_s=0.5).seconds - designs.expected_cost(left, overhead_s=0.5).seconds
+        == 4 * 3.5
+    )
 
 
 def test_a_profile_may_name_its_own_systems():

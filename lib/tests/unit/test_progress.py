@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from infrabench.core import Trial, TrialRecord
-from infrabench.experiment.design.costs import TRIAL_OVERHEAD_S
+from infrabench.experiment.design.design import TRIAL_OVERHEAD_S
 from infrabench.experiment.execution import progress
 from infrabench.experiment.execution.progress import Estimator, bar, words
 

@@ -6,7 +6,6 @@ import pytest
 
 from infrabench import registry
 from infrabench.core import Target
-from infrabench.experiment.design import costs
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.execution import session
 from infrabench.machines.hosts.host import LocalHost
@@ -91,8 +90,8 @@ def test_the_containers_study_has_the_sizes_of_the_papers():
 
 def test_the_profiles_of_the_containers_study_are_as_long_as_they_may_be():
     study = registry.study("containers")
-    assert costs.of_study(study, session.request(study, profile="smoke")).seconds < 300
-    assert costs.of_study(study, session.request(study, profile="quick")).seconds < 1200
+    assert designs.expected_study_cost(study, session.request(study, profile="smoke")).seconds < 300
+    assert designs.expected_study_cost(study, session.request(study, profile="quick")).seconds < 1200
 
 
 def test_the_cnis_study_has_what_the_paper_has_and_what_it_lacks():
@@ -121,8 +120,8 @@ def test_the_profiles_of_the_cnis_study_are_as_long_as_they_may_be():
     smoke, quick, paper = (session.request(study, profile=name) for name in ("smoke", "quick", "paper"))
     assert smoke.systems == study.systems
     assert quick.systems == ("flannel", "cilium", "host")
-    assert costs.of_study(study, smoke).seconds < 300
-    assert costs.of_study(study, quick).seconds < 25 * 60
+    assert designs.expected_study_cost(study, smoke).seconds < 300
+    assert designs.expected_study_cost(study, quick).seconds < 25 * 60
     assert {case.workload for case in smoke.cases} == {case.workload for case in paper.cases}
     ways = [{" ".join(case.scenario.split()[1:-1]) for case in each.cases} for each in (smoke, paper)]
     assert ways[0] == ways[1] - {"free"}
@@ -167,8 +166,8 @@ def test_the_profiles_of_the_runtimes_study_are_as_long_as_they_may_be():
     study = registry.study("runtimes")
     there = ["containerd-runc", "crio-runc", "containerd-runsc"]  # where Kata is not installed
     smoke, quick = (session.request(study, profile=name, systems=there) for name in ("smoke", "quick"))
-    assert costs.of_study(study, smoke).seconds < 300
-    assert costs.of_study(study, quick).seconds < 30 * 60
+    assert designs.expected_study_cost(study, smoke).seconds < 300
+    assert designs.expected_study_cost(study, quick).seconds < 30 * 60
     assert [case.workload for case in smoke.cases] == [case.workload for case in quick.cases[: len(smoke.cases)]]
     # three arrays of each pod fit in what a pod may have
     arrays = [case.params["array_bytes"] for case in study.profiles["paper"].cases if case.workload == "pods-stream"]
@@ -202,8 +201,8 @@ def test_the_storage_study_has_the_sizes_of_the_paper_and_what_it_lacks():
 def test_the_profiles_of_the_storage_study_are_as_long_and_as_large_as_they_may_be():
     study = registry.study("storage")
     smoke, quick, paper = (session.request(study, profile=name) for name in ("smoke", "quick", "paper"))
-    assert costs.of_study(study, smoke).seconds < 6 * 60
-    assert costs.of_study(study, quick).seconds < 40 * 60
+    assert designs.expected_study_cost(study, smoke).seconds < 6 * 60
+    assert designs.expected_study_cost(study, quick).seconds < 40 * 60
     assert (smoke.blocks, smoke.deployments, quick.blocks, quick.deployments) == (2, 2, 3, 3)
     assert (
         {case.workload for case in smoke.cases}
@@ -214,7 +213,7 @@ def test_the_profiles_of_the_storage_study_are_as_long_and_as_large_as_they_may_
     for case in (*smoke.cases, *quick.cases, *paper.cases):  # the space that is asked for holds what is written
         held = (case.params.get(name, 0) for name in ("area_bytes", "total_bytes", "used_bytes"))
         assert case.disk_bytes >= max(*held, 500 * case.params.get("rows", 0))
-    assert costs.of_study(study, quick).target_bytes < 6e9
+    assert designs.expected_study_cost(study, quick).target_bytes < 6e9
     assert len({(case.workload, case.factor, case.level) for case in quick.cases if case.factor}) == 2
 
 

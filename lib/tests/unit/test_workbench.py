@@ -13,7 +13,7 @@ import pytest
 from infrabench.core import InfrabenchError
 from infrabench.experiment.execution.progress import HEADLESS
 from infrabench.ledger import catalogue
-from infrabench.notebook import headless, jupyterlab
+from infrabench.notebook import headless, start_page
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_server_is_for_this_machine_and_keeps_its_token(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("DISPLAY", ":0")
-    argv = jupyterlab.command(home, Path("out/start/start.ipynb"))
+    argv = start_page.command(home, Path("out/start/start.ipynb"))
     assert "--ServerApp.ip=127.0.0.1" in argv
     assert f"--ServerApp.root_dir={home}" in argv
     assert "--LabApp.default_url=/lab/tree/out/start/start.ipynb" in argv
@@ -36,15 +36,15 @@ def test_the_server_is_for_this_machine_and_keeps_its_token(home: Path, monkeypa
     monkeypatch.delenv("DISPLAY")
     for name in ("WAYLAND_DISPLAY", "BROWSER"):
         monkeypatch.delenv(name, raising=False)
-    assert "--ServerApp.open_browser=False" in jupyterlab.command(home, Path("p"))
+    assert "--ServerApp.open_browser=False" in start_page.command(home, Path("p"))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    argv = jupyterlab.command(home, Path("p"), port=8123, browser=False)
+    argv = start_page.command(home, Path("p"), port=8123, browser=False)
     assert {"--ServerApp.allow_root=True", "--ServerApp.port=8123", "--ServerApp.port_retries=0"} <= set(argv)
 
 
 def test_nothing_is_fetched_unless_a_user_wants_it() -> None:
     told = json.loads(
-        resources.files("infrabench.notebook").joinpath(jupyterlab.SETTINGS, "overrides.json").read_text()
+        resources.files("infrabench.notebook").joinpath(start_page.SETTINGS, "overrides.json").read_text()
     )
     asked = told["@jupyterlab/apputils-extension:notification"]
     assert asked == {"fetchNews": "false", "checkForUpdates": False}
@@ -57,7 +57,7 @@ def test_the_page_is_there_also_where_it_cannot_be_made(
         raise InfrabenchError("start.ipynb, cell 3, failed")
 
     monkeypatch.setattr(headless, "execute", fails)
-    assert jupyterlab.page(home) == Path("out/start/start.ipynb")
+    assert start_page.execute_page(home) == Path("out/start/start.ipynb")
     assert (home / "out/start/start.ipynb").read_text() == "{}"
     assert "the first page is not whole" in caplog.text
 
@@ -66,7 +66,7 @@ def test_kernels_are_not_told_that_nobody_looks(home: Path, monkeypatch: pytest.
     seen: list[Any] = []
     monkeypatch.setattr(headless, "execute", lambda *_, **__: monkeypatch.setenv(HEADLESS, "1"))
     monkeypatch.setattr(os, "execve", lambda *given: seen.append(given))
-    jupyterlab.serve(port=8123, browser=False)
+    start_page.serve(port=8123, browser=False)
     program, argv, environment = seen[0]
     assert argv[0] == program
     assert HEADLESS not in environment
@@ -76,4 +76,4 @@ def test_kernels_are_not_told_that_nobody_looks(home: Path, monkeypatch: pytest.
 def test_a_folder_that_is_no_checkout_is_refused(home: Path) -> None:
     (home / "notebooks/start.ipynb").unlink()
     with pytest.raises(InfrabenchError, match=r"has no notebooks/start.ipynb"):
-        jupyterlab.serve()
+        start_page.serve()

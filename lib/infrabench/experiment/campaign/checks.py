@@ -1,21 +1,33 @@
-"""Everything that is wrong with a campaign, in one message, before anything is started."""
+"""Everything that is wrong with a campaign, in one message, before anything is started.
+
+Every site is asked, all at once and for seconds only: is it there, on which machines, and what has to be equal?
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import combinations
+from typing import Any
 
-from infrabench.core import DesignError, InfrabenchError
-from infrabench.experiment.campaign import jobs, plan, site_checks, sites
-from infrabench.experiment.campaign.file import Campaign, Executor, Refused
-from infrabench.experiment.campaign.jobs import Job, Stand
-from infrabench.experiment.campaign.plan import Plan
-from infrabench.experiment.campaign.site_checks import Answer
-from infrabench.experiment.campaign.sites import Site
+from infrabench import registry
+from infrabench.core import DesignError, Host, InfrabenchError, ParseError, SiteError, Target, unknown_name
+from infrabench.experiment.campaign import file, plan
+from infrabench.experiment.campaign.file import Campaign, Executor, Refused, Site
+from infrabench.experiment.campaign.plan import Job, Plan, Stand
 from infrabench.experiment.execution import preflight
+from infrabench.experiment.provenance import collect
+from infrabench.experiment.provenance.comparability import PARITY, TOOLS
 from infrabench.ledger import catalogue
-from infrabench.machines.hosts import kernels
+from infrabench.machines.hosts import kernels, parallel
+from infrabench.machines.hosts.host import LocalHost
+from infrabench.machines.sites import inventory as inventories
+from infrabench.machines.sites import kubeconfig
+from infrabench.machines.sites.inventory import Inventory
+from infrabench.machines.sites.kubeconfig import Kubeconfig
+
+ANSWER_S = 10.0
 
 
 def read_plan(campaign: Campaign, executor: Executor = "local") -> Plan:
@@ -40,7 +52,7 @@ def check_all(campaign: Campaign, executor: Executor = "local", without: Collect
     stands, foreign = _stands(found)
     done = {label for label in known if _is_done(label, found, stands)}
     try:
-        site_checks.check_parity(campaign.parity)
+        check_parity(campaign.parity)
         parity = campaign.parity
     except DesignError as error:
         wrong.append(f"{campaign.where('parity')}: {error}")
@@ -48,10 +60,10 @@ def check_all(campaign: Campaign, executor: Executor = "local", without: Collect
     systems = {name for job in found for name in job.wanted.systems}
     workloads = {case.workload for job in found for case in job.wanted.cases}
     there = [site for site in known.values() if site.label not in {*without, *done}]
-    answers = site_checks.ask_all(there, systems, workloads, parity)
+    answers = ask_all(there, systems, workloads, parity)
     wrong += [f"{campaign.where('sites', each.label)}: {each.wrong}" for each in answers.values() if each.wrong]
     wrong += _common(campaign, known, answers, systems)
-    wrong += site_checks.find_inequalities(answers, parity)
+    wrong += find_inequalities(answers, parity)
     planned = replace(_plan(campaign, found, stands, known, answers), without=frozenset(without))
     if not foreign and found:
         try:
@@ -64,9 +76,9 @@ def check_all(campaign: Campaign, executor: Executor = "local", without: Collect
 
 
 def _read(campaign: Campaign, executor: Executor) -> tuple[dict[str, Site], list[Job], list[str]]:
-    known, wrong = sites.read_sites(campaign, executor)
-    found, unasked = jobs.of(campaign, known)
-    wrong += unasked + sites.find_duplicates(known)
+    known, wrong = file.read_sites(campaign, executor)
+    found, unasked = plan.list_jobs(campaign, known)
+    wrong += unasked + file.find_duplicates(known)
     for number, group in enumerate(campaign.shares):
         where = campaign.where("shares", str(number))
         unknown = sorted(group - campaign.sites.keys())
@@ -81,7 +93,7 @@ def _stands(found: list[Job]) -> tuple[dict[str, Stand], list[str]]:
     stands, wrong = dict[str, Stand](), list[str]()
     for job in found:
         try:
-            stands[job.id] = jobs.stand(job)
+            stands[job.id] = plan.read_stand(job)
         except InfrabenchError as error:
             wrong.append(f"{job.id}: {error}")
     return stands, wrong
@@ -107,13 +119,13 @@ def _common(
     campaign: Campaign, known: Mapping[str, Site], answers: Mapping[str, Answer], systems: set[str]
 ) -> list[str]:
     """Return the pairs of sites with a machine in common that the campaign does not say to share anything."""
-    kernels, wrong = site_checks.common_kernels(answers), list[str]()
+    kernels, wrong = common_kernels(answers), list[str]()
     addresses = {
-        label: {address: role for role, address in sites.machines(site, sorted(systems)).items()}
+        label: {address: role for role, address in file.machines(site, sorted(systems)).items()}
         for label, site in known.items()
     }
     for a, b in combinations(known, 2):
-        if sites.is_declared(campaign, a, b) or known[a].same == known[b].same:
+        if file.is_declared(campaign, a, b) or known[a].same == known[b].same:
             continue
         if both := sorted(addresses[a].keys() & addresses[b].keys()):
             how = f"{addresses[a][both[0]]} of {a} and {addresses[b][both[0]]} of {b} have one address"
@@ -124,3 +136,143 @@ def _common(
             continue
         wrong.append(f"sites {a} and {b} share a machine: {how}. Write shares: [[{a}, {b}]], and they take turns")
     return wrong
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a site said: what is wrong with it, when each machine's kernel started (role -> ns), and facts by role."""
+
+    label: str
+    wrong: str = ""
+    kernels: Mapping[str, int] = field(default_factory=dict)
+    facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # what -> role -> value
+    silent: Mapping[str, str] = field(default_factory=dict)  # what -> why it cannot be said
+
+
+def check_parity(names: Sequence[str]) -> None:
+    """Raise `DesignError` for a name that ``parity`` cannot have."""
+    for name in names:
+        if name not in PARITY:
+            raise unknown_name("name in parity", name, PARITY)
+
+
+def ask_all(
+    sites: Collection[Site], systems: Collection[str], workloads: Collection[str], parity: Sequence[str]
+) -> dict[str, Answer]:
+    """Return the answer of every site by label; they are asked at the same time, and none for longer than seconds."""
+    answers = parallel.run_all(lambda site: _answer(site, systems, workloads, parity), sites)
+    return {each.label: each for each in answers}
+
+
+def common_kernels(answers: Mapping[str, Answer]) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return the pairs of sites that have a kernel, and so a machine, in common, with its role in each."""
+    common = {}
+    for a, b in combinations(answers.values(), 2):
+        for role, kernel in a.kernels.items():
+            other = next((name for name, its in b.kernels.items() if kernels.is_one_kernel(its, kernel)), None)
+            if other is not None:
+                common[a.label, b.label] = (role, other)
+                break
+    return common
+
+
+def find_inequalities(answers: Mapping[str, Answer], parity: Sequence[str]) -> list[str]:
+    """Return, in words, what was to be equal and is not, or cannot be said, by role."""
+    told = []
+    for what in parity:
+        silent = {each.label: each.silent[what] for each in answers.values() if what in each.silent}
+        told += [f"parity: {what} of {label}: {why}" for label, why in silent.items()]
+        said = {each.label: each.facts[what] for each in answers.values() if what in each.facts}
+        for role in dict.fromkeys(role for values in said.values() for role in values):
+            values = {label: found[role] for label, found in said.items() if role in found}
+            if len(set(values.values())) > 1:
+                shown = ", ".join(f"{label} {value}" for label, value in values.items())
+                told.append(f"parity: {what} ({role}) differs: {shown}")
+    return told
+
+
+def _answer(site: Site, systems: Collection[str], workloads: Collection[str], parity: Sequence[str]) -> Answer:
+    try:
+        if isinstance(site.read, Inventory):
+            return _of_hosts(site, site.read, systems, workloads, parity)
+        if isinstance(site.read, Kubeconfig):
+            return _of_cluster(site, site.read, parity)
+        if not site.steered_here:
+            why = "what a job of the engine finds itself on cannot be asked before the job"
+            return Answer(site.label, silent=dict.fromkeys(parity, why))
+        return _of_this_machine(site, workloads, parity)
+    except InfrabenchError as error:
+        return Answer(site.label, str(error))
+
+
+def _of_hosts(
+    site: Site, inventory: Inventory, systems: Collection[str], workloads: Collection[str], parity: Sequence[str]
+) -> Answer:
+    with (
+        inventories.open_hosts(inventory, inventory.gateways, {}) as gateways,
+        inventories.open_hosts(inventory, inventory.machines(systems), gateways) as hosts,
+    ):
+        started = {role: kernels.boot_time(host) for role, host in hosts.items()}
+        facts = dict[str, dict[str, str]]()
+        for role, host in hosts.items():
+            for what, value in _facts(host, workloads if role in inventory.hosts else (), parity):
+                facts.setdefault(what, {})[role] = value
+    return Answer(site.label, kernels=started, facts=facts)
+
+
+def _of_cluster(site: Site, config: Kubeconfig, parity: Sequence[str]) -> Answer:
+    here = LocalHost()
+    command = kubeconfig.check_access(config, here)
+    keys = {what: PARITY[what].of_a_node for what in parity if PARITY[what].of_a_node}
+    silent = {what: "a cluster does not say it of its nodes" for what in parity if what not in keys}
+    if len(silent) == len(parity):
+        return Answer(site.label, silent=silent)
+    nodes = json.loads(_text(here, *command, "get", "nodes", "-o", "json"))["items"]
+    infos = [each["status"]["nodeInfo"] for each in nodes]
+    said = {what: ", ".join(sorted({info[key] for info in infos})) for what, key in keys.items()}
+    return Answer(site.label, facts={what: {"server": value} for what, value in said.items()}, silent=silent)
+
+
+def _of_this_machine(site: Site, workloads: Collection[str], parity: Sequence[str]) -> Answer:
+    here = LocalHost()
+    silent: dict[str, str] = {}
+    if site.kind == "lab":
+        from infrabench.machines.lab.shell import require  # the lab's tools are needed only where it is used
+
+        require()
+        silent = {what: "its nodes can be asked when it is up" for what in parity if not PARITY[what].of_a_lab}
+    asked = [what for what in parity if what not in silent]
+    facts = {what: {"server": value} for what, value in _facts(here, workloads, asked)}
+    return Answer(site.label, kernels={"server": kernels.this_kernel()}, facts=facts, silent=silent)
+
+
+def _facts(host: Host, workloads: Collection[str], parity: Sequence[str]) -> Iterator[tuple[str, str]]:
+    if not parity:
+        return
+    found: dict[str, Any] = collect.of_host(host)
+    for what in parity:
+        if what == TOOLS:
+            yield from ((TOOLS, _tools(host, workloads)) for _ in range(bool(workloads)))
+        else:
+            group, key = PARITY[what].path
+            value = found.get(group, {}).get(key)
+            yield what, "nothing" if value is None else str(value)
+
+
+def _tools(host: Host, workloads: Collection[str]) -> str:
+    """Return the versions of the workloads' tools that are on the host."""
+    target, found = Target(host.name, host, address=host.address), []
+    for name in sorted(workloads):
+        try:
+            found.append(f"{name} {registry.workload(name).version(target)}")
+        except (InfrabenchError, ParseError):  # it is not there, or is made where it is used
+            found.append(f"{name} not there")
+    return ", ".join(found)
+
+
+def _text(host: Host, *argv: str) -> str:
+    result = host.run(argv, timeout_s=ANSWER_S)
+    if not result.ok:
+        said = result.stderr.decode("utf-8", "replace").strip()[-200:]
+        raise SiteError(f"{host.name}: {argv[0]} {result.ending}: {said}")
+    return result.stdout.decode("utf-8", "replace").strip()

@@ -26,10 +26,9 @@ from typing import Any
 from infrabench.core import DesignError, InfrabenchError, digest, locks
 from infrabench.core.locks import hold_lock
 from infrabench.experiment.campaign import job as process
-from infrabench.experiment.campaign import jobs, slurm
+from infrabench.experiment.campaign import plan, slurm
 from infrabench.experiment.campaign.file import Executor
-from infrabench.experiment.campaign.jobs import Job
-from infrabench.experiment.campaign.plan import Plan
+from infrabench.experiment.campaign.plan import Job, Plan
 from infrabench.ledger import catalogue
 from infrabench.ledger.records import recorded
 
@@ -101,7 +100,9 @@ def run(planned: Plan, how: How) -> None:
         if how.executor == "slurm" and (left := slurm.cancel(planned.campaign)):
             log.info("cancelled in Slurm, left by an earlier start: %s", ", ".join(left))
         shutil.rmtree(place / "engine", ignore_errors=True)  # of the last start; nothing in it counts
-        planned = replace(planned, stands={job.id: jobs.stand(job) for job in planned.jobs})  # now that nobody else may
+        planned = replace(
+            planned, stands={job.id: plan.read_stand(job) for job in planned.jobs}
+        )  # now that nobody else may
         if waiting := todo(planned):
             begun = place / "engine" / uuid.uuid4().hex
             begun.mkdir(parents=True)
@@ -158,7 +159,7 @@ def described(planned: Plan, how: How, waiting: Sequence[Job], begun: Path) -> l
             wanted |= slurm.resources(job.site.slurm, planned.seconds(job))
         lock = catalogue.home() / "data" / "runs" / ".sites" / digest([*job.site.same], 16)
         specs.append(
-            jobs.spec(job, str(mine["files"].relative_to(catalogue.home())))
+            plan.job_spec(job, str(mine["files"].relative_to(catalogue.home())))
             | {
                 "rule": f"job_{number}", "made": made, "after": earlier.get(job.site.label, []),
                 "priority": len(waiting) - number, "resources": wanted, "lock": str(lock),

@@ -22,7 +22,7 @@ from typing import Any
 
 from infrabench.core import InfrabenchError, locks
 from infrabench.core.locks import hold_lock, wait_until_free
-from infrabench.experiment.campaign import jobs
+from infrabench.experiment.campaign import plan
 from infrabench.ledger import catalogue
 from infrabench.machines.hosts.interrupts import raise_once
 
@@ -53,9 +53,9 @@ def _carry_out(started: Mapping[str, Any], spec: Mapping[str, Any]) -> int:
     try:
         with hold_lock(Path(spec["lock"]), "its site is being measured by another campaign", SITE_S) as descriptor:
             why = _measured(started, spec, lifeline, descriptor)
-        ledger = jobs.stand(jobs.rebuild(spec))
+        ledger = plan.read_stand(plan.rebuild_job(spec))
     except InfrabenchError as error:
-        write(spec, "failed", jobs.reason(error))
+        write(spec, "failed", plan.one_line(error))
         return 1
     if ledger.state != "complete":
         write(spec, "failed", why or "the notebook ended before its session was complete")

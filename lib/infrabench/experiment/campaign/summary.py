@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from infrabench.core import LedgerError
-from infrabench.experiment.campaign import engine, jobs
+from infrabench.experiment.campaign import engine, plan
 from infrabench.experiment.campaign import job as process
-from infrabench.experiment.campaign.jobs import Job
-from infrabench.experiment.campaign.plan import Plan
+from infrabench.experiment.campaign.plan import Job, Plan
 from infrabench.ledger import catalogue
 from infrabench.ledger.records import read_session
 
@@ -53,10 +52,10 @@ def lines(path: Path) -> Iterator[str]:
 def _entry(planned: Plan, job: Job) -> dict[str, Any]:
     said = process.read(engine.own(job, planned.campaign)["state"])
     try:
-        stand = jobs.stand(job)
+        stand = plan.read_stand(job)
         state, done, broken = stand.state, stand.done, None
     except LedgerError as error:
-        state, done, broken = "failed", 0, jobs.reason(error)
+        state, done, broken = "failed", 0, plan.one_line(error)
     failed = said.get("event") == "failed"
     reason = broken or said.get("reason")
     if state != "complete" and job.site.label in planned.without:

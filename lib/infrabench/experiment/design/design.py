@@ -6,6 +6,8 @@ case stand next to each other. Cases of one group stand together for each system
 make. With several deployments (a split-plot design) every system is made ready anew before each equal share of the
 blocks, and the deployment is the unit of analysis. A treatment that its system has no place for is left out of every
 block, and the others stay where they are.
+
+What a plan costs, in time and in space on disks, is estimated before a session; a session corrects its own as it runs.
 """
 
 from __future__ import annotations
@@ -32,6 +34,9 @@ from infrabench.core import (
 from infrabench.core.request import check_count, check_names, shorten
 from infrabench.experiment.design import orders
 
+TRIAL_OVERHEAD_S = 0.05  # switching systems, starting commands, monitors and ledger; corrected while a session runs
+RECORD_BYTES = 12_000  # one trial on disk, beside its monitor samples
+SAMPLE_BYTES = 1_800  # one monitor sample of one host, 1 Hz
 MOST_TRIALS = 1_000_000  # of a plan: months of measuring, and already much to keep in memory
 LONGEST_TEXT = 4096  # characters: that of a path
 AGAIN = "-again"  # ends the second label of an A/A session
@@ -311,3 +316,38 @@ def _check_stopping(stopping: Stopping | None, blocks: int, deployments: int) ->
         raise DesignError(f"at most {stopping.most} blocks is fewer than the {stopping.least} that there are first")
     if deployments > 1:
         raise DesignError("blocks are added to one deployment only: more blocks do not make more deployments")
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What a plan costs: wall time, space inside a target, and space of the ledger."""
+
+    seconds: float
+    target_bytes: int
+    ledger_bytes: int
+
+
+def expected_cost(
+    design: Design, *, overhead_s: float = TRIAL_OVERHEAD_S, hosts: int = 2, probe_s: float = 0.0, deploy_s: float = 0.0
+) -> Expectation:
+    """Return the expected cost of `design`: seconds, and bytes in a target and in the ledger.
+
+    `overhead_s` is of one trial, `probe_s` of one block, `deploy_s` of making one system ready. Blocks that are added
+    later, and repeats of invalid trials, cannot be known and are not in it.
+    """
+    planned = treatments(design)
+    tool_s = design.blocks * sum(case.seconds for _, case in planned)
+    count = design.blocks * len(planned)
+    return Expectation(
+        seconds=tool_s
+        + count * overhead_s
+        + len(design.systems) * design.deployments * deploy_s
+        + design.blocks * probe_s,
+        target_bytes=max((case.disk_bytes for case in design.cases), default=0),
+        ledger_bytes=count * RECORD_BYTES + int((tool_s + 2 * count) * hosts * SAMPLE_BYTES),
+    )
+
+
+def expected_study_cost(study: Study, design: Design) -> Expectation:
+    """Return the expected cost of a design of `study`, its drift probes and its making ready included."""
+    return expected_cost(design, probe_s=study.probe_s, deploy_s=study.deploy_s)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tqdm import tqdm
 
 from infrabench.core import Trial, TrialRecord
-from infrabench.experiment.design.costs import TRIAL_OVERHEAD_S
+from infrabench.experiment.design.design import TRIAL_OVERHEAD_S
 from infrabench.ledger.session_folder import SessionFolder
 
 HEADLESS = "INFRABENCH_HEADLESS"  # set in the environment of a notebook whose output goes to a log

@@ -14,8 +14,7 @@ from typing import Any
 from infrabench import registry
 from infrabench.core import Capture, LedgerError, NotAsClaimed, ParseError, Result, TrialRecord, Workload
 from infrabench.experiment.execution.trial import parsed
-from infrabench.experiment.provenance.code import parser_definitions
-from infrabench.experiment.provenance.source_trace import digests_of
+from infrabench.experiment.provenance.code import digests_of, parser_definitions
 from infrabench.ledger.checksums import SUMS
 from infrabench.ledger.codes import CODE, known_codes, trial_code, unnamed_code
 from infrabench.ledger.files import read_file

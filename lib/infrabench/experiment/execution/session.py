@@ -17,7 +17,6 @@ from typing import Any, Protocol
 
 from infrabench import registry
 from infrabench.core import DesignError, Guards, LedgerError, Request, Site, SiteError, Study, canonical, digest
-from infrabench.experiment.design import costs
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design
 from infrabench.experiment.execution import blocks, manifest, preflight
@@ -200,7 +199,7 @@ def check_folder(study: Study, wanted: Design, stored: SessionFolder) -> None:
     if stored.exists():
         code.check_code(stored, study, wanted)
     share = len(blocks.select_unfinished(stored, study, wanted)) / wanted.blocks if stored.exists() else 1.0
-    preflight.check_ledger(stored.path, int(costs.expected(wanted).ledger_bytes * share))
+    preflight.check_ledger(stored.path, int(designs.expected_cost(wanted).ledger_bytes * share))
 
 
 def _ready(study: Study, wanted: Design, site: Site, fleet: Fleet) -> Ready:

@@ -1,19 +1,43 @@
-"""What code makes a session's trials, and whether a session that goes on still has the one that made its last trial."""
+"""What code makes a session's trials, and whether a session that goes on still has the one that made its last trial.
+
+A part of the code is the definitions and files that a plug-in or a module reaches, and their digest. Definitions are
+followed by name through the modules of `ROOMS`, and through what a plug-in from outside imports beside the standard
+library and installed packages. They count as syntax trees: comments, docstrings, type hints of functions and the layout
+of the text do not. A file that is named in a text counts too: a script that runs on hosts as other modules do, and the
+sources of an ``ib-`` tool byte by byte.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import ast
+import re
+import sys
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 from infrabench import registry
-from infrabench.core import DesignError, LedgerError, Study
+from infrabench.core import DesignError, LedgerError, Study, digest
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design
 from infrabench.experiment.provenance import collect
-from infrabench.experiment.provenance.source_trace import ROOT, Definition, digests_of
 from infrabench.ledger.codes import CODE, known_codes
 from infrabench.ledger.records import not_applicable
 from infrabench.ledger.session_folder import SessionFolder
 
+ROOT = Path(__file__).parents[2]
+# Rooms whose code decides what a value is; analysis, figures, commands and the ledger read it, or keep it.
+ROOMS = ("core", "workloads", "systems", "machines", "experiment/design", "experiment/execution")
+LEFT_OUT = ("experiment/execution/progress.py",)
+TOOLS = "machines/lab"  # where the sources of ib- tools lie
+PATH = re.compile(r"(?!/)(?!.*\.\.)[\w./-]{1,200}")  # a text that may name a file of ours
+HINTS = {"returns", "annotation"}  # of functions
+Definition = tuple[Path, str | None]  # a module and a name in it; None: everything in it; "": what has no name
 RUN = (*(name for name in registry.CONTRACT["workloads"] if name != "parse"), *registry.DERIVED.values())
 EXECUTION = ROOT / "experiment/execution"
 # What runs, watches and judges a trial; what decides which trial comes next.
@@ -29,6 +53,227 @@ CHOICES = (
     "mixture = True in a notebook; mixture: true in a campaign file): trials of another code are then analysed apart"
 )
 REPARSE = "; or `infrabench session reparse` it into a folder, which goes on with the parsers of now"
+
+
+@dataclass(frozen=True)
+class Module:
+    """The statements of a module by the name that they define, ``""`` for none, and what its imports stand for."""
+
+    path: Path
+    names: Mapping[str, list[ast.stmt]]
+    imports: Mapping[str, Definition]
+    known: dict[str, tuple[str, list[Definition]]] = field(default_factory=dict)
+
+    def definition(self, name: str) -> tuple[str, list[Definition]]:
+        """Return the digest of what a name stands for, and what it reaches."""
+        if name not in self.known:
+            statements = self.names[name]
+            reached = [each for part in statements for each in _references(part, self)]
+            texts = [text for each in statements for text in _texts(each)]
+            reached += [(self.path, ""), *((each, None) for each in _files(texts, self.path))]
+            self.known[name] = digest([_shape(each) for each in statements]), reached
+        return self.known[name]
+
+
+def digests_of(parts: Mapping[str, Iterable[Definition]]) -> dict[str, str]:
+    """Return the digest of everything that the roots of each part reach; each file is read once.
+
+    Raises `LedgerError` when a module has changed since this process loaded it: what runs is not what its file says.
+    """
+    modules: dict[Path, Module] = {}
+    found = {part: _digest(roots, modules) for part, roots in parts.items()}
+    _check_loaded(modules)
+    return found
+
+
+def _digest(roots: Iterable[Definition], modules: dict[Path, Module]) -> str:
+    """Return the digest of everything that `roots` reach; adds the modules that hold it to `modules`."""
+    found: dict[Definition, str] = {}
+    queue = list(roots)
+    while queue:
+        path, name = key = queue.pop()
+        if key in found or not _counts(path):
+            continue
+        found[key] = ""
+        if path.suffix != ".py":
+            found[key] = sha256(path.read_bytes()).hexdigest()
+            continue
+        module = modules[path] if path in modules else modules.setdefault(path, _module(path, path.read_bytes()))
+        if name is None:
+            queue += [(path, each) for each in module.names]
+        elif name in module.names:
+            found[key], reached = module.definition(name)
+            queue += reached
+        elif target := module.imports.get(name) or _submodule(path.parent, name):
+            queue.append(target)
+    labels = {path: _label(path) for path in {path for path, _ in found}}  # of a module, many definitions
+    return digest(sorted([labels[path], name or "", each] for (path, name), each in found.items() if each))
+
+
+def _check_loaded(paths: Collection[Path]) -> None:
+    files = {str(path): path for path in paths}  # a process holds thousands of modules: no path is made of most
+    now_s = time.time()  # on a machine whose clock is behind, files are of the future, and were not written just now
+    for name, module in list(sys.modules.items()):
+        path = files.get(getattr(module, "__file__", None) or "")
+        loaded_s = registry.LOADED_S.get(name.partition(".")[0], registry.STARTED_S)
+        if path is not None and loaded_s < path.stat().st_mtime <= now_s:
+            raise LedgerError(
+                f"{path} has changed since this process loaded it, so that nobody could say what made the next trial. "
+                "Start the command again; in a notebook, restart the kernel"
+            )
+
+
+@lru_cache(maxsize=4096)
+def _counts(path: Path) -> bool:
+    if not path.is_relative_to(ROOT):
+        return True
+    inside = path.relative_to(ROOT).as_posix()
+    return inside.startswith(tuple(f"{room}/" for room in ROOMS)) and inside not in LEFT_OUT
+
+
+def _label(path: Path) -> str:
+    """Return how a file is called, wherever its checkout or plug-in folder lies."""
+    return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else f"{path.parent.name}/{path.name}"
+
+
+@lru_cache(maxsize=512)
+def _module(path: Path, content: bytes) -> Module:
+    try:
+        tree = ast.parse(content, str(path))
+    except (SyntaxError, ValueError) as error:
+        raise DesignError(f"{path} is not Python: {error}") from error
+    names: dict[str, list[ast.stmt]] = {"": []}
+    imports: dict[str, Definition] = {}
+    for statement in tree.body:
+        if _is_for_types(statement) or _is_text(statement):
+            continue
+        for part in ast.walk(statement):
+            if isinstance(part, ast.Import | ast.ImportFrom):
+                imports |= _imported(part, path)
+        for name in _defined(statement) or ("",):
+            if name not in imports or not isinstance(statement, ast.Import | ast.ImportFrom):
+                names.setdefault(name, []).append(statement)
+    return Module(path, names, imports)
+
+
+def _is_for_types(statement: ast.stmt) -> bool:
+    return (
+        isinstance(statement, ast.If) and isinstance(statement.test, ast.Name) and statement.test.id == "TYPE_CHECKING"
+    )
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    """Tell whether a statement is a text alone: a docstring, or a comment written as one."""
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def _defined(statement: ast.stmt) -> list[str]:
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [statement.name]
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return [each.asname or each.name.partition(".")[0] for each in statement.names]
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    inside = [part for each in targets if each is not None for part in ast.walk(each)]
+    return [part.id for part in inside if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)]
+
+
+def _imported(statement: ast.Import | ast.ImportFrom, path: Path) -> Iterator[tuple[str, Definition]]:
+    if isinstance(statement, ast.Import):
+        for each in statement.names:
+            if found := _located(each.name.split(".")):
+                yield each.asname or each.name.partition(".")[0], (found, None)
+        return
+    parts = statement.module.split(".") if statement.module else []
+    package = _located(parts) if not statement.level else _below(path.parents[statement.level - 1], parts)
+    if package is None:
+        return
+    for each in statement.names:
+        inside = _submodule(package.parent, each.name) if package.name == "__init__.py" else None
+        yield each.asname or each.name, inside or (package, None if each.name == "*" else each.name)
+
+
+def _located(parts: list[str]) -> Path | None:
+    """Return the file of a module that counts: one of the suite, or one that is neither installed nor Python's own."""
+    if parts[0] == ROOT.name:
+        return _below(ROOT, parts[1:])
+    if parts[0] in sys.stdlib_module_names or parts[0] == "__main__":
+        return None
+    spec = find_spec(parts[0])
+    file = Path(spec.origin) if spec is not None and spec.origin else None
+    if file is None or file.suffix != ".py" or {"site-packages", "dist-packages"} & {*file.parts}:
+        return None
+    return _below(file.parent, parts[1:]) if file.name == "__init__.py" else file
+
+
+def _below(folder: Path, parts: list[str]) -> Path | None:
+    place = folder.joinpath(*parts)
+    return next((each for each in (place.with_suffix(".py"), place / "__init__.py") if each.is_file()), None)
+
+
+def _submodule(folder: Path, name: str) -> Definition | None:
+    found = _below(folder, [name]) if name.isidentifier() else None
+    return (found, None) if found else None
+
+
+def _references(node: ast.AST, module: Module) -> Iterator[Definition]:
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id not in module.names:
+        file, name = module.imports.get(node.value.id, (module.path, ""))
+        yield (file, node.attr) if name is None else (file, name)
+        return
+    if isinstance(node, ast.Name) and node.id in module.names:
+        yield module.path, node.id
+    elif isinstance(node, ast.Name) and node.id in module.imports:
+        yield module.imports[node.id]
+    for name, part in ast.iter_fields(node):
+        if not _is_hint(node, name):
+            for each in part if isinstance(part, list) else [part]:
+                if isinstance(each, ast.AST):
+                    yield from _references(each, module)
+
+
+def _is_hint(node: ast.AST, field: str) -> bool:
+    return field in HINTS and isinstance(node, ast.arg | ast.FunctionDef | ast.AsyncFunctionDef)
+
+
+def _shape(node: Any) -> Any:
+    """Return a syntax tree as plain data, alike in every version of Python."""
+    if isinstance(node, list):
+        return [_shape(each) for each in node if not (isinstance(each, ast.stmt) and _is_text(each))]
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = [(name, part) for name, part in ast.iter_fields(node) if name != "kind" and not _is_hint(node, name)]
+    return [type(node).__name__, *([name, _shape(part)] for name, part in fields if part is not None and part != [])]
+
+
+def _texts(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    for part in ast.iter_child_nodes(node):
+        if not (isinstance(part, ast.stmt) and _is_text(part)):
+            yield from _texts(part)
+
+
+def _files(texts: list[str], path: Path) -> set[Path]:
+    """Return the files that are named in `texts` of the module at `path`."""
+    found: set[Path] = set()
+    packages = [ROOT.joinpath(*each.split(".")[1:]) for each in texts if re.fullmatch(rf"{ROOT.name}(\.\w+)+", each)]
+    for text in texts:
+        for tool in re.findall(r"\bib-([a-z]+)\b", text):
+            found |= {*(ROOT / TOOLS).rglob(f"ib-{tool}"), *(ROOT / TOOLS).rglob(f"src/{tool}.c")}
+            found |= {*(ROOT / TOOLS).rglob(f"{tool}/*.[ch]")}
+        if not PATH.fullmatch(text):
+            continue
+        folders = [each for each in packages if (each / text).exists()]
+        packages = [each for each in packages if each not in folders]
+        found |= {each for folder in [ROOT] * ("/" in text) + folders for each in _inside(folder / text)}
+        found |= {path.parent / text} if (path.parent / text).is_file() else set()
+    return found | {each for folder in packages for each in _inside(folder)}
+
+
+def _inside(place: Path) -> list[Path]:
+    if place.is_file():
+        return [place]
+    return [each for each in place.rglob("*") if each.is_file() and "__pycache__" not in each.parts]
 
 
 def code_parts(study: Study, wanted: Design) -> dict[str, str]:

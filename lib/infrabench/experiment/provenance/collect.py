@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from infrabench.core import CommandFailed, Deployment, Host, LedgerError, Site, SiteError, canonical
-from infrabench.experiment.provenance.facts import DEPLOYED, MUST_AGREE
+from infrabench.experiment.provenance.comparability import DEPLOYED, MUST_AGREE
 from infrabench.ledger.records import read_provenance
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.machines.sites import redaction

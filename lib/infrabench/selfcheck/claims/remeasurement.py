@@ -31,7 +31,7 @@ from infrabench.analysis import session_data
 from infrabench.analysis.published.comparison import prediction
 from infrabench.analysis.tables import notation
 from infrabench.core import InfrabenchError, LedgerError
-from infrabench.experiment.design import costs
+from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design
 from infrabench.experiment.execution import runs, session
 from infrabench.experiment.execution.progress import bar
@@ -89,7 +89,7 @@ def claims(source: str, recorded: Path, sessions: Sequence[str] | None = None) -
     new = [each for each in found if isinstance(each, New)]
     refused = "; ".join(f"{each.name}: {each.reason}" for each in found if isinstance(each, Refused))
     wanted = request(asked)
-    cost = costs.of_study(session.study_of(wanted), wanted)
+    cost = designs.expected_study_cost(session.study_of(wanted), wanted)
     command = f"{command_of(asked)} && .venv/bin/infrabench selfcheck claims {source} --level {REMEASUREMENT}"
     for row in then["contrasts"]:
         if claims_something(row):

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.experiment.campaign import checks, site_checks
-from infrabench.experiment.campaign import sites as places
+from infrabench.experiment.campaign import checks, file
+from infrabench.experiment.campaign.checks import Answer
 from infrabench.experiment.campaign.file import Campaign
-from infrabench.experiment.campaign.site_checks import Answer
 from infrabench.machines.hosts import kernels
 from tests.support.campaigns import Inventory, planned, refused
 
@@ -108,10 +107,10 @@ def test_machines_of_clusters_count_where_a_study_uses_them(written: Written, in
     inventory("a", more=clusters(50))
     inventory("b", more=clusters(51))
     campaign = written(STUDY + "sites: {a: a.yml, b: b.yml}\n")
-    known, _ = places.read_sites(campaign, "local")
-    mine = places.machines(known["a"], ["flannel"])
-    assert mine["flannel-worker1"] == places.machines(known["b"], ["flannel"])["flannel-control"] == "127.0.0.51:22"
-    assert "flannel-worker1" not in places.machines(known["a"], ["plain"])
+    known, _ = file.read_sites(campaign, "local")
+    mine = file.machines(known["a"], ["flannel"])
+    assert mine["flannel-worker1"] == file.machines(known["b"], ["flannel"])["flannel-control"] == "127.0.0.51:22"
+    assert "flannel-worker1" not in file.machines(known["a"], ["plain"])
 
 
 def test_a_session_of_other_parameters_is_named_before_anything_starts(written: Written, home: Path) -> None:
@@ -148,11 +147,11 @@ def test_differing_versions_are_named_by_role() -> None:
         "b": Answer("b", facts={"kernel": {"server": "6.2"}, "docker": {"server": "27"}}),
         "c": Answer("c", silent={"docker": "a cluster does not say it of its nodes"}),
     }
-    assert site_checks.find_inequalities(answers, ["kernel", "docker"]) == [
+    assert checks.find_inequalities(answers, ["kernel", "docker"]) == [
         "parity: kernel (server) differs: a 6.1, b 6.2",
         "parity: docker of c: a cluster does not say it of its nodes",
     ]
-    assert site_checks.find_inequalities(answers, []) == []
+    assert checks.find_inequalities(answers, []) == []
 
 
 def test_one_kernel_is_one_machine() -> None:
@@ -160,7 +159,7 @@ def test_one_kernel_is_one_machine() -> None:
         ("a", {"server": 10**18, "client": 2 * 10**18}), ("b", {"server": 10**18 + 10**6}),
         ("c", {"server": 3 * 10**18, "client": 2 * 10**18 + 1000}),
     )}  # fmt: skip
-    assert site_checks.common_kernels(answers) == {("a", "c"): ("client", "client")}
+    assert checks.common_kernels(answers) == {("a", "c"): ("client", "client")}
 
 
 def test_a_kernel_says_when_it_started_to_the_microsecond() -> None:
@@ -174,9 +173,9 @@ def test_a_kernel_says_when_it_started_to_the_microsecond() -> None:
 def test_with_slurm_the_same_target_is_another_machine_on_other_nodes(written: Written, home: Path, nodes: str) -> None:
     place = "{target: local, slurm: {nodes: %s}}"
     campaign = written(STUDY + f"sites: {{a: {place % 'n1'}, b: {place % nodes}}}\n")
-    known, wrong = places.read_sites(campaign, "slurm")
+    known, wrong = file.read_sites(campaign, "slurm")
     assert wrong == []
-    assert bool(places.find_duplicates(known)) is (nodes == "n1")
-    assert places.find_duplicates(places.read_sites(campaign, "local")[0])
+    assert bool(file.find_duplicates(known)) is (nodes == "n1")
+    assert file.find_duplicates(file.read_sites(campaign, "local")[0])
     if nodes == "n2":
         assert checks.check_all(campaign, "slurm").alone == frozenset()

@@ -27,7 +27,7 @@ from infrabench.machines import lab
 from infrabench.machines.lab.shell import state_dir
 from infrabench.machines.lab.slurm_cluster import PARTITION
 from infrabench.machines.sites.site import open_site
-from infrabench.notebook import campaign_analysis, multisite
+from infrabench.notebook import headless, multisite
 from tests.support.places import ROOT
 from tests.support.storm import in_long_form
 
@@ -195,7 +195,7 @@ def test_three_pairs_go_on_after_a_kill_and_a_planted_difference_is_found(
     record_property("here", proven(checks.read_plan(wanted), home, len(racks) * 2 * BLOCKS))
 
     path = home / "out/campaigns/here" / summary.FILE
-    assert (path.parent / campaign_analysis.NOTEBOOK).is_file()
+    assert (path.parent / headless.SITES).is_file()
     (found,) = multisite.opened(path)
     over = found.over[found.over["metric"] == "events_per_s"].iloc[0]
     ratios = found.rows[found.rows["metric"] == "events_per_s"].set_index("site")["ratio"]

@@ -13,7 +13,7 @@ import pytest
 from infrabench import cli
 from infrabench.experiment.campaign import checks, engine, summary
 from infrabench.experiment.campaign.file import Campaign
-from infrabench.notebook import campaign_analysis
+from infrabench.notebook import headless
 from tests.support.places import ROOT
 
 Written = Callable[[str], Campaign]
@@ -41,9 +41,7 @@ def test_the_status_says_what_is_missing_and_asks_no_site(
     home: Path, written: Written, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = written(GOOD).path
-    monkeypatch.setattr(
-        "infrabench.experiment.campaign.site_checks.ask_all", lambda *rest: pytest.fail("a site was asked")
-    )
+    monkeypatch.setattr("infrabench.experiment.campaign.checks.ask_all", lambda *rest: pytest.fail("a site was asked"))
     status, out, err = call(capsys, "status", str(path))
     assert status == 1
     assert "here camp: missing (data/runs/camp/c.here.camp): not begun" in out
@@ -85,7 +83,7 @@ def test_a_system_that_a_site_cannot_run_is_named_with_its_reason(home: Path, wr
 def test_the_analysis_over_sites_gets_the_campaign(home: Path, written: Written) -> None:
     planned = checks.read_plan(written(GOOD))
     path = summary.write(planned)
-    assert list(campaign_analysis.analyse(path)) == ["not analysed over sites: no session is complete"]
+    assert list(headless.analyse_campaign(path)) == ["not analysed over sites: no session is complete"]
     data = json.loads(path.read_text())
     assert data == {
         "name": "c",
@@ -98,7 +96,7 @@ def test_the_analysis_over_sites_gets_the_campaign(home: Path, written: Written)
     }  # fmt: skip
     data["sessions"][0]["state"] = "complete"
     path.write_text(json.dumps(data))
-    assert list(campaign_analysis.analyse(path)) == [
+    assert list(headless.analyse_campaign(path)) == [
         f"not analysed over sites: there is no {home / 'notebooks/sites.ipynb'}"
     ]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
@@ -108,7 +106,7 @@ def test_the_analysis_over_sites_gets_the_campaign(home: Path, written: Written)
         nbformat.v4.new_code_cell("import json; print(json.load(open(campaign))['name'], out)"),
     ]
     nbformat.write(made, home / "notebooks" / "sites.ipynb")
-    (told,) = campaign_analysis.analyse(path)
+    (told,) = headless.analyse_campaign(path)
     assert told == str(engine.folder("c") / "sites.ipynb")
     (output,) = nbformat.read(told, 4).cells[-1]["outputs"]
     assert output["text"] == "c out/campaigns/c\n"

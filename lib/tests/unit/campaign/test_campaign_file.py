@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import DesignError
-from infrabench.experiment.campaign import file, jobs, site_checks
-from infrabench.experiment.campaign.sites import Site
-from infrabench.experiment.provenance import facts
+from infrabench.experiment.campaign import checks, file, plan
+from infrabench.experiment.campaign.file import Site
+from infrabench.experiment.provenance import comparability
 from tests.support.places import ROOT
 
 GOOD = """name: three
@@ -113,10 +113,10 @@ def test_a_mixture_reaches_the_notebook_and_is_the_same_session(tmp_path: Path) 
     known = {"b": Site("b", "local", "local", "local")}
     specs = []
     for more in ("", ", mixture: true"):
-        (job,), wrong = jobs.of(read(tmp_path, GOOD.replace("runs: 5", f"runs: 5{more}")), known)
+        (job,), wrong = plan.list_jobs(read(tmp_path, GOOD.replace("runs: 5", f"runs: 5{more}")), known)
         assert wrong == []
-        specs.append(jobs.spec(job, "out"))
-        assert jobs.rebuild(specs[-1]).session_parameters == job.session_parameters
+        specs.append(plan.job_spec(job, "out"))
+        assert plan.rebuild_job(specs[-1]).session_parameters == job.session_parameters
     first, second = (dict(each["notebook_parameters"]) for each in specs)
     assert second.pop("mixture") is True
     assert first == second
@@ -126,12 +126,12 @@ def test_the_campaign_of_the_guide_is_one(tmp_path: Path) -> None:
     page = (ROOT / "docs/campaigns.md").read_text()
     whole, sites = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     found = read(tmp_path, whole)
-    site_checks.check_parity(found.parity)
+    checks.check_parity(found.parity)
     for label, entry in found.studies.items():
-        jobs.request(label, entry.parameters())
+        plan.request(label, entry.parameters())
     assert read(tmp_path, GOOD.split("sites:\n")[0] + sites).sites["big"].slurm.partition == "bench"
     named = page.split("`parity` can name ")[1].split("\n\n")[0]
-    assert all(f"`{name}`" in named for name in facts.PARITY)
+    assert all(f"`{name}`" in named for name in comparability.PARITY)
 
 
 def test_what_an_alias_stands_for_has_the_line_where_it_is_written(tmp_path: Path) -> None:

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from infrabench import registry
 from infrabench.experiment.campaign import plan
-from infrabench.experiment.campaign.jobs import Job, Stand
-from infrabench.experiment.campaign.plan import Plan, Slot, schedule
-from infrabench.experiment.campaign.sites import Site
+from infrabench.experiment.campaign.file import Site
+from infrabench.experiment.campaign.plan import Job, Plan, Slot, Stand, schedule
 from infrabench.experiment.execution import session
 
 STUDY = registry.study("containers")
