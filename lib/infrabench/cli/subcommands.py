@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from infrabench import registry
-from infrabench.core import DesignError, SiteError, unknown_name
+from infrabench.core import PROFILES, DesignError, SiteError, unknown_name
 from infrabench.experiment.execution import runs
 from infrabench.ledger import catalogue
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 Command = Callable[[argparse.Namespace], Iterator[str]]
 Names = Callable[..., Iterable[str]]
 
-PROFILES = ("smoke", "quick", "paper")
 SESSION = "name, folder or archive of a session"
 
 

@@ -28,7 +28,7 @@ from infrabench.core.errors import (
 from infrabench.core.hosts import Host, Result, Stream, Target, plain
 from infrabench.core.request import Request
 from infrabench.core.sites import Machines, Site
-from infrabench.core.studies import Case, Guards, Profile, Stopping, Study, Variant
+from infrabench.core.studies import PROFILES, Case, Guards, Profile, Stopping, Study, Variant
 from infrabench.core.systems import Deployment, DeploySpec, Limits, System
 from infrabench.core.trials import STATES, State, Trial, TrialRecord, trial_id
 from infrabench.core.workloads import (
@@ -48,6 +48,7 @@ from infrabench.core.workloads import (
 
 __all__ = [
     "LONGEST_NAME",
+    "PROFILES",
     "STATES",
     "UNITS",
     "Capture",

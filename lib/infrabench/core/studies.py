@@ -8,6 +8,8 @@ from typing import Any
 
 from infrabench.core.systems import Limits
 
+PROFILES = ("smoke", "quick", "paper")  # that every study has, by what they take
+
 
 @dataclass(frozen=True, slots=True)
 class Case:

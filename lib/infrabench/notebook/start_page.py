@@ -19,7 +19,7 @@ import pandas as pd
 from infrabench import registry
 from infrabench.analysis.results import Shown
 from infrabench.analysis.tables.notation import Link, html_table, markdown
-from infrabench.core import InfrabenchError, LedgerError
+from infrabench.core import PROFILES, InfrabenchError, LedgerError
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.execution import resume, session
 from infrabench.experiment.execution.progress import HEADLESS, words
@@ -87,9 +87,6 @@ def serve(*, port: int | None = None, browser: bool = True, say: Callable[[str],
     environment[catalogue.VARIABLE] = str(home)
     os.chdir(home)
     os.execve(argv[0], argv, environment)
-
-
-PROFILES = ("smoke", "quick", "paper")
 
 
 def look_around(studies: Sequence[str] | None = None) -> dict[str, dict[str, availability.Outlook]]:
