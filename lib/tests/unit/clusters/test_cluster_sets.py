@@ -234,7 +234,9 @@ def test_a_node_gets_devices_beside_folders(lab: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("v1", [True, False])
-def test_a_node_names_cgroup_v1_only_where_it_is(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, v1: bool) -> None:
+def test_a_node_names_cgroup_v1_only_where_it_is(
+    lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, v1: bool
+) -> None:
     monkeypatch.setattr(nodes, "V1_DEVICES", tmp_path if v1 else tmp_path / "none")
     text = nodes._config(NODE, Image("cluster", "0", tmp_path), {}, (), tmp_path, tmp_path)
     assert ("lxc.cgroup.devices.allow = a\n" in text) == v1
