@@ -22,18 +22,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from infrabench.core import Capture, Measurement, MetricKind, NotRunnable, Param, ParseError, Result, Step, Target
+from infrabench.core import (
+    Capture,
+    Measurements,
+    NotRunnable,
+    Param,
+    Params,
+    ParseError,
+    Result,
+    Roles,
+    Step,
+    Steps,
+    Target,
+)
 from infrabench.workloads import _counters
-from infrabench.workloads._parse import json_object, positive, text
+from infrabench.workloads._parse import json_object, lower, positive, text
 
 CPUS = {"free": None, "apart": "1,0", "one": "0,0"}  # processors of client and server, as iperf3 and netperf take them
 PLACEMENTS = {"same-node": "near", "two-nodes": "far"}
-CPU_METRICS: Mapping[str, MetricKind] = {
+CPU_METRICS = {
     **{f"{who}cpu_s_per_B": "quantity" for who in ("", "sender_", "receiver_")},
     "cpu_percent": "quantity",
 }
 INTERFACES = ("primary", "second", "service")
-PATH: Mapping[str, Param] = {
+PATH = {
     "placement": Param("two-nodes", choices=tuple(PLACEMENTS), meaning="where both ends are"),
     "interface": Param("primary", choices=INTERFACES, meaning="interface of the server that the client asks"),
     "multus": Param(True, meaning="pods are made through Multus"),
@@ -98,7 +110,7 @@ class Cpu:
     busy_share: float  # of all CPUs of the server's machine
 
 
-def ends(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Ends:
+def ends(params: Params, roles: Roles) -> Ends:
     """Return the ends of the path that `params` ask for; `NotRunnable` when the system has no such path."""
     placement, interface = params["placement"], params["interface"]
     plain = "" if params["multus"] else "-plain"
@@ -121,13 +133,13 @@ def ends(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Ends:
     return Ends(server, roles[client_role], address, nodes)
 
 
-def pinned(params: Mapping[str, Any], option: str) -> tuple[str, ...]:
+def pinned(params: Params, option: str) -> tuple[str, ...]:
     """Return the `option` that puts both ends on the processors that `params` ask for; empty where they are free."""
     pair = CPUS[params["cpus"]]
     return () if pair is None else (option, pair)
 
 
-def around(found: Ends, params: Mapping[str, Any], server: Sequence[str], tool: Step) -> Sequence[Step]:
+def around(found: Ends, params: Params, server: Sequence[str], tool: Step) -> Steps:
     """Return the steps of a trial: server, readings, `tool`, readings, end of the server.
 
     The readings around the tool are its neighbours: the server's node last before it and first after it.
@@ -204,7 +216,7 @@ def cpu(capture: Capture) -> Cpu | None:
     return Cpu(whole, own[NODES[1]], own[NODES[0]], busy_s / total_s)
 
 
-def cpu_measurements(capture: Capture, payload_bytes: float) -> Sequence[Measurement]:
+def cpu_measurements(capture: Capture, payload_bytes: float) -> Measurements:
     """Return CPU seconds per byte of payload, of both ends together and of each, and the busy share in percent.
 
     `payload_bytes`: all that was delivered between the readings, also what the tool leaves out of its result.
@@ -214,17 +226,11 @@ def cpu_measurements(capture: Capture, payload_bytes: float) -> Sequence[Measure
         return ()
     size = positive(_counters.TOOL, "payload", payload_bytes)
     parts = {"cpu": spent.machines_s, "sender_cpu": spent.sender_s, "receiver_cpu": spent.receiver_s}
-    return (
-        *(
-            Measurement(f"{name}_s_per_B", used / size, "s/B", "lower")
-            for name, used in parts.items()
-            if used is not None
-        ),
-        Measurement("cpu_percent", 100 * spent.busy_share, "%", "lower"),
-    )
+    shares = {f"{name}_s_per_B": used / size for name, used in parts.items() if used is not None}
+    return (*lower("s/B", **shares), *lower("%", cpu_percent=100 * spent.busy_share))
 
 
-def _claim(found: Ends, params: Mapping[str, Any]) -> Mapping[str, Any]:
+def _claim(found: Ends, params: Params) -> Mapping[str, Any]:
     """Return what the devices of the server have to show: each one's name, and whether it carries the traffic."""
     known = dict(found.server.devices)
     used = known.get("second" if params["interface"] == "second" else "primary")

@@ -14,15 +14,25 @@ the machine. See `_store`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, NotAsClaimed, Param, Step, Target
+from infrabench.core import (
+    Capture,
+    DesignError,
+    Measurement,
+    Measurements,
+    NotAsClaimed,
+    Param,
+    Params,
+    Roles,
+    Step,
+    Steps,
+)
 from infrabench.workloads import _fio_report, _volume
-from infrabench.workloads._parse import MIB, equal
+from infrabench.workloads._parse import MIB, equal, higher, lower
 
 VERSION = ("fio", "--version"), r"^fio-(\S+)$"
-PARAMS: Mapping[str, Param] = {
+PARAMS = {
     "files": Param(44, least=1, meaning="number of files"),
     "total_bytes": Param(4_000_000_000, least=MIB, unit="B", meaning="size of all files together"),
     "mode": _volume.MODE,
@@ -30,15 +40,17 @@ PARAMS: Mapping[str, Param] = {
 TOOL = "fio"
 READS = ("3.33", "3.39")
 PIECE = MIB
+WAYS: tuple[_fio_report.WAY, _fio_report.WAY] = ("write", "read")
 SUMS = ("--verify=crc32c", f"--verify_interval={PIECE}")
-METRICS: Mapping[str, MetricKind] = {
-    **{f"{way}_B_per_s": "fixed-work rate" for way in ("write", "read")},
-    **{f"{way}_{who}_cpu_s_per_B": "quantity" for way in ("write", "read") for who in ("storage", "client")},
-    **{f"{way}_cpu_percent": "quantity" for way in ("write", "read")},
+supported = _volume.needing(TOOL)
+METRICS = {
+    **{f"{way}_B_per_s": "fixed-work rate" for way in WAYS},
+    **{f"{way}_{who}_cpu_s_per_B": "quantity" for way in WAYS for who in ("storage", "client")},
+    **{f"{way}_cpu_percent": "quantity" for way in WAYS},
 }
 
 
-def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+def plan(params: Params, roles: Roles) -> Steps:
     """Return writing, dropping, reading and comparing, on a file system that is made for it."""
     size = _file_bytes(params) * params["files"]
     _volume.check(roles)
@@ -60,34 +72,27 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     )
 
 
-def supported(deployment: Deployment) -> str | None:
-    """Return None, or that the system stores nothing, or that fio is missing."""
-    return _volume.without(deployment, TOOL)
-
-
-def parse(capture: Capture) -> Sequence[Measurement]:
+def parse(capture: Capture) -> Measurements:
     """Return rates and CPU time for each byte; `NotAsClaimed` when less was read or written than all files hold."""
     _done(capture, "compare")
     found: list[Measurement] = []
-    for way in ("write", "read"):
+    for way in WAYS:
         report, spent = _done(capture, way), _volume.used(capture, f"before-{way}", f"after-{way}")
-        found += [
-            Measurement(f"{way}_B_per_s", report.bytes_per_s, "B/s", "higher"),
-            Measurement(f"{way}_storage_cpu_s_per_B", spent.storage_s / report.bytes, "s/B", "lower"),
-            Measurement(f"{way}_client_cpu_s_per_B", spent.client_s / report.bytes, "s/B", "lower"),
-            _volume.cpu_percent(spent, f"{way}_"),
-        ]
+        used = {"storage": spent.storage_s, "client": spent.client_s}
+        found += higher("B/s", **{f"{way}_B_per_s": report.bytes_per_s})
+        found += lower("s/B", **{f"{way}_{who}_cpu_s_per_B": each / report.bytes for who, each in used.items()})
+        found += lower("%", **{f"{way}_cpu_percent": spent.percent})
     return tuple(found)
 
 
-def _file_bytes(params: Mapping[str, Any]) -> int:
+def _file_bytes(params: Params) -> int:
     each: int = params["total_bytes"] // params["files"] // PIECE * PIECE
     if not each:
         raise DesignError(f"file-copy: {params['files']} files of 1 MiB are more than {params['total_bytes']} bytes")
     return each
 
 
-def _step(name: str, params: Mapping[str, Any], folder: str, options: Sequence[str]) -> Step:
+def _step(name: str, params: Params, folder: str, options: Sequence[str]) -> Step:
     each = _file_bytes(params)
     argv = (
         TOOL, f"--name={name}", f"--directory={folder}", "--filename_format=file.$filenum",
