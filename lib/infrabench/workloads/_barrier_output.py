@@ -14,7 +14,7 @@ from typing import Any
 
 from infrabench.core import Capture, Measurements, NotAsClaimed, ParseError
 from infrabench.workloads import _pods
-from infrabench.workloads._parse import at, equal, higher, json_object, positive, quantity, value
+from infrabench.workloads._parse import at, equal, higher, json_object, positive, quantity, value, whole
 
 TOOL = "ib-pods"
 TOGETHER_S = 0.1  # starts that are further apart are no common start
@@ -71,7 +71,7 @@ def read(capture: Capture, gate: str = "exec", paired: str | None = None) -> Run
     `gate` and `paired` are what it was given as ``--gate`` and ``--pairs``.
     """
     params = capture.params
-    told = lines(_pods.whole(capture, "run"), params["pods"])
+    told = lines(whole(_pods.TOOL, capture, "run"), params["pods"])
     equal(TOOL, "number of pods", len(told) - 1, params["pods"])
     first, *rows = told
     equal(TOOL, "the run's keys", set(first), RUN_KEYS)

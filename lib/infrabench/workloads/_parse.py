@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from infrabench.core import DesignError, Measurement, Measurements, Params, ParseError, Result, plain
+from infrabench.core import Capture, DesignError, Measurement, Measurements, Params, ParseError, Result, plain
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 LARGEST = 1e30  # no quantity in the units of any tool is larger, and products of some such numbers stay finite
@@ -35,6 +35,14 @@ class Field:
 def text(result: Result) -> str:
     """Return a command's standard output as text; `ParseError` when only some of its lines are of a terminal."""
     return plain(result.stdout)
+
+
+def whole(tool: str, capture: Capture, step: str) -> str:
+    """Return a step's output; `ParseError` when it failed: a step of cleanup does not end a trial."""
+    result = capture[step]
+    if not result.ok:
+        raise ParseError(tool, f"step {step} ended with {result.status}", result.stderr or result.stdout)
+    return text(result)
 
 
 def one(tool: str, what: str, pattern: str, output: str) -> re.Match[str]:

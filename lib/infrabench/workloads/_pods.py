@@ -24,15 +24,13 @@ from infrabench.core import (
     NotRunnable,
     Param,
     Params,
-    ParseError,
-    Result,
     Roles,
     Step,
     Steps,
     find_missing,
 )
 from infrabench.workloads import _counters
-from infrabench.workloads._parse import lower, positive, text
+from infrabench.workloads._parse import lower, positive, whole
 
 PODS = {"pods": Param(10, least=1, meaning="number of pods")}
 TOOL = "ib-pods"
@@ -108,14 +106,6 @@ def needing(*programs: str) -> Callable[[Deployment], str | None]:
     return supported
 
 
-def whole(capture: Capture, step: str) -> str:
-    """Return a step's output; `ParseError` when it failed: one of cleanup does not end a trial."""
-    result: Result = capture[step]
-    if not result.ok:
-        raise ParseError(TOOL, f"step {step} ended with {result.status}", result.stderr or result.stdout)
-    return text(result)
-
-
 def cpu(capture: Capture) -> Measurements:
     """Return ``cpu_percent`` between the readings of the node; nothing where it was not read."""
     spent = _spent(capture)
@@ -129,7 +119,7 @@ def counted_s(capture: Capture) -> float | None:
     counters = capture["node-before"].argv[::-1].index("cat") - 2  # what stands before the two files that all have
     if not counters:
         return None
-    used = [_counters.counted_s(whole(capture, f"node-{when}"), counters) for when in ("before", "after")]
+    used = [_counters.counted_s(whole(TOOL, capture, f"node-{when}"), counters) for when in ("before", "after")]
     return positive(TOOL, "CPU time", used[1] - used[0])
 
 
@@ -137,4 +127,4 @@ def _spent(capture: Capture) -> tuple[float, float] | None:
     """Return busy and total CPU seconds of the node's machine between its readings; None where there are none."""
     if "node-before" not in capture.steps:
         return None
-    return _counters.between(*(_counters.machine(whole(capture, f"node-{when}")) for when in ("before", "after")))
+    return _counters.between(*(_counters.machine(whole(TOOL, capture, f"node-{when}")) for when in ("before", "after")))

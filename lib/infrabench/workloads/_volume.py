@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from infrabench.core import Capture, Deployment, NotRunnable, Param, ParseError, Roles, Step, find_missing
-from infrabench.workloads._parse import MIB, at, equal, json_object, positive, text, value
+from infrabench.workloads._parse import MIB, at, equal, json_object, positive, value, whole
 
 TOOL = "store"
 MODE = Param(
@@ -84,10 +84,7 @@ def needing(*programs: str) -> Callable[[Deployment], str | None]:
 
 def said(capture: Capture, step: str, verb_name: str) -> Mapping[str, Any]:
     """Return what the store answered in a step; `ParseError` when it failed, or answers another question."""
-    result = capture[step]
-    if not result.ok:
-        raise ParseError(TOOL, f"step {step} ended with {result.status}", result.stderr or result.stdout)
-    answer = json_object(TOOL, text(result))
+    answer = json_object(TOOL, whole(TOOL, capture, step))
     equal(TOOL, f"verb of {step}", at(TOOL, answer, "verb"), verb_name)
     begun_s, done_s = (positive(TOOL, f"{key} of {step}", value(TOOL, answer, key)) for key in ("begun_s", "done_s"))
     if done_s < begun_s:

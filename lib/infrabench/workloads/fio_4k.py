@@ -55,7 +55,10 @@ METRICS = {
 
 def plan(params: Params, roles: Roles) -> Steps:
     """Return the volume's preparation, the run between two readings of usage, and fio's log of rates."""
-    _check(params, roles)
+    _volume.check(roles)
+    at_least("area_bytes", params["area_bytes"], params["block_bytes"])
+    if params["area_bytes"] % params["block_bytes"] or params["block_bytes"] % 512:
+        raise DesignError("fio-4k: area_bytes must be whole blocks, and block_bytes whole sectors of 512 bytes")
     timeout_s = params["seconds"] + params["ramp_s"] + 2 * _volume.COMMAND_S  # a flush of much takes its time
     inside = roles["server"].lifecycle.get("inside", ()) if params["path"] == "kernel" else ()
     return (
@@ -100,13 +103,6 @@ def parse(capture: Capture) -> Measurements:
         *higher("1", steady=float(_fio_report.steady(parts))),
         *lower("%", cpu_percent=_volume.used(capture, "before", "after").percent),
     )
-
-
-def _check(params: Params, roles: Roles) -> None:
-    _volume.check(roles)
-    at_least("area_bytes", params["area_bytes"], params["block_bytes"])
-    if params["area_bytes"] % params["block_bytes"] or params["block_bytes"] % 512:
-        raise DesignError("fio-4k: area_bytes must be whole blocks, and block_bytes whole sectors of 512 bytes")
 
 
 def _way(params: Params, roles: Roles) -> tuple[str, ...]:

@@ -69,11 +69,14 @@ METRICS = {
 
 def plan(params: Params, roles: Roles) -> Steps:
     """Return the making of a database, its filling, a cold start, the test between two readings, and the count."""
-    _check(params, roles)
+    _volume.check(roles)
+    if params["buffer_pool_bytes"] % MIB:
+        raise DesignError("oltp: buffer_pool_bytes must be whole MiB, MariaDB would round it")
     (mounted,) = _volume.lifecycle(roles, "mount", "no file system can be made on it")
     data = f"{mounted}/mariadb"
     area = _volume.area_bytes(DATABASE_BYTES + ROW_BYTES * params["rows"] * params["tables"])
     load_s = _volume.COMMAND_S + params["rows"] * params["tables"] / LOAD_ROWS_PER_S
+    count = "; ".join(f"SELECT COUNT(*) FROM sbtest.sbtest{number + 1}" for number in range(params["tables"]))
     install = (
         "mariadb-install-db", "--no-defaults", f"--datadir={data}", "--user=root", "--force", "--skip-test-db",
         "--auth-root-authentication-method=normal",
@@ -94,7 +97,7 @@ def plan(params: Params, roles: Roles) -> Steps:
         _volume.usage(roles, "before"),
         Step("sysbench", "server", _sysbench(params, "run"), timeout_s=params["seconds"] + _volume.COMMAND_S),
         _volume.usage(roles, "after"),
-        Step("count", "server", (*_SQL, _count(params)), timeout_s=load_s),
+        Step("count", "server", (*_SQL, count), timeout_s=load_s),
         Step("log", "server", ("tail", "-n", "100", LOG), phase="rescue"),
         _stop("stop-failed", "rescue"),
         *_volume.rescue(roles),
@@ -151,12 +154,6 @@ def read(output: str, params: Params) -> Measurements:
 _SQL = ("mariadb", "--no-defaults", f"--socket={SOCKET}", "--user=root", "--batch", "--skip-column-names", "--execute")
 
 
-def _check(params: Params, roles: Roles) -> None:
-    _volume.check(roles)
-    if params["buffer_pool_bytes"] % MIB:
-        raise DesignError("oltp: buffer_pool_bytes must be whole MiB, MariaDB would round it")
-
-
 def _start(params: Params, data: str, which: str) -> tuple[Step, Step]:
     """Return the steps that start the server and wait until it answers."""
     server = (
@@ -190,10 +187,6 @@ def _sysbench(params: Params, command: str) -> tuple[str, ...]:
         f"--tables={params['tables']}", f"--table-size={params['rows']}", f"--threads={params['threads']}",
         f"--time={params['seconds']}", "--report-interval=1", command,
     )  # fmt: skip
-
-
-def _count(params: Params) -> str:
-    return "; ".join(f"SELECT COUNT(*) FROM sbtest.sbtest{number + 1}" for number in range(params["tables"]))
 
 
 def _rate(output: str, what: str, total_s: float) -> float:

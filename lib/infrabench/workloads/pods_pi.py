@@ -30,7 +30,7 @@ from functools import lru_cache
 from infrabench.core import Capture, Measurements, NotRunnable, Param, Params, ParseError, Roles, Step, Steps
 from infrabench.workloads import _barrier_output, _counters, _pods, _ycruncher
 from infrabench.workloads._barrier_output import Run
-from infrabench.workloads._parse import equal, higher, json_object, lower, one, positive, value
+from infrabench.workloads._parse import equal, higher, json_object, lower, one, positive, value, whole
 
 VERSION = ("pi", "--version"), r"^pi \(CLN ([0-9.]+)\)$"
 TOOL = "pi"
@@ -72,7 +72,7 @@ def plan(params: Params, roles: Roles) -> Steps:
 def parse(capture: Capture) -> Measurements:
     """Return the times and what the processors did; `ParseError` when a pod computed anything but pi."""
     run = _barrier_output.read(capture)
-    cpus = positive(TOOL, "processors", value(TOOL, json_object(TOOL, _pods.whole(capture, "facts")), "cpus"))
+    cpus = positive(TOOL, "processors", value(TOOL, json_object(TOOL, whole(_pods.TOOL, capture, "facts")), "cpus"))
     used = _ycruncher.TOOL if _ycruncher.is_validation(run.pods[0].output) else TOOL
     if capture.params["program"] != "auto":
         equal(TOOL, "program", used, capture.params["program"])

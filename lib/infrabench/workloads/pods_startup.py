@@ -25,7 +25,7 @@ from typing import Any
 
 from infrabench.core import Capture, Measurements, NotAsClaimed, Param, Params, ParseError, Roles, Step, Steps
 from infrabench.workloads import _barrier_output, _pods
-from infrabench.workloads._parse import KIB, at, equal, json_object, lower, number, positive, value
+from infrabench.workloads._parse import KIB, at, equal, json_object, lower, number, positive, value, whole
 
 VERSION = ("ib-pods", "--version"), r"^ib-pods (\S+)$"
 PARAMS = {
@@ -97,7 +97,7 @@ def _memory(roles: Roles, when: str) -> Steps:
 
 def _verb(capture: Capture, step: str, verb: str, key: str) -> Mapping[str, Any]:
     """Return what a verb printed; it has to be of all pods, each once, and its times between its begin and its end."""
-    said = json_object(TOOL, _pods.whole(capture, step))
+    said = json_object(TOOL, whole(_pods.TOOL, capture, step))
     equal(TOOL, "verb", at(TOOL, said, "verb"), verb)
     equal(TOOL, f"count of {verb}", at(TOOL, said, "count"), capture.params["pods"])
     times = _times(said, key)
@@ -128,7 +128,7 @@ def _operation(said: Mapping[str, Any], operation: str, pods: int, exact: bool) 
 
 def _first_instructions(capture: Capture, begun_s: float, ready: Mapping[str, float]) -> Mapping[str, float]:
     """Return when each pod's main program began, on the conductor's clock."""
-    rows = _barrier_output.lines(_pods.whole(capture, "hello"), capture.params["pods"])
+    rows = _barrier_output.lines(whole(_pods.TOOL, capture, "hello"), capture.params["pods"])
     first = dict(_barrier_output.greeted(row) for row in rows)
     equal(TOOL, "pods that answered", set(first), set(ready))
     # Without a probe of its own a pod is Ready as soon as its runtime says that it was started.
@@ -143,11 +143,12 @@ def _first_instructions(capture: Capture, begun_s: float, ready: Mapping[str, fl
 
 def _held_bytes(capture: Capture) -> float:
     """Return what all pods hold; may be below 0, where something else on the machine gave back more."""
-    texts = {name: _pods.whole(capture, name) for name in ("free-before", "free-after")}
+    texts = {name: whole(_pods.TOOL, capture, name) for name in ("free-before", "free-after")}
     before, after = (KIB * number(TOOL, "MemAvailable", MEMINFO, each) for each in texts.values())
     if "memory-before" not in capture.steps:
         return before - after
     before, after = (
-        value(TOOL, json_object(TOOL, _pods.whole(capture, f"memory-{when}")), "used_B") for when in ("before", "after")
+        value(TOOL, json_object(TOOL, whole(_pods.TOOL, capture, f"memory-{when}")), "used_B")
+        for when in ("before", "after")
     )
     return after - before

@@ -60,7 +60,9 @@ METRICS = {
 
 def plan(params: Params, roles: Roles) -> Steps:
     """Return making and filling the pool, and the script that loses a disk of it."""
-    _check(params, roles)
+    _volume.check(roles)
+    if params["foreground_iops"] % 2:
+        raise DesignError("rebuild: foreground_iops is halved between reads and writes, it must be even")
     (uri,) = _volume.lifecycle(roles, "uri", "it serves no volume over NBD")
     used = params["used_bytes"]
     limit_s = _volume.MAKE_S + used / SLOWEST_B_PER_S
@@ -110,12 +112,6 @@ def parse(capture: Capture) -> Measurements:
 def timeline(capture: Capture) -> _rebuild_log.Timeline:
     """Return the course of a trial: the load and what was copied over time, and events."""
     return _rebuild_log.timeline(_rebuild_log.read(capture, _said(capture.params)))
-
-
-def _check(params: Params, roles: Roles) -> None:
-    _volume.check(roles)
-    if params["foreground_iops"] % 2:
-        raise DesignError("rebuild: foreground_iops is halved between reads and writes, it must be even")
 
 
 def _said(params: Params) -> Mapping[str, object]:

@@ -96,7 +96,9 @@ def parse(capture: Capture) -> Measurements:
     params = capture.params
     complete, failed = _counts(output)
     report = read_fields(TOOL, REPORT, output, params)
-    equal(TOOL, "address", _url(output), capture["ab"].argv[-1])
+    names = ("Server Hostname", "Server Port", "Document Path")
+    host, port, path = (one(TOOL, f"the {name.lower()}", rf"^{name}: +(\S+)$", output)[1] for name in names)
+    equal(TOOL, "address", _join_url(host, port, path), capture["ab"].argv[-1])
     equal(TOOL, "complete requests", complete, params["requests"])
     total_s, rate = positive(TOOL, "time", report["time taken"]), positive(TOOL, "rate", report["rate"])
     # ab divides the one by the other; what it prints is rounded, the time to milliseconds and the rate to hundredths.
@@ -111,15 +113,6 @@ def parse(capture: Capture) -> Measurements:
         *lower("s", **{f"latency_p{percent}_s": latency_s[percent] for percent in PERCENTILES}),
         *lower("1", failed_requests=float(failed)),
     )
-
-
-def _url(output: str) -> str:
-    """Return the address that ab says it asked."""
-    host, port, path = (
-        one(TOOL, f"the {name.lower()}", rf"^{name}: +(\S+)$", output)[1]
-        for name in ("Server Hostname", "Server Port", "Document Path")
-    )
-    return _join_url(host, port, path)
 
 
 def _join_url(host: str, port: object, path: str) -> str:
