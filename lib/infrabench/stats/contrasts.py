@@ -24,7 +24,7 @@ from infrabench.stats.estimates import largest
 from infrabench.stats.events import COUNT, SHARE, judge_events
 from infrabench.stats.intervals import NAN, Array
 from infrabench.stats.losses import LOST, account_losses, is_lost
-from infrabench.stats.table import ORDER, PER_DEPLOYMENT, Blocked, blocked, join_words, kinds, stacks
+from infrabench.stats.table import ORDER, PER_DEPLOYMENT, Blocked, blocked, columns, join_words, kinds, stacks
 from infrabench.stats.verdicts import (
     ALPHA,
     DIFFERENT,
@@ -53,33 +53,17 @@ FAMILY = ["workload", "metric"]
 GIVEN = ["margin", "step", "sd", "baseline", "pair_unit", "primary", "kind", "unit"]
 DECIDING = ("inferred", "apart", "p_equivalence")  # what `decide` reads
 
-TYPES = {
-    **dict.fromkeys(("workload", "scenario", "factor"), "str"),
-    "level": "float64",
-    **dict.fromkeys(("metric", "unit", "better", "system", "baseline"), "str"),
-    "n_pairs": "int64",
-    **dict.fromkeys(("mean", "baseline_mean", "ratio", "ratio_low", "ratio_high"), "float64"),
-    **dict.fromkeys(("overhead_percent", "overhead_low", "overhead_high"), "float64"),
-    **dict.fromkeys(("difference", "difference_low", "difference_high", "p"), "float64"),
-    "p_method": "str",
-    "p_adjusted": "float64",
-    "adjustment": "str",
-    **dict.fromkeys(("paired_d", "paired_d_low", "paired_d_high"), "float64"),
-    **dict.fromkeys(("worse_share", "worse_low", "worse_high"), "float64"),
-    **dict.fromkeys(("margin", "equivalence_low", "equivalence_high"), "float64"),
-    **dict.fromkeys(("p_equivalence", "p_equivalence_adjusted"), "float64"),
-    "verdict": "str",
-    "n_to_decide": "float64",
-    "reason": "str",
-    "pair_unit": "str",
-    **dict.fromkeys(("log_ratio", "log_low", "log_high", "median_ratio", "median_low", "median_high"), "float64"),
-    **dict.fromkeys(("p_signed_rank", "p_sign_flip", "shift", "shift_low", "shift_high"), "float64"),
-    **dict.fromkeys(("detectable", "power_equivalence"), "float64"),
-    **dict.fromkeys(("lag1", "n_eff", "bound_low", "bound_high"), "float64"),
-    "verdict_without_flagged": "str",
-    "sensitive": "bool",
-    "flags": "str",
-}
+TYPES = columns("""
+    str: workload scenario factor; float64: level; str: metric unit better system baseline; int64: n_pairs
+    float64: mean baseline_mean ratio ratio_low ratio_high overhead_percent overhead_low overhead_high difference
+    float64: difference_low difference_high p; str: p_method; float64: p_adjusted; str: adjustment
+    float64: paired_d paired_d_low paired_d_high worse_share worse_low worse_high margin equivalence_low
+    float64: equivalence_high p_equivalence p_equivalence_adjusted; str: verdict; float64: n_to_decide
+    str: reason pair_unit
+    float64: log_ratio log_low log_high median_ratio median_low median_high p_signed_rank p_sign_flip shift shift_low
+    float64: shift_high detectable power_equivalence lag1 n_eff bound_low bound_high; str: verdict_without_flagged
+    bool: sensitive; str: flags
+""")
 DEPENDENT = "dependent"
 
 

@@ -23,7 +23,7 @@ from infrabench.stats import dependence, verdicts
 from infrabench.stats.dependence import MIN_VALUES, Test
 from infrabench.stats.estimates import largest
 from infrabench.stats.intervals import NAN, Array, Numbers, constant
-from infrabench.stats.table import CASE, CELL, check_values, kinds, sample
+from infrabench.stats.table import CASE, CELL, check_values, columns, kinds, sample
 
 ROYSTON = 5000  # largest n for which the approximation of Shapiro and Wilk's p was made
 
@@ -42,17 +42,12 @@ _TABLE = np.loadtxt(Path(__file__).with_name("dip_quantiles.csv"), delimiter=","
 LEVELS, SIZES, QUANTILES = _TABLE[0, 1:], _TABLE[1:, 0], _TABLE[1:, 1:]
 MIN_DIP_VALUES = 4  # values; with fewer every sample is as unimodal as can be
 
-TYPES = {
-    **dict.fromkeys(CELL, "str"),
-    "n": "int64",
-    **dict.fromkeys(("lag1", "ljung_box_p", "ljung_box5_p", "runs_p", "trend_tau", "trend_p"), "float64"),
-    **dict.fromkeys(("n_eff", "mean_low_eff", "mean_high_eff", "shapiro_p", "skewness", "outliers"), "float64"),
-    **dict.fromkeys(("split_d", "split_d_log", "dip_p"), "float64"),
-    **dict.fromkeys(("modes", "mode_by_deployment"), "str"),
-    "step": "float64",
-    "flags": "str",
-    **dict.fromkeys(("shapiro_raw_p", "skewness_residual"), "float64"),
-}
+TYPES = columns("""
+    str: workload scenario metric system; int64: n
+    float64: lag1 ljung_box_p ljung_box5_p runs_p trend_tau trend_p n_eff mean_low_eff mean_high_eff shapiro_p
+    float64: skewness outliers split_d split_d_log dip_p; str: modes mode_by_deployment; float64: step; str: flags
+    float64: shapiro_raw_p skewness_residual
+""")
 MODIFIED_Z = 3.5
 SKEWED = 1.0
 NOT_NORMAL = 0.001  # p of Shapiro and Wilk

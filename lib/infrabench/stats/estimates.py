@@ -32,7 +32,7 @@ from infrabench.stats.intervals import (
 from infrabench.stats.losses import explain_unequal
 from infrabench.stats.pairwise import paired_fieller
 from infrabench.stats.planning import one_way
-from infrabench.stats.table import CELL, ORDER, SHARED, blocked, check_values, kinds, stacks
+from infrabench.stats.table import CELL, ORDER, SHARED, blocked, check_values, columns, kinds, stacks
 from infrabench.stats.verdicts import WORK, rate_interval
 
 GARWOOD, CLOPPER_PEARSON = "Garwood, counts", "Clopper-Pearson, shares"
@@ -41,25 +41,16 @@ TRIALS, DEPLOYMENTS = "trials", "deployments"
 
 CASE = ["workload", "scenario"]
 # what the values of a cell say
-MEASURED = {
-    "n": "int64",
-    **dict.fromkeys(("mean", "mean_low", "mean_high"), "float64"),
-    "mean_method": "str",
-    **dict.fromkeys(("median", "median_low", "median_high", "median_level", "sd", "cov", "min", "max"), "float64"),
-    "deterministic": "bool",
-    **dict.fromkeys(("geometric_mean", "geometric_low", "geometric_high"), "float64"),
-    **dict.fromkeys(("pseudo_median", "pseudo_low", "pseudo_high", "boot_t_low", "boot_t_high"), "float64"),
-    **dict.fromkeys(("deployments", "unit_n"), "int64"),
-    "between_share": "float64",
-}
+MEASURED = columns("""
+    int64: n; float64: mean mean_low mean_high; str: mean_method
+    float64: median median_low median_high median_level sd cov min max; bool: deterministic
+    float64: geometric_mean geometric_low geometric_high pseudo_median pseudo_low pseudo_high boot_t_low boot_t_high
+    int64: deployments unit_n; float64: between_share
+""")
 TYPES = {
-    **dict.fromkeys(("workload", "scenario", "factor"), "str"),
-    "level": "float64",
-    **dict.fromkeys(("metric", "unit", "better", "system"), "str"),
-    **dict.fromkeys(("planned", *STATES), "int64"),
-    **MEASURED,
-    "repeats": "int64",
-}
+    **columns("str: workload scenario factor; float64: level; str: metric unit better system"),
+    **dict.fromkeys(("planned", *STATES), "int64"), **MEASURED, "repeats": "int64",
+}  # fmt: skip
 NUMBERS = ("n", "mean", "mean_low", "mean_high", "n_pairs", "ratio", "ratio_low", "ratio_high")
 INTERIM = (*SHARED, "system", *NUMBERS, "reason")
 T, T_OF_TIMES = "Student's t", "Student's t of the times"

@@ -18,16 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 from infrabench.stats.intervals import ALPHA, Array
 from infrabench.stats.losses import worst_p
 from infrabench.stats.pairwise import paired_moments, t_p
-from infrabench.stats.table import ORDER, Blocked, blocked, stacks
+from infrabench.stats.table import ORDER, Blocked, blocked, columns, stacks
 
 HOLM, EXPLORATORY = "Holm", "Benjamini-Hochberg, exploratory"
-TYPES = {
-    **dict.fromkeys(("workload", "scenario", "factor"), "str"),
-    "level": "float64",
-    **dict.fromkeys(("metric", "better", "system"), "str"),
-    "mean": "float64",
-    "letters": "str",
-}
+TYPES = columns("""
+    str: workload scenario factor; float64: level; str: metric better system; float64: mean; str: letters
+""")
 
 
 def holm(p: ArrayLike) -> Array:

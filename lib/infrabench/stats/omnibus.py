@@ -22,41 +22,25 @@ from infrabench.stats.intervals import LEVEL, NAN, Array
 from infrabench.stats.losses import explain_lost, explain_unequal, is_lost
 from infrabench.stats.multiplicity import of_cases
 from infrabench.stats.pairwise import Comparison, paired_t
-from infrabench.stats.table import Blocked, blocked, join_words, sample, stacks
+from infrabench.stats.table import Blocked, blocked, columns, join_words, sample, stacks
 from infrabench.stats.verdicts import NOT_COMPARABLE
 
-OMNIBUS = {
-    **dict.fromkeys(("workload", "scenario", "factor"), "str"),
-    "level": "float64",
-    **dict.fromkeys(("metric", "pair_unit"), "str"),
-    **dict.fromkeys(("k", "n"), "int64"),
-    **dict.fromkeys(("friedman_chi2", "friedman_p", "iman_davenport_f", "df1", "df2", "iman_davenport_p"), "float64"),
-    "p_adjusted": "float64",
-    "adjustment": "str",
-    "nemenyi_cd": "float64",
-    "tiers": "str",
-    **dict.fromkeys(("interaction_f", "interaction_df1", "interaction_df2", "interaction_p"), "float64"),
-    "reason": "str",
-}
+OMNIBUS = columns("""
+    str: workload scenario factor; float64: level; str: metric pair_unit; int64: k n
+    float64: friedman_chi2 friedman_p iman_davenport_f df1 df2 iman_davenport_p p_adjusted; str: adjustment
+    float64: nemenyi_cd; str: tiers; float64: interaction_f interaction_df1 interaction_df2 interaction_p; str: reason
+""")
 TESTS = ("friedman_chi2", "friedman_p", "iman_davenport_f", "df1", "df2", "iman_davenport_p", "nemenyi_cd")
 
-INTERACTIONS = {
-    **dict.fromkeys(("workload", "metric", "system", "baseline"), "str"),
-    **dict.fromkeys(("levels", "n"), "int64"),
-    "pair_unit": "str",
-    **dict.fromkeys(("f", "df1", "df2", "epsilon", "p", "p_conservative", "p_adjusted"), "float64"),
-    **dict.fromkeys(("adjustment", "reason"), "str"),
-}
+INTERACTIONS = columns("""
+    str: workload metric system baseline; int64: levels n; str: pair_unit
+    float64: f df1 df2 epsilon p p_conservative p_adjusted; str: adjustment reason
+""")
 
-TRENDS = {
-    **dict.fromkeys(("workload", "metric", "factor", "system"), "str"),
-    **dict.fromkeys(("levels", "n"), "int64"),
-    "pair_unit": "str",
-    **dict.fromkeys(("power", "power_low", "power_high", "p", "p_adjusted"), "float64"),
-    "adjustment": "str",
-    **dict.fromkeys(("page_l", "page_p"), "float64"),
-    "reason": "str",
-}
+TRENDS = columns("""
+    str: workload metric factor system; int64: levels n; str: pair_unit
+    float64: power power_low power_high p p_adjusted; str: adjustment; float64: page_l page_p; str: reason
+""")
 
 
 class Friedman(NamedTuple):

@@ -23,27 +23,21 @@ from scipy import optimize, special, stats
 
 from infrabench.core import DesignError
 from infrabench.stats.intervals import ALPHA, LEVEL, NAN, Array, Numbers
-from infrabench.stats.table import CASE, check_values, sample
+from infrabench.stats.table import CASE, check_values, columns, sample
 
 POWER = 0.8
 MAX_N = 1_000_000  # beyond, no number of trials is named
 TARGETS = (0.01, 0.02, 0.05)
 MEAN, RATIO, VERDICT = "mean", "ratio", "verdict"
-PILOT = {
-    **dict.fromkeys(("workload", "scenario", "metric", "system", "baseline", "quantity"), "str"),
-    "target": "float64",
-    "unit": "str",
-    "n_pilot": "int64",
-    **dict.fromkeys(("spread", "spread_high", "n", "n_high", "hours", "hours_high"), "float64"),
-    "note": "str",
-}
+PILOT = columns("""
+    str: workload scenario metric system baseline quantity; float64: target; str: unit; int64: n_pilot
+    float64: spread spread_high n n_high hours hours_high; str: note
+""")
 WHERE = ["session", "deployment"]
-DIMENSIONS = {
-    **dict.fromkeys(("workload", "scenario", "metric", "system", "baseline", "quantity"), "str"),
-    **dict.fromkeys(("target", "sd_within", "sd_between", "blocks", "deployments", "deployments_high"), "float64"),
-    **dict.fromkeys(("hours", "hours_high"), "float64"),
-    "note": "str",
-}
+DIMENSIONS = columns("""
+    str: workload scenario metric system baseline quantity
+    float64: target sd_within sd_between blocks deployments deployments_high hours hours_high; str: note
+""")
 ONE_LEVEL = "fewer than two deployments, or one block in each"
 NOT_POSITIVE = "values not all positive, or a mean of 0"
 NO_COSTS = "what a deployment or a block costs is not known"

@@ -22,7 +22,7 @@ from infrabench.stats.intervals import LEVEL, NAN, Array
 from infrabench.stats.losses import LOST, UNLIKE
 from infrabench.stats.meta_analysis import FEWEST, Summary, deleted, hartung_knapp, summary
 from infrabench.stats.pairwise import margin_ends
-from infrabench.stats.table import CELL, ORDER, join_words
+from infrabench.stats.table import CELL, ORDER, columns, join_words
 from infrabench.stats.verdicts import ALPHA, EQUIVALENT, LIMITED, WITHIN, decide
 
 SHARED = ("unit", "better", "baseline", "margin")  # what the sites of a case have to have in common
@@ -42,33 +42,18 @@ UNCHECKED = (
     "more than 10 sites of few units: beyond what the mean's interval was checked for "
     "(20 sites of 6 deployments: it covers 92 %)"
 )
-PER_SITE = {
-    **dict.fromkeys(("workload", "scenario", "factor"), "str"),
-    "level": "float64",
-    **dict.fromkeys(("metric", "unit", "better", "system", "baseline", "site"), "str"),
-    "n_pairs": "int64",
-    "pair_unit": "str",
-    **dict.fromkeys(("ratio", "ratio_low", "ratio_high", "log_ratio", "error", "df", "margin"), "float64"),
-    "lost": "float64",
-    "verdict": "str",
-    **dict.fromkeys(("weight", "apart", "p_apart", "p_predicted"), "float64"),
-    **dict.fromkeys(("named", "reason", "flags"), "str"),
-}
-OVER_SITES = {
-    **dict.fromkeys(("workload", "scenario", "factor"), "str"),
-    "level": "float64",
-    **dict.fromkeys(("metric", "unit", "better", "system", "baseline"), "str"),
-    **dict.fromkeys(("sites", "planned"), "int64"),
-    **dict.fromkeys(("ratio", "ratio_low", "ratio_high", "predicted_low", "predicted_high", "p"), "float64"),
-    **dict.fromkeys(("equivalence_low", "equivalence_high"), "float64"),
-    **dict.fromkeys(("p_equivalence", "p_equivalence_adjusted"), "float64"),
-    **dict.fromkeys(("hartung_knapp_low", "hartung_knapp_high"), "float64"),
-    **dict.fromkeys(("tau", "tau_low", "tau_high", "i_squared", "i_squared_low", "i_squared_high"), "float64"),
-    **dict.fromkeys(("q", "p_q", "p_sites", "p_sites_adjusted"), "float64"),
-    "adjustment": "str",
-    "margin": "float64",
-    **dict.fromkeys(("verdict", "across", "named", "missing", "reason"), "str"),
-}
+PER_SITE = columns("""
+    str: workload scenario factor; float64: level; str: metric unit better system baseline site; int64: n_pairs
+    str: pair_unit; float64: ratio ratio_low ratio_high log_ratio error df margin lost; str: verdict
+    float64: weight apart p_apart p_predicted; str: named reason flags
+""")
+OVER_SITES = columns("""
+    str: workload scenario factor; float64: level; str: metric unit better system baseline; int64: sites planned
+    float64: ratio ratio_low ratio_high predicted_low predicted_high p equivalence_low equivalence_high p_equivalence
+    float64: p_equivalence_adjusted hartung_knapp_low hartung_knapp_high tau tau_low tau_high i_squared i_squared_low
+    float64: i_squared_high q p_q p_sites p_sites_adjusted; str: adjustment; float64: margin
+    str: verdict across named missing reason
+""")
 MEANS = [
     *("ratio", "ratio_low", "ratio_high", "predicted_low", "predicted_high", "p"),
     *("equivalence_low", "equivalence_high", "p_equivalence", "hartung_knapp_low", "hartung_knapp_high"),

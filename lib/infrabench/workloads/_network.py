@@ -213,7 +213,7 @@ def cpu_measurements(capture: Capture, payload_bytes: float) -> Measurements:
             )
     size = positive(_counters.TOOL, "payload", payload_bytes)
     shares = {f"{name}_s_per_B": each / size for name, each in used_s.items()}
-    return (*lower("s/B", **shares), *lower("%", cpu_percent=100 * busy_s / total_s))
+    return (*lower("s/B", **shares), *lower("%", cpu_percent=100 * (busy_s / total_s)))
 
 
 def _claim(found: Ends, params: Params) -> Mapping[str, Any]:
