@@ -21,6 +21,7 @@ from infrabench.stats.intervals import (
     LEVEL,
     NAN,
     Array,
+    Estimate,
     Interval,
     bootstrap_t,
     constant,
@@ -33,7 +34,7 @@ from infrabench.stats.losses import explain_unequal
 from infrabench.stats.pairwise import paired_fieller
 from infrabench.stats.planning import one_way
 from infrabench.stats.table import CELL, ORDER, SHARED, blocked, check_values, columns, kinds, stacks
-from infrabench.stats.verdicts import WORK, rate_interval
+from infrabench.stats.verdicts import WORK, rate_interval, swapped_times
 
 GARWOOD, CLOPPER_PEARSON = "Garwood, counts", "Clopper-Pearson, shares"
 EFFECTIVE = "{method}, effective number over {unit}"
@@ -247,8 +248,11 @@ def _kinds(table: pd.DataFrame, cases: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([seen, absent.merge(known, on="workload", how="left")], ignore_index=True)
 
 
-def _numbers(table: pd.DataFrame) -> pd.DataFrame:
-    """What the values of each cell say, one row per cell that has any; cells of equal n are worked out together."""
+def _numbers(table: pd.DataFrame, *, brief: bool = False) -> pd.DataFrame:
+    """What the values of each cell say, one row per cell that has any; cells of equal n are worked out together.
+
+    `brief`: of its centre the mean alone.
+    """
     ok = table[table["value"].notna()].sort_values(["session", "position"], kind="stable")
     values = ok["value"].to_numpy(dtype=float)
     cell = ok.groupby(CELL, observed=True, sort=False).ngroup()
@@ -261,11 +265,12 @@ def _numbers(table: pd.DataFrame) -> pd.DataFrame:
     found = {name: np.full(len(keys), NAN) for name, kind in MEASURED.items() if kind != "str"}
     for index, x in _stacks(cell, values):
         _put(found, index, _spread(x))
-    _put_centres(found, values, cell, unit, deployments, _centre)
+    _put_centres(found, values, cell, unit, deployments, _mean if brief else _centre)
     work = (of == WORK) & (found["min"] > 0) & (found["deterministic"] == 0)
     if work.any():
         some = work[cell]
-        _put_centres(found, 1 / values[some], cell[some], unit[some], deployments, _work_centre)
+        of_work = _work_mean if brief else _work_centre
+        _put_centres(found, 1 / values[some], cell[some], unit[some], deployments, of_work)
     method = np.where(np.isnan(found["mean_low"]), "", np.where(work, T_OF_TIMES, T)).astype(object)
     top = largest(of, first["unit"].tolist())
     if (events := ~np.isnan(top)).any():
@@ -344,35 +349,30 @@ def _spread(x: Array) -> dict[str, Array]:
 
 def _centre(x: Array) -> dict[str, Array]:
     """Estimates of the centre and their intervals from independent units (cells, n): trials, or deployment means."""
-    mean, median = t_interval(x), median_interval(x)
-    # resamples go by place: sorted, the values say the same in whatever order they came
-    studentised = bootstrap_t(np.sort(x, axis=-1))
-    geometric, pseudo = log_t_interval(x), hodges_lehmann(x)
+    median, pseudo = median_interval(x), hodges_lehmann(x)
     return {
-        "unit_n": np.full(len(x), x.shape[-1]),
-        "mean": x.mean(axis=-1),
-        "mean_low": mean.low,
-        "mean_high": mean.high,
-        "median": np.median(x, axis=-1),
-        "median_low": median.low,
-        "median_high": median.high,
-        "median_level": median.level,
-        "geometric_mean": geometric.value,
-        "geometric_low": geometric.interval.low,
-        "geometric_high": geometric.interval.high,
-        "pseudo_median": pseudo.value,
-        "pseudo_low": pseudo.interval.low,
-        "pseudo_high": pseudo.interval.high,
-        "boot_t_low": studentised.low,
-        "boot_t_high": studentised.high,
-    }
+        **_mean(x), "median": np.median(x, axis=-1), **median.columns("median"), "median_level": median.level,
+        **log_t_interval(x).columns("geometric_mean", "geometric"), **pseudo.columns("pseudo_median", "pseudo"),
+        **_studentised(x).columns("boot_t"),
+    }  # fmt: skip
+
+
+def _mean(x: Array) -> dict[str, Array]:
+    return {"unit_n": np.full(len(x), x.shape[-1]), "mean": x.mean(axis=-1), **t_interval(x).columns("mean")}
+
+
+def _studentised(x: Array) -> Interval:
+    # resamples go by place: sorted, the values say the same in whatever order they came
+    return bootstrap_t(np.sort(x, axis=-1))
 
 
 def _work_centre(times: Array) -> dict[str, Array]:
     """The mean of rates of fixed work and its intervals, from the times of independent units (cells, n)."""
-    mean, studentised = rate_interval(t_interval(times)), rate_interval(bootstrap_t(np.sort(times, axis=-1)))
-    row = {"mean": 1 / times.mean(axis=-1), "mean_low": mean.low, "mean_high": mean.high}
-    return row | {"boot_t_low": studentised.low, "boot_t_high": studentised.high}
+    return _work_mean(times) | rate_interval(_studentised(times)).columns("boot_t")
+
+
+def _work_mean(times: Array) -> dict[str, Array]:
+    return {"mean": 1 / times.mean(axis=-1), **rate_interval(t_interval(times)).columns("mean")}
 
 
 def interim(table: pd.DataFrame, baseline: str, primary: Iterable[tuple[str, str]]) -> pd.DataFrame:
@@ -409,57 +409,27 @@ def interim(table: pd.DataFrame, baseline: str, primary: Iterable[tuple[str, str
     if not wanted.any():
         return pd.DataFrame(columns=list(INTERIM))
     cube = blocked(table[wanted | table["metric"].isna()])  # lost trials have no metric
-    cases, systems = len(cube.cases), len(cube.systems)
-    frame = cube.cases.loc[cube.cases.index.repeat(systems)].reset_index(drop=True)
-    frame["system"] = np.tile(cube.systems, cases)
-    found = {name: np.full(len(frame), NAN) for name in NUMBERS} | {"n": np.zeros(len(frame))}
-    found["n_pairs"] = np.zeros(len(frame))
-    by_deployment = np.repeat(cube.by_deployment, systems)
-    kind = kinds(cube.cases, table)
-    work = (kind == WORK) & ~(cube.numbers <= 0).any(axis=(1, 2))
-    numbers = np.where(work[:, None, None], 1 / np.where(work[:, None, None], cube.numbers, 1.0), cube.numbers)
-    own = numbers.reshape(len(frame), 1, numbers.shape[-1])
-    for cells, each in stacks(own, cube.deployment, by_deployment):
-        x = each[:, 0]
-        if x.size:
-            ends = t_interval(x)
-            found["n"][cells], found["mean"][cells] = x.shape[-1], x.mean(axis=-1)
-            found["mean_low"][cells], found["mean_high"][cells] = ends.low, ends.high
-    top = np.repeat(largest(kind, cube.cases["unit"].tolist()), systems)
-    values = np.where(np.isnan(top)[:, None], NAN, own[:, 0])
-    row, block = np.nonzero(np.isfinite(values))
-    if row.size:
-        cells, cell = np.unique(row, return_inverse=True)
-        unit = np.where(by_deployment[row], cube.deployment[block], block) + row * values.shape[-1]
-        means = event_means(values[row, block], cell, unit, top[cells])
-        for name, each in zip(("mean", "mean_low", "mean_high"), means, strict=False):
-            found[name][cells] = each
-    if baseline in cube.systems:
-        base = np.repeat(numbers[:, [cube.systems.index(baseline)]], systems, axis=1).reshape(own.shape)
-        others = np.flatnonzero(frame["system"] != baseline)
-        pairs = np.concatenate([own, base], axis=1)[others]
-        for cells, each in stacks(pairs, cube.deployment, by_deployment[others]):
+    means = _numbers(table, brief=True)[[*CELL, "unit_n", "mean", "mean_low", "mean_high"]]
+    work = (kinds(cube.cases, table) == WORK) & ~(cube.numbers <= 0).any(axis=(1, 2))
+    frames = []
+    for number, system in enumerate(cube.systems):
+        found = cube.cases.assign(system=system, n_pairs=0, ratio=NAN, ratio_low=NAN, ratio_high=NAN, reason="")
+        frames.append(found)
+        if system == baseline or baseline not in cube.systems:
+            continue
+        both = [number, cube.systems.index(baseline)]
+        pairs = cube.numbers[:, both]
+        pairs[work] = swapped_times(pairs[work])
+        for cells, each in stacks(pairs, cube.deployment, cube.by_deployment):
             if each.size:
-                x, y, where = each[:, 0], each[:, 1], others[cells]
-                ratio = paired_fieller(x, y)
+                x, y = each[:, 0], each[:, 1]
                 with np.errstate(divide="ignore", invalid="ignore"):
-                    found["ratio"][where] = x.mean(axis=-1) / y.mean(axis=-1)
-                found["n_pairs"][where] = x.shape[-1]
-                found["ratio_low"][where], found["ratio_high"][where] = ratio.low, ratio.high
-    frame["reason"] = ""
-    for at, (case, system) in enumerate(np.ndindex(cases, systems)):
-        if baseline in cube.systems and cube.systems[system] != baseline and cube.fates[case].any():
-            both = [system, cube.systems.index(baseline)]
-            names = [cube.systems[each] for each in both]
-            if reason := explain_unequal(cube.numbers[case, both], cube.fates[case, both], names):
-                frame.loc[at, "reason"] = reason
-                for name in ("ratio", "ratio_low", "ratio_high"):
-                    found[name][at] = NAN
-    for name in ("mean", "ratio"):
-        rows = np.repeat(work, systems)
-        ends = rate_interval(Interval(found[f"{name}_low"][rows], found[f"{name}_high"][rows], LEVEL))
-        found[f"{name}_low"][rows], found[f"{name}_high"][rows] = ends.low, ends.high
-        found[name][rows] = 1 / found[name][rows]
-    frame = frame.assign(**found).astype({"n": "int64", "n_pairs": "int64"})
-    frame = frame[frame["n"] > 0].sort_values(ORDER, kind="stable")
-    return frame.reset_index(drop=True)[list(INTERIM)]
+                    ratio = Estimate(x.mean(axis=-1) / y.mean(axis=-1), paired_fieller(x, y))
+                for name, column in (ratio.columns("ratio") | {"n_pairs": x.shape[-1]}).items():
+                    found.loc[cells, name] = column
+        for case in np.flatnonzero(cube.fates[:, both].any(axis=(1, 2))):
+            if reason := explain_unequal(cube.numbers[case, both], cube.fates[case, both], [system, baseline]):
+                found.loc[case, ["ratio", "ratio_low", "ratio_high"]] = NAN
+                found.loc[case, "reason"] = reason
+    frame = pd.concat(frames).merge(means, on=CELL).rename(columns={"unit_n": "n"}).astype({"n": "int64"})
+    return frame.sort_values(ORDER, kind="stable", ignore_index=True)[list(INTERIM)]

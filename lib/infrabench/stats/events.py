@@ -355,7 +355,7 @@ def _by_counts(x: float, y: float, n: float, margin: float) -> dict[str, Any]:
     ratio, difference = poisson_ratio(x, y, n, n).interval, poisson_difference(x, y, n, n)
     p = poisson_equivalence(x, y, n, n, 1 - margin, 1 + margin)
     row = _columns(BY_COUNTS, float(poisson_p(x, y, n, n)), ratio, difference)
-    row |= _narrow(poisson_ratio(x, y, n, n, NARROW).interval)
+    row |= poisson_ratio(x, y, n, n, NARROW).interval.columns("equivalence")
     return row | {"p_equivalence": float(p), "apart": not ratio.low <= 1 <= ratio.high, "reason": ""}
 
 
@@ -386,7 +386,7 @@ def _by_units(events: Events, margin: float, why: str) -> dict[str, Any]:
     edges = (1 - margin, 1 + margin)
     low, high = (typical_p(sums, edge) for edge in edges)
     p = _worse_side((low, x > y * edges[0]), (high, x < y * edges[1]))
-    row |= _narrow(typical_values(sums, NARROW).ratio)
+    row |= typical_values(sums, NARROW).ratio.columns("equivalence")
     apart = not found.ratio.low <= 1 <= found.ratio.high
     return row | {"p_equivalence": p, "apart": apart, "reason": f"{why}: compared over {events.unit}"}
 
@@ -397,13 +397,5 @@ def _worse_side(*sides: tuple[float, bool]) -> float:
 
 
 def _columns(method: str | None, p: float, ratio: Interval, difference: Interval) -> dict[str, Any]:
-    row: dict[str, Any] = {"inferred": True, "p": p, "p_method": method, "p_equivalence": NAN} | _narrow(
-        no_interval(())
-    )
-    row |= {"ratio_low": float(ratio.low), "ratio_high": float(ratio.high)}
-    return row | {"difference_low": float(difference.low), "difference_high": float(difference.high)}
-
-
-def _narrow(ratio: Interval) -> dict[str, float]:
-    """The 90 % interval of the ratio, which is within the margin exactly when p_equivalence is below 5 %."""
-    return {"equivalence_low": float(ratio.low), "equivalence_high": float(ratio.high)}
+    row = {"inferred": True, "p": p, "p_method": method, "p_equivalence": NAN}
+    return row | no_interval(()).columns("equivalence") | ratio.columns("ratio") | difference.columns("difference")

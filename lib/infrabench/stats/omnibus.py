@@ -143,6 +143,12 @@ def friedman(x: ArrayLike) -> Friedman:
         spread = (ranks**2).sum(axis=(-2, -1)) - centre
         chi2 = (k - 1) * (n * (mean_ranks**2).sum(axis=-1) * n - n * centre) / spread
         chi2 = np.where((spread > 1e-9) & (min(k, n) > 1), chi2, np.nan)[()]
+    return _tested(chi2, k, n, mean_ranks)
+
+
+def _tested(chi2: Any, k: int, n: int, mean_ranks: Array) -> Friedman:
+    """Both tests from the chi squared of k systems in n blocks."""
+    with np.errstate(divide="ignore", invalid="ignore"):
         room = n * (k - 1) - chi2
         f = np.where(room > 1e-9 * n * k, (n - 1) * chi2 / room, np.where(np.isnan(chi2), np.nan, np.inf))[()]
     df1, df2 = k - 1, (k - 1) * (n - 1)
@@ -161,15 +167,10 @@ def worst_friedman(x: ArrayLike, lost: int) -> Friedman:
     """
     ranks, k, complete = _ranks(x)
     n = complete + lost
-    df1, df2 = k - 1, (k - 1) * (n - 1)
-    if min(k, complete) < 2:
-        return Friedman(NAN, NAN, NAN, df1, df2, NAN, ranks.mean(axis=-1) if complete else np.full(k, NAN))
+    mean_ranks = ranks.mean(axis=-1) if complete else np.full(k, NAN)
     left = np.maximum(np.abs(ranks.sum(axis=-1) - complete * (k + 1) / 2) - lost * (k - 1) / 2, 0.0)
-    chi2 = min(12 * float((left**2).sum()) / (n * k * (k + 1)), n * (k - 1) * (1 - 1e-12))
-    f = (n - 1) * chi2 / (n * (k - 1) - chi2)
-    least = float(np.exp(-special.gammaln(k + 1) * (n - 1)))
-    p, p_f = max(float(special.chdtrc(df1, chi2)), least), max(float(special.fdtrc(df1, df2, f)), least)
-    return Friedman(chi2, p, f, df1, df2, p_f, ranks.mean(axis=-1) if complete else np.full(k, NAN))
+    chi2 = 12 * (left**2).sum() / (n * k * (k + 1)) if min(k, complete) > 1 else NAN
+    return _tested(chi2, k, n, mean_ranks)
 
 
 def _ranks(x: ArrayLike) -> tuple[Array, int, int]:
@@ -376,8 +377,7 @@ def _trend(x: Any, level: Any) -> dict[str, Any]:
     positive = (level > 0).all()
     found = log_slope(x if positive else x[:, :0], np.log(level) if positive else level)
     rise, fall = page(x), page(x[::-1])
-    row = {"levels": len(level), "n": x.shape[-1], "power": found.estimate, "p": found.p}
-    row |= {"power_low": found.interval.low, "power_high": found.interval.high}
+    row = {"levels": len(level), "power": found.estimate, **found.interval.columns("power"), "p": found.p}
     return row | {"page_l": rise.statistic, "page_p": min(2 * min(rise.p, fall.p), 1.0)}
 
 

@@ -24,6 +24,7 @@ from infrabench.stats.intervals import (
     ALPHA,
     NAN,
     Array,
+    Estimate,
     Interval,
     Numbers,
     bootstrap_quantile_ratio,
@@ -161,7 +162,7 @@ def judge(pairs: Pairs) -> dict[str, Any]:
     limited = resolution_limited(pairs.step, pairs.sd, difference.estimate) & (n > 1)
     coarse = undithered(pairs.step, pairs.sd) & (n > 1)
     ends = widened(difference.interval, pairs.step, coarse)
-    row |= {"difference_low": ends.low, "difference_high": ends.high, "limited": limited, "p": difference.p}
+    row |= ends.columns("difference") | {"limited": limited, "p": difference.p}
     exists = row["baseline_mean"] != 0
     row["ratio"] = np.divide(row["mean"], row["baseline_mean"], out=np.full(len(x), NAN), where=exists)
     around = paired_moments(x, np.where(exists, row["ratio"], 0.0)[:, None] * y).error  # asked of ratios alone
@@ -289,8 +290,7 @@ def judge_work(pairs: Pairs) -> dict[str, Any]:
     difference = system - base
     off = row["off"] * base
     ends = Interval(difference + spread.low - off, difference + spread.high + off, spread.level)
-    row |= {"mean": system, "baseline_mean": base, "difference": difference}
-    return row | {"difference_low": ends.low, "difference_high": ends.high}
+    return row | {"mean": system, "baseline_mean": base} | Estimate(difference, ends).columns("difference")
 
 
 def rate_interval(times: Interval) -> Interval:
@@ -311,24 +311,19 @@ def measure_effects(pairs: Pairs, primary: NDArray[np.bool_]) -> dict[str, Any]:
     order = np.lexsort((pairs.y, pairs.x), axis=-1)
     x, y = (np.take_along_axis(each, order, axis=-1) for each in (pairs.x, pairs.y))
     spread = ~(same(x) & same(y))
-    geometric, shift = paired_log_ratio(x, y), hodges_lehmann(x - y)
-    row: dict[str, Any] = {"log_ratio": geometric.value}
-    row |= {"log_low": geometric.interval.low, "log_high": geometric.interval.high}
-    medians = dict.fromkeys(("median_ratio", "median_low", "median_high"), np.full(len(x), NAN))
-    n = x.shape[-1]
+    row = paired_log_ratio(x, y).columns("log_ratio", "log") | hodges_lehmann(x - y).columns("shift")
+    n, ratio = x.shape[-1], np.full(len(x), NAN)
     if n:
-        below, ends = np.median(y, axis=-1), bootstrap_quantile_ratio(x, y)
-        ratio = np.divide(np.median(x, axis=-1), below, out=np.full(len(x), NAN), where=below != 0)
-        medians = {"median_ratio": ratio, "median_low": ends.low, "median_high": ends.high}
+        below = np.median(y, axis=-1)
+        np.divide(np.median(x, axis=-1), below, out=ratio, where=below != 0)
+    row |= Estimate(ratio, bootstrap_quantile_ratio(x, y)).columns("median_ratio", "median")
     flips, flip = np.full(len(x), NAN), primary & spread
     if flip.any():
         flips[flip] = sign_flip(x[flip], y[flip], exact_up_to=EXACT_FLIPS, resamples=DRAWN_FLIPS).p
-    row |= medians | {"p_signed_rank": np.where(spread, signed_rank(x, y).p, NAN), "p_sign_flip": flips}
-    row |= {"shift": shift.value, "shift_low": shift.interval.low, "shift_high": shift.interval.high}
+    row |= {"p_signed_rank": np.where(spread, signed_rank(x, y).p, NAN), "p_sign_flip": flips}
     # above: pairs in which the system has the higher value; below: those in which it has the lower one
-    sizes = {"paired_d": paired_d(x, y), "above": share_above(x, y), "below": share_above(y, x)}
-    for name, size in sizes.items():
-        row |= {name: size.value, f"{name}_low": size.interval.low, f"{name}_high": size.interval.high}
+    row |= paired_d(x, y).columns("paired_d")
+    row |= share_above(x, y).columns("above") | share_above(y, x).columns("below")
     sd = log_moments(x, y).error * np.sqrt(n)
     row |= {"detectable": np.expm1(detectable(sd, n)), "power_equivalence": tost_power(sd, n, pairs.margin)}
     return row
