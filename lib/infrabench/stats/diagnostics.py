@@ -261,24 +261,15 @@ def _hull(at: Array, height: Array) -> np.ndarray:
 def diagnostics(table: pd.DataFrame) -> pd.DataFrame:
     """Return one row per cell, from its values in executed order (session, then position).
 
-    Returns
-    -------
-    DataFrame
-        Columns `TYPES`. ``lag1``, ``ljung_box_p``, ``ljung_box5_p`` (lags 1 to 5), ``runs_p``, ``trend_tau``,
-        ``trend_p``: dependence; ``n_eff``: as of `dependence.effective_n` where the cell is flagged dependent, else n;
-        ``mean_low_eff``, ``mean_high_eff``: t interval of the mean with ``n_eff``, half a printing step wider on each
-        side where that limits, cut where a count or a share cannot be, none over several deployments, whose means are
-        the data; ``shapiro_p``: of residuals
-        within blocks (`residuals`), with ``skewness_residual``; ``shapiro_raw_p``, ``skewness``: of the values;
-        ``outliers``: values with a modified z above 3.5, NaN where the MAD is 0; ``split_d``, ``split_d_log``,
-        ``dip_p``: bimodality; ``modes``, ``mode_by_deployment`` ("constant" or "varies"): where it is flagged;
-        ``step``: the printing step; ``flags``: words joined by "; ". Units are the metric's. What a cell cannot say is
-        NaN: all of it when its values are equal ("deterministic"), most of it below five values ("few values").
-
-    Raises
-    ------
-    SchemaError
-        The table is not a tidy one (`table.check_values`).
+    Columns `TYPES`. ``lag1``, ``ljung_box_p``, ``ljung_box5_p`` (lags 1 to 5), ``runs_p``, ``trend_tau``, ``trend_p``:
+    dependence; ``n_eff``: as of `dependence.effective_n` where the cell is flagged dependent, else n; ``mean_low_eff``,
+    ``mean_high_eff``: t interval of the mean with ``n_eff``, half a printing step wider on each side where that limits,
+    cut where a count or a share cannot be, none over several deployments, whose means are the data; ``shapiro_p``: of
+    residuals within blocks (`residuals`), with ``skewness_residual``; ``shapiro_raw_p``, ``skewness``: of the values;
+    ``outliers``: values with a modified z above 3.5, NaN where the MAD is 0; ``split_d``, ``split_d_log``, ``dip_p``:
+    bimodality; ``modes``, ``mode_by_deployment`` ("constant" or "varies"): where it is flagged; ``step``: the printing
+    step; ``flags``: words joined by "; ". What a cell cannot say is NaN: all of it when its values are equal
+    ("deterministic"), most of it below five values ("few values").
     """
     check_values(table)
     ok = table[table["value"].notna()].sort_values(["session", "position"], kind="stable", ignore_index=True)

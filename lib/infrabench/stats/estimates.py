@@ -16,20 +16,9 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from infrabench.core import STATES
+from infrabench.stats import intervals
 from infrabench.stats.events import COUNT, DISPERSED, LEAST_BLOCKS, SHARE, clopper_pearson, poisson_interval
-from infrabench.stats.intervals import (
-    LEVEL,
-    NAN,
-    Array,
-    Estimate,
-    Interval,
-    bootstrap_t,
-    constant,
-    hodges_lehmann,
-    log_t_interval,
-    median_interval,
-    t_interval,
-)
+from infrabench.stats.intervals import LEVEL, NAN, Array, Estimate, Interval
 from infrabench.stats.losses import explain_unequal
 from infrabench.stats.pairwise import paired_fieller
 from infrabench.stats.planning import one_way
@@ -179,36 +168,21 @@ def _worth(found: Parts, rate: Array, share: NDArray[np.bool_]) -> Array:
 def estimates(table: pd.DataFrame, missing: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return one row per cell with counts by state, estimates of its centre, their 95 % intervals and its spread.
 
-    Parameters
-    ----------
-    table
-        The tidy table.
-    missing
-        Planned trials without a record (`infrabench.analysis.tidy.missing`); they count as planned and as nothing else.
+    `missing`: planned trials without a record (`infrabench.analysis.tidy.missing`); they count as planned and as
+    nothing else. Columns `TYPES`. ``planned``: trials of the plan; ``repeats``: of invalid ones. ``mean``: of a rate of
+    fixed work the work over the mean time, which is the harmonic mean, and its intervals are those of the mean time.
+    ``mean_low``, ``mean_high``: by ``mean_method`` (empty: no interval), which is Student's t, of counts and shares an
+    exact one that never leaves what they can be (`event_means`); there ``mean`` is that of all trials, also with
+    several deployments, and the ends of ``boot_t_*`` are cut. ``median_low``, ``median_high``: exact order statistics
+    at ``median_level``, none below n = 6. ``geometric_*``: the t interval of logarithms, for positive values.
+    ``pseudo_*``: Hodges-Lehmann, exact signed ranks. ``boot_t_*``: studentised bootstrap of the mean. ``sd``, ``cov``,
+    ``min``, ``max``: of trials. ``deterministic``: all values are equal, hence no interval. A cell without any value
+    keeps its counts and has n = 0.
 
-    Returns
-    -------
-    DataFrame
-        Columns `TYPES`, units of the table. ``planned``: trials of the plan; ``repeats``: of invalid ones. ``mean``:
-        of a rate of fixed work the work over the mean time, which is the harmonic mean, and its intervals are those of
-        the mean time. ``mean_low``, ``mean_high``: by ``mean_method`` (empty: no interval), which is Student's t, of
-        counts and shares an exact one that never leaves what they can be (`event_means`); there ``mean`` is
-        that of all trials, also with several deployments, and the ends of ``boot_t_*`` are cut. ``median_low``,
-        ``median_high``: exact order statistics at ``median_level``, none below n = 6. ``geometric_*``: the t interval
-        of logarithms, for positive values.
-        ``pseudo_*``: Hodges-Lehmann, exact signed ranks. ``boot_t_*``: studentised bootstrap of the mean. ``sd``,
-        ``cov``, ``min``, ``max``: of trials. ``deterministic``: all values are equal, hence no interval. A cell without
-        any value keeps its counts and has n = 0.
-
-        A cell with more than one (session, deployment) has its centre and intervals from the means of its deployments:
-        a deployment is what was repeated independently. ``deployments`` counts them, ``unit_n`` is the n behind the
-        intervals, and ``between_share`` the share of the variance of a trial that lies between deployments, from a
-        one-way analysis of variance (0 when negative; NaN for one deployment, or one trial in each).
-
-    Raises
-    ------
-    SchemaError
-        The table is not a tidy one (`table.check_values`).
+    A cell with more than one (session, deployment) has its centre and intervals from the means of its deployments: a
+    deployment is what was repeated independently. ``deployments`` counts them, ``unit_n`` is the n behind the
+    intervals, and ``between_share`` the share of the variance of a trial that lies between deployments, from a one-way
+    analysis of variance (0 when negative; NaN for one deployment, or one trial in each).
     """
     check_values(table)
     counts = _counts(table, missing)
@@ -340,7 +314,7 @@ def _put(found: dict[str, Array], index: NDArray[np.intp], columns: dict[str, Ar
 
 def _spread(x: Array) -> dict[str, Array]:
     """n, spread and extremes of trials (cells, n)."""
-    same, n = constant(x), x.shape[-1]
+    same, n = intervals.constant(x), x.shape[-1]
     # all equal: 0, not the rounding error of a sum
     sd = np.where(same, 0.0, x.std(axis=-1, ddof=1)) if n > 1 else np.full(len(x), NAN)
     ends = {"min": x.min(axis=-1), "max": x.max(axis=-1)}
@@ -349,21 +323,21 @@ def _spread(x: Array) -> dict[str, Array]:
 
 def _centre(x: Array) -> dict[str, Array]:
     """Estimates of the centre and their intervals from independent units (cells, n): trials, or deployment means."""
-    median, pseudo = median_interval(x), hodges_lehmann(x)
+    median = intervals.median_interval(x)
     return {
         **_mean(x), "median": np.median(x, axis=-1), **median.columns("median"), "median_level": median.level,
-        **log_t_interval(x).columns("geometric_mean", "geometric"), **pseudo.columns("pseudo_median", "pseudo"),
-        **_studentised(x).columns("boot_t"),
+        **intervals.log_t_interval(x).columns("geometric_mean", "geometric"),
+        **intervals.hodges_lehmann(x).columns("pseudo_median", "pseudo"), **_studentised(x).columns("boot_t"),
     }  # fmt: skip
 
 
 def _mean(x: Array) -> dict[str, Array]:
-    return {"unit_n": np.full(len(x), x.shape[-1]), "mean": x.mean(axis=-1), **t_interval(x).columns("mean")}
+    return {"unit_n": np.full(len(x), x.shape[-1]), "mean": x.mean(axis=-1), **intervals.t_interval(x).columns("mean")}
 
 
 def _studentised(x: Array) -> Interval:
     # resamples go by place: sorted, the values say the same in whatever order they came
-    return bootstrap_t(np.sort(x, axis=-1))
+    return intervals.bootstrap_t(np.sort(x, axis=-1))
 
 
 def _work_centre(times: Array) -> dict[str, Array]:
@@ -372,37 +346,17 @@ def _work_centre(times: Array) -> dict[str, Array]:
 
 
 def _work_mean(times: Array) -> dict[str, Array]:
-    return {"mean": 1 / times.mean(axis=-1), **rate_interval(t_interval(times)).columns("mean")}
+    return {"mean": 1 / times.mean(axis=-1), **rate_interval(intervals.t_interval(times)).columns("mean")}
 
 
 def interim(table: pd.DataFrame, baseline: str, primary: Iterable[tuple[str, str]]) -> pd.DataFrame:
     """Return one row per cell of the primary metrics that has a value by now, for somebody who watches a session.
 
-    No test and no verdict: a session that is stopped, or prolonged, for what it says so far is biased by that.
-
-    Parameters
-    ----------
-    table
-        The tidy table, of however many trials.
-    baseline
-        System that the others are divided by.
-    primary
-        (workload, metric) pairs.
-
-    Returns
-    -------
-    DataFrame
-        Columns `INTERIM`, units of the table. ``mean_*``: Student's t, of counts and shares as
-        `event_means` says; ``ratio_*``: the paired Fieller interval over
-        ``n_pairs`` blocks (deployments, where there are several) in which the system and the baseline are ok; of the
-        baseline itself there is none, and none, with the ``reason``, where one of both loses markedly more trials than
-        the other (`losses.explain_unequal`). Ends are NaN below two, and without spread. Rates of fixed work by their
-        times.
-
-    Raises
-    ------
-    SchemaError
-        The table is not a tidy one (`table.check_values`).
+    No test and no verdict: a session that is stopped, or prolonged, for what it says so far is biased by that. Columns
+    `INTERIM`. ``n``, ``mean_*``: as of `estimates`, trials or deployments; ``ratio_*``: the paired Fieller interval
+    over ``n_pairs`` blocks (deployments, where there are several) in which the system and the baseline are ok; of the
+    baseline itself there is none, and none, with the ``reason``, where one of both loses markedly more trials than the
+    other (`losses.explain_unequal`). Ends are NaN below two, and without spread. Rates of fixed work by their times.
     """
     check_values(table)
     wanted = pd.MultiIndex.from_frame(table[["workload", "metric"]]).isin(list(primary))

@@ -65,8 +65,7 @@ def omnibus(table: pd.DataFrame, primary: Iterable[tuple[str, str]] = (), cube: 
     ``interaction_*``: do the differences depend on the scenario, one test for all cases of a metric. NaN where fewer
     than two systems or blocks are complete, and, with the ``reason``, where one of the systems loses markedly more
     trials than another (`losses.explain_unequal`): the rest of it says too much good. Where all lose alike the tests
-    are the least that the lost blocks leave (`worst_friedman`), and there is no critical distance. `cube`:
-    `blocked(table)`. Raises `SchemaError` as `table.blocked`.
+    are the least that the lost blocks leave (`worst_friedman`), and there is no critical distance.
     """
     cube = blocked(table) if cube is None else cube
     there = np.isfinite(cube.numbers).any(axis=-1)
@@ -240,7 +239,7 @@ def interactions(
     (deployment means where systems were deployed more than once); ``levels``, ``n``: how many of each. p is adjusted
     over the systems of a metric: Holm for the (workload, metric) pairs of `primary`, else Benjamini-Hochberg. NaN with
     fewer than two scenarios or blocks, where a value is not positive, and, with the ``reason``, where in a scenario one
-    of both loses markedly more trials than the other (`losses.explain_unequal`). `cube`: `blocked(table)`.
+    of both loses markedly more trials than the other (`losses.explain_unequal`).
     """
     cube = blocked(table) if cube is None else cube
     others = [system for system in cube.systems if system != baseline]
@@ -347,7 +346,7 @@ def trends(table: pd.DataFrame, primary: Iterable[tuple[str, str]] = (), cube: B
     blocks complete in all of them (deployment means where there are several, by ``pair_unit``). A power is a summary,
     not a law: look at the points. NaN where `log_slope` and `page` have none, for levels that are not positive, and,
     with the ``reason``, where the system loses markedly more trials at one level than at another
-    (`losses.explain_unequal`). `cube`: `blocked(table)`. Raises `SchemaError` as `table.blocked`.
+    (`losses.explain_unequal`).
     """
     cube = blocked(table) if cube is None else cube
     rows: list[dict[str, Any]] = []

@@ -277,33 +277,16 @@ def plan_from_pilot(
 ) -> pd.DataFrame:
     """Return how many blocks the campaign needs, one row per cell or contrast, quantity and target.
 
-    Parameters
-    ----------
-    table
-        The tidy table of a pilot, two blocks or more.
-    baseline
-        System that the others are divided by.
-    margins
-        Metric -> relative equivalence margin (0.02 = 2 %); ``""`` is the default, and without one there is no verdict.
-    targets
-        Relative half-widths of the 95 % intervals wished for.
-    seconds
-        Wall time of one block of all systems and cases; of one deployment with its blocks when the pilot has several.
+    `table`: of a pilot, two blocks or more; `margins`: where there is none, there is no verdict; `targets`: relative
+    half-widths of the 95 % intervals wished for; `seconds`: wall time of one block of all systems and cases, of one
+    deployment with its blocks when the pilot has several.
 
-    Returns
-    -------
-    DataFrame
-        Columns `PILOT`. ``quantity``: "mean" (interval of a system's mean within +- ``target``), "ratio" (interval of
-        its ratio to the baseline within +- ``target``), "verdict" (no outcome is inconclusive at the margin
-        ``target``); ``spread``: CoV, or standard deviation of the paired log ratios; ``n``: in ``unit``s, "blocks", or
-        "deployments" when the pilot has several, whose means are the data then; ``n_high``: the same at
-        ``spread_high``, the upper end of the 95 % chi-square interval of the spread, because that of a small pilot is
-        uncertain; ``hours``: of ``n`` and ``n_high``; ``note``: why there is no n.
-
-    Raises
-    ------
-    SchemaError
-        The table is not a tidy one (`table.check_values`).
+    Columns `PILOT`. ``quantity``: "mean" (interval of a system's mean within +- ``target``), "ratio" (interval of its
+    ratio to the baseline within +- ``target``), "verdict" (no outcome is inconclusive at the margin ``target``);
+    ``spread``: CoV, or standard deviation of the paired log ratios; ``n``: in ``unit``s, "blocks", or "deployments"
+    when the pilot has several, whose means are the data then; ``n_high``: the same at ``spread_high``, the upper end of
+    the 95 % chi-square interval of the spread, because that of a small pilot is uncertain; ``hours``: of ``n`` and
+    ``n_high``; ``note``: why there is no n.
     """
     check_values(table)
     ok = table[table["value"].notna()]
@@ -375,30 +358,14 @@ def dimensions(
 ) -> pd.DataFrame:
     """Return the most economical campaign for each cell or contrast and target.
 
-    Parameters
-    ----------
-    table
-        The tidy table of a pilot with several deployments.
-    baseline
-        System that the others are divided by.
-    targets
-        Relative half-widths of the 95 % intervals wished for.
-    block_s, deployment_s
-        Wall time of one block, and of making all systems ready anew, without blocks.
+    `table`: of a pilot with several deployments; `targets`: relative half-widths of the 95 % intervals wished for;
+    `block_s`, `deployment_s`: wall time of one block, and of making all systems ready anew, without blocks.
 
-    Returns
-    -------
-    DataFrame
-        Columns `DIMENSIONS`. ``quantity``: "mean" or "ratio", as in `plan_from_pilot`; ``sd_within``,
-        ``sd_between``: what blocks in a deployment and deployments add, relative to the mean, or of the paired log
-        ratios (`one_way`); ``blocks``: in each deployment, from the costs and these (`repetitions`);
-        ``deployments``: with so many blocks, to have the interval within +- ``target``; ``deployments_high``: if the
-        spread of deployment means is as large as so small a pilot allows; ``hours``; ``note``: why there are none.
-
-    Raises
-    ------
-    SchemaError
-        The table is not a tidy one (`table.check_values`).
+    Columns `DIMENSIONS`. ``quantity``: "mean" or "ratio", as in `plan_from_pilot`; ``sd_within``, ``sd_between``: what
+    blocks in a deployment and deployments add, relative to the mean, or of the paired log ratios (`one_way`);
+    ``blocks``: in each deployment, from the costs and these (`repetitions`); ``deployments``: with so many blocks, to
+    have the interval within +- ``target``; ``deployments_high``: if the spread of deployment means is as large as so
+    small a pilot allows; ``hours``; ``note``: why there are none.
     """
     check_values(table)
     rows: list[dict[str, Any]] = []

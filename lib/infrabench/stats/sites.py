@@ -64,23 +64,11 @@ WORDS = [name for name, kind in OVER_SITES.items() if kind == "str"]
 def per_site(contrasts: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return one row per case, system and site with what the site says, in the order of the sites given.
 
-    Parameters
-    ----------
-    contrasts
-        Site -> its contrasts (`stats.contrasts`).
-
-    Returns
-    -------
-    DataFrame
-        Columns `PER_SITE`. ``ratio``: of geometric means, with its paired t interval; ``log_ratio`` and its standard
-        ``error`` with ``df`` degrees of freedom; ``lost``: how far lost trials may have moved ``log_ratio`` either way;
-        ``reason``: why a site has none. What the others say of a site is
-        filled in by `over_sites`.
-
-    Raises
-    ------
-    SchemaError
-        A metric has another unit, direction, baseline or margin at another site.
+    `contrasts`: site -> its contrasts (`stats.contrasts`). Columns `PER_SITE`. ``ratio``: of geometric means, with its
+    paired t interval; ``log_ratio`` and its standard ``error`` with ``df`` degrees of freedom; ``lost``: how far lost
+    trials may have moved ``log_ratio`` either way; ``reason``: why a site has none. What the others say of a site is
+    filled in by `over_sites`. Raises `SchemaError` where a metric has another unit, direction, baseline or margin at
+    another site.
     """
     frames = [frame.assign(site=site) for site, frame in contrasts.items()]
     rows = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
@@ -120,33 +108,21 @@ def over_sites(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the rows of `per_site` with what the others say of each, and one row per case and system over sites.
 
-    Parameters
-    ----------
-    rows
-        From `per_site`.
-    sites
-        Every site that was planned, in order.
-    primary
-        (workload, metric) pairs whose tests of sites that differ are adjusted by Holm; all others by
-        Benjamini-Hochberg.
-    lost
-        Site -> why it has no session.
+    `rows`: from `per_site`; `sites`: every site that was planned, in order; `primary`: metrics whose tests of sites
+    that differ are adjusted by Holm, all others by Benjamini-Hochberg; `lost`: site -> why it has no session.
 
-    Returns
-    -------
-    DataFrame
-        `rows`; ``weight``: share in the mean; ``apart``: log ratio minus the mean of the others; ``named``:
-        *stands out* where the others do not predict it, *apart from the others* where it differs from them and they
-        cannot be told apart, both adjusted by Holm over the case's sites.
-    DataFrame
-        Columns `OVER_SITES`. ``ratio``: the mean over sites with its interval, and the interval of a new site's true
-        ratio (``predicted_low`` ..), none below three sites; ``tau``: standard deviation of log ratios between sites;
-        ``i_squared``: its share in what is seen; ``p_sites``: Welch's test that all sites have one ratio;
-        ``p_equivalence``: of a mean outside the margin, below 5 % exactly when the 90 % interval (``equivalence_low``
-        ..) lies inside; ``p_equivalence_adjusted``: by Holm over the cases of the metric in the workload, as within a
-        session, and the one that decides; ``verdict``: of the mean, at the margin; ``across``: *holds everywhere*, also
-        in size or not, *differs between sites*, or *not decided*; ``missing``: planned sites that are not in it, with
-        the reason; ``reason``: what qualifies it.
+    In `rows`: ``weight``: share in the mean; ``apart``: log ratio minus the mean of the others; ``named``: *stands out*
+    where the others do not predict it, *apart from the others* where it differs from them and they cannot be told
+    apart, both adjusted by Holm over the case's sites.
+
+    Columns `OVER_SITES`. ``ratio``: the mean over sites with its interval, and the interval of a new site's true ratio
+    (``predicted_low`` ..), none below three sites; ``tau``: standard deviation of log ratios between sites;
+    ``i_squared``: its share in what is seen; ``p_sites``: Welch's test that all sites have one ratio;
+    ``p_equivalence``: of a mean outside the margin, below 5 % exactly when the 90 % interval (``equivalence_low`` ..)
+    lies inside; ``p_equivalence_adjusted``: by Holm over the cases of the metric in the workload, as within a session,
+    and the one that decides; ``verdict``: of the mean, at the margin; ``across``: *holds everywhere*, also in size or
+    not, *differs between sites*, or *not decided*; ``missing``: planned sites that are not in it, with the reason;
+    ``reason``: what qualifies it.
     """
     if rows.empty:
         return rows, pd.DataFrame(columns=list(OVER_SITES)).astype(OVER_SITES)

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from infrabench.stats import pairwise
 from infrabench.stats.intervals import (
     ALPHA,
     NAN,
@@ -32,20 +33,7 @@ from infrabench.stats.intervals import (
     interval,
     t_interval,
 )
-from infrabench.stats.pairwise import (
-    ROUNDING,
-    difference_p,
-    log_moments,
-    paired_d,
-    paired_fieller,
-    paired_log_ratio,
-    paired_moments,
-    paired_t,
-    ratio_equivalence,
-    share_above,
-    sign_flip,
-    signed_rank,
-)
+from infrabench.stats.pairwise import ROUNDING
 from infrabench.stats.planning import blocks_to_decide, detectable, spread_limit, tost_power
 from infrabench.stats.table import PER_BLOCK, PER_DEPLOYMENT, join_words
 
@@ -157,7 +145,7 @@ def judge(pairs: Pairs) -> dict[str, Any]:
     row |= {"off": np.zeros(len(x)), "p_method": np.full(len(x), None, dtype=object), "n_pairs": np.full(len(x), n)}
     if n == 0:
         return row | {"reason": np.full(len(x), NO_PAIR, dtype=object)}
-    difference = paired_t(x, y)
+    difference = pairwise.paired_t(x, y)
     row |= {"mean": x.mean(axis=-1), "baseline_mean": y.mean(axis=-1), "difference": difference.estimate}
     limited = resolution_limited(pairs.step, pairs.sd, difference.estimate) & (n > 1)
     coarse = undithered(pairs.step, pairs.sd) & (n > 1)
@@ -165,24 +153,15 @@ def judge(pairs: Pairs) -> dict[str, Any]:
     row |= ends.columns("difference") | {"limited": limited, "p": difference.p}
     exists = row["baseline_mean"] != 0
     row["ratio"] = np.divide(row["mean"], row["baseline_mean"], out=np.full(len(x), NAN), where=exists)
-    around = paired_moments(x, np.where(exists, row["ratio"], 0.0)[:, None] * y).error  # asked of ratios alone
-    reason = np.select(
-        [
-            ~exists & ~x.any(axis=-1),
-            ~exists,
-            np.full(len(x), n < 2),
-            same(x) & same(y),
-            np.isnan(around),
-        ],
-        [
-            "both means are 0: no ratio",
-            f"the mean of {pairs.baseline} is 0: no ratio",
-            SINGLE[unit],
-            CONSTANT,
-            ONE_RATIO,
-        ],
-        default="",
-    ).astype(object)
+    around = pairwise.paired_moments(x, np.where(exists, row["ratio"], 0.0)[:, None] * y).error  # asked of ratios alone
+    reasons = [
+        (~exists & ~x.any(axis=-1), "both means are 0: no ratio"),
+        (~exists, f"the mean of {pairs.baseline} is 0: no ratio"),
+        (np.full(len(x), n < 2), SINGLE[unit]),
+        (same(x) & same(y), CONSTANT),
+        (np.isnan(around), ONE_RATIO),
+    ]
+    reason = np.select(*map(list, zip(*reasons, strict=True)), default="").astype(object)
     infer = reason == ""
     row |= {"reason": reason, "inferred": infer, "p": np.where(exists & ~infer, NAN, row["p"])}
     if infer.any():
@@ -206,11 +185,8 @@ def decide(row: Mapping[str, Any], p_equivalence: ArrayLike) -> NDArray[np.objec
     """
     inferred, apart = (np.asarray(row[name], dtype=bool) for name in ("inferred", "apart"))
     alike = np.asarray(p_equivalence) < ALPHA
-    return np.select(
-        [~inferred, apart & alike, apart, alike],
-        [NOT_COMPARABLE, WITHIN, DIFFERENT, EQUIVALENT],
-        default=INCONCLUSIVE,
-    ).astype(object)
+    words = [NOT_COMPARABLE, WITHIN, DIFFERENT, EQUIVALENT]
+    return np.select([~inferred, apart & alike, apart, alike], words, default=INCONCLUSIVE).astype(object)
 
 
 def n_to_decide(row: Mapping[str, Any], margin: ArrayLike, tests: ArrayLike) -> Array:
@@ -229,21 +205,16 @@ def n_to_decide(row: Mapping[str, Any], margin: ArrayLike, tests: ArrayLike) -> 
 def _infer(pairs: Pairs, off: Array, limited: NDArray[np.bool_]) -> dict[str, Any]:
     """Intervals of the ratio and both p of pairs that have a ratio and some spread."""
     x, y = pairs.x, pairs.y
-    fieller, alike = paired_fieller(x, y), ratio_equivalence(x, y, pairs.margin, off)
+    fieller, alike = pairwise.paired_fieller(x, y), pairwise.ratio_equivalence(x, y, pairs.margin, off)
     unbounded = np.isnan(fieller.low)  # then nothing is said of the ratio, at 90 % neither, and no p contradicts that
     low, high = fieller.low - off, fieller.high + off
     words = ((TOO_NOISY, unbounded), (LIMITED, limited))
-    return {
-        "ratio_low": low,
-        "ratio_high": high,
-        "apart": (low > 1) | (high < 1),
-        "equivalence_low": np.where(unbounded, NAN, alike.interval.low),
-        "equivalence_high": np.where(unbounded, NAN, alike.interval.high),
-        "p": np.where(unbounded, NAN, difference_p(x, y, off)),
-        "p_equivalence": np.where(unbounded, NAN, alike.p),
-        "off": off,
+    tested = alike.interval.columns("equivalence")
+    tested |= {"p": pairwise.difference_p(x, y, off), "p_equivalence": alike.p}
+    return {name: np.where(unbounded, NAN, column) for name, column in tested.items()} | {
+        "ratio_low": low, "ratio_high": high, "apart": (low > 1) | (high < 1), "off": off,
         "reason": join_words(*(np.where(raised, word, "") for word, raised in words)),
-    }
+    }  # fmt: skip
 
 
 def same(values: Array) -> NDArray[np.bool_]:
@@ -311,7 +282,7 @@ def measure_effects(pairs: Pairs, primary: NDArray[np.bool_]) -> dict[str, Any]:
     order = np.lexsort((pairs.y, pairs.x), axis=-1)
     x, y = (np.take_along_axis(each, order, axis=-1) for each in (pairs.x, pairs.y))
     spread = ~(same(x) & same(y))
-    row = paired_log_ratio(x, y).columns("log_ratio", "log") | hodges_lehmann(x - y).columns("shift")
+    row = pairwise.paired_log_ratio(x, y).columns("log_ratio", "log") | hodges_lehmann(x - y).columns("shift")
     n, ratio = x.shape[-1], np.full(len(x), NAN)
     if n:
         below = np.median(y, axis=-1)
@@ -319,11 +290,11 @@ def measure_effects(pairs: Pairs, primary: NDArray[np.bool_]) -> dict[str, Any]:
     row |= Estimate(ratio, bootstrap_quantile_ratio(x, y)).columns("median_ratio", "median")
     flips, flip = np.full(len(x), NAN), primary & spread
     if flip.any():
-        flips[flip] = sign_flip(x[flip], y[flip], exact_up_to=EXACT_FLIPS, resamples=DRAWN_FLIPS).p
-    row |= {"p_signed_rank": np.where(spread, signed_rank(x, y).p, NAN), "p_sign_flip": flips}
+        flips[flip] = pairwise.sign_flip(x[flip], y[flip], exact_up_to=EXACT_FLIPS, resamples=DRAWN_FLIPS).p
+    row |= {"p_signed_rank": np.where(spread, pairwise.signed_rank(x, y).p, NAN), "p_sign_flip": flips}
     # above: pairs in which the system has the higher value; below: those in which it has the lower one
-    row |= paired_d(x, y).columns("paired_d")
-    row |= share_above(x, y).columns("above") | share_above(y, x).columns("below")
-    sd = log_moments(x, y).error * np.sqrt(n)
+    row |= pairwise.paired_d(x, y).columns("paired_d")
+    row |= pairwise.share_above(x, y).columns("above") | pairwise.share_above(y, x).columns("below")
+    sd = pairwise.log_moments(x, y).error * np.sqrt(n)
     row |= {"detectable": np.expm1(detectable(sd, n)), "power_equivalence": tost_power(sd, n, pairs.margin)}
     return row
