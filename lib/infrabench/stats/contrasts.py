@@ -25,17 +25,7 @@ from infrabench.stats.events import COUNT, SHARE, judge_events
 from infrabench.stats.intervals import NAN, Array
 from infrabench.stats.losses import LOST, account_losses, is_lost
 from infrabench.stats.table import ORDER, PER_DEPLOYMENT, Blocked, blocked, columns, join_words, kinds, stacks
-from infrabench.stats.verdicts import (
-    ALPHA,
-    DIFFERENT,
-    EQUIVALENT,
-    INCONCLUSIVE,
-    LIMITED,
-    NOT_COMPARABLE,
-    WITHIN,
-    WORK,
-    Pairs,
-)
+from infrabench.stats.verdicts import Pairs
 
 NO_NUMBER = "no number of {unit} is sure to decide: the printing step leaves no room within the margin"
 NOT_IN_FAMILY = "equivalence not significant within its family"
@@ -117,7 +107,7 @@ def contrasts(
     frame = frame.join(effects)
     frame["verdict"], frame["p_equivalence_adjusted"] = _verdicts(frame)
     frame = _without_flagged(frame, values, fates, flagged.any(axis=1), cube.deployment)
-    undecided = frame["verdict"] == INCONCLUSIVE
+    undecided = frame["verdict"] == verdicts.INCONCLUSIVE
     tests = frame.groupby(FAMILY)["p_equivalence"].transform("count")
     frame["n_to_decide"] = np.where(undecided, verdicts.n_to_decide(frame, frame["margin"], tests), NAN)
     frame["reason"] = _absent(frame, values)
@@ -200,7 +190,7 @@ def _by_stack(
 def _judged(frame: pd.DataFrame, values: Array, fates: NDArray[np.int8], deployment: NDArray[np.intp]) -> pd.DataFrame:
     """The columns of `judge`; rates of fixed work by their times, counts and shares as `events`, losses as `losses`."""
     found = _by_stack(frame, values, deployment, lambda pairs, _: verdicts.judge(pairs))
-    work = ((frame["kind"] == WORK) & ~(values <= 0).any(axis=(1, 2))).to_numpy()
+    work = ((frame["kind"] == verdicts.WORK) & ~(values <= 0).any(axis=(1, 2))).to_numpy()
     if work.any():
         times, some = verdicts.swapped_times(values[work]), frame[work]
         scale = verdicts.time_per_rate(times)
@@ -244,11 +234,11 @@ def _qualified(frame: pd.DataFrame) -> list[str]:
     """The reason of each contrast with all that its family and its printing step have to add."""
     exploratory = (frame["adjustment"] == multiplicity.EXPLORATORY).map({True: "exploratory, ", False: ""})
     # "different" rests on the interval of one contrast; say so where the whole family would not support it
-    alone = frame["verdict"].isin([DIFFERENT, WITHIN]) & (frame["p_adjusted"] >= ALPHA)
-    decided = frame["verdict"].isin([EQUIVALENT, WITHIN, NOT_COMPARABLE])
-    claimed = ~decided & (frame["p_equivalence"] < ALPHA) & (frame["p_equivalence_adjusted"] >= ALPHA)
+    alone = frame["verdict"].isin([verdicts.DIFFERENT, verdicts.WITHIN]) & (frame["p_adjusted"] >= verdicts.ALPHA)
+    decided = frame["verdict"].isin([verdicts.EQUIVALENT, verdicts.WITHIN, verdicts.NOT_COMPARABLE])
+    claimed = ~decided & (frame["p_equivalence"] < verdicts.ALPHA) & (frame["p_equivalence_adjusted"] >= verdicts.ALPHA)
     # each half-width, that of 95 % and that of the equivalence test, carries what rounding may have done
-    barred = (frame["verdict"] == INCONCLUSIVE) & (2 * frame["off"] >= frame["margin"])
+    barred = (frame["verdict"] == verdicts.INCONCLUSIVE) & (2 * frame["off"] >= frame["margin"])
     return join_words(
         frame["reason"],
         np.where(alone, exploratory + NOT_SIGNIFICANT, ""),
@@ -280,7 +270,7 @@ def _without_flagged(
         frame["verdict_without_flagged"] = _verdicts(changed)[0]
     frame["sensitive"] = frame["verdict_without_flagged"] != frame["verdict"]
     lost = is_lost(fates).any(axis=(1, 2)) | frame["withheld"]
-    words = ((LIMITED, frame["limited"]), (DEPENDENT, frame["dependent"]), ("outliers", some), (LOST, lost))
+    words = ((verdicts.LIMITED, frame["limited"]), (DEPENDENT, frame["dependent"]), ("outliers", some), (LOST, lost))
     frame["flags"] = join_words(*(np.where(raised, word, "") for word, raised in words))
     return frame
 

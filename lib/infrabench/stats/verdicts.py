@@ -20,19 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from infrabench.stats import pairwise
-from infrabench.stats.intervals import (
-    ALPHA,
-    NAN,
-    Array,
-    Estimate,
-    Interval,
-    Numbers,
-    bootstrap_quantile_ratio,
-    hodges_lehmann,
-    interval,
-    t_interval,
-)
+from infrabench.stats import intervals, pairwise
+from infrabench.stats.intervals import ALPHA, NAN, Array, Estimate, Interval, Numbers
 from infrabench.stats.pairwise import ROUNDING
 from infrabench.stats.planning import blocks_to_decide, detectable, spread_limit, tost_power
 from infrabench.stats.table import PER_BLOCK, PER_DEPLOYMENT, join_words
@@ -105,14 +94,14 @@ def undithered(step: Numbers, sd: Numbers) -> NDArray[np.bool_]:
         return np.asarray(sd) < np.asarray(step) / 2
 
 
-def widened(interval: Interval, step: Numbers, where: NDArray[np.bool_]) -> Interval:
+def widened(ends: Interval, step: Numbers, where: NDArray[np.bool_]) -> Interval:
     """Return the interval with half a printing step added on each side `where` it is undithered; NaN stays NaN.
 
     `step`, `where`: (...), the shape of the ends, and `step` in their unit. Each printed value may be off by half a
     step, all of them to the same side, hence so may their mean.
     """
     half = np.where(where, np.asarray(step) / 2, 0.0)
-    return Interval((interval.low - half)[()], (interval.high + half)[()], interval.level)
+    return Interval((ends.low - half)[()], (ends.high + half)[()], ends.level)
 
 
 class Pairs(NamedTuple):
@@ -257,7 +246,7 @@ def judge_work(pairs: Pairs) -> dict[str, Any]:
         return row
     base, system = 1 / pairs.x.mean(axis=-1), 1 / pairs.y.mean(axis=-1)
     linear = (base**2)[:, None] * pairs.x - (system**2)[:, None] * pairs.y
-    spread = t_interval(linear - linear.mean(axis=-1, keepdims=True))
+    spread = intervals.t_interval(linear - linear.mean(axis=-1, keepdims=True))
     difference = system - base
     off = row["off"] * base
     ends = Interval(difference + spread.low - off, difference + spread.high + off, spread.level)
@@ -269,7 +258,7 @@ def rate_interval(times: Interval) -> Interval:
     low, high = (np.asarray(end, dtype=float) for end in times[:2])
     exists = low > 0
     low, high = (np.where(exists, end, 1.0) for end in (low, high))
-    return interval(1 / high, 1 / low, float(np.max(times.level, initial=0.0)), exists)
+    return intervals.interval(1 / high, 1 / low, float(np.max(times.level, initial=0.0)), exists)
 
 
 def measure_effects(pairs: Pairs, primary: NDArray[np.bool_]) -> dict[str, Any]:
@@ -282,12 +271,12 @@ def measure_effects(pairs: Pairs, primary: NDArray[np.bool_]) -> dict[str, Any]:
     order = np.lexsort((pairs.y, pairs.x), axis=-1)
     x, y = (np.take_along_axis(each, order, axis=-1) for each in (pairs.x, pairs.y))
     spread = ~(same(x) & same(y))
-    row = pairwise.paired_log_ratio(x, y).columns("log_ratio", "log") | hodges_lehmann(x - y).columns("shift")
+    row = pairwise.paired_log_ratio(x, y).columns("log_ratio", "log") | intervals.hodges_lehmann(x - y).columns("shift")
     n, ratio = x.shape[-1], np.full(len(x), NAN)
     if n:
         below = np.median(y, axis=-1)
         np.divide(np.median(x, axis=-1), below, out=ratio, where=below != 0)
-    row |= Estimate(ratio, bootstrap_quantile_ratio(x, y)).columns("median_ratio", "median")
+    row |= Estimate(ratio, intervals.bootstrap_quantile_ratio(x, y)).columns("median_ratio", "median")
     flips, flip = np.full(len(x), NAN), primary & spread
     if flip.any():
         flips[flip] = pairwise.sign_flip(x[flip], y[flip], exact_up_to=EXACT_FLIPS, resamples=DRAWN_FLIPS).p

@@ -17,18 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from infrabench.core import (
-    Capture,
-    Deployment,
-    Measurements,
-    NotRunnable,
-    Param,
-    Params,
-    Roles,
-    Step,
-    Steps,
-    find_missing,
-)
+from infrabench.core import Capture, Deployment, Measurements, NotRunnable, Param, Params, Roles, Step, find_missing
 from infrabench.workloads import _counters
 from infrabench.workloads._parse import lower, positive, whole
 
@@ -60,7 +49,7 @@ def pairs(params: Params) -> str:
 def conducted(
     params: Params, roles: Roles, tool: Sequence[str], limit_s: float,
     options: Sequence[str] = (),
-) -> Steps:  # fmt: skip
+) -> tuple[Step, ...]:  # fmt: skip
     """Return the steps of a trial that runs `tool` in all pods at once.
 
     `limit_s` is the longest time for getting ready, and again for the tool; `options` are more of ``ib-pods run``.
@@ -89,7 +78,7 @@ def rescue(roles: Roles) -> tuple[Step, Step]:
     return (verb(roles, "evidence", "rescue"), verb(roles, "remove", "rescue"))
 
 
-def reading(roles: Roles, name: str, phase: Any) -> Steps:
+def reading(roles: Roles, name: str, phase: Any) -> tuple[Step, ...]:
     """Return the step that reads the node's CPU time; none where the system gives no node."""
     if "worker1" not in roles:
         return ()

@@ -16,18 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infrabench.core import (
-    Capture,
-    DesignError,
-    Measurement,
-    Measurements,
-    NotAsClaimed,
-    Param,
-    Params,
-    Roles,
-    Step,
-    Steps,
-)
+from infrabench.core import Capture, DesignError, Measurements, NotAsClaimed, Param, Params, Roles, Step, Steps
 from infrabench.workloads import _fio_report, _volume
 from infrabench.workloads._parse import MIB, equal, higher, lower
 
@@ -75,14 +64,14 @@ def plan(params: Params, roles: Roles) -> Steps:
 def parse(capture: Capture) -> Measurements:
     """Return rates and CPU time for each byte; `NotAsClaimed` when less was read or written than all files hold."""
     _done(capture, "compare")
-    found: list[Measurement] = []
+    found: Measurements = ()
     for way in WAYS:
         report, spent = _done(capture, way), _volume.used(capture, f"before-{way}", f"after-{way}")
         used = {"storage": spent.storage_s, "client": spent.client_s}
-        found += higher("B/s", **{f"{way}_B_per_s": report.bytes_per_s})
-        found += lower("s/B", **{f"{way}_{who}_cpu_s_per_B": each / report.bytes for who, each in used.items()})
-        found += lower("%", **{f"{way}_cpu_percent": spent.percent})
-    return tuple(found)
+        rate = higher("B/s", **{f"{way}_B_per_s": report.bytes_per_s})
+        costs = lower("s/B", **{f"{way}_{who}_cpu_s_per_B": each / report.bytes for who, each in used.items()})
+        found = (*found, *rate, *costs, *lower("%", **{f"{way}_cpu_percent": spent.percent}))
+    return found
 
 
 def _file_bytes(params: Params) -> int:
