@@ -278,7 +278,7 @@ def _interaction_of(cube: Blocked, cases: Any, systems: list[str]) -> dict[str, 
     levels, k = values.shape[:2]
     if not levels * k:  # there is no scenario that all of them ran
         unit = cube.cases["pair_unit"].iloc[cases[0]]
-        nothing = dict.fromkeys(("f", "df1", "df2", "epsilon", "p", "p_conservative"), float("nan"))
+        nothing = dict.fromkeys(("f", "df1", "df2", "epsilon", "p", "p_conservative"), NAN)
         return {"levels": levels, "n": 0, "pair_unit": unit, "reason": "", **nothing}
     together = np.swapaxes(values, 0, 1).reshape(1, k * levels, -1)
     by_deployment = np.array([bool(cube.by_deployment[cases][ran].any())])

@@ -39,10 +39,7 @@ TOO_NOISY = "baseline too noisy"
 UPPER = 0.6  # level of the two-sided interval of a spread whose upper end one spread in five exceeds
 PAIRED_T = "paired t, Fieller's statistic at 1"
 NO_PAIR = "no block has an ok trial of both"
-SINGLE = {
-    PER_BLOCK: "a single complete block: no interval",
-    PER_DEPLOYMENT: "a single deployment with complete blocks: no interval",
-}
+SINGLE = {PER_BLOCK: "a single complete block", PER_DEPLOYMENT: "a single deployment with complete blocks"}
 CONSTANT = "deterministic: both systems repeat one value, no spread to infer from"
 ONE_RATIO = "deterministic: every block has the same ratio, no spread to infer from"
 LIMITED = "resolution-limited"
@@ -146,11 +143,12 @@ def judge(pairs: Pairs) -> dict[str, Any]:
     reasons = [
         (~exists & ~x.any(axis=-1), "both means are 0: no ratio"),
         (~exists, f"the mean of {pairs.baseline} is 0: no ratio"),
-        (np.full(len(x), n < 2), SINGLE[unit]),
+        (np.full(len(x), n < 2), f"{SINGLE[unit]}: no interval"),
         (same(x) & same(y), CONSTANT),
         (np.isnan(around), ONE_RATIO),
     ]
-    reason = np.select(*map(list, zip(*reasons, strict=True)), default="").astype(object)
+    conditions, words = map(list, zip(*reasons, strict=True))
+    reason = np.select(conditions, words, default="").astype(object)
     infer = reason == ""
     row |= {"reason": reason, "inferred": infer, "p": np.where(exists & ~infer, NAN, row["p"])}
     if infer.any():

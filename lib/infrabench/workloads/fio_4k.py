@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 from infrabench.core import Capture, DesignError, Measurements, Param, Params, ParseError, Roles, Step, Steps
 from infrabench.workloads import _fio_report, _volume
-from infrabench.workloads._parse import GIB, KIB, at_least, equal, higher, lower, text
+from infrabench.workloads._parse import GIB, KIB, at_least, equal, higher, lower, positive, text, value
 
 VERSION = ("fio", "--version"), r"^fio-(\S+)$"
 TOOL = "fio"
@@ -88,7 +88,7 @@ def parse(capture: Capture) -> Measurements:
     way: _fio_report.WAY = "read" if params["pattern"].endswith("read") else "write"
     asked |= {"direct": 1} if params["path"] == "kernel" else {}
     asked |= {"end_fsync": 1} if way == "write" else {}
-    report = _fio_report.side(_fio_report.job(capture["fio"], NAME, asked), way)
+    report = _fio_report.side(_fio_report.checked(_fio_report.whole(capture["fio"]), NAME, asked), way)
     # Those that were under way when the ramp ended are among the bytes, and not among the requests.
     for what, count in (("bytes", report.bytes / params["block_bytes"]), ("latencies", float(report.measured))):
         if not 0 <= count - report.requests <= params["depth"] or count % 1:
@@ -96,7 +96,10 @@ def parse(capture: Capture) -> Measurements:
     if report.runtime_s < 0.99 * params["seconds"]:
         raise ParseError(TOOL, f"it ran {report.runtime_s:g} s of {params['seconds']:g} s", text(capture["fio"]))
     parts = _rates(capture, report, way)
-    points = {name: _fio_report.percentile(report, point) for name, point in POINTS.items()}
+    points = {
+        name: positive(TOOL, f"percentile {point}", value(TOOL, report.percentiles_s, point))
+        for name, point in POINTS.items()
+    }
     return (
         *higher("1/s", iops=report.per_s),
         *lower("s", latency_mean_s=report.latency_mean_s, **points),
