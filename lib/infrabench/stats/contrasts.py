@@ -97,12 +97,7 @@ def contrasts(
     flagged = _pairs_of(_flagged(cube.numbers), cube.systems, baseline) & np.isfinite(values).all(axis=1, keepdims=True)
     frame["step"], frame["sd"] = _printing(values)
     frame = frame.join(_judged(frame, values, fates, cube.deployment))
-    effects = _by_stack(
-        frame,
-        values,
-        cube.deployment,
-        lambda pairs, main: verdicts.measure_effects(pairs, main) | of_pairs(pairs.x, pairs.y),
-    )
+    effects = _by_stack(frame, values, cube.deployment, _inform)
     effects.loc[frame["withheld"], effects.select_dtypes("float").columns] = NAN  # where losses leave no verdict
     frame = frame.join(effects)
     frame["verdict"], frame["p_equivalence_adjusted"] = _verdicts(frame)
@@ -174,7 +169,10 @@ def _printing(values: Array) -> tuple[Array, Array]:
 
 
 def _by_stack(
-    frame: pd.DataFrame, values: Array, deployment: NDArray[np.intp], measure: Callable[[Pairs, Array], dict[str, Any]]
+    frame: pd.DataFrame,
+    values: Array,
+    deployment: NDArray[np.intp],
+    measure: Callable[[Pairs, NDArray[np.bool_]], dict[str, Any]],
 ) -> pd.DataFrame:
     """The columns that `measure` finds, contrasts with equally many pairs at a time, index of `frame`."""
     parts = []
@@ -185,6 +183,10 @@ def _by_stack(
             pairs = Pairs(found[:, 0], found[:, 1], *given, some["baseline"].iloc[0], some["pair_unit"].iloc[0])
             parts.append(pd.DataFrame(measure(pairs, some["primary"].to_numpy(dtype=bool)), index=some.index))
     return pd.concat(parts).loc[frame.index] if parts else pd.DataFrame(index=frame.index)
+
+
+def _inform(pairs: Pairs, primary: NDArray[np.bool_]) -> dict[str, Any]:
+    return verdicts.measure_effects(pairs, primary) | of_pairs(pairs.x, pairs.y)
 
 
 def _judged(frame: pd.DataFrame, values: Array, fates: NDArray[np.int8], deployment: NDArray[np.intp]) -> pd.DataFrame:

@@ -97,8 +97,7 @@ def parse(capture: Capture) -> Measurements:
     after = readings["read-after"]
     lost = len(written) - len(after.keys() & written.keys())
     intact = {
-        f"intact_{name.removeprefix('read-')}": sum(found.get(each) == digest for each, digest in written.items())
-        / len(written)
+        f"intact_{name.removeprefix('read-')}": len(written.items() & found.items()) / len(written)
         for name, found in readings.items()
         if name != "read-some"
     }
