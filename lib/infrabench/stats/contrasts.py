@@ -169,10 +169,7 @@ def _printing(values: Array) -> tuple[Array, Array]:
 
 
 def _by_stack(
-    frame: pd.DataFrame,
-    values: Array,
-    deployment: NDArray[np.intp],
-    measure: Callable[[Pairs, NDArray[np.bool_]], dict[str, Any]],
+    frame: pd.DataFrame, values: Array, deployment: NDArray[np.intp], measure: Callable[[Pairs, Any], dict[str, Any]]
 ) -> pd.DataFrame:
     """The columns that `measure` finds, contrasts with equally many pairs at a time, index of `frame`."""
     parts = []
