@@ -128,6 +128,12 @@ Kind = Literal["time", "fixed-work rate", "fixed-time rate", "count", "share", "
 MetricKind = Kind | Mapping[str, Kind]
 
 
+Params = Mapping[str, Any]  # of a trial, by name
+Roles = Mapping[str, Target]  # where the steps of a trial run, by role
+Steps = Sequence[Step]
+Measurements = Sequence[Measurement]
+
+
 class Workload(Protocol):
     """The contract of a module in ``workloads/``: what it declares, and two functions.
 
@@ -156,13 +162,13 @@ class Workload(Protocol):
 
     PARAMS: Mapping[str, Param]
 
-    def plan(self, params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]: ...
+    def plan(self, params: Params, roles: Roles) -> Steps: ...
 
     def version(self, target: Target) -> str: ...
 
     def supported(self, deployment: Deployment) -> str | None: ...
 
-    def parse(self, capture: Capture) -> Sequence[Measurement]: ...
+    def parse(self, capture: Capture) -> Measurements: ...
 
 
 def default_params(workload: Workload) -> dict[str, bool | int | float | str]:
@@ -170,7 +176,7 @@ def default_params(workload: Workload) -> dict[str, bool | int | float | str]:
     return {name: param.default for name, param in workload.PARAMS.items()}
 
 
-def plan_steps(workload: Workload, params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+def plan_steps(workload: Workload, params: Params, roles: Roles) -> Steps:
     """Return the steps of a trial; `DesignError` when one of `params` is not what the workload declares."""
     for name, given in params.items():
         workload.PARAMS[name].check(name, given)

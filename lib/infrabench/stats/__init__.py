@@ -1,7 +1,11 @@
 """Statistics. Two layers: functions of plain arrays, and functions that take the tidy table and return one.
 
 The table functions are importable from here: `estimates`, `contrasts`, `diagnostics`, `omnibus`, `interactions`,
-`tiers`, and `interim` of a session that still runs; also `planning.plan_from_pilot` and `stopping.look`.
+`tiers`, and `interim` of a session that still runs; also `planning.plan_from_pilot` and `stopping.look`. In all of them
+`table` is the tidy table, `baseline` the system that the others are divided by, `primary` the (workload, metric) pairs
+that were declared before the first trial, `margins` metric -> relative equivalence margin (0.02 = 2 %; ``""``: the
+default), and `cube` `table.blocked` of that table where it is there already. Columns have the units of the table. They
+raise `SchemaError` for a table that is not a tidy one (`table.check_values`).
 
 The array functions take trials on the last axis and any number of cells before it; paired ones take two arrays of one
 shape, in which element i of both is the same block. No answer is NaN. Import them from their module:

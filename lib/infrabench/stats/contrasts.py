@@ -17,33 +17,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from infrabench.core import DesignError
-from infrabench.stats import multiplicity
+from infrabench.stats import multiplicity, verdicts
 from infrabench.stats.dependence import of_pairs
 from infrabench.stats.diagnostics import outlier_mask
 from infrabench.stats.estimates import largest
 from infrabench.stats.events import COUNT, SHARE, judge_events
 from infrabench.stats.intervals import NAN, Array
 from infrabench.stats.losses import LOST, account_losses, is_lost
-from infrabench.stats.table import ORDER, PER_DEPLOYMENT, Blocked, blocked, join_words, kinds, stacks
-from infrabench.stats.verdicts import (
-    ALPHA,
-    DIFFERENT,
-    EQUIVALENT,
-    INCONCLUSIVE,
-    LIMITED,
-    NOT_COMPARABLE,
-    WITHIN,
-    WORK,
-    Pairs,
-    decide,
-    judge,
-    judge_work,
-    measure_effects,
-    n_to_decide,
-    resolution_step,
-    swapped_times,
-    time_per_rate,
-)
+from infrabench.stats.table import ORDER, PER_DEPLOYMENT, Blocked, blocked, columns, join_words, kinds, stacks
+from infrabench.stats.verdicts import Pairs
 
 NO_NUMBER = "no number of {unit} is sure to decide: the printing step leaves no room within the margin"
 NOT_IN_FAMILY = "equivalence not significant within its family"
@@ -53,33 +35,17 @@ FAMILY = ["workload", "metric"]
 GIVEN = ["margin", "step", "sd", "baseline", "pair_unit", "primary", "kind", "unit"]
 DECIDING = ("inferred", "apart", "p_equivalence")  # what `decide` reads
 
-TYPES = {
-    **dict.fromkeys(("workload", "scenario", "factor"), "str"),
-    "level": "float64",
-    **dict.fromkeys(("metric", "unit", "better", "system", "baseline"), "str"),
-    "n_pairs": "int64",
-    **dict.fromkeys(("mean", "baseline_mean", "ratio", "ratio_low", "ratio_high"), "float64"),
-    **dict.fromkeys(("overhead_percent", "overhead_low", "overhead_high"), "float64"),
-    **dict.fromkeys(("difference", "difference_low", "difference_high", "p"), "float64"),
-    "p_method": "str",
-    "p_adjusted": "float64",
-    "adjustment": "str",
-    **dict.fromkeys(("paired_d", "paired_d_low", "paired_d_high"), "float64"),
-    **dict.fromkeys(("worse_share", "worse_low", "worse_high"), "float64"),
-    **dict.fromkeys(("margin", "equivalence_low", "equivalence_high"), "float64"),
-    **dict.fromkeys(("p_equivalence", "p_equivalence_adjusted"), "float64"),
-    "verdict": "str",
-    "n_to_decide": "float64",
-    "reason": "str",
-    "pair_unit": "str",
-    **dict.fromkeys(("log_ratio", "log_low", "log_high", "median_ratio", "median_low", "median_high"), "float64"),
-    **dict.fromkeys(("p_signed_rank", "p_sign_flip", "shift", "shift_low", "shift_high"), "float64"),
-    **dict.fromkeys(("detectable", "power_equivalence"), "float64"),
-    **dict.fromkeys(("lag1", "n_eff", "bound_low", "bound_high"), "float64"),
-    "verdict_without_flagged": "str",
-    "sensitive": "bool",
-    "flags": "str",
-}
+TYPES = columns("""
+    str: workload scenario factor; float64: level; str: metric unit better system baseline; int64: n_pairs
+    float64: mean baseline_mean ratio ratio_low ratio_high overhead_percent overhead_low overhead_high difference
+    float64: difference_low difference_high p; str: p_method; float64: p_adjusted; str: adjustment
+    float64: paired_d paired_d_low paired_d_high worse_share worse_low worse_high margin equivalence_low
+    float64: equivalence_high p_equivalence p_equivalence_adjusted; str: verdict; float64: n_to_decide
+    str: reason pair_unit
+    float64: log_ratio log_low log_high median_ratio median_low median_high p_signed_rank p_sign_flip shift shift_low
+    float64: shift_high detectable power_equivalence lag1 n_eff bound_low bound_high; str: verdict_without_flagged
+    bool: sensitive; str: flags
+""")
 DEPENDENT = "dependent"
 
 
@@ -93,51 +59,30 @@ def contrasts(
     """Return one row per (workload, scenario, metric, system other than the baseline).
 
     There is none for a case that the system, or a baseline with trials elsewhere, never tried: it does not apply there.
+    The family is the contrasts of one metric of one workload; its p are adjusted by Holm where it is `primary`, else by
+    Benjamini-Hochberg and labelled exploratory. Arguments as of `infrabench.stats`; `cube` may be of systems that were
+    tried in other workloads too. Raises `DesignError` also where a metric has no margin and there is no default, and
+    for a margin that is not between 0 and 1.
 
-    Parameters
-    ----------
-    table
-        The tidy table.
-    baseline
-        System that the others are divided by.
-    margins
-        Metric -> relative equivalence margin (0.02 = 2 %); ``""`` is the default.
-    primary
-        (workload, metric) pairs whose p-values are adjusted by Holm; all others by Benjamini-Hochberg and labelled
-        exploratory. The family is the contrasts of one metric of one workload.
-    cube
-        `blocked(table)` where it is there already, also of systems that were tried in other workloads.
-
-    Returns
-    -------
-    DataFrame
-        Columns `TYPES`. ``n_pairs`` pairs of ``pair_unit`` (blocks, or deployments where there are several).
-        ``ratio``: of means (of rates of fixed work: the inverse ratio of the mean times), with the paired Fieller
-        interval; counts and shares as `events.judge_events` says, their ends infinite where the baseline has no event;
-        ``overhead_percent``: signed, positive is worse whatever the direction of the metric; ``difference``: in the
-        metric's unit, paired t; ``p``: of a ratio of 1, from the same statistic as the interval, so below 5 % exactly
-        when that excludes 1; ``equivalence_low`` ..: the 90 % interval of the ratio, within 1 -+ ``margin`` exactly
-        when ``p_equivalence`` is below 5 %; ``p_equivalence_adjusted``: by Holm in the family, whether primary or not,
-        and the one that decides; ``n_to_decide``: for inconclusive ones, from the upper 80 % limit of the spread, NaN
-        where the printing step forbids it and where it was reached; ``paired_d``: mean over SD of the paired log
-        ratios; ``worse_share``: of the pairs in which the system is worse; ``log_ratio``: of geometric means;
-        ``median_ratio``: with a paired bootstrap interval, approximate; ``p_signed_rank``, ``p_sign_flip`` (primary
-        metrics; drawn, not counted, above 30 pairs) and ``shift`` (Hodges-Lehmann): of the differences;
-        ``detectable``: the relative difference that so many pairs of this spread find with 80 % power;
-        ``power_equivalence``: the chance that the equivalence test passes at a true ratio of 1, not adjusted;
-        ``lag1``, ``n_eff``: how the pairs depend on one another in executed order, `dependence.of_pairs`;
-        of a contrast with lost trials, interval, p and 90 % interval are no smaller than what holds for whatever these
-        would have been (``bound_low``, ``bound_high``), or NaN where there is no verdict (`losses.account_losses`);
-        ``verdict_without_flagged``: when in the whole family the pairs with a value of modified z above 3.5 in its
-        cell are left out, and ``sensitive`` when that changes it; ``flags``: words joined by "; "; ``reason``: why a
-        verdict is not available, or all that qualifies it, joined by "; ".
-
-    Raises
-    ------
-    DesignError
-        A metric has no margin and there is no default, or a margin is not between 0 and 1.
-    SchemaError
-        The table is not a tidy one (`table.check_values`).
+    Columns `TYPES`. ``n_pairs`` pairs of ``pair_unit`` (blocks, or deployments where there are several). ``ratio``: of
+    means (of rates of fixed work: the inverse ratio of the mean times), with the paired Fieller interval; counts and
+    shares as `events.judge_events` says, their ends infinite where the baseline has no event; ``overhead_percent``:
+    signed, positive is worse whatever the direction of the metric; ``difference``: in the metric's unit, paired t;
+    ``p``: of a ratio of 1, from the same statistic as the interval, so below 5 % exactly when that excludes 1;
+    ``equivalence_low`` ..: the 90 % interval of the ratio, within 1 -+ ``margin`` exactly when ``p_equivalence`` is
+    below 5 %; ``p_equivalence_adjusted``: by Holm in the family, whether primary or not, and the one that decides;
+    ``n_to_decide``: for inconclusive ones, from the upper 80 % limit of the spread, NaN where the printing step forbids
+    it and where it was reached; ``paired_d``: mean over SD of the paired log ratios; ``worse_share``: of the pairs in
+    which the system is worse; ``log_ratio``: of geometric means; ``median_ratio``: with a paired bootstrap interval,
+    approximate; ``p_signed_rank``, ``p_sign_flip`` (primary metrics; drawn, not counted, above 30 pairs) and ``shift``
+    (Hodges-Lehmann): of the differences; ``detectable``: the relative difference that so many pairs of this spread find
+    with 80 % power; ``power_equivalence``: the chance that the equivalence test passes at a true ratio of 1, not
+    adjusted; ``lag1``, ``n_eff``: how the pairs depend on one another in executed order, `dependence.of_pairs`; of a
+    contrast with lost trials, interval, p and 90 % interval are no smaller than what holds for whatever these would
+    have been (``bound_low``, ``bound_high``), or NaN where there is no verdict (`losses.account_losses`);
+    ``verdict_without_flagged``: when in the whole family the pairs with a value of modified z above 3.5 in its cell are
+    left out, and ``sensitive`` when that changes it; ``flags``: words joined by "; "; ``reason``: why a verdict is not
+    available, or all that qualifies it, joined by "; ".
     """
     cube, declared = blocked(table) if cube is None else cube, set(primary)
     others = [system for system in cube.systems if system != baseline]
@@ -152,16 +97,14 @@ def contrasts(
     flagged = _pairs_of(_flagged(cube.numbers), cube.systems, baseline) & np.isfinite(values).all(axis=1, keepdims=True)
     frame["step"], frame["sd"] = _printing(values)
     frame = frame.join(_judged(frame, values, fates, cube.deployment))
-    effects = _by_stack(
-        frame, values, cube.deployment, lambda pairs, main: measure_effects(pairs, main) | of_pairs(pairs.x, pairs.y)
-    )
+    effects = _by_stack(frame, values, cube.deployment, _inform)
     effects.loc[frame["withheld"], effects.select_dtypes("float").columns] = NAN  # where losses leave no verdict
     frame = frame.join(effects)
     frame["verdict"], frame["p_equivalence_adjusted"] = _verdicts(frame)
     frame = _without_flagged(frame, values, fates, flagged.any(axis=1), cube.deployment)
-    undecided = frame["verdict"] == INCONCLUSIVE
+    undecided = frame["verdict"] == verdicts.INCONCLUSIVE
     tests = frame.groupby(FAMILY)["p_equivalence"].transform("count")
-    frame["n_to_decide"] = np.where(undecided, n_to_decide(frame, frame["margin"], tests), NAN)
+    frame["n_to_decide"] = np.where(undecided, verdicts.n_to_decide(frame, frame["margin"], tests), NAN)
     frame["reason"] = _absent(frame, values)
     sign = frame["better"].map({"lower": 1.0, "higher": -1.0}).astype(float)
     frame["overhead_percent"], *ends = (100 * sign * (frame[each] - 1) for each in ("ratio", "ratio_low", "ratio_high"))
@@ -220,13 +163,13 @@ def _printing(values: Array) -> tuple[Array, Array]:
     blocks = np.zeros(values.shape[-1], dtype=int)
     for cells, found in stacks(values, blocks, np.zeros(len(values), dtype=bool)):
         if found.shape[-1] > 1:
-            step[cells] = resolution_step(found.reshape(len(found), -1))
+            step[cells] = verdicts.resolution_step(found.reshape(len(found), -1))
             sd[cells] = found.std(axis=-1, ddof=1).min(axis=-1)
     return step, sd
 
 
 def _by_stack(
-    frame: pd.DataFrame, values: Array, deployment: NDArray[np.intp], measure: Callable[[Pairs, Array], dict[str, Any]]
+    frame: pd.DataFrame, values: Array, deployment: NDArray[np.intp], measure: Callable[[Pairs, Any], dict[str, Any]]
 ) -> pd.DataFrame:
     """The columns that `measure` finds, contrasts with equally many pairs at a time, index of `frame`."""
     parts = []
@@ -239,15 +182,19 @@ def _by_stack(
     return pd.concat(parts).loc[frame.index] if parts else pd.DataFrame(index=frame.index)
 
 
+def _inform(pairs: Pairs, primary: NDArray[np.bool_]) -> dict[str, Any]:
+    return verdicts.measure_effects(pairs, primary) | of_pairs(pairs.x, pairs.y)
+
+
 def _judged(frame: pd.DataFrame, values: Array, fates: NDArray[np.int8], deployment: NDArray[np.intp]) -> pd.DataFrame:
     """The columns of `judge`; rates of fixed work by their times, counts and shares as `events`, losses as `losses`."""
-    found = _by_stack(frame, values, deployment, lambda pairs, _: judge(pairs))
-    work = ((frame["kind"] == WORK) & ~(values <= 0).any(axis=(1, 2))).to_numpy()
+    found = _by_stack(frame, values, deployment, lambda pairs, _: verdicts.judge(pairs))
+    work = ((frame["kind"] == verdicts.WORK) & ~(values <= 0).any(axis=(1, 2))).to_numpy()
     if work.any():
-        times, some = swapped_times(values[work]), frame[work]
-        scale = time_per_rate(times)
+        times, some = verdicts.swapped_times(values[work]), frame[work]
+        scale = verdicts.time_per_rate(times)
         some = some.assign(step=some["step"] * scale, sd=some["sd"] * scale)
-        by_times = _by_stack(some, times, deployment, lambda pairs, _: judge_work(pairs))
+        by_times = _by_stack(some, times, deployment, lambda pairs, _: verdicts.judge_work(pairs))
         found.loc[some.index, by_times.columns] = by_times
     found = found.assign(withheld=False, bound_low=NAN, bound_high=NAN)
     tops = largest(frame["kind"].to_numpy(), frame["unit"].tolist())
@@ -279,18 +226,18 @@ def _judged(frame: pd.DataFrame, values: Array, fates: NDArray[np.int8], deploym
 def _verdicts(frame: pd.DataFrame) -> tuple[NDArray[np.object_], Array]:
     """The verdict of each judged contrast, and the p of equivalence, adjusted by Holm in its family, that decides."""
     adjusted = multiplicity.by_family(frame["p_equivalence"], frame.groupby(FAMILY).ngroup(), multiplicity.holm)
-    return decide(frame, adjusted), adjusted
+    return verdicts.decide(frame, adjusted), adjusted
 
 
 def _qualified(frame: pd.DataFrame) -> list[str]:
     """The reason of each contrast with all that its family and its printing step have to add."""
     exploratory = (frame["adjustment"] == multiplicity.EXPLORATORY).map({True: "exploratory, ", False: ""})
     # "different" rests on the interval of one contrast; say so where the whole family would not support it
-    alone = frame["verdict"].isin([DIFFERENT, WITHIN]) & (frame["p_adjusted"] >= ALPHA)
-    decided = frame["verdict"].isin([EQUIVALENT, WITHIN, NOT_COMPARABLE])
-    claimed = ~decided & (frame["p_equivalence"] < ALPHA) & (frame["p_equivalence_adjusted"] >= ALPHA)
+    alone = frame["verdict"].isin([verdicts.DIFFERENT, verdicts.WITHIN]) & (frame["p_adjusted"] >= verdicts.ALPHA)
+    decided = frame["verdict"].isin([verdicts.EQUIVALENT, verdicts.WITHIN, verdicts.NOT_COMPARABLE])
+    claimed = ~decided & (frame["p_equivalence"] < verdicts.ALPHA) & (frame["p_equivalence_adjusted"] >= verdicts.ALPHA)
     # each half-width, that of 95 % and that of the equivalence test, carries what rounding may have done
-    barred = (frame["verdict"] == INCONCLUSIVE) & (2 * frame["off"] >= frame["margin"])
+    barred = (frame["verdict"] == verdicts.INCONCLUSIVE) & (2 * frame["off"] >= frame["margin"])
     return join_words(
         frame["reason"],
         np.where(alone, exploratory + NOT_SIGNIFICANT, ""),
@@ -322,7 +269,7 @@ def _without_flagged(
         frame["verdict_without_flagged"] = _verdicts(changed)[0]
     frame["sensitive"] = frame["verdict_without_flagged"] != frame["verdict"]
     lost = is_lost(fates).any(axis=(1, 2)) | frame["withheld"]
-    words = ((LIMITED, frame["limited"]), (DEPENDENT, frame["dependent"]), ("outliers", some), (LOST, lost))
+    words = ((verdicts.LIMITED, frame["limited"]), (DEPENDENT, frame["dependent"]), ("outliers", some), (LOST, lost))
     frame["flags"] = join_words(*(np.where(raised, word, "") for word, raised in words))
     return frame
 

@@ -23,7 +23,7 @@ from infrabench.stats import dependence, verdicts
 from infrabench.stats.dependence import MIN_VALUES, Test
 from infrabench.stats.estimates import largest
 from infrabench.stats.intervals import NAN, Array, Numbers, constant
-from infrabench.stats.table import CASE, CELL, check_values, kinds, sample
+from infrabench.stats.table import CASE, CELL, check_values, columns, kinds, sample
 
 ROYSTON = 5000  # largest n for which the approximation of Shapiro and Wilk's p was made
 
@@ -42,17 +42,12 @@ _TABLE = np.loadtxt(Path(__file__).with_name("dip_quantiles.csv"), delimiter=","
 LEVELS, SIZES, QUANTILES = _TABLE[0, 1:], _TABLE[1:, 0], _TABLE[1:, 1:]
 MIN_DIP_VALUES = 4  # values; with fewer every sample is as unimodal as can be
 
-TYPES = {
-    **dict.fromkeys(CELL, "str"),
-    "n": "int64",
-    **dict.fromkeys(("lag1", "ljung_box_p", "ljung_box5_p", "runs_p", "trend_tau", "trend_p"), "float64"),
-    **dict.fromkeys(("n_eff", "mean_low_eff", "mean_high_eff", "shapiro_p", "skewness", "outliers"), "float64"),
-    **dict.fromkeys(("split_d", "split_d_log", "dip_p"), "float64"),
-    **dict.fromkeys(("modes", "mode_by_deployment"), "str"),
-    "step": "float64",
-    "flags": "str",
-    **dict.fromkeys(("shapiro_raw_p", "skewness_residual"), "float64"),
-}
+TYPES = columns("""
+    str: workload scenario metric system; int64: n
+    float64: lag1 ljung_box_p ljung_box5_p runs_p trend_tau trend_p n_eff mean_low_eff mean_high_eff shapiro_p
+    float64: skewness outliers split_d split_d_log dip_p; str: modes mode_by_deployment; float64: step; str: flags
+    float64: shapiro_raw_p skewness_residual
+""")
 MODIFIED_Z = 3.5
 SKEWED = 1.0
 NOT_NORMAL = 0.001  # p of Shapiro and Wilk
@@ -266,24 +261,15 @@ def _hull(at: Array, height: Array) -> np.ndarray:
 def diagnostics(table: pd.DataFrame) -> pd.DataFrame:
     """Return one row per cell, from its values in executed order (session, then position).
 
-    Returns
-    -------
-    DataFrame
-        Columns `TYPES`. ``lag1``, ``ljung_box_p``, ``ljung_box5_p`` (lags 1 to 5), ``runs_p``, ``trend_tau``,
-        ``trend_p``: dependence; ``n_eff``: as of `dependence.effective_n` where the cell is flagged dependent, else n;
-        ``mean_low_eff``, ``mean_high_eff``: t interval of the mean with ``n_eff``, half a printing step wider on each
-        side where that limits, cut where a count or a share cannot be, none over several deployments, whose means are
-        the data; ``shapiro_p``: of residuals
-        within blocks (`residuals`), with ``skewness_residual``; ``shapiro_raw_p``, ``skewness``: of the values;
-        ``outliers``: values with a modified z above 3.5, NaN where the MAD is 0; ``split_d``, ``split_d_log``,
-        ``dip_p``: bimodality; ``modes``, ``mode_by_deployment`` ("constant" or "varies"): where it is flagged;
-        ``step``: the printing step; ``flags``: words joined by "; ". Units are the metric's. What a cell cannot say is
-        NaN: all of it when its values are equal ("deterministic"), most of it below five values ("few values").
-
-    Raises
-    ------
-    SchemaError
-        The table is not a tidy one (`table.check_values`).
+    Columns `TYPES`. ``lag1``, ``ljung_box_p``, ``ljung_box5_p`` (lags 1 to 5), ``runs_p``, ``trend_tau``, ``trend_p``:
+    dependence; ``n_eff``: as of `dependence.effective_n` where the cell is flagged dependent, else n; ``mean_low_eff``,
+    ``mean_high_eff``: t interval of the mean with ``n_eff``, half a printing step wider on each side where that limits,
+    cut where a count or a share cannot be, none over several deployments, whose means are the data; ``shapiro_p``: of
+    residuals within blocks (`residuals`), with ``skewness_residual``; ``shapiro_raw_p``, ``skewness``: of the values;
+    ``outliers``: values with a modified z above 3.5, NaN where the MAD is 0; ``split_d``, ``split_d_log``, ``dip_p``:
+    bimodality; ``modes``, ``mode_by_deployment`` ("constant" or "varies"): where it is flagged; ``step``: the printing
+    step; ``flags``: words joined by "; ". What a cell cannot say is NaN: all of it when its values are equal
+    ("deterministic"), most of it below five values ("few values").
     """
     check_values(table)
     ok = table[table["value"].notna()].sort_values(["session", "position"], kind="stable", ignore_index=True)

@@ -16,24 +16,14 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from infrabench.core import STATES
+from infrabench.stats import intervals
 from infrabench.stats.events import COUNT, DISPERSED, LEAST_BLOCKS, SHARE, clopper_pearson, poisson_interval
-from infrabench.stats.intervals import (
-    LEVEL,
-    NAN,
-    Array,
-    Interval,
-    bootstrap_t,
-    constant,
-    hodges_lehmann,
-    log_t_interval,
-    median_interval,
-    t_interval,
-)
+from infrabench.stats.intervals import LEVEL, NAN, Array, Estimate, Interval
 from infrabench.stats.losses import explain_unequal
 from infrabench.stats.pairwise import paired_fieller
 from infrabench.stats.planning import one_way
-from infrabench.stats.table import CELL, ORDER, SHARED, blocked, check_values, kinds, stacks
-from infrabench.stats.verdicts import WORK, rate_interval
+from infrabench.stats.table import CELL, ORDER, SHARED, blocked, check_values, columns, kinds, stacks
+from infrabench.stats.verdicts import WORK, rate_interval, swapped_times
 
 GARWOOD, CLOPPER_PEARSON = "Garwood, counts", "Clopper-Pearson, shares"
 EFFECTIVE = "{method}, effective number over {unit}"
@@ -41,25 +31,16 @@ TRIALS, DEPLOYMENTS = "trials", "deployments"
 
 CASE = ["workload", "scenario"]
 # what the values of a cell say
-MEASURED = {
-    "n": "int64",
-    **dict.fromkeys(("mean", "mean_low", "mean_high"), "float64"),
-    "mean_method": "str",
-    **dict.fromkeys(("median", "median_low", "median_high", "median_level", "sd", "cov", "min", "max"), "float64"),
-    "deterministic": "bool",
-    **dict.fromkeys(("geometric_mean", "geometric_low", "geometric_high"), "float64"),
-    **dict.fromkeys(("pseudo_median", "pseudo_low", "pseudo_high", "boot_t_low", "boot_t_high"), "float64"),
-    **dict.fromkeys(("deployments", "unit_n"), "int64"),
-    "between_share": "float64",
-}
+MEASURED = columns("""
+    int64: n; float64: mean mean_low mean_high; str: mean_method
+    float64: median median_low median_high median_level sd cov min max; bool: deterministic
+    float64: geometric_mean geometric_low geometric_high pseudo_median pseudo_low pseudo_high boot_t_low boot_t_high
+    int64: deployments unit_n; float64: between_share
+""")
 TYPES = {
-    **dict.fromkeys(("workload", "scenario", "factor"), "str"),
-    "level": "float64",
-    **dict.fromkeys(("metric", "unit", "better", "system"), "str"),
-    **dict.fromkeys(("planned", *STATES), "int64"),
-    **MEASURED,
-    "repeats": "int64",
-}
+    **columns("str: workload scenario factor; float64: level; str: metric unit better system"),
+    **dict.fromkeys(("planned", *STATES), "int64"), **MEASURED, "repeats": "int64",
+}  # fmt: skip
 NUMBERS = ("n", "mean", "mean_low", "mean_high", "n_pairs", "ratio", "ratio_low", "ratio_high")
 INTERIM = (*SHARED, "system", *NUMBERS, "reason")
 T, T_OF_TIMES = "Student's t", "Student's t of the times"
@@ -187,36 +168,21 @@ def _worth(found: Parts, rate: Array, share: NDArray[np.bool_]) -> Array:
 def estimates(table: pd.DataFrame, missing: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return one row per cell with counts by state, estimates of its centre, their 95 % intervals and its spread.
 
-    Parameters
-    ----------
-    table
-        The tidy table.
-    missing
-        Planned trials without a record (`infrabench.analysis.tidy.missing`); they count as planned and as nothing else.
+    `missing`: planned trials without a record (`infrabench.analysis.tidy.missing`); they count as planned and as
+    nothing else. Columns `TYPES`. ``planned``: trials of the plan; ``repeats``: of invalid ones. ``mean``: of a rate of
+    fixed work the work over the mean time, which is the harmonic mean, and its intervals are those of the mean time.
+    ``mean_low``, ``mean_high``: by ``mean_method`` (empty: no interval), which is Student's t, of counts and shares an
+    exact one that never leaves what they can be (`event_means`); there ``mean`` is that of all trials, also with
+    several deployments, and the ends of ``boot_t_*`` are cut. ``median_low``, ``median_high``: exact order statistics
+    at ``median_level``, none below n = 6. ``geometric_*``: the t interval of logarithms, for positive values.
+    ``pseudo_*``: Hodges-Lehmann, exact signed ranks. ``boot_t_*``: studentised bootstrap of the mean. ``sd``, ``cov``,
+    ``min``, ``max``: of trials. ``deterministic``: all values are equal, hence no interval. A cell without any value
+    keeps its counts and has n = 0.
 
-    Returns
-    -------
-    DataFrame
-        Columns `TYPES`, units of the table. ``planned``: trials of the plan; ``repeats``: of invalid ones. ``mean``:
-        of a rate of fixed work the work over the mean time, which is the harmonic mean, and its intervals are those of
-        the mean time. ``mean_low``, ``mean_high``: by ``mean_method`` (empty: no interval), which is Student's t, of
-        counts and shares an exact one that never leaves what they can be (`event_means`); there ``mean`` is
-        that of all trials, also with several deployments, and the ends of ``boot_t_*`` are cut. ``median_low``,
-        ``median_high``: exact order statistics at ``median_level``, none below n = 6. ``geometric_*``: the t interval
-        of logarithms, for positive values.
-        ``pseudo_*``: Hodges-Lehmann, exact signed ranks. ``boot_t_*``: studentised bootstrap of the mean. ``sd``,
-        ``cov``, ``min``, ``max``: of trials. ``deterministic``: all values are equal, hence no interval. A cell without
-        any value keeps its counts and has n = 0.
-
-        A cell with more than one (session, deployment) has its centre and intervals from the means of its deployments:
-        a deployment is what was repeated independently. ``deployments`` counts them, ``unit_n`` is the n behind the
-        intervals, and ``between_share`` the share of the variance of a trial that lies between deployments, from a
-        one-way analysis of variance (0 when negative; NaN for one deployment, or one trial in each).
-
-    Raises
-    ------
-    SchemaError
-        The table is not a tidy one (`table.check_values`).
+    A cell with more than one (session, deployment) has its centre and intervals from the means of its deployments: a
+    deployment is what was repeated independently. ``deployments`` counts them, ``unit_n`` is the n behind the
+    intervals, and ``between_share`` the share of the variance of a trial that lies between deployments, from a one-way
+    analysis of variance (0 when negative; NaN for one deployment, or one trial in each).
     """
     check_values(table)
     counts = _counts(table, missing)
@@ -256,8 +222,11 @@ def _kinds(table: pd.DataFrame, cases: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([seen, absent.merge(known, on="workload", how="left")], ignore_index=True)
 
 
-def _numbers(table: pd.DataFrame) -> pd.DataFrame:
-    """What the values of each cell say, one row per cell that has any; cells of equal n are worked out together."""
+def _numbers(table: pd.DataFrame, *, brief: bool = False) -> pd.DataFrame:
+    """What the values of each cell say, one row per cell that has any; cells of equal n are worked out together.
+
+    `brief`: of its centre the mean alone.
+    """
     ok = table[table["value"].notna()].sort_values(["session", "position"], kind="stable")
     values = ok["value"].to_numpy(dtype=float)
     cell = ok.groupby(CELL, observed=True, sort=False).ngroup()
@@ -270,11 +239,12 @@ def _numbers(table: pd.DataFrame) -> pd.DataFrame:
     found = {name: np.full(len(keys), NAN) for name, kind in MEASURED.items() if kind != "str"}
     for index, x in _stacks(cell, values):
         _put(found, index, _spread(x))
-    _put_centres(found, values, cell, unit, deployments, _centre)
+    _put_centres(found, values, cell, unit, deployments, _mean if brief else _centre)
     work = (of == WORK) & (found["min"] > 0) & (found["deterministic"] == 0)
     if work.any():
         some = work[cell]
-        _put_centres(found, 1 / values[some], cell[some], unit[some], deployments, _work_centre)
+        of_work = _work_mean if brief else _work_centre
+        _put_centres(found, 1 / values[some], cell[some], unit[some], deployments, of_work)
     method = np.where(np.isnan(found["mean_low"]), "", np.where(work, T_OF_TIMES, T)).astype(object)
     top = largest(of, first["unit"].tolist())
     if (events := ~np.isnan(top)).any():
@@ -344,7 +314,7 @@ def _put(found: dict[str, Array], index: NDArray[np.intp], columns: dict[str, Ar
 
 def _spread(x: Array) -> dict[str, Array]:
     """n, spread and extremes of trials (cells, n)."""
-    same, n = constant(x), x.shape[-1]
+    same, n = intervals.constant(x), x.shape[-1]
     # all equal: 0, not the rounding error of a sum
     sd = np.where(same, 0.0, x.std(axis=-1, ddof=1)) if n > 1 else np.full(len(x), NAN)
     ends = {"min": x.min(axis=-1), "max": x.max(axis=-1)}
@@ -353,122 +323,67 @@ def _spread(x: Array) -> dict[str, Array]:
 
 def _centre(x: Array) -> dict[str, Array]:
     """Estimates of the centre and their intervals from independent units (cells, n): trials, or deployment means."""
-    mean, median = t_interval(x), median_interval(x)
-    # resamples go by place: sorted, the values say the same in whatever order they came
-    studentised = bootstrap_t(np.sort(x, axis=-1))
-    geometric, pseudo = log_t_interval(x), hodges_lehmann(x)
+    median = intervals.median_interval(x)
     return {
-        "unit_n": np.full(len(x), x.shape[-1]),
-        "mean": x.mean(axis=-1),
-        "mean_low": mean.low,
-        "mean_high": mean.high,
-        "median": np.median(x, axis=-1),
-        "median_low": median.low,
-        "median_high": median.high,
-        "median_level": median.level,
-        "geometric_mean": geometric.value,
-        "geometric_low": geometric.interval.low,
-        "geometric_high": geometric.interval.high,
-        "pseudo_median": pseudo.value,
-        "pseudo_low": pseudo.interval.low,
-        "pseudo_high": pseudo.interval.high,
-        "boot_t_low": studentised.low,
-        "boot_t_high": studentised.high,
-    }
+        **_mean(x), "median": np.median(x, axis=-1), **median.columns("median"), "median_level": median.level,
+        **intervals.log_t_interval(x).columns("geometric_mean", "geometric"),
+        **intervals.hodges_lehmann(x).columns("pseudo_median", "pseudo"), **_studentised(x).columns("boot_t"),
+    }  # fmt: skip
+
+
+def _mean(x: Array) -> dict[str, Array]:
+    return {"unit_n": np.full(len(x), x.shape[-1]), "mean": x.mean(axis=-1), **intervals.t_interval(x).columns("mean")}
+
+
+def _studentised(x: Array) -> Interval:
+    # resamples go by place: sorted, the values say the same in whatever order they came
+    return intervals.bootstrap_t(np.sort(x, axis=-1))
 
 
 def _work_centre(times: Array) -> dict[str, Array]:
     """The mean of rates of fixed work and its intervals, from the times of independent units (cells, n)."""
-    mean, studentised = rate_interval(t_interval(times)), rate_interval(bootstrap_t(np.sort(times, axis=-1)))
-    row = {"mean": 1 / times.mean(axis=-1), "mean_low": mean.low, "mean_high": mean.high}
-    return row | {"boot_t_low": studentised.low, "boot_t_high": studentised.high}
+    return _work_mean(times) | rate_interval(_studentised(times)).columns("boot_t")
+
+
+def _work_mean(times: Array) -> dict[str, Array]:
+    return {"mean": 1 / times.mean(axis=-1), **rate_interval(intervals.t_interval(times)).columns("mean")}
 
 
 def interim(table: pd.DataFrame, baseline: str, primary: Iterable[tuple[str, str]]) -> pd.DataFrame:
     """Return one row per cell of the primary metrics that has a value by now, for somebody who watches a session.
 
-    No test and no verdict: a session that is stopped, or prolonged, for what it says so far is biased by that.
-
-    Parameters
-    ----------
-    table
-        The tidy table, of however many trials.
-    baseline
-        System that the others are divided by.
-    primary
-        (workload, metric) pairs.
-
-    Returns
-    -------
-    DataFrame
-        Columns `INTERIM`, units of the table. ``mean_*``: Student's t, of counts and shares as
-        `event_means` says; ``ratio_*``: the paired Fieller interval over
-        ``n_pairs`` blocks (deployments, where there are several) in which the system and the baseline are ok; of the
-        baseline itself there is none, and none, with the ``reason``, where one of both loses markedly more trials than
-        the other (`losses.explain_unequal`). Ends are NaN below two, and without spread. Rates of fixed work by their
-        times.
-
-    Raises
-    ------
-    SchemaError
-        The table is not a tidy one (`table.check_values`).
+    No test and no verdict: a session that is stopped, or prolonged, for what it says so far is biased by that. Columns
+    `INTERIM`. ``n``, ``mean_*``: as of `estimates`, trials or deployments; ``ratio_*``: the paired Fieller interval
+    over ``n_pairs`` blocks (deployments, where there are several) in which the system and the baseline are ok; of the
+    baseline itself there is none, and none, with the ``reason``, where one of both loses markedly more trials than the
+    other (`losses.explain_unequal`). Ends are NaN below two, and without spread. Rates of fixed work by their times.
     """
     check_values(table)
     wanted = pd.MultiIndex.from_frame(table[["workload", "metric"]]).isin(list(primary))
     if not wanted.any():
         return pd.DataFrame(columns=list(INTERIM))
     cube = blocked(table[wanted | table["metric"].isna()])  # lost trials have no metric
-    cases, systems = len(cube.cases), len(cube.systems)
-    frame = cube.cases.loc[cube.cases.index.repeat(systems)].reset_index(drop=True)
-    frame["system"] = np.tile(cube.systems, cases)
-    found = {name: np.full(len(frame), NAN) for name in NUMBERS} | {"n": np.zeros(len(frame))}
-    found["n_pairs"] = np.zeros(len(frame))
-    by_deployment = np.repeat(cube.by_deployment, systems)
-    kind = kinds(cube.cases, table)
-    work = (kind == WORK) & ~(cube.numbers <= 0).any(axis=(1, 2))
-    numbers = np.where(work[:, None, None], 1 / np.where(work[:, None, None], cube.numbers, 1.0), cube.numbers)
-    own = numbers.reshape(len(frame), 1, numbers.shape[-1])
-    for cells, each in stacks(own, cube.deployment, by_deployment):
-        x = each[:, 0]
-        if x.size:
-            ends = t_interval(x)
-            found["n"][cells], found["mean"][cells] = x.shape[-1], x.mean(axis=-1)
-            found["mean_low"][cells], found["mean_high"][cells] = ends.low, ends.high
-    top = np.repeat(largest(kind, cube.cases["unit"].tolist()), systems)
-    values = np.where(np.isnan(top)[:, None], NAN, own[:, 0])
-    row, block = np.nonzero(np.isfinite(values))
-    if row.size:
-        cells, cell = np.unique(row, return_inverse=True)
-        unit = np.where(by_deployment[row], cube.deployment[block], block) + row * values.shape[-1]
-        means = event_means(values[row, block], cell, unit, top[cells])
-        for name, each in zip(("mean", "mean_low", "mean_high"), means, strict=False):
-            found[name][cells] = each
-    if baseline in cube.systems:
-        base = np.repeat(numbers[:, [cube.systems.index(baseline)]], systems, axis=1).reshape(own.shape)
-        others = np.flatnonzero(frame["system"] != baseline)
-        pairs = np.concatenate([own, base], axis=1)[others]
-        for cells, each in stacks(pairs, cube.deployment, by_deployment[others]):
+    means = _numbers(table, brief=True)[[*CELL, "unit_n", "mean", "mean_low", "mean_high"]]
+    work = (kinds(cube.cases, table) == WORK) & ~(cube.numbers <= 0).any(axis=(1, 2))
+    frames = []
+    for number, system in enumerate(cube.systems):
+        found = cube.cases.assign(system=system, n_pairs=0, ratio=NAN, ratio_low=NAN, ratio_high=NAN, reason="")
+        frames.append(found)
+        if system == baseline or baseline not in cube.systems:
+            continue
+        both = [number, cube.systems.index(baseline)]
+        pairs = cube.numbers[:, both]
+        pairs[work] = swapped_times(pairs[work])
+        for cells, each in stacks(pairs, cube.deployment, cube.by_deployment):
             if each.size:
-                x, y, where = each[:, 0], each[:, 1], others[cells]
-                ratio = paired_fieller(x, y)
+                x, y = each[:, 0], each[:, 1]
                 with np.errstate(divide="ignore", invalid="ignore"):
-                    found["ratio"][where] = x.mean(axis=-1) / y.mean(axis=-1)
-                found["n_pairs"][where] = x.shape[-1]
-                found["ratio_low"][where], found["ratio_high"][where] = ratio.low, ratio.high
-    frame["reason"] = ""
-    for at, (case, system) in enumerate(np.ndindex(cases, systems)):
-        if baseline in cube.systems and cube.systems[system] != baseline and cube.fates[case].any():
-            both = [system, cube.systems.index(baseline)]
-            names = [cube.systems[each] for each in both]
-            if reason := explain_unequal(cube.numbers[case, both], cube.fates[case, both], names):
-                frame.loc[at, "reason"] = reason
-                for name in ("ratio", "ratio_low", "ratio_high"):
-                    found[name][at] = NAN
-    for name in ("mean", "ratio"):
-        rows = np.repeat(work, systems)
-        ends = rate_interval(Interval(found[f"{name}_low"][rows], found[f"{name}_high"][rows], LEVEL))
-        found[f"{name}_low"][rows], found[f"{name}_high"][rows] = ends.low, ends.high
-        found[name][rows] = 1 / found[name][rows]
-    frame = frame.assign(**found).astype({"n": "int64", "n_pairs": "int64"})
-    frame = frame[frame["n"] > 0].sort_values(ORDER, kind="stable")
-    return frame.reset_index(drop=True)[list(INTERIM)]
+                    ratio = Estimate(x.mean(axis=-1) / y.mean(axis=-1), paired_fieller(x, y))
+                for name, column in (ratio.columns("ratio") | {"n_pairs": x.shape[-1]}).items():
+                    found.loc[cells, name] = column
+        for case in np.flatnonzero(cube.fates[:, both].any(axis=(1, 2))):
+            if reason := explain_unequal(cube.numbers[case, both], cube.fates[case, both], [system, baseline]):
+                found.loc[case, ["ratio", "ratio_low", "ratio_high"]] = NAN
+                found.loc[case, "reason"] = reason
+    frame = pd.concat(frames).merge(means, on=CELL).rename(columns={"unit_n": "n"}).astype({"n": "int64"})
+    return frame.sort_values(ORDER, kind="stable", ignore_index=True)[list(INTERIM)]

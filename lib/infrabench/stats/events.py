@@ -18,17 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from infrabench.stats.intervals import (
-    LEVEL,
-    NAN,
-    Array,
-    Estimate,
-    Interval,
-    interval,
-    means,
-    no_interval,
-    wilson_interval,
-)
+from infrabench.stats import intervals
+from infrabench.stats.intervals import LEVEL, NAN, Array, Estimate, Interval
 from infrabench.stats.table import PER_BLOCK, PER_DEPLOYMENT
 
 SEED = 1969
@@ -113,7 +104,7 @@ def poisson_interval(x: ArrayLike, m: ArrayLike = 1.0, level: float = LEVEL) -> 
     """
     x, m = np.broadcast_arrays(np.asarray(x, dtype=float), np.asarray(m, dtype=float))
     low = np.where(x > 0, stats.gamma.ppf((1 - level) / 2, np.where(x > 0, x, 1.0)), 0.0) / m
-    return interval(low, stats.gamma.ppf((1 + level) / 2, x + 1) / m, level, np.isfinite(x))
+    return intervals.interval(low, stats.gamma.ppf((1 + level) / 2, x + 1) / m, level, np.isfinite(x))
 
 
 def clopper_pearson(x: ArrayLike, n: ArrayLike, level: float = LEVEL) -> Interval:
@@ -128,7 +119,7 @@ def clopper_pearson(x: ArrayLike, n: ArrayLike, level: float = LEVEL) -> Interva
     some, all_but = np.where(inside > 0, inside, 1.0), np.where(inside < tries, tries - inside, 1.0)
     low = np.where(inside > 0, stats.beta.ppf((1 - level) / 2, some, tries - inside + 1), 0.0)
     high = np.where(inside < tries, stats.beta.ppf((1 + level) / 2, inside + 1, all_but), 1.0)
-    return interval(low, high, level, exists)
+    return intervals.interval(low, high, level, exists)
 
 
 def poisson_difference(
@@ -150,7 +141,7 @@ def newcombe_interval(x: ArrayLike, m: ArrayLike, y: ArrayLike, n: ArrayLike, le
     Newcombe 1998 (Statistics in Medicine 17:873-890), method 10: from Wilson's score intervals of both. NaN where `m`
     or `n` is 0, or a count is not among them.
     """
-    a, b = wilson_interval(x, m, level), wilson_interval(y, n, level)
+    a, b = intervals.wilson_interval(x, m, level), intervals.wilson_interval(y, n, level)
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = (np.asarray(each, dtype=float) / of for each, of in ((x, m), (y, n)))
         return _squares_added(*shares, a, b, level)
@@ -203,7 +194,7 @@ def subset_sums(x: Array, y: Array, exposure: Array) -> Sums:
     # subsets go by place: sorted, the units say the same however they are numbered
     order = np.lexsort((exposure, y, x))
     # a sum over a subset is a mean whose shares are 0 and 1
-    return Sums(*means(np.stack([x, y, exposure])[:, order], subsets(x.size).T))
+    return Sums(*intervals.means(np.stack([x, y, exposure])[:, order], subsets(x.size).T))
 
 
 def typical_p(sums: Sums, ratio: float = 1.0) -> float:
@@ -275,7 +266,7 @@ def _squares_added(a: Array, b: Array, of_a: Interval, of_b: Interval, level: fl
     """The interval of a - b from those of a and b."""
     low = a - b - np.sqrt((a - of_a.low) ** 2 + (of_b.high - b) ** 2)
     high = a - b + np.sqrt((of_a.high - a) ** 2 + (b - of_b.low) ** 2)
-    return interval(low, high, level, np.isfinite(low) & np.isfinite(high))
+    return intervals.interval(low, high, level, np.isfinite(low) & np.isfinite(high))
 
 
 class Events(NamedTuple):
@@ -331,7 +322,7 @@ def judge_events(
     row["ratio"] = x / y if y else np.inf if x else NAN
     if not x and not y and not trials:
         word = NOTHING.format(most=poisson_interval(0.0, n).high)
-        row |= _columns(None, NAN, no_interval(()), poisson_difference(x, y, n, n))
+        row |= _columns(None, NAN, intervals.no_interval(()), poisson_difference(x, y, n, n))
         return row | {"inferred": False, "apart": False, "reason": word}
     if clustered:
         return row | _by_units(events, margin, why)
@@ -355,7 +346,7 @@ def _by_counts(x: float, y: float, n: float, margin: float) -> dict[str, Any]:
     ratio, difference = poisson_ratio(x, y, n, n).interval, poisson_difference(x, y, n, n)
     p = poisson_equivalence(x, y, n, n, 1 - margin, 1 + margin)
     row = _columns(BY_COUNTS, float(poisson_p(x, y, n, n)), ratio, difference)
-    row |= _narrow(poisson_ratio(x, y, n, n, NARROW).interval)
+    row |= poisson_ratio(x, y, n, n, NARROW).interval.columns("equivalence")
     return row | {"p_equivalence": float(p), "apart": not ratio.low <= 1 <= ratio.high, "reason": ""}
 
 
@@ -365,7 +356,7 @@ def _by_shares(x: float, y: float, n: float, margin: float) -> dict[str, Any]:
         (newcombe_p(x, n, y, n, -margin), x - y > -margin * n),
         (newcombe_p(x, n, y, n, margin), x - y < margin * n),
     )
-    row = _columns(BY_SHARES, newcombe_p(x, n, y, n), no_interval(()), difference)
+    row = _columns(BY_SHARES, newcombe_p(x, n, y, n), intervals.no_interval(()), difference)
     apart = not difference.low <= 0 <= difference.high
     return row | {"p_equivalence": p, "apart": apart, "reason": BY_DIFFERENCE}
 
@@ -380,13 +371,13 @@ def _by_units(events: Events, margin: float, why: str) -> dict[str, Any]:
         return row | {"apart": False, "reason": why}
     x, y = events.x.sum(), events.y.sum()
     if not x or not y:  # all subsets have one ratio, 0 or infinite: that is not known so well
-        row |= _columns(method, p, no_interval(()), found.difference)
+        row |= _columns(method, p, intervals.no_interval(()), found.difference)
         apart = not found.difference.low <= 0 <= found.difference.high
         return row | {"apart": apart, "reason": f"{why}: the difference, compared over {events.unit}"}
     edges = (1 - margin, 1 + margin)
     low, high = (typical_p(sums, edge) for edge in edges)
     p = _worse_side((low, x > y * edges[0]), (high, x < y * edges[1]))
-    row |= _narrow(typical_values(sums, NARROW).ratio)
+    row |= typical_values(sums, NARROW).ratio.columns("equivalence")
     apart = not found.ratio.low <= 1 <= found.ratio.high
     return row | {"p_equivalence": p, "apart": apart, "reason": f"{why}: compared over {events.unit}"}
 
@@ -397,13 +388,10 @@ def _worse_side(*sides: tuple[float, bool]) -> float:
 
 
 def _columns(method: str | None, p: float, ratio: Interval, difference: Interval) -> dict[str, Any]:
-    row: dict[str, Any] = {"inferred": True, "p": p, "p_method": method, "p_equivalence": NAN} | _narrow(
-        no_interval(())
+    row = {"inferred": True, "p": p, "p_method": method, "p_equivalence": NAN}
+    return (
+        row
+        | intervals.no_interval(()).columns("equivalence")
+        | ratio.columns("ratio")
+        | difference.columns("difference")
     )
-    row |= {"ratio_low": float(ratio.low), "ratio_high": float(ratio.high)}
-    return row | {"difference_low": float(difference.low), "difference_high": float(difference.high)}
-
-
-def _narrow(ratio: Interval) -> dict[str, float]:
-    """The 90 % interval of the ratio, which is within the margin exactly when p_equivalence is below 5 %."""
-    return {"equivalence_low": float(ratio.low), "equivalence_high": float(ratio.high)}

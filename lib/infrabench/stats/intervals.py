@@ -44,12 +44,20 @@ class Interval(NamedTuple):
     high: Numbers
     level: Numbers
 
+    def columns(self, name: str) -> dict[str, Any]:
+        """Return the ends as columns of a table, ``NAME_low`` and ``NAME_high``."""
+        return {f"{name}_low": self.low, f"{name}_high": self.high}
+
 
 class Estimate(NamedTuple):
     """An estimate and its interval."""
 
     value: Numbers
     interval: Interval
+
+    def columns(self, name: str, ends: str = "") -> dict[str, Any]:
+        """Return the estimate as column `name` of a table, and the ends of its interval, which may be named else."""
+        return {name: self.value} | self.interval.columns(ends or name)
 
 
 def constant(values: Array) -> NDArray[np.bool_]:

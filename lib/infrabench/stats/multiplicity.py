@@ -18,16 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 from infrabench.stats.intervals import ALPHA, Array
 from infrabench.stats.losses import worst_p
 from infrabench.stats.pairwise import paired_moments, t_p
-from infrabench.stats.table import ORDER, Blocked, blocked, stacks
+from infrabench.stats.table import ORDER, Blocked, blocked, columns, stacks
 
 HOLM, EXPLORATORY = "Holm", "Benjamini-Hochberg, exploratory"
-TYPES = {
-    **dict.fromkeys(("workload", "scenario", "factor"), "str"),
-    "level": "float64",
-    **dict.fromkeys(("metric", "better", "system"), "str"),
-    "mean": "float64",
-    "letters": "str",
-}
+TYPES = columns("""
+    str: workload scenario factor; float64: level; str: metric better system; float64: mean; str: letters
+""")
 
 
 def holm(p: ArrayLike) -> Array:
@@ -99,7 +95,7 @@ def tiers(table: pd.DataFrame, cube: Blocked | None = None) -> pd.DataFrame:
     once), adjusted by Holm over the pairs of the case. Letter a is the tier of the best system. Systems that share a
     letter cannot be separated; a system may be in two tiers (compact letters, Piepho 2004). A pair without a test, such
     as two constant ones or one of unequal losses, is not separated; one with lost trials where that holds whatever they
-    would have been (`losses.worst_p`). A system without an ok trial has no letter. `cube`: `blocked(table)`.
+    would have been (`losses.worst_p`). A system without an ok trial has no letter.
     """
     cube = blocked(table) if cube is None else cube
     means, letters = of_cases(cube)

@@ -22,41 +22,25 @@ from infrabench.stats.intervals import LEVEL, NAN, Array
 from infrabench.stats.losses import explain_lost, explain_unequal, is_lost
 from infrabench.stats.multiplicity import of_cases
 from infrabench.stats.pairwise import Comparison, paired_t
-from infrabench.stats.table import Blocked, blocked, join_words, sample, stacks
+from infrabench.stats.table import Blocked, blocked, columns, join_words, sample, stacks
 from infrabench.stats.verdicts import NOT_COMPARABLE
 
-OMNIBUS = {
-    **dict.fromkeys(("workload", "scenario", "factor"), "str"),
-    "level": "float64",
-    **dict.fromkeys(("metric", "pair_unit"), "str"),
-    **dict.fromkeys(("k", "n"), "int64"),
-    **dict.fromkeys(("friedman_chi2", "friedman_p", "iman_davenport_f", "df1", "df2", "iman_davenport_p"), "float64"),
-    "p_adjusted": "float64",
-    "adjustment": "str",
-    "nemenyi_cd": "float64",
-    "tiers": "str",
-    **dict.fromkeys(("interaction_f", "interaction_df1", "interaction_df2", "interaction_p"), "float64"),
-    "reason": "str",
-}
+OMNIBUS = columns("""
+    str: workload scenario factor; float64: level; str: metric pair_unit; int64: k n
+    float64: friedman_chi2 friedman_p iman_davenport_f df1 df2 iman_davenport_p p_adjusted; str: adjustment
+    float64: nemenyi_cd; str: tiers; float64: interaction_f interaction_df1 interaction_df2 interaction_p; str: reason
+""")
 TESTS = ("friedman_chi2", "friedman_p", "iman_davenport_f", "df1", "df2", "iman_davenport_p", "nemenyi_cd")
 
-INTERACTIONS = {
-    **dict.fromkeys(("workload", "metric", "system", "baseline"), "str"),
-    **dict.fromkeys(("levels", "n"), "int64"),
-    "pair_unit": "str",
-    **dict.fromkeys(("f", "df1", "df2", "epsilon", "p", "p_conservative", "p_adjusted"), "float64"),
-    **dict.fromkeys(("adjustment", "reason"), "str"),
-}
+INTERACTIONS = columns("""
+    str: workload metric system baseline; int64: levels n; str: pair_unit
+    float64: f df1 df2 epsilon p p_conservative p_adjusted; str: adjustment reason
+""")
 
-TRENDS = {
-    **dict.fromkeys(("workload", "metric", "factor", "system"), "str"),
-    **dict.fromkeys(("levels", "n"), "int64"),
-    "pair_unit": "str",
-    **dict.fromkeys(("power", "power_low", "power_high", "p", "p_adjusted"), "float64"),
-    "adjustment": "str",
-    **dict.fromkeys(("page_l", "page_p"), "float64"),
-    "reason": "str",
-}
+TRENDS = columns("""
+    str: workload metric factor system; int64: levels n; str: pair_unit
+    float64: power power_low power_high p p_adjusted; str: adjustment; float64: page_l page_p; str: reason
+""")
 
 
 class Friedman(NamedTuple):
@@ -81,8 +65,7 @@ def omnibus(table: pd.DataFrame, primary: Iterable[tuple[str, str]] = (), cube: 
     ``interaction_*``: do the differences depend on the scenario, one test for all cases of a metric. NaN where fewer
     than two systems or blocks are complete, and, with the ``reason``, where one of the systems loses markedly more
     trials than another (`losses.explain_unequal`): the rest of it says too much good. Where all lose alike the tests
-    are the least that the lost blocks leave (`worst_friedman`), and there is no critical distance. `cube`:
-    `blocked(table)`. Raises `SchemaError` as `table.blocked`.
+    are the least that the lost blocks leave (`worst_friedman`), and there is no critical distance.
     """
     cube = blocked(table) if cube is None else cube
     there = np.isfinite(cube.numbers).any(axis=-1)
@@ -159,6 +142,12 @@ def friedman(x: ArrayLike) -> Friedman:
         spread = (ranks**2).sum(axis=(-2, -1)) - centre
         chi2 = (k - 1) * (n * (mean_ranks**2).sum(axis=-1) * n - n * centre) / spread
         chi2 = np.where((spread > 1e-9) & (min(k, n) > 1), chi2, np.nan)[()]
+    return _tested(chi2, k, n, mean_ranks)
+
+
+def _tested(chi2: Any, k: int, n: int, mean_ranks: Array) -> Friedman:
+    """Both tests from the chi squared of k systems in n blocks."""
+    with np.errstate(divide="ignore", invalid="ignore"):
         room = n * (k - 1) - chi2
         f = np.where(room > 1e-9 * n * k, (n - 1) * chi2 / room, np.where(np.isnan(chi2), np.nan, np.inf))[()]
     df1, df2 = k - 1, (k - 1) * (n - 1)
@@ -177,15 +166,10 @@ def worst_friedman(x: ArrayLike, lost: int) -> Friedman:
     """
     ranks, k, complete = _ranks(x)
     n = complete + lost
-    df1, df2 = k - 1, (k - 1) * (n - 1)
-    if min(k, complete) < 2:
-        return Friedman(NAN, NAN, NAN, df1, df2, NAN, ranks.mean(axis=-1) if complete else np.full(k, NAN))
+    mean_ranks = ranks.mean(axis=-1) if complete else np.full(k, NAN)
     left = np.maximum(np.abs(ranks.sum(axis=-1) - complete * (k + 1) / 2) - lost * (k - 1) / 2, 0.0)
-    chi2 = min(12 * float((left**2).sum()) / (n * k * (k + 1)), n * (k - 1) * (1 - 1e-12))
-    f = (n - 1) * chi2 / (n * (k - 1) - chi2)
-    least = float(np.exp(-special.gammaln(k + 1) * (n - 1)))
-    p, p_f = max(float(special.chdtrc(df1, chi2)), least), max(float(special.fdtrc(df1, df2, f)), least)
-    return Friedman(chi2, p, f, df1, df2, p_f, ranks.mean(axis=-1) if complete else np.full(k, NAN))
+    chi2 = 12 * (left**2).sum() / (n * k * (k + 1)) if min(k, complete) > 1 else NAN
+    return _tested(chi2, k, n, mean_ranks)
 
 
 def _ranks(x: ArrayLike) -> tuple[Array, int, int]:
@@ -255,7 +239,7 @@ def interactions(
     (deployment means where systems were deployed more than once); ``levels``, ``n``: how many of each. p is adjusted
     over the systems of a metric: Holm for the (workload, metric) pairs of `primary`, else Benjamini-Hochberg. NaN with
     fewer than two scenarios or blocks, where a value is not positive, and, with the ``reason``, where in a scenario one
-    of both loses markedly more trials than the other (`losses.explain_unequal`). `cube`: `blocked(table)`.
+    of both loses markedly more trials than the other (`losses.explain_unequal`).
     """
     cube = blocked(table) if cube is None else cube
     others = [system for system in cube.systems if system != baseline]
@@ -294,7 +278,7 @@ def _interaction_of(cube: Blocked, cases: Any, systems: list[str]) -> dict[str, 
     levels, k = values.shape[:2]
     if not levels * k:  # there is no scenario that all of them ran
         unit = cube.cases["pair_unit"].iloc[cases[0]]
-        nothing = dict.fromkeys(("f", "df1", "df2", "epsilon", "p", "p_conservative"), float("nan"))
+        nothing = dict.fromkeys(("f", "df1", "df2", "epsilon", "p", "p_conservative"), NAN)
         return {"levels": levels, "n": 0, "pair_unit": unit, "reason": "", **nothing}
     together = np.swapaxes(values, 0, 1).reshape(1, k * levels, -1)
     by_deployment = np.array([bool(cube.by_deployment[cases][ran].any())])
@@ -362,7 +346,7 @@ def trends(table: pd.DataFrame, primary: Iterable[tuple[str, str]] = (), cube: B
     blocks complete in all of them (deployment means where there are several, by ``pair_unit``). A power is a summary,
     not a law: look at the points. NaN where `log_slope` and `page` have none, for levels that are not positive, and,
     with the ``reason``, where the system loses markedly more trials at one level than at another
-    (`losses.explain_unequal`). `cube`: `blocked(table)`. Raises `SchemaError` as `table.blocked`.
+    (`losses.explain_unequal`).
     """
     cube = blocked(table) if cube is None else cube
     rows: list[dict[str, Any]] = []
@@ -392,8 +376,7 @@ def _trend(x: Any, level: Any) -> dict[str, Any]:
     positive = (level > 0).all()
     found = log_slope(x if positive else x[:, :0], np.log(level) if positive else level)
     rise, fall = page(x), page(x[::-1])
-    row = {"levels": len(level), "n": x.shape[-1], "power": found.estimate, "p": found.p}
-    row |= {"power_low": found.interval.low, "power_high": found.interval.high}
+    row = {"levels": len(level), "power": found.estimate, **found.interval.columns("power"), "p": found.p}
     return row | {"page_l": rise.statistic, "page_p": min(2 * min(rise.p, fall.p), 1.0)}
 
 

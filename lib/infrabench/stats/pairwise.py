@@ -17,19 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
+from infrabench.stats import intervals
 from infrabench.stats.dependence import Test
-from infrabench.stats.intervals import (
-    LEVEL,
-    NAN,
-    Array,
-    Estimate,
-    Interval,
-    constant,
-    interval,
-    no_interval,
-    signed_rank_cdf,
-    wilson_interval,
-)
+from infrabench.stats.intervals import LEVEL, NAN, Array, Estimate, Interval
 from infrabench.stats.table import paired
 
 ROUNDING = 8 * np.finfo(float).eps  # relative; differences closer than this are one value
@@ -120,7 +110,7 @@ def paired_fieller(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Interval
     x, y = paired(x, y)
     n = x.shape[-1]
     if n < 2:
-        return no_interval(x.shape[:-1])
+        return intervals.no_interval(x.shape[:-1])
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         mean_y = y.mean(axis=-1)
         ratio = x.mean(axis=-1) / mean_y
@@ -137,8 +127,8 @@ def paired_fieller(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Interval
         a = mean_y**2 - t**2 * v_y
         middle = -(t**2) * covariance
         root = t * np.sqrt(np.maximum(t**2 * covariance**2 + a * v_off, 0.0))
-        exists = ~(constant(x) & constant(y)) & (a > 0)
-        return interval(ratio + (middle - root) / a, ratio + (middle + root) / a, level, exists)
+        exists = ~(intervals.constant(x) & intervals.constant(y)) & (a > 0)
+        return intervals.interval(ratio + (middle - root) / a, ratio + (middle + root) / a, level, exists)
 
 
 def paired_log_ratio(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Estimate:
@@ -151,17 +141,17 @@ def paired_log_ratio(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Estima
     x, y = paired(x, y)
     n = x.shape[-1]
     if n == 0:
-        return Estimate(np.full(x.shape[:-1], NAN)[()], no_interval(x.shape[:-1]))
+        return Estimate(np.full(x.shape[:-1], NAN)[()], intervals.no_interval(x.shape[:-1]))
     positive = ((x > 0) & (y > 0)).all(axis=-1)
     logs = np.log(np.where(x > 0, x, 1.0) / np.where(y > 0, y, 1.0))
     mean = logs.mean(axis=-1)
     ratio = np.where(positive, np.exp(mean), NAN)[()]
     if n < 2:
-        return Estimate(ratio, no_interval(x.shape[:-1]))
+        return Estimate(ratio, intervals.no_interval(x.shape[:-1]))
     error = logs.std(axis=-1, ddof=1) / np.sqrt(n)
-    exists = positive & ~(constant(x) & constant(y))
+    exists = positive & ~(intervals.constant(x) & intervals.constant(y))
     half = stats.t.ppf((1 + level) / 2, n - 1) * error
-    return Estimate(ratio, interval(np.exp(mean - half), np.exp(mean + half), level, exists))
+    return Estimate(ratio, intervals.interval(np.exp(mean - half), np.exp(mean + half), level, exists))
 
 
 class Equivalence(NamedTuple):
@@ -253,7 +243,7 @@ def signed_rank(x: ArrayLike, y: ArrayLike) -> Test:
     least = np.minimum(plus, total - plus)
     plain = (np.sort(doubled, axis=-1) == 2 * np.arange(1, n + 1)).all(axis=-1)
     p = np.full(total.shape, np.nan)
-    p[plain] = np.minimum(2 * signed_rank_cdf(n)[least[plain] // 2], 1.0)
+    p[plain] = np.minimum(2 * intervals.signed_rank_cdf(n)[least[plain] // 2], 1.0)
     for cell in map(tuple, np.argwhere(~plain & (total > 0))):
         p[cell] = min(2 * _chance_of_at_most(doubled[cell], int(least[cell])), 1.0)
     return Test(np.where(total > 0, least / 2, np.nan)[()], p[()])
@@ -366,7 +356,7 @@ def paired_d(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Estimate:
     exists, scale = np.isfinite(statistic), np.sqrt(max(n, 1))
     held = np.where(exists, statistic, 0.0)
     low, high = (noncentrality(held, max(df, 1), p) / scale for p in ((1 + level) / 2, (1 - level) / 2))
-    return Estimate(np.where(exists, statistic / scale, np.nan)[()], interval(low, high, level, exists))
+    return Estimate(np.where(exists, statistic / scale, np.nan)[()], intervals.interval(low, high, level, exists))
 
 
 def noncentrality(t: ArrayLike, df: int, p: float) -> Any:
@@ -393,4 +383,4 @@ def share_above(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Estimate:
     x, y = paired(x, y)
     n, above = x.shape[-1], (x > y).sum(axis=-1)
     share = above / n if n else np.full(above.shape, np.nan)[()]
-    return Estimate(share, wilson_interval(above, n, level))
+    return Estimate(share, intervals.wilson_interval(above, n, level))

@@ -12,9 +12,9 @@ for planning: it adds nothing to a result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,27 +23,20 @@ from scipy import optimize, special, stats
 
 from infrabench.core import DesignError
 from infrabench.stats.intervals import ALPHA, LEVEL, NAN, Array, Numbers
-from infrabench.stats.table import CASE, check_values, sample
+from infrabench.stats.table import BLOCK, CASE, check_values, columns, sample
 
 POWER = 0.8
 MAX_N = 1_000_000  # beyond, no number of trials is named
 TARGETS = (0.01, 0.02, 0.05)
 MEAN, RATIO, VERDICT = "mean", "ratio", "verdict"
-PILOT = {
-    **dict.fromkeys(("workload", "scenario", "metric", "system", "baseline", "quantity"), "str"),
-    "target": "float64",
-    "unit": "str",
-    "n_pilot": "int64",
-    **dict.fromkeys(("spread", "spread_high", "n", "n_high", "hours", "hours_high"), "float64"),
-    "note": "str",
-}
-WHERE = ["session", "deployment"]
-DIMENSIONS = {
-    **dict.fromkeys(("workload", "scenario", "metric", "system", "baseline", "quantity"), "str"),
-    **dict.fromkeys(("target", "sd_within", "sd_between", "blocks", "deployments", "deployments_high"), "float64"),
-    **dict.fromkeys(("hours", "hours_high"), "float64"),
-    "note": "str",
-}
+PILOT = columns("""
+    str: workload scenario metric system baseline quantity; float64: target; str: unit; int64: n_pilot
+    float64: spread spread_high n n_high hours hours_high; str: note
+""")
+DIMENSIONS = columns("""
+    str: workload scenario metric system baseline quantity
+    float64: target sd_within sd_between blocks deployments deployments_high hours hours_high; str: note
+""")
 ONE_LEVEL = "fewer than two deployments, or one block in each"
 NOT_POSITIVE = "values not all positive, or a mean of 0"
 NO_COSTS = "what a deployment or a block costs is not known"
@@ -100,7 +93,7 @@ def detectable(sd: ArrayLike, n: ArrayLike, power: float = POWER, alpha: float =
     spread is unknown.
     """
     sd, n = _floats(sd, n)
-    return (sd * _each(n, lambda size: _detectable(size, power, alpha)))[()]
+    return (sd * _reach("difference", n, power, alpha))[()]
 
 
 def tost_power(
@@ -150,7 +143,7 @@ def equivalence_margin(sd: ArrayLike, n: ArrayLike, power: float = POWER, alpha:
     or where the spread is unknown.
     """
     sd, n = _floats(sd, n)
-    return (sd * _each(n, lambda size: _margin(size, power, alpha)))[()]
+    return (sd * _reach("margin", n, power, alpha))[()]
 
 
 def _floats(*values: ArrayLike) -> list[Array]:
@@ -175,24 +168,19 @@ def _least(enough: Callable[[Array], Array], possible: Array) -> Numbers:
     return np.where(possible & (high <= MAX_N), high, NAN)[()]
 
 
-def _each(n: Array, solve: Callable[[int], float]) -> Array:
-    """`solve` for each n, once for equal ones; they are few beside the cells."""
+def _reach(what: Literal["difference", "margin"], n: Array, power: float, alpha: float) -> Array:
+    """The difference, or margin, that reaches this power with a spread of 1: once for equal n, few beside the cells."""
     sizes, where = np.unique(n, return_inverse=True)
-    found = [solve(int(size)) if np.isfinite(size) and size > 1 else NAN for size in sizes]
+    found = [_root(what, int(size), power, alpha) if np.isfinite(size) and size > 1 else NAN for size in sizes]
     return np.array(found, dtype=float)[where].reshape(n.shape)
 
 
-@lru_cache(maxsize=1024)
-def _detectable(n: int, power: float, alpha: float) -> float:
-    return _root(lambda effect: float(t_power(effect, 1.0, n, alpha)) - power)
+@lru_cache(maxsize=2048)
+def _root(what: Literal["difference", "margin"], n: int, power: float, alpha: float) -> float:
+    def rises(at: float) -> float:
+        found = t_power(at, 1.0, n, alpha) if what == "difference" else tost_power(1.0, n, at, alpha)
+        return float(found) - power
 
-
-@lru_cache(maxsize=1024)
-def _margin(n: int, power: float, alpha: float) -> float:
-    return _root(lambda margin: float(tost_power(1.0, n, margin, alpha)) - power)
-
-
-def _root(rises: Callable[[float], float]) -> float:
     high = 1.0
     while rises(high) < 0:
         high *= 2
@@ -289,79 +277,62 @@ def plan_from_pilot(
 ) -> pd.DataFrame:
     """Return how many blocks the campaign needs, one row per cell or contrast, quantity and target.
 
-    Parameters
-    ----------
-    table
-        The tidy table of a pilot, two blocks or more.
-    baseline
-        System that the others are divided by.
-    margins
-        Metric -> relative equivalence margin (0.02 = 2 %); ``""`` is the default, and without one there is no verdict.
-    targets
-        Relative half-widths of the 95 % intervals wished for.
-    seconds
-        Wall time of one block of all systems and cases; of one deployment with its blocks when the pilot has several.
+    `table`: of a pilot, two blocks or more; `margins`: where there is none, there is no verdict; `targets`: relative
+    half-widths of the 95 % intervals wished for; `seconds`: wall time of one block of all systems and cases, of one
+    deployment with its blocks when the pilot has several.
 
-    Returns
-    -------
-    DataFrame
-        Columns `PILOT`. ``quantity``: "mean" (interval of a system's mean within +- ``target``), "ratio" (interval of
-        its ratio to the baseline within +- ``target``), "verdict" (no outcome is inconclusive at the margin
-        ``target``); ``spread``: CoV, or standard deviation of the paired log ratios; ``n``: in ``unit``s, "blocks", or
-        "deployments" when the pilot has several, whose means are the data then; ``n_high``: the same at
-        ``spread_high``, the upper end of the 95 % chi-square interval of the spread, because that of a small pilot is
-        uncertain; ``hours``: of ``n`` and ``n_high``; ``note``: why there is no n.
-
-    Raises
-    ------
-    SchemaError
-        The table is not a tidy one (`table.check_values`).
+    Columns `PILOT`. ``quantity``: "mean" (interval of a system's mean within +- ``target``), "ratio" (interval of its
+    ratio to the baseline within +- ``target``), "verdict" (no outcome is inconclusive at the margin ``target``);
+    ``spread``: CoV, or standard deviation of the paired log ratios; ``n``: in ``unit``s, "blocks", or "deployments"
+    when the pilot has several, whose means are the data then; ``n_high``: the same at ``spread_high``, the upper end of
+    the 95 % chi-square interval of the spread, because that of a small pilot is uncertain; ``hours``: of ``n`` and
+    ``n_high``; ``note``: why there is no n.
     """
     check_values(table)
     ok = table[table["value"].notna()]
     several = ok[["session", "deployment"]].drop_duplicates().shape[0] > 1
-    unit = ["session", "deployment"] if several else ["session", "deployment", "block"]
+    unit = BLOCK[:2] if several else BLOCK
     rows: list[dict[str, Any]] = []
-    for case, cell in ok.groupby(CASE, observed=True):
+    for known, blocks in _samples(ok, baseline):
         # a pair needs both systems in one block; only then are the blocks of a deployment averaged
-        blocks = blocks_of(cell)
-        shared = dict(zip(CASE, case, strict=True)) | {"unit": "deployments" if several else "blocks"}
-        margin = margins.get(case[2], margins.get("", NAN))
-        for system in blocks:
-            known = shared | {"system": system, "baseline": ""}
-            rows += _pilot_rows(known, blocks[[system]].dropna().groupby(unit).mean().to_numpy().ravel(), targets)
-            if system != baseline and baseline in blocks:
-                pairs = blocks[[system, baseline]].dropna().groupby(unit).mean().to_numpy()
-                rows += _pilot_rows(known | {"baseline": baseline}, pairs, targets, margin)
+        values = blocks.groupby(unit).mean().to_numpy()
+        known["unit"] = "deployments" if several else "blocks"
+        rows += _pilot_rows(known, values, targets, margins.get(known["metric"], margins.get("", NAN)))
     frame = pd.DataFrame(rows, columns=list(PILOT))
     return _sized(frame.astype({name: kind for name, kind in PILOT.items() if name in frame}), seconds).astype(PILOT)
 
 
-def blocks_of(cell: pd.DataFrame) -> pd.DataFrame:
-    """Return the values of one case, blocks x systems; the index names session, deployment and block."""
-    keys = ["session", "deployment", "block"]
-    # pivot, because pivot_table would average what it should refuse
-    return cell.pivot(index=keys, columns="system", values="value")  # noqa: PD010
+def _samples(ok: pd.DataFrame, baseline: str) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """Yield each cell and each contrast: its columns, and its complete blocks, of a system or of it and the baseline.
+
+    `ok`: rows of the tidy table with a value. The index of the blocks names session, deployment and block.
+    """
+    for case, cell in ok.groupby(CASE, observed=True):
+        # pivot, because pivot_table would average what it should refuse
+        blocks = cell.pivot(index=BLOCK, columns="system", values="value")  # noqa: PD010
+        for system in blocks:
+            known = dict(zip(CASE, case, strict=True)) | {"system": system}
+            yield known | {"baseline": "", "quantity": MEAN}, blocks[[system]].dropna()
+            if system != baseline and baseline in blocks:
+                yield known | {"baseline": baseline, "quantity": RATIO}, blocks[[system, baseline]].dropna()
 
 
-def _pilot_rows(
-    known: dict[str, Any], values: Array, targets: Iterable[float], margin: float = NAN
-) -> list[dict[str, Any]]:
-    """The rows of a system's values (n,), or of the pairs (n, 2) of it and the baseline, without their sizes."""
-    quantity, spread, note = MEAN if values.ndim == 1 else RATIO, NAN, ""
+def _pilot_rows(known: dict[str, Any], values: Array, targets: Iterable[float], margin: float) -> list[dict[str, Any]]:
+    """The rows of a system's values (n, 1), or of the pairs (n, 2) of it and the baseline, without their sizes."""
+    ratio, spread, note = known["quantity"] == RATIO, NAN, ""
     if len(values) < 2:
         note = "fewer than two blocks"
-    elif quantity == RATIO and (values > 0).all():
+    elif ratio and (values > 0).all():
         spread = float(np.log(values[:, 0] / values[:, 1]).std(ddof=1))
-    elif quantity == RATIO:
+    elif ratio:
         note = "values not all positive"
     elif mean := abs(values.mean()):
         spread = float(values.std(ddof=1) / mean)
     else:
         note = "the mean is 0"
     row = known | {"n_pilot": len(values), "spread": spread, "note": note}
-    rows = [row | {"quantity": quantity, "target": target} for target in targets]
-    return [*rows, row | {"quantity": VERDICT, "target": margin}] if np.isfinite(margin) else rows
+    rows = [row | {"target": target} for target in targets]
+    return [*rows, row | {"quantity": VERDICT, "target": margin}] if ratio and np.isfinite(margin) else rows
 
 
 def _sized(frame: pd.DataFrame, seconds: float) -> pd.DataFrame:
@@ -387,48 +358,26 @@ def dimensions(
 ) -> pd.DataFrame:
     """Return the most economical campaign for each cell or contrast and target.
 
-    Parameters
-    ----------
-    table
-        The tidy table of a pilot with several deployments.
-    baseline
-        System that the others are divided by.
-    targets
-        Relative half-widths of the 95 % intervals wished for.
-    block_s, deployment_s
-        Wall time of one block, and of making all systems ready anew, without blocks.
+    `table`: of a pilot with several deployments; `targets`: relative half-widths of the 95 % intervals wished for;
+    `block_s`, `deployment_s`: wall time of one block, and of making all systems ready anew, without blocks.
 
-    Returns
-    -------
-    DataFrame
-        Columns `DIMENSIONS`. ``quantity``: "mean" or "ratio", as in `plan_from_pilot`; ``sd_within``,
-        ``sd_between``: what blocks in a deployment and deployments add, relative to the mean, or of the paired log
-        ratios (`one_way`); ``blocks``: in each deployment, from the costs and these (`repetitions`);
-        ``deployments``: with so many blocks, to have the interval within +- ``target``; ``deployments_high``: if the
-        spread of deployment means is as large as so small a pilot allows; ``hours``; ``note``: why there are none.
-
-    Raises
-    ------
-    SchemaError
-        The table is not a tidy one (`table.check_values`).
+    Columns `DIMENSIONS`. ``quantity``: "mean" or "ratio", as in `plan_from_pilot`; ``sd_within``, ``sd_between``: what
+    blocks in a deployment and deployments add, relative to the mean, or of the paired log ratios (`one_way`);
+    ``blocks``: in each deployment, from the costs and these (`repetitions`); ``deployments``: with so many blocks, to
+    have the interval within +- ``target``; ``deployments_high``: if the spread of deployment means is as large as so
+    small a pilot allows; ``hours``; ``note``: why there are none.
     """
     check_values(table)
     rows: list[dict[str, Any]] = []
     targets = list(targets)
-    for case, cell in table[table["value"].notna()].groupby(CASE, observed=True):
-        blocks = blocks_of(cell)
-        for system in blocks:
-            known = dict(zip(CASE, case, strict=True)) | {"system": system}
-            values = blocks[system].dropna()
+    for known, blocks in _samples(table[table["value"].notna()], baseline):
+        values = blocks.iloc[:, 0]
+        if known["quantity"] == MEAN:
             mean = abs(float(values.mean()))
-            of = known | {"baseline": "", "quantity": MEAN}
-            rows += _dimensions_rows(of, values / mean if mean else values * NAN, targets, block_s, deployment_s)
-            if system != baseline and baseline in blocks:
-                pairs = blocks[[system, baseline]].dropna()
-                positive = bool((pairs > 0).all(axis=None))
-                ratio = np.log(pairs[system] / pairs[baseline]) if positive else pairs[system] * NAN
-                of = known | {"baseline": baseline, "quantity": RATIO}
-                rows += _dimensions_rows(of, ratio, targets, block_s, deployment_s)
+            values = values / mean if mean else values * NAN
+        else:
+            values = np.log(values / blocks[baseline]) if bool((blocks > 0).all(axis=None)) else values * NAN
+        rows += _dimensions_rows(known, values, targets, block_s, deployment_s)
     return pd.DataFrame(rows, columns=list(DIMENSIONS)).astype(DIMENSIONS)
 
 
@@ -437,7 +386,7 @@ def _dimensions_rows(
 ) -> list[dict[str, Any]]:
     if values.isna().any():
         return [known | {"target": target, "note": NOT_POSITIVE} for target in targets]
-    group = values.groupby(WHERE).ngroup().to_numpy()
+    group = values.groupby(BLOCK[:2]).ngroup().to_numpy()
     found = one_way(values.to_numpy(dtype=float), group)
     within, between = float(found.within), float(found.between)
     if not np.isfinite(within):

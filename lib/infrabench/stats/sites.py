@@ -22,7 +22,7 @@ from infrabench.stats.intervals import LEVEL, NAN, Array
 from infrabench.stats.losses import LOST, UNLIKE
 from infrabench.stats.meta_analysis import FEWEST, Summary, deleted, hartung_knapp, summary
 from infrabench.stats.pairwise import margin_ends
-from infrabench.stats.table import CELL, ORDER, join_words
+from infrabench.stats.table import CELL, ORDER, columns, join_words
 from infrabench.stats.verdicts import ALPHA, EQUIVALENT, LIMITED, WITHIN, decide
 
 SHARED = ("unit", "better", "baseline", "margin")  # what the sites of a case have to have in common
@@ -42,33 +42,18 @@ UNCHECKED = (
     "more than 10 sites of few units: beyond what the mean's interval was checked for "
     "(20 sites of 6 deployments: it covers 92 %)"
 )
-PER_SITE = {
-    **dict.fromkeys(("workload", "scenario", "factor"), "str"),
-    "level": "float64",
-    **dict.fromkeys(("metric", "unit", "better", "system", "baseline", "site"), "str"),
-    "n_pairs": "int64",
-    "pair_unit": "str",
-    **dict.fromkeys(("ratio", "ratio_low", "ratio_high", "log_ratio", "error", "df", "margin"), "float64"),
-    "lost": "float64",
-    "verdict": "str",
-    **dict.fromkeys(("weight", "apart", "p_apart", "p_predicted"), "float64"),
-    **dict.fromkeys(("named", "reason", "flags"), "str"),
-}
-OVER_SITES = {
-    **dict.fromkeys(("workload", "scenario", "factor"), "str"),
-    "level": "float64",
-    **dict.fromkeys(("metric", "unit", "better", "system", "baseline"), "str"),
-    **dict.fromkeys(("sites", "planned"), "int64"),
-    **dict.fromkeys(("ratio", "ratio_low", "ratio_high", "predicted_low", "predicted_high", "p"), "float64"),
-    **dict.fromkeys(("equivalence_low", "equivalence_high"), "float64"),
-    **dict.fromkeys(("p_equivalence", "p_equivalence_adjusted"), "float64"),
-    **dict.fromkeys(("hartung_knapp_low", "hartung_knapp_high"), "float64"),
-    **dict.fromkeys(("tau", "tau_low", "tau_high", "i_squared", "i_squared_low", "i_squared_high"), "float64"),
-    **dict.fromkeys(("q", "p_q", "p_sites", "p_sites_adjusted"), "float64"),
-    "adjustment": "str",
-    "margin": "float64",
-    **dict.fromkeys(("verdict", "across", "named", "missing", "reason"), "str"),
-}
+PER_SITE = columns("""
+    str: workload scenario factor; float64: level; str: metric unit better system baseline site; int64: n_pairs
+    str: pair_unit; float64: ratio ratio_low ratio_high log_ratio error df margin lost; str: verdict
+    float64: weight apart p_apart p_predicted; str: named reason flags
+""")
+OVER_SITES = columns("""
+    str: workload scenario factor; float64: level; str: metric unit better system baseline; int64: sites planned
+    float64: ratio ratio_low ratio_high predicted_low predicted_high p equivalence_low equivalence_high p_equivalence
+    float64: p_equivalence_adjusted hartung_knapp_low hartung_knapp_high tau tau_low tau_high i_squared i_squared_low
+    float64: i_squared_high q p_q p_sites p_sites_adjusted; str: adjustment; float64: margin
+    str: verdict across named missing reason
+""")
 MEANS = [
     *("ratio", "ratio_low", "ratio_high", "predicted_low", "predicted_high", "p"),
     *("equivalence_low", "equivalence_high", "p_equivalence", "hartung_knapp_low", "hartung_knapp_high"),
@@ -79,23 +64,11 @@ WORDS = [name for name, kind in OVER_SITES.items() if kind == "str"]
 def per_site(contrasts: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return one row per case, system and site with what the site says, in the order of the sites given.
 
-    Parameters
-    ----------
-    contrasts
-        Site -> its contrasts (`stats.contrasts`).
-
-    Returns
-    -------
-    DataFrame
-        Columns `PER_SITE`. ``ratio``: of geometric means, with its paired t interval; ``log_ratio`` and its standard
-        ``error`` with ``df`` degrees of freedom; ``lost``: how far lost trials may have moved ``log_ratio`` either way;
-        ``reason``: why a site has none. What the others say of a site is
-        filled in by `over_sites`.
-
-    Raises
-    ------
-    SchemaError
-        A metric has another unit, direction, baseline or margin at another site.
+    `contrasts`: site -> its contrasts (`stats.contrasts`). Columns `PER_SITE`. ``ratio``: of geometric means, with its
+    paired t interval; ``log_ratio`` and its standard ``error`` with ``df`` degrees of freedom; ``lost``: how far lost
+    trials may have moved ``log_ratio`` either way; ``reason``: why a site has none. What the others say of a site is
+    filled in by `over_sites`. Raises `SchemaError` where a metric has another unit, direction, baseline or margin at
+    another site.
     """
     frames = [frame.assign(site=site) for site, frame in contrasts.items()]
     rows = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
@@ -135,33 +108,21 @@ def over_sites(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the rows of `per_site` with what the others say of each, and one row per case and system over sites.
 
-    Parameters
-    ----------
-    rows
-        From `per_site`.
-    sites
-        Every site that was planned, in order.
-    primary
-        (workload, metric) pairs whose tests of sites that differ are adjusted by Holm; all others by
-        Benjamini-Hochberg.
-    lost
-        Site -> why it has no session.
+    `rows`: from `per_site`; `sites`: every site that was planned, in order; `primary`: metrics whose tests of sites
+    that differ are adjusted by Holm, all others by Benjamini-Hochberg; `lost`: site -> why it has no session.
 
-    Returns
-    -------
-    DataFrame
-        `rows`; ``weight``: share in the mean; ``apart``: log ratio minus the mean of the others; ``named``:
-        *stands out* where the others do not predict it, *apart from the others* where it differs from them and they
-        cannot be told apart, both adjusted by Holm over the case's sites.
-    DataFrame
-        Columns `OVER_SITES`. ``ratio``: the mean over sites with its interval, and the interval of a new site's true
-        ratio (``predicted_low`` ..), none below three sites; ``tau``: standard deviation of log ratios between sites;
-        ``i_squared``: its share in what is seen; ``p_sites``: Welch's test that all sites have one ratio;
-        ``p_equivalence``: of a mean outside the margin, below 5 % exactly when the 90 % interval (``equivalence_low``
-        ..) lies inside; ``p_equivalence_adjusted``: by Holm over the cases of the metric in the workload, as within a
-        session, and the one that decides; ``verdict``: of the mean, at the margin; ``across``: *holds everywhere*, also
-        in size or not, *differs between sites*, or *not decided*; ``missing``: planned sites that are not in it, with
-        the reason; ``reason``: what qualifies it.
+    In `rows`: ``weight``: share in the mean; ``apart``: log ratio minus the mean of the others; ``named``: *stands out*
+    where the others do not predict it, *apart from the others* where it differs from them and they cannot be told
+    apart, both adjusted by Holm over the case's sites.
+
+    Columns `OVER_SITES`. ``ratio``: the mean over sites with its interval, and the interval of a new site's true ratio
+    (``predicted_low`` ..), none below three sites; ``tau``: standard deviation of log ratios between sites;
+    ``i_squared``: its share in what is seen; ``p_sites``: Welch's test that all sites have one ratio;
+    ``p_equivalence``: of a mean outside the margin, below 5 % exactly when the 90 % interval (``equivalence_low`` ..)
+    lies inside; ``p_equivalence_adjusted``: by Holm over the cases of the metric in the workload, as within a session,
+    and the one that decides; ``verdict``: of the mean, at the margin; ``across``: *holds everywhere*, also in size or
+    not, *differs between sites*, or *not decided*; ``missing``: planned sites that are not in it, with the reason;
+    ``reason``: what qualifies it.
     """
     if rows.empty:
         return rows, pd.DataFrame(columns=list(OVER_SITES)).astype(OVER_SITES)

@@ -36,6 +36,21 @@ SHARED = (*CASE, "factor", "level", "unit", "better")
 PER_BLOCK, PER_DEPLOYMENT = "blocks", "deployments"
 
 
+def columns(text: str) -> dict[str, str]:
+    """Return column -> type of a table, from types with a colon, each before the names that have it.
+
+    >>> columns("str: workload metric; int64: n")
+    {'workload': 'str', 'metric': 'str', 'n': 'int64'}
+    """
+    found, kind = {}, ""
+    for word in text.replace(";", " ").split():
+        if word.endswith(":"):
+            kind = word[:-1]
+        else:
+            found[word] = kind
+    return found
+
+
 def sample(values: ArrayLike, name: str = "the sample") -> Array:
     """Return `values` as an array of floats, shape (..., n), trials on the last axis; lists will do.
 

@@ -20,31 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from infrabench.stats.intervals import (
-    ALPHA,
-    NAN,
-    Array,
-    Interval,
-    Numbers,
-    bootstrap_quantile_ratio,
-    hodges_lehmann,
-    interval,
-    t_interval,
-)
-from infrabench.stats.pairwise import (
-    ROUNDING,
-    difference_p,
-    log_moments,
-    paired_d,
-    paired_fieller,
-    paired_log_ratio,
-    paired_moments,
-    paired_t,
-    ratio_equivalence,
-    share_above,
-    sign_flip,
-    signed_rank,
-)
+from infrabench.stats import intervals, pairwise
+from infrabench.stats.intervals import ALPHA, NAN, Array, Estimate, Interval, Numbers
+from infrabench.stats.pairwise import ROUNDING
 from infrabench.stats.planning import blocks_to_decide, detectable, spread_limit, tost_power
 from infrabench.stats.table import PER_BLOCK, PER_DEPLOYMENT, join_words
 
@@ -61,10 +39,7 @@ TOO_NOISY = "baseline too noisy"
 UPPER = 0.6  # level of the two-sided interval of a spread whose upper end one spread in five exceeds
 PAIRED_T = "paired t, Fieller's statistic at 1"
 NO_PAIR = "no block has an ok trial of both"
-SINGLE = {
-    PER_BLOCK: "a single complete block: no interval",
-    PER_DEPLOYMENT: "a single deployment with complete blocks: no interval",
-}
+SINGLE = {PER_BLOCK: "a single complete block", PER_DEPLOYMENT: "a single deployment with complete blocks"}
 CONSTANT = "deterministic: both systems repeat one value, no spread to infer from"
 ONE_RATIO = "deterministic: every block has the same ratio, no spread to infer from"
 LIMITED = "resolution-limited"
@@ -116,14 +91,14 @@ def undithered(step: Numbers, sd: Numbers) -> NDArray[np.bool_]:
         return np.asarray(sd) < np.asarray(step) / 2
 
 
-def widened(interval: Interval, step: Numbers, where: NDArray[np.bool_]) -> Interval:
+def widened(ends: Interval, step: Numbers, where: NDArray[np.bool_]) -> Interval:
     """Return the interval with half a printing step added on each side `where` it is undithered; NaN stays NaN.
 
     `step`, `where`: (...), the shape of the ends, and `step` in their unit. Each printed value may be off by half a
     step, all of them to the same side, hence so may their mean.
     """
     half = np.where(where, np.asarray(step) / 2, 0.0)
-    return Interval((interval.low - half)[()], (interval.high + half)[()], interval.level)
+    return Interval((ends.low - half)[()], (ends.high + half)[()], ends.level)
 
 
 class Pairs(NamedTuple):
@@ -156,32 +131,24 @@ def judge(pairs: Pairs) -> dict[str, Any]:
     row |= {"off": np.zeros(len(x)), "p_method": np.full(len(x), None, dtype=object), "n_pairs": np.full(len(x), n)}
     if n == 0:
         return row | {"reason": np.full(len(x), NO_PAIR, dtype=object)}
-    difference = paired_t(x, y)
+    difference = pairwise.paired_t(x, y)
     row |= {"mean": x.mean(axis=-1), "baseline_mean": y.mean(axis=-1), "difference": difference.estimate}
     limited = resolution_limited(pairs.step, pairs.sd, difference.estimate) & (n > 1)
     coarse = undithered(pairs.step, pairs.sd) & (n > 1)
     ends = widened(difference.interval, pairs.step, coarse)
-    row |= {"difference_low": ends.low, "difference_high": ends.high, "limited": limited, "p": difference.p}
+    row |= ends.columns("difference") | {"limited": limited, "p": difference.p}
     exists = row["baseline_mean"] != 0
     row["ratio"] = np.divide(row["mean"], row["baseline_mean"], out=np.full(len(x), NAN), where=exists)
-    around = paired_moments(x, np.where(exists, row["ratio"], 0.0)[:, None] * y).error  # asked of ratios alone
-    reason = np.select(
-        [
-            ~exists & ~x.any(axis=-1),
-            ~exists,
-            np.full(len(x), n < 2),
-            same(x) & same(y),
-            np.isnan(around),
-        ],
-        [
-            "both means are 0: no ratio",
-            f"the mean of {pairs.baseline} is 0: no ratio",
-            SINGLE[unit],
-            CONSTANT,
-            ONE_RATIO,
-        ],
-        default="",
-    ).astype(object)
+    around = pairwise.paired_moments(x, np.where(exists, row["ratio"], 0.0)[:, None] * y).error  # asked of ratios alone
+    reasons = [
+        (~exists & ~x.any(axis=-1), "both means are 0: no ratio"),
+        (~exists, f"the mean of {pairs.baseline} is 0: no ratio"),
+        (np.full(len(x), n < 2), f"{SINGLE[unit]}: no interval"),
+        (same(x) & same(y), CONSTANT),
+        (np.isnan(around), ONE_RATIO),
+    ]
+    conditions, words = map(list, zip(*reasons, strict=True))
+    reason = np.select(conditions, words, default="").astype(object)
     infer = reason == ""
     row |= {"reason": reason, "inferred": infer, "p": np.where(exists & ~infer, NAN, row["p"])}
     if infer.any():
@@ -205,11 +172,8 @@ def decide(row: Mapping[str, Any], p_equivalence: ArrayLike) -> NDArray[np.objec
     """
     inferred, apart = (np.asarray(row[name], dtype=bool) for name in ("inferred", "apart"))
     alike = np.asarray(p_equivalence) < ALPHA
-    return np.select(
-        [~inferred, apart & alike, apart, alike],
-        [NOT_COMPARABLE, WITHIN, DIFFERENT, EQUIVALENT],
-        default=INCONCLUSIVE,
-    ).astype(object)
+    words = [NOT_COMPARABLE, WITHIN, DIFFERENT, EQUIVALENT]
+    return np.select([~inferred, apart & alike, apart, alike], words, default=INCONCLUSIVE).astype(object)
 
 
 def n_to_decide(row: Mapping[str, Any], margin: ArrayLike, tests: ArrayLike) -> Array:
@@ -228,21 +192,16 @@ def n_to_decide(row: Mapping[str, Any], margin: ArrayLike, tests: ArrayLike) -> 
 def _infer(pairs: Pairs, off: Array, limited: NDArray[np.bool_]) -> dict[str, Any]:
     """Intervals of the ratio and both p of pairs that have a ratio and some spread."""
     x, y = pairs.x, pairs.y
-    fieller, alike = paired_fieller(x, y), ratio_equivalence(x, y, pairs.margin, off)
+    fieller, alike = pairwise.paired_fieller(x, y), pairwise.ratio_equivalence(x, y, pairs.margin, off)
     unbounded = np.isnan(fieller.low)  # then nothing is said of the ratio, at 90 % neither, and no p contradicts that
     low, high = fieller.low - off, fieller.high + off
     words = ((TOO_NOISY, unbounded), (LIMITED, limited))
-    return {
-        "ratio_low": low,
-        "ratio_high": high,
-        "apart": (low > 1) | (high < 1),
-        "equivalence_low": np.where(unbounded, NAN, alike.interval.low),
-        "equivalence_high": np.where(unbounded, NAN, alike.interval.high),
-        "p": np.where(unbounded, NAN, difference_p(x, y, off)),
-        "p_equivalence": np.where(unbounded, NAN, alike.p),
-        "off": off,
+    tested = alike.interval.columns("equivalence")
+    tested |= {"p": pairwise.difference_p(x, y, off), "p_equivalence": alike.p}
+    return {name: np.where(unbounded, NAN, column) for name, column in tested.items()} | {
+        "ratio_low": low, "ratio_high": high, "apart": (low > 1) | (high < 1), "off": off,
         "reason": join_words(*(np.where(raised, word, "") for word, raised in words)),
-    }
+    }  # fmt: skip
 
 
 def same(values: Array) -> NDArray[np.bool_]:
@@ -285,12 +244,11 @@ def judge_work(pairs: Pairs) -> dict[str, Any]:
         return row
     base, system = 1 / pairs.x.mean(axis=-1), 1 / pairs.y.mean(axis=-1)
     linear = (base**2)[:, None] * pairs.x - (system**2)[:, None] * pairs.y
-    spread = t_interval(linear - linear.mean(axis=-1, keepdims=True))
+    spread = intervals.t_interval(linear - linear.mean(axis=-1, keepdims=True))
     difference = system - base
     off = row["off"] * base
     ends = Interval(difference + spread.low - off, difference + spread.high + off, spread.level)
-    row |= {"mean": system, "baseline_mean": base, "difference": difference}
-    return row | {"difference_low": ends.low, "difference_high": ends.high}
+    return row | {"mean": system, "baseline_mean": base} | Estimate(difference, ends).columns("difference")
 
 
 def rate_interval(times: Interval) -> Interval:
@@ -298,7 +256,7 @@ def rate_interval(times: Interval) -> Interval:
     low, high = (np.asarray(end, dtype=float) for end in times[:2])
     exists = low > 0
     low, high = (np.where(exists, end, 1.0) for end in (low, high))
-    return interval(1 / high, 1 / low, float(np.max(times.level, initial=0.0)), exists)
+    return intervals.interval(1 / high, 1 / low, float(np.max(times.level, initial=0.0)), exists)
 
 
 def measure_effects(pairs: Pairs, primary: NDArray[np.bool_]) -> dict[str, Any]:
@@ -311,24 +269,19 @@ def measure_effects(pairs: Pairs, primary: NDArray[np.bool_]) -> dict[str, Any]:
     order = np.lexsort((pairs.y, pairs.x), axis=-1)
     x, y = (np.take_along_axis(each, order, axis=-1) for each in (pairs.x, pairs.y))
     spread = ~(same(x) & same(y))
-    geometric, shift = paired_log_ratio(x, y), hodges_lehmann(x - y)
-    row: dict[str, Any] = {"log_ratio": geometric.value}
-    row |= {"log_low": geometric.interval.low, "log_high": geometric.interval.high}
-    medians = dict.fromkeys(("median_ratio", "median_low", "median_high"), np.full(len(x), NAN))
-    n = x.shape[-1]
+    row = pairwise.paired_log_ratio(x, y).columns("log_ratio", "log") | intervals.hodges_lehmann(x - y).columns("shift")
+    n, ratio = x.shape[-1], np.full(len(x), NAN)
     if n:
-        below, ends = np.median(y, axis=-1), bootstrap_quantile_ratio(x, y)
-        ratio = np.divide(np.median(x, axis=-1), below, out=np.full(len(x), NAN), where=below != 0)
-        medians = {"median_ratio": ratio, "median_low": ends.low, "median_high": ends.high}
+        below = np.median(y, axis=-1)
+        np.divide(np.median(x, axis=-1), below, out=ratio, where=below != 0)
+    row |= Estimate(ratio, intervals.bootstrap_quantile_ratio(x, y)).columns("median_ratio", "median")
     flips, flip = np.full(len(x), NAN), primary & spread
     if flip.any():
-        flips[flip] = sign_flip(x[flip], y[flip], exact_up_to=EXACT_FLIPS, resamples=DRAWN_FLIPS).p
-    row |= medians | {"p_signed_rank": np.where(spread, signed_rank(x, y).p, NAN), "p_sign_flip": flips}
-    row |= {"shift": shift.value, "shift_low": shift.interval.low, "shift_high": shift.interval.high}
+        flips[flip] = pairwise.sign_flip(x[flip], y[flip], exact_up_to=EXACT_FLIPS, resamples=DRAWN_FLIPS).p
+    row |= {"p_signed_rank": np.where(spread, pairwise.signed_rank(x, y).p, NAN), "p_sign_flip": flips}
     # above: pairs in which the system has the higher value; below: those in which it has the lower one
-    sizes = {"paired_d": paired_d(x, y), "above": share_above(x, y), "below": share_above(y, x)}
-    for name, size in sizes.items():
-        row |= {name: size.value, f"{name}_low": size.interval.low, f"{name}_high": size.interval.high}
-    sd = log_moments(x, y).error * np.sqrt(n)
+    row |= pairwise.paired_d(x, y).columns("paired_d")
+    row |= pairwise.share_above(x, y).columns("above") | pairwise.share_above(y, x).columns("below")
+    sd = pairwise.log_moments(x, y).error * np.sqrt(n)
     row |= {"detectable": np.expm1(detectable(sd, n)), "power_equivalence": tost_power(sd, n, pairs.margin)}
     return row

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from infrabench.core import Capture, Measurement, NotAsClaimed, ParseError
+from infrabench.core import Capture, Measurements, NotAsClaimed, ParseError
 from infrabench.workloads import _pods
-from infrabench.workloads._parse import at, equal, json_object, positive, quantity, value
+from infrabench.workloads._parse import at, equal, higher, json_object, positive, quantity, value, whole
 
 TOOL = "ib-pods"
 TOGETHER_S = 0.1  # starts that are further apart are no common start
@@ -71,7 +71,7 @@ def read(capture: Capture, gate: str = "exec", paired: str | None = None) -> Run
     `gate` and `paired` are what it was given as ``--gate`` and ``--pairs``.
     """
     params = capture.params
-    told = lines(_pods.whole(capture, "run"), params["pods"])
+    told = lines(whole(_pods.TOOL, capture, "run"), params["pods"])
     equal(TOOL, "number of pods", len(told) - 1, params["pods"])
     first, *rows = told
     equal(TOOL, "the run's keys", set(first), RUN_KEYS)
@@ -106,17 +106,17 @@ def together(starts: Sequence[float], tool: str) -> float:
     return apart_s
 
 
-def shares(name: str, unit: str, done: Sequence[float], span_s: float, one: str = "pod") -> tuple[Measurement, ...]:
+def shares(name: str, unit: str, done: Sequence[float], span_s: float, one: str = "pod") -> Measurements:
     """Return what all did in a second of `span_s`, the mean of each `one`, and the least that one did, over that mean.
 
     The sum of the rates that each tells of itself would be another number, and a wrong one: each counts from its own
     beginning, so that those which begin late add work that was done while others rested already.
     """
     total = positive(TOOL, name, math.fsum(done) / positive(TOOL, "time", span_s))
+    lowest_share = min(done) * len(done) / math.fsum(done)
     return (
-        Measurement(name, total, unit, "higher"),
-        Measurement(f"{one}_{name}", total / len(done), unit, "higher"),
-        Measurement("lowest_share", min(done) * len(done) / math.fsum(done), "1", "higher"),
+        *higher(unit, **{name: total, f"{one}_{name}": total / len(done)}),
+        *higher("1", lowest_share=lowest_share),
     )
 
 

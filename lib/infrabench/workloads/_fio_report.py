@@ -50,11 +50,6 @@ class Side:
         return self.bytes / self.runtime_s
 
 
-def job(result: Result, name: str, asked: Mapping[str, object]) -> Mapping[str, Any]:
-    """Return the one job of fio's report in `result`, after its error and its options (`asked`) were checked."""
-    return checked(whole(result), name, asked)
-
-
 def whole(result: Result) -> Mapping[str, Any]:
     """Return fio's report, without the remarks that it may make before it."""
     output = re.sub(REMARKS, "", text(result))
@@ -66,7 +61,7 @@ def whole(result: Result) -> Mapping[str, Any]:
 def checked(
     report: Mapping[str, Any], name: str, asked: Mapping[str, object], place: int = 0, count: int = 1
 ) -> Mapping[str, Any]:
-    """Return the job at `place` of the `count` jobs of a parsed report.
+    """Return the job at `place` of the `count` jobs of a parsed report, whose options were `asked`.
 
     `ParseError` when it failed, was asked for something else, or is not one of so many.
     """
@@ -114,11 +109,6 @@ def latencies(found: Mapping[str, Any], way: WAY, kind: str) -> Mapping[str, flo
     if not rising or not least <= mean <= most:
         raise ParseError(TOOL, f"{way} latencies ({kind}) are not in order", str(found[way][kind]))
     return {key: point * 1e-9 for key, point in zip(percentiles, points, strict=True)}
-
-
-def percentile(report: Side, point: str) -> float:
-    """Return a percentile of the latency in seconds, as fio rounds it (to better than 1 %)."""
-    return positive(TOOL, f"percentile {point}", value(TOOL, report.percentiles_s, point))
 
 
 def completed(log: str, way: WAY, block_bytes: int) -> Sequence[tuple[float, int]]:

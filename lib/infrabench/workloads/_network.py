@@ -20,20 +20,32 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from infrabench.core import Capture, Measurement, MetricKind, NotRunnable, Param, ParseError, Result, Step, Target
+from infrabench.core import (
+    Capture,
+    Measurements,
+    NotRunnable,
+    Param,
+    Params,
+    ParseError,
+    Result,
+    Roles,
+    Step,
+    Steps,
+    Target,
+)
 from infrabench.workloads import _counters
-from infrabench.workloads._parse import json_object, positive, text
+from infrabench.workloads._parse import json_object, lower, positive, whole
 
 CPUS = {"free": None, "apart": "1,0", "one": "0,0"}  # processors of client and server, as iperf3 and netperf take them
 PLACEMENTS = {"same-node": "near", "two-nodes": "far"}
-CPU_METRICS: Mapping[str, MetricKind] = {
+CPU_METRICS = {
     **{f"{who}cpu_s_per_B": "quantity" for who in ("", "sender_", "receiver_")},
     "cpu_percent": "quantity",
 }
 INTERFACES = ("primary", "second", "service")
-PATH: Mapping[str, Param] = {
+PATH = {
     "placement": Param("two-nodes", choices=tuple(PLACEMENTS), meaning="where both ends are"),
     "interface": Param("primary", choices=INTERFACES, meaning="interface of the server that the client asks"),
     "multus": Param(True, meaning="pods are made through Multus"),
@@ -88,17 +100,7 @@ class Ends:
     nodes: Mapping[str, Target]  # by `NODES`; the server's alone where both ends are on one
 
 
-@dataclass(frozen=True, slots=True)
-class Cpu:
-    """CPU seconds of a trial; None where it cannot be told (one counter for both ends, no counter)."""
-
-    machines_s: float  # of every machine that a node is on, whole
-    sender_s: float | None
-    receiver_s: float | None
-    busy_share: float  # of all CPUs of the server's machine
-
-
-def ends(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Ends:
+def ends(params: Params, roles: Roles) -> Ends:
     """Return the ends of the path that `params` ask for; `NotRunnable` when the system has no such path."""
     placement, interface = params["placement"], params["interface"]
     plain = "" if params["multus"] else "-plain"
@@ -121,13 +123,13 @@ def ends(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Ends:
     return Ends(server, roles[client_role], address, nodes)
 
 
-def pinned(params: Mapping[str, Any], option: str) -> tuple[str, ...]:
+def pinned(params: Params, option: str) -> tuple[str, ...]:
     """Return the `option` that puts both ends on the processors that `params` ask for; empty where they are free."""
     pair = CPUS[params["cpus"]]
     return () if pair is None else (option, pair)
 
 
-def around(found: Ends, params: Mapping[str, Any], server: Sequence[str], tool: Step) -> Sequence[Step]:
+def around(found: Ends, params: Params, server: Sequence[str], tool: Step) -> Steps:
     """Return the steps of a trial: server, readings, `tool`, readings, end of the server.
 
     The readings around the tool are its neighbours: the server's node last before it and first after it.
@@ -160,17 +162,20 @@ def check_path(capture: Capture, amount: _counters.Amount) -> None:
     said, interface = claim["placement"].replace("-", " "), claim["interface"]
     _counters.check_enough(amount)
     for device, carries in claim["devices"].items():
-        passed = _counters.moved(text(_whole(capture, "start")), text(_whole(capture, "stop")), device)
-        _check(f"{said} over the server's {claim['device']}", f"its device {device}", amount, passed, carries, "in")
+        passed = _counters.moved(*(whole(_counters.TOOL, capture, step) for step in ("start", "stop")), device)
+        way = f"{said} over the server's {claim['device']}"
+        _counters.check_passed(way, f"its device {device}", amount, passed, "in" if carries else None)
     for key in NODES[: claim["nodes"]]:
         node = _claimed(capture, f"{key}-before")
-        before, after = (text(_whole(capture, f"{key}-{when}")) for when in ("before", "after"))
+        before, after = (whole(_counters.TOOL, capture, f"{key}-{when}") for when in ("before", "after"))
         for use, device in node["devices"].items():
             carries = said == "two nodes" and (use == "uplink" or interface != "second")
             way = f"{said} over {device}" if carries else f"{said}, not over {device}"
             where = f"that device of {node['node']}"
             passed = _counters.moved(before, after, device)
-            _check(way, where, amount, passed, carries, "in" if key == NODES[0] else "out")
+            _counters.check_passed(
+                way, where, amount, passed, ("in" if key == NODES[0] else "out") if carries else None
+            )
 
 
 def read_option(result: Result, tool: str, option: str) -> str:
@@ -181,50 +186,37 @@ def read_option(result: Result, tool: str, option: str) -> str:
     return own[own.index(option) + 1]
 
 
-def cpu(capture: Capture) -> Cpu | None:
-    """Return the CPU time of a trial by where it was spent; None when no node could be read."""
+def cpu_measurements(capture: Capture, payload_bytes: float) -> Measurements:
+    """Return CPU seconds per byte of payload, of both ends together and of each, and the busy share in percent.
+
+    `payload_bytes`: all that was delivered between the readings, also what the tool leaves out of its result. Nothing
+    when no node could be read; of an end alone nothing where it has no counter, or both have the same.
+    """
     keys = NODES[: _claimed(capture, "start")["nodes"]]
     if not keys:
-        return None
-    read = {key: [text(_whole(capture, f"{key}-{when}")) for when in ("before", "after")] for key in keys}
+        return ()
+    read = {key: [whole(_counters.TOOL, capture, f"{key}-{when}") for when in ("before", "after")] for key in keys}
     machines = {key: tuple(_counters.machine(each) for each in texts) for key, texts in read.items()}
     spent = {key: _counters.between(*pair) for key, pair in machines.items()}
     busy_s, total_s = spent[NODES[0]]
-    if len(keys) == 1:
-        return Cpu(busy_s, None, None, busy_s / total_s)
-    one = _counters.same_machine(machines[NODES[1]], machines[NODES[0]])
-    own: dict[str, float | None] = {}
-    for key in keys:
+    one = len(keys) == 1 or _counters.same_machine(machines[NODES[1]], machines[NODES[0]])
+    # of every machine that a node is on, whole; and of each end by itself, the sender before the receiver
+    used_s = {"cpu": busy_s if one else sum(each for each, _ in spent.values())}
+    for key in reversed(keys) if len(keys) > 1 else ():
         counters = _claimed(capture, f"{key}-before")["counters"]
         used = [_counters.counted_s(each, counters) for each in read[key]]
         if used[1] < used[0]:
             raise ParseError(_counters.TOOL, f"the CPU counter of {key} went backwards", str(used))
-        own[key] = used[1] - used[0] if counters else None if one else spent[key][0]
-    whole = busy_s if one else sum(each for each, _ in spent.values())
-    return Cpu(whole, own[NODES[1]], own[NODES[0]], busy_s / total_s)
-
-
-def cpu_measurements(capture: Capture, payload_bytes: float) -> Sequence[Measurement]:
-    """Return CPU seconds per byte of payload, of both ends together and of each, and the busy share in percent.
-
-    `payload_bytes`: all that was delivered between the readings, also what the tool leaves out of its result.
-    """
-    spent = cpu(capture)
-    if spent is None:
-        return ()
+        if counters or not one:
+            used_s["receiver_cpu" if key == NODES[0] else "sender_cpu"] = (
+                used[1] - used[0] if counters else spent[key][0]
+            )
     size = positive(_counters.TOOL, "payload", payload_bytes)
-    parts = {"cpu": spent.machines_s, "sender_cpu": spent.sender_s, "receiver_cpu": spent.receiver_s}
-    return (
-        *(
-            Measurement(f"{name}_s_per_B", used / size, "s/B", "lower")
-            for name, used in parts.items()
-            if used is not None
-        ),
-        Measurement("cpu_percent", 100 * spent.busy_share, "%", "lower"),
-    )
+    shares = {f"{name}_s_per_B": each / size for name, each in used_s.items()}
+    return (*lower("s/B", **shares), *lower("%", cpu_percent=100 * (busy_s / total_s)))
 
 
-def _claim(found: Ends, params: Mapping[str, Any]) -> Mapping[str, Any]:
+def _claim(found: Ends, params: Params) -> Mapping[str, Any]:
     """Return what the devices of the server have to show: each one's name, and whether it carries the traffic."""
     known = dict(found.server.devices)
     used = known.get("second" if params["interface"] == "second" else "primary")
@@ -248,20 +240,3 @@ def _claimed(capture: Capture, step: str) -> Mapping[str, Any]:
     if len(said) != 1:
         raise ParseError(_counters.TOOL, f"step {step} claims {len(said)} paths", str(capture[step].argv))
     return json_object(_counters.TOOL, said[0])
-
-
-def _whole(capture: Capture, step: str) -> Result:
-    """Return a step's result; `ParseError` when it failed: a step of cleanup does not end a trial."""
-    result = capture[step]
-    if not result.ok:
-        raise ParseError(_counters.TOOL, f"step {step} ended with {result.status}", result.stderr)
-    return result
-
-
-def _check(
-    claim: str, where: str, amount: _counters.Amount, passed: _counters.Device, carries: bool, way: Literal["in", "out"]
-) -> None:
-    if carries:
-        _counters.check_carried(claim, where, amount, passed, way)
-    else:
-        _counters.check_quiet(claim, where, amount, passed)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from infrabench.core import DesignError, ParseError, Result, plain
+from infrabench.core import Capture, DesignError, Measurement, Measurements, Params, ParseError, Result, plain
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 LARGEST = 1e30  # no quantity in the units of any tool is larger, and products of some such numbers stay finite
@@ -37,6 +37,14 @@ def text(result: Result) -> str:
     return plain(result.stdout)
 
 
+def whole(tool: str, capture: Capture, step: str) -> str:
+    """Return a step's output; `ParseError` when it failed: a step of cleanup does not end a trial."""
+    result = capture[step]
+    if not result.ok:
+        raise ParseError(tool, f"step {step} ended with {result.status}", result.stderr or result.stdout)
+    return text(result)
+
+
 def one(tool: str, what: str, pattern: str, output: str) -> re.Match[str]:
     """Return the only match of `pattern` (``^`` and ``$`` mean lines) in `output`; `ParseError` for none or several.
 
@@ -54,7 +62,7 @@ def number(tool: str, what: str, pattern: str, output: str) -> float:
     return quantity(tool, what, one(tool, what, pattern, output)[1])
 
 
-def read_fields(tool: str, fields: Mapping[str, Field], output: str, params: Mapping[str, Any]) -> dict[str, float]:
+def read_fields(tool: str, fields: Mapping[str, Field], output: str, params: Params) -> dict[str, float]:
     """Return the numbers of all `fields` of `output`; `ParseError` for one that is not there once, or not as asked for.
 
     >>> fields = {"prime limit": Field(r"^Prime numbers limit: NUM$", equals="cpu_max_prime")}
@@ -136,6 +144,20 @@ def within(tool: str, what: str, found: float, lowest: float, highest: float) ->
     if not lowest <= found <= highest:
         raise ParseError(tool, f"{what} must be from {lowest:g} to {highest:g}", f"{found:g}")
     return found
+
+
+def higher(unit: str, **values: float) -> Measurements:
+    """Return a measurement in `unit` of each named value; more is better.
+
+    >>> higher("1/s", requests_per_s=941.0)
+    (Measurement(metric='requests_per_s', value=941.0, unit='1/s', better='higher'),)
+    """
+    return tuple(Measurement(name, found, unit, "higher") for name, found in values.items())
+
+
+def lower(unit: str, **values: float) -> Measurements:
+    """Return a measurement in `unit` of each named value; less is better."""
+    return tuple(Measurement(name, found, unit, "lower") for name, found in values.items())
 
 
 def at_least(name: str, quantity: float, lowest: float) -> None:

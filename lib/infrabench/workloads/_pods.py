@@ -14,25 +14,14 @@ starting and ending it, and all else that runs there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from infrabench.core import (
-    Capture,
-    Deployment,
-    Measurement,
-    NotRunnable,
-    Param,
-    ParseError,
-    Result,
-    Step,
-    Target,
-    find_missing,
-)
+from infrabench.core import Capture, Deployment, Measurements, NotRunnable, Param, Params, Roles, Step, find_missing
 from infrabench.workloads import _counters
-from infrabench.workloads._parse import positive, text
+from infrabench.workloads._parse import lower, positive, whole
 
-PODS: Mapping[str, Param] = {"pods": Param(10, least=1, meaning="number of pods")}
+PODS = {"pods": Param(10, least=1, meaning="number of pods")}
 TOOL = "ib-pods"
 LOADS = {"pairs": "all", "first": "first"}  # -> as ib-pods calls it
 POPULATION_S = 300.0  # making or removing all pods
@@ -40,7 +29,7 @@ COMMAND_S = 60.0  # what needs no work
 NO_POPULATIONS = "it makes no populations of pods"
 
 
-def check(params: Mapping[str, Any], roles: Mapping[str, Target]) -> None:
+def check(params: Params, roles: Roles) -> None:
     """Raise `NotRunnable` for a system without populations, and for more pods than fit; says how many do."""
     pods = params["pods"]
     if "conductor" not in roles or "control" not in roles or "population" not in roles["control"].lifecycle:
@@ -50,7 +39,7 @@ def check(params: Mapping[str, Any], roles: Mapping[str, Target]) -> None:
         raise NotRunnable(f"{pods} pods do not fit, {fit} do{': ' if why else ''}{' '.join(why)}")
 
 
-def pairs(params: Mapping[str, Any]) -> str:
+def pairs(params: Params) -> str:
     """Return how ib-pods calls the ``load``; `NotRunnable` where so many pods make no pairs."""
     if params["pods"] < 2 or (params["load"] == "pairs" and params["pods"] % 2):
         raise NotRunnable(f"{params['pods']} pods make no pairs")
@@ -58,7 +47,7 @@ def pairs(params: Mapping[str, Any]) -> str:
 
 
 def conducted(
-    params: Mapping[str, Any], roles: Mapping[str, Target], tool: Sequence[str], limit_s: float,
+    params: Params, roles: Roles, tool: Sequence[str], limit_s: float,
     options: Sequence[str] = (),
 ) -> tuple[Step, ...]:  # fmt: skip
     """Return the steps of a trial that runs `tool` in all pods at once.
@@ -78,18 +67,18 @@ def conducted(
     )
 
 
-def verb(roles: Mapping[str, Target], name: str, phase: Any, count: int | None = None, step: str = "") -> Step:
+def verb(roles: Roles, name: str, phase: Any, count: int | None = None, step: str = "") -> Step:
     """Return the step in which ``control`` does `name` with its pods; the step is called so unless `step` says else."""
     argv = (*roles["control"].lifecycle["population"], name, *(() if count is None else (str(count),)))
     return Step(step or name, "control", argv, timeout_s=POPULATION_S, phase=phase, host=True)
 
 
-def rescue(roles: Mapping[str, Target]) -> tuple[Step, Step]:
+def rescue(roles: Roles) -> tuple[Step, Step]:
     """Return what happens to the pods of a trial that failed: what is known of them is kept, and they are removed."""
     return (verb(roles, "evidence", "rescue"), verb(roles, "remove", "rescue"))
 
 
-def reading(roles: Mapping[str, Target], name: str, phase: Any) -> tuple[Step, ...]:
+def reading(roles: Roles, name: str, phase: Any) -> tuple[Step, ...]:
     """Return the step that reads the node's CPU time; none where the system gives no node."""
     if "worker1" not in roles:
         return ()
@@ -97,25 +86,19 @@ def reading(roles: Mapping[str, Target], name: str, phase: Any) -> tuple[Step, .
     return (Step(name, "worker1", argv, timeout_s=COMMAND_S, phase=phase),)
 
 
-def without(deployment: Deployment, *programs: str) -> str | None:
-    """Return None, or what a system lacks: populations of pods, or `programs` in its pods."""
-    if "conductor" not in deployment.targets:
-        return NO_POPULATIONS
-    return find_missing(deployment, TOOL, *programs)
+def needing(*programs: str) -> Callable[[Deployment], str | None]:
+    """Return the `supported` of a workload: None, or what a system lacks, populations or `programs` in its pods."""
+
+    def supported(deployment: Deployment) -> str | None:
+        return find_missing(deployment, TOOL, *programs) if "conductor" in deployment.targets else NO_POPULATIONS
+
+    return supported
 
 
-def whole(capture: Capture, step: str) -> str:
-    """Return a step's output; `ParseError` when it failed: one of cleanup does not end a trial."""
-    result: Result = capture[step]
-    if not result.ok:
-        raise ParseError(TOOL, f"step {step} ended with {result.status}", result.stderr or result.stdout)
-    return text(result)
-
-
-def cpu(capture: Capture) -> tuple[Measurement, ...]:
+def cpu(capture: Capture) -> Measurements:
     """Return ``cpu_percent`` between the readings of the node; nothing where it was not read."""
     spent = _spent(capture)
-    return () if spent is None else (Measurement("cpu_percent", 100 * spent[0] / spent[1], "%", "lower"),)
+    return () if spent is None else lower("%", cpu_percent=100 * spent[0] / spent[1])
 
 
 def counted_s(capture: Capture) -> float | None:
@@ -125,7 +108,7 @@ def counted_s(capture: Capture) -> float | None:
     counters = capture["node-before"].argv[::-1].index("cat") - 2  # what stands before the two files that all have
     if not counters:
         return None
-    used = [_counters.counted_s(whole(capture, f"node-{when}"), counters) for when in ("before", "after")]
+    used = [_counters.counted_s(whole(TOOL, capture, f"node-{when}"), counters) for when in ("before", "after")]
     return positive(TOOL, "CPU time", used[1] - used[0])
 
 
@@ -133,4 +116,4 @@ def _spent(capture: Capture) -> tuple[float, float] | None:
     """Return busy and total CPU seconds of the node's machine between its readings; None where there are none."""
     if "node-before" not in capture.steps:
         return None
-    return _counters.between(*(_counters.machine(whole(capture, f"node-{when}")) for when in ("before", "after")))
+    return _counters.between(*(_counters.machine(whole(TOOL, capture, f"node-{when}")) for when in ("before", "after")))

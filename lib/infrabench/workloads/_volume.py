@@ -11,12 +11,12 @@ no part of the storage system (librbd in the server of NBD, for Ceph). What else
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from infrabench.core import Capture, Deployment, Measurement, NotRunnable, Param, ParseError, Step, Target, find_missing
-from infrabench.workloads._parse import MIB, at, equal, json_object, positive, text, value
+from infrabench.core import Capture, Deployment, NotRunnable, Param, ParseError, Roles, Step, find_missing
+from infrabench.workloads._parse import MIB, at, equal, json_object, positive, value, whole
 
 TOOL = "store"
 MODE = Param(
@@ -31,13 +31,13 @@ NO_STORE = "it is no storage system"
 PHASE = Literal["prepare", "measure", "rescue", "cleanup"]
 
 
-def check(roles: Mapping[str, Target]) -> None:
+def check(roles: Roles) -> None:
     """Raise `NotRunnable` for a system that stores nothing."""
     if "server" not in roles or "store" not in roles["server"].lifecycle:
         raise NotRunnable(NO_STORE)
 
 
-def lifecycle(roles: Mapping[str, Target], key: str, otherwise: str) -> tuple[str, ...]:
+def lifecycle(roles: Roles, key: str, otherwise: str) -> tuple[str, ...]:
     """Return what the store says of `key` in its life cycle; `NotRunnable` with the reason where it has none."""
     found = roles["server"].lifecycle.get(key, ())
     if not found:
@@ -45,9 +45,7 @@ def lifecycle(roles: Mapping[str, Target], key: str, otherwise: str) -> tuple[st
     return tuple(found)
 
 
-def verb(
-    roles: Mapping[str, Target], words: Sequence[object], phase: PHASE, step: str = "", moved_bytes: float = 0
-) -> Step:
+def verb(roles: Roles, words: Sequence[object], phase: PHASE, step: str = "", moved_bytes: float = 0) -> Step:
     """Return the step in which the store does `words`: a verb and its arguments; `step` is called so unless it says.
 
     `moved_bytes`: how much data has to move at most before it is done.
@@ -63,30 +61,30 @@ def area_bytes(size: int) -> int:
     return (size + size // 10) // MIB * MIB + SPARE_BYTES
 
 
-def usage(roles: Mapping[str, Target], when: str, phase: PHASE = "measure") -> Step:
+def usage(roles: Roles, when: str, phase: PHASE = "measure") -> Step:
     """Return the step that reads what the store has used so far; `used` reads two of them."""
     return verb(roles, ("usage",), phase, f"usage-{when}")
 
 
-def rescue(roles: Mapping[str, Target]) -> tuple[Step, Step]:
+def rescue(roles: Roles) -> tuple[Step, Step]:
     """Return what happens to the store of a trial that failed: what is known of it is kept, and it is made anew."""
     return (verb(roles, ("evidence",), "rescue"), verb(roles, ("remake",), "rescue", "rescue-remake"))
 
 
-def without(deployment: Deployment, *programs: str) -> str | None:
-    """Return None, or what a system lacks: a store, or `programs` on its node."""
-    target = deployment.targets.get("server")
-    if target is None or "store" not in target.lifecycle:
-        return NO_STORE
-    return find_missing(deployment, *programs)
+def needing(*programs: str) -> Callable[[Deployment], str | None]:
+    """Return the `supported` of a workload: None, or what a system lacks, a store or `programs` on its node."""
+
+    def supported(deployment: Deployment) -> str | None:
+        target = deployment.targets.get("server")
+        stores = target is not None and "store" in target.lifecycle
+        return find_missing(deployment, *programs) if stores else NO_STORE
+
+    return supported
 
 
 def said(capture: Capture, step: str, verb_name: str) -> Mapping[str, Any]:
     """Return what the store answered in a step; `ParseError` when it failed, or answers another question."""
-    result = capture[step]
-    if not result.ok:
-        raise ParseError(TOOL, f"step {step} ended with {result.status}", result.stderr or result.stdout)
-    answer = json_object(TOOL, text(result))
+    answer = json_object(TOOL, whole(TOOL, capture, step))
     equal(TOOL, f"verb of {step}", at(TOOL, answer, "verb"), verb_name)
     begun_s, done_s = (positive(TOOL, f"{key} of {step}", value(TOOL, answer, key)) for key in ("begun_s", "done_s"))
     if done_s < begun_s:
@@ -126,11 +124,6 @@ def used(capture: Capture, before: str, after: str) -> Used:
     if min(spent.values()) < 0 or busy_s < 0 or not total_s > 0:
         raise ParseError(TOOL, f"counters went backwards between usage-{before} and usage-{after}", str((first, last)))
     return Used(sum(spent.values()), busy_s, max(total_s, busy_s))  # idle time may be counted back a little
-
-
-def cpu_percent(used_by: Used, prefix: str = "") -> Measurement:
-    """Return ``cpu_percent`` (after `prefix`) of what was used."""
-    return Measurement(f"{prefix}cpu_percent", used_by.percent, "%", "lower")
 
 
 def _cpu(answer: Mapping[str, Any]) -> Mapping[str, float]:

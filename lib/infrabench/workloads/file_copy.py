@@ -14,15 +14,14 @@ the machine. See `_store`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, NotAsClaimed, Param, Step, Target
+from infrabench.core import Capture, DesignError, Measurements, NotAsClaimed, Param, Params, Roles, Step, Steps
 from infrabench.workloads import _fio_report, _volume
-from infrabench.workloads._parse import MIB, equal
+from infrabench.workloads._parse import MIB, equal, higher, lower
 
 VERSION = ("fio", "--version"), r"^fio-(\S+)$"
-PARAMS: Mapping[str, Param] = {
+PARAMS = {
     "files": Param(44, least=1, meaning="number of files"),
     "total_bytes": Param(4_000_000_000, least=MIB, unit="B", meaning="size of all files together"),
     "mode": _volume.MODE,
@@ -30,15 +29,17 @@ PARAMS: Mapping[str, Param] = {
 TOOL = "fio"
 READS = ("3.33", "3.39")
 PIECE = MIB
+WAYS: tuple[_fio_report.WAY, _fio_report.WAY] = ("write", "read")
 SUMS = ("--verify=crc32c", f"--verify_interval={PIECE}")
-METRICS: Mapping[str, MetricKind] = {
-    **{f"{way}_B_per_s": "fixed-work rate" for way in ("write", "read")},
-    **{f"{way}_{who}_cpu_s_per_B": "quantity" for way in ("write", "read") for who in ("storage", "client")},
-    **{f"{way}_cpu_percent": "quantity" for way in ("write", "read")},
+supported = _volume.needing(TOOL)
+METRICS = {
+    **{f"{way}_B_per_s": "fixed-work rate" for way in WAYS},
+    **{f"{way}_{who}_cpu_s_per_B": "quantity" for way in WAYS for who in ("storage", "client")},
+    **{f"{way}_cpu_percent": "quantity" for way in WAYS},
 }
 
 
-def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+def plan(params: Params, roles: Roles) -> Steps:
     """Return writing, dropping, reading and comparing, on a file system that is made for it."""
     size = _file_bytes(params) * params["files"]
     _volume.check(roles)
@@ -60,34 +61,27 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     )
 
 
-def supported(deployment: Deployment) -> str | None:
-    """Return None, or that the system stores nothing, or that fio is missing."""
-    return _volume.without(deployment, TOOL)
-
-
-def parse(capture: Capture) -> Sequence[Measurement]:
+def parse(capture: Capture) -> Measurements:
     """Return rates and CPU time for each byte; `NotAsClaimed` when less was read or written than all files hold."""
     _done(capture, "compare")
-    found: list[Measurement] = []
-    for way in ("write", "read"):
+    found: Measurements = ()
+    for way in WAYS:
         report, spent = _done(capture, way), _volume.used(capture, f"before-{way}", f"after-{way}")
-        found += [
-            Measurement(f"{way}_B_per_s", report.bytes_per_s, "B/s", "higher"),
-            Measurement(f"{way}_storage_cpu_s_per_B", spent.storage_s / report.bytes, "s/B", "lower"),
-            Measurement(f"{way}_client_cpu_s_per_B", spent.client_s / report.bytes, "s/B", "lower"),
-            _volume.cpu_percent(spent, f"{way}_"),
-        ]
-    return tuple(found)
+        used = {"storage": spent.storage_s, "client": spent.client_s}
+        rate = higher("B/s", **{f"{way}_B_per_s": report.bytes_per_s})
+        costs = lower("s/B", **{f"{way}_{who}_cpu_s_per_B": each / report.bytes for who, each in used.items()})
+        found = (*found, *rate, *costs, *lower("%", **{f"{way}_cpu_percent": spent.percent}))
+    return found
 
 
-def _file_bytes(params: Mapping[str, Any]) -> int:
+def _file_bytes(params: Params) -> int:
     each: int = params["total_bytes"] // params["files"] // PIECE * PIECE
     if not each:
         raise DesignError(f"file-copy: {params['files']} files of 1 MiB are more than {params['total_bytes']} bytes")
     return each
 
 
-def _step(name: str, params: Mapping[str, Any], folder: str, options: Sequence[str]) -> Step:
+def _step(name: str, params: Params, folder: str, options: Sequence[str]) -> Step:
     each = _file_bytes(params)
     argv = (
         TOOL, f"--name={name}", f"--directory={folder}", "--filename_format=file.$filenum",
@@ -103,7 +97,8 @@ def _done(capture: Capture, name: str) -> _fio_report.Side:
     each = _file_bytes(params)
     way: _fio_report.WAY = "write" if name == "write" else "read"
     asked = {"rw": way, "nrfiles": params["files"], "filesize": each, "bs": PIECE, "ioengine": "psync"}
-    job = _fio_report.job(capture[name], name, asked | ({"end_fsync": 1} if way == "write" else {"invalidate": 0}))
+    asked |= {"end_fsync": 1} if way == "write" else {"invalidate": 0}
+    job = _fio_report.checked(_fio_report.whole(capture[name]), name, asked)
     report = _fio_report.side(job, way)
     equal(TOOL, f"bytes of {name} in pieces", report.bytes, float(report.requests * PIECE))
     if report.bytes != each * params["files"]:

@@ -9,14 +9,13 @@ should keep each job above a tenth of a second.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
-from infrabench.core import Capture, DesignError, Measurement, MetricKind, Param, Step, Target
+from infrabench.core import Capture, DesignError, Measurement, Measurements, Param, Params, Roles, Step, Steps
 from infrabench.workloads import _fio_report
-from infrabench.workloads._parse import KIB, MIB, at_least, equal, positive, value
+from infrabench.workloads._parse import KIB, MIB, at_least, equal, higher, lower, positive, value
 
-PARAMS: Mapping[str, Param] = {
+PARAMS = {
     "size_bytes": Param(64 * MIB, least=512, unit="B", meaning="size of the file"),
     "block_bytes": Param(4 * KIB, least=512, unit="B", meaning="size of a request"),
     "directory": Param("/var/tmp", meaning="folder of the file in the target"),
@@ -29,13 +28,13 @@ READS = ("3.33", "3.39")
 FILE = "infrabench-fio.bin"
 WAYS: tuple[_fio_report.WAY, _fio_report.WAY] = ("write", "read")  # one job after the other
 SLOWEST_B_PER_S = 1 * MIB  # slower than this is a hang
-METRICS: Mapping[str, MetricKind] = {
-    **{f"{way}_{rate}": "fixed-work rate" for way in ("write", "read") for rate in ("B_per_s", "iops")},
-    **{f"{way}_latency_p99_s": "time" for way in ("write", "read")},
+METRICS = {
+    **{f"{way}_{rate}": "fixed-work rate" for way in WAYS for rate in ("B_per_s", "iops")},
+    **{f"{way}_latency_p99_s": "time" for way in WAYS},
 }
 
 
-def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+def plan(params: Params, roles: Roles) -> Steps:
     """Return the run with its two jobs, and the removal of the file."""
     at_least("size_bytes", params["size_bytes"], params["block_bytes"])
     if params["size_bytes"] % params["block_bytes"]:
@@ -49,7 +48,7 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     )
 
 
-def parse(capture: Capture) -> Sequence[Measurement]:
+def parse(capture: Capture) -> Measurements:
     """Return rate, requests per second and 99th percentile of latency for writing and for reading."""
     report, params = _fio_report.whole(capture["fio"]), capture.params
     found: list[Measurement] = []
@@ -59,15 +58,13 @@ def parse(capture: Capture) -> Sequence[Measurement]:
         equal(TOOL, f"bytes of job {name}", side.bytes, float(params["size_bytes"]))
         equal(TOOL, f"requests of job {name}", side.requests, params["size_bytes"] // params["block_bytes"])
         p99_s = value(TOOL, _fio_report.latencies(job, name, "clat_ns"), "99.000000")
-        found += [
-            Measurement(f"{name}_B_per_s", positive(TOOL, name, value(TOOL, job, name, "bw_bytes")), "B/s", "higher"),
-            Measurement(f"{name}_iops", positive(TOOL, name, value(TOOL, job, name, "iops")), "1/s", "higher"),
-            Measurement(f"{name}_latency_p99_s", positive(TOOL, f"{name} latency", p99_s), "s", "lower"),
-        ]
+        found += higher("B/s", **{f"{name}_B_per_s": positive(TOOL, name, value(TOOL, job, name, "bw_bytes"))})
+        found += higher("1/s", **{f"{name}_iops": positive(TOOL, name, value(TOOL, job, name, "iops"))})
+        found += lower("s", **{f"{name}_latency_p99_s": positive(TOOL, f"{name} latency", p99_s)})
     return tuple(found)
 
 
-def _options(params: Mapping[str, Any], way: _fio_report.WAY) -> Mapping[str, object]:
+def _options(params: Params, way: _fio_report.WAY) -> Mapping[str, object]:
     """Return the options of a job; fio repeats them in its report."""
     own = {"end_fsync": 1} if way == "write" else {"invalidate": 1}
     return {

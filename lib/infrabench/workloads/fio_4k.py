@@ -17,19 +17,18 @@ completed in each quarter of a second, else 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, Param, ParseError, Step, Target
+from infrabench.core import Capture, DesignError, Measurements, Param, Params, ParseError, Roles, Step, Steps
 from infrabench.workloads import _fio_report, _volume
-from infrabench.workloads._parse import GIB, KIB, at_least, equal, text
+from infrabench.workloads._parse import GIB, KIB, at_least, equal, higher, lower, positive, text, value
 
 VERSION = ("fio", "--version"), r"^fio-(\S+)$"
 TOOL = "fio"
 READS = ("3.33", "3.39")
 PATTERNS = ("read", "write", "randread", "randwrite")
 ENGINES = {"nbd": "nbd", "rbd": "rbd", "kernel": "libaio"}  # of each path
-PARAMS: Mapping[str, Param] = {
+PARAMS = {
     "pattern": Param("randread", choices=PATTERNS, meaning="order and direction of the requests"),
     "mode": _volume.MODE,
     "path": Param("nbd", choices=tuple(ENGINES), meaning="how fio reaches the volume"),
@@ -44,7 +43,8 @@ FOLDER = "/var/tmp/infrabench-fio-4k"
 LOG = f"{FOLDER}/load_clat_hist.log"
 WINDOW_S = 0.25
 POINTS = {"latency_p50_s": "50.000000", "latency_p99_s": "99.000000", "latency_p999_s": "99.900000"}
-METRICS: Mapping[str, MetricKind] = {
+supported = _volume.needing(TOOL)
+METRICS = {
     "iops": "fixed-time rate",
     "latency_mean_s": "time",
     **dict.fromkeys(POINTS, "time"),
@@ -53,9 +53,12 @@ METRICS: Mapping[str, MetricKind] = {
 }
 
 
-def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+def plan(params: Params, roles: Roles) -> Steps:
     """Return the volume's preparation, the run between two readings of usage, and fio's log of rates."""
-    _check(params, roles)
+    _volume.check(roles)
+    at_least("area_bytes", params["area_bytes"], params["block_bytes"])
+    if params["area_bytes"] % params["block_bytes"] or params["block_bytes"] % 512:
+        raise DesignError("fio-4k: area_bytes must be whole blocks, and block_bytes whole sectors of 512 bytes")
     timeout_s = params["seconds"] + params["ramp_s"] + 2 * _volume.COMMAND_S  # a flush of much takes its time
     inside = roles["server"].lifecycle.get("inside", ()) if params["path"] == "kernel" else ()
     return (
@@ -74,12 +77,7 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     )
 
 
-def supported(deployment: Deployment) -> str | None:
-    """Return None, or that the system stores nothing, or that fio is missing."""
-    return _volume.without(deployment, TOOL)
-
-
-def parse(capture: Capture) -> Sequence[Measurement]:
+def parse(capture: Capture) -> Measurements:
     """Return rate, latencies, steadiness and use of CPU; `ParseError` when report and log tell of two runs."""
     params = capture.params
     asked = {
@@ -90,7 +88,7 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     way: _fio_report.WAY = "read" if params["pattern"].endswith("read") else "write"
     asked |= {"direct": 1} if params["path"] == "kernel" else {}
     asked |= {"end_fsync": 1} if way == "write" else {}
-    report = _fio_report.side(_fio_report.job(capture["fio"], NAME, asked), way)
+    report = _fio_report.side(_fio_report.checked(_fio_report.whole(capture["fio"]), NAME, asked), way)
     # Those that were under way when the ramp ended are among the bytes, and not among the requests.
     for what, count in (("bytes", report.bytes / params["block_bytes"]), ("latencies", float(report.measured))):
         if not 0 <= count - report.requests <= params["depth"] or count % 1:
@@ -98,22 +96,19 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     if report.runtime_s < 0.99 * params["seconds"]:
         raise ParseError(TOOL, f"it ran {report.runtime_s:g} s of {params['seconds']:g} s", text(capture["fio"]))
     parts = _rates(capture, report, way)
-    found = [Measurement("iops", report.per_s, "1/s", "higher")]
-    found.append(Measurement("latency_mean_s", report.latency_mean_s, "s", "lower"))
-    for name, point in POINTS.items():
-        found.append(Measurement(name, _fio_report.percentile(report, point), "s", "lower"))
-    found.append(Measurement("steady", float(_fio_report.steady(parts)), "1", "higher"))
-    return (*found, _volume.cpu_percent(_volume.used(capture, "before", "after")))
+    points = {
+        name: positive(TOOL, f"percentile {point}", value(TOOL, report.percentiles_s, point))
+        for name, point in POINTS.items()
+    }
+    return (
+        *higher("1/s", iops=report.per_s),
+        *lower("s", latency_mean_s=report.latency_mean_s, **points),
+        *higher("1", steady=float(_fio_report.steady(parts))),
+        *lower("%", cpu_percent=_volume.used(capture, "before", "after").percent),
+    )
 
 
-def _check(params: Mapping[str, Any], roles: Mapping[str, Target]) -> None:
-    _volume.check(roles)
-    at_least("area_bytes", params["area_bytes"], params["block_bytes"])
-    if params["area_bytes"] % params["block_bytes"] or params["block_bytes"] % 512:
-        raise DesignError("fio-4k: area_bytes must be whole blocks, and block_bytes whole sectors of 512 bytes")
-
-
-def _way(params: Mapping[str, Any], roles: Mapping[str, Target]) -> tuple[str, ...]:
+def _way(params: Params, roles: Roles) -> tuple[str, ...]:
     """Return fio's command and how it reaches the volume; `NotRunnable` where the store has no such path."""
     path = params["path"]
     engine = f"--ioengine={ENGINES[path]}"
@@ -128,7 +123,7 @@ def _way(params: Mapping[str, Any], roles: Mapping[str, Target]) -> tuple[str, .
     return (TOOL, f"--name={NAME}", engine, "--direct=1", f"--filename={device}")
 
 
-def _options(params: Mapping[str, Any]) -> tuple[str, ...]:
+def _options(params: Params) -> tuple[str, ...]:
     return (
         f"--rw={params['pattern']}", f"--bs={params['block_bytes']}", f"--size={params['area_bytes']}",
         f"--iodepth={params['depth']}", "--randrepeat=0", "--refill_buffers",

@@ -8,13 +8,10 @@ The client reports the SHA-256 of what it got, which must be that of the file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from infrabench.core import Capture, Measurements, Param, Params, ParseError, Roles, Step, Steps
+from infrabench.workloads._parse import MIB, at, equal, higher, json_object, lower, one, positive, text, value
 
-from infrabench.core import Capture, Measurement, MetricKind, Param, ParseError, Step, Target
-from infrabench.workloads._parse import MIB, at, equal, json_object, one, positive, text, value
-
-PARAMS: Mapping[str, Param] = {
+PARAMS = {
     "size_bytes": Param(64 * MIB, least=1, unit="B", meaning="size of the file"),
     "port": Param(18021, least=1, most=65535, meaning="port of the server"),
 }
@@ -24,14 +21,10 @@ TOOL = "ib-ftp"
 FOLDER = "/srv/infrabench/ftp"
 SLOWEST_B_PER_S = 1 * MIB  # slower than this is a hang
 MAKE = 'ib-data "$1" "$2" && sha256sum "$1"'
-METRICS: Mapping[str, MetricKind] = {
-    "total_s": "time",
-    "first_byte_s": "time",
-    "transfer_B_per_s": "fixed-work rate",
-}
+METRICS = {"total_s": "time", "first_byte_s": "time", "transfer_B_per_s": "fixed-work rate"}
 
 
-def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+def plan(params: Params, roles: Roles) -> Steps:
     """Return making the file, start, readiness (the client can log in), download and stop."""
     size = params["size_bytes"]
     server = ("--address", roles["server"].address, "--port", str(params["port"]))
@@ -47,7 +40,7 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     )
 
 
-def parse(capture: Capture) -> Sequence[Measurement]:
+def parse(capture: Capture) -> Measurements:
     """Return total time, time to the first byte and transfer rate; `ParseError` when the copy is not the file."""
     report = json_object(TOOL, text(capture["download"]))
     size = value(TOOL, report, "bytes")
@@ -61,11 +54,7 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     if not login_s <= first_s <= total_s:
         spoken = f"logged in after {login_s:g} s, the first byte came after {first_s:g} s of {total_s:g} s"
         raise ParseError(TOOL, spoken, text(capture["download"]))
-    return (
-        Measurement("total_s", total_s, "s", "lower"),
-        Measurement("first_byte_s", first_s, "s", "lower"),
-        Measurement("transfer_B_per_s", size / total_s, "B/s", "higher"),
-    )
+    return (*lower("s", total_s=total_s, first_byte_s=first_s), *higher("B/s", transfer_B_per_s=size / total_s))
 
 
 def _file(size_bytes: int) -> str:

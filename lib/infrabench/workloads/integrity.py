@@ -23,23 +23,12 @@ none.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from infrabench.core import (
-    Capture,
-    Deployment,
-    Measurement,
-    MetricKind,
-    NotAsClaimed,
-    Param,
-    ParseError,
-    Step,
-    Target,
-)
+from infrabench.core import Capture, Measurements, NotAsClaimed, Param, Params, ParseError, Roles, Step, Steps
 from infrabench.workloads import _volume
-from infrabench.workloads._parse import KIB, at, at_least, equal, json_object, positive, text, value
+from infrabench.workloads._parse import KIB, at, at_least, equal, higher, json_object, lower, positive, text, value
 
 VERSION = ("python3", "--version"), r"^Python (\S+)$"
 TOOL = "integrity"
@@ -47,7 +36,7 @@ SCRIPT = Path(__file__).with_name("_integrity_script.py")
 DAMAGES = ("none", "one", "both")
 DATA = "data"
 MOST_FILES = 256
-PARAMS: Mapping[str, Param] = {
+PARAMS = {
     "files": Param(16, least=1, most=MOST_FILES, meaning="number of files, which are all read at once"),
     "total_bytes": Param(256_000_000, least=64 * KIB, unit="B", meaning="size of all files together"),
     "damage": Param(
@@ -60,16 +49,16 @@ REBUILD_S = 3600.0  # the pool may hold more than these files
 SCRUB_S = 1800.0
 ANSWER_S = 60.0  # for a file, beside the time that reading takes
 SETTLE_S = 3.0  # until what a read has met is counted
-METRICS: Mapping[str, MetricKind] = {
+supported = _volume.needing("python3")
+METRICS = {
     **{f"intact_{when}": "share" for when in ("before", "degraded", "after")},
     **{f"found_by_{what}": "share" for what in ("read", "light_scrub", "deep_scrub")},
     "repaired": "share",
-    "lost_files": "count",
-    "silently_wrong_files": "count",
+    **dict.fromkeys(("lost_files", "silently_wrong_files"), "count"),
 }
 
 
-def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+def plan(params: Params, roles: Roles) -> Steps:
     """Return writing, what happens to the disks, and every reading."""
     _volume.check(roles)
     at_least("total_bytes", params["total_bytes"], 64 * KIB * params["files"])
@@ -97,12 +86,7 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     )
 
 
-def supported(deployment: Deployment) -> str | None:
-    """Return None, or that the system stores nothing, or that the node has no Python."""
-    return _volume.without(deployment, "python3")
-
-
-def parse(capture: Capture) -> Sequence[Measurement]:
+def parse(capture: Capture) -> Measurements:
     """Return shares of intact files, what found the damage, and what became of it."""
     lost_disk = capture.params["damage"] == "none"
     written = _hashes(capture, "write", "write")
@@ -112,30 +96,26 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     wrong = {name for found in readings.values() for name, told in found.items() if told != written.get(name)}
     after = readings["read-after"]
     lost = len(written) - len(after.keys() & written.keys())
-    shares = [
-        Measurement(f"intact_{name.removeprefix('read-')}", _intact(written, readings[name]), "1", "higher")
-        for name in readings
+    intact = {
+        f"intact_{name.removeprefix('read-')}": len(written.items() & found.items()) / len(written)
+        for name, found in readings.items()
         if name != "read-some"
-    ]
+    }
     if lost_disk:
         for verb in ("fail", "replace"):
             _volume.said(capture, verb, verb)
         state = at(TOOL, json_object(TOOL, text(capture["wait"])), "state")
         equal(TOOL, "clean after the rebuild", at(TOOL, state, "clean"), True)
-        found: Sequence[Measurement] = ()
+        found: Measurements = ()
     else:
         found = _detections(capture)
     if capture.params["damage"] == "both" and not lost and not wrong:
         raise NotAsClaimed("said that both copies of data are damaged, but every file came back as it was written")
-    return (
-        *shares,
-        *found,
-        Measurement("lost_files", float(lost), "1", "lower"),
-        Measurement("silently_wrong_files", float(len(wrong)), "1", "lower"),
-    )
+    files = lower("1", lost_files=float(lost), silently_wrong_files=float(len(wrong)))
+    return (*higher("1", **intact), *found, *files)
 
 
-def _lost(params: Mapping[str, Any], roles: Mapping[str, Target], folder: str) -> tuple[Step, ...]:
+def _lost(params: Params, roles: Roles, folder: str) -> Steps:
     """Return the steps in which a disk is lost and replaced."""
     wait = ("python3", "-c", _script(), "wait", f"{REBUILD_S:g}", *roles["server"].lifecycle["store"])
     return (
@@ -147,7 +127,7 @@ def _lost(params: Mapping[str, Any], roles: Mapping[str, Target], folder: str) -
     )
 
 
-def _damaged(params: Mapping[str, Any], roles: Mapping[str, Target], folder: str) -> tuple[Step, ...]:
+def _damaged(params: Params, roles: Roles, folder: str) -> Steps:
     """Return the steps in which data are damaged, and found and repaired by what the system has for that."""
     moved = SCRUB_S * _volume.SLOWEST_B_PER_S
     some = (
@@ -173,12 +153,12 @@ def _script() -> str:
     return SCRIPT.read_text(encoding="utf-8")
 
 
-def _files(step: str, params: Mapping[str, Any], *words: object, limit_s: float = 0.0) -> Step:
+def _files(step: str, params: Params, *words: object, limit_s: float = 0.0) -> Step:
     timeout_s = limit_s + _volume.COMMAND_S + params["total_bytes"] / _volume.SLOWEST_B_PER_S
     return Step(step, "server", ("python3", "-c", _script(), *map(str, words)), timeout_s=timeout_s)
 
 
-def _read(when: str, params: Mapping[str, Any], folder: str, part: int = 1) -> Step:
+def _read(when: str, params: Params, folder: str, part: int = 1) -> Step:
     """Return the step in which the first `part`-th of the files is read."""
     limit_s = ANSWER_S + params["total_bytes"] / _volume.SLOWEST_B_PER_S
     return _files(f"read-{when}", params, "read", folder, part, f"{limit_s:g}", limit_s=limit_s)
@@ -210,32 +190,23 @@ def _hashes(capture: Capture, step: str, verb: str) -> Mapping[str, str]:
     return dict(files)
 
 
-def _intact(written: Mapping[str, str], found: Mapping[str, str]) -> float:
-    return sum(found.get(name) == digest for name, digest in written.items()) / len(written)
-
-
-def _detections(capture: Capture) -> Sequence[Measurement]:
+def _detections(capture: Capture) -> Measurements:
     """Return what reported damage, and whether the last scrub found none any more."""
     damage = _volume.said(capture, "corrupt", "corrupt")
     positive(TOOL, "places of the damage", value(TOOL, damage, "places"))
     disks = at(TOOL, damage, "disks")
     hit = len(disks) if isinstance(disks, list) else None
     equal(TOOL, "disks with damage", hit, {"one": 1, "both": 2}[capture.params["damage"]])
-    by = {"read": _met(capture)}
-    for step, name in (("scrub-light", "light_scrub"), ("scrub-deep", "deep_scrub")):
+    by = {"found_by_read": float(_met(capture))}
+    for step, name in (("scrub-light", "found_by_light_scrub"), ("scrub-deep", "found_by_deep_scrub")):
         errors = _errors(capture, step)
         if errors is not None:
-            by[name] = errors > 0
+            by[name] = float(errors > 0)
     left = _errors(capture, "scrub-again")
     if left is None:
-        raise ParseError(
-            TOOL, "a system without a deep scrub cannot tell what it repaired", text(capture["scrub-again"])
-        )
-    repaired = any(by.values()) and not left
-    return (
-        *(Measurement(f"found_by_{name}", float(yes), "1", "higher") for name, yes in by.items()),
-        Measurement("repaired", float(repaired), "1", "higher"),
-    )
+        told = text(capture["scrub-again"])
+        raise ParseError(TOOL, "a system without a deep scrub cannot tell what it repaired", told)
+    return higher("1", **by, repaired=float(any(by.values()) and not left))
 
 
 def _met(capture: Capture) -> bool:

@@ -9,13 +9,12 @@ Metrics ``write_``, ``rewrite_``, ``read_`` and ``reread_B_per_s``; IOzone's kB 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
-from infrabench.core import Capture, DesignError, Measurement, MetricKind, Param, ParseError, Step, Target
-from infrabench.workloads._parse import KIB, MIB, at_least, equal, one, positive, quantity, text
+from infrabench.core import Capture, DesignError, Measurements, Param, Params, ParseError, Roles, Step, Steps
+from infrabench.workloads._parse import KIB, MIB, at_least, equal, higher, one, positive, quantity, text
 
-PARAMS: Mapping[str, Param] = {
+PARAMS = {
     "size_bytes": Param(64 * MIB, least=KIB, unit="B", meaning="size of the file"),
     "record_bytes": Param(4 * KIB, least=KIB, unit="B", meaning="size of a record"),
     "directory": Param("/var/tmp", meaning="folder of the file in the target"),
@@ -35,12 +34,10 @@ ROW = (
 )
 COLUMNS = ("kB", "reclen", "write", "rewrite", "read", "reread")
 OFF = 1  # a number ends where the name of its column does, or a place beside it; those of other tests are blank
-METRICS: Mapping[str, MetricKind] = {
-    f"{name}_B_per_s": "fixed-work rate" for name in ("write", "rewrite", "read", "reread")
-}
+METRICS = {f"{name}_B_per_s": "fixed-work rate" for name in COLUMNS[2:]}
 
 
-def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+def plan(params: Params, roles: Roles) -> Steps:
     """Return the run, and the removal of the file that a killed run leaves."""
     at_least("size_bytes", params["size_bytes"], params["record_bytes"])
     if params["size_bytes"] % params["record_bytes"] or params["record_bytes"] % KIB:
@@ -52,7 +49,7 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     )
 
 
-def parse(capture: Capture) -> Sequence[Measurement]:
+def parse(capture: Capture) -> Measurements:
     """Return four rates in bytes per second; `ParseError` when the output is of another command, or lacks a column."""
     output, params = text(capture["iozone"]), capture.params
     one(TOOL, "its unit", r"^\tOutput is in kBytes/sec$", output)
@@ -65,20 +62,17 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     row = _columns(*one(TOOL, "one complete row of results", ROW, output).groups())
     equal(TOOL, "file size in KiB", row["kB"], float(params["size_bytes"] // KIB))
     equal(TOOL, "record size in KiB", row["reclen"], float(params["record_bytes"] // KIB))
-    return tuple(
-        Measurement(f"{name}_B_per_s", positive(TOOL, name, row[name]) * KIB, "B/s", "higher")
-        for name in ("write", "rewrite", "read", "reread")
-    )
+    return higher("B/s", **{f"{name}_B_per_s": positive(TOOL, name, row[name]) * KIB for name in COLUMNS[2:]})
 
 
-def _command(params: Mapping[str, Any]) -> tuple[str, ...]:
+def _command(params: Params) -> tuple[str, ...]:
     return (
         TOOL, "-i", "0", "-i", "1", "-r", f"{params['record_bytes'] // KIB}k", "-s", f"{params['size_bytes'] // KIB}k",
         "-e", "-c", *(("-I",) if params["direct"] else ()), "-f", _file(params),
     )  # fmt: skip
 
 
-def _file(params: Mapping[str, Any]) -> str:
+def _file(params: Params) -> str:
     return f"{params['directory']}/{FILE}"
 
 

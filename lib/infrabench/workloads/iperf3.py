@@ -17,29 +17,19 @@ the omitted seconds to the others, up to more than 100 %, and that of 3.9 does n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, DesignError, Measurement, MetricKind, Param, ParseError, Step, Target
+from infrabench.core import Capture, DesignError, Measurements, Param, Params, ParseError, Roles, Step, Steps
 from infrabench.workloads import _network
 from infrabench.workloads._counters import Amount
-from infrabench.workloads._parse import (
-    at,
-    equal,
-    json_object,
-    one,
-    positive,
-    text,
-    value,
-    within,
-)
+from infrabench.workloads._parse import at, equal, higher, json_object, lower, one, positive, text, value, within
 
 PROGRAMS = {"server": {"iperf3": "iperf3"}, "far": {"iperf3": "iperf3"}}
 VERSION = ("iperf3", "--version"), r"^iperf (\S+)(?: \(.*\))?$"
 TOOL = "iperf3"
 READS = ("3.9", "3.12", "3.18")
 MOST_STREAMS = 128  # iperf3's own limit
-PARAMS: Mapping[str, Param] = {
+PARAMS = {
     **_network.PATH,
     "protocol": Param("tcp", choices=("tcp", "udp"), meaning="protocol of transport"),
     "streams": Param(1, least=1, most=MOST_STREAMS, meaning="connections"),
@@ -64,7 +54,7 @@ TOUCH_S, BEGIN_S, END_S = 1e-5, 0.1, 0.001
 # nothing was moved.
 THREADS, BETWEEN, LAST_S = (3, 16), 0.001, 0.1
 SETTLE_S = 30.0  # connecting, exchange of results
-METRICS: Mapping[str, MetricKind] = {
+METRICS = {
     "throughput_bit_per_s": "fixed-time rate",
     "retransmits": "count",
     "received_bit_per_s": "fixed-time rate",
@@ -77,22 +67,23 @@ METRICS: Mapping[str, MetricKind] = {
 }
 
 
-def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+def plan(params: Params, roles: Roles) -> Steps:
     """Return start of the server, readings, the run, readings and stop."""
     found = _network.ends(params, roles)
     seconds, omit_s, port = params["seconds"], params["omit_s"], params["port"]
     if params["protocol"] == "tcp" and params["rate_bit_per_s"]:
         raise DesignError("iperf3: rate_bit_per_s is what UDP offers; TCP finds its own")
+    udp = ("-u", "-b", str(_rate(params)), "-l", str(params["length_bytes"]))
     argv = (
         TOOL, "-c", found.address, "-p", str(port), "-t", str(seconds), "-O", str(omit_s), "-P", str(params["streams"]),
         "-i", "1", "-J", "--get-server-output", "--connect-timeout", "5000",
-        *_network.pinned(params, "-A"), *_udp(params),
+        *_network.pinned(params, "-A"), *(udp if params["protocol"] == "udp" else ()),
     )  # fmt: skip
     tool = Step("iperf3", found.client.role, argv, timeout_s=seconds + omit_s + SETTLE_S)
     return _network.around(found, params, (TOOL, "-s", "-1", "-J", "-p", str(port)), tool)
 
 
-def parse(capture: Capture) -> Sequence[Measurement]:
+def parse(capture: Capture) -> Measurements:
     """Return the metrics; `NotAsClaimed` when the traffic took another path than the parameters say."""
     report = json_object(TOOL, text(capture["iperf3"]))
     for side, told in (("client", report), ("server", report.get("server_output_json"))):
@@ -108,13 +99,7 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     return (*found, *spent)
 
 
-def _udp(params: Mapping[str, Any]) -> tuple[str, ...]:
-    if params["protocol"] == "tcp":
-        return ()
-    return ("-u", "-b", str(_rate(params)), "-l", str(params["length_bytes"]))
-
-
-def _rate(params: Mapping[str, Any]) -> int:
+def _rate(params: Params) -> int:
     """Return the rate that is offered on each stream, as iperf3 takes it; 0: no limit."""
     each: int = params["rate_bit_per_s"] // params["streams"]
     return each
@@ -142,19 +127,21 @@ def _check_asked(capture: Capture, report: Any, server: Any) -> None:
         _check_gapless(told, omitted=False, least_s=params["seconds"])
 
 
-def _tcp_result(params: Mapping[str, Any], report: Any, server: Any) -> Sequence[Measurement]:
+def _tcp_result(params: Params, report: Any, server: Any) -> Measurements:
     received = _received(server)
     _total(report, "sum_sent")
     equal(TOOL, "bytes received", value(TOOL, report, "end", "sum_received", "bytes"), received)
     rate = 8 * received / _seconds(params, server, "sum_received")
-    _agree("bit/s received", rate, value(TOOL, server, "end", "sum_received", "bits_per_second"))
+    said = value(TOOL, server, "end", "sum_received", "bits_per_second")
+    if abs(rate - said) > 0.001 * abs(said):
+        raise ParseError(TOOL, f"bit/s received: the intervals give {rate:g}, the report says {said:g}", str(said))
     return (
-        Measurement("throughput_bit_per_s", positive(TOOL, "bytes received", rate), "bit/s", "higher"),
-        Measurement("retransmits", _count(report, "end", "sum_sent", "retransmits"), "1", "lower"),
+        *higher("bit/s", throughput_bit_per_s=positive(TOOL, "bytes received", rate)),
+        *lower("1", retransmits=_count(report, "end", "sum_sent", "retransmits")),
     )
 
 
-def _udp_result(params: Mapping[str, Any], report: Any, server: Any) -> Sequence[Measurement]:
+def _udp_result(params: Params, report: Any, server: Any) -> Measurements:
     received = _received(server)
     packets = positive(TOOL, "packets", value(TOOL, server, "end", "sum", "packets"))
     lost = _count(server, "end", "sum", "lost_packets")
@@ -168,12 +155,11 @@ def _udp_result(params: Mapping[str, Any], report: Any, server: Any) -> Sequence
     jitter_s = value(TOOL, server, "end", "sum", "jitter_ms") / 1000
     if not (jitter_s >= 0 and lost <= packets):
         raise ParseError(TOOL, f"jitter {jitter_s:g} s or loss {lost:g} of {packets:g} cannot be", str(server["end"]))
-    rate = 8 * received / _seconds(params, server, "sum")
     return (
-        Measurement("received_bit_per_s", rate, "bit/s", "higher"),
-        Measurement("loss_percent", 100 * lost / packets, "%", "lower"),
-        Measurement("jitter_s", jitter_s, "s", "lower"),
-        Measurement("offered_bit_per_s", offered, "bit/s", "higher"),
+        *higher("bit/s", received_bit_per_s=8 * received / _seconds(params, server, "sum")),
+        *lower("%", loss_percent=100 * lost / packets),
+        *lower("s", jitter_s=jitter_s),
+        *higher("bit/s", offered_bit_per_s=offered),
     )
 
 
@@ -209,7 +195,7 @@ def _version(told: Any) -> tuple[int, ...]:
     return (int(said[1]), int(said[2]))
 
 
-def _seconds(params: Mapping[str, Any], told: Any, key: str) -> float:
+def _seconds(params: Params, told: Any, key: str) -> float:
     """Return the time that a report's sum is over; `ParseError` when it is not about what was asked."""
     seconds = value(TOOL, told, "end", key, "seconds")
     if abs(seconds - params["seconds"]) > SLACK * params["seconds"]:
@@ -256,8 +242,3 @@ def _count(told: Any, *path: str) -> float:
     if found < 0 or found != int(found):
         raise ParseError(TOOL, f"{'.'.join(path)} is no count", str(found))
     return found
-
-
-def _agree(what: str, found: float, told: float) -> None:
-    if abs(found - told) > 0.001 * abs(told):
-        raise ParseError(TOOL, f"{what}: the intervals give {found:g}, the report says {told:g}", str(told))

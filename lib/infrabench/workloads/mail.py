@@ -12,13 +12,10 @@ delivered as many messages as postal says it sent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from infrabench.core import Capture, Measurements, Param, Params, ParseError, Roles, Step, Steps
+from infrabench.workloads._parse import KIB, at_least, equal, higher, json_object, lower, positive, text, value, within
 
-from infrabench.core import Capture, Measurement, MetricKind, Param, ParseError, Step, Target
-from infrabench.workloads._parse import KIB, at_least, equal, json_object, positive, text, value, within
-
-PARAMS: Mapping[str, Param] = {
+PARAMS = {
     "threads": Param(10, least=1, meaning="connections at a time"),
     "seconds": Param(60.0, least=0.1, unit="s", meaning="length of the run"),
     "min_kib": Param(1, least=1, unit="KiB", meaning="smallest message"),
@@ -38,14 +35,10 @@ NO_RATE_LIMIT = "1000000"  # messages a minute; postal's own default is 24000
 GRACE_S = 60.0  # for the last message of each thread
 LATE_S = 5.0  # start of postal, and looking for its last connection
 HEADER_BYTES, LINES = 4 * KIB, 0.1  # what a message may have beside its random body, and how its lines are counted
-METRICS: Mapping[str, MetricKind] = {
-    "messages_per_min": "fixed-time rate",
-    "bytes_per_s": "fixed-time rate",
-    "errors": "count",
-}
+METRICS = {"messages_per_min": "fixed-time rate", "bytes_per_s": "fixed-time rate", "errors": "count"}
 
 
-def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+def plan(params: Params, roles: Roles) -> Steps:
     """Return start, readiness (the server greets the client), load, count and stop."""
     at_least("max_kib", params["max_kib"], params["min_kib"])
     address, port = roles["server"].address, str(params["port"])
@@ -65,7 +58,7 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     )
 
 
-def parse(capture: Capture) -> Sequence[Measurement]:
+def parse(capture: Capture) -> Measurements:
     """Return messages a minute, bytes a second and errors; `ParseError` when the two sides count differently."""
     load = json_object(COUNTER, text(capture["postal"]))
     server = json_object(COUNTER, text(capture["count"]))
@@ -85,7 +78,7 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     least, most = (accepted * params[name] * KIB for name in ("min_kib", "max_kib"))
     within(COUNTER, "bytes", size, (1 - LINES) * least, (1 + LINES) * most + accepted * HEADER_BYTES)
     return (
-        Measurement("messages_per_min", accepted / elapsed_s * 60, "1/min", "higher"),
-        Measurement("bytes_per_s", positive(COUNTER, "bytes", size) / elapsed_s, "B/s", "higher"),
-        Measurement("errors", value(COUNTER, server, "problems"), "1", "lower"),
+        *higher("1/min", messages_per_min=accepted / elapsed_s * 60),
+        *higher("B/s", bytes_per_s=positive(COUNTER, "bytes", size) / elapsed_s),
+        *lower("1", errors=value(COUNTER, server, "problems")),
     )

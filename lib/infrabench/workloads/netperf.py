@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from infrabench.core import Capture, DesignError, Measurement, MetricKind, Param, ParseError, Step, Target
+from infrabench.core import Capture, DesignError, Measurements, Param, Params, ParseError, Roles, Step, Steps
 from infrabench.workloads import _network
 from infrabench.workloads._counters import Amount
-from infrabench.workloads._parse import NUMBER, equal, number, one, positive, text
+from infrabench.workloads._parse import NUMBER, equal, higher, lower, number, one, positive, text
 
 PROGRAMS = {"server": {"netperf": "netperf", "netserver": "netperf"}, "far": {"netperf": "netperf"}}
 VERSION = ("netperf", "-V"), r"^Netperf version (\S+)$"
@@ -28,7 +27,7 @@ TOOL = "netperf"
 READS = ("2.7.0", "2.7.1")
 SERVER = "netserver"
 PROTOCOLS = {"TCP_RR": "TCP", "UDP_RR": "UDP", "TCP_STREAM": "TCP"}
-PARAMS: Mapping[str, Param] = {
+PARAMS = {
     **_network.PATH,
     "test": Param("TCP_RR", choices=tuple(PROTOCOLS), meaning="netperf's test"),
     "seconds": Param(5, least=1, unit="s", meaning="length of the run"),
@@ -47,15 +46,14 @@ SLACK = 0.1  # largest share by which the time may miss what was asked
 # Share of the time in which a request is under way: all but netperf's own work, less where a datagram was lost.
 UNDER_WAY = (0.95, 1.01)
 SETTLE_S = 30.0
-METRICS: Mapping[str, MetricKind] = {
-    "throughput_bit_per_s": "fixed-time rate",
-    "transactions_per_s": "fixed-time rate",
+METRICS = {
+    **dict.fromkeys(("throughput_bit_per_s", "transactions_per_s"), "fixed-time rate"),
     **{f"latency_{name}_s": "time" for name in LATENCIES},
     **_network.CPU_METRICS,
 }
 
 
-def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+def plan(params: Params, roles: Roles) -> Steps:
     """Return start of netserver, readings, the run, readings and stop."""
     found = _network.ends(params, roles)
     argv = command(params, found.address, _network.pinned(params, "-T"))
@@ -63,12 +61,12 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     return _network.around(found, params, server(params), tool)
 
 
-def server(params: Mapping[str, Any]) -> tuple[str, ...]:
+def server(params: Params) -> tuple[str, ...]:
     """Return netserver's command: in the foreground, one connection after the other, and no log files of its own."""
     return (SERVER, "-D", "-f", "-N", "-p", str(params["port"]))
 
 
-def command(params: Mapping[str, Any], address: str, more: Sequence[str] = ()) -> tuple[str, ...]:
+def command(params: Params, address: str, more: Sequence[str] = ()) -> tuple[str, ...]:
     """Return netperf's command, with `more` of its general options; `DesignError` for two equal ports."""
     test, seconds = params["test"], params["seconds"]
     if params["port"] == params["data_port"]:
@@ -81,7 +79,7 @@ def command(params: Mapping[str, Any], address: str, more: Sequence[str] = ()) -
     )  # fmt: skip
 
 
-def parse(capture: Capture) -> Sequence[Measurement]:
+def parse(capture: Capture) -> Measurements:
     """Return the metrics of the test; `NotAsClaimed` when it took another path than the parameters say."""
     address = _network.read_option(capture["netperf"], TOOL, "-H")
     found, amount = read(text(capture["netperf"]), capture.params, address)
@@ -89,9 +87,7 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     return found
 
 
-def read(
-    output: str, params: Mapping[str, Any], address: str, late_s: float = 0.0
-) -> tuple[Sequence[Measurement], Amount]:
+def read(output: str, params: Params, address: str, late_s: float = 0.0) -> tuple[Measurements, Amount]:
     """Return what one run of netperf against `address` says, and how much it moved at the least.
 
     `late_s`: how much later than asked for it may end, where many share the processors; rates are over the time it
@@ -119,18 +115,18 @@ def _keys(test: str) -> tuple[str, ...]:
     return COMMON if test == "TCP_STREAM" else (*COMMON, *RR)
 
 
-def _stream(told: Mapping[str, str], elapsed_s: float) -> tuple[Sequence[Measurement], Amount]:
+def _stream(told: Mapping[str, str], elapsed_s: float) -> tuple[Measurements, Amount]:
     equal(TOOL, "unit", told["THROUGHPUT_UNITS"], "10^6bits/s")
     equal(TOOL, "direction", told["DIRECTION"], "Send")
     rate = positive(TOOL, "throughput", _value(told, "THROUGHPUT")) * 1e6
     received = _value(told, "REMOTE_BYTES_RECVD")
     _agree(told, rate / 8, received, elapsed_s)
-    return (Measurement("throughput_bit_per_s", rate, "bit/s", "higher"),), Amount(received, "B")
+    return higher("bit/s", throughput_bit_per_s=rate), Amount(received, "B")
 
 
 def _transactions(
-    params: Mapping[str, Any], told: Mapping[str, str], elapsed_s: float, crowded: bool
-) -> tuple[Sequence[Measurement], Amount]:
+    params: Params, told: Mapping[str, str], elapsed_s: float, crowded: bool
+) -> tuple[Measurements, Amount]:
     """Return rate and latencies; `crowded`: many wait for a processor, netperf's own beginning and end included."""
     equal(TOOL, "unit", told["THROUGHPUT_UNITS"], "Trans/s")
     equal(TOOL, "direction", told["DIRECTION"], "Send|Recv")
@@ -149,10 +145,8 @@ def _transactions(
     least = 0.0 if crowded and told["PROTOCOL"] == "TCP" else UNDER_WAY[0]  # over TCP none is lost
     if not least <= under_way <= UNDER_WAY[1]:
         raise ParseError(TOOL, f"a request was under way {100 * under_way:.1f} % of the time: one was lost", str(told))
-    return (
-        Measurement("transactions_per_s", rate, "1/s", "higher"),
-        *(Measurement(f"latency_{name}_s", time_s, "s", "lower") for name, time_s in times_s.items()),
-    ), Amount(done, "packets")
+    latencies = lower("s", **{f"latency_{name}_s": time_s for name, time_s in times_s.items()})
+    return (*higher("1/s", transactions_per_s=rate), *latencies), Amount(done, "packets")
 
 
 def _agree(told: Mapping[str, str], per_s: float, moved: float, elapsed_s: float, cut_off: int = 0) -> None:

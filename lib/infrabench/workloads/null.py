@@ -5,28 +5,25 @@ Metric: ``wall_s``, the wall time of the one step, seen from the controlling mac
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
-from infrabench.core import Capture, Measurement, MetricKind, Param, ParseError, Step, Target
-from infrabench.workloads._parse import positive
+from infrabench.core import Capture, Measurements, Params, ParseError, Roles, Step, Steps
+from infrabench.workloads._parse import lower, positive
 
 PROGRAMS: Mapping[str, Mapping[str, str]] = {}
 VERSION = ("true", "--version"), r"^true \(GNU coreutils\) (\S+)$"
-PARAMS: Mapping[str, Param] = {}
-METRICS: Mapping[str, MetricKind] = {
-    "wall_s": "time",
-}
+PARAMS = {}
+METRICS = {"wall_s": "time"}
 
 
-def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+def plan(params: Params, roles: Roles) -> Steps:
     """Return one step that does nothing."""
     return (Step("true", "server", ("true",), timeout_s=30.0),)
 
 
-def parse(capture: Capture) -> Sequence[Measurement]:
+def parse(capture: Capture) -> Measurements:
     """Return ``wall_s``; `ParseError` when `true` said anything, since then it was not `true`."""
     result = capture["true"]
     if result.stdout or result.stderr:
         raise ParseError("true", "expected no output", result.stdout or result.stderr)
-    return (Measurement("wall_s", positive("true", "wall time", result.duration_s), "s", "lower"),)
+    return lower("s", wall_s=positive("true", "wall time", result.duration_s))

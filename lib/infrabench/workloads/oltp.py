@@ -13,28 +13,26 @@ rows than was made, is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from infrabench.core import (
     Capture,
-    Deployment,
     DesignError,
-    Measurement,
-    MetricKind,
+    Measurements,
     Param,
+    Params,
     ParseError,
+    Roles,
     Step,
+    Steps,
     Target,
     read_version,
 )
 from infrabench.workloads import _volume, sysbench_cpu
-from infrabench.workloads._parse import MIB, NUMBER, Field, equal, one, positive, read_fields, text
+from infrabench.workloads._parse import MIB, NUMBER, Field, equal, higher, lower, one, positive, read_fields, text
 
 TOOL = "sysbench"
 READS = ("1.0.20",)
 TESTS = ("oltp_read_write", "oltp_read_only")
-PARAMS: Mapping[str, Param] = {
+PARAMS = {
     "test": Param("oltp_read_write", choices=TESTS, meaning="sysbench's test"),
     "rows": Param(100_000, least=100, meaning="rows of a table"),
     "tables": Param(1, least=1, meaning="number of tables"),
@@ -60,24 +58,25 @@ REPORT = {
 LATE = 0.1  # share of the time that connecting and ending may take
 RATE_TOLERANCE = 0.02  # sysbench prints hundredths, and its total time in ten-thousandths
 SETTINGS = "SELECT @@innodb_buffer_pool_size, @@innodb_flush_method, @@innodb_flush_log_at_trx_commit"
-METRICS: Mapping[str, MetricKind] = {
-    "transactions_per_s": "fixed-time rate",
-    "queries_per_s": "fixed-time rate",
-    "latency_mean_s": "time",
-    "latency_p95_s": "time",
-    "errors_per_s": "fixed-time rate",
+supported = _volume.needing(TOOL, "mariadbd", "mariadb", "mariadb-install-db", "start-stop-daemon")
+METRICS = {
+    **dict.fromkeys(("transactions_per_s", "queries_per_s", "errors_per_s"), "fixed-time rate"),
+    **dict.fromkeys(("latency_mean_s", "latency_p95_s"), "time"),
     "errors": "count",
     "cpu_percent": "quantity",
 }
 
 
-def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+def plan(params: Params, roles: Roles) -> Steps:
     """Return the making of a database, its filling, a cold start, the test between two readings, and the count."""
-    _check(params, roles)
+    _volume.check(roles)
+    if params["buffer_pool_bytes"] % MIB:
+        raise DesignError("oltp: buffer_pool_bytes must be whole MiB, MariaDB would round it")
     (mounted,) = _volume.lifecycle(roles, "mount", "no file system can be made on it")
     data = f"{mounted}/mariadb"
     area = _volume.area_bytes(DATABASE_BYTES + ROW_BYTES * params["rows"] * params["tables"])
     load_s = _volume.COMMAND_S + params["rows"] * params["tables"] / LOAD_ROWS_PER_S
+    count = "; ".join(f"SELECT COUNT(*) FROM sbtest.sbtest{number + 1}" for number in range(params["tables"]))
     install = (
         "mariadb-install-db", "--no-defaults", f"--datadir={data}", "--user=root", "--force", "--skip-test-db",
         "--auth-root-authentication-method=normal",
@@ -98,7 +97,7 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
         _volume.usage(roles, "before"),
         Step("sysbench", "server", _sysbench(params, "run"), timeout_s=params["seconds"] + _volume.COMMAND_S),
         _volume.usage(roles, "after"),
-        Step("count", "server", (*_SQL, _count(params)), timeout_s=load_s),
+        Step("count", "server", (*_SQL, count), timeout_s=load_s),
         Step("log", "server", ("tail", "-n", "100", LOG), phase="rescue"),
         _stop("stop-failed", "rescue"),
         *_volume.rescue(roles),
@@ -115,12 +114,7 @@ def version(target: Target) -> str:
     return f"{sysbench} with MariaDB {mariadb}"
 
 
-def supported(deployment: Deployment) -> str | None:
-    """Return None, or that the system stores nothing, or which program is missing."""
-    return _volume.without(deployment, TOOL, "mariadbd", "mariadb", "mariadb-install-db", "start-stop-daemon")
-
-
-def parse(capture: Capture) -> Sequence[Measurement]:
+def parse(capture: Capture) -> Measurements:
     """Return rates, latencies and use of CPU; `ParseError` when settings or rows are not those that were asked for."""
     params, found = capture.params, read(text(capture["sysbench"]), capture.params)
     wanted = f"{params['buffer_pool_bytes']}\tO_DIRECT\t1\n"
@@ -129,10 +123,10 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     rows = [str(params["rows"])] * params["tables"]
     if text(capture["count"]) != "".join(f"{each}\n" for each in rows):
         raise ParseError("mariadb", f"every table must have {params['rows']} rows", text(capture["count"]))
-    return (*found, _volume.cpu_percent(_volume.used(capture, "before", "after")))
+    return (*found, *lower("%", cpu_percent=_volume.used(capture, "before", "after").percent))
 
 
-def read(output: str, params: Mapping[str, Any]) -> Sequence[Measurement]:
+def read(output: str, params: Params) -> Measurements:
     """Return what sysbench reports of one run; `ParseError` when it is not whole, or of another run."""
     one(TOOL, "the end of the report", sysbench_cpu.END, output)
     one(TOOL, "a report each second", r"^Report intermediate results every 1 second\(s\)$", output)
@@ -149,26 +143,18 @@ def read(output: str, params: Mapping[str, Any]) -> Sequence[Measurement]:
     for name in ("transactions", "queries"):
         positive(TOOL, name, rates[name])
     return (
-        Measurement("transactions_per_s", rates["transactions"], "1/s", "higher"),
-        Measurement("queries_per_s", rates["queries"], "1/s", "higher"),
-        Measurement("latency_mean_s", average_s, "s", "lower"),
-        Measurement("latency_p95_s", p95_s, "s", "lower"),
-        Measurement("errors_per_s", rates["ignored errors"], "1/s", "lower"),
+        *higher("1/s", transactions_per_s=rates["transactions"], queries_per_s=rates["queries"]),
+        *lower("s", latency_mean_s=average_s, latency_p95_s=p95_s),
+        *lower("1/s", errors_per_s=rates["ignored errors"]),
         # few events, or none: compared exactly, as no rate can be; of the same seconds in every trial
-        Measurement("errors", float(_events(output, "ignored errors")[0]), "1", "lower"),
+        *lower("1", errors=float(_events(output, "ignored errors")[0])),
     )
 
 
 _SQL = ("mariadb", "--no-defaults", f"--socket={SOCKET}", "--user=root", "--batch", "--skip-column-names", "--execute")
 
 
-def _check(params: Mapping[str, Any], roles: Mapping[str, Target]) -> None:
-    _volume.check(roles)
-    if params["buffer_pool_bytes"] % MIB:
-        raise DesignError("oltp: buffer_pool_bytes must be whole MiB, MariaDB would round it")
-
-
-def _start(params: Mapping[str, Any], data: str, which: str) -> tuple[Step, Step]:
+def _start(params: Params, data: str, which: str) -> tuple[Step, Step]:
     """Return the steps that start the server and wait until it answers."""
     server = (
         "--no-defaults", f"--datadir={data}", "--user=root", "--skip-networking", f"--socket={SOCKET}",
@@ -195,16 +181,12 @@ def _stop(name: str, phase: _volume.PHASE) -> Step:
     return Step(name, "server", argv, timeout_s=STOP_S + 30.0, phase=phase)
 
 
-def _sysbench(params: Mapping[str, Any], command: str) -> tuple[str, ...]:
+def _sysbench(params: Params, command: str) -> tuple[str, ...]:
     return (
         TOOL, params["test"], "--db-driver=mysql", f"--mysql-socket={SOCKET}", "--mysql-user=root", "--mysql-db=sbtest",
         f"--tables={params['tables']}", f"--table-size={params['rows']}", f"--threads={params['threads']}",
         f"--time={params['seconds']}", "--report-interval=1", command,
     )  # fmt: skip
-
-
-def _count(params: Mapping[str, Any]) -> str:
-    return "; ".join(f"SELECT COUNT(*) FROM sbtest.sbtest{number + 1}" for number in range(params["tables"]))
 
 
 def _rate(output: str, what: str, total_s: float) -> float:

@@ -15,25 +15,26 @@ Multus is the node's plugin while the pod is made.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from infrabench.core import (
     Capture,
-    Measurement,
-    MetricKind,
+    Measurements,
     NotAsClaimed,
     NotRunnable,
     Param,
+    Params,
     ParseError,
     Result,
+    Roles,
     Step,
+    Steps,
     Target,
 )
-from infrabench.workloads._parse import number, positive, text
+from infrabench.workloads._parse import lower, number, positive, text
 
 PROGRAMS: Mapping[str, Mapping[str, str]] = {}
-PARAMS: Mapping[str, Param] = {
+PARAMS = {
     "multus": Param(True, meaning="Multus is the plugin of the node while the pod is made"),
 }
 TOOL = "runtime metrics"
@@ -55,13 +56,10 @@ OPERATIONS = {"setup_s": "set_up_pod", "teardown_s": "tear_down_pod"}
 # As registered in CRI-O 1.34 (server/metrics/metrics.go, server/sandbox_network.go): a gauge, and the calls it serves.
 CRIO = "container_runtime_crio_operations"
 NUMBER = r"([0-9.e+-]+)"
-METRICS: Mapping[str, MetricKind] = {
-    "setup_s": "time",
-    "teardown_s": "time",
-}
+METRICS = dict.fromkeys(OPERATIONS, "time")
 
 
-def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+def plan(params: Params, roles: Roles) -> Steps:
     """Return metrics, the making of a pod, metrics, its removal, metrics."""
     create = "create" if params["multus"] else "create-plain"
     control, worker = (roles[role].lifecycle if role in roles else {} for role in ("control", "worker1"))
@@ -88,13 +86,13 @@ def version(target: Target) -> str:
     return target.check(target.lifecycle["version"], timeout_s=30).decode("utf-8", "replace").strip()
 
 
-def parse(capture: Capture) -> Sequence[Measurement]:
+def parse(capture: Capture) -> Measurements:
     """Return the times; `NotAsClaimed` when the runtime served more than the one pod."""
     before, after, end = (_scraped(capture[name]) for name in ("before", "after", "end"))
     if f"\n# TYPE {CRIO}_" in after:
-        return (Measurement("setup_s", _crio(before, after), "s", "lower"),)
+        return lower("s", setup_s=_crio(before, after))
     spans = {"setup_s": (before, after), "teardown_s": (after, end)}
-    return tuple(Measurement(name, _containerd(OPERATIONS[name], *span), "s", "lower") for name, span in spans.items())
+    return lower("s", **{name: _containerd(OPERATIONS[name], *span) for name, span in spans.items()})
 
 
 def _containerd(operation: str, first: str, last: str) -> float:

@@ -17,16 +17,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from infrabench.core import Capture, Deployment, Measurement, MetricKind, Param, ParseError, Step, Target
+from infrabench.core import Capture, Measurements, Param, Params, ParseError, Roles, Steps
 from infrabench.workloads import _barrier_output, _pods, netperf
-from infrabench.workloads._parse import text
+from infrabench.workloads._parse import higher, lower, text
 
 VERSION = netperf.VERSION
 READS = ("2.7.0",)
 TESTS = ("TCP_STREAM", "TCP_RR")
-PARAMS: Mapping[str, Param] = {
+PARAMS = {
     **_pods.PODS,
     "test": Param("TCP_STREAM", choices=TESTS, meaning="netperf's test"),
     "seconds": Param(5, least=1, unit="s", meaning="length of the run"),
@@ -39,17 +38,15 @@ PARAMS: Mapping[str, Param] = {
 LATENCIES = ("latency_mean_s", "latency_p50_s", "latency_p99_s")
 LATE_S = 2.0  # how much later than asked for a pair may end
 PEER = "{peer}"  # as ib-pods writes the address of the other pod
-METRICS: Mapping[str, MetricKind] = {
-    "throughput_bit_per_s": "fixed-time rate",
-    "pair_throughput_bit_per_s": "fixed-time rate",
-    "lowest_share": "quantity",
-    "transactions_per_s": "fixed-time rate",
+supported = _pods.needing(netperf.TOOL, netperf.SERVER)
+METRICS = {
+    **dict.fromkeys(("throughput_bit_per_s", "pair_throughput_bit_per_s", "transactions_per_s"), "fixed-time rate"),
     **dict.fromkeys(LATENCIES, "time"),
-    "cpu_percent": "quantity",
+    **dict.fromkeys(("lowest_share", "cpu_percent"), "quantity"),
 }
 
 
-def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+def plan(params: Params, roles: Roles) -> Steps:
     """Return the steps around one run of netperf in all pairs."""
     command = netperf.command(params, PEER)
     words = [part for word in netperf.server(params) for part in ("--server", word)]
@@ -57,12 +54,7 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     return _pods.conducted(params, roles, command, params["seconds"] + netperf.SETTLE_S, options)
 
 
-def supported(deployment: Deployment) -> str | None:
-    """Return None, or what is missing."""
-    return _pods.without(deployment, netperf.TOOL, netperf.SERVER)
-
-
-def parse(capture: Capture) -> Sequence[Measurement]:
+def parse(capture: Capture) -> Measurements:
     """Return the metrics of the test."""
     params = capture.params
     run = _barrier_output.read(capture, paired=_pods.pairs(params))
@@ -78,12 +70,8 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     return (*_metrics(params["test"], told, moved, run.span_s), *_pods.cpu(capture))
 
 
-def _metrics(
-    test: str, told: Sequence[Mapping[str, float]], moved: Sequence[float], span_s: float
-) -> tuple[Measurement, ...]:
+def _metrics(test: str, told: Sequence[Mapping[str, float]], moved: Sequence[float], span_s: float) -> Measurements:
     if test == "TCP_STREAM":
         return _barrier_output.shares("throughput_bit_per_s", "bit/s", [8 * each for each in moved], span_s, "pair")
-    return (
-        Measurement("transactions_per_s", math.fsum(moved) / span_s, "1/s", "higher"),
-        *(Measurement(name, math.fsum(each[name] for each in told) / len(told), "s", "lower") for name in LATENCIES),
-    )
+    latencies = {name: math.fsum(each[name] for each in told) / len(told) for name in LATENCIES}
+    return (*higher("1/s", transactions_per_s=math.fsum(moved) / span_s), *lower("s", **latencies))

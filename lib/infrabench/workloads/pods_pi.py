@@ -24,31 +24,19 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_DOWN, Context, Decimal
 from functools import lru_cache
-from typing import Any
 
-from infrabench.core import (
-    Capture,
-    Deployment,
-    Measurement,
-    MetricKind,
-    NotRunnable,
-    Param,
-    ParseError,
-    Step,
-    Target,
-)
+from infrabench.core import Capture, Measurements, NotRunnable, Param, Params, ParseError, Roles, Step, Steps
 from infrabench.workloads import _barrier_output, _counters, _pods, _ycruncher
 from infrabench.workloads._barrier_output import Run
-from infrabench.workloads._parse import equal, json_object, one, positive, value
+from infrabench.workloads._parse import equal, higher, json_object, lower, one, positive, value, whole
 
 VERSION = ("pi", "--version"), r"^pi \(CLN ([0-9.]+)\)$"
 TOOL = "pi"
 READS = ("1.3.6",)
 CHOICES = ("auto", TOOL, _ycruncher.TOOL)
-PARAMS: Mapping[str, Param] = {
+PARAMS = {
     **_pods.PODS,
     "digits": Param(100_000, least=50, most=10**9, meaning="decimals of pi"),
     "program": Param("auto", choices=CHOICES, meaning="pi of CLN or y-cruncher; auto: y-cruncher where it is"),
@@ -63,19 +51,15 @@ GUARD = 20  # digits that are computed and not told: far more than the rounding 
 DIGITS_PER_TERM = 14.18  # of the series
 A, B, C3_OVER_24 = 13591409, 545140134, 640320**3 // 24
 LEAF = 64  # terms that are summed up as integers; larger numbers multiply faster as decimals
-METRICS: Mapping[str, MetricKind] = {
-    "time_s": "time",
-    "all_done_s": "time",
-    "cpu_utilisation_percent": "quantity",
-    "efficiency_percent": "quantity",
-    "computation_s": "time",
-    "told_utilisation_percent": "quantity",
-    "told_efficiency_percent": "quantity",
-    "cpu_percent": "quantity",
+supported = _pods.needing(TOOL)
+METRICS = {
+    **dict.fromkeys(("time_s", "all_done_s", "computation_s"), "time"),
+    **dict.fromkeys(("cpu_utilisation_percent", "efficiency_percent", "cpu_percent"), "quantity"),
+    **dict.fromkeys(("told_utilisation_percent", "told_efficiency_percent"), "quantity"),
 }
 
 
-def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+def plan(params: Params, roles: Roles) -> Steps:
     """Return the steps around one computation in all pods."""
     digits = params["digits"]
     command = _command(params, roles)
@@ -85,15 +69,10 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     return (first, facts, *others)
 
 
-def supported(deployment: Deployment) -> str | None:
-    """Return None, or what is missing."""
-    return _pods.without(deployment, TOOL)
-
-
-def parse(capture: Capture) -> Sequence[Measurement]:
+def parse(capture: Capture) -> Measurements:
     """Return the times and what the processors did; `ParseError` when a pod computed anything but pi."""
     run = _barrier_output.read(capture)
-    cpus = positive(TOOL, "processors", value(TOOL, json_object(TOOL, _pods.whole(capture, "facts")), "cpus"))
+    cpus = positive(TOOL, "processors", value(TOOL, json_object(TOOL, whole(_pods.TOOL, capture, "facts")), "cpus"))
     used = _ycruncher.TOOL if _ycruncher.is_validation(run.pods[0].output) else TOOL
     if capture.params["program"] != "auto":
         equal(TOOL, "program", used, capture.params["program"])
@@ -105,16 +84,14 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     busy = _counters.busy_s(capture["run"].stderr.decode("utf-8", "replace"))
     percent = 100 * positive(TOOL, "CPU time", busy) / all_done_s
     return (
-        Measurement("time_s", positive(TOOL, "time", time_s), "s", "lower"),
-        Measurement("all_done_s", all_done_s, "s", "lower"),
-        Measurement("cpu_utilisation_percent", percent, "%", "higher"),
-        Measurement("efficiency_percent", percent / cpus, "%", "higher"),
+        *lower("s", time_s=positive(TOOL, "time", time_s), all_done_s=all_done_s),
+        *higher("%", cpu_utilisation_percent=percent, efficiency_percent=percent / cpus),
         *told,
         *_pods.cpu(capture),
     )
 
 
-def _command(params: Mapping[str, Any], roles: Mapping[str, Target]) -> tuple[str, ...]:
+def _command(params: Params, roles: Roles) -> tuple[str, ...]:
     """Return the command of one pod. Where y-cruncher is, the life cycle of ``control`` says by its name."""
     path = roles["control"].lifecycle.get(_ycruncher.TOOL) if "control" in roles else None
     if params["program"] == _ycruncher.TOOL and path is None:
@@ -133,22 +110,19 @@ def _check(run: Run, digits: int) -> None:
             raise ParseError(TOOL, f"{pod.name} computed other digits than those of pi", pod.output)
 
 
-def _ycruncher_rows(run: Run, digits: int) -> tuple[Measurement, ...]:
+def _ycruncher_rows(run: Run, digits: int) -> Measurements:
     """Return what y-cruncher tells of itself, once the digits of every pod are known to be right."""
     right = _ycruncher.decimal_hash(decimals(digits))
     reports = [_ycruncher.read(pod.output) for pod in run.pods]
     for pod, report in zip(run.pods, reports, strict=True):
         equal(_ycruncher.TOOL, f"decimals of {pod.name}", report.decimals, digits)
         equal(_ycruncher.TOOL, f"hash of the decimals of {pod.name}", report.hash, right)
-    means = [
+    time_s, utilisation, efficiency = (
         math.fsum(getattr(report, name) for report in reports) / len(reports)
         for name in ("computation_s", "utilisation_percent", "efficiency_percent")
-    ]
-    return (
-        Measurement("computation_s", means[0], "s", "lower"),
-        Measurement("told_utilisation_percent", means[1], "%", "higher"),
-        Measurement("told_efficiency_percent", means[2], "%", "higher"),
     )
+    percent = higher("%", told_utilisation_percent=utilisation, told_efficiency_percent=efficiency)
+    return (*lower("s", computation_s=time_s), *percent)
 
 
 @lru_cache(maxsize=4)

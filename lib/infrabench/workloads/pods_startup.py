@@ -20,39 +20,29 @@ unless said otherwise:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from infrabench.core import Capture, Deployment, Measurement, MetricKind, NotAsClaimed, Param, ParseError, Step, Target
+from infrabench.core import Capture, Measurements, NotAsClaimed, Param, Params, ParseError, Roles, Step, Steps
 from infrabench.workloads import _barrier_output, _pods
-from infrabench.workloads._parse import at, equal, json_object, number, positive, value
+from infrabench.workloads._parse import KIB, at, equal, json_object, lower, number, positive, value, whole
 
 VERSION = ("ib-pods", "--version"), r"^ib-pods (\S+)$"
-PARAMS: Mapping[str, Param] = {
+PARAMS = {
     **_pods.PODS,
     "settle_s": Param(2.0, least=0, unit="s", meaning="rest of the node before it is read"),
 }
 TOOL = "population"
 CRI = {"sandbox_s": "run_podsandbox", "create_s": "create_container", "start_s": "start_container"}
 STOP = "stop_podsandbox"
-KIB = 1024
+MEMINFO = r"^MemAvailable: +([0-9]+) kB$"
 LATEST_S = 10.0  # that a program may begin after its pod is Ready, where all wait for a processor
-METRICS: Mapping[str, MetricKind] = {
-    "first_instruction_s": "time",
-    "ready_s": "time",
-    "all_ready_s": "time",
-    "sandbox_s": "time",
-    "create_s": "time",
-    "start_s": "time",
-    "runtime_s": "time",
-    "teardown_s": "time",
-    "stop_s": "time",
-    "cpu_s": "time",
-    "memory_B_per_pod": "quantity",
-}
+supported = _pods.needing()
+TIMES = ("first_instruction_s", "ready_s", "all_ready_s", *CRI, "runtime_s", "teardown_s", "stop_s", "cpu_s")
+METRICS = {**dict.fromkeys(TIMES, "time"), "memory_B_per_pod": "quantity"}
 
 
-def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+def plan(params: Params, roles: Roles) -> Steps:
     """Return the removal of all pods, what the node holds, their creation, and what the node holds then."""
     _pods.check(params, roles)
     pods = params["pods"]
@@ -72,12 +62,7 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     )
 
 
-def supported(deployment: Deployment) -> str | None:
-    """Return None, or that the system makes no populations."""
-    return _pods.without(deployment)
-
-
-def parse(capture: Capture) -> Sequence[Measurement]:
+def parse(capture: Capture) -> Measurements:
     """Return times and sizes; `NotAsClaimed` when the runtime made more, or fewer, than these pods."""
     pods = capture.params["pods"]
     gone, made = _verb(capture, "teardown", "remove", "gone_s"), _verb(capture, "create", "create", "ready_s")
@@ -93,14 +78,15 @@ def parse(capture: Capture) -> Sequence[Measurement]:
         "teardown_s": max(_times(gone, "gone_s").values()) - value(TOOL, gone, "begun_s"),
         "stop_s": _operation(gone, STOP, pods, exact=False) / pods,
     }
+    used_s = _pods.counted_s(capture)
     return (
-        *(Measurement(name, positive(TOOL, name, time_s), "s", "lower") for name, time_s in times.items()),
-        *_cpu(capture),
-        *_sizes(capture),
+        *lower("s", **{name: positive(TOOL, name, time_s) for name, time_s in times.items()}),
+        *(() if used_s is None else lower("s", cpu_s=used_s / pods)),
+        *lower("B", memory_B_per_pod=_held_bytes(capture) / pods),
     )
 
 
-def _memory(roles: Mapping[str, Target], when: str) -> tuple[Step, ...]:
+def _memory(roles: Roles, when: str) -> Steps:
     """Return the steps that read what the node holds, and what it has available."""
     free = Step(f"free-{when}", "conductor", ("cat", "/proc/meminfo"), timeout_s=_pods.COMMAND_S)
     if "worker1" not in roles or "memory" not in roles["worker1"].lifecycle:
@@ -111,7 +97,7 @@ def _memory(roles: Mapping[str, Target], when: str) -> tuple[Step, ...]:
 
 def _verb(capture: Capture, step: str, verb: str, key: str) -> Mapping[str, Any]:
     """Return what a verb printed; it has to be of all pods, each once, and its times between its begin and its end."""
-    said = json_object(TOOL, _pods.whole(capture, step))
+    said = json_object(TOOL, whole(_pods.TOOL, capture, step))
     equal(TOOL, "verb", at(TOOL, said, "verb"), verb)
     equal(TOOL, f"count of {verb}", at(TOOL, said, "count"), capture.params["pods"])
     times = _times(said, key)
@@ -142,7 +128,7 @@ def _operation(said: Mapping[str, Any], operation: str, pods: int, exact: bool) 
 
 def _first_instructions(capture: Capture, begun_s: float, ready: Mapping[str, float]) -> Mapping[str, float]:
     """Return when each pod's main program began, on the conductor's clock."""
-    rows = _barrier_output.lines(_pods.whole(capture, "hello"), capture.params["pods"])
+    rows = _barrier_output.lines(whole(_pods.TOOL, capture, "hello"), capture.params["pods"])
     first = dict(_barrier_output.greeted(row) for row in rows)
     equal(TOOL, "pods that answered", set(first), set(ready))
     # Without a probe of its own a pod is Ready as soon as its runtime says that it was started.
@@ -155,22 +141,14 @@ def _first_instructions(capture: Capture, begun_s: float, ready: Mapping[str, fl
     return first
 
 
-def _cpu(capture: Capture) -> tuple[Measurement, ...]:
-    used_s = _pods.counted_s(capture)
-    return () if used_s is None else (Measurement("cpu_s", used_s / capture.params["pods"], "s", "lower"),)
-
-
-def _sizes(capture: Capture) -> tuple[Measurement, ...]:
-    """Return what a pod holds; may be below 0, where something else on the machine gave back more."""
-    pods = capture.params["pods"]
-    free = [_available(_pods.whole(capture, f"free-{when}")) for when in ("before", "after")]
+def _held_bytes(capture: Capture) -> float:
+    """Return what all pods hold; may be below 0, where something else on the machine gave back more."""
+    texts = {name: whole(_pods.TOOL, capture, name) for name in ("free-before", "free-after")}
+    before, after = (KIB * number(TOOL, "MemAvailable", MEMINFO, each) for each in texts.values())
     if "memory-before" not in capture.steps:
-        return (Measurement("memory_B_per_pod", (free[0] - free[1]) / pods, "B", "lower"),)
-    used = [
-        value(TOOL, json_object(TOOL, _pods.whole(capture, f"memory-{when}")), "used_B") for when in ("before", "after")
-    ]
-    return (Measurement("memory_B_per_pod", (used[1] - used[0]) / pods, "B", "lower"),)
-
-
-def _available(meminfo: str) -> float:
-    return KIB * number(TOOL, "MemAvailable", r"^MemAvailable: +([0-9]+) kB$", meminfo)
+        return before - after
+    before, after = (
+        value(TOOL, json_object(TOOL, whole(_pods.TOOL, capture, f"memory-{when}")), "used_B")
+        for when in ("before", "after")
+    )
+    return after - before

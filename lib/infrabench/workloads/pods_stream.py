@@ -16,16 +16,16 @@ With more pods than processors that is longer, since each begins when it gets on
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from infrabench.core import Capture, Deployment, Measurement, MetricKind, Param, ParseError, Step, Target
+from infrabench.core import Capture, Measurements, Param, Params, ParseError, Roles, Steps
 from infrabench.workloads import _barrier_output, _pods, stream
 from infrabench.workloads._barrier_output import Pod
-from infrabench.workloads._parse import value, within
+from infrabench.workloads._parse import higher, lower, value, within
 
 VERSION = stream.VERSION
-PARAMS: Mapping[str, Param] = {
+PARAMS = {
     **_pods.PODS,
     "array_bytes": Param(32 * 2**20, least=4096, unit="B", meaning="size of each of the three arrays of a pod"),
     "seconds": Param(5.0, least=0.1, unit="s", meaning="how long each pod works"),
@@ -36,20 +36,20 @@ ROUND_S = 60.0  # longest first touch, and longest three rounds beyond the time:
 LEAST_ROUNDS = 3
 EARLY_S = 0.02  # how long before the instant it wakes up
 TIMES = ("awake_s", "started_s", "begun_s", "ended_s")
-METRICS: Mapping[str, MetricKind] = {
+supported = _pods.needing(stream.TOOL)
+METRICS = {
     **{f"{kernel}_{each}": "fixed-time rate" for kernel in stream.ARRAYS_MOVED for each in ("B_per_s", "pod_B_per_s")},
-    "start_spread_s": "time",
-    "begin_spread_s": "time",
+    **dict.fromkeys(("start_spread_s", "begin_spread_s"), "time"),
     "cpu_percent": "quantity",
 }
 
 
-def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+def plan(params: Params, roles: Roles) -> Steps:
     """Return the steps around one run of ib-stream in all pods."""
     return _pods.conducted(params, roles, command(params), params["seconds"] + ROUND_S, ("--gate", GATE))
 
 
-def command(params: Mapping[str, Any]) -> tuple[str, ...]:
+def command(params: Params) -> tuple[str, ...]:
     """Return ib-stream's command; threads are not bound: every pod would bind its first one to the same processor."""
     return (
         stream.TOOL, "--wait", "--threads", str(params["threads"]), "--seconds", f"{params['seconds']:g}",
@@ -57,12 +57,7 @@ def command(params: Mapping[str, Any]) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def supported(deployment: Deployment) -> str | None:
-    """Return None, or what is missing."""
-    return _pods.without(deployment, stream.TOOL)
-
-
-def parse(capture: Capture) -> Sequence[Measurement]:
+def parse(capture: Capture) -> Measurements:
     """Return the bandwidths and the spread of the starts; `NotAsClaimed` when pods did not start together."""
     run = _barrier_output.read(capture, GATE)
     reports = [_report(pod, run.go_s, capture.params) for pod in run.pods]
@@ -71,20 +66,15 @@ def parse(capture: Capture) -> Sequence[Measurement]:
         for key in ("awake_s", "begun_s")
     )
     apart_s = _barrier_output.together(awake, stream.TOOL)
-    found: list[Measurement] = []
+    found: dict[str, float] = {}
     for kernel in stream.ARRAYS_MOVED:
         total = math.fsum(stream.bandwidth(report, kernel) for report in reports)
-        found.append(Measurement(f"{kernel}_B_per_s", total, "B/s", "higher"))
-        found.append(Measurement(f"{kernel}_pod_B_per_s", total / len(reports), "B/s", "higher"))
-    return (
-        *found,
-        Measurement("start_spread_s", apart_s, "s", "lower"),
-        Measurement("begin_spread_s", max(begun) - min(begun), "s", "lower"),
-        *_pods.cpu(capture),
-    )
+        found |= {f"{kernel}_B_per_s": total, f"{kernel}_pod_B_per_s": total / len(reports)}
+    spreads = lower("s", start_spread_s=apart_s, begin_spread_s=max(begun) - min(begun))
+    return (*higher("B/s", **found), *spreads, *_pods.cpu(capture))
 
 
-def _report(pod: Pod, go_s: float, params: Mapping[str, Any]) -> Mapping[str, Any]:
+def _report(pod: Pod, go_s: float, params: Params) -> Mapping[str, Any]:
     """Return a pod's report; it has to have started at the instant, and worked as long as was asked for."""
     report = stream.read(pod.output, params)
     if value(stream.TOOL, report, "repetitions") < LEAST_ROUNDS:

@@ -9,14 +9,14 @@ long sysbench takes to begin counts, and weighs less the longer it runs), ``pod_
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from infrabench.core import Capture, Deployment, Measurement, MetricKind, Param, Step, Target
+from infrabench.core import Capture, Measurements, Param, Params, Roles, Steps
 from infrabench.workloads import _barrier_output, _pods, sysbench_cpu
 
 VERSION = sysbench_cpu.VERSION
-PARAMS: Mapping[str, Param] = {
+PARAMS = {
     **_pods.PODS,
     "seconds": Param(5, least=1, unit="s", meaning="length of the run"),
     "cpu_max_prime": Param(10000, least=3, meaning="largest number that is tested for being prime"),
@@ -26,25 +26,19 @@ TOOL = "sysbench"
 READS = ("1.0.20",)
 LATE_S = 60.0  # how much later than asked for a pod may end, that shares its processor
 TOLERANCE = 0.5  # the rate that sysbench tells counts its own end, which takes long where many wait for a processor
-METRICS: Mapping[str, MetricKind] = {
-    "events_per_s": "fixed-time rate",
-    "pod_events_per_s": "fixed-time rate",
-    "lowest_share": "quantity",
-    "cpu_percent": "quantity",
+supported = _pods.needing(TOOL)
+METRICS = {
+    **dict.fromkeys(("events_per_s", "pod_events_per_s"), "fixed-time rate"),
+    **dict.fromkeys(("lowest_share", "cpu_percent"), "quantity"),
 }
 
 
-def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+def plan(params: Params, roles: Roles) -> Steps:
     """Return the steps around one run of sysbench in all pods."""
     return _pods.conducted(params, roles, sysbench_cpu.command(_bare_params(params)), 2 * params["seconds"] + LATE_S)
 
 
-def supported(deployment: Deployment) -> str | None:
-    """Return None, or what is missing."""
-    return _pods.without(deployment, TOOL)
-
-
-def parse(capture: Capture) -> Sequence[Measurement]:
+def parse(capture: Capture) -> Measurements:
     """Return the rates of all pods, of a pod, and the slowest one's share."""
     asked = _bare_params(capture.params)
     run = _barrier_output.read(capture)
@@ -55,6 +49,6 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     return (*_barrier_output.shares("events_per_s", "1/s", done, run.span_s), *_pods.cpu(capture))
 
 
-def _bare_params(params: Mapping[str, Any]) -> Mapping[str, Any]:
+def _bare_params(params: Params) -> Mapping[str, Any]:
     """Return the parameters of sysbench: a time, no amount of work."""
     return {**params, "events": 0}

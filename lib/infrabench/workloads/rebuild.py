@@ -20,13 +20,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from infrabench.core import Capture, Deployment, DesignError, Measurement, MetricKind, NotAsClaimed, Param, Step, Target
+from infrabench.core import Capture, DesignError, Measurements, NotAsClaimed, Param, Params, Roles, Step, Steps
 from infrabench.workloads import _rebuild_log, _volume
-from infrabench.workloads._parse import KIB, MIB, equal, positive, value
+from infrabench.workloads._parse import KIB, MIB, equal, higher, lower, positive, value
 
 VERSION = ("fio", "--version"), r"^fio-(\S+)$"
 TOOL = "rebuild"
@@ -40,7 +39,7 @@ SETTLE_S = 3.0  # until what was filled is counted
 SLOWEST_B_PER_S = 3_000_000  # slower than this is a hang
 THROTTLES = ("default", "open")
 DISKS: Mapping[str, int | None] = {"drawn": None, "0": 0, "1": 1}
-PARAMS: Mapping[str, Param] = {
+PARAMS = {
     "used_bytes": Param(2_000_000_000, least=16 * MIB, unit="B", meaning="how much of the raw area is filled"),
     "throttle": Param("default", choices=THROTTLES, meaning="what spares the load: the system's own, or nothing"),
     "foreground_iops": Param(200, least=10, unit="1/s", meaning="requests that the load offers, an even number"),
@@ -50,22 +49,20 @@ PARAMS: Mapping[str, Param] = {
     "disk": Param("drawn", choices=tuple(DISKS), meaning="disk that is lost; drawn: another one in each trial"),
 }
 FILLED = 0.9  # of what was to be filled, at least, is what the pool says that it holds
-METRICS: Mapping[str, MetricKind] = {
-    "rebuild_s": "time",
+supported = _volume.needing("fio", "python3")
+METRICS = {
     "rebuild_B_per_s": "fixed-work rate",
-    "noticed_s": "time",
-    "foreground_iops_before": "fixed-time rate",
-    "foreground_iops_during": "fixed-time rate",
-    "foreground_latency_before_s": "time",
-    "foreground_latency_during_s": "time",
-    "foreground_worst_s": "time",
-    "foreground_longest_s": "time",
+    **dict.fromkeys(("foreground_iops_before", "foreground_iops_during"), "fixed-time rate"),
+    **dict.fromkeys(("rebuild_s", "noticed_s", "foreground_worst_s", "foreground_longest_s"), "time"),
+    **dict.fromkeys(("foreground_latency_before_s", "foreground_latency_during_s"), "time"),
 }
 
 
-def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+def plan(params: Params, roles: Roles) -> Steps:
     """Return making and filling the pool, and the script that loses a disk of it."""
-    _check(params, roles)
+    _volume.check(roles)
+    if params["foreground_iops"] % 2:
+        raise DesignError("rebuild: foreground_iops is halved between reads and writes, it must be even")
     (uri,) = _volume.lifecycle(roles, "uri", "it serves no volume over NBD")
     used = params["used_bytes"]
     limit_s = _volume.MAKE_S + used / SLOWEST_B_PER_S
@@ -92,12 +89,7 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     )
 
 
-def supported(deployment: Deployment) -> str | None:
-    """Return None, or that the system stores nothing, or what the script lacks."""
-    return _volume.without(deployment, "fio", "python3")
-
-
-def parse(capture: Capture) -> Sequence[Measurement]:
+def parse(capture: Capture) -> Measurements:
     """Return times of the rebuild and the load before and during it; `ParseError` when they contradict each other."""
     asked, told = capture.params, _rebuild_log.read(capture, _said(capture.params))
     usage = _volume.said(capture, "usage-before", "usage")
@@ -108,15 +100,12 @@ def parse(capture: Capture) -> Sequence[Measurement]:
         equal(TOOL, "the disk", told.disk, DISKS[asked["disk"]])
     took_s, before, during = told.clean_s - told.replaced_s, told.before(), told.during()
     return (
-        Measurement("rebuild_s", took_s, "s", "lower"),
-        Measurement("rebuild_B_per_s", used / took_s, "B/s", "higher"),
-        Measurement("noticed_s", told.noticed_s, "s", "lower"),
-        Measurement("foreground_iops_before", before.per_s, "1/s", "higher"),
-        Measurement("foreground_iops_during", during.per_s, "1/s", "higher"),
-        Measurement("foreground_latency_before_s", before.mean_s, "s", "lower"),
-        Measurement("foreground_latency_during_s", during.mean_s, "s", "lower"),
-        Measurement("foreground_worst_s", during.worst_s, "s", "lower"),
-        Measurement("foreground_longest_s", during.longest_s, "s", "lower"),
+        *lower("s", rebuild_s=took_s),
+        *higher("B/s", rebuild_B_per_s=used / took_s),
+        *lower("s", noticed_s=told.noticed_s),
+        *higher("1/s", foreground_iops_before=before.per_s, foreground_iops_during=during.per_s),
+        *lower("s", foreground_latency_before_s=before.mean_s, foreground_latency_during_s=during.mean_s),
+        *lower("s", foreground_worst_s=during.worst_s, foreground_longest_s=during.longest_s),
     )
 
 
@@ -125,13 +114,7 @@ def timeline(capture: Capture) -> _rebuild_log.Timeline:
     return _rebuild_log.timeline(_rebuild_log.read(capture, _said(capture.params)))
 
 
-def _check(params: Mapping[str, Any], roles: Mapping[str, Target]) -> None:
-    _volume.check(roles)
-    if params["foreground_iops"] % 2:
-        raise DesignError("rebuild: foreground_iops is halved between reads and writes, it must be even")
-
-
-def _said(params: Mapping[str, Any]) -> Mapping[str, object]:
+def _said(params: Params) -> Mapping[str, object]:
     """Return the options that fio's report of the load has to repeat."""
     half = params["foreground_iops"] // 2
     return {
@@ -140,7 +123,7 @@ def _said(params: Mapping[str, Any]) -> Mapping[str, object]:
     }  # fmt: skip
 
 
-def _load(params: Mapping[str, Any], uri: str, most_s: float) -> tuple[str, ...]:
+def _load(params: Params, uri: str, most_s: float) -> tuple[str, ...]:
     return (
         "fio", f"--name={_rebuild_log.LOAD}", "--ioengine=nbd", f"--uri={uri}",
         *(f"--{name}={given}" for name, given in _said(params).items()),

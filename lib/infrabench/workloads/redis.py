@@ -9,11 +9,10 @@ are off, and the output says so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from infrabench.core import Capture, DesignError, Measurement, MetricKind, Param, ParseError, Step, Target
-from infrabench.workloads._parse import NUMBER, at_least, equal, one, positive, quantity, text
+from infrabench.core import Capture, DesignError, Measurements, Param, Params, ParseError, Roles, Step, Steps
+from infrabench.workloads._parse import NUMBER, at_least, equal, higher, lower, one, positive, quantity, text
 
 PROGRAMS = {
     "server": {"redis-server": "redis-server", "redis-cli": "redis-tools"},
@@ -25,7 +24,7 @@ READS = ("7.0.15", "8.0.2")
 TESTS = ("SET", "GET")
 KEY = "key:__rand_int__"  # the one that redis-benchmark writes and reads where no range of keys is named
 MOST_CLIENTS = 10000  # the server's own default
-PARAMS: Mapping[str, Param] = {
+PARAMS = {
     "test": Param("SET", choices=TESTS, meaning="SET writes one key, GET reads it back"),
     "requests": Param(100000, least=1, meaning="requests in all"),
     "clients": Param(50, least=1, most=MOST_CLIENTS, meaning="connections that stay open"),
@@ -60,15 +59,11 @@ SUMMARY = rf"""^Summary:
  +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER}
 \s*\Z"""
 ROUNDED_S = 0.00501  # half of what the total time is printed with, and the rate
-METRICS: Mapping[str, MetricKind] = {
-    "requests_per_s": "fixed-work rate",
-    "latency_p50_s": "time",
-    "latency_p95_s": "time",
-    "latency_p99_s": "time",
-}
+LATENCIES = ("latency_p50_s", "latency_p95_s", "latency_p99_s")
+METRICS = {"requests_per_s": "fixed-work rate", **dict.fromkeys(LATENCIES, "time")}
 
 
-def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+def plan(params: Params, roles: Roles) -> Steps:
     """Return start, readiness (the server answers PING), the one key where it is read, load and stop."""
     at_least("requests", params["requests"], params["clients"] * params["pipeline"])
     if params["requests"] % params["pipeline"]:
@@ -95,7 +90,7 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     )
 
 
-def parse(capture: Capture) -> Sequence[Measurement]:
+def parse(capture: Capture) -> Measurements:
     """Return rate and latency percentiles; `ParseError` when the report is of another run than the one asked for."""
     output = text(capture["redis"])
     equal("redis-cli", "the answer to PING", text(capture["ready"]), "PONG\n")
@@ -118,32 +113,23 @@ def parse(capture: Capture) -> Sequence[Measurement]:
         raise ParseError(TOOL, "latencies are not in order", output[-200:])
     if highest_ms / 1000 > total_s + ROUNDED_S:
         raise ParseError(TOOL, f"a request took longer than the {total_s:g} s of all", output[-200:])
-    return (
-        Measurement("requests_per_s", rate, "1/s", "higher"),
-        *(
-            Measurement(f"latency_p{percent}_s", positive(TOOL, "latency", latency_ms) / 1000, "s", "lower")
-            for percent, latency_ms in zip((50, 95, 99), ordered_ms[1:4], strict=True)
-        ),
-    )
+    latencies_s = (positive(TOOL, "latency", each) / 1000 for each in ordered_ms[1:4])
+    return (*higher("1/s", requests_per_s=rate), *lower("s", **dict(zip(LATENCIES, latencies_s, strict=True))))
 
 
-def _check_parameters(output: str, params: Mapping[str, Any]) -> float:
+def _check_parameters(output: str, params: Params) -> float:
     """Return the total time in seconds; `ParseError` unless the report says what was asked for."""
     test, requests, total_s, clients, size, save, appendonly, threads = one(TOOL, "a report", HEAD, output).groups()
     equal(TOOL, "test", test, params["test"])
-    for name, found in (
-        ("requests", requests),
-        ("clients", clients),
-        ("size_bytes", size),
-        ("threads", threads or "1"),
-    ):
+    numbers = {"requests": requests, "clients": clients, "size_bytes": size, "threads": threads or "1"}
+    for name, found in numbers.items():
         equal(TOOL, name, quantity(TOOL, name, found), float(params[name]))
     equal(TOOL, "host configuration save", save, "")
     equal(TOOL, "host configuration appendonly", appendonly, "no")
     return quantity(TOOL, "the total time", total_s)
 
 
-def _check_command(argv: Sequence[str], params: Mapping[str, Any]) -> None:
+def _check_command(argv: Sequence[str], params: Params) -> None:
     """Raise `ParseError` unless the command had the parameters of which the report says nothing."""
     for name, option in (("port", "-p"), ("pipeline", "-P")):
         equal(TOOL, name, argv[argv.index(option) + 1] if option in argv[:-1] else None, str(params[name]))

@@ -8,15 +8,13 @@ system from it. Metrics: ``chunks_per_s`` (chunks / time) and ``total_s``. The d
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from infrabench.core import Capture, Measurement, MetricKind, Param, Step, Target
-from infrabench.workloads._parse import at, equal, json_object, positive, text, value
+from infrabench.core import Capture, Measurements, Param, Params, Roles, Step, Steps
+from infrabench.workloads._parse import at, equal, higher, json_object, lower, positive, text, value
 
-PARAMS: Mapping[str, Param] = {
+PARAMS = {
     "chunks": Param(1000, least=1, meaning="chunks of 1 MiB that are hashed"),
 }
 PROGRAMS = {"server": {"python3": "python3"}}
@@ -25,29 +23,23 @@ TOOL = "spin probe"
 PROBE = Path(__file__).with_name("_spin_probe.py")
 BLOCK = bytes(range(256)) * 4096
 SLOWEST_CHUNK_S = 0.5
-METRICS: Mapping[str, MetricKind] = {
-    "chunks_per_s": "fixed-work rate",
-    "total_s": "time",
-}
+METRICS = {"chunks_per_s": "fixed-work rate", "total_s": "time"}
 
 
-def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+def plan(params: Params, roles: Roles) -> Steps:
     """Return the one run."""
     argv = ("python3", "-c", PROBE.read_text(encoding="utf-8"), str(params["chunks"]))
     return (Step("spin", "server", argv, timeout_s=30.0 + params["chunks"] * SLOWEST_CHUNK_S),)
 
 
-def parse(capture: Capture) -> Sequence[Measurement]:
+def parse(capture: Capture) -> Measurements:
     """Return rate and time; `ParseError` unless all chunks were hashed."""
     report = json_object(TOOL, text(capture["spin"]))
     chunks = int(capture.params["chunks"])
     equal(TOOL, "chunks", value(TOOL, report, "chunks"), float(chunks))
     equal(TOOL, "the digest of all chunks", at(TOOL, report, "sha256"), _digest(chunks))
     total_s = positive(TOOL, "seconds", value(TOOL, report, "seconds"))
-    return (
-        Measurement("chunks_per_s", chunks / total_s, "1/s", "higher"),
-        Measurement("total_s", total_s, "s", "lower"),
-    )
+    return (*higher("1/s", chunks_per_s=chunks / total_s), *lower("s", total_s=total_s))
 
 
 @cache

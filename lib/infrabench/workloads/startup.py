@@ -11,25 +11,24 @@ starting a process, and the floor of the others.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from infrabench.core import (
     Capture,
     Deployment,
     DesignError,
-    Measurement,
-    MetricKind,
+    Measurements,
     Param,
+    Params,
     ParseError,
+    Roles,
     Step,
-    Target,
+    Steps,
     find_missing,
 )
-from infrabench.workloads._parse import equal, json_object, positive, text, value
+from infrabench.workloads._parse import equal, json_object, lower, positive, text, value
 
-PARAMS: Mapping[str, Param] = {
+PARAMS = {
     "port": Param(18080, least=1, most=65535, meaning="port of the web server"),
     "limit_s": Param(60.0, least=1, unit="s", meaning="time within which the page has to come"),
 }
@@ -38,16 +37,12 @@ VERSION = ("apache2", "-v"), r"^Server version: Apache/(\S+)"
 TOOL = "startup probe"
 PROBE = Path(__file__).with_name("_startup_probe.py")
 KEYS = ("create", "exec", "remove", "address")
-METRICS: Mapping[str, MetricKind] = {
-    "create_s": "time",
-    "first_command_s": "time",
-    "service_s": "time",
-}
+METRICS = dict.fromkeys(("create_s", "first_command_s", "service_s"), "time")
 PAGE = "/index.html"
 PAGE_BYTES = 11264
 
 
-def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+def plan(params: Params, roles: Roles) -> Steps:
     """Return the probe's run and the removal of the instance, both on the host."""
     lifecycle = roles["server"].lifecycle
     if absent := [key for key in KEYS if key not in lifecycle]:
@@ -74,7 +69,7 @@ def supported(deployment: Deployment) -> str | None:
     return find_missing(deployment, *PROGRAMS["server"])
 
 
-def parse(capture: Capture) -> Sequence[Measurement]:
+def parse(capture: Capture) -> Measurements:
     """Return the three times; `ParseError` unless each came after the one before it."""
     report = json_object(TOOL, text(capture["probe"]))
     equal(TOOL, "status of the page", value(TOOL, report, "http_status"), 200.0)
@@ -82,4 +77,4 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     times = [positive(TOOL, name, value(TOOL, report, name)) for name in METRICS]
     if times != sorted(times):
         raise ParseError(TOOL, f"{', '.join(METRICS)} must follow each other", text(capture["probe"]))
-    return tuple(Measurement(name, time_s, "s", "lower") for name, time_s in zip(METRICS, times, strict=True))
+    return lower("s", **dict(zip(METRICS, times, strict=True)))

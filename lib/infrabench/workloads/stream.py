@@ -10,13 +10,13 @@ The program validates the arrays and refuses sizes that do not fit in 90 % of th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from infrabench.core import Capture, Measurement, MetricKind, Param, ParseError, Step, Target
-from infrabench.workloads._parse import at, at_least, equal, json_object, positive, text, value, within
+from infrabench.core import Capture, Measurements, Param, Params, ParseError, Roles, Step, Steps
+from infrabench.workloads._parse import at, at_least, equal, higher, json_object, positive, text, value, within
 
-PARAMS: Mapping[str, Param] = {
+PARAMS = {
     "threads": Param(0, least=0, meaning="threads; 0: every CPU that the target may use"),
     "repetitions": Param(10, least=2, meaning="rounds of all kernels, of which the first is not counted"),
     "array_bytes": Param(0, least=0, unit="B", meaning="size of an array, 4096 or more; 0: from llc_multiple"),
@@ -28,10 +28,10 @@ TOOL = "ib-stream"
 ELEMENT = 8  # bytes: arrays are whole ones
 PRINTED_S = 1e-9
 ARRAYS_MOVED = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
-METRICS: Mapping[str, MetricKind] = {f"{kernel}_B_per_s": "fixed-work rate" for kernel in ARRAYS_MOVED}
+METRICS = {f"{kernel}_B_per_s": "fixed-work rate" for kernel in ARRAYS_MOVED}
 
 
-def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+def plan(params: Params, roles: Roles) -> Steps:
     """Return the one run; `DesignError` when a parameter is out of range."""
     size = ("--llc-multiple", f"{params['llc_multiple']:g}")
     if params["array_bytes"]:
@@ -43,16 +43,14 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     return (Step("stream", "server", argv, timeout_s=60.0 + 5.0 * params["repetitions"]),)
 
 
-def parse(capture: Capture) -> Sequence[Measurement]:
+def parse(capture: Capture) -> Measurements:
     """Return the four bandwidths in bytes per second."""
     report = read(text(capture["stream"]), capture.params)
     equal(TOOL, "repetitions", at(TOOL, report, "repetitions"), capture.params["repetitions"])
-    return tuple(
-        Measurement(f"{kernel}_B_per_s", bandwidth(report, kernel), "B/s", "higher") for kernel in ARRAYS_MOVED
-    )
+    return higher("B/s", **{f"{kernel}_B_per_s": bandwidth(report, kernel) for kernel in ARRAYS_MOVED})
 
 
-def read(output: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+def read(output: str, params: Params) -> Mapping[str, Any]:
     """Return the report of one run, which has to say that its result is right and that it did what `params` ask for."""
     report = json_object(TOOL, output)
     equal(TOOL, "program", at(TOOL, report, "program"), TOOL)

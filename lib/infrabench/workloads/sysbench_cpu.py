@@ -8,13 +8,22 @@ default prime limit they carry two significant digits and the rate is the metric
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from infrabench.core import Capture, Measurements, Param, Params, ParseError, Roles, Step, Steps
+from infrabench.workloads._parse import (
+    NUMBER,
+    Field,
+    equal,
+    higher,
+    lower,
+    one,
+    positive,
+    quantity,
+    read_fields,
+    text,
+    within,
+)
 
-from infrabench.core import Capture, Measurement, MetricKind, Param, ParseError, Step, Target
-from infrabench.workloads._parse import NUMBER, Field, equal, one, positive, quantity, read_fields, text, within
-
-PARAMS: Mapping[str, Param] = {
+PARAMS = {
     "threads": Param(1, least=1, meaning="threads"),
     "seconds": Param(10.0, least=1, unit="s", meaning="length of the run; not used when events is given"),
     "events": Param(0, least=0, meaning="fixed amount of work instead; 0: none"),
@@ -45,22 +54,20 @@ LATENCIES = rf"""^Latency \(ms\):
  +95th percentile: +{NUMBER}
  +sum: +{NUMBER}
 $"""
-METRICS: Mapping[str, MetricKind] = {
+METRICS = {
     "events_per_s": {"events": "fixed-time rate", "total_s": "fixed-work rate"},
-    "latency_avg_s": "time",
-    "latency_p95_s": "time",
-    "total_s": "time",
+    **dict.fromkeys(("latency_avg_s", "latency_p95_s", "total_s"), "time"),
     "events": "quantity",
 }
 
 
-def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+def plan(params: Params, roles: Roles) -> Steps:
     """Return the one run."""
     seconds = 0 if params["events"] else round(params["seconds"])
     return (Step("sysbench", "server", command(params), timeout_s=2 * seconds + 60.0 + params["events"] / 10),)
 
 
-def command(params: Mapping[str, Any]) -> tuple[str, ...]:
+def command(params: Params) -> tuple[str, ...]:
     """Return sysbench's command."""
     # sysbench takes whole seconds only. With a fixed amount of work there is no time limit of its own.
     seconds = 0 if params["events"] else round(params["seconds"])
@@ -70,14 +77,14 @@ def command(params: Mapping[str, Any]) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def parse(capture: Capture) -> Sequence[Measurement]:
+def parse(capture: Capture) -> Measurements:
     """Return rate, latencies, number of events, and the total time when the amount of work was fixed."""
     return read(text(capture["sysbench"]), capture.params)
 
 
 def read(
-    output: str, params: Mapping[str, Any], tolerance: float = RATE_TOLERANCE, start_stop_s: float = START_STOP_S
-) -> Sequence[Measurement]:
+    output: str, params: Params, tolerance: float = RATE_TOLERANCE, start_stop_s: float = START_STOP_S
+) -> Measurements:
     """Return what one run of sysbench with `params` says; `ParseError` when it is another run, or not whole.
 
     `tolerance` is the largest share by which its own rate and that of its events over its total time may differ, and
@@ -91,17 +98,13 @@ def read(
     if abs(events / rate - total_s) > min(tolerance * events / rate, start_stop_s) + printed_s:
         raise ParseError(TOOL, f"{events:g} events in {total_s:g} s are not {rate:g} per second", output)
     average_s, longest_s, p95_s = latencies_s(output, events)
-    found = [
-        Measurement("events_per_s", rate, "1/s", "higher"),
-        Measurement("latency_avg_s", average_s, "s", "lower"),
-        Measurement("latency_p95_s", p95_s, "s", "lower"),
-    ]
+    found = (*higher("1/s", events_per_s=rate), *lower("s", latency_avg_s=average_s, latency_p95_s=p95_s))
     if params["events"]:
         equal(TOOL, "number of events", events, float(params["events"]))
-        return (*found, Measurement("total_s", total_s, "s", "lower"))
+        return (*found, *lower("s", total_s=total_s))
     seconds = round(params["seconds"])
     check_time(total_s, seconds, longest_s, min(tolerance * seconds, start_stop_s))
-    return (*found, Measurement("events", events, "1", "higher"))
+    return (*found, *higher("1", events=events))
 
 
 def latencies_s(output: str, events: float) -> tuple[float, float, float]:

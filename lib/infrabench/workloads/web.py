@@ -10,15 +10,14 @@ the limit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-from infrabench.core import Capture, Measurement, MetricKind, Param, ParseError, Step, Target
+from infrabench.core import Capture, Measurements, Param, Params, ParseError, Roles, Step, Steps
 from infrabench.workloads._parse import (
     NUMBER,
     Field,
     at_least,
     equal,
+    higher,
+    lower,
     one,
     positive,
     quantity,
@@ -37,7 +36,7 @@ READS = ("2.3",)
 PAGE = "/index.html"
 PAGE_BYTES = 11264
 MOST_USERS = 20000  # ab's own limit
-PARAMS: Mapping[str, Param] = {
+PARAMS = {
     "users": Param(1000, least=1, most=MOST_USERS, meaning="requests at a time"),
     "requests": Param(10000, least=1, meaning="requests in all"),
     "port": Param(18080, least=1, most=65535, meaning="port of the server"),
@@ -64,17 +63,15 @@ Failed requests: +{COUNT}
 )?Total transferred: +{COUNT} bytes
 HTML transferred: +{COUNT} bytes
 Requests per second: """
-METRICS: Mapping[str, MetricKind] = {
-    "total_s": "time",
+PERCENTILES = (50, 95, 99)
+METRICS = {
     "requests_per_s": "fixed-work rate",
-    "latency_p50_s": "time",
-    "latency_p95_s": "time",
-    "latency_p99_s": "time",
+    **dict.fromkeys(("total_s", *(f"latency_p{percent}_s" for percent in PERCENTILES)), "time"),
     "failed_requests": "count",
 }
 
 
-def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
+def plan(params: Params, roles: Roles) -> Steps:
     """Return start, readiness (the client gets the page), load and stop."""
     users, requests, port = params["users"], params["requests"], params["port"]
     at_least("requests", requests, users)
@@ -92,14 +89,16 @@ def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Ste
     )
 
 
-def parse(capture: Capture) -> Sequence[Measurement]:
+def parse(capture: Capture) -> Measurements:
     """Return total time, rate, latency percentiles and the number of failed requests."""
     output = text(capture["ab"])
     latency_s = _percentiles(output)
     params = capture.params
     complete, failed = _counts(output)
     report = read_fields(TOOL, REPORT, output, params)
-    equal(TOOL, "address", _url(output), capture["ab"].argv[-1])
+    names = ("Server Hostname", "Server Port", "Document Path")
+    host, port, path = (one(TOOL, f"the {name.lower()}", rf"^{name}: +(\S+)$", output)[1] for name in names)
+    equal(TOOL, "address", _join_url(host, port, path), capture["ab"].argv[-1])
     equal(TOOL, "complete requests", complete, params["requests"])
     total_s, rate = positive(TOOL, "time", report["time taken"]), positive(TOOL, "rate", report["rate"])
     # ab divides the one by the other; what it prints is rounded, the time to milliseconds and the rate to hundredths.
@@ -109,20 +108,11 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     if list(latency_s.values()) != sorted(latency_s.values()) or latency_s[100] > total_s + 0.001:
         raise ParseError(TOOL, f"percentiles are not in order, or above the {total_s:g} s of all", output[-200:])
     return (
-        Measurement("total_s", total_s, "s", "lower"),
-        Measurement("requests_per_s", rate, "1/s", "higher"),
-        *(Measurement(f"latency_p{p}_s", latency_s[p], "s", "lower") for p in (50, 95, 99)),
-        Measurement("failed_requests", float(failed), "1", "lower"),
+        *lower("s", total_s=total_s),
+        *higher("1/s", requests_per_s=rate),
+        *lower("s", **{f"latency_p{percent}_s": latency_s[percent] for percent in PERCENTILES}),
+        *lower("1", failed_requests=float(failed)),
     )
-
-
-def _url(output: str) -> str:
-    """Return the address that ab says it asked."""
-    host, port, path = (
-        one(TOOL, f"the {name.lower()}", rf"^{name}: +(\S+)$", output)[1]
-        for name in ("Server Hostname", "Server Port", "Document Path")
-    )
-    return _join_url(host, port, path)
 
 
 def _join_url(host: str, port: object, path: str) -> str:
