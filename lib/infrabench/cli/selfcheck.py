@@ -129,10 +129,11 @@ def statistics(arguments: Namespace) -> Iterator[str]:
 def claims(arguments: Namespace) -> Iterator[str]:
     """Check claims and yield them; `InfrabenchError` at the end when one has failed. All columns go to a table."""
     from infrabench.analysis import tables
-    from infrabench.selfcheck.claims import claim, collect  # pandas and scipy are loaded for this command alone
+    from infrabench.selfcheck import claims as checks  # pandas and scipy are loaded for this command alone
+    from infrabench.selfcheck.claims import claim
 
     if arguments.record:
-        yield from (str(collect.record(name)) for name in arguments.record)
+        yield from (str(checks.record(name)) for name in arguments.record)
         return
     levels = [arguments.level] if arguments.level else list(claim.LEVELS)
     if arguments.measure:
@@ -140,7 +141,7 @@ def claims(arguments: Namespace) -> Iterator[str]:
     kept: list[claim.Claim] = []
 
     def keeping() -> Iterator[claim.Claim]:
-        for each in collect.collect_claims(arguments.sources, levels, arguments.sessions):
+        for each in checks.collect_claims(arguments.sources, levels, arguments.sessions):
             kept.append(each)
             yield each
 
@@ -154,14 +155,13 @@ def claims(arguments: Namespace) -> Iterator[str]:
 
 def _measured(sources: list[str], profile: str, site: str) -> Iterator[str]:
     """Measure here what the recorded sessions measured; one that cannot run here says why, and the others go on."""
-    from infrabench.selfcheck.claims import collect, remeasurement
+    from infrabench.selfcheck.claims import choose_sources, remeasurement
 
-    for source, recorded in collect.sources().items():
-        if collect.is_wanted(source, sources):
-            try:
-                yield f"{source}: measured in {remeasurement.measure(recorded, profile, site)}"
-            except (NotRunnable, SiteError) as error:
-                yield f"{source}: not measured: {error}"
+    for source, recorded in choose_sources(sources).items():
+        try:
+            yield f"{source}: measured in {remeasurement.measure(recorded, profile, site)}"
+        except (NotRunnable, SiteError) as error:
+            yield f"{source}: not measured: {error}"
 
 
 def fidelity(arguments: Namespace) -> Iterator[str]:
