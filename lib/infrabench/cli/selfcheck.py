@@ -98,7 +98,6 @@ def _add_overhead(group: Subparsers) -> None:
     parser.add_argument("--blocks", type=int, default=30, metavar="N", help="blocks, interleaved (default: 30)")
     parser.add_argument("--site", default="local", help="local (default), lab, or an inventory file")
     add_session(parser, "--session", "also say how much of this session's time its tools had")
-    parser.add_argument("--analysis", action="store_true", help="measure the analysis of 100 000 trials instead")
     parser.add_argument(
         "--rows", type=int, nargs="+", metavar="N",
         help="measure building, analysis and report of a data set of so many rows instead, each size by itself; fails "
@@ -179,12 +178,7 @@ def fidelity(arguments: Namespace) -> Iterator[str]:
 
 
 def overhead(arguments: Namespace) -> Iterator[str]:
-    """Measure the harness itself, the analysis, or many rows, and yield a table."""
-    if arguments.analysis:
-        from infrabench.selfcheck.validation import speed
-
-        yield from speed.report()
-        return
+    """Measure the harness itself, or the analysis of many rows, and yield a table."""
     if arguments.rows:
         from infrabench.analysis.dataset import scale
 

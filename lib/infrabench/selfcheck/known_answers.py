@@ -12,7 +12,7 @@ caution, not error, and such cases are counted apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from infrabench.analysis import tables
-from infrabench.analysis.results import Results, Shown
+from infrabench.analysis.results import Results, Shown, paragraph
 from infrabench.analysis.tables import notation
 from infrabench.core import DesignError, InfrabenchError, SchemaError
 from infrabench.selfcheck.validation import CHECKS, SEED, run
@@ -71,8 +71,9 @@ def simulations(form: str = "fast", seed: int = SEED) -> Shown:
     if form not in FORMS:
         raise DesignError(f"unknown form {form!r} of the simulations: known are {', '.join(FORMS)}")
     if form == "none":
-        text = "The simulations were not run: simulations = 'fast' runs them here, `make validate` the long form."
-        return Shown(f"<p>{text}</p>", text)
+        return paragraph(
+            "The simulations were not run: simulations = 'fast' runs them here, `make validate` the long form."
+        )
     rows = [
         {
             "check": outcome.id, "of": CHECKS[outcome.id].what, "what": outcome.what,
@@ -89,7 +90,14 @@ def simulations(form: str = "fast", seed: int = SEED) -> Shown:
 
 def same(found: Results, swaps: int = 1_000) -> list[Same]:
     """Return, for each label that is the baseline under another name, what the analysis makes of it."""
-    return [_same(found, label, swaps) for label in same_labels(found.data)]
+    said = []
+    for label in same_labels(found.data):
+        rows = found.contrasts[(found.contrasts["system"] == label) & found.contrasts["p"].notna()]
+        called = rows["verdict"].isin([DIFFERENT, WITHIN])
+        family = called & (rows["p_adjusted"] < 0.05)
+        swapped = relabelled(found.table, found.data["baseline"], label, swaps)
+        said.append(Same(label, len(rows), int(called.sum()), int(family.sum()), swapped))
+    return said
 
 
 def same_labels(data: Mapping[str, Any]) -> list[str]:
@@ -161,41 +169,21 @@ def lines(found: Results) -> Iterator[str]:
 
 
 def injected_effects(found: Results) -> pd.DataFrame:
-    """Return what a session says of the effects that were injected in it: see `known_effects`."""
-    return known_effects(found.contrasts, [(*names, float(true)) for *names, true in found.data.get("known", [])])
+    """Return one row per effect that was injected in a session, and scenario: the true ratio to the baseline, and ours.
 
-
-def known_effects(contrasts: pd.DataFrame, known: Iterable[tuple[str, str, str, float]]) -> pd.DataFrame:
-    """Return one row per injected effect and scenario: the true ratio, ours, and whether the interval says both things.
-
-    Parameters
-    ----------
-    contrasts
-        What `stats.contrasts` returns for the session.
-    known
-        (system, workload, metric, true ratio to the baseline).
-
-    Returns
-    -------
-    DataFrame
-        Columns `EFFECT_COLUMNS`; ``covers``: the interval contains the true ratio; ``excludes_1``: it does not
-        contain 1. Without an interval both are false.
-
-    Raises
-    ------
-    SchemaError
-        An effect was injected and nothing was measured of it.
+    Columns `EFFECT_COLUMNS`; ``covers``: the interval contains the true ratio; ``excludes_1``: it does not contain 1.
+    Without an interval both are false. `SchemaError` when an effect was injected and nothing was measured of it.
     """
     rows = []
-    for system, workload, metric, true in known:
+    for system, workload, metric, true in found.data.get("known", []):
         keys = {"system": system, "workload": workload, "metric": metric}
-        found = contrasts[(contrasts[list(keys)] == pd.Series(keys)).all(axis=1)]
-        if found.empty:
+        mine = found.contrasts[(found.contrasts[list(keys)] == pd.Series(keys)).all(axis=1)]
+        if mine.empty:
             raise SchemaError(f"no contrast of {system} in {workload} {metric}: the effect was not measured")
-        for row in found.itertuples(index=False):
+        for row in mine.itertuples(index=False):
             low, high = row.ratio_low, row.ratio_high
-            cell = (system, workload, row.scenario, metric, row.n_pairs)
-            rows.append((*cell, true, row.ratio, low, high, low <= true <= high, low > 1 or high < 1, row.verdict))
+            says = row.ratio, low, high, low <= true <= high, low > 1 or high < 1, row.verdict
+            rows.append((system, workload, row.scenario, metric, row.n_pairs, float(true), *says))
     return pd.DataFrame(rows, columns=list(EFFECT_COLUMNS))
 
 
@@ -232,7 +220,9 @@ def relabelled(table: pd.DataFrame, a: str, b: str, n: int = 1_000, seed: int = 
         x, y = _pairs(cell, a, b)
         if x.size < 6 or not (x - y).any():
             continue
-        share = _share(x, y, rng.random((n, x.size)) < 0.5)
+        swap = rng.random((n, x.size)) < 0.5
+        interval = paired_fieller(np.where(swap, y, x), np.where(swap, x, y))
+        share = float(((interval.low > 1) | (interval.high < 1)).mean())
         squares = (x - y) ** 2
         dominated = bool(squares.max() > MOST_OF_IT * squares.sum())
         rows.append((*case, x.size, share, *band, band.low <= share <= band.high, dominated))
@@ -253,21 +243,8 @@ def _pairs(cell: pd.DataFrame, a: str, b: str) -> tuple[Array, Array]:
     return chosen[a].to_numpy(dtype=float), chosen[b].to_numpy(dtype=float)
 
 
-def _share(x: Array, y: Array, swap: np.ndarray) -> float:
-    found = paired_fieller(np.where(swap, y, x), np.where(swap, x, y))
-    return float(((found.low > 1) | (found.high < 1)).mean())
-
-
-def _same(found: Results, label: str, swaps: int) -> Same:
-    rows = found.contrasts[(found.contrasts["system"] == label) & found.contrasts["p"].notna()]
-    called = rows["verdict"].isin([DIFFERENT, WITHIN])
-    family = called & (rows["p_adjusted"] < 0.05)
-    swapped = relabelled(found.table, found.data["baseline"], label, swaps)
-    return Same(label, len(rows), int(called.sum()), int(family.sum()), swapped)
-
-
 def _shown(rows: list[dict[str, str]], otherwise: str) -> Shown:
     if not rows:
-        return Shown(f"<p>{otherwise}</p>", otherwise)
+        return paragraph(otherwise)
     frame = pd.DataFrame(rows)
     return Shown(notation.html_table(frame), tables.markdown(frame))

@@ -12,7 +12,7 @@ from infrabench.core import DesignError, InfrabenchError
 from infrabench.experiment.design import orders
 from infrabench.selfcheck import known_answers
 from infrabench.selfcheck.known_answers import relabelled
-from infrabench.selfcheck.validation import CHECKS, choose_checks, format_outcome, lines, pipelines, run, speed
+from infrabench.selfcheck.validation import CHECKS, choose_checks, format_outcome, lines, pipelines, run
 from infrabench.selfcheck.validation import generators as made
 from infrabench.selfcheck.validation import sites as several
 from infrabench.selfcheck.validation.check import (
@@ -24,7 +24,6 @@ from infrabench.selfcheck.validation.check import (
     carry_out,
     near,
 )
-from infrabench.selfcheck.validation.speed import AnalysisTiming, analysed, in_fresh_process
 from infrabench.stats import dependence, events, intervals, losses, meta_analysis, multiplicity, pairwise
 from infrabench.stats import verdicts as judging
 from infrabench.stats.intervals import Interval
@@ -420,28 +419,3 @@ def test_labels_that_do_not_exist_and_too_few_blocks_are_refused():
         relabelled(table, "native", "other")
     with pytest.raises(DesignError, match="no case has 6 complete pairs"):
         relabelled(table, "native", "again")
-
-
-# speed
-
-
-def test_the_analysis_is_timed_part_by_part_in_a_process_of_its_own():
-    done = in_fresh_process(small)
-    assert done.trials == 3 * 4 * 10
-    assert set(done.seconds) == {"estimates", "contrasts", "omnibus", "diagnostics"}
-    assert all(seconds > 0 for seconds in done.seconds.values())
-    assert 30 < done.peak_mb < 2_000
-
-
-def test_the_command_prints_the_measurement_with_its_targets(capsys, monkeypatch):
-    canned = AnalysisTiming(100_000, {"estimates": 1.25, "contrasts": 2.5}, 512.0)
-    monkeypatch.setattr(speed, "in_fresh_process", lambda part: canned)
-    assert cli.main(["selfcheck", "overhead", "--analysis"]) == 0
-    out = capsys.readouterr().out
-    assert "100000 trials: 500 cases, 4 systems, 50 blocks" in out
-    assert "3.75 s   (target: below 20 s)" in out
-    assert "512 MB  (target: below 1000 MB)" in out
-
-
-def small():
-    return analysed(cases=3, blocks=10)
