@@ -138,25 +138,23 @@ def _cells(found: Results, each: Cell, metric: str, known: Numbers) -> pd.DataFr
 
 def _lacking(found: Results, printed: Sequence[Cell], known: Numbers) -> str:
     """Say why this session has no value beside printed cells."""
-    told = (_why(found, each, name) for each in printed for name in read_cells().ours[known.row(each.printed).platform])
+    data, told = found.data, []
+    for each in printed:
+        reasons = {plain(name): f"not run: {why}" for name, why in data["not_run"].items()}
+        reasons |= {
+            plain(other["system"]): f"not run: {other['reason']}"
+            for other in data.get("not_applicable", [])
+            if other["workload"] == each.workload and each.is_at(other["scenario"])
+        }
+        mine = found.table[found.table["workload"] == each.workload]
+        there = mine["scenario"].map(each.is_at).astype("bool").any()
+        for system in read_cells().ours[known.row(each.printed).platform]:
+            if system not in reasons and system in map(plain, found.systems) and not there:
+                told.append(f"not part of the profile {data['profile']}")
+            else:
+                other = "no ok trial" if system in map(plain, found.systems) else "not asked for"
+                told.append(f"{system}: {reasons.get(system, other)}")
     return "; ".join(dict.fromkeys(told))
-
-
-def _why(found: Results, each: Cell, system: str) -> str:
-    data = found.data
-    reasons = {plain(name): why for name, why in data["not_run"].items()}
-    reasons |= {
-        plain(other["system"]): other["reason"]
-        for other in data.get("not_applicable", [])
-        if other["workload"] == each.workload and each.is_at(other["scenario"])
-    }
-    if system in reasons:
-        return f"{system}: not run: {reasons[system]}"
-    if system not in map(plain, found.systems):
-        return f"{system}: not asked for"
-    mine = found.table[found.table["workload"] == each.workload]
-    there = mine["scenario"].map(each.is_at).astype("bool").any()
-    return f"{system}: no ok trial" if there else f"not part of the profile {data['profile']}"
 
 
 def _ratios(found: Results, pair: PublishedPair, known: Numbers) -> Iterator[dict[str, str]]:
