@@ -27,7 +27,7 @@ from infrabench.experiment.provenance.comparability import Between, between_site
 from infrabench.ledger import catalogue
 from infrabench.ledger.records import awaited, read_session, recorded
 from infrabench.notebook import api
-from infrabench.notebook.session_figures import show_figure
+from infrabench.notebook.session_figures import rows_of, show_figure
 from infrabench.stats.sites import DIFFERS, OPEN, STANDS_OUT, over_sites, per_site
 from infrabench.stats.table import CELL
 
@@ -167,7 +167,7 @@ def forest(found: Many, workload: str, metric: str, scenario: str = "") -> Shown
     """Return the forest over sites of one metric, of one scenario or of all, written as PDF, SVG, PNG and side-car."""
 
     def one(part: Across) -> Shown:
-        over = _of(part.over, workload, metric, scenario)
+        over = rows_of(part.over, workload, metric, scenario)
         if over.empty:
             where = ", ".join(filter(None, (workload, metric, scenario)))
             return paragraph(f"{where}: not measured at these sites.")
@@ -184,7 +184,7 @@ def forests(found: Many) -> Shown:
         for (workload, metric), group in _primary(part).groupby(["workload", "metric"], sort=False):
             every = group.sort_values(["level", "scenario"], kind="stable")["scenario"].astype(str).unique()
             scenario = every[0] if len(every) == 1 or len(group) > MOST_DRAWN else ""
-            drawn.append(_drawn(part, _of(part.over, workload, metric, scenario), workload, metric, scenario))
+            drawn.append(_drawn(part, rows_of(part.over, workload, metric, scenario), workload, metric, scenario))
         return _join(drawn)
 
     return _each(found, one, NO_SESSION)
@@ -301,13 +301,8 @@ def _primary(part: Across) -> pd.DataFrame:
     return part.over if chosen.empty else chosen
 
 
-def _of(frame: pd.DataFrame, workload: str, metric: str, scenario: str) -> pd.DataFrame:
-    rows = frame[(frame["workload"] == workload) & (frame["metric"] == metric)]
-    return rows[rows["scenario"] == scenario] if scenario else rows
-
-
 def _drawn(part: Across, over: pd.DataFrame, workload: str, metric: str, scenario: str) -> Shown:
-    rows = _of(part.rows, workload, metric, scenario)
+    rows = rows_of(part.rows, workload, metric, scenario)
     if not rows["ratio"].notna().any():
         return paragraph(f"{workload}, {metric}: no site has a ratio.")
     draw = partial(figures.sites, rows, over, part.between.stamp, systems=list(part.data["systems"]))

@@ -25,7 +25,6 @@ from infrabench.analysis.tables import notation
 from infrabench.core import DesignError, InfrabenchError, SchemaError
 from infrabench.selfcheck.validation import CHECKS, SEED, run
 from infrabench.selfcheck.validation.check import Band, binomial_band
-from infrabench.selfcheck.validation.generators import Array
 from infrabench.stats.pairwise import paired_fieller
 from infrabench.stats.verdicts import DIFFERENT, WITHIN
 
@@ -88,14 +87,14 @@ def simulations(form: str = "fast", seed: int = SEED) -> Shown:
     return Shown(f"{notation.html_table(frame)}<p>{told}</p>", f"{tables.markdown(frame)}\n{told}")
 
 
-def same(found: Results, swaps: int = 1_000) -> list[Same]:
+def same(found: Results) -> list[Same]:
     """Return, for each label that is the baseline under another name, what the analysis makes of it."""
     said = []
     for label in same_labels(found.data):
         rows = found.contrasts[(found.contrasts["system"] == label) & found.contrasts["p"].notna()]
         called = rows["verdict"].isin([DIFFERENT, WITHIN])
         family = called & (rows["p_adjusted"] < 0.05)
-        swapped = relabelled(found.table, found.data["baseline"], label, swaps)
+        swapped = relabelled(found.table, found.data["baseline"], label)
         said.append(Same(label, len(rows), int(called.sum()), int(family.sum()), swapped))
     return said
 
@@ -131,18 +130,13 @@ def known_table(found: Results) -> Shown:
     """Return one row per injected effect: its true ratio, ours with the interval, and whether that contains it."""
     rows = []
     for row in injected_effects(found).itertuples(index=False):
-        places = notation.decimals(row.ratio_low, row.ratio_high, null=1)
-        rows.append(
-            {
-                "effect": row.system, "workload": row.workload, "scenario": row.scenario,
-                "metric": notation.metric_title(row.metric), "n": str(row.n_pairs),
-                "true ratio": f"{row.true_ratio:.4f}",
-                "our ratio": notation.number(row.ratio, places),
-                "95 % CI": notation.interval(row.ratio_low, row.ratio_high, null=1),
-                "contains the truth": "yes" if row.covers else "NO", "excludes 1": "yes" if row.excludes_1 else "NO",
-                "verdict": row.verdict,
-            }
-        )  # fmt: skip
+        ratio, interval = notation.estimate(row.ratio, row.ratio_low, row.ratio_high, null=1)
+        rows.append({
+            "effect": row.system, "workload": row.workload, "scenario": row.scenario,
+            "metric": notation.metric_title(row.metric), "n": str(row.n_pairs), "true ratio": f"{row.true_ratio:.4f}",
+            "our ratio": ratio, "95 % CI": interval, "contains the truth": "yes" if row.covers else "NO",
+            "excludes 1": "yes" if row.excludes_1 else "NO", "verdict": row.verdict,
+        })  # fmt: skip
     return _shown(rows, "No effect was injected in this session.")
 
 
@@ -187,7 +181,7 @@ def injected_effects(found: Results) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(EFFECT_COLUMNS))
 
 
-def relabelled(table: pd.DataFrame, a: str, b: str, n: int = 1_000, seed: int = SEED) -> Relabelled:
+def relabelled(table: pd.DataFrame, a: str, b: str, n: int = 1_000) -> Relabelled:
     """Return how often `a` and `b` are called different when their labels are swapped at random within blocks.
 
     Parameters
@@ -213,11 +207,15 @@ def relabelled(table: pd.DataFrame, a: str, b: str, n: int = 1_000, seed: int = 
     absent = {a, b} - set(table["system"])
     if absent:
         raise DesignError(f"no system {' or '.join(sorted(absent))} in the table: {sorted(set(table['system']))}")
-    rng, band = np.random.default_rng(seed), binomial_band(NOMINAL, n)
+    rng, band = np.random.default_rng(SEED), binomial_band(NOMINAL, n)
     rows = []
     wanted = table[table["value"].notna() & table["system"].isin([a, b])]
     for case, cell in wanted.groupby(CASE, observed=True):
-        x, y = _pairs(cell, a, b)
+        # values of complete blocks; when there are several deployments, the means of each
+        wide = cell.pivot(index=["session", "deployment", "block"], columns="system", values="value")  # noqa: PD010
+        wide = wide.reindex(columns=[a, b]).dropna()
+        means = wide.groupby(level=["session", "deployment"]).mean()
+        x, y = (means if len(means) > 1 else wide).to_numpy(dtype=float).T
         if x.size < 6 or not (x - y).any():
             continue
         swap = rng.random((n, x.size)) < 0.5
@@ -231,16 +229,6 @@ def relabelled(table: pd.DataFrame, a: str, b: str, n: int = 1_000, seed: int = 
     cases = pd.DataFrame(rows, columns=list(SWAP_COLUMNS))
     even = cases.loc[~cases["dominated"], "share"]
     return Relabelled(float(cases["share"].mean()), float(even.mean()), band, cases)
-
-
-def _pairs(cell: pd.DataFrame, a: str, b: str) -> tuple[Array, Array]:
-    """Values of complete blocks; when there are several deployments, the means of each."""
-    where = ["session", "deployment"]
-    wide = cell.pivot(index=[*where, "block"], columns="system", values="value")  # noqa: PD010
-    wide = wide.reindex(columns=[a, b]).dropna()
-    means = wide.groupby(level=where).mean()
-    chosen = means if len(means) > 1 else wide
-    return chosen[a].to_numpy(dtype=float), chosen[b].to_numpy(dtype=float)
 
 
 def _shown(rows: list[dict[str, str]], otherwise: str) -> Shown:

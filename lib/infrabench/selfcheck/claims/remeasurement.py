@@ -204,8 +204,7 @@ def _outside(contrast: Mapping[str, Any], margin: float) -> bool:
 
 def _describe_ratio(contrast: Mapping[str, Any]) -> str:
     low, high = contrast["ratio_low"], contrast["ratio_high"]
-    ratio = notation.number(contrast["ratio"], notation.decimals(low, high, null=1))
-    interval = notation.interval(low, high, null=1)
+    ratio, interval = notation.estimate(contrast["ratio"], low, high, null=1)
     return f"{ratio} {interval}, n = {contrast['n_pairs']} {contrast['pair_unit']}: {contrast['verdict']}"
 
 
