@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from infrabench.selfcheck.validation.check import (
     Check,
+    Expected,
     Procedure,
     SimulatedCase,
     at_least,
@@ -25,7 +26,16 @@ from infrabench.selfcheck.validation.check import (
     near,
 )
 from infrabench.selfcheck.validation.estimation import covers
-from infrabench.selfcheck.validation.generators import Array, PairedSamples, Rng, blocked, generator, pair, skewed
+from infrabench.selfcheck.validation.generators import (
+    Array,
+    Generate,
+    PairedSamples,
+    Rng,
+    blocked,
+    generator,
+    pair,
+    skewed,
+)
 from infrabench.stats import events, multiplicity, pairwise
 from infrabench.stats.omnibus import friedman
 from infrabench.stats.table import PER_BLOCK
@@ -101,6 +111,10 @@ def rates_differ(data: Array) -> NDArray[np.bool_]:
     """Return, by campaign, whether its verdict is that the rates of events differ."""
     rows = (events.judge_events(events.COUNT, each, None, MARGIN, percent=False) for each in data)
     return np.array([row["inferred"] and row["apart"] for row in rows])
+
+
+def _of_events(data: str, generate: Generate[Any], expected: Expected) -> SimulatedCase:
+    return case(f"{data}, {BLOCKS} blocks", generate, expected, fast=400, full=4_000)
 
 
 def _ratio_covered(data: Array, ratio: float) -> NDArray[np.bool_]:
@@ -194,24 +208,23 @@ CHECKS = (
         )
     )),
     Check("V20", "counts: nothing differs", tuple(
-        case(f"{mean:g} events a block, variance {spread:g} times the mean, {BLOCKS} blocks",
-             counted(mean, 1.0, spread), ("called different", rates_differ, at_most(0.05)), fast=400, full=4_000)
+        _of_events(f"{mean:g} events a block, variance {spread:g} times the mean", counted(mean, 1.0, spread),
+                   ("called different", rates_differ, at_most(0.05)))
         for mean, spread in ((0.1, 1.0), (1.0, 1.0), (0.1, 3.0), (1.0, 3.0), (5.0, 3.0))
     )),
-    Check("V21", "counts and shares: a zero baseline, and intervals", tuple(
-        case(f"{data}, {BLOCKS} blocks", generate, expected, fast=400, full=4_000)
-        for data, generate, expected in (
-            ("5 events a block against none", zero_baseline(5.0), ("called different", rates_differ, at_least(0.99))),
-            *(
-                (f"{mean:g} events a block, ratio 2", counted(mean, 2.0),
-                 ("exact ratio", lambda data: _ratio_covered(data, 2.0), at_least(0.94)))
-                for mean in (0.1, 1.0)
-            ),
-            *(
-                (f"shares of {p:g} and {q:g}", shares(p, q), ("Newcombe", _difference_covered(p, q), at_least(0.93)))
-                for p, q in ((0.5, 0.3), (0.2, 0.02), (0.1, 0.1))
-            ),
-        )
+    Check("V21", "counts and shares: a zero baseline, and intervals", (
+        _of_events("5 events a block against none", zero_baseline(5.0),
+                   ("called different", rates_differ, at_least(0.99))),
+        *(
+            _of_events(f"{mean:g} events a block, ratio 2", counted(mean, 2.0),
+                       ("exact ratio", lambda data: _ratio_covered(data, 2.0), at_least(0.94)))
+            for mean in (0.1, 1.0)
+        ),
+        *(
+            _of_events(f"shares of {p:g} and {q:g}", shares(p, q),
+                       ("Newcombe", _difference_covered(p, q), at_least(0.93)))
+            for p, q in ((0.5, 0.3), (0.2, 0.02), (0.1, 0.1))
+        ),
     )),
     Check("V22", "equivalence of a skewed system, margin 10 %", tuple(
         case(f"lognormal sigma {sigma:g}, true ratio of means {ratio:.4g}, n = 100", skewed(ratio, sigma, 100),

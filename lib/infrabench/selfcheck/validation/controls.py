@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from infrabench.selfcheck.validation.check import SEED, Check, between, case
+from infrabench.selfcheck.validation.check import SEED, Check, Procedure, between, case
 from infrabench.selfcheck.validation.comparisons import ALPHA, any_pair_rejected, rejects
 from infrabench.selfcheck.validation.estimation import RATIO, RESAMPLES, covers
 from infrabench.selfcheck.validation.generators import (
     Array,
+    Generate,
     PairedSamples,
     ar1,
     blocked,
@@ -81,31 +82,33 @@ def plugged_in(data: SiteCampaign) -> Answers:
     return np.abs(mean.mean - data.new) <= half
 
 
-# id, what is done, its data and how, and the share that it must be seen to get
-_CONTROLS: tuple[tuple[Any, ...], ...] = (
-    ("N1", "percentile bootstrap of 5 values", "normal", sample(normal(), 5), percentile_bootstrap, 0.82, 0.86),
-    ("N2", "t interval of a dependent series", "AR(1), phi 0.6, n = 30", ar1(0.6, 30), as_if_independent, 0.66, 0.69),
-    ("N3", "one system after the other", "linear drift of 3 %, n = 30",
-     campaigns("linear drift of 3 %", 30, sequential=True),
-     lambda d: rejects(welch_p(d.values[:, 0], d.values[:, 1])), 0.99, 1.0),
-    ("N4", "six t tests without correction", "four identical systems, n = 30", blocked(4, 30, 0.0),
-     lambda x: any_pair_rejected(x, welch_p), 0.18, 0.22),
-    ("N5", "1 deployment of 30 runs, by runs", "deployment sd = run sd", deployed(1, 30, 1.0),
-     lambda x: rejects(welch_p(x[:, 0], x[:, 1])), 0.70, 0.74),
-    ("N6", "samples inside runs, pooled", "5 runs of 60 samples, intra-run correlation 0.2", pooled(5, 60, 0.2),
-     as_if_independent, 0.39, 0.43),
-    ("N7", "baseline taken as a constant", "CoV 2 %/2 %, n = 30", pair(RATIO, (0.02, 0.02), 30), exact_baseline, 0.83,
-     0.855),
-    ("N8", "all trials of all sites in one interval", f"5 sites, {apart(3.0)}", blocks(5, 3.0), all_trials, 0.49,
-     0.54),
-    ("N9", "sites weighted by precision, their differences left out", f"5 sites, {apart(3.0)}", campaign(5, 3.0),
-     one_truth, 0.41, 0.46),
-    ("N10", "a new site, the variance between sites taken for its estimate", f"10 sites, {apart(1.0)}",
-     campaign(10, 1.0), plugged_in, 0.865, 0.895),
-)  # fmt: skip
-CHECKS = tuple(
-    Check(id_, f"control: {what}", (
-        case(data, generate, (what, procedure, between(low, high)), fast=REPLICATES, full=REPLICATES),
-    ))
-    for id_, what, data, generate, procedure, low, high in _CONTROLS
+def _control(
+    id_: str, what: str, data: str, generate: Generate[Any], procedure: Procedure, low: float, high: float
+) -> Check:
+    """What is done, to which data, and the share that it must be seen to get."""
+    expected = what, procedure, between(low, high)
+    return Check(id_, f"control: {what}", (case(data, generate, expected, fast=REPLICATES, full=REPLICATES),))
+
+
+CHECKS = (
+    _control("N1", "percentile bootstrap of 5 values", "normal", sample(normal(), 5), percentile_bootstrap, 0.82, 0.86),
+    _control("N2", "t interval of a dependent series", "AR(1), phi 0.6, n = 30", ar1(0.6, 30), as_if_independent,
+             0.66, 0.69),
+    _control("N3", "one system after the other", "linear drift of 3 %, n = 30",
+             campaigns("linear drift of 3 %", 30, sequential=True),
+             lambda d: rejects(welch_p(d.values[:, 0], d.values[:, 1])), 0.99, 1.0),
+    _control("N4", "six t tests without correction", "four identical systems, n = 30", blocked(4, 30, 0.0),
+             lambda x: any_pair_rejected(x, welch_p), 0.18, 0.22),
+    _control("N5", "1 deployment of 30 runs, by runs", "deployment sd = run sd", deployed(1, 30, 1.0),
+             lambda x: rejects(welch_p(x[:, 0], x[:, 1])), 0.70, 0.74),
+    _control("N6", "samples inside runs, pooled", "5 runs of 60 samples, intra-run correlation 0.2",
+             pooled(5, 60, 0.2), as_if_independent, 0.39, 0.43),
+    _control("N7", "baseline taken as a constant", "CoV 2 %/2 %, n = 30", pair(RATIO, (0.02, 0.02), 30),
+             exact_baseline, 0.83, 0.855),
+    _control("N8", "all trials of all sites in one interval", f"5 sites, {apart(3.0)}", blocks(5, 3.0), all_trials,
+             0.49, 0.54),
+    _control("N9", "sites weighted by precision, their differences left out", f"5 sites, {apart(3.0)}",
+             campaign(5, 3.0), one_truth, 0.41, 0.46),
+    _control("N10", "a new site, the variance between sites taken for its estimate", f"10 sites, {apart(1.0)}",
+             campaign(10, 1.0), plugged_in, 0.865, 0.895),
 )  # fmt: skip
