@@ -47,7 +47,7 @@ FINDINGS_S = 1.0  # all findings together
 PUBLISHED = "published"  # the source of the findings
 
 
-class Check(NamedTuple):
+class Verification(NamedTuple):
     """One statement about a session, what contradicts it, and what is said where nothing does."""
 
     what: str
@@ -73,7 +73,7 @@ def claims(source: str, recorded: Path) -> Iterator[Claim]:
     except LedgerError as error:  # damaged: that is what this level is there to find
         damage = [str(error)]
     command = f".venv/bin/infrabench selfcheck claims {source} --level {REANALYSIS}"
-    for check in [Check("files", files, damage)] if damage else verify_session(folder, then, files):
+    for check in [Verification("files", files, damage)] if damage else verify_session(folder, then, files):
         found = check.differences
         more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
         judged = Judged(FAIL, "; ".join(found[:3]) + more) if found else Judged(PASS, check.agreement)
@@ -83,13 +83,13 @@ def claims(source: str, recorded: Path) -> Iterator[Claim]:
         )  # fmt: skip
 
 
-def verify_session(folder: Path, then: Mapping[str, Any], files: str) -> Iterator[Check]:
+def verify_session(folder: Path, then: Mapping[str, Any], files: str) -> Iterator[Verification]:
     """Hold a session against its recorded numbers: its files (statement `files`), raw output, counts and results."""
     now = session_numbers(session_data.open_session(folder))
     same_files = [*differences(then["sums_sha256"], now["sums_sha256"], "SHA-256 of its SHA256SUMS")]
-    yield Check("files", files, same_files, "every SHA-256 agrees")
+    yield Verification("files", files, same_files, "every SHA-256 agrees")
     raw = reparse.compare(folder)
-    yield Check(
+    yield Verification(
         "raw output",
         f"The raw output of {sum(then['trials'].values())} trials gives the same {then['measurements']} measurements.",
         raw.differences, "; ".join(("every value is equal to the last bit", *raw.new_metrics)),
@@ -101,7 +101,7 @@ def verify_session(folder: Path, then: Mapping[str, Any], files: str) -> Iterato
         ("trials", f"Trials: {states}; {then['missing']} missing.", then_counts, now_counts),
         ("verdicts", f"All contrasts: {verdicts}.", then["verdicts"], now["verdicts"]),
     ):
-        yield Check(what, statement, [*differences(old, new)], "all counts are equal")
+        yield Verification(what, statement, [*differences(old, new)], "all counts are equal")
     for kind, name, sentence in (
         ("contrasts", key, _describe_contrast),
         ("known", lambda row: (*key(row), "known effect"), _describe_known_effect),
@@ -112,10 +112,10 @@ def verify_session(folder: Path, then: Mapping[str, Any], files: str) -> Iterato
             new = rest.pop(name(row), None)
             differs = [*differences(row, new)] if new else ["the analysis gives no such number any more"]
             agreement = "equal to the last digit" if row == new else f"equal but for rounding ({ROUNDING})"
-            yield Check(" ".join(name(row)), sentence(row), differs, agreement, ROUNDING)
+            yield Verification(" ".join(name(row)), sentence(row), differs, agreement, ROUNDING)
         if rest:
             extra = [f"{' '.join(each)}: not recorded" for each in rest]
-            yield Check(f"more {kind}", f"There are no more {kind} than recorded.", extra)
+            yield Verification(f"more {kind}", f"There are no more {kind} than recorded.", extra)
 
 
 def session_numbers(session: session_data.Session) -> dict[str, Any]:
