@@ -105,14 +105,8 @@ def plan_from_pilot(
 ) -> pd.DataFrame:
     """Return how many blocks, and hours, each goal needs, from the spread and the pace of a pilot.
 
-    Parameters
-    ----------
-    data, table
-        ``session.json`` and tidy table of the pilot.
-    goals
-        Relative half-widths (0.02 = 2 %).
-    every
-        Of all metrics, not only of the primary ones. See `planning.plan_from_pilot`.
+    `data`, `table`: ``session.json`` and tidy table of the pilot; `goals`: relative half-widths (0.02 = 2 %); `every`:
+    of all metrics, not only of the primary ones. See `planning.plan_from_pilot`.
     """
     planned = _plan_from_pilot(table, data["baseline"], data["margins"], goals, _pace_s(table))
     return planned if every else _of_primary(planned, data)
@@ -141,7 +135,6 @@ def _of_primary(planned: pd.DataFrame, data: Mapping[str, Any]) -> pd.DataFrame:
 def _costs_s(table: pd.DataFrame) -> tuple[float, float]:
     """Return the wall time of one block, and of making the systems ready between two deployments of a session."""
     trials = _timed_trials(table)
-    trials = trials.assign(end=trials["start"] + pd.to_timedelta(trials["duration_s"], unit="s"))
     parts = trials.groupby(["session", "deployment"]).agg(
         begin=("start", "min"), end=("end", "max"), blocks=("block", "nunique")
     )
@@ -161,7 +154,7 @@ def _pace_s(table: pd.DataFrame) -> float:
 
 
 def _timed_trials(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per trial, with its ``start``."""
+    """Return one row per trial, with its ``start`` and ``end``."""
     trials = table.drop_duplicates(["session", "trial"])
     start = pd.to_datetime(trials["started_utc"], format="ISO8601").astype("datetime64[ns, UTC]")
-    return trials.assign(start=start)
+    return trials.assign(start=start, end=start + pd.to_timedelta(trials["duration_s"], unit="s"))

@@ -184,25 +184,11 @@ def injected_effects(found: Results) -> pd.DataFrame:
 def relabelled(table: pd.DataFrame, a: str, b: str, n: int = 1_000) -> Relabelled:
     """Return how often `a` and `b` are called different when their labels are swapped at random within blocks.
 
-    Parameters
-    ----------
-    table
-        The tidy table of a session in which `a` and `b` are the same system.
-    n
-        Relabellings of each case; each swaps every pair with probability 1/2.
-
-    Returns
-    -------
-    Relabelled
-        ``share``: mean over the cases; ``band``: of the same number of independent relabellings of one case, which
-        the mean of several does not leave either; ``cases``: workload, scenario, metric, n_pairs, share, the band of
-        that share, and ``dominated``: one block holds more than half of the squared differences. A
-        case below 6 pairs, or without spread, is left out: its 2^n relabellings are too few.
-
-    Raises
-    ------
-    DesignError
-        A label is not in the table, or no case is left.
+    `table`: the tidy table of a session in which the two are the same system; `n`: relabellings of each case, each
+    swaps every pair with probability 1/2. ``share`` is the mean over the cases; ``band`` is that of the same number of
+    independent relabellings of one case, which the mean of several does not leave either; a case is ``dominated`` when
+    one block holds more than half of the squared differences. A case below 6 pairs, or without spread, is left out:
+    its 2^n relabellings are too few. `DesignError` when a label is not in the table, or no case is left.
     """
     absent = {a, b} - set(table["system"])
     if absent:

@@ -62,17 +62,11 @@ class New:
 
 
 def claims(source: str, recorded: Path, sessions: Sequence[str] | None = None) -> Iterator[Claim]:
-    """Yield the re-measurement claims of a recorded session, each judged by the rule above.
+    """Yield the re-measurement claims of the recorded session that is called `source`, each judged by the rule above.
 
-    Parameters
-    ----------
-    source
-        How the recorded session is called among all.
-    sessions
-        Names or folders of those to ask; None: all that were measured here and asked the same.
-
-    Of several sessions the one with the most pairs of a contrast is asked about it, the latest of equals: what it says
-    plays no part in the choice.
+    `sessions`: names or folders of those to ask; None: all that were measured here and asked the same. Of several the
+    one with the most pairs of a contrast is asked about it, the latest of equals: what it says plays no part in the
+    choice.
     """
     then = reanalysis.read_numbers(recorded)
     original = catalogue.find(None, str(recorded))

@@ -212,27 +212,15 @@ def campaigns_table(
 ) -> pd.DataFrame:  # fmt: skip
     """Return the tidy table of `values` (campaigns, systems, blocks): campaign i is the scenario ``c<i>``.
 
-    Parameters
-    ----------
-    values
-        One number for each trial; NaN for one that timed out.
-    systems
-        Names along the second axis.
-    positions
-        Executed order inside each campaign, same shape as `values`; by default systems take turns in each block.
-    deployment
-        Deployment of each block; by default all are 0.
-
-    Raises
-    ------
-    SchemaError
-        A value is infinite.
+    NaN is a trial that timed out; `SchemaError` for an infinite value. `positions`: executed order inside each
+    campaign, same shape as `values` (default: systems take turns in each block); `deployment`: of each block (default:
+    all 0).
     """
-    many, systems_n, blocks = values.shape
     if positions is None:
-        positions = np.broadcast_to(np.arange(systems_n)[:, None] + systems_n * np.arange(blocks), values.shape)
+        turns = np.arange(values.shape[1])[:, None] + values.shape[1] * np.arange(values.shape[2])
+        positions = np.broadcast_to(turns, values.shape)
     scenario, system, block = np.indices(values.shape).reshape(3, -1)
-    names = np.array([f"c{i:05d}" for i in range(many)])
+    names = np.array([f"c{i:05d}" for i in range(len(values))])
     columns = {
         "trial": np.arange(values.size).astype(str), "block": block, "position": positions.ravel(), "attempt": 0,
         "deployment": np.zeros(values.size, dtype=int) if deployment is None else np.asarray(deployment)[block],
