@@ -85,7 +85,7 @@ class Agreement:
     system: str
     pairs: int
     left_out: int
-    ratio: float  # of the means: infrabench / by hand
+    ratio: float  # of the means, the trials over those by hand
     low: float
     high: float
     narrow: tuple[float, float]  # of the 90 % interval, which goes with two one-sided tests at 5 %
