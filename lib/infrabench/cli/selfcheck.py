@@ -98,7 +98,6 @@ def _add_overhead(group: Subparsers) -> None:
     parser.add_argument("--blocks", type=int, default=30, metavar="N", help="blocks, interleaved (default: 30)")
     parser.add_argument("--site", default="local", help="local (default), lab, or an inventory file")
     add_session(parser, "--session", "also say how much of this session's time its tools had")
-    parser.add_argument("--analysis", action="store_true", help="measure the analysis of 100 000 trials instead")
     parser.add_argument(
         "--rows", type=int, nargs="+", metavar="N",
         help="measure building, analysis and report of a data set of so many rows instead, each size by itself; fails "
@@ -129,10 +128,11 @@ def statistics(arguments: Namespace) -> Iterator[str]:
 def claims(arguments: Namespace) -> Iterator[str]:
     """Check claims and yield them; `InfrabenchError` at the end when one has failed. All columns go to a table."""
     from infrabench.analysis import tables
-    from infrabench.selfcheck.claims import claim, collect  # pandas and scipy are loaded for this command alone
+    from infrabench.selfcheck import claims as checks  # pandas and scipy are loaded for this command alone
+    from infrabench.selfcheck.claims import claim
 
     if arguments.record:
-        yield from (str(collect.record(name)) for name in arguments.record)
+        yield from (str(checks.record(name)) for name in arguments.record)
         return
     levels = [arguments.level] if arguments.level else list(claim.LEVELS)
     if arguments.measure:
@@ -140,7 +140,7 @@ def claims(arguments: Namespace) -> Iterator[str]:
     kept: list[claim.Claim] = []
 
     def keeping() -> Iterator[claim.Claim]:
-        for each in collect.collect_claims(arguments.sources, levels, arguments.sessions):
+        for each in checks.collect_claims(arguments.sources, levels, arguments.sessions):
             kept.append(each)
             yield each
 
@@ -154,14 +154,13 @@ def claims(arguments: Namespace) -> Iterator[str]:
 
 def _measured(sources: list[str], profile: str, site: str) -> Iterator[str]:
     """Measure here what the recorded sessions measured; one that cannot run here says why, and the others go on."""
-    from infrabench.selfcheck.claims import collect, remeasurement
+    from infrabench.selfcheck.claims import choose_sources, remeasurement
 
-    for source, recorded in collect.sources().items():
-        if collect.is_wanted(source, sources):
-            try:
-                yield f"{source}: measured in {remeasurement.measure(recorded, profile, site)}"
-            except (NotRunnable, SiteError) as error:
-                yield f"{source}: not measured: {error}"
+    for source, recorded in choose_sources(sources).items():
+        try:
+            yield f"{source}: measured in {remeasurement.measure(recorded, profile, site)}"
+        except (NotRunnable, SiteError) as error:
+            yield f"{source}: not measured: {error}"
 
 
 def fidelity(arguments: Namespace) -> Iterator[str]:
@@ -179,12 +178,7 @@ def fidelity(arguments: Namespace) -> Iterator[str]:
 
 
 def overhead(arguments: Namespace) -> Iterator[str]:
-    """Measure the harness itself, the analysis, or many rows, and yield a table."""
-    if arguments.analysis:
-        from infrabench.selfcheck.validation import speed
-
-        yield from speed.report()
-        return
+    """Measure the harness itself, or the analysis of many rows, and yield a table."""
     if arguments.rows:
         from infrabench.analysis.dataset import scale
 

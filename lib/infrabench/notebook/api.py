@@ -30,7 +30,6 @@ from infrabench.stats.estimates import estimates as _estimates
 MODES = ("load", "run")
 # What a loaded session has to be asked for with.
 COMPARED = ("study", "profile", "runs", "seed", "deployments", "order", "aa")
-MIB = 2**20
 
 
 def study(name: str) -> Study:

@@ -43,18 +43,17 @@ def matrix(found: Results, workload: str = FILES) -> Shown:
     """Return how many trials answered what, by scenario, question and system; written to files."""
     if workload not in QUESTIONS:
         raise unknown_name("workload with answers", workload, QUESTIONS)
-    if not _there(found, workload):
-        return _nothing(found, workload)
-    made = tables.matrix_table(
-        found.table, workload, QUESTIONS[workload], scenarios=_scenarios(found, workload), systems=found.systems
-    )
+    if nothing := _nothing(found, workload):
+        return nothing
+    scenarios, systems = _scenarios(found, workload), found.systems
+    made = tables.matrix_table(found.table, workload, QUESTIONS[workload], scenarios=scenarios, systems=systems)
     return kept(found, made, f"answers-{workload}", f"{found.data['title']} {workload}: counts are of trials.")
 
 
 def outcomes(found: Results) -> Shown:
     """Return, in one sentence for each scenario and system, what became of the files."""
-    if not _there(found, FILES):
-        return _nothing(found, FILES)
+    if nothing := _nothing(found, FILES):
+        return nothing
     lines = []
     for (scenario, system), rows in _trials(found).groupby(["scenario", "system"], sort=False, observed=True):
         counts = rows.apply(_outcome, axis=1).value_counts()
@@ -66,14 +65,14 @@ def outcomes(found: Results) -> Shown:
 
 def settled(found: Results) -> Shown:
     """Return in how many trials the rate was steady, by system, and whether the runs were long enough."""
-    if not _there(found, REQUESTS):
-        return _nothing(found, REQUESTS)
-    rows = found.table[(found.table["workload"] == REQUESTS) & (found.table["metric"] == "steady")].dropna(
-        subset="value"
-    )
+    if nothing := _nothing(found, REQUESTS):
+        return nothing
+    rows = found.table[(found.table["workload"] == REQUESTS) & (found.table["metric"] == "steady")]
     lines = []
-    for system in [name for name in found.systems if name in set(rows["system"])]:
-        values = rows.loc[rows["system"] == system, "value"]
+    for system in found.systems:
+        values = rows.loc[rows["system"] == system, "value"].dropna()
+        if values.empty:
+            continue
         share = float((values != 1).mean())
         word = "too short to be called steady" if share > UNSTEADY else "long enough"
         told = f"{int((values == 1).sum())} of {len(values)} trials were steady; {notation.short(100 * share)} % not"
@@ -85,16 +84,12 @@ def _not_run(found: Results) -> list[str]:
     return [f"{name}: not run: {why}." for name, why in found.data["not_run"].items()]
 
 
-def _there(found: Results, workload: str) -> bool:
+def _nothing(found: Results, workload: str) -> Shown | None:
+    """Return that a workload was not run, or that no trial of it is valid; None where one is."""
     rows = found.table[found.table["workload"] == workload]
-    return bool(rows["value"].notna().any())
-
-
-def _nothing(found: Results, workload: str) -> Shown:
-    """Return that a workload was not run, or that no trial of it is valid."""
-    if workload not in set(found.table["workload"]):
-        return absent(found, workload)
-    return paragraph(f"{workload}: there is no valid trial in this session.")
+    if rows["value"].notna().any():
+        return None
+    return absent(found, workload) if rows.empty else paragraph(f"{workload}: there is no valid trial in this session.")
 
 
 def _scenarios(found: Results, workload: str) -> list[str]:

@@ -46,12 +46,8 @@ def _rows(found: pd.DataFrame) -> dict[str, Any]:
 
 
 def _ratio_cells(what: str, row: Any) -> dict[str, str]:
-    ends = row.ratio_low, row.ratio_high
-    return {
-        what: f"{row.system} / {row.baseline}",
-        f"{what}, value": notation.number(row.ratio, notation.decimals(*ends, null=1)),
-        f"{what}, 95 % CI": notation.interval(*ends, null=1),
-    }
+    ratio, interval = notation.estimate(row.ratio, row.ratio_low, row.ratio_high, null=1)
+    return {what: f"{row.system} / {row.baseline}", f"{what}, value": ratio, f"{what}, 95 % CI": interval}
 
 
 def _word(ours: Any, theirs: Any) -> str:

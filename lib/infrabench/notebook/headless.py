@@ -10,7 +10,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -78,20 +78,14 @@ def execute(notebook: Path, out: Path, parameters: Mapping[str, Any], *, cell_ti
     for name in parameters:
         if name not in known:
             raise unknown_name(f"parameter of {notebook.name}", name, known)
-    with _claimed(out):
-        return _execute(notebook, out, parameters, cell_timeout_s)
-
-
-@contextmanager
-def _claimed(out: Path) -> Iterator[None]:
-    """Be the only one that executes a notebook into `out`: of two, the one that ends first would lose what it wrote."""
     with ExitStack() as stack:
+        # Of two that execute a notebook into one file, the one that ends first would lose what it wrote.
         try:
             taken = f"{out} is being written by another run: wait for it, or name another file"
             stack.enter_context(hold_lock(out, taken, wait_s=0))  # the file itself: papermill writes it in place
         except OSError as error:
             raise DesignError(f"{out} cannot be written: {error.strerror}") from error
-        yield
+        return _execute(notebook, out, parameters, cell_timeout_s)
 
 
 def _execute(notebook: Path, out: Path, parameters: Mapping[str, Any], cell_timeout_s: int) -> Path:

@@ -111,15 +111,22 @@ class _Board:
     def draw_progress(self, how: str) -> None:
         assert self.now is not None
         now = self.now
-        told = [f"{now.done} of {now.total} trials", self.where()]
+        told = [f"{now.done} of {now.total} trials"]
+        if self.planned:
+            whole = sum(self.done[block] >= count for block, count in self.planned.items())
+            told.append(f"block {min(whole + 1, len(self.planned))} of {len(self.planned)}")
         if how == "running":
             end, long = datetime.now() + timedelta(seconds=now.remaining_s), now.remaining_s > DAY_S
             told.append(f"about {words(now.remaining_s)} left, until {end:{'%d %b %H:%M' if long else '%H:%M'}}")
         else:
             told.append(f"{how} after {words(time.monotonic() - self.begun)}")
         states = [f"{count} {state}" for state, count in sorted(now.states.items()) if state != "ok"]
-        text = "; ".join(filter(None, [", ".join(filter(None, told)), ", ".join(states)]))
-        more = f"Last: {_trial(now)}. " if now.record else ""
+        text = "; ".join(filter(None, [", ".join(told), ", ".join(states)]))
+        more = ""
+        if now.record is not None:
+            trial, took = now.record.trial, words(now.record.duration_s)
+            which = " ".join(part for part in (trial.workload, trial.scenario) if part != "default")
+            more = f"Last: {which} on {trial.system}, {took}, {now.record.state}. "
         if how == "running":
             more += f"Drawn at {datetime.now():%H:%M:%S}. To pause, interrupt the kernel; the same cell goes on."
         self.place("progress", Shown(
@@ -127,11 +134,6 @@ class _Board:
             f"</progress><br><b>{html.escape(self.title)}: {html.escape(text)}</b><br>{html.escape(more)}</div>",
             f"{self.title}: {text}",
         ))  # fmt: skip
-
-    def where(self) -> str:
-        """Return which block it is in; nothing where there is none."""
-        whole = sum(self.done[block] >= count for block, count in self.planned.items())
-        return f"block {min(whole + 1, len(self.planned))} of {len(self.planned)}" if self.planned else ""
 
     def draw_estimates(self, stored: SessionFolder | None) -> None:
         if stored is None or self.broken:
@@ -172,10 +174,3 @@ def estimates(stored: SessionFolder) -> Shown:
     drawn = "" if figure is None else drawing(figures.screen(figure), "Ratios so far. " + CAUTION)
     caution = f"<p>{html.escape(CAUTION)}</p>" if figure is None else ""
     return Shown(f"<h4>So far</h4>{html_table(shown)}{caution}{drawn}", f"{tables.markdown(shown)}\n{CAUTION}")
-
-
-def _trial(now: Progressed) -> str:
-    assert now.record is not None
-    trial = now.record.trial
-    which = " ".join(part for part in (trial.workload, trial.scenario) if part != "default")
-    return f"{which} on {trial.system}, {words(now.record.duration_s)}, {now.record.state}"

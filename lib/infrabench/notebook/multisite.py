@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from infrabench.experiment.provenance.comparability import Between, between_site
 from infrabench.ledger import catalogue
 from infrabench.ledger.records import awaited, read_session, recorded
 from infrabench.notebook import api
-from infrabench.notebook.session_figures import show_figure
+from infrabench.notebook.session_figures import rows_of, show_figure
 from infrabench.stats.sites import DIFFERS, OPEN, STANDS_OUT, over_sites, per_site
 from infrabench.stats.table import CELL
 
@@ -136,40 +136,38 @@ def table(found: Many, kind: str, workloads: Sequence[str] = ()) -> Shown:
     `workloads`: those to show (default: the primary metrics); the files have all, and the CSV every column.
     """
     kinds: dict[str, Callable[[Across, pd.DataFrame], pd.DataFrame]] = {
-        "ratios": lambda one, over: tables.sites_table(one.rows, over, one.sites),
-        "heterogeneity": lambda one, over: tables.heterogeneity_table(over),
+        "ratios": lambda part, over: tables.sites_table(part.rows, over, part.sites),
+        "heterogeneity": lambda part, over: tables.heterogeneity_table(over),
     }
     if kind not in kinds:
         raise unknown_name("table", kind, kinds)
 
     def one(part: Across) -> Shown:
-        if part.over.empty:
-            return paragraph(NO_SESSION)
-        every = part.rows if kind == "ratios" else part.over
         tables.save(
-            kinds[kind](part, part.over),
-            part.folder / "tables" / part.name,
-            f"sites-{kind}",
-            _caption(part),
-            whole=every,
-        )
+            kinds[kind](part, part.over), part.folder / "tables" / part.name, f"sites-{kind}",
+            f"{part.data['title']} Sites: {', '.join(part.sites)}. {part.between.stamp}".strip(),
+            whole=part.rows if kind == "ratios" else part.over,
+        )  # fmt: skip
         chosen = part.over[part.over["workload"].isin(list(workloads))] if workloads else _primary(part)
         if chosen.empty:
             return paragraph("There is no such workload at these sites.")
-        made = kinds[kind](part, chosen)
-        shown = Shown(notation.html_table(made), tables.markdown(made))
-        signs = tables.describe_signs(_rows_of(part, chosen)) if kind == "ratios" else ""
-        star = "; * named apart from the others" if signs and (chosen["named"] != "").any() else ""
-        return Shown(f"{shown.html}<p>{html.escape(signs + star)}</p>", f"{shown.text}\n{signs}{star}".rstrip())
+        shown = kinds[kind](part, chosen)
+        told = ""
+        if kind == "ratios":
+            cases, wanted = (pd.MultiIndex.from_frame(frame[CELL]) for frame in (part.rows, chosen))
+            if told := tables.describe_signs(part.rows[cases.isin(wanted)]):
+                told += "; * named apart from the others" if (chosen["named"] != "").any() else ""
+        html_text = f"{notation.html_table(shown)}<p>{html.escape(told)}</p>"
+        return Shown(html_text, f"{tables.markdown(shown)}\n{told}".rstrip())
 
-    return _each(found, one)
+    return _each(found, one, NO_SESSION)
 
 
 def forest(found: Many, workload: str, metric: str, scenario: str = "") -> Shown:
     """Return the forest over sites of one metric, of one scenario or of all, written as PDF, SVG, PNG and side-car."""
 
     def one(part: Across) -> Shown:
-        over = _of(part.over, workload, metric, scenario)
+        over = rows_of(part.over, workload, metric, scenario)
         if over.empty:
             where = ", ".join(filter(None, (workload, metric, scenario)))
             return paragraph(f"{where}: not measured at these sites.")
@@ -182,29 +180,25 @@ def forests(found: Many) -> Shown:
     """Return the forest over sites of every primary metric: of all its scenarios, or the first where they are many."""
 
     def one(part: Across) -> Shown:
-        if part.over.empty:
-            return paragraph(NO_SESSION)
         drawn = []
         for (workload, metric), group in _primary(part).groupby(["workload", "metric"], sort=False):
             every = group.sort_values(["level", "scenario"], kind="stable")["scenario"].astype(str).unique()
             scenario = every[0] if len(every) == 1 or len(group) > MOST_DRAWN else ""
-            drawn.append(_drawn(part, _of(part.over, workload, metric, scenario), workload, metric, scenario))
-        return _joined(drawn)
+            drawn.append(_drawn(part, rows_of(part.over, workload, metric, scenario), workload, metric, scenario))
+        return _join(drawn)
 
-    return _each(found, one)
+    return _each(found, one, NO_SESSION)
 
 
 def findings(found: Many) -> Shown:
     """Return what the sites say together of the primary metrics, in sentences made from the computed values."""
 
     def one(part: Across) -> Shown:
-        if part.over.empty:
-            return paragraph(NO_SESSION)
         sentences = [part.between.stamp] if part.between.stamp else []
         sentences += [f"{each.site} is {each.state}: {each.reason}." for each in part.members if each.reason]
         return listed([*sentences, *(_sentence(row) for row in _primary(part).itertuples(index=False))])
 
-    return _each(found, one)
+    return _each(found, one, NO_SESSION)
 
 
 def lines(found: Many) -> Iterator[str]:
@@ -241,13 +235,11 @@ def _campaign(path: Path) -> tuple[str, dict[str, list[Member]]]:
 def _listed(sessions: Sequence[str], labels: Sequence[str] | None) -> list[Member]:
     if not sessions:
         raise DesignError("name sessions, one of each site, or a campaign.json")
-    if labels is not None and len(labels) != len(sessions):
-        raise DesignError(f"{len(sessions)} sessions and {len(labels)} labels: give each session one")
-    names = labels or [Path(each).name.removesuffix(catalogue.ARCHIVE) for each in sessions]
-    mine = [
-        Member(site, str(catalogue.find(None, each)), "complete", "")
-        for site, each in zip(names, sessions, strict=True)
-    ]
+    names = labels if labels is not None else [Path(each).name.removesuffix(catalogue.ARCHIVE) for each in sessions]
+    if len(names) != len(sessions):
+        raise DesignError(f"{len(sessions)} sessions and {len(names)} labels: give each session one")
+    found = [str(catalogue.find(None, each)) for each in sessions]
+    mine = [Member(site, path, "complete", "") for site, path in zip(names, found, strict=True)]
     _once(mine)
     return mine
 
@@ -262,57 +254,43 @@ def _once(members: Sequence[Member]) -> None:
 
 def _across(name: str, members: Sequence[Member], folder: Path, *, strict: bool) -> Across:
     """The analysis of one study; with `strict` a session that cannot be read is an error, else its site is missing."""
-    lost, parts, told = {}, {}, []
-    for each in members:
-        part, own = _open_member(each, strict=strict)
-        told.append(own)
-        if part is None:
-            lost[each.site] = f"{own.state}: {own.reason}" if own.reason else own.state
-        else:
-            parts[each.site] = part
+    lost, parts, own = {}, {}, list(members)
+    for index, each in enumerate(own):
+        if each.state in USED:
+            inside = catalogue.home() / each.session
+            try:
+                parts[each.site] = session_data.open_session(str(inside) if inside.is_dir() else each.session)
+                continue
+            except (DesignError, LedgerError, SchemaError) as error:
+                if strict:
+                    raise
+                each = own[index] = replace(each, state="missing", reason=str(error))
+        lost[each.site] = f"{each.state}: {each.reason}" if each.reason else each.state
     folders = {site: part.folder for site, part in parts.items()}
     between = between_sites(folders) if folders else Between({}, (), "")
-    data = _together(parts)
+    data = dict(next(iter(parts.values())).data) if parts else {}
+    data["systems"] = list(dict.fromkeys(name for part in parts.values() for name in part.data["systems"]))
     frames = {site: api.contrasts(part) for site, part in parts.items()}
     primary = [tuple(each) for each in data.get("primary", [])]
-    rows, over = over_sites(per_site(frames), [each.site for each in members], primary, lost)
+    rows, over = over_sites(per_site(frames), [each.site for each in own], primary, lost)
     study = str(data.get("study", "sites"))
     # it becomes the name of folders
     called = re.sub(r"[^A-Za-z0-9_+-]+", "-", name or f"sites-{study}").strip("-") or "sites"
-    return Across(called, tuple(told), data, rows, over, between, folders, folder)
-
-
-def _open_member(member: Member, *, strict: bool) -> tuple[session_data.Session | None, Member]:
-    """The session of a member that has something to say, and the member as it was found."""
-    if member.state not in USED:
-        return None, member
-    inside = catalogue.home() / member.session
-    try:
-        return session_data.open_session(str(inside) if inside.is_dir() else member.session), member
-    except (DesignError, LedgerError, SchemaError) as error:
-        if strict:
-            raise
-        return None, replace(member, state="missing", reason=str(error))
-
-
-def _together(parts: Mapping[str, session_data.Session]) -> dict[str, Any]:
-    data = dict(next(iter(parts.values())).data) if parts else {}
-    data["systems"] = list(dict.fromkeys(name for part in parts.values() for name in part.data["systems"]))
-    return data
+    return Across(called, tuple(own), data, rows, over, between, folders, folder)
 
 
 def _member(each: Member, part: Across) -> dict[str, Any]:
-    folder = part.folders.get(each.site)
-    if folder is None:
-        return {"site": each.site, "session": each.session, "state": each.state, "blocks": "", "trials": "",
-                "begun": "", "reason": each.reason}  # fmt: skip
-    data = read_session(folder)
-    there, planned = recorded(folder), awaited(folder)
-    return {
-        "site": each.site, "session": folder.name, "state": each.state, "blocks": str(data["blocks"]),
-        "trials": f"{sum(trial.id in there for trial in planned)} of {len(planned)}",
-        "begun": str(data.get("created_utc", ""))[:16], "reason": each.reason,
+    row = {
+        "site": each.site, "session": each.session, "state": each.state, "blocks": "", "trials": "", "begun": "",
+        "reason": each.reason,
     }  # fmt: skip
+    if folder := part.folders.get(each.site):
+        data, there, planned = read_session(folder), recorded(folder), awaited(folder)
+        row |= {
+            "session": folder.name, "blocks": str(data["blocks"]), "begun": str(data.get("created_utc", ""))[:16],
+            "trials": f"{sum(trial.id in there for trial in planned)} of {len(planned)}",
+        }  # fmt: skip
+    return row
 
 
 def _primary(part: Across) -> pd.DataFrame:
@@ -323,19 +301,8 @@ def _primary(part: Across) -> pd.DataFrame:
     return part.over if chosen.empty else chosen
 
 
-def _of(frame: pd.DataFrame, workload: str, metric: str, scenario: str) -> pd.DataFrame:
-    rows = frame[(frame["workload"] == workload) & (frame["metric"] == metric)]
-    return rows[rows["scenario"] == scenario] if scenario else rows
-
-
-def _rows_of(part: Across, over: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the sites in some cases."""
-    cases, wanted = (pd.MultiIndex.from_frame(frame[CELL]) for frame in (part.rows, over))
-    return part.rows[cases.isin(wanted)]
-
-
 def _drawn(part: Across, over: pd.DataFrame, workload: str, metric: str, scenario: str) -> Shown:
-    rows = _of(part.rows, workload, metric, scenario)
+    rows = rows_of(part.rows, workload, metric, scenario)
     if not rows["ratio"].notna().any():
         return paragraph(f"{workload}, {metric}: no site has a ratio.")
     draw = partial(figures.sites, rows, over, part.between.stamp, systems=list(part.data["systems"]))
@@ -345,10 +312,6 @@ def _drawn(part: Across, over: pd.DataFrame, workload: str, metric: str, scenari
         "session": [each.session for each in part.members if each.site in part.folders],
     }  # fmt: skip
     return show_figure(draw, part.folder / "figures" / part.name, name, rows, parameters)
-
-
-def _caption(part: Across) -> str:
-    return f"{part.data['title']} Sites: {', '.join(part.sites)}. {part.between.stamp}".strip()
 
 
 def _sentence(row: Any) -> str:
@@ -372,15 +335,16 @@ def _sentence(row: Any) -> str:
     return told + (f". {row.reason}." if row.reason and np.isfinite(row.ratio) else ".")
 
 
-def _joined(parts: Sequence[Shown]) -> Shown:
+def _join(parts: Sequence[Shown]) -> Shown:
     return Shown("".join(each.html for each in parts), "\n\n".join(each.text for each in parts))
 
 
-def _each(found: Many, one: Callable[[Across], Shown]) -> Shown:
-    """What `one` makes of each study, its name above where there are several."""
+def _each(found: Many, one: Callable[[Across], Shown], nothing: str = "") -> Shown:
+    """What `one` makes of each study, or `nothing` of one without a case; its name above where there are several."""
+    made = [paragraph(nothing) if nothing and each.over.empty else one(each) for each in found]
     if len(found) == 1:
-        return one(found[0])
-    made = [(each.name, one(each)) for each in found]
-    return _joined(
-        [Shown(f"<h4>{html.escape(name)}</h4>{shown.html}", f"{name}\n\n{shown.text}") for name, shown in made]
-    )
+        return made[0]
+    return _join([
+        Shown(f"<h4>{html.escape(each.name)}</h4>{shown.html}", f"{each.name}\n\n{shown.text}")
+        for each, shown in zip(found, made, strict=True)
+    ])  # fmt: skip

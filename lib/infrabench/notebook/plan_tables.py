@@ -105,14 +105,8 @@ def plan_from_pilot(
 ) -> pd.DataFrame:
     """Return how many blocks, and hours, each goal needs, from the spread and the pace of a pilot.
 
-    Parameters
-    ----------
-    data, table
-        ``session.json`` and tidy table of the pilot.
-    goals
-        Relative half-widths (0.02 = 2 %).
-    every
-        Of all metrics, not only of the primary ones. See `planning.plan_from_pilot`.
+    `data`, `table`: ``session.json`` and tidy table of the pilot; `goals`: relative half-widths (0.02 = 2 %); `every`:
+    of all metrics, not only of the primary ones. See `planning.plan_from_pilot`.
     """
     planned = _plan_from_pilot(table, data["baseline"], data["margins"], goals, _pace_s(table))
     return planned if every else _of_primary(planned, data)
@@ -140,9 +134,7 @@ def _of_primary(planned: pd.DataFrame, data: Mapping[str, Any]) -> pd.DataFrame:
 
 def _costs_s(table: pd.DataFrame) -> tuple[float, float]:
     """Return the wall time of one block, and of making the systems ready between two deployments of a session."""
-    trials = table.drop_duplicates(["session", "trial"])
-    start = pd.to_datetime(trials["started_utc"], format="ISO8601").astype("datetime64[ns, UTC]")
-    trials = trials.assign(start=start, end=start + pd.to_timedelta(trials["duration_s"], unit="s"))
+    trials = _timed_trials(table)
     parts = trials.groupby(["session", "deployment"]).agg(
         begin=("start", "min"), end=("end", "max"), blocks=("block", "nunique")
     )
@@ -154,9 +146,15 @@ def _costs_s(table: pd.DataFrame) -> tuple[float, float]:
 
 def _pace_s(table: pd.DataFrame) -> float:
     """Return the wall time of one block, or of one deployment with its blocks when there are several."""
-    trials = table.drop_duplicates(["session", "trial"])
-    trials = trials.assign(start=pd.to_datetime(trials["started_utc"], format="ISO8601").astype("datetime64[ns, UTC]"))
+    trials = _timed_trials(table)
     several = trials[["session", "deployment"]].drop_duplicates().shape[0] > 1
     parts = trials.groupby(["session", "deployment"] if several else ["session", "block"])
     length = (parts["start"].max() - parts["start"].min()).dt.total_seconds() + parts["duration_s"].last()
     return float(length.mean())
+
+
+def _timed_trials(table: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per trial, with its ``start`` and ``end``."""
+    trials = table.drop_duplicates(["session", "trial"])
+    start = pd.to_datetime(trials["started_utc"], format="ISO8601").astype("datetime64[ns, UTC]")
+    return trials.assign(start=start, end=start + pd.to_timedelta(trials["duration_s"], unit="s"))

@@ -29,21 +29,14 @@ def papers() -> Shown:
     for paper in printed_numbers.papers().itertuples(index=False):
         mine = numbers[numbers["source"] == paper.source]
         results = mine[mine["statistic"].isin(RESULTS)]
-        stated = sorted(set(results["n"].dropna()))
-        unstated = results["n_text"].ne("").any()
-        rows.append(
-            {
-                "source": paper.source,
-                "experiment": f"{paper.letter}: {paper.experiment}",
-                "title": paper.title,
-                "authors": paper.authors,
-                "venue": paper.venue,
-                "numbers": str(len(mine)),
-                "results": str(len(results)),
-                "runs stated": ", ".join([*map(str, stated), *(["not for all"] if unstated and stated else [])])
-                or "several",
-            }
-        )
+        stated = [str(n) for n in sorted(set(results["n"].dropna()))]
+        if stated and results["n_text"].ne("").any():
+            stated.append("not for all")
+        rows.append({
+            "source": paper.source, "experiment": f"{paper.letter}: {paper.experiment}", "title": paper.title,
+            "authors": paper.authors, "venue": paper.venue, "numbers": str(len(mine)), "results": str(len(results)),
+            "runs stated": ", ".join(stated) or "several",
+        })  # fmt: skip
     return _shown(pd.DataFrame(rows))
 
 
@@ -56,7 +49,8 @@ def numbers(study: str, out: str = "out") -> Shown:
     rows = printed_numbers.published()
     rows = rows[rows["id"].str.startswith(f"{study}.")]
     caption = f"What is printed on {NAMES[study]}."
-    tables.save(_filled(rows), catalogue.home() / out / "tables" / "published", f"numbers-{study}", caption)
+    # what is missing is an empty cell
+    _save(rows.astype("object").where(rows.notna(), "").astype("str"), out, f"numbers-{study}", caption)
     rows = rows[rows["statistic"].isin(RESULTS)]
     unit = rows["unit"].where(rows["unit_meant"] == "", rows["unit"] + " (" + rows["unit_meant"] + ")")
     runs_stated = rows["n"].astype("str").where(rows["n"].notna(), rows["n_text"])
@@ -64,14 +58,12 @@ def numbers(study: str, out: str = "out") -> Shown:
     # the systems by name, native first, then those that are meant together
     platforms = sorted(set(rows["platform"]), key=lambda name: (name == "all", "|" in name, name != "native", name))
     made = []
-    for key, group in rows.groupby(["workload", "metric", "scenario", "statistic", "source"], sort=False):
-        cells = {name.replace("|", ", "): _printed(group[group["platform"] == name]) for name in platforms}
+    names = ["workload", "metric", "scenario", "statistic", "source"]
+    for key, group in rows.groupby(names, sort=False):
+        row = dict(zip(names, key, strict=True)) | {"unit": "; ".join(dict.fromkeys(group["unit"]))}
+        row |= {name.replace("|", ", "): _printed(group[group["platform"] == name]) for name in platforms}
         where = "; ".join(dict.fromkeys(group["section"]))
-        made.append(
-            dict(zip(("workload", "metric", "scenario", "statistic"), key, strict=False))
-            | {"unit": "; ".join(dict.fromkeys(group["unit"])), **cells}
-            | {"n": "; ".join(dict.fromkeys(group["n"])), "where": f"{key[-1]} {where}"}
-        )
+        made.append(row | {"n": "; ".join(dict.fromkeys(group["n"])), "where": f"{row.pop('source')} {where}"})
     return _shown(pd.DataFrame(made).sort_values(["workload", "metric"], kind="stable"), scroll=True)
 
 
@@ -81,18 +73,13 @@ def audit(study: str, out: str = "out") -> Shown:
     Findings without arithmetic are marked *text*; the files have the quoted words and the ids of the numbers too.
     """
     rows = findings.audit(study)
-    made = pd.DataFrame(
-        {
-            "": rows["id"],
-            "claim, as printed": rows["claim"] + " [" + rows["where"] + "]",
-            "recomputed": rows["recomputed"].where(rows["basis"] == "arithmetic", "Text: " + rows["recomputed"]),
-            "consequence": rows["consequence"],
-            "effect": rows["kind"].map(findings.KINDS),
-            "verdict": rows["verdict"],
-        }
-    )
-    caption = f"What does not add up in the papers on {NAMES[study]}."
-    tables.save(rows, catalogue.home() / out / "tables" / "published", f"audit-{study}", caption)
+    made = pd.DataFrame({
+        "": rows["id"],
+        "claim, as printed": rows["claim"] + " [" + rows["where"] + "]",
+        "recomputed": rows["recomputed"].where(rows["basis"] == "arithmetic", "Text: " + rows["recomputed"]),
+        "consequence": rows["consequence"], "effect": rows["kind"].map(findings.KINDS), "verdict": rows["verdict"],
+    })  # fmt: skip
+    _save(rows, out, f"audit-{study}", f"What does not add up in the papers on {NAMES[study]}.")
     return _shown(made)
 
 
@@ -106,7 +93,10 @@ def composite(out: str = "out") -> Shown:
     """Return the composite score in every version: score with bounds from rounding by engine, and the order."""
     made = []
     for version, rows in score.composite().groupby("version", sort=False):
-        cells = {score.ENGINES[row.engine]: _score(row) for row in rows.itertuples(index=False)}
+        cells = {
+            score.ENGINES[row.engine]: f"{row.score:.2f} [{row.low:.2f}, {row.high:.2f}]"
+            for row in rows.itertuples(index=False)
+        }
         made.append({"version": rows["label"].iloc[0], **cells, "order": score.order(str(version))})
     caption = "Composite score, % of native, in every version; in brackets what the rounding of printed digits allows."
     return _table(pd.DataFrame(made), out, "composite", caption)
@@ -115,15 +105,13 @@ def composite(out: str = "out") -> Shown:
 def leads(out: str = "out") -> Shown:
     """Return the lead of one engine over another in every version of the score, and whether rounding can turn it."""
     rows = score.orders()
-    made = pd.DataFrame(
-        {
-            "version": rows["label"],
-            "lead of": rows["ahead"].map(score.ENGINES) + " over " + rows["behind"].map(score.ENGINES),
-            "points": [f"{value:+.2f}" for value in rows["points"]],
-            "bounds from rounding": [f"{r.low:+.2f} to {r.high:+.2f}" for r in rows.itertuples()],
-            "sign": rows["robust"].map({True: "stands", False: "open"}),
-        }
-    )
+    made = pd.DataFrame({
+        "version": rows["label"],
+        "lead of": rows["ahead"].map(score.ENGINES) + " over " + rows["behind"].map(score.ENGINES),
+        "points": rows["points"].map("{:+.2f}".format),
+        "bounds from rounding": rows["low"].map("{:+.2f}".format) + " to " + rows["high"].map("{:+.2f}".format),
+        "sign": rows["robust"].map({True: "stands", False: "open"}),
+    })  # fmt: skip
     return _table(made, out, "leads", "Leads in the composite score, percentage points.")
 
 
@@ -170,26 +158,16 @@ def outcome(study: str) -> Shown:
 def targets(out: str = "out") -> Shown:
     """Return the published ratios that a measurement can be compared with, and how far each can be trusted."""
     rows = comparison.usable()
-    same = rows["ratio_low"] == rows["ratio_high"]
-    ends = [f"{r.ratio_low:.5f}" if one else f"{r.ratio_low:.5f} to {r.ratio_high:.5f}" for r, one in
-            zip(rows.itertuples(index=False), same, strict=True)]  # fmt: skip
-    made = pd.DataFrame(
-        {
-            "number": rows["key"],
-            "ratio": rows["system"] + " / " + rows["baseline"],
-            "published": ends,
-            "allowed by rounding": [f"{r.rounded_low:.5f} to {r.rounded_high:.5f}" for r in rows.itertuples()],
-            "grade": rows["grade"],
-            "measured here as": (rows["workload"] + " " + rows["metric"]).str.strip(),
-            "note": rows["note"],
-        }
-    )
+    five = "{:.5f}".format
+    low, high = rows["ratio_low"].map(five), rows["ratio_high"].map(five)
+    made = pd.DataFrame({
+        "number": rows["key"], "ratio": rows["system"] + " / " + rows["baseline"],
+        "published": low.where(rows["ratio_low"] == rows["ratio_high"], low + " to " + high),
+        "allowed by rounding": rows["rounded_low"].map(five) + " to " + rows["rounded_high"].map(five),
+        "grade": rows["grade"], "measured here as": (rows["workload"] + " " + rows["metric"]).str.strip(),
+        "note": rows["note"],
+    })  # fmt: skip
     return _table(made, out, "targets", "Published ratios that a measurement can be compared with.")
-
-
-def _filled(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows as text; what is missing is an empty cell."""
-    return rows.astype("object").where(rows.notna(), "").astype("str")
 
 
 def _printed(rows: pd.DataFrame) -> str:
@@ -198,13 +176,13 @@ def _printed(rows: pd.DataFrame) -> str:
     return " / ".join(short)
 
 
-def _score(row: object) -> str:
-    return f"{row.score:.2f} [{row.low:.2f}, {row.high:.2f}]"  # type: ignore[attr-defined]
-
-
 def _table(made: pd.DataFrame, out: str, name: str, caption: str) -> Shown:
-    tables.save(made, catalogue.home() / out / "tables" / "published", name, caption)
+    _save(made, out, name, caption)
     return _shown(made)
+
+
+def _save(made: pd.DataFrame, out: str, name: str, caption: str) -> None:
+    tables.save(made, catalogue.home() / out / "tables" / "published", name, caption)
 
 
 def _shown(made: pd.DataFrame, scroll: bool = False) -> Shown:

@@ -17,7 +17,7 @@ import pandas as pd
 from infrabench.analysis.published.comparison import NOT_COMPARABLE, agreement, plain, prediction
 from infrabench.analysis.published.printed_numbers import Numbers, join_notes, numbers, read_toml
 from infrabench.analysis.results import Results, Shown, kept
-from infrabench.analysis.tables import notation
+from infrabench.analysis.tables import columns, notation
 from infrabench.stats import contrasts
 
 ONE = "the ratio of two cells"  # stands where scenarios stand
@@ -118,12 +118,11 @@ def _values(found: Results, each: Cell, known: Numbers) -> Iterator[dict[str, st
         for metric, ours in ours_of.items():
             for mine in ours.itertuples(index=False):
                 scale = notation.scale([theirs, mine.mean], mine.unit)
-                ends = mine.mean_low / scale.factor, mine.mean_high / scale.factor
-                yield {
-                    **head, "read": reading, "theirs": notation.number(theirs / scale.factor), "unit": scale.unit,
+                number, interval = columns.both(mine, "mean", factor=scale.factor)
+                yield head | {
+                    "read": reading, "theirs": notation.number(theirs / scale.factor), "unit": scale.unit,
                     "metric": notation.metric_title(metric), "system": mine.system, "scenario": mine.scenario,
-                    "ours": notation.number(mine.mean / scale.factor, notation.decimals(*ends)),
-                    "95 % CI": notation.interval(*ends), "ours / theirs": notation.short(mine.mean / theirs),
+                    "ours": number, "95 % CI": interval, "ours / theirs": notation.short(mine.mean / theirs),
                     "note": each.note,
                 }  # fmt: skip
 
@@ -138,25 +137,23 @@ def _cells(found: Results, each: Cell, metric: str, known: Numbers) -> pd.DataFr
 
 def _lacking(found: Results, printed: Sequence[Cell], known: Numbers) -> str:
     """Say why this session has no value beside printed cells."""
-    told = (_why(found, each, name) for each in printed for name in read_cells().ours[known.row(each.printed).platform])
+    data, told = found.data, []
+    for each in printed:
+        reasons = {plain(name): f"not run: {why}" for name, why in data["not_run"].items()}
+        reasons |= {
+            plain(other["system"]): f"not run: {other['reason']}"
+            for other in data.get("not_applicable", [])
+            if other["workload"] == each.workload and each.is_at(other["scenario"])
+        }
+        mine = found.table[found.table["workload"] == each.workload]
+        there = mine["scenario"].map(each.is_at).astype("bool").any()
+        for system in read_cells().ours[known.row(each.printed).platform]:
+            if system not in reasons and system in map(plain, found.systems) and not there:
+                told.append(f"not part of the profile {data['profile']}")
+            else:
+                other = "no ok trial" if system in map(plain, found.systems) else "not asked for"
+                told.append(f"{system}: {reasons.get(system, other)}")
     return "; ".join(dict.fromkeys(told))
-
-
-def _why(found: Results, each: Cell, system: str) -> str:
-    data = found.data
-    reasons = {plain(name): why for name, why in data["not_run"].items()}
-    reasons |= {
-        plain(other["system"]): other["reason"]
-        for other in data.get("not_applicable", [])
-        if other["workload"] == each.workload and each.is_at(other["scenario"])
-    }
-    if system in reasons:
-        return f"{system}: not run: {reasons[system]}"
-    if system not in map(plain, found.systems):
-        return f"{system}: not asked for"
-    mine = found.table[found.table["workload"] == each.workload]
-    there = mine["scenario"].map(each.is_at).astype("bool").any()
-    return f"{system}: no ok trial" if there else f"not part of the profile {data['profile']}"
 
 
 def _ratios(found: Results, pair: PublishedPair, known: Numbers) -> Iterator[dict[str, str]]:
@@ -184,29 +181,25 @@ def _ratios(found: Results, pair: PublishedPair, known: Numbers) -> Iterator[dic
 def _compared(
     found: Results, pair: PublishedPair, metric: str, ours: tuple[Any, Any], theirs: tuple[float, float], n: int
 ) -> dict[str, str]:
-    ratio = _ratio(found, metric, *ours)
+    """The ratio of two cells of ours, of whatever systems and scenarios, beside the printed one of `n` runs."""
+    rows = found.table[(found.table["workload"] == ours[0].workload) & (found.table["metric"] == metric)]
+    parts = [  # they stand in for two systems
+        rows[(rows["system"] == each.system) & (rows["scenario"] == each.scenario)].assign(
+            system=name, scenario=ONE, factor=None, level=float("nan")
+        )
+        for name, each in zip(("above", "below"), ours, strict=True)
+    ]
+    both = pd.concat(parts, ignore_index=True).astype(found.table.dtypes)
+    ratio: Any = next(contrasts(both, "below", found.data["margins"]).itertuples(index=False))
     ends = (ratio.ratio_low, ratio.ratio_high)
     usable = bool(np.isfinite(ends).all()) and ratio.ratio_low > 0
     predicted = prediction(ratio.ratio, *ends, ratio.n_pairs, n) if usable else (np.nan, np.nan)
     more = list(dict.fromkeys(each.system for each in ours if plain(each.system) != each.system))
     word = agreement(ratio, theirs, predicted, "size") if usable and pair.comparable and not more else NOT_COMPARABLE
     notes = [f"ours is {' and '.join(more)}" if more else "", "" if usable else ratio.reason or "no interval of ours"]
+    number, interval = notation.estimate(ratio.ratio, *ends, null=1)
     return {
-        "ours": " / ".join(f"{each.system}, {each.scenario}" for each in ours),
-        "our ratio": notation.number(ratio.ratio, notation.decimals(*ends, null=1)),
-        "95 % CI": notation.interval(*ends, null=1), "95 % prediction": notation.interval(*predicted),
-        "agreement": word, "note": "; ".join(filter(None, [*notes, pair.note])),
+        "ours": " / ".join(f"{each.system}, {each.scenario}" for each in ours), "our ratio": number,
+        "95 % CI": interval, "95 % prediction": notation.interval(*predicted), "agreement": word,
+        "note": "; ".join(filter(None, [*notes, pair.note])),
     }  # fmt: skip
-
-
-def _ratio(found: Results, metric: str, above: Any, below: Any) -> Any:
-    """Return the contrast of two cells, whatever systems and scenarios they are of: they stand in for two systems."""
-    rows = found.table[(found.table["workload"] == above.workload) & (found.table["metric"] == metric)]
-    parts = [
-        rows[(rows["system"] == each.system) & (rows["scenario"] == each.scenario)].assign(
-            system=name, scenario=ONE, factor=None, level=float("nan")
-        )
-        for name, each in (("above", above), ("below", below))
-    ]
-    both = pd.concat(parts, ignore_index=True).astype(found.table.dtypes)
-    return next(contrasts(both, "below", found.data["margins"]).itertuples(index=False))

@@ -7,7 +7,7 @@ place: a grade that everything gets says nothing. All bounds come from the publi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,10 +22,10 @@ from infrabench.notebook.published_cells import read_cells
 
 Kind = Literal["throughput", "latency"]
 WORDS = {"very-good": "very good", "good": "good", "poor": "poor"}  # ids and words, best first
-SI: Mapping[str, tuple[float, str]] = {"kbps": (1e3, "bit/s"), "ms": (1e-3, "s")}
+SI = {"kbps": 1e3, "ms": 1e-3}
 THRESHOLD = "D.netperf.threshold.004"
 # MBps as it stands, and as Mbit/s, which it may mean
-READINGS: Mapping[str, float] = {"as MB/s": 8e6, "as Mbit/s": 1e6}
+READINGS = {"as MB/s": 8e6, "as Mbit/s": 1e6}
 KINDS: dict[str, Kind] = {
     "throughput_bit_per_s": "throughput", "pair_throughput_bit_per_s": "throughput", "latency_mean_s": "latency",
 }  # fmt: skip
@@ -34,11 +34,11 @@ UNITS: dict[Kind, str] = {"throughput": "bit/s", "latency": "s"}
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """One class: its bounds in bit/s or s as printed; None where the table has none."""
+    """One class: its bounds in bit/s or s as printed; `low` is None where the table has none."""
 
     name: str
     low: float | None
-    high: float | None
+    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +57,28 @@ def table(found: Results) -> Shown:
     Ours are one row for each system and metric, from the lowest of its means over all scenarios to the highest.
     """
     known = numbers()
-    rows = [
-        *(_row(told, [value], kind, known) for told, value, kind in _printed(known)),
-        *_threshold(known),
-        *_rows_of_session(found, known),
-    ]
+    row, measured = known.row(THRESHOLD), found.estimates.dropna(subset="mean")
+    rows = [_row(told, [value], kind, known) for told, value, kind in _printed(known)]
+    for each in threshold(known).itertuples(index=False):
+        told = f"the paper: its own threshold of 'very good': {row.printed} {row.unit}, read {each.reading}"
+        rows.append(_row(told, [each.value], "throughput", known))
+    for metric, kind in KINDS.items():
+        for system in found.systems:
+            mine = measured[(measured["metric"] == metric) & (measured["system"] == system)]["mean"]
+            if len(mine):
+                told = f"ours: {system}, {notation.metric_title(metric)}, {len(mine)} scenarios"
+                rows.append(_row(told, [mine.min(), mine.max()], kind, known))
     return kept(found, pd.DataFrame(rows), "beside-grades", "TIPHON's classes as the paper prints them.")
 
 
 def worth(found: Results) -> Shown:
     """Return what the grades are worth, in sentences made from them."""
     known = numbers()
-    lines = []
     printed = [grade(value, "throughput", known) for _, value, kind in _printed(known) if kind == "throughput"]
-    lines.append(
+    lines = [
         f"The printed throughputs are {_ends([each.orders for each in printed], 1)} orders of magnitude above the top "
         "of the table that grades them, in one reading of their unit or the other."
-    )
+    ]
     for kind in UNITS:
         rows = found.estimates[found.estimates["metric"].map(KINDS.get) == kind].dropna(subset="mean")
         graded = [grade(value, kind, known) for value in rows["mean"]]
@@ -93,13 +98,18 @@ def worth(found: Results) -> Shown:
 
 def classes(kind: Kind, known: Numbers | None = None) -> tuple[Class, ...]:
     """Return the classes of throughput (bit/s) or latency (s), best first; `SchemaError` where the rows lack one."""
-    known = numbers() if known is None else known
-    found = tuple(
-        Class(word, *(_bound(key, kind, end, known) for end in ("low", "high"))) for key, word in WORDS.items()
-    )
-    if any(each.high is None for each in found):
-        raise SchemaError(f"a class of {kind} has no upper bound in the published rows")
-    return found
+    known = known or numbers()
+    found = []
+    for key, word in WORDS.items():
+        bounds: dict[str, float] = {}
+        for end in ("low", "high"):
+            name = f"D.tiphon.{key}.{kind}-category-{end}.cited.004"
+            if name in known.rows:
+                bounds[end] = known(name) * SI[known.row(name).unit]
+        if "high" not in bounds:
+            raise SchemaError(f"a class of {kind} has no upper bound in the published rows")
+        found.append(Class(word, bounds.get("low"), bounds["high"]))
+    return tuple(found)
 
 
 def grade(value: float, kind: Kind, known: Numbers | None = None) -> Graded:
@@ -108,15 +118,18 @@ def grade(value: float, kind: Kind, known: Numbers | None = None) -> Graded:
     A throughput above the top of the scale has no class of the table: the paper calls it very good. Between two
     classes, which the tables leave open by a unit of the last digit, and beyond the last one there is none either.
     """
-    known = numbers() if known is None else known
-    every = classes(kind, known)
     if not np.isfinite(value) or value <= 0:
         raise SchemaError(f"a {kind} of {value} has no class")
-    end = every[0].high
-    assert end is not None
-    named = "top of the scale" if kind == "throughput" else "first bound"
-    times = value / end
-    return Graded(_class(value, kind, every), named, times, float(np.log10(times)))
+    every = classes(kind, known)
+    first, last = every[0], every[-1]
+    if kind == "throughput":
+        end, above, beyond = "top of the scale", value > first.high, value < (last.low or 0.0)
+    else:
+        end, above, beyond = "first bound", False, value > last.high
+    name = "above the scale" if above else "beyond the last class" if beyond else "between two classes"
+    name = next((each.name for each in every if (each.low or 0.0) <= value <= each.high), name)
+    times = value / first.high
+    return Graded(name, end, times, float(np.log10(times)))
 
 
 def threshold(known: Numbers | None = None) -> pd.DataFrame:
@@ -124,10 +137,10 @@ def threshold(known: Numbers | None = None) -> pd.DataFrame:
 
     Columns ``reading``, ``value`` (bit/s), ``class``, ``times`` (over the top of the scale).
     """
-    known = numbers() if known is None else known
+    known = known or numbers()
     values = {reading: known(THRESHOLD) * factor for reading, factor in READINGS.items()}
-    graded = {reading: grade(value, "throughput", known) for reading, value in values.items()}
-    rows = [(reading, values[reading], each.name, each.times) for reading, each in graded.items()]
+    graded = [(reading, value, grade(value, "throughput", known)) for reading, value in values.items()]
+    rows = [(reading, value, each.name, each.times) for reading, value, each in graded]
     return pd.DataFrame(rows, columns=["reading", "value", "class", "times"])
 
 
@@ -141,63 +154,23 @@ def _printed(known: Numbers) -> Iterator[tuple[str, float, Kind]]:
                 yield told, known(each.printed) * factor, kind
 
 
-def _threshold(known: Numbers) -> Iterator[dict[str, str]]:
-    row = known.row(THRESHOLD)
-    for each in threshold(known).itertuples(index=False):
-        told = f"the paper: its own threshold of 'very good': {row.printed} {row.unit}, read {each.reading}"
-        yield _row(told, [each.value], "throughput", known)
-
-
-def _rows_of_session(found: Results, known: Numbers) -> Iterator[dict[str, str]]:
-    rows = found.estimates.dropna(subset="mean")
-    for metric, kind in KINDS.items():
-        for system in found.systems:
-            mine = rows[(rows["metric"] == metric) & (rows["system"] == system)]["mean"]
-            if len(mine):
-                told = f"ours: {system}, {notation.metric_title(metric)}, {len(mine)} scenarios"
-                yield _row(told, [mine.min(), mine.max()], kind, known)
-
-
-def _row(told: str, values: list[float], kind: Kind, known: Numbers) -> dict[str, Any]:
+def _row(told: str, values: Sequence[float], kind: Kind, known: Numbers) -> dict[str, Any]:
     graded = [grade(value, kind, known) for value in values]
     scale = notation.scale(values, UNITS[kind])
     return {
-        "what": told, "value": " to ".join(dict.fromkeys(notation.number(value / scale.factor) for value in values)),
-        "unit": scale.unit, "class": " to ".join(dict.fromkeys(each.name for each in graded)),
-        "times": _ends([each.times for each in graded]), "of the": graded[0].end,
-        "orders of magnitude": " to ".join(dict.fromkeys(f"{each.orders:+.1f}" for each in graded)),
+        "what": told, "value": _join(notation.number(value / scale.factor) for value in values), "unit": scale.unit,
+        "class": _join(each.name for each in graded), "times": _ends([each.times for each in graded]),
+        "of the": graded[0].end, "orders of magnitude": _join(f"{each.orders:+.1f}" for each in graded),
     }  # fmt: skip
 
 
-def _ends(values: list[float], places: int | None = None) -> str:
+def _ends(values: Sequence[float], places: int | None = None) -> str:
     """Return ``2`` or ``2 to 7``: the smallest and the largest, rounded for reading."""
-    return " to ".join(dict.fromkeys(_short(each, places) for each in (min(values), max(values))))
-
-
-def _short(value: float, places: int | None) -> str:
+    ends = min(values), max(values)
     if places is not None:
-        return f"{value:.{places}f}"
-    return f"{value:,.0f}" if value >= 10 else notation.short(value)
+        return _join(f"{value:.{places}f}" for value in ends)
+    return _join(f"{value:,.0f}" if value >= 10 else notation.short(value) for value in ends)
 
 
-def _class(value: float, kind: Kind, every: tuple[Class, ...]) -> str:
-    top, last = every[0], every[-1]
-    if kind == "throughput" and value > _number(top.high):
-        return "above the scale"
-    for each in every:
-        if _number(each.low, 0.0) <= value <= _number(each.high):
-            return each.name
-    inside = (last.low or 0.0) <= value if kind == "throughput" else value <= _number(last.high)
-    return "between two classes" if inside else "beyond the last class"
-
-
-def _bound(key: str, kind: Kind, end: str, known: Numbers) -> float | None:
-    name = f"D.tiphon.{key}.{kind}-category-{end}.cited.004"
-    if name not in known.rows:
-        return None
-    factor, _ = SI[known.row(name).unit]
-    return known(name) * factor
-
-
-def _number(value: float | None, otherwise: float = np.inf) -> float:
-    return otherwise if value is None else value
+def _join(ends: Iterable[str]) -> str:
+    return " to ".join(dict.fromkeys(ends))

@@ -40,16 +40,16 @@ def figure(
         return absent(found, workload)
     if kind in ("forest", "tiers", "power") and chosen(found, workload, metric).empty:
         return alone(found)
-    if metric and not _of(found, workload, metric, scenario)["value"].notna().any():
+    if metric and not rows_of(found.table, workload, metric, scenario)["value"].notna().any():
         return _nothing(found, workload, metric, scenario)
     each = FIGURES[kind]
     if each.one_case and not scenario:
-        values = _of(found, workload, metric).dropna(subset="value")
+        values = rows_of(found.table, workload, metric).dropna(subset="value")
         scenario = str(values.sort_values(["level", "scenario"], kind="stable")["scenario"].iloc[0])
     view = view_of(found, workload, metric, scenario)
     rows = getattr(view, each.rows)
     if each.rows == "table":
-        rows = _of(found, workload, metric, scenario if each.one_case else "")
+        rows = rows_of(found.table, workload, metric, scenario if each.one_case else "")
     name = "-".join(part for part in (kind, workload, metric, scenario) if part).replace("=", "-").replace(" ", "-")
     parameters = {
         "kind": kind, "workload": workload, "metric": metric, "scenario": scenario, "study": found.data["study"],
@@ -94,8 +94,9 @@ def view_of(found: Results, workload: str = "", metric: str = "", scenario: str 
     )  # fmt: skip
 
 
-def _of(found: Results, workload: str, metric: str, scenario: str = "") -> pd.DataFrame:
-    rows = found.table[(found.table["workload"] == workload) & (found.table["metric"] == metric)]
+def rows_of(frame: pd.DataFrame, workload: str, metric: str, scenario: str = "") -> pd.DataFrame:
+    """Return the rows of a metric of a workload; of one scenario, where it is given."""
+    rows = frame[(frame["workload"] == workload) & (frame["metric"] == metric)]
     return rows[rows["scenario"] == scenario] if scenario else rows
 
 

@@ -34,7 +34,12 @@ def validity_table(session: Session) -> pd.DataFrame:
     counts = counts.reindex(columns=list(STATES), fill_value=0)
     absent = session.missing.groupby(["system", "workload"], observed=True).size()
     counts = counts.join(absent.rename("missing"), how="outer").fillna(0).astype(int).reset_index()
-    notes = _untested(session)
+    names = labels.of(session.folder)
+    notes = {  # of tools whose version no test of their parser has
+        (names.get(system, system), name): told
+        for system, each in read_provenance(session.folder, DEPLOYMENTS).items()
+        for name, told in each.get("untested", {}).items()
+    }
     counts["note"] = [notes.get(pair, "") for pair in zip(counts["system"], counts["workload"], strict=True)]
     left = [(name, "all", f"not run: {reason}") for name, reason in session.data["not_run"].items()]
     left += [("all", name, f"not run: {reason}") for name, reason in session.data.get("left_out", {}).items()]
@@ -161,16 +166,6 @@ def diff_table(first: str | Path, second: str | Path) -> pd.DataFrame:
     found = differences(open_session(first).folder, open_session(second).folder)
     rows = [(each.where, each.key, shown(each.first), shown(each.second), each.checked) for each in found]
     return pd.DataFrame(rows, columns=["where", "key", "first", "second", "checked"])
-
-
-def _untested(session: Session) -> dict[tuple[str, str], str]:
-    """Return what was said of tools whose version no test of their parser has, by system and workload."""
-    data, names = read_provenance(session.folder, DEPLOYMENTS), labels.of(session.folder)
-    return {
-        (names.get(system, system), name): told
-        for system, each in data.items()
-        for name, told in each.get("untested", {}).items()
-    }
 
 
 def _not_applicable(session: Session) -> list[tuple[str, str, str]]:

@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from infrabench import registry
-from infrabench.analysis.results import Shown
+from infrabench.analysis.results import Shown, paragraph
 from infrabench.analysis.tables.notation import Link, html_table, markdown
 from infrabench.core import PROFILES, InfrabenchError, LedgerError
 from infrabench.experiment.design import design as designs
@@ -94,9 +94,11 @@ def look_around(studies: Sequence[str] | None = None) -> dict[str, dict[str, ava
 
     `studies`: their names; None: every study that has a notebook.
     """
-    names = _studies() if studies is None else studies
+    notebooks = catalogue.home() / "notebooks"
+    if studies is None:
+        studies = [name for name in registry.names("studies") if (notebooks / f"{name}.ipynb").is_file()]
     made: dict[str, bool] = {}
-    return {name: availability.check_systems(registry.study(name), *_default_needs(name), made) for name in names}
+    return {name: availability.check_systems(registry.study(name), *_default_needs(name), made) for name in studies}
 
 
 def studies_table(found: Looked) -> Shown:
@@ -104,7 +106,8 @@ def studies_table(found: Looked) -> Shown:
     rows = []
     for name, systems in found.items():
         study = registry.study(name)
-        times = {profile: _time(name, profile) for profile in PROFILES if profile in study.profiles}
+        wanted = {each: session.request(study, profile=each) for each in PROFILES if each in study.profiles}
+        times = {each: words(designs.expected_study_cost(study, one).seconds) for each, one in wanted.items()}
         first = availability.seconds([each for one in systems.values() for each in one.first])
         runs_here = sum(None in (each.lab, each.local) for each in systems.values())
         rows.append({
@@ -132,13 +135,13 @@ def machine_table(found: Looked) -> Shown:
 def recorded_table() -> Shown:
     """Return the sessions that come with the project, which every notebook reads without any hardware."""
     rows = [_recorded(name, path) for name, path in catalogue.recorded().items()]
-    return _table(rows) if rows else _sentence("There is no recorded session.")
+    return _table(rows) if rows else paragraph("There is no recorded session.")
 
 
 def own_table() -> Shown:
     """Return the sessions made on this machine: how far each is, and how to go on with it or to look at it."""
     rows = [_own(name, path) for name, path in catalogue.local().items()]
-    return _table(rows) if rows else _sentence("There is no session of this machine yet.")
+    return _table(rows) if rows else paragraph("There is no session of this machine yet.")
 
 
 def _recorded(name: str, path: Path) -> dict[str, Any]:
@@ -183,11 +186,6 @@ def _next(now: resume.State, given: Mapping[str, Any] | None) -> str:
     return f"To look at it, set in its notebook: {resume.lines(asked)}"
 
 
-def _studies() -> list[str]:
-    """Return the studies that have a notebook."""
-    return [name for name in registry.names("studies") if (catalogue.home() / "notebooks" / f"{name}.ipynb").is_file()]
-
-
 def _default_needs(name: str) -> tuple[tuple[str, ...], int]:
     """Return the systems of a study that its profiles run, and the most space that a trial of `quick` needs."""
     study = registry.study(name)
@@ -195,11 +193,6 @@ def _default_needs(name: str) -> tuple[tuple[str, ...], int]:
     systems = tuple(dict.fromkeys(system for each in usual.values() for system in each.systems))
     sizes = [case.disk_bytes for case in usual["quick"].cases] if "quick" in usual else []
     return systems or study.systems, max(sizes, default=0)
-
-
-def _time(name: str, profile: str) -> str:
-    study = registry.study(name)
-    return words(designs.expected_study_cost(study, session.request(study, profile=profile)).seconds)
 
 
 def _availability_text(reason: str | None) -> str:
@@ -215,7 +208,3 @@ def _table(rows: list[dict[str, Any]]) -> Shown:
     """Return the rows as a table with the columns of the fullest: what cannot be read has fewer."""
     made = pd.DataFrame(rows, columns=list(max(rows, key=len))).astype("object").fillna("")
     return Shown(html_table(made, words=True), markdown(made))
-
-
-def _sentence(text: str) -> Shown:
-    return Shown(f"<p>{text}</p>", text)

@@ -66,7 +66,12 @@ def figure(
     samples, events = courses(session, workload)
     order = list(dict.fromkeys(found.estimates.loc[found.estimates["workload"] == workload, "scenario"]))
     wanted = [name for name in order if not scenarios or name in scenarios]
-    samples, events = (_sorted(each[each["scenario"].isin(wanted)], wanted) for each in (samples, events))
+    samples, events = (
+        each[each["scenario"].isin(wanted)].sort_values(
+            "scenario", key=lambda names: names.map(wanted.index), kind="stable"
+        )
+        for each in (samples, events)
+    )
     if samples.empty:
         return paragraph(f"{workload}: {', '.join(scenarios)}: no valid trial in this session.")
     zero, origin, shown = TOLD[workload]
@@ -74,7 +79,10 @@ def figure(
         figures.timeline, samples, events, workload=workload, zero=zero, origin=origin, shown=shown,
         systems=found.systems,
     )  # fmt: skip
-    note = " ".join(filter(None, [*_without(found, samples), base(found)]))
+    gone, drawn = found.data["not_run"], set(samples["system"])
+    notes = [f"{name} not run: {why}." for name, why in gone.items()]
+    notes += [f"{name}: no valid trial." for name in found.systems if name not in drawn and name not in gone]
+    note = " ".join(filter(None, [*notes, base(found)]))
     parameters = {
         "kind": "timeline", "workload": workload, "scenarios": wanted, "study": found.data["study"],
         "profile": found.data["profile"], "seed": found.data["seed"], "systems": found.systems,
@@ -86,15 +94,3 @@ def figure(
 def _valid(session: Session, workload: str) -> set[str]:
     rows = session.table
     return set(rows.loc[(rows["workload"] == workload) & (rows["state"] == "ok"), "trial"])
-
-
-def _without(found: Results, samples: pd.DataFrame) -> list[str]:
-    """Return which systems have no line, and why."""
-    gone = found.data["not_run"]
-    told = [f"{name} not run: {why}." for name, why in gone.items()]
-    drawn = set(samples["system"])
-    return told + [f"{name}: no valid trial." for name in found.systems if name not in drawn and name not in gone]
-
-
-def _sorted(rows: pd.DataFrame, scenarios: Sequence[str]) -> pd.DataFrame:
-    return rows.sort_values("scenario", key=lambda names: names.map(list(scenarios).index), kind="stable")

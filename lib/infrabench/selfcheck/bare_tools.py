@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from infrabench.core import Case, CommandFailed, ParseError, Target
+from infrabench.core import Case, CommandFailed, ParseError, Target, wait
 
 LIMIT_S = 60.0
 POLL_S = 0.02
@@ -77,23 +77,11 @@ def _ab(roles: Roles) -> Values:
     url = f"http://{server.address}:18080/index.html"
     run_command(server, "ib-service start web")
     try:
-        _until_it_answers(client, url)
+        wait.retry(lambda: run_command(client, f"curl -sf -o /dev/null {url}"), CommandFailed, LIMIT_S, POLL_S)
         out = run_command(client, f"ab -n 1000 -c 100 {url}")
     finally:
         run_command(server, "ib-service stop web")
     return {"requests_per_s": find_number(out, "Requests per second:", 3)}
-
-
-def _until_it_answers(client: Target, url: str) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while True:
-        try:
-            run_command(client, f"curl -sf -o /dev/null {url}")
-            return
-        except CommandFailed:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(POLL_S)
 
 
 def _iperf3(roles: Roles) -> Values:

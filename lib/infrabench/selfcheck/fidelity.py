@@ -42,8 +42,8 @@ from infrabench.core import (
 )
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.execution import preflight
-from infrabench.experiment.execution.deployments import Fleet, deployed
-from infrabench.experiment.execution.monitor import Monitor, watching
+from infrabench.experiment.execution.deployments import deployed
+from infrabench.experiment.execution.monitor import watching
 from infrabench.experiment.execution.progress import Estimator, OnProgress
 from infrabench.experiment.execution.trial import Bench, Finished, execute
 from infrabench.ledger.session_folder import SessionFolder
@@ -85,16 +85,11 @@ class Agreement:
     system: str
     pairs: int
     left_out: int
-    harness: float
-    by_hand: float
+    ratio: float  # of the means, the trials over those by hand
     low: float
     high: float
     narrow: tuple[float, float]  # of the 90 % interval, which goes with two one-sided tests at 5 %
     margin: float  # relative
-
-    @property
-    def ratio(self) -> float:
-        return self.harness / self.by_hand if self.by_hand else NAN
 
     @property
     def verdict(self) -> str:
@@ -161,10 +156,45 @@ def compare(wanted: designs.Design, site: Site, on_progress: OnProgress) -> tupl
         trials = designs.trials(kept)
         stored = stack.enter_context(SessionFolder(folder).opened({"parameters": {}}, trials))
         server = site.hosts["server"].name
-        cgroups = sorted({path for each in fleet.deployments.values() for path in each.facts.get("cgroups", ())})
-        monitor = stack.enter_context(watching(list(site.hosts.values()), {server: cgroups}))
-        stand = _Stand(site, fleet, workloads, monitor, stored, wanted.seed)
-        return _pairs(stand, trials, on_progress), {**fleet.not_run, **refused}
+        cgroups = {name: list(each.facts.get("cgroups", ())) for name, each in fleet.deployments.items()}
+        watched = {server: sorted({path for paths in cgroups.values() for path in paths})}
+        monitor = stack.enter_context(watching(list(site.hosts.values()), watched))
+        estimator, found = Estimator(trials), list[ToolPair]()
+        for trial in trials:
+            begin = time.monotonic()
+            fleet.run_only(trial.system)
+            roles = preflight.roles(site, fleet.deployments[trial.system])
+            bench = Bench(roles, monitor, {server: cgroups[trial.system]}, NO_GUARDS)
+            finished, by_hand = _measure_both_ways(trial, workloads[trial.workload], bench, roles, wanted.seed)
+            # After both, as it comes after a trial: neither way shall find the disk busier than the other does.
+            stored.append_trial(finished.record, finished.blobs)
+            harness = {m.metric: m.value for m in finished.record.measurements if finished.record.state == "ok"}
+            for metric in TOOLS[trial.workload].metrics:
+                values = harness.get(metric, NAN), by_hand.get(metric, NAN)
+                found.append(ToolPair(trial.workload, metric, trial.system, *values))
+            on_progress(estimator.add(finished.record, time.monotonic() - begin))
+        return found, {**fleet.not_run, **refused}
+
+
+def _measure_both_ways(
+    trial: Trial, workload: Workload, bench: Bench, roles: Mapping[str, Target], seed: int
+) -> tuple[Finished, Mapping[str, float]]:
+    """The trial, and what its tool says by hand (nothing, where it fails); a coin says which comes first."""
+    hand_first = bool(np.random.default_rng([seed, COIN, trial.position]).integers(2))
+    by_hand: Mapping[str, float] = {}
+    for hand in (hand_first, not hand_first):
+        if not hand:
+            finished = execute(trial, workload, bench)
+            if finished.fatal is not None:
+                raise finished.fatal
+            continue
+        try:
+            by_hand = TOOLS[trial.workload].by_hand(roles)
+        except (CommandFailed, ParseError) as error:
+            log.warning("%s by hand on %s is left out: %s", trial.workload, trial.system, error)
+    if finished.record.state != "ok":
+        log.warning("%s on %s is left out: %s", trial.workload, trial.system, finished.record.reason)
+    return finished, by_hand
 
 
 def summary(pairs: Iterable[ToolPair], margin: float = MARGIN) -> list[Agreement]:
@@ -199,65 +229,9 @@ def _study(baseline: str, blocks: int, tools: Sequence[str]) -> Study:
 def _agreement(workload: str, metric: str, system: str, group: Sequence[ToolPair], margin: float) -> Agreement:
     both = np.array([(p.harness, p.by_hand) for p in group], dtype=float)
     both = both[~np.isnan(both).any(axis=1)]
-    left_out = len(group) - len(both)
-    means = both.mean(axis=0) if len(both) else (NAN, NAN)
+    harness, by_hand = both.mean(axis=0) if len(both) else (NAN, NAN)
     wide, narrow = (paired_fieller(both[:, 0], both[:, 1], level) for level in (LEVEL, NARROW))
     return Agreement(
-        workload, metric, system, len(both), left_out, float(means[0]), float(means[1]), float(wide.low),
-        float(wide.high), (float(narrow.low), float(narrow.high)), margin,
+        workload, metric, system, len(both), len(group) - len(both), float(harness / by_hand) if by_hand else NAN,
+        float(wide.low), float(wide.high), (float(narrow.low), float(narrow.high)), margin,
     )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class _Stand:
-    """What stands while pairs are measured."""
-
-    site: Site
-    fleet: Fleet
-    workloads: Mapping[str, Workload]
-    monitor: Monitor
-    stored: SessionFolder  # since writing it is a part of a trial's surroundings
-    seed: int
-
-
-def _pairs(stand: _Stand, trials: Sequence[Trial], on_progress: OnProgress) -> list[ToolPair]:
-    estimator, found = Estimator(trials), []
-    for trial in trials:
-        begin = time.monotonic()
-        stand.fleet.run_only(trial.system)
-        roles = preflight.roles(stand.site, stand.fleet.deployments[trial.system])
-        by_hand: Mapping[str, float] = {}
-        hand_first = bool(np.random.default_rng([stand.seed, COIN, trial.position]).integers(2))
-        if hand_first:
-            by_hand = _typed(trial, roles)
-        finished = _executed(stand, trial, roles)
-        if not hand_first:
-            by_hand = _typed(trial, roles)
-        record = finished.record
-        # After both, as it comes after a trial: neither way shall find the disk busier than the other does.
-        stand.stored.append_trial(record, finished.blobs)
-        harness = {m.metric: m.value for m in record.measurements if record.state == "ok"}
-        for metric in TOOLS[trial.workload].metrics:
-            values = harness.get(metric, NAN), by_hand.get(metric, NAN)
-            found.append(ToolPair(trial.workload, metric, trial.system, *values))
-        on_progress(estimator.add(record, time.monotonic() - begin))
-    return found
-
-
-def _executed(stand: _Stand, trial: Trial, roles: Mapping[str, Target]) -> Finished:
-    cgroups = {stand.site.hosts["server"].name: list(stand.fleet.deployments[trial.system].facts.get("cgroups", ()))}
-    where = Bench(roles, stand.monitor, cgroups, NO_GUARDS)
-    finished = execute(trial, stand.workloads[trial.workload], where)
-    if finished.fatal is not None:
-        raise finished.fatal
-    if finished.record.state != "ok":
-        log.warning("%s on %s is left out: %s", trial.workload, trial.system, finished.record.reason)
-    return finished
-
-
-def _typed(trial: Trial, roles: Mapping[str, Target]) -> Mapping[str, float]:
-    try:
-        return TOOLS[trial.workload].by_hand(roles)
-    except (CommandFailed, ParseError) as error:
-        log.warning("%s by hand on %s is left out: %s", trial.workload, trial.system, error)
-        return {}

@@ -12,7 +12,7 @@ caution, not error, and such cases are counted apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,12 +20,11 @@ import numpy as np
 import pandas as pd
 
 from infrabench.analysis import tables
-from infrabench.analysis.results import Results, Shown
+from infrabench.analysis.results import Results, Shown, paragraph
 from infrabench.analysis.tables import notation
 from infrabench.core import DesignError, InfrabenchError, SchemaError
 from infrabench.selfcheck.validation import CHECKS, SEED, run
 from infrabench.selfcheck.validation.check import Band, binomial_band
-from infrabench.selfcheck.validation.generators import Array
 from infrabench.stats.pairwise import paired_fieller
 from infrabench.stats.verdicts import DIFFERENT, WITHIN
 
@@ -71,8 +70,9 @@ def simulations(form: str = "fast", seed: int = SEED) -> Shown:
     if form not in FORMS:
         raise DesignError(f"unknown form {form!r} of the simulations: known are {', '.join(FORMS)}")
     if form == "none":
-        text = "The simulations were not run: simulations = 'fast' runs them here, `make validate` the long form."
-        return Shown(f"<p>{text}</p>", text)
+        return paragraph(
+            "The simulations were not run: simulations = 'fast' runs them here, `make validate` the long form."
+        )
     rows = [
         {
             "check": outcome.id, "of": CHECKS[outcome.id].what, "what": outcome.what,
@@ -87,9 +87,16 @@ def simulations(form: str = "fast", seed: int = SEED) -> Shown:
     return Shown(f"{notation.html_table(frame)}<p>{told}</p>", f"{tables.markdown(frame)}\n{told}")
 
 
-def same(found: Results, swaps: int = 1_000) -> list[Same]:
+def same(found: Results) -> list[Same]:
     """Return, for each label that is the baseline under another name, what the analysis makes of it."""
-    return [_same(found, label, swaps) for label in same_labels(found.data)]
+    said = []
+    for label in same_labels(found.data):
+        rows = found.contrasts[(found.contrasts["system"] == label) & found.contrasts["p"].notna()]
+        called = rows["verdict"].isin([DIFFERENT, WITHIN])
+        family = called & (rows["p_adjusted"] < 0.05)
+        swapped = relabelled(found.table, found.data["baseline"], label)
+        said.append(Same(label, len(rows), int(called.sum()), int(family.sum()), swapped))
+    return said
 
 
 def same_labels(data: Mapping[str, Any]) -> list[str]:
@@ -123,18 +130,13 @@ def known_table(found: Results) -> Shown:
     """Return one row per injected effect: its true ratio, ours with the interval, and whether that contains it."""
     rows = []
     for row in injected_effects(found).itertuples(index=False):
-        places = notation.decimals(row.ratio_low, row.ratio_high, null=1)
-        rows.append(
-            {
-                "effect": row.system, "workload": row.workload, "scenario": row.scenario,
-                "metric": notation.metric_title(row.metric), "n": str(row.n_pairs),
-                "true ratio": f"{row.true_ratio:.4f}",
-                "our ratio": notation.number(row.ratio, places),
-                "95 % CI": notation.interval(row.ratio_low, row.ratio_high, null=1),
-                "contains the truth": "yes" if row.covers else "NO", "excludes 1": "yes" if row.excludes_1 else "NO",
-                "verdict": row.verdict,
-            }
-        )  # fmt: skip
+        ratio, interval = notation.estimate(row.ratio, row.ratio_low, row.ratio_high, null=1)
+        rows.append({
+            "effect": row.system, "workload": row.workload, "scenario": row.scenario,
+            "metric": notation.metric_title(row.metric), "n": str(row.n_pairs), "true ratio": f"{row.true_ratio:.4f}",
+            "our ratio": ratio, "95 % CI": interval, "contains the truth": "yes" if row.covers else "NO",
+            "excludes 1": "yes" if row.excludes_1 else "NO", "verdict": row.verdict,
+        })  # fmt: skip
     return _shown(rows, "No effect was injected in this session.")
 
 
@@ -161,78 +163,50 @@ def lines(found: Results) -> Iterator[str]:
 
 
 def injected_effects(found: Results) -> pd.DataFrame:
-    """Return what a session says of the effects that were injected in it: see `known_effects`."""
-    return known_effects(found.contrasts, [(*names, float(true)) for *names, true in found.data.get("known", [])])
+    """Return one row per effect that was injected in a session, and scenario: the true ratio to the baseline, and ours.
 
-
-def known_effects(contrasts: pd.DataFrame, known: Iterable[tuple[str, str, str, float]]) -> pd.DataFrame:
-    """Return one row per injected effect and scenario: the true ratio, ours, and whether the interval says both things.
-
-    Parameters
-    ----------
-    contrasts
-        What `stats.contrasts` returns for the session.
-    known
-        (system, workload, metric, true ratio to the baseline).
-
-    Returns
-    -------
-    DataFrame
-        Columns `EFFECT_COLUMNS`; ``covers``: the interval contains the true ratio; ``excludes_1``: it does not
-        contain 1. Without an interval both are false.
-
-    Raises
-    ------
-    SchemaError
-        An effect was injected and nothing was measured of it.
+    Columns `EFFECT_COLUMNS`; ``covers``: the interval contains the true ratio; ``excludes_1``: it does not contain 1.
+    Without an interval both are false. `SchemaError` when an effect was injected and nothing was measured of it.
     """
     rows = []
-    for system, workload, metric, true in known:
+    for system, workload, metric, true in found.data.get("known", []):
         keys = {"system": system, "workload": workload, "metric": metric}
-        found = contrasts[(contrasts[list(keys)] == pd.Series(keys)).all(axis=1)]
-        if found.empty:
+        mine = found.contrasts[(found.contrasts[list(keys)] == pd.Series(keys)).all(axis=1)]
+        if mine.empty:
             raise SchemaError(f"no contrast of {system} in {workload} {metric}: the effect was not measured")
-        for row in found.itertuples(index=False):
+        for row in mine.itertuples(index=False):
             low, high = row.ratio_low, row.ratio_high
-            cell = (system, workload, row.scenario, metric, row.n_pairs)
-            rows.append((*cell, true, row.ratio, low, high, low <= true <= high, low > 1 or high < 1, row.verdict))
+            says = row.ratio, low, high, low <= true <= high, low > 1 or high < 1, row.verdict
+            rows.append((system, workload, row.scenario, metric, row.n_pairs, float(true), *says))
     return pd.DataFrame(rows, columns=list(EFFECT_COLUMNS))
 
 
-def relabelled(table: pd.DataFrame, a: str, b: str, n: int = 1_000, seed: int = SEED) -> Relabelled:
+def relabelled(table: pd.DataFrame, a: str, b: str, n: int = 1_000) -> Relabelled:
     """Return how often `a` and `b` are called different when their labels are swapped at random within blocks.
 
-    Parameters
-    ----------
-    table
-        The tidy table of a session in which `a` and `b` are the same system.
-    n
-        Relabellings of each case; each swaps every pair with probability 1/2.
-
-    Returns
-    -------
-    Relabelled
-        ``share``: mean over the cases; ``band``: of the same number of independent relabellings of one case, which
-        the mean of several does not leave either; ``cases``: workload, scenario, metric, n_pairs, share, the band of
-        that share, and ``dominated``: one block holds more than half of the squared differences. A
-        case below 6 pairs, or without spread, is left out: its 2^n relabellings are too few.
-
-    Raises
-    ------
-    DesignError
-        A label is not in the table, or no case is left.
+    `table`: the tidy table of a session in which the two are the same system; `n`: relabellings of each case, each
+    swaps every pair with probability 1/2. ``share`` is the mean over the cases; ``band`` is that of the same number of
+    independent relabellings of one case, which the mean of several does not leave either; a case is ``dominated`` when
+    one block holds more than half of the squared differences. A case below 6 pairs, or without spread, is left out:
+    its 2^n relabellings are too few. `DesignError` when a label is not in the table, or no case is left.
     """
     absent = {a, b} - set(table["system"])
     if absent:
         raise DesignError(f"no system {' or '.join(sorted(absent))} in the table: {sorted(set(table['system']))}")
-    rng, band = np.random.default_rng(seed), binomial_band(NOMINAL, n)
+    rng, band = np.random.default_rng(SEED), binomial_band(NOMINAL, n)
     rows = []
     wanted = table[table["value"].notna() & table["system"].isin([a, b])]
     for case, cell in wanted.groupby(CASE, observed=True):
-        x, y = _pairs(cell, a, b)
+        # values of complete blocks; when there are several deployments, the means of each
+        wide = cell.pivot(index=["session", "deployment", "block"], columns="system", values="value")  # noqa: PD010
+        wide = wide.reindex(columns=[a, b]).dropna()
+        means = wide.groupby(level=["session", "deployment"]).mean()
+        x, y = (means if len(means) > 1 else wide).to_numpy(dtype=float).T
         if x.size < 6 or not (x - y).any():
             continue
-        share = _share(x, y, rng.random((n, x.size)) < 0.5)
+        swap = rng.random((n, x.size)) < 0.5
+        interval = paired_fieller(np.where(swap, y, x), np.where(swap, x, y))
+        share = float(((interval.low > 1) | (interval.high < 1)).mean())
         squares = (x - y) ** 2
         dominated = bool(squares.max() > MOST_OF_IT * squares.sum())
         rows.append((*case, x.size, share, *band, band.low <= share <= band.high, dominated))
@@ -243,31 +217,8 @@ def relabelled(table: pd.DataFrame, a: str, b: str, n: int = 1_000, seed: int = 
     return Relabelled(float(cases["share"].mean()), float(even.mean()), band, cases)
 
 
-def _pairs(cell: pd.DataFrame, a: str, b: str) -> tuple[Array, Array]:
-    """Values of complete blocks; when there are several deployments, the means of each."""
-    where = ["session", "deployment"]
-    wide = cell.pivot(index=[*where, "block"], columns="system", values="value")  # noqa: PD010
-    wide = wide.reindex(columns=[a, b]).dropna()
-    means = wide.groupby(level=where).mean()
-    chosen = means if len(means) > 1 else wide
-    return chosen[a].to_numpy(dtype=float), chosen[b].to_numpy(dtype=float)
-
-
-def _share(x: Array, y: Array, swap: np.ndarray) -> float:
-    found = paired_fieller(np.where(swap, y, x), np.where(swap, x, y))
-    return float(((found.low > 1) | (found.high < 1)).mean())
-
-
-def _same(found: Results, label: str, swaps: int) -> Same:
-    rows = found.contrasts[(found.contrasts["system"] == label) & found.contrasts["p"].notna()]
-    called = rows["verdict"].isin([DIFFERENT, WITHIN])
-    family = called & (rows["p_adjusted"] < 0.05)
-    swapped = relabelled(found.table, found.data["baseline"], label, swaps)
-    return Same(label, len(rows), int(called.sum()), int(family.sum()), swapped)
-
-
 def _shown(rows: list[dict[str, str]], otherwise: str) -> Shown:
     if not rows:
-        return Shown(f"<p>{otherwise}</p>", otherwise)
+        return paragraph(otherwise)
     frame = pd.DataFrame(rows)
     return Shown(notation.html_table(frame), tables.markdown(frame))

@@ -93,7 +93,8 @@ def report(site: str, blocks: int) -> Iterator[str]:
         beyond = "" if name == "bare exec" else _format_ms(seconds - taken["bare exec"])
         yield f"{name:27s}  {_format_ms(seconds)}    {beyond}".rstrip()
     for name in sorted(set(_OTHERS) - set(taken)):
-        yield f"{name:27s}  not run: {_why_not(name, site)}"
+        reason = f"{name} is not installed" if site == "local" else "it drives this machine only"
+        yield f"{name:27s}  not run: {reason}"
 
 
 def measure(ways: Mapping[str, Way], blocks: int) -> dict[str, np.ndarray]:
@@ -150,33 +151,24 @@ def _hosts(site: str) -> Iterator[list[Host]]:
 def _ways(hosts: Sequence[Host], folder: Path, blocks: int, *, others: bool) -> Iterator[dict[str, Way]]:
     """Yield the ways of driving `COMMAND` on the first host, each a function that does so `PER_BLOCK` times."""
     host = hosts[0]
+    profile = Profile((blocks + 1) * PER_BLOCK, (Case("null", "default"),))
+    study = Study("nothing", "", "native", ("native",), {"once": profile}, Limits(), (), {"": 0.02}, seed=SEED)
+    trials = designs.trials(designs.design(study, Request("nothing", "once")))
+
+    def bare() -> float:
+        begin = time.perf_counter()
+        for _ in range(PER_BLOCK):
+            host.run(COMMAND, timeout_s=LIMIT_S)
+        return (time.perf_counter() - begin) / PER_BLOCK
+
     with ExitStack() as stack:
-        trials = _trials((blocks + 1) * PER_BLOCK)
-        session = stack.enter_context(SessionFolder(folder / "session").opened({"parameters": {}}, trials))
-        monitor = stack.enter_context(watching(hosts, {}))
-        unwatched = stack.enter_context(watching([], {}))
-        other = stack.enter_context(SessionFolder(folder / "unwatched").opened({"parameters": {}}, trials))
-        ways: dict[str, Way] = {
-            "bare exec": lambda: _bare(host),
-            "infrabench": _harness(host, session, iter(trials), monitor),
-            "infrabench, no monitor": _harness(host, other, iter(trials), unwatched),
-        }
+        ways: dict[str, Way] = {"bare exec": bare}
+        for name, watched in (("infrabench", hosts), ("infrabench, no monitor", [])):
+            session = stack.enter_context(SessionFolder(folder / name).opened({"parameters": {}}, trials))
+            ways[name] = _harness(host, session, iter(trials), stack.enter_context(watching(watched, {})))
         if others:
             ways |= {name: _marginal(make, folder) for name, make in _OTHERS.items() if _installed(name)}
         yield ways
-
-
-def _trials(count: int) -> tuple[Trial, ...]:
-    profile = Profile(count, (Case("null", "default"),))
-    study = Study("nothing", "", "native", ("native",), {"once": profile}, Limits(), (), {"": 0.02}, seed=SEED)
-    return designs.trials(designs.design(study, Request("nothing", "once")))
-
-
-def _bare(host: Host) -> float:
-    begin = time.perf_counter()
-    for _ in range(PER_BLOCK):
-        host.run(COMMAND, timeout_s=LIMIT_S)
-    return (time.perf_counter() - begin) / PER_BLOCK
 
 
 def _harness(host: Host, session: SessionFolder, trials: Iterator[Trial], monitor: Monitor) -> Way:
@@ -242,10 +234,6 @@ def _program(name: str) -> str:
 
 def _installed(name: str) -> bool:
     return shutil.which(_program(name)) is not None
-
-
-def _why_not(name: str, site: str) -> str:
-    return "it drives this machine only" if site != "local" else f"{name} is not installed"
 
 
 def _format_ms(seconds: np.ndarray) -> str:

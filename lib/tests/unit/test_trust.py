@@ -16,7 +16,6 @@ from infrabench.analysis.tidy import PLAN_COLUMNS
 from infrabench.core import DesignError, InfrabenchError, SchemaError
 from infrabench.ledger import catalogue
 from infrabench.selfcheck import known_answers
-from infrabench.selfcheck.known_answers import known_effects
 from tests.support.analysis_fixtures import table_of
 
 SAME = {"system": "native", "prefix": [], "enter": [["server", ["true"]]], "leave": []}
@@ -81,9 +80,9 @@ def test_an_effect_of_the_wrong_size_fails(tmp_path: Path, factor: float, said: 
 
 
 def test_an_effect_that_was_not_measured_is_refused(tmp_path: Path) -> None:
-    found = session({"u": noisy(1)}, tmp_path)
+    found = session({"u": noisy(1)}, tmp_path, known=[["slow", "sysbench-cpu", "events_per_s", 0.95]])
     with pytest.raises(SchemaError, match="no contrast of slow in sysbench-cpu events_per_s"):
-        known_effects(found.contrasts, [("slow", "sysbench-cpu", "events_per_s", 0.95)])
+        known_answers.injected_effects(found)
 
 
 def test_a_session_without_a_known_answer_is_refused(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ from infrabench.ledger.checksums import SUMS
 from infrabench.ledger.files import read_bytes
 from infrabench.ledger.records import read_session
 from infrabench.notebook import api
-from infrabench.selfcheck.claims import recorded_numbers
+from infrabench.selfcheck.claims import reanalysis
 from infrabench.selfcheck.claims.claim import FAIL, INCONCLUSIVE, NOT_RUN, PASS, REMEASUREMENT, Claim, Judged
 from infrabench.stats.pairwise import margin_ends
 from infrabench.stats.verdicts import DIFFERENT, EQUIVALENT, WITHIN
@@ -54,63 +54,44 @@ ALIKE = (EQUIVALENT, WITHIN)
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """A session measured here: its name, when it began, and its contrasts by `recorded_numbers.key`."""
+    """A session measured here: its name, when it began, and its contrasts by `reanalysis.key`."""
 
     name: str
     created_utc: str
     contrasts: Mapping[tuple[str, ...], Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A session measured here that cannot be asked, and why."""
-
-    name: str
-    reason: str
-
-
 def claims(source: str, recorded: Path, sessions: Sequence[str] | None = None) -> Iterator[Claim]:
-    """Yield the re-measurement claims of a recorded session, each judged by the rule above.
+    """Yield the re-measurement claims of the recorded session that is called `source`, each judged by the rule above.
 
-    Parameters
-    ----------
-    source
-        How the recorded session is called among all.
-    sessions
-        Names or folders of those to ask; None: all that were measured here and asked the same.
-
-    Of several sessions the one with the most pairs of a contrast is asked about it, the latest of equals: what it says
-    plays no part in the choice.
+    `sessions`: names or folders of those to ask; None: all that were measured here and asked the same. Of several the
+    one with the most pairs of a contrast is asked about it, the latest of equals: what it says plays no part in the
+    choice.
     """
-    then = recorded_numbers.read(recorded)
+    then = reanalysis.read_numbers(recorded)
     original = catalogue.find(None, str(recorded))
     asked = read_session(original)
-    found = [_opened(original, path) for path in _candidates(asked, original, sessions)]
+    found = [_open(original, path) for path in _candidates(asked, sessions)]
     new = [each for each in found if isinstance(each, New)]
-    refused = "; ".join(f"{each.name}: {each.reason}" for each in found if isinstance(each, Refused))
+    refused = "; ".join(each for each in found if isinstance(each, str))
     wanted = request(asked)
     cost = designs.expected_study_cost(session.study_of(wanted), wanted)
-    command = f"{command_of(asked)} && .venv/bin/infrabench selfcheck claims {source} --level {REMEASUREMENT}"
-    for row in then["contrasts"]:
-        if claims_something(row):
-            key = recorded_numbers.key(row)
-            judged, space = judge_contrast(row, new, refused), cost.ledger_bytes + cost.target_bytes
-            yield Claim(
-                source, REMEASUREMENT, " ".join(key),
-                f"{row['workload']}, {row['scenario']}, {row['metric']}: {statement(row)}.",
-                command, cost.seconds, space, STATED, judged,
-            )  # fmt: skip
+    more = f" --aa {asked['aa']}" if asked.get("aa") else ""
+    command = (
+        f".venv/bin/infrabench run {asked['study']} --profile {asked['profile']}{more} && "
+        f".venv/bin/infrabench selfcheck claims {source} --level {REMEASUREMENT}"
+    )
+    for row in filter(claims_something, then["contrasts"]):
+        yield Claim(
+            source, REMEASUREMENT, " ".join(reanalysis.key(row)),
+            f"{row['workload']}, {row['scenario']}, {row['metric']}: {statement(row)}.",
+            command, cost.seconds, cost.ledger_bytes + cost.target_bytes, STATED, judge_contrast(row, new, refused),
+        )  # fmt: skip
 
 
 def request(asked: Mapping[str, Any], profile: str | None = None, site: str = "auto") -> Design:
     """Return the design that measures the study of a recorded session again (``session.json``), at another profile."""
     return api.request(asked["study"], profile=profile or asked["profile"], aa=asked.get("aa") or "", site=site)
-
-
-def command_of(asked: Mapping[str, Any], profile: str | None = None) -> str:
-    """Return the command that measures what a recorded session measured."""
-    more = f" --aa {asked['aa']}" if asked.get("aa") else ""
-    return f".venv/bin/infrabench run {asked['study']} --profile {profile or asked['profile']}{more}"
 
 
 def measure(recorded: Path, profile: str, site: str = "auto") -> Path:
@@ -123,7 +104,7 @@ def measure(recorded: Path, profile: str, site: str = "auto") -> Path:
         return runs.carry_out(wanted, on_progress=show).path
 
 
-def _candidates(asked: Mapping[str, Any], original: Path, sessions: Sequence[str] | None) -> Iterator[Path]:
+def _candidates(asked: Mapping[str, Any], sessions: Sequence[str] | None) -> Iterator[Path]:
     """The sessions measured here of the same study and form, or those that were named."""
     if sessions is not None:
         yield from (catalogue.find(None, name) for name in sessions)
@@ -136,25 +117,25 @@ def _candidates(asked: Mapping[str, Any], original: Path, sessions: Sequence[str
             log.warning("%s is passed over: %s", path, error)
 
 
-def _opened(original: Path, folder: Path) -> New | Refused:
+def _open(original: Path, folder: Path) -> New | str:
+    """The session in `folder`, or why it cannot be asked what the recorded one in `original` claims."""
     if read_bytes(folder / SUMS) == read_bytes(original / SUMS):
-        return Refused(folder.name, "is the recorded session itself")
+        return f"{folder.name}: is the recorded session itself"
     asked = read_session(folder)
     if asked["study"] != read_session(original)["study"]:
-        return Refused(folder.name, f"is of study {asked['study']}")
+        return f"{folder.name}: is of study {asked['study']}"
     other = [each.key for each in differences(original, folder) if each.where == "asked" and each.checked]
     if other:
-        return Refused(folder.name, f"was asked something else: {', '.join(other)}")
+        return f"{folder.name}: was asked something else: {', '.join(other)}"
     try:
-        contrasts = recorded_numbers.contrasts_of(session_data.open_session(folder))
+        return New(folder.name, asked["created_utc"], reanalysis.contrasts_of(session_data.open_session(folder)))
     except InfrabenchError as error:
-        return Refused(folder.name, f"cannot be analysed: {error}")
-    return New(folder.name, asked["created_utc"], contrasts)
+        return f"{folder.name}: cannot be analysed: {error}"
 
 
 def judge_contrast(row: Mapping[str, Any], new: Sequence[New], refused: str) -> Judged:
     """Return what the sessions measured here say of a recorded contrast; `refused`: why others were not asked."""
-    key = recorded_numbers.key(row)
+    key = reanalysis.key(row)
     able = [each for each in new if key in each.contrasts]
     if not able:
         if new:
@@ -217,8 +198,7 @@ def _outside(contrast: Mapping[str, Any], margin: float) -> bool:
 
 def _describe_ratio(contrast: Mapping[str, Any]) -> str:
     low, high = contrast["ratio_low"], contrast["ratio_high"]
-    ratio = notation.number(contrast["ratio"], notation.decimals(low, high, null=1))
-    interval = notation.interval(low, high, null=1)
+    ratio, interval = notation.estimate(contrast["ratio"], low, high, null=1)
     return f"{ratio} {interval}, n = {contrast['n_pairs']} {contrast['pair_unit']}: {contrast['verdict']}"
 
 

@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from infrabench.selfcheck.validation.generators import Generate
+
 SEED = 20200315
 TAIL = 0.0005  # on each side of the 99.9 % band
-Generate = Callable[[np.random.Generator, int], Any]  # generator, replicates -> data with them on the leading axis
 Procedure = Callable[[Any], NDArray[Any]]  # data -> one bool (or share) for each replicate
 
 
@@ -70,8 +71,7 @@ def between(low: float, high: float) -> Allowed:
     return lambda replicates: Band(low, high)
 
 
-@dataclass(frozen=True)
-class ExpectedShare:
+class ExpectedShare(NamedTuple):
     """What a procedure does to the data of a case, and how often it may."""
 
     what: str
@@ -79,16 +79,24 @@ class ExpectedShare:
     allowed: Allowed
 
 
+Expected = tuple[str, Procedure, Allowed]  # as in `ExpectedShare`
+
+
 @dataclass(frozen=True)
 class SimulatedCase:
     """One kind of data, what is done to it, and how many replicates the fast and the full form have."""
 
     data: str
-    generate: Generate
+    generate: Generate[Any]
     expectations: tuple[ExpectedShare, ...]
     fast: int = 2_000
     full: int = 20_000
     batch: int = 1_000
+
+
+def case(data: str, generate: Generate[Any], *expected: Expected, **sizes: int) -> SimulatedCase:
+    """Return the case of some data; `expected`: each as `ExpectedShare`; `sizes`: replicates and batch."""
+    return SimulatedCase(data, generate, tuple(ExpectedShare(*each) for each in expected), **sizes)
 
 
 @dataclass(frozen=True)
@@ -115,36 +123,26 @@ class Outcome(NamedTuple):
 
 def carry_out(check: Check, *, full: bool = False, seed: int = SEED) -> Iterator[Outcome]:
     """Yield one outcome for every expectation of every case; the same seed gives the same outcomes."""
-    for case in check.cases:
-        yield from _case(check, case, case.full if full else case.fast, seed)
+    for each in check.cases:
+        yield from _carry_out_case(check, each, each.full if full else each.fast, seed)
 
 
-def _case(check: Check, case: SimulatedCase, replicates: int, seed: int) -> Iterator[Outcome]:
+def _carry_out_case(check: Check, case: SimulatedCase, replicates: int, seed: int) -> Iterator[Outcome]:
     sums, seconds = np.zeros(len(case.expectations)), np.zeros(len(case.expectations))
-    for number, size in enumerate(_batches(replicates, case.batch)):
+    key = zlib.crc32(f"{check.id}, {case.data}".encode())
+    for number, begun in enumerate(range(0, replicates, case.batch)):
+        size = min(case.batch, replicates - begun)
         begin = time.perf_counter()
-        key = zlib.crc32(f"{check.id}, {case.data}".encode())
         data = case.generate(np.random.default_rng([seed, key, number]), size)
-        made = (time.perf_counter() - begin) / len(case.expectations)
-        for index, expectation in enumerate(case.expectations):
+        seconds += (time.perf_counter() - begin) / len(case.expectations)
+        for index, (what, procedure, _) in enumerate(case.expectations):
             begin = time.perf_counter()
-            sums[index] += _sum_answers(expectation, data, size)
-            seconds[index] += time.perf_counter() - begin + made
-    for index, expectation in enumerate(case.expectations):
-        estimate, band = float(sums[index] / replicates), expectation.allowed(replicates)
+            said = np.asarray(procedure(data), dtype=float)
+            if said.shape != (size,) or not np.isfinite(said).all():  # one that says nothing of some is broken
+                raise ValueError(f"{what}: expected one answer for each of {size} replicates, got {said.shape}")
+            sums[index] += said.sum()
+            seconds[index] += time.perf_counter() - begin
+    for (what, _, allowed), total, took in zip(case.expectations, sums, seconds, strict=True):
+        estimate, band = float(total / replicates), allowed(replicates)
         passed = band.low <= estimate <= band.high
-        what = f"{expectation.what}: {case.data}"
-        yield Outcome(check.id, what, estimate, *band, replicates, passed, float(seconds[index]))
-
-
-def _batches(replicates: int, batch: int) -> list[int]:
-    full, rest = divmod(replicates, batch)
-    return [batch] * full + ([rest] if rest else [])
-
-
-def _sum_answers(expectation: ExpectedShare, data: Any, size: int) -> float:
-    """Sum of what the procedure said of each replicate; one that says nothing of some of them is broken."""
-    said = np.asarray(expectation.procedure(data), dtype=float)
-    if said.shape != (size,) or not np.isfinite(said).all():
-        raise ValueError(f"{expectation.what}: expected one answer for each of {size} replicates, got {said.shape}")
-    return float(said.sum())
+        yield Outcome(check.id, f"{what}: {case.data}", estimate, *band, replicates, passed, float(took))

@@ -12,12 +12,18 @@ from infrabench.core import DesignError, InfrabenchError
 from infrabench.experiment.design import orders
 from infrabench.selfcheck import known_answers
 from infrabench.selfcheck.known_answers import relabelled
-from infrabench.selfcheck.validation import CHECKS, Check, ExpectedShare, SimulatedCase, lines, pipelines, run, speed
+from infrabench.selfcheck.validation import CHECKS, choose_checks, format_outcome, lines, pipelines, run
 from infrabench.selfcheck.validation import generators as made
 from infrabench.selfcheck.validation import sites as several
-from infrabench.selfcheck.validation.check import at_most, binomial_band, carry_out, near
-from infrabench.selfcheck.validation.speed import AnalysisTiming, BootstrapTiming, analysed, compared, in_fresh_process
-from infrabench.selfcheck.validation.suite import chosen, line
+from infrabench.selfcheck.validation.check import (
+    Check,
+    ExpectedShare,
+    SimulatedCase,
+    at_most,
+    binomial_band,
+    carry_out,
+    near,
+)
 from infrabench.stats import dependence, events, intervals, losses, meta_analysis, multiplicity, pairwise
 from infrabench.stats import verdicts as judging
 from infrabench.stats.intervals import Interval
@@ -26,7 +32,7 @@ from infrabench.stats.intervals import Interval
 @pytest.mark.parametrize("name", CHECKS)
 def test_validation(name):
     told = list(carry_out(CHECKS[name]))
-    assert [line(outcome) for outcome in told if not outcome.passed] == []
+    assert [format_outcome(outcome) for outcome in told if not outcome.passed] == []
     assert told
 
 
@@ -341,8 +347,8 @@ def test_the_report_counts_and_names_what_failed():
 
 def test_unknown_checks_are_named():
     with pytest.raises(DesignError, match="unknown check V99: there are V1, V2"):
-        chosen(["V1", "V99"])
-    assert [check.id for check in chosen(["N1", "V3"])] == ["V3", "N1"]
+        choose_checks(["V1", "V99"])
+    assert [check.id for check in choose_checks(["N1", "V3"])] == ["V3", "N1"]
     assert {outcome.id for outcome in run(["V1"])} == {"V1"}
 
 
@@ -413,37 +419,3 @@ def test_labels_that_do_not_exist_and_too_few_blocks_are_refused():
         relabelled(table, "native", "other")
     with pytest.raises(DesignError, match="no case has 6 complete pairs"):
         relabelled(table, "native", "again")
-
-
-# speed
-
-
-def test_the_bootstrap_gives_scipys_interval_ends():
-    assert compared(cells=4, resamples=999).apart < 1e-12
-
-
-def test_the_analysis_is_timed_part_by_part_in_a_process_of_its_own():
-    done = in_fresh_process(small)
-    assert done.trials == 3 * 4 * 10
-    assert set(done.seconds) == {"estimates", "contrasts", "omnibus", "diagnostics"}
-    assert all(seconds > 0 for seconds in done.seconds.values())
-    assert 30 < done.peak_mb < 2_000
-
-
-def test_the_command_prints_both_measurements_with_their_targets(capsys, monkeypatch):
-    canned = {
-        analysed: AnalysisTiming(100_000, {"estimates": 1.25, "contrasts": 2.5}, 512.0),
-        compared: BootstrapTiming(0.1, 5.0, 4e-16),
-    }
-    monkeypatch.setattr(speed, "in_fresh_process", canned.get)
-    assert cli.main(["selfcheck", "overhead", "--analysis"]) == 0
-    out = capsys.readouterr().out
-    assert "100000 trials: 500 cases, 4 systems, 50 blocks" in out
-    assert "3.75 s   (target: below 20 s)" in out
-    assert "512 MB  (target: below 1000 MB)" in out
-    assert "50.0 times as long; target: 10" in out
-    assert "4.0e-16 of the mean" in out
-
-
-def small():
-    return analysed(cases=3, blocks=10)

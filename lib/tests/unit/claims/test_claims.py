@@ -16,7 +16,7 @@ from infrabench import cli
 from infrabench.core import DesignError, LedgerError, NotRunnable
 from infrabench.ledger import catalogue
 from infrabench.ledger.checksums import SUMS
-from infrabench.selfcheck.claims import collect, reanalysis, recorded_numbers, remeasurement
+from infrabench.selfcheck.claims import collect_claims, reanalysis, record, remeasurement, sources
 from infrabench.selfcheck.claims.claim import FAIL, NOT_RUN, PASS, REANALYSIS, REMEASUREMENT, Claim
 from tests.support.places import ROOT
 
@@ -38,10 +38,10 @@ def outcomes(found: Iterator[Claim]) -> dict[str, str]:
     return {each.what: each.judged.outcome for each in found}
 
 
-@pytest.mark.parametrize("source", sorted(collect.sources()))
+@pytest.mark.parametrize("source", sorted(sources()))
 def test_every_recorded_session_says_what_was_written_down(source: str) -> None:
     """Whoever records a session writes down what it says: `infrabench selfcheck claims --record SESSION`."""
-    found = list(collect.collect_claims([source], [REANALYSIS]))
+    found = list(collect_claims([source], [REANALYSIS]))
     assert [f"{each.what}: {each.judged.found}" for each in found if each.judged.outcome != PASS] == []
     assert {"files", "raw output", "trials", "verdicts"} <= {each.what for each in found}
     assert len({each.what for each in found}) == len(found)
@@ -49,10 +49,10 @@ def test_every_recorded_session_says_what_was_written_down(source: str) -> None:
 
 
 def test_every_study_makes_claims_and_so_does_the_audit() -> None:
-    assert {source.partition("/")[0] for source in collect.sources()} >= {
+    assert {source.partition("/")[0] for source in sources()} >= {
         "containers", "cnis", "runtimes", "aa", "known-effects",
     }  # fmt: skip
-    found = list(collect.collect_claims(["published"]))
+    found = list(collect_claims(["published"]))
     assert len(found) > 60
     assert {each.judged.outcome for each in found} == {PASS}
 
@@ -83,7 +83,7 @@ def test_a_changed_finding_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_differences(then: Any, now: Any, count: int) -> None:
-    assert len(list(recorded_numbers.differences(then, now))) == count
+    assert len(list(reanalysis.differences(then, now))) == count
 
 
 def test_a_changed_number_fails_and_says_both(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,9 +101,9 @@ def test_a_changed_number_fails_and_says_both(home: Path, capsys: pytest.Capture
     assert "3 of" in said.err
     rows = {row["claim"]: row for row in csv.DictReader((home / "t/claims.csv").open())}
     bad = {what: row["found"] for what, row in rows.items() if row["outcome"] == FAIL}
-    assert set(bad) == {" ".join(recorded_numbers.key(changed)), "trials", "more contrasts"}
-    assert f"recorded {changed['ratio']!r}, now {old!r}" in bad[" ".join(recorded_numbers.key(changed))]
-    assert " ".join(recorded_numbers.key(gone)) in bad["more contrasts"]
+    assert set(bad) == {" ".join(reanalysis.key(changed)), "trials", "more contrasts"}
+    assert f"recorded {changed['ratio']!r}, now {old!r}" in bad[" ".join(reanalysis.key(changed))]
+    assert " ".join(reanalysis.key(gone)) in bad["more contrasts"]
     assert all(value for row in rows.values() for value in row.values())
 
 
@@ -112,7 +112,7 @@ def test_a_damaged_session_fails_as_its_first_claim(home: Path) -> None:
     data = bytearray(archive.read_bytes())
     data[len(data) // 2] ^= 1
     archive.write_bytes(data)
-    assert outcomes(collect.collect_claims([SMALL], [REANALYSIS])) == {"files": FAIL}
+    assert outcomes(collect_claims([SMALL], [REANALYSIS])) == {"files": FAIL}
 
 
 def test_a_session_without_its_numbers_says_what_to_do(home: Path) -> None:
@@ -120,23 +120,23 @@ def test_a_session_without_its_numbers_says_what_to_do(home: Path) -> None:
     before = path.read_text()
     path.unlink()
     with pytest.raises(LedgerError, match="infrabench selfcheck claims --record lab-quick-2026-11-known"):
-        list(collect.collect_claims())
-    assert collect.record("lab-quick-2026-11-known") == path
+        list(collect_claims())
+    assert record("lab-quick-2026-11-known") == path
     assert path.read_text() == before
     with pytest.raises(DesignError, match="unknown recorded session"):
-        collect.record("elsewhere")
+        record("elsewhere")
 
 
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(DesignError, match="unknown source of claims 'containrs': did you mean containers"):
-        list(collect.collect_claims(["containrs"]))
+        list(collect_claims(["containrs"]))
     with pytest.raises(DesignError, match="unknown level"):
-        list(collect.collect_claims([], ["both"]))
+        list(collect_claims([], ["both"]))
 
 
 def test_what_was_measured_here_is_asked(home: Path) -> None:
     """The recorded session under another time of creation is another session, that says the same."""
-    found = list(collect.collect_claims([SMALL], [REMEASUREMENT]))
+    found = list(collect_claims([SMALL], [REMEASUREMENT]))
     assert {each.judged.outcome for each in found} == {NOT_RUN}
     assert "no session of this study was measured on this machine" in found[0].judged.found
     assert "infrabench run known-effects --profile quick && " in found[0].command
@@ -145,23 +145,23 @@ def test_what_was_measured_here_is_asked(home: Path) -> None:
     original = catalogue.find(None, str(home / f"data/recorded/{SMALL}.tar.xz"))
     copy = home / "data/runs/known-effects/mine"
     shutil.copytree(original, copy)
-    again = list(collect.collect_claims([SMALL], [REMEASUREMENT]))
+    again = list(collect_claims([SMALL], [REMEASUREMENT]))
     assert {each.judged.outcome for each in again} == {NOT_RUN}
     assert "is the recorded session itself" in again[0].judged.found
 
     changed(copy, created_utc="2027-01-01T00:00:00+00:00")
-    passed = list(collect.collect_claims([SMALL], [REMEASUREMENT]))
+    passed = list(collect_claims([SMALL], [REMEASUREMENT]))
     assert {each.judged.outcome for each in passed} == {PASS}
     assert all("mine: here" in each.judged.found and "inside the prediction" in each.judged.found for each in passed)
     rows = json.loads((home / f"data/recorded/{SMALL}.json").read_text())["contrasts"]
     decided = ("different", "equivalent", "different, within the margin")
     assert {each.what for each in passed} == {
-        " ".join(recorded_numbers.key(row)) for row in rows if row["verdict"] in decided
+        " ".join(reanalysis.key(row)) for row in rows if row["verdict"] in decided
     }
 
     asked = json.loads((copy / "session.json").read_text())["parameters"]
     changed(copy, parameters={**asked, "margins": {"": 0.5}})
-    other = list(collect.collect_claims([SMALL], [REMEASUREMENT], ["mine"]))
+    other = list(collect_claims([SMALL], [REMEASUREMENT], ["mine"]))
     assert {each.judged.outcome for each in other} == {NOT_RUN}
     assert "was asked something else: margins" in other[0].judged.found
 
@@ -179,7 +179,7 @@ def test_the_larger_session_is_asked_and_the_later_of_equals() -> None:
         "n_pairs": 30, "pair_unit": "blocks", "margin": 0.02, "ratio": 0.9, "ratio_low": 0.89, "ratio_high": 0.91,
         "verdict": "different", "reason": "",
     }  # fmt: skip
-    key = recorded_numbers.key(row)
+    key = reanalysis.key(row)
     sessions = [
         remeasurement.New(name, when, {key: {**row, "n_pairs": n}})
         for name, when, n in (("small", "2027", 5), ("old", "2025", 30), ("new", "2026", 30))
