@@ -141,15 +141,12 @@ def prepare(arguments: Namespace) -> Iterator[str]:
         planned = apply.make_plans(every)
         untold = dict.fromkeys(reason for _, wanted in sites.values() for reason in wanted.untold)
         yield from apply.render_plans(list(planned.values()), list(untold))
-        ready = {
-            name: each.plan for name, each in planned.items()
-            if each.plan and each.plan.commands and not each.plan.by_hand
-        }  # fmt: skip
+        plans = {name: each.plan for name, each in planned.items() if each.plan}
+        ready = {name: plan for name, plan in plans.items() if plan.commands and not plan.by_hand}
         question = f"Run these commands on {len(ready)} of the hosts? [y/N] "
         if ready and not arguments.dry_run and (arguments.yes or agreed(question)):
             # A host without python3 cannot be claimed, nor be measured by anybody.
-            known = {name for name, plan in ready.items() if "python3" not in plan.survey.absent}
-            hosts = [job.host for job in every if job.name in known]
+            hosts = [job.host for job in every if job.name in ready and "python3" not in plans[job.name].survey.absent]
             with claims.claim_hosts(hosts, claims.make_holder("hosts prepare")):
                 done = apply.apply_plans(every, planned, _say)
     if not done:
@@ -158,10 +155,7 @@ def prepare(arguments: Namespace) -> Iterator[str]:
     for path, mine in jobs.items():
         if any(done[job.name].done for job in mine if done):
             yield str(apply.write_record(path, mine, done, asked))
-    bad = [name for name, each in done.items() if not each.ok] if done else [
-        name for name, each in planned.items() if not each.plan or each.plan.unmet
-    ]  # fmt: skip
-    if bad:
+    if bad := [name for name, each in (done or planned).items() if not each.ok]:
         raise SiteError(f"not ready: {', '.join(bad)}. What each lacks is said above")
 
 

@@ -147,7 +147,16 @@ def open_hosts(
     with ExitStack() as stack:
         hosts = {}
         for name, each in machines.items():
-            hosts[name] = _connection(name, each, known, gateways.get(each.gateway or ""))
+            key = each.key.expanduser() if each.key else None
+            if key is not None and not os.access(key, os.R_OK):
+                raise SiteError(f"{name}: the key file {each.key} cannot be read. Name another under key")
+            if key is not None and (mode := key.stat().st_mode & 0o777) & 0o077:
+                told = f"{name}: the key file {each.key} is open to others (mode {mode:o}). Try: chmod 600 on it"
+                raise SiteError(told)
+            hosts[name] = SSHHost(
+                name, each.address, user=each.user, port=each.port, key=key, known_hosts=known,
+                gateway=gateways.get(each.gateway or ""),
+            )  # fmt: skip
             stack.callback(hosts[name].close)
         yield hosts
 
@@ -181,18 +190,16 @@ class Teams:
                 "measure one of the two systems at a time"
             )
         self._taken |= dict.fromkeys(mine, name)
-        with ExitStack() as stack:
-            stack.callback(lambda: [self._taken.pop(address) for address in mine])
-            yield stack.enter_context(self._borrow(name, asked, tools))
-
-    @contextmanager
-    def _borrow(self, name: str, team: Mapping[str, ClusterMachine], tools: tuple[str, ...]) -> Iterator[Machines]:
-        machines = {f"{name}-{role}": node for role, node in team.items()}
-        with open_hosts(self._inventory, machines, self._gateways) as opened:
-            hosts = {role: opened[f"{name}-{role}"] for role in team}
-            claim = claims.claim_hosts(hosts.values(), self._holder) if self._holder else nullcontext()
-            with claim, remote.machines(hosts, _parcels(tools, self._say), self._say) as borrowed:
-                yield borrowed
+        named = {f"{name}-{role}": node for role, node in asked.items()}
+        try:
+            with open_hosts(self._inventory, named, self._gateways) as opened:
+                hosts = dict(zip(asked, opened.values(), strict=True))
+                claim = claims.claim_hosts(opened.values(), self._holder) if self._holder else nullcontext()
+                with claim, remote.machines(hosts, _parcels(tools, self._say), self._say) as borrowed:
+                    yield borrowed
+        finally:
+            for address in mine:
+                del self._taken[address]
 
 
 def _parcels(tools: tuple[str, ...], say: Say) -> remote.Parcels:
@@ -206,15 +213,4 @@ def _parcels(tools: tuple[str, ...], say: Say) -> remote.Parcels:
         images={kind: (each.tag, each.tar) for kind, each in images.items()},
         versions={part: node_groups.version(part) for part in built},
         own=tuple(part for part in tools if part == kata.PART),
-    )
-
-
-def _connection(name: str, machine: Machine, known: Path | None, gateway: SSHHost | None) -> SSHHost:
-    key = machine.key.expanduser() if machine.key else None
-    if key is not None and not os.access(key, os.R_OK):
-        raise SiteError(f"{name}: the key file {machine.key} cannot be read. Name another under key")
-    if key is not None and (mode := key.stat().st_mode & 0o777) & 0o077:
-        raise SiteError(f"{name}: the key file {machine.key} is open to others (mode {mode:o}). Try: chmod 600 on it")
-    return SSHHost(
-        name, machine.address, user=machine.user, port=machine.port, key=key, known_hosts=known, gateway=gateway
     )

@@ -31,7 +31,10 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class PreparedHost:
-    """What became of a host. `changed` are packages whose version is another than before; `error`: it was given up."""
+    """What became of a host, or would: with a plan that was not run, `left` is what the plan does not mend.
+
+    `changed` are packages whose version is another than before; `error`: it was given up.
+    """
 
     name: str
     plan: HostPlan | None
@@ -49,7 +52,12 @@ class PreparedHost:
 
 def make_plans(jobs: Sequence[HostJob]) -> dict[str, PreparedHost]:
     """Return the plan for each host, asked of all at once; one that cannot be asked says so, the others go on."""
-    return _run_each(jobs, lambda job: PreparedHost(job.name, make_plan(job, survey_host(job))))
+
+    def plan(job: HostJob) -> PreparedHost:
+        made = make_plan(job, survey_host(job))
+        return PreparedHost(job.name, made, left=made.unmet, after=made.survey.installed)
+
+    return _run_each(jobs, plan)
 
 
 def apply_plans(
@@ -63,10 +71,8 @@ def apply_plans(
 
     def apply(job: HostJob) -> PreparedHost:
         plan = planned[job.name].plan
-        if plan is None:
+        if plan is None or not plan.commands or plan.by_hand:
             return planned[job.name]
-        if not plan.commands or plan.by_hand:
-            return PreparedHost(job.name, plan, left=plan.unmet, after=plan.survey.installed)
         before, done, waiting, error = plan.survey, list[Command](), list(plan.commands), ""
         try:
             while waiting:
