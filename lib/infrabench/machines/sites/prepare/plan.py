@@ -198,18 +198,20 @@ def survey_host(job: HostJob) -> HostSurvey:
         called = name if of in (architecture, "all") else f"{name}:{of}"
         installed |= {called: version} if status == "installed" else {}
         half |= {called} if status in HALF else set()
-    hashes = (each.split(maxsplit=1) for each in facts.get("file", ()) if re.match(r"[0-9a-f]{64} /", each))
+    digests = [each.split(maxsplit=1) for each in facts.get("file", ()) if re.match(r"[0-9a-f]{64} /", each)]
     # A limit that is not told is none that could be seen.
     nofile, nr_open = (
         float(told) if re.fullmatch(r"[0-9]{1,18}", told := one.get(key, "")) else float("inf")
         for key in ("nofile", "nr_open")
     )
+    wanted = {*needs.programs, *needs.modules, *job.folders}
     return HostSurvey(
-        one.get("root", "no"), one.get("login", ""), one.get("title") or "unknown system", one.get("kernel", ""),
-        one.get("machine", ""), architecture, "systemd" in facts, "lists" in facts, nofile, nr_open,
-        frozenset({*needs.programs, *needs.modules, *job.folders}.intersection(facts.get("absent", ()))), installed,
-        frozenset(half), dict(each.split() for each in facts.get("offer", ())),
-        {path: digest for digest, path in hashes},
+        root=one.get("root", "no"), login=one.get("login", ""), title=one.get("title") or "unknown system",
+        kernel=one.get("kernel", ""), machine=one.get("machine", ""), architecture=architecture,
+        systemd="systemd" in facts, lists="lists" in facts, nofile=nofile, nr_open=nr_open,
+        absent=frozenset(wanted.intersection(facts.get("absent", ()))), installed=installed, half=frozenset(half),
+        offered=dict(each.split() for each in facts.get("offer", ()) if each.count(" ") == 1),
+        hashes={path: value for value, path in digests},
     )  # fmt: skip
 
 
