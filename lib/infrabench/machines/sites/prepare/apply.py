@@ -68,46 +68,46 @@ def apply_plans(
     An interrupt lets the commands that run come to their end, since half an installation helps nobody, and starts none.
     """
     stopped = Event()
-
-    def apply(job: HostJob) -> PreparedHost:
-        plan = planned[job.name].plan
-        if plan is None or not plan.commands or plan.by_hand:
-            return planned[job.name]
-        before, done, waiting, error = plan.survey, list[Command](), list(plan.commands), ""
-        try:
-            while waiting:
-                if stopped.is_set():
-                    raise SiteError(f"interrupted; {len(waiting)} of its commands have not run")
-                command = waiting.pop(0)
-                say(f"{job.name}: {command}")
-                done.append(command)
-                result = job.host.run(command.argv, timeout_s=command.timeout_s, stdin=command.stdin)
-                if not result.ok:
-                    raise SiteError(printable(str(CommandFailed(result, job.host.name))))
-                if plan.updates:  # by this first command: what apt offers is known only now
-                    shown, plan = plan, make_plan(job, survey_host(job), updated=True)
-                    if more := {each.package for each in plan.packages} - {each.package for each in shown.packages}:
-                        told = f"apt now offers more than was shown: {', '.join(sorted(more))}. Run it again"
-                        raise SiteError(told)
-                    waiting = list(plan.commands)
-        except InfrabenchError as why:
-            error = str(why)
-        try:  # what the host is like now is asked of it, not concluded from the commands
-            after = survey_host(job)
-        except InfrabenchError as lost:
-            return PreparedHost(job.name, plan, tuple(done), error=error or str(lost))
-        # What a plan could not mend, it said itself.
-        packages = {each.package for each in plan.packages} | ({""} if job.ours.files else set())
-        mended = {each for each in job.needs.programs if job.needs.package(each)[0] in packages}
-        lacking = () if error else sorted(after.absent & {*mended, *job.folders, *job.needs.modules})
-        files = tuple(path for path, value in sorted(after.hashes.items()) if before.hashes.get(path) != value)
-        return PreparedHost(
-            job.name, plan, tuple(done), compare_versions(before.installed, after.installed), files,
-            (*plan.problems, *(f"{name} is still not there" for name in lacking)), error, after.installed,
-        )  # fmt: skip
-
     with interrupts.set_event(stopped, say):
-        return _run_each(jobs, apply)
+        return _run_each(jobs, lambda job: _apply_plan(job, planned[job.name], say, stopped))
+
+
+def _apply_plan(job: HostJob, shown: PreparedHost, say: Callable[[str], None], stopped: Event) -> PreparedHost:
+    plan = shown.plan
+    if plan is None or not plan.commands or plan.by_hand:
+        return shown
+    before, done, waiting, error = plan.survey, list[Command](), list(plan.commands), ""
+    try:
+        while waiting:
+            if stopped.is_set():
+                raise SiteError(f"interrupted; {len(waiting)} of its commands have not run")
+            command = waiting.pop(0)
+            say(f"{job.name}: {command}")
+            done.append(command)
+            result = job.host.run(command.argv, timeout_s=command.timeout_s, stdin=command.stdin)
+            if not result.ok:
+                raise SiteError(printable(str(CommandFailed(result, job.host.name))))
+            if plan.updates:  # by this first command: what apt offers is known only now
+                known = {each.package for each in plan.packages}
+                plan = make_plan(job, survey_host(job), updated=True)
+                waiting = list(plan.commands)
+                if more := sorted({each.package for each in plan.packages} - known):
+                    raise SiteError(f"apt now offers more than was shown: {', '.join(more)}. Run it again")
+    except InfrabenchError as why:
+        error = str(why)
+    try:  # what the host is like now is asked of it, not concluded from the commands
+        after = survey_host(job)
+    except InfrabenchError as lost:
+        return PreparedHost(job.name, plan, tuple(done), error=error or str(lost))
+    # What a plan could not mend, it said itself.
+    packages = {each.package for each in plan.packages} | ({""} if job.ours.files else set())
+    mended = {each for each in job.needs.programs if job.needs.package(each)[0] in packages}
+    lacking = () if error else sorted(after.absent & {*mended, *job.folders, *job.needs.modules})
+    files = tuple(path for path, value in sorted(after.hashes.items()) if before.hashes.get(path) != value)
+    return PreparedHost(
+        job.name, plan, tuple(done), compare_versions(before.installed, after.installed), files,
+        (*plan.problems, *(f"{name} is still not there" for name in lacking)), error, after.installed,
+    )  # fmt: skip
 
 
 def compare_versions(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
