@@ -64,7 +64,10 @@ class Sweeper:
         left = []
         for host in {id(each): each for each in hosts}.values():
             try:
-                stream = self._stream(host)
+                if id(host) not in self._streams:
+                    command = (*probe("machines/hosts/probes/orphans.py"), prefix())
+                    self._streams[id(host)] = host, self._stack.enter_context(host.stream(command))
+                stream = self._streams[id(host)][1]
                 stream.write_line("")
                 answer = json.loads(stream.read_line(ANSWER_S))
             except (OSError, EOFError, ValueError) as error:
@@ -78,12 +81,6 @@ class Sweeper:
                 for pid, name in answer["left"]
             ]
         return left
-
-    def _stream(self, host: Host) -> Stream:
-        if id(host) not in self._streams:
-            stream = self._stack.enter_context(host.stream((*probe("machines/hosts/probes/orphans.py"), prefix())))
-            self._streams[id(host)] = host, stream
-        return self._streams[id(host)][1]
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address
 from pathlib import Path
 from typing import Annotated, Literal
@@ -161,14 +162,15 @@ def open_hosts(
         yield hosts
 
 
+@dataclass(frozen=True, slots=True)
 class Teams:
     """The clusters' machines of an open inventory; machines that two clusters share serve one at a time."""
 
-    def __init__(
-        self, inventory: Inventory, gateways: dict[str, SSHHost], say: Say, holder: claims.Holder | None = None
-    ) -> None:  # fmt: skip
-        self._inventory, self._gateways, self._say, self._holder = inventory, gateways, say, holder
-        self._taken: dict[str, str] = {}  # address -> system
+    inventory: Inventory
+    gateways: Mapping[str, SSHHost]
+    say: Say
+    holder: claims.Holder | None = None
+    taken: dict[str, str] = field(default_factory=dict)  # address -> system
 
     @contextmanager
     def machines(self, name: str, tools: tuple[str, ...], workers: int = 2) -> Iterator[Machines]:
@@ -176,30 +178,30 @@ class Teams:
 
         Raises `NotRunnable` when the inventory names none, another system holds one of them, or one cannot be used.
         """
-        team = self._inventory.clusters.get(name)
+        team = self.inventory.clusters.get(name)
         if team is None:
             raise NotRunnable(f"the inventory names no machines for it: write them under clusters: {name}")
         asked = team.members(workers)
         if len(asked) < 1 + workers:
             raise NotRunnable(f"the inventory names no second worker for it: write worker2 under clusters: {name}")
         mine = {node.address for node in asked.values()}
-        if shared := sorted(mine & self._taken.keys()):
+        if shared := sorted(mine & self.taken.keys()):
             role = next(role for role, node in asked.items() if node.address == shared[0])
             raise NotRunnable(
-                f"{self._taken[shared[0]]} has a cluster on {role} now: name other machines under clusters: {name}, or "
+                f"{self.taken[shared[0]]} has a cluster on {role} now: name other machines under clusters: {name}, or "
                 "measure one of the two systems at a time"
             )
-        self._taken |= dict.fromkeys(mine, name)
+        self.taken.update(dict.fromkeys(mine, name))
         named = {f"{name}-{role}": node for role, node in asked.items()}
         try:
-            with open_hosts(self._inventory, named, self._gateways) as opened:
+            with open_hosts(self.inventory, named, self.gateways) as opened:
                 hosts = dict(zip(asked, opened.values(), strict=True))
-                claim = claims.claim_hosts(opened.values(), self._holder) if self._holder else nullcontext()
-                with claim, remote.machines(hosts, _parcels(tools, self._say), self._say) as borrowed:
+                claim = claims.claim_hosts(opened.values(), self.holder) if self.holder else nullcontext()
+                with claim, remote.machines(hosts, _parcels(tools, self.say), self.say) as borrowed:
                     yield borrowed
         finally:
             for address in mine:
-                del self._taken[address]
+                del self.taken[address]
 
 
 def _parcels(tools: tuple[str, ...], say: Say) -> remote.Parcels:

@@ -135,7 +135,7 @@ def read_file(spec: str | Path) -> Inventory | Kubeconfig:
             f"unknown site {shown!r}: use auto, lab, local, or the path of an inventory or a kubeconfig (YAML)"
         )
     data = yaml_with_lines.read(path, "an inventory or a kubeconfig", SiteError).data
-    if kubeconfig.is_kubeconfig(data):
+    if isinstance(data, Mapping) and data.get("kind") == "Config":
         return kubeconfig.read_context(path, data)
     return inventories.parse_inventory(path, data)
 
