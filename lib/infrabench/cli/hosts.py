@@ -26,7 +26,8 @@ from infrabench.core import DesignError, InfrabenchError, SiteError
 if TYPE_CHECKING:  # they need Fabric, which other commands do without
     from infrabench.cli.subcommands import CommandParser, Subparsers
     from infrabench.machines.sites.inventory import Inventory
-    from infrabench.machines.sites.prepare.apply import HostJob, PreparedHost
+    from infrabench.machines.sites.prepare.apply import PreparedHost
+    from infrabench.machines.sites.prepare.plan import HostJob
     from infrabench.machines.sites.prepare.requirements import SiteNeeds
 
 STDIN = "-"
@@ -128,40 +129,34 @@ def prepare(arguments: Namespace) -> Iterator[str]:
     """
     from infrabench.machines.hosts import claims
     from infrabench.machines.sites.prepare import apply
-    from infrabench.machines.sites.prepare.plan import Options
 
     done: dict[str, PreparedHost] = {}
     asked = {
         "studies": arguments.study, "systems": split(arguments.systems), "workloads": split(arguments.workloads),
     }  # fmt: skip
-    options = Options(upgrade=arguments.upgrade, update=arguments.update)
     sites = _sites([Path(each) for each in arguments.inventories], asked, arguments.dry_run)
     with ExitStack() as stack:
-        jobs = {path: list(_jobs(stack, site, alone=len(sites) == 1)) for path, site in sites.items()}
+        jobs = {path: list(_jobs(stack, site, arguments, alone=len(sites) == 1)) for path, site in sites.items()}
         every = [job for mine in jobs.values() for job in mine]
-        planned = apply.make_plans(every, options)
+        planned = apply.make_plans(every)
         untold = dict.fromkeys(reason for _, wanted in sites.values() for reason in wanted.untold)
         yield from apply.render_plans(list(planned.values()), list(untold))
-        ready = [each for each in planned.values() if each.plan and each.plan.commands and not each.plan.by_hand]
-        meant = not arguments.dry_run and (
-            arguments.yes or not ready or agreed(f"Run these commands on {len(ready)} of the hosts? [y/N] ")
-        )
-        if meant and ready:
+        plans = {name: each.plan for name, each in planned.items() if each.plan}
+        ready = {name: plan for name, plan in plans.items() if plan.commands and not plan.by_hand}
+        question = f"Run these commands on {len(ready)} of the hosts? [y/N] "
+        if ready and not arguments.dry_run and (arguments.yes or agreed(question)):
             # A host without python3 cannot be claimed, nor be measured by anybody.
-            known = {each.name for each in ready if each.plan and "python3" not in each.plan.survey.absent}
-            hosts = [job.host for job in every if job.name in known]
+            hosts = [job.host for job in every if job.name in ready and "python3" not in plans[job.name].survey.absent]
             with claims.claim_hosts(hosts, claims.make_holder("hosts prepare")):
-                done = apply.apply_plans(every, planned, options, _say)
+                done = apply.apply_plans(every, planned, _say)
     if not done:
         yield "dry run: nothing was changed" if arguments.dry_run else "nothing was changed"
     yield from apply.render_results(list(done.values()))
     for path, mine in jobs.items():
         if any(done[job.name].done for job in mine if done):
-            said = apply.make_record([done[job.name] for job in mine], {job.name: job.needs for job in mine}, asked)
-            yield str(apply.write_record(said, path))
-    last = [*{**planned, **done}.values()]
-    if failed := [each.name for each in last if not (each.ok if done else each.plan and not each.plan.unmet)]:
-        raise SiteError(f"not ready: {', '.join(failed)}. What each lacks is said above")
+            yield str(apply.write_record(path, mine, done, asked))
+    if bad := [name for name, each in (done or planned).items() if not each.ok]:
+        raise SiteError(f"not ready: {', '.join(bad)}. What each lacks is said above")
 
 
 def _terraform(arguments: Namespace) -> tuple[list, str]:
@@ -215,7 +210,7 @@ def _sites(paths: list[Path], asked: dict[str, Any], dry: bool) -> dict[Path, tu
     from infrabench.machines.sites.site import read_file
 
     found: dict[Path, tuple[Inventory, SiteNeeds]] = {}
-    places: dict[tuple[str, int, str | None], str] = {}
+    places: dict[tuple[str, int, str | None], tuple[str, str]] = {}
     for path in paths:
         if str(path) in ("auto", "lab", "local"):
             raise DesignError(f"{path} is prepared by make run itself; name the inventory of other hosts")
@@ -228,34 +223,33 @@ def _sites(paths: list[Path], asked: dict[str, Any], dry: bool) -> dict[Path, tu
         if inventory.name in {each.name for each, _ in found.values()}:
             raise DesignError(f"{path}: another of these inventories is called {inventory.name} too")
         for name, each in wanted.machines.items():
-            there = places.setdefault((each.address, each.port, each.gateway), f"{inventory.name} {name}")
-            if not there.startswith(f"{inventory.name} "):
-                told = f"{there} and {inventory.name} {name} are one machine"
+            site, other = places.setdefault((each.address, each.port, each.gateway), (inventory.name, name))
+            if site != inventory.name:
+                told = f"{site} {other} and {inventory.name} {name} are one machine"
                 raise DesignError(f"{told}: prepare one site after the other")
-        _check_record(path, dry)
+        folder = path.resolve().parent
+        if not dry and not os.access(folder, os.W_OK):
+            raise InfrabenchError(f"{folder}: no record can be written there; copy the inventory elsewhere")
         found[path] = inventory, wanted
     return found
 
 
-def _jobs(stack: ExitStack, site: tuple[Inventory, SiteNeeds], *, alone: bool) -> Iterator[HostJob]:
+def _jobs(
+    stack: ExitStack, site: tuple[Inventory, SiteNeeds], arguments: Namespace, *, alone: bool
+) -> Iterator[HostJob]:
     """Return what is to be done on each host of a site; its connections end with `stack`."""
     from infrabench.machines.sites.inventory import open_hosts
-    from infrabench.machines.sites.prepare import apply, plan
+    from infrabench.machines.sites.prepare.plan import HostJob
+    from infrabench.machines.sites.prepare.requirements import GuestFiles, load_files
 
     inventory, wanted = site
-    ours = [name for name, each in wanted.needs.items() if "" in each.programs.values()]
-    brought = plan.load_files(_say) if ours else plan.GuestFiles()
+    ours = {name for name, each in wanted.needs.items() if "" in each.programs.values()}
+    brought = load_files(_say) if ours else GuestFiles()
     gateways = stack.enter_context(open_hosts(inventory, inventory.gateways, {}))
     hosts = stack.enter_context(open_hosts(inventory, wanted.machines, gateways))
-    for name, each in wanted.needs.items():
-        called = name if alone else f"{inventory.name} {name}"
-        yield apply.make_job(called, hosts[name], each, brought if name in ours else plan.GuestFiles())
-
-
-def _check_record(path: Path, dry: bool) -> None:
-    """Refuse to change hosts where what was changed could not be written down."""
-    if not dry and not os.access(path.resolve().parent, os.W_OK):
-        raise InfrabenchError(f"{path.resolve().parent}: no record can be written there; copy the inventory elsewhere")
+    for name, needs in wanted.needs.items():
+        called, files = name if alone else f"{inventory.name} {name}", brought if name in ours else GuestFiles()
+        yield HostJob(called, hosts[name], needs, files, arguments.upgrade, arguments.update)
 
 
 def _say(line: str) -> None:

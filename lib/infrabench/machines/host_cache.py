@@ -7,12 +7,12 @@ login (and root) could have put it there. Everything else by that name is remove
 from __future__ import annotations
 
 import json
-from importlib import resources
 from pathlib import Path
 
 from infrabench.core import Host, SiteError
 from infrabench.machines.hosts.host import run_checked
 from infrabench.machines.hosts.probes import cache_digest
+from infrabench.machines.hosts.remote_shell import probe
 
 FOLDER = "/var/cache/infrabench"
 DIGEST_S = 300.0  # a gigabyte on a slow disk
@@ -23,8 +23,7 @@ def verify_copy(host: Host, source: Path, name: str) -> bool:
 
     Raises `SiteError` when other users may write to the cache: they could change what is verified afterwards.
     """
-    script = resources.files("infrabench.machines.hosts").joinpath("probes/cache_digest.py").read_text()
-    answer = host.run(("python3", "-c", script, FOLDER, name), timeout_s=DIGEST_S)
+    answer = host.run((*probe("machines/hosts/probes/cache_digest.py"), FOLDER, name), timeout_s=DIGEST_S)
     if answer.status == 3:
         why = answer.stdout.decode("utf-8", "replace").strip()
         raise SiteError(

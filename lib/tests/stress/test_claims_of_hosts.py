@@ -141,7 +141,8 @@ def test_a_host_without_python_or_lock_says_so(monkeypatch: pytest.MonkeyPatch, 
             claims.claim_hosts([LocalHost("here")], claims.make_holder("one")).__enter__()
         return str(error.value)
 
-    monkeypatch.setattr(claims, "_script", lambda: "import fcntl\nfcntl.flock = None\nraise SystemExit(1)")
+    script = "import fcntl\nfcntl.flock = None\nraise SystemExit(1)"
+    monkeypatch.setattr(claims, "probe", lambda path: ("python3", "-c", script))
     assert "here: it cannot be claimed for this session (the process ended)" in refused()
     monkeypatch.undo()
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -175,8 +175,9 @@ def test_a_trial_leaves_nothing_to_the_next(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_ended_makes_the_trial_invalid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = marks._script().replace("SIGKILL", "SIGCONT").replace("WAIT_S = 2.0", "WAIT_S = 0.0")
-    monkeypatch.setattr(marks, "_script", lambda: script)
+    *python, script = marks.probe("machines/hosts/probes/orphans.py")
+    script = script.replace("SIGKILL", "SIGCONT").replace("WAIT_S = 2.0", "WAIT_S = 0.0")
+    monkeypatch.setattr(marks, "probe", lambda path: (*python, script))
     with process(mark()) as stays:
         session.run(
             registry.study("fakes"), fake_site(LocalHost("here")), profile="tiny", runs=1, folder=tmp_path / "s"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from importlib import resources
 from typing import Any
 
 from infrabench.core import Host, SiteError, Stream
+from infrabench.machines.hosts.remote_shell import probe
 
 ANSWER_S = 15.0  # a host that cannot answer its monitor for this long cannot be measured either
 Sample = Mapping[str, Any]
@@ -43,12 +43,11 @@ def watching(hosts: Sequence[Host], cgroups: Mapping[str, Sequence[str]]) -> Ite
 
     Raises `SiteError` when a host has no python3 or stops answering.
     """
-    script = resources.files("infrabench.machines.hosts").joinpath("probes/monitor.py").read_text()
     with ExitStack() as stack:
         streams: dict[str, Stream] = {}
         for host in hosts:
             if host.name not in streams:
-                argv = ("python3", "-c", script, *cgroups.get(host.name, ()))
+                argv = (*probe("machines/hosts/probes/monitor.py"), *cgroups.get(host.name, ()))
                 streams[host.name] = stack.enter_context(host.stream(argv))
         monitor = Monitor(streams)
         monitor.begin("start")

@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import resources
 
 from infrabench.core import CommandFailed, Host, Site, SiteError, Study, Trial, Workload
 from infrabench.experiment.design.design import Design, Treatment
@@ -20,6 +19,7 @@ from infrabench.ledger.records import LOOK, PROBE
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.machines.hosts import marks
 from infrabench.machines.hosts.marks import Sweeper
+from infrabench.machines.hosts.remote_shell import probe
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +122,9 @@ class Runner:
         """Record how fast one core of the server hashes: a series over blocks shows drift, and corrects nothing."""
         if not self.study.probe_s:
             return
-        script = resources.files("infrabench.machines.hosts").joinpath("probes/drift.py").read_text()
-        argv = ("python3", "-c", script, str(self.study.probe_s))
-        result = self.server.run(argv, timeout_s=self.study.probe_s + 30)
+        result = self.server.run(
+            (*probe("machines/hosts/probes/drift.py"), str(self.study.probe_s)), timeout_s=self.study.probe_s + 30
+        )
         if not result.ok:
             raise SiteError(f"the drift probe failed: {CommandFailed(result, self.server.name)}")
         note = {"host": self.server.name, "started_s": result.started_s, "position": first.position}

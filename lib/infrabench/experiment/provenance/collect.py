@@ -15,6 +15,7 @@ from infrabench.core import CommandFailed, Deployment, Host, LedgerError, Site, 
 from infrabench.experiment.provenance.comparability import DEPLOYED, MUST_AGREE
 from infrabench.ledger.records import read_provenance
 from infrabench.ledger.session_folder import SessionFolder
+from infrabench.machines.hosts.remote_shell import probe
 from infrabench.machines.sites import redaction
 
 PACKAGES = ("infrabench", "fabric", "paramiko", "docker", "pylxd", "numpy")
@@ -25,8 +26,7 @@ def of_host(host: Host) -> dict[str, Any]:
 
     Raises `SiteError` when the host has no working python3.
     """
-    script = resources.files("infrabench.machines.hosts").joinpath("probes/facts.py").read_text()
-    result = host.run(("python3", "-c", script), timeout_s=60)
+    result = host.run(probe("machines/hosts/probes/facts.py"), timeout_s=60)
     if not result.ok:
         raise SiteError(f"cannot ask {host.name} about itself: {CommandFailed(result, host.name)}")
     try:

@@ -15,12 +15,12 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from importlib import resources
 from typing import Any
 
 from infrabench.core import Host, SiteError
 from infrabench.machines.hosts import kernels, marks
 from infrabench.machines.hosts.host import LocalHost
+from infrabench.machines.hosts.remote_shell import probe
 
 WAIT_S = 5.0
 ANSWER_S = 15.0  # beyond the wait
@@ -64,7 +64,7 @@ def _user() -> str:
 
 @contextmanager
 def _claim(host: Host, holder: Holder) -> Iterator[None]:
-    argv = ("python3", "-c", _script(), marks.lock_folder(), f"{WAIT_S:g}", json.dumps(holder))
+    argv = (*probe("machines/hosts/probes/claim.py"), marks.lock_folder(), f"{WAIT_S:g}", json.dumps(holder))
     with ExitStack() as stack:
         try:
             stream = stack.enter_context(host.stream(argv))
@@ -81,10 +81,6 @@ def _claim(host: Host, holder: Holder) -> Iterator[None]:
                 "would disturb each other: wait until that one has ended, or stop it"
             )
         yield
-
-
-def _script() -> str:
-    return resources.files("infrabench.machines.hosts").joinpath("probes/claim.py").read_text()
 
 
 def describe_holder(holder: Holder) -> str:

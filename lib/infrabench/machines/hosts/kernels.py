@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import resources
-
 from infrabench.core import Host, SiteError
 from infrabench.machines.hosts.host import LocalHost, run_checked
+from infrabench.machines.hosts.remote_shell import probe
 
 ANSWER_S = 10.0
 # Readings on one machine agree to a microsecond; of two that are switched on in the same minute, one pair in half a
@@ -15,8 +14,7 @@ ONE_KERNEL_NS = 50_000
 
 def boot_time(host: Host) -> int:
     """Return when the kernel of a host started, in Unix nanoseconds; `SiteError` where python3 does not run."""
-    script = resources.files("infrabench.machines.hosts").joinpath("probes/boot_time.py").read_text()
-    return int(run_checked(host, ("python3", "-c", script), timeout_s=ANSWER_S, error=SiteError))
+    return int(run_checked(host, probe("machines/hosts/probes/boot_time.py"), timeout_s=ANSWER_S, error=SiteError))
 
 
 def this_kernel() -> int:

@@ -13,10 +13,10 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from importlib import resources
 from types import MappingProxyType
 
 from infrabench.core import Host, SiteError, Stream
+from infrabench.machines.hosts.remote_shell import probe
 
 TRIAL = "INFRABENCH_TRIAL"
 LOCKS = "INFRABENCH_HOST_LOCKS"  # names a folder that is locked for a host's claim instead, where hosts have it
@@ -64,7 +64,10 @@ class Sweeper:
         left = []
         for host in {id(each): each for each in hosts}.values():
             try:
-                stream = self._stream(host)
+                if id(host) not in self._streams:
+                    command = (*probe("machines/hosts/probes/orphans.py"), prefix())
+                    self._streams[id(host)] = host, self._stack.enter_context(host.stream(command))
+                stream = self._streams[id(host)][1]
                 stream.write_line("")
                 answer = json.loads(stream.read_line(ANSWER_S))
             except (OSError, EOFError, ValueError) as error:
@@ -79,19 +82,9 @@ class Sweeper:
             ]
         return left
 
-    def _stream(self, host: Host) -> Stream:
-        if id(host) not in self._streams:
-            stream = self._stack.enter_context(host.stream(("python3", "-c", _script(), prefix())))
-            self._streams[id(host)] = host, stream
-        return self._streams[id(host)][1]
-
 
 @contextmanager
 def sweeping() -> Iterator[Sweeper]:
     """Yield a `Sweeper`; its processes end with the context."""
     with ExitStack() as stack:
         yield Sweeper(stack)
-
-
-def _script() -> str:
-    return resources.files("infrabench.machines.hosts").joinpath("probes/orphans.py").read_text()

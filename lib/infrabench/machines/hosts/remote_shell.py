@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from importlib import resources
 
 DECODE = 'eval "$(printf %b "$@")"'
 PIECE = 500  # characters: csh has words of at most 1024
@@ -38,6 +39,14 @@ def timed_command(argv: Sequence[str], timeout_s: float, environment: Mapping[st
     """
     added = "".join(f"{name}={shlex.join((value,))} " for name, value in environment.items())
     return f"LC_ALL=C {added}{shlex.join(('timeout', '-k', '5', f'{timeout_s:g}', *argv))}; exit $?"
+
+
+def probe(path: str) -> tuple[str, ...]:
+    """Return the command that runs a program of this package on a host, by the host's own python3.
+
+    `path` is written out in full where it is used: by that the code of a trial is known to include the program.
+    """
+    return "python3", "-c", resources.files("infrabench").joinpath(path).read_text()
 
 
 def find_problem(output: bytes, errors: bytes) -> str:

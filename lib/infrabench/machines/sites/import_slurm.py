@@ -1,17 +1,15 @@
 """Inventories from a Slurm allocation: inside ``sbatch`` or ``salloc``, its nodes take the roles in their order.
 
 Slurm has a short form of many host names: ``node[01-03,7],gpu5`` is node01, node02, node03, node7 and gpu5. Its own
-`scontrol show hostnames` is asked where it is there; `expand_list` is for where it is not (inside a container, say).
+`scontrol show hostnames` writes it out.
 """
 
 from __future__ import annotations
 
 import re
-import shutil
 import socket
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import product
 
 from infrabench.core import SiteError
 from infrabench.machines.hosts.host import LocalHost
@@ -19,64 +17,38 @@ from infrabench.machines.sites.import_write import OF_A_CLUSTER, PlacedHost
 
 LONGEST = 65536  # characters of a list
 MOST = 4096  # hosts; Slurm's own default of names in one list is 64 000, and no study has so many
-_PART = r"(?:[A-Za-z0-9_.-]|\[[0-9,-]+\])+"
-_RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+_LIST = re.compile(r"[A-Za-z0-9_.,\[][A-Za-z0-9_.,\[\]-]*")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
 LIST, JOB, PARTS = "SLURM_JOB_NODELIST", "SLURM_JOB_ID", "SLURM_HET_SIZE"
 SCONTROL_S = 20.0
 USUAL = ("server", "client")
 
 
-def expand_list(text: str) -> tuple[str, ...]:
-    """Return the host names of a list, in its order; `SiteError` for what is no list, or names a host twice."""
+def expand_list(text: str, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the host names of a list, in its order; `SiteError` for what is no list, or names a host twice.
+
+    `environment`: where Slurm's program is found, where names are in the short form.
+    """
     if len(text) > LONGEST:
         raise SiteError(f"a list of {len(text)} characters is no list of hosts: {LONGEST} are the most")
-    if not re.fullmatch(f"{_PART}(?:,{_PART})*", text):
+    if not _LIST.fullmatch(text):
         raise SiteError(f"{text[:60]!r} is no list of hosts such as node[01-03,7],gpu5")
-    names: list[str] = []
-    for part in re.findall(_PART, text):
-        pieces = [
-            _numbers(piece[1:-1], text) if piece[0] == "[" else (piece,)
-            for piece in re.findall(r"\[[^\]]*\]|[^\[\]]+", part)
-        ]
-        count = 1
-        for piece in pieces:
-            count *= len(piece)
-        _check_count(len(names) + count, text)
-        names += ["".join(words) for words in product(*pieces)]
-    return check_names(names)
-
-
-def check_names(names: list[str]) -> tuple[str, ...]:
-    """Return names of hosts if that is what they are, each once and not too many; `SiteError` else."""
-    _check_count(len(names), ",".join(names[:5]))
+    names = text.split(",")
+    if "[" in text:
+        host = LocalHost(environment=environment)
+        told = host.run(("scontrol", "show", "hostnames", text), timeout_s=SCONTROL_S)
+        if not told.ok:
+            why = told.stderr.decode("utf-8", "replace").strip()[-200:] or told.ending
+            raise SiteError(f"{text[:60]!r} is written out by Slurm's scontrol, which fails here: {why}")
+        names = told.stdout.decode("utf-8", "replace").split()
+    if not 0 < len(names) <= MOST:
+        raise SiteError(f"{text[:60]!r} names {len(names)} hosts; {MOST} are the most")
     for name in names:
         if not _NAME.fullmatch(name):
             raise SiteError(f"{name[:60]!r} is no name of a host")
     if twice := [name for name, count in Counter(names).items() if count > 1][:5]:
         raise SiteError(f"the list names a host twice: {', '.join(twice)}")
     return tuple(names)
-
-
-def _numbers(ranges: str, text: str) -> tuple[str, ...]:
-    found: list[str] = []
-    for each in ranges.split(","):
-        match = _RANGE.fullmatch(each)
-        if not match:
-            raise SiteError(f"{each[:40]!r} in {text[:60]!r} is neither a number nor a range of numbers")
-        first, last = match[1], match[2] or match[1]
-        # Leading zeros are a width that the numbers keep; without them a number is as long as it is.
-        width = len(first)
-        if int(last) < int(first):
-            raise SiteError(f"the range {each} in {text[:60]!r} runs backwards")
-        _check_count(len(found) + int(last) - int(first) + 1, text)
-        found += [f"{number:0{width}d}" for number in range(int(first), int(last) + 1)]
-    return tuple(found)
-
-
-def _check_count(count: int, text: str) -> None:
-    if count > MOST:
-        raise SiteError(f"{text[:60]!r} names {count} hosts; {MOST} are the most")
 
 
 def nodes(environment: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
@@ -89,8 +61,7 @@ def nodes(environment: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
         raise SiteError(f"{JOB}={job[:40]!r} is no number of a job")
     if PARTS in environment:
         raise SiteError("a heterogeneous job has a list of nodes for each part: allocate nodes of one kind, a job each")
-    ours = expand_list(text)
-    return job, _by_scontrol(text, environment) or ours
+    return job, expand_list(text, environment)
 
 
 def assign_roles(
@@ -117,14 +88,6 @@ def assign_roles(
         for role in (wanted[number % len(wanted)],)
     ]  # fmt: skip
     return found, tuple(names[count * len(wanted) :])
-
-
-def _by_scontrol(text: str, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names as Slurm itself writes them out; nothing where it does not answer."""
-    if not shutil.which("scontrol", path=environment.get("PATH")):
-        return ()
-    told = LocalHost(environment=environment).run(("scontrol", "show", "hostnames", text), timeout_s=SCONTROL_S)
-    return check_names(told.stdout.decode("utf-8", "replace").split()) if told.ok else ()
 
 
 def _address(name: str) -> str:

@@ -49,7 +49,7 @@ def hosts(
     """
     if len(text) > LARGEST:
         raise SiteError(f"more than {LARGEST} bytes: is it what terraform output -json printed?")
-    found = _output(_parsed(text), output)
+    found = _find_output(text, output)
     hidden = found.get("sensitive") is not False
     if hidden and not sensitive:
         raise SiteError(
@@ -66,17 +66,14 @@ def hosts(
     return [host for number, each in enumerate(value, 1) for host in _placed(each, number, output, default_site)]
 
 
-def _parsed(text: bytes) -> Mapping[str, Any]:
+def _find_output(text: bytes, output: str) -> Mapping[str, Any]:
+    """Return what Terraform says of an output."""
     try:
         data = json.loads(text, object_pairs_hook=_each_once)
     except (ValueError, RecursionError) as error:  # ValueError: also bytes that are no text
         raise SiteError(f"not JSON: {str(error)[:200]}. Run: terraform output -json") from error
     if not isinstance(data, Mapping):
         raise SiteError("these are not Terraform's outputs but a value. Run: terraform output -json (and no name)")
-    return data
-
-
-def _output(data: Mapping[str, Any], output: str) -> Mapping[str, Any]:
     if output not in data:
         there = ", ".join(sorted(str(name)[:60] for name in data)[:20]) or "none"
         raise SiteError(f"there is no output {output[:60]}; there are: {there}. {SHAPE} --output takes another name")

@@ -48,7 +48,14 @@ def inventories(hosts: Sequence[PlacedHost], origin: str, known_hosts: str = "")
 def _render_inventory(name: str, hosts: Sequence[PlacedHost], origin: str, known_hosts: str) -> str:
     data: dict[str, Any] = {"name": name, "hosts": {}, "gateways": {}, "clusters": {}}
     for host in hosts:
-        table, key = _find_table(data, host, origin)
+        if host.role in ("server", "client"):
+            table, key = data["hosts"], host.role
+        elif host.role == "gateway":
+            table, key = data["gateways"], host.called
+        elif match := OF_A_CLUSTER.fullmatch(host.role):
+            table, key = data["clusters"].setdefault(match[1], {}), match[2]
+        else:
+            raise SiteError(f"{origin}: {host.called} has the unknown role {host.role[:60]!r}. Known are {ROLES}")
         if key in table:
             raise SiteError(f"{origin}: site {name[:60]} has {host.role} twice; {host.called} is the second")
         table[key] = dict(host.reached)
@@ -58,17 +65,6 @@ def _render_inventory(name: str, hosts: Sequence[PlacedHost], origin: str, known
     inventory.parse_inventory(Path(f"{origin}, site {name[:60]}"), data)
     text = yaml.safe_dump(data, sort_keys=False, allow_unicode=False, default_flow_style=None, width=1000)
     return f"# What its hosts lack: `infrabench hosts prepare FILE --dry-run`\n{text}"
-
-
-def _find_table(data: dict[str, Any], host: PlacedHost, origin: str) -> tuple[dict[str, Any], str]:
-    """Return the table of an inventory that the host belongs to, and its key there."""
-    if host.role in ("server", "client"):
-        return data["hosts"], host.role
-    if host.role == "gateway":
-        return data["gateways"], host.called
-    if match := OF_A_CLUSTER.fullmatch(host.role):
-        return data["clusters"].setdefault(match[1], {}), match[2]
-    raise SiteError(f"{origin}: {host.called} has the unknown role {host.role[:60]!r}. Known are {ROLES}")
 
 
 def _check_apart(hosts: Sequence[PlacedHost], origin: str) -> None:

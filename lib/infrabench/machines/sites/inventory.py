@@ -22,6 +22,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address
 from pathlib import Path
 from typing import Annotated, Literal
@@ -147,19 +148,29 @@ def open_hosts(
     with ExitStack() as stack:
         hosts = {}
         for name, each in machines.items():
-            hosts[name] = _connection(name, each, known, gateways.get(each.gateway or ""))
+            key = each.key.expanduser() if each.key else None
+            if key is not None and not os.access(key, os.R_OK):
+                raise SiteError(f"{name}: the key file {each.key} cannot be read. Name another under key")
+            if key is not None and (mode := key.stat().st_mode & 0o777) & 0o077:
+                told = f"{name}: the key file {each.key} is open to others (mode {mode:o}). Try: chmod 600 on it"
+                raise SiteError(told)
+            hosts[name] = SSHHost(
+                name, each.address, user=each.user, port=each.port, key=key, known_hosts=known,
+                gateway=gateways.get(each.gateway or ""),
+            )  # fmt: skip
             stack.callback(hosts[name].close)
         yield hosts
 
 
+@dataclass(frozen=True, slots=True)
 class Teams:
     """The clusters' machines of an open inventory; machines that two clusters share serve one at a time."""
 
-    def __init__(
-        self, inventory: Inventory, gateways: dict[str, SSHHost], say: Say, holder: claims.Holder | None = None
-    ) -> None:  # fmt: skip
-        self._inventory, self._gateways, self._say, self._holder = inventory, gateways, say, holder
-        self._taken: dict[str, str] = {}  # address -> system
+    inventory: Inventory
+    gateways: Mapping[str, SSHHost]
+    say: Say
+    holder: claims.Holder | None = None
+    taken: dict[str, str] = field(default_factory=dict)  # address -> system
 
     @contextmanager
     def machines(self, name: str, tools: tuple[str, ...], workers: int = 2) -> Iterator[Machines]:
@@ -167,32 +178,30 @@ class Teams:
 
         Raises `NotRunnable` when the inventory names none, another system holds one of them, or one cannot be used.
         """
-        team = self._inventory.clusters.get(name)
+        team = self.inventory.clusters.get(name)
         if team is None:
             raise NotRunnable(f"the inventory names no machines for it: write them under clusters: {name}")
         asked = team.members(workers)
         if len(asked) < 1 + workers:
             raise NotRunnable(f"the inventory names no second worker for it: write worker2 under clusters: {name}")
         mine = {node.address for node in asked.values()}
-        if shared := sorted(mine & self._taken.keys()):
+        if shared := sorted(mine & self.taken.keys()):
             role = next(role for role, node in asked.items() if node.address == shared[0])
             raise NotRunnable(
-                f"{self._taken[shared[0]]} has a cluster on {role} now: name other machines under clusters: {name}, or "
+                f"{self.taken[shared[0]]} has a cluster on {role} now: name other machines under clusters: {name}, or "
                 "measure one of the two systems at a time"
             )
-        self._taken |= dict.fromkeys(mine, name)
-        with ExitStack() as stack:
-            stack.callback(lambda: [self._taken.pop(address) for address in mine])
-            yield stack.enter_context(self._borrow(name, asked, tools))
-
-    @contextmanager
-    def _borrow(self, name: str, team: Mapping[str, ClusterMachine], tools: tuple[str, ...]) -> Iterator[Machines]:
-        machines = {f"{name}-{role}": node for role, node in team.items()}
-        with open_hosts(self._inventory, machines, self._gateways) as opened:
-            hosts = {role: opened[f"{name}-{role}"] for role in team}
-            claim = claims.claim_hosts(hosts.values(), self._holder) if self._holder else nullcontext()
-            with claim, remote.machines(hosts, _parcels(tools, self._say), self._say) as borrowed:
-                yield borrowed
+        self.taken.update(dict.fromkeys(mine, name))
+        named = {f"{name}-{role}": node for role, node in asked.items()}
+        try:
+            with open_hosts(self.inventory, named, self.gateways) as opened:
+                hosts = dict(zip(asked, opened.values(), strict=True))
+                claim = claims.claim_hosts(opened.values(), self.holder) if self.holder else nullcontext()
+                with claim, remote.machines(hosts, _parcels(tools, self.say), self.say) as borrowed:
+                    yield borrowed
+        finally:
+            for address in mine:
+                del self.taken[address]
 
 
 def _parcels(tools: tuple[str, ...], say: Say) -> remote.Parcels:
@@ -206,15 +215,4 @@ def _parcels(tools: tuple[str, ...], say: Say) -> remote.Parcels:
         images={kind: (each.tag, each.tar) for kind, each in images.items()},
         versions={part: node_groups.version(part) for part in built},
         own=tuple(part for part in tools if part == kata.PART),
-    )
-
-
-def _connection(name: str, machine: Machine, known: Path | None, gateway: SSHHost | None) -> SSHHost:
-    key = machine.key.expanduser() if machine.key else None
-    if key is not None and not os.access(key, os.R_OK):
-        raise SiteError(f"{name}: the key file {machine.key} cannot be read. Name another under key")
-    if key is not None and (mode := key.stat().st_mode & 0o777) & 0o077:
-        raise SiteError(f"{name}: the key file {machine.key} is open to others (mode {mode:o}). Try: chmod 600 on it")
-    return SSHHost(
-        name, machine.address, user=machine.user, port=machine.port, key=key, known_hosts=known, gateway=gateway
     )

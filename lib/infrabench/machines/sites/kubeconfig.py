@@ -52,11 +52,6 @@ class Kubeconfig:
     server: str
 
 
-def is_kubeconfig(data: object) -> bool:
-    """Tell whether parsed YAML is (or means to be) a kubeconfig."""
-    return isinstance(data, Mapping) and data.get("kind") == "Config"
-
-
 def read_context(path: Path, data: Mapping[str, Any]) -> Kubeconfig:
     """Return what the kubeconfig says; `SiteError` when it does not name one cluster.
 
@@ -96,16 +91,16 @@ def facts(config: Kubeconfig, host: Host, say: Say) -> dict[str, Any]:
 def check_access(config: Kubeconfig, host: Host) -> tuple[str, ...]:
     """Return how kubectl begins for a cluster that answers and lets its user do what a study needs, or `SiteError`."""
     command = (_program(), "--kubeconfig", str(config.path), "--context", config.context)
-    within = f"--request-timeout={ANSWER_S}s"
-    answer = _ask(host, *command, "get", "--raw=/version", within)
+
+    def ask(*words: str) -> Result:
+        return host.run((*command, *words, f"--request-timeout={ANSWER_S}s"), timeout_s=2 * ANSWER_S)
+
+    answer = ask("get", "--raw=/version")
     if not answer.ok:
         raise SiteError(f"{config.path}: the cluster cannot be used: {_error_text(answer, config)}")
-    refused = [
-        " ".join(right) for right in RIGHTS
-        if not _ask(host, *command, "auth", "can-i", *right, "--namespace=infrabench", within).ok
-    ]  # fmt: skip
+    refused = [right for right in RIGHTS if not ask("auth", "can-i", *right, "--namespace=infrabench").ok]
     if refused:
-        told = ", ".join(refused).replace(" --subresource=", "/")
+        told = ", ".join(" ".join(right) for right in refused).replace(" --subresource=", "/")
         raise SiteError(
             f"{config.path}: its user may not {told} in the cluster. Ask its administrator for the rights, or for a "
             "cluster of your own"
@@ -146,10 +141,6 @@ def _program() -> str:
             "(https://kubernetes.io/docs/tasks/tools), or build it: `infrabench lab build --only kubernetes`"
         )
     return str(built / "kubectl")
-
-
-def _ask(host: Host, *argv: str) -> Result:
-    return host.run(argv, timeout_s=2 * ANSWER_S)
 
 
 def _error_text(answer: Result, config: Kubeconfig) -> str:

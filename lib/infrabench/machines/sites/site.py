@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +17,7 @@ from infrabench.core import LONGEST_NAME, Host, InfrabenchError, Machines, NotRu
 from infrabench.machines import host_cache
 from infrabench.machines.hosts import claims
 from infrabench.machines.hosts.host import LocalHost
+from infrabench.machines.hosts.remote_shell import probe
 from infrabench.machines.sites import cluster_claim, kubeconfig, yaml_with_lines
 from infrabench.machines.sites import inventory as inventories
 from infrabench.machines.sites.inventory import GUEST_NETWORK, Inventory
@@ -135,7 +135,7 @@ def read_file(spec: str | Path) -> Inventory | Kubeconfig:
             f"unknown site {shown!r}: use auto, lab, local, or the path of an inventory or a kubeconfig (YAML)"
         )
     data = yaml_with_lines.read(path, "an inventory or a kubeconfig", SiteError).data
-    if kubeconfig.is_kubeconfig(data):
+    if isinstance(data, Mapping) and data.get("kind") == "Config":
         return kubeconfig.read_context(path, data)
     return inventories.parse_inventory(path, data)
 
@@ -222,8 +222,7 @@ def _open_remote(
 
 def _addresses(host: Host) -> list[str]:
     """Return the addresses that a host has, by its own python3; `SiteError` when there is none."""
-    script = resources.files("infrabench.machines.hosts").joinpath("probes/addresses.py").read_text()
-    answer = host.run(("python3", "-c", script), timeout_s=10)
+    answer = host.run(probe("machines/hosts/probes/addresses.py"), timeout_s=10)
     if not answer.ok:
         raise SiteError(f"{host.name}: python3 does not run there. Install it on the host.")
     return json.loads(answer.stdout)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from infrabench.core import ProvisionError
 from infrabench.machines.lab import images
-from infrabench.machines.sites.prepare import plan
+from infrabench.machines.sites.prepare import requirements
 
 
 def _image(path: Path) -> Path:
@@ -32,7 +32,7 @@ def _image(path: Path) -> Path:
 
 
 def test_files_and_folders_of_ours_are_read_and_no_others(tmp_path: Path) -> None:
-    found = plan.read_files(_image(tmp_path / "guest.tar"))
+    found = requirements.read_files(_image(tmp_path / "guest.tar"))
     assert [(each.path, each.mode, each.data) for each in found.files] == [
         ("/etc/infrabench/web/a.conf", 0o644, b"a"), ("/usr/local/bin/ib-x", 0o755, b"x"),
     ]  # fmt: skip
@@ -44,4 +44,4 @@ def test_an_image_that_cannot_be_made_is_a_reason(monkeypatch, tmp_path: Path) -
         raise ProvisionError("mmdebstrap exited with 1:\nno network")
 
     monkeypatch.setattr(images, "make", refuse)
-    assert plan.load_files(print).reason == "it cannot be made here: no network"
+    assert requirements.load_files(print).reason == "it cannot be made here: no network"

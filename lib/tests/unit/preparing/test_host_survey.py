@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from pathlib import Path
 
 import pytest
 
 from infrabench.core import ParseError, SiteError
-from infrabench.machines.sites.prepare import survey
-from infrabench.machines.sites.prepare.requirements import Needs
+from infrabench.machines.hosts.host import LocalHost
+from infrabench.machines.sites.prepare import apply, plan
+from infrabench.machines.sites.prepare.plan import Change, HostJob, HostSurvey
+from infrabench.machines.sites.prepare.requirements import File, GuestFiles, Needs
 from tests.support.cluster_fakes import Scripted
 
-FACTS = """welcome to this host
-fact: uid 1000
+HASH = "0" * 64
+FACTS = f"""welcome to this host
 fact: login anna
 fact: root sudo
-fact: system ubuntu debian
 fact: title Ubuntu 24.04 LTS
+fact: system ubuntu debian
 fact: machine x86_64
 fact: kernel 6.8
 fact: systemd yes
@@ -27,68 +30,171 @@ fact: nr_open 1048576
 fact: absent fio
 fact: absent /dev/fuse
 fact: absent something else
+fact: package dash amd64 0.5 installed
+fact: package fio amd64 3.33 half-configured
+fact: offer fio 3.33
+fact: file {HASH}  /etc/x
+fact: file \x20
 fact: end
 """
 NEEDS = Needs(programs={"fio": "fio", "sh": "dash"}, modules={"/dev/fuse": "fuse"}, folders=("/var/cache/infrabench",))
-HASH = "0" * 64
+# As apt 2.6 and dpkg 1.21 of Debian 12 printed it.
+POLICY = """iozone3:
+  Installed: (none)
+  Candidate: 3.489-1
+  Version table:
+     3.489-1 500
+        500 file:/srv/repository ./ Packages
+sysbench:
+  Installed: 1.0.20+ds-5
+  Candidate: 1.0.20+ds-5
+  Version table:
+ *** 1.0.20+ds-5 500
+        100 /var/lib/dpkg/status
+lxd:
+  Installed: (none)
+  Candidate: (none)
+  Version table:
+"""
+LISTED = """bash amd64 5.2.15-2+b7 installed
+libc6 amd64 2.36-9 installed
+libc6 i386 2.36-9 installed
+tzdata all 2024a installed
+gone amd64 1 config-files
+never amd64  not-installed
+half amd64 1 half-configured
+"""
+SIMULATED = """NOTE: This is only a simulation!
+      apt-get needs root privileges for real execution.
+Reading package lists...
+The following packages will be REMOVED:
+  exim4
+Remv exim4 [4] [apache2-utils:amd64 ]
+Inst libuuid1 [2.38-5] (2.38-5+deb12u1 Debian:12.1/stable [amd64]) []
+Inst apache2-utils:amd64 (2.5-1 localhost [all])
+Inst iozone3 (1:3.489-1+b2 Debian:12.8/stable, Debian-Security:12/stable-security [amd64])
+Conf apache2-utils (2.5-1 localhost [all])
+"""
 
 
-def _host(facts: str = FACTS, **others: bytes) -> Scripted:
-    told = {
-        "sh": facts.encode(), "dpkg-query": b"dash amd64 0.5 installed\nfio amd64 3.33 half-configured\n",
-        "apt-cache": b"fio:\n  Installed: (none)\n  Candidate: 3.33\n", "sha256sum": f"{HASH}  /etc/x\n".encode(),
-        **others,
+def _survey(facts: str = FACTS) -> HostSurvey:
+    return plan.survey_host(HostJob("h", Scripted(lambda argv, stdin: (0, facts.encode())), NEEDS))
+
+
+def _tools(folder: Path, **answers: str) -> LocalHost:
+    """Return this machine, with tools that answer so before its own."""
+    for name, text in answers.items():
+        (folder / name.replace("_", "-")).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name.replace("_", "-")).chmod(0o755)
+    return LocalHost("here", environment={"PATH": f"{folder}:{os.environ['PATH']}"})
+
+
+def _debian(folder: Path, **other: str) -> LocalHost:
+    """Return this machine as one whose package tools answer so."""
+    for name, text in {"policy": POLICY, "listed": LISTED}.items():
+        (folder / f"{name}.txt").write_text(text)
+    answers = {
+        "apt_get": "exit 1", "dpkg": "echo amd64", "apt_cache": f"cat {folder}/policy.txt",
+        "dpkg_query": f"sed 's/^/fact: package /' {folder}/listed.txt",
     }  # fmt: skip
-    answer: Callable = lambda argv, stdin: (1 if argv[0] == "sha256sum" else 0, told[argv[0]])  # noqa: E731
-    return Scripted(answer)
+    return _tools(folder, **answers | other)
 
 
 def test_facts_are_read_and_what_was_not_asked_for_is_not_believed() -> None:
-    found = survey.survey_host(_host(), NEEDS, ["/etc/x", "/etc/y"])
+    found = _survey()
     assert (found.root, found.login, found.title) == ("sudo", "anna", "Ubuntu 24.04 LTS")
-    assert found.is_debian
+    assert found.architecture == "amd64"
+    assert (found.systemd, found.lists) == (True, True)
     assert found.absent == {"fio", "/dev/fuse"}
     assert (found.nofile, found.nr_open) == (1024, 1048576)
     assert found.installed == {"dash": "0.5"}
     assert found.half == {"fio"}
-    assert found.candidates == {"fio": "3.33"}
+    assert found.offered == {"fio": "3.33"}
     assert found.hashes == {"/etc/x": HASH}
 
 
 def test_half_an_answer_is_none() -> None:
-    with pytest.raises(SiteError, match="its answer is not whole"):
-        survey.survey_host(_host(FACTS.replace("fact: end\n", "")), NEEDS)
-    with pytest.raises(SiteError, match="its answer is not whole"):
-        survey.survey_host(_host(""), NEEDS)
+    for facts in (FACTS.replace("fact: end\n", ""), ""):
+        with pytest.raises(SiteError, match="its answer is not whole"):
+            _survey(facts)
 
 
 def test_what_a_host_says_cannot_take_over_a_terminal() -> None:
-    found = survey.survey_host(_host(FACTS.replace("Ubuntu 24.04 LTS", "\x1b[2Jcleared\x07\u202e")), NEEDS)
-    assert found.title == "?[2Jcleared??"
-    assert survey.printable("a\n\tb\x1b") == "a b?"
-
-
-@pytest.mark.parametrize("system", ["fedora", "rhel centos", "", "alpine", "arch"])
-def test_other_systems_are_not_asked_for_packages(system: str) -> None:
-    found = survey.survey_host(_host(FACTS.replace("ubuntu debian", system), **{"dpkg-query": b"never"}), NEEDS)
-    assert not found.is_debian
-    assert found.installed == {}
-    assert found.absent == {"fio", "/dev/fuse"}
+    assert _survey(FACTS.replace("Ubuntu 24.04 LTS", "\x1b[2Jcleared\x07\u202e")).title == "?[2Jcleared??"
+    assert plan.printable("a\n\tb\x1b") == "a b?"
 
 
 def test_limits_that_are_not_numbers_are_no_limits() -> None:
-    assert survey.survey_host(_host(FACTS.replace("nofile 1024", "nofile unlimited")), NEEDS).nofile == float("inf")
+    assert _survey(FACTS.replace("nofile 1024", "nofile unlimited")).nofile == float("inf")
 
 
-def test_an_answer_of_apt_that_is_not_understood_is_an_error() -> None:
-    host = Scripted(lambda argv, stdin: (0, b"Inst what is this\n"))
+needs_debian = pytest.mark.skipif(not Path("/etc/debian_version").exists(), reason="asks what only Debian has")
+
+
+@needs_debian
+def test_packages_are_whole_ones_with_foreign_architectures_named(tmp_path: Path) -> None:
+    """What apt and dpkg print is read by the script itself."""
+    ours = GuestFiles((File(f"{tmp_path}/policy.txt", 0o644, b""), File(f"{tmp_path}/none", 0o644, b"")))
+    found = plan.survey_host(HostJob("h", _debian(tmp_path), NEEDS, ours))
+    assert found.installed == {"bash": "5.2.15-2+b7", "libc6": "2.36-9", "libc6:i386": "2.36-9", "tzdata": "2024a"}
+    assert found.half == {"half"}
+    assert found.offered == {"iozone3": "3.489-1", "sysbench": "1.0.20+ds-5"}
+    assert [path for path in found.hashes if path.startswith(str(tmp_path))] == [f"{tmp_path}/policy.txt"]
+
+
+@needs_debian
+@pytest.mark.parametrize("tool", ["dpkg_query", "apt_cache"])
+def test_a_host_whose_package_tools_fail_is_told(tmp_path: Path, tool: str) -> None:
+    with pytest.raises(SiteError, match="it is broken"):
+        plan.survey_host(HostJob("h", _debian(tmp_path, **{tool: "echo it is broken >&2; exit 2"}), NEEDS))
+
+
+@pytest.mark.parametrize("system", ["fedora", "rhel centos", "", "alpine", "arch"])
+def test_packages_of_other_systems_are_not_believed(system: str) -> None:
+    found = _survey(FACTS.replace("system ubuntu debian", f"system {system}"))
+    assert found.architecture == ""
+    assert (found.installed, found.half) == ({}, frozenset())
+    assert found.absent == {"fio", "/dev/fuse"}
+
+
+def test_what_would_change_is_read_line_by_line() -> None:
+    assert plan.parse_simulation(SIMULATED) == (
+        Change("exim4", "4", ""), Change("libuuid1", "2.38-5", "2.38-5+deb12u1"),
+        Change("apache2-utils:amd64", "", "2.5-1"), Change("iozone3", "", "1:3.489-1+b2"),
+    )  # fmt: skip
+    assert plan.parse_simulation("Reading package lists...\n") == ()
+
+
+@pytest.mark.parametrize("line", ["Inst", "Inst ", "Inst Two (1 x)", "Inst iozone3", "Remv exim4", "Inst ../x (1 y)"])
+def test_a_line_that_is_not_understood_is_an_error(line: str) -> None:
     with pytest.raises(ParseError, match="a line that is not understood"):
-        survey.simulate_install(host, ("apt-get", "install", "x"))
-    refusing = Scripted(lambda argv, stdin: (100, b"E: Unable\x1b to locate package x\n"))
-    assert survey.simulate_install(refusing, ("apt-get", "install", "x")) == "E: Unable? to locate package x"
+        plan.parse_simulation(SIMULATED + line + " \n")
 
 
-def test_a_host_whose_dpkg_does_not_answer_is_told() -> None:
-    host = Scripted(lambda argv, stdin: (2, b"dpkg: broken\n") if argv[0] == "dpkg" else (0, b""))
+@pytest.mark.parametrize(
+    ("status", "said", "told"),
+    [
+        (0, b"Inst what is this\n", "a line that is not understood"),
+        (100, b"E: Unable\x1b to locate package x\n", "E: Unable? to locate package x"),
+    ],
+)
+def test_what_apt_says_of_an_installation_is_told_or_an_error(status: int, said: bytes, told: str) -> None:
+    job = HostJob("h", Scripted(lambda argv, stdin: (status, said)), NEEDS)
+    if status:
+        assert told in plan.make_plan(job, _survey()).problems[0]
+    else:
+        with pytest.raises(ParseError, match=told):
+            plan.make_plan(job, _survey())
+
+
+def test_a_host_whose_dpkg_cannot_compare_is_told() -> None:
+    host = Scripted(lambda argv, stdin: (2, b"dpkg: broken\n"))
+    needs = Needs(programs={"sh": "dash>=0.6"})
     with pytest.raises(SiteError, match="--compare-versions"):
-        survey.is_older(host, "1", "2")
+        plan.make_plan(HostJob("h", host, needs), _survey())
+
+
+def test_changes_are_new_gone_and_other_versions() -> None:
+    assert apply.compare_versions({"a": "1", "b": "1", "c": "1"}, {"a": "1", "b": "2", "d": "1"}) == (
+        Change("b", "1", "2"), Change("c", "1", ""), Change("d", "", "1"),
+    )  # fmt: skip

@@ -5,21 +5,20 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from infrabench.core import Result, SiteError
 from infrabench.machines.sites.prepare import apply
-from infrabench.machines.sites.prepare.plan import GuestFiles, Options
+from infrabench.machines.sites.prepare.plan import HostJob, make_plan, survey_host
 from infrabench.machines.sites.prepare.requirements import Needs
 
 NEEDS = Needs(
     programs={"fio": "fio", "ab": "apache2-utils"}, folders=("/var/cache/infrabench",),
     wanted={"fio": ("fio",), "ab": ("web",)},
 )  # fmt: skip
-FACTS = "uid 0|login root|root yes|system debian|title Debian|machine x86_64|architecture amd64|nofile 9|nr_open 9"
+FACTS = "login root|root yes|system debian|title Debian|machine x86_64|architecture amd64|nofile 9|nr_open 9"
 
 
 class Machine:
@@ -39,15 +38,13 @@ class Machine:
         match argv[0]:
             case "sh":
                 named = [word.partition("=")[2] for word in argv[2:]]
-                absent = [f"absent {name}" for name in named if name not in self.has]
-                lists = ["lists yes"] if self.lists else []
-                return "".join(f"fact: {line}\n" for line in (*FACTS.split("|"), *lists, *absent, "end"))
-            case "dpkg-query":
+                told = [f"absent {name}" for name in named if name not in self.has]
+                told += ["lists yes"] if self.lists else []
                 packages = {"fio": "fio", "ab": "apache2-utils"}
-                return "".join(f"{packages[name]} amd64 1 installed\n" for name in self.has if name in packages)
-            case "apt-cache":
-                return "".join(f"{name}:\n  Candidate: 1\n" for name in self.offers)
-            case "sha256sum":
+                told += [f"package {packages[name]} amd64 1 installed" for name in self.has if name in packages]
+                told += [f"offer {name} 1" for name in self.offers]
+                return "".join(f"fact: {line}\n" for line in (*FACTS.split("|"), *told, "end"))
+            case "dpkg":
                 return ""
         if "--simulate" in argv:
             return "".join(f"Inst {name} (1 x)\n" for name in argv if name in ("fio", "apache2-utils"))
@@ -59,10 +56,13 @@ class Machine:
         return ""
 
 
-def _both(*machines: Machine, options: Any = None) -> dict[str, apply.PreparedHost]:
-    jobs = [apply.make_job(f"h{n}", machine, NEEDS, GuestFiles()) for n, machine in enumerate(machines)]  # type: ignore[arg-type]
-    planned = apply.make_plans(jobs, options or Options())
-    return apply.apply_plans(jobs, planned, options or Options(), lambda line: None)
+def _job(machine: Any, number: int = 0, *, update: bool = False) -> HostJob:
+    return HostJob(f"h{number}", machine, NEEDS, update=update)
+
+
+def _both(*machines: Machine) -> dict[str, apply.PreparedHost]:
+    jobs = [_job(machine, number) for number, machine in enumerate(machines)]
+    return apply.apply_plans(jobs, apply.make_plans(jobs), lambda line: None)
 
 
 def test_a_host_that_is_lost_in_the_middle_is_named_and_the_others_go_on() -> None:
@@ -78,7 +78,7 @@ def test_a_host_that_is_lost_in_the_middle_is_named_and_the_others_go_on() -> No
 
 
 def test_a_host_that_cannot_be_asked_at_all_is_named() -> None:
-    done = _both(Machine([], lost_at="dpkg-query"), Machine(["fio", "apache2-utils"]))
+    done = _both(Machine([], lost_at="sh"), Machine(["fio", "apache2-utils"]))
     assert (done["h0"].error, done["h0"].plan) == ("host: the connection was lost", None)
     assert done["h1"].ok
 
@@ -92,16 +92,15 @@ def test_after_an_update_what_was_shown_is_done_and_what_is_not_offered_is_told(
     assert len(done.left) == 1
 
 
-def test_what_was_never_shown_is_not_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_never_shown_is_not_done() -> None:
     host = Machine(["fio"], later=["fio", "apache2-utils"])
-    job = apply.make_job("h0", host, NEEDS, GuestFiles())  # type: ignore[arg-type]
     host.lists = True
-    planned = apply.make_plans([job], Options())
-    assert [each.name for each in planned["h0"].plan.packages] == ["fio"]  # type: ignore[union-attr]
-    shown = apply.PreparedHost("h0", job.plan(Options(update=True)))
-    fewer = shown.plan.packages[1:]  # type: ignore[union-attr]
-    object.__setattr__(shown.plan, "packages", fewer)
-    done = apply.apply_plans([job], {"h0": shown}, Options(update=True), lambda line: None)["h0"]
+    job = _job(host, update=True)
+    plan = apply.make_plans([_job(host)])["h0"].plan
+    assert [each.package for each in plan.packages] == ["fio"]  # type: ignore[union-attr]
+    plan = make_plan(job, survey_host(job))
+    shown = apply.PreparedHost("h0", replace(plan, packages=plan.packages[1:]))
+    done = apply.apply_plans([job], {"h0": shown}, lambda line: None)["h0"]
     assert "apt now offers more than was shown: apache2-utils. Run it again" in done.error
     assert [shlex.split(line)[-1] for line in host.changing] == ["update"]
 
@@ -117,11 +116,11 @@ def test_the_second_time_there_is_nothing_to_do() -> None:
 
 
 def test_a_record_holds_versions_before_and_after_and_is_never_over_another(tmp_path: Path) -> None:
-    done = _both(Machine(["fio", "apache2-utils"]))
-    data = apply.make_record(list(done.values()), {"h0": NEEDS}, {"studies": ["containers"]})
-    host = json.loads(json.dumps(data))["hosts"]["h0"]
-    assert host["packages"] == {name: {"before": None, "after": "1"} for name in ("apache2-utils", "fio")}
-    assert [each["argv"][-1] for each in host["commands"]] == ["fio", "/var/cache/infrabench"]
-    paths = {apply.write_record(data, tmp_path / "hosts.yml") for _ in range(3)}
+    job = _job(Machine(["fio", "apache2-utils"]))
+    done = apply.apply_plans([job], apply.make_plans([job]), lambda line: None)
+    paths = {apply.write_record(tmp_path / "hosts.yml", [job], done, {"studies": ["containers"]}) for _ in range(3)}
     assert len(paths) == 3
     assert all(path.parent == tmp_path and path.name.startswith("hosts.prepared-") for path in paths)
+    host = json.loads(paths.pop().read_text())["hosts"]["h0"]
+    assert host["packages"] == {name: {"before": None, "after": "1"} for name in ("apache2-utils", "fio")}
+    assert [each["argv"][-1] for each in host["commands"]] == ["fio", "/var/cache/infrabench"]

@@ -11,13 +11,12 @@ import pytest
 
 from infrabench.machines.sites.prepare import apply, plan
 from infrabench.machines.sites.prepare.apply import PreparedHost
-from infrabench.machines.sites.prepare.plan import File, HostPlan, Options
-from infrabench.machines.sites.prepare.requirements import Needs
-from infrabench.machines.sites.prepare.survey import Change, HostSurvey
+from infrabench.machines.sites.prepare.plan import Change, HostJob, HostPlan, HostSurvey
+from infrabench.machines.sites.prepare.requirements import File, GuestFiles, Needs
+from tests.support.cluster_fakes import Scripted
 from tests.support.places import TESTS
 
 GOLDEN = TESTS / "data/preparing/dry-run.txt"
-PLAIN = Options()
 FILES = (File("/etc/infrabench/x.conf", 0o644, b"x\n"), File("/usr/local/bin/ib-x", 0o755, b"#!/bin/sh\n"))
 NEEDS = Needs(
     programs={"python3": "python3", "apache2": "apache2", "ab": "apache2-utils", "ib-x": "", "clang": "clang>=1:17~"},
@@ -29,12 +28,17 @@ NEEDS = Needs(
 )  # fmt: skip
 HAS = HostSurvey(
     root="yes", login="root", title="Debian GNU/Linux 12 (bookworm)", kernel="6.1", machine="x86_64",
-    architecture="amd64", is_debian=True, systemd=True, lists=True, nofile=1048576, nr_open=1048576, absent=frozenset(),
+    architecture="amd64", systemd=True, lists=True, nofile=1048576, nr_open=1048576, absent=frozenset(),
     installed={"python3": "3.11", "apache2": "2.4", "apache2-utils": "2.4", "clang": "1:19-1"},
-    candidates={"python3": "3.11", "apache2": "2.4", "apache2-utils": "2.4", "clang": "1:19-1"},
+    offered={"python3": "3.11", "apache2": "2.4", "apache2-utils": "2.4", "clang": "1:19-1"},
     hashes={each.path: each.sha256 for each in FILES},
 )  # fmt: skip
 BARE = {"absent": frozenset(NEEDS.programs) | {"/dev/fuse", "/var/cache/infrabench"}, "installed": {}, "hashes": {}}
+
+
+@pytest.fixture(autouse=True)
+def _steered_from_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
 
 
 def _has(**other: object) -> HostSurvey:
@@ -56,12 +60,26 @@ def _older(version: str, floor: str) -> bool:
 
 
 def _plan(
-    survey: HostSurvey, needs: Needs = NEEDS, files: Sequence[File] = FILES, *, options: Options = PLAIN,
-    simulate: Callable = _nothing_else, **how: Any,
+    survey: HostSurvey, needs: Needs = NEEDS, files: Sequence[File] = FILES, *, simulate: Callable = _nothing_else,
+    no_files: str = "", updated: bool = False, **how: Any,
 ) -> HostPlan:  # fmt: skip
-    return plan.make_plan(
-        needs, survey, files, options=options, simulate=simulate, older=_older, made_for="x86_64", **how
-    )
+    """Return the plan for a host whose apt would do what `simulate` says."""
+
+    def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
+        if argv[0] == "dpkg":
+            return 0 if _older(argv[2], argv[4]) else 1, b""
+        told = simulate([word for word in argv if word != "--simulate"])
+        if isinstance(told, str):
+            return 100, told.encode()
+        old = [f" [{each.old}]" if each.old else "" for each in told]
+        lines = [
+            f"Inst {each.package}{had} ({each.new} x)" if each.new else f"Remv {each.package}{had}"
+            for each, had in zip(told, old, strict=True)
+        ]
+        return 0, "\n".join(lines).encode()
+
+    job = HostJob("server", Scripted(answer), needs, GuestFiles(tuple(files), (), no_files), **how)
+    return plan.make_plan(job, survey, updated=updated)
 
 
 def _words(made: HostPlan) -> list[str]:
@@ -77,7 +95,7 @@ def test_a_host_that_has_everything_is_left_alone() -> None:
 
 
 def test_another_system_that_has_everything_is_left_alone_too() -> None:
-    made = _plan(_has(is_debian=False, title="Fedora 41"))
+    made = _plan(_has(title="Fedora 41", architecture=""))
     assert (made.commands, made.unmet) == ((), ())
 
 
@@ -89,7 +107,7 @@ def test_the_dry_run_of_a_bare_host_is_this_text() -> None:
         installed={"python3": "3.11", "apache2": "2.4", "clang": "1:19-1"}, systemd=False,
     ))  # fmt: skip
     people = _plan(_has(root="no", login="guest", absent=frozenset({"ab"}), installed={"clang": "1:14-1"}))
-    other = _plan(_has(is_debian=False, title="Fedora 41", architecture="", **BARE))
+    other = _plan(_has(title="Fedora 41", architecture="", **BARE))
     told = apply.render_plans(
         [
             PreparedHost("server", bare), PreparedHost("client", sudo), PreparedHost("flannel-control", people),
@@ -101,12 +119,12 @@ def test_the_dry_run_of_a_bare_host_is_this_text() -> None:
 
 
 def test_lists_are_brought_up_to_date_first_where_there_are_none() -> None:
-    made = _plan(_has(**{**BARE, "lists": False, "candidates": {}}), simulate=_never)
+    made = _plan(_has(**{**BARE, "lists": False, "offered": {}}), simulate=_never)
     assert made.updates
     assert _words(made)[0].endswith("apt-get -o DPkg::Lock::Timeout=120 update")
     assert _words(made)[1].startswith("systemctl mask apache2.service")
     assert {each.new for each in made.packages} == {""}
-    after = _plan(_has(**{**BARE, "candidates": {}}), updated=True)
+    after = _plan(_has(**{**BARE, "offered": {}}), updated=True)
     assert not after.packages
     assert any("apache2: apt knows no such package (for web, startup)" in each for each in after.problems)
 
@@ -116,21 +134,21 @@ def _never(argv: Sequence[str]) -> tuple[Change, ...]:
 
 
 def test_lists_that_are_there_are_believed_unless_asked_otherwise() -> None:
-    without = _has(**{**BARE, "candidates": {}})
+    without = _has(**{**BARE, "offered": {}})
     assert not any("update" in each.split() for each in _words(_plan(without)))
     assert len(_plan(without).problems) == 4
-    asked = _plan(_has(absent=frozenset({"ab"})), options=Options(update=True), simulate=_never)
+    asked = _plan(_has(absent=frozenset({"ab"})), update=True, simulate=_never)
     assert [command.argv[-1] for command in asked.commands] == ["update"]
-    unknown = _plan(without, options=Options(update=True), simulate=_never)
-    assert [each.name for each in unknown.packages] == ["apache2", "apache2-utils", "clang", "python3"]
-    assert _plan(_has(**BARE), options=Options(update=True), simulate=_never).updates
+    unknown = _plan(without, update=True, simulate=_never)
+    assert [each.package for each in unknown.packages] == ["apache2", "apache2-utils", "clang", "python3"]
+    assert _plan(_has(**BARE), update=True, simulate=_never).updates
 
 
 def test_what_is_there_is_upgraded_only_when_asked() -> None:
-    old = _has(candidates={**HAS.candidates, "apache2": "2.5"})
+    old = _has(offered={**HAS.offered, "apache2": "2.5"})
     assert _plan(old).commands == ()
-    made = _plan(old, options=Options(upgrade=True))
-    assert [(each.name, each.old, each.new) for each in made.packages] == [("apache2", "2.4", "2.5")]
+    made = _plan(old, upgrade=True)
+    assert [(each.package, each.old, each.new) for each in made.packages] == [("apache2", "2.4", "2.5")]
     assert "--no-upgrade" not in _words(made)[0]
     assert "systemctl mask" not in "".join(_words(made))  # a server that is the host's own
 
@@ -140,14 +158,14 @@ def test_a_package_that_is_too_old_is_told_or_upgraded() -> None:
     assert _plan(old).problems == (
         "clang 1:14-1 is older than the 1:17~ that cilium needs: --upgrade allows a newer one",
     )
-    assert [each.name for each in _plan(old, options=Options(upgrade=True)).packages] == ["clang"]
-    none = _has(installed={}, candidates={**HAS.candidates, "clang": "1:14-1"}, absent=frozenset({"clang"}))
+    assert [each.package for each in _plan(old, upgrade=True).packages] == ["clang"]
+    none = _has(installed={}, offered={**HAS.offered, "clang": "1:14-1"}, absent=frozenset({"clang"}))
     assert _plan(none).problems == ("clang: apt offers 1:14-1, and cilium needs 1:17~ or later",)
 
 
 def test_a_package_that_was_not_installed_to_the_end_is_lacking() -> None:
     half = _has(half=frozenset({"apache2"}), installed={"python3": "3.11", "apache2-utils": "2.4", "clang": "1:19-1"})
-    assert [each.name for each in _plan(half).packages] == ["apache2"]
+    assert [each.package for each in _plan(half).packages] == ["apache2"]
 
 
 def test_packages_that_would_take_more_are_told_one_by_one() -> None:
@@ -159,7 +177,7 @@ def test_packages_that_would_take_more_are_told_one_by_one() -> None:
         return tuple(found)
 
     made = _plan(_has(**BARE), simulate=simulate)
-    assert [each.name for each in made.packages] == ["apache2-utils", "python3"]
+    assert [each.package for each in made.packages] == ["apache2-utils", "python3"]
     (install,) = (each for each in _words(made) if "install --yes" in each)
     assert install.endswith("--no-upgrade apache2-utils python3")
     assert made.problems == (
@@ -167,8 +185,8 @@ def test_packages_that_would_take_more_are_told_one_by_one() -> None:
         "it",
         "installing clang (for cilium) would remove exim4: take other systems or workloads, or remove it yourself",
     )
-    removing = _plan(_has(**BARE), simulate=simulate, options=Options(upgrade=True))
-    assert [each.name for each in removing.packages] == ["apache2", "apache2-utils", "python3"]
+    removing = _plan(_has(**BARE), simulate=simulate, upgrade=True)
+    assert [each.package for each in removing.packages] == ["apache2", "apache2-utils", "python3"]
 
 
 def test_packages_that_only_together_are_impossible_are_told_together() -> None:

@@ -15,7 +15,8 @@ from infrabench.machines.sites import import_slurm, import_write
 from infrabench.machines.sites.inventory import Inventory
 from infrabench.machines.sites.site import read_file
 
-JOB = {"SLURM_JOB_ID": "4711", "SLURM_JOB_NODELIST": "node[1-2]", "PATH": "/nonexistent"}
+SHORT = {"SLURM_JOB_NODELIST": "node[1-2]"}
+JOB = {"SLURM_JOB_ID": "4711", "SLURM_JOB_NODELIST": "node1,node2", "PATH": "/nonexistent"}
 
 
 def _scontrol(folder: Path, text: str) -> dict[str, str]:
@@ -32,19 +33,26 @@ def test_the_nodes_are_those_of_the_list() -> None:
 
 def test_slurm_writes_them_out_where_it_is_there(tmp_path: Path) -> None:
     path = _scontrol(tmp_path, 'echo "$*" >"$0.asked"; printf "a1\\na2\\n"')
-    assert import_slurm.nodes({**JOB, **path})[1] == ("a1", "a2")
+    assert import_slurm.nodes({**JOB, **SHORT, **path})[1] == ("a1", "a2")
     assert (tmp_path / "scontrol.asked").read_text() == "show hostnames node[1-2]\n"
 
 
-@pytest.mark.parametrize("text", ["exit 1", "kill -9 $$"])
-def test_a_slurm_that_does_not_answer_is_done_without(tmp_path: Path, text: str) -> None:
-    assert import_slurm.nodes({**JOB, **_scontrol(tmp_path, text)})[1] == ("node1", "node2")
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("echo no such list >&2; exit 1", "fails here: no such list"), ("kill -9 $$", "fails here"), ("exit 0", "names 0"),
+     ("seq 5000", "names 5000 hosts; 4096 are the most"), ("yes", "fails here")],
+)  # fmt: skip
+def test_a_slurm_that_does_not_write_them_out_is_told(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(SiteError, match=told):
+        import_slurm.nodes({**JOB, **SHORT, **_scontrol(tmp_path, text)})
+    with pytest.raises(SiteError, match=r"fails here: .*scontrol"):
+        import_slurm.nodes({**JOB, **SHORT})
 
 
 @pytest.mark.parametrize("told", ["-x", "../a", "a a", "$(id)", "a/b"])
 def test_what_slurm_says_has_to_be_names(tmp_path: Path, told: str) -> None:
     with pytest.raises(SiteError, match=r"no name of a host|twice"):
-        import_slurm.nodes({**JOB, **_scontrol(tmp_path, f"printf '%s\\n' '{told}'")})
+        import_slurm.nodes({**JOB, **SHORT, **_scontrol(tmp_path, f"printf '%s\\n' '{told}'")})
 
 
 @pytest.mark.parametrize(
@@ -56,7 +64,7 @@ def test_what_slurm_says_has_to_be_names(tmp_path: Path, told: str) -> None:
         ({**JOB, "SLURM_JOB_ID": "../1"}, "no number of a job"),
         ({**JOB, "SLURM_JOB_ID": "\u0661"}, "no number of a job"),
         ({**JOB, "SLURM_HET_SIZE": "2"}, "heterogeneous"),
-        ({**JOB, "SLURM_JOB_NODELIST": "node[2-1]"}, "backwards"),
+        ({**JOB, "SLURM_JOB_NODELIST": "node;1"}, "no list of hosts"),
     ],
 )
 def test_what_is_no_allocation_is_told(environment: dict[str, str], told: str) -> None:
@@ -123,7 +131,7 @@ def test_the_command_prints_an_inventory(tmp_path: Path, capsys: Any, monkeypatc
     assert {(host.user, host.port, str(host.key)) for host in found.hosts.values()} == {
         ("root", 2222, "~/.ssh/cluster"),
     }  # fmt: skip
-    monkeypatch.setenv("SLURM_JOB_NODELIST", "node[1-5]")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "node1,node2,node3,node4,node5")
     assert cli.main(["hosts", "inventory", "slurm", "--out", str(tmp_path), "--name", "night"]) == 0
     told = capsys.readouterr()
     assert told.out.split() == [str(tmp_path / "night-1.yml"), str(tmp_path / "night-2.yml")]

@@ -6,30 +6,35 @@ What is printed of a plan is the same for a dry run and before a real one.
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
 from typing import Any
 
-from infrabench.core import CommandFailed, Host, InfrabenchError
+from infrabench.core import CommandFailed, InfrabenchError, SiteError
 from infrabench.machines.hosts import interrupts, parallel
-from infrabench.machines.sites.prepare import plan as planning
-from infrabench.machines.sites.prepare import survey as surveys
-from infrabench.machines.sites.prepare.plan import Command, GuestFiles, HostPlan, Options
-from infrabench.machines.sites.prepare.requirements import Needs
-from infrabench.machines.sites.prepare.survey import Change, HostSurvey, compare_versions
+from infrabench.machines.sites.prepare.plan import (
+    Change,
+    Command,
+    HostJob,
+    HostPlan,
+    make_plan,
+    printable,
+    survey_host,
+)
 
 AT_ONCE = 16
 FORMAT = 1
-NOTHING = "nothing to do"
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedHost:
-    """What became of a host. `changed` are packages whose version is another than before; `error`: it was given up."""
+    """What became of a host, or would: with a plan that was not run, `left` is what the plan does not mend.
+
+    `changed` are packages whose version is another than before; `error`: it was given up.
+    """
 
     name: str
     plan: HostPlan | None
@@ -45,80 +50,70 @@ class PreparedHost:
         return not self.error and not self.left
 
 
-@dataclass(frozen=True, slots=True)
-class HostJob:
-    """A host, what it needs, and what of ours is brought to it."""
-
-    name: str
-    host: Host
-    needs: Needs
-    ours: GuestFiles
-
-    def plan(self, options: Options, *, updated: bool = False) -> HostPlan:
-        """Return the plan for the host as it is now; nothing is changed."""
-        return planning.make_plan(
-            self.needs, self.survey(), self.ours.files, options=options,
-            simulate=lambda argv: surveys.simulate_install(self.host, argv),
-            older=lambda version, floor: surveys.is_older(self.host, version, floor),
-            no_files=self.ours.reason, made_for=platform.machine(), updated=updated,
-        )  # fmt: skip
-
-    def survey(self) -> HostSurvey:
-        """Return what the host has."""
-        return surveys.survey_host(self.host, self.needs, (*(each.path for each in self.ours.files), planning.LIMITS))
-
-
-def make_job(name: str, host: Host, needs: Needs, ours: GuestFiles) -> HostJob:
-    """Return what is to be done for a host that also needs the folders of what is brought to it."""
-    return HostJob(name, host, replace(needs, folders=tuple(dict.fromkeys((*needs.folders, *ours.folders)))), ours)
-
-
-def make_plans(jobs: Sequence[HostJob], options: Options) -> dict[str, PreparedHost]:
+def make_plans(jobs: Sequence[HostJob]) -> dict[str, PreparedHost]:
     """Return the plan for each host, asked of all at once; one that cannot be asked says so, the others go on."""
-    return _run_each(jobs, lambda job: PreparedHost(job.name, job.plan(options)))
+
+    def plan(job: HostJob) -> PreparedHost:
+        made = make_plan(job, survey_host(job))
+        return PreparedHost(job.name, made, left=made.unmet, after=made.survey.installed)
+
+    return _run_each(jobs, plan)
 
 
 def apply_plans(
-    jobs: Sequence[HostJob], planned: Mapping[str, PreparedHost], options: Options, say: Callable[[str], None]
+    jobs: Sequence[HostJob], planned: Mapping[str, PreparedHost], say: Callable[[str], None]
 ) -> dict[str, PreparedHost]:
     """Carry out the plans of hosts that have something to do; a host that fails is named, and the others go on.
 
     An interrupt lets the commands that run come to their end, since half an installation helps nobody, and starts none.
     """
-
     stopped = Event()
-
-    def one(job: HostJob) -> PreparedHost:
-        before = planned[job.name]
-        if before.plan is None or not before.plan.commands or before.plan.by_hand:
-            if before.plan is None:
-                return before
-            return PreparedHost(job.name, before.plan, left=before.plan.unmet, after=before.plan.survey.installed)
-        return _apply_plan(job, before.plan, options, say, stopped)
-
     with interrupts.set_event(stopped, say):
-        return _run_each(jobs, one)
+        return _run_each(jobs, lambda job: _apply_plan(job, planned[job.name], say, stopped))
 
 
-def make_record(
-    prepared: Sequence[PreparedHost], needs: Mapping[str, Needs], asked: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return what was done, as JSON: commands, versions before and after of what is needed, and every change."""
-    return {
-        "format": FORMAT,
-        "written": datetime.now(UTC).isoformat(timespec="seconds"),
-        "asked": dict(asked),
-        "hosts": {each.name: _host_record(each, needs[each.name]) for each in prepared},
-    }
+def _apply_plan(job: HostJob, shown: PreparedHost, say: Callable[[str], None], stopped: Event) -> PreparedHost:
+    plan = shown.plan
+    if plan is None or not plan.commands or plan.by_hand:
+        return shown
+    before, done, waiting, error = plan.survey, list[Command](), list(plan.commands), ""
+    try:
+        while waiting:
+            if stopped.is_set():
+                raise SiteError(f"interrupted; {len(waiting)} of its commands have not run")
+            command = waiting.pop(0)
+            say(f"{job.name}: {command}")
+            done.append(command)
+            result = job.host.run(command.argv, timeout_s=command.timeout_s, stdin=command.stdin)
+            if not result.ok:
+                raise SiteError(printable(str(CommandFailed(result, job.host.name))))
+            if plan.updates:  # by this first command: what apt offers is known only now
+                known = {each.package for each in plan.packages}
+                plan = make_plan(job, survey_host(job), updated=True)
+                waiting = list(plan.commands)
+                if more := sorted({each.package for each in plan.packages} - known):
+                    raise SiteError(f"apt now offers more than was shown: {', '.join(more)}. Run it again")
+    except InfrabenchError as why:
+        error = str(why)
+    try:  # what the host is like now is asked of it, not concluded from the commands
+        after = survey_host(job)
+    except InfrabenchError as lost:
+        return PreparedHost(job.name, plan, tuple(done), error=error or str(lost))
+    # What a plan could not mend, it said itself.
+    packages = {each.package for each in plan.packages} | ({""} if job.ours.files else set())
+    mended = {each for each in job.needs.programs if job.needs.package(each)[0] in packages}
+    lacking = () if error else sorted(after.absent & {*mended, *job.folders, *job.needs.modules})
+    files = tuple(path for path, value in sorted(after.hashes.items()) if before.hashes.get(path) != value)
+    return PreparedHost(
+        job.name, plan, tuple(done), compare_versions(before.installed, after.installed), files,
+        (*plan.problems, *(f"{name} is still not there" for name in lacking)), error, after.installed,
+    )  # fmt: skip
 
 
-def write_record(data: Mapping[str, Any], inventory: Path) -> Path:
-    """Write a record beside the inventory and return its path: ``NAME.prepared-TIME.json``; never over another."""
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-    path = inventory.with_name(f"{inventory.stem}.prepared-{stamp}.json")
-    with path.open("x") as file:
-        file.write(json.dumps(data, indent=1, sort_keys=True) + "\n")
-    return path
+def compare_versions(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
+    """Return how packages changed from `before` to `after`, by name."""
+    names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+    return tuple(Change(name, before.get(name, ""), after.get(name, "")) for name in names)
 
 
 def _run_each(jobs: Sequence[HostJob], do: Callable[[HostJob], PreparedHost]) -> dict[str, PreparedHost]:
@@ -131,73 +126,28 @@ def _run_each(jobs: Sequence[HostJob], do: Callable[[HostJob], PreparedHost]) ->
     return {each.name: each for each in parallel.run_all(safe, jobs, AT_ONCE)}
 
 
-def _apply_plan(
-    job: HostJob, plan: HostPlan, options: Options, say: Callable[[str], None], stopped: Event
-) -> PreparedHost:  # fmt: skip
-    before, done = plan.survey.installed, list[Command]()
-    error, waiting = "", list(plan.commands)
-    while waiting and not error:
-        if stopped.is_set():
-            error = f"interrupted; {len(waiting)} of its commands have not run"
-            break
-        command = waiting.pop(0)
-        say(f"{job.name}: {command}")
-        error = _run(job.host, command)
-        done.append(command)
-        if plan.updates and not error and len(done) == 1:
-            # What apt offers is known only now.
-            plan, error = _replan(job, plan, options)
-            waiting = list(plan.commands)
-    return _result(job, plan, before, tuple(done), error)
+def write_record(
+    inventory: Path, jobs: Sequence[HostJob], prepared: Mapping[str, PreparedHost], asked: Mapping[str, Any]
+) -> Path:
+    """Write what was done beside the inventory, never over another record: ``NAME.prepared-TIME.json``; return it.
+
+    It holds commands, versions before and after of what is needed, and every change.
+    """
+    now = datetime.now(UTC)
+    path = inventory.with_name(f"{inventory.stem}.prepared-{now.strftime('%Y%m%dT%H%M%S.%fZ')}.json")
+    data = {
+        "format": FORMAT, "written": now.isoformat(timespec="seconds"), "asked": dict(asked),
+        "hosts": {job.name: _host_record(prepared[job.name], job.needs.packages()) for job in jobs},
+    }  # fmt: skip
+    with path.open("x") as file:
+        file.write(json.dumps(data, indent=1, sort_keys=True) + "\n")
+    return path
 
 
-def _replan(job: HostJob, shown: HostPlan, options: Options) -> tuple[HostPlan, str]:
-    """Return the plan with apt's new lists, and why it cannot be carried out: it must not be more than was shown."""
-    try:
-        plan = job.plan(options, updated=True)
-    except InfrabenchError as error:
-        return shown, str(error)
-    more = {each.name for each in plan.packages} - {each.name for each in shown.packages}
-    return plan, f"apt now offers more than was shown: {', '.join(sorted(more))}. Run it again" if more else ""
-
-
-def _run(host: Host, command: Command) -> str:
-    """Run one command within its time; return why it failed, or nothing."""
-    try:
-        result = host.run(command.argv, timeout_s=command.timeout_s, stdin=command.stdin)
-    except InfrabenchError as error:
-        return str(error)
-    return "" if result.ok else surveys.printable(str(CommandFailed(result, host.name)))
-
-
-def _result(
-    job: HostJob, plan: HostPlan, before: Mapping[str, str], done: tuple[Command, ...], error: str
-) -> PreparedHost:
-    """Return what a host is like after its commands: asked of it, not concluded from them."""
-    try:
-        survey = job.survey()
-    except InfrabenchError as lost:
-        return PreparedHost(job.name, plan, done, error=error or str(lost))
-    known = plan.survey.hashes
-    files = tuple(path for path, value in sorted(survey.hashes.items()) if known.get(path) != value)
-    lacking = () if error else sorted(survey.absent & _expected_names(job, plan))
-    left = (*plan.problems, *(f"{name} is still not there" for name in lacking))
-    return PreparedHost(
-        job.name, plan, done, compare_versions(before, survey.installed), files, left, error, survey.installed
-    )  # fmt: skip
-
-
-def _expected_names(job: HostJob, plan: HostPlan) -> set[str]:
-    """Return what is there if all commands of a plan did what they should; what it could not mend, it said itself."""
-    packages = {each.name for each in plan.packages} | ({""} if job.ours.files else set())
-    programs = {program for program in job.needs.programs if job.needs.package(program)[0] in packages}
-    return {*programs, *job.needs.folders, *job.needs.modules}
-
-
-def _host_record(prepared: PreparedHost, needs: Needs) -> dict[str, Any]:
+def _host_record(prepared: PreparedHost, packages: Sequence[str]) -> dict[str, Any]:
     if prepared.plan is None:
         return {"error": prepared.error}
-    survey, names = prepared.plan.survey, sorted({needs.package(each)[0] for each in needs.programs} - {""})
+    survey = prepared.plan.survey
     return {
         "system": survey.title, "kernel": survey.kernel, "architecture": survey.architecture, "root": survey.root,
         "commands": [
@@ -205,7 +155,7 @@ def _host_record(prepared: PreparedHost, needs: Needs) -> dict[str, Any]:
             for each in prepared.done
         ],
         "packages": {
-            name: {"before": survey.installed.get(name), "after": prepared.after.get(name)} for name in names
+            name: {"before": survey.installed.get(name), "after": prepared.after.get(name)} for name in packages
         },
         "changed": {each.package: [each.old or None, each.new or None] for each in prepared.changed},
         "files": list(prepared.files), "left": list(prepared.left), "error": prepared.error or None,
@@ -215,22 +165,28 @@ def _host_record(prepared: PreparedHost, needs: Needs) -> dict[str, Any]:
 def render_plans(planned: Sequence[PreparedHost], untold: Sequence[str]) -> Iterator[str]:
     """Yield every host's plan: packages with versions, every command as it is run, and what stays unmet."""
     for each in planned:
-        if each.plan is None:
+        plan = each.plan
+        if plan is None:
             yield f"{each.name}: failed: {each.error}"
             continue
-        survey = each.plan.survey
-        title = f"{survey.title}, {survey.architecture or survey.machine}, root: {survey.root}"
-        summary = f"{_count(len(each.plan.packages), 'package')}, {_count(len(each.plan.commands), 'command')}"
-        if not each.plan.commands:
-            summary = "nothing that can be done" if each.plan.problems else NOTHING
-        yield f"{each.name} ({title}): {summary}"
-        yield from _packages(each.plan)
-        if each.plan.by_hand:
-            yield f"  The login {each.plan.survey.login} has neither root nor sudo. An administrator has to run there:"
-        yield from (f"    {command}" for command in each.plan.commands)
-        if each.plan.by_hand and any(command.stdin for command in each.plan.commands):
+        survey, packages, commands = plan.survey, plan.packages, plan.commands
+        summary = "nothing that can be done" if plan.problems else "nothing to do"
+        if commands:
+            summary = f"{_count(len(packages), 'package')}, {_count(len(commands), 'command')}"
+        yield f"{each.name} ({survey.title}, {survey.architecture or survey.machine}, root: {survey.root}): {summary}"
+        width = max((len(change.package) for change in packages), default=0)
+        for change in packages:
+            version = change.new or "version known after apt-get update"
+            versions = f"{change.old} -> {version}" if change.old else version
+            yield f"  {change.package:{width}}  {versions}  for {', '.join(change.wanted)}"
+        if plan.depends:
+            yield f"  and {_count(plan.depends, 'package')} that they depend on"
+        if plan.by_hand:
+            yield f"  The login {survey.login} has neither root nor sudo. An administrator has to run there:"
+        yield from (f"    {command}" for command in commands)
+        if plan.by_hand and any(command.stdin for command in commands):
             yield "  What is read there is brought from here: that takes a login with root or sudo"
-        yield from (f"  unmet: {problem}" for problem in each.plan.problems)
+        yield from (f"  unmet: {problem}" for problem in plan.problems)
     yield from (f"not asked: {reason}" for reason in untold)
 
 
@@ -240,23 +196,13 @@ def render_results(prepared: Sequence[PreparedHost]) -> Iterator[str]:
         if each.error:
             yield f"{each.name}: failed: {each.error}"
         elif not each.done and not each.left:
-            yield f"{each.name}: {NOTHING}"
+            yield f"{each.name}: nothing to do"
         else:
             yield f"{each.name}: {_count(len(each.changed), 'package')} and {_count(len(each.files), 'file')} changed"
         for change in each.changed:
             yield f"  {change.package}: {change.old or 'not there'} -> {change.new or 'removed'}"
         yield from (f"  {path}: written" for path in each.files)
         yield from (f"  unmet: {reason}" for reason in each.left)
-
-
-def _packages(plan: HostPlan) -> Iterator[str]:
-    width = max((len(each.name) for each in plan.packages), default=0)
-    for each in plan.packages:
-        version = each.new or "version known after apt-get update"
-        change = f"{each.old} -> {version}" if each.old else version
-        yield f"  {each.name:{width}}  {change}  for {', '.join(each.wanted)}"
-    if plan.depends:
-        yield f"  and {_count(plan.depends, 'package')} that they depend on"
 
 
 def _count(number: int, what: str) -> str:

@@ -1,58 +1,137 @@
-"""From what a host needs and what it has to the commands that make it ready: the same ones are shown and run.
+"""What a host has, and the commands that make it ready for what it needs: the same ones are shown and run.
 
-Nothing that is there is upgraded unless that is asked for, and nothing is ever removed: what would take that is told,
-and not done. Servers that a package brings are masked first: trials start their own, and none may run beside them.
-
-The suite's own files of a guest, helpers and settings of servers that `native` needs too, are taken from the image that
-every guest is made from, so that the host runs the very same.
+A host is asked with a script that changes nothing there (apt may renew its own caches, as it always does). Nothing that
+is there is upgraded unless that is asked for, and nothing is ever removed: what would take that is told, and not done.
+Servers that a package brings are masked first: trials start their own, and none may run beside them.
 """
 
 from __future__ import annotations
 
 import io
+import platform
 import re
 import shlex
 import tarfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
-from pathlib import Path
 
-from infrabench.core import InfrabenchError
-from infrabench.machines.sites.prepare.requirements import Needs
-from infrabench.machines.sites.prepare.survey import Change, HostSurvey
+from infrabench.core import CommandFailed, Host, ParseError, SiteError
+from infrabench.machines.hosts.host import run_checked
+from infrabench.machines.sites.prepare.requirements import File, GuestFiles, Needs
 
-APT_S = 900.0
-STEP_S = 60.0
+ASK_S, SIMULATE_S, STEP_S, APT_S = 60.0, 180.0, 60.0, 900.0
 LIMITS = "/etc/security/limits.d/infrabench.conf"
 # Environment: ask nothing, and restart no service of the host (Ubuntu's needrestart would).
 _APT = ("env", "DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_MODE=l", "apt-get", "-o", "DPkg::Lock::Timeout=120")
 _KEEP = ("-o", "Dpkg::Options::=--force-confold")  # configuration files of the host stay as they are
+# Folders that are there keep their owners and modes: the archive holds files alone.
+_UNPACK = ("tar", "--extract", "--directory=/", "--no-same-owner", "--preserve-permissions", "--touch", "--file=-")
 # Package -> units that it would start by itself.
 STAYS_OFF: Mapping[str, tuple[str, ...]] = {
     "apache2": ("apache2.service", "apache-htcacheclean.service"), "vsftpd": ("vsftpd.service",),
     "postfix": ("postfix.service",), "lxc": ("lxc-net.service",), "iperf3": ("iperf3.service",),
     "netperf": ("netperf.service",), "mariadb-server": ("mariadb.service",),
 }  # fmt: skip
-OURS = re.compile(r"usr/local/bin/ib-[a-z-]+|(?:etc|srv)/infrabench/[A-Za-z0-9_./-]+")
-FOLDERS = re.compile(r"srv/infrabench/[a-z]+|var/log/infrabench")  # that its servers write to or read from
-LARGEST = 2**24  # bytes of a file
 UNKNOWN = "Are its lists up to date (--update), and is its component in its sources (Debian's contrib, non-free)?"
-Simulate = Callable[[Sequence[str]], "tuple[Change, ...] | str"]
-Older = Callable[[str, str], bool]
+HALF = {"half-installed", "unpacked", "half-configured", "triggers-awaited", "triggers-pending"}
+_CHANGE = re.compile(r"(Inst|Remv) ([a-z0-9][a-z0-9+.:-]*)(?: \[([^\]]*)\])?(?: \((\S+)[^)]*\))?.*")
+# Prints a line for each fact, marked, since a login may say things of its own. $1, ...: kind=name of what is needed.
+_ASK = r"""
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+say() { printf 'fact: %s\n' "$*"; }
+say login "$(id -un)"
+if [ "$(id -u)" = 0 ]; then say root yes
+elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then say root sudo
+else say root no; fi
+say title "$(. /etc/os-release 2>/dev/null && echo "${PRETTY_NAME:-}")"
+say system "$(. /etc/os-release 2>/dev/null && echo "${ID:-} ${ID_LIKE:-}")"
+say machine "$(uname -m)"
+say kernel "$(uname -r)"
+[ ! -d /run/systemd/system ] || say systemd yes
+for list in /var/lib/apt/lists/*_Packages*; do [ ! -e "$list" ] || { say lists yes; break; }; done
+say nofile "$(ulimit -Hn)"
+say nr_open "$(cat /proc/sys/fs/nr_open 2>/dev/null)"
+packages='' policy=''
+for each in "$@"; do
+  name=${each#*=}
+  case $each in
+    package=*) packages="$packages $name" ;;
+    file=*) [ ! -f "$name" ] || say file "$(sha256sum -- "$name")" ;;
+    folder=*) { [ -d "$name" ] && [ -w "$name" ]; } || say absent "$name" ;;
+    *=/*) [ -e "$name" ] || say absent "$name" ;;
+    *) command -v "$name" >/dev/null || say absent "$name" ;;
+  esac
+done
+! command -v apt-get >/dev/null || {
+  say architecture "$(dpkg --print-architecture)"
+  dpkg-query -W -f='fact: package ${Package} ${Architecture} ${Version} ${db:Status-Status}\n' || exit 1
+  [ -z "$packages" ] || policy=$(apt-cache policy $packages) || exit 1
+  printf '%s\n' "$policy" | awk '
+    /^[^ ]/ { sub(/:$/, ""); name = $1 }
+    $1 == "Candidate:" && $2 != "(none)" { print "fact: offer", name, $2 }'
+}
+say end
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class File:
-    """A file of ours: its content comes from the guest image, so that all systems use the same."""
+class HostSurvey:
+    """What a host has, and which of its needs are not met.
 
-    path: str
-    mode: int
-    data: bytes
+    `root`: ``yes``, ``sudo`` (without a password) or ``no``. `architecture` is that of its packages, empty where they
+    are neither Debian's nor Ubuntu's. `lists`: apt has lists of packages. `absent`: programs, device files and folders.
+    `installed` and `offered` are versions by package, `half` those that were not installed to the end. `hashes`:
+    path -> SHA-256 of the files of ours that are there.
+    """
+
+    root: str
+    login: str
+    title: str
+    kernel: str
+    machine: str
+    architecture: str
+    systemd: bool
+    lists: bool
+    nofile: float
+    nr_open: float
+    absent: frozenset[str] = frozenset()
+    installed: Mapping[str, str] = field(default_factory=dict)
+    half: frozenset[str] = frozenset()
+    offered: Mapping[str, str] = field(default_factory=dict)
+    hashes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HostJob:
+    """A host, what it needs, and what of ours is brought to it.
+
+    `upgrade`: packages that are there may be upgraded. `update`: bring apt's lists up to date in any case.
+    """
+
+    name: str
+    host: Host
+    needs: Needs
+    ours: GuestFiles = field(default_factory=GuestFiles)
+    upgrade: bool = False
+    update: bool = False
 
     @property
-    def sha256(self) -> str:
-        return sha256(self.data).hexdigest()
+    def folders(self) -> tuple[str, ...]:
+        """The folders that it is to have: those of what is brought to it too."""
+        return tuple(dict.fromkeys((*self.needs.folders, *self.ours.folders)))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A package that is installed, upgraded (`old` and `new`) or removed (no `new`), and who wants it.
+
+    Of what a host needs, `new` is also empty while apt has no lists.
+    """
+
+    package: str
+    old: str
+    new: str
+    wanted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,26 +149,20 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Package:
-    """A package that is to be installed, or upgraded, and who wants it; `new` is empty until apt's lists are there."""
-
-    name: str
-    old: str
-    new: str
-    wanted: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class HostPlan:
-    """What is to be done on a host. `problems` are needs that stay unmet; `by_hand`: root is needed and not had."""
+    """What is to be done on a host. `problems` are needs that stay unmet."""
 
     survey: HostSurvey
-    packages: tuple[Package, ...] = ()
+    packages: tuple[Change, ...] = ()
     depends: int = 0  # further packages that come with them
     commands: tuple[Command, ...] = ()
     problems: tuple[str, ...] = ()
-    by_hand: bool = False
     updates: bool = False  # apt's lists are brought up to date first: versions are not known before
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether root is needed and not had."""
+        return self.survey.root == "no" and bool(self.commands)
 
     @property
     def unmet(self) -> tuple[str, ...]:
@@ -97,167 +170,192 @@ class HostPlan:
         return (*self.problems, *(("an administrator has to run its commands",) if self.by_hand else ()))
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """`upgrade`: packages that are there may be upgraded. `update`: bring apt's lists up to date in any case."""
-
-    upgrade: bool = False
-    update: bool = False
+def printable(text: str) -> str:
+    """Return what a host said as one line that a terminal may show."""
+    return re.sub(r"[^\x20-\x7e]", "?", " ".join(text.split()))
 
 
-@dataclass
-class _Draft:
-    commands: list[Command] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-
-
-def make_plan(
-    needs: Needs, survey: HostSurvey, files: Sequence[File], *, options: Options, simulate: Simulate, older: Older,
-    no_files: str = "", made_for: str = "", updated: bool = False,
-) -> HostPlan:  # fmt: skip
-    """Return the plan for a host.
-
-    `files` are ours for it, programs for machines `made_for`; `no_files` is why there are none where some are needed.
-    `updated`: apt's lists were just brought up to date.
-    """
-    if not survey.is_debian:
-        if not survey.absent:
-            return HostPlan(survey)
-        packages = sorted({needs.package(each)[0] for each in survey.absent & needs.programs.keys()} - {""})
-        told = f"it is {survey.title}: packages are installed on Debian and Ubuntu only"
-        lacks = f". Install what these are on Debian: {' '.join(packages)}" if packages else ""
-        return HostPlan(survey, problems=(told + lacks,))
-    draft = _Draft()
-    if needs.root and survey.root != "yes":
-        draft.problems.append(f"clusters and storage are made as root, and the login is {survey.login}: log in as root")
-    packages, updates = _select_packages(needs, survey, options, older, updated, draft)
-    depends = 0
-    as_root = ("sudo", "-n") if survey.root == "sudo" else ()
-    if packages:
-        packages, depends = _install(packages, survey, updates, as_root, options, simulate, draft)
-    elif updates:
-        draft.commands.append(Command((*as_root, *_APT, "update"), APT_S))
-    if files and survey.machine != made_for:
-        files, no_files = (), f"its programs are for {made_for}, not for {survey.machine}: steer from such a machine"
-    limits, reason = _make_limit(needs, survey)
-    draft.problems += [reason] if reason else []
-    _folders_and_files(needs, survey, (*files, *limits), no_files, as_root, draft)
-    if modules := [module for device, module in needs.modules.items() if device in survey.absent]:
-        draft.commands.append(Command((*as_root, "modprobe", "--all", *modules)))
-    by_hand = survey.root == "no" and bool(draft.commands)
-    return HostPlan(
-        survey, tuple(packages), depends, tuple(draft.commands), tuple(draft.problems), by_hand,
-        updates and bool(draft.commands),
+def survey_host(job: HostJob) -> HostSurvey:
+    """Return what a host has; `SiteError` when it does not answer."""
+    needs, files = job.needs, (*(each.path for each in job.ours.files), LIMITS)
+    asked = {"program": needs.programs, "device": needs.modules, "folder": job.folders, "file": files,
+             "package": needs.packages()}  # fmt: skip
+    words = [f"{kind}={name}" for kind, names in asked.items() for name in names]
+    output = run_checked(job.host, ("sh", "-s", *words), timeout_s=ASK_S, stdin=_ASK.encode(), error=SiteError)
+    facts: dict[str, list[str]] = {}
+    for line in output.splitlines():
+        if line.startswith("fact: "):
+            key, _, value = line.removeprefix("fact: ").partition(" ")
+            facts.setdefault(key, []).append(printable(value))
+    if "end" not in facts:
+        raise SiteError(f"{job.host.name}: its answer is not whole. Does its login shell end commands early?")
+    one = {key: values[0] for key, values in facts.items()}
+    is_debian = not {"debian", "ubuntu"}.isdisjoint(one.get("system", "").lower().split())
+    architecture = one.get("architecture", "") if is_debian else ""
+    listed = [words for each in facts.get("package", ()) if architecture and len(words := each.split()) == 4]
+    installed, half = dict[str, str](), set[str]()
+    for name, of, version, status in listed:
+        called = name if of in (architecture, "all") else f"{name}:{of}"
+        installed |= {called: version} if status == "installed" else {}
+        half |= {called} if status in HALF else set()
+    digests = [each.split(maxsplit=1) for each in facts.get("file", ()) if re.match(r"[0-9a-f]{64} /", each)]
+    # A limit that is not told is none that could be seen.
+    nofile, nr_open = (
+        float(told) if re.fullmatch(r"[0-9]{1,18}", told := one.get(key, "")) else float("inf")
+        for key in ("nofile", "nr_open")
+    )
+    wanted = {*needs.programs, *needs.modules, *job.folders}
+    return HostSurvey(
+        root=one.get("root", "no"), login=one.get("login", ""), title=one.get("title") or "unknown system",
+        kernel=one.get("kernel", ""), machine=one.get("machine", ""), architecture=architecture,
+        systemd="systemd" in facts, lists="lists" in facts, nofile=nofile, nr_open=nr_open,
+        absent=frozenset(wanted.intersection(facts.get("absent", ()))), installed=installed, half=frozenset(half),
+        offered=dict(each.split() for each in facts.get("offer", ()) if each.count(" ") == 1),
+        hashes={path: value for value, path in digests},
     )  # fmt: skip
 
 
-def _select_packages(
-    needs: Needs, survey: HostSurvey, options: Options, older: Older, updated: bool, draft: _Draft
-) -> tuple[list[Package], bool]:
-    """Return the packages that are lacking, and whether apt's lists have to be brought up to date for them."""
-    programs: dict[str, list[str]] = {}
-    for program in needs.programs:
-        programs.setdefault(needs.package(program)[0], []).append(program)
-    programs.pop("", None)
-    found: list[Package] = []
-    for name, mine in sorted(programs.items()):
-        have, new = survey.installed.get(name, ""), survey.candidates.get(name, "")
+def make_plan(job: HostJob, survey: HostSurvey, *, updated: bool = False) -> HostPlan:
+    """Return the plan for a host that has this; `updated`: apt's lists were just brought up to date."""
+    needs = job.needs
+    if not survey.architecture:
+        if not survey.absent:
+            return HostPlan(survey)
+        packages = needs.packages([each for each in needs.programs if each in survey.absent])
+        told = f"it is {survey.title}: packages are installed on Debian and Ubuntu only"
+        lacks = f". Install what these are on Debian: {' '.join(packages)}" if packages else ""
+        return HostPlan(survey, problems=(told + lacks,))
+    commands: list[Command] = []
+    problems: list[str] = []
+
+    def add(*words: str, timeout_s: float = STEP_S, files: Sequence[File] = ()) -> None:
+        as_root = ("sudo", "-n") if survey.root == "sudo" else ()
+        stdin, paths = _archive(files) if files else b"", tuple(each.path for each in files)
+        commands.append(Command((*as_root, *words), timeout_s, stdin, paths))
+
+    if needs.root and survey.root != "yes":
+        problems.append(f"clusters and storage are made as root, and the login is {survey.login}: log in as root")
+    lacking, depends = _lacking_packages(job, survey, updated, problems), 0
+    updates = not updated and (job.update or (bool(lacking) and not survey.lists))
+    if updates:
+        add(*_APT, "update", timeout_s=APT_S)
+    else:
+        lacking, depends = _harmless_packages(job, lacking, problems)
+    names = [each.package for each in lacking]
+    units = [unit for name in names if name not in survey.installed for unit in STAYS_OFF.get(name, ())]
+    if units and survey.systemd:
+        add("systemctl", "mask", *units)
+    if names:
+        add(*_install(names, job.upgrade), timeout_s=APT_S)
+    if folders := [folder for folder in job.folders if folder in survey.absent]:
+        owner = () if survey.root == "yes" else (f"--owner={survey.login}",)
+        add("install", "--directory", "--mode=755", *owner, *folders)
+    if files := _lacking_files(job, survey, problems):
+        add(*_UNPACK, files=files)
+    if modules := [module for device, module in needs.modules.items() if device in survey.absent]:
+        add("modprobe", "--all", *modules)
+    return HostPlan(survey, tuple(lacking), depends, tuple(commands), tuple(problems), updates)
+
+
+def _lacking_packages(job: HostJob, survey: HostSurvey, updated: bool, problems: list[str]) -> list[Change]:
+    """Return the packages that are to be installed or upgraded; what cannot be is added to `problems`."""
+    needs, found = job.needs, list[Change]()
+
+    def older(version: str, floor: str) -> bool:
+        """Tell whether a version is older than another, as the host's dpkg compares them."""
+        result = job.host.run(("dpkg", "--compare-versions", version, "lt", floor), timeout_s=ASK_S)
+        if result.status not in (0, 1):
+            raise SiteError(str(CommandFailed(result, job.host.name)))
+        return result.status == 0
+
+    for name in needs.packages():
+        mine = [program for program in needs.programs if needs.package(program)[0] == name]
+        have, new = survey.installed.get(name, ""), survey.offered.get(name, "")
         absent = [program for program in mine if program in survey.absent or name in survey.half]
         floor = max((needs.package(program)[1] for program in mine), key=len)
         stale = bool(have and floor) and older(have, floor)
         newer = bool(have and new) and new != have and not older(new, have)
-        if not (absent or stale or (newer and options.upgrade)):
+        if not (absent or stale or (newer and job.upgrade)):
             continue
         who = tuple(dict.fromkeys(each for program in absent or mine for each in needs.wanted.get(program, ())))
         told = ", ".join(who)
-        if have and not (newer and options.upgrade):
+        if have and not (newer and job.upgrade):
             what = f"is older than the {floor} that" if stale else f"has no {', '.join(absent)}, which"
-            draft.problems.append(f"{name} {have} {what} {told} needs" + (": --upgrade allows a newer one" * newer))
+            problems.append(f"{name} {have} {what} {told} needs" + (": --upgrade allows a newer one" * newer))
         elif new and floor and older(new, floor):
-            draft.problems.append(f"{name}: apt offers {new}, and {told} needs {floor} or later")
-        elif not new and (updated or (survey.lists and not options.update)):
-            draft.problems.append(f"{name}: apt knows no such package (for {told}). {UNKNOWN}")
+            problems.append(f"{name}: apt offers {new}, and {told} needs {floor} or later")
+        elif not new and (updated or (survey.lists and not job.update)):
+            problems.append(f"{name}: apt knows no such package (for {told}). {UNKNOWN}")
         else:
-            found.append(Package(name, have, new, who))
-    return found, not updated and (options.update or (bool(found) and not survey.lists))
+            found.append(Change(name, have, new, who))
+    return found
 
 
-def _install(
-    packages: list[Package], survey: HostSurvey, updates: bool, as_root: tuple[str, ...], options: Options,
-    simulate: Simulate, draft: _Draft,
-) -> tuple[list[Package], int]:  # fmt: skip
-    """Add the commands that install packages; return which ones, and how many more come along.
-
-    Packages that would take more than installing are told instead, with why.
-    """
-    along = 0
-    if updates:
-        draft.commands.append(Command((*as_root, *_APT, "update"), APT_S))
+def _harmless_packages(job: HostJob, packages: list[Change], problems: list[str]) -> tuple[list[Change], int]:
+    """Return those that apt would only install, and how many more come along; the problem of each other is added."""
+    if not packages:
+        return [], 0
+    names = [each.package for each in packages]
+    # Asked as if packages might go: apt then says which.
+    words = [word for word in _install(names, job.upgrade) if word != "--no-remove"]
+    result = job.host.run((*words, "--simulate"), timeout_s=SIMULATE_S)
+    changes = parse_simulation(result.stdout.decode("utf-8", "replace")) if result.ok else ()
+    removed = ", ".join([each.package for each in changes if not each.new][:10])
+    upgraded = ", ".join([f"{each.package} {each.old} -> {each.new}" for each in changes if each.new and each.old][:10])
+    if not result.ok:
+        said = printable((result.stderr or result.stdout).decode("utf-8", "replace"))
+        reason = f"is refused by apt: {said[-600:]}"
+    elif removed:
+        reason = f"would remove {removed}: take other systems or workloads, or remove it yourself"
+    elif upgraded and not job.upgrade:
+        reason = f"would upgrade what is there: {upgraded}. --upgrade allows it"
     else:
-        packages, along = _check_packages(packages, options, simulate, draft)
-    names = [each.name for each in packages]
-    units = [unit for name in names if name not in survey.installed for unit in STAYS_OFF.get(name, ())]
-    if units and survey.systemd:
-        draft.commands.append(Command((*as_root, "systemctl", "mask", *units)))
-    if names:
-        draft.commands.append(Command((*as_root, *_installing(names, options)), APT_S))
-    return packages, along
+        return packages, sum(each.package not in names for each in changes)
+    good = [each for each in packages if _harmless_packages(job, [each], problems)[0]] if len(packages) > 1 else []
+    if 0 < len(good) < len(packages):
+        return _harmless_packages(job, good, problems)
+    if len(good) == len(packages) or len(packages) == 1:  # where there are more, only together they would
+        wanted = f" (for {', '.join(packages[0].wanted)})" if len(packages) == 1 else ""
+        problems.append(f"installing {' '.join(names)}{wanted} {reason}")
+    return [], 0
 
 
-def _installing(names: Sequence[str], options: Options) -> tuple[str, ...]:
-    keep = () if options.upgrade else ("--no-upgrade",)
+def _install(names: Sequence[str], upgrade: bool) -> tuple[str, ...]:
+    keep = () if upgrade else ("--no-upgrade",)
     return (*_APT, *_KEEP, "install", "--yes", "--no-install-recommends", "--no-remove", *keep, *names)
 
 
-def _check_packages(
-    packages: list[Package], options: Options, simulate: Simulate, draft: _Draft
-) -> tuple[list[Package], int]:  # fmt: skip
-    """Return the packages that apt would only install, and how many more come along; the problem of each other one."""
-    reason, along = _simulate_install(packages, options, simulate)
-    if not reason:
-        return packages, along
-    reasons = {each.name: _simulate_install([each], options, simulate)[0] for each in packages}
-    good = [each for each in packages if not reasons[each.name]]
-    again, along = _simulate_install(good, options, simulate) if good and len(good) < len(packages) else ("", 0)
-    if len(good) == len(packages) or again:  # only together they would
-        draft.problems.append(f"installing {' '.join(each.name for each in good)} {again or reason}")
-        good, along = [], 0
-    draft.problems += [
-        f"installing {name} (for {', '.join(each.wanted)}) {reasons[name]}"
-        for each in packages for name in [each.name] if reasons[name]
-    ]  # fmt: skip
-    return good, along
+def parse_simulation(output: str) -> tuple[Change, ...]:
+    """Return what ``apt-get --simulate`` would change; `ParseError` when it does not say so in the form we know."""
+    found = []
+    for line in output.splitlines():
+        if line.startswith(("Inst ", "Remv ")):
+            match = _CHANGE.fullmatch(line)
+            if not match or not (match[3] or match[4]):
+                raise ParseError("apt-get", "a line that is not understood", output)
+            found.append(Change(match[2], match[3] or "", (match[4] or "") if match[1] == "Inst" else ""))
+    return tuple(found)
 
 
-def _simulate_install(packages: Sequence[Package], options: Options, simulate: Simulate) -> tuple[str, int]:
-    """Return why apt's own simulation stands against installing packages (empty: nothing), and how many come along."""
-    names = [each.name for each in packages]
-    # Asked as if packages might go: apt then says which.
-    told = simulate([word for word in _installing(names, options) if word != "--no-remove"])
-    if isinstance(told, str):
-        return f"is refused by apt: {told}", 0
-    if removed := [each.package for each in told if not each.new]:
-        return f"would remove {', '.join(removed[:10])}: take other systems or workloads, or remove it yourself", 0
-    upgraded = [f"{each.package} {each.old} -> {each.new}" for each in told if each.old]
-    if upgraded and not options.upgrade:
-        return f"would upgrade what is there: {', '.join(upgraded[:10])}. --upgrade allows it", 0
-    return "", sum(1 for each in told if each.package not in names)
-
-
-def _folders_and_files(
-    needs: Needs, survey: HostSurvey, files: Sequence[File], no_files: str, as_root: tuple[str, ...], draft: _Draft
-) -> None:
-    if folders := [folder for folder in needs.folders if folder in survey.absent]:
-        owner = () if survey.root == "yes" else (f"--owner={survey.login}",)
-        draft.commands.append(Command((*as_root, "install", "--directory", "--mode=755", *owner, *folders)))
+def _lacking_files(job: HostJob, survey: HostSurvey, problems: list[str]) -> list[File]:
+    """Return the files of ours that are not there as they should be; what cannot be brought is added to `problems`."""
+    needs, files, reason = job.needs, list(job.ours.files), job.ours.reason
+    if files and survey.machine != platform.machine():
+        reason = f"its programs are for {platform.machine()}, not for {survey.machine}: steer from such a machine"
+        files = []
     ours = [program for program in needs.programs if not needs.programs[program] and program in survey.absent]
-    if ours and no_files:
-        draft.problems.append(f"{', '.join(ours)} come with the guest image, and {no_files}")
-    if other := [each for each in files if survey.hashes.get(each.path) != each.sha256]:
-        # Folders that are there keep their owners and modes: the archive holds files alone.
-        argv = ("tar", "--extract", "--directory=/", "--no-same-owner", "--preserve-permissions", "--touch", "--file=-")
-        paths = tuple(each.path for each in other)
-        draft.commands.append(Command((*as_root, *argv), stdin=_archive(other), holds=paths))
+    if ours and reason:
+        problems.append(f"{', '.join(ours)} come with the guest image, and {reason}")
+    if survey.nr_open < needs.nofile:
+        told = f"its kernel allows {survey.nr_open:.0f} open files, {needs.nofile} are needed: raise fs.nr_open"
+        problems.append(told)
+    elif survey.root != "yes" and survey.nofile < needs.nofile:  # root may raise its own
+        limit = File(LIMITS, 0o644, f"{survey.login} - nofile {needs.nofile}\n".encode())
+        if survey.hashes.get(LIMITS) == limit.sha256:
+            told = f"{LIMITS} allows {needs.nofile} open files and the login has {survey.nofile:.0f}"
+            problems.append(f"{told}: does its SSH server use PAM?")
+        files.append(limit)
+    return [each for each in files if survey.hashes.get(each.path) != each.sha256]
 
 
 def _archive(files: Sequence[File]) -> bytes:
@@ -269,51 +367,3 @@ def _archive(files: Sequence[File]) -> bytes:
             member.size, member.mode = len(each.data), each.mode
             tar.addfile(member, io.BytesIO(each.data))
     return packed.getvalue()
-
-
-def _make_limit(needs: Needs, survey: HostSurvey) -> tuple[tuple[File, ...], str]:
-    """Return the file that allows the login as many open files as are needed, or why none would help."""
-    if survey.nr_open < needs.nofile:
-        return (), f"its kernel allows {survey.nr_open:.0f} open files, {needs.nofile} are needed: raise fs.nr_open"
-    if survey.root == "yes" or survey.nofile >= needs.nofile:  # root may raise its own
-        return (), ""
-    file = File(LIMITS, 0o644, f"{survey.login} - nofile {needs.nofile}\n".encode())
-    if survey.hashes.get(LIMITS) == file.sha256:
-        told = f"{LIMITS} allows {needs.nofile} open files and the login has {survey.nofile:.0f}"
-        return (), f"{told}: does its SSH server use PAM?"
-    return (file,), ""
-
-
-@dataclass(frozen=True, slots=True)
-class GuestFiles:
-    """Files and folders of ours; none where the image cannot be made here, and `reason` says why."""
-
-    files: tuple[File, ...] = ()
-    folders: tuple[str, ...] = ()
-    reason: str = ""
-
-
-def read_files(tar: Path) -> GuestFiles:
-    """Return what is ours in the guest image's archive."""
-    found, folders = {}, set()
-    with tarfile.open(tar) as archive:
-        for member in archive:
-            name = member.name.removeprefix("./")
-            if member.isdir() and FOLDERS.fullmatch(name):
-                folders.add(f"/{name}")
-            if not member.isfile() or not OURS.fullmatch(name) or ".." in name or member.size > LARGEST:
-                continue
-            content = archive.extractfile(member)
-            assert content is not None
-            found[name] = File(f"/{name}", member.mode & 0o777, content.read())
-    return GuestFiles(tuple(found[name] for name in sorted(found)), tuple(sorted(folders)))
-
-
-def load_files(say: Callable[[str], None]) -> GuestFiles:
-    """Return what is ours, with the image made first where it is not there yet."""
-    from infrabench.machines.lab import images  # needs the tools of the lab
-
-    try:
-        return read_files(images.make("guest", say).tar)
-    except (InfrabenchError, tarfile.TarError, OSError) as error:
-        return GuestFiles(reason=f"it cannot be made here: {str(error).strip().splitlines()[-1]}")

@@ -1,19 +1,29 @@
-"""What the machines of an inventory need for a study: asked of its systems and workloads, which say it in `NEEDS`."""
+"""What the machines of an inventory need for studies: what their systems and workloads say, and our own files.
+
+The files are helpers and settings of servers that `native` needs too. They are taken from the image that every guest is
+made from, so that the host runs the very same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+import tarfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from infrabench import registry
-from infrabench.core import DesignError, Study, unknown_name
+from infrabench.core import DesignError, InfrabenchError, Study, unknown_name
 from infrabench.machines import host_cache
 from infrabench.machines.sites.inventory import Inventory, Machine
 
 EVERYWHERE = {"python3": "python3", "timeout": "coreutils"}  # what a host says about itself; the limits of commands
 HOST_ROLES = {"server": "server", "near": "server", "client": "client", "far": "client"}  # of a plan -> of an inventory
-EVERY = "every study"
+OURS = re.compile(r"usr/local/bin/ib-[a-z-]+|(?:etc|srv)/infrabench/[A-Za-z0-9_./-]+")
+FOLDERS = re.compile(r"srv/infrabench/[a-z]+|var/log/infrabench")  # that its servers write to or read from
+LARGEST = 2**24  # bytes of a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +36,22 @@ class Needs:
     who asks for it.
     """
 
-    programs: dict[str, str] = field(default_factory=dict)
-    modules: dict[str, str] = field(default_factory=dict)
+    programs: Mapping[str, str] = field(default_factory=dict)
+    modules: Mapping[str, str] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
     nofile: int = 0
     root: bool = False
-    wanted: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    wanted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def package(self, program: str) -> tuple[str, str]:
         """Return the package of a program, and the oldest version that will do (empty: any)."""
         name, _, oldest = self.programs[program].partition(">=")
         return name, oldest
+
+    def packages(self, programs: Sequence[str] | None = None) -> list[str]:
+        """Return the packages of programs (default: of all), sorted."""
+        chosen = self.programs if programs is None else programs
+        return sorted({self.package(each)[0] for each in chosen} - {""})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,31 +72,45 @@ def collect_needs(
     A machine that has several places is there once, under all its names. `DesignError` for a name that no study has.
     """
     found = [registry.study(name) for name in studies]
-    _check("system", systems, [name for study in found for name in study.systems])
-    _check("workload", workloads, [case.workload for study in found for case in _cases(study)])
+    known = {
+        "system": (systems, {name for study in found for name in study.systems}),
+        "workload": (workloads, {name for study in found for name in _workloads(study)}),
+    }
+    for kind, (given, names) in known.items():
+        if given is not None and not given:
+            raise DesignError(f"no {kind} is named; leave the option out for all of them")
+        for name in given or ():
+            if name not in names:
+                raise unknown_name(f"{kind} of these studies", name, names)
     places = inventory.machines()
-    needs: dict[str, Needs] = {}
+    called: dict[tuple[object, ...], list[str]] = {}
+    needs: dict[tuple[object, ...], Needs] = {}
     untold: list[str] = []
     for study in found:
         for place, part, who in _parts(study, inventory, systems, workloads, untold):
-            mine = needs.setdefault(place, Needs(dict(EVERYWHERE), wanted=dict.fromkeys(EVERYWHERE, (EVERY,))))
-            needs[place] = _join_needs(mine, part, who)
-    return _merge_places(places, needs, tuple(dict.fromkeys(untold)))
+            if each := places.get(place):
+                machine = each.address, each.port, each.user, each.gateway
+                called.setdefault(machine, [])
+                called[machine] += [place] if place not in called[machine] else []
+                needs[machine] = _join(needs.get(machine), part, who)
+    title = {machine: " + ".join(same) for machine, same in called.items()}
+    machines = {title[machine]: places[same[0]] for machine, same in called.items()}
+    return SiteNeeds(machines, {title[key]: each for key, each in needs.items()}, tuple(dict.fromkeys(untold)))
 
 
 def _parts(
     study: Study, inventory: Inventory, systems: Sequence[str] | None, workloads: Sequence[str] | None,
     untold: list[str],
-) -> Iterable[tuple[str, Needs, str]]:  # fmt: skip
-    """Return what each system and workload of a study needs, with the place that needs it."""
+) -> Iterator[tuple[str, Needs, str]]:  # fmt: skip
+    """Yield what each system and workload of a study needs, with the place that needs it."""
     chosen = [name for name in study.systems if systems is None or name in systems]
-    if not chosen:
-        return
-    on_host = False
+    of_host = {  # with one host the load is made on it too
+        role: place if place in inventory.hosts else "server" for role, place in HOST_ROLES.items()
+    }
+    has_host = on_host = False
     for name in chosen:
         module: Any = registry.system(name)
-        told: Mapping[str, Mapping[str, str]] | None = getattr(module, "NEEDS", None)
-        if told is None:
+        if (told := getattr(module, "NEEDS", None)) is None:
             untold.append(f"{name} does not say what it needs of a host")
             continue
         on_host |= getattr(module, "ON_HOST", False)
@@ -89,69 +118,80 @@ def _parts(
             untold.append(f"the inventory names no machines for {name}")
         modules = dict(getattr(module, "MODULES", {}))
         for role, programs in told.items():
-            if role not in HOST_ROLES:
-                if name in inventory.clusters:
-                    yield f"{name}-{role}", Needs(dict(programs), modules, root=True), name
-                continue
-            # What has devices of the kernel is made as root, as clusters are.
-            yield _host(role, inventory), Needs(dict(programs), modules, root=bool(modules)), name
-    limits = Needs(folders=(host_cache.FOLDER,), nofile=study.limits.nofile)
-    if any(role in HOST_ROLES for name in chosen for role in getattr(registry.system(name), "NEEDS", {})):
-        yield "server", limits, study.name
-    for name in dict.fromkeys(case.workload for case in _cases(study)):
+            has_host |= role in of_host
+            as_root = role not in of_host or bool(modules)  # clusters, and what has devices of the kernel
+            yield of_host.get(role, f"{name}-{role}"), Needs(programs, modules, root=as_root), name
+    if has_host:
+        yield "server", Needs(folders=(host_cache.FOLDER,), nofile=study.limits.nofile), study.name
+    for name in _workloads(study) if chosen else ():
         if workloads is not None and name not in workloads:
             continue
         for role, programs in getattr(registry.workload(name), "PROGRAMS", {}).items():
             # Guests and pods have the tools in their image: the server itself needs them where it is what is measured.
             if role == "client" or on_host:
-                yield _host(role, inventory), Needs(dict(programs), nofile=study.limits.nofile), name
+                yield of_host[role], Needs(programs, nofile=study.limits.nofile), name
 
 
-def _host(role: str, inventory: Inventory) -> str:
-    """Return the host that has a role of a plan: with one host the load is made on it too."""
-    place = HOST_ROLES[role]
-    return place if place in inventory.hosts else "server"
+def _workloads(study: Study) -> list[str]:
+    return list(dict.fromkeys(case.workload for profile in study.profiles.values() for case in profile.cases))
 
 
-def _join_needs(mine: Needs, part: Needs, who: str) -> Needs:
-    wanted = dict(mine.wanted)
-    for program in part.programs:
-        wanted[program] = tuple(dict.fromkeys((*wanted.get(program, ()), *part.wanted.get(program, (who,)))))
-    programs = dict(mine.programs)
+def _join(mine: Needs | None, part: Needs, who: str) -> Needs:
+    """Return the needs of a machine together with a part that somebody wants there."""
+    mine = mine or Needs(EVERYWHERE, wanted=dict.fromkeys(EVERYWHERE, ("every study",)))
+    programs, wanted = dict(mine.programs), dict(mine.wanted)
     for program, package in part.programs.items():
-        if len(package) >= len(programs.get(program, "")):  # the one with a version says more
-            programs[program] = package
+        programs[program] = max(package, programs.get(program, ""), key=len)  # the one with a version says more
+        wanted[program] = tuple(dict.fromkeys((*wanted.get(program, ()), who)))
     return Needs(
-        programs, mine.modules | part.modules, tuple(dict.fromkeys((*mine.folders, *part.folders))),
+        programs, {**mine.modules, **part.modules}, tuple(dict.fromkeys((*mine.folders, *part.folders))),
         max(mine.nofile, part.nofile), mine.root or part.root, wanted,
     )  # fmt: skip
 
 
-def _merge_places(places: Mapping[str, Machine], needs: Mapping[str, Needs], untold: tuple[str, ...]) -> SiteNeeds:
-    """Return the machines that need something; one that has several places is asked once, for all of them."""
-    names: dict[tuple[str, int, str, str | None], list[str]] = {}
-    for place in needs:
-        if place in places:
-            each = places[place]
-            names.setdefault((each.address, each.port, each.user, each.gateway), []).append(place)
-    machines: dict[str, Machine] = {}
-    joined: dict[str, Needs] = {}
-    for same in names.values():
-        called = " + ".join(same)
-        machines[called] = places[same[0]]
-        joined[called] = Needs()
-        for place in same:
-            joined[called] = _join_needs(joined[called], needs[place], place)
-    return SiteNeeds(machines, joined, untold)
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of ours."""
+
+    path: str
+    mode: int
+    data: bytes
+
+    @property
+    def sha256(self) -> str:
+        return sha256(self.data).hexdigest()
 
 
-def _cases(study: Study) -> Iterable[Any]:
-    return [case for profile in study.profiles.values() for case in profile.cases]
+@dataclass(frozen=True, slots=True)
+class GuestFiles:
+    """Files and folders of ours; none where the image cannot be made here, and `reason` says why."""
+
+    files: tuple[File, ...] = ()
+    folders: tuple[str, ...] = ()
+    reason: str = ""
 
 
-def _check(kind: str, given: Sequence[str] | None, known: Sequence[str]) -> None:
-    if given is not None and not given:
-        raise DesignError(f"no {kind} is named; leave the option out for all of them")
-    for name in given or ():
-        if name not in known:
-            raise unknown_name(f"{kind} of these studies", name, set(known))
+def read_files(tar: Path) -> GuestFiles:
+    """Return what is ours in the guest image's archive."""
+    found, folders = {}, set()
+    with tarfile.open(tar) as archive:
+        for member in archive:
+            name = member.name.removeprefix("./")
+            if member.isdir() and FOLDERS.fullmatch(name):
+                folders.add(f"/{name}")
+            if not member.isfile() or not OURS.fullmatch(name) or ".." in name or member.size > LARGEST:
+                continue
+            content = archive.extractfile(member)
+            assert content is not None
+            found[name] = File(f"/{name}", member.mode & 0o777, content.read())
+    return GuestFiles(tuple(found[name] for name in sorted(found)), tuple(sorted(folders)))
+
+
+def load_files(say: Callable[[str], None]) -> GuestFiles:
+    """Return what is ours, with the image made first where it is not there yet."""
+    from infrabench.machines.lab import images  # needs the tools of the lab
+
+    try:
+        return read_files(images.make("guest", say).tar)
+    except (InfrabenchError, tarfile.TarError, OSError) as error:
+        return GuestFiles(reason=f"it cannot be made here: {str(error).strip().splitlines()[-1]}")
