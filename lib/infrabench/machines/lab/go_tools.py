@@ -14,17 +14,17 @@ import json
 import logging
 import os
 import re
-import selectors
 import shutil
 import signal
 import subprocess
 import sysconfig
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import BinaryIO
 
 from infrabench.core import NotRunnable, ProvisionError, unknown_name
 from infrabench.machines.hosts.host import LocalHost
@@ -215,8 +215,8 @@ def _finish(part: GoPart, toolchain: str, folder: Path) -> None:
 def add(part: GoPart, extra: Extra, to: Path) -> None:
     """Put an extra to `to`: a copy of what the module holds, or what is made of it."""
     where = ("list", "-mod=readonly", "-m", "-f", "{{.Dir}}", extra.module)
-    printed = _go(part, where, f"{part.name}: finding {extra.module}", lambda seconds, done: None)
-    source = Path(printed.strip().splitlines()[-1]) / extra.path
+    lines = _go(part, where, f"{part.name}: finding {extra.module}", lambda seconds, done: None)
+    source = Path(lines[-1]) / extra.path
     if not source.exists():
         raise ProvisionError(f"{part.name}: {extra.module} has no {extra.path}")
     if extra.how == "folder":
@@ -265,59 +265,51 @@ def environment(*, cgo: bool) -> dict[str, str]:
     return {**kept, **ours}
 
 
-def _go(part: GoPart, argv: Sequence[str], what: str, tick: Tick) -> str:
-    """Run Go in the part's folder and return what it said; ends with this process, and soon after an interrupt."""
+def _go(part: GoPart, argv: Sequence[str], what: str, tick: Tick) -> list[str]:
+    """Run Go in the part's folder and return the lines it prints; ends with this process, soon after an interrupt."""
     go = find_toolchain()
     if not go:
         raise ProvisionError(f"{what}: there is no Go toolchain")
-    child = subprocess.Popen(
-        [*shell.contained(), "nice", go[0], *argv], cwd=part.folder, env=environment(cgo=part.cgo),
-        start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    try:
-        said, last = _listen(child, tick)
-        status = child.wait()
-    finally:
-        if child.poll() is None:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-    if status != 0:
-        raise ProvisionError(
-            f"{what} failed (status {status}):\n" + "\n".join(last) + "\nWhat was built is kept, and the same command "
-            "goes on from there. If modules could not be had: GOPROXY says where Go gets them from."
-        )
-    return said
-
-
-def _listen(child: subprocess.Popen[bytes], tick: Tick) -> tuple[str, list[str]]:
-    """Return all that a child says and its last lines that are not a mere package name."""
-    assert child.stdout is not None
     begin = ticked = time.monotonic()
-    said, rest, last = b"", b"", deque[str](maxlen=TAIL)
-    downloads, packages = 0, 0
-    with selectors.DefaultSelector() as ready:
-        ready.register(child.stdout, selectors.EVENT_READ)
-        while True:
-            now = time.monotonic()
-            if now - begin > PROGRAM_TIMEOUT_S:
-                raise ProvisionError(f"Go was not done after {PROGRAM_TIMEOUT_S / 3600:g} h. Last: {'; '.join(last)}")
-            if now - ticked >= TICK_S:
-                ticked = now
-                tick(now - begin, f"{packages} packages compiled" if packages else f"{downloads} modules downloaded")
-            if not ready.select(timeout=1.0):
-                continue
-            chunk = os.read(child.stdout.fileno(), 1 << 16)
-            if not chunk:
-                return said.decode("utf-8", "replace"), [*last, *([rest.decode("utf-8", "replace")] if rest else [])]
-            said += chunk
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                if line.startswith(b"go: downloading "):
-                    downloads += 1
-                elif b" " in line or b":" in line:
-                    last.append(line.decode("utf-8", "replace"))
-                else:  # -v: the package that is being compiled
-                    packages += 1
+    with open(os.memfd_create("go"), "rb") as output:
+        child = subprocess.Popen(
+            [*shell.contained(), "nice", go[0], *argv], cwd=part.folder, env=environment(cgo=part.cgo),
+            start_new_session=True, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        try:
+            while child.poll() is None:
+                now = time.monotonic()
+                if now - begin > PROGRAM_TIMEOUT_S:
+                    last = "; ".join(_read(output)[1])
+                    raise ProvisionError(f"Go was not done after {PROGRAM_TIMEOUT_S / 3600:g} h. Last: {last}")
+                if now - ticked >= TICK_S:
+                    ticked = now
+                    tick(now - begin, _read(output)[2])
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(1.0)
+        finally:
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+        lines, last_lines, _ = _read(output)
+    if child.returncode != 0:
+        raise ProvisionError(
+            f"{what} failed (status {child.returncode}):\n"
+            + "\n".join(last_lines)
+            + "\nWhat was built is kept, and the "
+            "same command goes on from there. If modules could not be had: GOPROXY says where Go gets them from."
+        )
+    return lines
+
+
+def _read(output: BinaryIO) -> tuple[list[str], list[str], str]:
+    """Return the lines that Go has printed, the last of them that are messages, and how far it is in words."""
+    lines = os.pread(output.fileno(), os.fstat(output.fileno()).st_size, 0).decode("utf-8", "replace").splitlines()
+    others = [line for line in lines if not line.startswith("go: downloading ")]
+    messages = [line for line in others if " " in line or ":" in line]
+    packages = len(others) - len(messages)  # -v: the name alone of each that is compiled
+    progress = f"{packages} packages compiled" if packages else f"{len(lines) - len(others)} modules downloaded"
+    return lines, messages[-TAIL:], progress
 
 
 def cache_root() -> Path:
