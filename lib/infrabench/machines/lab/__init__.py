@@ -20,7 +20,7 @@ from infrabench.machines.lab.nodes import GUEST_DIR, NODES
 from infrabench.machines.lab.shell import Say, in_use, lab_dir, locked, remove_tree, require, sh
 from infrabench.machines.sites import local_leftovers
 
-ANSWER_S = 20.0
+ANSWER_S = 20.0  # of a busy node, and of a user that is ending
 
 log = logging.getLogger(__name__)
 
@@ -87,15 +87,15 @@ def use(say: Say = log.info, holder: Holder | None = None) -> Iterator[dict[str,
 
 
 @contextmanager
-def keep_cluster(name: str, tools: tuple[str, ...], say: Say = log.info) -> Iterator[Machines]:
+def keep_cluster(name: str, tools: tuple[str, ...]) -> Iterator[Machines]:
     """Yield a set of machines of the lab that stays until `down`, unless what is done with it here fails.
 
     What there was of that name is replaced. While a session uses the lab, kept machines are frozen.
     """
     with in_use():
-        up(say)
+        up()
         kubeconfig(name).unlink(missing_ok=True)  # its presence says that the cluster is whole
-        made = node_groups.make(KEPT + name, tools, say=say)
+        made = node_groups.make(KEPT + name, tools)
         try:
             yield made
         except BaseException:
@@ -112,18 +112,18 @@ def find_kept_cluster(name: str) -> Path | None:
     return file if file.exists() and node_groups.is_whole(KEPT + name, ROLES) else None
 
 
-def keep_hosts(name: str, say: Say = log.info) -> tuple[Path, bool]:
+def keep_hosts(name: str) -> tuple[Path, bool]:
     """Return the inventory of a pair of hosts that stays until `down`, and whether it was made now.
 
     One that stands already is left as it is. While a session uses the lab's own two nodes, kept ones are frozen.
     """
     group = KEPT + pair_group(name)
     with in_use():
-        up(say)
+        up()
         file = pair_inventory(name)
         if file.exists() and node_groups.is_whole(group, nodes.PAIR):
             return file, False
-        return node_groups.make_pair(name, group, say), True
+        return node_groups.make_pair(name, group), True
 
 
 def kubeconfig(name: str) -> Path:
@@ -131,7 +131,7 @@ def kubeconfig(name: str) -> Path:
     return lab_dir() / f"{name}.kubeconfig"
 
 
-def sweep(say: Say = log.info, wait_s: float = 20.0) -> None:
+def sweep() -> None:
     """Remove a lab whose user is gone without taking it down, unless it is kept; waits for a user that is ending."""
 
     def is_left() -> bool:
@@ -139,32 +139,32 @@ def sweep(say: Say = log.info, wait_s: float = 20.0) -> None:
 
     def take_down() -> None:
         if is_left():
-            with in_use(), locked(say=say):
+            with in_use(), locked():
                 if is_left():
-                    say("Taking down the lab that was left behind")
-                    _remove(say=say)
+                    log.info("Taking down the lab that was left behind")
+                    _remove()
 
-    wait.retry(take_down, SiteError, wait_s, pause_s=0.5)
+    wait.retry(take_down, SiteError, ANSWER_S, pause_s=0.5)
 
 
-def down(say: Say = log.info) -> None:
+def down() -> None:
     """Remove the running lab: processes, mounts, bridge, cgroups, routes. Cached images and node data stay.
 
     What a killed session on site `local` left goes too. Raises `SiteError` while a session uses the lab.
     """
     require()
-    with in_use(), locked(say=say):
-        _remove(say=say)
-        say("The lab is down")
+    with in_use(), locked():
+        _remove()
+        log.info("The lab is down")
 
 
-def purge(say: Say = log.info) -> None:
+def purge() -> None:
     """Remove the running lab and everything that it keeps on disk (images, node data, Go tools and Go's caches).
 
     Raises `SiteError` while a session uses the lab, or somebody makes what would go.
     """
-    down(say)
-    with in_use(), locked(say=say):
+    down()
+    with in_use(), locked():
         go_tools.purge()
         images.purge()
 

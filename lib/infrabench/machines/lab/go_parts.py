@@ -70,10 +70,6 @@ class GoPart:
         """Where go.mod and go.sum are."""
         return GO_DIR / self.name
 
-    @property
-    def compiles_c(self) -> bool:
-        return self.cgo or any(each.how == "C" for each in self.extra)
-
 
 def _programs(folder: str, seconds: Mapping[str, float]) -> tuple[Program, ...]:
     """Return programs that are called as their packages are, which are all in one folder."""

@@ -112,7 +112,8 @@ def missing(names: Iterable[str]) -> str | None:
 
 def _packages(parts: Sequence[GoPart]) -> list[str]:
     """Return the Debian packages that compiling C needs and that are not there."""
-    packages = [] if shutil.which("gcc") or not any(part.compiles_c for part in parts) else ["gcc", "libc6-dev"]
+    has_c = any(part.cgo or any(each.how == "C" for each in part.extra) for part in parts)
+    packages = ["gcc", "libc6-dev"] if has_c and not shutil.which("gcc") else []
     headers = sorted({header for part in parts for header in part.headers})
     if headers and not shutil.which("pkg-config"):
         return [*packages, "pkg-config", *(f"{header}-dev" for header in headers)]
