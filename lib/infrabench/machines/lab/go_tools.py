@@ -9,8 +9,6 @@ A run of the toolchain has an environment of its own, ends with this process, an
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import os
 import re
@@ -170,12 +168,19 @@ def _build(parts: Sequence[GoPart], say: Say) -> None:
     numbered = count()
     for part in parts:
         folder = _folder(part, toolchain)
-        _unfinished(folder).mkdir(parents=True, exist_ok=True)
+        unfinished = _unfinished(folder)
+        unfinished.mkdir(parents=True, exist_ok=True)
         for program in to_build(part, toolchain):
             tick = partial(tell, next(numbered), program)
             tick(0.0, "")
-            build(part, program, _unfinished(folder) / program.name, tick)
-        _finish(part, toolchain, folder)
+            build(part, program, unfinished / program.name, tick)
+        for extra in part.extra:
+            shell.remove_tree(unfinished / extra.name)
+            add(part, extra, unfinished / extra.name)
+        sh("sync", "-f", unfinished, timeout_s=300)
+        unfinished.rename(folder)
+        folder.touch()
+        shell.prune(folder, KEEP)
     say(
         f"Built the Go tools in {duration(time.monotonic() - begin)}. What Go keeps for a next build takes "
         f"{caches_bytes() / 1e9:.1f} GB: `infrabench lab trim` removes it, and nothing that runs needs it"
@@ -188,29 +193,6 @@ def build(part: GoPart, program: Program, to: Path, tick: Tick) -> None:
     argv = ["build", "-v", *build_flags(part, program), "-o", str(new), program.package]
     _go(part, argv, f"{part.name}: building {program.name}", tick)
     new.rename(to)
-
-
-def _finish(part: GoPart, toolchain: str, folder: Path) -> None:
-    """Add what a part holds besides programs, and a note of what it was made from; give it its name; older ones go."""
-    made_in = _unfinished(folder)
-    for extra in part.extra:
-        shell.remove_tree(made_in / extra.name)
-        add(part, extra, made_in / extra.name)
-    programs = {
-        each.name: {
-            "package": each.package,
-            "flags": build_flags(part, each),
-            "sha256": hashlib.sha256((made_in / each.name).read_bytes()).hexdigest(),
-        }
-        for each in part.programs
-    }
-    extras = {each.name: f"{each.module}@{go_parts.version(part, each.module)}/{each.path}" for each in part.extra}
-    note = {"part": part.name, "go": toolchain, "cgo": part.cgo, "programs": programs, "extra": extras}
-    (made_in / "made.json").write_text(json.dumps(note, indent=1))
-    sh("sync", "-f", made_in, timeout_s=300)
-    made_in.rename(folder)
-    folder.touch()
-    shell.prune(folder, KEEP)
 
 
 def add(part: GoPart, extra: Extra, to: Path) -> None:
