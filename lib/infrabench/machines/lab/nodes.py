@@ -31,6 +31,9 @@ READY_S = 60.0
 FREEZE_S = 10.0
 DETACH_S, PAUSE_S = 20.0, 0.3  # one that lies over another is free only after it, and processes take their time to die
 LINKS = Path("/sys/class/net")
+V1_DEVICES = Path(
+    "/sys/fs/cgroup/devices"
+)  # LXC 7 knows no cgroup v1 and refuses its keys, which older ones need there
 # Folder in the node -> name below the node's data folder.
 DATA = {
     "/var/lib/docker": "docker", "/var/lib/lxd": "lxd", "/var/lib/lxc": "lxc", "/var/lib/containers": "podman",
@@ -249,7 +252,7 @@ lxc.uts.name = {node.role}
 lxc.rootfs.path = overlay:{image.rootfs}:{node.home}/upper
 lxc.cap.drop =
 lxc.apparmor.profile = unconfined
-lxc.cgroup.devices.allow = a
+{"lxc.cgroup.devices.allow = a" if V1_DEVICES.is_dir() else "# cgroup v2 alone"}
 lxc.cgroup2.devices.allow = a
 lxc.mount.auto = proc:rw sys:rw cgroup:rw
 {binds}lxc.net.0.type = veth

@@ -235,6 +235,16 @@ def test_a_node_gets_devices_beside_folders(lab: Path, tmp_path: Path) -> None:
     assert "lxc.mount.entry = /dev/kvm dev/kvm none bind,create=file,optional 0 0\n" in text
 
 
+@pytest.mark.parametrize("v1", [True, False])
+def test_a_node_names_cgroup_v1_only_where_it_is(
+    lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, v1: bool
+) -> None:
+    monkeypatch.setattr(nodes, "V1_DEVICES", tmp_path if v1 else tmp_path / "none")
+    text = nodes._config(NODE, Image("cluster", "0", tmp_path), tmp_path, {}, (), ())
+    assert ("lxc.cgroup.devices.allow = a\n" in text) == v1
+    assert "\nlxc.cgroup2.devices.allow = a\n" in text
+
+
 def test_two_systems_that_make_their_machines_at_once_do_not_meet(lab: Path, built: list[str]) -> None:
     with ThreadPoolExecutor(4) as pool:
         addresses = [each for made in pool.map(lambda name: make(name), "abcd") for each in made]
