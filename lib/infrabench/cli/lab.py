@@ -30,13 +30,13 @@ def add_parsers(subparsers: Subparsers) -> None:
         help="for each name a server and a client as hosts of one's own, with an inventory, that stay",
     )  # fmt: skip
     add_command(group, "status", status, "say what there is of the lab, and change nothing", "infrabench lab status")
-    add_command(group, "down", down, "take the lab down, with what a killed one left", "infrabench lab down")
+    add_command(group, "down", remove, "take the lab down, with what a killed one left", "infrabench lab down")
     parser = add_command(
         group, "build", build, "make images and Go tools ahead of time", "infrabench lab build --only guest"
     )
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these images and tools")
     add_command(group, "trim", trim, "remove what only a next build needs", "infrabench lab trim")
-    add_command(group, "purge", purge, "take the lab down and remove all that it keeps", "infrabench lab purge")
+    add_command(group, "purge", remove, "take the lab down and remove all that it keeps", "infrabench lab purge")
 
 
 def up(arguments: Namespace) -> Iterator[str]:
@@ -54,19 +54,21 @@ def up(arguments: Namespace) -> Iterator[str]:
 def status(arguments: Namespace) -> Iterator[str]:
     """Yield how the lab is: nodes, images, programs, and what a killed one left."""
     from infrabench.machines import lab as embedded
+    from infrabench.machines.lab import go_tools, prebuild
 
     found = embedded.status()
     yield "the lab is up" if found.up else "the lab is down"
-    for kind, rows in (("node", found.nodes), ("image", found.images), ("Go tools", found.tools)):
-        yield from (f"{kind} {name}: {told}" for name, told in rows.items())
+    yield from (f"node {name}: {state}" for name, state in found.nodes.items())
+    for name in prebuild.names():
+        yield f"{'Go tools' if name in go_tools.PARTS else 'image'} {name}: {prebuild.describe(name)}"
     yield from (f"left over: {each}" for each in found.leftovers)
 
 
-def down(arguments: Namespace) -> Iterator[str]:
-    """Take the lab down; yields nothing."""
+def remove(arguments: Namespace) -> Iterator[str]:
+    """Take the lab down; with `purge` remove all that it keeps, too; yields nothing."""
     from infrabench.machines import lab as embedded
 
-    embedded.down()
+    (embedded.purge if arguments.action == "purge" else embedded.down)()
     yield from ()
 
 
@@ -82,14 +84,6 @@ def trim(arguments: Namespace) -> Iterator[str]:
     from infrabench.machines.lab import go_tools
 
     yield f"{go_tools.forget_caches() / 1e9:.1f} GB removed"
-
-
-def purge(arguments: Namespace) -> Iterator[str]:
-    """Take the lab down and remove all that it keeps; yields nothing."""
-    from infrabench.machines import lab as embedded
-
-    embedded.purge()
-    yield from ()
 
 
 def _hosts(names: Sequence[str]) -> Iterator[str]:

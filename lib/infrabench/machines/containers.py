@@ -17,7 +17,9 @@ printed.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from infrabench.core import CommandFailed, Host, Limits, NotRunnable, ProvisionError, Result, Site, Target
@@ -190,14 +192,9 @@ def find_cgroups(host: Host, pid: int, mark: str) -> dict[str, str]:
         folders = containers.find_cgroups(host, pid, container_id)
         pause, resume = containers.make_freezer(host, folders)
     """
-    folders = {}
-    for line in run_script(host, _CGROUP, str(pid)).splitlines():
-        controller, path = line.split(" ", 1)
-        names = path.split("/")
-        last = next((i for i, name in enumerate(names) if mark in name), None)
-        if last is not None:
-            folders[controller] = "/".join(names[: last + 1])
-    return folders
+    lines = (line.split(" ", 1) for line in run_script(host, _CGROUP, str(pid)).splitlines())
+    found = ((controller, re.match(rf".*?{re.escape(mark)}[^/]*", path)) for controller, path in lines)
+    return {controller: match[0] for controller, match in found if match}
 
 
 def list_cgroups(folders: Mapping[str, str]) -> list[str]:
@@ -223,11 +220,11 @@ def make_freezer(host: Host, folders: Mapping[str, str]) -> tuple[Callable[[], N
         file, frozen, thawed = f"{folders['unified']}/cgroup.freeze", "1", "0"
     else:
         raise ProvisionError(f"{host.name}: the guest is in no cgroup with a freezer: {dict(folders)}")
-    return (lambda: _set(host, file, frozen)), (lambda: _set(host, file, thawed))
 
+    def write(word: str) -> None:
+        run_script(host, _FREEZE, file, word, timeout_s=10)
 
-def _set(host: Host, file: str, word: str) -> None:
-    run_script(host, _FREEZE, file, word, timeout_s=10)
+    return partial(write, frozen), partial(write, thawed)
 
 
 def read_limits(target: Target) -> dict[str, Any]:

@@ -123,15 +123,17 @@ fi
 # Length of a listening socket's queue, alike in every target: with the default of 4096, thousands of clients that
 # connect at once lose first packets, and the retransmission timer is measured instead of the server.
 SOMAXCONN = 16384
-CONTROLLERS = "/run/infrabench/controllers"  # first line: what was on; then the cgroups that there were
+# First line: the controllers that were on; then the cgroups that there were. The first system to come notes it.
+CONTROLLERS = "/run/infrabench/controllers"
 _REMEMBER = """
 cd /sys/fs/cgroup && [ -e cgroup.subtree_control ] && [ ! -e "$1" ] || exit 0
 mkdir -p "${1%/*}"
 { cat cgroup.subtree_control; grep -l 'populated 1' */cgroup.events; } >"$1.part"
 mv "$1.part" "$1"
 """
-# The kernel refuses to switch off what is in use further down. A cgroup that came since may rely on a controller
-# without that: then all stay on. Ours need a moment to go. Nothing else of a session is noted in that folder by then.
+# Switches off what was not on, if no system is left: the bridge tells. The kernel refuses to switch off what is in use
+# further down. A cgroup that came since may rely on a controller without that: then all stay on. Ours need a moment to
+# go. Nothing else of a session is noted in that folder by then.
 _RESTORE = """
 [ ! -d "/sys/class/net/$2" ] || exit 0
 newcomers() { grep -l 'populated 1' */cgroup.events | grep -vxFf "$1"; }
@@ -210,7 +212,7 @@ def hold_bridge(host: Host, site: Site, cgroups: Sequence[str] = ()) -> Iterator
         with guest_bridge.hold_bridge(host, site, cgroups=("libpod_parent/conmon", "libpod_parent")):
             ...  # start the container with a port on guest_bridge.BRIDGE, yield, remove it
     """
-    remember_controllers(host)
+    host.run(("sh", "-c", _REMEMBER, "sh", CONTROLLERS), timeout_s=10)
     run_script(host, _BRIDGE_UP, BRIDGE, gateway(site), *cgroups)
     try:
         yield
@@ -221,7 +223,7 @@ def hold_bridge(host: Host, site: Site, cgroups: Sequence[str] = ()) -> Iterator
 def release_bridge(host: Host) -> None:
     """Remove the bridge, and put back what was noted when it was made, unless a system is still on it."""
     host.run(("sh", "-c", _BRIDGE_DOWN, "sh", BRIDGE), timeout_s=20)
-    restore_controllers(host, BRIDGE)
+    host.run(("sh", "-c", _RESTORE, "sh", CONTROLLERS, BRIDGE), timeout_s=20)
 
 
 def listen_queue(host: Host) -> int:
@@ -230,13 +232,3 @@ def listen_queue(host: Host) -> int:
     Some kernels show it to no network of mapped user ids (LXD's); such a network has what every new one has.
     """
     return int(run_script(host, _LISTEN_QUEUE, str(SOMAXCONN), timeout_s=10))
-
-
-def remember_controllers(host: Host) -> None:
-    """Note on the host which controllers are on, unless a system that is there already did."""
-    host.run(("sh", "-c", _REMEMBER, "sh", CONTROLLERS), timeout_s=10)
-
-
-def restore_controllers(host: Host, bridge: str) -> None:
-    """Switch off what was not on before the first system came, if none is left: the systems' bridge tells."""
-    host.run(("sh", "-c", _RESTORE, "sh", CONTROLLERS, bridge), timeout_s=20)

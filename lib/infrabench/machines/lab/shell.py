@@ -42,7 +42,7 @@ LOCKS = {
 SILENT_S = 2.0  # a wait of so long is not worth a word
 
 log = logging.getLogger(__name__)
-Say = Callable[[str], None]
+Say = Callable[[str], None]  # is told what takes long
 
 
 def state_dir() -> Path:
@@ -56,6 +56,11 @@ def state_dir() -> Path:
         return (Path(moved).expanduser() if moved else _default_state_dir()).resolve()
     except (OSError, RuntimeError) as error:  # links in a circle; nobody's home
         raise SiteError(f"INFRABENCH_STATE={moved or ''} is no path of a folder: {error}") from error
+
+
+def lab_dir() -> Path:
+    """Return the folder of the running lab (keys, nodes)."""
+    return state_dir() / "lab"
 
 
 def open_state_dir() -> Path:
@@ -170,6 +175,51 @@ def free_bytes(folder: Path) -> int:
     while not folder.exists():
         folder = folder.parent
     return shutil.disk_usage(folder).free
+
+
+def explain_full_disk(needed_bytes: float, what: str) -> str | None:
+    """Return None, or that the state folder's disk has not `needed_bytes` free, which `what` says the use of."""
+    free = free_bytes(state_dir())
+    if free >= needed_bytes:
+        return None
+    return (
+        f"{state_dir()}: {free / 2**30:.1f} GiB free, {what} {needed_bytes / 2**30:.0f}. Free some space or set "
+        "INFRABENCH_STATE to a larger disk"
+    )
+
+
+@contextmanager
+def fill_folder(folder: Path, keep: int) -> Iterator[Path]:
+    """Yield a folder to fill that is called `folder` at the end, so that this is there whole or not at all.
+
+    It is one of a cache, KIND-HASH. What was left half filled of its kind goes before, older ones go after (`prune`).
+    """
+    open_state_dir()  # else it would be made with the first folder in it: open to all users, and without its marker
+    kind = folder.name.rpartition("-")[0]
+    for leftover in folder.parent.glob(f"{kind}-*.part"):
+        remove_tree(leftover)
+    part = folder.with_name(f"{folder.name}.part")
+    part.mkdir(parents=True)
+    part.chmod(0o755)
+    yield part
+    os.sync()
+    part.rename(folder)
+    prune(folder, keep)
+
+
+def prune(newest: Path, keep: int) -> None:
+    """Remove all but the newest `keep` folders of the same kind in a cache, with the data of nodes made from them.
+
+    Those of a lab that still runs stay; half filled ones go.
+    """
+    kind = re.escape(newest.name.rpartition("-")[0])  # flannel, not flannel-cni
+    there = [path for path in newest.parent.iterdir() if re.fullmatch(rf"{kind}-[0-9a-f]{{16}}(\.part)?", path.name)]
+    whole = sorted((path for path in there if path.suffix != ".part"), key=lambda path: path.stat().st_mtime)
+    mounts = Path("/proc/self/mounts").read_text()
+    for old in {*there} - {*whole[-keep:]}:
+        if str(old) not in mounts:
+            remove_tree(old)
+            remove_tree(state_dir() / "data" / old.name.rpartition("-")[2])
 
 
 def missing_packages(programs: Mapping[str, str]) -> list[str]:

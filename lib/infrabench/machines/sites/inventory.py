@@ -206,13 +206,13 @@ class Teams:
 
 def _parcels(tools: tuple[str, ...], say: Say) -> remote.Parcels:
     """Return the programs and images of a cluster, built on this machine."""
-    from infrabench.machines.lab import go_tools, node_groups, pod_images  # needed only where a cluster is made
+    from infrabench.machines.lab import go_parts, go_tools, node_groups, pod_images  # only where a cluster is made
 
-    built = go_tools.make(tuple(part for part in dict.fromkeys((*node_groups.TOOLS, *tools)) if part != kata.PART), say)
+    built = go_tools.make(node_groups.parts(tools), say)
     images = {kind: pod_images.make(kind, say) for kind in pod_images.KINDS}
     return remote.Parcels(
         tools=built,
         images={kind: (each.tag, each.tar) for kind, each in images.items()},
-        versions={part: node_groups.version(part) for part in built},
+        versions={part: go_parts.version(go_parts.PARTS[part]) for part in built},
         own=tuple(part for part in tools if part == kata.PART),
     )

@@ -143,6 +143,7 @@ def read_file(spec: str | Path) -> Inventory | Kubeconfig:
 @contextmanager
 def _open_lab(say: Callable[[str], None], holder: claims.Holder | None) -> Iterator[OpenSite]:
     from infrabench.machines import lab  # the lab's tools are needed only where it is used
+    from infrabench.machines.lab import node_groups, nodes
     from infrabench.machines.lab.shell import require
 
     try:
@@ -150,11 +151,12 @@ def _open_lab(say: Callable[[str], None], holder: claims.Holder | None) -> Itera
     except NotRunnable as error:
         raise NotRunnable(f"{error}. Site local runs what this user can run; an inventory names other hosts") from error
     with lab.use(say, holder) as facts, ExitStack() as stack:
-        hosts = {node.role: lab.host(node) for node in lab.NODES}
+        hosts = {node.role: nodes.host(node) for node in nodes.NODES}
         for host in hosts.values():
             stack.callback(host.close)
             host.run(("true",), timeout_s=5)
-        yield OpenSite("lab", "lab", hosts, facts, partial(lab.machines, say=say), partial(lab.store, say=say))
+        clusters, stores = partial(node_groups.open_group, say=say), partial(node_groups.open_store, say=say)
+        yield OpenSite("lab", "lab", hosts, facts, clusters, stores)
 
 
 def open_local(say: Callable[[str], None] = log.info, make: bool = True) -> OpenSite:

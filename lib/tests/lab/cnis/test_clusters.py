@@ -107,7 +107,7 @@ def kubectl(name: str, *argv: str) -> str:
 
 
 def kept_nodes(name: str) -> tuple[nodes.Node, ...]:
-    return node_groups.members(node_groups.KEPT + name, node_groups.slots(lab.lab_dir())[node_groups.KEPT + name])
+    return own_nodes(node_groups.KEPT + name)
 
 
 def is_frozen(node: nodes.Node) -> bool:
@@ -299,7 +299,7 @@ def thawed(made: Deployment) -> Iterator[Mapping[str, Target]]:
 
 
 def own_nodes(name: str) -> tuple[nodes.Node, ...]:
-    return node_groups.members(name, node_groups.slots(lab.lab_dir())[name])
+    return node_groups.place_nodes(name, node_groups.slots()[name], node_groups.ROLES)
 
 
 def programs(host: Host) -> set[str]:

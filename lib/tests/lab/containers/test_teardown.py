@@ -21,7 +21,7 @@ import os, signal, sys
 from infrabench.machines import lab; from infrabench import registry
 from infrabench.core import DeploySpec, Limits
 from infrabench.machines.sites.site import OpenSite
-site = OpenSite("lab", "lab", {node.role: lab.host(node) for node in lab.NODES}, lab.facts())
+site = OpenSite("lab", "lab", {node.role: lab.nodes.host(node) for node in lab.NODES}, lab.facts())
 spec = DeploySpec("killed", Limits(cpus="0", memory_bytes=512 * 2**20, nofile=5000), "198.18.64.10")
 with registry.system(sys.argv[1]).deploy(site, spec) as made:
     made.pause and made.pause()

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import DesignError, NotRunnable, ProvisionError
-from infrabench.machines.lab import go_build, go_parts, go_tools
+from infrabench.machines.lab import go_parts, go_tools
 from infrabench.machines.lab.go_parts import Extra, GoPart, Program
 
 HELLO = 'package main\n\nimport "fmt"\n\nvar number = "none"\n\nfunc main() { fmt.Println("hello", number) }\n'
@@ -34,7 +34,7 @@ func main() { fmt.Println("hello", C.atoi(C.CString("7"))) }
 CRD = "# text\n---\nkind: CustomResourceDefinition\nname: a\n---\nkind: DaemonSet\n"
 C_MAIN = '#include "b.h"\nint main(void) { return answer(); }\n'
 
-needs_go = pytest.mark.skipif(go_build.go() is None, reason="not run: no Go toolchain here")
+needs_go = pytest.mark.skipif(go_tools.find_toolchain() is None, reason="not run: no Go toolchain here")
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="not run: no gcc here")
 
 
@@ -50,7 +50,7 @@ def home(tmp_path: Path, compiled: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path / "state"))
     monkeypatch.setattr(go_parts, "GO_DIR", tmp_path / "parts")
     monkeypatch.setattr(go_tools, "PARTS", {})
-    monkeypatch.setattr(go_build, "compiled", lambda: compiled)
+    monkeypatch.setattr(go_tools, "compiled", lambda: compiled)
     return tmp_path
 
 
@@ -87,7 +87,7 @@ def fake_go(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path
         )
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-        monkeypatch.setattr(go_build, "PLACES", ())
+        monkeypatch.setattr(go_tools, "PLACES", ())
         return home / "calls"
 
     return make
@@ -106,7 +106,6 @@ def test_a_module_is_built_once_and_found_again(module: Callable[..., GoPart]) -
     ran = subprocess.run([folder / "hello"], capture_output=True, check=True)
     assert ran.stdout == b"hello none\n"
     assert folder.name == f"tiny-{go_tools.content_hash('tiny')}"
-    assert (folder / "made.json").exists()
     assert go_tools.cached("tiny") == folder
     assert any("Building 1 of 1: hello" in line for line in said)
     count = len(said)
@@ -162,7 +161,7 @@ def test_a_failing_build_goes_on_with_the_programs_that_are_left(
     (home / "mended").touch()
     said: list[str] = []
     folder = go_tools.make(["tiny"], said.append)["tiny"]
-    assert {path.name for path in folder.iterdir()} == {"one", "two", "three", "made.json"}
+    assert {path.name for path in folder.iterdir()} == {"one", "two", "three"}
     assert len(calls.read_text().splitlines()) == 4  # one was not built again
     assert any("Building 1 of 2: two" in line for line in said)
     assert not list(folder.parent.glob("*.part"))
@@ -171,13 +170,12 @@ def test_a_failing_build_goes_on_with_the_programs_that_are_left(
 def test_a_program_that_is_half_written_is_not_taken(
     module: Callable[..., GoPart], fake_go: Callable[[str], Path]
 ) -> None:
-    part = module()
+    module()
     fake_go("echo half >$out; exit 9\n")
     with pytest.raises(ProvisionError, match="status 9"):
         go_tools.make(["tiny"], silent)
-    toolchain = go_build.toolchain()
-    assert toolchain is not None
-    assert go_build.to_build(part, toolchain) == list(part.programs)
+    assert go_tools.cached("tiny") is None
+    assert go_tools.estimate(["tiny"]) == 10
 
 
 def test_the_build_ends_with_its_user(
@@ -186,10 +184,10 @@ def test_the_build_ends_with_its_user(
     part = module()
     fake_go(f"(while :; do date +%s%N >{home}/alive; sleep 0.05; done) & sleep 60\n")
     source = (
-        "from pathlib import Path; from infrabench.machines.lab import go_build, go_parts; import sys\n"
+        "from pathlib import Path; from infrabench.machines.lab import go_parts, go_tools; import sys\n"
         "go_parts.GO_DIR = Path(sys.argv[1])\n"
         "part = go_parts.GoPart('tiny', (go_parts.Program('hello', 'p', 1),))\n"
-        "go_build.build(part, part.programs[0], Path(sys.argv[2]), print)\n"
+        "go_tools.build(part, part.programs[0], Path(sys.argv[2]), print)\n"
     )
     user = subprocess.Popen([sys.executable, "-c", source, str(part.folder.parent), str(home / "hello")])
     alive = home / "alive"
@@ -210,7 +208,7 @@ def test_a_long_build_says_that_it_lives(
 ) -> None:
     module()
     fake_go("echo 'go: downloading m v1.0.0' >&2; sleep 1.5; echo a/b >&2; echo a/c >&2; sleep 1.5; echo x >$out\n")
-    monkeypatch.setattr(go_build, "TICK_S", 0.5)
+    monkeypatch.setattr(go_tools, "TICK_S", 0.5)
     said: list[str] = []
     go_tools.make(["tiny"], said.append)
     text = "\n".join(said)
@@ -223,7 +221,7 @@ def test_a_stuck_build_is_ended(
 ) -> None:
     module()
     fake_go("echo waiting for godot >&2; sleep 60\n")
-    monkeypatch.setattr(go_build, "PROGRAM_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(go_tools, "PROGRAM_TIMEOUT_S", 0.5)
     begin = time.monotonic()
     with pytest.raises(ProvisionError, match="waiting for godot"):
         go_tools.make(["tiny"], silent)
@@ -231,14 +229,12 @@ def test_a_stuck_build_is_ended(
 
 
 def test_the_time_left_follows_the_pace_of_this_machine() -> None:
-    part = GoPart("p", (Program("a", "a", 600), Program("b", "b", 100)))
-    first = go_tools.BuildStep(1, part, part.programs[0], 0.0)
-    assert go_tools.time_left(first, 700, passed_s=0, now_s=0) == 700
-    assert go_tools.time_left(first, 700, passed_s=200, now_s=200) == 500
-    second = go_tools.BuildStep(2, part, part.programs[1], 600.0)
-    assert go_tools.time_left(second, 700, passed_s=600, now_s=0) == 100
-    assert go_tools.time_left(second, 700, passed_s=1320, now_s=0) == 200  # twice as slow as the table
-    assert go_tools.time_left(second, 700, passed_s=1620, now_s=300) == 0  # late, not less than nothing
+    times = (600.0, 100.0)
+    assert go_tools.time_left(times, 0, passed_s=0, now_s=0) == 700
+    assert go_tools.time_left(times, 0, passed_s=200, now_s=200) == 500
+    assert go_tools.time_left(times, 1, passed_s=600, now_s=0) == 100
+    assert go_tools.time_left(times, 1, passed_s=1320, now_s=0) == 200  # twice as slow as the table
+    assert go_tools.time_left(times, 1, passed_s=1620, now_s=300) == 0  # late, not less than nothing
     assert go_tools.duration(99.4) == "99 s"
     assert go_tools.duration(1500) == "25 min"
 
@@ -263,22 +259,22 @@ def test_what_a_module_holds_besides_programs(module: Callable[..., GoPart]) -> 
     to = part.folder / "made"
     to.mkdir()
     for extra in part.extra:
-        go_build.add(part, extra, to / extra.name)
+        go_tools.add(part, extra, to / extra.name)
     assert (to / "sources" / "a.c").read_text() == C_MAIN
     assert (to / "sources" / "a.c").stat().st_mode & 0o200
     assert (to / "crd.yaml").read_text() == "kind: CustomResourceDefinition\nname: a\n"
     assert subprocess.run([to / "answer"]).returncode == 42
     with pytest.raises(ProvisionError, match="example/tiny has no nothing"):
-        go_build.add(part, Extra("x", "example/tiny", "nothing", "folder"), to / "x")
+        go_tools.add(part, Extra("x", "example/tiny", "nothing", "folder"), to / "x")
     (part.folder / "deploy.yml").write_text("kind: DaemonSet\n")
     with pytest.raises(ProvisionError, match="defines no resource"):
-        go_build.add(part, part.extra[1], to / "y")
+        go_tools.add(part, part.extra[1], to / "y")
 
 
 def test_the_hash_follows_everything_that_goes_in(module: Callable[..., GoPart]) -> None:
     part = module()
-    before = go_build.content_hash(part, "go1.26.8")
-    assert go_build.content_hash(part, "go1.26.8") == before
+    before = go_parts.content_hash(part, "go1.26.8")
+    assert go_parts.content_hash(part, "go1.26.8") == before
     others = [
         replace(part, tags="x"),
         replace(part, cgo=True),
@@ -286,13 +282,13 @@ def test_the_hash_follows_everything_that_goes_in(module: Callable[..., GoPart])
         replace(part, programs=(replace(part.programs[0], tags="y"),)),
         replace(part, extra=(Extra("x", "m", "p", "folder"),)),
     ]
-    hashes = [go_build.content_hash(each, "go1.26.8") for each in others] + [go_build.content_hash(part, "go1.26.9")]
+    hashes = [go_parts.content_hash(each, "go1.26.8") for each in others] + [go_parts.content_hash(part, "go1.26.9")]
     for name in ("go.sum", "go.mod"):
         (part.folder / name).write_text((part.folder / name).read_text() + "\n")
-        hashes.append(go_build.content_hash(part, "go1.26.8"))
+        hashes.append(go_parts.content_hash(part, "go1.26.8"))
     assert len({before, *hashes}) == len(hashes) + 1
     slower = replace(part, programs=(replace(part.programs[0], seconds=99),))
-    assert go_build.content_hash(slower, "go1.26.8") == hashes[-1]  # an estimate is no content
+    assert go_parts.content_hash(slower, "go1.26.8") == hashes[-1]  # an estimate is no content
 
 
 def test_old_folders_of_this_part_alone_are_removed(
@@ -303,7 +299,7 @@ def test_old_folders_of_this_part_alone_are_removed(
     fake_go("echo x >$out\n")
     other = go_tools.make(["tiny-other"], silent)["tiny-other"]
     made = []
-    stale = go_build.cache_root() / "tiny-0123456789abcdef.part"
+    stale = go_tools.cache_root() / "tiny-0123456789abcdef.part"
     stale.mkdir()
     for number in range(3):
         (part.folder / "go.sum").write_text(f"{number}")
@@ -316,13 +312,13 @@ def test_old_folders_of_this_part_alone_are_removed(
 
 def test_no_toolchain_is_told(module: Callable[..., GoPart], monkeypatch: pytest.MonkeyPatch) -> None:
     module()
-    monkeypatch.setattr(go_build, "find_toolchain", lambda: None)
+    monkeypatch.setattr(go_tools, "find_toolchain", lambda: None)
     assert "need Go 1.21 or newer" in (go_tools.missing(["tiny"]) or "")
     assert go_tools.cached("tiny") is None
     with pytest.raises(NotRunnable, match="make build"):
         go_tools.make(["tiny"], silent)
-    with pytest.raises(NotRunnable, match="need Go"):
-        go_tools.content_hash("tiny")
+    assert go_tools.content_hash("tiny") == ""
+    assert go_tools.missing([]) is None
 
 
 def test_a_toolchain_of_the_environment_is_used_where_the_machine_s_is_too_old(
@@ -333,11 +329,11 @@ def test_a_toolchain_of_the_environment_is_used_where_the_machine_s_is_too_old(
     ours = home / "ours"
     (home / "bin/go").rename(ours)
     fake_go("", version="go1.19.8")
-    monkeypatch.setattr(go_build, "PLACES", (str(home / "nothing"), str(ours)))
-    assert (go_build.go(), go_build.toolchain()) == (str(ours), "go1.27.3")
+    monkeypatch.setattr(go_tools, "PLACES", (str(home / "nothing"), str(ours)))
+    assert go_tools.find_toolchain() == (str(ours), "go1.27.3")
     fake_go("", version="go1.26.9")
-    monkeypatch.setattr(go_build, "PLACES", (str(ours),))
-    assert (go_build.go(), go_build.toolchain()) == (str(home / "bin/go"), "go1.26.9")
+    monkeypatch.setattr(go_tools, "PLACES", (str(ours),))
+    assert go_tools.find_toolchain() == (str(home / "bin/go"), "go1.26.9")
 
 
 def test_an_old_toolchain_is_told(module: Callable[..., GoPart], fake_go: Callable[..., Path]) -> None:
@@ -381,7 +377,7 @@ def test_a_full_disk_is_told_before_the_build(
     with pytest.raises(NotRunnable, match=r"1\.0 GiB free, building the Go tools needs about 16.*INFRABENCH_STATE"):
         go_tools.make(["tiny"], silent)
     assert not calls.exists()
-    monkeypatch.setattr(go_build, "caches_bytes", lambda: 15 * 2**30)  # most of it was done before
+    monkeypatch.setattr(go_tools, "caches_bytes", lambda: 15 * 2**30)  # most of it was done before
     assert go_tools.missing(["tiny"]) is None
 
 
@@ -394,17 +390,17 @@ def test_an_unknown_part_is_an_error() -> None:
 def test_caches_are_counted_and_removed_and_the_programs_stay(module: Callable[..., GoPart]) -> None:
     module()
     folder = go_tools.make(["tiny"], silent)["tiny"]
-    locked = go_build.modules() / "m"
+    locked = go_tools.modules() / "m"
     locked.mkdir(parents=True)
     (locked / "f").write_text("x")
     locked.chmod(0o555)
-    held = go_build.caches_bytes()
+    held = go_tools.caches_bytes()
     assert held > 0
     assert go_tools.forget_caches() == held
-    assert go_build.caches_bytes() == 0
+    assert go_tools.caches_bytes() == 0
     assert go_tools.cached("tiny") == folder
     go_tools.purge()
-    assert not go_build.cache_root().exists()
+    assert not go_tools.cache_root().exists()
 
 
 @pytest.mark.parametrize("name", go_parts.PARTS)

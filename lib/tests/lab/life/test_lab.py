@@ -62,7 +62,7 @@ def test_a_lab_killed_at_any_point_is_repaired_by_the_next_up() -> None:
         child.wait()
     lab.up()
     for node in lab.NODES:
-        assert lab.host(node).run(("true",), timeout_s=5).ok
+        assert lab.nodes.host(node).run(("true",), timeout_s=5).ok
 
 
 # A session on site local that was killed with every process that it has started; its containers are frozen.

@@ -82,7 +82,7 @@ def test_a_full_disk_keeps_nobody_from_a_lock(monkeypatch: pytest.MonkeyPatch) -
 
 def test_an_image_that_is_made_holds_up_no_lab_and_nobody_who_has_his(monkeypatch: pytest.MonkeyPatch) -> None:
     made = images._image("node")
-    monkeypatch.setattr(images, "_make", lambda kind, say: pytest.fail(f"{kind} was made"))
+    monkeypatch.setattr(images, "_fill", lambda kind, folder: pytest.fail(f"{kind} was made"))
     with shell.locked(images.LOCK):
         with shell.locked(), shell.in_use():  # what `lab down` holds
             pass
@@ -91,7 +91,6 @@ def test_an_image_that_is_made_holds_up_no_lab_and_nobody_who_has_his(monkeypatc
         with pytest.raises(SiteError, match="makes an image"):
             images.purge()
         made.folder.mkdir(parents=True)
-        (made.folder / "complete").touch()
         assert images.make("node") == made
     images.purge()
     assert not made.folder.exists()

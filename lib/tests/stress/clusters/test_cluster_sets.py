@@ -39,7 +39,7 @@ def population(tree: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str
         if all(_is_dead(int(pid)) for pid in procs.split()) and not any(each.is_dir() for each in path.iterdir()):
             shutil.rmtree(path)
 
-    monkeypatch.setattr(nodes, "_try_rmdir", rmdir)
+    monkeypatch.setattr(Path, "rmdir", rmdir)
     yield children
     for child in children.values():
         child.kill()

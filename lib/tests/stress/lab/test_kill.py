@@ -98,7 +98,7 @@ def assert_each_planned_trial_once(folder: Path) -> None:
 
 
 def left_on_server() -> bytes:
-    server = lab.host(lab.nodes.SERVER)
+    server = lab.nodes.host(lab.nodes.SERVER)
     try:
         return server.run(("sh", "-c", f"({LEFT}) 2>/dev/null"), timeout_s=20).stdout
     finally:

@@ -24,11 +24,13 @@ from infrabench.experiment.campaign import checks, engine, file, overlap, summar
 from infrabench.experiment.campaign.plan import Plan
 from infrabench.ledger import catalogue, records
 from infrabench.machines import lab
+from infrabench.machines.lab import node_groups
 from infrabench.machines.lab.shell import state_dir
-from infrabench.machines.lab.slurm_cluster import PARTITION
 from infrabench.machines.sites.site import open_site
 from infrabench.notebook import headless, multisite
+from tests.support import slurm_cluster
 from tests.support.places import ROOT
+from tests.support.slurm_cluster import PARTITION
 from tests.support.storm import in_long_form
 
 # The first run makes an image of Debian packages: two minutes.
@@ -71,7 +73,9 @@ def racks(home: Path) -> Iterator[tuple[str, ...]]:
     """Three pairs of hosts; their inventories are in the project's home."""
     with lab.use(), ExitStack() as stack:
         for name in RACKS:
-            shutil.copy(stack.enter_context(lab.hosts(name)), home / f"{name}.yml")
+            group = node_groups.pair_group(name)
+            shutil.copy(node_groups.make_pair(name, group), home / f"{name}.yml")
+            stack.callback(node_groups.remove, group)
         yield RACKS
 
 
@@ -80,7 +84,7 @@ def cluster(racks: tuple[str, ...]) -> Iterator[Machines]:
     """A Slurm whose jobs can steer the pairs: its nodes see the keys, and the image that guests are made of."""
     python = Path(sys.base_prefix)
     shared = [ROOT, lab.lab_dir() / "ssh", state_dir() / "images", *([] if python == Path("/usr") else [python])]
-    with lab.slurm(len(NODES), shared) as made:
+    with slurm_cluster.open_cluster(len(NODES), shared) as made:
         yield made
 
 

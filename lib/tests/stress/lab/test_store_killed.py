@@ -41,10 +41,10 @@ def test_what_a_killed_session_leaves_is_found_and_removed(tmp_path: Path) -> No
     finally:
         child.kill()
         child.wait()
-    assert len(nodes.list_loops()) == 3  # two disks, and the file area
+    assert len(nodes.find_loops()) == 3  # two disks, and the file area
     assert "ceph-store" in lab.status().nodes
     lab.down()
-    assert nodes.list_loops() == []
+    assert nodes.find_loops() == []
     assert lab.status().leftovers == ()
 
 
@@ -91,4 +91,4 @@ def test_a_session_killed_in_a_rebuild_goes_on_with_each_trial_once(tmp_path: Pa
     )
     assert {each.state for each in records} <= {"ok", "invalid"}
     assert all((folder / "trials" / name / "trial.json").read_bytes() == data for name, data in before.items())
-    assert nodes.list_loops() == []
+    assert nodes.find_loops() == []

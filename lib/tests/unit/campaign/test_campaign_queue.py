@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from infrabench.core import ProvisionError, Result
-from infrabench.machines.lab import images, node_groups, nodes, slurm_cluster
+from infrabench.machines.lab import images, node_groups, nodes
+from tests.support import slurm_cluster
 
 
 def test_nodes_know_each_other_and_jobs_take_whole_ones() -> None:
-    team = node_groups.queue("slurm", 2, 3)
-    assert [node.role for node in team] == ["queue", "node1", "node2", "node3"]
-    told = slurm_cluster.config(team)
+    team = node_groups.place_nodes("slurm", 2, nodes.QUEUE)
+    told = slurm_cluster.config({node.role: node.address for node in team})
     assert f"SlurmctldHost=queue({team[0].address})" in told
     assert told.count("NodeName=node") == 3
     assert f"NodeName=node2 NodeAddr={team[2].address} " in told
@@ -26,14 +26,14 @@ def test_a_set_is_removed_whatever_it_was() -> None:
     assert {node.role for node in every} >= {"control", "worker2", nodes.STORE, *nodes.QUEUE}
     assert len({node.container for node in every}) == len(every)
     # Its nodes have the data folders of the lab's own two: engines run in them.
-    assert all(node.data == nodes.DATA for node in node_groups.queue("x", 0, 1))
+    assert all(node.data == nodes.DATA for node in every if node.role in nodes.QUEUE)
     assert "slurm" in images.ON_DEMAND
 
 
 def test_a_shared_folder_is_seen_where_it_is_and_can_be_written_to(tmp_path: Path) -> None:
-    node = node_groups.queue("slurm", 0, 1)[0]
+    (node,) = node_groups.place_nodes("slurm", 0, nodes.QUEUE[:1])
     image = images.Image("slurm", "0", tmp_path)
-    told = nodes._config(node, image, {"/opt/x": Path("/a")}, (), tmp_path, tmp_path, (Path("/work/here"),))
+    told = nodes._config(node, image, tmp_path, {"/opt/x": Path("/a")}, (), (Path("/work/here"),))
     assert "lxc.mount.entry = /work/here work/here none bind,create=dir 0 0\n" in told
     assert "lxc.mount.entry = /a opt/x none bind,ro,create=dir 0 0\n" in told
 

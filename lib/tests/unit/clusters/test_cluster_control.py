@@ -69,7 +69,7 @@ def test_second_networks_lie_outside_of_all_other_ranges() -> None:
 
 
 def test_no_two_sets_of_machines_share_a_second_network() -> None:
-    firsts = [node_groups.members("x", slot)[1] for slot in range(node_groups.SLOTS)]
+    firsts = [node_groups.place_nodes("x", slot, node_groups.ROLES)[1] for slot in range(node_groups.SLOTS)]
     assert len({second_of(Scripted(address=node.address)) for node in firsts}) == node_groups.SLOTS
 
 
@@ -176,7 +176,7 @@ def test_the_version_that_is_told_is_the_one_that_is_built() -> None:
         package, folder = go_parts.PARTS[part].programs[0].package, go_parts.PARTS[part].folder
         required = re.findall(r"^\s*(?:require\s+)?(\S+) v\S+", (folder / "go.mod").read_text(), re.MULTILINE)
         (module,) = {each for each in required if f"{package}/".startswith(f"{each}/")}
-        assert node_groups.version(part) == go_parts.version(go_parts.PARTS[part], module)
+        assert go_parts.version(go_parts.PARTS[part]) == go_parts.version(go_parts.PARTS[part], module)
 
     check_each(check, sorted(go_parts.PARTS))
 

@@ -26,11 +26,10 @@ from tests.unit.clusters.test_cluster_kata import release
 
 TAKE = """
 import sys
-from pathlib import Path
 from infrabench.machines.lab import node_groups as sets
 sys.stdin.readline()
 for number in range(4):
-    print(sets.allocate_slot(Path(sys.argv[1]), f"{sys.argv[2]}-{number}"))
+    print(sets.allocate_slot(f"{sys.argv[1]}-{number}"))
 """
 
 
@@ -38,6 +37,10 @@ def mark(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a folder the state folder of a lab whose label is known."""
     monkeypatch.setenv("INFRABENCH_STATE", str(folder))
     (folder / shell.MARKER).write_text('{"label": "abcd"}')
+
+
+def members(name: str, slot: int) -> tuple[nodes.Node, ...]:
+    return node_groups.place_nodes(name, slot, node_groups.ROLES)
 
 
 @pytest.fixture
@@ -59,7 +62,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_processes_that_take_at_once_get_slots_of_their_own(lab: Path) -> None:
-    argv = [sys.executable, "-c", TAKE, str(lab)]
+    argv = [sys.executable, "-c", TAKE]
     children = [
         subprocess.Popen([*argv, f"set{n}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for n in range(4)
     ]
@@ -69,28 +72,28 @@ def test_processes_that_take_at_once_get_slots_of_their_own(lab: Path) -> None:
         child.stdin.flush()
     taken = [int(line) for child in children for line in child.communicate(timeout=60)[0].split()]
     assert sorted(taken) == list(range(16))
-    assert sorted(node_groups.slots(lab).values()) == list(range(16))
+    assert sorted(node_groups.slots().values()) == list(range(16))
 
 
 def test_a_slot_that_is_free_again_is_taken_first(lab: Path) -> None:
-    assert [node_groups.allocate_slot(lab, name) for name in "abc"] == [0, 1, 2]
-    node_groups.remove(lab, "b")
-    assert node_groups.slots(lab) == {"a": 0, "c": 2}
-    assert node_groups.allocate_slot(lab, "d") == 1
+    assert [node_groups.allocate_slot(name) for name in "abc"] == [0, 1, 2]
+    node_groups.remove("b")
+    assert node_groups.slots() == {"a": 0, "c": 2}
+    assert node_groups.allocate_slot("d") == 1
 
 
 def test_a_full_lab_says_so(lab: Path) -> None:
     for number in range(node_groups.SLOTS):
-        node_groups.allocate_slot(lab, f"s{number}")
+        node_groups.allocate_slot(f"s{number}")
     with pytest.raises(ProvisionError, match="32 sets of machines already"):
-        node_groups.allocate_slot(lab, "one more")
-    assert len(node_groups.slots(lab)) == node_groups.SLOTS
+        node_groups.allocate_slot("one more")
+    assert len(node_groups.slots()) == node_groups.SLOTS
 
 
 def test_addresses_names_and_devices_of_all_sets_differ() -> None:
     every = [
         *nodes.NODES,
-        *(each for slot in range(node_groups.SLOTS) for each in node_groups.members(f"c{slot}", slot)),
+        *(each for slot in range(node_groups.SLOTS) for each in members(f"c{slot}", slot)),
     ]
     for told in ([e.address for e in every], [e.mac for e in every], [nodes._veth(e) for e in every]):
         assert len(set(told)) == len(every)
@@ -99,10 +102,10 @@ def test_addresses_names_and_devices_of_all_sets_differ() -> None:
 
 
 def test_a_half_written_list_of_sets_never_takes_the_place_of_a_whole_one(lab: Path) -> None:
-    node_groups.allocate_slot(lab, "a")
+    node_groups.allocate_slot("a")
     (lab / "machines.json.part").write_text('{"a": 0, "b"')  # what a kill in the middle leaves
-    assert node_groups.slots(lab) == {"a": 0}
-    assert node_groups.allocate_slot(lab, "b") == 1
+    assert node_groups.slots() == {"a": 0}
+    assert node_groups.allocate_slot("b") == 1
     assert json.loads((lab / "machines.json").read_text()) == {"a": 0, "b": 1}
 
 
@@ -114,7 +117,7 @@ def built(lab: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[st
     """A machine where images and tools are there and a node is a folder; returns the nodes that were started."""
     started: list[str] = []
 
-    def start(node: nodes.Node, image: Image, public_key: str, read_only: object, *_: object) -> None:
+    def start(node: nodes.Node, image: Image, read_only: object, *_: object) -> None:
         home = nodes.nodes_dir() / node.container
         (home / "upper/etc/ssh").mkdir(parents=True)
         (home / "upper/etc/ssh/ssh_host_ed25519_key.pub").write_text(f"ssh-ed25519 {node.container} x\n")
@@ -124,30 +127,30 @@ def built(lab: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[st
     monkeypatch.setattr(node_groups.pod_images, "KINDS", ())
     monkeypatch.setattr(node_groups.images, "make", lambda kind, say: Image("cluster", "0123", tmp_path / "image"))
     monkeypatch.setattr(node_groups.nodes, "start", start)
-    monkeypatch.setattr(node_groups, "version", lambda part: "v1")
+    monkeypatch.setattr(nodes, "host", lambda node: Scripted(address=node.address))
     return started
 
 
-def make(lab: Path, name: str) -> list[str]:
-    made = node_groups.make(lab, name, ("flannel",), lambda node: Scripted(address=node.address), lambda text: None)
+def make(name: str) -> list[str]:
+    made = node_groups.make(name, ("flannel",))
     return [host.address for host in made.hosts.values()]
 
 
 def test_a_set_is_known_with_its_keys_and_gone_afterwards(lab: Path, built: list[str]) -> None:
-    assert make(lab, "flannel") == ["198.18.0.21", "198.18.0.22", "198.18.0.23"]
+    assert make("flannel") == ["198.18.0.21", "198.18.0.22", "198.18.0.23"]
     known = (lab / "ssh/known_hosts").read_text().splitlines()
     assert known[0] == "198.18.0.11 ssh-ed25519 server"
     assert [line.split()[0] for line in known[1:]] == ["198.18.0.21", "198.18.0.22", "198.18.0.23"]
-    make(lab, "cilium")
-    node_groups.remove(lab, "flannel")
-    assert node_groups.slots(lab) == {"cilium": 1}
+    make("cilium")
+    node_groups.remove("flannel")
+    assert node_groups.slots() == {"cilium": 1}
     assert {path.name.split("-")[2] for path in nodes.nodes_dir().iterdir()} == {"cilium"}
 
 
 def test_a_set_that_takes_an_address_over_takes_its_key_over_too(lab: Path, built: list[str]) -> None:
-    make(lab, "flannel")
-    node_groups.remove(lab, "flannel")
-    make(lab, "bridge")
+    make("flannel")
+    node_groups.remove("flannel")
+    make("bridge")
     known = (lab / "ssh/known_hosts").read_text().splitlines()
     assert len(known) == 4
     assert all("bridge" in line for line in known[1:])
@@ -163,53 +166,53 @@ def test_a_set_whose_second_node_fails_leaves_nothing(lab: Path, built: list[str
 
     monkeypatch.setattr(node_groups.nodes, "start", fails)
     with pytest.raises(ProvisionError, match="no veth"):
-        make(lab, "flannel")
+        make("flannel")
     assert built == ["control"]
-    assert node_groups.slots(lab) == {}
+    assert node_groups.slots() == {}
     assert list(nodes.nodes_dir().iterdir()) == []
 
 
 def test_a_set_that_was_killed_half_way_is_made_anew(lab: Path, built: list[str]) -> None:
-    node_groups.allocate_slot(lab, "other")
-    node_groups.allocate_slot(lab, "flannel")
+    node_groups.allocate_slot("other")
+    node_groups.allocate_slot("flannel")
     half = nodes.nodes_dir() / "infrabench-abcd-flannel-control" / "upper"  # killed while its first node was started
     half.mkdir(parents=True)
     (half / "old").write_text("")
-    make(lab, "flannel")
+    make("flannel")
     assert not (half / "old").exists()
-    assert sorted(node_groups.slots(lab)) == ["flannel", "other"]
+    assert sorted(node_groups.slots()) == ["flannel", "other"]
 
 
 def test_what_a_user_left_behind_goes_and_what_is_kept_stays(lab: Path, built: list[str]) -> None:
     for name in ("flannel", "kept-cilium", "bridge"):
-        make(lab, name)
-    node_groups.remove_others(lab)
-    assert list(node_groups.slots(lab)) == ["kept-cilium"]
-    assert [node.container for node in node_groups.kept_nodes(lab)] == [
+        make(name)
+    node_groups.remove_others()
+    assert list(node_groups.slots()) == ["kept-cilium"]
+    assert [node.container for node in node_groups.existing_nodes(node_groups.KEPT)] == [
         f"infrabench-abcd-kept-cilium-{role}" for role in ("control", "worker1", "worker2")
     ]
     assert len(list(nodes.nodes_dir().iterdir())) == 3
 
 
 def test_a_set_of_one_worker_has_no_second_and_goes_whole(lab: Path, built: list[str]) -> None:
-    made = node_groups.make(lab, "runc", (), lambda node: Scripted(address=node.address), lambda text: None, workers=1)
+    made = node_groups.make("runc", (), workers=1)
     assert built == list(made.hosts) == ["control", "worker1"]
-    assert [node.role for node in node_groups.existing_nodes("runc", 0)] == ["control", "worker1"]
-    node_groups.remove(lab, "runc")
+    assert [node.role for node in node_groups.existing_nodes()] == ["control", "worker1"]
+    node_groups.remove("runc")
     assert list(nodes.nodes_dir().iterdir()) == []
-    assert make(lab, "flannel") == ["198.18.0.21", "198.18.0.22", "198.18.0.23"]
+    assert make("flannel") == ["198.18.0.21", "198.18.0.22", "198.18.0.23"]
 
 
 def test_a_set_with_kata_is_shown_this_machines(lab: Path, built: list[str], monkeypatch, tmp_path: Path) -> None:
     shown = {}
     real = node_groups.nodes.start
 
-    def start(node: nodes.Node, image: Image, key: str, read_only: dict, devices: tuple[str, ...], _: object) -> None:
+    def start(node: nodes.Node, image: Image, read_only: dict, devices: tuple[str, ...], _: object) -> None:
         shown[node.role] = read_only, devices
-        real(node, image, key, read_only, devices)
+        real(node, image, read_only, devices)
 
     def make() -> Machines:
-        return node_groups.make(lab, "kata", ("crio", "kata"), lambda node: Scripted(), lambda text: None, workers=1)
+        return node_groups.make("kata", ("crio", "kata"), workers=1)
 
     monkeypatch.setattr(node_groups.nodes, "start", start)
     monkeypatch.setenv(node_groups.kata.VARIABLE, str(tmp_path))
@@ -226,9 +229,8 @@ def test_a_set_with_kata_is_shown_this_machines(lab: Path, built: list[str], mon
 
 
 def test_a_node_gets_devices_beside_folders(lab: Path, tmp_path: Path) -> None:
-    text = nodes._config(
-        NODE, Image("cluster", "0", tmp_path), {"/opt/kata": tmp_path}, ("/dev/kvm",), tmp_path, tmp_path
-    )
+    image = Image("cluster", "0", tmp_path)
+    text = nodes._config(NODE, image, tmp_path, {"/opt/kata": tmp_path}, ("/dev/kvm",), ())
     assert f"lxc.mount.entry = {tmp_path} opt/kata none bind,ro,create=dir 0 0\n" in text
     assert "lxc.mount.entry = /dev/kvm dev/kvm none bind,create=file,optional 0 0\n" in text
 
@@ -238,14 +240,14 @@ def test_a_node_names_cgroup_v1_only_where_it_is(
     lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, v1: bool
 ) -> None:
     monkeypatch.setattr(nodes, "V1_DEVICES", tmp_path if v1 else tmp_path / "none")
-    text = nodes._config(NODE, Image("cluster", "0", tmp_path), {}, (), tmp_path, tmp_path)
+    text = nodes._config(NODE, Image("cluster", "0", tmp_path), tmp_path, {}, (), ())
     assert ("lxc.cgroup.devices.allow = a\n" in text) == v1
     assert "\nlxc.cgroup2.devices.allow = a\n" in text
 
 
 def test_two_systems_that_make_their_machines_at_once_do_not_meet(lab: Path, built: list[str]) -> None:
     with ThreadPoolExecutor(4) as pool:
-        addresses = [each for made in pool.map(lambda name: make(lab, name), "abcd") for each in made]
+        addresses = [each for made in pool.map(lambda name: make(name), "abcd") for each in made]
     assert len(set(addresses)) == 12
     known = (lab / "ssh/known_hosts").read_text().splitlines()
     assert sorted(line.split()[0] for line in known[1:]) == sorted(addresses)
@@ -254,15 +256,11 @@ def test_two_systems_that_make_their_machines_at_once_do_not_meet(lab: Path, bui
 # --------------------------------------------------------------------------------------------------- pairs
 
 
-def connected(node: nodes.Node) -> Scripted:
-    return Scripted(address=node.address)
-
-
 def test_a_pair_is_an_inventory_of_two_hosts_whose_keys_are_known(lab: Path, built: list[str]) -> None:
-    make(lab, "flannel")
-    file = node_groups.make_pair(lab, "rack-a", "kept-hosts-rack-a", connected, lambda text: None)
+    make("flannel")
+    file = node_groups.make_pair("rack-a", "kept-hosts-rack-a")
     read = read_file(file)
-    assert file == node_groups.pair_inventory(lab, "rack-a")
+    assert file == node_groups.pair_inventory("rack-a")
     assert isinstance(read, Inventory)
     assert read.name == "rack-a"
     assert {role: host.address for role, host in read.hosts.items()} == {
@@ -270,30 +268,31 @@ def test_a_pair_is_an_inventory_of_two_hosts_whose_keys_are_known(lab: Path, bui
     }  # fmt: skip
     assert read.known_hosts == lab / "ssh/known_hosts"
     assert "198.18.0.26 " in read.known_hosts.read_text()
-    assert [node.role for node in node_groups.kept_nodes(lab)] == [
+    assert [node.role for node in node_groups.existing_nodes(node_groups.KEPT)] == [
         "server",
         "client",
     ]  # frozen while the lab's own are measured
-    assert all(node.data == nodes.DATA for node in node_groups.kept_nodes(lab))
-    node_groups.remove_others(lab)
+    assert all(node.data == nodes.DATA for node in node_groups.existing_nodes(node_groups.KEPT))
+    node_groups.remove_others()
     assert sorted(path.name for path in nodes.nodes_dir().iterdir()) == [
         "infrabench-abcd-kept-hosts-rack-a-client", "infrabench-abcd-kept-hosts-rack-a-server"
     ]  # fmt: skip
 
 
-def test_a_pair_that_fails_leaves_nothing_and_no_inventory(lab: Path, built: list[str]) -> None:
-    node_groups.make_pair(lab, "a", "hosts-a", connected, lambda text: None)
+def test_a_pair_that_fails_leaves_nothing_and_no_inventory(lab: Path, built: list[str], monkeypatch) -> None:
+    node_groups.make_pair("a", "hosts-a")
 
     def refuses(node: nodes.Node) -> Scripted:
         host = Scripted(address=node.address)
         host.run = lambda argv, **given: Result(argv, 1, b"", b"no engine", 0.0, 0.0)  # type: ignore[method-assign]
         return host
 
+    monkeypatch.setattr(nodes, "host", refuses)
     with pytest.raises(ProvisionError, match="no engine"):
-        node_groups.make_pair(lab, "a", "hosts-a", refuses, lambda text: None)
-    assert node_groups.slots(lab) == {}
+        node_groups.make_pair("a", "hosts-a")
+    assert node_groups.slots() == {}
     assert list(nodes.nodes_dir().iterdir()) == []
-    assert not node_groups.pair_inventory(lab, "a").exists()
+    assert not node_groups.pair_inventory("a").exists()
 
 
 @pytest.mark.parametrize("name", ["", "A", "-a", "a/b", "../a", "a b", "a\n", "x" * 21])
@@ -304,7 +303,7 @@ def test_a_pair_has_a_name_that_a_container_can_have(name: str) -> None:
 
 # ------------------------------------------------------------------------------------------------ freezing
 
-NODE = node_groups.members("flannel", 0)[1]
+NODE = members("flannel", 0)[1]
 
 
 @pytest.fixture
@@ -328,7 +327,7 @@ def test_freezing_stops_the_node_and_neither_its_monitor_nor_others(tree: Path) 
     frozen = [v1(tree, f"lxc.payload.{NODE.container}"), v1(tree, f"lxc.payload.{NODE.container}-1")]
     others = [
         v1(tree, f"lxc.monitor.{NODE.container}"), v1(tree, f"lxc.payload.{NODE.container}0"),
-        v1(tree, f"lxc.payload.{node_groups.members('cilium', 1)[1].container}"), v1(tree, "lxc.payload.somebody"),
+        v1(tree, f"lxc.payload.{members('cilium', 1)[1].container}"), v1(tree, "lxc.payload.somebody"),
     ]  # fmt: skip
     nodes.freeze([NODE], frozen=True)
     assert [file.read_text() for file in frozen] == ["FROZEN", "FROZEN"]
@@ -398,7 +397,7 @@ class Stuck:
         clock = SimpleNamespace(monotonic=lambda: self.now_s, sleep=self.sleep)
         self.patch.setattr(nodes, "time", clock)
         self.patch.setattr(nodes.os, "kill", lambda pid, signal: self.killed.add(pid))
-        self.patch.setattr(nodes, "_try_rmdir", self.rmdir)
+        self.patch.setattr(Path, "rmdir", lambda folder: self.rmdir(folder))
         self.folder.mkdir(parents=True)
         (self.folder / "cgroup.procs").write_text("".join(f"{pid}\n" for pid in range(7, 14)))
         self.patch.setattr(processes, "find", lambda pid: processes.Process(pid, 1, "dd") if pid > 7 else None)

@@ -10,7 +10,7 @@ import pytest
 from infrabench import cli
 from infrabench.core import NotRunnable
 from infrabench.machines import lab
-from infrabench.machines.lab import go_build, go_parts, go_tools, prebuild
+from infrabench.machines.lab import go_parts, go_tools, images, pod_images, prebuild, shell
 from infrabench.machines.lab.go_parts import GoPart, Program
 
 FAKE_GO = """#!/bin/sh
@@ -28,8 +28,8 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(go_tools, "PARTS", {"tiny": GoPart("tiny", (Program("hello", "p", 600),))})
     monkeypatch.setattr(prebuild, "require", lambda: None)  # of images, pause alone is made here: it needs no root
     monkeypatch.setattr(lab, "_leftovers", tuple)
-    monkeypatch.setattr(go_build, "contained", list)
-    monkeypatch.setattr(go_tools, "free_bytes", lambda folder: 10**12)
+    monkeypatch.setattr(shell, "contained", list)
+    monkeypatch.setattr(shell, "free_bytes", lambda folder: 10**12)
     (tmp_path / "parts/tiny").mkdir(parents=True)
     (tmp_path / "parts/tiny/go.mod").write_text("module p\n\ngo 1.21\n")
     (tmp_path / "parts/tiny/go.sum").write_text("")
@@ -49,7 +49,7 @@ def said(capsys: pytest.CaptureFixture, *argv: str) -> str:
 
 def test_tools_are_made_ahead_looked_at_and_trimmed(go: Path, capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
     assert "Go tools tiny" in said(capsys, "status")
-    assert "(not made yet)" in prebuild.tool_states()["tiny"]
+    assert "(not made yet)" in prebuild.describe("tiny")
     out = said(capsys, "build", "--only", "tiny")
     assert out.startswith("about 10 min on two cores, besides downloads\ntiny: ")
     assert f"Go tools tiny: {go_tools.content_hash('tiny')} (made)" in said(capsys, "status")
@@ -67,8 +67,8 @@ def test_what_cannot_be_made_is_told_before_anything_is(
 ) -> None:
     assert cli.main(["lab", "build", "--only", "tine"]) == 2
     assert "did you mean tiny" in capsys.readouterr().err
-    monkeypatch.setattr(go_build, "find_toolchain", lambda: None)
-    assert "not made yet: the Kubernetes tools are built from source" in prebuild.tool_states()["tiny"]
+    monkeypatch.setattr(go_tools, "find_toolchain", lambda: None)
+    assert "not made yet: the Kubernetes tools are built from source" in prebuild.describe("tiny")
     with pytest.raises(NotRunnable, match="need Go"):
         list(prebuild.build(["pause", "tiny"]))
     assert not (tmp_path / "state/images").exists()
@@ -76,4 +76,4 @@ def test_what_cannot_be_made_is_told_before_anything_is(
 
 def test_everything_has_a_name_and_a_time() -> None:
     assert len(prebuild.names()) == len(set(prebuild.names()))
-    assert {*prebuild.IMAGE_S, *go_tools.PARTS} == set(prebuild.names())
+    assert set(prebuild.IMAGE_S) == {*images.KINDS, *pod_images.KINDS}

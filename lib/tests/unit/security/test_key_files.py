@@ -60,7 +60,10 @@ def test_the_host_key_of_a_node_is_its_own_alone(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(nodes, "sh", no_container)
     image = SimpleNamespace(hash="x", rootfs=tmp_path / "rootfs")
-    nodes.start(nodes.SERVER, image, "ssh-ed25519 AAAA\n", {})  # type: ignore[arg-type]
+    public = lab.lab_dir() / "ssh/id_ed25519.pub"
+    public.parent.mkdir(parents=True)
+    public.write_text("ssh-ed25519 AAAA\n")
+    nodes.start(nodes.SERVER, image, {})  # type: ignore[arg-type]
     assert started == ["ssh-keygen", "lxc-start"]
     etc = nodes.nodes_dir() / nodes.SERVER.container / "upper/etc/ssh"
     assert mode(etc / "ssh_host_ed25519_key") == 0o600

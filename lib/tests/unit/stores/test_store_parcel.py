@@ -115,7 +115,7 @@ def test_a_lab_without_room_is_refused_before_anything_is_made(tmp_path, monkeyp
     assert node_groups.find_store_obstacle(9 * GIB) is None
     with (
         pytest.raises(NotRunnable, match=r"9\.0 GiB free and the stores need 10\.0 GiB"),
-        node_groups.open_store(tmp_path, "ceph", 10 * GIB, lambda node: Scripted(), print),
+        node_groups.open_store("ceph", 10 * GIB),
     ):
         pass
     assert list(tmp_path.iterdir()) == []

@@ -10,15 +10,16 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from infrabench.core import Host, Machines, ProvisionError, wait
 from infrabench.machines.hosts import parallel
-from infrabench.machines.hosts.host import SSHHost, run_checked
+from infrabench.machines.hosts.host import run_checked
 from infrabench.machines.lab import images, node_groups, nodes
-from infrabench.machines.lab.nodes import QUEUE, Node
+from infrabench.machines.lab.nodes import QUEUE
+from infrabench.machines.lab.shell import Say
 
 NAME = "slurm"
 KEY = "/etc/munge/munge.key"
@@ -52,48 +53,44 @@ PartitionName={partition} Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 CGROUPS = "CgroupPlugin=cgroup/v1\n"
 
 log = logging.getLogger(__name__)
-Say = Callable[[str], None]
 
 
 @contextmanager
-def open_cluster(
-    lab: Path, size: int, shared: Sequence[Path], connect: Callable[[Node], SSHHost], say: Say = log.info
-) -> Iterator[Machines]:
+def open_cluster(size: int, shared: Sequence[Path], say: Say = log.info) -> Iterator[Machines]:
     """Yield a Slurm cluster of `size` nodes, idle: ``queue`` is the controller, ``node1`` and on compute.
 
     `shared` are folders that all of them see where they are, and may write to. What is left of an earlier one is
     removed first, and all of it at the end.
     """
-    image = images.make("slurm", say)
+    machines = node_groups.boot(NAME, QUEUE[: 1 + size], images.make("slurm", say), {}, shared=shared)
+    addresses = {role: host.address for role, host in machines.hosts.items()}
     munge = secrets.token_bytes(1024)
-    team, hosts = node_groups.boot(
-        lab, NAME, lambda slot: node_groups.queue(NAME, slot, size), image, connect, {}, shared=shared
-    )
     try:
-        parallel.run_all(lambda node: _start_daemons(hosts[node.role], node, team, munge), team)
-        _wait_until_idle(hosts[QUEUE[0]], [node.role for node in team[1:]])
-        yield node_groups.as_machines(team, hosts, {"slurm_image": image.hash}, {}, {})
+        parallel.run_all(lambda role: _start_daemons(machines.hosts[role], role, addresses, munge), list(addresses))
+        _wait_until_idle(machines.hosts[QUEUE[0]], list(addresses)[1:])
+        yield machines
     finally:
-        node_groups.close_group(lab, NAME, hosts)
+        node_groups.close_group(NAME, machines.hosts)
 
 
-def config(team: Sequence[Node]) -> str:
+def config(addresses: Mapping[str, str]) -> str:
     """Return slurm.conf: all nodes have the processors of this machine, and a job takes a whole one."""
-    controller, *others = team
-    rows = (f"NodeName={node.role} NodeAddr={node.address} CPUs={os.cpu_count()} State=UNKNOWN" for node in others)
-    return CONFIG.format(
-        controller=controller.role, address=controller.address, nodes="\n".join(rows), partition=PARTITION
-    )
+    rows = [
+        f"NodeName={role} NodeAddr={address} CPUs={os.cpu_count()} State=UNKNOWN"
+        for role, address in addresses.items()
+        if role != QUEUE[0]
+    ]
+    return CONFIG.format(controller=QUEUE[0], address=addresses[QUEUE[0]], nodes="\n".join(rows), partition=PARTITION)
 
 
-def _start_daemons(host: SSHHost, node: Node, team: Sequence[Node], munge: bytes) -> None:
+def _start_daemons(host: Host, role: str, addresses: Mapping[str, str], munge: bytes) -> None:
     """Configure Slurm on a node and start the node's daemons."""
-    names = "".join(f"{each.address} {each.role}\n" for each in team)
+    names = "".join(f"{address} {each}\n" for each, address in addresses.items())
     host.put(f"127.0.0.1 localhost\n{names}".encode(), "/etc/hosts")
-    host.put(config(team).encode(), "/etc/slurm/slurm.conf")
+    host.put(config(addresses).encode(), "/etc/slurm/slurm.conf")
     host.put(CGROUPS.encode(), "/etc/slurm/cgroup.conf")
     host.put(munge, KEY, 0o400)
-    daemon = "slurmctld" if node.role == QUEUE[0] else "slurmd"
+    daemon = "slurmctld" if role == QUEUE[0] else "slurmd"
     for argv in (("chown", "munge:munge", KEY), ("systemctl", "start", "munge.service", f"{daemon}.service")):
         run_checked(host, argv, timeout_s=nodes.READY_S)
 
