@@ -99,12 +99,6 @@ def _add_overhead(group: Subparsers) -> None:
     parser.add_argument("--site", default="local", help="local (default), lab, or an inventory file")
     add_session(parser, "--session", "also say how much of this session's time its tools had")
     parser.add_argument("--analysis", action="store_true", help="measure the analysis of 100 000 trials instead")
-    parser.add_argument(
-        "--rows", type=int, nargs="+", metavar="N",
-        help="measure building, analysis and report of a data set of so many rows instead, each size by itself; fails "
-        "above 2 GB",
-    )  # fmt: skip
-    parser.add_argument("--sites", type=int, default=10, metavar="N", help="with --rows: from so many sites")
 
 
 def statistics(arguments: Namespace) -> Iterator[str]:
@@ -179,16 +173,11 @@ def fidelity(arguments: Namespace) -> Iterator[str]:
 
 
 def overhead(arguments: Namespace) -> Iterator[str]:
-    """Measure the harness itself, the analysis, or many rows, and yield a table."""
+    """Measure the harness itself, or the analysis, and yield a table."""
     if arguments.analysis:
         from infrabench.selfcheck.validation import speed
 
         yield from speed.report()
-        return
-    if arguments.rows:
-        from infrabench.analysis.dataset import scale
-
-        yield from scale.report(arguments.rows, arguments.sites)
         return
     from infrabench.selfcheck import overhead as benchmarks
 
