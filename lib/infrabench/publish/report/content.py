@@ -49,12 +49,11 @@ CODE_DARK = HtmlFormatter(style="native")
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture of a cell's output: its bytes, what it shows in words, and the heading it stands under."""
+    """A picture of a cell's output: its bytes, and what it shows in words."""
 
     data: bytes
     suffix: str
     alt: str
-    section: str
 
     @property
     def digest(self) -> str:
@@ -131,12 +130,9 @@ def _outputs(outputs: list[NotebookNode], number: int, section: str, place: Plac
                 yield _text("\n".join(output.traceback))
                 continue
             alt = html.escape(f"Figure of cell {number}, {section}".rstrip(", "))
-            bare = {kind: output.data[f"image/{kind}"] for kind in SUFFIX if f"image/{kind}" in output.data}
-            pictures = (
-                f'<figure><img alt="{alt}" src="data:image/{kind};base64,{data}"></figure>'
-                for kind, data in bare.items()
-            )
-            markup = output.data.get("text/html") or next(pictures, "")
+            kind = next((each for each in SUFFIX if f"image/{each}" in output.data), "")
+            picture = f'<img alt="{alt}" src="data:image/{kind};base64,{output.data.get(f"image/{kind}")}">'
+            markup = output.data.get("text/html") or (f"<figure>{picture}</figure>" if kind else "")
             yield sanitise(markup, section, place) if markup else _text(output.data.get("text/plain", ""))
 
 
@@ -171,6 +167,6 @@ def _picture(named: Mapping[str, str], section: str, place: Place) -> str:
     if not found or not data:
         return "<em>a picture that is not in the notebook, or cannot be read</em>"
     alt = " ".join(named.get("alt", "").split()) or f"Figure of the section {section or 'without a heading'}"
-    source, closer, width = place(Picture(data, SUFFIX[found["kind"]], alt, section))
+    source, closer, width = place(Picture(data, SUFFIX[found["kind"]], alt))
     wide = Markup(' width="{}"').format(width) if width else ""
     return Markup('<a class="zoom" href="{}"><img alt="{}" src="{}"{}></a>').format(closer, alt, source, wide)

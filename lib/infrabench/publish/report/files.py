@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import glob
 import json
 import logging
@@ -14,8 +13,10 @@ from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
 
+import pandas as pd
+
 from infrabench.analysis import session_data
-from infrabench.analysis.spreadsheets import quote_formula
+from infrabench.analysis.spreadsheets import write_csv
 from infrabench.analysis.tables.notation import on_screen
 from infrabench.analysis.tidy import write_table
 from infrabench.core import InfrabenchError, LedgerError
@@ -168,13 +169,9 @@ class Shelf:
         for suffix in kinds:
             write_table(table, self._folder / f"files/data/{session}{suffix}")
         names = labels.of(folder)
-        plan = self._folder / f"files/data/{session}-plan.csv"
-        with plan.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(PLAN_COLUMNS)
-            for trial in awaited(folder):
-                told = trial.as_json() | {"system": names.get(trial.system, trial.system)}
-                writer.writerow([_cell(told[column]) for column in PLAN_COLUMNS])
+        trials = [trial.as_json() for trial in awaited(folder)]
+        plan = pd.DataFrame(trials, columns=list(PLAN_COLUMNS), dtype="object")
+        write_csv(plan.assign(system=plan["system"].replace(names)), self._folder / f"files/data/{session}-plan.csv")
         made = [self._link(f"files/data/{session}{suffix}") for suffix in kinds]
         return [*made, replace(self._link(f"files/data/{session}-plan.csv"), title="plan (CSV)")]
 
@@ -208,10 +205,6 @@ class Shelf:
     def _link(self, name: str) -> FileLink:
         path = self._folder / name
         return FileLink(quote(name), TITLES.get(path.suffix, path.suffix[1:]), path.stat().st_size)
-
-
-def _cell(value: object) -> object:
-    return quote_formula(value) if isinstance(value, str) else value
 
 
 def _width(car: Path) -> int:

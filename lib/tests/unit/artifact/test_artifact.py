@@ -242,6 +242,6 @@ def test_what_binder_reads_is_the_lock_and_a_python_of_ours() -> None:
     python = (folder / "runtime.txt").read_text().strip().removeprefix("python-")
     assert f"Programming Language :: Python :: {python}" in (ROOT / "lib/pyproject.toml").read_text()
     assert os.access(folder / "postBuild", os.X_OK)
-    assert writing.FILES.keys() - {"REPRODUCE.md", "LICENCES.md"} <= set(git(ROOT, "ls-files").splitlines()) | {
+    assert crate.FILES.keys() - {"REPRODUCE.md", "LICENCES.md"} <= set(git(ROOT, "ls-files").splitlines()) | {
         path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*")
     }
