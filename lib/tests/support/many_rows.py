@@ -91,9 +91,7 @@ def copies(session: Path, folder: Path, count: int) -> list[Path]:
     made = []
     for number in range(count):
         copy = folder / f"{NAME}-{number:05d}"
-        for source, target in _tree(session, copy):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            os.link(source, target)
+        shutil.copytree(session, copy, copy_function=os.link)
         made.append(copy)
     return made
 
@@ -116,11 +114,6 @@ def _write_one(root: Path, like: Pattern, number: int, sites: int) -> None:
     table = drawn(like, number, sites)
     place = tuple(table.iloc[0][list(part.PLACE)])
     part.store(root.joinpath(*place), place, NAME, table, like.session.missing, like.files)
-
-
-def _tree(session: Path, copy: Path) -> Iterator[tuple[Path, Path]]:
-    for base, _, names in os.walk(session):
-        yield from ((Path(base) / name, copy / Path(base).relative_to(session) / name) for name in names)
 
 
 class Taken(NamedTuple):

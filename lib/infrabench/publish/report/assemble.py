@@ -19,9 +19,9 @@ from infrabench.core import InfrabenchError
 from infrabench.ledger import catalogue
 from infrabench.ledger.files import TMP
 from infrabench.publish.report import pages
-from infrabench.publish.report.content import CODE, CODE_DARK, Picture, render_cells
+from infrabench.publish.report.content import CODE, CODE_DARK, render_cells
 from infrabench.publish.report.executed import Executed, make_path_filter, read
-from infrabench.publish.report.files import Figure, Shelf
+from infrabench.publish.report.files import Figure, Picture, Shelf
 from infrabench.publish.report.pages import ShownNotebook, is_study
 
 log = logging.getLogger(__name__)
@@ -81,10 +81,10 @@ def _show(executed: Executed, page: str, shelf: Shelf) -> ShownNotebook:
     """Keep all that belongs to a notebook on the shelf."""
     seen: dict[Figure, None] = {}
 
-    def place(picture: Picture) -> tuple[str, str, int]:
+    def place(picture: Picture) -> Figure:
         figure = shelf.place(picture)
         seen[figure] = None
-        return figure.src, figure.closer, figure.width
+        return figure
 
     cells = tuple(render_cells(executed.node, place))
     sessions = dict.fromkeys(name for told in executed.abstracts for name in told["sessions"])

@@ -14,7 +14,6 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
 
 import mistune
@@ -24,6 +23,8 @@ from markupsafe import Markup
 from nbformat import NotebookNode
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
+
+from infrabench.publish.report.files import Figure, Picture
 
 TAGS = {
     "a", "abbr", "b", "blockquote", "br", "caption", "code", "col", "colgroup", "dd", "details", "div", "dl", "dt",
@@ -47,23 +48,7 @@ CODE = HtmlFormatter(style="tango")
 CODE_DARK = HtmlFormatter(style="native")
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A picture of a cell's output: its bytes, and what it shows in words."""
-
-    data: bytes
-    suffix: str
-    alt: str
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of its bytes."""
-        return sha256(self.data).hexdigest()
-
-
-# Keeps a picture and returns two addresses, relative to the page: of the picture, and of the file for a closer look;
-# and how wide it is shown where there is room (CSS pixels, 0: as wide as it is).
-Place = Callable[[Picture], tuple[str, str, int]]
+Place = Callable[[Picture], Figure]  # what keeps a picture
 
 
 @dataclass(frozen=True)
@@ -167,6 +152,8 @@ def _picture(named: Mapping[str, str], section: str, place: Place) -> str:
     if not found or not data:
         return "<em>a picture that is not in the notebook, or cannot be read</em>"
     alt = " ".join(named.get("alt", "").split()) or f"Figure of the section {section or 'without a heading'}"
-    source, closer, width = place(Picture(data, SUFFIX[found["kind"]], alt))
-    wide = Markup(' width="{}"').format(width) if width else ""
-    return Markup('<a class="zoom" href="{}"><img alt="{}" src="{}"{}></a>').format(closer, alt, source, wide)
+    figure = place(Picture(data, SUFFIX[found["kind"]], alt))
+    wide = Markup(' width="{}"').format(figure.width) if figure.width else ""
+    return Markup('<a class="zoom" href="{}"><img alt="{}" src="{}"{}></a>').format(
+        figure.closer, alt, figure.src, wide
+    )

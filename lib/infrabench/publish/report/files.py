@@ -25,7 +25,6 @@ from infrabench.experiment.provenance import labels
 from infrabench.ledger import archive, catalogue
 from infrabench.ledger.files import list_files
 from infrabench.ledger.records import awaited
-from infrabench.publish.report.content import Picture
 from infrabench.publish.report.executed import Executed, Hide
 
 log = logging.getLogger(__name__)
@@ -40,6 +39,20 @@ PACKED = 20e6  # bytes of a session's raw output up to which it is packed unaske
 PACKED_ALL = 200e6  # the same of all sessions of a report
 CSV_ROWS = 100_000  # of all sessions of a report, up to which they are there as CSV too: ten times as large as parquet
 SLACK = 2  # seconds by which clocks of a file system and of a kernel may differ
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture of a cell's output: its bytes, and what it shows in words."""
+
+    data: bytes
+    suffix: str
+    alt: str
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its bytes."""
+        return sha256(self.data).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ import re
 import nbformat
 import pytest
 
-from infrabench.publish.report.content import Picture, ShownCell, make_markdown, render_cells, sanitise
+from infrabench.publish.report.content import ShownCell, make_markdown, render_cells, sanitise
+from infrabench.publish.report.files import Figure, FileLink, Picture
 from tests.support.report_fixtures import HOSTILE, PNG, figure, shown
 
 
@@ -17,9 +18,10 @@ def rendered(*cells: nbformat.NotebookNode, kept: list[Picture] | None = None) -
 
 
 def placed(kept: list[Picture]):
-    def place(picture: Picture) -> tuple[str, str, int]:
+    def place(picture: Picture) -> Figure:
         kept.append(picture)
-        return f"p/{picture.digest[:4]}{picture.suffix}", "p/closer.svg", 300
+        closer = FileLink("p/closer.svg", "SVG", 1)
+        return Figure(f"p/{picture.digest[:4]}{picture.suffix}", picture.alt, "", (closer,), 300)
 
     return place
 
