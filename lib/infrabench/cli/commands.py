@@ -220,7 +220,7 @@ def open_notebooks(arguments: Namespace) -> Iterator[str]:
 
 def report(arguments: Namespace) -> Iterator[str]:
     """Make the report of executed notebooks, with their figures, tables and data, and yield where it is."""
-    from infrabench.publish.report import report as write  # Sphinx and pandas are loaded for this command alone
+    from infrabench.publish.report import report as write  # pandas and scipy are loaded for this command alone
 
     out = Path(arguments.out)
     notebooks = [Path(each) for each in arguments.notebooks] or sorted(out.glob("*.ipynb"))

@@ -98,12 +98,6 @@ def _add_overhead(group: Subparsers) -> None:
     parser.add_argument("--blocks", type=int, default=30, metavar="N", help="blocks, interleaved (default: 30)")
     parser.add_argument("--site", default="local", help="local (default), lab, or an inventory file")
     add_session(parser, "--session", "also say how much of this session's time its tools had")
-    parser.add_argument(
-        "--rows", type=int, nargs="+", metavar="N",
-        help="measure building, analysis and report of a data set of so many rows instead, each size by itself; fails "
-        "above 2 GB",
-    )  # fmt: skip
-    parser.add_argument("--sites", type=int, default=10, metavar="N", help="with --rows: from so many sites")
 
 
 def statistics(arguments: Namespace) -> Iterator[str]:
@@ -178,12 +172,7 @@ def fidelity(arguments: Namespace) -> Iterator[str]:
 
 
 def overhead(arguments: Namespace) -> Iterator[str]:
-    """Measure the harness itself, or the analysis of many rows, and yield a table."""
-    if arguments.rows:
-        from infrabench.analysis.dataset import scale
-
-        yield from scale.report(arguments.rows, arguments.sites)
-        return
+    """Measure the harness itself, and yield a table."""
     from infrabench.selfcheck import overhead as benchmarks
 
     site = existing_site(arguments.site)

@@ -79,7 +79,10 @@ def write(found: Results, folder: Path, figures: Path | None = None, prefix: str
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"numbers-{name}.tex", folder / f"numbers-{name}.json"]
     paths[0].write_text(commands(made, head), encoding="utf-8")
-    paths[1].write_text(_json(made, session, found), encoding="utf-8")
+    keys = ("text", "value", "low", "high", "unit", "about")
+    texts = {each.name: {key: getattr(each, key) for key in keys} for each in made}
+    data = {"session": session, "study": found.data["study"], "numbers": texts}
+    paths[1].write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     rows = chosen(found)
     if len(rows):
         paths.append(folder / f"ratios-{name}.tex")
@@ -117,8 +120,12 @@ def numbers(found: Results, prefix: str = "") -> list[Number]:
     """
     if prefix and not re.fullmatch("[A-Za-z]+", prefix):
         raise DesignError(f"the prefix {prefix!r} of LaTeX commands may have letters only, such as hostA")
-    start = first(found, prefix)
-    made = [*_session(found, start), *_contrasts(found, start), *_cells(found, start)]
+    start, data, session = first(found, prefix), found.data, _join_sessions(found)
+    told = {"Session": session, "Profile": data["profile"], "Baseline": data["baseline"]}
+    made = [Number(f"{start}{word}", value, f"{session}: the session") for word, value in told.items()]
+    blocks = data["blocks"]
+    made.insert(2, Number(f"{start}Blocks", str(blocks), f"{session}: the session", float(blocks), unit="1"))
+    made += [*_contrasts(found, start), *_cells(found, start)]
     for name, count in Counter(each.name for each in made).items():
         if count > 1:
             both = " | ".join(each.about for each in made if each.name == name)
@@ -170,17 +177,10 @@ def _spelled(digits: str) -> str:
     return TENS[number // 10 - 2] + (ONES[number % 10] if number % 10 else "")
 
 
-def _session(found: Results, start: str) -> Iterator[Number]:
-    data, session = found.data, _join_sessions(found)
-    told = {"Session": session, "Profile": data["profile"], "Blocks": data["blocks"], "Baseline": data["baseline"]}
-    for word, value in told.items():
-        number = float(value) if isinstance(value, int) else None
-        yield Number(f"{start}{word}", str(value), f"{session}: the session", number, unit="1" if number else "")
-
-
 def _contrasts(found: Results, start: str) -> Iterator[Number]:
+    session = _join_sessions(found)
     for stem, row in _named(found, found.contrasts, start):
-        case = f"{_join_sessions(found)}: {row.workload}, {row.scenario}, {row.metric}: {row.system} / {row.baseline}"
+        case = f"{session}: {row.workload}, {row.scenario}, {row.metric}: {row.system} / {row.baseline}"
         if not np.isfinite(row.ratio):
             continue
         about = f"{case}, n = {row.n_pairs} {row.pair_unit}"
@@ -192,13 +192,12 @@ def _contrasts(found: Results, start: str) -> Iterator[Number]:
 
 
 def _cells(found: Results, start: str) -> Iterator[Number]:
+    session = _join_sessions(found)
     cells = found.estimates[found.estimates["metric"].notna() & (found.estimates["n"] > 0)]
     scales = {key: notation.scale(group["max"], group["unit"].iloc[0]) for key, group in
               cells.groupby(["workload", "metric"], sort=False)}  # fmt: skip
     for stem, row in _named(found, cells, start):
-        about = (
-            f"{_join_sessions(found)}: {row.workload}, {row.scenario}, {row.metric}: {row.system}, n = {row.n} trials"
-        )
+        about = f"{session}: {row.workload}, {row.scenario}, {row.metric}: {row.system}, n = {row.n} trials"
         if row.deployments > 1:
             about += f" over {row.deployments} deployments"
         scale = scales[row.workload, row.metric]
@@ -257,10 +256,3 @@ def _captions(found: Results, figures: Path | None, prefix: str) -> list[Number]
             name = f"{start}{letters(car['figure'])}Caption"
             made.append(Number(name, car["caption"], f"{session}: caption of the figure {car['figure']}"))
     return made
-
-
-def _json(made: list[Number], session: str, found: Results) -> str:
-    keys = ("text", "value", "low", "high", "unit", "about")
-    numbers = {each.name: {key: getattr(each, key) for key in keys} for each in made}
-    data = {"session": session, "study": found.data["study"], "numbers": numbers}
-    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"

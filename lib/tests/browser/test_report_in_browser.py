@@ -1,4 +1,4 @@
-"""The report opened from a file, with no network: it reads, zooms, searches and prints."""
+"""The report opened from a file, with no network: it reads, zooms and prints."""
 
 from __future__ import annotations
 
@@ -49,8 +49,7 @@ def opened(chromium: Browser, site: Path) -> Iterator[Open]:
         page.on("console", lambda message: wrong.append(message.text))
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
-        path, _, query = name.partition("?")
-        page.goto(f"file://{site}/{path}.html" + (f"?{query}" if query else ""))
+        page.goto(f"file://{site}/{name}.html")
         return page
 
     yield open_
@@ -97,16 +96,9 @@ def test_without_scripts_the_figure_is_a_link_to_its_file(opened: Open) -> None:
     page.wait_for_url("**/files/figures/containers/forest.svg")
 
 
-def test_search_works_from_a_file(opened: Open) -> None:
-    page = opened("search?q=interrupted")
-    found = page.locator("ul.search li a")
-    found.first.wait_for()
-    assert "CNIs" in found.all_text_contents()
-
-
 def test_on_paper_there_is_the_page_and_no_navigation(opened: Open) -> None:
     page = opened("containers-notebook")
     page.emulate_media(media="print")
-    assert not page.locator(".sidebar-drawer").is_visible()
+    assert not page.locator(".sidebar").is_visible()
     assert page.locator(".wide").first.evaluate("each => getComputedStyle(each).overflowX") == "visible"
     assert page.pdf(format="A4").startswith(b"%PDF")

@@ -94,8 +94,6 @@ def test_the_same_seed_prints_the_same_plan(capsys):
         ([*PLAN, "--runs", "0"], "runs must be a whole number of at least 1"),
         (["run", *PLAN[1:], "--site", "labb"], "unknown site 'labb'"),
         (["selfcheck", "overhead", "--site", "labb"], "unknown site 'labb'"),
-        (["selfcheck", "overhead", "--rows", "0"], "0 rows over 10 sites"),
-        (["selfcheck", "overhead", "--rows", "9", "--sites", "0"], "9 rows over 0 sites"),
         (["selfcheck", "overhead", "--blocks", "5"], "blocks must be at least 6, not 5"),
         (["selfcheck", "fidelity", "--site", "local", "--blocks", "1"], "blocks must be at least 2, not 1"),
         (["session", "verify", "no-such-session"], "unknown session 'no-such-session'"),

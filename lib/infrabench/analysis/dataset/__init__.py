@@ -1,5 +1,5 @@
 """Many sessions as one data set: a folder ``STUDY/SITE/SESSION`` of parquet, analysed in bounded memory.
 
-`part`: one session of it; `folder`: all of them, brought up to date; `streamed`: their analysis, one workload of one
-study at one site at a time; `synthetic` and `scale`: what that takes at ten million rows.
+`part`: one session of it; `folder`: all of them, brought up to date; `survey`: their analysis, one workload of one
+study at one site at a time.
 """

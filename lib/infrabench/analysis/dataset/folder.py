@@ -62,15 +62,15 @@ def update(sessions: Sequence[str | Path], root: Path, site: str = "") -> Iterat
         if known.setdefault(place, folder) != folder:
             told = "add them one after the other, each with a --site of its own"
             raise DesignError(f"{folder} and {known[place]} would both be {place}: {told}")
-        _refuse_another(folder, place)
+        there = place / SESSION
+        if there.is_file() and read_bytes(there) != read_bytes(folder / SESSION):
+            hint = "give this one a --site of its own, or remove that folder"
+            raise DesignError(f"{place} is of another session called {folder.name}: {hint}")
     begin(root)
     with ledger.claimed(root):
         for place, folder in known.items():
-            there = _whole(place)
-            if there is not None and there.source == part.source_of(folder, site):
-                yield Updated(there, read=False)
-            else:
-                yield Updated(part.write(folder, place, site), read=True)
+            there = _find_current(place, part.source_of(folder, site))
+            yield Updated(there or part.write(folder, place, site), read=there is None)
 
 
 def parts(root: Path) -> tuple[list[SessionPart], list[str]]:
@@ -113,21 +113,11 @@ def _below(folder: Path, levels: int, foreign: list[str]) -> Iterator[Path]:
             yield path
 
 
-def _whole(place: Path) -> SessionPart | None:
-    """Return the part at `place` when it is there and undamaged."""
+def _find_current(place: Path, source: str) -> SessionPart | None:
+    """Return the part at `place` when it is undamaged and of this state of its session."""
     try:
         found = part.read(place)
         part.verify(found)
     except LedgerError:
         return None
-    return found
-
-
-def _refuse_another(session: Path, place: Path) -> None:
-    """Raise `DesignError` when the part at `place` is of another session that has the same name."""
-    theirs = place / SESSION
-    if theirs.is_file() and read_bytes(theirs) != read_bytes(session / SESSION):
-        raise DesignError(
-            f"{place} is of another session called {session.name}: give this one a --site of its own, or remove that "
-            "folder"
-        )
+    return found if found.source == source else None

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -32,6 +31,7 @@ from infrabench.ledger.records import SESSION, damage, note_files, read_session,
 from infrabench.stats.table import ANALYSED
 
 FORMAT = 1
+PLACE = ("study", "site", "session")
 TRIALS, MISSING, ABOUT = "trials.parquet", "missing.parquet", "part.json"
 ANEW = "remove its folder, and `infrabench dataset build` makes it anew from the session"
 MISSING_SCHEMA = pa.schema([SCHEMA.field(name) for name in PLAN_COLUMNS])
@@ -67,7 +67,7 @@ def place_of(session: Path, site: str = "") -> tuple[str, str, str]:
     data = read_session(session)
     study = data["study"] + (f"-aa-{data['aa']}" if data.get("aa") else "")
     place = (study, site or data["site"]["name"], session.resolve().name)
-    for what, name in zip(("study", "site", "session"), place, strict=True):
+    for what, name in zip(PLACE, place, strict=True):
         if not is_name(name):
             hint = "; --site gives it another" if what == "site" else ""
             raise DesignError(f"{session}: the {what} {str(name)[:60]!r} cannot be the name of a folder{hint}")
@@ -97,31 +97,26 @@ def write(session: Path, folder: Path, site: str = "") -> SessionPart:
     source = source_of(session, site)  # before the first trial is read: what is added meanwhile is read the next time
     opened = session_data.open_session(session)
     table = check(opened.table.assign(site=site)) if site else opened.table
-    about = about_of(table, opened.missing, *place_of(session, site), source=source)
-    store(folder, about, table, opened.missing, {SESSION: read_file(session, SESSION), **provenance_of(session)})
+    files = {SESSION: read_file(session, SESSION), **provenance_of(session)}
+    store(folder, place_of(session, site), source, table, opened.missing, files)
     return read(folder)
 
 
-def about_of(
-    table: pd.DataFrame, missing: pd.DataFrame, study: str, site: str, session: str, *, source: str
-) -> dict[str, Any]:
-    """Return what ``part.json`` says of a part with these tables."""
-    states = table.drop_duplicates(["session", "trial"])["state"].value_counts().sort_index()
-    return {
-        "format": FORMAT, "study": study, "site": site, "session": session, "source": source, "rows": len(table),
-        "missing": len(missing), "states": {str(state): int(count) for state, count in states.items()},
-        "workloads": sorted(set(table["workload"])), "systems": sorted(set(table["system"])),
-    }  # fmt: skip
-
-
 def store(
-    folder: Path, about: Mapping[str, Any], table: pd.DataFrame, missing: pd.DataFrame, files: Mapping[str, bytes]
-) -> None:
-    """Write a part from its tables, its other files, and what ``part.json`` says of it."""
-    by_workload = [table[table["workload"] == name] for name in about["workloads"]]
+    folder: Path, place: tuple[str, str, str], source: str, table: pd.DataFrame, missing: pd.DataFrame,
+    files: Mapping[str, bytes],
+) -> None:  # fmt: skip
+    """Write a part from its tables and its other files; `place` as of `place_of`, `source` as of `source_of`."""
+    states = table.drop_duplicates(["session", "trial"])["state"].value_counts().sort_index()
+    workloads = sorted(set(table["workload"]))
+    about = {
+        "format": FORMAT, **dict(zip(PLACE, place, strict=True)), "source": source, "rows": len(table),
+        "missing": len(missing), "states": {str(state): int(count) for state, count in states.items()},
+        "workloads": workloads, "systems": sorted(set(table["system"])),
+    }  # fmt: skip
     made = {
         ABOUT: json.dumps(about, indent=1).encode() + b"\n",
-        TRIALS: _parquet(by_workload, SCHEMA),
+        TRIALS: _parquet([table[table["workload"] == name] for name in workloads], SCHEMA),
         MISSING: _parquet([missing], MISSING_SCHEMA),
     }
     ledger.replace_folder(folder, {**files, **made})
@@ -134,7 +129,7 @@ def read(folder: Path) -> SessionPart:
         told = json.loads(read_bytes(path))
         if told["format"] != FORMAT:
             raise LedgerError(f"{path} has the format {str(told['format'])[:40]}, this version reads {FORMAT}")
-        names = (told["study"], told["site"], told["session"], told["source"])
+        names = [told[name] for name in (*PLACE, "source")]
         lists = (tuple(map(str, told["workloads"])), tuple(map(str, told["systems"])))
         states = {str(state): int(count) for state, count in told["states"].items()}
         return SessionPart(folder, *map(str, names), int(told["rows"]), int(told["missing"]), states, *lists)
@@ -161,13 +156,18 @@ def trials(parts: Sequence[SessionPart], workload: str) -> pd.DataFrame:
     took 4.1 times the time, pandas 1.3 and DuckDB 0.6; their peaks were 1.2, 1.25 and 1.4 times as high. Reading is a
     few per cent of an analysis, so memory decides, and one engine fewer.
     """
-    return _frame([_row_group(part, workload) for part in parts if workload in part.workloads], ANALYSED)
+    found = []
+    for part in (each for each in parts if workload in each.workloads):
+        path, group = part.folder / TRIALS, part.workloads.index(workload)
+        found.append(_read(path, ANALYSED, group))
+        if found[-1]["workload"].unique().to_pylist() != [workload]:
+            raise LedgerError(f"{path}: its row group {group} is not of {workload}, as {ABOUT} says: {ANEW}")
+    return _frame(found, ANALYSED)
 
 
 def missing(parts: Sequence[SessionPart]) -> pd.DataFrame:
     """Return the planned trials without a record of many parts (`tidy.missing`)."""
-    found = [_read(part.folder / MISSING, lambda file: file.read(), PLAN_COLUMNS) for part in parts if part.missing]
-    return _frame(found, PLAN_COLUMNS)
+    return _frame([_read(part.folder / MISSING, PLAN_COLUMNS) for part in parts if part.missing], PLAN_COLUMNS)
 
 
 def provenance_of(session: Path) -> dict[str, bytes]:
@@ -177,19 +177,11 @@ def provenance_of(session: Path) -> dict[str, bytes]:
     return {name: read_file(session, name) for name in names}
 
 
-def _row_group(part: SessionPart, workload: str) -> pa.Table:
-    path, number = part.folder / TRIALS, part.workloads.index(workload)
-    table = _read(path, lambda file: file.read_row_group(number, columns=list(ANALYSED)), ANALYSED)
-    if table["workload"].unique().to_pylist() != [workload]:
-        raise LedgerError(f"{path}: its row group {number} is not of {workload}, as {ABOUT} says: {ANEW}")
-    return table
-
-
-def _read(path: Path, how: Callable[[pq.ParquetFile], pa.Table], names: Sequence[str]) -> pa.Table:
-    """What `how` reads from a file of a part; `LedgerError` when it is none, though its sum is right."""
+def _read(path: Path, names: Sequence[str], group: int = 0) -> pa.Table:
+    """A row group of a file of a part; `LedgerError` when it is none, though its sum is right."""
     try:
         with pq.ParquetFile(path, read_dictionary=[name for name in names if DTYPES[name] == "str"]) as file:
-            return how(file).select(list(names)).cast(_encoded(names))
+            return file.read_row_group(group, columns=list(names)).select(list(names)).cast(_encoded(names))
     except (pa.ArrowException, ValueError, LookupError, OSError) as error:
         raise LedgerError(f"{path} is not a table of a part ({error}): {ANEW}") from error
 

@@ -1,41 +1,59 @@
-"""All groups of a data set one after the other: their answers on disk, and of each a row that fits on a page."""
+"""The analysis of a data set: answers of every study at every site on disk, and of each a row that fits on a page.
+
+Sessions of one study at one site are pooled as `session_data.pool` does: each is a deployment of its own, the unit is
+the deployment, and where checked provenance differs they are refused, or stamped. Sites are never pooled here: what
+holds at all of them is another question, which starts from these ratios.
+
+One workload is in memory at a time. A family of tests is the scenarios and systems of one metric of one workload, so
+workloads can be worked out one by one, and every number is the one that the whole table gives.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infrabench.analysis import tables
-from infrabench.analysis.dataset import folder, streamed
-from infrabench.analysis.dataset.streamed import Group, GroupAnalysis
+from infrabench.analysis import results, session_data, tables
+from infrabench.analysis.dataset import folder, part
+from infrabench.analysis.dataset.part import SessionPart
 from infrabench.analysis.results import Shown, listed
 from infrabench.analysis.tables import notation
-from infrabench.core import InfrabenchError
+from infrabench.core import InfrabenchError, SchemaError
+from infrabench.experiment.provenance import comparability
 from infrabench.ledger import catalogue, ledger
+from infrabench.ledger.session_folder import SessionFolder
 from infrabench.stats.verdicts import VERDICTS
 
 log = logging.getLogger(__name__)
 
+FRAMES = ("estimates", "contrasts", "diagnostics", "omnibus", "interactions", "trends", "tiers")
 SHOWN = 200  # rows of a table on a page; its CSV and parquet have all
 TABLES = "dataset"  # the folder of its tables
 RATIO = ["workload", "scenario", "metric", "system", "n", "ratio", "ratio 95 % CI", "verdict"]
 COUNTED = ("study", "site", "sessions", "rows", "ok", "other", "missing", *VERDICTS, "note")
 
 
-class GroupAnswer(NamedTuple):
-    """What came of a group: its analysis, or why there is none."""
+class Group(NamedTuple):
+    """The sessions of one study at one site."""
 
-    group: Group
-    found: GroupAnalysis | None
-    refused: str = ""
+    study: str
+    site: str
+    parts: tuple[SessionPart, ...]
+
+
+class GroupAnalysis(NamedTuple):
+    """What a group says: its ``session.json`` (`session_data.together`), and the frames of `FRAMES` by name."""
+
+    data: dict[str, Any]
+    frames: dict[str, pd.DataFrame]
 
 
 @dataclass(frozen=True)
@@ -53,55 +71,88 @@ class DatasetSurvey:
     out: Path
 
 
-def answers(root: Path, *, stamped: bool = False) -> Iterator[GroupAnswer]:
-    """Yield the analysis of every group of the data set `root`; one that is refused or damaged says why."""
-    for group in streamed.groups(folder.parts(root)[0]):
-        try:
-            yield GroupAnswer(group, streamed.analysed(group, stamped=stamped))
-        except InfrabenchError as error:
-            yield GroupAnswer(group, None, str(error))
+def groups(parts: Sequence[SessionPart]) -> list[Group]:
+    """Return the parts by study and site, in alphabetical order."""
+    ordered = sorted(parts, key=lambda each: (each.study, each.site, each.session))
+    grouped = groupby(ordered, key=lambda each: (each.study, each.site))
+    return [Group(study, site, tuple(members)) for (study, site), members in grouped]
+
+
+def analyse_group(group: Group, *, stamped: bool = False) -> GroupAnalysis:
+    """Return the analysis of a group; what it holds at once is one workload, and its answers.
+
+    Raises
+    ------
+    LedgerError
+        A part is damaged.
+    SchemaError
+        Its sessions have different baselines, or measure a metric in different units.
+    NotComparable
+        Their checked provenance differs, and `stamped` is false; with it the answers carry the stamp.
+    """
+    name = f"{group.study}/{group.site}"
+    log.info("%s: %d sessions", name, len(group.parts))
+    for each in group.parts:
+        part.verify(each)
+    folders = [each.folder for each in group.parts]
+    comparability.measures_alike(folders)
+    told = comparability.stamp(folders, allow=stamped)
+    sessions = [session_data.describe_session(SessionFolder(each)) for each in folders]
+    baselines = sorted({each["baseline"] for each in sessions})
+    if len(baselines) > 1:
+        raise SchemaError(f"{name}: sessions of different baselines, {', '.join(baselines)}, are not one")
+    data = sessions[0]
+    if len(sessions) > 1:
+        data = session_data.together(sessions, [each.session for each in group.parts], told)
+    systems = sorted({system for each in group.parts for system in each.systems})
+    absent = part.missing(group.parts)
+    made = []
+    for workload in sorted({*absent["workload"]}.union(*(each.workloads for each in group.parts))):
+        missing = absent[absent["workload"] == workload].reset_index(drop=True)
+        found = results.results(data, part.trials(group.parts, workload), missing, Path(), systems=systems)
+        made.append({frame: getattr(found, frame) for frame in FRAMES})
+    return GroupAnalysis(
+        data, {frame: pd.concat([each[frame] for each in made], ignore_index=True) for frame in FRAMES}
+    )
 
 
 def survey(root: Path, out: Path, *, stamped: bool = False) -> DatasetSurvey:
     """Analyse a data set, write the answers of every group below `out`, and return what fits on a page.
 
-    The answers are ``answers/STUDY/SITE/NAME.parquet``, unrounded, NAME one of `streamed.FRAMES`; the tables are in
-    ``tables/dataset``. `stamped`: sessions of a site whose checked provenance differs are pooled all the same.
+    The answers are ``answers/STUDY/SITE/NAME.parquet``, unrounded, NAME one of `FRAMES`; the tables are in
+    ``tables/dataset``. A group that is refused or damaged says why. `stamped`: sessions of a site whose checked
+    provenance differs are pooled all the same.
     """
     rows, primary, refused = [], [], 0
-    for answer in answers(root, stamped=stamped):
-        if answer.found is not None:
-            write(answer.found, out)
-            primary.append(_primary(answer.found))
-        refused += answer.found is None
-        rows.append(_row(answer))
-    contrasts = pd.concat(primary, ignore_index=True) if primary else pd.DataFrame()
-    made = DatasetSurvey(
-        pd.DataFrame(rows, columns=list(COUNTED)), contrasts, tuple(folder.parts(root)[1]), refused, out
-    )
+    parts, left_out = folder.parts(root)
+    for group in groups(parts):
+        try:
+            data, frames = analyse_group(group, stamped=stamped)
+        except InfrabenchError as error:
+            refused += 1
+            rows.append(_count(group, {}, f"not analysed: {error}"))
+            continue
+        for name, frame in frames.items():
+            ledger.replace_file(out / "answers" / group.study / group.site / f"{name}.parquet", _bytes(frame))
+        contrasts = frames["contrasts"]
+        metrics = pd.MultiIndex.from_frame(contrasts[["workload", "metric"]])
+        of_primary = contrasts[metrics.isin([tuple(each) for each in data["primary"]])]
+        primary.append(of_primary.assign(study=group.study, site=group.site))
+        rows.append(_count(group, contrasts["verdict"].value_counts().to_dict(), data.get("stamp") or ""))
+    every = pd.concat(primary, ignore_index=True) if primary else pd.DataFrame()
+    made = DatasetSurvey(pd.DataFrame(rows, columns=list(COUNTED)), every, tuple(left_out), refused, out)
     groups_table(made)
     primary_table(made)
     return made
 
 
-def write(found: GroupAnalysis, out: Path) -> None:
-    """Write every frame of a group as parquet."""
-    for name, frame in found.frames.items():
-        ledger.replace_file(out / "answers" / found.group.study / found.group.site / f"{name}.parquet", _bytes(frame))
-
-
-def _row(answer: GroupAnswer) -> dict[str, Any]:
-    parts = answer.group.parts
-    trials = sum(sum(each.states.values()) for each in parts)
-    ok = sum(each.states.get("ok", 0) for each in parts)
-    verdicts, note = pd.Series(dtype="int64"), f"not analysed: {answer.refused}"
-    if answer.found is not None:
-        verdicts = answer.found.frames["contrasts"]["verdict"].value_counts()
-        note = answer.found.data.get("stamp") or ""
+def _count(group: Group, verdicts: Mapping[str, int], note: str) -> dict[str, Any]:
+    trials = sum(sum(each.states.values()) for each in group.parts)
+    ok = sum(each.states.get("ok", 0) for each in group.parts)
     return {
-        "study": answer.group.study, "site": answer.group.site, "sessions": len(parts),
-        "rows": sum(each.rows for each in parts), "ok": ok, "other": trials - ok,
-        "missing": sum(each.missing for each in parts),
+        "study": group.study, "site": group.site, "sessions": len(group.parts),
+        "rows": sum(each.rows for each in group.parts), "ok": ok, "other": trials - ok,
+        "missing": sum(each.missing for each in group.parts),
         **{name: int(verdicts.get(name, 0)) for name in VERDICTS}, "note": note,
     }  # fmt: skip
 
@@ -145,10 +196,9 @@ def groups_table(made: DatasetSurvey) -> Shown:
 
 def primary_table(made: DatasetSurvey) -> Shown:
     """Return the contrasts of primary metrics by study and site, the first `SHOWN` of them; all are in its files."""
-    some, names = made.primary.head(SHOWN), ["study", "site"]
-    rounded = tables.contrasts_table(some) if len(some) else pd.DataFrame()
-    rounded = rounded.reindex(columns=RATIO)
-    named = made.primary.reindex(columns=names).head(SHOWN).reset_index(drop=True)
+    some = made.primary.head(SHOWN)
+    rounded = (tables.contrasts_table(some) if len(some) else pd.DataFrame()).reindex(columns=RATIO)
+    named = some.reindex(columns=["study", "site"]).reset_index(drop=True)
     caption = "Ratios to the baseline of each study at each site, with 95 % Fieller intervals. Sites are not pooled."
     return _cut(made, "primary", pd.concat([named, rounded], axis=1), made.primary, caption)
 
@@ -162,14 +212,6 @@ def _cut(made: DatasetSurvey, name: str, shown: pd.DataFrame, every: pd.DataFram
     ledger.replace_file(folder / f"{name}.parquet", _bytes(every))
     page = notation.html_table(some, words=True), tables.markdown(some)
     return Shown(*page) if not told else Shown(f"{page[0]}<p>{told}</p>", f"{page[1]}\n{told}")
-
-
-def _primary(found: GroupAnalysis) -> pd.DataFrame:
-    wanted = {tuple(each) for each in found.data["primary"]}
-    contrasts = found.frames["contrasts"]
-    pairs = zip(contrasts["workload"], contrasts["metric"], strict=True)
-    rows = contrasts[np.fromiter((pair in wanted for pair in pairs), bool, len(contrasts))]
-    return rows.assign(study=found.group.study, site=found.group.site)
 
 
 def _bytes(frame: pd.DataFrame) -> bytes:

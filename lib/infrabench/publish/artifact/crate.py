@@ -6,7 +6,7 @@ RO-Crate 1.1 (JSON-LD). Only this module speaks with the library that writes it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -26,6 +26,27 @@ ENCODINGS = {
     ".toml": "application/toml",
 }  # fmt: skip
 
+# What the metadata lists one by one, where it is there; everything else is in a folder that they list.
+FOLDERS = {
+    "lib/": "The library, its tests, and the lock of its environment.",
+    "notebooks/": "The studies, the audit of published numbers and the validation, as notebooks without outputs.",
+    "figures/": "Figures of the recorded sessions, each with a side-car that holds its data.",
+    "results/": "What the analysis says of the recorded sessions: tables, and executed notebooks.",
+}
+FILES = {
+    "REPRODUCE.md": "How the tables are made again, and what that takes.",
+    "LICENCES.md": "Licences of every package of the environment.",
+    "README.md": "What infrabench is and does.",
+    "LICENSE": "The project's own licence.",
+    "CITATION.cff": "How to cite.",
+    "lib/requirements.lock": "Every package of the environment with its version and hashes.",
+    "environment.yml": "The direct dependencies, for conda.",
+    "data/recorded/README.md": "What the sessions cannot say of themselves.",
+    "data/published/published.csv": "Every number of the published papers, with its place and its words.",
+    "data/published/audit.toml": "What does not add up in them.",
+    "docs/artifact.md": "What an evaluator does, for each badge.",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
@@ -40,8 +61,8 @@ class Recorded:
 
 
 def metadata(
-    citation: Mapping[str, Any], date: str, commit: str, members: Iterable[ArchiveMember], folders: Mapping[str, str],
-    files: Mapping[str, str], sessions: Sequence[Recorded],
+    citation: Mapping[str, Any], date: str, commit: str, members: Mapping[str, ArchiveMember],
+    sessions: Sequence[Recorded],
 ) -> bytes:  # fmt: skip
     """Return ``ro-crate-metadata.json``.
 
@@ -52,11 +73,8 @@ def metadata(
     date
         ISO 8601; when the commit was made.
     members
-        Every file of the archive.
-    folders, files
-        What the paths mean that are listed one by one; sessions are listed besides.
+        Every file of the archive, by name.
     """
-    there = {member.name: member for member in members}
     crate = ROCrate(gen_preview=False, version=VERSION)
     licence = _add(crate, SPDX + citation["license"], "CreativeWork", name=citation["license"])
     authors = _add(crate, AUTHORS, "Organization", name=", ".join(_author(each) for each in citation["authors"]))
@@ -70,15 +88,17 @@ def metadata(
         softwareVersion=commit, author=authors,
     )  # fmt: skip
     root["mainEntity"] = software
-    for path, told in folders.items():
-        size = sum(len(member.data) for name, member in there.items() if name.startswith(path))
-        given = {"name": path, "description": told, "contentSize": str(size)}
-        crate.add_dataset(dest_path=path, properties=given)
-    for path, told in files.items():
-        _file(crate, there[path], told)
+    for path, told in FOLDERS.items():
+        sizes = [len(member.data) for name, member in members.items() if name.startswith(path)]
+        if sizes:
+            given = {"name": path, "description": told, "contentSize": str(sum(sizes))}
+            crate.add_dataset(dest_path=path, properties=given)
+    for path, told in FILES.items():
+        if path in members:
+            _file(crate, members[path], told)
     actions = []
     for each in sessions:
-        raw = _file(crate, there[each.path], f"{each.title} {each.told}")
+        raw = _file(crate, members[each.path], f"{each.title} {each.told}")
         tables = crate.add_dataset(
             dest_path=each.tables, properties={"name": f"Tables of {each.name}", "description": each.title}
         )

@@ -12,7 +12,7 @@ import logging
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -35,29 +35,13 @@ from infrabench.publish.artifact import crate, licences, reproduce
 log = logging.getLogger(__name__)
 
 GUIDE, LICENCES = "REPRODUCE.md", "LICENCES.md"
+LICENCES_SAY = (
+    "infrabench itself is under the Apache License 2.0, see LICENSE. This is what the packages of its environment "
+    "state of themselves; none of them is in this archive, they come from the Python package index by hash."
+)
 MB = 1e6
 PATTERN = "*-recorded.ipynb"  # what `make figures` leaves
 OF_A_RUN = ("papermill", "execution")  # times, and paths of the machine
-# What the metadata lists one by one, where it is there; everything else is in a folder that they list.
-FOLDERS = {
-    "lib/": "The library, its tests, and the lock of its environment.",
-    "notebooks/": "The studies, the audit of published numbers and the validation, as notebooks without outputs.",
-    "figures/": "Figures of the recorded sessions, each with a side-car that holds its data.",
-    f"{reproduce.RESULTS}/": "What the analysis says of the recorded sessions: tables, and executed notebooks.",
-}
-FILES = {
-    GUIDE: "How the tables are made again, and what that takes.",
-    LICENCES: "Licences of every package of the environment.",
-    "README.md": "What infrabench is and does.",
-    "LICENSE": "The project's own licence.",
-    "CITATION.cff": "How to cite.",
-    "lib/requirements.lock": "Every package of the environment with its version and hashes.",
-    "environment.yml": "The direct dependencies, for conda.",
-    "data/recorded/README.md": "What the sessions cannot say of themselves.",
-    "data/published/published.csv": "Every number of the published papers, with its place and its words.",
-    "data/published/audit.toml": "What does not add up in them.",
-    "docs/artifact.md": "What an evaluator does, for each badge.",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,27 +72,32 @@ def write(path: Path, *, root: Path, executed: Path | None = None) -> PackedArti
     if found:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         raise DesignError(f"an archive is of a commit, and {found[0]}{more} is not committed: commit it or put it away")
-    return archived(path, root, head_commit(root), executed)
-
-
-def archived(path: Path, root: Path, commit: Commit, executed: Path | None = None) -> PackedArtifact:
-    """Write the archive of `commit`; whoever calls sees to it that `root` has its library and its sessions."""
-    members = commit_files(root, commit)
-    citation = yaml.safe_load(_named(members, "CITATION.cff"))
-    top = f"infrabench-{citation['version']}-{commit.hash[:12]}"
-    members += _results(executed)
+    commit = head_commit(root)
+    members = {each.name: each for each in (*commit_files(root, commit), *_results(executed))}
+    if "CITATION.cff" not in members:
+        raise DesignError("the commit has no CITATION.cff, and an archive needs it")
+    citation, sessions = yaml.safe_load(members["CITATION.cff"].data), list(_sessions(members))
     log.info("licences, metadata and checksums")
-    members.append(ArchiveMember(LICENCES, _licences(root).encode()))
-    members.append(ArchiveMember(GUIDE, _guide(citation, commit, members).encode()))
-    members.append(ArchiveMember(crate.NAME, _metadata(citation, commit, members)))
-    members.sort()
-    members.append(
-        ArchiveMember(SUMS, "".join(line(sha256(each.data).hexdigest(), each.name) for each in members).encode())
+    guide = Template((resources.files("infrabench.publish.artifact") / "REPRODUCE.md").read_text(encoding="utf-8"))
+    rows = "\n".join(f"| `{each.name}` | {each.title} {each.told} |" for each in sessions)
+    texts = {
+        LICENCES: f"# Licences of the environment\n\n{notation.markdown(licences.table(root / 'lib'), LICENCES_SAY)}",
+        GUIDE: guide.substitute(
+            title=citation["title"], version=citation["version"], commit=commit.hash, date=commit.date, sessions=rows
+        ),
+    }
+    members |= {name: ArchiveMember(name, text.encode()) for name, text in texts.items()}
+    members[crate.NAME] = ArchiveMember(
+        crate.NAME, crate.metadata(citation, commit.date, commit.hash, members, sessions)
     )
-    log.info("compressing %d files, %.0f MB", len(members), sum(len(each.data) for each in members) / MB)
-    archive.write(path, (each._replace(name=f"{top}/{each.name}") for each in members), commit.time_s)
-    size = sum(len(each.data) for each in members)
-    return PackedArtifact(path, len(members), size, sha256(path.read_bytes()).hexdigest())
+    packed = sorted(members.values())
+    sums = "".join(line(sha256(each.data).hexdigest(), each.name) for each in packed)
+    packed.append(ArchiveMember(SUMS, sums.encode()))
+    size = sum(len(each.data) for each in packed)
+    log.info("compressing %d files, %.0f MB", len(packed), size / MB)
+    top = f"infrabench-{citation['version']}-{commit.hash[:12]}"
+    archive.write(path, (each._replace(name=f"{top}/{each.name}") for each in packed), commit.time_s)
+    return PackedArtifact(path, len(packed), size, sha256(path.read_bytes()).hexdigest())
 
 
 def _results(executed: Path | None) -> Iterator[ArchiveMember]:
@@ -121,47 +110,15 @@ def _results(executed: Path | None) -> Iterator[ArchiveMember]:
         yield from executed_notebooks(executed, f"{reproduce.RESULTS}/notebooks/")
 
 
-def _licences(root: Path) -> str:
-    told = (
-        "infrabench itself is under the Apache License 2.0, see LICENSE. This is what the packages of its environment "
-        "state of themselves; none of them is in this archive, they come from the Python package index by hash."
-    )
-    return f"# Licences of the environment\n\n{notation.markdown(licences.table(root / 'lib'), told)}"
-
-
-def _guide(citation: dict[str, Any], commit: Commit, members: Iterable[ArchiveMember]) -> str:
-    template = Template((resources.files("infrabench.publish.artifact") / "REPRODUCE.md").read_text(encoding="utf-8"))
-    return template.substitute(
-        title=citation["title"], version=citation["version"], commit=commit.hash, date=commit.date,
-        sessions="\n".join(f"| `{each.name}` | {each.title} {each.told} |" for each in _sessions(members)),
-    )  # fmt: skip
-
-
-def _metadata(citation: dict[str, Any], commit: Commit, members: list[ArchiveMember]) -> bytes:
-    there = {each.name for each in members}
-    folders = {name: told for name, told in FOLDERS.items() if any(each.startswith(name) for each in there)}
-    files = {name: told for name, told in FILES.items() if name in there}
-    return crate.metadata(citation, commit.date, commit.hash, members, folders, files, list(_sessions(members)))
-
-
-def _sessions(members: Iterable[ArchiveMember]) -> Iterator[crate.Recorded]:
+def _sessions(members: Mapping[str, ArchiveMember]) -> Iterator[crate.Recorded]:
     """The recorded sessions whose archive is among the files."""
-    there = {each.name for each in members}
     for name, path in sorted(catalogue.recorded().items()):
         relative = path.relative_to(catalogue.home()).as_posix()
-        if relative in there:
+        if relative in members:
             data = read_session(catalogue.find(None, str(path)))
-            systems = ", ".join(data["systems"])
-            told = f"Profile {data['profile']}, {data['blocks']} blocks: {systems}."
+            told = f"Profile {data['profile']}, {data['blocks']} blocks: {', '.join(data['systems'])}."
             tables = f"{reproduce.RESULTS}/{name}/"
             yield crate.Recorded(name, relative, data["title"], told, tables, data["created_utc"])
-
-
-def _named(members: Iterable[ArchiveMember], name: str) -> bytes:
-    for each in members:
-        if each.name == name:
-            return each.data
-    raise DesignError(f"the commit has no {name}, and an archive needs it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +169,7 @@ def _git(root: Path, *words: str) -> bytes:
 
 
 def executed_notebooks(folder: Path, prefix: str) -> Iterator[ArchiveMember]:
-    """Yield the executed notebooks on recorded sessions that lie in `folder`, under `prefix`; none where none are."""
+    """Yield the executed notebooks on recorded sessions that lie in `folder`, under `prefix`."""
     for path in sorted(folder.glob(PATTERN)):
         try:
             book = json.loads(read_bytes(path))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -101,20 +101,16 @@ def _through(hide: Hide, value: Any) -> Any:
 
 def _trouble(code: list[NotebookNode]) -> str:
     done = [cell for cell in code if cell.execution_count is not None]
-    for number, output in _errors(code):
-        if output.ename == NotRunnable.__name__:
-            return f"Not run: {output.evalue}"
-        return f"Stopped at its code cell {number} of {len(code)}: {output.ename}: {output.evalue}"
+    for number, cell in enumerate(code, start=1):
+        for output in (each for each in cell.outputs if each.output_type == "error"):
+            if output.ename == NotRunnable.__name__:
+                return f"Not run: {output.evalue}"
+            return f"Stopped at its code cell {number} of {len(code)}: {output.ename}: {output.evalue}"
     if code and not done:
         return "Never executed"
     if len(done) < len(code):
         return f"Interrupted: {len(done)} of its {len(code)} code cells were executed"
     return ""
-
-
-def _errors(code: list[NotebookNode]) -> Iterator[tuple[int, NotebookNode]]:
-    for number, cell in enumerate(code, start=1):
-        yield from ((number, output) for output in cell.outputs if output.output_type == "error")
 
 
 def _time(text: str | None) -> float | None:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 import glob
 import json
 import logging
 import os
 import shutil
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
 
+import pandas as pd
+
 from infrabench.analysis import session_data
-from infrabench.analysis.spreadsheets import quote_formula
+from infrabench.analysis.spreadsheets import write_csv
 from infrabench.analysis.tables.notation import on_screen
 from infrabench.analysis.tidy import write_table
 from infrabench.core import InfrabenchError, LedgerError
@@ -24,8 +25,7 @@ from infrabench.experiment.provenance import labels
 from infrabench.ledger import archive, catalogue
 from infrabench.ledger.files import list_files
 from infrabench.ledger.records import awaited
-from infrabench.publish.report.executed import Executed
-from infrabench.publish.report.outputs import Picture
+from infrabench.publish.report.executed import Executed, Hide
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +39,20 @@ PACKED = 20e6  # bytes of a session's raw output up to which it is packed unaske
 PACKED_ALL = 200e6  # the same of all sessions of a report
 CSV_ROWS = 100_000  # of all sessions of a report, up to which they are there as CSV too: ten times as large as parquet
 SLACK = 2  # seconds by which clocks of a file system and of a kernel may differ
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture of a cell's output: its bytes, and what it shows in words."""
+
+    data: bytes
+    suffix: str
+    alt: str
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its bytes."""
+        return sha256(self.data).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -58,16 +72,22 @@ class FileLink:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure that a notebook shows: the address of its picture, its words, its section, and the files it is in.
+    """A figure that a notebook shows: the address of its picture, its words, and the files it is in.
 
-    `width` is how wide it is shown where there is room (CSS pixels); 0 where it does not say how wide it is in print.
+    `area` is the folder that it was saved in, empty where it was not; `width` is how wide it is shown where there is
+    room (CSS pixels), 0 where it does not say how wide it is in print.
     """
 
     src: str
     alt: str
-    section: str
+    area: str
     links: tuple[FileLink, ...]
     width: int
+
+    @property
+    def closer(self) -> str:
+        """The address of the file for a closer look: lines where there are any, else the picture."""
+        return next((link.href for link in self.links if link.title == TITLES[".svg"]), self.src)
 
 
 @dataclass(frozen=True)
@@ -80,127 +100,124 @@ class Data:
 
 
 class Shelf:
-    """The files of a site below `folder`, copied once each. `figures`: folders with saved figures, searched through."""
+    """The files of a site below `folder`, copied once each.
 
-    def __init__(self, folder: Path, figures: Iterable[Path]) -> None:
-        self._folder = folder
+    `figures`, `tables`: folders with saved ones, as written by `figures.save` and `tables.save`; `raw`: pack every raw
+    output of a session, however large; `hide`: what a note is put through.
+    """
+
+    def __init__(
+        self, folder: Path, figures: Iterable[Path] = (), tables: Iterable[Path] = (), *, raw: bool = False,
+        hide: Hide = str,
+    ) -> None:  # fmt: skip
+        self._folder, self._raw, self._hide = folder, raw, hide
+        self._tables = _existing(tables)
         self._saved = {
             sha256(path.read_bytes()).hexdigest(): (path, place)
-            for place in figures
+            for place in _existing(figures)
             for path in sorted(place.rglob("*.png"))
         }
-        self.areas: set[str] = set()  # names of folders of figures that were asked for
-        self._rows = self._raw = 0  # rows, and bytes of raw output, of the sessions so far
+        self._known: dict[str, Data] = {}
+        self._rows = self._bytes = 0  # rows, and bytes of raw output, of the sessions so far
 
     def place(self, picture: Picture) -> Figure:
         """Keep a picture, with the files of the figure that it is where there are any; they are known by content."""
         saved, place = self._saved.get(picture.digest, (None, None))
         if saved is None or place is None:
-            name = f"files/pictures/{picture.digest[:16]}{picture.suffix}"
-            self._write(name, picture.data)
-            link = FileLink(name, TITLES[picture.suffix], len(picture.data))
-            return Figure(name, picture.alt, picture.section, (link,), 0)
-        self.areas.add(saved.parent.name)
+            link = self._keep(f"files/pictures/{picture.digest[:16]}{picture.suffix}", picture.data)
+            return Figure(link.href, picture.alt, "", (link,), 0)
         links = tuple(
-            self.copy(path, f"files/figures/{path.relative_to(place).as_posix()}")
+            self._keep(f"files/figures/{path.relative_to(place).as_posix()}", path)
             for path in map(saved.with_suffix, FIGURE_KINDS)
             if path.is_file()
         )
         src = next(link.href for link in links if link.title == TITLES[".png"])
-        return Figure(src, picture.alt, picture.section, links, _width(saved.with_suffix(".json")))
+        return Figure(src, picture.alt, saved.parent.name, links, _width(saved.with_suffix(".json")))
 
-    def tables(self, folders: Iterable[Path], executed: Executed) -> dict[str, tuple[FileLink, ...]]:
-        """Keep the tables that a notebook wrote, by name: those of its own folders, as old as its run."""
-        names = self.areas | {told["name"] for told in executed.abstracts} | {executed.name, executed.study}
-        names = {name for name in names if name and file_name(name)}
+    def tables(self, executed: Executed, areas: Iterable[str]) -> dict[str, tuple[FileLink, ...]]:
+        """Keep the tables that a notebook wrote, by name: those of its own folders and `areas`, as old as its run."""
+        names = {*areas, *(told["name"] for told in executed.abstracts), executed.name, executed.study}
+        patterns = [f"{glob.escape(name)}/*.md" for name in sorted(names) if name and file_name(name)]
         found = {}
-        for folder in folders:
-            for first in sorted(path for name in sorted(names) for path in folder.glob(f"{glob.escape(name)}/*.md")):
+        for folder in self._tables:
+            for first in sorted(path for pattern in patterns for path in folder.glob(pattern)):
                 if _written_by(executed, first):
                     kinds = [path for path in map(first.with_suffix, TABLE_KINDS) if path.is_file()]
-                    name = first.relative_to(folder).with_suffix("").as_posix()
-                    found[name] = tuple(
-                        self.copy(path, f"files/tables/{path.relative_to(folder).as_posix()}") for path in kinds
+                    found[first.relative_to(folder).with_suffix("").as_posix()] = tuple(
+                        self._keep(f"files/tables/{path.relative_to(folder).as_posix()}", path) for path in kinds
                     )
         return found
 
     def notebook(self, name: str, text: str) -> FileLink:
         """Keep an executed notebook."""
-        return self._link(self._write(f"files/notebooks/{name}.ipynb", text.encode()))
+        return self._keep(f"files/notebooks/{name}.ipynb", text.encode())
 
-    def copy(self, path: Path, name: str) -> FileLink:
-        """Keep a copy of a file as `name`, and return a link to it."""
-        here = self._folder / name
-        here.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, here)
-        return self._link(name)
-
-    def data(self, session: str, *, raw: bool) -> Data:
+    def data(self, session: str) -> Data:
         """Keep the data of a session that is on this machine: tidy table, plan, and its archive.
 
-        What was packed already is copied, what is small is packed; with `raw` all is. A report of many sessions stays
-        small: beyond `CSV_ROWS` its tables are parquet alone, beyond `PACKED_ALL` raw output stays where it is.
+        What was packed already is copied, what is small is packed. A report of many sessions stays small: beyond
+        `CSV_ROWS` its tables are parquet alone, beyond `PACKED_ALL` raw output stays where it is.
         """
+        if session not in self._known:
+            self._known[session] = self._find_data(session)
+        return self._known[session]
+
+    def _find_data(self, session: str) -> Data:
         known = catalogue.sessions()
         if session not in map(catalogue.session_name, known.values()):
             return Data(session, (), "not on this machine, so its data are not here")
         try:
             folder = catalogue.find(None, session)
             log.info("data of %s", session)
-            return Data(session, *self._data(session, folder, known.get(session, folder), raw))
+            links = self._numbers(session, folder)
+            archived, note = self._archive(session, folder, known.get(session, folder))
+            return Data(session, (*links, *archived), self._hide(note))
         except InfrabenchError as error:
-            return Data(session, (), f"cannot be read: {error}")
+            return Data(session, (), self._hide(f"cannot be read: {error}"))
 
-    def _data(self, session: str, folder: Path, source: Path, raw: bool) -> tuple[tuple[FileLink, ...], str]:
+    def _numbers(self, session: str, folder: Path) -> list[FileLink]:
         table = session_data.open_session(folder).table
-        made = []
         self._rows += len(table)
-        for suffix in (".csv", ".parquet") if self._rows <= CSV_ROWS else (".parquet",):
-            name = f"files/data/{session}{suffix}"
-            made.append(self._link(str(write_table(table, self._folder / name).relative_to(self._folder))))
-        made.append(self._plan(session, folder))
+        kinds = (".csv", ".parquet") if self._rows <= CSV_ROWS else (".parquet",)
+        for suffix in kinds:
+            write_table(table, self._folder / f"files/data/{session}{suffix}")
+        names = labels.of(folder)
+        trials = [trial.as_json() for trial in awaited(folder)]
+        plan = pd.DataFrame(trials, columns=list(PLAN_COLUMNS), dtype="object")
+        write_csv(plan.assign(system=plan["system"].replace(names)), self._folder / f"files/data/{session}-plan.csv")
+        made = [self._link(f"files/data/{session}{suffix}") for suffix in kinds]
+        return [*made, replace(self._link(f"files/data/{session}-plan.csv"), title="plan (CSV)")]
+
+    def _archive(self, session: str, folder: Path, source: Path) -> tuple[list[FileLink], str]:
+        """Keep the archive of a session; without one, say why."""
         name = f"files/data/{session}{catalogue.ARCHIVE}"
         size = sum((folder / each).lstat().st_size for each in list_files(folder)[0])
-        self._raw += size
-        few = raw or self._raw <= PACKED_ALL
+        self._bytes += size
+        few = self._raw or self._bytes <= PACKED_ALL
         if source.is_file() and few:
-            made.append(self.copy(source, name))
-        elif raw or (size <= PACKED and few):
-            try:
-                archive.pack(folder, self._folder / name)
-            except LedgerError as error:
-                return tuple(made), f"its raw output is not here: {error}"
-            made.append(self._link(name))
-        else:
+            return [self._keep(name, source)], ""
+        if not self._raw and (size > PACKED or not few):
             told = f"every raw output, {size / 1e6:.0f} MB unpacked, is not here: `infrabench report --raw` packs it"
-            return tuple(made), told
-        return tuple(made), ""
+            return [], told
+        try:
+            archive.pack(folder, self._folder / name)
+        except LedgerError as error:
+            return [], f"its raw output is not here: {error}"
+        return [self._link(name)], ""
 
-    def _plan(self, session: str, folder: Path) -> FileLink:
-        names = labels.of(folder)
-        path = self._folder / f"files/data/{session}-plan.csv"
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(PLAN_COLUMNS)
-            for trial in awaited(folder):
-                told = trial.as_json() | {"system": names.get(trial.system, trial.system)}
-                writer.writerow([_cell(told[column]) for column in PLAN_COLUMNS])
-        link = self._link(str(path.relative_to(self._folder)))
-        return FileLink(link.href, "plan (CSV)", link.size)
-
-    def _write(self, name: str, data: bytes) -> str:
+    def _keep(self, name: str, content: bytes | Path) -> FileLink:
+        """Keep bytes, or a copy of a file, as `name`, and return a link to it."""
         path = self._folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-        return name
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            shutil.copyfile(content, path)
+        return self._link(name)
 
     def _link(self, name: str) -> FileLink:
         path = self._folder / name
         return FileLink(quote(name), TITLES.get(path.suffix, path.suffix[1:]), path.stat().st_size)
-
-
-def _cell(value: object) -> object:
-    return quote_formula(value) if isinstance(value, str) else value
 
 
 def _width(car: Path) -> int:
@@ -212,11 +229,6 @@ def _width(car: Path) -> int:
         return 0
 
 
-def closer_look(figure: Figure) -> str:
-    """Return the address of the file for a closer look: lines where there are any, else the picture."""
-    return next((link.href for link in figure.links if link.title == TITLES[".svg"]), figure.src)
-
-
 def _written_by(executed: Executed, path: Path) -> bool:
     """Tell whether a file was written while the notebook ran; where it does not say when, all are its own."""
     if executed.began is None:
@@ -225,6 +237,6 @@ def _written_by(executed: Executed, path: Path) -> bool:
     return executed.began - SLACK <= when and (executed.ended is None or when <= executed.ended + SLACK)
 
 
-def existing_folders(folders: Sequence[Path]) -> list[Path]:
+def _existing(folders: Iterable[Path]) -> list[Path]:
     """Return the folders that there are, each once."""
     return [Path(each) for each in dict.fromkeys(os.path.realpath(path) for path in folders) if Path(each).is_dir()]

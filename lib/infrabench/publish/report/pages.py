@@ -1,78 +1,65 @@
-"""The pages that the report adds to the notebooks, as notebooks: an overview, and one page for each study.
+"""The pages of the report: an overview, one page for each study, and each executed notebook.
 
-Prose is Markdown. What was measured or typed stands in parts of a template, which escapes it.
+What was measured or typed stands in templates, which escape it.
 """
 
 from __future__ import annotations
 
-import functools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import nbformat
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from nbformat import NotebookNode
+from markupsafe import Markup
 
 from infrabench.notebook import session_summary
+from infrabench.publish.report.content import ShownCell, make_markdown
 from infrabench.publish.report.executed import Executed
-from infrabench.publish.report.files import Data, Figure, FileLink, closer_look
+from infrabench.publish.report.files import Data, Figure, FileLink
 
-WORDS = """## What the verdicts say
-
-* *different*: the 95 % interval of the ratio excludes 1.
-* *different, within the margin*: it excludes 1, and the difference is shown to be smaller than the margin that the
-  study had fixed for the metric beforehand.
-* *equivalent*: the difference is shown to be smaller than the margin: the 90 % interval of the ratio lies within it,
-  with p adjusted by Holm for all contrasts of the metric.
-* *inconclusive*: neither is shown. That is no evidence of equality; where it can be said, the n that would
-  decide stands beside it.
-
-A ratio is the mean of a system over the mean of the baseline, over complete blocks of trials. Each *n* counts blocks
-(or deployments, where systems were made ready several times), never samples inside a trial.
-"""
-INTRODUCTION = (
-    "Systems are compared with a baseline, by trials of real tools in randomised complete blocks. Every ratio has an "
-    "interval, and every verdict a margin that was fixed before the first trial. The tables are those that the "
-    "executed notebooks computed; every number in them has its raw output in the session that is named with it."
-)
 CASE = ("workload", "scenario", "metric")
 TITLES = {"cnis": "CNIs", "dataset": "Data set"}  # a name that is no word
 SITE_KINDS = {"lab": "the embedded lab of one machine", "local": "this machine itself"}
+HEADING = re.compile(r'<h(?P<level>[23]) id="(?P<id>[\w-]+)">(?P<text>.*?)</h[23]>', re.DOTALL)
 
 
 @dataclass(frozen=True)
 class ShownNotebook:
-    """A notebook with what the site has of it: documents (names of pages), figures, tables and data."""
+    """A notebook with what the site has of it: its page, cells, figures, tables and data."""
 
     executed: Executed
     page: str
-    notebook: str
-    figures: tuple[Figure, ...]
-    tables: Mapping[str, tuple[FileLink, ...]]
-    data: tuple[Data, ...]
-    itself: FileLink | None
+    cells: tuple[ShownCell, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    tables: Mapping[str, tuple[FileLink, ...]] | None = None
+    data: tuple[Data, ...] = ()
+    itself: FileLink | None = None
 
     @property
     def title(self) -> str:
         """The notebook's name as a heading."""
-        return _heading(self.executed.name)
+        words = " ".join("".join(sign if sign.isalnum() else " " for sign in self.executed.name).split())
+        return TITLES.get(words, words[:1].upper() + words[1:]) or "Notebook"
 
 
-def overview(title: str, shown: Sequence[ShownNotebook], absent: Mapping[str, str]) -> NotebookNode:
-    """Return the first page: verdicts of every study, and, by name, what is not in this report and why."""
-    cells = [_text(f"# {title}"), _toctree([each.page for each in shown]), _text(INTRODUCTION)]
-    for each in shown:
-        cells += [_text(f"## {each.title}"), _text(each.executed.question or "")]
-        cells += _trouble(each)
-        studies = list(filter(is_study, each.executed.abstracts))
-        cells += [cell for told in studies for cell in _verdicts(told, each.executed.question)]
-        others = [told for told in each.executed.abstracts if told not in studies]
-        cells += [_part("pairs", [(told["title"], _extent(told)) for told in others])] * bool(others)
-        cells.append(_part("ways", each.page, each.notebook, bool(each.executed.abstracts)))
-    if absent:
-        cells += [_text("## Not in this report"), _part("pairs", list(absent.items()))]
-    return _page([*cells, _text(WORDS)])
+def render(
+    template: str, title: str, shown: Sequence[ShownNotebook], one: ShownNotebook | None = None,
+    absent: Mapping[str, str] | None = None,
+) -> str:  # fmt: skip
+    """Return a page: ``overview`` of all notebooks, ``study`` or ``notebook`` of one, each with links to the others.
+
+    `absent`: what is not in this report, by name, and why.
+    """
+    loader = PackageLoader("infrabench.publish.report")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment.filters |= {"contents": HEADING.findall, "safe_text": lambda text: Markup(text).striptags()}
+    environment.filters["markdown"] = lambda text: Markup(make_markdown()(text))
+    environment.globals |= {
+        "matrix": matrix, "is_study": is_study, "extent": session_extent, "suite": _suite, "site_kinds": SITE_KINDS,
+    }  # fmt: skip
+    page = environment.get_template("page.html")
+    return page.render(template=f"{template}.html", site_title=title, shown=shown, one=one, absent=absent or {})
 
 
 def is_study(told: Mapping[str, Any]) -> bool:
@@ -80,126 +67,14 @@ def is_study(told: Mapping[str, Any]) -> bool:
     return not told["aa"] and not told["known"]
 
 
-def study(shown: ShownNotebook) -> NotebookNode:
-    """Return the page of one notebook: verdicts, sessions, failures, plan, figures, tables, provenance, data."""
-    told = shown.executed.abstracts
-    cells = [_text(f"# {shown.title}"), _toctree([f"Executed notebook <{shown.notebook}>"])]
-    cells += [_text(shown.executed.question or ""), *_trouble(shown)]
-    cells.append(_part("ways_on", shown.notebook))
-    if told:
-        cells += [_text("## Verdicts"), *(cell for each in told for cell in _verdicts(each, shown.executed.question))]
-        cells += [_text("## Sessions"), *(_part("pairs", _session(each)) for each in told)]
-        cells += [_text("## Failures and gaps"), *(cell for each in told for cell in _failures(each))]
-        cells += [_text("## Plan"), *(cell for each in told for cell in _plan(each))]
-    if shown.figures:
-        cells += [_text("## Figures"), *(_part("figure", each, closer_look(each)) for each in shown.figures)]
-    if shown.tables:
-        cells += [_text("## Tables"), _part("files", [(name, links, "") for name, links in shown.tables.items()])]
-    if told:
-        cells += [_text("## Where it was measured"), *(cell for each in told for cell in _provenance(each))]
-    cells += [_text("## Downloads"), _part("files", _downloads(shown))]
-    return _page(cells)
-
-
-def _verdicts(told: Mapping[str, Any], question: str) -> list[NotebookNode]:
-    cells = [_part("verdicts", matrix(told, question))]
-    gone = told["planned"] - told["recorded"]
-    text = f"{gone} planned trials had no record when this was computed; the command that began them goes on with them."
-    return [_part("warning", "This session is not whole", text), *cells] if gone else cells
-
-
-def _session(told: Mapping[str, Any]) -> list[tuple[str, str]]:
-    site, versions = told["site"], told["versions"]
-    suite = ", ".join(f"{name} {versions[name]}" for name in ("infrabench", "python") if name in versions)
-    return [
-        ("session", ", ".join(told["sessions"])),
-        ("study", f"{told['study']}, profile {told['profile']}"),
-        ("site", f"{site['name']}, {SITE_KINDS.get(site['kind'], site['kind'])}"),
-        ("systems", f"{', '.join(told['systems'])}; baseline {told['baseline']}"),
-        ("trials", f"{told['recorded']} of {told['planned']} planned are recorded, {told['ok']} are valid"),
-        ("started", str(told["created_utc"] or "not recorded")),
-        ("measured by", suite + (f", commit {versions['commit'][:12]}" if versions.get("commit") else "")),
-        *([("remark", told["note"])] if told["note"] else []),
-    ]
-
-
-def _extent(told: Mapping[str, Any]) -> str:
+def session_extent(told: Mapping[str, Any]) -> str:
+    """Return how much of a session there is."""
     return f"{', '.join(told['sessions'])}: {told['recorded']} of {told['planned']} trials, {told['ok']} valid"
 
 
-def _failures(told: Mapping[str, Any]) -> list[NotebookNode]:
-    cells = [_part("paragraph", f"{_extent(told)}.")]
-    if told["not_run"]:
-        cells.append(_part("gaps", told["not_run"]))
-    if told["reasons"]["rows"]:
-        cells += [_part("paragraph", "Trials that do not count, with their reason:"), _part("table", told["reasons"])]
-    else:
-        cells.append(_part("paragraph", "No trial failed, timed out or was invalid."))
-    if told["discarded"]["rows"]:
-        cells += [_part("paragraph", "Blocks that were discarded whole:"), _part("table", told["discarded"])]
-    return [*cells, _part("folded", "Trials by system, workload and state", told["trials"])]
-
-
-def _plan(told: Mapping[str, Any]) -> list[NotebookNode]:
-    order = told["order"] or "random"
-    made = told["deployments"] or 1
-    ready = "once" if made == 1 else f"anew {made} times"
-    text = (
-        f"{', '.join(told['sessions'])}: {told['planned']} trials in {told['blocks']} blocks, in {order} order inside "
-        f"a block, seed {told['seed']}; every system made ready {ready}."
-    )
-    return [_part("paragraph", text), _part("folded", "Cases of the plan", told["plan"])]
-
-
-def _provenance(told: Mapping[str, Any]) -> list[NotebookNode]:
-    return [
-        _part("paragraph", f"{', '.join(told['sessions'])}, {told['site']['name']}:"),
-        _part("folded", "What each host says of itself", told["hosts_say"]),
-        _part("folded", "What each system says of itself", told["systems_say"]),
-    ]
-
-
-def _downloads(shown: ShownNotebook) -> list[tuple[str, tuple[FileLink, ...], str]]:
-    rows = [(each.session, each.links, each.note) for each in shown.data]
-    return rows + ([("executed notebook", (shown.itself,), "")] if shown.itself else [])
-
-
-def _trouble(shown: ShownNotebook) -> list[NotebookNode]:
-    told = shown.executed.trouble
-    return [_part("warning", "This notebook is not whole", f"{told}.")] if told else []
-
-
-def _heading(name: str) -> str:
-    """Return a file's name as words that Markdown takes for text."""
-    words = " ".join("".join(sign if sign.isalnum() else " " for sign in name).split())
-    return TITLES.get(words, words[:1].upper() + words[1:]) or "Notebook"
-
-
-def _toctree(pages: Sequence[str]) -> NotebookNode:
-    return _text("\n".join(["```{toctree}", ":hidden:", "", *pages, "```"]))
-
-
-def _text(markdown: str) -> NotebookNode:
-    return nbformat.v4.new_markdown_cell(markdown)
-
-
-def _part(name: str, *told: Any) -> NotebookNode:
-    made = str(getattr(_parts(), name)(*told))
-    output = nbformat.v4.new_output("display_data", data={"text/html": made})
-    # MyST-NB skips a cell without a source, whatever it put out
-    return nbformat.v4.new_code_cell(name, outputs=[output], metadata={"tags": ["remove-input"]})
-
-
-def _page(cells: Sequence[NotebookNode]) -> NotebookNode:
-    about = {"language_info": {"name": "python"}}  # myst-nb asks for it, though there is no code to colour
-    return nbformat.v4.new_notebook(cells=[cell for cell in cells if cell.source], metadata=about)
-
-
-@functools.cache
-def _parts() -> Any:
-    loader = PackageLoader("infrabench.publish.report")
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    return environment.get_template("parts.html").module
+def _suite(versions: Mapping[str, str]) -> str:
+    named = [f"{name} {versions[name]}" for name in ("infrabench", "python") if name in versions]
+    return ", ".join(named + ([f"commit {versions['commit'][:12]}"] if versions.get("commit") else []))
 
 
 def matrix(told: Mapping[str, Any], above: str = "") -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 
 from infrabench import cli
 from infrabench.analysis import session_data
-from infrabench.analysis.dataset import folder, streamed, survey
+from infrabench.analysis.dataset import folder, survey
 from infrabench.core import SchemaError
 from infrabench.experiment.provenance.comparability import NotComparable
 from infrabench.ledger import catalogue
@@ -22,9 +22,9 @@ from tests.support import dataset_sessions as sessions
 from tests.support.analysis_fixtures import DATA_A, table_of
 
 
-def the_same(found: streamed.GroupAnalysis, whole: session_data.Session) -> None:
+def the_same(found: survey.GroupAnalysis, whole: session_data.Session) -> None:
     results = api.results(whole)
-    for name in streamed.FRAMES:
+    for name in survey.FRAMES:
         pd.testing.assert_frame_equal(found.frames[name], getattr(results, name), check_exact=True)
     assert {key: found.data[key] for key in whole.data} == whole.data
 
@@ -33,16 +33,16 @@ def the_same(found: streamed.GroupAnalysis, whole: session_data.Session) -> None
 def test_recorded_sessions_say_the_same_to_the_last_digit(study: str, tmp_path: Path) -> None:
     names = [path for _, path in sorted(catalogue.recorded(study).items())]
     list(folder.update(names, tmp_path / "d"))
-    (group,) = streamed.groups(folder.parts(tmp_path / "d")[0])
+    (group,) = survey.groups(folder.parts(tmp_path / "d")[0])
     whole = session_data.open_session(names[0]) if len(names) == 1 else session_data.pool(names)
-    the_same(streamed.analysed(group), whole)
+    the_same(survey.analyse_group(group), whole)
 
 
 def test_failed_missing_and_pooled_trials_say_the_same(tmp_path: Path) -> None:
     names = [sessions.ledger(tmp_path / f"s{n}", blocks=3, seed=n, skip_last=40 * n, emulated=True) for n in range(4)]
     list(folder.update(names, tmp_path / "d"))
-    (group,) = streamed.groups(folder.parts(tmp_path / "d")[0])
-    found = streamed.analysed(group)
+    (group,) = survey.groups(folder.parts(tmp_path / "d")[0])
+    found = survey.analyse_group(group)
     the_same(found, session_data.pool(names))
     assert set(found.frames["contrasts"]["pair_unit"]) == {"deployments"}
     assert found.frames["estimates"]["failed"].sum() > 0
@@ -71,9 +71,9 @@ def test_groups_are_studies_at_sites(tmp_path: Path) -> None:
     root = tmp_path / "d"
     for site in ("host-b", "host-a"):
         list(folder.update([sessions.ledger(tmp_path / site / name, blocks=1) for name in ("s2", "s1")], root, site))
-    found = streamed.groups(folder.parts(root)[0])
-    assert [(each.name, [one.session for one in each.parts]) for each in found] == [
-        ("containers/host-a", ["s1", "s2"]), ("containers/host-b", ["s1", "s2"]),
+    found = survey.groups(folder.parts(root)[0])
+    assert [(each.site, [one.session for one in each.parts]) for each in found] == [
+        ("host-a", ["s1", "s2"]), ("host-b", ["s1", "s2"]),
     ]  # fmt: skip
 
 
@@ -83,23 +83,23 @@ def changed(session: Path, name: str, **changes: object) -> Path:
     return sessions.sealed(session)
 
 
-def two(tmp_path: Path, name: str, **changes: object) -> streamed.Group:
+def two(tmp_path: Path, name: str, **changes: object) -> survey.Group:
     first, other = (sessions.ledger(tmp_path / each, blocks=2) for each in ("s1", "s2"))
     list(folder.update([first, changed(other, name, **changes)], tmp_path / "d"))
-    (group,) = streamed.groups(folder.parts(tmp_path / "d")[0])
+    (group,) = survey.groups(folder.parts(tmp_path / "d")[0])
     return group
 
 
 def test_sessions_that_differ_are_refused_or_stamped(tmp_path: Path) -> None:
     group = two(tmp_path, "provenance/server.json", cpu={"model_name": "another"})
     with pytest.raises(NotComparable, match=r"server cpu\.model_name"):
-        streamed.analysed(group)
-    assert "server cpu.model_name" in streamed.analysed(group, stamped=True).data["stamp"]
+        survey.analyse_group(group)
+    assert "server cpu.model_name" in survey.analyse_group(group, stamped=True).data["stamp"]
 
 
 def test_sessions_of_different_baselines_are_no_group(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="different baseline"):
-        streamed.analysed(two(tmp_path, "session.json", baseline="docker"), stamped=True)
+        survey.analyse_group(two(tmp_path, "session.json", baseline="docker"), stamped=True)
 
 
 def test_a_metric_in_two_units_is_refused(tmp_path: Path) -> None:
@@ -107,9 +107,9 @@ def test_a_metric_in_two_units_is_refused(tmp_path: Path) -> None:
     for path in names[1].glob("trials/*/trial.json"):
         path.write_text(path.read_text().replace('"unit": "B/s"', '"unit": "bit/s"'))
     list(folder.update(names, tmp_path / "d"))
-    (group,) = streamed.groups(folder.parts(tmp_path / "d")[0])
+    (group,) = survey.groups(folder.parts(tmp_path / "d")[0])
     with pytest.raises(SchemaError, match="more than one unit"):
-        streamed.analysed(group)
+        survey.analyse_group(group)
 
 
 @pytest.fixture

@@ -1,8 +1,13 @@
 """What many rows cost: tidying, analysis and report, each by its own command in a process of its own.
 
-The data sets are synthetic (`synthetic`) and are gone afterwards. Tidying is measured on copies of a recorded ledger,
-for that is where raw files are read, brought together batch by batch as the sessions of a campaign are. Every command
-runs on two processors at the most, and its peak is that of its largest process.
+The data sets are synthetic and are gone afterwards: a recorded session is the pattern, its trials, cases, states and
+provenance under new names. The values are drawn anew around its own from a seed: sites, sessions and blocks move all
+systems, each site moves each system a little, and every trial has its noise. They measure what many cost, and are never
+shown as results. Tidying is measured on copies of a recorded ledger, for that is where raw files are read, brought
+together batch by batch as the sessions of a campaign are. Every command runs on two processors at the most, and its
+peak is that of its largest process.
+
+Run from ``lib`` as ``../.venv/bin/python -m tests.support.many_rows 100000 1000000``.
 """
 
 from __future__ import annotations
@@ -16,13 +21,23 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from infrabench.analysis.dataset.synthetic import NAME
+import numpy as np
+import pandas as pd
+
+from infrabench.analysis import session_data
+from infrabench.analysis.dataset import folder as folders
+from infrabench.analysis.dataset import part
 from infrabench.core import DesignError, InfrabenchError
 from infrabench.ledger import catalogue
+from infrabench.ledger.files import read_file
+from infrabench.ledger.records import SESSION
+from tests.support.places import ROOT
 
+LIB = ROOT / "lib"
 BOUND_MB = 2_000.0
 LIKE = "lab-quick-2026-11"  # the recorded session that all are like
 BATCH = 20  # ledgers that one command brings in
@@ -39,6 +54,66 @@ _, status, usage = os.wait4(child, 0)
 os.write(int(sys.argv[1]), f"{os.waitstatus_to_exitcode(status)} {usage.ru_maxrss}".encode())
 """
 HEAD = f"{'step':22s}{'rows':>10s}{'seconds':>9s}{'rows/s':>9s}{'peak MB':>9s}  growth"
+SEED = 20200315
+SITES = 10
+# standard deviations of logarithms: between sites, of a system at a site, between sessions, blocks, trials
+SPREAD = {"site": 0.2, "system": 0.02, "session": 0.02, "block": 0.01, "trial": 0.01}
+NAME = "synthetic"
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """The session that all are like, and the files that every part of them has."""
+
+    session: session_data.Session
+    files: dict[str, bytes]
+
+
+def pattern(session: Path) -> Pattern:
+    """Return a session as a pattern; `DesignError` when nothing was measured in it."""
+    opened = session_data.open_session(session)
+    if opened.table["value"].notna().sum() == 0:
+        raise DesignError(f"{session} has no measurement: name another session")
+    return Pattern(opened, {SESSION: read_file(session, SESSION), **part.provenance_of(session)})
+
+
+def write(root: Path, like: Pattern, rows: int, sites: int = SITES) -> int:
+    """Write a data set of at least so many rows, spread over so many sites; return how many rows it has."""
+    folders.begin(root)
+    count = -(-rows // len(like.session.table))
+    for number in range(count):
+        _write_one(root, like, number, sites)
+    return count * len(like.session.table)
+
+
+def copies(session: Path, folder: Path, count: int) -> list[Path]:
+    """Return `count` ledgers below `folder` that are the session under other names, file by file linked to its own."""
+    made = []
+    for number in range(count):
+        copy = folder / f"{NAME}-{number:05d}"
+        shutil.copytree(session, copy, copy_function=os.link)
+        made.append(copy)
+    return made
+
+
+def drawn(like: Pattern, number: int, sites: int) -> pd.DataFrame:
+    """Return the tidy table of the synthetic session of that number."""
+    table = like.session.table
+    site, rng = number % sites, np.random.default_rng([SEED, number])
+    of_site = np.random.default_rng([SEED, site, sites])
+    system, names = pd.factorize(table["system"], sort=True)
+    block, blocks = pd.factorize(table["block"])
+    shift = of_site.normal(0, SPREAD["site"]) + of_site.normal(0, SPREAD["system"], len(names))[system]
+    shift = shift + rng.normal(0, SPREAD["session"]) + rng.normal(0, SPREAD["block"], len(blocks))[block]
+    shift = shift + rng.normal(0, SPREAD["trial"], len(table))
+    named = {"session": f"{NAME}-{number:05d}", "site": f"{NAME}-{site:03d}"}
+    return table.assign(**named, value=table["value"] * np.exp(shift))
+
+
+def _write_one(root: Path, like: Pattern, number: int, sites: int) -> None:
+    table = drawn(like, number, sites)
+    place = tuple(table.iloc[0][list(part.PLACE)])
+    part.store(root.joinpath(*place), place, NAME, table, like.session.missing, like.files)
 
 
 class Taken(NamedTuple):
@@ -136,17 +211,9 @@ def _steps(session: Path, made: Path, size: int, sites: int) -> Iterator[tuple[s
 
 
 def _synthetic(what: str, session: Path, folder: Path, *numbers: int) -> int:
-    """Have something written by `synthetic`, in a process of its own, and return how many rows it has."""
-    argv = (
-        sys.executable,
-        "-m",
-        "infrabench.analysis.dataset.synthetic",
-        what,
-        str(session),
-        str(folder),
-        *map(str, numbers),
-    )
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT_S)
+    """Have something written by `main`, in a process of its own, and return how many rows it has."""
+    argv = (sys.executable, "-m", "tests.support.many_rows", what, str(session), str(folder), *map(str, numbers))
+    done = subprocess.run(argv, cwd=LIB, capture_output=True, text=True, timeout=LIMIT_S)
     if done.returncode:
         raise InfrabenchError(f"{' '.join(argv[2:4])} exited with {done.returncode}: {done.stderr[-800:]}")
     return int(done.stdout)
@@ -173,3 +240,22 @@ def _line(step: str, rows: int, taken: Taken, before: tuple[int, Taken] | None =
         growth = f"  {taken.seconds / before[1].seconds:.1f} times the time for {rows / before[0]:.1f} times the rows"
     pace = rows / taken.seconds
     return f"{step:22s}{rows:10d}{taken.seconds:9.1f}{pace:9.0f}{taken.peak_mb:9.0f}{growth}"
+
+
+def main(words: Sequence[str]) -> None:
+    """Measure so many rows, each size by itself; or do what `_synthetic` asks for, and say how many rows that are."""
+    if words[0] not in ("write", "copies"):
+        for told in report(list(map(int, words)), SITES):
+            sys.stdout.write(f"{told}\n")
+            sys.stdout.flush()
+        return
+    what, session, folder, *numbers = words
+    if what == "write":
+        rows = write(Path(folder), pattern(Path(session)), int(numbers[0]), int(numbers[1]))
+    else:
+        rows = len(copies(Path(session), Path(folder), int(numbers[0]))) * len(session_data.open_session(session).table)
+    sys.stdout.write(f"{rows}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
