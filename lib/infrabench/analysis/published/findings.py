@@ -16,7 +16,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from scipy import stats
+from scipy.optimize import brentq
 
 from infrabench.analysis.published.printed_numbers import FOLDER, SOURCES, Numbers, filled, numbers
 from infrabench.analysis.published.recompute import RECOMPUTE
@@ -30,7 +33,28 @@ OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.Pow: operator.pow,
 }  # fmt: skip
-FUNCTIONS: Mapping[str, Callable[..., Any]] = {"abs": abs, "floor": math.floor, "max": max, "min": min}
+COMPARED: Mapping[type, Callable[[Any, Any], bool]] = {ast.Eq: operator.eq, ast.Gt: operator.gt}
+OF_SPAN = ("low", "high", "sign")
+
+
+def detectable_effect(runs: int, power: float, level: float) -> float:
+    """Return the difference of two means, in standard deviations, that a t-test of `runs` each finds with `power`: less than 2.
+
+    Noncentral t distribution, both tails (Cohen 1988, chapter 2).
+    """
+    critical = stats.t.ppf(1 - level / 2, 2 * runs - 2)
+
+    def lack(effect: float) -> float:
+        shift = effect * np.sqrt(runs / 2)
+        return stats.nct.sf(critical, 2 * runs - 2, shift) + stats.nct.cdf(-critical, 2 * runs - 2, shift) - power
+
+    return float(brentq(lack, 0, 2))
+
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "abs": abs, "floor": math.floor, "max": max, "min": min, "round": round, "detectable_effect": detectable_effect,
+    "t": stats.t.ppf, "mean": lambda *values: np.mean(values), "sd": lambda *values: np.std(values, ddof=1),
+}  # fmt: skip
 KINDS = {
     "C": "changes a conclusion",
     "N": "changes a number",
@@ -112,8 +136,8 @@ def recompute(finding: str, known: Numbers | None = None) -> Mapping[str, Any]:
     return computed
 
 
-def evaluate(formula: str, known: Numbers, computed: Mapping[str, Any]) -> float:
-    """Return the value of a formula: arithmetic on numbers in braces (see `printed_numbers`) and on what was computed.
+def evaluate(formula: str, known: Numbers, computed: Mapping[str, Any]) -> Any:
+    """Return the value of a formula: arithmetic on numbers in braces (see ``audit.toml``) and on what was computed.
 
     Raises `SchemaError` for anything else in it.
 
@@ -125,23 +149,32 @@ def evaluate(formula: str, known: Numbers, computed: Mapping[str, Any]) -> float
     names = dict(computed)
 
     def name_of(found: re.Match[str]) -> str:
-        name = f"printed_{len(names)}"
-        fact = found[1].removeprefix("fact.")
-        if fact != found[1] and fact not in known.facts:
-            raise SchemaError(f"formula {formula!r}: there is no fact {fact!r}: there are {', '.join(known.facts)}")
-        names[name] = known.facts[fact] if fact != found[1] else known(fact)
+        name, what = f"printed_{len(names)}", found[1]
+        kind, _, rest = what.partition(".")
+        if kind == "fact" and rest not in known.facts:
+            raise SchemaError(f"formula {formula!r}: there is no fact {rest!r}: there are {', '.join(known.facts)}")
+        if what.startswith("="):
+            names[name] = recompute(kind[1:], known)[rest]
+        else:
+            names[name] = {"fact": known.facts.get, "span": known.span}.get(kind, lambda _: known(what))(rest)
         return name
 
     def value(node: ast.expr) -> Any:
         match node:
-            case ast.Constant(value=int() | float() as number):
-                return number
+            case ast.Constant(value=int() | float() | str() as constant):
+                return constant
             case ast.Name(id=name) if name in names:
                 return names[name]
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return -value(operand)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
                 return OPERATORS[type(op)](value(left), value(right))
+            case ast.Attribute(value=span, attr=name) if name in OF_SPAN:
+                return getattr(value(span), name)
+            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in COMPARED:
+                return COMPARED[type(op)](value(left), value(right))
+            case ast.IfExp(test=test, body=body, orelse=otherwise):
+                return value(body) if value(test) else value(otherwise)
             case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in FUNCTIONS:
                 return FUNCTIONS[name](*map(value, arguments))
         raise SchemaError(f"formula {formula!r}: {ast.unparse(node)} is no arithmetic, and nothing has that name")
