@@ -38,7 +38,7 @@ OF_SPAN = ("low", "high", "sign")
 
 
 def detectable_effect(runs: int, power: float, level: float) -> float:
-    """Return the difference of two means, in standard deviations, that a t-test of `runs` each finds with `power`: less than 2.
+    """Return the difference of two means, in standard deviations, found by a t-test of `runs` each, less than 2.
 
     Noncentral t distribution, both tails (Cohen 1988, chapter 2).
     """

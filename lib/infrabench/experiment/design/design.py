@@ -31,14 +31,13 @@ from infrabench.core import (
     trial_id,
     unknown_name,
 )
-from infrabench.core.request import check_count, check_names, shorten
+from infrabench.core.request import check_count, check_names
 from infrabench.experiment.design import orders
 
 TRIAL_OVERHEAD_S = 0.05  # switching systems, starting commands, monitors and ledger; corrected while a session runs
 RECORD_BYTES = 12_000  # one trial on disk, beside its monitor samples
 SAMPLE_BYTES = 1_800  # one monitor sample of one host, 1 Hz
 MOST_TRIALS = 1_000_000  # of a plan: months of measuring, and already much to keep in memory
-LONGEST_TEXT = 4096  # characters: that of a path
 AGAIN = "-again"  # ends the second label of an A/A session
 
 
@@ -200,6 +199,14 @@ def block(design: Design, number: int, deployment: int = 0) -> tuple[Trial, ...]
     )
 
 
+def by_block(trials: Iterable[Trial]) -> dict[int, list[Trial]]:
+    """Return trials by block, both in the order they come."""
+    blocks: dict[int, list[Trial]] = {}
+    for trial in trials:
+        blocks.setdefault(trial.block, []).append(trial)
+    return blocks
+
+
 def treatments(design: Design) -> list[tuple[str, Case]]:
     """Return what a block holds: every system and case that is not excluded."""
     every = [(system, case) for case in design.cases for system in design.systems]
@@ -262,47 +269,21 @@ def _cases(
     for (name, scenario), count in Counter((case.workload, case.scenario) for case in cases).items():
         if count > 1:
             raise DesignError(f"{where} has workload {name!r} twice at scenario {scenario!r}; rename one")
-    return tuple(_complete(case, declared.get(case.workload)) for case in cases)
-
-
-def _complete(case: Case, declared: Mapping[str, Param] | None) -> Case:
-    if declared is None:
-        return case
-    return replace(case, params=completed(case.workload, case.params, declared))
+    return tuple(
+        replace(each, params=completed(each.workload, each.params, declared[each.workload]))
+        if each.workload in declared
+        else each
+        for each in cases
+    )
 
 
 def completed(workload: str, params: Mapping[str, Any], declared: Mapping[str, Param]) -> dict[str, Any]:
-    """Return the parameters of a case with the workload's defaults; `DesignError` for one that it may not be.
-
-    A parameter is what its default is: a switch, a whole number, a number or a text.
-    """
+    """Return the parameters of a case with the workload's defaults; `DesignError` for one that it may not be."""
     for name, given in params.items():
         if name not in declared:
             raise unknown_name(f"parameter of workload {workload!r}", name, declared)
-        kind, what = _KINDS.get(type(declared[name].default), (object, "anything"))
-        if kind is object:
-            continue
-        is_switch = isinstance(given, bool)
-        if is_switch != (kind is bool) or not isinstance(given, kind) or not _is_sane(name, given):
-            raise DesignError(f"parameter {name} of workload {workload!r} must be {what}, got {shorten(given)}")
         declared[name].check(f"parameter {name} of workload {workload!r}", given)
     return {**{name: param.default for name, param in declared.items()}, **params}
-
-
-_KINDS: Mapping[type, tuple[Any, str]] = {
-    bool: (bool, "true or false"),
-    int: (int, "a whole number"),
-    float: (int | float, "a number"),
-    str: (str, "a text of one line"),
-}
-
-
-def _is_sane(name: str, given: bool | float | str) -> bool:
-    if isinstance(given, str):
-        return given.isprintable() and len(given) <= LONGEST_TEXT
-    if name.endswith("port"):
-        return 1 <= given <= 65535
-    return abs(given) < 2**63
 
 
 def _check_stopping(stopping: Stopping | None, blocks: int, deployments: int) -> None:

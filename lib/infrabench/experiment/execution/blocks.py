@@ -7,27 +7,19 @@ disk with its reason, and one more block is added to the plan in its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from infrabench.core import Study, Trial, TrialRecord
 from infrabench.experiment.design import design as designs
-from infrabench.experiment.design.design import Design
+from infrabench.experiment.design.design import Design, by_block
 from infrabench.experiment.design.orders import order_repeats
 from infrabench.ledger.records import DISCARDED, LOOK
 from infrabench.ledger.session_folder import SessionFolder
 
 CLOCK_S = 1.0  # by which a clock may be put right while nobody looks
 FINAL = ("target", "n_max", "time")  # reasons of a look after which no block is added
-
-
-def by_block(trials: Iterable[Trial]) -> dict[int, list[Trial]]:
-    """Return trials by block, both in the order they come."""
-    found: dict[int, list[Trial]] = {}
-    for trial in trials:
-        found.setdefault(trial.block, []).append(trial)
-    return found
 
 
 def repeats(block: Sequence[Trial], records: Mapping[str, TrialRecord], most: int, wanted: Design) -> list[Trial]:

@@ -40,7 +40,14 @@ class Fleet:
         """Add the deployment of a system, under every label that stands for it."""
         self._made[system] = made
         for label in labels:
-            self.deployments[label] = _varied(label, made, self._variants.get(label))
+            variant = self._variants.get(label)
+            if variant is None:
+                self.deployments[label] = made
+                continue
+            targets = {
+                role: replace(each, prefix=(*each.prefix, *variant.prefix)) for role, each in made.targets.items()
+            }
+            self.deployments[label] = Deployment(label, targets, {**made.facts, "variant": asdict(variant)})
 
     def system(self, label: str) -> str:
         """Return the system that a label stands for."""
@@ -149,10 +156,3 @@ def deployed(study: Study, wanted: Design, site: Site, *, label: str) -> Iterato
                     )
         stack.push(fleet.left_behind)
         yield fleet
-
-
-def _varied(label: str, made: Deployment, variant: Variant | None) -> Deployment:
-    if variant is None:
-        return made
-    targets = {role: replace(target, prefix=(*target.prefix, *variant.prefix)) for role, target in made.targets.items()}
-    return Deployment(label, targets, {**made.facts, "variant": asdict(variant)})
