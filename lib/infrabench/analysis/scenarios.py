@@ -7,7 +7,6 @@ do. So the table is turned: scenarios stand where systems stood, and the very sa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -77,10 +76,14 @@ def _turned(found: Results, workload: str, names: Sequence[str], view: str, part
     ]
     elsewhere = there | {each["system"] for each in absent}
     why = f"not part of the profile {found.data['profile']}"
-    told: dict[str, Any] = {
-        "systems": [name for name in names if name in there], "baseline": base, "primary": [], "variants": {},
-        "not_run": {name: why for name in names if name not in elsewhere}, "not_applicable": absent, "view": view,
-    }  # fmt: skip
+    return analyse_view(
+        found, turned, view, systems=[name for name in names if name in there], baseline=base, primary=[],
+        not_run={name: why for name in names if name not in elsewhere}, not_applicable=absent,
+    )  # fmt: skip
+
+
+def analyse_view(found: Results, rows: pd.DataFrame, view: str, **data: Any) -> Results:
+    """Return the analysis of other rows of a session, called `view`; `data` is what it says of itself instead."""
     nothing = pd.DataFrame(columns=["workload", "scenario", "system", "factor", "level", "attempt"])
-    made = results(found.data | told, turned.astype(found.table.dtypes), nothing, found.folder)
-    return replace(made, probes=found.probes)
+    table = rows.astype(found.table.dtypes).reset_index(drop=True)
+    return results(found.data | {"variants": {}, "view": view} | data, table, nothing, found.folder, found.probes)
