@@ -9,11 +9,8 @@ import ast
 import math
 import operator
 import re
-import tomllib
 from collections.abc import Callable, Mapping
-from functools import cache
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,12 +18,11 @@ import pandas as pd
 from scipy import stats
 from scipy.optimize import brentq
 
-from infrabench.analysis.published.printed_numbers import FOLDER, SOURCES, Numbers, filled, numbers
+from infrabench.analysis.published.printed_numbers import Numbers, filled, numbers, read_toml
 from infrabench.analysis.published.recompute import RECOMPUTE
 from infrabench.analysis.published.score import ENGINES
 from infrabench.core import SchemaError
 
-TOML = FOLDER / "audit.toml"
 SYSTEM = "SYSTEM"  # stands in a formula and in its name for every system of the study
 SYSTEMS = {"A": tuple(ENGINES), "B": ("flannel", "cilium"), "C": ("ceph", "zfs")}
 OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
@@ -65,7 +61,6 @@ VERDICTS = ("confirmed", "cannot be decided", "editorial")
 OUTCOMES = {"survives": "survives", "falls": "does not survive", "undecided": "cannot be decided"}
 BOTH = "E"  # the letter of findings that set 000 beside 003; their study is A
 PLACE = re.compile(r"(Abstra[a-z]+|(sec|Tabel|Table) [A-Z\d.]+)(, item \d)?")  # as far as a table names it
-FINDING = {"id", "kind", "verdict", "claim", "recomputed", "consequence"}
 
 
 def audit(study: str = "", known: Numbers | None = None) -> pd.DataFrame:
@@ -87,7 +82,7 @@ def audit(study: str = "", known: Numbers | None = None) -> pd.DataFrame:
         ids of all published numbers that were read. `SchemaError` where a sentence names what nothing has.
     """
     known = numbers(facts=facts()) if known is None else known
-    rows = [_row(each, known.fresh()) for each in _toml()["finding"]]
+    rows = [_row(each, known.fresh()) for each in read_toml("audit.toml")["finding"]]
     table = pd.DataFrame(rows)
     chosen = table[table["study"].str.startswith(study)].reset_index(drop=True)
     if chosen.empty:
@@ -98,9 +93,9 @@ def audit(study: str = "", known: Numbers | None = None) -> pd.DataFrame:
 def outcomes(study: str, known: Numbers | None = None) -> dict[str, list[str]]:
     """Return what is left of an experiment: sentences by ``survives``, ``falls`` and ``undecided``."""
     known = numbers(facts=facts()) if known is None else known
-    names = [each["id"] for each in _toml()["finding"]]
+    names = [each["id"] for each in read_toml("audit.toml")["finding"]]
     computed = {f"{name}.{key}": value for name in names for key, value in recompute(name, known).items()}
-    for each in _toml()["outcome"]:
+    for each in read_toml("audit.toml")["outcome"]:
         if each["study"] == study:
             return {kind: [filled(text, known, computed) for text in each[kind]] for kind in OUTCOMES}
     raise SchemaError(f"no outcome of study {study!r}")
@@ -115,7 +110,7 @@ def tally(table: pd.DataFrame) -> pd.DataFrame:
 
 def facts() -> Mapping[str, float]:
     """Return the numbers of the audit that are not the papers', by name; their sources stand in ``audit.toml``."""
-    return {name: each["value"] for name, each in _toml()["facts"].items()}
+    return {name: each["value"] for name, each in read_toml("audit.toml")["facts"].items()}
 
 
 def recompute(finding: str, known: Numbers | None = None) -> Mapping[str, Any]:
@@ -123,7 +118,9 @@ def recompute(finding: str, known: Numbers | None = None) -> Mapping[str, Any]:
     known = numbers(facts=facts()) if known is None else known
     if finding in RECOMPUTE:
         return RECOMPUTE[finding](known)
-    formulas = next((each.get("compute", {}) for each in _toml()["finding"] if each["id"] == finding), {})
+    formulas = next(
+        (each.get("compute", {}) for each in read_toml("audit.toml")["finding"] if each["id"] == finding), {}
+    )
     if isinstance(formulas, str):
         return recompute(formulas, known)
     computed: dict[str, Any] = {}
@@ -208,24 +205,3 @@ def _places(places: list[tuple[str, str]]) -> str:
     for source, section in sorted(dict.fromkeys(places), key=lambda place: place[0]):
         by_source.setdefault(source, {})[PLACE.match(section).group()] = None  # type: ignore[union-attr]
     return "; ".join(f"{source} {', '.join(sections)}" for source, sections in by_source.items())
-
-
-@cache
-def _toml(path: Path = TOML) -> dict[str, Any]:
-    """Return the findings; `SchemaError` with the id for one that is not as it must be."""
-    data = tomllib.loads(path.read_text(encoding="utf-8"))
-    seen: set[str] = set()
-    for each in data["finding"]:
-        name = each.get("id", "?")
-        wrong = (
-            FINDING - set(each)
-            or (set(each) - FINDING - {"evidence", "compute"})
-            or ({each["kind"]} - set(KINDS))
-            or ({each["verdict"]} - set(VERDICTS))
-            or ({name} & seen)
-            or ({source for source, *_ in each.get("evidence", [])} - set(SOURCES))
-        )
-        if wrong:
-            raise SchemaError(f"{path}, finding {name}: wrong, missing or twice: {', '.join(sorted(wrong))}")
-        seen.add(name)
-    return data
