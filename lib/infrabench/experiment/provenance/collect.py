@@ -13,7 +13,7 @@ from typing import Any
 
 from infrabench.core import CommandFailed, Deployment, Host, LedgerError, Site, SiteError, canonical
 from infrabench.experiment.provenance.comparability import DEPLOYED, MUST_AGREE
-from infrabench.ledger.records import read_provenance
+from infrabench.ledger.records import DEPLOYMENTS, read_provenance
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.machines.sites import redaction
 
@@ -92,18 +92,14 @@ def store(
     folder = stored.path
     number = len(list(folder.glob("provenance/suite*.json")))
     found: dict[str, Any] = {host.name: of_host(host) for host in site.hosts.values()}
-    found["deployments"] = of_deployments(deployments, tools, untested)
+    found[DEPLOYMENTS] = of_deployments(deployments, tools, untested)
     found["site"] = {"name": site.name, "kind": site.kind, "facts": json.loads(canonical(site.facts))}
     if evidence:
         found["not-run"] = {name: text.splitlines() for name, text in evidence.items()}
     found = {name: redaction.deep(data, site.private) for name, data in found.items()}
     for name, now in found.items():
-        if name in ("site", "not-run"):
-            continue
-        first = folder / "provenance" / f"{name}.json"
-        if number and first.exists():
-            then = read_provenance(folder, name)
-            (compare_deployments if name == "deployments" else compare_host)(name, then, now)
+        if number and name not in ("site", "not-run") and (folder / "provenance" / f"{name}.json").exists():
+            check_unchanged(name, read_provenance(folder, name), now)
     found["suite"] = suite  # last: its presence says that the others are there
     for name, data in found.items():
         path = f"provenance/{name}{f'.resumed-{number}' if number else ''}.json"
@@ -111,26 +107,24 @@ def store(
             stored.append_file(path, (json.dumps(data, indent=1, sort_keys=True) + "\n").encode())
 
 
-def compare_host(name: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raise `LedgerError` when a host is no longer what it was when the session began, naming what differs."""
-    _refuse(name, [(" ".join(path), _at(then, path), _at(now, path)) for path in MUST_AGREE])
+def check_unchanged(name: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raise `LedgerError` when what ``provenance/NAME.json`` says is no longer what it was when the session began.
 
-
-def compare_deployments(name: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raise `LedgerError` when an engine, an image or a tool has another version than when the session began."""
-    for system in sorted({*then, *now}):
-        paths = [("facts", key) for key in DEPLOYED] + [("tools",)]
-        rows = [(path[-1], _at(then.get(system), path), _at(now.get(system), path)) for path in paths]
-        _refuse(f"system {system}", rows)
-
-
-def _refuse(name: str, rows: Sequence[tuple[str, Any, Any]]) -> None:
-    changed = [f"{what}: {then!r} then, {now!r} now" for what, then, now in rows if then != now]
-    if changed:
-        raise LedgerError(
-            f"{name} has changed since this session began ({'; '.join(changed)}): its trials would not be comparable. "
-            "Start another session"
-        )
+    Of a host, what `comparability.FACTS` ask for; of the deployments, a version, image or tool of a system.
+    """
+    parts: dict[str, tuple[Any, Any]] = {name: (then, now)}
+    paths: Sequence[Sequence[str]] = MUST_AGREE
+    if name == DEPLOYMENTS:
+        parts = {f"system {each}": (then.get(each), now.get(each)) for each in sorted({*then, *now})}
+        paths = [*(("facts", key) for key in DEPLOYED), ("tools",)]
+    for where, (old, new) in parts.items():
+        rows = [(" ".join(path).removeprefix("facts "), _at(old, path), _at(new, path)) for path in paths]
+        changed = [f"{what}: {before!r} then, {after!r} now" for what, before, after in rows if before != after]
+        if changed:
+            raise LedgerError(
+                f"{where} has changed since this session began ({'; '.join(changed)}): its trials would not be "
+                "comparable. Start another session"
+            )
 
 
 def _at(facts: Any, path: Sequence[str]) -> Any:
