@@ -64,6 +64,11 @@ class Stand:
     done: int
     planned: int
 
+    @property
+    def left(self) -> float:
+        """Return the share of its trials that are missing."""
+        return 1 - self.done / max(1, self.planned)
+
 
 def list_jobs(campaign: Campaign, known: Mapping[str, Site]) -> tuple[list[Job], list[str]]:
     """Return the jobs on the sites that are `known`, by site in the order of the file, and what is wrong.
@@ -188,9 +193,8 @@ class Plan:
         stand = self.stands[job.id]
         if stand.state == "complete" or job.site.label in self.without:
             return 0.0
-        left = 1 - stand.done / max(1, stand.planned)
         ready = len(job.wanted.systems) * job.wanted.deployments * job.study.deploy_s
-        return ready + (cost(job).seconds - ready) * left
+        return ready + (cost(job).seconds - ready) * stand.left
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,11 +240,8 @@ def schedule(planned: Plan, at_once: int) -> list[Slot]:
 
 def ledger_bytes(planned: Plan) -> int:
     """Return the space that the missing trials of all jobs take on this machine's disk."""
-    left = 0.0
-    for job in (each for each in planned.jobs if each.site.label not in planned.without):
-        stand = planned.stands[job.id]
-        left += cost(job).ledger_bytes * (1 - stand.done / max(1, stand.planned))
-    return int(left)
+    jobs = [job for job in planned.jobs if job.site.label not in planned.without]
+    return int(sum(cost(job).ledger_bytes * planned.stands[job.id].left for job in jobs))
 
 
 def lines(planned: Plan, at_once: int) -> Iterator[str]:
@@ -266,9 +267,10 @@ def lines(planned: Plan, at_once: int) -> Iterator[str]:
         return
     total = sum(planned.seconds(job) for job in planned.jobs)
     wall = max(slot.end_s for slot in slots.values())
+    most = max(sum(b.begin_s <= a.begin_s < b.end_s for b in slots.values()) for a in slots.values())
     free = shutil.disk_usage(catalogue.home()).free
     yield (
-        f"in all about {words(wall)} ({words(total)} of measuring, {_most(list(slots.values()))} at once at the most), "
+        f"in all about {words(wall)} ({words(total)} of measuring, {most} at once at the most), "
         f"besides analysis; {ledger_bytes(planned) / MIB:.0f} MiB recorded, {free / MIB:.0f} MiB free here"
     )
 
@@ -289,8 +291,3 @@ def _describe_job(planned: Plan, job: Job, slot: Slot | None) -> str:
         f"{job.label}: {wanted.profile}, {trials}{done}, about {words(planned.seconds(job))}, "
         f"from {words(slot.begin_s)} on"
     )
-
-
-def _most(slots: Sequence[Slot]) -> int:
-    """Return how many jobs run at once at the most."""
-    return max(sum(1 for other in slots if other.begin_s <= slot.begin_s < other.end_s) for slot in slots)
