@@ -90,9 +90,9 @@ def audit(study: str = "", known: Numbers | None = None) -> pd.DataFrame:
     return chosen
 
 
-def outcomes(study: str, known: Numbers | None = None) -> dict[str, list[str]]:
+def outcomes(study: str) -> dict[str, list[str]]:
     """Return what is left of an experiment: sentences by ``survives``, ``falls`` and ``undecided``."""
-    known = numbers(facts=facts()) if known is None else known
+    known = numbers(facts=facts())
     names = [each["id"] for each in read_toml("audit.toml")["finding"]]
     computed = {f"{name}.{key}": value for name in names for key, value in recompute(name, known).items()}
     for each in read_toml("audit.toml")["outcome"]:

@@ -41,8 +41,8 @@ RESULTS = (
 )
 
 
-def published(study_prefix: str = "") -> pd.DataFrame:
-    """Return the published numbers of the studies whose key begins with `study_prefix`, one row each.
+def published() -> pd.DataFrame:
+    """Return the published numbers, one row each.
 
     ``printed`` is the number as in the paper, with a decimal point; ``value`` (float) is the same, missing for what is
     no number: a version, a hash. ``unit`` is the printed one, ``unit_meant`` another where that is wrong. ``n`` (Int64)
@@ -52,11 +52,7 @@ def published(study_prefix: str = "") -> pd.DataFrame:
     table = pd.read_csv(io.BytesIO(_read("published.csv")), dtype="str", keep_default_na=False)
     table["value"] = pd.to_numeric(table["value"]).astype("float64")
     table["n"] = pd.to_numeric(table["n"]).astype("Int64")
-    chosen = table[table["study"].str.startswith(study_prefix)].reset_index(drop=True)
-    if chosen.empty:
-        known = ", ".join(sorted(table["study"].unique()))
-        raise SchemaError(f"no published study begins with {study_prefix!r}; there are {known}")
-    return chosen
+    return table
 
 
 def papers() -> pd.DataFrame:

@@ -112,7 +112,6 @@ def test_the_file_is_complete_and_typed() -> None:
     assert found["study"].nunique() == 5
     assert found["statistic"].isin(RESULTS).sum() == 227
     assert str(found["n"].dtype) == "Int64"
-    assert set(published(CONTAINERS)["study"]) == {CONTAINERS}
     assert found["id"].is_unique
     assert dict(found.groupby("source").size()) == {"000": 113, "001": 33, "002": 76, "003": 99, "004": 47}
 
@@ -146,9 +145,7 @@ def test_papers_are_those_of_the_numbers() -> None:
     assert {row.source: (row.study, row.letter) for row in papers().itertuples()} == SOURCES
 
 
-def test_unknown_study_and_absent_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SchemaError, match="there are ittp-2023"):
-        published("nobody")
+def test_an_absent_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(printed_numbers, "FOLDER", tmp_path)
     with pytest.raises(InfrabenchError, match="is missing"):
         published()
