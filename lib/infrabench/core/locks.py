@@ -67,11 +67,9 @@ def take(path: Path, *, wait_s: float = math.inf, create: bool = False, make: Ma
 
 
 @contextmanager
-def locked(
-    path: Path, *, wait_s: float = math.inf, create: bool = False, make: Make = _nothing
-) -> Iterator[int]:  # fmt: skip
+def locked(path: Path, *, wait_s: float = math.inf, make: Make = _nothing) -> Iterator[int]:
     """Hold the lock of `path` inside, and yield its descriptor; see `take`."""
-    descriptor = take(path, wait_s=wait_s, create=create, make=make)
+    descriptor = take(path, wait_s=wait_s, make=make)
     try:
         yield descriptor
     finally:

@@ -116,8 +116,8 @@ def _extract(archive: Path, destination: Path, name: str) -> None:
                     shutil.copyfileobj(source, copy)
         found = [*verify(temporary), *_unproved(temporary)]
         if found:
-            told = found[0].replace(str(temporary), str(destination / name))
-            raise LedgerError(f"{archive} is damaged and is not unpacked: {told}")
+            fault = found[0].replace(str(temporary), str(destination / name))
+            raise LedgerError(f"{archive} is damaged and is not unpacked: {fault}")
         os.rename(temporary, destination / name)
     except OSError as error:
         raise LedgerError(f"{archive} cannot be unpacked below {destination}: {error.strerror}") from error

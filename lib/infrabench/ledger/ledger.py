@@ -57,7 +57,14 @@ def is_being_written(folder: Path) -> bool:
 
 def locked_parent(folder: Path) -> AbstractContextManager[int]:
     """Return a context in which no other process begins a session beside `folder`, whose parent is made."""
-    return locks.locked(folder.parent, make=lambda: _make_parents(folder))
+
+    def make() -> None:
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise unwritable(folder, error) from error
+
+    return locks.locked(folder.parent, make=make)
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -167,13 +174,6 @@ def append_sum(folder: Path, data: bytes, name: str) -> None:
         except OSError:
             file.truncate(before)  # half a line would spoil the next one
             raise
-
-
-def _make_parents(folder: Path) -> None:
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise unwritable(folder, error) from error
 
 
 def unwritable(path: Path, error: OSError) -> LedgerError:

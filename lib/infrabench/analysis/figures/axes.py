@@ -33,7 +33,6 @@ HEIGHT_MM, STANDING_MM = 1.9, 20.0  # of a number; and of an axis that stands, i
 FACTORS = ((1.25, 2, 5, 10, 20, 50, 100), (2, 5, 10, 20, 50, 100, 200, 500), (4, 20, 100, 500), (10, 100, 1000), (100,))
 ROW_MM = 4.2
 WIDE_MM = 120.0  # a wider figure has room for numbers
-NOTE = {"fontsize": theme.SMALL_PT, "color": theme.GREY, "va": "bottom"}
 
 
 class PlainLog(LogFormatter):
@@ -104,8 +103,7 @@ def ratio_mark(axes: Axes, row: Any, at: float, mark: theme.SystemStyle, *, vert
     """Draw one ratio with its interval; ends beyond the axis become arrows, a ratio without interval is hollow."""
     if not np.isfinite(row.ratio):
         return
-    limits = axes.get_ylim() if vertical else axes.get_xlim()
-    low, high = min(limits), max(limits)
+    low, high = sorted(axes.get_ylim() if vertical else axes.get_xlim())
     whole = np.isfinite(row.ratio_low)
 
     def place(value: float) -> tuple[float, float]:
@@ -123,8 +121,9 @@ def ratio_mark(axes: Axes, row: Any, at: float, mark: theme.SystemStyle, *, vert
         axes.plot(*place(row.ratio), mark.marker, c=mark.colour, mfc=face, ms=size, mew=0.7, zorder=4)
 
 
-def band(axes: Axes, margin: float, y: float) -> None:
-    """Shade the equivalence margin at one row: 1 - m to 1 + m."""
+def base_row(axes: Axes, margin: float, y: float) -> None:
+    """Draw equality at one row, and shade its equivalence margin: 1 - m to 1 + m."""
+    axes.vlines(1, y - 0.5, y + 0.5, color=theme.GREY, lw=0.7, zorder=1)
     if np.isfinite(margin):
         axes.add_patch(Rectangle((1 - margin, y - 0.5), 2 * margin, 1, color=theme.BAND, lw=0, zorder=0))
 
@@ -144,8 +143,7 @@ def mark_rows(
     for y, line in enumerate(lines):
         if line.row is None:
             continue
-        axes.vlines(1, y - 0.5, y + 0.5, color=theme.GREY, lw=0.7, zorder=1)
-        band(axes, line.row.margin, y)
+        base_row(axes, line.row.margin, y)
         ratio_mark(axes, line.row, y, marks[line.row.system], vertical=False)
         if text := remark(line.row):
             write(axes, 1.5, y, text, theme.SMALL_PT, color=theme.GREY, style="italic")
@@ -192,14 +190,15 @@ class Line(NamedTuple):
 
 
 def sheet(
-    lines: Sequence[Line], width_mm: float, foot_mm: float, notes: Sequence[str] = (), right_mm: float = 0.0
-) -> tuple[Figure, Axes]:
-    """Return a figure as high as its lines, all text written; the axes get the width that the text leaves.
+    lines: Sequence[Line], ratios: pd.DataFrame, label: str, width_mm: float, notes: Sequence[str] = (),
+    limit: float | None = None, right_mm: float = 0.0,
+) -> tuple[Figure, Axes]:  # fmt: skip
+    """Return a figure as high as its lines, all text written; the axis of `ratios` gets the width that the text leaves.
 
-    `foot_mm` is for the axis and its label, `right_mm` stays free at the right edge.
+    `label` is that of the axis, `limit` its largest ratio; `right_mm` stays free at the right edge.
     """
     broken = theme.wrap_mm(notes, width_mm - 3)
-    foot = foot_mm + (2.9 * len(broken) + 1 if broken else 0)
+    foot = (14.5 if "\n" in label else 10) + (2.9 * len(broken) + 1 if broken else 0)
     height = ROW_MM * len(lines) + foot + 2
     figure, axes = theme.canvas(width_mm, height)
     figure.set_layout_engine("none")
@@ -222,7 +221,9 @@ def sheet(
     axes.set_ylim(len(lines) - 0.4, -0.6)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
-    figure.text(1 / width_mm, 1.5 / height, "\n".join(broken), **NOTE)
+    figure.text(1 / width_mm, 1.5 / height, "\n".join(broken), fontsize=theme.SMALL_PT, color=theme.GREY, va="bottom")
+    ratio_axis(axes.xaxis, ratios, axes.set_xlim, limit, most=9 if width_mm > WIDE_MM else 5, room_mm=inside)
+    axes.set_xlabel(label)
     return figure, axes
 
 

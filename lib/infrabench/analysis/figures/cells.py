@@ -63,8 +63,10 @@ def points(view: View) -> Drawn:
         x, slot = places[cell.scenario, cell.system]
         size = float(np.clip(0.85 * slot * width / (len(shown) + 0.6), 1.6, 3.6))
         _cell(main, x, slot, values.to_numpy() / scale.factor, cell, scale.factor, marks[cell.system], size)
-    label = notation.axis_label(view.metric, scale.unit, cells["better"].iloc[0])
-    if _far_apart(cells):
+    label = notation.axis_label(view.metric, scale, cells["better"].iloc[0])
+    # Scenarios that lie so far apart that on a linear axis most of them would be a line at zero
+    least = cells.groupby("scenario")["mean"].min()
+    if (least > 0).all() and cells["min"].min() > 0 and least.max() > FAR * least.min():
         main.set_yscale("log")
         main.yaxis.set_major_locator(LogLocator(numticks=12))
         main.yaxis.set_major_formatter(PlainLog())
@@ -127,7 +129,7 @@ def scaling(view: View) -> Drawn:
             panels[-1].set_xlim(levels[0] - ALONE, levels[0] + ALONE)
         panels[-1].set_xlabel(str(factor))
     theme.from_zero(grid[0, 0], cells, scale.factor)
-    label = notation.axis_label(view.metric, scale.unit, cells["better"].iloc[0])
+    label = notation.axis_label(view.metric, scale, cells["better"].iloc[0])
     grid[0, 0].set_ylabel(label if rows == 1 else theme.broken(label, CURVES_LABEL_MM), wrap=True)
     cross = Line2D([], [], color=theme.GREY, marker="x", lw=0, ms=4, label="no ok trial")
     theme.legend(drawn, marks, systems, [cross] if empty else [])
@@ -150,10 +152,10 @@ def caption(view: View, *, means_alone: bool = False) -> str:
     cells = view.of_metric(view.estimates)
     if cells.empty:
         return f"{view.workload}: no trial of {view.metric}."
-    trials = None
-    if view.table is not None:
-        table = view.table
-        trials = table[(table["workload"] == view.workload) & table["scenario"].isin(set(cells["scenario"]))]
+    table = view.table
+    trials = None if table is None else table[
+        (table["workload"] == view.workload) & table["scenario"].isin(set(cells["scenario"]))
+    ]  # fmt: skip
     rows = None if view.contrasts is None else view.of_metric(view.contrasts)
     sums = cells.groupby("system", observed=True)[list(LOST)].sum()
     lost = {(state, str(name)): int(sums.loc[name, state]) for state in LOST for name in sums.index}
@@ -174,20 +176,13 @@ def caption(view: View, *, means_alone: bool = False) -> str:
 
 def _describe_marks(cells: pd.DataFrame, means_alone: bool) -> str:
     """What the marks are; over several deployments the interval is that of their means."""
-    several = cells[cells["deployments"] > 1]
+    several, level = cells[cells["deployments"] > 1], span(100 * cells["median_level"], ".1f")
     of = f" of the means of {span(several['deployments'])} deployments" if len(several) else ""
     if means_alone:
         return f"Means with 95 % Student t intervals{of}, set a little apart at each level. "
     text = f"Points: one trial each; beside them mean with 95 % Student t interval{of}, and a tick at the median. "
-    level = span(100 * cells["median_level"], ".1f")
     exact = f"The tables give the median's exact order-statistic interval (level {level} %). "
     return text if level == "n/a" else text + exact
-
-
-def _far_apart(cells: pd.DataFrame) -> bool:
-    """Tell whether scenarios lie so far apart that on a linear axis most of them would be a line at zero."""
-    least = cells.groupby("scenario")["mean"].min()
-    return bool((least > 0).all() and cells["min"].min() > 0 and least.max() > FAR * least.min())
 
 
 def _slots(scenarios: Sequence[str], systems: Sequence[str]) -> Places:
@@ -249,7 +244,7 @@ def _x_axis(axes: Axes, scenarios: Sequence[str], systems: Sequence[str], places
         return
     axis, labels = _common(scenarios)
     width = axes.figure.get_figwidth() / theme.MM
-    wide = any(theme.text_mm(label, theme.TEXT_PT) > _room(labels, width) for label in labels)
+    wide = any(theme.text_mm(label, theme.TEXT_PT) > 0.9 * width / len(labels) for label in labels)
     if _crowded(labels, width):
         axes.set_xticks(range(len(scenarios)), [_folded(label) for label in labels], rotation=90)
     else:
@@ -261,18 +256,10 @@ def _x_axis(axes: Axes, scenarios: Sequence[str], systems: Sequence[str], places
             panel.axvline(edge - 0.5, color=theme.LIGHT, lw=0.4, zorder=0)
 
 
-def _room(labels: Sequence[str], width_mm: float) -> float:
-    """Return the width that one label has."""
-    return 0.9 * width_mm / len(labels)
-
-
 def _crowded(labels: Sequence[str], width_mm: float) -> bool:
     """Tell whether not even single words of the labels have room side by side."""
-    if len(labels) == 1:
-        return False
-    return any(
-        theme.text_mm(word, theme.TEXT_PT) > _room(labels, width_mm) for label in labels for word in label.split()
-    )
+    words = [word for label in labels for word in label.split()]
+    return len(labels) > 1 and any(theme.text_mm(word, theme.TEXT_PT) > 0.9 * width_mm / len(labels) for word in words)
 
 
 def _folded(label: str) -> str:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from infrabench.analysis.figures import theme
-from infrabench.analysis.figures.axes import WIDE_MM, Line, heading, labelled, long, mark_rows, ratio_axis, sheet
+from infrabench.analysis.figures.axes import WIDE_MM, Line, heading, labelled, long, mark_rows, sheet
 from infrabench.analysis.figures.sentences import (
     LOSSES,
     MOST_NOTES,
@@ -61,19 +61,17 @@ def forest(view: View) -> Drawn:
     marks = theme.assign_styles(names if view.systems is not None else [baseline, *names])
     lines, lost, limit = _lines(contrasts, names, width), lost_notes(contrasts), _limit(contrasts)
     notes = [*theme.not_run_notes(view.not_run), *_sensitive(contrasts), *lost]
-    drawn, axes = sheet(lines, width, 10 if wide else 14.5, notes)
-    room = axes.get_position().width * width
-    ratio_axis(axes.xaxis, contrasts, axes.set_xlim, limit, most=9 if wide else 5, room_mm=room)
-    mark_rows(axes, lines, marks, lambda row: row.reason if row.verdict == NOT_COMPARABLE and wide else "")
     separator = " " if wide else "\n"
-    axes.set_xlabel(f"Ratio to {baseline}, 95 % interval{separator}(band: equivalence margin)")
+    label = f"Ratio to {baseline}, 95 % interval{separator}(band: equivalence margin)"
+    drawn, axes = sheet(lines, contrasts, label, width, notes, limit)
+    mark_rows(axes, lines, marks, lambda row: row.reason if row.verdict == NOT_COMPARABLE and wide else "")
     counts, changed = contrasts["verdict"].value_counts(), int(contrasts["sensitive"].sum())
-    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     margins = " and ".join(f"{100 * margin:g} %" for margin in sorted(contrasts["margin"].dropna().unique()))
     return Drawn(drawn, (
         f"Ratio of means to {baseline} over {pairs(contrasts)} with its paired 95 % Fieller "
         f"interval; shaded: equivalence margin of {margins}; above 1 the raw value is larger, and the heading says "
-        f"whether that is better. Verdicts: {told}. "
+        f"whether that is better. Verdicts: {verdicts}. "
         + ("Where one is inconclusive, what its interval rules out stands instead. " if UNDECIDED in counts else "")
         + (f"Without the values flagged as outliers {changed} of them would be another (†)." if changed else
            "None of them hangs on a value flagged as an outlier.")
@@ -98,14 +96,14 @@ def tiers(view: View) -> Drawn:
     lettered = _lettered_lines(mine, chosen, width)
     lines, columns = [line for line, _ in lettered], sorted(set("".join(mine["letters"])))
     room = LETTER_MM * len(columns) + 2
-    drawn, axes = sheet(lines, width, 10, [*theme.not_run_notes(view.not_run), *lost_notes(chosen)], room)
-    inside = axes.get_position().width * width
-    ratio_axis(axes.xaxis, chosen, axes.set_xlim, most=9 if wide else 5, room_mm=inside)
+    label = f"Ratio to {baseline}, 95 % interval" + (" (band: equivalence margin)" if wide else "")
+    notes = [*theme.not_run_notes(view.not_run), *lost_notes(chosen)]
+    drawn, axes = sheet(lines, chosen, label, width, notes, right_mm=room)
     mark_rows(axes, lines, theme.assign_styles(names))
+    inside = axes.get_position().width * width
     start = width * (1 - axes.get_position().x0) - room + LETTER_MM / 2
     for column, letter in enumerate(columns):
         _letters(axes, lettered, letter, (start + LETTER_MM * column) / inside)
-    axes.set_xlabel(f"Ratio to {baseline}, 95 % interval" + (" (band: equivalence margin)" if wide else ""))
     shared = [set.intersection(*map(set, letters)) for _, letters in mine.groupby("scenario", sort=False)["letters"]]
     caption = (
         f"{view.workload}, {notation.metric_title(view.metric)}, {notation.direction(chosen['better'].iloc[0])}: "
@@ -188,10 +186,9 @@ def interim(
             lines += labelled(str(scenario), list(ordered), lambda row: (f"n = {row.n_pairs}",), above=above)
     more = [f"and {len(every) - len(rows)} more in the table"] if len(every) > len(rows) else []
     more += [f"no ratio of {row.system}, {row.scenario}: {row.reason}" for row in lost.itertuples(index=False)]
-    drawn, axes = sheet(lines, width_mm, 10, more)
-    ratio_axis(axes.xaxis, rows, axes.set_xlim, most=9, room_mm=axes.get_position().width * width_mm)
+    label = f"Ratio to {baseline} so far, 95 % interval (band: equivalence margin)"
+    drawn, axes = sheet(lines, rows, label, width_mm, more)
     mark_rows(axes, lines, marks)
-    axes.set_xlabel(f"Ratio to {baseline} so far, 95 % interval (band: equivalence margin)")
     return drawn
 
 
@@ -242,21 +239,16 @@ def _right(row: Any, wide: bool) -> tuple[str, ...]:
     if not wide:
         short = ruled_out_label(row).partition(", gains")[0]
         return (short.replace(", within the margin", ", in margin") + mark,)
-    verdict = ruled_out_label(row) + mark
-    if not np.isfinite(row.ratio):
-        return "", verdict
-    ends = (row.ratio_low, row.ratio_high)
-    ratio = notation.number(row.ratio, notation.decimals(*ends, null=1))
-    return f"{ratio} {notation.interval(*ends, null=1)}", verdict
+    return notation.ratio(row) if np.isfinite(row.ratio) else "", ruled_out_label(row) + mark
 
 
 def _sensitive(contrasts: pd.DataFrame) -> list[str]:
     """Say what the marked verdicts would be without the values flagged as outliers."""
-    rows = list(contrasts[contrasts["sensitive"]].itertuples(index=False))
+    rows = contrasts[contrasts["sensitive"]]
     if len(rows) > MOST_NOTES:
         return [f"† {len(rows)} verdicts are others without the values flagged as outliers; the table says which"]
-    told = [f"{contrast_name(row)}: {row.verdict_without_flagged}" for row in rows]
-    return [f"† without the values flagged as outliers - {'; '.join(told)}"] if told else []
+    others = [f"{contrast_name(row)}: {row.verdict_without_flagged}" for row in rows.itertuples(index=False)]
+    return [f"† without the values flagged as outliers - {'; '.join(others)}"] if others else []
 
 
 def _lettered_lines(mine: pd.DataFrame, chosen: pd.DataFrame, width_mm: float) -> list[tuple[Line, str]]:
@@ -269,18 +261,15 @@ def _lettered_lines(mine: pd.DataFrame, chosen: pd.DataFrame, width_mm: float) -
         one = case.head(1).assign(system=first["baseline"], ratio=1.0, ratio_low=np.nan, ratio_high=np.nan)
         rows = pd.concat([one, case], ignore_index=True)
         rows = rows[rows["ratio"].notna()].sort_values("ratio", ascending=first["better"] == "lower", kind="stable")
-        texts = (lambda row: (_numbers(row),)) if width_mm > WIDE_MM else (lambda row: ())
+        texts = _ratio_column if width_mm > WIDE_MM else (lambda row: ())
         for line in labelled(str(scenario), list(rows.itertuples(index=False)), texts, above=named_above):
             group = None if line.row is None else row_of(mine, scenario=str(scenario), system=line.row.system)
             found.append((line, "" if group is None else group.letters))
     return found
 
 
-def _numbers(row: Any) -> str:
-    ends = (row.ratio_low, row.ratio_high)
-    if not np.isfinite(row.ratio_low):
-        return notation.number(row.ratio)
-    return f"{notation.number(row.ratio, notation.decimals(*ends, null=1))} {notation.interval(*ends, null=1)}"
+def _ratio_column(row: Any) -> tuple[str, ...]:
+    return (notation.ratio(row) if np.isfinite(row.ratio_low) else notation.number(row.ratio),)
 
 
 def _letters(axes: Axes, lettered: Sequence[tuple[Line, str]], letter: str, at: float) -> None:

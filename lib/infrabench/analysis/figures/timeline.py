@@ -106,17 +106,16 @@ def _lines(
 
 
 def _axis(axes: Axes, series: str, scale: notation.Scale, rows: pd.DataFrame) -> None:
-    unit = f" ({scale.unit})" if scale.unit not in ("", "1") else ""
-    title = notation.metric_title(series)
+    title, log = notation.metric_title(series), ""
     values = rows["value"][rows["value"] > 0]
     if rows["unit"].iloc[0] in LOG_UNITS and len(values) and values.max() > FAR * values.min():
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(PlainLog())
         axes.yaxis.set_minor_formatter(NullFormatter())
-        unit += "; log scale"
+        log = "; log scale"
     else:
         axes.set_ylim(0, ROOM * float(rows["value"].max()) / scale.factor or 1.0)
-    axes.set_ylabel(theme.broken(f"{title[0].upper()}{title[1:]}{unit}", ROW_MM - 6, " ("))
+    axes.set_ylabel(theme.broken(f"{title[0].upper()}{title[1:]}{scale.label}{log}", ROW_MM - 6, " ("))
 
 
 def _events(

@@ -126,7 +126,7 @@ class View:
 
     def axis_label(self) -> str:
         """Return the label of the axis of the case's values."""
-        return notation.axis_label(self.metric, self.scale.unit, self.better)
+        return notation.axis_label(self.metric, self.scale, self.better)
 
     @property
     def about(self) -> str:

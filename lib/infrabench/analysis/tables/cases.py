@@ -13,11 +13,11 @@ from infrabench.analysis.tables import notation
 from infrabench.analysis.tables.cells import ARROWS, SIGNS
 from infrabench.analysis.tables.columns import (
     CELL,
+    REPLICATES,
     f_test,
     numbers,
     p_values,
     pair,
-    replicates,
     without_empty,
     words,
     write,
@@ -34,7 +34,7 @@ AIMS = {"mean": "mean within ±{} %", "ratio": "ratio within ±{} %", "verdict":
 def omnibus_table(omnibus: pd.DataFrame) -> pd.DataFrame:
     """Return one row per case: Friedman, Iman-Davenport, critical distance, tiers; interaction of the metric."""
     columns = {
-        **words("workload", "scenario", "metric"), "systems": lambda row: str(row.k), **replicates(),
+        **words("workload", "scenario", "metric"), "systems": lambda row: str(row.k), **REPLICATES,
         **numbers({"Friedman χ²": "friedman_chi2"}), **p_values({"p (χ²)": "friedman_p"}),
         **f_test("", "", "iman_davenport_f", "iman_davenport_p"), **p_values({"p adjusted": "p_adjusted"}),
         **words("adjustment"), **numbers({"critical distance of mean ranks": "nemenyi_cd"}), **words("tiers"),
@@ -48,7 +48,7 @@ def interactions_table(interactions: pd.DataFrame) -> pd.DataFrame:
     rows = interactions[interactions["levels"] > 1]
     baselines = list(dict.fromkeys(rows["baseline"]))
     columns = {
-        **words("workload", "metric", "system"), "scenarios": lambda row: str(row.levels), **replicates(),
+        **words("workload", "metric", "system"), "scenarios": lambda row: str(row.levels), **REPLICATES,
         **f_test(f" (with {', '.join(baselines)} x scenario)", "", "f", "p"), **p_values({"p adjusted": "p_adjusted"}),
         **words("adjustment", "reason"),
     }  # fmt: skip
@@ -62,7 +62,7 @@ def trends_table(trends: pd.DataFrame) -> pd.DataFrame:
         return notation.estimate(row.power, row.power_low, row.power_high, null=0)
 
     columns = {
-        **words("workload", "metric", "factor", "system"), "levels": lambda row: str(row.levels), **replicates(),
+        **words("workload", "metric", "factor", "system"), "levels": lambda row: str(row.levels), **REPLICATES,
         "power of the level": lambda row: estimate(row)[0], "power 95 % CI": lambda row: estimate(row)[1],
         **p_values({"p": "p", "p adjusted": "p_adjusted"}), **words("adjustment"), **p_values({"Page p": "page_p"}),
         **words("reason"),
@@ -182,8 +182,7 @@ def _site_names(row: Any) -> dict[str, str]:
 def _site(row: Any) -> str:
     if not np.isfinite(row.ratio_low):
         return NOTHING
-    number, interval = notation.estimate(row.ratio, row.ratio_low, row.ratio_high, null=1)
-    return f"{number} {interval} {SIGNS[row.verdict]}{' *' if row.named else ''}"
+    return f"{notation.ratio(row)} {SIGNS[row.verdict]}{' *' if row.named else ''}"
 
 
 def _percent(row: Any, name: str) -> tuple[str, str]:

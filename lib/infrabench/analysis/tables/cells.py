@@ -215,10 +215,7 @@ def interim_table(frame: pd.DataFrame, baseline: str) -> pd.DataFrame:
 
 def _format_ratio(row: Any) -> str:
     sign = SIGNS[row.verdict]
-    if not np.isfinite(row.ratio):
-        return sign
-    number, interval = notation.estimate(row.ratio, row.ratio_low, row.ratio_high, null=1)
-    return f"{number} {interval} {sign}"
+    return f"{notation.ratio(row)} {sign}" if np.isfinite(row.ratio) else sign
 
 
 def _noted(diagnostics: pd.DataFrame | None) -> dict[tuple[Any, ...], Any]:

@@ -75,6 +75,11 @@ class Scale:
     unit: str
     note: str  # "1 MB/s = 10⁶ B/s"; empty for an unscaled unit
 
+    @property
+    def label(self) -> str:
+        """The unit in brackets, behind what is in it; nothing for a number without unit."""
+        return f" ({self.unit})" if self.unit not in ("", "1") else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Link:
@@ -116,11 +121,10 @@ def direction(better: str) -> str:
     return f"{better} is better"
 
 
-def axis_label(metric: str, unit: str, better: str) -> str:
+def axis_label(metric: str, scale: Scale, better: str) -> str:
     """Return the label of an axis: metric, shown unit and direction."""
     title = metric_title(metric)
-    shown = "" if unit == "1" else f" ({unit})"
-    return f"{title[0].upper()}{title[1:]}{shown}, {direction(better)}"
+    return f"{title[0].upper()}{title[1:]}{scale.label}, {direction(better)}"
 
 
 def decimals(low: float, high: float, null: float | Sequence[float] | None = None) -> int | None:
@@ -174,6 +178,11 @@ def interval(low: float, high: float, null: float | Sequence[float] | None = Non
 def estimate(value: float, low: float, high: float, null: float | None = None) -> tuple[str, str]:
     """Return a number and its interval, both to the place that the half-width gives."""
     return number(value, decimals(low, high, null)), interval(low, high, null)
+
+
+def ratio(row: Any) -> str:
+    """Return the ratio of a row and its interval as text, ``1.02 [0.98, 1.06]``."""
+    return " ".join(estimate(row.ratio, row.ratio_low, row.ratio_high, null=1))
 
 
 def short(value: float) -> str:

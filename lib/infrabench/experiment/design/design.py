@@ -37,6 +37,7 @@ from infrabench.experiment.design import orders
 TRIAL_OVERHEAD_S = 0.05  # switching systems, starting commands, monitors and ledger; corrected while a session runs
 RECORD_BYTES = 12_000  # one trial on disk, beside its monitor samples
 SAMPLE_BYTES = 1_800  # one monitor sample of one host, 1 Hz
+HOSTS = 2  # that are watched
 MOST_TRIALS = 1_000_000  # of a plan: months of measuring, and already much to keep in memory
 AGAIN = "-again"  # ends the second label of an A/A session
 
@@ -308,27 +309,17 @@ class Expectation:
     ledger_bytes: int
 
 
-def expected_cost(
-    design: Design, *, overhead_s: float = TRIAL_OVERHEAD_S, hosts: int = 2, probe_s: float = 0.0, deploy_s: float = 0.0
-) -> Expectation:
-    """Return the expected cost of `design`: seconds, and bytes in a target and in the ledger.
+def expected_study_cost(study: Study, design: Design) -> Expectation:
+    """Return the expected cost of a design of `study`: seconds, and bytes in a target and in the ledger.
 
-    `overhead_s` is of one trial, `probe_s` of one block, `deploy_s` of making one system ready. Blocks that are added
-    later, and repeats of invalid trials, cannot be known and are not in it.
+    Its drift probes and its making ready are in it. Blocks that are added later, and repeats of invalid trials, cannot
+    be known and are not.
     """
     planned = treatments(design)
-    tool_s = design.blocks * sum(case.seconds for _, case in planned)
-    count = design.blocks * len(planned)
+    tool_s, count = design.blocks * sum(case.seconds for _, case in planned), design.blocks * len(planned)
+    ready_s = len(design.systems) * design.deployments * study.deploy_s
     return Expectation(
-        seconds=tool_s
-        + count * overhead_s
-        + len(design.systems) * design.deployments * deploy_s
-        + design.blocks * probe_s,
+        seconds=tool_s + count * TRIAL_OVERHEAD_S + ready_s + design.blocks * study.probe_s,
         target_bytes=max((case.disk_bytes for case in design.cases), default=0),
-        ledger_bytes=count * RECORD_BYTES + int((tool_s + 2 * count) * hosts * SAMPLE_BYTES),
+        ledger_bytes=count * RECORD_BYTES + int((tool_s + 2 * count) * HOSTS * SAMPLE_BYTES),
     )
-
-
-def expected_study_cost(study: Study, design: Design) -> Expectation:
-    """Return the expected cost of a design of `study`, its drift probes and its making ready included."""
-    return expected_cost(design, probe_s=study.probe_s, deploy_s=study.deploy_s)

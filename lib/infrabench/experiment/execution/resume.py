@@ -56,8 +56,8 @@ def parameters(folder: Path) -> dict[str, Any] | None:
         return None
     given = {name: value for name, value in asked.given().items() if value != usual.given().get(name)}
     kind, name = {**data, **data["parameters"]}["site"]["kind"], asked.site
-    where = {"site": name if kind in ("lab", "local") else f"the {kind} of {name}", "session": asked.session}
-    return {"mode": "run", "profile": asked.profile, **given, **where}
+    site = name if kind in ("lab", "local") else f"the {kind} of {name}"
+    return {"mode": "run", "profile": asked.profile, **given, "site": site, "session": asked.session}
 
 
 def lines(given: Mapping[str, Any]) -> str:

@@ -248,7 +248,7 @@ def check_folder(study: Study, wanted: Design, stored: SessionFolder) -> None:
     if stored.exists():
         code.check_code(stored, study, wanted)
     share = len(blocks.select_unfinished(stored, study, wanted)) / wanted.blocks if stored.exists() else 1.0
-    preflight.check_ledger(stored.path, int(designs.expected_cost(wanted).ledger_bytes * share))
+    preflight.check_ledger(stored.path, int(designs.expected_study_cost(study, wanted).ledger_bytes * share))
 
 
 def _ready(study: Study, wanted: Design, site: Site, fleet: Fleet) -> Ready:

@@ -208,7 +208,7 @@ def _cases(then: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) 
             yield Difference("asked", f"case {' '.join(key)}", old.get(key), new.get(key), both)
 
 
-class _Said(NamedTuple):
+class _Provenance(NamedTuple):
     """What a session says of where and with what it was measured; nested facts as flat ones, ``cpu.model_name``."""
 
     session: dict[str, Any]
@@ -218,18 +218,18 @@ class _Said(NamedTuple):
     codes: list[Mapping[str, str]]
 
 
-def _read(folder: Path) -> _Said:
+def _read(folder: Path) -> _Provenance:
     session = read_session(folder)
     names = [name for name in list_provenance(folder) if ".resumed-" not in name and name not in NOT_HOSTS]
     deployments = read_provenance(folder, DEPLOYMENTS)
-    return _Said(
+    return _Provenance(
         session, {name: _flat(read_provenance(folder, name)) for name in names},
         {name: {**_flat(each["facts"]), **_flat(each["tools"], "tools.")} for name, each in deployments.items()},
         _flat(read_provenance(folder, "suite")), known_codes(session, read_blocks(folder, CODE)),
     )  # fmt: skip
 
 
-def _fact_differences(one: _Said, two: _Said) -> Iterator[Difference]:
+def _fact_differences(one: _Provenance, two: _Provenance) -> Iterator[Difference]:
     """Hosts, systems, the suite: a host that one lacks makes sessions incomparable, a system or its tool does not."""
     for where, presence, checked, all_then, all_now in (
         ("", "host", AGREED, one.hosts, two.hosts),
@@ -248,7 +248,7 @@ def _fact_differences(one: _Said, two: _Said) -> Iterator[Difference]:
                     yield Difference(where + name, key, then.get(key), now.get(key), is_checked)
 
 
-def _codes(one: _Said, two: _Said) -> Iterator[Difference]:
+def _codes(one: _Provenance, two: _Provenance) -> Iterator[Difference]:
     """What both have code of has to be made by the same; where one does not say what made it, that is reported."""
     if len(one.codes) != len(two.codes):
         yield Difference("code", "mixture of", len(one.codes), len(two.codes), True)
@@ -260,27 +260,27 @@ def _codes(one: _Said, two: _Said) -> Iterator[Difference]:
         )
 
 
-def _of_site(said: _Said) -> dict[str, Any]:
+def _of_site(one: _Provenance) -> dict[str, Any]:
     """What the hosts of a session say that has to agree within one, without their names, and what its systems are."""
     found: dict[str, Any] = {
-        f"hosts {key}": sorted({str(each.get(key)) for each in said.hosts.values()})
+        f"hosts {key}": sorted({str(each.get(key)) for each in one.hosts.values()})
         for key in AGREED
         if key != "hostname"
     }
-    for name, each in said.systems.items():
+    for name, each in one.systems.items():
         deployed = {key: value for key, value in each.items() if key.split(".")[0] in (*DEPLOYED, "tools")}
         found |= {f"{name} {key}": value for key, value in deployed.items()}
-    for number, parts in enumerate(said.codes, start=1):
+    for number, parts in enumerate(one.codes, start=1):
         found |= {f"code {number} {part}": value for part, value in parts.items()}
     return found
 
 
-def _machines(said: _Said) -> set[tuple[Any, ...]]:
+def _machines(one: _Provenance) -> set[tuple[Any, ...]]:
     """Marks of the machines behind a session's hosts: equal marks are, as far as hosts say, one machine."""
     return {
         (None if each.get("virtualisation.container") else each.get("hostname"),
          *map(each.get, ("cpu.model_name", "memory.total_bytes", "kernel.release")))
-        for each in said.hosts.values()
+        for each in one.hosts.values()
     }  # fmt: skip
 
 
