@@ -198,9 +198,11 @@ class SessionFolder:
             self._keep(Contents(json.loads(json.dumps(session)), list(trials), sha256(_plan_bytes(trials)).hexdigest()))
             self._is_begun = True
         self.check_parameters(session["parameters"])
-        if (self._plan_sha256 or _sha256_of(self.path / PLAN)) != sha256(_plan_bytes(trials)).hexdigest():
-            told = "is not the plan that the same parameters give now; use a new session"
-            raise LedgerError(f"{self.path / PLAN} {told}")
+        if (self._plan_sha256 or sha256(read_file(self.path, PLAN)).hexdigest()) != sha256(
+            _plan_bytes(trials)
+        ).hexdigest():
+            why = "is not the plan that the same parameters give now; use a new session"
+            raise LedgerError(f"{self.path / PLAN} {why}")
         if not self._is_begun:
             self.recover()
             self._is_begun = True
@@ -258,13 +260,12 @@ class SessionFolder:
         """
         lines, found = self._examine()
         if found:
-            told = "; ".join(found[:5])
-            raise LedgerError(f"{self.path} is damaged and is not continued: {told}. Restore it from a copy")
+            faults = "; ".join(found[:5])
+            raise LedgerError(f"{self.path} is damaged and is not continued: {faults}. Restore it from a copy")
         try:
-            for leftover in [
-                path for sub in ("trials", "provenance", BLOCKS) for path in self.path.glob(f"{sub}/{TMP}*")
-            ]:
-                _remove(leftover)
+            for part in ("trials", "provenance", BLOCKS):
+                for leftover in list(self.path.glob(f"{part}/{TMP}*")):
+                    _remove(leftover)
             listed, torn = read_sums(self.path / SUMS, [])
             for problem in lines:
                 log.warning("%s; it is written anew from the files that are there", problem)
@@ -309,7 +310,3 @@ def _remove(path: Path) -> None:
 
 def _plan_bytes(trials: Sequence[Trial]) -> bytes:
     return "".join(canonical(trial.as_json()) + "\n" for trial in trials).encode()
-
-
-def _sha256_of(path: Path) -> str:
-    return sha256(read_file(path.parent, path.name)).hexdigest()
