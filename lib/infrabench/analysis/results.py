@@ -108,13 +108,9 @@ def results(
 def table(found: Results, kind: str, workloads: Sequence[str] = (), metrics: Sequence[str] = ()) -> Shown:
     """Return a table, written as Markdown, CSV and LaTeX.
 
-    Parameters
-    ----------
-    kind
-        ``estimates``, ``contrasts``, ``results`` (both, with flags), ``omnibus``, ``interactions``, ``trends``,
-        ``tiers``, ``diagnostics`` or ``published``.
-    workloads, metrics
-        Those to show; the files have all, and more columns.
+    `kind`: ``estimates``, ``contrasts``, ``results`` (both, with flags), ``omnibus``, ``interactions``, ``trends``,
+    ``tiers``, ``diagnostics`` or ``published``. `workloads` and `metrics` are those to show; the files have all, and
+    more columns.
     """
     if kind not in TABLES:
         raise unknown_name("table", kind, TABLES)

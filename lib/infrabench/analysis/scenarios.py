@@ -19,19 +19,9 @@ Parts = Callable[[str, str], tuple[str, str] | None]  # (system, scenario) -> th
 def between(found: Results, workload: str, base: str, others: Sequence[str], view: str) -> Results:
     """Return the analysis of some scenarios of `workload`, each as a ratio to scenario `base`, within every system.
 
-    Parameters
-    ----------
-    found
-        The analysis of a session by systems.
-    base, others
-        Names of scenarios; those that the session does not have are named as not run.
-    view
-        Ends the names of the folders that figures and tables go to: ``cnis-VIEW``.
-
-    Returns
-    -------
-    Results
-        Its systems are scenarios, its scenarios systems. No metric is primary: what it says is exploratory.
+    Its systems are scenarios, its scenarios systems. No metric is primary: what it says is exploratory. Scenarios that
+    the session does not have are named as not run. `view` ends the names of the folders that figures and tables go to:
+    ``cnis-VIEW``.
     """
     names = [base, *others]
     return _turned(found, workload, names, view, lambda system, name: (name, system) if name in names else None)

@@ -63,20 +63,11 @@ def tidy(session_dir: Path | SessionFolder) -> pd.DataFrame:
     """Return the tidy table of a session in executed order, the metrics of a trial by name.
 
     A trial of a block that was discarded whole is there without its values, in state ``discarded``. Trials that other
-    code made are of another workload, ``web (code 2)``: see `ledger.codes`.
+    code made are of another workload, ``web (code 2)``: see `ledger.codes`. Planned trials without a record are not in
+    the table; `missing` lists them.
 
-    Parameters
-    ----------
-    session_dir
-        Folder with ``session.json``, ``plan.jsonl`` and ``trials/<id>/trial.json``. Planned trials without a
-        record are not in the table; `missing` lists them.
-
-    Raises
-    ------
-    LedgerError
-        A file is damaged, or a trial is recorded that the plan does not know.
-    SchemaError
-        A measurement has an unknown unit, no finite value, or appears twice.
+    Raises `LedgerError` when a file is damaged, or a trial is recorded that the plan does not know; `SchemaError` when
+    a measurement has an unknown unit, no finite value, or appears twice.
     """
     stored = session_dir if isinstance(session_dir, SessionFolder) else SessionFolder(Path(session_dir))
     session = _checked_session(stored)

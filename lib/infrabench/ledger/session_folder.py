@@ -186,10 +186,7 @@ class SessionFolder:
     def begin(self, session: Mapping[str, Any], trials: Sequence[Trial]) -> None:
         """Create the claimed session, or go on with it.
 
-        Raises
-        ------
-        LedgerError
-            A file is damaged, it was made with other parameters or another plan, or it cannot be written.
+        Raises `LedgerError` for a damaged file, other parameters or another plan, or a folder that cannot be written.
         """
         if not self.exists():
             session = {**session, "parameters_sha256": digest(session["parameters"], 64)}

@@ -39,18 +39,10 @@ def sites(
     """Return the forest over sites: a square for each site, a diamond for their mean, a line for a new site.
 
     The area of a square is the site's weight in the mean. Beside each case stand the standard deviation between sites,
-    its share in what is seen (I²), and p of the test that sites do not differ.
+    its share in what is seen (I²), and p of the test that sites do not differ; at 85 mm the numbers are left out.
 
-    Parameters
-    ----------
-    rows, over
-        `stats.sites.per_site` and `over_sites`; select cases before the call.
-    stamp
-        What qualifies the sites, for the caption.
-    systems
-        Systems in the session's order, baseline first; it fixes colours.
-    width_mm
-        At 85 mm the numbers are left out.
+    `rows` and `over` are of `stats.sites.per_site` and `over_sites`, of which cases are selected before the call;
+    `stamp` is what qualifies the sites, for the caption; `systems` (the session's order, baseline first) fixes colours.
     """
     if rows.empty or not rows["ratio"].notna().any():
         raise SchemaError("no site has a ratio to draw: which sites have blocks with both systems?")

@@ -32,21 +32,11 @@ def timeline(
 ) -> Drawn:  # fmt: skip
     """Return one column for each scenario, one row for each series, and in it one line for each trial.
 
-    Parameters
-    ----------
-    samples
-        ``system``, ``scenario``, ``trial``, ``series``, ``at_s``, ``value``, ``unit``; each series in one unit. A
-        line is broken where a value is missing.
-    events
-        ``system``, ``scenario``, ``trial``, ``event``, ``at_s``.
-    workload
-        Its name, where the caption begins with it.
-    zero, origin
-        The event that all times count from, a line through all rows; and the same as a sentence.
-    shown
-        Further events to mark, one sign for each trial at the foot of the first row.
-    systems
-        Systems in the session's order, baseline first; it fixes colours and markers.
+    `samples`: ``system``, ``scenario``, ``trial``, ``series``, ``at_s``, ``value``, ``unit``, each series in one unit;
+    a line is broken where a value is missing. `events`: ``system``, ``scenario``, ``trial``, ``event``, ``at_s``.
+    `zero` is the event that all times count from, a line through all rows, and `origin` the same as a sentence; `shown`
+    are further events to mark, one sign for each trial at the foot of the first row. `systems` (the session's order,
+    baseline first) fixes colours and markers. The caption begins with `workload`, where it is given.
     """
     if samples.empty:
         raise SchemaError("no trial of this session has a course to draw")

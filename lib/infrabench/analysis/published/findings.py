@@ -64,22 +64,13 @@ PLACE = re.compile(r"(Abstra[a-z]+|(sec|Tabel|Table) [A-Z\d.]+)(, item \d)?")  #
 
 
 def audit(study: str = "", known: Numbers | None = None) -> pd.DataFrame:
-    """Return every inconsistency of the papers, one row each.
+    """Return every inconsistency of the papers, or of the experiment with the letter `study` (A to D), one row each.
 
-    Parameters
-    ----------
-    study
-        Letter of an experiment (A to D); all by default.
-    known
-        Published numbers with the facts of `facts`; those of the repository by default.
-
-    Returns
-    -------
-    DataFrame
-        ``id``; ``study``; ``kind`` (of `KINDS`); ``verdict`` (of `VERDICTS`); ``basis``: *arithmetic* where a function
-        computed ``recomputed`` from the inputs, else *text*; ``claim``: what is printed; ``recomputed``;
-        ``consequence``; ``where``: places of the inputs and of the evidence; ``evidence``: quoted words; ``inputs``:
-        ids of all published numbers that were read. `SchemaError` where a sentence names what nothing has.
+    ``id``; ``study``; ``kind`` (of `KINDS`); ``verdict`` (of `VERDICTS`); ``basis``: *arithmetic* where a function
+    computed ``recomputed`` from the inputs, else *text*; ``claim``: what is printed; ``recomputed``; ``consequence``;
+    ``where``: places of the inputs and of the evidence; ``evidence``: quoted words; ``inputs``: ids of all published
+    numbers that were read. `SchemaError` where a sentence names what nothing has. `known`: published numbers with the
+    facts of `facts`; those of the repository by default.
     """
     known = numbers(facts=facts()) if known is None else known
     rows = [_row(each, known.fresh()) for each in read_toml("audit.toml")["finding"]]

@@ -123,20 +123,11 @@ def _aim(row: Any) -> str:
 def sites_table(rows: pd.DataFrame, over: pd.DataFrame, sites: Sequence[str]) -> pd.DataFrame:
     """Return one row per case and system: each site's ratio with its interval, the mean over sites, and a new site's.
 
-    Parameters
-    ----------
-    rows, over
-        `stats.sites.per_site` and `over_sites`.
-    sites
-        Every planned site, in the order of the columns.
-
-    Returns
-    -------
-    DataFrame
-        Text. What the mean's interval rules out stands beside a verdict that decides nothing. A ratio stands with its
-        95 % interval and the sign of the site's own verdict (`SIGNS`); a star marks a site that is named apart from the
-        others. The interval of the mean is this project's own composition (`stats.summary`), Hartung and Knapp's beside
-        it the customary one; that of a new site is the 95 % prediction interval.
+    `rows` and `over` are of `stats.sites.per_site` and `over_sites`; `sites` every planned site, in the order of the
+    columns. A ratio stands with its 95 % interval and the sign of the site's own verdict (`SIGNS`); a star marks a site
+    that is named apart from the others. What the mean's interval rules out stands beside a verdict that decides
+    nothing. The interval of the mean is this project's own composition (`stats.summary`), Hartung and Knapp's beside it
+    the customary one; that of a new site is the 95 % prediction interval.
     """
     cells = {(*(getattr(row, key) for key in CELL), row.site): _site(row) for row in rows.itertuples(index=False)}
     table = []
@@ -203,27 +194,15 @@ class Question:
 
 
 def matrix_table(
-    table: pd.DataFrame,
-    workload: str,
-    questions: Sequence[Question],
-    *,
-    scenarios: Sequence[str],
+    table: pd.DataFrame, workload: str, questions: Sequence[Question], *, scenarios: Sequence[str],
     systems: Sequence[str],
-) -> pd.DataFrame:
+) -> pd.DataFrame:  # fmt: skip
     """Return one row for each scenario and question that some trial of it answers; one column for each system.
 
-    Parameters
-    ----------
-    table
-        The tidy table. Only valid trials have answers; the row *valid trials* counts them.
-    scenarios, systems
-        In this order; scenarios without a trial are left out.
-
-    Returns
-    -------
-    DataFrame
-        ``scenario``, ``question``, then the systems. A flag reads ``3 of 3``; a share and a count are one number, or
-        their smallest and largest. A system that has no such answer, as it has no such scrub, *has none*.
+    `table` is the tidy table. Only valid trials have answers; the row *valid trials* counts them. `scenarios` and
+    `systems` stand in this order; scenarios without a trial are left out. A flag reads ``3 of 3``; a share and a count
+    are one number, or their smallest and largest. A system that has no such answer, as it has no such scrub, *has
+    none*.
     """
     mine = table[table["workload"] == workload]
     rows = []

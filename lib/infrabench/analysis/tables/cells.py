@@ -38,17 +38,11 @@ def estimates_table(
 ) -> pd.DataFrame:
     """Return one row per cell: n, trials without a value, mean and median with 95 % intervals, spread, range.
 
-    Parameters
-    ----------
-    estimates
-        Each metric is shown in one unit throughout, so its rows can be compared by eye.
-    diagnostics
-        Given, cells flagged skewed get the bootstrap-t interval, and cells flagged dependent the interval with the
-        effective n, beside Student's; the columns are there when some cell needs them, and so is the method of the
-        interval where it is not Student's.
-    every
-        Also geometric mean and pseudo-median with their intervals, the bootstrap-t interval of every cell, and how the
-        trials are spread over deployments: for the file, not for the page.
+    Each metric is shown in one unit throughout, so its rows can be compared by eye. With `diagnostics`, cells flagged
+    skewed get the bootstrap-t interval, and cells flagged dependent the interval with the effective n, beside
+    Student's; the columns are there when some cell needs them, and so is the method of the interval where it is not
+    Student's. `every` adds geometric mean and pseudo-median with their intervals, the bootstrap-t interval of every
+    cell, and how the trials are spread over deployments: for the file, not for the page.
     """
     scales, noted = metric_scales(estimates, "max"), _noted(diagnostics)
     rows = []
@@ -166,14 +160,8 @@ def ratios_table(contrasts: pd.DataFrame, systems: Sequence[str]) -> pd.DataFram
     """Return one row per case: workload, metric (an arrow: the better direction), scenario, n, and each system's ratio.
 
     A ratio stands with its 95 % interval and the sign of its verdict (`SIGNS`). The scenario is left out where no
-    workload has several. A system that has no contrast in a case was *not run* there.
-
-    Parameters
-    ----------
-    contrasts
-        Rows to show, in their order; select them before the call.
-    systems
-        Systems in the session's order, which is that of the columns.
+    workload has several. A system that has no contrast in a case was *not run* there. Rows are those of `contrasts`,
+    which are selected before the call; columns the `systems` in the session's order.
     """
     shown = [name for name in systems if name in set(contrasts["system"])]
     rows = []

@@ -93,23 +93,12 @@ def design(
     study: Study, request: Request, known_systems: Sequence[str] = (),
     declared: Mapping[str, Mapping[str, Param]] | None = None,
 ) -> Design:  # fmt: skip
-    """Return the `Design` of a request of `study`.
+    """Return the `Design` of a request of `study`; `DesignError` for a name, parameter or number that cannot be.
 
-    Parameters
-    ----------
-    study, request
-        What to run. Where the study's baseline is not among the systems that are named, the first of them is the
-        baseline.
-    known_systems
-        Systems beyond the study's own that may be asked for (those registered as plug-ins).
-    declared
-        Every registered workload's parameters. They complete each case's parameters, and a
-        workload that the study has no case for is run at the one scenario ``default``.
-
-    Raises
-    ------
-    DesignError
-        A name, parameter or number that cannot be carried out; nothing has been started.
+    Where the study's baseline is not among the systems that are named, the first of them is the baseline.
+    `known_systems` may be asked for beyond the study's own (those registered as plug-ins). `declared` are every
+    registered workload's parameters: they complete each case's, and a workload that the study has no case for is run at
+    the one scenario ``default``.
     """
     if not isinstance(request.profile, str) or request.profile not in study.profiles:
         raise unknown_name(f"profile of study {study.name!r}", request.profile, study.profiles)

@@ -116,12 +116,8 @@ class Fleet:
 def deployed(study: Study, wanted: Design, site: Site, *, label: str) -> Iterator[Fleet]:
     """Make ready every wanted system that can run on `site`, each paused while the next is made; yield them.
 
-    Raises
-    ------
-    NotRunnable
-        The baseline cannot run here, so there would be nothing to compare with.
-    ProvisionError
-        A system that can run here could not be made ready.
+    Raises `NotRunnable` when the baseline cannot run here, so that there would be nothing to compare with, and
+    `ProvisionError` when a system that can run here could not be made ready.
     """
     network = ip_network(site.facts.get("guest_network", GUEST_NETWORK))
     fleet = Fleet(site, study.variants)

@@ -31,21 +31,11 @@ def judge(
     What the machine did to the system makes a trial invalid, and another trial may show what it would have been. What
     the system did to itself in its own cgroups is a result of it, which no repeat may hide.
 
-    Parameters
-    ----------
-    guards
-        The limits; None switches a rule off.
-    before, after
-        One sample of each host from either end of the window.
-    cgroups
-        By host, the cgroup folders of the system that was measured.
-
-    Returns
-    -------
-    Judgement
-        `conditions` by host: ``window_s``, ``steal_share``, ``busy_share`` (of all CPUs), ``runnable_per_cpu`` and
-        ``own_runnable_per_cpu``, those of them in the system's cgroups (before), ``memory_full_share``,
-        ``memory_limit_hits``, ``throttled_periods``, ``oom_kills``; null where the host does not tell.
+    `before` and `after` are one sample of each host from either end of the window, `cgroups` by host the folders of the
+    system that was measured. What was seen is, by host: ``window_s``, ``steal_share``, ``busy_share`` (of all CPUs),
+    ``runnable_per_cpu`` and ``own_runnable_per_cpu``, those of them in the system's cgroups (before),
+    ``memory_full_share``, ``memory_limit_hits``, ``throttled_periods``, ``oom_kills``; null where the host does not
+    tell.
     """
     invalid: list[str] = []
     failed: list[str] = []

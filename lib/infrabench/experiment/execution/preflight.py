@@ -53,12 +53,8 @@ def check(
     """Return the workloads that cannot run on some system, the treatments that do not apply, every tool's version.
 
     A workload is refused for all systems when its tool is missing on one: that can be mended. A case that a system has
-    no place for is left out for that system alone.
-
-    Raises
-    ------
-    DesignError
-        A workload plans steps for a role that this site does not have, or two steps of the same name.
+    no place for is left out for that system alone. Raises `DesignError` when a workload plans steps for a role that
+    this site does not have, or two steps of the same name.
     """
     refused, absent = dict[str, str](), dict[Treatment, str]()
     versions: dict[str, dict[str, str]] = {name: {} for name in deployments}

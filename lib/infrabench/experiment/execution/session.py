@@ -123,27 +123,17 @@ def carry_out(
 ) -> None:  # fmt: skip
     """Run the missing trials of a session; a finished session stays as it is.
 
-    Parameters
-    ----------
-    study, wanted
-        The study and a design of it (see `study_of`, `at`).
-    site
-        Where to run; stays open while this runs.
-    stored
-        The session: made when its folder is absent, continued when its parameters are these.
-    on_progress
-        Called before the first trial and after each one.
-    look
-        How wide the intervals are; needed by a design with a stopping rule.
+    `wanted` is a design of `study` (see `study_of`, `at`). `stored` is made when its folder is absent, and continued
+    when its parameters are these. `on_progress` is called before the first trial and after each one. `look`, which a
+    design with a stopping rule needs, says how wide the intervals are.
 
     Raises
     ------
     DesignError, SiteError, ProvisionError
-        The request cannot be carried out here: found before the first trial.
+        The request cannot be carried out here: found before the first trial. A `SiteError` later: a host was lost; what
+        is recorded is safe and running again continues.
     LedgerError
         The folder is damaged, belongs to other parameters, cannot be written, or another run has it.
-    SiteError
-        A host was lost; what is recorded is safe and running again continues.
     """
     asked = parameters(study, wanted, site)
     if is_complete(stored, study, wanted, asked):

@@ -289,12 +289,8 @@ def parser_definitions(workload: str) -> tuple[Definition, ...]:
 def check_code(stored: SessionFolder, study: Study, wanted: Design) -> dict[str, str] | None:
     """Return the code of now where the session has to take note of it before it goes on; None where nothing differs.
 
-    Raises
-    ------
-    LedgerError
-        Its last trial was made with other code, or it is not known with which, and `wanted` asks for no mixture.
-    DesignError
-        It asks for one, and for a precision.
+    Raises `LedgerError` when its last trial was made with other code, or it is not known with which, and `wanted` asks
+    for no mixture; `DesignError` when it asks for one, and for a precision.
     """
     begun = stored.session
     then = known_codes(begun, stored.notes(CODE))[-1]

@@ -122,10 +122,7 @@ def differences(first: Path, second: Path) -> list[Difference]:
 def stamp(folders: Sequence[Path], *, allow: bool = False) -> str:
     """Return the stamp for everything that is made from these sessions together; empty when nothing differs.
 
-    Raises
-    ------
-    NotComparable
-        A key that has to be equal is not, and `allow` is false.
+    Raises `NotComparable` when a key that has to be equal is not, and `allow` is false.
     """
     first, *others = folders
     checked = [(other, [d for d in differences(first, other) if d.checked]) for other in others]
@@ -142,12 +139,8 @@ def between_sites(folders: Mapping[str, Path]) -> Between:
     Hosts of other sites are other hosts, so nothing of them has to agree; it is told. Two sites are called one machine
     when their hosts agree in processor, memory to the byte and kernel, and are containers or have one name.
 
-    Raises
-    ------
-    SchemaError
-        They are not of one study with one baseline.
-    NotComparable
-        They were asked for different things: other parameters of a case, margins, limits, guards, primary metrics.
+    Raises `SchemaError` when they are not of one study with one baseline, `NotComparable` when they were asked for
+    different things: other parameters of a case, margins, limits, guards, primary metrics.
     """
     names = list(folders)
     measures_alike(list(folders.values()))
