@@ -174,7 +174,10 @@ def run_notebook(arguments: Namespace) -> Iterator[str]:
             Path(arguments.notebook), Path(arguments.out), given, cell_timeout_s=arguments.cell_timeout
         )
     except KeyboardInterrupt:  # the kernel is killed with it, and cannot take down what it started
-        _sweep()
+        from infrabench.machines import lab
+
+        if os.geteuid() == 0:
+            lab.sweep()
         raise
     yield str(out)
 
@@ -223,13 +226,6 @@ def paper(arguments: Namespace) -> Iterator[str]:
             raise DesignError(f"{name} is a second session of {found.name}: a command of its own, with --prefix")
         seen.add(found.name)
         yield from map(str, printed.write(found, Path(arguments.out), Path(arguments.figures), arguments.prefix))
-
-
-def _sweep() -> None:
-    from infrabench.machines import lab as embedded
-
-    if os.geteuid() == 0:
-        embedded.sweep()
 
 
 def _wanted(arguments: Namespace) -> Design:

@@ -63,7 +63,12 @@ def check_note(path: Path, data: Any) -> None:
 
 def check_deployments(path: Path, data: Any) -> None:
     """Raise `LedgerError` when ``deployments.json`` does not say facts and tools of each system."""
-    _check(path, {"content": data}, {"content": _is_map(is_label, _has_facts)})
+    wanted = {"facts": _is_fields, "tools": _is_fields, "untested": _is_map(_is_text, _is_text)}
+
+    def has_facts(value: Any) -> bool:
+        return isinstance(value, dict) and all(of(value.get(name, {})) for name, of in wanted.items())
+
+    _check(path, {"content": data}, {"content": _is_map(is_label, has_facts)})
 
 
 def _check(path: Path, data: Any, fields: Mapping[str, Check], *, required: bool = False) -> None:
@@ -112,11 +117,6 @@ def _has(**fields: Check) -> Check:
 
 def _or_none(of: Check) -> Check:
     return lambda value: value is None or of(value)
-
-
-def _has_facts(value: Any) -> bool:
-    wanted = {"facts": _is_fields, "tools": _is_fields, "untested": _is_map(_is_text, _is_text)}
-    return isinstance(value, dict) and all(of(value.get(name, {})) for name, of in wanted.items())
 
 
 SESSION_FIELDS: Mapping[str, Check] = {

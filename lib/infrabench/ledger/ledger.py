@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from hashlib import sha256
 from io import RawIOBase
 from pathlib import Path
@@ -72,15 +72,13 @@ def replace_file(path: Path, data: bytes) -> None:
     temporary = path.with_name(TMP + path.name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            write_file(temporary, data)
-            sync(temporary)
-            os.rename(temporary, path)
-            sync(path.parent)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
+        write_file(temporary, data)
+        sync(temporary)
+        os.rename(temporary, path)
+        sync(path.parent)
     except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
         raise unwritable(path, error) from error
 
 

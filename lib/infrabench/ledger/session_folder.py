@@ -20,27 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from infrabench.core import LedgerError, Trial, TrialRecord, canonical, digest
-from infrabench.ledger import ledger
+from infrabench.ledger import ledger, records
 from infrabench.ledger.checksums import SUMS, line, read_sums
-from infrabench.ledger.files import read_file
-from infrabench.ledger.records import (
-    BLOCKS,
-    DISCARDED,
-    EXTRA,
-    PLAN,
-    RECORD,
-    SESSION,
-    TMP,
-    Contents,
-    block_file,
-    read_blocks,
-    read_contents,
-    read_plan,
-    read_records,
-    read_session,
-    recorded,
-    unlisted,
-)
+from infrabench.ledger.files import TMP, read_file
+from infrabench.ledger.records import BLOCKS, PLAN, Contents
 
 log = logging.getLogger(__name__)
 
@@ -78,14 +61,14 @@ class SessionFolder:
     def session(self) -> dict[str, Any]:
         """The content of ``session.json``."""
         if self._session is None:
-            self._session = read_session(self.path)
+            self._session = records.read_session(self.path)
         return self._session
 
     @property
     def plan(self) -> Sequence[Trial]:
         """The planned trials in order, those of added blocks too."""
         if self._plan is None:
-            self._plan = list(read_plan(self.path))
+            self._plan = list(records.read_plan(self.path))
         return self._plan
 
     @property
@@ -98,13 +81,13 @@ class SessionFolder:
     def discarded(self) -> Mapping[int, str]:
         """The blocks that were discarded whole, with the reason."""
         if self._discarded is None:
-            self._discarded = {each["block"]: each["reason"] for each in self.notes(DISCARDED)}
+            self._discarded = {each["block"]: each["reason"] for each in self.notes(records.DISCARDED)}
         return self._discarded
 
     def notes(self, what: str) -> list[dict[str, Any]]:
         """Return what the session says about its blocks of one kind (`records.NOTES`), by block and time."""
         if what not in self._notes:
-            self._notes[what] = read_blocks(self.path, what)
+            self._notes[what] = records.read_blocks(self.path, what)
         return self._notes[what]
 
     @property
@@ -114,12 +97,12 @@ class SessionFolder:
         Raises `LedgerError` for one that is damaged or that the plan does not know.
         """
         if self._records is None:
-            self._records = {record.trial.id: record for record in read_records(self.path, self.plan)}
+            self._records = {record.trial.id: record for record in records.read_records(self.path, self.plan)}
         return self._records
 
     def recorded(self) -> frozenset[str]:
         """Return the ids of the finished trials, without reading their records."""
-        return recorded(self.path) if self._records is None else frozenset(self._records)
+        return records.recorded(self.path) if self._records is None else frozenset(self._records)
 
     def verify(self) -> list[str]:
         """Read every file and return what is wrong (see `records.verify`); a folder found sound is not read again."""
@@ -132,7 +115,7 @@ class SessionFolder:
             return [], []
         self._forget()
         entries = self._list_entries()
-        contents, found = read_contents(self.path)
+        contents, found = records.read_contents(self.path)
         others = [problem for problem in found if problem not in contents.damaged_sums]
         if not others:
             self._keep(contents)
@@ -188,16 +171,15 @@ class SessionFolder:
 
         Raises `LedgerError` for a damaged file, other parameters or another plan, or a folder that cannot be written.
         """
+        plan = _plan_bytes(trials)
         if not self.exists():
             session = {**session, "parameters_sha256": digest(session["parameters"], 64)}
             with ledger.locked_parent(self.path):
                 _create(self.path, session, trials)
-            self._keep(Contents(json.loads(json.dumps(session)), list(trials), sha256(_plan_bytes(trials)).hexdigest()))
+            self._keep(Contents(json.loads(json.dumps(session)), list(trials), sha256(plan).hexdigest()))
             self._is_begun = True
         self.check_parameters(session["parameters"])
-        if (self._plan_sha256 or sha256(read_file(self.path, PLAN)).hexdigest()) != sha256(
-            _plan_bytes(trials)
-        ).hexdigest():
+        if (self._plan_sha256 or sha256(read_file(self.path, PLAN)).hexdigest()) != sha256(plan).hexdigest():
             why = "is not the plan that the same parameters give now; use a new session"
             raise LedgerError(f"{self.path / PLAN} {why}")
         if not self._is_begun:
@@ -209,7 +191,7 @@ class SessionFolder:
 
         Raises `LedgerError` when it cannot be written (a full disk, mostly); nothing half-written counts then.
         """
-        files = dict(blobs) | {RECORD: canonical(record.as_json()).encode() + b"\n"}
+        files = dict(blobs) | {records.RECORD: canonical(record.as_json()).encode() + b"\n"}
         final = self.path / "trials" / record.trial.id
         if final.exists():
             raise LedgerError(f"{final} is already recorded; a session never writes a trial twice")
@@ -235,7 +217,7 @@ class SessionFolder:
     def append_block(self, trials: Sequence[Trial]) -> None:
         """Add a block to the plan: one more look was due, or another block was discarded."""
         plan = self._plan
-        self.append_file(block_file(trials[0].block, EXTRA), _plan_bytes(trials))
+        self.append_file(records.block_file(trials[0].block, records.EXTRA), _plan_bytes(trials))
         if plan is not None:
             plan.extend(trials)
 
@@ -245,7 +227,7 @@ class SessionFolder:
         note = {"block": block, **data}
         text = json.dumps(note, sort_keys=True) + "\n"
         number = sum(each["block"] == block for each in notes)
-        self.append_file(block_file(block, what, number), text.encode())
+        self.append_file(records.block_file(block, what, number), text.encode())
         notes.append(json.loads(text))
         self._discarded = None
 
@@ -269,7 +251,7 @@ class SessionFolder:
             if torn or lines:
                 whole = "".join(line(value, name) for name, value in listed.items()).encode()
                 ledger.replace_file(self.path / SUMS, whole)
-            for name in unlisted(self.path, listed):
+            for name in records.unlisted(self.path, listed):
                 ledger.append_sum(self.path, read_file(self.path, name), name)
         except OSError as error:
             raise ledger.unwritable(self.path, error) from error
@@ -281,7 +263,7 @@ class SessionFolder:
         """
         lines = list[str]()
         listed, torn = read_sums(self.path / SUMS, lines)
-        if torn or lines or unlisted(self.path, listed):
+        if torn or lines or records.unlisted(self.path, listed):
             with suppress(LedgerError, OSError), self.claimed():
                 self.recover()
 
@@ -291,7 +273,8 @@ def _create(folder: Path, session: Mapping[str, Any], trials: Sequence[Trial]) -
     try:
         for left in temporary.iterdir():  # its maker was killed
             _remove(left)
-        files = {SESSION: (json.dumps(session, indent=1, sort_keys=True) + "\n").encode(), PLAN: _plan_bytes(trials)}
+        about = (json.dumps(session, indent=1, sort_keys=True) + "\n").encode()
+        files = {records.SESSION: about, PLAN: _plan_bytes(trials)}
         sums = "".join(line(sha256(data).hexdigest(), name) for name, data in sorted(files.items()))
         ledger.write_folder(temporary, {**files, SUMS: sums.encode()}, folders=("trials", "provenance", BLOCKS))
         os.rename(temporary, folder)

@@ -7,19 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import (
-    FixedLocator,
-    FuncFormatter,
-    LogFormatter,
-    LogLocator,
-    MaxNLocator,
-    NullFormatter,
-    NullLocator,
-)
 
 from infrabench.analysis.figures import theme
 from infrabench.analysis.tables import notation
@@ -35,7 +27,7 @@ ROW_MM = 4.2
 WIDE_MM = 120.0  # a wider figure has room for numbers
 
 
-class PlainLog(LogFormatter):
+class PlainLog(ticker.LogFormatter):
     """Numbers on a logarithmic axis as 20 and 0.2; between powers of ten only where there are few of those."""
 
     def _num_to_string(self, x: float, vmin: float, vmax: float) -> str:
@@ -62,11 +54,13 @@ def value_axis(axes: Axes, values: np.ndarray) -> None:
         room = (high / low) ** 0.03
         axes.set_xlim(low / room, high * room)
         few = high / low < 500
-        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=12 if few else 6))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.xaxis.set_major_locator(
+            ticker.LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=12 if few else 6)
+        )
+        axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_formatter(ticker.NullFormatter())
         return
-    axes.xaxis.set_major_locator(MaxNLocator(6, min_n_ticks=2))
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(6, min_n_ticks=2))
     room = 0.03 * (high - low) or 0.05 * abs(high) or 1.0
     axes.set_xlim(low - room, high + room)
 
@@ -93,10 +87,10 @@ def ratio_axis(
     reach = np.log(limit) if limit else reach
     set_limits(float(np.exp(-reach)), float(np.exp(reach)))
     axis.set_major_locator(
-        FixedLocator(_ticks(reach, most) if room_mm is None else _fitting(reach, most, room_mm, stands))
+        ticker.FixedLocator(_ticks(reach, most) if room_mm is None else _fitting(reach, most, room_mm, stands))
     )
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: _tick_text(value)))
+    axis.set_minor_locator(ticker.NullLocator())
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _tick_text(value)))
 
 
 def ratio_mark(axes: Axes, row: Any, at: float, mark: theme.SystemStyle, *, vertical: bool, size: float = 4) -> None:

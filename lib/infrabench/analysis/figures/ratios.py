@@ -12,18 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from infrabench.analysis.figures import theme
+from infrabench.analysis.figures import sentences, theme
 from infrabench.analysis.figures.axes import WIDE_MM, Line, heading, labelled, long, mark_rows, sheet
-from infrabench.analysis.figures.sentences import (
-    LOSSES,
-    MOST_NOTES,
-    conduct,
-    contrast_name,
-    lost_notes,
-    pairs,
-    row_of,
-    span,
-)
 from infrabench.analysis.figures.view import Drawn, View, figure
 from infrabench.analysis.tables import notation, ruled_out_label
 from infrabench.analysis.tables.ruled_out import UNDECIDED
@@ -59,7 +49,7 @@ def forest(view: View) -> Drawn:
         raise SchemaError("no contrast to draw: was the baseline run, and is there another system?")
     baseline, names, wide = contrasts["baseline"].iloc[0], theme.systems_of(contrasts, view.systems), width > WIDE_MM
     marks = theme.assign_styles(names if view.systems is not None else [baseline, *names])
-    lines, lost, limit = _lines(contrasts, names, width), lost_notes(contrasts), _limit(contrasts)
+    lines, lost, limit = _lines(contrasts, names, width), sentences.lost_notes(contrasts), _limit(contrasts)
     notes = [*theme.not_run_notes(view.not_run), *_sensitive(contrasts), *lost]
     separator = " " if wide else "\n"
     label = f"Ratio to {baseline}, 95 % interval{separator}(band: equivalence margin)"
@@ -69,7 +59,7 @@ def forest(view: View) -> Drawn:
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     margins = " and ".join(f"{100 * margin:g} %" for margin in sorted(contrasts["margin"].dropna().unique()))
     return Drawn(drawn, (
-        f"Ratio of means to {baseline} over {pairs(contrasts)} with its paired 95 % Fieller "
+        f"Ratio of means to {baseline} over {sentences.pairs(contrasts)} with its paired 95 % Fieller "
         f"interval; shaded: equivalence margin of {margins}; above 1 the raw value is larger, and the heading says "
         f"whether that is better. Verdicts: {verdicts}. "
         + ("Where one is inconclusive, what its interval rules out stands instead. " if UNDECIDED in counts else "")
@@ -77,7 +67,7 @@ def forest(view: View) -> Drawn:
            "None of them hangs on a value flagged as an outlier.")
         + (" ‡: with lost trials, whatever they would have been." if lost else "")
         + (" An arrow ends an interval that goes beyond the axis." if limit else "")
-        + (f" {conduct(view.table, contrasts, view.order)}".rstrip())
+        + (f" {sentences.conduct(view.table, contrasts, view.order)}".rstrip())
     ))  # fmt: skip
 
 
@@ -97,7 +87,7 @@ def tiers(view: View) -> Drawn:
     lines, columns = [line for line, _ in lettered], sorted(set("".join(mine["letters"])))
     room = LETTER_MM * len(columns) + 2
     label = f"Ratio to {baseline}, 95 % interval" + (" (band: equivalence margin)" if wide else "")
-    notes = [*theme.not_run_notes(view.not_run), *lost_notes(chosen)]
+    notes = [*theme.not_run_notes(view.not_run), *sentences.lost_notes(chosen)]
     drawn, axes = sheet(lines, chosen, label, width, notes, right_mm=room)
     mark_rows(axes, lines, theme.assign_styles(names))
     inside = axes.get_position().width * width
@@ -107,10 +97,11 @@ def tiers(view: View) -> Drawn:
     shared = [set.intersection(*map(set, letters)) for _, letters in mine.groupby("scenario", sort=False)["letters"]]
     caption = (
         f"{view.workload}, {notation.metric_title(view.metric)}, {notation.direction(chosen['better'].iloc[0])}: "
-        f"ratio of means to {baseline} with its paired 95 % Fieller interval over {pairs(chosen)}, best first. Systems "
-        "that share a letter cannot be separated: paired t tests on logarithms between all systems of a case, Holm at "
-        f"5 %. In {sum(map(bool, shared))} of {len(shared)} cases no system can be separated from any other. "
-        + conduct(view.table, chosen, view.order)
+        f"ratio of means to {baseline} with its paired 95 % Fieller interval over {sentences.pairs(chosen)}, best "
+        "first. Systems that share a letter cannot be separated: paired t tests on logarithms between all systems of a "
+        f"case, Holm at 5 %. In {sum(map(bool, shared))} of {len(shared)} cases no system can be separated from any "
+        "other. "
+        + sentences.conduct(view.table, chosen, view.order)
     )
     return Drawn(drawn, caption.rstrip())
 
@@ -152,7 +143,7 @@ def power(view: View) -> Drawn:
     theme.legend(drawn, marks, [row.system for row in rows], line=0.9)
     smallest = ", ".join(f"{row.system} {notation.short(100 * row.detectable)} %" for row in rows)
     alike = ", ".join(f"{row.system} {notation.chance(row.power_equivalence)} %" for row in rows)
-    n = f"{span([row.n_pairs for row in rows])} {rows[0].pair_unit}"
+    n = f"{sentences.span([row.n_pairs for row in rows])} {rows[0].pair_unit}"
     return Drawn(drawn, (
         f"{view.about}{notation.metric_title(view.metric)}, smallest true difference to {baseline} that "
         f"a paired t test on log ratios at 5 % finds with {100 * POWER:.0f} % power, at the spread of the session. "
@@ -219,7 +210,7 @@ def _lines(contrasts: pd.DataFrame, names: Sequence[str], width_mm: float) -> li
     above = long(contrasts["scenario"], width_mm)
     lines: list[Line] = []
     for (workload, metric), group in contrasts.groupby(["workload", "metric"], sort=False, observed=True):
-        n = f"; n = {pairs(group) if wide else span(group['n_pairs'])}"
+        n = f"; n = {sentences.pairs(group) if wide else sentences.span(group['n_pairs'])}"
         lines += heading(workload, metric, group["better"].iloc[0], n, width_mm)
         ordered = group.sort_values("system", key=lambda s: s.map(rank)).sort_values(
             ["level", "scenario"], kind="stable"
@@ -235,7 +226,7 @@ def _right(row: Any, wide: bool) -> tuple[str, ...]:
 
     Where the figure is narrow, the verdict or the most that the system costs.
     """
-    mark = (SENSITIVE if row.sensitive else "") + (f" {LOSSES}" if LOST in row.flags else "")
+    mark = (SENSITIVE if row.sensitive else "") + (f" {sentences.LOSSES}" if LOST in row.flags else "")
     if not wide:
         short = ruled_out_label(row).partition(", gains")[0]
         return (short.replace(", within the margin", ", in margin") + mark,)
@@ -245,9 +236,9 @@ def _right(row: Any, wide: bool) -> tuple[str, ...]:
 def _sensitive(contrasts: pd.DataFrame) -> list[str]:
     """Say what the marked verdicts would be without the values flagged as outliers."""
     rows = contrasts[contrasts["sensitive"]]
-    if len(rows) > MOST_NOTES:
+    if len(rows) > sentences.MOST_NOTES:
         return [f"† {len(rows)} verdicts are others without the values flagged as outliers; the table says which"]
-    others = [f"{contrast_name(row)}: {row.verdict_without_flagged}" for row in rows.itertuples(index=False)]
+    others = [f"{sentences.contrast_name(row)}: {row.verdict_without_flagged}" for row in rows.itertuples(index=False)]
     return [f"† without the values flagged as outliers - {'; '.join(others)}"] if others else []
 
 
@@ -255,7 +246,7 @@ def _lettered_lines(mine: pd.DataFrame, chosen: pd.DataFrame, width_mm: float) -
     """Lines with their letters: in each case the best system first; the baseline is its own ratio, 1."""
     first = chosen.iloc[0]
     named_above = long(chosen["scenario"], width_mm)
-    heads = heading(first["workload"], first["metric"], first["better"], f"; n = {pairs(chosen)}", width_mm)
+    heads = heading(first["workload"], first["metric"], first["better"], f"; n = {sentences.pairs(chosen)}", width_mm)
     found = [(line, "") for line in heads]
     for scenario, case in chosen.sort_values("level", kind="stable").groupby("scenario", sort=False):
         one = case.head(1).assign(system=first["baseline"], ratio=1.0, ratio_low=np.nan, ratio_high=np.nan)
@@ -263,7 +254,7 @@ def _lettered_lines(mine: pd.DataFrame, chosen: pd.DataFrame, width_mm: float) -
         rows = rows[rows["ratio"].notna()].sort_values("ratio", ascending=first["better"] == "lower", kind="stable")
         texts = _ratio_column if width_mm > WIDE_MM else (lambda row: ())
         for line in labelled(str(scenario), list(rows.itertuples(index=False)), texts, above=named_above):
-            group = None if line.row is None else row_of(mine, scenario=str(scenario), system=line.row.system)
+            group = None if line.row is None else sentences.row_of(mine, scenario=str(scenario), system=line.row.system)
             found.append((line, "" if group is None else group.letters))
     return found
 

@@ -115,14 +115,10 @@ class RoundingSpan:
     def __pow__(self, exponent: float) -> RoundingSpan:
         return RoundingSpan(self.low**exponent, self.high**exponent)
 
-    def __radd__(self, other: float) -> RoundingSpan:
-        return self + other
+    __radd__, __rmul__ = __add__, __mul__
 
     def __rsub__(self, other: float) -> RoundingSpan:
         return _span(other) - self
-
-    def __rmul__(self, other: float) -> RoundingSpan:
-        return self * other
 
     def __rtruediv__(self, other: float) -> RoundingSpan:
         return _span(other) / self

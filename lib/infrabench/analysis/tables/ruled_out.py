@@ -48,9 +48,7 @@ def ruled_out_label(row: Any) -> str:
 
 
 def _bound(most: float) -> str:
-    if math.isinf(most):
-        return "unbounded"
-    return f"≤ {_up(most)} %" if most > 0 else "nothing"
+    return "unbounded" if math.isinf(most) else f"≤ {_up(most)} %" if most > 0 else "nothing"
 
 
 def _worse_and_gain(ends: Sequence[float], better: str) -> tuple[float, float]:

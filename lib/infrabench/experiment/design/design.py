@@ -110,6 +110,10 @@ def design(
     if blocks % anew:
         raise DesignError(f"{blocks} blocks cannot be shared out to {anew} deployments: take a multiple of {anew}")
     named = check_names("systems", usual if request.systems is None else tuple(request.systems))
+    known = dict.fromkeys([*study.systems, *known_systems])
+    for name in named:
+        if name not in known:
+            raise unknown_name("system", name, known)
     where = f"profile {request.profile!r} of study {study.name!r}"
     cases = _cases(chosen.cases, request.workloads, declared or {}, where)
     if blocks * len(cases) * len(named) > MOST_TRIALS:
@@ -117,7 +121,7 @@ def design(
     found = Design(
         request=request,
         blocks=blocks,
-        systems=_systems(study, named, known_systems),
+        systems=tuple(name for name in known if name in named),  # the order asked for must not change the plan
         cases=cases,
         seed=check_count("seed", study.seed if request.seed is None else request.seed, 0),
         deployments=anew,
@@ -234,14 +238,6 @@ def _trial(design: Design, block: int, position: int, system: str, case: Case, d
         deployment=deployment,
     )  # fmt: skip
     return replace(trial, id=trial_id(design.study, design.seed, trial))
-
-
-def _systems(study: Study, names: Sequence[str], registered: Sequence[str]) -> tuple[str, ...]:
-    known = [*study.systems, *(name for name in registered if name not in study.systems)]
-    for name in names:
-        if name not in known:
-            raise unknown_name("system", name, known)
-    return tuple(name for name in known if name in names)  # the order asked for must not change the plan
 
 
 def _cases(
