@@ -34,19 +34,13 @@ def parse_session(path: Path, content: bytes) -> dict[str, Any]:
     data = parse_json(path, content)
     if not isinstance(data, dict) or "parameters" not in data:
         raise LedgerError(f"{path} is not a session of infrabench")
-    check_format(path, data)
-    check_session(path, data)
-    return data
-
-
-def check_format(path: Path, session: Mapping[str, Any]) -> None:
-    """Raise `LedgerError` when a later version of the suite wrote this ``session.json``: it may mean other things."""
-    found = session.get("format", FORMAT)
-    if found != FORMAT:
+    if (form := data.get("format", FORMAT)) != FORMAT:  # in a later version it may mean other things
         raise LedgerError(
-            f"{path} has the format {str(found)[:40]}, this version of infrabench reads {FORMAT}: take the version "
+            f"{path} has the format {str(form)[:40]}, this version of infrabench reads {FORMAT}: take the version "
             "that recorded it, or a later one. Nothing was changed"
         )
+    check_session(path, data)
+    return data
 
 
 def not_applicable(session: Mapping[str, Any]) -> dict[tuple[str, str, str], str]:

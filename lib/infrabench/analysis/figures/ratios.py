@@ -100,8 +100,7 @@ def tiers(view: View) -> Drawn:
         f"ratio of means to {baseline} with its paired 95 % Fieller interval over {sentences.pairs(chosen)}, best "
         "first. Systems that share a letter cannot be separated: paired t tests on logarithms between all systems of a "
         f"case, Holm at 5 %. In {sum(map(bool, shared))} of {len(shared)} cases no system can be separated from any "
-        "other. "
-        + sentences.conduct(view.table, chosen, view.order)
+        "other. " + sentences.conduct(view.table, chosen, view.order)
     )
     return Drawn(drawn, caption.rstrip())
 

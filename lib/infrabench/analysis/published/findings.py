@@ -18,11 +18,12 @@ import pandas as pd
 from scipy import stats
 from scipy.optimize import brentq
 
-from infrabench.analysis.published.printed_numbers import Numbers, filled, numbers, read_toml
+from infrabench.analysis.published.printed_numbers import FOLDER, Numbers, filled, numbers, read_toml
 from infrabench.analysis.published.recompute import RECOMPUTE
 from infrabench.analysis.published.score import ENGINES
 from infrabench.core import SchemaError
 
+TOML = FOLDER / "audit.toml"
 SYSTEM = "SYSTEM"  # stands in a formula and in its name for every system of the study
 SYSTEMS = {"A": tuple(ENGINES), "B": ("flannel", "cilium"), "C": ("ceph", "zfs")}
 OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
@@ -73,7 +74,7 @@ def audit(study: str = "", known: Numbers | None = None) -> pd.DataFrame:
     facts of `facts`; those of the repository by default.
     """
     known = numbers(facts=facts()) if known is None else known
-    rows = [_row(each, known.fresh()) for each in read_toml("audit.toml")["finding"]]
+    rows = [_row(each, known.fresh()) for each in read_toml(TOML.name)["finding"]]
     table = pd.DataFrame(rows)
     chosen = table[table["study"].str.startswith(study)].reset_index(drop=True)
     if chosen.empty:
@@ -84,9 +85,9 @@ def audit(study: str = "", known: Numbers | None = None) -> pd.DataFrame:
 def outcomes(study: str) -> dict[str, list[str]]:
     """Return what is left of an experiment: sentences by ``survives``, ``falls`` and ``undecided``."""
     known = numbers(facts=facts())
-    names = [each["id"] for each in read_toml("audit.toml")["finding"]]
+    names = [each["id"] for each in read_toml(TOML.name)["finding"]]
     computed = {f"{name}.{key}": value for name in names for key, value in recompute(name, known).items()}
-    for each in read_toml("audit.toml")["outcome"]:
+    for each in read_toml(TOML.name)["outcome"]:
         if each["study"] == study:
             return {kind: [filled(text, known, computed) for text in each[kind]] for kind in OUTCOMES}
     raise SchemaError(f"no outcome of study {study!r}")
@@ -101,7 +102,7 @@ def tally(table: pd.DataFrame) -> pd.DataFrame:
 
 def facts() -> Mapping[str, float]:
     """Return the numbers of the audit that are not the papers', by name; their sources stand in ``audit.toml``."""
-    return {name: each["value"] for name, each in read_toml("audit.toml")["facts"].items()}
+    return {name: each["value"] for name, each in read_toml(TOML.name)["facts"].items()}
 
 
 def recompute(finding: str, known: Numbers | None = None) -> Mapping[str, Any]:
@@ -110,7 +111,7 @@ def recompute(finding: str, known: Numbers | None = None) -> Mapping[str, Any]:
     if finding in RECOMPUTE:
         return RECOMPUTE[finding](known)
     formulas = next(
-        (each.get("compute", {}) for each in read_toml("audit.toml")["finding"] if each["id"] == finding), {}
+        (each.get("compute", {}) for each in read_toml(TOML.name)["finding"] if each["id"] == finding), {}
     )
     if isinstance(formulas, str):
         return recompute(formulas, known)

@@ -44,8 +44,9 @@ def estimates_table(
     Student's. `every` adds geometric mean and pseudo-median with their intervals, the bootstrap-t interval of every
     cell, and how the trials are spread over deployments: for the file, not for the page.
     """
-    scales, noted = metric_scales(estimates, "max"), _noted(diagnostics)
-    rows = []
+    scales, rows = metric_scales(estimates, "max"), []
+    notes = () if diagnostics is None else diagnostics.itertuples(index=False)
+    noted = {tuple(getattr(row, name) for name in CELL): row for row in notes}
     for cell in estimates.itertuples(index=False):
         scale = scales.get((cell.workload, cell.metric), NO_UNIT)
         f, note = scale.factor, noted.get(tuple(getattr(cell, name) for name in CELL))
@@ -166,16 +167,11 @@ def ratios_table(contrasts: pd.DataFrame, systems: Sequence[str]) -> pd.DataFram
     shown = [name for name in systems if name in set(contrasts["system"])]
     rows = []
     for (workload, metric, scenario), case in contrasts.groupby(["workload", "metric", "scenario"], sort=False):
-        head = {
-            "workload": str(workload),
-            "metric": f"{notation.metric_title(metric)} {ARROWS[case['better'].iloc[0]]}",
-        }
+        title = f"{notation.metric_title(metric)} {ARROWS[case['better'].iloc[0]]}"
         cells = {row.system: _format_ratio(row) for row in case.itertuples(index=False)}
-        counts = dict.fromkeys(str(n) for n in case["n_pairs"] if n)
-        rows.append(
-            head | {"scenario": str(scenario), "n": " to ".join(sorted(counts, key=int)) or "0"}
-            | {name: cells.get(name, NOT_RUN) for name in shown}
-        )  # fmt: skip
+        n = " to ".join(sorted({str(n) for n in case["n_pairs"] if n}, key=int)) or "0"
+        row = {"workload": str(workload), "metric": title, "scenario": str(scenario), "n": n}
+        rows.append(row | {name: cells.get(name, NOT_RUN) for name in shown})
     table = pd.DataFrame(rows, dtype="str")
     if table.empty or table.drop_duplicates(["workload", "scenario"])["workload"].duplicated().any():
         return table
@@ -204,11 +200,6 @@ def interim_table(frame: pd.DataFrame, baseline: str) -> pd.DataFrame:
 def _format_ratio(row: Any) -> str:
     sign = SIGNS[row.verdict]
     return f"{notation.ratio(row)} {sign}" if np.isfinite(row.ratio) else sign
-
-
-def _noted(diagnostics: pd.DataFrame | None) -> dict[tuple[Any, ...], Any]:
-    rows = () if diagnostics is None else diagnostics.itertuples(index=False)
-    return {tuple(getattr(row, name) for name in CELL): row for row in rows}
 
 
 def _no_value(cell: Any) -> str:

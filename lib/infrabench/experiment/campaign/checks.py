@@ -121,7 +121,7 @@ def _common(
         for label, site in known.items()
     }
     for a, b in combinations(known, 2):
-        if file.is_declared(campaign, a, b) or known[a].same == known[b].same:
+        if any({a, b} <= group for group in campaign.shares) or known[a].same == known[b].same:
             continue
         if both := sorted(addresses[a].keys() & addresses[b].keys()):
             how = f"{addresses[a][both[0]]} of {a} and {addresses[b][both[0]]} of {b} have one address"

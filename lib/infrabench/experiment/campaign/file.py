@@ -41,7 +41,6 @@ Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,37}$")]
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,+*&|()\[\]-]{0,199}$")]
 Names = list[str] | None
 Executor = Literal["local", "slurm", "kubernetes"]
-EXECUTORS: tuple[Executor, ...] = ("local", "slurm", "kubernetes")
 PROFILE = "quick"  # what the notebooks take, too
 MOST_FAULTS = 20  # of one file in one message
 TWICE: Mapping[tuple[str, ...], str] = {  # what is wrong with a key that stands in a file twice
@@ -227,11 +226,6 @@ def find_duplicates(known: Mapping[str, Site]) -> list[str]:
         if why:
             sentences.append(f"sites {a.label} and {b.label} are one: {why}; a site is listed once")
     return sentences
-
-
-def is_declared(campaign: Campaign, a: str, b: str) -> bool:
-    """Tell whether the campaign says that two sites share something."""
-    return any({a, b} <= group for group in campaign.shares)
 
 
 def _site(campaign: Campaign, label: str, place: Place, executor: Executor) -> Site:

@@ -83,17 +83,17 @@ def discard_interrupted(stored: SessionFolder, study: Study, wanted: Design) -> 
         broken = left & {deployments[number] for number in begun}
         reasons = {number: "its deployment was interrupted" for number, of in deployments.items() if of in broken}
     else:
-        gaps = {
-            number: _gap_s(_select_records(stored, blocks[number], study.repeats))
-            for number in sorted(begun & unfinished.keys())
-        }
-        reasons = {
-            number: f"interrupted for {gap:.0f} s, {study.block_gap_s:.0f} s are allowed"
-            if gap > 0
-            else f"interrupted, and the clock was set back by {-gap:.0f} s or more: for how long cannot be told"
-            for number, gap in gaps.items()
-            if not -CLOCK_S <= gap <= study.block_gap_s
-        }
+        reasons = {}
+        for number in sorted(begun & unfinished.keys()):
+            records = _select_records(stored, blocks[number], study.repeats)
+            last = max(datetime.fromisoformat(each.started_utc).timestamp() + each.duration_s for each in records)
+            gap = datetime.now(UTC).timestamp() - last
+            if gap > study.block_gap_s:
+                reasons[number] = f"interrupted for {gap:.0f} s, {study.block_gap_s:.0f} s are allowed"
+            elif gap < -CLOCK_S:
+                reasons[number] = (
+                    f"interrupted, and the clock was set back by {-gap:.0f} s or more: for how long cannot be told"
+                )
     deployment = 1 + max(trial.deployment for trial in stored.plan)
     fresh: dict[int, int] = {}  # an interrupted deployment -> the new one that stands for it
     first, notes = next_number(stored), dict[int, dict[str, Any]]()
@@ -134,9 +134,3 @@ def _select_records(stored: SessionFolder, block: Sequence[Trial], most: int) ->
     ids = [trial.id for trial in block]
     ids += [trial.repeated(attempt, 0).id for trial in block for attempt in range(1, most + 1)]
     return [stored.records[each] for each in ids if each in stored.records]
-
-
-def _gap_s(records: Sequence[TrialRecord]) -> float:
-    """Return the seconds since the last of these trials ended."""
-    last = max(datetime.fromisoformat(each.started_utc).timestamp() + each.duration_s for each in records)
-    return datetime.now(UTC).timestamp() - last

@@ -67,6 +67,9 @@ def of_suite() -> dict[str, Any]:
         except metadata.PackageNotFoundError:  # an SDK that this machine can do without
             versions[package] = None
     source = Path(str(resources.files("infrabench"))).resolve()
+    total = hashlib.sha256()  # over the package's Python files: tells two states apart also where there is no commit
+    for path in sorted(source.rglob("*.py")):
+        total.update(path.relative_to(source).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     lock = source.parent / "requirements.lock"
     changes = _git(source, "status", "--porcelain", "--", "..")
     return {
@@ -74,7 +77,7 @@ def of_suite() -> dict[str, Any]:
         "commit": _git(source, "rev-parse", "HEAD"),
         "dirty": None if changes is None else bool(changes),
         "lock_sha256": hashlib.sha256(lock.read_bytes()).hexdigest() if lock.is_file() else None,
-        "source_sha256": _source_hash(source),
+        "source_sha256": total.hexdigest(),
     }
 
 
@@ -139,11 +142,3 @@ def _git(folder: Path, *argv: str) -> str | None:
     except (OSError, subprocess.SubprocessError):  # installed from an archive, or without git
         return None
     return done.stdout.decode().strip()
-
-
-def _source_hash(source: Path) -> str:
-    """Return one hash over the package's Python files: tells two states apart also where there is no commit."""
-    total = hashlib.sha256()
-    for path in sorted(source.rglob("*.py")):
-        total.update(path.relative_to(source).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return total.hexdigest()
