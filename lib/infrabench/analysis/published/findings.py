@@ -110,9 +110,7 @@ def recompute(finding: str, known: Numbers | None = None) -> Mapping[str, Any]:
     known = numbers(facts=facts()) if known is None else known
     if finding in RECOMPUTE:
         return RECOMPUTE[finding](known)
-    formulas = next(
-        (each.get("compute", {}) for each in read_toml(TOML.name)["finding"] if each["id"] == finding), {}
-    )
+    formulas = next((each.get("compute", {}) for each in read_toml(TOML.name)["finding"] if each["id"] == finding), {})
     if isinstance(formulas, str):
         return recompute(formulas, known)
     computed: dict[str, Any] = {}

@@ -13,7 +13,9 @@ from infrabench.analysis.tables import notation
 from infrabench.analysis.tables.cells import ARROWS, SIGNS
 from infrabench.analysis.tables.columns import (
     CELL,
+    CI,
     REPLICATES,
+    Columns,
     f_test,
     numbers,
     p_values,
@@ -28,6 +30,11 @@ MEAN = ("mean of sites", "mean of sites 95 % CI", "Hartung-Knapp 95 % CI", "a ne
 NOTHING = "none"  # no ratio at this site: the table of sites that are missing says why
 HAS_NONE = "has none"  # another system answers here
 NO_TRIAL = "no valid trial"
+SITE_CASE: Columns = {
+    **words("workload", "scenario"),
+    "metric": lambda row: f"{notation.metric_title(row.metric)} {ARROWS[row.better]}",
+    **words("system"),
+}
 AIMS = {"mean": "mean within ±{} %", "ratio": "ratio within ±{} %", "verdict": "no inconclusive verdict at {} %"}
 
 
@@ -133,7 +140,9 @@ def sites_table(rows: pd.DataFrame, over: pd.DataFrame, sites: Sequence[str]) ->
     table = []
     for row in over.itertuples(index=False):
         case = tuple(getattr(row, key) for key in CELL)
-        told = _site_names(row) | {site: cells.get((*case, site), NOTHING) for site in sites}
+        told = {name: text(row) for name, text in SITE_CASE.items()} | {
+            site: cells.get((*case, site), NOTHING) for site in sites
+        }
         if np.isfinite(row.ratio):
             told |= pair("mean of sites", notation.estimate(row.ratio, row.ratio_low, row.ratio_high, null=1))
             told["Hartung-Knapp 95 % CI"] = notation.interval(row.hartung_knapp_low, row.hartung_knapp_high, null=1)
@@ -152,22 +161,13 @@ def heterogeneity_table(over: pd.DataFrame) -> pd.DataFrame:
     ``p``: Welch's test that all sites have one ratio, and adjusted within its family; ``p of Q``: as if the sites'
     errors were known.
     """
-    table = []
-    for row in over.itertuples(index=False):
-        told = _site_names(row) | {"sites": f"{row.sites} of {row.planned}"}
-        told |= pair("SD between sites %", _percent(row, "tau")) | pair("I² %", _percent(row, "i_squared"))
-        told |= {"p": notation.p_value(row.p_sites), "p adjusted": notation.p_value(row.p_sites_adjusted)}
-        told |= {"Q": notation.short(row.q), "p of Q": notation.p_value(row.p_q)}
-        told |= {"over sites": row.across, "named": row.named, "missing": row.missing, "reason": row.reason}
-        table.append(told)
-    made = pd.DataFrame(table, dtype="str")
-    spread = [f"{name}{end}" for name in ("SD between sites %", "I² %") for end in ("", " 95 % CI")]
-    return without_empty(made, (*spread, "named", "missing", "reason"))
-
-
-def _site_names(row: Any) -> dict[str, str]:
-    metric = f"{notation.metric_title(row.metric)} {ARROWS[row.better]}"
-    return {"workload": row.workload, "scenario": row.scenario, "metric": metric, "system": row.system}
+    spread = {**_percent("SD between sites %", "tau"), **_percent("I² %", "i_squared")}
+    columns = {
+        **SITE_CASE, "sites": lambda row: f"{row.sites} of {row.planned}", **spread,
+        **p_values({"p": "p_sites", "p adjusted": "p_sites_adjusted"}), **numbers({"Q": "q"}),
+        **p_values({"p of Q": "p_q"}), "over sites": lambda row: row.across, **words("named", "missing", "reason"),
+    }  # fmt: skip
+    return write(over, columns, (*spread, "named", "missing", "reason"))
 
 
 def _site(row: Any) -> str:
@@ -176,12 +176,14 @@ def _site(row: Any) -> str:
     return f"{notation.ratio(row)} {SIGNS[row.verdict]}{' *' if row.named else ''}"
 
 
-def _percent(row: Any, name: str) -> tuple[str, str]:
-    """A share in percent with its interval: both to two digits, as its ends may be orders of magnitude apart."""
-    value, low, high = (100 * getattr(row, each) for each in (name, f"{name}_low", f"{name}_high"))
-    if not np.isfinite(value):
-        return "", ""
-    return notation.short(value), f"[{notation.short(low)}, {notation.short(high)}]"
+def _percent(heading: str, name: str) -> Columns:
+    """A share in percent and its interval: both to two digits, as its ends may be orders of magnitude apart."""
+
+    def text(row: Any, form: str) -> str:
+        value, low, high = (100 * getattr(row, each) for each in (name, f"{name}_low", f"{name}_high"))
+        return form.format(*map(notation.short, (value, low, high))) if np.isfinite(value) else ""
+
+    return {heading: lambda row: text(row, "{0}"), f"{heading} {CI}": lambda row: text(row, "[{1}, {2}]")}
 
 
 @dataclass(frozen=True, slots=True)

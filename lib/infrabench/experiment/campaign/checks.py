@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import Any
 
 from infrabench import registry
-from infrabench.core import DesignError, Host, InfrabenchError, SiteError, Target, unknown_name
+from infrabench.core import Host, InfrabenchError, SiteError, Target, unknown_name
 from infrabench.experiment.campaign import file, plan
 from infrabench.experiment.campaign.file import Campaign, Executor, Refused, Site
 from infrabench.experiment.campaign.plan import Job, Plan, Stand
@@ -52,12 +52,9 @@ def check_all(campaign: Campaign, executor: Executor = "local", without: Collect
     stands, foreign = _stands(jobs)
     complete = {each for each, stand in stands.items() if stand.state == "complete"}
     done = {job.site.label for job in jobs} - {job.site.label for job in jobs if job.id not in complete}
-    try:
-        check_parity(campaign.parity)
-        parity = campaign.parity
-    except DesignError as error:
-        wrong.append(f"{campaign.where('parity')}: {error}")
-        parity = ()
+    parity = tuple(name for name in campaign.parity if name in PARITY)
+    unknown = (unknown_name("name in parity", name, PARITY) for name in campaign.parity if name not in PARITY)
+    wrong += [f"{campaign.where('parity')}: {error}" for error in unknown]
     systems = {name for job in jobs for name in job.wanted.systems}
     workloads = {case.workload for job in jobs for case in job.wanted.cases}
     there = [site for site in known.values() if site.label not in {*without, *done}]
@@ -143,13 +140,6 @@ class Answer:
     kernels: Mapping[str, int] = field(default_factory=dict)
     facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # what -> role -> value
     silent: Mapping[str, str] = field(default_factory=dict)  # what -> why it cannot be said
-
-
-def check_parity(names: Sequence[str]) -> None:
-    """Raise `DesignError` for a name that ``parity`` cannot have."""
-    for name in names:
-        if name not in PARITY:
-            raise unknown_name("name in parity", name, PARITY)
 
 
 def ask_all(

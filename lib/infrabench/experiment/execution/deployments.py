@@ -55,15 +55,13 @@ class Fleet:
 
     def pause(self, system: str) -> None:
         """Pause a system; one that has nothing to pause, or is paused, stays as it is."""
-        pause = self._made[system].pause
-        if pause is not None and system not in self._paused:
+        if (pause := self._made[system].pause) is not None and system not in self._paused:
             pause()
             self._paused.add(system)
 
     def resume(self, system: str) -> None:
         """Resume a system that is paused."""
-        resume = self._made[system].resume
-        if resume is not None and system in self._paused:
+        if (resume := self._made[system].resume) is not None and system in self._paused:
             resume()
             self._paused.discard(system)
 

@@ -14,15 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from infrabench.core import InfrabenchError, SchemaError, canonical
+from infrabench.ledger import records
 from infrabench.ledger.codes import CODE, known_codes
-from infrabench.ledger.records import (
-    DEPLOYMENTS,
-    list_provenance,
-    not_applicable,
-    read_blocks,
-    read_provenance,
-    read_session,
-)
 
 TOOLS = "tools"  # the versions of what the workloads measure with, on the hosts themselves
 
@@ -169,7 +162,7 @@ def between_sites(folders: Mapping[str, Path]) -> Between:
 def measures_alike(folders: Sequence[Path]) -> None:
     """Raise `SchemaError` when the sessions are not of one study with one baseline: no stamp can mend that."""
     for key in ("study", "baseline"):
-        values = {str(read_session(folder)[key]) for folder in folders}
+        values = {str(records.read_session(folder)[key]) for folder in folders}
         if len(values) > 1:
             raise SchemaError(f"sessions of different {key} cannot be put together: {', '.join(sorted(values))}")
 
@@ -184,7 +177,7 @@ def _request_differences(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iter
     for key in ("profile", "seed", "blocks", "deployments", "order", "stopping"):
         if one.get(key) != two.get(key):
             yield Difference("asked", key, one.get(key), two.get(key), False)
-    absent = [not_applicable(each) for each in (one, two)]
+    absent = [records.not_applicable(each) for each in (one, two)]
     for system, workload, scenario in sorted({*absent[0]} ^ {*absent[1]}):
         why = [each.get((system, workload, scenario)) for each in absent]
         yield Difference(f"system {system}", f"case {workload} {scenario} not run", *why, False)
@@ -212,13 +205,13 @@ class _Provenance(NamedTuple):
 
 
 def _read(folder: Path) -> _Provenance:
-    session = read_session(folder)
-    names = [name for name in list_provenance(folder) if ".resumed-" not in name and name not in NOT_HOSTS]
-    deployments = read_provenance(folder, DEPLOYMENTS)
+    session = records.read_session(folder)
+    names = [name for name in records.list_provenance(folder) if ".resumed-" not in name and name not in NOT_HOSTS]
+    deployments = records.read_provenance(folder, records.DEPLOYMENTS)
     return _Provenance(
-        session, {name: _flat(read_provenance(folder, name)) for name in names},
+        session, {name: _flat(records.read_provenance(folder, name)) for name in names},
         {name: {**_flat(each["facts"]), **_flat(each["tools"], "tools.")} for name, each in deployments.items()},
-        _flat(read_provenance(folder, "suite")), known_codes(session, read_blocks(folder, CODE)),
+        _flat(records.read_provenance(folder, "suite")), known_codes(session, records.read_blocks(folder, CODE)),
     )  # fmt: skip
 
 
