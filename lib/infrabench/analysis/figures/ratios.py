@@ -16,7 +16,7 @@ from infrabench.analysis.figures import sentences, theme
 from infrabench.analysis.figures.axes import WIDE_MM, Line, heading, labelled, long, mark_rows, sheet
 from infrabench.analysis.figures.view import Drawn, View, figure
 from infrabench.analysis.tables import notation, ruled_out_label
-from infrabench.analysis.tables.ruled_out import UNDECIDED
+from infrabench.analysis.tables.cells import UNDECIDED
 from infrabench.core import SchemaError
 from infrabench.stats.losses import LOST
 from infrabench.stats.planning import POWER, detectable

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from infrabench.analysis.tables import notation
-from infrabench.analysis.tables.cells import ARROWS, SIGNS
+from infrabench.analysis.tables.cells import ARROWS, SIGNS, ruled_out
 from infrabench.analysis.tables.columns import (
     CELL,
     CI,
@@ -24,7 +24,6 @@ from infrabench.analysis.tables.columns import (
     words,
     write,
 )
-from infrabench.analysis.tables.ruled_out import ruled_out
 
 MEAN = ("mean of sites", "mean of sites 95 % CI", "Hartung-Knapp 95 % CI", "a new site")
 NOTHING = "none"  # no ratio at this site: the table of sites that are missing says why

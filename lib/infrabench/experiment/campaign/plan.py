@@ -45,12 +45,6 @@ class Job:
         return f"{self.site.label}.{self.label}"
 
     @property
-    def session(self) -> str:
-        """Return the name of its session."""
-        assert self.wanted.request.session is not None
-        return self.wanted.request.session
-
-    @property
     def session_parameters(self) -> dict[str, Any]:
         """Return the parameters of the session, as its ledger keeps them."""
         return session.parameters(self.study, self.wanted, self.site)
