@@ -15,6 +15,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -41,13 +42,11 @@ class SessionFolder:
         self._forget()
 
     def _forget(self) -> None:
+        for name in ("session", "plan", "discarded", "records"):
+            self.__dict__.pop(name, None)
         self._entries: object = None  # of the folder when it was read, if it was
-        self._session: dict[str, Any] | None = None
-        self._plan: list[Trial] | None = None
         self._plan_sha256 = ""
         self._notes: dict[str, list[dict[str, Any]]] = {}
-        self._records: dict[str, TrialRecord] | None = None
-        self._discarded: dict[int, str] | None = None
         self._is_verified = False
         self._is_begun = False
 
@@ -57,19 +56,15 @@ class SessionFolder:
         """Tell whether there is such a session."""
         return self.path.exists()
 
-    @property
+    @cached_property
     def session(self) -> dict[str, Any]:
         """The content of ``session.json``."""
-        if self._session is None:
-            self._session = records.read_session(self.path)
-        return self._session
+        return records.read_session(self.path)
 
-    @property
-    def plan(self) -> Sequence[Trial]:
+    @cached_property
+    def plan(self) -> list[Trial]:
         """The planned trials in order, those of added blocks too."""
-        if self._plan is None:
-            self._plan = list(records.read_plan(self.path))
-        return self._plan
+        return list(records.read_plan(self.path))
 
     @property
     def awaited(self) -> tuple[Trial, ...]:
@@ -77,12 +72,10 @@ class SessionFolder:
         gone = self.discarded
         return tuple(trial for trial in self.plan if trial.block not in gone)
 
-    @property
+    @cached_property
     def discarded(self) -> Mapping[int, str]:
         """The blocks that were discarded whole, with the reason."""
-        if self._discarded is None:
-            self._discarded = {each["block"]: each["reason"] for each in self.notes(records.DISCARDED)}
-        return self._discarded
+        return {each["block"]: each["reason"] for each in self.notes(records.DISCARDED)}
 
     def notes(self, what: str) -> list[dict[str, Any]]:
         """Return what the session says about its blocks of one kind (`records.NOTES`), by block and time."""
@@ -90,19 +83,17 @@ class SessionFolder:
             self._notes[what] = records.read_blocks(self.path, what)
         return self._notes[what]
 
-    @property
-    def records(self) -> Mapping[str, TrialRecord]:
+    @cached_property
+    def records(self) -> dict[str, TrialRecord]:
         """The records of finished trials by id, repeats and those of discarded blocks too.
 
         Raises `LedgerError` for one that is damaged or that the plan does not know.
         """
-        if self._records is None:
-            self._records = {record.trial.id: record for record in records.read_records(self.path, self.plan)}
-        return self._records
+        return {record.trial.id: record for record in records.read_records(self.path, self.plan)}
 
     def recorded(self) -> frozenset[str]:
         """Return the ids of the finished trials, without reading their records."""
-        return records.recorded(self.path) if self._records is None else frozenset(self._records)
+        return frozenset(self.records) if "records" in self.__dict__ else records.recorded(self.path)
 
     def verify(self) -> list[str]:
         """Read every file and return what is wrong (see `records.verify`); a folder found sound is not read again."""
@@ -124,8 +115,8 @@ class SessionFolder:
         return contents.damaged_sums, others
 
     def _keep(self, contents: Contents) -> None:
-        self._session, self._plan, self._notes = contents.session, contents.plan, contents.notes
-        self._plan_sha256, self._records = contents.plan_sha256, contents.records
+        self.session, self.plan, self.records = contents.session, contents.plan, contents.records
+        self._plan_sha256, self._notes = contents.plan_sha256, contents.notes
         self._is_verified = True
 
     def _list_entries(self) -> object:
@@ -197,8 +188,8 @@ class SessionFolder:
             raise LedgerError(f"{final} is already recorded; a session never writes a trial twice")
         try:
             sums = ledger.write_whole_folder(final, files)
-            if self._records is not None:
-                self._records[record.trial.id] = record  # it is there, whether its line can still be written or not
+            if "records" in self.__dict__:
+                self.records[record.trial.id] = record  # it is there, whether its line can still be written or not
             ledger.append_sum(self.path, sums, f"trials/{final.name}/{SUMS}")
         except OSError as error:
             raise ledger.unwritable(final, error) from error
@@ -216,10 +207,9 @@ class SessionFolder:
 
     def append_block(self, trials: Sequence[Trial]) -> None:
         """Add a block to the plan: one more look was due, or another block was discarded."""
-        plan = self._plan
         self.append_file(records.block_file(trials[0].block, records.EXTRA), _plan_bytes(trials))
-        if plan is not None:
-            plan.extend(trials)
+        if "plan" in self.__dict__:
+            self.plan.extend(trials)
 
     def append_block_note(self, block: int, what: str, data: Mapping[str, Any]) -> None:
         """Store what there is to say about a block (`records.DISCARDED`, ``LOOK``, ``PROBE``); earlier words stay."""
@@ -229,7 +219,7 @@ class SessionFolder:
         number = sum(each["block"] == block for each in notes)
         self.append_file(records.block_file(block, what, number), text.encode())
         notes.append(json.loads(text))
-        self._discarded = None
+        self.__dict__.pop("discarded", None)
 
     def recover(self) -> None:
         """Remove what a killed writer left, and list what it did not list, or what damaged lines of the sums named.
