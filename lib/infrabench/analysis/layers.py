@@ -27,10 +27,10 @@ def apart(found: Results, layer: Layer) -> Results:
     if layer not in LAYERS:
         raise unknown_name("layer", layer, LAYERS)
     kept = 1 - LAYERS.index(layer)
-    held = _split(found.data["baseline"])[kept]
+    other = _split(found.data["baseline"])[kept]
     every = {*found.systems, *found.data["not_run"]}
     every |= {each["system"] for each in found.data.get("not_applicable", [])}
-    names = {name: _split(name)[1 - kept] + _more(name) for name in every if _split(name)[kept] == held}
+    names = {name: _split(name)[1 - kept] + _more(name) for name in every if _split(name)[kept] == other}
     rows = found.table[found.table["system"].isin(list(names))]
     return analyse_view(
         found, rows.assign(system=rows["system"].map(names)), layer, **_renamed_absence(found, names),

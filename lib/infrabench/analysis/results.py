@@ -226,8 +226,8 @@ def not_applicable(found: Results, workload: str = "", metric: str = "") -> dict
     With a metric, without the scenarios that have others. Keys are words, ``host at tcp service two-nodes``; scenarios
     of one reason stand together.
     """
-    mine = found.table[(found.table["workload"] == workload) & found.table["metric"].notna()]
-    others = set(mine["scenario"]) - set(mine.loc[mine["metric"] == metric, "scenario"]) if metric else set()
+    rows = found.table[(found.table["workload"] == workload) & found.table["metric"].notna()]
+    others = set(rows["scenario"]) - set(rows.loc[rows["metric"] == metric, "scenario"]) if metric else set()
     together: dict[tuple[str, str, str], list[str]] = {}
     for each in found.data.get("not_applicable", []):
         if workload in ("", each["workload"]) and each["scenario"] not in others:
@@ -253,10 +253,10 @@ def picture(png: Path, caption: str) -> str:
 def drawing(png: bytes, caption: str) -> str:
     """Return a figure that is not saved as HTML, like `picture`."""
     data = base64.b64encode(png).decode()
-    told = html.escape(caption, quote=True)
+    text = html.escape(caption, quote=True)
     width_mm = notation.png_width_mm(png)
     wide = f' width="{notation.on_screen(width_mm)}"' if width_mm else ""
     return (
-        f'<figure style="margin:0"><img alt="{told}" src="data:image/png;base64,{data}"{wide} style="max-width:100%">'
-        f"<figcaption>{told}</figcaption></figure>"
+        f'<figure style="margin:0"><img alt="{text}" src="data:image/png;base64,{data}"{wide} style="max-width:100%">'
+        f"<figcaption>{text}</figcaption></figure>"
     )

@@ -70,8 +70,8 @@ def pool(names: Sequence[str | Path], *, stamped: bool = False) -> Session:
     parts = [open_session(name) for name in names]
     folders = [part.folder for part in parts]
     measures_alike(folders)
-    told = stamp(folders, allow=stamped)
-    data = together([part.data for part in parts], [folder.name for folder in folders], told)
+    mark = stamp(folders, allow=stamped)
+    data = together([part.data for part in parts], [folder.name for folder in folders], mark)
     table = pd.concat([part.table for part in parts], ignore_index=True)
     absent = pd.concat([part.missing for part in parts], ignore_index=True)
     return Session(folders[0], data, table, absent)

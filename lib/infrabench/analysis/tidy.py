@@ -165,7 +165,7 @@ def _columns(common: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> pd
 
 
 def _rows(
-    record: TrialRecord, gone: Mapping[int, str], names: Mapping[str, Mapping[str | None, str]]
+    record: TrialRecord, discarded: Mapping[int, str], names: Mapping[str, Mapping[str | None, str]]
 ) -> Iterator[dict[str, Any]]:
     trial = record.trial
     row: dict[str, Any] = {"trial": trial.id}
@@ -175,8 +175,8 @@ def _rows(
     row["workload"] = names[trial.workload][record.code]
     row |= {name: getattr(record, name) for name in ("state", "reason", "started_utc", "duration_s", "tool_s")}
     empty = {"metric": None, "value": None, "unit": None, "better": None}
-    if trial.block in gone:
-        yield row | empty | {"state": "discarded", "reason": f"block {trial.block}: {gone[trial.block]}"}
+    if trial.block in discarded:
+        yield row | empty | {"state": "discarded", "reason": f"block {trial.block}: {discarded[trial.block]}"}
         return
     if record.state != "ok" or not record.measurements:
         yield row | empty

@@ -200,13 +200,13 @@ def remove(arguments: Namespace) -> Iterator[str]:
 def describe_state(folder: Path) -> Iterator[str]:
     """Yield how far the session in `folder` is: trials by system and state, looks at the width, what was not run."""
     stored = SessionFolder(folder)
-    data, planned, gone, every = stored.session, stored.awaited, stored.discarded, stored.records.values()
+    data, planned, discarded, every = stored.session, stored.awaited, stored.discarded, stored.records.values()
     check_present(folder / SESSION, data, ("systems", "not_run", "left_out"))
     missing = [trial for trial in planned if trial.id not in stored.records]
-    kept = [record for record in every if record.trial.block not in gone]
+    kept = [record for record in every if record.trial.block not in discarded]
     repeats = sum(1 for record in kept if record.trial.attempt)
     extra = f", {repeats} repeats of invalid ones" if repeats else ""
-    extra += f", {len(gone)} blocks discarded with {len(every) - len(kept)} trials" if gone else ""
+    extra += f", {len(discarded)} blocks discarded with {len(every) - len(kept)} trials" if discarded else ""
     yield f"{folder}: {len(planned) - len(missing)} of {len(planned)} trials{extra}"
     codes = known_codes(data, stored.notes(CODE))
     if any(each != codes[0] for each in codes):

@@ -69,8 +69,8 @@ class SessionFolder:
     @property
     def awaited(self) -> tuple[Trial, ...]:
         """The planned trials in order without those of blocks that were discarded."""
-        gone = self.discarded
-        return tuple(trial for trial in self.plan if trial.block not in gone)
+        discarded = self.discarded
+        return tuple(trial for trial in self.plan if trial.block not in discarded)
 
     @cached_property
     def discarded(self) -> Mapping[int, str]:

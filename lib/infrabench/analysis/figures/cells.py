@@ -118,12 +118,12 @@ def scaling(view: View) -> Drawn:
     )  # fmt: skip
     empty = False
     for column, factor in enumerate(factors):
-        mine, panels = cells[cells["factor"] == factor], grid[:, column]
-        places = _places(mine, systems)
-        empty = _means(panels[0], mine, places, marks, scale.factor) or empty
+        of_factor, panels = cells[cells["factor"] == factor], grid[:, column]
+        places = _places(of_factor, systems)
+        empty = _means(panels[0], of_factor, places, marks, scale.factor) or empty
         if view.contrasts is not None:
             _ratios(panels[1], view.of_metric(view.contrasts), factor, places, marks)
-        levels = np.sort(mine["level"].unique())
+        levels = np.sort(of_factor["level"].unique())
         panels[-1].set_xticks(levels, [f"{level:g}" for level in levels])
         if levels.size == 1:
             panels[-1].set_xlim(levels[0] - ALONE, levels[0] + ALONE)
@@ -294,15 +294,15 @@ def _means(
     every = cells[["scenario", "level"]].drop_duplicates().sort_values("level")
     empty = False
     for name in dict.fromkeys(system for _, system in places):
-        mine = cells[cells["system"] == name].set_index("scenario").reindex(every["scenario"])
+        own = cells[cells["system"] == name].set_index("scenario").reindex(every["scenario"])
         x = np.array([places[scenario, name] for scenario in every["scenario"]])
         mark = marks[name]
-        axes.plot(x, mine["mean"] / factor, c=mark.colour, marker=mark.marker, ms=3.4, mec="white", mew=0.3, lw=0.8,
+        axes.plot(x, own["mean"] / factor, c=mark.colour, marker=mark.marker, ms=3.4, mec="white", mew=0.3, lw=0.8,
                   ls=mark.dash, zorder=3)  # fmt: skip
-        axes.vlines(x, mine["mean_low"] / factor, mine["mean_high"] / factor, color=mark.colour, lw=1.0)
-        gone = x[(mine["planned"].notna() & (mine["n"] == 0)).to_numpy()]
-        axes.plot(gone, [0.025] * gone.size, "x", c=mark.colour, ms=4, transform=axes.get_xaxis_transform())
-        empty = empty or gone.size > 0
+        axes.vlines(x, own["mean_low"] / factor, own["mean_high"] / factor, color=mark.colour, lw=1.0)
+        empty_at = x[(own["planned"].notna() & (own["n"] == 0)).to_numpy()]
+        axes.plot(empty_at, [0.025] * empty_at.size, "x", c=mark.colour, ms=4, transform=axes.get_xaxis_transform())
+        empty = empty or empty_at.size > 0
     return empty
 
 

@@ -77,14 +77,14 @@ def tiers(view: View) -> Drawn:
 
     The letters are those of `view.tiers` (`infrabench.stats.multiplicity.tiers`); the baseline itself stands at 1.
     """
-    chosen, mine, width = view.of_metric(view.contrasts), view.of_metric(view.tiers), view.width_mm or theme.PAGE_MM
-    if chosen.empty or mine.empty:
+    chosen, rows, width = view.of_metric(view.contrasts), view.of_metric(view.tiers), view.width_mm or theme.PAGE_MM
+    if chosen.empty or rows.empty:
         what = f"{view.workload} {view.metric}"
         raise SchemaError(f"no tiers of {what} to draw: two systems with ok trials are needed")
     baseline, wide = str(chosen["baseline"].iloc[0]), width > WIDE_MM
     names = list(view.systems) if view.systems is not None else [baseline, *theme.systems_of(chosen, None)]
-    lettered = _lettered_lines(mine, chosen, width)
-    lines, columns = [line for line, _ in lettered], sorted(set("".join(mine["letters"])))
+    lettered = _lettered_lines(rows, chosen, width)
+    lines, columns = [line for line, _ in lettered], sorted(set("".join(rows["letters"])))
     room = LETTER_MM * len(columns) + 2
     label = f"Ratio to {baseline}, 95 % interval" + (" (band: equivalence margin)" if wide else "")
     notes = [*theme.not_run_notes(view.not_run), *sentences.lost_notes(chosen)]
@@ -94,7 +94,7 @@ def tiers(view: View) -> Drawn:
     start = width * (1 - axes.get_position().x0) - room + LETTER_MM / 2
     for column, letter in enumerate(columns):
         _letters(axes, lettered, letter, (start + LETTER_MM * column) / inside)
-    shared = [set.intersection(*map(set, letters)) for _, letters in mine.groupby("scenario", sort=False)["letters"]]
+    shared = [set.intersection(*map(set, letters)) for _, letters in rows.groupby("scenario", sort=False)["letters"]]
     caption = (
         f"{view.workload}, {notation.metric_title(view.metric)}, {notation.direction(chosen['better'].iloc[0])}: "
         f"ratio of means to {baseline} with its paired 95 % Fieller interval over {sentences.pairs(chosen)}, best "

@@ -103,5 +103,5 @@ def _digest(column: pd.Series) -> dict[str, Any]:
     values = column.dropna().to_numpy(dtype=float)
     if not values.size:
         return {"values": 0}
-    told = {"sum": values.sum(), "smallest": values.min(), "largest": values.max(), "first": values[0]}
-    return {"values": int(values.size)} | {name: float(value) for name, value in told.items()}
+    numbers = {"sum": values.sum(), "smallest": values.min(), "largest": values.max(), "first": values[0]}
+    return {"values": int(values.size)} | {name: float(value) for name, value in numbers.items()}

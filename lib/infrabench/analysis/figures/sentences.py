@@ -102,8 +102,8 @@ def repeats(trials: pd.DataFrame | None) -> str:
     if trials is None:
         return ""
     once = trials.drop_duplicates(["session", "trial"])
-    again = once[once["attempt"] > 0].groupby("system", observed=True).size()
-    repeated = ", ".join(f"{count} {name}" for name, count in again.items())
+    repeats_of = once[once["attempt"] > 0].groupby("system", observed=True).size()
+    repeated = ", ".join(f"{count} {name}" for name, count in repeats_of.items())
     text = f"Repeated at the end of the same block: {repeated}. " if repeated else ""
     blocks = once[once["state"] == "discarded"].groupby(["session", "block"]).ngroups
     return text + (f"Discarded whole and not used: {blocks} block{'s' * (blocks > 1)}. " if blocks else "")

@@ -70,16 +70,16 @@ def timeline(
 def _caption(samples: pd.DataFrame, events: pd.DataFrame, origin: str, shown: Sequence[str]) -> str:
     """What a line is, how many there are, and when each event was, by system."""
     counts = samples.groupby(["scenario", "system"], observed=True)["trial"].nunique()
-    told = []
+    sentences = []
     for scenario in dict.fromkeys(events["scenario"]):
         for system in dict.fromkeys(events["system"]):
             mine = events[(events["scenario"] == scenario) & (events["system"] == system)].groupby("event")["at_s"]
             times = [f"{event} at {span(mine.get_group(event).round(1))} s" for event in shown if event in mine.groups]
             if times:
-                told.append(f"{scenario}, {system}: {', '.join(times)}. ")
+                sentences.append(f"{scenario}, {system}: {', '.join(times)}. ")
     return (
         f"One line for each trial and none for their mean, {span(counts)} for each system and scenario; seconds "
-        f"after {origin}. {''.join(told)}"
+        f"after {origin}. {''.join(sentences)}"
     ).strip()
 
 

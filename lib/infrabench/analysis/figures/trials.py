@@ -226,8 +226,8 @@ def _values(axes: Axes, view: View, flagged: pd.Series) -> list[Line2D]:
     for name, mark in view.marks.items():
         every = case[case["system"] == name]
         mine = every[every["value"].notna()]
-        for again, face in ((mine["attempt"] == 0, mark.colour), (mine["attempt"] > 0, "white")):
-            at, y = mine.loc[again, "rank"], mine.loc[again, "value"] / factor
+        for chosen, face in ((mine["attempt"] == 0, mark.colour), (mine["attempt"] > 0, "white")):
+            at, y = mine.loc[chosen, "rank"], mine.loc[chosen, "value"] / factor
             axes.plot(at, y, mark.marker, c=mark.colour, mfc=face, ms=3, mew=0.7, lw=0, zorder=3)
         for sign, lost in _lost(every).items():
             if len(lost):  # an empty line that is not clipped still takes room

@@ -139,16 +139,16 @@ def sites_table(rows: pd.DataFrame, over: pd.DataFrame, sites: Sequence[str]) ->
     table = []
     for row in over.itertuples(index=False):
         case = tuple(getattr(row, key) for key in CELL)
-        told = {name: text(row) for name, text in SITE_CASE.items()} | {
+        texts = {name: text(row) for name, text in SITE_CASE.items()} | {
             site: cells.get((*case, site), NOTHING) for site in sites
         }
         if np.isfinite(row.ratio):
-            told |= pair("mean of sites", notation.estimate(row.ratio, row.ratio_low, row.ratio_high, null=1))
-            told["Hartung-Knapp 95 % CI"] = notation.interval(row.hartung_knapp_low, row.hartung_knapp_high, null=1)
-            told["a new site"] = notation.interval(row.predicted_low, row.predicted_high, null=1)
+            texts |= pair("mean of sites", notation.estimate(row.ratio, row.ratio_low, row.ratio_high, null=1))
+            texts["Hartung-Knapp 95 % CI"] = notation.interval(row.hartung_knapp_low, row.hartung_knapp_high, null=1)
+            texts["a new site"] = notation.interval(row.predicted_low, row.predicted_high, null=1)
         else:
-            told |= dict.fromkeys(MEAN, "")
-        table.append(told | {"verdict": row.verdict, "ruled out": ruled_out(row), "over sites": row.across})
+            texts |= dict.fromkeys(MEAN, "")
+        table.append(texts | {"verdict": row.verdict, "ruled out": ruled_out(row), "over sites": row.across})
     made = pd.DataFrame(table, dtype="str")
     return without_empty(made, (*MEAN, "ruled out"))
 
@@ -205,14 +205,14 @@ def matrix_table(
     are one number, or their smallest and largest. A system that has no such answer, as it has no such scrub, *has
     none*.
     """
-    mine = table[table["workload"] == workload]
+    measured = table[table["workload"] == workload]
     rows = []
-    for scenario in [name for name in scenarios if name in set(mine["scenario"])]:
-        cases = mine[mine["scenario"] == scenario]
+    for scenario in [name for name in scenarios if name in set(measured["scenario"])]:
+        cases = measured[measured["scenario"] == scenario]
         trials = cases.drop_duplicates("trial")
         of = {name: trials[trials["system"] == name] for name in systems}
-        told = {name: f"{(each['state'] == 'ok').sum()} of {len(each)}" for name, each in of.items()}
-        rows.append({"scenario": scenario, "question": "valid trials", **told})
+        valid = {name: f"{(each['state'] == 'ok').sum()} of {len(each)}" for name, each in of.items()}
+        rows.append({"scenario": scenario, "question": "valid trials", **valid})
         for asked in questions:
             answers = cases[(cases["metric"] == asked.metric) & cases["value"].notna()]
             if not answers.empty:

@@ -200,9 +200,9 @@ def interim_table(frame: pd.DataFrame, baseline: str) -> pd.DataFrame:
     rows = []
     for row in frame.itertuples(index=False):
         scale = scales[row.workload, row.metric]
-        told = row_names(row, scale) | {"n": str(row.n)} | pair("mean", both(row, "mean", factor=scale.factor), CI)
+        texts = row_names(row, scale) | {"n": str(row.n)} | pair("mean", both(row, "mean", factor=scale.factor), CI)
         ratio = both(row, "ratio", null=1) if np.isfinite(row.ratio) else ("", "")
-        rows.append(told | pair(f"ratio to {baseline}", ratio, f"ratio {CI}") | {"reason": row.reason})
+        rows.append(texts | pair(f"ratio to {baseline}", ratio, f"ratio {CI}") | {"reason": row.reason})
     made = without_empty(pd.DataFrame(rows), ("reason",))
     return made if frame["ratio"].notna().any() else made.drop(columns=[f"ratio to {baseline}", f"ratio {CI}"])
 

@@ -153,18 +153,18 @@ def described(planned: Plan, how: How, waiting: Sequence[Job], begun: Path) -> l
     """Return what Snakemake and a job's process are told of each job that waits, in the order of the plan."""
     specs, earlier = [], dict[str, list[str]]()
     for number, job in enumerate(waiting):
-        mine = own(job, planned.campaign)
+        places = own(job, planned.campaign)
         made = str(begun / f"{job.id}.made")
         wanted = dict(planned.holds(job, how.at_once))
         if how.executor == "slurm":
             wanted |= slurm.resources(job.site.slurm, planned.seconds(job))
         lock = catalogue.home() / "data" / "runs" / ".sites" / digest([*job.site.same], 16)
         specs.append(
-            plan.job_spec(job, str(mine["files"].relative_to(catalogue.home())))
+            plan.job_spec(job, str(places["files"].relative_to(catalogue.home())))
             | {
                 "rule": f"job_{number}", "made": made, "after": earlier.get(job.site.label, []),
                 "priority": len(waiting) - number, "resources": wanted, "lock": str(lock),
-                **{name: str(mine[name]) for name in ("out", "log", "state")},
+                **{name: str(places[name]) for name in ("out", "log", "state")},
             }
         )  # fmt: skip
         earlier[job.site.label] = [made]

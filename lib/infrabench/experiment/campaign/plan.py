@@ -167,11 +167,11 @@ class Plan:
     def holds(self, job: Job, at_once: int) -> dict[str, int]:
         """Return how much of each resource a job holds while it runs: its site's, its groups', and this machine's."""
         label = job.site.label
-        held = {f"site_{self.sites.index(label)}": 1}
-        held |= {f"share_{number}": 1 for number, group in enumerate(self.shares) if label in group}
+        resources = {f"site_{self.sites.index(label)}": 1}
+        resources |= {f"share_{number}": 1 for number, group in enumerate(self.shares) if label in group}
         if job.site.steered_here:
-            held[HERE] = at_once if label in self.alone else 1
-        return held
+            resources[HERE] = at_once if label in self.alone else 1
+        return resources
 
     def limits(self, at_once: int) -> dict[str, int]:
         """Return how much there is of each resource: one of each but this machine's attention."""
@@ -244,13 +244,13 @@ def lines(planned: Plan, at_once: int) -> Iterator[str]:
     jobs, sites = format_count(len(planned.jobs), "job"), format_count(len(planned.sites), "site")
     yield f"campaign {planned.campaign}: {jobs} on {sites}"
     for label in planned.sites:
-        mine = [job for job in planned.jobs if job.site.label == label]
-        most = max(cost(job).target_bytes for job in mine) / MIB
+        own = [job for job in planned.jobs if job.site.label == label]
+        most = max(cost(job).target_bytes for job in own) / MIB
         yield (
-            f"{label} ({mine[0].site.kind} {mine[0].site.name}): about {words(sum(map(planned.seconds, mine)))}, "
+            f"{label} ({own[0].site.kind} {own[0].site.name}): about {words(sum(map(planned.seconds, own)))}, "
             f"up to {most:.0f} MiB inside a target"
         )
-        for job in mine:
+        for job in own:
             yield f"  {_describe_job(planned, job, slots.get(job.id))}"
     for group in planned.shares:
         yield f"one at a time, for they share a machine, a switch or storage: {', '.join(sorted(group))}"

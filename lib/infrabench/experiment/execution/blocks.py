@@ -33,10 +33,10 @@ def repeats(block: Sequence[Trial], records: Mapping[str, TrialRecord], most: in
         attempt, latest = 0, records.get(trial.id)
         while latest is not None and latest.state == "invalid" and attempt < most:
             attempt += 1
-            again = trial.repeated(attempt, last)
-            latest = records.get(again.id)
+            repeat = trial.repeated(attempt, last)
+            latest = records.get(repeat.id)
             if latest is None:
-                due.append(again)
+                due.append(repeat)
     if not due:
         return []
     groups = {(case.workload, case.scenario): case.group for case in wanted.cases}
