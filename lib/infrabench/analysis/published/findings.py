@@ -140,10 +140,12 @@ def evaluate(formula: str, known: Numbers, computed: Mapping[str, Any]) -> Any:
         kind, _, rest = what.partition(".")
         if kind == "fact" and rest not in known.facts:
             raise SchemaError(f"formula {formula!r}: there is no fact {rest!r}: there are {', '.join(known.facts)}")
-        if what.startswith("="):
+        if kind.startswith("="):
             names[name] = recompute(kind[1:], known)[rest]
+        elif kind == "fact":
+            names[name] = known.facts[rest]
         else:
-            names[name] = {"fact": known.facts.get, "span": known.span}.get(kind, lambda _: known(what))(rest)
+            names[name] = known.span(rest) if kind == "span" else known(what)
         return name
 
     def value(node: ast.expr) -> Any:

@@ -200,14 +200,15 @@ def keep_begun_design(stored: SessionFolder, ready: Ready) -> Ready:
     a treatment cannot that could.
     """
     absent = not_applicable(stored.session)
+    absent_then, absent_now = (
+        {f"{workload} {scenario} on {system}": why for (system, workload, scenario), why in each.items()}
+        for each in (absent, ready.not_applicable)
+    )
     for what, then, now in (
         ("systems", stored.session["not_run"], ready.fleet.not_run),
         ("workloads", stored.session["left_out"], ready.left_out),
-        ("treatments", *(
-            {f"{workload} {scenario} on {system}": why for (system, workload, scenario), why in each.items()}
-            for each in (absent, ready.not_applicable)
-        )),
-    ):  # fmt: skip
+        ("treatments", absent_then, absent_now),
+    ):
         for name in sorted({*then, *now}):
             if (name in then) != (name in now) and (name in now or what != "treatments"):
                 change = f"was left out ({then[name]}), can run now" if name in then else f"cannot run now: {now[name]}"
