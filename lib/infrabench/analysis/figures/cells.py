@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 
@@ -50,10 +51,7 @@ def points(view: View) -> Drawn:
     marks, scale = theme.assign_styles(names), notation.scale(cells["max"], cells["unit"].iloc[0])
     single, rows = len(shown) == 1, 1 if view.contrasts is None else 2
     width = view.width_mm or (theme.COLUMN_MM if len(shown) <= 2 else theme.PAGE_MM)
-    drawn, axes = theme.canvas(
-        width, 62 + 36 * (rows - 1) + (UPRIGHT_MM if _crowded(_common(shown)[1], width) else 0), nrows=rows,
-        sharex=True, squeeze=False, gridspec_kw={"height_ratios": [1.5, 1]} if rows == 2 else None,
-    )  # fmt: skip
+    drawn, axes = _canvas(width, UPRIGHT_MM if _crowded(_common(shown)[1], width) else 0, rows, sharex=True)
     main, systems = axes[0, 0], [name for name in names if single or name not in view.not_run]
     places, raw = _slots(shown, systems), view.of_metric(view.table)
     for cell in cells.itertuples(index=False):
@@ -112,10 +110,8 @@ def scaling(view: View) -> Drawn:
     narrow = len(factors) == 1 and (rows == 1 or len(systems) <= CLOSE)
     width = view.width_mm or (theme.COLUMN_MM if narrow else theme.PAGE_MM)
     scale = notation.scale([*cells["mean_high"], *cells["mean"]], cells["unit"].iloc[0])
-    drawn, grid = theme.canvas(
-        width, 62 + 36 * (rows - 1) + theme.legend_mm(systems, width), nrows=rows, ncols=len(factors), sharex="col",
-        sharey="row", squeeze=False, gridspec_kw={"height_ratios": [1.5, 1]} if rows == 2 else None,
-    )  # fmt: skip
+    more_mm = theme.legend_mm(systems, width)
+    drawn, grid = _canvas(width, more_mm, rows, ncols=len(factors), sharex="col", sharey="row")
     empty = False
     for column, factor in enumerate(factors):
         of_factor, panels = cells[cells["factor"] == factor], grid[:, column]
@@ -172,6 +168,12 @@ def caption(view: View, *, means_alone: bool = False) -> str:
         *(f"Not run: {name} ({reason}). " for name, reason in view.not_run.items()),
     ]  # fmt: skip
     return "".join(parts).strip()
+
+
+def _canvas(width_mm: float, more_mm: float, rows: int, **grid: Any) -> tuple[Figure, Any]:
+    """Return a figure of values, and where there are two rows of ratios below them, which need less height."""
+    ratios = {"height_ratios": [1.5, 1]} if rows == 2 else None
+    return theme.canvas(width_mm, 62 + 36 * (rows - 1) + more_mm, nrows=rows, squeeze=False, gridspec_kw=ratios, **grid)
 
 
 def _describe_marks(cells: pd.DataFrame, means_alone: bool) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from infrabench import registry
-from infrabench.core import DesignError, Guards, LedgerError, Request, Site, SiteError, Study, canonical, digest
+from infrabench.core import DesignError, Guards, LedgerError, Request, Site, SiteError, Study, canonical
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design
 from infrabench.experiment.design.replan import REPEATED
@@ -99,11 +99,6 @@ def parameters(study: Study, wanted: Design, site: Site | Named) -> dict[str, An
             }
         )
     )  # fmt: skip
-
-
-def name_of(wanted: Mapping[str, Any]) -> str:
-    """Return the session name of `parameters`: the same request finds the same session again."""
-    return f"{wanted['site']['name']}-{wanted['profile']}-{digest(wanted, 8)}"
 
 
 def run(

@@ -36,28 +36,6 @@ def of_host(host: Host) -> dict[str, Any]:
     return {"name": host.name, "address": host.address, **facts}
 
 
-def of_deployments(
-    deployments: Mapping[str, Deployment], tools: Mapping[str, Mapping[str, str]],
-    untested: Mapping[str, Mapping[str, str]],
-) -> dict[str, dict[str, Any]]:  # fmt: skip
-    """Return, by system: the deployment's facts, each target's argv prefix and address, each tool's version.
-
-    `untested`: system -> workload -> what is said of a version whose output no test has.
-    """
-    return {
-        name: {
-            "facts": json.loads(canonical(deployment.facts)),
-            "targets": {
-                role: {"host": target.host.name, "prefix": list(target.prefix), "address": target.address}
-                for role, target in deployment.targets.items()
-            },
-            "tools": dict(tools.get(name, {})),
-            "untested": dict(untested.get(name, {})),
-        }
-        for name, deployment in deployments.items()
-    }
-
-
 def of_suite() -> dict[str, Any]:
     """Return the versions of the suite: packages, Python, commit, whether files differ from it, hash of the lock."""
     versions: dict[str, Any] = {"python": platform.python_version()}
@@ -87,7 +65,8 @@ def store(
 ) -> None:  # fmt: skip
     """Store what hosts, deployments, site and suite say; when a session goes on, compare them with its start first.
 
-    `evidence`: system that could not run -> what it left to say; it becomes ``not-run.json``, line by line.
+    `tools` and `untested` are by system and workload: the tool's version, and what is said of one whose output no test
+    has. `evidence`: system that could not run -> what it left to say; it becomes ``not-run.json``, line by line.
     `suite`: see `of_suite`.
 
     Raises `LedgerError` when a host or a tool has changed.
@@ -95,7 +74,18 @@ def store(
     folder = stored.path
     number = len(list(folder.glob("provenance/suite*.json")))
     found: dict[str, Any] = {host.name: of_host(host) for host in site.hosts.values()}
-    found[DEPLOYMENTS] = of_deployments(deployments, tools, untested)
+    found[DEPLOYMENTS] = {
+        name: {
+            "facts": json.loads(canonical(each.facts)),
+            "targets": {
+                role: {"host": target.host.name, "prefix": list(target.prefix), "address": target.address}
+                for role, target in each.targets.items()
+            },
+            "tools": dict(tools.get(name, {})),
+            "untested": dict(untested.get(name, {})),
+        }
+        for name, each in deployments.items()
+    }
     found["site"] = {"name": site.name, "kind": site.kind, "facts": json.loads(canonical(site.facts))}
     if evidence:
         found["not-run"] = {name: text.splitlines() for name, text in evidence.items()}
