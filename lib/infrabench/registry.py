@@ -3,8 +3,8 @@
 ``sysbench-cpu`` is ``workloads/sysbench_cpu.py``. Plug-ins that differ in a word or two may share a file: it defines
 `FAMILY`, a dictionary with their names as literal keys, whose values have what a module would have. Names come from
 listing files, so asking which plug-ins there are imports none of them, and no SDK is needed until a system is used.
-Folders named in the environment variable ``INFRABENCH_PLUGINS`` (or passed as `extra`) hold more of them, laid out
-alike: ``FOLDER/workloads/mine.py``.
+Folders named in the environment variable ``INFRABENCH_PLUGINS`` hold more of them, laid out alike:
+``FOLDER/workloads/mine.py``.
 
 An error while a plug-in is imported is the plug-in's own and reaches the caller as it is: it never turns into
 "unknown".
@@ -18,7 +18,7 @@ import importlib.util
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -50,24 +50,24 @@ STARTED_S = time.time()  # before any module of a later room was loaded
 LOADED_S: dict[str, float] = {}  # when a plug-in from outside was loaded, by the name of its module
 
 
-def names(kind: str, extra: Sequence[Path] = ()) -> tuple[str, ...]:
+def names(kind: str) -> tuple[str, ...]:
     """Return the names of all plug-ins of a kind (``workloads``, ``systems``, ``studies``), sorted; imports none."""
-    return tuple(sorted(_files(kind, extra)))
+    return tuple(sorted(_files(kind)))
 
 
-def workload(name: str, extra: Sequence[Path] = ()) -> Workload:
+def workload(name: str) -> Workload:
     """Return the workload module `name`; `DesignError` with the nearest names when there is none."""
-    return cast(Workload, _load("workloads", name, extra))
+    return cast(Workload, _load("workloads", name))
 
 
-def system(name: str, extra: Sequence[Path] = ()) -> System:
+def system(name: str) -> System:
     """Return the system module `name`; `DesignError` with the nearest names when there is none."""
-    return cast(System, _load("systems", name, extra))
+    return cast(System, _load("systems", name))
 
 
-def study(name: str, extra: Sequence[Path] = ()) -> Study:
+def study(name: str) -> Study:
     """Return the `Study` called `name`; `DesignError` with the nearest names when there is none."""
-    found = _load("studies", name, extra).STUDY
+    found = _load("studies", name).STUDY
     if not isinstance(found, Study) or found.name != name:
         raise DesignError(f"the study file of {name!r} must define STUDY, a core.Study whose name is {name!r}")
     return found
@@ -75,7 +75,7 @@ def study(name: str, extra: Sequence[Path] = ()) -> Study:
 
 def source(kind: str, name: str) -> Path:
     """Return the file of a plug-in (that of its family), or its folder; `DesignError` when there is none."""
-    files = _files(kind, ())
+    files = _files(kind)
     if name not in files:
         raise unknown_name(kind.removesuffix("s"), name, files)
     return files[name]
@@ -94,12 +94,12 @@ def metric_kinds(workload_name: str) -> Mapping[str, MetricKind]:
         return {}
 
 
-def _files(kind: str, extra: Iterable[Path]) -> dict[str, Path]:
+def _files(kind: str) -> dict[str, Path]:
     if kind not in KINDS:
         raise unknown_name("kind of plug-in", kind, KINDS)
     folders = [Path(__file__).parent, *(Path(part) for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part)]
     found: dict[str, Path] = {}
-    for folder in [*folders, *extra]:
+    for folder in folders:
         if not folder.is_dir():
             raise DesignError(f"plug-in folder {folder} does not exist; check {VARIABLE}")
         for path in sorted((folder / kind).glob("[!_.]*")):
@@ -132,8 +132,8 @@ def _members(path: Path, changed_ns: int) -> tuple[str, ...]:
     return (own,)
 
 
-def _load(kind: str, name: str, extra: Sequence[Path]) -> Any:
-    files = _files(kind, extra)
+def _load(kind: str, name: str) -> Any:
+    files = _files(kind)
     if not isinstance(name, str) or name not in files:
         raise unknown_name({"studies": "study"}.get(kind, kind.removesuffix("s")), name, files)
     path = files[name]

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import pandas as pd
-
-from infrabench.analysis.results import Results, results
+from infrabench.analysis.results import Results
+from infrabench.analysis.scenarios import analyse_view
 from infrabench.core import unknown_name
 
 Layer = Literal["high", "low"]
@@ -28,15 +27,20 @@ def apart(found: Results, layer: Layer) -> Results:
     if layer not in LAYERS:
         raise unknown_name("layer", layer, LAYERS)
     kept = 1 - LAYERS.index(layer)
-    held = _split(found.data["baseline"])[kept]
+    other = _split(found.data["baseline"])[kept]
     every = {*found.systems, *found.data["not_run"]}
     every |= {each["system"] for each in found.data.get("not_applicable", [])}
-    names = {
-        name: _split(name)[1 - kept] + _more(name) for name in every if _split(name)[kept] == held
-    }  # fmt: skip
+    names = {name: _split(name)[1 - kept] + _more(name) for name in every if _split(name)[kept] == other}
     rows = found.table[found.table["system"].isin(list(names))]
-    told = {"systems": [names[name] for name in found.systems if name in names]}
-    return _results(found, rows.assign(system=rows["system"].map(names)), names, told, layer)
+    return analyse_view(
+        found, rows.assign(system=rows["system"].map(names)), layer, **_renamed_absence(found, names),
+        systems=[names[name] for name in found.systems if name in names],
+        not_applicable=[
+            {**each, "system": names[each["system"]]}
+            for each in found.data.get("not_applicable", [])
+            if each["system"] in names
+        ],
+    )  # fmt: skip
 
 
 def together(found: Results) -> Results:
@@ -53,26 +57,18 @@ def together(found: Results) -> Results:
         system=rows["system"].map(high), scenario=rows["system"].map(low), factor=None, level=float("nan"),
         workload=rows["workload"] + ", " + rows["scenario"],
     )  # fmt: skip
-    told = {"systems": list(dict.fromkeys(high[name] for name in found.systems if low[name] in shared)), "primary": []}
     baseline = {found.data["baseline"]: high[found.data["baseline"]]}
-    return _results(found, turned, baseline, told, "together")
+    systems = dict.fromkeys(high[name] for name in found.systems if low[name] in shared)
+    return analyse_view(
+        found, turned, "together", **_renamed_absence(found, baseline), systems=list(systems), primary=[],
+        not_applicable=[],
+    )  # fmt: skip
 
 
-def _results(found: Results, rows: pd.DataFrame, names: Mapping[str, str], told: dict[str, Any], view: str) -> Results:
-    data = found.data
-    told |= {
-        "baseline": names[data["baseline"]],
-        "not_run": {names[name]: why for name, why in data["not_run"].items() if name in names},
-        "not_applicable": [
-            {**each, "system": names[each["system"]]}
-            for each in data.get("not_applicable", [])
-            if each["system"] in names and view in LAYERS
-        ],
-        "variants": {}, "view": view,
-    }  # fmt: skip
-    nothing = pd.DataFrame(columns=["workload", "scenario", "system", "factor", "level", "attempt"])
-    table = rows.astype(found.table.dtypes).reset_index(drop=True)
-    return results(data | told, table, nothing, found.folder, found.probes)
+def _renamed_absence(found: Results, names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the baseline by its other name, and why those of the systems that have one were not run."""
+    not_run = {names[name]: why for name, why in found.data["not_run"].items() if name in names}
+    return {"baseline": names[found.data["baseline"]], "not_run": not_run}
 
 
 def _split(label: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,21 @@ class Results:
         return file_name(str(self.data["study"]) + (f"-aa-{aa}" if aa else "") + (f"-{view}" if view else ""))
 
 
+# kind -> the table of it; with True, all of its columns
+TABLES: Mapping[str, Callable[[Results, bool], pd.DataFrame]] = {
+    "estimates": lambda found, every: tables.estimates_table(found.estimates, found.diagnostics, every=every),
+    "contrasts": lambda found, every: tables.contrasts_table(found.contrasts, every=every),
+    "results": lambda found, _: tables.results_table(found.estimates, found.contrasts, found.diagnostics),
+    "omnibus": lambda found, _: tables.omnibus_table(found.omnibus),
+    "interactions": lambda found, _: tables.interactions_table(found.interactions),
+    "trends": lambda found, _: tables.trends_table(found.trends),
+    "tiers": lambda found, _: tables.tiers_table(found.tiers),
+    "diagnostics": lambda found, _: tables.diagnostics_table(found.diagnostics),
+    "published": lambda found, _: tables.against_table(comparison.against(found.contrasts)),
+}
+WITH_MORE = ("estimates", "contrasts")  # whose files have more columns than are shown
+
+
 @dataclass(frozen=True)
 class Shown:
     """Something to show in a notebook: HTML, with the same in plain text."""
@@ -93,28 +108,14 @@ def results(
 def table(found: Results, kind: str, workloads: Sequence[str] = (), metrics: Sequence[str] = ()) -> Shown:
     """Return a table, written as Markdown, CSV and LaTeX.
 
-    Parameters
-    ----------
-    kind
-        ``estimates``, ``contrasts``, ``results`` (both, with flags), ``omnibus``, ``interactions``, ``trends``,
-        ``tiers``, ``diagnostics`` or ``published``.
-    workloads, metrics
-        Those to show; the files have all, and more columns.
+    `kind`: ``estimates``, ``contrasts``, ``results`` (both, with flags), ``omnibus``, ``interactions``, ``trends``,
+    ``tiers``, ``diagnostics`` or ``published``. `workloads` and `metrics` are those to show; the files have all, and
+    more columns.
     """
-    makers: dict[str, Callable[[Results], tuple[pd.DataFrame, pd.DataFrame]]] = {
-        "estimates": _estimates,
-        "contrasts": _contrasts,
-        "results": lambda r: _same(tables.results_table(r.estimates, r.contrasts, r.diagnostics)),
-        "omnibus": lambda r: _same(tables.omnibus_table(r.omnibus)),
-        "interactions": lambda r: _same(tables.interactions_table(r.interactions)),
-        "trends": lambda r: _same(tables.trends_table(r.trends)),
-        "tiers": lambda r: _same(tables.tiers_table(r.tiers)),
-        "diagnostics": lambda r: _same(tables.diagnostics_table(r.diagnostics)),
-        "published": _published,
-    }
-    if kind not in makers:
-        raise unknown_name("table", kind, makers)
-    shown, every = makers[kind](found)
+    if kind not in TABLES:
+        raise unknown_name("table", kind, TABLES)
+    shown = TABLES[kind](found, False)
+    every = TABLES[kind](found, True) if kind in WITH_MORE else shown
     if every.empty:
         return paragraph(f"There is nothing for the table of {kind} in this session.")
     caption = f"{found.data['title']} Profile {found.data['profile']}, {found.data['blocks']} blocks. {base(found)}"
@@ -172,24 +173,6 @@ def summary(found: Results) -> Shown:
     return Shown(notation.html_table(counts), tables.markdown(counts.astype("str")))
 
 
-def _same(made: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    return made, made
-
-
-def _estimates(found: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
-    shown, every = (tables.estimates_table(found.estimates, found.diagnostics, every=all_) for all_ in (False, True))
-    return shown, every
-
-
-def _contrasts(found: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
-    shown, every = (tables.contrasts_table(found.contrasts, every=all_) for all_ in (False, True))
-    return shown, every
-
-
-def _published(found: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
-    return _same(tables.against_table(comparison.against(found.contrasts)))
-
-
 def chosen(found: Results, workload: str = "", metric: str = "") -> pd.DataFrame:
     """Return the contrasts of a workload, or the primary ones; of one metric, where it is given."""
     rows = found.contrasts
@@ -216,22 +199,18 @@ def base(found: Results) -> str:
 
 def sentence(row: Any) -> str:
     """Return what one contrast says: ratio, interval, n, direction, verdict, what it rules out or what qualifies it."""
-    told = f"{row.scenario}, {row.system}: "
+    text, ruled = f"{row.scenario}, {row.system}: ", tables.ruled_out(row)
     if pd.isna(row.ratio):
-        ruled = tables.ruled_out(row)
-        return f"{told}{row.verdict}{ruled and f'; {ruled}'} ({row.reason})."
-    places = notation.decimals(row.ratio_low, row.ratio_high, null=1)
-    told += f"{notation.number(row.ratio, places)} times {row.baseline}"
-    told += f" (95 % interval {notation.interval(row.ratio_low, row.ratio_high, null=1)}, "
-    told += f"n = {row.n_pairs} {row.pair_unit})"
-    told += f"; {notation.direction(row.better)}: {row.verdict}"
+        return f"{text}{row.verdict}{ruled and f'; {ruled}'} ({row.reason})."
+    ratio, interval = notation.estimate(row.ratio, row.ratio_low, row.ratio_high, null=1)
+    text += f"{ratio} times {row.baseline} (95 % interval {interval}, n = {row.n_pairs} {row.pair_unit})"
+    text += f"; {notation.direction(row.better)}: {row.verdict}"
     if row.verdict == "inconclusive" and not pd.isna(row.n_to_decide):
-        told += f", about {int(row.n_to_decide)} {row.pair_unit} would decide"
-    if ruled := tables.ruled_out(row):
-        told += f"; {ruled}"
+        text += f", about {int(row.n_to_decide)} {row.pair_unit} would decide"
+    text += ruled and f"; {ruled}"
     if row.sensitive:
-        told += f"; without the values flagged as outliers: {row.verdict_without_flagged}"
-    return told + (f" ({row.reason})." if row.reason else ".")
+        text += f"; without the values flagged as outliers: {row.verdict_without_flagged}"
+    return text + (f" ({row.reason})." if row.reason else ".")
 
 
 def absent(found: Results, workload: str) -> Shown:
@@ -247,8 +226,8 @@ def not_applicable(found: Results, workload: str = "", metric: str = "") -> dict
     With a metric, without the scenarios that have others. Keys are words, ``host at tcp service two-nodes``; scenarios
     of one reason stand together.
     """
-    mine = found.table[(found.table["workload"] == workload) & found.table["metric"].notna()]
-    others = set(mine["scenario"]) - set(mine.loc[mine["metric"] == metric, "scenario"]) if metric else set()
+    rows = found.table[(found.table["workload"] == workload) & found.table["metric"].notna()]
+    others = set(rows["scenario"]) - set(rows.loc[rows["metric"] == metric, "scenario"]) if metric else set()
     together: dict[tuple[str, str, str], list[str]] = {}
     for each in found.data.get("not_applicable", []):
         if workload in ("", each["workload"]) and each["scenario"] not in others:
@@ -274,10 +253,10 @@ def picture(png: Path, caption: str) -> str:
 def drawing(png: bytes, caption: str) -> str:
     """Return a figure that is not saved as HTML, like `picture`."""
     data = base64.b64encode(png).decode()
-    told = html.escape(caption, quote=True)
+    text = html.escape(caption, quote=True)
     width_mm = notation.png_width_mm(png)
     wide = f' width="{notation.on_screen(width_mm)}"' if width_mm else ""
     return (
-        f'<figure style="margin:0"><img alt="{told}" src="data:image/png;base64,{data}"{wide} style="max-width:100%">'
-        f"<figcaption>{told}</figcaption></figure>"
+        f'<figure style="margin:0"><img alt="{text}" src="data:image/png;base64,{data}"{wide} style="max-width:100%">'
+        f"<figcaption>{text}</figcaption></figure>"
     )

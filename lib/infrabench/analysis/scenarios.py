@@ -7,7 +7,6 @@ do. So the table is turned: scenarios stand where systems stood, and the very sa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -20,19 +19,9 @@ Parts = Callable[[str, str], tuple[str, str] | None]  # (system, scenario) -> th
 def between(found: Results, workload: str, base: str, others: Sequence[str], view: str) -> Results:
     """Return the analysis of some scenarios of `workload`, each as a ratio to scenario `base`, within every system.
 
-    Parameters
-    ----------
-    found
-        The analysis of a session by systems.
-    base, others
-        Names of scenarios; those that the session does not have are named as not run.
-    view
-        Ends the names of the folders that figures and tables go to: ``cnis-VIEW``.
-
-    Returns
-    -------
-    Results
-        Its systems are scenarios, its scenarios systems. No metric is primary: what it says is exploratory.
+    Its systems are scenarios, its scenarios systems. No metric is primary: what it says is exploratory. Scenarios that
+    the session does not have are named as not run. `view` ends the names of the folders that figures and tables go to:
+    ``cnis-VIEW``.
     """
     names = [base, *others]
     return _turned(found, workload, names, view, lambda system, name: (name, system) if name in names else None)
@@ -77,10 +66,14 @@ def _turned(found: Results, workload: str, names: Sequence[str], view: str, part
     ]
     elsewhere = there | {each["system"] for each in absent}
     why = f"not part of the profile {found.data['profile']}"
-    told: dict[str, Any] = {
-        "systems": [name for name in names if name in there], "baseline": base, "primary": [], "variants": {},
-        "not_run": {name: why for name in names if name not in elsewhere}, "not_applicable": absent, "view": view,
-    }  # fmt: skip
+    return analyse_view(
+        found, turned, view, systems=[name for name in names if name in there], baseline=base, primary=[],
+        not_run={name: why for name in names if name not in elsewhere}, not_applicable=absent,
+    )  # fmt: skip
+
+
+def analyse_view(found: Results, rows: pd.DataFrame, view: str, **data: Any) -> Results:
+    """Return the analysis of other rows of a session, called `view`; `data` is what it says of itself instead."""
     nothing = pd.DataFrame(columns=["workload", "scenario", "system", "factor", "level", "attempt"])
-    made = results(found.data | told, turned.astype(found.table.dtypes), nothing, found.folder)
-    return replace(made, probes=found.probes)
+    table = rows.astype(found.table.dtypes).reset_index(drop=True)
+    return results(found.data | {"variants": {}, "view": view} | data, table, nothing, found.folder, found.probes)

@@ -64,19 +64,14 @@ def describe_session(stored: SessionFolder) -> dict[str, Any]:
 def pool(names: Sequence[str | Path], *, stamped: bool = False) -> Session:
     """Return several sessions of one study as one: each is a deployment of its own, and so the unit of analysis.
 
-    Raises
-    ------
-    SchemaError
-        The sessions are of different studies or baselines.
-    NotComparable
-        Their checked provenance differs; with `stamped` they are pooled all the same, and every figure and table says
-        what differs.
+    Raises `SchemaError` for different studies or baselines, `NotComparable` when their checked provenance differs; with
+    `stamped` they are pooled all the same, and every figure and table says what differs.
     """
     parts = [open_session(name) for name in names]
     folders = [part.folder for part in parts]
     measures_alike(folders)
-    told = stamp(folders, allow=stamped)
-    data = together([part.data for part in parts], [folder.name for folder in folders], told)
+    mark = stamp(folders, allow=stamped)
+    data = together([part.data for part in parts], [folder.name for folder in folders], mark)
     table = pd.concat([part.table for part in parts], ignore_index=True)
     absent = pd.concat([part.missing for part in parts], ignore_index=True)
     return Session(folders[0], data, table, absent)

@@ -26,19 +26,15 @@ def unquote_formula(text: str) -> str:
     return text.removeprefix(QUOTE) if _is_formula(text) else text
 
 
-def quote_formulas(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table whose texts, those of its header too, no spreadsheet executes."""
-    quoted = map_texts(table, quote_formula)
-    return quoted.rename(columns=lambda name: quote_formula(name) if isinstance(name, str) else name)
-
-
 def write_csv(table: pd.DataFrame, target: Path | None = None) -> str | None:
     """Write a table as CSV to `target`, or return it as text; no spreadsheet executes what is in it."""
     texts = (column.dropna().unique() for _, column in table.items() if not pd.api.types.is_numeric_dtype(column))
     has_return = any("\r" in each for column in texts for each in column if isinstance(each, str))
     # Only lines that end as `lineterminator` says are quoted by themselves: behind a return, a cell would begin a row.
     quoting = csv.QUOTE_NONNUMERIC if has_return else csv.QUOTE_MINIMAL
-    return quote_formulas(table).to_csv(target, index=False, lineterminator="\n", quoting=quoting)
+    quoted = map_texts(table, quote_formula)
+    quoted = quoted.rename(columns=lambda name: quote_formula(name) if isinstance(name, str) else name)
+    return quoted.to_csv(target, index=False, lineterminator="\n", quoting=quoting)
 
 
 def map_texts(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:

@@ -63,24 +63,20 @@ def tidy(session_dir: Path | SessionFolder) -> pd.DataFrame:
     """Return the tidy table of a session in executed order, the metrics of a trial by name.
 
     A trial of a block that was discarded whole is there without its values, in state ``discarded``. Trials that other
-    code made are of another workload, ``web (code 2)``: see `ledger.codes`.
+    code made are of another workload, ``web (code 2)``: see `ledger.codes`. Planned trials without a record are not in
+    the table; `missing` lists them.
 
-    Parameters
-    ----------
-    session_dir
-        Folder with ``session.json``, ``plan.jsonl`` and ``trials/<id>/trial.json``. Planned trials without a
-        record are not in the table; `missing` lists them.
-
-    Raises
-    ------
-    LedgerError
-        A file is damaged, or a trial is recorded that the plan does not know.
-    SchemaError
-        A measurement has an unknown unit, no finite value, or appears twice.
+    Raises `LedgerError` when a file is damaged, or a trial is recorded that the plan does not know; `SchemaError` when
+    a measurement has an unknown unit, no finite value, or appears twice.
     """
     stored = session_dir if isinstance(session_dir, SessionFolder) else SessionFolder(Path(session_dir))
-    session = _checked_session(stored)
-    common = {"session": stored.path.resolve().name, "study": session["study"], "site": session["site"]["name"]}
+    session, folder = stored.session, stored.path.resolve().name
+    if not is_label(folder):
+        raise LedgerError(
+            f"{stored.path}: {folder[:60]!r} cannot be the name of a session; give its folder a plain one"
+        )
+    check_present(stored.path / SESSION, session, SESSION_KEYS)
+    common = {"session": folder, "study": session["study"], "site": session["site"]["name"]}
     records = stored.records.values()
     names = code_labels(stored.session, stored.notes(CODE), {record.trial.workload for record in records})
     rows = (row for record in records for row in _rows(record, stored.discarded, names))
@@ -114,9 +110,8 @@ def check(table: pd.DataFrame) -> pd.DataFrame:
     for field in SCHEMA:
         if not field.nullable and table[field.name].isna().any():
             raise SchemaError(f"tidy table: column {field.name!r} has empty cells")
-    _check_closed(table, "state", STATES)
-    _check_closed(table, "unit", UNITS)
-    _check_closed(table, "better", ("higher", "lower"))
+    for column, known in (("state", STATES), ("unit", UNITS), ("better", ("higher", "lower"))):
+        refuse(table, table[column].notna() & ~table[column].isin(list(known)), f"an unknown {column}")
     refuse(table, table.duplicated(["session", "trial", "metric"]), "the same metric twice")
     return check_values(table)
 
@@ -154,15 +149,6 @@ def read_table(path: Path) -> pd.DataFrame:
     return check(map_texts(text, unquote_formula))
 
 
-def _checked_session(stored: SessionFolder) -> dict[str, Any]:
-    """Return ``session.json``; `LedgerError` when it lacks a key that the analysis needs."""
-    name = stored.path.resolve().name
-    if not is_label(name):
-        raise LedgerError(f"{stored.path}: {name[:60]!r} cannot be the name of a session; give its folder a plain one")
-    check_present(stored.path / SESSION, stored.session, SESSION_KEYS)
-    return stored.session
-
-
 def _columns(common: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """The rows, which share what is `common`, as a typed frame; a text is held once, however many rows have it."""
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS if name not in common}
@@ -179,7 +165,7 @@ def _columns(common: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> pd
 
 
 def _rows(
-    record: TrialRecord, gone: Mapping[int, str], names: Mapping[str, Mapping[str | None, str]]
+    record: TrialRecord, discarded: Mapping[int, str], names: Mapping[str, Mapping[str | None, str]]
 ) -> Iterator[dict[str, Any]]:
     trial = record.trial
     row: dict[str, Any] = {"trial": trial.id}
@@ -189,15 +175,11 @@ def _rows(
     row["workload"] = names[trial.workload][record.code]
     row |= {name: getattr(record, name) for name in ("state", "reason", "started_utc", "duration_s", "tool_s")}
     empty = {"metric": None, "value": None, "unit": None, "better": None}
-    if trial.block in gone:
-        yield row | empty | {"state": "discarded", "reason": f"block {trial.block}: {gone[trial.block]}"}
+    if trial.block in discarded:
+        yield row | empty | {"state": "discarded", "reason": f"block {trial.block}: {discarded[trial.block]}"}
         return
     if record.state != "ok" or not record.measurements:
         yield row | empty
         return
     for m in record.measurements:
         yield row | {"metric": m.metric, "value": m.value, "unit": m.unit, "better": m.better}
-
-
-def _check_closed(table: pd.DataFrame, column: str, known: Any) -> None:
-    refuse(table, table[column].notna() & ~table[column].isin(list(known)), f"an unknown {column}")

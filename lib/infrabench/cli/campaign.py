@@ -12,9 +12,8 @@ from infrabench.cli.subcommands import add_command, add_group, add_sessions
 from infrabench.core import InfrabenchError
 
 if TYPE_CHECKING:
-    from infrabench.cli.subcommands import CommandParser, Subparsers
+    from infrabench.cli.subcommands import Subparsers
     from infrabench.experiment.campaign.engine import How
-    from infrabench.experiment.campaign.file import Campaign
     from infrabench.experiment.campaign.plan import Plan
 
 
@@ -24,26 +23,34 @@ def add_parsers(subparsers: Subparsers) -> None:
         subparsers, "campaign", "run studies on several sites, and compare what the sites say",
         "infrabench campaign plan campaign.yml",
     )  # fmt: skip
-    parser = add_command(
-        group, "run", run, "run studies on several sites, or go on with it", "infrabench campaign run campaign.yml"
-    )
-    _add_file(parser)
-    _add_how(parser)
-    parser.add_argument(
-        "--engine-profile", metavar="FOLDER", help="a profile of Snakemake, with more options for the executor"
-    )
-    parser = add_command(
-        group, "plan", plan, "ask the sites and print the plan, and start nothing",
-        "infrabench campaign plan campaign.yml",
-    )  # fmt: skip
-    _add_file(parser)
-    _add_how(parser)
-    parser = add_command(
-        group, "status", status, "say what is there and what is missing, and ask no site",
-        "infrabench campaign status campaign.yml",
-    )  # fmt: skip
-    _add_file(parser)
-    _add_executor(parser)
+    for name, command, text in (
+        ("run", run, "run studies on several sites, or go on with it"),
+        ("plan", plan, "ask the sites and print the plan, and start nothing"),
+        ("status", status, "say what is there and what is missing, and ask no site"),
+    ):
+        parser = add_command(group, name, command, text, f"infrabench campaign {name} campaign.yml")
+        parser.add_argument("file", metavar="FILE", help="a campaign file (YAML): which studies on which sites")
+        parser.add_argument(
+            "--executor", choices=("local", "slurm", "kubernetes"), default="local",
+            help="where jobs run: processes here (default), jobs of Slurm, or of a cluster of Kubernetes",
+        )  # fmt: skip
+        if name == "status":
+            continue
+        parser.add_argument(
+            "--without",
+            nargs="+",
+            default=[],
+            metavar="SITE",
+            help="go on without these sites, which are lost, or busy",
+        )
+        parser.add_argument(
+            "--at-once", type=int, metavar="N",
+            help="at most N sites steered from here at a time (default: its processors)",
+        )  # fmt: skip
+        if name == "run":
+            parser.add_argument(
+                "--engine-profile", metavar="FOLDER", help="a profile of Snakemake, with more options for the executor"
+            )
     parser = add_command(
         group, "compare", compare, "say what several sites say together, and where they differ",
         "infrabench campaign compare data/recorded/racks/campaign.json",
@@ -53,27 +60,6 @@ def add_parsers(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--labels", nargs="+", metavar="NAME", help="what to call the sites (default: the sessions)")
     parser.add_argument("--out", default="out", metavar="FOLDER", help="tables go below it (default: out)")
-
-
-def _add_file(parser: CommandParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a campaign file (YAML): which studies on which sites")
-
-
-def _add_executor(parser: CommandParser) -> None:
-    parser.add_argument(
-        "--executor", choices=("local", "slurm", "kubernetes"), default="local",
-        help="where jobs run: processes here (default), jobs of Slurm, or of a cluster of Kubernetes",
-    )  # fmt: skip
-
-
-def _add_how(parser: CommandParser) -> None:
-    _add_executor(parser)
-    parser.add_argument(
-        "--without", nargs="+", default=[], metavar="SITE", help="go on without these sites, which are lost, or busy"
-    )
-    parser.add_argument(
-        "--at-once", type=int, metavar="N", help="at most N sites steered from here at a time (default: its processors)"
-    )
 
 
 def run(arguments: Namespace) -> Iterator[str]:
@@ -86,8 +72,8 @@ def run(arguments: Namespace) -> Iterator[str]:
     from infrabench.experiment.campaign import plan as plans
     from infrabench.notebook import headless
 
-    wanted, how = _read(arguments, arguments.engine_profile)
-    planned = _planned(wanted, how, arguments.without)
+    how = _how(arguments, arguments.engine_profile)
+    planned = _check_sites(arguments)
     engine.require(how.executor)
     yield from plans.lines(planned, how.at_once)
     try:
@@ -103,8 +89,8 @@ def plan(arguments: Namespace) -> Iterator[str]:
     """Yield the plan of a campaign, for which every site is asked; nothing is started."""
     from infrabench.experiment.campaign import plan as plans
 
-    wanted, how = _read(arguments)
-    yield from plans.lines(_planned(wanted, how, arguments.without), how.at_once)
+    how = _how(arguments)
+    yield from plans.lines(_check_sites(arguments), how.at_once)
 
 
 def status(arguments: Namespace) -> Iterator[str]:
@@ -128,27 +114,25 @@ def compare(arguments: Namespace) -> Iterator[str]:
     yield from multisite.lines(multisite.opened(campaign, given, arguments.labels, arguments.out))
 
 
-def _read(arguments: Namespace, profile: str | None = None) -> tuple[Campaign, How]:
-    from infrabench.experiment.campaign import engine, file
+def _how(arguments: Namespace, profile: str | None = None) -> How:
+    from infrabench.experiment.campaign import engine
 
-    wanted = file.read(Path(arguments.file))
-    how = engine.How(arguments.executor, arguments.at_once or os.cpu_count() or 1, profile)
-    return wanted, how
+    return engine.How(arguments.executor, arguments.at_once or os.cpu_count() or 1, profile)
 
 
-def _planned(wanted: Campaign, how: How, without: list[str]) -> Plan:
-    from infrabench.experiment.campaign import checks
+def _check_sites(arguments: Namespace) -> Plan:
+    from infrabench.experiment.campaign import checks, file
 
-    return checks.check_all(wanted, how.executor, without)
+    return checks.check_all(file.read(Path(arguments.file)), arguments.executor, arguments.without)
 
 
 def _state(planned: Plan, path: Path) -> Iterator[str]:
     from infrabench.experiment.campaign import overlap, summary
 
     yield from summary.lines(path)
-    told, alone = overlap.describe_overlaps(planned)
-    yield from told
-    if not alone:
+    proof, is_exclusive = overlap.describe_overlaps(planned)
+    yield from proof
+    if not is_exclusive:
         raise InfrabenchError("trials ran at the same time that must not: these numbers disturb each other")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,19 +12,15 @@ from typing import TYPE_CHECKING
 from infrabench import registry
 from infrabench.cli.session import describe_state
 from infrabench.cli.subcommands import (
+    NAMES,
     CommandParser,
     add_command,
     add_group,
     add_session,
     add_sessions,
-    add_systems,
-    add_workloads,
     complete,
     existing_site,
-    profile_names,
     split,
-    study_names,
-    system_names,
 )
 from infrabench.core import DesignError, Request
 from infrabench.experiment.design import design as designs
@@ -45,7 +41,7 @@ def add_study_parsers(subparsers: Subparsers) -> None:
         subparsers, "plan", plan, "print trials, time and disk; or the blocks that a goal needs",
         "infrabench plan containers --profile quick --systems native docker",
     )  # fmt: skip
-    _add_request(parser, nargs="?")  # a pilot knows its study
+    _add_request(parser, left_out=("site", "session", "mixture"), nargs="?")  # a pilot knows its study
     add_session(parser, "--pilot", "say, from the spread in this session, how many blocks and hours each goal needs")
     parser.add_argument(
         "--goals", type=float, nargs="+", default=[1.0, 2.0, 5.0], metavar="PERCENT",
@@ -57,16 +53,6 @@ def add_study_parsers(subparsers: Subparsers) -> None:
         "infrabench run containers --systems native docker --workloads sysbench-cpu --runs 10",
     )  # fmt: skip
     _add_request(parser)
-    parser.add_argument(
-        "--site", default="auto",
-        help="lab, local, an inventory file of hosts (YAML), or the kubeconfig of a cluster, whose nodes need the "
-        "image of pods (INFRABENCH_POD_IMAGE names another); auto (default) is lab where it can be, else local",
-    )  # fmt: skip
-    parser.add_argument("--session", metavar="NAME", help="session name or folder (default: one per set of parameters)")
-    parser.add_argument(
-        "--mixture", action="store_true",
-        help="go on although the code has changed since the last trial; trials of another code are analysed apart",
-    )  # fmt: skip
 
 
 def add_notebook_parsers(subparsers: Subparsers) -> None:
@@ -122,38 +108,21 @@ def add_publication_parsers(subparsers: Subparsers) -> None:
     )
 
 
-def _add_request(parser: CommandParser, nargs: str | None = None) -> None:
-    study = parser.add_argument("study", metavar="STUDY", nargs=nargs, help="a study, such as containers")
-    complete(study, study_names)
-    profile = parser.add_argument(
-        "--profile", default="quick", help="size of the study: smoke, quick or paper (default: quick)"
-    )
-    complete(profile, profile_names)
-    parser.add_argument("--runs", type=int, metavar="N", help="number of blocks (default: what the profile says)")
-    add_systems(
-        parser, "systems (default: all of the study); the first is the baseline where the study's is not among them"
-    )
-    add_workloads(parser, "workloads (default: all of the profile)")
-    parser.add_argument("--seed", type=int, metavar="N", help="seed of the random order (default: the study's)")
-    parser.add_argument(
-        "--deployments", type=int, metavar="N",
-        help="make every system ready anew N times; blocks are shared out (default: what the profile says)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--order",
-        help="order in a block: adjacent, the systems of a case side by side (default), random, or williams against "
-        "carry-over",
-    )
-    label = parser.add_argument(
-        "--aa", default="", metavar="SYSTEM", help="A/A: measure this one system under two labels"
-    )
-    complete(label, system_names)
-    parser.add_argument(
-        "--precision", type=float, metavar="PERCENT",
-        help="from 30 blocks on, add blocks until every primary cell's 95 %% interval is at most this half-width",
-    )  # fmt: skip
-    parser.add_argument("--most", type=int, metavar="N", help="with --precision: at most N blocks (default: 100)")
-    parser.add_argument("--hours", type=float, metavar="H", help="with --precision: add no block after H hours")
+def _add_request(parser: CommandParser, *, left_out: Sequence[str] = (), nargs: str | None = None) -> None:
+    """Add an argument for each field of `Request` but those of `left_out`; `nargs`: that of the study."""
+    for each in (each for each in fields(Request) if each.name not in left_out):
+        how = {name: each.metadata[name] for name in ("metavar", "nargs") if each.metadata[name] is not None}
+        how |= {"help": each.metadata["help"].replace("%", "%%")}
+        if each.name == "study":
+            how |= {"nargs": nargs}
+        elif each.type == "bool":
+            how |= {"action": "store_true"}
+        else:
+            kind = {"int | None": int, "float | None": float}.get(str(each.type), str)
+            how |= {"type": kind, "default": "quick" if each.name == "profile" else each.default}
+        action = parser.add_argument(each.name if each.name == "study" else f"--{each.name}", **how)
+        if each.metadata["of"]:
+            complete(action, NAMES[each.metadata["of"]])
 
 
 def plan(arguments: Namespace) -> Iterator[str]:
@@ -205,7 +174,10 @@ def run_notebook(arguments: Namespace) -> Iterator[str]:
             Path(arguments.notebook), Path(arguments.out), given, cell_timeout_s=arguments.cell_timeout
         )
     except KeyboardInterrupt:  # the kernel is killed with it, and cannot take down what it started
-        _sweep()
+        from infrabench.machines import lab
+
+        if os.geteuid() == 0:
+            lab.sweep()
         raise
     yield str(out)
 
@@ -254,13 +226,6 @@ def paper(arguments: Namespace) -> Iterator[str]:
             raise DesignError(f"{name} is a second session of {found.name}: a command of its own, with --prefix")
         seen.add(found.name)
         yield from map(str, printed.write(found, Path(arguments.out), Path(arguments.figures), arguments.prefix))
-
-
-def _sweep() -> None:
-    from infrabench.machines import lab as embedded
-
-    if os.geteuid() == 0:
-        embedded.sweep()
 
 
 def _wanted(arguments: Namespace) -> Design:

@@ -40,9 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         argcomplete.autocomplete(parser)
     arguments = parser.parse_args(argv)
-    said = logging.StreamHandler(sys.stderr)
-    said.setFormatter(_TerminalFormatter("%(message)s"))
-    logging.basicConfig(level=logging.WARNING, handlers=[said])
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_TerminalFormatter("%(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("infrabench").setLevel(logging.DEBUG if arguments.debug else logging.INFO)
     # Not of the work alone: what a command takes down when it is interrupted is not cut short by a second interrupt.
     with raise_once(lambda line: print(f"infrabench: {line}", file=sys.stderr)):

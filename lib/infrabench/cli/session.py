@@ -10,20 +10,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infrabench.cli.subcommands import add_command, add_group, add_session, add_sessions, agreed
+from infrabench.cli.subcommands import (
+    Command,
+    CommandParser,
+    add_command,
+    add_group,
+    add_session,
+    add_sessions,
+    agreed,
+)
 from infrabench.core import DesignError, InfrabenchError, LedgerError
 from infrabench.experiment.provenance import comparability, labels
 from infrabench.ledger import archive, catalogue, ledger
 from infrabench.ledger.codes import CODE, known_codes
 from infrabench.ledger.fields import check_present
-from infrabench.ledger.records import (
-    LOOK,
-    SESSION,
-    absences,
-    not_applicable,
-    read_session,
-    recorded,
-)
+from infrabench.ledger.records import LOOK, SESSION, absences, not_applicable, read_session, recorded
 from infrabench.ledger.records import verify as problems
 from infrabench.ledger.session_folder import SessionFolder
 
@@ -34,40 +35,27 @@ if TYPE_CHECKING:
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the group `session`."""
     group = add_group(subparsers, "session", "list, show, verify, compare and pack sessions", "infrabench session list")
-    parser = add_command(group, "list", list_sessions, "say how far sessions are", "infrabench session list")
-    add_sessions(parser)
-    parser = add_command(
-        group, "show", show, "print estimates, and contrasts against the baseline",
-        "infrabench session show lab-quick-2026-11",
-    )  # fmt: skip
-    add_session(parser)
-    parser = add_command(
-        group, "verify", verify, "check every file, and parse the raw output again",
-        "infrabench session verify lab-quick-2026-11",
-    )  # fmt: skip
-    add_sessions(parser)
-    parser = add_command(
-        group, "reparse", reparse, "write a session anew with the parsers of this version",
-        "infrabench session reparse lab-quick-2026-11 out/reparsed",
-    )  # fmt: skip
+
+    def add(name: str, command: Command, text: str, words: str) -> CommandParser:
+        return add_command(group, name, command, text, f"infrabench session {name} {words}".rstrip())
+
+    add_sessions(add("list", list_sessions, "say how far sessions are", ""))
+    add_session(add("show", show, "print estimates, and contrasts against the baseline", "lab-quick-2026-11"))
+    add_sessions(add("verify", verify, "check every file, and parse the raw output again", "lab-quick-2026-11"))
+    text = "write a session anew with the parsers of this version"
+    parser = add("reparse", reparse, text, "lab-quick-2026-11 out/reparsed")
     add_session(parser)
     parser.add_argument("destination", metavar="FOLDER", help="the new session's folder")
-    parser = add_command(
-        group, "pack", pack, "write a session into one reproducible archive",
-        "infrabench session pack lab-quick-2026-11 out/lab-quick-2026-11.tar.xz",
-    )  # fmt: skip
+    text = "write a session into one reproducible archive"
+    parser = add("pack", pack, text, "lab-quick-2026-11 out/lab-quick-2026-11.tar.xz")
     add_session(parser)
     parser.add_argument("archive", metavar="ARCHIVE", help="the archive to write (.tar.xz)")
-    parser = add_command(
-        group, "diff", diff, "compare what two sessions say about where and how they were measured",
-        "infrabench session diff lab-quick-2026-11 lab-quick-2026-11-aa",
-    )  # fmt: skip
+    text = "compare what two sessions say about where and how they were measured"
+    parser = add("diff", diff, text, "lab-quick-2026-11 lab-quick-2026-11-aa")
     add_session(parser, "first", metavar="A")
     add_session(parser, "second", "another one", metavar="B")
     parser.add_argument("--all", action="store_true", help="also what may differ, and is only reported")
-    parser = add_command(
-        group, "remove", remove, "remove sessions made on this machine", "infrabench session remove pilot"
-    )
+    parser = add("remove", remove, "remove sessions made on this machine", "pilot")
     add_sessions(parser, "name or folder of a session", nargs="+")
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
@@ -94,26 +82,22 @@ def list_sessions(arguments: Namespace) -> Iterator[str]:
 def show(arguments: Namespace) -> Iterator[str]:
     """Yield what a session says as text tables: estimates, contrasts, tests over all systems, tiers, diagnostics."""
     from infrabench.analysis import session_data, tables  # pandas and scipy are loaded for this command alone
+    from infrabench.analysis.results import TABLES
     from infrabench.notebook import api
 
     opened = session_data.open_session(catalogue.find(None, arguments.session))
     found = api.results(opened)
     yield from describe_state(opened.folder)
-    for made, caption in (
-        (
-            tables.estimates_table(found.estimates, found.diagnostics),
-            "Estimates: mean with 95 % t interval, median with exact interval; n trials of state ok.",
-        ),
-        (
-            tables.contrasts_table(found.contrasts),
-            f"Contrasts: ratio to {opened.data['baseline']}, paired by block, with 95 % Fieller interval.",
-        ),
-        (tables.omnibus_table(found.omnibus), "All systems of a case: Friedman and Iman-Davenport over blocks."),
-        (tables.tiers_table(found.tiers), "Systems that share a letter cannot be separated."),
-        (tables.diagnostics_table(found.diagnostics), "Diagnostics: they inform, and drop nothing."),
+    baseline = opened.data["baseline"]
+    for kind, caption in (
+        ("estimates", "Estimates: mean with 95 % t interval, median with exact interval; n trials of state ok."),
+        ("contrasts", f"Contrasts: ratio to {baseline}, paired by block, with 95 % Fieller interval."),
+        ("omnibus", "All systems of a case: Friedman and Iman-Davenport over blocks."),
+        ("tiers", "Systems that share a letter cannot be separated."),
+        ("diagnostics", "Diagnostics: they inform, and drop nothing."),
     ):
         yield ""
-        yield tables.markdown(made, caption)
+        yield tables.markdown(TABLES[kind](found, False), caption)
 
 
 def verify(arguments: Namespace) -> Iterator[str]:
@@ -216,13 +200,13 @@ def remove(arguments: Namespace) -> Iterator[str]:
 def describe_state(folder: Path) -> Iterator[str]:
     """Yield how far the session in `folder` is: trials by system and state, looks at the width, what was not run."""
     stored = SessionFolder(folder)
-    data, planned, gone, every = stored.session, stored.awaited, stored.discarded, stored.records.values()
+    data, planned, discarded, every = stored.session, stored.awaited, stored.discarded, stored.records.values()
     check_present(folder / SESSION, data, ("systems", "not_run", "left_out"))
     missing = [trial for trial in planned if trial.id not in stored.records]
-    kept = [record for record in every if record.trial.block not in gone]
+    kept = [record for record in every if record.trial.block not in discarded]
     repeats = sum(1 for record in kept if record.trial.attempt)
     extra = f", {repeats} repeats of invalid ones" if repeats else ""
-    extra += f", {len(gone)} blocks discarded with {len(every) - len(kept)} trials" if gone else ""
+    extra += f", {len(discarded)} blocks discarded with {len(every) - len(kept)} trials" if discarded else ""
     yield f"{folder}: {len(planned) - len(missing)} of {len(planned)} trials{extra}"
     codes = known_codes(data, stored.notes(CODE))
     if any(each != codes[0] for each in codes):
@@ -230,15 +214,15 @@ def describe_state(folder: Path) -> Iterator[str]:
     names = labels.of(folder)
     for system in data["systems"]:
         states = Counter(record.state for record in kept if record.trial.system == system)
-        absent = sum(1 for trial in missing if trial.system == system)
-        told = [f"{count} {state}" for state, count in sorted(states.items())]
-        yield f"  {names.get(system, system)}: {', '.join(told + ([f'{absent} missing'] if absent else []))}"
+        counts = [*sorted(states.items()), ("missing", sum(trial.system == system for trial in missing))]
+        text = ", ".join(f"{count} {state}" for state, count in counts if count)
+        yield f"  {names.get(system, system)}: {text}"
     for look in stored.notes(LOOK):
         widest = max(look["widths"].values(), default=float("nan"))
         why = f"stop ({look['reason']})" if look["reason"] else f"{len(look['adds'])} blocks added"
         yield f"  look at n = {look['n']}: widest half-width {100 * widest:.2f} %: {why}"
-        for said in dict.fromkeys(look.get("unequal", {}).values()):
-            yield f"    no width of it counts: {said}"
+        for lost in dict.fromkeys(look.get("unequal", {}).values()):
+            yield f"    no width of it counts: {lost}"
     absent = absences(not_applicable(labels.renamed(data, names)))
     for name, reason in {**data["not_run"], **data["left_out"], **absent}.items():
         yield f"  {name}: not run: {reason}"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from infrabench import registry
@@ -74,19 +75,9 @@ def complete(action: argparse.Action, names: Names) -> None:
     action.completer = names  # argcomplete looks for this attribute
 
 
-def study_names(**_: object) -> Iterable[str]:
-    """Return the names of all studies."""
-    return registry.names("studies")
-
-
-def system_names(**_: object) -> Iterable[str]:
-    """Return the names of all systems."""
-    return registry.names("systems")
-
-
-def workload_names(**_: object) -> Iterable[str]:
-    """Return the names of all workloads."""
-    return registry.names("workloads")
+def plugin_names(kind: str, **_: object) -> Iterable[str]:
+    """Return the names of all plug-ins of a kind."""
+    return registry.names(kind)
 
 
 def session_names(**_: object) -> Iterable[str]:
@@ -97,6 +88,14 @@ def session_names(**_: object) -> Iterable[str]:
 def profile_names(**_: object) -> Iterable[str]:
     """Return the profiles that every study has."""
     return PROFILES
+
+
+study_names, system_names, workload_names = (
+    partial(plugin_names, kind) for kind in ("studies", "systems", "workloads")
+)
+NAMES: Mapping[str, Names] = {
+    "studies": study_names, "systems": system_names, "workloads": workload_names, "profiles": profile_names,
+}  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------ arguments in common

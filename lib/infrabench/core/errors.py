@@ -88,8 +88,16 @@ class ParseError(InfrabenchError):
 
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> DesignError:
     """Return the error for a name that nobody knows: it says the nearest known ones, then all."""
-    names, said = sorted(known), str(name)
-    near = difflib.get_close_matches(said, names, n=3, cutoff=0.5) if len(said) <= LONGEST_NAME else []
+    names, text = sorted(known), str(name)
+    near = difflib.get_close_matches(text, names, n=3, cutoff=0.5) if len(text) <= LONGEST_NAME else []
     hint = f"did you mean {' or '.join(near)}? " if near else ""
-    shown = repr(name) if len(said) <= LONGEST_NAME else f"{said[:20]!r}... of {len(said)} characters"
+    shown = repr(name) if len(text) <= LONGEST_NAME else f"{text[:20]!r}... of {len(text)} characters"
     return DesignError(f"unknown {kind} {shown}: {hint}known are: {', '.join(names) or 'none'}")
+
+
+def shorten(value: object) -> str:
+    """Return a value as a message shows it, of whatever length or kind it is."""
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"a number of {value.bit_length()} bits"
+    shown = repr(value) if isinstance(value, str | int | float | None) else f"a {type(value).__name__}"
+    return shown if len(shown) <= LONGEST_NAME else f"{shown[:20]}... of {len(shown)} characters"

@@ -27,27 +27,12 @@ def _nothing() -> None: ...
 
 
 def take(path: Path, *, wait_s: float = math.inf, create: bool = False, make: Make = _nothing) -> int:
-    """Return a descriptor that holds the lock of `path` until it is closed.
+    """Return a descriptor that holds the lock of `path`, a folder or a file, until it is closed.
 
-    Parameters
-    ----------
-    path
-        A folder or a file.
-    wait_s
-        How long to wait for another holder.
-    create
-        Create the file where there is none.
-    make
-        Makes the folder, or that in which the file belongs: called each time before `path` is opened.
-
-    Raises
-    ------
-    BlockingIOError
-        Another process, or another descriptor of this one, holds the lock for longer than `wait_s`.
-    FileNotFoundError
-        There is no `path`, or not any more.
-    LockError
-        Its file system has no locks.
+    `create` makes a file where there is none; `make`, called each time before `path` is opened, the folder, or that in
+    which the file belongs. Raises `BlockingIOError` when another process, or another descriptor of this one, holds the
+    lock for longer than `wait_s`, `FileNotFoundError` without such a path, `LockError` where the file system has no
+    locks.
     """
     deadline = time.monotonic() + wait_s
     while True:
@@ -67,11 +52,9 @@ def take(path: Path, *, wait_s: float = math.inf, create: bool = False, make: Ma
 
 
 @contextmanager
-def locked(
-    path: Path, *, wait_s: float = math.inf, create: bool = False, make: Make = _nothing
-) -> Iterator[int]:  # fmt: skip
+def locked(path: Path, *, wait_s: float = math.inf, make: Make = _nothing) -> Iterator[int]:
     """Hold the lock of `path` inside, and yield its descriptor; see `take`."""
-    descriptor = take(path, wait_s=wait_s, create=create, make=make)
+    descriptor = take(path, wait_s=wait_s, make=make)
     try:
         yield descriptor
     finally:

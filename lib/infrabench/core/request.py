@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from infrabench.core.errors import LONGEST_NAME, DesignError
+from infrabench.core.errors import LONGEST_NAME, DesignError, shorten
 from infrabench.core.studies import Stopping
+
+
+def option(text: str, metavar: str | None = None, of: str = "", nargs: str | None = None) -> Mapping[str, Any]:
+    """Return what the command line knows of a field of `Request`: its help; `of` is the kind of names that it takes."""
+    return {"help": text, "metavar": metavar, "of": of, "nargs": nargs}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,21 +28,36 @@ class Request:
     ('native', 'docker')
     """
 
-    study: str
-    profile: str
-    runs: int | None = None  # blocks
-    systems: Sequence[str] | str | None = None  # a tuple, once it is made; text: ["native", "docker"] or native,docker
-    workloads: Sequence[str] | str | None = None  # the same
-    seed: int | None = None  # of the random orders
-    deployments: int | None = None  # how often every system is made ready anew; blocks are shared out
-    order: str | None = None  # in a block: adjacent (what None stands for), random or williams
-    precision: float | None = None  # add blocks until every primary interval is this narrow (half-width, 0.02 = 2 %)
-    most: int | None = None  # with a precision: blocks
-    hours: float | None = None  # with a precision: add no block after so many
-    aa: str = ""  # a system that is measured under two labels, in place of the study's systems
-    site: str = "auto"  # lab, local, an inventory of hosts, a kubeconfig
-    session: str | None = None  # its name, or folder; None: one for each set of parameters
-    mixture: bool = False  # go on with other code than that of the session's last trial
+    # fmt: off
+    study: str = field(metadata=option("a study, such as containers", "STUDY", "studies"))
+    profile: str = field(metadata=option("size of the study: smoke, quick or paper (default: quick)", of="profiles"))
+    runs: int | None = field(default=None, metadata=option("number of blocks (default: what the profile says)", "N"))
+    # Made, these two are tuples; they may come as text: ["native", "docker"] or native,docker
+    systems: Sequence[str] | str | None = field(default=None, metadata=option(
+        "systems (default: all of the study); the first is the baseline where the study's is not among them", "NAME",
+        "systems", "+"))
+    workloads: Sequence[str] | str | None = field(
+        default=None, metadata=option("workloads (default: all of the profile)", "NAME", "workloads", "+"))
+    seed: int | None = field(default=None, metadata=option("seed of the random order (default: the study's)", "N"))
+    deployments: int | None = field(default=None, metadata=option(
+        "make every system ready anew N times; blocks are shared out (default: what the profile says)", "N"))
+    order: str | None = field(default=None, metadata=option(
+        "order in a block: adjacent, the systems of a case side by side (default), random, or williams against "
+        "carry-over"))
+    aa: str = field(default="", metadata=option("A/A: measure this one system under two labels", "SYSTEM", "systems"))
+    precision: float | None = field(default=None, metadata=option(  # a share, 0.02; on the command line in percent
+        "from 30 blocks on, add blocks until every primary cell's 95 % interval is at most this half-width", "PERCENT"))
+    most: int | None = field(
+        default=None, metadata=option("with --precision: at most N blocks (default: 100)", "N"))
+    hours: float | None = field(default=None, metadata=option("with --precision: add no block after H hours", "H"))
+    site: str = field(default="auto", metadata=option(
+        "lab, local, an inventory file of hosts (YAML), or the kubeconfig of a cluster, whose nodes need the image of "
+        "pods (INFRABENCH_POD_IMAGE names another); auto (default) is lab where it can be, else local"))
+    session: str | None = field(
+        default=None, metadata=option("session name or folder (default: one per set of parameters)", "NAME"))
+    mixture: bool = field(default=False, metadata=option(
+        "go on although the code has changed since the last trial; trials of another code are analysed apart"))
+    # fmt: on
 
     def __post_init__(self) -> None:
         for name in ("systems", "workloads"):
@@ -123,11 +143,3 @@ def check_number(what: str, number: object) -> float:
     if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) < 1e9:
         raise DesignError(f"{what} must be a number, got {shorten(number)}")
     return number
-
-
-def shorten(value: object) -> str:
-    """Return a value as a message shows it, of whatever length or kind it is."""
-    if isinstance(value, int) and value.bit_length() > 64:
-        return f"a number of {value.bit_length()} bits"
-    shown = repr(value) if isinstance(value, str | int | float | None) else f"a {type(value).__name__}"
-    return shown if len(shown) <= LONGEST_NAME else f"{shown[:20]}... of {len(shown)} characters"

@@ -127,9 +127,9 @@ def _rebuilt(kind: type[T], data: Any) -> T:
         made = kind(**data)
     except TypeError as error:
         raise LedgerError(str(error)) from error
-    for name, expected, told in _checked_fields(kind):
+    for name, expected, called in _checked_fields(kind):
         if name in data and not _is_of(expected, data[name]):
-            raise LedgerError(f"{name} is {str(data[name])[:60]!r}, not {told}")
+            raise LedgerError(f"{name} is {str(data[name])[:60]!r}, not {called}")
     return made
 
 
@@ -137,7 +137,7 @@ def _rebuilt(kind: type[T], data: Any) -> T:
 def _checked_fields(kind: type) -> tuple[tuple[str, tuple[type, ...], str], ...]:
     """Return the fields of a dataclass that JSON may have wrong: name, what it may hold, and how that is called."""
     named = [(each.name, str(each.type)) for each in fields(kind)]
-    return tuple((name, _KINDS[told], told) for name, told in named if told in _KINDS)
+    return tuple((name, _KINDS[called], called) for name, called in named if called in _KINDS)
 
 
 def _is_of(expected: tuple[type, ...], found: object) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Literal, Protocol
 
-from infrabench.core.errors import CommandFailed, DesignError, ParseError
+from infrabench.core.errors import CommandFailed, DesignError, ParseError, shorten
 from infrabench.core.hosts import Result, Target, plain
 from infrabench.core.systems import Deployment
 
@@ -64,7 +64,8 @@ class Measurement:
     better: Literal["higher", "lower"]
 
 
-LARGEST = 1e30  # no parameter is larger, and products of some such numbers stay finite
+LARGEST = 2.0**63  # no parameter is larger, and products of some such numbers stay finite
+LONGEST_TEXT = 4096  # characters: that of a path
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,21 +88,23 @@ class Param:
 
     def check(self, name: str, given: object) -> None:
         """Raise `DesignError` unless `given` is what the parameter, called `name`, may be."""
-        switch = isinstance(self.default, bool)
-        number = isinstance(given, int | float) and isinstance(given, bool) == switch
+        switch, number = isinstance(self.default, bool), isinstance(given, int | float) and not isinstance(given, bool)
         if self.choices:
-            if given not in self.choices or isinstance(given, bool):
-                raise DesignError(f"{name} is one of {', '.join(map(str, self.choices))}, not {_shorten(given)}")
-        elif isinstance(self.default, str) or switch:
-            if not isinstance(given, type(self.default)):
-                raise DesignError(f"{name} must be {'true or false' if switch else 'a text'}, not {_shorten(given)}")
+            if given not in self.choices or type(given) is not type(self.default):
+                raise DesignError(f"{name} is one of {', '.join(map(str, self.choices))}, not {shorten(given)}")
+        elif switch:
+            if not isinstance(given, bool):
+                raise DesignError(f"{name} must be true or false, not {shorten(given)}")
+        elif isinstance(self.default, str):
+            if not isinstance(given, str) or not given.isprintable() or len(given) > LONGEST_TEXT:
+                raise DesignError(f"{name} must be a text of one line, not {shorten(given)}")
         elif (
             not number
             or (isinstance(self.default, int) and not isinstance(given, int))
             or not (-LARGEST if self.least is None else self.least) <= given < LARGEST  # type: ignore[operator]
             or (self.most is not None and given > self.most)  # type: ignore[operator]
         ):
-            raise DesignError(f"{name} must be {self.range}, not {_shorten(given)}")
+            raise DesignError(f"{name} must be {self.range}, not {shorten(given)}")
 
     @property
     def range(self) -> str:
@@ -110,10 +113,6 @@ class Param:
         if self.most is not None:
             return f"{kind} from {self.least:.12g} to {self.most:.12g}"
         return kind if self.least is None else f"{kind}, {self.least:.12g} or more"
-
-
-def _shorten(given: object) -> str:
-    return repr(given)[:60]
 
 
 UNITS = frozenset({"1", "s", "B", "B/s", "bit/s", "1/s", "1/min", "%", "W", "K", "s/B"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 from infrabench.core import DesignError, unknown_name
@@ -54,8 +53,8 @@ def find(study: str | None, name: str | None) -> Path:
     if name is None:
         found = {each: path for each, path in found.items() if is_recorded(path)}
         if len(found) != 1:
-            told = ", ".join(sorted(found)) or "none"
-            raise DesignError(f"name the session of study {study!r} to load; recorded are: {told}")
+            known = ", ".join(sorted(found)) or "none"
+            raise DesignError(f"name the session of study {study!r} to load; recorded are: {known}")
         name = next(iter(found))
     if name not in found:
         alike = sorted(str(path) for path in found.values() if session_name(path) == name)
@@ -73,17 +72,17 @@ def sessions(study: str | None = None) -> dict[str, Path]:
 
     Where several have one name, each stands under its path instead: `find` takes every key.
     """
-    return _by_name([*_below("recorded", study), *_below("runs", study)])
+    return _by_name("recorded", "runs", study=study)
 
 
 def recorded(study: str | None = None) -> dict[str, Path]:
     """Return the project's recorded sessions as `sessions` does: archives, or folders, in ``data/recorded/STUDY``."""
-    return _by_name(_below("recorded", study))
+    return _by_name("recorded", study=study)
 
 
 def local(study: str | None = None) -> dict[str, Path]:
     """Return the sessions measured on this machine as `sessions` does: folders, or archives, in ``data/runs/STUDY``."""
-    return _by_name(_below("runs", study))
+    return _by_name("runs", study=study)
 
 
 def foreign_folders() -> list[Path]:
@@ -97,15 +96,13 @@ def session_name(path: Path) -> str:
     return path.name.removesuffix(ARCHIVE)
 
 
-def _by_name(paths: Sequence[Path]) -> dict[str, Path]:
-    counts = Counter(session_name(path) for path in paths)
+def _by_name(*places: str, study: str | None) -> dict[str, Path]:
+    paths, pattern = list[Path](), study or "[!.]*"
+    for base in (home() / "data" / place for place in places):
+        paths += sorted(path.parent for path in base.glob(f"{pattern}/[!.]*/{SESSION}"))  # a disk's own order is any
+        paths += sorted(base.glob(f"{pattern}/[!.]*{ARCHIVE}"))
+    counts = Counter(map(session_name, paths))
     return {session_name(path) if counts[session_name(path)] == 1 else str(path): path for path in paths}
-
-
-def _below(place: str, study: str | None) -> list[Path]:
-    base, pattern = home() / "data" / place, study or "[!.]*"
-    folders = [path.parent for path in base.glob(f"{pattern}/[!.]*/{SESSION}")]
-    return [*sorted(folders), *sorted(base.glob(f"{pattern}/[!.]*{ARCHIVE}"))]  # a disk's own order is any
 
 
 def is_recorded(path: Path) -> bool:

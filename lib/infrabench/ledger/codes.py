@@ -36,12 +36,12 @@ def trial_code(session: Mapping[str, Any], parts: Mapping[str, str], workload: s
     """Return the digest for the trials of a workload: of the code, and of the parameters of their session."""
     if not parts:
         return ""
-    mine = {
+    own = {
         part: value
         for part, value in parts.items()
         if part.partition(" ")[0] not in OF_WORKLOAD or part.partition(" ")[2] == workload
     }
-    return digest([mine, session.get("parameters_sha256")])
+    return digest([own, session.get("parameters_sha256")])
 
 
 def unnamed_code(trial_id: str) -> LedgerError:

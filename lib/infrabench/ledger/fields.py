@@ -1,14 +1,19 @@
-"""What the JSON of a session must look like: who reads it, or makes a path of a name in it, does not look once more."""
+"""What the JSON of a session must look like: who reads it, or makes a path of a name in it, does not look once more.
+
+And whether its parts agree: what was asked for, what it says of itself, its plan and its records. Sums tell that a file
+is as it was written; this tells that files belong together, also where sums were mended.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from infrabench.core import LedgerError
+from infrabench.core import LedgerError, Trial, TrialRecord, digest, trial_id
 from infrabench.core.names import is_label, is_name
+from infrabench.ledger.codes import code_labels
 from infrabench.ledger.files import LARGEST_DOCUMENT
 
 Check = Callable[[Any], bool]
@@ -58,7 +63,12 @@ def check_note(path: Path, data: Any) -> None:
 
 def check_deployments(path: Path, data: Any) -> None:
     """Raise `LedgerError` when ``deployments.json`` does not say facts and tools of each system."""
-    _check(path, {"content": data}, {"content": _is_map(is_label, _has_facts)})
+    wanted = {"facts": _is_fields, "tools": _is_fields, "untested": _is_map(_is_text, _is_text)}
+
+    def has_facts(value: Any) -> bool:
+        return isinstance(value, dict) and all(of(value.get(name, {})) for name, of in wanted.items())
+
+    _check(path, {"content": data}, {"content": _is_map(is_label, has_facts)})
 
 
 def _check(path: Path, data: Any, fields: Mapping[str, Check], *, required: bool = False) -> None:
@@ -109,11 +119,6 @@ def _or_none(of: Check) -> Check:
     return lambda value: value is None or of(value)
 
 
-def _has_facts(value: Any) -> bool:
-    wanted = {"facts": _is_fields, "tools": _is_fields, "untested": _is_map(_is_text, _is_text)}
-    return isinstance(value, dict) and all(of(value.get(name, {})) for name, of in wanted.items())
-
-
 SESSION_FIELDS: Mapping[str, Check] = {
     "study": is_name,
     "title": _is_text,
@@ -153,3 +158,34 @@ NOTE_FIELDS: Mapping[str, Mapping[str, Check]] = {
     "code": {"block": _is_count, "after": _is_text, "parts": _is_map(_is_text, _is_text)},
 }  # fmt: skip
 OPTIONAL_NOTE_FIELDS: Mapping[str, Mapping[str, Check]] = {"look": {"unequal": _is_map(_is_text, _is_text)}}
+REDUCED = ("systems", "workloads")  # a session may have fewer than were asked for
+
+
+def disagreements(
+    session: Mapping[str, Any], plan: Iterable[Trial], records: Collection[TrialRecord],
+    codes: Sequence[Mapping[str, Any]],
+) -> Iterator[str]:  # fmt: skip
+    """Yield what does not agree, one sentence each; `codes`: the notes on other code."""
+    asked = session["parameters"]
+    if not isinstance(asked, dict):
+        yield "its parameters are no mapping of names to values"
+        return
+    if session.get("parameters_sha256") != digest(asked, 64):
+        yield "its parameters are not those that the session was begun with (parameters_sha256)"
+    for name in sorted({*session} & {*asked}):
+        then, now = asked[name], session[name]
+        if name in REDUCED and isinstance(then, list) and isinstance(now, list):
+            then = [each for each in then if each in now]
+        if then != now:
+            yield f"its {name} is not the one of its parameters"
+    for name, left in (("systems", "not_run"), ("workloads", "left_out")):
+        if unasked := sorted({*session.get(left, {})} - {*asked[name]}) if name in asked else []:
+            yield f"its {left} names {', '.join(unasked)}, which its parameters have not"
+    if {"study", "seed"} <= {*asked}:
+        for trial in plan:
+            if trial.id != trial_id(asked["study"], asked["seed"], trial):
+                yield f"the plan's trial {trial.id} (block {trial.block}) has the id of another one"
+    known = code_labels(session, codes, {record.trial.workload for record in records})
+    for record in records:
+        if record.code not in known[record.trial.workload]:
+            yield f"trial {record.trial.id} was made with code, or parameters, that the session does not name"

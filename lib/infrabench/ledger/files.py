@@ -33,8 +33,8 @@ def read_file(folder: Path, name: str) -> bytes:
     try:
         with open(f"{folder}/{name}", "rb", buffering=0, opener=opener) as file:
             if os.fstat(file.fileno()).st_size > LARGEST_FILE:
-                told = f"is larger than any file of a session, {LARGEST_FILE} bytes; it is not read"
-                raise LedgerError(f"{folder / name} {told}")
+                why_not = f"is larger than any file of a session, {LARGEST_FILE} bytes; it is not read"
+                raise LedgerError(f"{folder / name} {why_not}")
             return file.readall()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         why = error.strerror if isinstance(error, OSError) else str(error)

@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from hashlib import sha256
 from io import RawIOBase
 from pathlib import Path
@@ -57,7 +57,14 @@ def is_being_written(folder: Path) -> bool:
 
 def locked_parent(folder: Path) -> AbstractContextManager[int]:
     """Return a context in which no other process begins a session beside `folder`, whose parent is made."""
-    return locks.locked(folder.parent, make=lambda: _make_parents(folder))
+
+    def make() -> None:
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise unwritable(folder, error) from error
+
+    return locks.locked(folder.parent, make=make)
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -65,15 +72,13 @@ def replace_file(path: Path, data: bytes) -> None:
     temporary = path.with_name(TMP + path.name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            write_file(temporary, data)
-            sync(temporary)
-            os.rename(temporary, path)
-            sync(path.parent)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
+        write_file(temporary, data)
+        sync(temporary)
+        os.rename(temporary, path)
+        sync(path.parent)
     except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
         raise unwritable(path, error) from error
 
 
@@ -167,13 +172,6 @@ def append_sum(folder: Path, data: bytes, name: str) -> None:
         except OSError:
             file.truncate(before)  # half a line would spoil the next one
             raise
-
-
-def _make_parents(folder: Path) -> None:
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise unwritable(folder, error) from error
 
 
 def unwritable(path: Path, error: OSError) -> LedgerError:

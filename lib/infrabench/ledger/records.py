@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from infrabench.core import LedgerError, Trial, TrialRecord
-from infrabench.ledger.agreement import disagreements
 from infrabench.ledger.checksums import SUMS, parse_sums
 from infrabench.ledger.codes import CODE
-from infrabench.ledger.fields import check_deployments, check_note, check_session, load_json, parse_json
+from infrabench.ledger.fields import check_deployments, check_note, check_session, disagreements, load_json, parse_json
 from infrabench.ledger.files import TMP, list_files, read_file
 
 FORMAT = 1  # of session folders; a later version of the suite may write another
@@ -35,19 +34,13 @@ def parse_session(path: Path, content: bytes) -> dict[str, Any]:
     data = parse_json(path, content)
     if not isinstance(data, dict) or "parameters" not in data:
         raise LedgerError(f"{path} is not a session of infrabench")
-    check_format(path, data)
-    check_session(path, data)
-    return data
-
-
-def check_format(path: Path, session: Mapping[str, Any]) -> None:
-    """Raise `LedgerError` when a later version of the suite wrote this ``session.json``: it may mean other things."""
-    found = session.get("format", FORMAT)
-    if found != FORMAT:
+    if (form := data.get("format", FORMAT)) != FORMAT:  # in a later version it may mean other things
         raise LedgerError(
-            f"{path} has the format {str(found)[:40]}, this version of infrabench reads {FORMAT}: take the version "
+            f"{path} has the format {str(form)[:40]}, this version of infrabench reads {FORMAT}: take the version "
             "that recorded it, or a later one. Nothing was changed"
         )
+    check_session(path, data)
+    return data
 
 
 def not_applicable(session: Mapping[str, Any]) -> dict[tuple[str, str, str], str]:
@@ -251,39 +244,33 @@ def _problems(folder: Path, contents: Contents) -> Iterator[str]:
     for name in unnamed:
         if not name.startswith("trials/"):
             files[name] = read_file(folder, name)
-            for text in _documents(name, files[name]):
+            for text in files[name].splitlines() if name.endswith(".jsonl") else [files[name]]:
                 parse_json(folder / name, text)
     known_names = {SUMS, *sums, *unnamed}
     for name in names:
         if name not in known_names and not name.startswith("trials/"):
             yield f"{folder} holds {name}, which its {SUMS} does not name"
 
-    def content(name: str) -> bytes:
+    def content(path: Path) -> bytes:
+        name = _name_in(folder, path)
         return files[name] if name in files else read_file(folder, name)
 
-    def content_of(path: Path) -> bytes:
-        return content(_name_in(folder, path))
-
-    contents.session = parse_session(folder / SESSION, content(SESSION))
-    contents.plan = [trial for path in plan_files(folder) for trial in parse_plan(path, content_of(path))]
-    contents.plan_sha256 = sha256(content(PLAN)).hexdigest()
-    contents.notes = {what: [parse_note(path, content_of(path)) for path in note_files(folder, what)] for what in NOTES}
+    contents.session = parse_session(folder / SESSION, content(folder / SESSION))
+    contents.plan = [trial for path in plan_files(folder) for trial in parse_plan(path, content(path))]
+    contents.plan_sha256 = sha256(content(folder / PLAN)).hexdigest()
+    contents.notes = {what: [parse_note(path, content(path)) for path in note_files(folder, what)] for what in NOTES}
     known, places = {trial.id: trial for trial in contents.plan}, {place(trial): trial for trial in contents.plan}
     for trial_id in sorted(recorded(folder)):
         own = folder / "trials" / trial_id
         try:
-            record = yield from _checked_record(own, content(f"trials/{trial_id}/{SUMS}"), known, places)
+            record = yield from _checked_record(own, content(own / SUMS), known, places)
         except LedgerError as error:
             yield str(error)
         else:
             if record is not None:
                 contents.records[trial_id] = record
-    told = disagreements(contents.session, contents.plan, contents.records.values(), contents.notes[CODE])
-    yield from (f"{folder / SESSION}: {each}" for each in told)
-
-
-def _documents(name: str, content: bytes) -> list[bytes]:
-    return content.splitlines() if name.endswith(".jsonl") else [content]
+    faults = disagreements(contents.session, contents.plan, contents.records.values(), contents.notes[CODE])
+    yield from (f"{folder / SESSION}: {each}" for each in faults)
 
 
 def _checked_record(

@@ -15,32 +15,16 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from infrabench.core import LedgerError, Trial, TrialRecord, canonical, digest
-from infrabench.ledger import ledger
+from infrabench.ledger import ledger, records
 from infrabench.ledger.checksums import SUMS, line, read_sums
-from infrabench.ledger.files import read_file
-from infrabench.ledger.records import (
-    BLOCKS,
-    DISCARDED,
-    EXTRA,
-    PLAN,
-    RECORD,
-    SESSION,
-    TMP,
-    Contents,
-    block_file,
-    read_blocks,
-    read_contents,
-    read_plan,
-    read_records,
-    read_session,
-    recorded,
-    unlisted,
-)
+from infrabench.ledger.files import TMP, read_file
+from infrabench.ledger.records import BLOCKS, PLAN, Contents
 
 log = logging.getLogger(__name__)
 
@@ -58,13 +42,11 @@ class SessionFolder:
         self._forget()
 
     def _forget(self) -> None:
+        for name in ("session", "plan", "discarded", "records"):
+            self.__dict__.pop(name, None)
         self._entries: object = None  # of the folder when it was read, if it was
-        self._session: dict[str, Any] | None = None
-        self._plan: list[Trial] | None = None
         self._plan_sha256 = ""
         self._notes: dict[str, list[dict[str, Any]]] = {}
-        self._records: dict[str, TrialRecord] | None = None
-        self._discarded: dict[int, str] | None = None
         self._is_verified = False
         self._is_begun = False
 
@@ -74,52 +56,44 @@ class SessionFolder:
         """Tell whether there is such a session."""
         return self.path.exists()
 
-    @property
+    @cached_property
     def session(self) -> dict[str, Any]:
         """The content of ``session.json``."""
-        if self._session is None:
-            self._session = read_session(self.path)
-        return self._session
+        return records.read_session(self.path)
 
-    @property
-    def plan(self) -> Sequence[Trial]:
+    @cached_property
+    def plan(self) -> list[Trial]:
         """The planned trials in order, those of added blocks too."""
-        if self._plan is None:
-            self._plan = list(read_plan(self.path))
-        return self._plan
+        return list(records.read_plan(self.path))
 
     @property
     def awaited(self) -> tuple[Trial, ...]:
         """The planned trials in order without those of blocks that were discarded."""
-        gone = self.discarded
-        return tuple(trial for trial in self.plan if trial.block not in gone)
+        discarded = self.discarded
+        return tuple(trial for trial in self.plan if trial.block not in discarded)
 
-    @property
+    @cached_property
     def discarded(self) -> Mapping[int, str]:
         """The blocks that were discarded whole, with the reason."""
-        if self._discarded is None:
-            self._discarded = {each["block"]: each["reason"] for each in self.notes(DISCARDED)}
-        return self._discarded
+        return {each["block"]: each["reason"] for each in self.notes(records.DISCARDED)}
 
     def notes(self, what: str) -> list[dict[str, Any]]:
         """Return what the session says about its blocks of one kind (`records.NOTES`), by block and time."""
         if what not in self._notes:
-            self._notes[what] = read_blocks(self.path, what)
+            self._notes[what] = records.read_blocks(self.path, what)
         return self._notes[what]
 
-    @property
-    def records(self) -> Mapping[str, TrialRecord]:
+    @cached_property
+    def records(self) -> dict[str, TrialRecord]:
         """The records of finished trials by id, repeats and those of discarded blocks too.
 
         Raises `LedgerError` for one that is damaged or that the plan does not know.
         """
-        if self._records is None:
-            self._records = {record.trial.id: record for record in read_records(self.path, self.plan)}
-        return self._records
+        return {record.trial.id: record for record in records.read_records(self.path, self.plan)}
 
     def recorded(self) -> frozenset[str]:
         """Return the ids of the finished trials, without reading their records."""
-        return recorded(self.path) if self._records is None else frozenset(self._records)
+        return frozenset(self.records) if "records" in self.__dict__ else records.recorded(self.path)
 
     def verify(self) -> list[str]:
         """Read every file and return what is wrong (see `records.verify`); a folder found sound is not read again."""
@@ -132,7 +106,7 @@ class SessionFolder:
             return [], []
         self._forget()
         entries = self._list_entries()
-        contents, found = read_contents(self.path)
+        contents, found = records.read_contents(self.path)
         others = [problem for problem in found if problem not in contents.damaged_sums]
         if not others:
             self._keep(contents)
@@ -141,8 +115,8 @@ class SessionFolder:
         return contents.damaged_sums, others
 
     def _keep(self, contents: Contents) -> None:
-        self._session, self._plan, self._notes = contents.session, contents.plan, contents.notes
-        self._plan_sha256, self._records = contents.plan_sha256, contents.records
+        self.session, self.plan, self.records = contents.session, contents.plan, contents.records
+        self._plan_sha256, self._notes = contents.plan_sha256, contents.notes
         self._is_verified = True
 
     def _list_entries(self) -> object:
@@ -186,21 +160,19 @@ class SessionFolder:
     def begin(self, session: Mapping[str, Any], trials: Sequence[Trial]) -> None:
         """Create the claimed session, or go on with it.
 
-        Raises
-        ------
-        LedgerError
-            A file is damaged, it was made with other parameters or another plan, or it cannot be written.
+        Raises `LedgerError` for a damaged file, other parameters or another plan, or a folder that cannot be written.
         """
+        plan = _plan_bytes(trials)
         if not self.exists():
             session = {**session, "parameters_sha256": digest(session["parameters"], 64)}
             with ledger.locked_parent(self.path):
                 _create(self.path, session, trials)
-            self._keep(Contents(json.loads(json.dumps(session)), list(trials), sha256(_plan_bytes(trials)).hexdigest()))
+            self._keep(Contents(json.loads(json.dumps(session)), list(trials), sha256(plan).hexdigest()))
             self._is_begun = True
         self.check_parameters(session["parameters"])
-        if (self._plan_sha256 or _sha256_of(self.path / PLAN)) != sha256(_plan_bytes(trials)).hexdigest():
-            told = "is not the plan that the same parameters give now; use a new session"
-            raise LedgerError(f"{self.path / PLAN} {told}")
+        if (self._plan_sha256 or sha256(read_file(self.path, PLAN)).hexdigest()) != sha256(plan).hexdigest():
+            why = "is not the plan that the same parameters give now; use a new session"
+            raise LedgerError(f"{self.path / PLAN} {why}")
         if not self._is_begun:
             self.recover()
             self._is_begun = True
@@ -210,14 +182,14 @@ class SessionFolder:
 
         Raises `LedgerError` when it cannot be written (a full disk, mostly); nothing half-written counts then.
         """
-        files = dict(blobs) | {RECORD: canonical(record.as_json()).encode() + b"\n"}
+        files = dict(blobs) | {records.RECORD: canonical(record.as_json()).encode() + b"\n"}
         final = self.path / "trials" / record.trial.id
         if final.exists():
             raise LedgerError(f"{final} is already recorded; a session never writes a trial twice")
         try:
             sums = ledger.write_whole_folder(final, files)
-            if self._records is not None:
-                self._records[record.trial.id] = record  # it is there, whether its line can still be written or not
+            if "records" in self.__dict__:
+                self.records[record.trial.id] = record  # it is there, whether its line can still be written or not
             ledger.append_sum(self.path, sums, f"trials/{final.name}/{SUMS}")
         except OSError as error:
             raise ledger.unwritable(final, error) from error
@@ -235,10 +207,9 @@ class SessionFolder:
 
     def append_block(self, trials: Sequence[Trial]) -> None:
         """Add a block to the plan: one more look was due, or another block was discarded."""
-        plan = self._plan
-        self.append_file(block_file(trials[0].block, EXTRA), _plan_bytes(trials))
-        if plan is not None:
-            plan.extend(trials)
+        self.append_file(records.block_file(trials[0].block, records.EXTRA), _plan_bytes(trials))
+        if "plan" in self.__dict__:
+            self.plan.extend(trials)
 
     def append_block_note(self, block: int, what: str, data: Mapping[str, Any]) -> None:
         """Store what there is to say about a block (`records.DISCARDED`, ``LOOK``, ``PROBE``); earlier words stay."""
@@ -246,9 +217,9 @@ class SessionFolder:
         note = {"block": block, **data}
         text = json.dumps(note, sort_keys=True) + "\n"
         number = sum(each["block"] == block for each in notes)
-        self.append_file(block_file(block, what, number), text.encode())
+        self.append_file(records.block_file(block, what, number), text.encode())
         notes.append(json.loads(text))
-        self._discarded = None
+        self.__dict__.pop("discarded", None)
 
     def recover(self) -> None:
         """Remove what a killed writer left, and list what it did not list, or what damaged lines of the sums named.
@@ -258,20 +229,19 @@ class SessionFolder:
         """
         lines, found = self._examine()
         if found:
-            told = "; ".join(found[:5])
-            raise LedgerError(f"{self.path} is damaged and is not continued: {told}. Restore it from a copy")
+            faults = "; ".join(found[:5])
+            raise LedgerError(f"{self.path} is damaged and is not continued: {faults}. Restore it from a copy")
         try:
-            for leftover in [
-                path for sub in ("trials", "provenance", BLOCKS) for path in self.path.glob(f"{sub}/{TMP}*")
-            ]:
-                _remove(leftover)
+            for part in ("trials", "provenance", BLOCKS):
+                for leftover in list(self.path.glob(f"{part}/{TMP}*")):
+                    _remove(leftover)
             listed, torn = read_sums(self.path / SUMS, [])
             for problem in lines:
                 log.warning("%s; it is written anew from the files that are there", problem)
             if torn or lines:
                 whole = "".join(line(value, name) for name, value in listed.items()).encode()
                 ledger.replace_file(self.path / SUMS, whole)
-            for name in unlisted(self.path, listed):
+            for name in records.unlisted(self.path, listed):
                 ledger.append_sum(self.path, read_file(self.path, name), name)
         except OSError as error:
             raise ledger.unwritable(self.path, error) from error
@@ -283,7 +253,7 @@ class SessionFolder:
         """
         lines = list[str]()
         listed, torn = read_sums(self.path / SUMS, lines)
-        if torn or lines or unlisted(self.path, listed):
+        if torn or lines or records.unlisted(self.path, listed):
             with suppress(LedgerError, OSError), self.claimed():
                 self.recover()
 
@@ -293,7 +263,8 @@ def _create(folder: Path, session: Mapping[str, Any], trials: Sequence[Trial]) -
     try:
         for left in temporary.iterdir():  # its maker was killed
             _remove(left)
-        files = {SESSION: (json.dumps(session, indent=1, sort_keys=True) + "\n").encode(), PLAN: _plan_bytes(trials)}
+        about = (json.dumps(session, indent=1, sort_keys=True) + "\n").encode()
+        files = {records.SESSION: about, PLAN: _plan_bytes(trials)}
         sums = "".join(line(sha256(data).hexdigest(), name) for name, data in sorted(files.items()))
         ledger.write_folder(temporary, {**files, SUMS: sums.encode()}, folders=("trials", "provenance", BLOCKS))
         os.rename(temporary, folder)
@@ -309,7 +280,3 @@ def _remove(path: Path) -> None:
 
 def _plan_bytes(trials: Sequence[Trial]) -> bytes:
     return "".join(canonical(trial.as_json()) + "\n" for trial in trials).encode()
-
-
-def _sha256_of(path: Path) -> str:
-    return sha256(read_file(path.parent, path.name)).hexdigest()

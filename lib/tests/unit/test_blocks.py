@@ -343,7 +343,7 @@ def test_a_drift_probe_is_recorded_before_each_block(tmp_path, study):
 def test_the_systems_of_a_case_stand_side_by_side_unless_another_order_is_asked_for(tmp_path, study, asked):
     site = fake_site()
     folder = run(study, tmp_path / "s", site, **asked)
-    for block in blocks.by_block(records.read_plan(folder)).values():
+    for block in designs.by_block(records.read_plan(folder)).values():
         cases = [trial.scenario for trial in block]
         assert cases[0] == cases[1] != cases[2] == cases[3]
     data = records.read_session(folder)

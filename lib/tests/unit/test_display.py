@@ -132,8 +132,8 @@ def test_titles() -> None:
     assert [metric_title(m) for m in ("read_B_per_s", "latency_p99_s", "total_s", "failed_requests")] == [
         *("read", "latency p99", "total time", "failed requests"),
     ]
-    assert axis_label("read_B_per_s", "MB/s", "higher") == "Read (MB/s), higher is better"
-    assert axis_label("failed_requests", "1", "lower") == "Failed requests, lower is better"
+    assert axis_label("read_B_per_s", scale([2e6], "B/s"), "higher") == "Read (MB/s), higher is better"
+    assert axis_label("failed_requests", scale([2], "1"), "lower") == "Failed requests, lower is better"
 
 
 def test_words_stand_to_the_left_and_numbers_to_the_right_and_nothing_is_markup() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infrabench.analysis import results, tables
-from infrabench.analysis.tables.ruled_out import NOTHING, ruled_out, ruled_out_label
+from infrabench.analysis.tables.cells import NOTHING, ruled_out, ruled_out_label
 from infrabench.publish.report.pages import matrix
 from tests.support.frames import CONTRAST, NAN, contrasts_frame
 

@@ -7,19 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import (
-    FixedLocator,
-    FuncFormatter,
-    LogFormatter,
-    LogLocator,
-    MaxNLocator,
-    NullFormatter,
-    NullLocator,
-)
 
 from infrabench.analysis.figures import theme
 from infrabench.analysis.tables import notation
@@ -33,10 +25,9 @@ HEIGHT_MM, STANDING_MM = 1.9, 20.0  # of a number; and of an axis that stands, i
 FACTORS = ((1.25, 2, 5, 10, 20, 50, 100), (2, 5, 10, 20, 50, 100, 200, 500), (4, 20, 100, 500), (10, 100, 1000), (100,))
 ROW_MM = 4.2
 WIDE_MM = 120.0  # a wider figure has room for numbers
-NOTE = {"fontsize": theme.SMALL_PT, "color": theme.GREY, "va": "bottom"}
 
 
-class PlainLog(LogFormatter):
+class PlainLog(ticker.LogFormatter):
     """Numbers on a logarithmic axis as 20 and 0.2; between powers of ten only where there are few of those."""
 
     def _num_to_string(self, x: float, vmin: float, vmax: float) -> str:
@@ -63,11 +54,13 @@ def value_axis(axes: Axes, values: np.ndarray) -> None:
         room = (high / low) ** 0.03
         axes.set_xlim(low / room, high * room)
         few = high / low < 500
-        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=12 if few else 6))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.xaxis.set_major_locator(
+            ticker.LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=12 if few else 6)
+        )
+        axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_formatter(ticker.NullFormatter())
         return
-    axes.xaxis.set_major_locator(MaxNLocator(6, min_n_ticks=2))
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(6, min_n_ticks=2))
     room = 0.03 * (high - low) or 0.05 * abs(high) or 1.0
     axes.set_xlim(low - room, high + room)
 
@@ -94,18 +87,17 @@ def ratio_axis(
     reach = np.log(limit) if limit else reach
     set_limits(float(np.exp(-reach)), float(np.exp(reach)))
     axis.set_major_locator(
-        FixedLocator(_ticks(reach, most) if room_mm is None else _fitting(reach, most, room_mm, stands))
+        ticker.FixedLocator(_ticks(reach, most) if room_mm is None else _fitting(reach, most, room_mm, stands))
     )
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: _tick_text(value)))
+    axis.set_minor_locator(ticker.NullLocator())
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _tick_text(value)))
 
 
 def ratio_mark(axes: Axes, row: Any, at: float, mark: theme.SystemStyle, *, vertical: bool, size: float = 4) -> None:
     """Draw one ratio with its interval; ends beyond the axis become arrows, a ratio without interval is hollow."""
     if not np.isfinite(row.ratio):
         return
-    limits = axes.get_ylim() if vertical else axes.get_xlim()
-    low, high = min(limits), max(limits)
+    low, high = sorted(axes.get_ylim() if vertical else axes.get_xlim())
     whole = np.isfinite(row.ratio_low)
 
     def place(value: float) -> tuple[float, float]:
@@ -123,8 +115,9 @@ def ratio_mark(axes: Axes, row: Any, at: float, mark: theme.SystemStyle, *, vert
         axes.plot(*place(row.ratio), mark.marker, c=mark.colour, mfc=face, ms=size, mew=0.7, zorder=4)
 
 
-def band(axes: Axes, margin: float, y: float) -> None:
-    """Shade the equivalence margin at one row: 1 - m to 1 + m."""
+def base_row(axes: Axes, margin: float, y: float) -> None:
+    """Draw equality at one row, and shade its equivalence margin: 1 - m to 1 + m."""
+    axes.vlines(1, y - 0.5, y + 0.5, color=theme.GREY, lw=0.7, zorder=1)
     if np.isfinite(margin):
         axes.add_patch(Rectangle((1 - margin, y - 0.5), 2 * margin, 1, color=theme.BAND, lw=0, zorder=0))
 
@@ -144,8 +137,7 @@ def mark_rows(
     for y, line in enumerate(lines):
         if line.row is None:
             continue
-        axes.vlines(1, y - 0.5, y + 0.5, color=theme.GREY, lw=0.7, zorder=1)
-        band(axes, line.row.margin, y)
+        base_row(axes, line.row.margin, y)
         ratio_mark(axes, line.row, y, marks[line.row.system], vertical=False)
         if text := remark(line.row):
             write(axes, 1.5, y, text, theme.SMALL_PT, color=theme.GREY, style="italic")
@@ -192,14 +184,15 @@ class Line(NamedTuple):
 
 
 def sheet(
-    lines: Sequence[Line], width_mm: float, foot_mm: float, notes: Sequence[str] = (), right_mm: float = 0.0
-) -> tuple[Figure, Axes]:
-    """Return a figure as high as its lines, all text written; the axes get the width that the text leaves.
+    lines: Sequence[Line], ratios: pd.DataFrame, label: str, width_mm: float, notes: Sequence[str] = (),
+    limit: float | None = None, right_mm: float = 0.0,
+) -> tuple[Figure, Axes]:  # fmt: skip
+    """Return a figure as high as its lines, all text written; the axis of `ratios` gets the width that the text leaves.
 
-    `foot_mm` is for the axis and its label, `right_mm` stays free at the right edge.
+    `label` is that of the axis, `limit` its largest ratio; `right_mm` stays free at the right edge.
     """
     broken = theme.wrap_mm(notes, width_mm - 3)
-    foot = foot_mm + (2.9 * len(broken) + 1 if broken else 0)
+    foot = (14.5 if "\n" in label else 10) + (2.9 * len(broken) + 1 if broken else 0)
     height = ROW_MM * len(lines) + foot + 2
     figure, axes = theme.canvas(width_mm, height)
     figure.set_layout_engine("none")
@@ -222,7 +215,9 @@ def sheet(
     axes.set_ylim(len(lines) - 0.4, -0.6)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
-    figure.text(1 / width_mm, 1.5 / height, "\n".join(broken), **NOTE)
+    figure.text(1 / width_mm, 1.5 / height, "\n".join(broken), fontsize=theme.SMALL_PT, color=theme.GREY, va="bottom")
+    ratio_axis(axes.xaxis, ratios, axes.set_xlim, limit, most=9 if width_mm > WIDE_MM else 5, room_mm=inside)
+    axes.set_xlabel(label)
     return figure, axes
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 
@@ -50,10 +51,7 @@ def points(view: View) -> Drawn:
     marks, scale = theme.assign_styles(names), notation.scale(cells["max"], cells["unit"].iloc[0])
     single, rows = len(shown) == 1, 1 if view.contrasts is None else 2
     width = view.width_mm or (theme.COLUMN_MM if len(shown) <= 2 else theme.PAGE_MM)
-    drawn, axes = theme.canvas(
-        width, 62 + 36 * (rows - 1) + (UPRIGHT_MM if _crowded(_common(shown)[1], width) else 0), nrows=rows,
-        sharex=True, squeeze=False, gridspec_kw={"height_ratios": [1.5, 1]} if rows == 2 else None,
-    )  # fmt: skip
+    drawn, axes = _canvas(width, UPRIGHT_MM if _crowded(_common(shown)[1], width) else 0, rows, sharex=True)
     main, systems = axes[0, 0], [name for name in names if single or name not in view.not_run]
     places, raw = _slots(shown, systems), view.of_metric(view.table)
     for cell in cells.itertuples(index=False):
@@ -63,8 +61,10 @@ def points(view: View) -> Drawn:
         x, slot = places[cell.scenario, cell.system]
         size = float(np.clip(0.85 * slot * width / (len(shown) + 0.6), 1.6, 3.6))
         _cell(main, x, slot, values.to_numpy() / scale.factor, cell, scale.factor, marks[cell.system], size)
-    label = notation.axis_label(view.metric, scale.unit, cells["better"].iloc[0])
-    if _far_apart(cells):
+    label = notation.axis_label(view.metric, scale, cells["better"].iloc[0])
+    # Scenarios that lie so far apart that on a linear axis most of them would be a line at zero
+    least = cells.groupby("scenario")["mean"].min()
+    if (least > 0).all() and cells["min"].min() > 0 and least.max() > FAR * least.min():
         main.set_yscale("log")
         main.yaxis.set_major_locator(LogLocator(numticks=12))
         main.yaxis.set_major_formatter(PlainLog())
@@ -110,24 +110,22 @@ def scaling(view: View) -> Drawn:
     narrow = len(factors) == 1 and (rows == 1 or len(systems) <= CLOSE)
     width = view.width_mm or (theme.COLUMN_MM if narrow else theme.PAGE_MM)
     scale = notation.scale([*cells["mean_high"], *cells["mean"]], cells["unit"].iloc[0])
-    drawn, grid = theme.canvas(
-        width, 62 + 36 * (rows - 1) + theme.legend_mm(systems, width), nrows=rows, ncols=len(factors), sharex="col",
-        sharey="row", squeeze=False, gridspec_kw={"height_ratios": [1.5, 1]} if rows == 2 else None,
-    )  # fmt: skip
+    more_mm = theme.legend_mm(systems, width)
+    drawn, grid = _canvas(width, more_mm, rows, ncols=len(factors), sharex="col", sharey="row")
     empty = False
     for column, factor in enumerate(factors):
-        mine, panels = cells[cells["factor"] == factor], grid[:, column]
-        places = _places(mine, systems)
-        empty = _means(panels[0], mine, places, marks, scale.factor) or empty
+        of_factor, panels = cells[cells["factor"] == factor], grid[:, column]
+        places = _places(of_factor, systems)
+        empty = _means(panels[0], of_factor, places, marks, scale.factor) or empty
         if view.contrasts is not None:
             _ratios(panels[1], view.of_metric(view.contrasts), factor, places, marks)
-        levels = np.sort(mine["level"].unique())
+        levels = np.sort(of_factor["level"].unique())
         panels[-1].set_xticks(levels, [f"{level:g}" for level in levels])
         if levels.size == 1:
             panels[-1].set_xlim(levels[0] - ALONE, levels[0] + ALONE)
         panels[-1].set_xlabel(str(factor))
     theme.from_zero(grid[0, 0], cells, scale.factor)
-    label = notation.axis_label(view.metric, scale.unit, cells["better"].iloc[0])
+    label = notation.axis_label(view.metric, scale, cells["better"].iloc[0])
     grid[0, 0].set_ylabel(label if rows == 1 else theme.broken(label, CURVES_LABEL_MM), wrap=True)
     cross = Line2D([], [], color=theme.GREY, marker="x", lw=0, ms=4, label="no ok trial")
     theme.legend(drawn, marks, systems, [cross] if empty else [])
@@ -150,10 +148,10 @@ def caption(view: View, *, means_alone: bool = False) -> str:
     cells = view.of_metric(view.estimates)
     if cells.empty:
         return f"{view.workload}: no trial of {view.metric}."
-    trials = None
-    if view.table is not None:
-        table = view.table
-        trials = table[(table["workload"] == view.workload) & table["scenario"].isin(set(cells["scenario"]))]
+    table = view.table
+    trials = None if table is None else table[
+        (table["workload"] == view.workload) & table["scenario"].isin(set(cells["scenario"]))
+    ]  # fmt: skip
     rows = None if view.contrasts is None else view.of_metric(view.contrasts)
     sums = cells.groupby("system", observed=True)[list(LOST)].sum()
     lost = {(state, str(name)): int(sums.loc[name, state]) for state in LOST for name in sums.index}
@@ -172,22 +170,21 @@ def caption(view: View, *, means_alone: bool = False) -> str:
     return "".join(parts).strip()
 
 
+def _canvas(width_mm: float, more_mm: float, rows: int, **grid: Any) -> tuple[Figure, Any]:
+    """Return a figure of values, and where there are two rows of ratios below them, which need less height."""
+    ratios = {"height_ratios": [1.5, 1]} if rows == 2 else None
+    return theme.canvas(width_mm, 62 + 36 * (rows - 1) + more_mm, nrows=rows, squeeze=False, gridspec_kw=ratios, **grid)
+
+
 def _describe_marks(cells: pd.DataFrame, means_alone: bool) -> str:
     """What the marks are; over several deployments the interval is that of their means."""
-    several = cells[cells["deployments"] > 1]
+    several, level = cells[cells["deployments"] > 1], span(100 * cells["median_level"], ".1f")
     of = f" of the means of {span(several['deployments'])} deployments" if len(several) else ""
     if means_alone:
         return f"Means with 95 % Student t intervals{of}, set a little apart at each level. "
     text = f"Points: one trial each; beside them mean with 95 % Student t interval{of}, and a tick at the median. "
-    level = span(100 * cells["median_level"], ".1f")
     exact = f"The tables give the median's exact order-statistic interval (level {level} %). "
     return text if level == "n/a" else text + exact
-
-
-def _far_apart(cells: pd.DataFrame) -> bool:
-    """Tell whether scenarios lie so far apart that on a linear axis most of them would be a line at zero."""
-    least = cells.groupby("scenario")["mean"].min()
-    return bool((least > 0).all() and cells["min"].min() > 0 and least.max() > FAR * least.min())
 
 
 def _slots(scenarios: Sequence[str], systems: Sequence[str]) -> Places:
@@ -249,7 +246,7 @@ def _x_axis(axes: Axes, scenarios: Sequence[str], systems: Sequence[str], places
         return
     axis, labels = _common(scenarios)
     width = axes.figure.get_figwidth() / theme.MM
-    wide = any(theme.text_mm(label, theme.TEXT_PT) > _room(labels, width) for label in labels)
+    wide = any(theme.text_mm(label, theme.TEXT_PT) > 0.9 * width / len(labels) for label in labels)
     if _crowded(labels, width):
         axes.set_xticks(range(len(scenarios)), [_folded(label) for label in labels], rotation=90)
     else:
@@ -261,18 +258,10 @@ def _x_axis(axes: Axes, scenarios: Sequence[str], systems: Sequence[str], places
             panel.axvline(edge - 0.5, color=theme.LIGHT, lw=0.4, zorder=0)
 
 
-def _room(labels: Sequence[str], width_mm: float) -> float:
-    """Return the width that one label has."""
-    return 0.9 * width_mm / len(labels)
-
-
 def _crowded(labels: Sequence[str], width_mm: float) -> bool:
     """Tell whether not even single words of the labels have room side by side."""
-    if len(labels) == 1:
-        return False
-    return any(
-        theme.text_mm(word, theme.TEXT_PT) > _room(labels, width_mm) for label in labels for word in label.split()
-    )
+    words = [word for label in labels for word in label.split()]
+    return len(labels) > 1 and any(theme.text_mm(word, theme.TEXT_PT) > 0.9 * width_mm / len(labels) for word in words)
 
 
 def _folded(label: str) -> str:
@@ -307,15 +296,15 @@ def _means(
     every = cells[["scenario", "level"]].drop_duplicates().sort_values("level")
     empty = False
     for name in dict.fromkeys(system for _, system in places):
-        mine = cells[cells["system"] == name].set_index("scenario").reindex(every["scenario"])
+        own = cells[cells["system"] == name].set_index("scenario").reindex(every["scenario"])
         x = np.array([places[scenario, name] for scenario in every["scenario"]])
         mark = marks[name]
-        axes.plot(x, mine["mean"] / factor, c=mark.colour, marker=mark.marker, ms=3.4, mec="white", mew=0.3, lw=0.8,
+        axes.plot(x, own["mean"] / factor, c=mark.colour, marker=mark.marker, ms=3.4, mec="white", mew=0.3, lw=0.8,
                   ls=mark.dash, zorder=3)  # fmt: skip
-        axes.vlines(x, mine["mean_low"] / factor, mine["mean_high"] / factor, color=mark.colour, lw=1.0)
-        gone = x[(mine["planned"].notna() & (mine["n"] == 0)).to_numpy()]
-        axes.plot(gone, [0.025] * gone.size, "x", c=mark.colour, ms=4, transform=axes.get_xaxis_transform())
-        empty = empty or gone.size > 0
+        axes.vlines(x, own["mean_low"] / factor, own["mean_high"] / factor, color=mark.colour, lw=1.0)
+        empty_at = x[(own["planned"].notna() & (own["n"] == 0)).to_numpy()]
+        axes.plot(empty_at, [0.025] * empty_at.size, "x", c=mark.colour, ms=4, transform=axes.get_xaxis_transform())
+        empty = empty or empty_at.size > 0
     return empty
 
 

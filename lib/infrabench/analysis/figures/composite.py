@@ -20,24 +20,10 @@ def composite(
 ) -> Drawn:  # fmt: skip
     """Return a dot plot of a score by version, with the order of the systems written at the right.
 
-    Parameters
-    ----------
-    scores
-        Columns ``label`` (the version), ``engine``, ``score``, ``low``, ``high``, in percent of the baseline; drawn in
-        the order of the rows.
-    orders
-        Label of a version -> its order in words.
-    systems
-        Baseline first, then the engines; it fixes colours and markers.
-    names
-        Engine -> its name in the legend.
-    width_mm
-        At 85 mm the orders are left out.
-
-    Raises
-    ------
-    SchemaError
-        There is nothing to draw, or an engine that is not in `systems`.
+    `scores` has the columns ``label`` (the version), ``engine``, ``score``, ``low``, ``high``, in percent of the
+    baseline, and is drawn in the order of its rows. `orders` gives for the label of a version its order in words, which
+    is left out at 85 mm. `systems` (baseline first, then the engines) fixes colours and markers; `names` gives for an
+    engine its name in the legend. Raises `SchemaError` when there is nothing to draw, or an engine not in `systems`.
     """
     engines = [name for name in systems if (scores["engine"] == name).any()]
     if scores.empty or set(scores["engine"]) - set(engines):

@@ -12,21 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from infrabench.analysis.figures import theme
-from infrabench.analysis.figures.axes import WIDE_MM, Line, heading, labelled, long, mark_rows, ratio_axis, sheet
-from infrabench.analysis.figures.sentences import (
-    LOSSES,
-    MOST_NOTES,
-    conduct,
-    contrast_name,
-    lost_notes,
-    pairs,
-    row_of,
-    span,
-)
+from infrabench.analysis.figures import sentences, theme
+from infrabench.analysis.figures.axes import WIDE_MM, Line, heading, labelled, long, mark_rows, sheet
 from infrabench.analysis.figures.view import Drawn, View, figure
 from infrabench.analysis.tables import notation, ruled_out_label
-from infrabench.analysis.tables.ruled_out import UNDECIDED
+from infrabench.analysis.tables.cells import UNDECIDED
 from infrabench.core import SchemaError
 from infrabench.stats.losses import LOST
 from infrabench.stats.planning import POWER, detectable
@@ -59,27 +49,25 @@ def forest(view: View) -> Drawn:
         raise SchemaError("no contrast to draw: was the baseline run, and is there another system?")
     baseline, names, wide = contrasts["baseline"].iloc[0], theme.systems_of(contrasts, view.systems), width > WIDE_MM
     marks = theme.assign_styles(names if view.systems is not None else [baseline, *names])
-    lines, lost, limit = _lines(contrasts, names, width), lost_notes(contrasts), _limit(contrasts)
+    lines, lost, limit = _lines(contrasts, names, width), sentences.lost_notes(contrasts), _limit(contrasts)
     notes = [*theme.not_run_notes(view.not_run), *_sensitive(contrasts), *lost]
-    drawn, axes = sheet(lines, width, 10 if wide else 14.5, notes)
-    room = axes.get_position().width * width
-    ratio_axis(axes.xaxis, contrasts, axes.set_xlim, limit, most=9 if wide else 5, room_mm=room)
-    mark_rows(axes, lines, marks, lambda row: row.reason if row.verdict == NOT_COMPARABLE and wide else "")
     separator = " " if wide else "\n"
-    axes.set_xlabel(f"Ratio to {baseline}, 95 % interval{separator}(band: equivalence margin)")
+    label = f"Ratio to {baseline}, 95 % interval{separator}(band: equivalence margin)"
+    drawn, axes = sheet(lines, contrasts, label, width, notes, limit)
+    mark_rows(axes, lines, marks, lambda row: row.reason if row.verdict == NOT_COMPARABLE and wide else "")
     counts, changed = contrasts["verdict"].value_counts(), int(contrasts["sensitive"].sum())
-    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     margins = " and ".join(f"{100 * margin:g} %" for margin in sorted(contrasts["margin"].dropna().unique()))
     return Drawn(drawn, (
-        f"Ratio of means to {baseline} over {pairs(contrasts)} with its paired 95 % Fieller "
+        f"Ratio of means to {baseline} over {sentences.pairs(contrasts)} with its paired 95 % Fieller "
         f"interval; shaded: equivalence margin of {margins}; above 1 the raw value is larger, and the heading says "
-        f"whether that is better. Verdicts: {told}. "
+        f"whether that is better. Verdicts: {verdicts}. "
         + ("Where one is inconclusive, what its interval rules out stands instead. " if UNDECIDED in counts else "")
         + (f"Without the values flagged as outliers {changed} of them would be another (†)." if changed else
            "None of them hangs on a value flagged as an outlier.")
         + (" ‡: with lost trials, whatever they would have been." if lost else "")
         + (" An arrow ends an interval that goes beyond the axis." if limit else "")
-        + (f" {conduct(view.table, contrasts, view.order)}".rstrip())
+        + (f" {sentences.conduct(view.table, contrasts, view.order)}".rstrip())
     ))  # fmt: skip
 
 
@@ -89,30 +77,30 @@ def tiers(view: View) -> Drawn:
 
     The letters are those of `view.tiers` (`infrabench.stats.multiplicity.tiers`); the baseline itself stands at 1.
     """
-    chosen, mine, width = view.of_metric(view.contrasts), view.of_metric(view.tiers), view.width_mm or theme.PAGE_MM
-    if chosen.empty or mine.empty:
+    chosen, rows, width = view.of_metric(view.contrasts), view.of_metric(view.tiers), view.width_mm or theme.PAGE_MM
+    if chosen.empty or rows.empty:
         what = f"{view.workload} {view.metric}"
         raise SchemaError(f"no tiers of {what} to draw: two systems with ok trials are needed")
     baseline, wide = str(chosen["baseline"].iloc[0]), width > WIDE_MM
     names = list(view.systems) if view.systems is not None else [baseline, *theme.systems_of(chosen, None)]
-    lettered = _lettered_lines(mine, chosen, width)
-    lines, columns = [line for line, _ in lettered], sorted(set("".join(mine["letters"])))
+    lettered = _lettered_lines(rows, chosen, width)
+    lines, columns = [line for line, _ in lettered], sorted(set("".join(rows["letters"])))
     room = LETTER_MM * len(columns) + 2
-    drawn, axes = sheet(lines, width, 10, [*theme.not_run_notes(view.not_run), *lost_notes(chosen)], room)
-    inside = axes.get_position().width * width
-    ratio_axis(axes.xaxis, chosen, axes.set_xlim, most=9 if wide else 5, room_mm=inside)
+    label = f"Ratio to {baseline}, 95 % interval" + (" (band: equivalence margin)" if wide else "")
+    notes = [*theme.not_run_notes(view.not_run), *sentences.lost_notes(chosen)]
+    drawn, axes = sheet(lines, chosen, label, width, notes, right_mm=room)
     mark_rows(axes, lines, theme.assign_styles(names))
+    inside = axes.get_position().width * width
     start = width * (1 - axes.get_position().x0) - room + LETTER_MM / 2
     for column, letter in enumerate(columns):
         _letters(axes, lettered, letter, (start + LETTER_MM * column) / inside)
-    axes.set_xlabel(f"Ratio to {baseline}, 95 % interval" + (" (band: equivalence margin)" if wide else ""))
-    shared = [set.intersection(*map(set, letters)) for _, letters in mine.groupby("scenario", sort=False)["letters"]]
+    shared = [set.intersection(*map(set, letters)) for _, letters in rows.groupby("scenario", sort=False)["letters"]]
     caption = (
         f"{view.workload}, {notation.metric_title(view.metric)}, {notation.direction(chosen['better'].iloc[0])}: "
-        f"ratio of means to {baseline} with its paired 95 % Fieller interval over {pairs(chosen)}, best first. Systems "
-        "that share a letter cannot be separated: paired t tests on logarithms between all systems of a case, Holm at "
-        f"5 %. In {sum(map(bool, shared))} of {len(shared)} cases no system can be separated from any other. "
-        + conduct(view.table, chosen, view.order)
+        f"ratio of means to {baseline} with its paired 95 % Fieller interval over {sentences.pairs(chosen)}, best "
+        "first. Systems that share a letter cannot be separated: paired t tests on logarithms between all systems of a "
+        f"case, Holm at 5 %. In {sum(map(bool, shared))} of {len(shared)} cases no system can be separated from any "
+        "other. " + sentences.conduct(view.table, chosen, view.order)
     )
     return Drawn(drawn, caption.rstrip())
 
@@ -154,7 +142,7 @@ def power(view: View) -> Drawn:
     theme.legend(drawn, marks, [row.system for row in rows], line=0.9)
     smallest = ", ".join(f"{row.system} {notation.short(100 * row.detectable)} %" for row in rows)
     alike = ", ".join(f"{row.system} {notation.chance(row.power_equivalence)} %" for row in rows)
-    n = f"{span([row.n_pairs for row in rows])} {rows[0].pair_unit}"
+    n = f"{sentences.span([row.n_pairs for row in rows])} {rows[0].pair_unit}"
     return Drawn(drawn, (
         f"{view.about}{notation.metric_title(view.metric)}, smallest true difference to {baseline} that "
         f"a paired t test on log ratios at 5 % finds with {100 * POWER:.0f} % power, at the spread of the session. "
@@ -188,10 +176,9 @@ def interim(
             lines += labelled(str(scenario), list(ordered), lambda row: (f"n = {row.n_pairs}",), above=above)
     more = [f"and {len(every) - len(rows)} more in the table"] if len(every) > len(rows) else []
     more += [f"no ratio of {row.system}, {row.scenario}: {row.reason}" for row in lost.itertuples(index=False)]
-    drawn, axes = sheet(lines, width_mm, 10, more)
-    ratio_axis(axes.xaxis, rows, axes.set_xlim, most=9, room_mm=axes.get_position().width * width_mm)
+    label = f"Ratio to {baseline} so far, 95 % interval (band: equivalence margin)"
+    drawn, axes = sheet(lines, rows, label, width_mm, more)
     mark_rows(axes, lines, marks)
-    axes.set_xlabel(f"Ratio to {baseline} so far, 95 % interval (band: equivalence margin)")
     return drawn
 
 
@@ -222,7 +209,7 @@ def _lines(contrasts: pd.DataFrame, names: Sequence[str], width_mm: float) -> li
     above = long(contrasts["scenario"], width_mm)
     lines: list[Line] = []
     for (workload, metric), group in contrasts.groupby(["workload", "metric"], sort=False, observed=True):
-        n = f"; n = {pairs(group) if wide else span(group['n_pairs'])}"
+        n = f"; n = {sentences.pairs(group) if wide else sentences.span(group['n_pairs'])}"
         lines += heading(workload, metric, group["better"].iloc[0], n, width_mm)
         ordered = group.sort_values("system", key=lambda s: s.map(rank)).sort_values(
             ["level", "scenario"], kind="stable"
@@ -238,49 +225,41 @@ def _right(row: Any, wide: bool) -> tuple[str, ...]:
 
     Where the figure is narrow, the verdict or the most that the system costs.
     """
-    mark = (SENSITIVE if row.sensitive else "") + (f" {LOSSES}" if LOST in row.flags else "")
+    mark = (SENSITIVE if row.sensitive else "") + (f" {sentences.LOSSES}" if LOST in row.flags else "")
     if not wide:
         short = ruled_out_label(row).partition(", gains")[0]
         return (short.replace(", within the margin", ", in margin") + mark,)
-    verdict = ruled_out_label(row) + mark
-    if not np.isfinite(row.ratio):
-        return "", verdict
-    ends = (row.ratio_low, row.ratio_high)
-    ratio = notation.number(row.ratio, notation.decimals(*ends, null=1))
-    return f"{ratio} {notation.interval(*ends, null=1)}", verdict
+    return notation.ratio(row) if np.isfinite(row.ratio) else "", ruled_out_label(row) + mark
 
 
 def _sensitive(contrasts: pd.DataFrame) -> list[str]:
     """Say what the marked verdicts would be without the values flagged as outliers."""
-    rows = list(contrasts[contrasts["sensitive"]].itertuples(index=False))
-    if len(rows) > MOST_NOTES:
+    rows = contrasts[contrasts["sensitive"]]
+    if len(rows) > sentences.MOST_NOTES:
         return [f"† {len(rows)} verdicts are others without the values flagged as outliers; the table says which"]
-    told = [f"{contrast_name(row)}: {row.verdict_without_flagged}" for row in rows]
-    return [f"† without the values flagged as outliers - {'; '.join(told)}"] if told else []
+    others = [f"{sentences.contrast_name(row)}: {row.verdict_without_flagged}" for row in rows.itertuples(index=False)]
+    return [f"† without the values flagged as outliers - {'; '.join(others)}"] if others else []
 
 
 def _lettered_lines(mine: pd.DataFrame, chosen: pd.DataFrame, width_mm: float) -> list[tuple[Line, str]]:
     """Lines with their letters: in each case the best system first; the baseline is its own ratio, 1."""
     first = chosen.iloc[0]
     named_above = long(chosen["scenario"], width_mm)
-    heads = heading(first["workload"], first["metric"], first["better"], f"; n = {pairs(chosen)}", width_mm)
+    heads = heading(first["workload"], first["metric"], first["better"], f"; n = {sentences.pairs(chosen)}", width_mm)
     found = [(line, "") for line in heads]
     for scenario, case in chosen.sort_values("level", kind="stable").groupby("scenario", sort=False):
         one = case.head(1).assign(system=first["baseline"], ratio=1.0, ratio_low=np.nan, ratio_high=np.nan)
         rows = pd.concat([one, case], ignore_index=True)
         rows = rows[rows["ratio"].notna()].sort_values("ratio", ascending=first["better"] == "lower", kind="stable")
-        texts = (lambda row: (_numbers(row),)) if width_mm > WIDE_MM else (lambda row: ())
+        texts = _ratio_column if width_mm > WIDE_MM else (lambda row: ())
         for line in labelled(str(scenario), list(rows.itertuples(index=False)), texts, above=named_above):
-            group = None if line.row is None else row_of(mine, scenario=str(scenario), system=line.row.system)
+            group = None if line.row is None else sentences.row_of(mine, scenario=str(scenario), system=line.row.system)
             found.append((line, "" if group is None else group.letters))
     return found
 
 
-def _numbers(row: Any) -> str:
-    ends = (row.ratio_low, row.ratio_high)
-    if not np.isfinite(row.ratio_low):
-        return notation.number(row.ratio)
-    return f"{notation.number(row.ratio, notation.decimals(*ends, null=1))} {notation.interval(*ends, null=1)}"
+def _ratio_column(row: Any) -> tuple[str, ...]:
+    return (notation.ratio(row) if np.isfinite(row.ratio_low) else notation.number(row.ratio),)
 
 
 def _letters(axes: Axes, lettered: Sequence[tuple[Line, str]], letter: str, at: float) -> None:

@@ -33,21 +33,10 @@ def save(
 ) -> list[Path]:  # fmt: skip
     """Write ``name.pdf``, ``.svg``, ``.png`` (300 dpi) and ``.json`` into `folder` and return the paths.
 
-    Parameters
-    ----------
-    figure
-        Written at its own size: what is 85 mm wide here is 85 mm wide in print. Its layout is fixed by this.
-    data
-        The table that the figure shows; the side-car has its size and a digest of every column.
-    parameters
-        What was chosen to draw it: workload, metric, scenarios ...; JSON values.
-    other
-        The same at a journal's other width, written as ``name-85mm.pdf`` or ``name-174mm.pdf`` beside it.
-
-    Raises
-    ------
-    SchemaError
-        The name cannot be that of a file.
+    `figure` is written at its own size (what is 85 mm wide here is 85 mm wide in print), and its layout fixed by this;
+    `other` is the same at a journal's other width, written as ``name-85mm.pdf`` or ``name-174mm.pdf`` beside it. The
+    side-car has the size of `data`, the table that the figure shows, and a digest of every column; and the `parameters`
+    that were chosen to draw it (JSON values). Raises `SchemaError` when the name cannot be that of a file.
     """
     folder, name = Path(folder), file_name(name)
     folder.mkdir(parents=True, exist_ok=True)
@@ -114,5 +103,5 @@ def _digest(column: pd.Series) -> dict[str, Any]:
     values = column.dropna().to_numpy(dtype=float)
     if not values.size:
         return {"values": 0}
-    told = {"sum": values.sum(), "smallest": values.min(), "largest": values.max(), "first": values[0]}
-    return {"values": int(values.size)} | {name: float(value) for name, value in told.items()}
+    numbers = {"sum": values.sum(), "smallest": values.min(), "largest": values.max(), "first": values[0]}
+    return {"values": int(values.size)} | {name: float(value) for name, value in numbers.items()}

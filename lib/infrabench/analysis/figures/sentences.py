@@ -35,17 +35,17 @@ def order_sentence(table: pd.DataFrame | None, order: str = "random") -> str:
 
     `order`: a key of `ORDERS`, or a sentence of its own.
     """
-    told = ORDERS.get(order, order.rstrip(". "))
+    text = ORDERS.get(order, order.rstrip(". "))
     deployments = 1 if table is None else table.groupby(["session", "deployment"]).ngroups
-    if deployments < 2:
-        return f"{told}. "
-    return f"{told} within {deployments} deployments of every system (split-plot; the deployment is the unit). "
+    if deployments > 1:
+        text += f" within {deployments} deployments of every system (split-plot; the deployment is the unit)"
+    return f"{text}. "
 
 
 def grouped(groups: Sequence[str], order: str = "random") -> str:
     """Return, for `order_sentence`, that the cases of each group stand together, and in which order of the systems."""
-    told = f"{ORDERS['random']}, in which each system does the cases of one group ({', '.join(groups)}) together"
-    return f"{told}, one system directly after the other" if order == "adjacent" else told
+    text = f"{ORDERS['random']}, in which each system does the cases of one group ({', '.join(groups)}) together"
+    return f"{text}, one system directly after the other" if order == "adjacent" else text
 
 
 def metric_in(values: Any, metric: str, unit: str) -> str:
@@ -102,11 +102,11 @@ def repeats(trials: pd.DataFrame | None) -> str:
     if trials is None:
         return ""
     once = trials.drop_duplicates(["session", "trial"])
-    again = once[once["attempt"] > 0].groupby("system", observed=True).size()
-    told = ", ".join(f"{count} {name}" for name, count in again.items())
-    text = f"Repeated at the end of the same block: {told}. " if told else ""
-    gone = once[once["state"] == "discarded"].groupby(["session", "block"]).ngroups
-    return text + (f"Discarded whole and not used: {gone} block{'s' * (gone > 1)}. " if gone else "")
+    repeats_of = once[once["attempt"] > 0].groupby("system", observed=True).size()
+    repeated = ", ".join(f"{count} {name}" for name, count in repeats_of.items())
+    text = f"Repeated at the end of the same block: {repeated}. " if repeated else ""
+    blocks = once[once["state"] == "discarded"].groupby(["session", "block"]).ngroups
+    return text + (f"Discarded whole and not used: {blocks} block{'s' * (blocks > 1)}. " if blocks else "")
 
 
 def contrast_name(row: Any) -> str:
@@ -143,15 +143,15 @@ def dependence(diagnostics: pd.DataFrame | None, workload: str, metric: str, sce
     rows = [row for row in rows if row is not None and np.isfinite(row.lag1)]
     if not rows:
         return ""
-    told = ", ".join(f"{row.system} {row.lag1:.2f}" for row in rows)
-    dependent = [row for row in rows if "dependent" in row.flags]
-    text = f"Autocorrelation at lag 1: {told}. "
+    text = f"Autocorrelation at lag 1: {', '.join(f'{row.system} {row.lag1:.2f}' for row in rows)}. "
+    dependent = "; ".join(
+        f"{row.system} (Ljung-Box p {p_text(row.ljung_box_p)}, trend p {p_text(row.trend_p)})"
+        for row in rows
+        if "dependent" in row.flags
+    )
     if not dependent:
         return text + "None is flagged dependent (Ljung-Box at lag 1 or Kendall's trend, p < 0.01). "
-    cells = "; ".join(
-        f"{row.system} (Ljung-Box p {p_text(row.ljung_box_p)}, trend p {p_text(row.trend_p)})" for row in dependent
-    )
-    return text + f"Flagged dependent: {cells}: rely on the paired comparison there. "
+    return text + f"Flagged dependent: {dependent}: rely on the paired comparison there. "
 
 
 def p_text(p: float) -> str:

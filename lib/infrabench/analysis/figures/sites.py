@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Polygon
 
 from infrabench.analysis.figures import theme
-from infrabench.analysis.figures.axes import WIDE_MM, Line, band, heading, ratio_axis, ratio_mark, sheet, write
-from infrabench.analysis.figures.sentences import p_text, span
+from infrabench.analysis.figures.axes import WIDE_MM, Line, base_row, heading, ratio_mark, sheet, write
+from infrabench.analysis.figures.sentences import p_text, pairs, span
 from infrabench.analysis.figures.view import Drawn
 from infrabench.analysis.tables import notation
 from infrabench.core import SchemaError
@@ -38,18 +39,10 @@ def sites(
     """Return the forest over sites: a square for each site, a diamond for their mean, a line for a new site.
 
     The area of a square is the site's weight in the mean. Beside each case stand the standard deviation between sites,
-    its share in what is seen (I²), and p of the test that sites do not differ.
+    its share in what is seen (I²), and p of the test that sites do not differ; at 85 mm the numbers are left out.
 
-    Parameters
-    ----------
-    rows, over
-        `stats.sites.per_site` and `over_sites`; select cases before the call.
-    stamp
-        What qualifies the sites, for the caption.
-    systems
-        Systems in the session's order, baseline first; it fixes colours.
-    width_mm
-        At 85 mm the numbers are left out.
+    `rows` and `over` are of `stats.sites.per_site` and `over_sites`, of which cases are selected before the call;
+    `stamp` is what qualifies the sites, for the caption; `systems` (the session's order, baseline first) fixes colours.
     """
     if rows.empty or not rows["ratio"].notna().any():
         raise SchemaError("no site has a ratio to draw: which sites have blocks with both systems?")
@@ -58,41 +51,33 @@ def sites(
     wide = width_mm > WIDE_MM
     lines = _lines(rows, over, width_mm)
     notes = [f"missing: {what}" for what in dict.fromkeys(filter(None, over["missing"]))]
-    drawn, axes = sheet(lines, width_mm, 10 if wide else 14.5, notes)
-    room = axes.get_position().width * width_mm
-    ratio_axis(axes.xaxis, rows, axes.set_xlim, _reach(rows, over), most=9 if wide else 5, room_mm=room)
+    separator = " " if wide else "\n"
+    label = f"Ratio to {baseline}, 95 % interval{separator}(band: equivalence margin)"
+    drawn, axes = sheet(lines, rows, label, width_mm, notes, _reach(rows, over))
     for y, line in enumerate(lines):
         if line.row is not None:
             _draw(axes, line.row, y, marks[line.row.row.system], wide)
-    separator = " " if wide else "\n"
-    axes.set_xlabel(f"Ratio to {baseline}, 95 % interval{separator}(band: equivalence margin)")
     return Drawn(drawn, _caption(rows, over, stamp))
 
 
 def _caption(rows: pd.DataFrame, over: pd.DataFrame, stamp: str) -> str:
     """What squares, diamond and line are, how many sites, and what qualifies them."""
-    counted = over["across"].value_counts()
-    told = ", ".join(f"{word} {count}" for word, count in _in_order(counted))
-    pairs = rows.loc[rows["n_pairs"] > 0]
+    counts = Counter(map(str, over["across"])).items()
+    words = ", ".join(f"{word} {n}" for word, n in sorted(counts, key=lambda each: (-each[1], each[0])))
     named = [f"{row.system} at {row.scenario}: {row.named}" for row in over.itertuples() if row.named]
     some = over["ratio_low"].notna().any()
     return (
         f"Ratio of geometric means to {rows['baseline'].iloc[0]} at {span(over['sites'])} sites, squares, over "
-        f"{span(pairs['n_pairs'])} {' or '.join(dict.fromkeys(pairs['pair_unit']))} each, with 95 % t intervals"
+        f"{pairs(rows)} each, with 95 % t intervals"
         + ("; the area of a square is its weight. Diamond: random-effects mean of the sites with its 95 % interval; "
            f"below it the 95 % prediction interval of {NEW}; SD: standard deviation between sites, on the log scale; "
            "p: Welch's test of equal sites. " if some else
            ". Two sites give no mean over sites and say nothing of others. " if (over["sites"] == 2).all() else
            ". Below three sites there is no mean over sites. ")
-        + f"Over sites: {told}. "
+        + f"Over sites: {words}. "
         + (f"Named, adjusted by Holm over the sites: {'; '.join(named)}. " if named else "")
         + stamp
     ).strip()  # fmt: skip
-
-
-def _in_order(counted: pd.Series) -> list[tuple[str, int]]:
-    """Return words and how often each is there, the most frequent first, equal ones by name."""
-    return sorted(((str(word), int(n)) for word, n in counted.items()), key=lambda each: (-each[1], each[0]))
 
 
 def _lines(rows: pd.DataFrame, over: pd.DataFrame, width_mm: float) -> list[Line]:
@@ -102,7 +87,7 @@ def _lines(rows: pd.DataFrame, over: pd.DataFrame, width_mm: float) -> list[Line
         lines += heading(workload, metric, group["better"].iloc[0], "", width_mm)
         for case in group.itertuples(index=False):
             mine = rows[(rows[KEYS] == [getattr(case, key) for key in KEYS]).all(axis=1)]
-            lines += [Line(told, minor=True) for told in _about(case, width_mm)]
+            lines += [Line(text, minor=True) for text in _about(case, width_mm)]
             for row in mine.itertuples(index=False):
                 word = row.named or row.verdict if np.isfinite(row.error) else row.reason
                 lines.append(Line(row.site, _Mark("site", row), _texts(row, "ratio", word, wide)))
@@ -115,17 +100,17 @@ def _lines(rows: pd.DataFrame, over: pd.DataFrame, width_mm: float) -> list[Line
 def _about(case: Any, width_mm: float) -> list[str]:
     """Which case it is, and how far its sites are apart, on as few lines as hold it."""
     name = case.system if case.scenario == "default" else f"{case.scenario}  {case.system}"
-    told = []
+    facts = []
     if np.isfinite(case.tau):
-        told.append(f"SD between sites {notation.short(100 * case.tau)} %, I² {100 * case.i_squared:.0f} %")
+        facts.append(f"SD between sites {notation.short(100 * case.tau)} %, I² {100 * case.i_squared:.0f} %")
     if np.isfinite(case.p_sites):
-        told.append(f"equal sites: p {p_text(case.p_sites)}")
-    together = f"({'; '.join(told)})"
-    for lines in ([f"{name} {together}" if told else name], [name, together]):
+        facts.append(f"equal sites: p {p_text(case.p_sites)}")
+    together = f"({'; '.join(facts)})"
+    for lines in ([f"{name} {together}" if facts else name], [name, together]):
         # letters on paper are set up to a twentieth wider than what is measured
         if all(1.08 * theme.text_mm(line, theme.TEXT_PT - 1) < width_mm - 3 for line in lines):
             return lines
-    return [name, *told]
+    return [name, *facts]
 
 
 def _texts(row: Any, stem: str, word: str, wide: bool) -> tuple[str, ...]:
@@ -133,8 +118,9 @@ def _texts(row: Any, stem: str, word: str, wide: bool) -> tuple[str, ...]:
     if not wide:
         return (word,)
     low, high = (getattr(row, f"{stem}_{end}") for end in ("low", "high"))
-    number = notation.number(row.ratio, notation.decimals(low, high, null=1)) if stem == "ratio" else ""
-    return (f"{number} {notation.interval(low, high, null=1)}".strip() if np.isfinite(low) else "", word)
+    if not np.isfinite(low):
+        return "", word
+    return notation.ratio(row) if stem == "ratio" else notation.interval(low, high, null=1), word
 
 
 def _reach(rows: pd.DataFrame, over: pd.DataFrame) -> float:
@@ -148,19 +134,15 @@ def _reach(rows: pd.DataFrame, over: pd.DataFrame) -> float:
 
 def _draw(axes: Axes, mark: _Mark, y: float, own: theme.SystemStyle, wide: bool) -> None:
     kind, row = mark
-    axes.vlines(1, y - 0.5, y + 0.5, color=theme.GREY, lw=0.7, zorder=1)
-    band(axes, row.margin, y)
+    base_row(axes, row.margin, y)
     if kind == "site":
         share = row.weight if np.isfinite(row.weight) else 0.3
         size = float(np.clip(LARGEST * np.sqrt(share), SMALLEST, LARGEST))
         ratio_mark(axes, row, y, own._replace(marker="s"), vertical=False, size=size)
     elif kind == MEAN:
         low, high = np.clip([row.ratio_low, row.ratio_high], *axes.get_xlim())
-        axes.add_patch(
-            Polygon(
-                [(low, y), (row.ratio, y - 0.32), (high, y), (row.ratio, y + 0.32)], color=own.colour, lw=0, zorder=4
-            )
-        )
+        corners = [(low, y), (row.ratio, y - 0.32), (high, y), (row.ratio, y + 0.32)]
+        axes.add_patch(Polygon(corners, color=own.colour, lw=0, zorder=4))
     else:
         ends = pd.Series({"ratio": row.ratio, "ratio_low": row.predicted_low, "ratio_high": row.predicted_high})
         ratio_mark(axes, ends, y, own._replace(marker="|"), vertical=False, size=5)

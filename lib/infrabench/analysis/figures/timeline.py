@@ -32,21 +32,11 @@ def timeline(
 ) -> Drawn:  # fmt: skip
     """Return one column for each scenario, one row for each series, and in it one line for each trial.
 
-    Parameters
-    ----------
-    samples
-        ``system``, ``scenario``, ``trial``, ``series``, ``at_s``, ``value``, ``unit``; each series in one unit. A
-        line is broken where a value is missing.
-    events
-        ``system``, ``scenario``, ``trial``, ``event``, ``at_s``.
-    workload
-        Its name, where the caption begins with it.
-    zero, origin
-        The event that all times count from, a line through all rows; and the same as a sentence.
-    shown
-        Further events to mark, one sign for each trial at the foot of the first row.
-    systems
-        Systems in the session's order, baseline first; it fixes colours and markers.
+    `samples`: ``system``, ``scenario``, ``trial``, ``series``, ``at_s``, ``value``, ``unit``, each series in one unit;
+    a line is broken where a value is missing. `events`: ``system``, ``scenario``, ``trial``, ``event``, ``at_s``.
+    `zero` is the event that all times count from, a line through all rows, and `origin` the same as a sentence; `shown`
+    are further events to mark, one sign for each trial at the foot of the first row. `systems` (the session's order,
+    baseline first) fixes colours and markers. The caption begins with `workload`, where it is given.
     """
     if samples.empty:
         raise SchemaError("no trial of this session has a course to draw")
@@ -80,16 +70,16 @@ def timeline(
 def _caption(samples: pd.DataFrame, events: pd.DataFrame, origin: str, shown: Sequence[str]) -> str:
     """What a line is, how many there are, and when each event was, by system."""
     counts = samples.groupby(["scenario", "system"], observed=True)["trial"].nunique()
-    told = []
+    sentences = []
     for scenario in dict.fromkeys(events["scenario"]):
         for system in dict.fromkeys(events["system"]):
             mine = events[(events["scenario"] == scenario) & (events["system"] == system)].groupby("event")["at_s"]
             times = [f"{event} at {span(mine.get_group(event).round(1))} s" for event in shown if event in mine.groups]
             if times:
-                told.append(f"{scenario}, {system}: {', '.join(times)}. ")
+                sentences.append(f"{scenario}, {system}: {', '.join(times)}. ")
     return (
         f"One line for each trial and none for their mean, {span(counts)} for each system and scenario; seconds "
-        f"after {origin}. {''.join(told)}"
+        f"after {origin}. {''.join(sentences)}"
     ).strip()
 
 
@@ -106,17 +96,16 @@ def _lines(
 
 
 def _axis(axes: Axes, series: str, scale: notation.Scale, rows: pd.DataFrame) -> None:
-    unit = f" ({scale.unit})" if scale.unit not in ("", "1") else ""
-    title = notation.metric_title(series)
+    title, log = notation.metric_title(series), ""
     values = rows["value"][rows["value"] > 0]
     if rows["unit"].iloc[0] in LOG_UNITS and len(values) and values.max() > FAR * values.min():
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(PlainLog())
         axes.yaxis.set_minor_formatter(NullFormatter())
-        unit += "; log scale"
+        log = "; log scale"
     else:
         axes.set_ylim(0, ROOM * float(rows["value"].max()) / scale.factor or 1.0)
-    axes.set_ylabel(theme.broken(f"{title[0].upper()}{title[1:]}{unit}", ROW_MM - 6, " ("))
+    axes.set_ylabel(theme.broken(f"{title[0].upper()}{title[1:]}{scale.label}{log}", ROW_MM - 6, " ("))
 
 
 def _events(

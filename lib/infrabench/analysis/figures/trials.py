@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -21,6 +19,7 @@ from infrabench.stats.diagnostics import critical_split, outlier_mask, residuals
 LINES_UP_TO = 60  # blocks; more lines than that are a grey wash
 ROW_MM = 11.0  # a system of `modes`
 FLAG = "bimodal"
+BY_DEPLOYMENT = {"constant": "; each deployment keeps to one mode", "varies": "; modes change inside a deployment"}
 LEVEL = 0.95  # of the band of `qq`
 
 
@@ -46,15 +45,18 @@ def order(view: View) -> Drawn:
     _edges(grid[:, 0], case)
     grid[0, 0].set_xlim(0, len(case) + 1)
     grid[0, 0].xaxis.set_major_locator(MaxNLocator(integer=True))
-    which = f" of {view.workload}, {view.scenario}," if width > 120 else ""
-    grid[-1, 0].set_xlabel(theme.broken(f"trial{which} in executed order{_lines_are(case)}", width - 20, " ("))
+    of = f" of {view.workload}, {view.scenario}," if width > 120 else ""
+    lines = ["thin lines: blocks"] if 1 < case.groupby(["session", "block"]).ngroups <= LINES_UP_TO else []
+    lines += ["thick: deployments"] if case.groupby(["session", "deployment"]).ngroups > 1 else []
+    label = f"trial{of} in executed order" + (f" ({', '.join(lines)})" if lines else "")
+    grid[-1, 0].set_xlabel(theme.broken(label, width - 20, " ("))
     theme.legend(drawn, view.marks, [name for name in names if name in set(case["system"])], extra, line=0)
     outliers = case[flagged].groupby("system", observed=True).size()
-    told = ", ".join(f"{count} {name}" for name, count in outliers.items())
+    which = ", ".join(f"{count} {name}" for name, count in outliers.items())
     parts = [
         f"{view.about}{view.metric_in} of every trial in executed order; {notation.direction(view.better)}; the axis "
         f"does not start at zero. {counts(case)}{order_sentence(case, view.order)}",
-        f"Ringed: modified z above 3.5, kept in every analysis ({told}). " if told else "No value is flagged. ",
+        f"Ringed: modified z above 3.5, kept in every analysis ({which}). " if which else "No value is flagged. ",
         no_value(case), repeats(case), view.dependence,
         "Below: fixed work done before each block on each host, never used to correct a value. " if drift else "",
     ]  # fmt: skip
@@ -168,8 +170,8 @@ def lag(view: View) -> Drawn:
         row = view.row(view.diagnostics, name)
         r1 = np.nan if row is None else row.lag1
         panel.set_title(f"{name}, r₁ = {r1:.2f}" if np.isfinite(r1) else f"{name}, no r₁")
-    title, unit = notation.metric_title(view.metric), "" if view.scale.unit == "1" else f" ({view.scale.unit})"
-    theme.label_panels(drawn, f"{title}{unit} of a trial", "of the system's next trial")
+    title = notation.metric_title(view.metric)
+    theme.label_panels(drawn, f"{title}{view.scale.label} of a trial", "of the system's next trial")
     return Drawn(drawn, (
         f"{view.about}{title} of a trial over that of the system's trial before it (line: equal), in executed order. "
         f"{counts(view.case)}{view.dependence}A round cloud does not prove independence."
@@ -205,7 +207,7 @@ def qq(view: View) -> Drawn:
             axis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=2))
     theme.label_panels(drawn, "quantile of the normal distribution", "residual / SD")
     rows = [(name, view.row(view.diagnostics, name)) for name in standardised]
-    told = [
+    tests = [
         f"{name} p {p_text(row.shapiro_p)}, skewness {row.skewness_residual:.2f}"
         for name, row in rows if row is not None and np.isfinite(row.shapiro_p)
     ]  # fmt: skip
@@ -214,7 +216,7 @@ def qq(view: View) -> Drawn:
         "values are positive) without the mean of its system in the deployment and the mean of its block, over the "
         f"standard deviation; n = {span([values.size for values in standardised.values()])} for each system. Shaded: "
         "95 % range of each rank for normal residuals. "
-        + (f"Shapiro-Wilk: {'; '.join(told)}. " if told else "") + "Shown for information; no test is chosen by it."
+        + (f"Shapiro-Wilk: {'; '.join(tests)}. " if tests else "") + "Shown for information; no test is chosen by it."
     ))  # fmt: skip
 
 
@@ -224,8 +226,8 @@ def _values(axes: Axes, view: View, flagged: pd.Series) -> list[Line2D]:
     for name, mark in view.marks.items():
         every = case[case["system"] == name]
         mine = every[every["value"].notna()]
-        for again, face in ((mine["attempt"] == 0, mark.colour), (mine["attempt"] > 0, "white")):
-            at, y = mine.loc[again, "rank"], mine.loc[again, "value"] / factor
+        for chosen, face in ((mine["attempt"] == 0, mark.colour), (mine["attempt"] > 0, "white")):
+            at, y = mine.loc[chosen, "rank"], mine.loc[chosen, "value"] / factor
             axes.plot(at, y, mark.marker, c=mark.colour, mfc=face, ms=3, mew=0.7, lw=0, zorder=3)
         for sign, lost in _lost(every).items():
             if len(lost):  # an empty line that is not clipped still takes room
@@ -279,12 +281,6 @@ def _edges(panels: np.ndarray, case: pd.DataFrame) -> None:
             )  # fmt: skip
 
 
-def _lines_are(case: pd.DataFrame) -> str:
-    told = ["thin lines: blocks"] if 1 < case.groupby(["session", "block"]).ngroups <= LINES_UP_TO else []
-    told += ["thick: deployments"] if case.groupby(["session", "deployment"]).ngroups > 1 else []
-    return f" ({', '.join(told)})" if told else ""
-
-
 def _probes(axes: Axes, case: pd.DataFrame, probes: pd.DataFrame) -> None:
     """Draw the drift series: a probe stands before the first trial that follows it."""
     positions = case["position"].to_numpy()
@@ -296,7 +292,7 @@ def _probes(axes: Axes, case: pd.DataFrame, probes: pd.DataFrame) -> None:
         at = np.searchsorted(positions, mine["position"]) + 0.5
         style, colour = theme.DASHES[i % len(theme.DASHES)], ("#333333", theme.GREY)[i % 2]
         axes.plot(at, mine["value"] / scale.factor, ls=style, c=colour, lw=0.8, marker=".", ms=2.5, label=host)
-    axes.set_ylabel("Probe" + ("" if scale.unit == "1" else f" ({scale.unit})"))
+    axes.set_ylabel(f"Probe{scale.label}")
     axes.margins(y=0.15)
     if len(hosts) > 1:
         axes.legend(ncols=len(hosts), loc="lower right", bbox_to_anchor=(1, 0.98), borderaxespad=0, handlelength=2.5)
@@ -317,26 +313,22 @@ def _describe_modes(view: View) -> str:
     cells = cells[(cells["scenario"] == view.scenario) & cells["split_d"].notna()]
     if cells.empty:
         return "Too few values to look for two modes."
-    told = [
-        f"{row.system} {notation.short(row.split_d)}; {notation.short(row.split_d_log)}; p {p_text(row.dip_p)}"
-        for row in cells.itertuples(index=False)
-    ]
+    distances, flagged, scale = [], [], view.scale
+    unit = "" if scale.unit == "1" else f" {scale.unit}"
+    for row in cells.itertuples(index=False):
+        raw, logs = notation.short(row.split_d), notation.short(row.split_d_log)
+        distances.append(f"{row.system} {raw}; {logs}; p {p_text(row.dip_p)}")
+        if FLAG in row.flags:
+            two = split(view.by_system[row.system])
+            low, high = (f"{notation.number(place / scale.factor)}{unit}" for place in (two.low, two.high))
+            shares = f"{100 * two.share:.0f} % at {low}, {100 - 100 * two.share:.0f} % at {high}"
+            flagged.append(f"{row.system} ({shares}{BY_DEPLOYMENT.get(row.mode_by_deployment, '')})")
     critical = span([critical_split(int(n)) for n in cells["n"]], ".2f")
-    where = "; ".join(_located(view, row) for row in cells[cells["flags"].str.contains(FLAG)].itertuples(index=False))
     return (
         f"Distance of the best two groups in pooled standard deviations (raw; on logarithms; critical 99 % value "
-        f"{critical}), and p of Hartigan's dip: {', '.join(told)}. "
-        + (f"Flagged bimodal: {where}; the median is reported there." if where else "None is flagged.")
+        f"{critical}), and p of Hartigan's dip: {', '.join(distances)}. "
+        + (f"Flagged bimodal: {'; '.join(flagged)}; the median is reported there." if flagged else "None is flagged.")
     )
-
-
-def _located(view: View, row: Any) -> str:
-    found, scale = split(view.by_system[row.system]), view.scale
-    ends = [notation.number(place / scale.factor) for place in (found.low, found.high)]
-    unit = "" if scale.unit == "1" else f" {scale.unit}"
-    kept = {"constant": "; each deployment keeps to one mode", "varies": "; modes change inside a deployment"}
-    shares = f"{100 * found.share:.0f} % at {ends[0]}{unit}, {100 - 100 * found.share:.0f} % at {ends[1]}{unit}"
-    return f"{row.system} ({shares}{kept.get(row.mode_by_deployment, '')})"
 
 
 def _standardise(case: pd.DataFrame) -> dict[str, np.ndarray]:

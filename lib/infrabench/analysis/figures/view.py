@@ -16,7 +16,6 @@ from infrabench.analysis.tables import notation
 from infrabench.core import SchemaError
 
 ORDER = ["session", "position", "attempt", "started_utc"]  # repeats share the last position of their block
-Reason = Mapping[str, str]
 
 
 class Drawn(NamedTuple):
@@ -28,40 +27,26 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """What a figure shows: frames of the analysis, which case of them, which systems, how wide.
+    """What a figure shows: a case, frames of the analysis (a figure says which it reads), systems, how wide.
 
-    Parameters
-    ----------
-    workload, metric, scenario
-        The case; figures of all scenarios, or of several metrics, leave the rest empty.
-    table, estimates, contrasts, diagnostics, tiers, probes
-        The tidy table, and what `infrabench.stats` and `infrabench.probes` return of it. A figure says which it reads.
-        Contrasts are drawn as they are given: select them before. Without contrasts, `points` and `scaling` have no
-        panel of ratios.
-    systems
-        Systems in the session's order, baseline first; it fixes colours and markers.
-    not_run, absent
-        System -> reason, for systems that could not be run; (scenario, system) -> reason, for cells that do not apply.
-    order
-        How the trials of a block were ordered: a key of `sentences.ORDERS`, or a sentence.
-    width_mm
-        Printed width, 85 or 174; None is what suits the figure.
+    Figures of all scenarios, or of several metrics, leave the rest of the case empty. Contrasts are drawn as they are
+    given: select them before. Without contrasts, `points` and `scaling` have no panel of ratios.
     """
 
     workload: str = ""
     metric: str = ""
     scenario: str = ""
-    table: pd.DataFrame = None
+    table: pd.DataFrame = None  # the tidy table; the others are what `infrabench.stats` returns of it
     estimates: pd.DataFrame = None
     contrasts: pd.DataFrame = None
     diagnostics: pd.DataFrame = None
     tiers: pd.DataFrame = None
     probes: pd.DataFrame = None
-    systems: Sequence[str] | None = None
-    not_run: Reason = field(default_factory=dict)
-    absent: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    order: str = "random"
-    width_mm: float | None = None
+    systems: Sequence[str] | None = None  # in the session's order, baseline first: it fixes colours and markers
+    not_run: Mapping[str, str] = field(default_factory=dict)  # system that could not be run -> reason
+    absent: Mapping[tuple[str, str], str] = field(default_factory=dict)  # (scenario, system) without a place -> reason
+    order: str = "random"  # of the trials of a block: a key of `sentences.ORDERS`, or a sentence
+    width_mm: float | None = None  # in print, 85 or 174; None is what suits the figure
 
     def of_metric(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return the rows of `frame` that are of this view's workload and metric."""
@@ -126,7 +111,7 @@ class View:
 
     def axis_label(self) -> str:
         """Return the label of the axis of the case's values."""
-        return notation.axis_label(self.metric, self.scale.unit, self.better)
+        return notation.axis_label(self.metric, self.scale, self.better)
 
     @property
     def about(self) -> str:

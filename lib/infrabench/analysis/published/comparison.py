@@ -112,7 +112,7 @@ def _read_target(each: Mapping[str, Any], notes: Mapping[str, str]) -> Iterator[
         )
 
 
-def usable(known: Numbers | None = None) -> pd.DataFrame:
+def usable() -> pd.DataFrame:
     """Return the published ratios that a measurement may be compared with, one row per target and system.
 
     ``ratio_low`` and ``ratio_high`` are equal unless a range over levels is printed; ``rounded_low`` and
@@ -120,8 +120,7 @@ def usable(known: Numbers | None = None) -> pd.DataFrame:
     ``metric`` (joined by commas where there are more) are ours, empty where no study measures it yet. None of the
     numbers has a spread of its own.
     """
-    known = numbers() if known is None else known
-    rows = []
+    known, rows = numbers(), []
     for key, group in groupby(targets(), key=lambda target: target.key):
         first, *more = group
         for system in first.systems:
@@ -138,27 +137,16 @@ def usable(known: Numbers | None = None) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def against(contrasts: pd.DataFrame, known: Numbers | None = None) -> pd.DataFrame:
-    """Return our contrasts to the baseline beside the published ratios.
+def against(contrasts: pd.DataFrame) -> pd.DataFrame:
+    """Return our contrasts to the baseline (`infrabench.stats.contrasts`) beside the published ratios.
 
-    Parameters
-    ----------
-    contrasts
-        As made by `infrabench.stats.contrasts`.
-    known
-        Published numbers; those of the repository by default.
-
-    Returns
-    -------
-    DataFrame
-        One row per contrast with a published counterpart. ``published_low``, ``published_high``: the published ratio
-        (equal ends) or its range over levels; ``published_n``: runs, or what the paper says instead;
-        ``predicted_low``, ``predicted_high``: where a second campaign of that many blocks would put its ratio with
-        95 % probability, on this site; ``agreement``: a word by the rule of `agreement`; ``grade``: how far the
-        published number can be trusted; ``where``: place in the text; ``note``: what the papers contradict.
+    One row per contrast with a published counterpart. ``published_low``, ``published_high``: the published ratio (equal
+    ends) or its range over levels; ``published_n``: runs, or what the paper says instead; ``predicted_low``,
+    ``predicted_high``: where a second campaign of that many blocks would put its ratio with 95 % probability, on this
+    site; ``agreement``: a word by the rule of `agreement`; ``grade``: how far the published number can be trusted;
+    ``where``: place in the text; ``note``: what the papers contradict.
     """
-    known = numbers() if known is None else known
-    rows: list[dict[str, Any]] = []
+    known, rows = numbers(), list[dict[str, Any]]()
     for target in targets():
         ours = contrasts[(contrasts["workload"] == target.workload) & (contrasts["metric"] == target.metric)]
         ours = ours[ours["scenario"].str.startswith(target.scenario) & ours["system"].map(plain).isin(target.systems)]
@@ -208,7 +196,9 @@ def _compared(row: Any, target: ReproductionTarget, known: Numbers) -> dict[str,
     printed = [known.row(each) for each in target.ids(system)]
     theirs = target.ratios(system, known)
     stated = None if pd.isna(printed[0].n) else int(printed[0].n)
-    grade, why, other = target.graded(system), _why_not(row, target), _another(row)
+    grade, why = target.graded(system), _why_not(row, target)
+    labelled = [name for name in (row.system, row.baseline) if plain(name) != name]  # not the one that was published
+    other = f"ours is {' and '.join(labelled)}: by direction alone" if labelled else ""
     predicted, word = (np.nan, np.nan), NOT_COMPARABLE
     if not why and target.comparable:
         # one run, the widest interval, where the paper does not say how many
@@ -236,9 +226,3 @@ def _why_not(row: Any, target: ReproductionTarget) -> str:
         return row.reason or "no interval of ours"
     emulated = [name for name in (row.system, row.baseline) if EMULATED in name]
     return f"{' and '.join(emulated)}: an emulator's speed" if emulated else ""
-
-
-def _another(row: Any) -> str:
-    """Return which of our systems is not the one that was published, by its label; nothing if both are."""
-    labelled = [name for name in (row.system, row.baseline) if plain(name) != name]
-    return f"ours is {' and '.join(labelled)}: by direction alone" if labelled else ""

@@ -25,9 +25,10 @@ from infrabench.analysis.tables.cells import (
     interim_table,
     ratios_table,
     results_table,
+    ruled_out,
+    ruled_out_label,
 )
 from infrabench.analysis.tables.notation import latex, markdown, save
-from infrabench.analysis.tables.ruled_out import ruled_out, ruled_out_label
 
 __all__ = [
     "Question",

@@ -10,31 +10,37 @@ import numpy as np
 import pandas as pd
 
 from infrabench.analysis.tables import notation
-from infrabench.analysis.tables.cells import ARROWS, SIGNS
+from infrabench.analysis.tables.cells import ARROWS, SIGNS, ruled_out
 from infrabench.analysis.tables.columns import (
     CELL,
+    CI,
+    REPLICATES,
+    Columns,
     f_test,
     numbers,
     p_values,
     pair,
-    replicates,
     without_empty,
     words,
     write,
 )
-from infrabench.analysis.tables.ruled_out import ruled_out
 
 MEAN = ("mean of sites", "mean of sites 95 % CI", "Hartung-Knapp 95 % CI", "a new site")
 NOTHING = "none"  # no ratio at this site: the table of sites that are missing says why
 HAS_NONE = "has none"  # another system answers here
 NO_TRIAL = "no valid trial"
+SITE_CASE: Columns = {
+    **words("workload", "scenario"),
+    "metric": lambda row: f"{notation.metric_title(row.metric)} {ARROWS[row.better]}",
+    **words("system"),
+}
 AIMS = {"mean": "mean within ±{} %", "ratio": "ratio within ±{} %", "verdict": "no inconclusive verdict at {} %"}
 
 
 def omnibus_table(omnibus: pd.DataFrame) -> pd.DataFrame:
     """Return one row per case: Friedman, Iman-Davenport, critical distance, tiers; interaction of the metric."""
     columns = {
-        **words("workload", "scenario", "metric"), "systems": lambda row: str(row.k), **replicates(),
+        **words("workload", "scenario", "metric"), "systems": lambda row: str(row.k), **REPLICATES,
         **numbers({"Friedman χ²": "friedman_chi2"}), **p_values({"p (χ²)": "friedman_p"}),
         **f_test("", "", "iman_davenport_f", "iman_davenport_p"), **p_values({"p adjusted": "p_adjusted"}),
         **words("adjustment"), **numbers({"critical distance of mean ranks": "nemenyi_cd"}), **words("tiers"),
@@ -48,7 +54,7 @@ def interactions_table(interactions: pd.DataFrame) -> pd.DataFrame:
     rows = interactions[interactions["levels"] > 1]
     baselines = list(dict.fromkeys(rows["baseline"]))
     columns = {
-        **words("workload", "metric", "system"), "scenarios": lambda row: str(row.levels), **replicates(),
+        **words("workload", "metric", "system"), "scenarios": lambda row: str(row.levels), **REPLICATES,
         **f_test(f" (with {', '.join(baselines)} x scenario)", "", "f", "p"), **p_values({"p adjusted": "p_adjusted"}),
         **words("adjustment", "reason"),
     }  # fmt: skip
@@ -62,7 +68,7 @@ def trends_table(trends: pd.DataFrame) -> pd.DataFrame:
         return notation.estimate(row.power, row.power_low, row.power_high, null=0)
 
     columns = {
-        **words("workload", "metric", "factor", "system"), "levels": lambda row: str(row.levels), **replicates(),
+        **words("workload", "metric", "factor", "system"), "levels": lambda row: str(row.levels), **REPLICATES,
         "power of the level": lambda row: estimate(row)[0], "power 95 % CI": lambda row: estimate(row)[1],
         **p_values({"p": "p", "p adjusted": "p_adjusted"}), **words("adjustment"), **p_values({"Page p": "page_p"}),
         **words("reason"),
@@ -123,33 +129,26 @@ def _aim(row: Any) -> str:
 def sites_table(rows: pd.DataFrame, over: pd.DataFrame, sites: Sequence[str]) -> pd.DataFrame:
     """Return one row per case and system: each site's ratio with its interval, the mean over sites, and a new site's.
 
-    Parameters
-    ----------
-    rows, over
-        `stats.sites.per_site` and `over_sites`.
-    sites
-        Every planned site, in the order of the columns.
-
-    Returns
-    -------
-    DataFrame
-        Text. What the mean's interval rules out stands beside a verdict that decides nothing. A ratio stands with its
-        95 % interval and the sign of the site's own verdict (`SIGNS`); a star marks a site that is named apart from the
-        others. The interval of the mean is this project's own composition (`stats.summary`), Hartung and Knapp's beside
-        it the customary one; that of a new site is the 95 % prediction interval.
+    `rows` and `over` are of `stats.sites.per_site` and `over_sites`; `sites` every planned site, in the order of the
+    columns. A ratio stands with its 95 % interval and the sign of the site's own verdict (`SIGNS`); a star marks a site
+    that is named apart from the others. What the mean's interval rules out stands beside a verdict that decides
+    nothing. The interval of the mean is this project's own composition (`stats.summary`), Hartung and Knapp's beside it
+    the customary one; that of a new site is the 95 % prediction interval.
     """
     cells = {(*(getattr(row, key) for key in CELL), row.site): _site(row) for row in rows.itertuples(index=False)}
     table = []
     for row in over.itertuples(index=False):
         case = tuple(getattr(row, key) for key in CELL)
-        told = _site_names(row) | {site: cells.get((*case, site), NOTHING) for site in sites}
+        texts = {name: text(row) for name, text in SITE_CASE.items()} | {
+            site: cells.get((*case, site), NOTHING) for site in sites
+        }
         if np.isfinite(row.ratio):
-            told |= pair("mean of sites", notation.estimate(row.ratio, row.ratio_low, row.ratio_high, null=1))
-            told["Hartung-Knapp 95 % CI"] = notation.interval(row.hartung_knapp_low, row.hartung_knapp_high, null=1)
-            told["a new site"] = notation.interval(row.predicted_low, row.predicted_high, null=1)
+            texts |= pair("mean of sites", notation.estimate(row.ratio, row.ratio_low, row.ratio_high, null=1))
+            texts["Hartung-Knapp 95 % CI"] = notation.interval(row.hartung_knapp_low, row.hartung_knapp_high, null=1)
+            texts["a new site"] = notation.interval(row.predicted_low, row.predicted_high, null=1)
         else:
-            told |= dict.fromkeys(MEAN, "")
-        table.append(told | {"verdict": row.verdict, "ruled out": ruled_out(row), "over sites": row.across})
+            texts |= dict.fromkeys(MEAN, "")
+        table.append(texts | {"verdict": row.verdict, "ruled out": ruled_out(row), "over sites": row.across})
     made = pd.DataFrame(table, dtype="str")
     return without_empty(made, (*MEAN, "ruled out"))
 
@@ -161,37 +160,29 @@ def heterogeneity_table(over: pd.DataFrame) -> pd.DataFrame:
     ``p``: Welch's test that all sites have one ratio, and adjusted within its family; ``p of Q``: as if the sites'
     errors were known.
     """
-    table = []
-    for row in over.itertuples(index=False):
-        told = _site_names(row) | {"sites": f"{row.sites} of {row.planned}"}
-        told |= pair("SD between sites %", _percent(row, "tau")) | pair("I² %", _percent(row, "i_squared"))
-        told |= {"p": notation.p_value(row.p_sites), "p adjusted": notation.p_value(row.p_sites_adjusted)}
-        told |= {"Q": notation.short(row.q), "p of Q": notation.p_value(row.p_q)}
-        told |= {"over sites": row.across, "named": row.named, "missing": row.missing, "reason": row.reason}
-        table.append(told)
-    made = pd.DataFrame(table, dtype="str")
-    spread = [f"{name}{end}" for name in ("SD between sites %", "I² %") for end in ("", " 95 % CI")]
-    return without_empty(made, (*spread, "named", "missing", "reason"))
-
-
-def _site_names(row: Any) -> dict[str, str]:
-    metric = f"{notation.metric_title(row.metric)} {ARROWS[row.better]}"
-    return {"workload": row.workload, "scenario": row.scenario, "metric": metric, "system": row.system}
+    spread = {**_percent("SD between sites %", "tau"), **_percent("I² %", "i_squared")}
+    columns = {
+        **SITE_CASE, "sites": lambda row: f"{row.sites} of {row.planned}", **spread,
+        **p_values({"p": "p_sites", "p adjusted": "p_sites_adjusted"}), **numbers({"Q": "q"}),
+        **p_values({"p of Q": "p_q"}), "over sites": lambda row: row.across, **words("named", "missing", "reason"),
+    }  # fmt: skip
+    return write(over, columns, (*spread, "named", "missing", "reason"))
 
 
 def _site(row: Any) -> str:
     if not np.isfinite(row.ratio_low):
         return NOTHING
-    number, interval = notation.estimate(row.ratio, row.ratio_low, row.ratio_high, null=1)
-    return f"{number} {interval} {SIGNS[row.verdict]}{' *' if row.named else ''}"
+    return f"{notation.ratio(row)} {SIGNS[row.verdict]}{' *' if row.named else ''}"
 
 
-def _percent(row: Any, name: str) -> tuple[str, str]:
-    """A share in percent with its interval: both to two digits, as its ends may be orders of magnitude apart."""
-    value, low, high = (100 * getattr(row, each) for each in (name, f"{name}_low", f"{name}_high"))
-    if not np.isfinite(value):
-        return "", ""
-    return notation.short(value), f"[{notation.short(low)}, {notation.short(high)}]"
+def _percent(heading: str, name: str) -> Columns:
+    """A share in percent and its interval: both to two digits, as its ends may be orders of magnitude apart."""
+
+    def text(row: Any, form: str) -> str:
+        value, low, high = (100 * getattr(row, each) for each in (name, f"{name}_low", f"{name}_high"))
+        return form.format(*map(notation.short, (value, low, high))) if np.isfinite(value) else ""
+
+    return {heading: lambda row: text(row, "{0}"), f"{heading} {CI}": lambda row: text(row, "[{1}, {2}]")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,36 +195,24 @@ class Question:
 
 
 def matrix_table(
-    table: pd.DataFrame,
-    workload: str,
-    questions: Sequence[Question],
-    *,
-    scenarios: Sequence[str],
+    table: pd.DataFrame, workload: str, questions: Sequence[Question], *, scenarios: Sequence[str],
     systems: Sequence[str],
-) -> pd.DataFrame:
+) -> pd.DataFrame:  # fmt: skip
     """Return one row for each scenario and question that some trial of it answers; one column for each system.
 
-    Parameters
-    ----------
-    table
-        The tidy table. Only valid trials have answers; the row *valid trials* counts them.
-    scenarios, systems
-        In this order; scenarios without a trial are left out.
-
-    Returns
-    -------
-    DataFrame
-        ``scenario``, ``question``, then the systems. A flag reads ``3 of 3``; a share and a count are one number, or
-        their smallest and largest. A system that has no such answer, as it has no such scrub, *has none*.
+    `table` is the tidy table. Only valid trials have answers; the row *valid trials* counts them. `scenarios` and
+    `systems` stand in this order; scenarios without a trial are left out. A flag reads ``3 of 3``; a share and a count
+    are one number, or their smallest and largest. A system that has no such answer, as it has no such scrub, *has
+    none*.
     """
-    mine = table[table["workload"] == workload]
+    measured = table[table["workload"] == workload]
     rows = []
-    for scenario in [name for name in scenarios if name in set(mine["scenario"])]:
-        cases = mine[mine["scenario"] == scenario]
+    for scenario in [name for name in scenarios if name in set(measured["scenario"])]:
+        cases = measured[measured["scenario"] == scenario]
         trials = cases.drop_duplicates("trial")
         of = {name: trials[trials["system"] == name] for name in systems}
-        told = {name: f"{(each['state'] == 'ok').sum()} of {len(each)}" for name, each in of.items()}
-        rows.append({"scenario": scenario, "question": "valid trials", **told})
+        valid = {name: f"{(each['state'] == 'ok').sum()} of {len(each)}" for name, each in of.items()}
+        rows.append({"scenario": scenario, "question": "valid trials", **valid})
         for asked in questions:
             answers = cases[(cases["metric"] == asked.metric) & cases["value"].notna()]
             if not answers.empty:

@@ -1,7 +1,12 @@
-"""Cells and contrasts as text: estimates, ratios to the baseline, published numbers beside ours, a session so far."""
+"""Cells and contrasts as text: estimates, ratios to the baseline, published numbers beside ours, a session so far.
+
+And what an interval rules out, for a verdict that decides nothing: how much a system costs and gains at most. These are
+the ends of one 95 % interval, as sentences: both hold together with 95 % confidence.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +26,6 @@ from infrabench.analysis.tables.columns import (
     words,
     write,
 )
-from infrabench.analysis.tables.ruled_out import ruled_out
 from infrabench.core import STATES
 
 SIGNS = {
@@ -32,26 +36,27 @@ ARROWS = {"higher": "↑", "lower": "↓"}  # the direction that is better
 NOT_RUN = "not run"
 STUDENT = "Student's t"  # the method of an interval that needs no name on the page
 
+DIGITS = 2  # significant ones; an end is rounded away from no effect, so that "at most" stays true
+ROUNDING = 1e-9
+UNDECIDED = "inconclusive"
+NOTHING = "nothing is ruled out: no interval"
+CONFIDENCE = "(95 %)"
+
 
 def estimates_table(
     estimates: pd.DataFrame, diagnostics: pd.DataFrame | None = None, *, every: bool = False
 ) -> pd.DataFrame:
     """Return one row per cell: n, trials without a value, mean and median with 95 % intervals, spread, range.
 
-    Parameters
-    ----------
-    estimates
-        Each metric is shown in one unit throughout, so its rows can be compared by eye.
-    diagnostics
-        Given, cells flagged skewed get the bootstrap-t interval, and cells flagged dependent the interval with the
-        effective n, beside Student's; the columns are there when some cell needs them, and so is the method of the
-        interval where it is not Student's.
-    every
-        Also geometric mean and pseudo-median with their intervals, the bootstrap-t interval of every cell, and how the
-        trials are spread over deployments: for the file, not for the page.
+    Each metric is shown in one unit throughout, so its rows can be compared by eye. With `diagnostics`, cells flagged
+    skewed get the bootstrap-t interval, and cells flagged dependent the interval with the effective n, beside
+    Student's; the columns are there when some cell needs them, and so is the method of the interval where it is not
+    Student's. `every` adds geometric mean and pseudo-median with their intervals, the bootstrap-t interval of every
+    cell, and how the trials are spread over deployments: for the file, not for the page.
     """
-    scales, noted = metric_scales(estimates, "max"), _noted(diagnostics)
-    rows = []
+    scales, rows = metric_scales(estimates, "max"), []
+    notes = () if diagnostics is None else diagnostics.itertuples(index=False)
+    noted = {tuple(getattr(row, name) for name in CELL): row for row in notes}
     for cell in estimates.itertuples(index=False):
         scale = scales.get((cell.workload, cell.metric), NO_UNIT)
         f, note = scale.factor, noted.get(tuple(getattr(cell, name) for name in CELL))
@@ -166,28 +171,17 @@ def ratios_table(contrasts: pd.DataFrame, systems: Sequence[str]) -> pd.DataFram
     """Return one row per case: workload, metric (an arrow: the better direction), scenario, n, and each system's ratio.
 
     A ratio stands with its 95 % interval and the sign of its verdict (`SIGNS`). The scenario is left out where no
-    workload has several. A system that has no contrast in a case was *not run* there.
-
-    Parameters
-    ----------
-    contrasts
-        Rows to show, in their order; select them before the call.
-    systems
-        Systems in the session's order, which is that of the columns.
+    workload has several. A system that has no contrast in a case was *not run* there. Rows are those of `contrasts`,
+    which are selected before the call; columns the `systems` in the session's order.
     """
     shown = [name for name in systems if name in set(contrasts["system"])]
     rows = []
     for (workload, metric, scenario), case in contrasts.groupby(["workload", "metric", "scenario"], sort=False):
-        head = {
-            "workload": str(workload),
-            "metric": f"{notation.metric_title(metric)} {ARROWS[case['better'].iloc[0]]}",
-        }
+        title = f"{notation.metric_title(metric)} {ARROWS[case['better'].iloc[0]]}"
         cells = {row.system: _format_ratio(row) for row in case.itertuples(index=False)}
-        counts = dict.fromkeys(str(n) for n in case["n_pairs"] if n)
-        rows.append(
-            head | {"scenario": str(scenario), "n": " to ".join(sorted(counts, key=int)) or "0"}
-            | {name: cells.get(name, NOT_RUN) for name in shown}
-        )  # fmt: skip
+        n = " to ".join(sorted({str(n) for n in case["n_pairs"] if n}, key=int)) or "0"
+        row = {"workload": str(workload), "metric": title, "scenario": str(scenario), "n": n}
+        rows.append(row | {name: cells.get(name, NOT_RUN) for name in shown})
     table = pd.DataFrame(rows, dtype="str")
     if table.empty or table.drop_duplicates(["workload", "scenario"])["workload"].duplicated().any():
         return table
@@ -206,24 +200,16 @@ def interim_table(frame: pd.DataFrame, baseline: str) -> pd.DataFrame:
     rows = []
     for row in frame.itertuples(index=False):
         scale = scales[row.workload, row.metric]
-        told = row_names(row, scale) | {"n": str(row.n)} | pair("mean", both(row, "mean", factor=scale.factor), CI)
+        texts = row_names(row, scale) | {"n": str(row.n)} | pair("mean", both(row, "mean", factor=scale.factor), CI)
         ratio = both(row, "ratio", null=1) if np.isfinite(row.ratio) else ("", "")
-        rows.append(told | pair(f"ratio to {baseline}", ratio, f"ratio {CI}") | {"reason": row.reason})
+        rows.append(texts | pair(f"ratio to {baseline}", ratio, f"ratio {CI}") | {"reason": row.reason})
     made = without_empty(pd.DataFrame(rows), ("reason",))
     return made if frame["ratio"].notna().any() else made.drop(columns=[f"ratio to {baseline}", f"ratio {CI}"])
 
 
 def _format_ratio(row: Any) -> str:
     sign = SIGNS[row.verdict]
-    if not np.isfinite(row.ratio):
-        return sign
-    number, interval = notation.estimate(row.ratio, row.ratio_low, row.ratio_high, null=1)
-    return f"{number} {interval} {sign}"
-
-
-def _noted(diagnostics: pd.DataFrame | None) -> dict[tuple[Any, ...], Any]:
-    rows = () if diagnostics is None else diagnostics.itertuples(index=False)
-    return {tuple(getattr(row, name) for name in CELL): row for row in rows}
+    return f"{notation.ratio(row)} {sign}" if np.isfinite(row.ratio) else sign
 
 
 def _no_value(cell: Any) -> str:
@@ -232,3 +218,65 @@ def _no_value(cell: Any) -> str:
     # repeats are in no plan
     counts["not yet run"] = cell.planned + cell.repeats - sum(getattr(cell, state) for state in STATES)
     return ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "0"
+
+
+def ruled_out(row: Any) -> str:
+    """Return what a contrast that is not decided rules out; empty for any other verdict.
+
+    `row`: a row of `stats.contrasts`, or over sites, of which ``verdict``, ``better`` and the interval of the ratio are
+    read; and that of the difference, where it is there, for contrasts without an interval of the ratio (shares). By the
+    metric's better direction: *costs* for the side that is worse, *gains* for the other.
+    """
+    if row.verdict != UNDECIDED:
+        return ""
+    names = (("ratio_low", "ratio_high"), ("difference_low", "difference_high"))
+    ends = [tuple(float(getattr(row, name, math.nan)) for name in pair) for pair in names]
+    ratio, difference = ends
+    if not any(math.isnan(end) for end in ratio):
+        return _render_bounds([100 * (end - 1) for end in ratio], row.better, " %")
+    if not any(math.isnan(end) for end in difference):
+        unit = {"1": "", "%": " percentage points"}.get(row.unit, f" {row.unit}")
+        return f"as a difference, {_render_bounds(difference, row.better, unit)}"
+    return NOTHING
+
+
+def ruled_out_label(row: Any) -> str:
+    """Return what a contrast that is not decided rules out, as short as a figure needs it; else its verdict.
+
+    Read of `row` as by `ruled_out`, but only the interval of the ratio: ``costs ≤ 5.1 %, gains ≤ 1.2 %``.
+    """
+    if row.verdict != UNDECIDED or math.isnan(row.ratio_low) or math.isnan(row.ratio_high):
+        return str(row.verdict)
+    sides = zip(("costs", "gains"), _worse_and_gain([row.ratio_low - 1, row.ratio_high - 1], row.better), strict=True)
+    return ", ".join(f"{verb} {_bound(100 * most)}" for verb, most in sides)
+
+
+def _bound(most: float) -> str:
+    return "unbounded" if math.isinf(most) else f"≤ {_up(most)} %" if most > 0 else "nothing"
+
+
+def _worse_and_gain(ends: Sequence[float], better: str) -> tuple[float, float]:
+    low, high = ends
+    return (high, -low) if better == "lower" else (-low, high)
+
+
+def _render_bounds(ends: Sequence[float], better: str, unit: str) -> str:
+    """Both sides of no effect, of an interval that holds it."""
+    worse, gain = _worse_and_gain(ends, better)
+    return f"{_most('costs', worse, unit)}, {_most('gains', gain, unit)} {CONFIDENCE}"
+
+
+def _most(verb: str, most: float, unit: str) -> str:
+    if math.isinf(most):
+        return f"may {verb.removesuffix('s')} any amount"
+    return f"{verb} at most {_up(most)}{unit}" if most > 0 else f"{verb} nothing"
+
+
+def _up(value: float) -> str:
+    """Two significant digits, rounded up: what is ruled out has to be."""
+    places = DIGITS - 1 - math.floor(math.log10(value * (1 + ROUNDING)))
+    # a value that has two digits is not moved by the rounding error of what it was computed from
+    up = math.ceil(value * 10.0**places * (1 - ROUNDING))
+    if up == 10**DIGITS:
+        up, places = up // 10, places - 1
+    return f"{up / 10.0**places:.{max(places, 0)}f}"

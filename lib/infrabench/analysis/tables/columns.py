@@ -41,9 +41,7 @@ def p_values(names: Mapping[str, str]) -> Columns:
     return numbers(names, notation.p_value)
 
 
-def replicates(name: str = "n", unit: str = "pair_unit") -> Columns:
-    """Return the column ``n``: how many of what."""
-    return {"n": lambda row: f"{getattr(row, name)} {getattr(row, unit)}"}
+REPLICATES: Columns = {"n": lambda row: f"{row.n} {row.pair_unit}"}  # how many of what
 
 
 def f_test(what: str, prefix: str, f: str, p: str) -> Columns:
@@ -65,8 +63,7 @@ def metric_scales(frame: pd.DataFrame, column: str) -> dict[tuple[Any, Any], not
 def row_names(row: Any, scale: notation.Scale) -> dict[str, str]:
     """Return the columns that say which cell a row is, the metric with its shown unit."""
     metric = "no metric" if pd.isna(row.metric) else notation.metric_title(row.metric)
-    unit = f" ({scale.unit})" if scale.unit not in ("", "1") else ""
-    return {"workload": row.workload, "scenario": row.scenario, "metric": metric + unit, "system": row.system}
+    return {"workload": row.workload, "scenario": row.scenario, "metric": metric + scale.label, "system": row.system}
 
 
 def both(row: Any, name: str, stem: str = "", factor: float = 1.0, null: float | None = None) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,11 @@ class Scale:
     unit: str
     note: str  # "1 MB/s = 10⁶ B/s"; empty for an unscaled unit
 
+    @property
+    def label(self) -> str:
+        """The unit in brackets, behind what is in it; nothing for a number without unit."""
+        return f" ({self.unit})" if self.unit not in ("", "1") else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Link:
@@ -116,11 +121,10 @@ def direction(better: str) -> str:
     return f"{better} is better"
 
 
-def axis_label(metric: str, unit: str, better: str) -> str:
+def axis_label(metric: str, scale: Scale, better: str) -> str:
     """Return the label of an axis: metric, shown unit and direction."""
     title = metric_title(metric)
-    shown = "" if unit == "1" else f" ({unit})"
-    return f"{title[0].upper()}{title[1:]}{shown}, {direction(better)}"
+    return f"{title[0].upper()}{title[1:]}{scale.label}, {direction(better)}"
 
 
 def decimals(low: float, high: float, null: float | Sequence[float] | None = None) -> int | None:
@@ -176,6 +180,11 @@ def estimate(value: float, low: float, high: float, null: float | None = None) -
     return number(value, decimals(low, high, null)), interval(low, high, null)
 
 
+def ratio(row: Any) -> str:
+    """Return the ratio of a row and its interval as text, ``1.02 [0.98, 1.06]``."""
+    return " ".join(estimate(row.ratio, row.ratio_low, row.ratio_high, null=1))
+
+
 def short(value: float) -> str:
     """Return a diagnostic's number: two decimals at most, two significant digits where that would leave none."""
     if not np.isfinite(value):
@@ -203,7 +212,8 @@ def markdown(table: pd.DataFrame, caption: str = "") -> str:
     """Return the table in Markdown, numbers to the right."""
     rule = ["---" if name in LEFT else "---:" for name in table.columns]
     lines = [list(table.columns), rule, *table.astype("str").to_numpy().tolist()]
-    text = "\n".join("| " + " | ".join(_plain(cell) for cell in line) + " |" for line in lines)
+    cells = ([_only_text(cell).replace("|", "\\|") for cell in line] for line in lines)
+    text = "\n".join(f"| {' | '.join(line)} |" for line in cells)
     return (f"{_only_text(caption)}\n\n" if caption else "") + text + "\n"
 
 
@@ -261,27 +271,17 @@ def save(
     """
     folder, name = Path(folder), file_name(name)
     folder.mkdir(parents=True, exist_ok=True)
-    every = table if whole is None else whole
-    writers: dict[str, Callable[[], str]] = {
-        "md": lambda: markdown(table, caption),
-        "csv": lambda: write_csv(every) or "",
-        "tex": lambda: latex(table, caption),
-    }
-    paths = []
-    for suffix, write in writers.items():
-        path = folder / f"{name}.{suffix}"
-        path.write_text(write(), encoding="utf-8")
-        paths.append(path)
-    return paths
+    csv = write_csv(table if whole is None else whole) or ""
+    texts = {"md": markdown(table, caption), "csv": csv, "tex": latex(table, caption)}
+    paths = {suffix: folder / f"{name}.{suffix}" for suffix in texts}
+    for suffix, text in texts.items():
+        paths[suffix].write_text(text, encoding="utf-8")
+    return list(paths.values())
 
 
 def _html(cell: Any) -> str:
     text = html.escape(str(cell))
     return f'<a href="{html.escape(cell.href, quote=True)}">{text}</a>' if isinstance(cell, Link) else text
-
-
-def _plain(cell: str) -> str:
-    return _only_text(cell).replace("|", "\\|")
 
 
 def _only_text(text: str) -> str:

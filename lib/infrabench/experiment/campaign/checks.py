@@ -6,13 +6,13 @@ Every site is asked, all at once and for seconds only: is it there, on which mac
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
 from infrabench import registry
-from infrabench.core import DesignError, Host, InfrabenchError, ParseError, SiteError, Target, unknown_name
+from infrabench.core import Host, InfrabenchError, SiteError, Target, unknown_name
 from infrabench.experiment.campaign import file, plan
 from infrabench.experiment.campaign.file import Campaign, Executor, Refused, Site
 from infrabench.experiment.campaign.plan import Job, Plan, Stand
@@ -35,11 +35,11 @@ def read_plan(campaign: Campaign, executor: Executor = "local") -> Plan:
 
     Raises `Refused` with everything that is wrong.
     """
-    known, found, wrong = _read(campaign, executor)
-    stands, foreign = _stands(found)
+    known, jobs, wrong = _read(campaign, executor)
+    stands, foreign = _stands(jobs)
     if wrong or foreign:
         raise Refused(campaign.path, wrong + foreign)
-    return _plan(campaign, found, stands, known, {})
+    return _plan(campaign, jobs, stands, known, {})
 
 
 def check_all(campaign: Campaign, executor: Executor = "local", without: Collection[str] = ()) -> Plan:
@@ -47,25 +47,23 @@ def check_all(campaign: Campaign, executor: Executor = "local", without: Collect
 
     Sites that are left out of this start are not asked, and neither are those that have nothing left to do.
     """
-    known, found, wrong = _read(campaign, executor)
+    known, jobs, wrong = _read(campaign, executor)
     wrong += [f"there is no site {name!r} to leave out" for name in sorted(set(without) - campaign.sites.keys())]
-    stands, foreign = _stands(found)
-    done = {label for label in known if _is_done(label, found, stands)}
-    try:
-        check_parity(campaign.parity)
-        parity = campaign.parity
-    except DesignError as error:
-        wrong.append(f"{campaign.where('parity')}: {error}")
-        parity = ()
-    systems = {name for job in found for name in job.wanted.systems}
-    workloads = {case.workload for job in found for case in job.wanted.cases}
+    stands, foreign = _stands(jobs)
+    complete = {each for each, stand in stands.items() if stand.state == "complete"}
+    done = {job.site.label for job in jobs} - {job.site.label for job in jobs if job.id not in complete}
+    parity = tuple(name for name in campaign.parity if name in PARITY)
+    unknown = (unknown_name("name in parity", name, PARITY) for name in campaign.parity if name not in PARITY)
+    wrong += [f"{campaign.where('parity')}: {error}" for error in unknown]
+    systems = {name for job in jobs for name in job.wanted.systems}
+    workloads = {case.workload for job in jobs for case in job.wanted.cases}
     there = [site for site in known.values() if site.label not in {*without, *done}]
     answers = ask_all(there, systems, workloads, parity)
     wrong += [f"{campaign.where('sites', each.label)}: {each.wrong}" for each in answers.values() if each.wrong]
     wrong += _common(campaign, known, answers, systems)
     wrong += find_inequalities(answers, parity)
-    planned = replace(_plan(campaign, found, stands, known, answers), without=frozenset(without))
-    if not foreign and found:
+    planned = replace(_plan(campaign, jobs, stands, known, answers), without=frozenset(without))
+    if not foreign and jobs:
         try:
             preflight.check_ledger(catalogue.home() / "data" / "runs", plan.ledger_bytes(planned))
         except InfrabenchError as error:
@@ -99,11 +97,6 @@ def _stands(found: list[Job]) -> tuple[dict[str, Stand], list[str]]:
     return stands, wrong
 
 
-def _is_done(label: str, found: list[Job], stands: Mapping[str, Stand]) -> bool:
-    mine = [job.id for job in found if job.site.label == label]
-    return bool(mine) and all(each in stands and stands[each].state == "complete" for each in mine)
-
-
 def _plan(
     campaign: Campaign, found: list[Job], stands: Mapping[str, Stand], known: Mapping[str, Site],
     answers: Mapping[str, Answer],
@@ -125,7 +118,7 @@ def _common(
         for label, site in known.items()
     }
     for a, b in combinations(known, 2):
-        if file.is_declared(campaign, a, b) or known[a].same == known[b].same:
+        if any({a, b} <= group for group in campaign.shares) or known[a].same == known[b].same:
             continue
         if both := sorted(addresses[a].keys() & addresses[b].keys()):
             how = f"{addresses[a][both[0]]} of {a} and {addresses[b][both[0]]} of {b} have one address"
@@ -147,13 +140,6 @@ class Answer:
     kernels: Mapping[str, int] = field(default_factory=dict)
     facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # what -> role -> value
     silent: Mapping[str, str] = field(default_factory=dict)  # what -> why it cannot be said
-
-
-def check_parity(names: Sequence[str]) -> None:
-    """Raise `DesignError` for a name that ``parity`` cannot have."""
-    for name in names:
-        if name not in PARITY:
-            raise unknown_name("name in parity", name, PARITY)
 
 
 def ask_all(
@@ -178,17 +164,17 @@ def common_kernels(answers: Mapping[str, Answer]) -> dict[tuple[str, str], tuple
 
 def find_inequalities(answers: Mapping[str, Answer], parity: Sequence[str]) -> list[str]:
     """Return, in words, what was to be equal and is not, or cannot be said, by role."""
-    told = []
+    sentences = []
     for what in parity:
         silent = {each.label: each.silent[what] for each in answers.values() if what in each.silent}
-        told += [f"parity: {what} of {label}: {why}" for label, why in silent.items()]
-        said = {each.label: each.facts[what] for each in answers.values() if what in each.facts}
-        for role in dict.fromkeys(role for values in said.values() for role in values):
-            values = {label: found[role] for label, found in said.items() if role in found}
+        sentences += [f"parity: {what} of {label}: {why}" for label, why in silent.items()]
+        facts = {each.label: each.facts[what] for each in answers.values() if what in each.facts}
+        for role in dict.fromkeys(role for values in facts.values() for role in values):
+            values = {label: by_role[role] for label, by_role in facts.items() if role in by_role}
             if len(set(values.values())) > 1:
                 shown = ", ".join(f"{label} {value}" for label, value in values.items())
-                told.append(f"parity: {what} ({role}) differs: {shown}")
-    return told
+                sentences.append(f"parity: {what} ({role}) differs: {shown}")
+    return sentences
 
 
 def _answer(site: Site, systems: Collection[str], workloads: Collection[str], parity: Sequence[str]) -> Answer:
@@ -215,7 +201,7 @@ def _of_hosts(
         started = {role: kernels.boot_time(host) for role, host in hosts.items()}
         facts = dict[str, dict[str, str]]()
         for role, host in hosts.items():
-            for what, value in _facts(host, workloads if role in inventory.hosts else (), parity):
+            for what, value in _facts(host, workloads if role in inventory.hosts else (), parity).items():
                 facts.setdefault(what, {})[role] = value
     return Answer(site.label, kernels=started, facts=facts)
 
@@ -227,10 +213,13 @@ def _of_cluster(site: Site, config: Kubeconfig, parity: Sequence[str]) -> Answer
     silent = {what: "a cluster does not say it of its nodes" for what in parity if what not in keys}
     if len(silent) == len(parity):
         return Answer(site.label, silent=silent)
-    nodes = json.loads(_text(here, *command, "get", "nodes", "-o", "json"))["items"]
-    infos = [each["status"]["nodeInfo"] for each in nodes]
-    said = {what: ", ".join(sorted({info[key] for info in infos})) for what, key in keys.items()}
-    return Answer(site.label, facts={what: {"server": value} for what, value in said.items()}, silent=silent)
+    result = here.run((*command, "get", "nodes", "-o", "json"), timeout_s=ANSWER_S)
+    if not result.ok:
+        tail = result.stderr.decode("utf-8", "replace").strip()[-200:]
+        raise SiteError(f"{here.name}: {command[0]} {result.ending}: {tail}")
+    infos = [each["status"]["nodeInfo"] for each in json.loads(result.stdout)["items"]]
+    facts = {what: {"server": ", ".join(sorted({info[key] for info in infos}))} for what, key in keys.items()}
+    return Answer(site.label, facts=facts, silent=silent)
 
 
 def _of_this_machine(site: Site, workloads: Collection[str], parity: Sequence[str]) -> Answer:
@@ -242,37 +231,24 @@ def _of_this_machine(site: Site, workloads: Collection[str], parity: Sequence[st
         require()
         silent = {what: "its nodes can be asked when it is up" for what in parity if not PARITY[what].of_a_lab}
     asked = [what for what in parity if what not in silent]
-    facts = {what: {"server": value} for what, value in _facts(here, workloads, asked)}
+    facts = {what: {"server": value} for what, value in _facts(here, workloads, asked).items()}
     return Answer(site.label, kernels={"server": kernels.this_kernel()}, facts=facts, silent=silent)
 
 
-def _facts(host: Host, workloads: Collection[str], parity: Sequence[str]) -> Iterator[tuple[str, str]]:
-    if not parity:
-        return
-    found: dict[str, Any] = collect.of_host(host)
-    for what in parity:
-        if what == TOOLS:
-            yield from ((TOOLS, _tools(host, workloads)) for _ in range(bool(workloads)))
-        else:
-            group, key = PARITY[what].path
-            value = found.get(group, {}).get(key)
-            yield what, "nothing" if value is None else str(value)
-
-
-def _tools(host: Host, workloads: Collection[str]) -> str:
-    """Return the versions of the workloads' tools that are on the host."""
-    target, found = Target(host.name, host, address=host.address), []
-    for name in sorted(workloads):
-        try:
-            found.append(f"{name} {registry.workload(name).version(target)}")
-        except (InfrabenchError, ParseError):  # it is not there, or is made where it is used
-            found.append(f"{name} not there")
-    return ", ".join(found)
-
-
-def _text(host: Host, *argv: str) -> str:
-    result = host.run(argv, timeout_s=ANSWER_S)
-    if not result.ok:
-        said = result.stderr.decode("utf-8", "replace").strip()[-200:]
-        raise SiteError(f"{host.name}: {argv[0]} {result.ending}: {said}")
-    return result.stdout.decode("utf-8", "replace").strip()
+def _facts(host: Host, workloads: Collection[str], parity: Sequence[str]) -> dict[str, str]:
+    """Return what a host says of each part of the parity; the tools are those of the workloads, where it has any."""
+    whole: dict[str, Any] = collect.of_host(host) if parity else {}
+    facts = {}
+    for what in (each for each in parity if each != TOOLS):
+        group, key = PARITY[what].path
+        value = whole.get(group, {}).get(key)
+        facts[what] = "nothing" if value is None else str(value)
+    if TOOLS in parity and workloads:
+        target, versions = Target(host.name, host, address=host.address), []
+        for name in sorted(workloads):
+            try:
+                versions.append(f"{name} {registry.workload(name).version(target)}")
+            except InfrabenchError:  # it is not there, or is made where it is used
+                versions.append(f"{name} not there")
+        facts[TOOLS] = ", ".join(versions)
+    return facts

@@ -68,12 +68,9 @@ def folder(campaign: str) -> Path:
 
 def own(job: Job, campaign: str) -> dict[str, Path]:
     """Return where a job's executed notebook, its log, its figures and tables, and what it says of itself are."""
-    place = folder(campaign) / job.site.label
-    out = place / job.label
-    return {
-        "out": place / f"{job.label}.ipynb", "log": place / f"{job.label}.log", "files": out,
-        "state": place / f".{job.label}.json",
-    }  # fmt: skip
+    place, label = folder(campaign) / job.site.label, job.label
+    names = {"out": f"{label}.ipynb", "log": f"{label}.log", "files": label, "state": f".{label}.json"}
+    return {what: place / name for what, name in names.items()}
 
 
 def todo(planned: Plan) -> list[Job]:
@@ -82,11 +79,13 @@ def todo(planned: Plan) -> list[Job]:
         job
         for job in planned.jobs
         if job.site.label not in planned.without
-        and (
-            planned.stands[job.id].state != "complete"
-            or process.read(own(job, planned.campaign)["state"]).get("event") != "finished"
-        )
+        and (planned.stands[job.id].state != "complete" or last_event(job, planned.campaign).get("event") != "finished")
     ]
+
+
+def last_event(job: Job, campaign: str) -> dict[str, Any]:
+    """Return what a job last said of itself, see `job.read`."""
+    return process.read(own(job, campaign)["state"])
 
 
 def run(planned: Plan, how: How) -> None:
@@ -100,24 +99,26 @@ def run(planned: Plan, how: How) -> None:
         if how.executor == "slurm" and (left := slurm.cancel(planned.campaign)):
             log.info("cancelled in Slurm, left by an earlier start: %s", ", ".join(left))
         shutil.rmtree(place / "engine", ignore_errors=True)  # of the last start; nothing in it counts
-        planned = replace(
-            planned, stands={job.id: plan.read_stand(job) for job in planned.jobs}
-        )  # now that nobody else may
+        # now that nobody else may
+        planned = replace(planned, stands={job.id: plan.read_stand(job) for job in planned.jobs})
         if waiting := todo(planned):
             begun = place / "engine" / uuid.uuid4().hex
             begun.mkdir(parents=True)
-            _started(planned, how, waiting, begun)
+            _run_engine(planned, how, waiting, begun)
 
 
-def _started(planned: Plan, how: How, waiting: Sequence[Job], begun: Path) -> None:
-    lifeline, child = begun / "alive", None
-    specs = _written(planned, how, waiting, begun)
-    told = _Told(waiting, planned)
+def _run_engine(planned: Plan, how: How, waiting: Sequence[Job], begun: Path) -> None:
+    child, specs, report = None, _write_specs(planned, how, waiting, begun), _Report(waiting, planned)
     try:
-        with hold_lock(lifeline, "another process has this start"):
-            child = _launched(planned, how, begun)
-            while _still(child):
-                told.news()
+        with hold_lock(begun / "alive", "another process has this start"):
+            with (begun / LOG).open("wb") as output:
+                child = subprocess.Popen(
+                    command(planned, how, begun), cwd=begun, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                    start_new_session=True,  # an interruption is ours to pass on, in order
+                    env={**os.environ, "XDG_CACHE_HOME": str(begun / "cache")},
+                )  # fmt: skip
+            while not _has_ended(child, LOOK_S):
+                report.update()
     except KeyboardInterrupt:
         log.info("stopping; what is recorded is safe, and the same command goes on")
         if child is not None and how.executor != "local":  # jobs elsewhere are called back by Snakemake
@@ -126,8 +127,8 @@ def _started(planned: Plan, how: How, waiting: Sequence[Job], begun: Path) -> No
     finally:
         # Nobody holds the lifeline now, so jobs on this machine end.
         if child is not None:
-            _gone(child, specs if how.executor == "local" else [])
-        told.news()
+            _await_end(child, specs if how.executor == "local" else [])
+        report.update()
     if child.returncode < 0:
         raise InfrabenchError(
             f"Snakemake was killed by signal {-child.returncode}. What is recorded is safe; the same command goes on"
@@ -136,7 +137,7 @@ def _started(planned: Plan, how: How, waiting: Sequence[Job], begun: Path) -> No
         raise InfrabenchError(f"Snakemake began no job (status {child.returncode}): see {begun / LOG}")
 
 
-def _written(planned: Plan, how: How, waiting: Sequence[Job], begun: Path) -> list[dict[str, Any]]:
+def _write_specs(planned: Plan, how: How, waiting: Sequence[Job], begun: Path) -> list[dict[str, Any]]:
     """Write down for Snakemake, and for the jobs, what is to be done in this start; returns that of each job."""
     specs = described(planned, how, waiting, begun)
     for spec in specs:
@@ -152,18 +153,18 @@ def described(planned: Plan, how: How, waiting: Sequence[Job], begun: Path) -> l
     """Return what Snakemake and a job's process are told of each job that waits, in the order of the plan."""
     specs, earlier = [], dict[str, list[str]]()
     for number, job in enumerate(waiting):
-        mine = own(job, planned.campaign)
+        places = own(job, planned.campaign)
         made = str(begun / f"{job.id}.made")
         wanted = dict(planned.holds(job, how.at_once))
         if how.executor == "slurm":
             wanted |= slurm.resources(job.site.slurm, planned.seconds(job))
         lock = catalogue.home() / "data" / "runs" / ".sites" / digest([*job.site.same], 16)
         specs.append(
-            plan.job_spec(job, str(mine["files"].relative_to(catalogue.home())))
+            plan.job_spec(job, str(places["files"].relative_to(catalogue.home())))
             | {
                 "rule": f"job_{number}", "made": made, "after": earlier.get(job.site.label, []),
                 "priority": len(waiting) - number, "resources": wanted, "lock": str(lock),
-                **{name: str(mine[name]) for name in ("out", "log", "state")},
+                **{name: str(places[name]) for name in ("out", "log", "state")},
             }
         )  # fmt: skip
         earlier[job.site.label] = [made]
@@ -172,10 +173,9 @@ def described(planned: Plan, how: How, waiting: Sequence[Job], begun: Path) -> l
 
 def command(planned: Plan, how: How, begun: Path) -> list[str]:
     """Return the command line of Snakemake: nothing is tried twice, and a failed job leaves other sites alone."""
-    limits = planned.limits(how.at_once)
     remote = how.executor != "local"
-    asked = [job.site.slurm for job in planned.jobs]
-    options = slurm.options(planned.campaign, asked) if how.executor == "slurm" else []
+    requests = [job.site.slurm for job in planned.jobs]
+    options = slurm.options(planned.campaign, requests) if how.executor == "slurm" else []
     at_once = ("--jobs", len(planned.sites)) if remote else ("--cores", how.at_once)
     return [
         # Should we be killed, it calls its jobs back and ends. (What a shell starts with & is deaf to interruptions.)
@@ -187,56 +187,45 @@ def command(planned: Plan, how: How, begun: Path) -> list[str]:
         "--latency-wait", str(SHARED_S if remote else 0), "--nocolor",
         "--profile", how.profile or "none", "--workflow-profile", "none",
         *options,
-        "--resources", *(f"{name}={most}" for name, most in limits.items()),
+        "--resources", *(f"{name}={most}" for name, most in planned.limits(how.at_once).items()),
     ]  # fmt: skip
 
 
-def _launched(planned: Plan, how: How, begun: Path) -> subprocess.Popen[bytes]:
-    with (begun / LOG).open("wb") as said:
-        return subprocess.Popen(
-            command(planned, how, begun), cwd=begun, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
-            start_new_session=True,  # an interruption is ours to pass on, in order
-            env={**os.environ, "XDG_CACHE_HOME": str(begun / "cache")},
-        )  # fmt: skip
-
-
-def _still(child: subprocess.Popen[bytes]) -> bool:
+def _has_ended(child: subprocess.Popen[bytes], wait_s: float) -> bool:
     try:
-        child.wait(LOOK_S)
+        child.wait(wait_s)
     except subprocess.TimeoutExpired:
-        return True
-    return False
+        return False
+    return True
 
 
-def _gone(child: subprocess.Popen[bytes], specs: Sequence[Mapping[str, Any]]) -> None:
+def _await_end(child: subprocess.Popen[bytes], specs: Sequence[Mapping[str, Any]]) -> None:
     """Return when Snakemake has ended, and every job of it on this machine."""
     deadline = time.monotonic() + END_S
-    try:
-        child.wait(END_S)
-    except subprocess.TimeoutExpired:
+    if not _has_ended(child, END_S):
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
     while any(locks.is_locked(Path(spec["lock"])) for spec in specs) and time.monotonic() < deadline:
         time.sleep(locks.POLL_S)
 
 
-class _Told:
-    """What was said of the jobs so far."""
+class _Report:
+    """What the log says of the jobs so far."""
 
     def __init__(self, waiting: Sequence[Job], planned: Plan) -> None:
         self._waiting, self._planned = waiting, planned
         self._events: dict[str, str] = {}
         self._counted = time.monotonic()
 
-    def news(self) -> None:
+    def update(self) -> None:
         """Say what began or ended since the last time; now and then also how far the others are."""
         counting = time.monotonic() - self._counted > COUNT_S
         for job in self._waiting:
-            said = process.read(own(job, self._planned.campaign)["state"])
-            event = said.get("event", "")
+            last = last_event(job, self._planned.campaign)
+            event = last.get("event", "")
             if event != self._events.get(job.id, ""):
                 self._events[job.id] = event
-                why = f": {said['reason']}" if said.get("reason") else ""
+                why = f": {last['reason']}" if last.get("reason") else ""
                 log.info("%s: %s%s", job.id, event, why)
             elif event == "begun" and counting:
                 done = len(recorded(job.folder)) if (job.folder / "trials").is_dir() else 0

@@ -41,9 +41,13 @@ Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,37}$")]
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,+*&|()\[\]-]{0,199}$")]
 Names = list[str] | None
 Executor = Literal["local", "slurm", "kubernetes"]
-EXECUTORS: tuple[Executor, ...] = ("local", "slurm", "kubernetes")
 PROFILE = "quick"  # what the notebooks take, too
 MOST_FAULTS = 20  # of one file in one message
+TWICE: Mapping[tuple[str, ...], str] = {  # what is wrong with a key that stands in a file twice
+    (): "the key stands there twice",
+    ("sites",): "the site is listed twice",
+    ("studies",): "the label stands there twice: its jobs would have one name",
+}
 
 
 class Slurm(BaseModel):
@@ -125,8 +129,8 @@ class Refused(DesignError):
     def __init__(self, path: Path, problems: list[str]) -> None:
         self.problems = tuple(problems)
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        told = "\n".join(f"  - {each}" for each in problems)
-        super().__init__(f"{path}: {count}; nothing was started\n{told}")
+        lines = "".join(f"\n  - {each}" for each in problems)
+        super().__init__(f"{path}: {count}; nothing was started{lines}")
 
 
 def read(path: Path) -> Campaign:
@@ -140,31 +144,22 @@ def read(path: Path) -> Campaign:
     if not isinstance(written.data, Mapping):
         raise Refused(path, ["a campaign is a mapping: name, studies, sites, and perhaps shares and parity"])
     faults = [
-        f"line {line}, {'.'.join(place)}: {_twice(place)} (first in line {written.lines[place]})"
+        f"line {line}, {'.'.join(place)}: {TWICE.get(place[:1] if len(place) == 2 else (), TWICE[()])} "
+        f"(first in line {written.lines[place]})"
         for place, line in written.repeated.items()
         if place[:-1] not in written.repeated
     ]
     try:
-        found = _File.model_validate(written.data)
+        file = _File.model_validate(written.data)
     except ValidationError as error:
         for item in error.errors(include_input=False, include_url=False, include_context=False):
-            place = item["loc"]
-            faults.append(f"line {written.line(place)}, {'.'.join(str(part)[:60] for part in place)}: {item['msg']}")
-        found = None
-    if faults or found is None:
+            place = ".".join(str(part)[:60] for part in item["loc"])
+            faults.append(f"line {written.line(item['loc'])}, {place}: {item['msg']}")
+    if faults:
         more = [f"and {len(faults) - MOST_FAULTS} more"] if len(faults) > MOST_FAULTS else []
         raise Refused(path, faults[:MOST_FAULTS] + more)
-    shares = tuple(frozenset(group) for group in found.shares)
-    return Campaign(path, found.name, found.studies, found.sites, shares, tuple(found.parity), written.lines)
-
-
-def _twice(place: tuple[str, ...]) -> str:
-    if len(place) != 2:
-        return "the key stands there twice"
-    return {
-        "sites": "the site is listed twice",
-        "studies": "the label stands there twice: its jobs would have one name",
-    }.get(place[0], "the key stands there twice")
+    shares = tuple(frozenset(group) for group in file.shares)
+    return Campaign(path, file.name, file.studies, file.sites, shares, tuple(file.parity), written.lines)
 
 
 NOWHERE = Slurm()
@@ -223,18 +218,14 @@ def machines(site: Site, systems: Sequence[str]) -> dict[str, str]:
 
 def find_duplicates(known: Mapping[str, Site]) -> list[str]:
     """Return, in words, the sites that are one site under two labels: nothing that is declared mends that."""
-    told = []
+    sentences = []
     for a, b in combinations(known.values(), 2):
-        if a.same == b.same:
-            told.append(f"sites {a.label} and {b.label} are one: both are {a.target}; a site is listed once")
-        elif a.kind == b.kind == "inventory" and machines(a, ())["server"] == machines(b, ())["server"]:
-            told.append(f"sites {a.label} and {b.label} are one: they have the same server; a site is listed once")
-    return told
-
-
-def is_declared(campaign: Campaign, a: str, b: str) -> bool:
-    """Tell whether the campaign says that two sites share something."""
-    return any({a, b} <= group for group in campaign.shares)
+        why = f"both are {a.target}" if a.same == b.same else ""
+        if not why and a.kind == b.kind == "inventory" and machines(a, ())["server"] == machines(b, ())["server"]:
+            why = "they have the same server"
+        if why:
+            sentences.append(f"sites {a.label} and {b.label} are one: {why}; a site is listed once")
+    return sentences
 
 
 def _site(campaign: Campaign, label: str, place: Place, executor: Executor) -> Site:

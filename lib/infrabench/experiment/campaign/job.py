@@ -31,7 +31,7 @@ SITE_S = 180.0
 GRACE_S = 90.0
 LOOK_S = 0.2
 TAIL_BYTES = 8192
-SAID = "infrabench: "  # what the command line begins an error with
+ERROR = "infrabench: "  # what the command line begins an error with
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ def _carry_out(started: Mapping[str, Any], spec: Mapping[str, Any]) -> int:
     write(spec, "begun", None)
     try:
         with hold_lock(Path(spec["lock"]), "its site is being measured by another campaign", SITE_S) as descriptor:
-            why = _measured(started, spec, lifeline, descriptor)
+            why = _run_notebook(started, spec, lifeline, descriptor)
         ledger = plan.read_stand(plan.rebuild_job(spec))
     except InfrabenchError as error:
         write(spec, "failed", plan.one_line(error))
@@ -78,13 +78,13 @@ def write(spec: Mapping[str, Any], event: str, reason: str | None) -> None:
     """Let a job say of itself what happened, and why."""
     state = Path(spec["state"])
     state.parent.mkdir(parents=True, exist_ok=True)
-    said = {"event": event, "reason": reason, "utc": datetime.now(UTC).isoformat(timespec="seconds")}
     part = state.with_suffix(".part")
-    part.write_text(json.dumps(said))
+    utc = datetime.now(UTC).isoformat(timespec="seconds")
+    part.write_text(json.dumps({"event": event, "reason": reason, "utc": utc}))
     part.replace(state)
 
 
-def _measured(
+def _run_notebook(
     started: Mapping[str, Any], spec: Mapping[str, Any], lifeline: Path | None, descriptor: int
 ) -> str | None:
     """Execute the notebook and return None, or in words why it failed."""
@@ -92,16 +92,22 @@ def _measured(
     log.parent.mkdir(parents=True, exist_ok=True)
     given = [word for name, value in spec["notebook_parameters"].items() for word in ("-p", name, json.dumps(value))]
     notebook = ("-m", "infrabench.cli", "notebook", "run", spec["notebook"], spec["out"], *given)
-    with log.open("ab") as said:
-        begin = said.tell()
+    with log.open("ab") as output:
+        begin = output.tell()
         child = subprocess.Popen(
             ("setpriv", "--pdeathsig", "TERM", "--", started["python"], *notebook), stdin=subprocess.DEVNULL,
-            stdout=said, stderr=said, start_new_session=True,
+            stdout=output, stderr=output, start_new_session=True,
             pass_fds=(descriptor,),  # should this process be killed, the site is held until the notebook has ended
         )  # fmt: skip
     ended_by_engine = threading.Event()
+
+    def end_with_engine(lifeline: Path) -> None:
+        wait_until_free(lifeline)
+        ended_by_engine.set()
+        _end(child)
+
     if lifeline is not None:
-        threading.Thread(target=_end_with, args=(lifeline, child, ended_by_engine), daemon=True).start()
+        threading.Thread(target=end_with_engine, args=(lifeline,), daemon=True).start()
     try:
         while child.poll() is None:  # not wait(): a signal that arrives just before it is handled only after it
             time.sleep(LOOK_S)
@@ -111,12 +117,6 @@ def _measured(
     if ended_by_engine.is_set():
         return "the campaign was stopped"
     return None if child.returncode == 0 else _reason(log, begin, child.returncode)
-
-
-def _end_with(lifeline: Path, child: subprocess.Popen[bytes], ended: threading.Event) -> None:
-    wait_until_free(lifeline)
-    ended.set()
-    _end(child)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
@@ -133,8 +133,8 @@ def _reason(log: Path, begin: int, status: int) -> str:
     with log.open("rb") as file:
         file.seek(max(begin, log.stat().st_size - TAIL_BYTES))
         lines = file.read().decode("utf-8", "replace").splitlines()
-    told = [line.removeprefix(SAID) for line in lines if line.startswith(SAID)]
-    return told[-1] if told else f"its notebook ended with status {status}; see {log}"
+    errors = [line.removeprefix(ERROR) for line in lines if line.startswith(ERROR)]
+    return errors[-1] if errors else f"its notebook ended with status {status}; see {log}"
 
 
 if __name__ == "__main__":

@@ -40,10 +40,10 @@ def spans(site: str, folder: Path) -> list[Span]:
     """Return every trial of a session, those of discarded blocks too."""
     if not (folder / SESSION).is_file():
         return []
-    found = []
-    for record in read_trials(folder):
-        found.append(Span(site, folder.name, record.trial.id, _seconds(record.started_utc), _end(record)))
-    return found
+    return [
+        Span(site, folder.name, record.trial.id, _seconds(record.started_utc), _end(record))
+        for record in read_trials(folder)
+    ]
 
 
 def overlaps(every: Iterable[Span], planned: Plan) -> list[Overlap]:
@@ -67,7 +67,10 @@ def describe_overlaps(planned: Plan) -> tuple[list[str], bool]:
         gap = closest(every, planned)
         near = "" if gap is None else f"; the closest two were {gap:.3f} s apart"
         return [f"exclusive: {checked}; no two that must not meet overlap{near}"], True
-    shown = [_shown(each) for each in met[:MOST_SHOWN]]
+    shown = [
+        f"  {a.site} {a.session} {a.trial} and {b.site} {b.session} {b.trial}: {seconds:.3f} s"
+        for a, b, seconds in ((each.first, each.second, each.seconds) for each in met[:MOST_SHOWN])
+    ]
     more = [f"and {len(met) - MOST_SHOWN} more"] if len(met) > MOST_SHOWN else []
     return [f"NOT exclusive: {checked}; {format_count(len(met), 'pair')} at the same time", *shown, *more], False
 
@@ -95,8 +98,3 @@ def _end(record: TrialRecord) -> float:
 
 def _seconds(instant: str) -> float:
     return datetime.fromisoformat(instant).timestamp()
-
-
-def _shown(each: Overlap) -> str:
-    a, b = each.first, each.second
-    return f"  {a.site} {a.session} {a.trial} and {b.site} {b.session} {b.trial}: {each.seconds:.3f} s"

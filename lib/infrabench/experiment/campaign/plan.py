@@ -45,12 +45,6 @@ class Job:
         return f"{self.site.label}.{self.label}"
 
     @property
-    def session(self) -> str:
-        """Return the name of its session."""
-        assert self.wanted.request.session is not None
-        return self.wanted.request.session
-
-    @property
     def session_parameters(self) -> dict[str, Any]:
         """Return the parameters of the session, as its ledger keeps them."""
         return session.parameters(self.study, self.wanted, self.site)
@@ -63,6 +57,11 @@ class Stand:
     state: State
     done: int
     planned: int
+
+    @property
+    def left(self) -> float:
+        """Return the share of its trials that are missing."""
+        return 1 - self.done / max(1, self.planned)
 
 
 def list_jobs(campaign: Campaign, known: Mapping[str, Site]) -> tuple[list[Job], list[str]]:
@@ -168,11 +167,11 @@ class Plan:
     def holds(self, job: Job, at_once: int) -> dict[str, int]:
         """Return how much of each resource a job holds while it runs: its site's, its groups', and this machine's."""
         label = job.site.label
-        held = {f"site_{self.sites.index(label)}": 1}
-        held |= {f"share_{number}": 1 for number, group in enumerate(self.shares) if label in group}
+        resources = {f"site_{self.sites.index(label)}": 1}
+        resources |= {f"share_{number}": 1 for number, group in enumerate(self.shares) if label in group}
         if job.site.steered_here:
-            held[HERE] = at_once if label in self.alone else 1
-        return held
+            resources[HERE] = at_once if label in self.alone else 1
+        return resources
 
     def limits(self, at_once: int) -> dict[str, int]:
         """Return how much there is of each resource: one of each but this machine's attention."""
@@ -188,9 +187,8 @@ class Plan:
         stand = self.stands[job.id]
         if stand.state == "complete" or job.site.label in self.without:
             return 0.0
-        left = 1 - stand.done / max(1, stand.planned)
         ready = len(job.wanted.systems) * job.wanted.deployments * job.study.deploy_s
-        return ready + (cost(job).seconds - ready) * left
+        return ready + (cost(job).seconds - ready) * stand.left
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,11 +234,8 @@ def schedule(planned: Plan, at_once: int) -> list[Slot]:
 
 def ledger_bytes(planned: Plan) -> int:
     """Return the space that the missing trials of all jobs take on this machine's disk."""
-    left = 0.0
-    for job in (each for each in planned.jobs if each.site.label not in planned.without):
-        stand = planned.stands[job.id]
-        left += cost(job).ledger_bytes * (1 - stand.done / max(1, stand.planned))
-    return int(left)
+    jobs = [job for job in planned.jobs if job.site.label not in planned.without]
+    return int(sum(cost(job).ledger_bytes * planned.stands[job.id].left for job in jobs))
 
 
 def lines(planned: Plan, at_once: int) -> Iterator[str]:
@@ -249,13 +244,13 @@ def lines(planned: Plan, at_once: int) -> Iterator[str]:
     jobs, sites = format_count(len(planned.jobs), "job"), format_count(len(planned.sites), "site")
     yield f"campaign {planned.campaign}: {jobs} on {sites}"
     for label in planned.sites:
-        mine = [job for job in planned.jobs if job.site.label == label]
-        most = max(cost(job).target_bytes for job in mine) / MIB
+        own = [job for job in planned.jobs if job.site.label == label]
+        most = max(cost(job).target_bytes for job in own) / MIB
         yield (
-            f"{label} ({mine[0].site.kind} {mine[0].site.name}): about {words(sum(map(planned.seconds, mine)))}, "
+            f"{label} ({own[0].site.kind} {own[0].site.name}): about {words(sum(map(planned.seconds, own)))}, "
             f"up to {most:.0f} MiB inside a target"
         )
-        for job in mine:
+        for job in own:
             yield f"  {_describe_job(planned, job, slots.get(job.id))}"
     for group in planned.shares:
         yield f"one at a time, for they share a machine, a switch or storage: {', '.join(sorted(group))}"
@@ -266,9 +261,10 @@ def lines(planned: Plan, at_once: int) -> Iterator[str]:
         return
     total = sum(planned.seconds(job) for job in planned.jobs)
     wall = max(slot.end_s for slot in slots.values())
+    most = max(sum(b.begin_s <= a.begin_s < b.end_s for b in slots.values()) for a in slots.values())
     free = shutil.disk_usage(catalogue.home()).free
     yield (
-        f"in all about {words(wall)} ({words(total)} of measuring, {_most(list(slots.values()))} at once at the most), "
+        f"in all about {words(wall)} ({words(total)} of measuring, {most} at once at the most), "
         f"besides analysis; {ledger_bytes(planned) / MIB:.0f} MiB recorded, {free / MIB:.0f} MiB free here"
     )
 
@@ -289,8 +285,3 @@ def _describe_job(planned: Plan, job: Job, slot: Slot | None) -> str:
         f"{job.label}: {wanted.profile}, {trials}{done}, about {words(planned.seconds(job))}, "
         f"from {words(slot.begin_s)} on"
     )
-
-
-def _most(slots: Sequence[Slot]) -> int:
-    """Return how many jobs run at once at the most."""
-    return max(sum(1 for other in slots if other.begin_s <= slot.begin_s < other.end_s) for slot in slots)

@@ -23,11 +23,12 @@ TIMES, MORE_S = 3, 1800
 
 def resources(asked: Slurm, seconds: float) -> dict[str, Any]:
     """Return what a job that is expected to take so many seconds is submitted with, in Snakemake's words."""
-    extra = ["--exclusive", *([f"--nodelist={asked.nodes}"] if asked.nodes else [])]
+    # In quotes, as the executor's command line for a shell takes them; the file's schema leaves no quote in a word.
+    extra = ["'--exclusive'", *([f"'--nodelist={asked.nodes}'"] if asked.nodes else [])]
     given = {"slurm_partition": asked.partition, "slurm_account": asked.account, "constraint": asked.constraint}
     return {
         **{name: value for name, value in {**given, "qos": asked.qos}.items() if value is not None},
-        "slurm_extra": " ".join(_quoted(word) for word in extra),
+        "slurm_extra": " ".join(extra),
         "runtime": math.ceil((TIMES * seconds + MORE_S) / 60),  # minutes
         "mem_mb": 0,  # nothing is asked for: the whole node is the job's, with its memory
     }
@@ -35,13 +36,12 @@ def resources(asked: Slurm, seconds: float) -> dict[str, Any]:
 
 def options(campaign: str, asked: Sequence[Slurm]) -> list[str]:
     """Return the options of Snakemake's executor."""
-    told = ["--slurm-no-requeue", "--slurm-jobname-prefix", PREFIX + campaign]
-    told += ["--slurm-init-seconds-before-status-checks", str(FIRST_LOOK_S)]
-    if not any(each.account for each in asked):
-        told.append("--slurm-no-account")
+    words = ["--slurm-no-requeue", "--slurm-jobname-prefix", PREFIX + campaign]
+    words += ["--slurm-init-seconds-before-status-checks", str(FIRST_LOOK_S)]
+    words += [] if any(each.account for each in asked) else ["--slurm-no-account"]
     # sacct is installed everywhere, and answers only where Slurm keeps accounts.
     accounts = LocalHost(environment=os.environ).run(("sacct", "--allocations", "--noheader"), timeout_s=ASK_S)
-    return told if accounts.ok else [*told, "--slurm-status-command", "squeue"]
+    return words if accounts.ok else [*words, "--slurm-status-command", "squeue"]
 
 
 def cancel(campaign: str) -> list[str]:
@@ -54,16 +54,11 @@ def cancel(campaign: str) -> list[str]:
     if asked.status in (126, 127):
         raise DesignError("there is no Slurm here (squeue cannot be run): start the campaign on a login node")
     if not asked.ok:
-        said = asked.stderr.decode("utf-8", "replace").strip()[-300:]
-        raise SiteError(f"Slurm does not answer: squeue {asked.ending}: {said}. Is slurmctld up?")
+        tail = asked.stderr.decode("utf-8", "replace").strip()[-300:]
+        raise SiteError(f"Slurm does not answer: squeue {asked.ending}: {tail}. Is slurmctld up?")
     rows = [line.split(None, 1) for line in asked.stdout.decode("utf-8", "replace").splitlines()]
     ours = re.compile(re.escape(PREFIX + campaign) + RUN)
     found = [number for number, name in (row for row in rows if len(row) == 2) if ours.fullmatch(name.strip())]
     if found:
         here.run(("scancel", *found), timeout_s=ASK_S)
     return found
-
-
-def _quoted(word: str) -> str:
-    """Return a word as the executor's command line for a shell takes it; the file's schema leaves no quote in it."""
-    return f"'{word}'"

@@ -10,7 +10,6 @@ from typing import Any
 
 from infrabench.core import LedgerError
 from infrabench.experiment.campaign import engine, plan
-from infrabench.experiment.campaign import job as process
 from infrabench.experiment.campaign.plan import Job, Plan
 from infrabench.ledger import catalogue
 from infrabench.ledger.records import read_session
@@ -50,19 +49,18 @@ def lines(path: Path) -> Iterator[str]:
 
 
 def _entry(planned: Plan, job: Job) -> dict[str, Any]:
-    said = process.read(engine.own(job, planned.campaign)["state"])
+    last = engine.last_event(job, planned.campaign)
     try:
         stand = plan.read_stand(job)
         state, done, broken = stand.state, stand.done, None
     except LedgerError as error:
         state, done, broken = "failed", 0, plan.one_line(error)
-    failed = said.get("event") == "failed"
-    reason = broken or said.get("reason")
+    reason = broken or last.get("reason")
     if state != "complete" and job.site.label in planned.without:
         reason = "its site was left out" + (f"; before: {reason}" if reason else "")
     if state != "complete" and not reason:
-        reason = "it was interrupted" if said.get("event") == "begun" else _not_begun(planned, job)
-    if failed and state in ("missing", "partial") and done == 0:
+        reason = "it was interrupted" if last.get("event") == "begun" else _not_begun(planned, job)
+    if last.get("event") == "failed" and state in ("missing", "partial") and done == 0:
         state = "failed"
     return {
         "site": job.site.label, "study": job.study.name, "label": job.label,
@@ -81,7 +79,7 @@ def _not_run(folder: Path) -> dict[str, str]:
 def _not_begun(planned: Plan, job: Job) -> str:
     earlier = [each for each in planned.jobs if each.site.label == job.site.label]
     for each in earlier[: earlier.index(job)]:
-        if process.read(engine.own(each, planned.campaign)["state"]).get("event") in ("failed", "begun"):
+        if engine.last_event(each, planned.campaign).get("event") in ("failed", "begun"):
             return f"not begun: {each.label} did not end well on this site"
     return "not begun"
 

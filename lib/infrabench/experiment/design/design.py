@@ -31,14 +31,14 @@ from infrabench.core import (
     trial_id,
     unknown_name,
 )
-from infrabench.core.request import check_count, check_names, shorten
+from infrabench.core.request import check_count, check_names
 from infrabench.experiment.design import orders
 
 TRIAL_OVERHEAD_S = 0.05  # switching systems, starting commands, monitors and ledger; corrected while a session runs
 RECORD_BYTES = 12_000  # one trial on disk, beside its monitor samples
 SAMPLE_BYTES = 1_800  # one monitor sample of one host, 1 Hz
+HOSTS = 2  # that are watched
 MOST_TRIALS = 1_000_000  # of a plan: months of measuring, and already much to keep in memory
-LONGEST_TEXT = 4096  # characters: that of a path
 AGAIN = "-again"  # ends the second label of an A/A session
 
 
@@ -93,23 +93,12 @@ def design(
     study: Study, request: Request, known_systems: Sequence[str] = (),
     declared: Mapping[str, Mapping[str, Param]] | None = None,
 ) -> Design:  # fmt: skip
-    """Return the `Design` of a request of `study`.
+    """Return the `Design` of a request of `study`; `DesignError` for a name, parameter or number that cannot be.
 
-    Parameters
-    ----------
-    study, request
-        What to run. Where the study's baseline is not among the systems that are named, the first of them is the
-        baseline.
-    known_systems
-        Systems beyond the study's own that may be asked for (those registered as plug-ins).
-    declared
-        Every registered workload's parameters. They complete each case's parameters, and a
-        workload that the study has no case for is run at the one scenario ``default``.
-
-    Raises
-    ------
-    DesignError
-        A name, parameter or number that cannot be carried out; nothing has been started.
+    Where the study's baseline is not among the systems that are named, the first of them is the baseline.
+    `known_systems` may be asked for beyond the study's own (those registered as plug-ins). `declared` are every
+    registered workload's parameters: they complete each case's, and a workload that the study has no case for is run at
+    the one scenario ``default``.
     """
     if not isinstance(request.profile, str) or request.profile not in study.profiles:
         raise unknown_name(f"profile of study {study.name!r}", request.profile, study.profiles)
@@ -121,6 +110,10 @@ def design(
     if blocks % anew:
         raise DesignError(f"{blocks} blocks cannot be shared out to {anew} deployments: take a multiple of {anew}")
     named = check_names("systems", usual if request.systems is None else tuple(request.systems))
+    known = dict.fromkeys([*study.systems, *known_systems])
+    for name in named:
+        if name not in known:
+            raise unknown_name("system", name, known)
     where = f"profile {request.profile!r} of study {study.name!r}"
     cases = _cases(chosen.cases, request.workloads, declared or {}, where)
     if blocks * len(cases) * len(named) > MOST_TRIALS:
@@ -128,7 +121,7 @@ def design(
     found = Design(
         request=request,
         blocks=blocks,
-        systems=_systems(study, named, known_systems),
+        systems=tuple(name for name in known if name in named),  # the order asked for must not change the plan
         cases=cases,
         seed=check_count("seed", study.seed if request.seed is None else request.seed, 0),
         deployments=anew,
@@ -200,6 +193,14 @@ def block(design: Design, number: int, deployment: int = 0) -> tuple[Trial, ...]
     )
 
 
+def by_block(trials: Iterable[Trial]) -> dict[int, list[Trial]]:
+    """Return trials by block, both in the order they come."""
+    blocks: dict[int, list[Trial]] = {}
+    for trial in trials:
+        blocks.setdefault(trial.block, []).append(trial)
+    return blocks
+
+
 def treatments(design: Design) -> list[tuple[str, Case]]:
     """Return what a block holds: every system and case that is not excluded."""
     every = [(system, case) for case in design.cases for system in design.systems]
@@ -239,14 +240,6 @@ def _trial(design: Design, block: int, position: int, system: str, case: Case, d
     return replace(trial, id=trial_id(design.study, design.seed, trial))
 
 
-def _systems(study: Study, names: Sequence[str], registered: Sequence[str]) -> tuple[str, ...]:
-    known = [*study.systems, *(name for name in registered if name not in study.systems)]
-    for name in names:
-        if name not in known:
-            raise unknown_name("system", name, known)
-    return tuple(name for name in known if name in names)  # the order asked for must not change the plan
-
-
 def _cases(
     offered: tuple[Case, ...], asked: Sequence[str] | None, declared: Mapping[str, Mapping[str, Param]], where: str
 ) -> tuple[Case, ...]:
@@ -262,47 +255,21 @@ def _cases(
     for (name, scenario), count in Counter((case.workload, case.scenario) for case in cases).items():
         if count > 1:
             raise DesignError(f"{where} has workload {name!r} twice at scenario {scenario!r}; rename one")
-    return tuple(_complete(case, declared.get(case.workload)) for case in cases)
-
-
-def _complete(case: Case, declared: Mapping[str, Param] | None) -> Case:
-    if declared is None:
-        return case
-    return replace(case, params=completed(case.workload, case.params, declared))
+    return tuple(
+        replace(each, params=completed(each.workload, each.params, declared[each.workload]))
+        if each.workload in declared
+        else each
+        for each in cases
+    )
 
 
 def completed(workload: str, params: Mapping[str, Any], declared: Mapping[str, Param]) -> dict[str, Any]:
-    """Return the parameters of a case with the workload's defaults; `DesignError` for one that it may not be.
-
-    A parameter is what its default is: a switch, a whole number, a number or a text.
-    """
+    """Return the parameters of a case with the workload's defaults; `DesignError` for one that it may not be."""
     for name, given in params.items():
         if name not in declared:
             raise unknown_name(f"parameter of workload {workload!r}", name, declared)
-        kind, what = _KINDS.get(type(declared[name].default), (object, "anything"))
-        if kind is object:
-            continue
-        is_switch = isinstance(given, bool)
-        if is_switch != (kind is bool) or not isinstance(given, kind) or not _is_sane(name, given):
-            raise DesignError(f"parameter {name} of workload {workload!r} must be {what}, got {shorten(given)}")
         declared[name].check(f"parameter {name} of workload {workload!r}", given)
     return {**{name: param.default for name, param in declared.items()}, **params}
-
-
-_KINDS: Mapping[type, tuple[Any, str]] = {
-    bool: (bool, "true or false"),
-    int: (int, "a whole number"),
-    float: (int | float, "a number"),
-    str: (str, "a text of one line"),
-}
-
-
-def _is_sane(name: str, given: bool | float | str) -> bool:
-    if isinstance(given, str):
-        return given.isprintable() and len(given) <= LONGEST_TEXT
-    if name.endswith("port"):
-        return 1 <= given <= 65535
-    return abs(given) < 2**63
 
 
 def _check_stopping(stopping: Stopping | None, blocks: int, deployments: int) -> None:
@@ -327,27 +294,17 @@ class Expectation:
     ledger_bytes: int
 
 
-def expected_cost(
-    design: Design, *, overhead_s: float = TRIAL_OVERHEAD_S, hosts: int = 2, probe_s: float = 0.0, deploy_s: float = 0.0
-) -> Expectation:
-    """Return the expected cost of `design`: seconds, and bytes in a target and in the ledger.
+def expected_study_cost(study: Study, design: Design) -> Expectation:
+    """Return the expected cost of a design of `study`: seconds, and bytes in a target and in the ledger.
 
-    `overhead_s` is of one trial, `probe_s` of one block, `deploy_s` of making one system ready. Blocks that are added
-    later, and repeats of invalid trials, cannot be known and are not in it.
+    Its drift probes and its making ready are in it. Blocks that are added later, and repeats of invalid trials, cannot
+    be known and are not.
     """
     planned = treatments(design)
-    tool_s = design.blocks * sum(case.seconds for _, case in planned)
-    count = design.blocks * len(planned)
+    tool_s, count = design.blocks * sum(case.seconds for _, case in planned), design.blocks * len(planned)
+    ready_s = len(design.systems) * design.deployments * study.deploy_s
     return Expectation(
-        seconds=tool_s
-        + count * overhead_s
-        + len(design.systems) * design.deployments * deploy_s
-        + design.blocks * probe_s,
+        seconds=tool_s + count * TRIAL_OVERHEAD_S + ready_s + design.blocks * study.probe_s,
         target_bytes=max((case.disk_bytes for case in design.cases), default=0),
-        ledger_bytes=count * RECORD_BYTES + int((tool_s + 2 * count) * hosts * SAMPLE_BYTES),
+        ledger_bytes=count * RECORD_BYTES + int((tool_s + 2 * count) * HOSTS * SAMPLE_BYTES),
     )
-
-
-def expected_study_cost(study: Study, design: Design) -> Expectation:
-    """Return the expected cost of a design of `study`, its drift probes and its making ready included."""
-    return expected_cost(design, probe_s=study.probe_s, deploy_s=study.deploy_s)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import groupby
 from typing import Any
 
-from infrabench.core import Case, InfrabenchError, Request, Trial
+from infrabench.core import Case, InfrabenchError, Request
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design
 from infrabench.ledger.records import DISCARDED, LOOK, not_applicable
 from infrabench.ledger.session_folder import SessionFolder
 
-# What a session says of itself beside its parameters: the analysis would take a default for one that is not there.
-SAID = (
+# What a session says of itself as its parameters do: the analysis would take a default for one that is not there.
+REPEATED = (
     "study", "profile", "blocks", "seed", "systems", "workloads", "baseline", "site", "limits", "guards", "margins",
     "primary", "deployments", "order", "stopping", "variants",
 )  # fmt: skip
@@ -34,12 +33,10 @@ def recorded_design(session: Mapping[str, Any]) -> Design:
 
 def check_plan(stored: SessionFolder) -> list[str]:
     """Return what of a session's plan does not follow from the request in ``session.json``, a sentence a block."""
-    planned: dict[int, list[Trial]] = {}
-    for trial in stored.plan:
-        planned.setdefault(trial.block, []).append(trial)
+    planned = designs.by_block(stored.plan)
     try:
         design = recorded_design(stored.session)
-        expected = {number: list(each) for number, each in groupby(designs.trials(design), key=lambda t: t.block)}
+        expected = designs.by_block(designs.trials(design))
         for note in (*stored.notes(DISCARDED), *stored.notes(LOOK)):
             expected |= {
                 number: list(designs.block(design, number, deployment))
@@ -49,17 +46,17 @@ def check_plan(stored: SessionFolder) -> list[str]:
     except (InfrabenchError, LookupError, TypeError, ValueError, ArithmeticError) as error:
         return [f"{stored.path}: no plan follows from what session.json says was asked for: {error!r}"]
     asked = stored.session["parameters"]
-    found = [
+    faults = [
         f"{stored.path}: its {name} is missing, which its parameters have"
-        for name in SAID
+        for name in REPEATED
         if name in asked and name not in stored.session
     ]
-    found += [
+    faults += [
         f"{stored.path}: its {name} are not those that were asked for, without what it says was left out"
         for name, left in (("systems", design.systems), ("workloads", designs.workloads(design)))
         if name in stored.session and stored.session[name] != [*left]
     ]
-    return found + [
+    return faults + [
         f"{stored.path}: block {number} of the plan is not the one that follows from what was asked for"
         for number in sorted({*planned, *expected})
         if planned.get(number) != expected.get(number)

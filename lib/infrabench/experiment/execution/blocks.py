@@ -7,27 +7,19 @@ disk with its reason, and one more block is added to the plan in its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from infrabench.core import Study, Trial, TrialRecord
 from infrabench.experiment.design import design as designs
-from infrabench.experiment.design.design import Design
+from infrabench.experiment.design.design import Design, by_block
 from infrabench.experiment.design.orders import order_repeats
 from infrabench.ledger.records import DISCARDED, LOOK
 from infrabench.ledger.session_folder import SessionFolder
 
 CLOCK_S = 1.0  # by which a clock may be put right while nobody looks
 FINAL = ("target", "n_max", "time")  # reasons of a look after which no block is added
-
-
-def by_block(trials: Iterable[Trial]) -> dict[int, list[Trial]]:
-    """Return trials by block, both in the order they come."""
-    found: dict[int, list[Trial]] = {}
-    for trial in trials:
-        found.setdefault(trial.block, []).append(trial)
-    return found
 
 
 def repeats(block: Sequence[Trial], records: Mapping[str, TrialRecord], most: int, wanted: Design) -> list[Trial]:
@@ -41,10 +33,10 @@ def repeats(block: Sequence[Trial], records: Mapping[str, TrialRecord], most: in
         attempt, latest = 0, records.get(trial.id)
         while latest is not None and latest.state == "invalid" and attempt < most:
             attempt += 1
-            again = trial.repeated(attempt, last)
-            latest = records.get(again.id)
+            repeat = trial.repeated(attempt, last)
+            latest = records.get(repeat.id)
             if latest is None:
-                due.append(again)
+                due.append(repeat)
     if not due:
         return []
     groups = {(case.workload, case.scenario): case.group for case in wanted.cases}
@@ -91,17 +83,17 @@ def discard_interrupted(stored: SessionFolder, study: Study, wanted: Design) -> 
         broken = left & {deployments[number] for number in begun}
         reasons = {number: "its deployment was interrupted" for number, of in deployments.items() if of in broken}
     else:
-        gaps = {
-            number: _gap_s(_select_records(stored, blocks[number], study.repeats))
-            for number in sorted(begun & unfinished.keys())
-        }
-        reasons = {
-            number: f"interrupted for {gap:.0f} s, {study.block_gap_s:.0f} s are allowed"
-            if gap > 0
-            else f"interrupted, and the clock was set back by {-gap:.0f} s or more: for how long cannot be told"
-            for number, gap in gaps.items()
-            if not -CLOCK_S <= gap <= study.block_gap_s
-        }
+        reasons = {}
+        for number in sorted(begun & unfinished.keys()):
+            records = _select_records(stored, blocks[number], study.repeats)
+            last = max(datetime.fromisoformat(each.started_utc).timestamp() + each.duration_s for each in records)
+            gap = datetime.now(UTC).timestamp() - last
+            if gap > study.block_gap_s:
+                reasons[number] = f"interrupted for {gap:.0f} s, {study.block_gap_s:.0f} s are allowed"
+            elif gap < -CLOCK_S:
+                reasons[number] = (
+                    f"interrupted, and the clock was set back by {-gap:.0f} s or more: for how long cannot be told"
+                )
     deployment = 1 + max(trial.deployment for trial in stored.plan)
     fresh: dict[int, int] = {}  # an interrupted deployment -> the new one that stands for it
     first, notes = next_number(stored), dict[int, dict[str, Any]]()
@@ -142,9 +134,3 @@ def _select_records(stored: SessionFolder, block: Sequence[Trial], most: int) ->
     ids = [trial.id for trial in block]
     ids += [trial.repeated(attempt, 0).id for trial in block for attempt in range(1, most + 1)]
     return [stored.records[each] for each in ids if each in stored.records]
-
-
-def _gap_s(records: Sequence[TrialRecord]) -> float:
-    """Return the seconds since the last of these trials ended."""
-    last = max(datetime.fromisoformat(each.started_utc).timestamp() + each.duration_s for each in records)
-    return datetime.now(UTC).timestamp() - last

@@ -40,7 +40,14 @@ class Fleet:
         """Add the deployment of a system, under every label that stands for it."""
         self._made[system] = made
         for label in labels:
-            self.deployments[label] = _varied(label, made, self._variants.get(label))
+            variant = self._variants.get(label)
+            if variant is None:
+                self.deployments[label] = made
+                continue
+            targets = {
+                role: replace(each, prefix=(*each.prefix, *variant.prefix)) for role, each in made.targets.items()
+            }
+            self.deployments[label] = Deployment(label, targets, {**made.facts, "variant": asdict(variant)})
 
     def system(self, label: str) -> str:
         """Return the system that a label stands for."""
@@ -48,15 +55,13 @@ class Fleet:
 
     def pause(self, system: str) -> None:
         """Pause a system; one that has nothing to pause, or is paused, stays as it is."""
-        pause = self._made[system].pause
-        if pause is not None and system not in self._paused:
+        if (pause := self._made[system].pause) is not None and system not in self._paused:
             pause()
             self._paused.add(system)
 
     def resume(self, system: str) -> None:
         """Resume a system that is paused."""
-        resume = self._made[system].resume
-        if resume is not None and system in self._paused:
+        if (resume := self._made[system].resume) is not None and system in self._paused:
             resume()
             self._paused.discard(system)
 
@@ -109,12 +114,8 @@ class Fleet:
 def deployed(study: Study, wanted: Design, site: Site, *, label: str) -> Iterator[Fleet]:
     """Make ready every wanted system that can run on `site`, each paused while the next is made; yield them.
 
-    Raises
-    ------
-    NotRunnable
-        The baseline cannot run here, so there would be nothing to compare with.
-    ProvisionError
-        A system that can run here could not be made ready.
+    Raises `NotRunnable` when the baseline cannot run here, so that there would be nothing to compare with, and
+    `ProvisionError` when a system that can run here could not be made ready.
     """
     network = ip_network(site.facts.get("guest_network", GUEST_NETWORK))
     fleet = Fleet(site, study.variants)
@@ -149,10 +150,3 @@ def deployed(study: Study, wanted: Design, site: Site, *, label: str) -> Iterato
                     )
         stack.push(fleet.left_behind)
         yield fleet
-
-
-def _varied(label: str, made: Deployment, variant: Variant | None) -> Deployment:
-    if variant is None:
-        return made
-    targets = {role: replace(target, prefix=(*target.prefix, *variant.prefix)) for role, target in made.targets.items()}
-    return Deployment(label, targets, {**made.facts, "variant": asdict(variant)})

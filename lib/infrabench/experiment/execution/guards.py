@@ -31,21 +31,11 @@ def judge(
     What the machine did to the system makes a trial invalid, and another trial may show what it would have been. What
     the system did to itself in its own cgroups is a result of it, which no repeat may hide.
 
-    Parameters
-    ----------
-    guards
-        The limits; None switches a rule off.
-    before, after
-        One sample of each host from either end of the window.
-    cgroups
-        By host, the cgroup folders of the system that was measured.
-
-    Returns
-    -------
-    Judgement
-        `conditions` by host: ``window_s``, ``steal_share``, ``busy_share`` (of all CPUs), ``runnable_per_cpu`` and
-        ``own_runnable_per_cpu``, those of them in the system's cgroups (before), ``memory_full_share``,
-        ``memory_limit_hits``, ``throttled_periods``, ``oom_kills``; null where the host does not tell.
+    `before` and `after` are one sample of each host from either end of the window, `cgroups` by host the folders of the
+    system that was measured. What was seen is, by host: ``window_s``, ``steal_share``, ``busy_share`` (of all CPUs),
+    ``runnable_per_cpu`` and ``own_runnable_per_cpu``, those of them in the system's cgroups (before),
+    ``memory_full_share``, ``memory_limit_hits``, ``throttled_periods``, ``oom_kills``; null where the host does not
+    tell.
     """
     invalid: list[str] = []
     failed: list[str] = []
@@ -77,44 +67,31 @@ def judge(
 
 def _conditions(before: Sample, after: Sample, cgroups: Sequence[str]) -> dict[str, Any]:
     window = after["monotonic_s"] - before["monotonic_s"]
-    spent = _spent(before["cpu"], after["cpu"])
-    total = sum(spent.values()) if spent else 0.0
+    cpu, load, spent, total = before["cpu"], before["load"], dict[str, float](), 0.0
+    if cpu and after["cpu"]:  # a counter that a kernel lets run backwards (idle, iowait) spent nothing
+        spent = {key: max(0.0, after["cpu"][key] - cpu[key]) for key in CPU}
+        total = sum(spent.values())
+    # The folders of one system, one for each controller, hold the same tasks.
+    own = [count for folder, count in ((load or {}).get("own") or {}).items() if folder in cgroups]
+    waits = [(each or {}).get("memory_full_s") for each in (before["psi"], after["psi"])]
+
+    def count(*keys: str) -> int | None:
+        """Return by how much counters of the system's cgroups have grown."""
+        grown = []
+        for folder in cgroups:
+            old, new = before["cgroups"].get(folder) or {}, after["cgroups"].get(folder) or {}
+            grown += [new[key] - old[key] for key in keys if key in old and key in new]
+        return sum(grown) if grown else None
+
     return {
         "window_s": window,
         "cpu_ticks": round(total / after["cpu"]["tick_s"]) if spent else None,
-        "steal_share": spent["steal"] / total if spent and total > 0 else None,
-        "busy_share": sum(spent[key] for key in BUSY) / total if spent and total > 0 else None,
-        "runnable_per_cpu": before["load"]["running"] / before["cpu"]["cpus"]
-        if before["load"] and before["cpu"]
-        else None,
-        "own_runnable_per_cpu": _own_runnable(before, cgroups),
-        "memory_full_share": _grown(before["psi"], after["psi"], "memory_full_s", window),
-        "memory_limit_hits": _counted(before, after, cgroups, ("memory.events:max", "memory.failcnt")),
-        "throttled_periods": _counted(before, after, cgroups, ("cpu.stat:nr_throttled",)),
-        "oom_kills": _counted(before, after, cgroups, ("memory.events:oom_kill", "memory.oom_control:oom_kill")),
+        "steal_share": spent["steal"] / total if total > 0 else None,
+        "busy_share": sum(spent[key] for key in BUSY) / total if total > 0 else None,
+        "runnable_per_cpu": load["running"] / cpu["cpus"] if load and cpu else None,
+        "own_runnable_per_cpu": max(own) / cpu["cpus"] if own and cpu else None,
+        "memory_full_share": None if None in waits or window <= 0 else (waits[1] - waits[0]) / window,
+        "memory_limit_hits": count("memory.events:max", "memory.failcnt"),
+        "throttled_periods": count("cpu.stat:nr_throttled"),
+        "oom_kills": count("memory.events:oom_kill", "memory.oom_control:oom_kill"),
     }
-
-
-def _own_runnable(sample: Sample, cgroups: Sequence[str]) -> float | None:
-    # The folders of one system, one for each controller, hold the same tasks.
-    counts = [count for folder, count in ((sample["load"] or {}).get("own") or {}).items() if folder in cgroups]
-    return max(counts) / sample["cpu"]["cpus"] if counts and sample["cpu"] else None
-
-
-def _spent(before: Sample | None, after: Sample | None) -> dict[str, float]:
-    # A counter that a kernel lets run backwards (idle, iowait) spent nothing.
-    return {key: max(0.0, after[key] - before[key]) for key in CPU} if before and after else {}
-
-
-def _grown(before: Sample | None, after: Sample | None, key: str, window: float) -> float | None:
-    if not before or not after or key not in before or key not in after or window <= 0:
-        return None
-    return (after[key] - before[key]) / window
-
-
-def _counted(before: Sample, after: Sample, folders: Sequence[str], keys: Sequence[str]) -> int | None:
-    counts = []
-    for folder in folders:
-        old, new = before["cgroups"].get(folder) or {}, after["cgroups"].get(folder) or {}
-        counts += [new[key] - old[key] for key in keys if key in old and key in new]
-    return sum(counts) if counts else None

@@ -34,7 +34,7 @@ class Monitor:
                 stream.write_line(line)
             except (OSError, EOFError) as error:
                 raise _lost(host, error) from error
-        return {host: _answer(host, stream, mark) for host, stream in self._streams.items()}
+        return {host: _read_samples(host, stream, mark) for host, stream in self._streams.items()}
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def watching(hosts: Sequence[Host], cgroups: Mapping[str, Sequence[str]]) -> Ite
         yield monitor
 
 
-def _answer(host: str, stream: Stream, mark: str) -> list[Sample]:
+def _read_samples(host: str, stream: Stream, mark: str) -> list[Sample]:
     samples: list[Sample] = []
     while not samples or samples[-1]["mark"] != mark:
         try:

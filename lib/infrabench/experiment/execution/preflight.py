@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,30 +53,26 @@ def check(
     """Return the workloads that cannot run on some system, the treatments that do not apply, every tool's version.
 
     A workload is refused for all systems when its tool is missing on one: that can be mended. A case that a system has
-    no place for is left out for that system alone.
-
-    Raises
-    ------
-    DesignError
-        A workload plans steps for a role that this site does not have, or two steps of the same name.
+    no place for is left out for that system alone. Raises `DesignError` when a workload plans steps for a role that
+    this site does not have, or two steps of the same name.
     """
-    found = Checked({}, {name: {} for name in deployments}, {})
+    refused, absent = dict[str, str](), dict[Treatment, str]()
+    versions: dict[str, dict[str, str]] = {name: {} for name in deployments}
     for name, workload in workloads.items():
         for system, deployment in deployments.items():
             reason = workload.supported(deployment)
             reason = reason or _port_taken(design, name, deployment.targets["server"])
             if reason is None:
                 targets = roles(site, deployment)
-                role, absent = _role(design, name, workload, targets)
-                found.not_applicable.update({(system, name, scenario): why for scenario, why in absent.items()})
+                role, placeless = _role(design, name, workload, targets)
+                absent |= {(system, name, scenario): why for scenario, why in placeless.items()}
                 if role is not None:
-                    found.versions[system][name], reason = _version(workload, targets[role])
+                    versions[system][name], reason = _version(workload, targets[role])
             if reason is not None:
-                found.refused[name] = f"{system}: {reason}"
+                refused[name] = f"{system}: {reason}"
                 break
-    kept = {s: {k: v for k, v in tools.items() if k not in found.refused} for s, tools in found.versions.items()}
-    absent = {key: reason for key, reason in found.not_applicable.items() if key[1] not in found.refused}
-    return Checked(found.refused, kept, absent)
+    versions = {s: {k: v for k, v in tools.items() if k not in refused} for s, tools in versions.items()}
+    return Checked(refused, versions, {key: why for key, why in absent.items() if key[1] not in refused})
 
 
 def untested(versions: Mapping[str, Mapping[str, str]], workloads: Mapping[str, Workload]) -> dict[str, dict[str, str]]:
@@ -89,14 +85,14 @@ def untested(versions: Mapping[str, Mapping[str, str]], workloads: Mapping[str, 
         for name, version in tools.items():
             reads: tuple[str, ...] = getattr(workloads[name], "READS", ())
             if reads and version not in reads and not version.startswith(tuple(f"{each} " for each in reads)):
-                told = f"no test has an output of {version}; those of {', '.join(reads)} are read"
-                found.setdefault(system, {})[name] = told
+                sentence = f"no test has an output of {version}; those of {', '.join(reads)} are read"
+                found.setdefault(system, {})[name] = sentence
     return found
 
 
 def check_ledger(folder: Path, need: int) -> None:
     """Raise `LedgerError` when `folder` cannot be written to, `SiteError` when its disk has less than `need` bytes."""
-    here = _existing(folder)
+    here = next(each for each in (folder, *folder.resolve().parents) if each.exists())
     if not here.is_dir() or not os.access(here, os.W_OK | os.X_OK):
         raise LedgerError(
             f"session folder {folder}: {here} is no folder that this user can write to; name another session, or set "
@@ -153,26 +149,21 @@ def _port_taken(design: Design, name: str, target: Target) -> str | None:
     sockets = target.run(("sh", "-c", "cat /proc/net/tcp /proc/net/tcp6 2>/dev/null"), timeout_s=20).stdout.decode()
     rows = [line.split() for line in sockets.splitlines()]
     taken = ports & {int(row[1].rsplit(":", 1)[1], 16) for row in rows if len(row) > 3 and row[3] == LISTENS}
-    told = ", ".join(str(port) for port in sorted(taken))
-    return f"something listens on port {told} there; stop it (ss -ltnp tells what it is)" if taken else None
+    which = ", ".join(str(port) for port in sorted(taken))
+    return f"something listens on port {which} there; stop it (ss -ltnp tells what it is)" if taken else None
 
 
 def _check_steps(case: Case, steps: Any, targets: Mapping[str, Target]) -> None:
-    names = [step.name for step in steps]
-    for step in _of_type(case, steps):
+    names = [step.name for step in steps if isinstance(step, Step)]
+    for step in steps:
+        if not isinstance(step, Step) or any(not isinstance(part, str) for part in step.argv):
+            raise DesignError(f"workload {case.workload!r} must plan core.Step objects with text arguments: {step!r}")
         if step.role not in targets:
             raise DesignError(f"workload {case.workload!r} needs a host of role {step.role!r}; this site has none")
         if names.count(step.name) > 1:
             raise DesignError(f"workload {case.workload!r} plans two steps called {step.name!r}; rename one")
     if not any(step.phase == "measure" for step in steps):
         raise DesignError(f"workload {case.workload!r} at {case.scenario!r} plans nothing to measure")
-
-
-def _of_type(case: Case, steps: Any) -> Iterator[Step]:
-    for step in steps:
-        if not isinstance(step, Step) or any(not isinstance(part, str) for part in step.argv):
-            raise DesignError(f"workload {case.workload!r} must plan core.Step objects with text arguments: {step!r}")
-        yield step
 
 
 def _free_bytes(target: Target, path: str) -> int:
@@ -191,7 +182,3 @@ def _compare(where: str, free: int, need: int) -> None:
             f"{where} has {free / MIB:.0f} MiB free and the plan needs {need / MIB:.0f} MiB: "
             "free some, or take a smaller profile or fewer workloads"
         )
-
-
-def _existing(path: Path) -> Path:
-    return path if path.exists() else _existing(path.resolve().parent)

@@ -79,20 +79,27 @@ class Estimator:
 @contextmanager
 def bar(title: str) -> Iterator[OnProgress]:
     """Yield a function for `session.run` that shows a progress bar in a terminal; a log gets a line now and then."""
-    shown: list[tqdm] = []
+    bars: list[tqdm] = []
+    terminal = sys.stderr.isatty()
+    interval_s = 0.2 if terminal else 20.0  # a log must not be flooded
 
     def show(progress: Progressed) -> None:
-        if not shown:
-            shown.append(_bar(title, progress))
+        if not bars:
+            bars.append(tqdm(
+                total=progress.total, initial=progress.done, desc=title, unit="trial", file=sys.stderr,
+                mininterval=interval_s, maxinterval=max(10.0, interval_s), miniters=1, dynamic_ncols=terminal,
+                bar_format="{desc}: {n_fmt}/{total_fmt} {bar:20} {elapsed}{postfix}",
+            ))  # fmt: skip
+        bad = [f", {count} {state}" for state, count in sorted(progress.states.items()) if state != "ok"]
         # Set, not added: a session that goes on begins with what was recorded before, and may grow.
-        shown[0].total = progress.total
-        shown[0].set_postfix_str(_postfix(progress), refresh=False)
-        shown[0].update(progress.done - shown[0].n)
+        bars[0].total = progress.total
+        bars[0].set_postfix_str(f"{words(progress.remaining_s)} left{''.join(bad)}", refresh=False)
+        bars[0].update(progress.done - bars[0].n)
 
     try:
         yield show
     finally:
-        for each in shown:
+        for each in bars:
             each.close()
 
 
@@ -109,22 +116,6 @@ def words(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def _bar(title: str, progress: Progressed) -> tqdm:
-    terminal = sys.stderr.isatty()
-    interval_s = 0.2 if terminal else 20.0  # a log must not be flooded
-    return tqdm(
-        total=progress.total, initial=progress.done, desc=title, unit="trial", file=sys.stderr, mininterval=interval_s,
-        maxinterval=max(10.0, interval_s), miniters=1, dynamic_ncols=terminal,
-        bar_format="{desc}: {n_fmt}/{total_fmt} {bar:20} {elapsed}{postfix}",
-    )  # fmt: skip
-
-
-def _postfix(progress: Progressed) -> str:
-    bad = {state: count for state, count in progress.states.items() if state != "ok"}
-    told = "".join(f", {count} {state}" for state, count in sorted(bad.items()))
-    return f"{words(progress.remaining_s)} left{told}"
 
 
 def _treatment(trial: Trial) -> Treatment:

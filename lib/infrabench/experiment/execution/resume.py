@@ -32,13 +32,13 @@ def state(folder: Path) -> State:
     """Return how far the session in `folder` is; it may grow while this looks."""
     stored = SessionFolder(folder)
     data, plan, done = stored.session, stored.awaited, stored.recorded()
-    by_block = blocks.by_block(plan)
-    whole = sum(all(trial.id in done for trial in block) for block in by_block.values())
+    planned = designs.by_block(plan)
+    whole = sum(all(trial.id in done for trial in block) for block in planned.values())
     missing = sum(trial.id not in done for trial in plan)
     is_open = bool(data.get("stopping")) and not blocks.is_stopped(stored)
     is_due = bool(missing or blocks.select_promised(stored) or is_open)
     word = RUNNING if ledger.is_being_written(folder) else INTERRUPTED if is_due else COMPLETE
-    return State(word, len(plan) - missing, len(plan), whole, len(by_block))
+    return State(word, len(plan) - missing, len(plan), whole, len(planned))
 
 
 def parameters(folder: Path) -> dict[str, Any] | None:
@@ -56,8 +56,8 @@ def parameters(folder: Path) -> dict[str, Any] | None:
         return None
     given = {name: value for name, value in asked.given().items() if value != usual.given().get(name)}
     kind, name = {**data, **data["parameters"]}["site"]["kind"], asked.site
-    where = {"site": name if kind in ("lab", "local") else f"the {kind} of {name}", "session": asked.session}
-    return {"mode": "run", "profile": asked.profile, **given, **where}
+    site = name if kind in ("lab", "local") else f"the {kind} of {name}"
+    return {"mode": "run", "profile": asked.profile, **given, "site": site, "session": asked.session}
 
 
 def lines(given: Mapping[str, Any]) -> str:

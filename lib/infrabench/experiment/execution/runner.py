@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from infrabench.core import CommandFailed, Host, Site, SiteError, Study, Trial, Workload
-from infrabench.experiment.design.design import Design, Treatment
+from infrabench.experiment.design.design import Design, Treatment, by_block
 from infrabench.experiment.execution import blocks, preflight
 from infrabench.experiment.execution.deployments import Fleet
 from infrabench.experiment.execution.monitor import Monitor, watching
@@ -87,7 +87,7 @@ class Runner:
                 if block[0].deployment == first:
                     self.one_block(block, monitor)
             while self.ready.design.stopping is not None and (added := self.look_and_add()):
-                for block in blocks.by_block(added).values():
+                for block in by_block(added).values():
                     self.one_block(block, monitor)
 
     def one_block(self, block: Sequence[Trial], monitor: Monitor) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from infrabench.core import Study
+from infrabench.core import Study, digest
 from infrabench.experiment.design.design import Design
 from infrabench.experiment.execution import session
 from infrabench.experiment.execution.progress import OnProgress
@@ -48,7 +48,7 @@ def folder_for(study: Study, wanted: Design, site: SiteName) -> Path:
         catalogue.check_name(name)
         if os.sep in name:
             return Path(name)
-    chosen = name or session.name_of(session.parameters(study, wanted, site))
+    chosen = name or f"{site.name}-{wanted.profile}-{digest(session.parameters(study, wanted, site), 8)}"
     return catalogue.home() / "data" / "runs" / study.name / chosen
 
 

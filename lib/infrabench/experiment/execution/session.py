@@ -12,20 +12,22 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
 from infrabench import registry
-from infrabench.core import DesignError, Guards, LedgerError, Request, Site, SiteError, Study, canonical, digest
+from infrabench.core import DesignError, Guards, LedgerError, Request, Site, SiteError, Study, canonical
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design
-from infrabench.experiment.execution import blocks, manifest, preflight
+from infrabench.experiment.design.replan import REPEATED
+from infrabench.experiment.execution import blocks, preflight
 from infrabench.experiment.execution.deployments import Fleet, deployed
 from infrabench.experiment.execution.progress import OnProgress
 from infrabench.experiment.execution.runner import LookAt, Ready, Runner, end_orphans
 from infrabench.experiment.provenance import code, collect
 from infrabench.ledger.codes import CODE
-from infrabench.ledger.records import absences
+from infrabench.ledger.records import FORMAT, absences, not_applicable
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.machines.hosts.marks import sweeping
 from infrabench.machines.sites import redaction
@@ -99,11 +101,6 @@ def parameters(study: Study, wanted: Design, site: Site | Named) -> dict[str, An
     )  # fmt: skip
 
 
-def name_of(wanted: Mapping[str, Any]) -> str:
-    """Return the session name of `parameters`: the same request finds the same session again."""
-    return f"{wanted['site']['name']}-{wanted['profile']}-{digest(wanted, 8)}"
-
-
 def run(
     study: Study, site: Site, *, folder: Path, on_progress: OnProgress | None = None, look: LookAt | None = None,
     **parameters: Any,
@@ -121,27 +118,17 @@ def carry_out(
 ) -> None:  # fmt: skip
     """Run the missing trials of a session; a finished session stays as it is.
 
-    Parameters
-    ----------
-    study, wanted
-        The study and a design of it (see `study_of`, `at`).
-    site
-        Where to run; stays open while this runs.
-    stored
-        The session: made when its folder is absent, continued when its parameters are these.
-    on_progress
-        Called before the first trial and after each one.
-    look
-        How wide the intervals are; needed by a design with a stopping rule.
+    `wanted` is a design of `study` (see `study_of`, `at`). `stored` is made when its folder is absent, and continued
+    when its parameters are these. `on_progress` is called before the first trial and after each one. `look`, which a
+    design with a stopping rule needs, says how wide the intervals are.
 
     Raises
     ------
     DesignError, SiteError, ProvisionError
-        The request cannot be carried out here: found before the first trial.
+        The request cannot be carried out here: found before the first trial. A `SiteError` later: a host was lost; what
+        is recorded is safe and running again continues.
     LedgerError
         The folder is damaged, belongs to other parameters, cannot be written, or another run has it.
-    SiteError
-        A host was lost; what is recorded is safe and running again continues.
     """
     asked = parameters(study, wanted, site)
     if is_complete(stored, study, wanted, asked):
@@ -158,15 +145,14 @@ def carry_out(
             with deployed(study, wanted, site, label=stored.path.name) as fleet:
                 ready = _ready(study, wanted, site, fleet)
                 if stored.exists():
-                    ready = manifest.as_begun(stored, ready)
+                    ready = keep_begun_design(stored, ready)
                 preflight.check_disks(ready.design, fleet.deployments)
                 suite = collect.of_suite()
-                begun = {**manifest.of(study, ready, site, asked, suite), CODE: code.code_parts(study, ready.design)}
-                stored.begin(begun, designs.trials(ready.design))
+                stored.begin(describe_session(study, ready, asked, suite), designs.trials(ready.design))
                 untested = preflight.untested(ready.tools, ready.workloads)
                 for system, tools in untested.items():
-                    for name, told in tools.items():
-                        log.warning("%s on %s: %s", name, system, told)
+                    for name, sentence in tools.items():
+                        log.warning("%s on %s: %s", name, system, sentence)
                 collect.store(stored, site, fleet.deployments, ready.tools, untested, fleet.evidence, suite)
                 if first:
                     blocks.add_promised(stored, ready.design)
@@ -177,6 +163,56 @@ def carry_out(
             first = False
 
 
+def describe_session(
+    study: Study, ready: Ready, asked: Mapping[str, Any], suite: Mapping[str, Any]
+) -> dict[str, Any]:  # fmt: skip
+    """Return the content of ``session.json``; `asked`: the session's `parameters`; `suite`: see `collect.of_suite`."""
+    return {
+        **{name: asked[name] for name in REPEATED},
+        "format": FORMAT,
+        "title": study.title,
+        "aa": ready.design.aa,
+        "known": [list(each) for each in study.known],
+        "systems": list(ready.design.systems),
+        "workloads": designs.workloads(ready.design),
+        "not_run": dict(ready.fleet.not_run),
+        "left_out": dict(ready.left_out),
+        "not_applicable": [
+            {"system": system, "workload": workload, "scenario": scenario, "reason": reason}
+            for (system, workload, scenario), reason in ready.not_applicable.items()
+        ],
+        "parameters": asked,
+        "versions": dict(suite),
+        "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
+        CODE: code.code_parts(study, ready.design),
+    }
+
+
+def keep_begun_design(stored: SessionFolder, ready: Ready) -> Ready:
+    """Return `ready` without the treatments that the session left out when it began, whether they could run now or not.
+
+    (How many pods fit, for one, drifts.) Raises `LedgerError` when other systems or workloads can run now than then, or
+    a treatment cannot that could.
+    """
+    absent = not_applicable(stored.session)
+    absent_then, absent_now = (
+        {f"{workload} {scenario} on {system}": why for (system, workload, scenario), why in each.items()}
+        for each in (absent, ready.not_applicable)
+    )
+    for what, then, now in (
+        ("systems", stored.session["not_run"], ready.fleet.not_run),
+        ("workloads", stored.session["left_out"], ready.left_out),
+        ("treatments", absent_then, absent_now),
+    ):
+        for name in sorted({*then, *now}):
+            if (name in then) != (name in now) and (name in now or what != "treatments"):
+                change = f"was left out ({then[name]}), can run now" if name in then else f"cannot run now: {now[name]}"
+                raise LedgerError(
+                    f"{stored.path} cannot go on with the same {what}: {name} {change}. Start another session"
+                )
+    return replace(ready, design=designs.without(ready.design, excluded=absent), not_applicable=absent)
+
+
 def is_complete(stored: SessionFolder, study: Study, wanted: Design, asked: Mapping[str, Any]) -> bool:
     """Tell whether a session has nothing left to do for these parameters.
 
@@ -185,9 +221,8 @@ def is_complete(stored: SessionFolder, study: Study, wanted: Design, asked: Mapp
     if not stored.exists():
         return False
     stored.check_parameters(asked)
-    found = stored.verify()
-    if found:
-        raise LedgerError(f"{stored.path} is damaged: {'; '.join(found[:5])}. Restore it from a copy")
+    if faults := stored.verify():
+        raise LedgerError(f"{stored.path} is damaged: {'; '.join(faults[:5])}. Restore it from a copy")
     return blocks.is_finished(stored, study, wanted)
 
 
@@ -199,7 +234,7 @@ def check_folder(study: Study, wanted: Design, stored: SessionFolder) -> None:
     if stored.exists():
         code.check_code(stored, study, wanted)
     share = len(blocks.select_unfinished(stored, study, wanted)) / wanted.blocks if stored.exists() else 1.0
-    preflight.check_ledger(stored.path, int(designs.expected_cost(wanted).ledger_bytes * share))
+    preflight.check_ledger(stored.path, int(designs.expected_study_cost(study, wanted).ledger_bytes * share))
 
 
 def _ready(study: Study, wanted: Design, site: Site, fleet: Fleet) -> Ready:
@@ -221,8 +256,8 @@ def _ready(study: Study, wanted: Design, site: Site, fleet: Fleet) -> Ready:
             placeless.setdefault(name, f"{system}: {why}")
     must = {**refused, **(placeless if wanted.names_workloads else {})}
     if must and (wanted.names_workloads or site.kind != "local"):
-        told = "; ".join(f"{name} on {reason}" for name, reason in must.items())
-        raise SiteError(f"{site.name} cannot run all workloads: {told}. Install what is missing, or name the others")
+        reasons = "; ".join(f"{name} on {reason}" for name, reason in must.items())
+        raise SiteError(f"{site.name} cannot run all workloads: {reasons}. Install what is missing, or name the others")
     for name, reason in refused.items():
         log.warning("workload %s is left out: %s", name, reason)
     for treatments, reason in absences(absent).items():

@@ -37,7 +37,7 @@ from infrabench.machines.sites import redaction
 
 log = logging.getLogger(__name__)
 
-SAID = 600  # characters of what a step that failed said last: pods that do not come have three kinds of complaints
+TAIL = 600  # characters of what a step that failed said last: pods that do not come have three kinds of complaints
 POLL_S = (0.02, 0.5)  # first and longest pause between two questions whether a service is ready
 # What a parser that has a mistake of its own may raise.
 PARSER_MISTAKES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -74,17 +74,20 @@ def execute(trial: Trial, workload: Workload, bench: Bench) -> Finished:
     steps = plan_steps(workload, trial.params, bench.roles)
     fatal: SiteError | None = None
     try:
-        run.looks_around(steps)
-        run.all_of(steps, "prepare")
+        # How busy the hosts are before anything of this trial runs: a server that starts is load of our own.
+        idle = bench.monitor.begin(f"{trial.id}-idle") if any(step.phase == "prepare" for step in steps) else {}
+        run.run_phase(steps, "prepare")
         if run.state == "ok":
-            run.window_opens()
-            run.all_of(steps, "measure")
-            run.window_closes()
+            run.before = bench.monitor.begin(trial.id)
+            if idle:
+                run.before = {host: {**now, "load": idle[host]["load"]} for host, now in run.before.items()}
+            run.run_phase(steps, "measure")
+            run.window = bench.monitor.end(trial.id)
     except SiteError as error:
         fatal = error
-        run.ends("aborted", f"a host was lost: {error}")
+        run.end("aborted", f"a host was lost: {error}")
     except BaseException:
-        run.ends("aborted", "interrupted")  # for the steps that follow: no record is made of it
+        run.end("aborted", "interrupted")  # for the steps that follow: no record is made of it
         raise
     finally:
         # Also on an interrupt: a server or pods left behind would disturb the next trial.
@@ -121,41 +124,25 @@ class _Run:
         self.reason = ""
         self.results: dict[str, Result] = {}
         self.steps: list[dict[str, Any]] = []
-        self.idle: Mapping[str, Sample] = {}
         self.before: Mapping[str, Sample] = {}
         self.window: Mapping[str, Sequence[Sample]] = {}
         self.unclean: list[str] = []
         self.started, self.begin = time.time(), time.monotonic()
 
-    def ends(self, state: State, reason: str) -> None:
+    def end(self, state: State, reason: str) -> None:
         self.state, self.reason = state, redaction.text(reason, self.bench.private)
 
-    def looks_around(self, steps: Sequence[Step]) -> None:
-        """See how busy the hosts are before anything of this trial runs: a server that starts is load of our own."""
-        if any(step.phase == "prepare" for step in steps):
-            self.idle = self.bench.monitor.begin(f"{self.trial.id}-idle")
-
-    def window_opens(self) -> None:
-        self.before = self.bench.monitor.begin(self.trial.id)
-        if self.idle:
-            self.before = {host: {**now, "load": self.idle[host]["load"]} for host, now in self.before.items()}
-
-    def window_closes(self) -> None:
-        self.window = self.bench.monitor.end(self.trial.id)
-
-    def all_of(self, steps: Sequence[Step], phase: str) -> None:
+    def run_phase(self, steps: Sequence[Step], phase: str) -> None:
         """Run the steps of a phase in order, until one fails."""
-        for step in steps:
-            if step.phase != phase:
-                continue
-            result = self.one(step)
+        for step in (each for each in steps if each.phase == phase):
+            result = self.run_step(step)
             if not result.ok:
                 how = f"timed out after {step.timeout_s:g} s" if result.timed_out else result.ending
-                said = (result.stderr or result.stdout).decode("utf-8", "replace").strip()[-SAID:]
-                self.ends("timeout" if result.timed_out else "failed", f"{phase} step {step.name} {how}: {said}")
+                tail = (result.stderr or result.stdout).decode("utf-8", "replace").strip()[-TAIL:]
+                self.end("timeout" if result.timed_out else "failed", f"{phase} step {step.name} {how}: {tail}")
                 return
 
-    def one(self, step: Step) -> Result:
+    def run_step(self, step: Step) -> Result:
         """Run one step, until it succeeds when it may be repeated, and note what it did."""
         target = self.bench.roles[step.role]
         if step.host:
@@ -182,7 +169,7 @@ class _Run:
         for step in (*rescue, *(step for step in steps if step.phase == "cleanup")):
             host = self.bench.roles[step.role].host.name
             try:
-                if host in lost or not self.one(step).ok:
+                if host in lost or not self.run_step(step).ok:
                     self.unclean.append(step.name)
             except SiteError as error:
                 self.unclean.append(step.name)
@@ -198,18 +185,26 @@ class _Run:
             try:
                 measurements = parsed(workload, Capture(self.results, self.trial.params))
             except NotAsClaimed as error:
-                self.ends("invalid", str(error))
+                self.end("invalid", str(error))
             except ParseError as error:
-                self.ends("unparsable", str(error))
+                self.end("unparsable", str(error))
         conditions: dict[str, Any] = {}
         if self.window:
             after = {host: samples[-1] for host, samples in self.window.items()}
             invalid, failed, conditions = judge(self.bench.guards, self.before, after, self.bench.cgroups)
             conditions |= {"invalid": invalid, "failed": failed}  # for every state: a mended parser must not lose them
             if self.state == "ok" and (failed or invalid):
-                self.ends("failed" if failed else "invalid", "; ".join(failed or invalid))
-        self.judge_clock(conditions)
-        self.invalidate(conditions, self.bench.orphans)
+                self.end("failed" if failed else "invalid", "; ".join(failed or invalid))
+        # Durations are of the monotonic clock, which is not set. But tools and hosts may use the other one.
+        stepped_s = (time.time() - self.started) - (time.monotonic() - self.begin)
+        reasons = list(self.bench.orphans)
+        if abs(stepped_s) > CLOCK_S:
+            conditions["clock_stepped_s"] = stepped_s
+            reasons.insert(0, f"the clock was set by {stepped_s:+.1f} s while it ran, or the machine slept")
+        for reason in reasons:  # kept for every state
+            conditions.setdefault("invalid", []).append(reason)
+        if reasons and self.state == "ok":
+            self.end("invalid", "; ".join(reasons))
         if self.unclean:
             conditions["cleanup_failed"] = self.unclean
         record = TrialRecord(
@@ -220,26 +215,6 @@ class _Run:
             ended_utc=_utc(time.time()),
         )  # fmt: skip
         return Finished(record, self._blobs(), fatal)
-
-    def judge_clock(self, conditions: dict[str, Any]) -> None:
-        """Make a trial invalid in which this machine's clock was set, or the machine slept.
-
-        Durations are of the monotonic clock, which is not set. But tools and hosts may use the other one.
-        """
-        stepped_s = (time.time() - self.started) - (time.monotonic() - self.begin)
-        if abs(stepped_s) <= CLOCK_S:
-            return
-        reason = f"the clock was set by {stepped_s:+.1f} s while it ran, or the machine slept"
-        conditions["clock_stepped_s"] = stepped_s
-        self.invalidate(conditions, [reason])
-
-    def invalidate(self, conditions: dict[str, Any], reasons: Sequence[str]) -> None:
-        """Make the trial invalid for `reasons`, if there are any; they are kept for every state."""
-        if not reasons:
-            return
-        conditions["invalid"] = [*conditions.get("invalid", ()), *reasons]
-        if self.state == "ok":
-            self.ends("invalid", "; ".join(reasons))
 
     def _blobs(self) -> dict[str, bytes]:
         blobs = {f"{name}.stdout": result.stdout for name, result in self.results.items() if result.stdout}

@@ -106,7 +106,11 @@ def _digest(roots: Iterable[Definition], modules: dict[Path, Module]) -> str:
             queue += reached
         elif target := module.imports.get(name) or _submodule(path.parent, name):
             queue.append(target)
-    labels = {path: _label(path) for path in {path for path, _ in found}}  # of a module, many definitions
+    # How a file is called wherever its checkout or plug-in folder lies; of a module there are many definitions.
+    labels = {
+        path: path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else f"{path.parent.name}/{path.name}"
+        for path in {path for path, _ in found}
+    }
     return digest(sorted([labels[path], name or "", each] for (path, name), each in found.items() if each))
 
 
@@ -131,11 +135,6 @@ def _counts(path: Path) -> bool:
     return inside.startswith(tuple(f"{room}/" for room in ROOMS)) and inside not in LEFT_OUT
 
 
-def _label(path: Path) -> str:
-    """Return how a file is called, wherever its checkout or plug-in folder lies."""
-    return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else f"{path.parent.name}/{path.name}"
-
-
 @lru_cache(maxsize=512)
 def _module(path: Path, content: bytes) -> Module:
     try:
@@ -145,7 +144,7 @@ def _module(path: Path, content: bytes) -> Module:
     names: dict[str, list[ast.stmt]] = {"": []}
     imports: dict[str, Definition] = {}
     for statement in tree.body:
-        if _is_for_types(statement) or _is_text(statement):
+        if _is_text(statement) or (isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING"):
             continue
         for part in ast.walk(statement):
             if isinstance(part, ast.Import | ast.ImportFrom):
@@ -154,12 +153,6 @@ def _module(path: Path, content: bytes) -> Module:
             if name not in imports or not isinstance(statement, ast.Import | ast.ImportFrom):
                 names.setdefault(name, []).append(statement)
     return Module(path, names, imports)
-
-
-def _is_for_types(statement: ast.stmt) -> bool:
-    return (
-        isinstance(statement, ast.If) and isinstance(statement.test, ast.Name) and statement.test.id == "TYPE_CHECKING"
-    )
 
 
 def _is_text(statement: ast.stmt) -> bool:
@@ -296,18 +289,13 @@ def parser_definitions(workload: str) -> tuple[Definition, ...]:
 def check_code(stored: SessionFolder, study: Study, wanted: Design) -> dict[str, str] | None:
     """Return the code of now where the session has to take note of it before it goes on; None where nothing differs.
 
-    Raises
-    ------
-    LedgerError
-        Its last trial was made with other code, or it is not known with which, and `wanted` asks for no mixture.
-    DesignError
-        It asks for one, and for a precision.
+    Raises `LedgerError` when its last trial was made with other code, or it is not known with which, and `wanted` asks
+    for no mixture; `DesignError` when it asks for one, and for a precision.
     """
-    then = known_codes(stored.session, stored.notes(CODE))[-1]
     begun = stored.session
+    then = known_codes(begun, stored.notes(CODE))[-1]
     left_out = {"systems": tuple(begun["not_run"]), "workloads": tuple(begun["left_out"])}
-    kept = designs.without(wanted, **left_out, excluded=not_applicable(begun))
-    now = code_parts(study, kept)
+    now = code_parts(study, designs.without(wanted, **left_out, excluded=not_applicable(begun)))
     if now == then:
         return None
     if stored.records and not wanted.request.mixture:
@@ -322,18 +310,18 @@ def check_code(stored: SessionFolder, study: Study, wanted: Design) -> dict[str,
 
 def append_code(stored: SessionFolder, study: Study, wanted: Design, block: int) -> None:
     """Take note of code that is not that of the last trial, before its first trial, in `block`. See `check_code`."""
-    now = check_code(stored, study, wanted)
-    if now is not None:
+    if (now := check_code(stored, study, wanted)) is not None:
         note = {"parts": now, "after": _last_trial(stored), "versions": collect.of_suite()}
         stored.append_block_note(block, CODE, note)
 
 
 def _definitions(kind: str, name: str, names: Sequence[str | None]) -> tuple[Definition, ...]:
     path = registry.source(kind, name)
-    if path.is_dir():
-        inside = sorted(each for each in path.rglob("*") if each.is_file() and "__pycache__" not in each.parts)
-        return tuple((each, None) for each in inside)
-    return tuple((path, each) for each in names)
+    return (
+        tuple((each, None) for each in sorted(_inside(path)))
+        if path.is_dir()
+        else tuple((path, each) for each in names)
+    )
 
 
 def _last_trial(stored: SessionFolder) -> str:

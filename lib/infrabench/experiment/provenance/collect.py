@@ -13,7 +13,7 @@ from typing import Any
 
 from infrabench.core import CommandFailed, Deployment, Host, LedgerError, Site, SiteError, canonical
 from infrabench.experiment.provenance.comparability import DEPLOYED, MUST_AGREE
-from infrabench.ledger.records import read_provenance
+from infrabench.ledger.records import DEPLOYMENTS, read_provenance
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.machines.hosts.remote_shell import probe
 from infrabench.machines.sites import redaction
@@ -36,28 +36,6 @@ def of_host(host: Host) -> dict[str, Any]:
     return {"name": host.name, "address": host.address, **facts}
 
 
-def of_deployments(
-    deployments: Mapping[str, Deployment], tools: Mapping[str, Mapping[str, str]],
-    untested: Mapping[str, Mapping[str, str]],
-) -> dict[str, dict[str, Any]]:  # fmt: skip
-    """Return, by system: the deployment's facts, each target's argv prefix and address, each tool's version.
-
-    `untested`: system -> workload -> what is said of a version whose output no test has.
-    """
-    return {
-        name: {
-            "facts": json.loads(canonical(deployment.facts)),
-            "targets": {
-                role: {"host": target.host.name, "prefix": list(target.prefix), "address": target.address}
-                for role, target in deployment.targets.items()
-            },
-            "tools": dict(tools.get(name, {})),
-            "untested": dict(untested.get(name, {})),
-        }
-        for name, deployment in deployments.items()
-    }
-
-
 def of_suite() -> dict[str, Any]:
     """Return the versions of the suite: packages, Python, commit, whether files differ from it, hash of the lock."""
     versions: dict[str, Any] = {"python": platform.python_version()}
@@ -67,6 +45,9 @@ def of_suite() -> dict[str, Any]:
         except metadata.PackageNotFoundError:  # an SDK that this machine can do without
             versions[package] = None
     source = Path(str(resources.files("infrabench"))).resolve()
+    total = hashlib.sha256()  # over the package's Python files: tells two states apart also where there is no commit
+    for path in sorted(source.rglob("*.py")):
+        total.update(path.relative_to(source).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     lock = source.parent / "requirements.lock"
     changes = _git(source, "status", "--porcelain", "--", "..")
     return {
@@ -74,7 +55,7 @@ def of_suite() -> dict[str, Any]:
         "commit": _git(source, "rev-parse", "HEAD"),
         "dirty": None if changes is None else bool(changes),
         "lock_sha256": hashlib.sha256(lock.read_bytes()).hexdigest() if lock.is_file() else None,
-        "source_sha256": _source_hash(source),
+        "source_sha256": total.hexdigest(),
     }
 
 
@@ -84,7 +65,8 @@ def store(
 ) -> None:  # fmt: skip
     """Store what hosts, deployments, site and suite say; when a session goes on, compare them with its start first.
 
-    `evidence`: system that could not run -> what it left to say; it becomes ``not-run.json``, line by line.
+    `tools` and `untested` are by system and workload: the tool's version, and what is said of one whose output no test
+    has. `evidence`: system that could not run -> what it left to say; it becomes ``not-run.json``, line by line.
     `suite`: see `of_suite`.
 
     Raises `LedgerError` when a host or a tool has changed.
@@ -92,18 +74,25 @@ def store(
     folder = stored.path
     number = len(list(folder.glob("provenance/suite*.json")))
     found: dict[str, Any] = {host.name: of_host(host) for host in site.hosts.values()}
-    found["deployments"] = of_deployments(deployments, tools, untested)
+    found[DEPLOYMENTS] = {
+        name: {
+            "facts": json.loads(canonical(each.facts)),
+            "targets": {
+                role: {"host": target.host.name, "prefix": list(target.prefix), "address": target.address}
+                for role, target in each.targets.items()
+            },
+            "tools": dict(tools.get(name, {})),
+            "untested": dict(untested.get(name, {})),
+        }
+        for name, each in deployments.items()
+    }
     found["site"] = {"name": site.name, "kind": site.kind, "facts": json.loads(canonical(site.facts))}
     if evidence:
         found["not-run"] = {name: text.splitlines() for name, text in evidence.items()}
     found = {name: redaction.deep(data, site.private) for name, data in found.items()}
     for name, now in found.items():
-        if name in ("site", "not-run"):
-            continue
-        first = folder / "provenance" / f"{name}.json"
-        if number and first.exists():
-            then = read_provenance(folder, name)
-            (compare_deployments if name == "deployments" else compare_host)(name, then, now)
+        if number and name not in ("site", "not-run") and (folder / "provenance" / f"{name}.json").exists():
+            check_unchanged(name, read_provenance(folder, name), now)
     found["suite"] = suite  # last: its presence says that the others are there
     for name, data in found.items():
         path = f"provenance/{name}{f'.resumed-{number}' if number else ''}.json"
@@ -111,26 +100,24 @@ def store(
             stored.append_file(path, (json.dumps(data, indent=1, sort_keys=True) + "\n").encode())
 
 
-def compare_host(name: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raise `LedgerError` when a host is no longer what it was when the session began, naming what differs."""
-    _refuse(name, [(" ".join(path), _at(then, path), _at(now, path)) for path in MUST_AGREE])
+def check_unchanged(name: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raise `LedgerError` when what ``provenance/NAME.json`` says is no longer what it was when the session began.
 
-
-def compare_deployments(name: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raise `LedgerError` when an engine, an image or a tool has another version than when the session began."""
-    for system in sorted({*then, *now}):
-        paths = [("facts", key) for key in DEPLOYED] + [("tools",)]
-        rows = [(path[-1], _at(then.get(system), path), _at(now.get(system), path)) for path in paths]
-        _refuse(f"system {system}", rows)
-
-
-def _refuse(name: str, rows: Sequence[tuple[str, Any, Any]]) -> None:
-    changed = [f"{what}: {then!r} then, {now!r} now" for what, then, now in rows if then != now]
-    if changed:
-        raise LedgerError(
-            f"{name} has changed since this session began ({'; '.join(changed)}): its trials would not be comparable. "
-            "Start another session"
-        )
+    Of a host, what `comparability.FACTS` ask for; of the deployments, a version, image or tool of a system.
+    """
+    parts: dict[str, tuple[Any, Any]] = {name: (then, now)}
+    paths: Sequence[Sequence[str]] = MUST_AGREE
+    if name == DEPLOYMENTS:
+        parts = {f"system {each}": (then.get(each), now.get(each)) for each in sorted({*then, *now})}
+        paths = [*(("facts", key) for key in DEPLOYED), ("tools",)]
+    for where, (old, new) in parts.items():
+        rows = [(" ".join(path).removeprefix("facts "), _at(old, path), _at(new, path)) for path in paths]
+        changed = [f"{what}: {before!r} then, {after!r} now" for what, before, after in rows if before != after]
+        if changed:
+            raise LedgerError(
+                f"{where} has changed since this session began ({'; '.join(changed)}): its trials would not be "
+                "comparable. Start another session"
+            )
 
 
 def _at(facts: Any, path: Sequence[str]) -> Any:
@@ -145,11 +132,3 @@ def _git(folder: Path, *argv: str) -> str | None:
     except (OSError, subprocess.SubprocessError):  # installed from an archive, or without git
         return None
     return done.stdout.decode().strip()
-
-
-def _source_hash(source: Path) -> str:
-    """Return one hash over the package's Python files: tells two states apart also where there is no commit."""
-    total = hashlib.sha256()
-    for path in sorted(source.rglob("*.py")):
-        total.update(path.relative_to(source).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return total.hexdigest()

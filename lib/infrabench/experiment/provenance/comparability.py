@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from infrabench.core import InfrabenchError, SchemaError, canonical
+from infrabench.ledger import records
 from infrabench.ledger.codes import CODE, known_codes
-from infrabench.ledger.records import list_provenance, not_applicable, read_blocks, read_provenance, read_session
 
 TOOLS = "tools"  # the versions of what the workloads measure with, on the hosts themselves
 
@@ -54,6 +54,7 @@ FACTS = (
     Fact((), TOOLS),
 )
 MUST_AGREE = tuple(fact.path for fact in FACTS if fact.agree)
+AGREED = tuple(".".join(path) for path in MUST_AGREE)
 PARITY = {fact.parity: fact for fact in FACTS if fact.parity}
 DEPLOYED = ("version", "image", "storage", "limits")  # the same of a system, beside its tools' versions
 
@@ -93,10 +94,10 @@ class NotComparable(InfrabenchError):
 
     def __init__(self, names: Sequence[str], differences: Sequence[Difference]) -> None:
         self.differences = tuple(differences)
-        told = "; ".join(f"{d.where} {d.key}: {shown(d.first)} / {shown(d.second)}" for d in differences[:8])
+        some = "; ".join(f"{d.where} {d.key}: {shown(d.first)} / {shown(d.second)}" for d in differences[:8])
         more = f"; and {len(differences) - 8} more" if len(differences) > 8 else ""
         super().__init__(
-            f"{' and '.join(names)} are not comparable: {told}{more}. Compare sessions of one host and one set of "
+            f"{' and '.join(names)} are not comparable: {some}{more}. Compare sessions of one host and one set of "
             "versions, or ask for a stamped comparison"
         )
 
@@ -106,23 +107,15 @@ def differences(first: Path, second: Path) -> list[Difference]:
 
     Hosts and systems that only one of them has are differences too. Raises `LedgerError` for a damaged session.
     """
-    found = [
-        *_request_differences(first, second),
-        *_hosts(first, second),
-        *_systems(first, second),
-        *_suite(first, second),
-        *_codes(first, second),
-    ]
+    one, two = _read(first), _read(second)
+    found = [*_request_differences(one.session, two.session), *_fact_differences(one, two), *_codes(one, two)]
     return sorted(found, key=lambda d: not d.checked)
 
 
 def stamp(folders: Sequence[Path], *, allow: bool = False) -> str:
     """Return the stamp for everything that is made from these sessions together; empty when nothing differs.
 
-    Raises
-    ------
-    NotComparable
-        A key that has to be equal is not, and `allow` is false.
+    Raises `NotComparable` when a key that has to be equal is not, and `allow` is false.
     """
     first, *others = folders
     checked = [(other, [d for d in differences(first, other) if d.checked]) for other in others]
@@ -139,46 +132,42 @@ def between_sites(folders: Mapping[str, Path]) -> Between:
     Hosts of other sites are other hosts, so nothing of them has to agree; it is told. Two sites are called one machine
     when their hosts agree in processor, memory to the byte and kernel, and are containers or have one name.
 
-    Raises
-    ------
-    SchemaError
-        They are not of one study with one baseline.
-    NotComparable
-        They were asked for different things: other parameters of a case, margins, limits, guards, primary metrics.
+    Raises `SchemaError` when they are not of one study with one baseline, `NotComparable` when they were asked for
+    different things: other parameters of a case, margins, limits, guards, primary metrics.
     """
     names = list(folders)
     measures_alike(list(folders.values()))
+    sessions = {name: _read(folder) for name, folder in folders.items()}
     for name in names[1:]:
-        asked = [each for each in _request_differences(folders[names[0]], folders[name]) if each.checked]
-        if asked:
-            raise NotComparable([names[0], name], asked)
-    said = {name: _of_site(folder) for name, folder in folders.items()}
-    keys = dict.fromkeys(key for each in said.values() for key in each)
+        requests = _request_differences(sessions[names[0]].session, sessions[name].session)
+        if checked := [each for each in requests if each.checked]:
+            raise NotComparable([names[0], name], checked)
+    facts = {name: _of_site(each) for name, each in sessions.items()}
+    keys = dict.fromkeys(key for each in facts.values() for key in each)
     differs = {
-        key: {name: shown(each.get(key)) for name, each in said.items()}
+        key: {name: shown(each.get(key)) for name, each in facts.items()}
         for key in keys
-        if len({canonical(each.get(key)) for each in said.values()}) > 1
+        if len({canonical(each.get(key)) for each in facts.values()}) > 1
     }
     together: dict[Any, list[str]] = {}
-    for name, folder in folders.items():
-        for mark in _machines(folder):
+    for name, each in sessions.items():
+        for mark in _machines(each):
             together.setdefault(mark, []).append(name)
     one = tuple(dict.fromkeys(tuple(each) for each in together.values() if len(each) > 1))
-    told = [f"One machine measured as {' and '.join(each)}: nothing here speaks of another one. " for each in one]
-    told += [f"Sites differ in {', '.join(differs)}. "] if differs else []
-    return Between(differs, one, "".join(told).strip())
+    sentences = [f"One machine measured as {' and '.join(each)}: nothing here speaks of another one." for each in one]
+    sentences += [f"Sites differ in {', '.join(differs)}."] if differs else []
+    return Between(differs, one, " ".join(sentences))
 
 
 def measures_alike(folders: Sequence[Path]) -> None:
     """Raise `SchemaError` when the sessions are not of one study with one baseline: no stamp can mend that."""
     for key in ("study", "baseline"):
-        values = {str(read_session(folder)[key]) for folder in folders}
+        values = {str(records.read_session(folder)[key]) for folder in folders}
         if len(values) > 1:
             raise SchemaError(f"sessions of different {key} cannot be put together: {', '.join(sorted(values))}")
 
 
-def _request_differences(first: Path, second: Path) -> Iterator[Difference]:
-    one, two = read_session(first), read_session(second)
+def _request_differences(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[Difference]:
     then, now = one["parameters"], two["parameters"]
     for key in ASKED:
         if key == "cases":
@@ -188,10 +177,10 @@ def _request_differences(first: Path, second: Path) -> Iterator[Difference]:
     for key in ("profile", "seed", "blocks", "deployments", "order", "stopping"):
         if one.get(key) != two.get(key):
             yield Difference("asked", key, one.get(key), two.get(key), False)
-    absent = [not_applicable(each) for each in (one, two)]
+    absent = [records.not_applicable(each) for each in (one, two)]
     for system, workload, scenario in sorted({*absent[0]} ^ {*absent[1]}):
-        key, told = (system, workload, scenario), [each.get((system, workload, scenario)) for each in absent]
-        yield Difference(f"system {system}", f"case {' '.join(key[1:])} not run", *told, False)
+        why = [each.get((system, workload, scenario)) for each in absent]
+        yield Difference(f"system {system}", f"case {workload} {scenario} not run", *why, False)
     if one["site"] != two["site"]:
         yield Difference("site", "name", one["site"]["name"], two["site"]["name"], False)
 
@@ -205,81 +194,80 @@ def _cases(then: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) 
             yield Difference("asked", f"case {' '.join(key)}", old.get(key), new.get(key), both)
 
 
-def _hosts(first: Path, second: Path) -> Iterator[Difference]:
-    then, now = _host_files(first), _host_files(second)
-    for name in sorted({*then, *now}):
-        if name not in then or name not in now:
-            yield Difference(name, "host", name in then, name in now, True)
-            continue
-        checked = {".".join(path) for path in MUST_AGREE}
-        yield from _compared(name, _flat(then[name]), _flat(now[name]), checked)
+class _Provenance(NamedTuple):
+    """What a session says of where and with what it was measured; nested facts as flat ones, ``cpu.model_name``."""
+
+    session: dict[str, Any]
+    hosts: dict[str, dict[str, Any]]
+    systems: dict[str, dict[str, Any]]
+    suite: dict[str, Any]
+    codes: list[Mapping[str, str]]
 
 
-def _systems(first: Path, second: Path) -> Iterator[Difference]:
-    then, now = (read_provenance(folder, "deployments") for folder in (first, second))
-    for name in sorted({*then, *now}):
-        where = f"system {name}"
-        if name not in then or name not in now:
-            yield Difference(where, "measured", name in then, name in now, False)
-            continue
-        one, two = _deployed(then[name]), _deployed(now[name])
-        checked = {key for key in {*one, *two} if key.split(".")[0] in (*DEPLOYED, "tools")}
-        both = {key for key in checked if not key.startswith("tools.") or (key in one and key in two)}
-        yield from _compared(where, one, two, both)
+def _read(folder: Path) -> _Provenance:
+    session = records.read_session(folder)
+    names = [name for name in records.list_provenance(folder) if ".resumed-" not in name and name not in NOT_HOSTS]
+    deployments = records.read_provenance(folder, records.DEPLOYMENTS)
+    return _Provenance(
+        session, {name: _flat(records.read_provenance(folder, name)) for name in names},
+        {name: {**_flat(each["facts"]), **_flat(each["tools"], "tools.")} for name, each in deployments.items()},
+        _flat(records.read_provenance(folder, "suite")), known_codes(session, records.read_blocks(folder, CODE)),
+    )  # fmt: skip
 
 
-def _deployed(system: Mapping[str, Any]) -> dict[str, Any]:
-    return {**_flat(system["facts"]), **_flat(system["tools"], "tools.")}
+def _fact_differences(one: _Provenance, two: _Provenance) -> Iterator[Difference]:
+    """Hosts, systems, the suite: a host that one lacks makes sessions incomparable, a system or its tool does not."""
+    for where, presence, checked, all_then, all_now in (
+        ("", "host", AGREED, one.hosts, two.hosts),
+        ("system ", "measured", (*DEPLOYED, "tools"), one.systems, two.systems),
+        ("", "suite", (), {"suite": one.suite}, {"suite": two.suite}),
+    ):
+        for name in sorted({*all_then, *all_now}):
+            then, now = all_then.get(name), all_now.get(name)
+            if then is None or now is None:
+                yield Difference(where + name, presence, then is not None, now is not None, presence == "host")
+                continue
+            for key in sorted({*then, *now}):
+                if then.get(key) != now.get(key) and not key.startswith(IGNORED):
+                    both = not key.startswith("tools.") or (key in then and key in now)
+                    is_checked = both and (key in checked or (bool(where) and key.split(".")[0] in checked))
+                    yield Difference(where + name, key, then.get(key), now.get(key), is_checked)
 
 
-def _suite(first: Path, second: Path) -> Iterator[Difference]:
-    yield from _compared("suite", *(_flat(read_provenance(folder, "suite")) for folder in (first, second)), set())
-
-
-def _codes(first: Path, second: Path) -> Iterator[Difference]:
+def _codes(one: _Provenance, two: _Provenance) -> Iterator[Difference]:
     """What both have code of has to be made by the same; where one does not say what made it, that is reported."""
-    then, now = (known_codes(read_session(folder), read_blocks(folder, CODE)) for folder in (first, second))
-    if len(then) != len(now):
-        yield Difference("code", "mixture of", len(then), len(now), True)
-    for one, two in zip(then, now, strict=False):
-        if bool(one) != bool(two):
-            yield Difference("code", "known", bool(one), bool(two), False)
+    if len(one.codes) != len(two.codes):
+        yield Difference("code", "mixture of", len(one.codes), len(two.codes), True)
+    for then, now in zip(one.codes, two.codes, strict=False):
+        if bool(then) != bool(now):
+            yield Difference("code", "known", bool(then), bool(now), False)
         yield from (
-            Difference("code", key, one[key], two[key], True) for key in one if one[key] != two.get(key, one[key])
+            Difference("code", key, then[key], now[key], True) for key in then if then[key] != now.get(key, then[key])
         )
 
 
-def _compared(where: str, then: Mapping[str, Any], now: Mapping[str, Any], checked: set[str]) -> Iterator[Difference]:
-    for key in sorted({*then, *now}):
-        if then.get(key) != now.get(key) and not key.startswith(IGNORED):
-            yield Difference(where, key, then.get(key), now.get(key), key in checked)
-
-
-def _of_site(folder: Path) -> dict[str, Any]:
+def _of_site(one: _Provenance) -> dict[str, Any]:
     """What the hosts of a session say that has to agree within one, without their names, and what its systems are."""
-    hosts = [_flat(each) for each in _host_files(folder).values()]
-    keys = [".".join(path) for path in MUST_AGREE if path != ("hostname",)]
-    found: dict[str, Any] = {f"hosts {key}": sorted({str(each.get(key)) for each in hosts}) for key in keys}
-    for name, each in read_provenance(folder, "deployments").items():
-        deployed = _deployed(each).items()
-        found |= {f"{name} {key}": value for key, value in deployed if key.split(".")[0] in (*DEPLOYED, "tools")}
-    for number, parts in enumerate(known_codes(read_session(folder), read_blocks(folder, CODE)), start=1):
+    found: dict[str, Any] = {
+        f"hosts {key}": sorted({str(each.get(key)) for each in one.hosts.values()})
+        for key in AGREED
+        if key != "hostname"
+    }
+    for name, each in one.systems.items():
+        deployed = {key: value for key, value in each.items() if key.split(".")[0] in (*DEPLOYED, "tools")}
+        found |= {f"{name} {key}": value for key, value in deployed.items()}
+    for number, parts in enumerate(one.codes, start=1):
         found |= {f"code {number} {part}": value for part, value in parts.items()}
     return found
 
 
-def _machines(folder: Path) -> set[tuple[Any, ...]]:
+def _machines(one: _Provenance) -> set[tuple[Any, ...]]:
     """Marks of the machines behind a session's hosts: equal marks are, as far as hosts say, one machine."""
-    marks = set()
-    for each in map(_flat, _host_files(folder).values()):
-        own = None if each.get("virtualisation.container") else each.get("hostname")
-        marks.add((own, each.get("cpu.model_name"), each.get("memory.total_bytes"), each.get("kernel.release")))
-    return marks
-
-
-def _host_files(folder: Path) -> dict[str, dict[str, Any]]:
-    names = [name for name in list_provenance(folder) if ".resumed-" not in name]
-    return {name: read_provenance(folder, name) for name in names if name not in NOT_HOSTS}
+    return {
+        (None if each.get("virtualisation.container") else each.get("hostname"),
+         *map(each.get, ("cpu.model_name", "memory.total_bytes", "kernel.release")))
+        for each in one.hosts.values()
+    }  # fmt: skip
 
 
 def _flat(data: Any, prefix: str = "") -> dict[str, Any]:

@@ -22,16 +22,13 @@ def of(folder: Path) -> dict[str, str]:
 
     One deployment that says so is enough: its values are among those that are averaged.
     """
-    said = [read_provenance(folder, name) for name in list_provenance(folder) if name.startswith(DEPLOYMENTS)]
     words: dict[str, dict[str, None]] = {}
-    for name, each in (pair for one in said for pair in one.items()):
-        words.setdefault(name, {}).update(dict.fromkeys(_qualifiers(each.get("facts", {}))))
-    return {name: f"{name} ({', '.join(found)})" for name, found in words.items() if found}
-
-
-def _qualifiers(facts: Mapping[str, Any]) -> list[str]:
-    word = facts.get(QUALIFIER)
-    return [EMULATED] * (facts.get(EMULATED) is True) + ([str(word)] if word else [])
+    for part in (each for each in list_provenance(folder) if each.startswith(DEPLOYMENTS)):
+        for name, each in read_provenance(folder, part).items():
+            facts = each.get("facts", {})
+            own = [EMULATED] * (facts.get(EMULATED) is True) + ([str(facts[QUALIFIER])] if facts.get(QUALIFIER) else [])
+            words.setdefault(name, {}).update(dict.fromkeys(own))
+    return {name: f"{name} ({', '.join(own)})" for name, own in words.items() if own}
 
 
 def renamed(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -40,7 +37,7 @@ def renamed(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]
     def label(name: str) -> str:
         return names.get(name, name)
 
-    told: dict[str, Any] = {
+    changed: dict[str, Any] = {
         "systems": [label(name) for name in data["systems"]],
         "baseline": label(data["baseline"]),
         "not_run": {label(name): why for name, why in data.get("not_run", {}).items()},
@@ -48,4 +45,4 @@ def renamed(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]
         "variants": {label(name): each for name, each in (data.get("variants") or {}).items()},
         "known": [[label(name), *rest] for name, *rest in data.get("known", [])],
     }
-    return {**data, **{key: value for key, value in told.items() if key in data}}
+    return {**data, **{key: value for key, value in changed.items() if key in data}}

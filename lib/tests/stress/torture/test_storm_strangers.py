@@ -26,7 +26,7 @@ from infrabench.core import InfrabenchError, LedgerError, SchemaError
 from infrabench.core.names import file_name
 from infrabench.experiment.execution import reparse, resume
 from infrabench.experiment.provenance import comparability, labels
-from infrabench.ledger import archive, archive_members, catalogue, records
+from infrabench.ledger import archive, catalogue, records
 from infrabench.ledger.files import list_files
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.notebook import start_page
@@ -103,8 +103,8 @@ def test_what_is_no_file_of_a_session_is_named_and_never_opened(tmp_path: Path, 
 def test_a_bad_archive_is_refused_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property
 ) -> None:
-    monkeypatch.setattr(archive_members, "SMALL", 4 * 2**20)  # so that a bomb need not be a large one
-    monkeypatch.setattr(archive_members, "MOST_MEMBERS", 2000)
+    monkeypatch.setattr(archive, "SMALL", 4 * 2**20)  # so that a bomb need not be a large one
+    monkeypatch.setattr(archive, "MOST_MEMBERS", 2000)
     rng, count = random.Random(SEED), 0
     sound = write_session(tmp_path / "sound/s")
     (tmp_path / "secret").write_bytes(strangers.SECRET)
@@ -138,7 +138,7 @@ def test_an_archive_that_wants_much_memory_or_is_no_file_is_refused(
         for use in (archive.peek, lambda path: archive.unpack(path, tmp_path / "there")):
             with bounded(), pytest.raises(LedgerError, match="no plain file"):
                 use(tmp_path / name)
-    monkeypatch.setattr(archive_members, "XZ_MEMORY", 2**20)
+    monkeypatch.setattr(archive, "XZ_MEMORY", 2**20)
     with pytest.raises(LedgerError, match="Memory usage limit"):
         archive.unpack(packed, tmp_path / "there")
 
