@@ -144,6 +144,11 @@ def _add_request(parser: CommandParser, nargs: str | None = None) -> None:
         help="order in a block: adjacent, the systems of a case side by side (default), random, or williams against "
         "carry-over",
     )
+    parser.add_argument(
+        "--rounds", type=int, metavar="N",
+        help="cut each trial that is an amount of work into N, alternating between the systems (default: what the "
+        "profile says)",
+    )  # fmt: skip
     label = parser.add_argument(
         "--aa", default="", metavar="SYSTEM", help="A/A: measure this one system under two labels"
     )

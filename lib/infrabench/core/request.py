@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from infrabench.core.errors import LONGEST_NAME, DesignError
-from infrabench.core.studies import Stopping
+from infrabench.core.studies import MOST_ROUNDS, Stopping
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,9 @@ class Request:
     seed: int | None = None  # of the random orders
     deployments: int | None = None  # how often every system is made ready anew; blocks are shared out
     order: str | None = None  # in a block: adjacent (what None stands for), random or williams
+    rounds: int | None = (
+        None  # of each trial that is an amount of work, alternating between the systems; 1: none is cut
+    )
     precision: float | None = None  # add blocks until every primary interval is this narrow (half-width, 0.02 = 2 %)
     most: int | None = None  # with a precision: blocks
     hours: float | None = None  # with a precision: add no block after so many
@@ -43,9 +46,11 @@ class Request:
         for name in ("systems", "workloads"):
             given = parse_names(getattr(self, name))
             object.__setattr__(self, name, None if given is None else check_names(name, given))
-        for name, least in (("runs", 1), ("deployments", 1), ("seed", 0), ("most", 1)):
+        for name, least in (("runs", 1), ("deployments", 1), ("seed", 0), ("rounds", 1), ("most", 1)):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name), least)
+        if self.rounds is not None and self.rounds > MOST_ROUNDS:
+            raise DesignError(f"rounds must be at most {MOST_ROUNDS}, not {shorten(self.rounds)}")
         if not isinstance(self.order, str | None) or not isinstance(self.aa, str):
             raise DesignError(f"order and aa are names, got {shorten(self.order)} and {shorten(self.aa)}")
         if not isinstance(self.mixture, bool):
@@ -68,6 +73,7 @@ class Request:
             study=asked["study"], profile=asked.get("profile"), runs=asked.get("blocks"), seed=asked.get("seed"),
             systems=None if aa else asked.get("systems"), workloads=asked.get("workloads"),
             deployments=asked.get("deployments", 1), order=asked.get("order", "random"),
+            rounds=asked.get("rounds"),
             precision=rule.get("target"), most=rule.get("most"),
             hours=None if rule.get("budget_s") is None else rule["budget_s"] / 3600,
             aa=aa, site=asked["site"]["name"], session=name,

@@ -17,7 +17,7 @@ from infrabench.core import Capture, Measurement, MetricKind, Param, Step, Targe
 from infrabench.workloads._parse import at, equal, json_object, positive, text, value
 
 PARAMS: Mapping[str, Param] = {
-    "chunks": Param(1000, least=1, meaning="chunks of 1 MiB that are hashed"),
+    "chunks": Param(1000, least=1, meaning="chunks of 1 MiB that are hashed", work=True),
 }
 PROGRAMS = {"server": {"python3": "python3"}}
 VERSION = ("python3", "--version"), r"^Python (\S+)$"
