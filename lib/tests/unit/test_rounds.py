@@ -76,6 +76,8 @@ class Server:
         program, *arguments = argv[4:]  # after timeout(1), its options and the limit
         self.log.append(f"{self.system} {program}")
         status, out = 0, b""
+        if program == "start" and not self.rates:
+            raise SiteError("h: connection lost")
         if program == "ask":
             rate = self.rates.pop(0)
             if isinstance(rate, BaseException):
@@ -180,6 +182,13 @@ def test_a_lost_host_aborts_what_had_begun_and_was_not_failed() -> None:
     assert [each.record.state for each in (first, second, third)] == ["failed", "aborted", "aborted"]
     assert second.fatal is lost
     assert [line for line in log if "stop" in line] == ["a stop", "b stop", "c stop"]
+
+
+def test_a_trial_that_had_not_begun_when_a_host_was_lost_is_still_to_be_run() -> None:
+    log: list[str] = []
+    [first] = execute_turns(benches(log, a=[], b=[1, 2, 3]), WORKLOAD)
+    assert (first.record.trial.system, first.record.state) == ("a", "aborted")
+    assert not any(line.startswith("b") for line in log)
 
 
 def test_an_interrupt_cleans_up_after_all_of_them() -> None:

@@ -107,7 +107,7 @@ def execute_turns(trials: Sequence[tuple[Trial, Bench]], workload: Workload) -> 
         with ExitStack() as cleanup:
             for run in reversed(runs):
                 cleanup.callback(run.clean)
-    return [run.finish() for run in runs if run.took_s]
+    return [run.finish() for run in runs if run.has_begun]
 
 
 def parse_trial(workload: Workload, trial: Trial, results: Mapping[str, Result]) -> tuple[Measurement, ...]:
@@ -151,6 +151,10 @@ class _Run:
         self.windows: list[tuple[Mapping[str, Sample], Mapping[str, Sequence[Sample]]]] = []
         self.unclean: list[str] = []
         self.started, self.begin, self.took_s = time.time(), time.monotonic(), 0.0
+
+    @property
+    def has_begun(self) -> bool:
+        return self.took_s > 0
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -215,6 +219,8 @@ class _Run:
 
         A host that is lost meanwhile is noted, not raised.
         """
+        if not self.has_begun:
+            return
         lost: dict[str, SiteError] = {}
         rescue = [step for step in self.planned if step.phase == "rescue" and self.state != "ok"]
         steps = (*rescue, *(step for step in self.planned if step.phase == "cleanup"))
