@@ -11,7 +11,7 @@ BIN         := $(ENV)/bin
 # Values reach commands through the environment alone, so that no shell reads them; and make itself, which would expand a
 # $(...) in them, takes what was given on its command line or in the environment as it is.
 VALUES      := PYTHON PROFILE STUDY NEEDS MEASURE ARCHIVE FILE EXECUTOR DRY TESTS RUNS SYSTEMS WORKLOADS SEED SITE SESSION \
-  DEPLOYMENTS ORDER PRECISION MOST HOURS MIXTURE
+  DEPLOYMENTS ORDER ROUNDS PRECISION MOST HOURS MIXTURE
 $(foreach name,$(VALUES),$(if $(filter command environment,$(origin $(name))),$(eval override $(name) := $$(value $(name)))))
 export $(VALUES)
 # Every kernel and command would compile pandas, scipy and matplotlib anew, which takes seconds.
@@ -43,13 +43,13 @@ audit: env  ## Hold the locked packages against known advisories, and say what c
 given = $(if $($(2)),-p $(1) "$$$(2)")
 ARGUMENTS = -p mode run -p profile "$$PROFILE" $(call given,runs,RUNS) $(call given,systems,SYSTEMS) \
   $(call given,workloads,WORKLOADS) $(call given,seed,SEED) $(call given,site,SITE) $(call given,session,SESSION) \
-  $(call given,deployments,DEPLOYMENTS) $(call given,order,ORDER) $(call given,precision,PRECISION) $(call given,most,MOST) \
-  $(call given,hours,HOURS) $(call given,mixture,MIXTURE)
+  $(call given,deployments,DEPLOYMENTS) $(call given,order,ORDER) $(call given,rounds,ROUNDS) \
+  $(call given,precision,PRECISION) $(call given,most,MOST) $(call given,hours,HOURS) $(call given,mixture,MIXTURE)
 
 system:
 	@scripts/system-packages $${NEEDS:-$$STUDY}
 
-run: env system  ## Run every study on real systems and write notebooks, figures, tables and report to out/ (STUDY= PROFILE= RUNS= SYSTEMS= WORKLOADS= SITE= SEED= SESSION= DEPLOYMENTS= ORDER= PRECISION= MOST= HOURS= MIXTURE=)
+run: env system  ## Run every study on real systems and write notebooks, figures, tables and report to out/ (STUDY= PROFILE= RUNS= SYSTEMS= WORKLOADS= SITE= SEED= SESSION= DEPLOYMENTS= ORDER= ROUNDS= PRECISION= MOST= HOURS= MIXTURE=)
 	@status=0; for study in $$STUDY; do \
 	  $(BIN)/infrabench notebook run notebooks/$$study.ipynb out/$$study.ipynb $(ARGUMENTS) || { \
 	    status=$$?; [ $$status = 3 ] && [ "$(words $(STUDY))" != 1 ] || break; status=0; }; \

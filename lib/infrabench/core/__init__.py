@@ -46,8 +46,11 @@ from infrabench.core.workloads import (
     Workload,
     default_params,
     find_missing,
+    has_work,
     plan_steps,
     read_version,
+    resolve_kind,
+    share_out,
 )
 
 __all__ = [
@@ -102,9 +105,12 @@ __all__ = [
     "default_params",
     "digest",
     "find_missing",
+    "has_work",
     "plain",
     "plan_steps",
     "read_version",
+    "resolve_kind",
+    "share_out",
     "trial_id",
     "unknown_name",
 ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from infrabench.core.errors import LONGEST_NAME, DesignError, shorten
-from infrabench.core.studies import Stopping
+from infrabench.core.studies import MOST_ROUNDS, Stopping
 
 
 def option(text: str, metavar: str | None = None, of: str = "", nargs: str | None = None) -> Mapping[str, Any]:
@@ -44,6 +44,9 @@ class Request:
     order: str | None = field(default=None, metadata=option(
         "order in a block: adjacent, the systems of a case side by side (default), random, or williams against "
         "carry-over"))
+    rounds: int | None = field(default=None, metadata=option(
+        "cut each trial that is an amount of work into N runs that alternate between the systems (default: what the "
+        "profile says)", "N"))
     aa: str = field(default="", metadata=option("A/A: measure this one system under two labels", "SYSTEM", "systems"))
     precision: float | None = field(default=None, metadata=option(  # a share, 0.02; on the command line in percent
         "from 30 blocks on, add blocks until every primary cell's 95 % interval is at most this half-width", "PERCENT"))
@@ -63,9 +66,11 @@ class Request:
         for name in ("systems", "workloads"):
             given = parse_names(getattr(self, name))
             object.__setattr__(self, name, None if given is None else check_names(name, given))
-        for name, least in (("runs", 1), ("deployments", 1), ("seed", 0), ("most", 1)):
+        for name, least in (("runs", 1), ("deployments", 1), ("seed", 0), ("rounds", 1), ("most", 1)):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name), least)
+        if self.rounds is not None and self.rounds > MOST_ROUNDS:
+            raise DesignError(f"rounds must be at most {MOST_ROUNDS}, not {shorten(self.rounds)}")
         if not isinstance(self.order, str | None) or not isinstance(self.aa, str):
             raise DesignError(f"order and aa are names, got {shorten(self.order)} and {shorten(self.aa)}")
         if not isinstance(self.mixture, bool):
@@ -88,6 +93,7 @@ class Request:
             study=asked["study"], profile=asked.get("profile"), runs=asked.get("blocks"), seed=asked.get("seed"),
             systems=None if aa else asked.get("systems"), workloads=asked.get("workloads"),
             deployments=asked.get("deployments", 1), order=asked.get("order", "random"),
+            rounds=asked.get("rounds"),
             precision=rule.get("target"), most=rule.get("most"),
             hours=None if rule.get("budget_s") is None else rule["budget_s"] / 3600,
             aa=aa, site=asked["site"]["name"], session=name,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from infrabench.core.systems import Limits
 
+MOST_ROUNDS = 100  # of one trial
 PROFILES = ("smoke", "quick", "paper")  # that every study has, by what they take
 
 
@@ -16,7 +17,8 @@ class Case:
     """A workload at one scenario: what every system does once a block.
 
     `factor` and `level` name the numeric axis that the scenario lies on, where it lies on one. Cases of one `group`
-    stand together in a block, for each system: what they share (pods that are there) is then made once.
+    stand together in a block, for each system: what they share (pods that are there) is then made once. A trial of
+    several `rounds` is cut into as many runs of the tool, which alternate between the systems of the case.
     """
 
     workload: str
@@ -27,6 +29,11 @@ class Case:
     seconds: float = 1.0  # expected wall time of one trial, for the plan
     disk_bytes: int = 0  # largest space that one trial needs inside its target
     group: str = ""  # empty: it stands anywhere in its block
+    rounds: int = 1  # runs of the tool in one trial, each with its share of the work
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields as JSON has them; one round, as in sessions from before there were more, is not named."""
+        return {name: value for name, value in asdict(self).items() if (name, value) != ("rounds", 1)}
 
 
 @dataclass(frozen=True, slots=True)

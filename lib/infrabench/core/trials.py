@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar
 from infrabench.core.digests import digest
 from infrabench.core.errors import LedgerError
 from infrabench.core.names import is_label, is_name
+from infrabench.core.studies import MOST_ROUNDS
 from infrabench.core.workloads import Measurement
 
 T = TypeVar("T")
@@ -36,9 +37,10 @@ class Trial:
     seconds: float
     deployment: int = 0  # 0-based: which replicate of making every system ready
     attempt: int = 0
+    rounds: int = 1  # runs of the tool, which alternate with those of the other systems of the case
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if (name, value) != ("rounds", 1)}
 
     @staticmethod
     def from_json(data: Any) -> Trial:
@@ -48,6 +50,8 @@ class Trial:
             raise LedgerError(f"id is {trial.id[:60]!r}, which cannot be the name of a trial's folder")
         for what in ("system", "workload", "scenario"):
             check_label(what, getattr(trial, what))
+        if not 1 <= trial.rounds <= MOST_ROUNDS:
+            raise LedgerError(f"rounds is {trial.rounds}, not a number from 1 to {MOST_ROUNDS}")
         return trial
 
     def repeated(self, attempt: int, position: int) -> Trial:
@@ -57,7 +61,8 @@ class Trial:
 
 def trial_id(study: str, seed: int, trial: Trial) -> str:
     """Return the id of a planned trial: the digest of what identifies it."""
-    return digest([study, seed, trial.block, trial.system, trial.workload, trial.scenario, trial.params])
+    rounds = [trial.rounds] if trial.rounds > 1 else []
+    return digest([study, seed, trial.block, trial.system, trial.workload, trial.scenario, trial.params, *rounds])
 
 
 # `discarded` is never stored with a trial: the analysis gives it to all trials of a block that was discarded whole.
@@ -85,7 +90,7 @@ class TrialRecord:
     code: str = ""  # digest of the code that made it, see `ledger.codes`; empty in sessions recorded before it was kept
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(self) | {"trial": self.trial.as_json()}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> TrialRecord:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Literal, Protocol
@@ -72,7 +72,9 @@ LONGEST_TEXT = 4096  # characters: that of a path
 class Param:
     """A parameter of a workload: what it is when nobody says, what it may be, its unit and its meaning.
 
-    It is of the type of its default: a switch, a whole number, a number (which may be whole) or a text.
+    It is of the type of its default: a switch, a whole number, a number (which may be whole) or a text. `work`: it says
+    how much a trial does (requests, events), and a trial that is cut into rounds does a share of it in each; what one
+    run of the tool measures must not hang on how long it is then.
 
     >>> Param(10, least=1, unit="s", meaning="length of the run").check("seconds", 0)
     Traceback (most recent call last):
@@ -85,6 +87,7 @@ class Param:
     most: float | None = None
     unit: str = ""
     meaning: str = ""
+    work: bool = False
 
     def check(self, name: str, given: object) -> None:
         """Raise `DesignError` unless `given` is what the parameter, called `name`, may be."""
@@ -131,6 +134,13 @@ Params = Mapping[str, Any]  # of a trial, by name
 Roles = Mapping[str, Target]  # where the steps of a trial run, by role
 Steps = Sequence[Step]
 Measurements = Sequence[Measurement]
+
+
+def resolve_kind(kind: MetricKind, reported: Collection[str]) -> Kind:
+    """Return the kind of a metric whose trials report the metrics `reported` as well."""
+    if isinstance(kind, str):
+        return kind
+    return next((each for metric, each in kind.items() if metric in reported), "quantity")
 
 
 class Workload(Protocol):
@@ -180,6 +190,29 @@ def plan_steps(workload: Workload, params: Params, roles: Roles) -> Steps:
     for name, given in params.items():
         workload.PARAMS[name].check(name, given)
     return workload.plan(params, roles)
+
+
+def has_work(params: Mapping[str, Any], declared: Mapping[str, Param]) -> bool:
+    """Tell whether one of `params` is an amount of work, so that a trial can be cut into rounds."""
+    return any(declared[name].work and params[name] for name in params)
+
+
+def share_out(params: Mapping[str, Any], declared: Mapping[str, Param], rounds: int) -> dict[str, Any]:
+    """Return the parameters of one of the `rounds` of a trial; `DesignError` when it cannot be cut into so many.
+
+    >>> share_out({"requests": 15000}, {"requests": Param(10000, least=1, work=True)}, 5)
+    {'requests': 3000}
+    """
+    if rounds == 1:
+        return dict(params)
+    work = {name: value for name, value in params.items() if declared[name].work and value}
+    uneven = ", ".join(f"{name} = {value}" for name, value in work.items() if value % rounds)
+    if not work or uneven:
+        raise DesignError(f"{uneven or 'what has no amount of work'} cannot be cut into {rounds} equal rounds")
+    shares = {name: value // rounds for name, value in work.items()}
+    for name, share in shares.items():
+        declared[name].check(f"the share of {name} in one of {rounds} rounds", share)
+    return {**params, **shares}
 
 
 def read_version(target: Target, argv: Sequence[str], pattern: str) -> str:

@@ -29,7 +29,7 @@ from infrabench.stats.estimates import estimates as _estimates
 
 MODES = ("load", "run")
 # What a loaded session has to be asked for with.
-COMPARED = ("study", "profile", "runs", "seed", "deployments", "order", "aa")
+COMPARED = ("study", "profile", "runs", "seed", "deployments", "order", "rounds", "aa")
 
 
 def study(name: str) -> Study:
@@ -57,8 +57,8 @@ def run_or_load(wanted: Design, *, mode: str, site: str = "lab", session: str | 
     """Run `wanted` on `site` (``mode="run"``: what is missing of it), or load a recorded session (``mode="load"``).
 
     `session` names it; None is the session of these parameters, or the one recorded session of the study. A loaded
-    session must have the profile, blocks and seed of `wanted`, and the order of trials where one is asked for; fewer
-    systems or workloads narrow its table.
+    session must have the profile, blocks and seed of `wanted`, and its order of trials and rounds where any are asked
+    for; fewer systems or workloads narrow its table.
 
     Raises `Interrupted` when a run is interrupted in a notebook: systems are taken down by then, and to call this again
     goes on.
@@ -72,8 +72,10 @@ def run_or_load(wanted: Design, *, mode: str, site: str = "lab", session: str | 
             return read_stored(runs.carry_out(wanted, on_progress=show, look=look))
     found = open_session(catalogue.find(wanted.study, session))
     recorded, asked = Request.from_session(found.data), designs.complete(wanted)
-    if wanted.request.order is None:
-        asked = replace(asked, order=recorded.order)
+    asked = replace(
+        asked,
+        **{name: getattr(recorded, name) for name in ("order", "rounds") if getattr(wanted.request, name) is None},
+    )
     for name in COMPARED:
         then, now = getattr(recorded, name), getattr(asked, name)
         if then != now:

@@ -29,7 +29,7 @@ def plan_table(wanted: Design) -> pd.DataFrame:
         {
             "workload": case.workload, "scenario": case.scenario, "systems": len(wanted.systems),
             "blocks": wanted.blocks, "trials": len(wanted.systems) * wanted.blocks,
-            "seconds_each": case.seconds, "disk_MiB": round(case.disk_bytes / MIB, 1),
+            "rounds": case.rounds, "seconds_each": case.seconds, "disk_MiB": round(case.disk_bytes / MIB, 1),
             "minutes": round(len(wanted.systems) * wanted.blocks * (case.seconds + designs.TRIAL_OVERHEAD_S) / 60, 1),
         }
         for case in wanted.cases

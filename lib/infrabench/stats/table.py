@@ -10,7 +10,7 @@ is one observation, however many trials it holds: its mean over complete blocks.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from infrabench import registry
-from infrabench.core import STATES, Kind, MetricKind, SchemaError
+from infrabench.core import STATES, SchemaError, resolve_kind
 
 Array = NDArray[np.float64]
 
@@ -129,18 +129,13 @@ def kinds(rows: pd.DataFrame, table: pd.DataFrame | None = None) -> NDArray[np.o
     beside = measured.groupby(["workload", "scenario"])["metric"].agg(frozenset).to_dict()
     declared = {name: registry.metric_kinds(name) for name in seen["workload"].unique()}
     found = {
-        (workload, scenario, metric): _one(declared[workload].get(metric, "quantity"), beside[workload, scenario])
+        (workload, scenario, metric): resolve_kind(
+            declared[workload].get(metric, "quantity"), beside[workload, scenario]
+        )
         for workload, scenario, metric in seen.itertuples(index=False)
     }
     keys = zip(*(rows[name] for name in CASE), strict=True)
     return np.array([found[key] for key in keys], dtype=object)
-
-
-def _one(kind: MetricKind, beside: Collection[str]) -> Kind:
-    """The kind of a metric whose trials report the metrics `published_cells`."""
-    if isinstance(kind, str):
-        return kind
-    return next((each for metric, each in kind.items() if metric in beside), "quantity")
 
 
 class Blocked(NamedTuple):

@@ -26,7 +26,7 @@ KEY = "key:__rand_int__"  # the one that redis-benchmark writes and reads where 
 MOST_CLIENTS = 10000  # the server's own default
 PARAMS = {
     "test": Param("SET", choices=TESTS, meaning="SET writes one key, GET reads it back"),
-    "requests": Param(100000, least=1, meaning="requests in all"),
+    "requests": Param(100000, least=1, meaning="requests in all", work=True),
     "clients": Param(50, least=1, most=MOST_CLIENTS, meaning="connections that stay open"),
     "size_bytes": Param(64, least=1, unit="B", meaning="payload of a request"),
     "pipeline": Param(1, least=1, meaning="requests that are sent at a time"),

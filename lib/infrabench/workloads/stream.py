@@ -18,7 +18,9 @@ from infrabench.workloads._parse import at, at_least, equal, higher, json_object
 
 PARAMS = {
     "threads": Param(0, least=0, meaning="threads; 0: every CPU that the target may use"),
-    "repetitions": Param(10, least=2, meaning="rounds of all kernels, of which the first is not counted"),
+    "repetitions": Param(
+        10, least=2, meaning="times that each kernel runs, of which the first is not counted", work=True
+    ),
     "array_bytes": Param(0, least=0, unit="B", meaning="size of an array, 4096 or more; 0: from llc_multiple"),
     "llc_multiple": Param(4.0, least=0, meaning="size of an array in last-level caches"),
 }

@@ -26,7 +26,7 @@ from infrabench.workloads._parse import (
 PARAMS = {
     "threads": Param(1, least=1, meaning="threads"),
     "seconds": Param(10.0, least=1, unit="s", meaning="length of the run; not used when events is given"),
-    "events": Param(0, least=0, meaning="fixed amount of work instead; 0: none"),
+    "events": Param(0, least=0, meaning="fixed amount of work instead; 0: none", work=True),
     "cpu_max_prime": Param(10000, least=3, meaning="largest number that is tested for being prime"),
 }
 PROGRAMS = {"server": {"sysbench": "sysbench"}}

@@ -38,7 +38,7 @@ PAGE_BYTES = 11264
 MOST_USERS = 20000  # ab's own limit
 PARAMS = {
     "users": Param(1000, least=1, most=MOST_USERS, meaning="requests at a time"),
-    "requests": Param(10000, least=1, meaning="requests in all"),
+    "requests": Param(10000, least=1, meaning="requests in all", work=True),
     "port": Param(18080, least=1, most=65535, meaning="port of the server"),
 }
 CSV = "/tmp/infrabench-ab.csv"

@@ -44,7 +44,9 @@ def test_the_last_trial_of_a_long_session_costs_what_the_tenth_did(
     blocks, window = size(750, 2500), 100
     monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
     monkeypatch.setattr(
-        runner, "execute", lambda trial, *_: Finished(make_record(trial), {"monitor-here.jsonl": b"{}\n"}, None)
+        runner,
+        "execute_turns",
+        lambda turns, *_: [Finished(make_record(each), {"monitor-here.jsonl": b"{}\n"}, None) for each, _ in turns],
     )
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     study = replace(

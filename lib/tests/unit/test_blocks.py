@@ -74,18 +74,19 @@ def spoil(monkeypatch):
     """Make attempts invalid, by rule: a function (system, scenario, block, attempt) -> bool."""
     rule = [lambda *_: False]
     now: list[tuple] = [()]
-    real = trials.execute
+    real = trials.execute_turns
 
     def judged(*given):
         found = guards.judge(*given)
         return found._replace(invalid=["neighbours"]) if rule[0](*now[0]) else found
 
-    def execute(trial, *rest):
+    def execute(turns, *rest):
+        [(trial, _)] = turns
         now[0] = (trial.system, trial.scenario, trial.block, trial.attempt)
-        return real(trial, *rest)
+        return real(turns, *rest)
 
     monkeypatch.setattr(trials, "judge", judged)
-    monkeypatch.setattr("infrabench.experiment.execution.runner.execute", execute)
+    monkeypatch.setattr("infrabench.experiment.execution.runner.execute_turns", execute)
     return rule
 
 

@@ -342,7 +342,7 @@ def test_an_interrupt_says_that_the_same_command_goes_on(capsys, site, monkeypat
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("infrabench.experiment.execution.runner.execute", interrupted)
+    monkeypatch.setattr("infrabench.experiment.execution.runner.execute_turns", interrupted)
     status, _, err = call(capsys, "run", *PLAN[1:])
     assert status == 130
     assert "the same command goes on" in err

@@ -47,7 +47,7 @@ def workload(tmp_path, *, prepare="true", measure="echo 7", rescue="echo evidenc
         step("remove", f"echo remove >> {log}", "rescue", "control"),
     ]
     value = Measurement("value", 7.0, "1/s", "higher")
-    return SimpleNamespace(plan=lambda params, roles: steps, parse=parse or (lambda capture: [value])), log
+    return SimpleNamespace(plan=lambda params, roles: steps, parse=parse or (lambda capture: [value]), PARAMS={}), log
 
 
 def bench(server=None):

@@ -82,6 +82,7 @@ class Entry(BaseModel):
     seed: StrictInt | None = None
     deployments: StrictInt | None = None
     order: str | None = None
+    rounds: StrictInt | None = None
     precision: StrictFloat | None = None
     most: StrictInt | None = None
     hours: StrictFloat | StrictInt | None = None

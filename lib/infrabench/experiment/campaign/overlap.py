@@ -22,6 +22,7 @@ class Span:
 
     site: str
     session: str
+    case: tuple[object, ...]  # of a trial in rounds: those of one take turns, each alone while it is measured
     trial: str
     begin_s: float
     end_s: float
@@ -40,10 +41,12 @@ def spans(site: str, folder: Path) -> list[Span]:
     """Return every trial of a session, those of discarded blocks too."""
     if not (folder / SESSION).is_file():
         return []
-    return [
-        Span(site, folder.name, record.trial.id, _seconds(record.started_utc), _end(record))
-        for record in read_trials(folder)
-    ]
+    found = []
+    for record in read_trials(folder):
+        trial = record.trial
+        case = (trial.block, trial.workload, trial.scenario) if trial.rounds > 1 else (trial.id, trial.attempt)
+        found.append(Span(site, folder.name, case, trial.id, _seconds(record.started_utc), _end(record)))
+    return found
 
 
 def overlaps(every: Iterable[Span], planned: Plan) -> list[Overlap]:
@@ -52,7 +55,7 @@ def overlaps(every: Iterable[Span], planned: Plan) -> list[Overlap]:
     for span in sorted(every, key=lambda each: each.begin_s):
         running = [other for other in running if other.end_s > span.begin_s]
         for other in running:
-            if planned.apart(span.site, other.site):
+            if planned.apart(span.site, other.site) and not _takes_turns(span, other):
                 found.append(Overlap(other, span, min(span.end_s, other.end_s) - span.begin_s))
         running.append(span)
     return found
@@ -67,10 +70,7 @@ def describe_overlaps(planned: Plan) -> tuple[list[str], bool]:
         gap = closest(every, planned)
         near = "" if gap is None else f"; the closest two were {gap:.3f} s apart"
         return [f"exclusive: {checked}; no two that must not meet overlap{near}"], True
-    shown = [
-        f"  {a.site} {a.session} {a.trial} and {b.site} {b.session} {b.trial}: {seconds:.3f} s"
-        for a, b, seconds in ((each.first, each.second, each.seconds) for each in met[:MOST_SHOWN])
-    ]
+    shown = [_shown(each) for each in met[:MOST_SHOWN]]
     more = [f"and {len(met) - MOST_SHOWN} more"] if len(met) > MOST_SHOWN else []
     return [f"NOT exclusive: {checked}; {format_count(len(met), 'pair')} at the same time", *shown, *more], False
 
@@ -79,10 +79,15 @@ def closest(every: Sequence[Span], planned: Plan) -> float | None:
     """Return the shortest time between two trials that must not meet, from the end of one to the next; None if none."""
     gaps, last = list[float](), list[Span]()
     for span in sorted(every, key=lambda each: each.begin_s):
-        gaps += [span.begin_s - other.end_s for other in last if planned.apart(span.site, other.site)]
+        apart = [other for other in last if planned.apart(span.site, other.site) and not _takes_turns(span, other)]
+        gaps += [span.begin_s - other.end_s for other in apart]
         # Of each site only the trial that ended last can be near the next one.
         last = [other for other in last if other.site != span.site] + [span]
     return min(gaps, default=None)
+
+
+def _takes_turns(a: Span, b: Span) -> bool:
+    return (a.site, a.session, a.case) == (b.site, b.session, b.case)
 
 
 def _end(record: TrialRecord) -> float:
@@ -98,3 +103,8 @@ def _end(record: TrialRecord) -> float:
 
 def _seconds(instant: str) -> float:
     return datetime.fromisoformat(instant).timestamp()
+
+
+def _shown(each: Overlap) -> str:
+    a, b = each.first, each.second
+    return f"  {a.site} {a.session} {a.trial} and {b.site} {b.session} {b.trial}: {each.seconds:.3f} s"

@@ -28,6 +28,8 @@ from infrabench.core import (
     Trial,
     Variant,
     canonical,
+    has_work,
+    share_out,
     trial_id,
     unknown_name,
 )
@@ -116,6 +118,7 @@ def design(
             raise unknown_name("system", name, known)
     where = f"profile {request.profile!r} of study {study.name!r}"
     cases = _cases(chosen.cases, request.workloads, declared or {}, where)
+    cases = tuple(_cut(case, (declared or {}).get(case.workload, {}), request.rounds) for case in cases)
     if blocks * len(cases) * len(named) > MOST_TRIALS:
         raise DesignError(f"{blocks} blocks of {len(cases)} cases on {len(named)} systems are too many trials")
     found = Design(
@@ -235,7 +238,7 @@ def _trial(design: Design, block: int, position: int, system: str, case: Case, d
     trial = Trial(
         id="", block=block, position=position, system=system, workload=case.workload,
         scenario=case.scenario, params=params, factor=case.factor, level=level, seconds=float(case.seconds),
-        deployment=deployment,
+        deployment=deployment, rounds=case.rounds,
     )  # fmt: skip
     return replace(trial, id=trial_id(design.study, design.seed, trial))
 
@@ -261,6 +264,19 @@ def _cases(
         else each
         for each in cases
     )
+
+
+def _cut(case: Case, declared: Mapping[str, Param], rounds: int | None) -> Case:
+    """Return a case with the `rounds` that are asked for, where it can have any; None: with its own."""
+    if rounds is not None and not case.group:
+        case = replace(case, rounds=rounds if has_work(case.params, declared) else 1)
+    if case.rounds > 1 and case.group:
+        raise DesignError(f"{case.workload} {case.scenario}: cases of a group stand together and have no rounds")
+    try:
+        share_out(case.params, declared, case.rounds)
+    except DesignError as error:
+        raise DesignError(f"{case.workload} {case.scenario}: {error}") from error
+    return case
 
 
 def completed(workload: str, params: Mapping[str, Any], declared: Mapping[str, Param]) -> dict[str, Any]:

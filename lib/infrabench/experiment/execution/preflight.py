@@ -22,6 +22,7 @@ from infrabench.core import (
     Target,
     Workload,
     plan_steps,
+    share_out,
 )
 from infrabench.experiment.design.design import Design, Treatment
 
@@ -122,7 +123,7 @@ def _role(
     for case in design.cases:
         if case.workload == name:
             try:
-                steps = plan_steps(workload, case.params, targets)
+                steps = plan_steps(workload, share_out(case.params, workload.PARAMS, case.rounds), targets)
             except NotRunnable as error:
                 absent[case.scenario] = str(error)
                 continue

@@ -13,7 +13,7 @@ from typing import Any
 
 from infrabench import registry
 from infrabench.core import Capture, LedgerError, NotAsClaimed, ParseError, Result, TrialRecord, Workload
-from infrabench.experiment.execution.trial import parsed
+from infrabench.experiment.execution.trial import parse_trial
 from infrabench.experiment.provenance.code import digests_of, parser_definitions
 from infrabench.ledger.checksums import SUMS
 from infrabench.ledger.codes import CODE, known_codes, trial_code, unnamed_code
@@ -74,7 +74,7 @@ def reparse_record(folder: Path, record: TrialRecord, workload: Callable[[str], 
     if record.state not in READABLE:
         return record
     try:
-        found = parsed(workload(record.trial.workload), capture(folder, record))
+        found = parse_trial(workload(record.trial.workload), record.trial, capture(folder, record).steps)
     except NotAsClaimed as error:
         return replace(record, measurements=(), state="invalid", reason=str(error))
     except ParseError as error:

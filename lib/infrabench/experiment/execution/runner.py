@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from infrabench.core import CommandFailed, Host, Site, SiteError, Study, Trial, Workload
@@ -13,7 +14,8 @@ from infrabench.experiment.execution import blocks, preflight
 from infrabench.experiment.execution.deployments import Fleet
 from infrabench.experiment.execution.monitor import Monitor, watching
 from infrabench.experiment.execution.progress import Estimator, OnProgress
-from infrabench.experiment.execution.trial import Bench, execute
+from infrabench.experiment.execution.rounds import group_turns
+from infrabench.experiment.execution.trial import Bench, execute_turns
 from infrabench.ledger.codes import CODE, known_codes, trial_code
 from infrabench.ledger.records import LOOK, PROBE
 from infrabench.ledger.session_folder import SessionFolder
@@ -94,29 +96,40 @@ class Runner:
         """Run what is missing of a block, then repeat what was invalid."""
         records, most = self.stored.records, self.study.repeats
         self.probe(block[0])
-        for trial in block:
-            if trial.id not in records:
-                self.one_trial(trial, monitor)
+        self.run_trials([trial for trial in block if trial.id not in records], monitor)
         while due := blocks.repeats(block, records, most, self.ready.design):
             self.estimator.more(due)
-            for trial in due:
-                self.one_trial(trial, monitor)
+            self.run_trials(due, monitor)
 
-    def one_trial(self, trial: Trial, monitor: Monitor) -> None:
-        """Run a trial and record it; a lost host ends the session."""
-        begin = time.monotonic()
-        self.ready.fleet.run_only(trial.system)
+    def run_trials(self, trials: Sequence[Trial], monitor: Monitor) -> None:
+        """Run trials in order, those that take turns together, and record each; a lost host ends the session."""
+        for turns in group_turns(trials, self.ready.design.order):
+            begin, workload = time.monotonic(), self.ready.workloads[turns[0].workload]
+            targets = [target.host for trial in turns for target in self.roles[trial.system].values()]
+            self.ready.fleet.run_only(turns[0].system)
+            orphans = end_orphans(self.site, self.sweeper, targets)
+            finished = execute_turns([(trial, self.bench(trial, monitor, orphans)) for trial in turns], workload)
+            code = trial_code(self.stored.session, self.code, turns[0].workload)
+            seconds = (time.monotonic() - begin) / len(turns)
+            for each in finished:
+                self.stored.append_trial(replace(each.record, code=code), each.blobs)
+                self.report(self.estimator.add(each.record, seconds))
+            fatal = next((each.fatal for each in finished if each.fatal is not None), None)
+            if fatal is not None:
+                self.append_look(Look(0, {}, True, "error"), [])
+                raise SiteError(f"{fatal} The session stops here; run it again to go on") from fatal
+
+    def bench(self, trial: Trial, monitor: Monitor, orphans: Sequence[str]) -> Bench:
+        """Return where a trial runs, and what lets its system alone run there."""
+
+        @contextmanager
+        def turn() -> Iterator[None]:
+            self.ready.fleet.run_only(trial.system)
+            with marks.mark_commands(f"{self.stored.path.name}/{trial.id}"):
+                yield
+
         roles, cgroups = self.roles[trial.system], self.cgroups[trial.system]
-        orphans = end_orphans(self.site, self.sweeper, [target.host for target in roles.values()])
-        bench = Bench(roles, monitor, cgroups, self.study.guards, self.site.private, orphans)
-        with marks.mark_commands(f"{self.stored.path.name}/{trial.id}"):
-            finished = execute(trial, self.ready.workloads[trial.workload], bench)
-        code = trial_code(self.stored.session, self.code, trial.workload)
-        self.stored.append_trial(replace(finished.record, code=code), finished.blobs)
-        self.report(self.estimator.add(finished.record, time.monotonic() - begin))
-        if finished.fatal is not None:
-            self.append_look(Look(0, {}, True, "error"), [])
-            raise SiteError(f"{finished.fatal} The session stops here; run it again to go on") from finished.fatal
+        return Bench(roles, monitor, cgroups, self.study.guards, self.site.private, orphans, turn)
 
     def probe(self, first: Trial) -> None:
         """Record how fast one core of the server hashes: a series over blocks shows drift, and corrects nothing."""

@@ -90,12 +90,13 @@ def parameters(study: Study, wanted: Design, site: Site | Named) -> dict[str, An
             {
                 "study": study.name, "profile": wanted.profile, "blocks": wanted.blocks, "seed": wanted.seed,
                 "systems": wanted.systems, "workloads": designs.workloads(wanted),
-                "cases": [asdict(case) for case in wanted.cases], "baseline": study.baseline,
+                "cases": [case.as_json() for case in wanted.cases], "baseline": study.baseline,
                 "site": {"name": site.name, "kind": site.kind}, "limits": asdict(study.limits),
                 "guards": asdict(study.guards), "margins": study.margins, "primary": study.primary,
                 "deployments": wanted.deployments, "order": wanted.order, "repeats": study.repeats,
                 "stopping": None if wanted.stopping is None else asdict(wanted.stopping),
                 "variants": {name: asdict(each) for name, each in study.variants.items() if name in wanted.systems},
+                **({} if wanted.request.rounds is None else {"rounds": wanted.request.rounds}),
             }
         )
     )  # fmt: skip

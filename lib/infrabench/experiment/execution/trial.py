@@ -1,6 +1,8 @@
-"""Executing one trial: steps in order, the monitors' window around the measurement, and what became of it.
+"""Executing a trial: steps in order, the monitors' window around each measurement, and what became of it.
 
-The measurement is never retried, whatever it does. Raw output is returned as it came, in every state.
+The measurement is never retried, whatever it does. Raw output is returned as it came, in every state. Trials of several
+rounds are executed together with those of the other systems of their case (`rounds`): all are prepared, then they take
+turns, and all are cleaned up.
 """
 
 from __future__ import annotations
@@ -9,7 +11,8 @@ import json
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -30,14 +33,16 @@ from infrabench.core import (
     TrialRecord,
     Workload,
     plan_steps,
+    share_out,
 )
 from infrabench.experiment.execution.guards import CLOCK_S, judge
 from infrabench.experiment.execution.monitor import Monitor, Sample
+from infrabench.experiment.execution.rounds import captures, join_windows, name_steps, pool
 from infrabench.machines.sites import redaction
 
 log = logging.getLogger(__name__)
 
-TAIL = 600  # characters of what a step that failed said last: pods that do not come have three kinds of complaints
+SAID = 600  # characters of what a step that failed said last: pods that do not come have three kinds of complaints
 POLL_S = (0.02, 0.5)  # first and longest pause between two questions whether a service is ready
 # What a parser that has a mistake of its own may raise.
 PARSER_MISTAKES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -48,7 +53,7 @@ class Bench:
     """Where a trial runs: targets by role, watched hosts, cgroup folders by host, and the rules for validity.
 
     `private` are the texts that its record must not hold, see `redaction`. `orphans` says what of earlier trials still
-    runs beside it.
+    runs beside it. `turn` returns a context in which the trial's system alone runs, and commands are the trial's.
     """
 
     roles: Mapping[str, Target]
@@ -57,6 +62,7 @@ class Bench:
     guards: Guards
     private: Mapping[str, str] = field(default_factory=dict)
     orphans: Sequence[str] = ()
+    turn: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,32 +76,47 @@ class Finished:
 
 def execute(trial: Trial, workload: Workload, bench: Bench) -> Finished:
     """Return what became of `trial`. Raises only what is not the trial's own: an interrupt, a mistaken plan."""
-    run = _Run(trial, bench)
-    steps = plan_steps(workload, trial.params, bench.roles)
-    fatal: SiteError | None = None
+    return execute_turns([(trial, bench)], workload)[0]
+
+
+def execute_turns(trials: Sequence[tuple[Trial, Bench]], workload: Workload) -> list[Finished]:
+    """Return what became of trials that are executed together, in their order: those of one case, each with its bench.
+
+    Their systems are measured in that order in the first round, in the reverse order in the second, and so on: none is
+    always the first. A trial that had not begun when a host was lost is not among them. Raises as `execute` does.
+    """
+    runs = [_Run(trial, bench, workload) for trial, bench in trials]
+    now = runs[0]
     try:
-        # How busy the hosts are before anything of this trial runs: a server that starts is load of our own.
-        idle = bench.monitor.begin(f"{trial.id}-idle") if any(step.phase == "prepare" for step in steps) else {}
-        run.run_phase(steps, "prepare")
-        if run.state == "ok":
-            run.before = bench.monitor.begin(trial.id)
-            if idle:
-                run.before = {host: {**now, "load": idle[host]["load"]} for host, now in run.before.items()}
-            run.run_phase(steps, "measure")
-            run.window = bench.monitor.end(trial.id)
+        for now in runs:
+            now.prepare()
+        for number in range(now.trial.rounds):
+            for now in runs if number % 2 == 0 else reversed(runs):
+                now.measure(number)
     except SiteError as error:
-        fatal = error
-        run.end("aborted", f"a host was lost: {error}")
+        now.fatal = error
+        for run in runs:
+            if run is now or run.state == "ok":
+                run.end("aborted", f"a host was lost: {error}")
     except BaseException:
-        run.end("aborted", "interrupted")  # for the steps that follow: no record is made of it
+        for run in runs:  # for the steps that follow: no record is made of it
+            run.end("aborted", "interrupted")
         raise
     finally:
         # Also on an interrupt: a server or pods left behind would disturb the next trial.
-        fatal = run.clean(steps) or fatal
-    return run.finish(workload, fatal)
+        with ExitStack() as cleanup:
+            for run in reversed(runs):
+                cleanup.callback(run.clean)
+    return [run.finish() for run in runs if run.has_begun]
 
 
-def parsed(workload: Workload, capture: Capture) -> tuple[Measurement, ...]:
+def parse_trial(workload: Workload, trial: Trial, results: Mapping[str, Result]) -> tuple[Measurement, ...]:
+    """Return the measurements of a trial from what its steps left, see `parse_capture`: the one value of its rounds."""
+    rounds = [parse_capture(workload, each) for each in captures(workload, trial, results)]
+    return rounds[0] if trial.rounds == 1 else pool(rounds, workload)
+
+
+def parse_capture(workload: Workload, capture: Capture) -> tuple[Measurement, ...]:
     """Return the measurements that `capture` holds, checked; `ParseError` when it does not say what it should.
 
     A mistake of the parser itself is a `ParseError` too: its trial is shown as unparsable and its raw output kept.
@@ -116,30 +137,64 @@ def parsed(workload: Workload, capture: Capture) -> tuple[Measurement, ...]:
 
 
 class _Run:
-    """The state of the one trial that is being executed."""
+    """The state of one trial that is being executed."""
 
-    def __init__(self, trial: Trial, bench: Bench) -> None:
-        self.trial, self.bench = trial, bench
+    def __init__(self, trial: Trial, bench: Bench, workload: Workload) -> None:
+        self.trial, self.bench, self.workload = trial, bench, workload
+        self.planned = plan_steps(workload, share_out(trial.params, workload.PARAMS, trial.rounds), bench.roles)
         self.state: State = "ok"
         self.reason = ""
+        self.fatal: SiteError | None = None
         self.results: dict[str, Result] = {}
         self.steps: list[dict[str, Any]] = []
-        self.before: Mapping[str, Sample] = {}
-        self.window: Mapping[str, Sequence[Sample]] = {}
+        self.idle: Mapping[str, Sample] = {}
+        self.windows: list[tuple[Mapping[str, Sample], Mapping[str, Sequence[Sample]]]] = []
         self.unclean: list[str] = []
-        self.started, self.begin = time.time(), time.monotonic()
+        self.started, self.begin, self.took_s = time.time(), time.monotonic(), 0.0
+
+    @property
+    def has_begun(self) -> bool:
+        return self.took_s > 0
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        begin = time.monotonic()
+        try:
+            with self.bench.turn():
+                yield
+        finally:
+            self.took_s += time.monotonic() - begin
 
     def end(self, state: State, reason: str) -> None:
         self.state, self.reason = state, redaction.text(reason, self.bench.private)
 
-    def run_phase(self, steps: Sequence[Step], phase: str) -> None:
-        """Run the steps of a phase in order, until one fails."""
-        for step in (each for each in steps if each.phase == phase):
+    def prepare(self) -> None:
+        """Run the steps that stand before the measurement."""
+        steps = [step for step in self.planned if step.phase == "prepare"]
+        with self.turn():
+            if steps:  # a server that starts is load of our own: see how busy the hosts are before
+                self.idle = self.bench.monitor.begin(f"{self.trial.id}-idle")
+            self.run_steps(steps)
+
+    def measure(self, number: int) -> None:
+        """Run the steps of round `number` in a window of their own; nothing, where the trial is not ok any more."""
+        if self.state != "ok":
+            return
+        with self.turn():
+            before = self.bench.monitor.begin(self.trial.id)
+            if self.idle and not self.windows:
+                before = {host: {**now, "load": self.idle[host]["load"]} for host, now in before.items()}
+            self.run_steps(name_steps(self.planned, self.trial, number))
+            self.windows.append((before, self.bench.monitor.end(self.trial.id)))
+
+    def run_steps(self, steps: Sequence[Step]) -> None:
+        """Run steps in order, until one fails."""
+        for step in steps:
             result = self.run_step(step)
             if not result.ok:
                 how = f"timed out after {step.timeout_s:g} s" if result.timed_out else result.ending
-                tail = (result.stderr or result.stdout).decode("utf-8", "replace").strip()[-TAIL:]
-                self.end("timeout" if result.timed_out else "failed", f"{phase} step {step.name} {how}: {tail}")
+                said = (result.stderr or result.stdout).decode("utf-8", "replace").strip()[-SAID:]
+                self.end("timeout" if result.timed_out else "failed", f"{step.phase} step {step.name} {how}: {said}")
                 return
 
     def run_step(self, step: Step) -> Result:
@@ -159,68 +214,85 @@ class _Run:
         )  # fmt: skip
         return result
 
-    def clean(self, steps: Sequence[Step]) -> SiteError | None:
+    def clean(self) -> None:
         """Run every cleanup step, whatever happened before, and first what rescues a trial that is not ok by now.
 
-        A lost host is returned, not raised.
+        A host that is lost meanwhile is noted, not raised.
         """
+        if not self.has_begun:
+            return
         lost: dict[str, SiteError] = {}
-        rescue = [step for step in steps if step.phase == "rescue" and self.state != "ok"]
-        for step in (*rescue, *(step for step in steps if step.phase == "cleanup")):
-            host = self.bench.roles[step.role].host.name
-            try:
-                if host in lost or not self.run_step(step).ok:
+        rescue = [step for step in self.planned if step.phase == "rescue" and self.state != "ok"]
+        steps = (*rescue, *(step for step in self.planned if step.phase == "cleanup"))
+        with self.turn() if steps else nullcontext():
+            for step in steps:
+                host = self.bench.roles[step.role].host.name
+                try:
+                    if host in lost or not self.run_step(step).ok:
+                        self.unclean.append(step.name)
+                except SiteError as error:
                     self.unclean.append(step.name)
-            except SiteError as error:
-                self.unclean.append(step.name)
-                lost[host] = error
+                    lost[host] = error
         if self.unclean:
             log.warning("%s %s: cleanup failed: %s", self.trial.system, self.trial.workload, ", ".join(self.unclean))
-        return next(iter(lost.values()), None)
+        self.fatal = next(iter(lost.values()), self.fatal)
 
-    def finish(self, workload: Workload, fatal: SiteError | None) -> Finished:
+    def finish(self) -> Finished:
         """Parse, apply the guards, and put the record together."""
+        begin = time.monotonic()
         measurements: Sequence[Measurement] = ()
         if self.state == "ok":
             try:
-                measurements = parsed(workload, Capture(self.results, self.trial.params))
+                measurements = parse_trial(self.workload, self.trial, self.results)
             except NotAsClaimed as error:
                 self.end("invalid", str(error))
             except ParseError as error:
                 self.end("unparsable", str(error))
         conditions: dict[str, Any] = {}
-        if self.window:
-            after = {host: samples[-1] for host, samples in self.window.items()}
-            invalid, failed, conditions = judge(self.bench.guards, self.before, after, self.bench.cgroups)
+        if self.windows:
+            ends = [(before, {host: samples[-1] for host, samples in after.items()}) for before, after in self.windows]
+            invalid, failed, conditions = judge(self.bench.guards, *join_windows(ends), self.bench.cgroups)
             conditions |= {"invalid": invalid, "failed": failed}  # for every state: a mended parser must not lose them
             if self.state == "ok" and (failed or invalid):
                 self.end("failed" if failed else "invalid", "; ".join(failed or invalid))
-        # Durations are of the monotonic clock, which is not set. But tools and hosts may use the other one.
-        stepped_s = (time.time() - self.started) - (time.monotonic() - self.begin)
-        reasons = list(self.bench.orphans)
-        if abs(stepped_s) > CLOCK_S:
-            conditions["clock_stepped_s"] = stepped_s
-            reasons.insert(0, f"the clock was set by {stepped_s:+.1f} s while it ran, or the machine slept")
-        for reason in reasons:  # kept for every state
-            conditions.setdefault("invalid", []).append(reason)
-        if reasons and self.state == "ok":
-            self.end("invalid", "; ".join(reasons))
+        self.judge_clock(conditions)
+        self.invalidate(conditions, self.bench.orphans)
         if self.unclean:
             conditions["cleanup_failed"] = self.unclean
         record = TrialRecord(
             trial=self.trial, state=self.state, reason=self.reason, started_utc=_utc(self.started),
-            duration_s=time.monotonic() - self.begin,
+            duration_s=self.took_s + time.monotonic() - begin,
             tool_s=sum(step["duration_s"] for step in self.steps if step["phase"] == "measure"),
             steps=tuple(self.steps), measurements=tuple(measurements), conditions=conditions,
             ended_utc=_utc(time.time()),
         )  # fmt: skip
-        return Finished(record, self._blobs(), fatal)
+        return Finished(record, self._blobs(), self.fatal)
+
+    def judge_clock(self, conditions: dict[str, Any]) -> None:
+        """Make a trial invalid in which this machine's clock was set, or the machine slept.
+
+        Durations are of the monotonic clock, which is not set. But tools and hosts may use the other one.
+        """
+        stepped_s = (time.time() - self.started) - (time.monotonic() - self.begin)
+        if abs(stepped_s) <= CLOCK_S:
+            return
+        reason = f"the clock was set by {stepped_s:+.1f} s while it ran, or the machine slept"
+        conditions["clock_stepped_s"] = stepped_s
+        self.invalidate(conditions, [reason])
+
+    def invalidate(self, conditions: dict[str, Any], reasons: Sequence[str]) -> None:
+        """Make the trial invalid for `reasons`, if there are any; they are kept for every state."""
+        if not reasons:
+            return
+        conditions["invalid"] = [*conditions.get("invalid", ()), *reasons]
+        if self.state == "ok":
+            self.end("invalid", "; ".join(reasons))
 
     def _blobs(self) -> dict[str, bytes]:
         blobs = {f"{name}.stdout": result.stdout for name, result in self.results.items() if result.stdout}
         blobs |= {f"{name}.stderr": result.stderr for name, result in self.results.items() if result.stderr}
-        for host, samples in self.window.items():
-            rows = [self.before[host], *samples]
+        for host in self.windows[0][0] if self.windows else ():
+            rows = [row for before, after in self.windows for row in (before[host], *after[host])]
             blobs[f"monitor-{host}.jsonl"] = "".join(json.dumps(r, separators=(",", ":")) + "\n" for r in rows).encode()
         return blobs
 

@@ -336,7 +336,7 @@ def test_a_clock_that_is_set_in_a_trial_makes_it_invalid_and_changes_no_duration
     clock = SetClock(monotonic=time.monotonic, sleep=time.sleep)
     clock.time = lambda: time.time() + clock.offset_s
     monkeypatch.setattr(trial, "time", clock)
-    real = trial.parsed
+    real = trial.parse_capture
 
     def parsed(*words: Any) -> Any:
         if clock.parsed == 2:
@@ -345,7 +345,7 @@ def test_a_clock_that_is_set_in_a_trial_makes_it_invalid_and_changes_no_duration
         return real(*words)
 
     clock.parsed = 0
-    monkeypatch.setattr(trial, "parsed", parsed)
+    monkeypatch.setattr(trial, "parse_capture", parsed)
     folder = run(tmp_path / "runs/s", runs=2)
     found = records.read_trials(folder)
     invalid = [each for each in found if each.state == "invalid"]

@@ -70,7 +70,7 @@ def damaged(golden: Golden, rng: random.Random) -> tuple[mutations.Mutate, Captu
 def judged(golden: Golden, kind: mutations.Mutate, found: Sequence[Measurement]) -> str:
     """Return what is wrong with the numbers that a parser gave for damaged output; empty when nothing is."""
     if any(not math.isfinite(each.value) for each in found):
-        return ""  # `trial.parsed` refuses it
+        return ""  # `trial.parse_capture` refuses it
     schema = [(each.metric, each.unit, each.better) for each in found]
     if schema != [(each.metric, each.unit, each.better) for each in golden.expected]:
         return f"another schema: {schema}"

@@ -24,7 +24,9 @@ from tests.unit.campaign.test_campaign_plan import planned
 def spans(text: str) -> list[Span]:
     """Return spans written as ``site begin end``, separated by commas."""
     words = [each.split() for each in text.split(",")]
-    return [Span(site, f"s-{site}", str(n), float(begin), float(end)) for n, (site, begin, end) in enumerate(words)]
+    return [
+        Span(site, f"s-{site}", (n,), str(n), float(begin), float(end)) for n, (site, begin, end) in enumerate(words)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +55,7 @@ def test_overlaps(text: str, shares: Sequence[str], alone: str, met: list[tuple[
 def test_every_pair_is_found_that_looking_at_all_pairs_finds(
     drawn: list[tuple[str, int, int]], shares: Sequence[str]
 ) -> None:
-    every = [Span(site, "s", str(n), begin, begin + took) for n, (site, begin, took) in enumerate(drawn)]
+    every = [Span(site, "s", (n,), str(n), begin, begin + took) for n, (site, begin, took) in enumerate(drawn)]
     rule = planned("abc", shares=shares)
     all_pairs = {
         frozenset((a.trial, b.trial))

@@ -1,0 +1,257 @@
+"""Trials that are cut into rounds: the systems of a case take turns, and each trial has one value of all its rounds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from infrabench import registry
+from infrabench.core import (
+    Capture,
+    Case,
+    DesignError,
+    Guards,
+    LedgerError,
+    Measurement,
+    Param,
+    ParseError,
+    Result,
+    SiteError,
+    Step,
+    Target,
+    Trial,
+    share_out,
+    trial_id,
+)
+from infrabench.experiment.execution import session
+from infrabench.experiment.execution.guards import judge
+from infrabench.experiment.execution.rounds import group_turns, join_windows, pool
+from infrabench.experiment.execution.trial import Bench, execute_turns, parse_trial
+
+PARAMS = {"requests": Param(12, least=1, work=True), "users": Param(3, least=1)}
+METRICS = {"rate": "fixed-work rate", "p95_s": "time", "failures": "count"}
+OFF = Guards(None, None, None, None)
+
+
+def parse(capture: Capture) -> list[Measurement]:
+    requests, rate, failures = capture["ask"].stdout.decode().split()
+    if int(requests) != capture.params["requests"]:
+        raise ParseError("fake", f"{requests} requests, not {capture.params['requests']}")
+    return [
+        Measurement("rate", float(rate), "1/s", "higher"),
+        Measurement("p95_s", 1 / float(rate), "s", "lower"),
+        Measurement("failures", float(failures), "1", "lower"),
+    ]
+
+
+def plan(params: Any, roles: Any) -> list[Step]:
+    return [
+        Step("start", "server", ("start",), phase="prepare"),
+        Step("ask", "server", ("ask", str(params["requests"]))),
+        Step("evidence", "server", ("evidence",), phase="rescue"),
+        Step("stop", "server", ("stop",), phase="cleanup"),
+    ]
+
+
+WORKLOAD: Any = SimpleNamespace(plan=plan, parse=parse, PARAMS=PARAMS, METRICS=METRICS)
+
+
+@dataclass
+class Server:
+    """A host whose tool answers with the next of `rates`; ``None`` is a failure, an exception is raised."""
+
+    rates: list[Any]
+    log: list[str]
+    name: str = "h"
+    address: str = "127.0.0.1"
+    system: str = field(default="")
+
+    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Result:
+        program, *arguments = argv[4:]  # after timeout(1), its options and the limit
+        self.log.append(f"{self.system} {program}")
+        status, out = 0, b""
+        if program == "start" and not self.rates:
+            raise SiteError("h: connection lost")
+        if program == "ask":
+            rate = self.rates.pop(0)
+            if isinstance(rate, BaseException):
+                raise rate
+            status, out = (1, b"") if rate is None else (0, f"{arguments[0]} {rate} 1".encode())
+        return Result(tuple(argv), status, out, b"", time.time(), 0.5)
+
+
+@dataclass
+class Watch:
+    """A monitor whose host's processors are stolen for a tenth of each window."""
+
+    now: float = 0.0
+
+    def sample(self, steal: float) -> dict[str, Any]:
+        cpu = dict.fromkeys(("user", "nice", "system", "irq", "softirq", "iowait"), 0.0)
+        return {
+            "time_s": 1e9 + self.now, "monotonic_s": self.now, "psi": None, "cgroups": {},
+            "load": {"running": 1.0}, "cpu": {**cpu, "idle": self.now, "steal": steal, "cpus": 2, "tick_s": 0.01},
+        }  # fmt: skip
+
+    def begin(self, mark: str) -> dict[str, Any]:
+        self.now += 100.0  # whatever happens between two windows is not the trial's
+        return {"h": self.sample(self.now)}
+
+    def end(self, mark: str) -> dict[str, Any]:
+        before, self.now = self.now, self.now + 2.0
+        return {"h": [self.sample(before + 0.2)]}
+
+
+def trial(system: str = "a", rounds: int = 3, **changes: Any) -> Trial:
+    made = Trial("", 0, 0, system, "w", "s", {"requests": 12, "users": 3}, None, None, 1.0, 0, rounds=rounds)
+    return replace(made, id=trial_id("study", 1, made), **changes)
+
+
+def benches(log: list[str], guards: Guards = OFF, **rates: list[Any]) -> list[tuple[Trial, Bench]]:
+    found = []
+    for system, answers in rates.items():
+        server = Server(answers, log, system=system)
+
+        @contextmanager
+        def turn(system: str = system) -> Iterator[None]:
+            log.append(f"{system} alone")
+            yield
+
+        bench = Bench({"server": Target("server", server)}, Watch(), {}, guards, turn=turn)  # type: ignore[arg-type]
+        found.append((trial(system), bench))
+    return found
+
+
+def test_systems_take_turns_each_alone_and_none_is_always_the_first() -> None:
+    log: list[str] = []
+    both = execute_turns(benches(log, a=[10, 20, 30], b=[1, 1, 1]), WORKLOAD)
+    assert log == [
+        "a alone", "a start", "b alone", "b start",
+        "a alone", "a ask", "b alone", "b ask",
+        "b alone", "b ask", "a alone", "a ask",
+        "a alone", "a ask", "b alone", "b ask",
+        "a alone", "a stop", "b alone", "b stop",
+    ]  # fmt: skip
+    assert [each.record.trial.system for each in both] == ["a", "b"]
+    assert {each.record.state for each in both} == {"ok"}
+
+
+def test_the_value_of_a_trial_is_that_of_all_its_work() -> None:
+    [found] = execute_turns(benches([], a=[10, 20, 30]), WORKLOAD)
+    values = {each.metric: each.value for each in found.record.measurements}
+    assert values["rate"] == pytest.approx(12 / (4 / 10 + 4 / 20 + 4 / 30))  # all requests over all the time
+    assert values["p95_s"] == pytest.approx((1 / 10 + 1 / 20 + 1 / 30) / 3)
+    assert values["failures"] == 3.0
+    assert found.record.tool_s == pytest.approx(1.5)
+
+
+def test_every_round_is_kept_and_read_again() -> None:
+    [found] = execute_turns(benches([], a=[10, 20, 30]), WORKLOAD)
+    assert [found.blobs[f"ask-round-{n}.stdout"] for n in (1, 2, 3)] == [b"4 10 1", b"4 20 1", b"4 30 1"]
+    assert len(found.blobs["monitor-h.jsonl"].splitlines()) == 6
+    results = {
+        step["name"]: Result(tuple(step["argv"]), 0, found.blobs.get(f"{step['name']}.stdout", b""), b"", 0.0, 0.5)
+        for step in found.record.steps
+    }
+    assert parse_trial(WORKLOAD, found.record.trial, results) == found.record.measurements
+    results.pop("ask-round-2")
+    with pytest.raises(ParseError, match="step 'ask' is missing"):
+        parse_trial(WORKLOAD, found.record.trial, results)
+
+
+def test_a_failed_round_fails_its_trial_and_no_other() -> None:
+    log: list[str] = []
+    first, second = execute_turns(benches(log, a=[10, None], b=[1, 2, 3]), WORKLOAD)
+    assert (first.record.state, second.record.state) == ("failed", "ok")
+    assert "measure step ask-round-2" in first.record.reason
+    assert log.count("a ask") == 2
+    assert log.count("b ask") == 3
+    assert [line for line in log if line in ("a evidence", "b evidence")] == ["a evidence"]
+
+
+def test_a_lost_host_aborts_what_had_begun_and_was_not_failed() -> None:
+    log: list[str] = []
+    lost = SiteError("h: connection lost")
+    first, second, third = execute_turns(benches(log, a=[None], b=[1, lost], c=[1, 1]), WORKLOAD)
+    assert [each.record.state for each in (first, second, third)] == ["failed", "aborted", "aborted"]
+    assert second.fatal is lost
+    assert [line for line in log if "stop" in line] == ["a stop", "b stop", "c stop"]
+
+
+def test_a_trial_that_had_not_begun_when_a_host_was_lost_is_still_to_be_run() -> None:
+    log: list[str] = []
+    [first] = execute_turns(benches(log, a=[], b=[1, 2, 3]), WORKLOAD)
+    assert (first.record.trial.system, first.record.state) == ("a", "aborted")
+    assert not any(line.startswith("b") for line in log)
+
+
+def test_an_interrupt_cleans_up_after_all_of_them() -> None:
+    log: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        execute_turns(benches(log, a=[10, 10, 10], b=[1, KeyboardInterrupt()]), WORKLOAD)
+    assert [line for line in log if "stop" in line] == ["a stop", "b stop"]
+
+
+def test_guards_see_what_happened_in_the_windows_and_nothing_between_them() -> None:
+    [found] = execute_turns(benches([], Guards(steal_share=0.05), a=[10, 20, 30]), WORKLOAD)
+    seen = found.record.conditions["h"]
+    assert seen["window_s"] == pytest.approx(6.0)
+    assert seen["steal_share"] == pytest.approx(0.6 / 6.6)
+    assert found.record.state == "invalid"
+
+
+def test_one_window_is_what_it_was() -> None:
+    before, after = {"h": {"n": 1, "on": True, "name": "x"}}, {"h": {"n": 5, "on": False, "name": "y", "new": 2}}
+    assert join_windows([(before, after)]) == (before, after)
+    joined = join_windows([(before, after), ({"h": {"n": 100}}, {"h": {"n": 103, "gone": None}})])
+    assert joined == (before, {"h": {"n": 8, "gone": None}})
+    assert judge(OFF, {}, {}, {}).invalid == []
+
+
+def test_rounds_with_different_metrics_are_no_trial() -> None:
+    one = [Measurement("rate", 1.0, "1/s", "higher")]
+    with pytest.raises(ParseError, match="not the same metrics"):
+        pool([one, []], WORKLOAD)
+
+
+@pytest.mark.parametrize("order", ["adjacent", "williams", "random"])
+def test_those_of_one_case_take_turns_unless_the_order_keeps_nothing_together(order: str) -> None:
+    whole = trial("a", rounds=1)
+    cut = [trial("a"), trial("b"), trial("a", scenario="t"), trial("b", scenario="t")]
+    expected = [[each] for each in cut] if order == "random" else [cut[:2], cut[2:]]
+    assert group_turns([whole, whole, *cut], order) == [[whole], [whole], *expected]
+
+
+def test_rounds_are_part_of_what_a_trial_is_and_one_round_is_as_it_was() -> None:
+    assert trial(rounds=2).id != trial(rounds=3).id
+    assert "rounds" not in trial(rounds=1).as_json()
+    assert "rounds" not in Case("w", "s").as_json()
+    assert Trial.from_json(trial().as_json()) == trial()
+    with pytest.raises(LedgerError, match="rounds is 0"):
+        Trial.from_json(trial().as_json() | {"rounds": 0})
+
+
+def test_work_is_shared_out_in_equal_parts() -> None:
+    assert share_out({"requests": 12, "users": 3}, PARAMS, 4) == {"requests": 3, "users": 3}
+    with pytest.raises(DesignError, match=r"requests = 12 cannot be cut into 5 equal rounds"):
+        share_out({"requests": 12}, PARAMS, 5)
+    with pytest.raises(DesignError, match="what has no amount of work"):
+        share_out({"users": 3}, PARAMS, 2)
+
+
+def test_rounds_are_asked_for_and_go_to_what_can_be_cut() -> None:
+    wanted = session.request(registry.study("containers"), profile="smoke", workloads=["web", "ftp"], rounds=5)
+    assert {case.workload: case.rounds for case in wanted.cases} == {"web": 5, "ftp": 1}
+    assert (
+        session.request(registry.study("containers"), profile="smoke", workloads=["web"], rounds=1).cases[0].rounds == 1
+    )
+    with pytest.raises(DesignError, match=r"web users=100: requests = 2000 cannot be cut into 7"):
+        session.request(registry.study("containers"), profile="smoke", workloads=["web"], rounds=7)
+    with pytest.raises(DesignError, match="rounds must be at most 100, not 101"):
+        session.request(registry.study("containers"), profile="smoke", rounds=101)
