@@ -319,6 +319,14 @@ def test_another_run_of_a_tool_is_refused(workload: str, step: str, old: str, ne
     assert said in refused(workload, changed(captured(workload), step, (old, new)))
 
 
+def test_netperf_may_end_later_by_its_longest_transaction() -> None:
+    late = (("ELAPSED_TIME=1.00", "ELAPSED_TIME=1.16"), ("THROUGHPUT=27221.10", "THROUGHPUT=23468.97"))
+    stalled = (("MAX_LATENCY=10490", "MAX_LATENCY=177721"), ("MEAN_LATENCY=36.68", "MEAN_LATENCY=42.56"))
+    capture = captured("netperf", "tcp-rr-debian-13")
+    assert "it ran 1.16 s of 1 s" in refused("netperf", changed(capture, "netperf", *late))
+    assert values("netperf", changed(capture, "netperf", *late, *stalled))["transactions_per_s"] == 23468.97
+
+
 # ------------------------------------------------------------------------------------------------------------ terminal
 
 
