@@ -29,9 +29,7 @@ class Runtime:
     Attributes
     ----------
     name
-        What it is called; also the name of its unit and of its log (`hosts.LOGS`).
-    part
-        The part of the Go tools that it is.
+        What it is called; also the name of its unit, of its log (`hosts.LOGS`), and of its part of the Go tools.
     socket
         Where kubelet reaches it.
     metrics
@@ -44,7 +42,6 @@ class Runtime:
     """
 
     name: str
-    part: str
     socket: str
     metrics: str
     spec: str

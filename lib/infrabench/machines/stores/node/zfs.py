@@ -62,8 +62,7 @@ def unserve(config: Config) -> None:
 
 def pids(config: Config) -> dict[str, dict[str, int]]:
     """Return the one process, which is the storage system; the client is what speaks NBD with it."""
-    pid = daemons.alive(config, SERVER)
-    return {"storage": {SERVER: pid} if pid else {}, "client": {}}
+    return daemons.pids(config, (SERVER,))
 
 
 def used(config: Config) -> int:

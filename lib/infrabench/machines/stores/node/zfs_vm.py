@@ -62,8 +62,7 @@ def device(config: Config) -> str:
 
 def pids(config: Config) -> dict[str, dict[str, int]]:
     """Return the emulator, in which storage system and client are one."""
-    pid = daemons.alive(config, guest.NAME)
-    return {"storage": {guest.NAME: pid} if pid else {}, "client": {}}
+    return daemons.pids(config, (guest.NAME,))
 
 
 def used(config: Config) -> int:
