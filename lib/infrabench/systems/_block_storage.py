@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from infrabench.core import Deployment, DeploySpec, Host, InfrabenchError, Machines, Site, Target, wait
+from infrabench.machines.clusters.hosts import counters
 from infrabench.machines.stores import on_host, upload
 from infrabench.machines.stores.node import guest
 from infrabench.machines.stores.node.config import Config
-from infrabench.systems import _targets
 
 CREATE_S, BOOT_S = 180.0, 240.0
 THAW_S = 30.0  # for a pool that was frozen to be whole again, before it is made anew
@@ -84,8 +84,8 @@ class StorageSystem:
                 "store": upload.command(config), "mount": (str(config.mount),), "uri": (config.uri,),
                 **engine.paths(config),
             }  # fmt: skip
-            counters = _targets.counters(host) if machines.embedded else ()
-            target = Target("server", host, address=host.address, lifecycle=lifecycle, counters=counters)
+            used = counters(host) if machines.embedded else ()
+            target = Target("server", host, address=host.address, lifecycle=lifecycle, counters=used)
             made = Deployment(self.name, {"server": target}, _facts(spec, machines, engine, told))
             made.pause, made.resume = _switches(host, config, machines)
             yield made

@@ -117,7 +117,8 @@ def _start_containerd(place: RuntimeSetup) -> None:
     command = (f"{tools[0]}/containerd", "--config", CONTAINERD_CONFIG)
     # It finds shims, and the shims their programs, on the search path.
     environment = {"PATH": ":".join((*tools, PATH))}
-    push(place.host, {CONTAINERD_CONFIG: configure_containerd(place), **unit("containerd", command, environment, children=True)})
+    files = {CONTAINERD_CONFIG: configure_containerd(place)}
+    push(place.host, {**files, **unit("containerd", command, environment, children=True)})
     start(place.host, "containerd")
     ctr = f"{tools[0]}/ctr"
     wait_for(place.host, "containerd", "sh", "-c", f'[ -S {CONTAINERD_SOCKET} ] && "$0" version', ctr)
@@ -138,7 +139,8 @@ def configure_crio(place: RuntimeSetup) -> str:
         toml("crio.metrics", {"enable_metrics": True, "metrics_host": host, "metrics_port": int(port)}),
         toml("crio.nri", {"enable_nri": False}),
         toml("crio.image", {
-            "pause_image": place.machines.images["pause"][0], "pause_command": "/pause", "signature_policy": CRIO_POLICY,
+            "pause_image": place.machines.images["pause"][0], "pause_command": "/pause",
+            "signature_policy": CRIO_POLICY,
         }),
         toml("crio.network", {"network_dir": CNI_CONFIG, "plugin_dirs": [CNI_BIN]}),
         toml("crio.runtime", {
@@ -179,8 +181,8 @@ def _options(place: RuntimeSetup) -> list[str]:
 def _start_crio(place: RuntimeSetup) -> None:
     command = (f"{place.machines.tools['crio']}/crio", "--config", CRIO_CONFIG, "--config-dir", f"{HOME}/none")
     files = {
-        CRIO_CONFIG: configure_crio(place), CRIO_POLICY: '{"default": [{"type": "insecureAcceptAnything"}]}', **wrappers(place),
-        **unit("crio", command, {"PATH": PATH}, children=True),
+        CRIO_CONFIG: configure_crio(place), CRIO_POLICY: '{"default": [{"type": "insecureAcceptAnything"}]}',
+        **wrappers(place), **unit("crio", command, {"PATH": PATH}, children=True),
     }  # fmt: skip
     push(place.host, files)
     # As containers-storage names a store: DRIVER@ROOT+RUNROOT:OPTION,...

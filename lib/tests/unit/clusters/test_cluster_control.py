@@ -76,7 +76,7 @@ def test_no_two_sets_of_machines_share_a_second_network() -> None:
 def second_of(node: Scripted) -> str:
     from infrabench.systems import _cni
 
-    return _cni._second(Cluster(Kubectl(node, ()), cluster.NODES, (workers.Worker("worker1", node),)), 11)
+    return _cni.second_address(node, 11)
 
 
 def test_every_user_gets_the_kubeconfig_of_its_name(plane: control.ControlPlane) -> None:

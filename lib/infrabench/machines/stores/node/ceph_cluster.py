@@ -204,7 +204,7 @@ def groups(cluster: CephConnection) -> list[dict[str, Any]]:
 
 
 def totals(cluster: CephConnection) -> dict[str, Any]:
-    """Return of our pool: placement groups by state, objects, bytes (of all copies, stored, recovered, left), errors."""
+    """Return of our pool: placement groups by state, objects, bytes (of one copy, stored, recovered, left), errors."""
     number, rows = _pool(cluster), groups(cluster)
     sums: Counter[str] = Counter()
     for row in rows:

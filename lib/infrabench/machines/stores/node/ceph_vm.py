@@ -14,10 +14,10 @@ from .ceph import state as state
 from .ceph import used as used
 from .ceph_cluster import IMAGE, POOL, daemon
 from .config import Config
-from .guest import stop as unserve  # what librbd holds back is written first
 
 VOLUME = "volume"
 MODE = "guest-mode"  # in the run folder: the mode that the guest was started with
+unserve = guest.stop  # what librbd holds back is written first
 
 
 def create(config: Config) -> None:
