@@ -65,34 +65,17 @@ echo "$said" | sed -n 's/.*"address": *"\\([^"]*\\)".*/\\1/p'
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A low-level runtime.
-
-    Attributes
-    ----------
-    parts
-        What a set of machines has to have for it (see `Site.machines`).
-    containerd
-        Returns its table in containerd's configuration, and the table of its shim's options.
-    crio
-        Returns its table in CRI-O's configuration.
-    lacks
-        Returns why the worker cannot run it, or None.
-    version
-        Returns the command that prints its version on a worker.
-    files
-        Returns what has to lie on the worker for it: path -> text. What begins with ``#!`` is a program.
-    refused
-        High-level runtime -> why it does not take this handler.
-    """
+    """A low-level runtime, by functions of the worker that is to have it."""
 
     name: str
-    parts: tuple[str, ...]
-    containerd: Callable[[RuntimeSetup], tuple[Values, Values]]
-    crio: Callable[[RuntimeSetup], Values]
-    lacks: Callable[[RuntimeSetup], str | None]
-    version: Callable[[RuntimeSetup], tuple[str, ...]]
+    parts: tuple[str, ...]  # what a set of machines has to have for it (see `Site.machines`)
+    containerd: Callable[[RuntimeSetup], tuple[Values, Values]]  # its table for containerd, and its shim's options
+    crio: Callable[[RuntimeSetup], Values]  # its table in CRI-O's configuration
+    lacks: Callable[[RuntimeSetup], str | None]  # why the worker cannot run it, or None
+    version: Callable[[RuntimeSetup], tuple[str, ...]]  # the command that prints its version
+    # What has to lie on the worker: path -> text. What begins with ``#!`` is a program.
     files: Callable[[RuntimeSetup], Mapping[str, str]] = lambda place: {}
-    refused: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)  # high-level runtime -> why it does not take this one
 
 
 def versions(place: RuntimeSetup) -> dict[str, str]:

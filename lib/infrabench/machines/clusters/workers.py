@@ -200,17 +200,14 @@ RUNTIMES = {each.name: each for each in (CONTAINERD, CRIO)}
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A worker by its name in the cluster and its host, with its runtime and the versions of its handlers by name.
+    """A worker, ready to join a cluster."""
 
-    `kata` is the Kata that the handler of that name is, where the worker has it. `restricted`: out-of-memory scores
-    cannot be lowered there, so CRI-O's low-level runtimes and gVisor's shim are called through scripts of ours.
-    """
-
-    name: str
+    name: str  # in the cluster
     host: Host
     runtime: Runtime = CONTAINERD
-    handlers: Mapping[str, str] = field(default_factory=dict)
-    kata: Kata | None = None
+    handlers: Mapping[str, str] = field(default_factory=dict)  # low-level runtime -> its version
+    kata: Kata | None = None  # what the handler of that name is
+    # Out-of-memory scores cannot be lowered: CRI-O's low-level runtimes and gVisor's shim are called through scripts.
     restricted: bool = False
 
 
