@@ -283,7 +283,8 @@ def test_gvisors_shim_is_wrapped_only_where_it_would_fail() -> None:
     assert handlers.RUNSC.containerd(restricted) == ({**table, "runtime_path": handlers.GVISOR_WRAPPER}, options)
     config = tomllib.loads(handlers.RUNSC.files(free)[handlers.GVISOR_CONFIG])
     assert config["binary_name"] == "/opt/infrabench/gvisor/runsc"
-    assert set(handlers.RUNSC.files(restricted)) - set(handlers.RUNSC.files(free)) == {handlers.GVISOR_WRAPPER, handlers.GVISOR_USER_MAP}
+    added = set(handlers.RUNSC.files(restricted)) - set(handlers.RUNSC.files(free))
+    assert added == {handlers.GVISOR_WRAPPER, handlers.GVISOR_USER_MAP}
     assert config["runsc_config"]["platform"] == "systrap"
     # user_namespaces(7): the first namespace maps 4294967295 users; what maps fewer is another one.
     assert handlers.RUNSC.files(restricted)[handlers.GVISOR_USER_MAP].split() == ["0", "0", "4294967294"]
