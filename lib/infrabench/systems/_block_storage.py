@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from infrabench.core import Deployment, DeploySpec, Host, InfrabenchError, Machines, Site, Target, wait
+from infrabench.machines.clusters.hosts import counters
 from infrabench.machines.stores import on_host, upload
 from infrabench.machines.stores.node import guest
 from infrabench.machines.stores.node.config import Config
-from infrabench.systems import _targets
 
 CREATE_S, BOOT_S = 180.0, 240.0
 THAW_S = 30.0  # for a pool that was frozen to be whole again, before it is made anew
@@ -28,29 +28,23 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The module of `stores.node` that makes the pool, what it is told, and how its system must be called.
+    """What makes the pool, what it is told, and how its system must be called."""
 
-    `qualifier` is what a reader has to know of this engine, next to its name; `paths` are ways to the volume of its
-    own, beside NBD (see `Target.lifecycle`).
-    """
-
-    module: str
-    qualifier: str = ""
+    module: str  # of `stores.node`
+    qualifier: str = ""  # what a reader has to know of this engine, next to its name
     emulated: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
+    # Ways to the volume of its own, beside NBD (see `Target.lifecycle`).
     paths: Callable[[Config], Mapping[str, tuple[str, ...]]] = lambda config: {}
 
 
 @dataclass(frozen=True, slots=True)
 class StorageSystem:
-    """A storage system; `pick` chooses its engine by what its host has.
-
-    `guest`: its volume is used in a virtual machine, which a node of the lab alone can start.
-    """
+    """A storage system."""
 
     name: str
-    pick: Callable[[Site, Host], Engine]
-    guest: bool = False
+    pick: Callable[[Site, Host], Engine]  # chooses its engine by what its host has
+    guest: bool = False  # its volume is used in a virtual machine, which a node of the lab alone can start
 
     def supported(self, site: Site) -> str | None:
         """Return None, or why the site has no place for it."""
@@ -84,8 +78,8 @@ class StorageSystem:
                 "store": upload.command(config), "mount": (str(config.mount),), "uri": (config.uri,),
                 **engine.paths(config),
             }  # fmt: skip
-            counters = _targets.counters(host) if machines.embedded else ()
-            target = Target("server", host, address=host.address, lifecycle=lifecycle, counters=counters)
+            used = counters(host) if machines.embedded else ()
+            target = Target("server", host, address=host.address, lifecycle=lifecycle, counters=used)
             made = Deployment(self.name, {"server": target}, _facts(spec, machines, engine, told))
             made.pause, made.resume = _switches(host, config, machines)
             yield made
@@ -104,6 +98,13 @@ def make_guest_engine(module: str, qualifier: str, device: Callable[[Config], st
 def _switches(host: Host, config: Config, machines: Machines) -> tuple[Callable[[], None], Callable[[], None]]:
     """Return what pauses the store while another is measured, and what resumes it."""
 
+    def is_clean() -> bool:
+        try:
+            return bool(upload.ask(host, config, "state")["clean"])
+        except InfrabenchError as error:
+            log.debug("%s", error)
+            return False
+
     def pause() -> None:
         # What is mounted on a frozen server would hold up whoever writes back the machine's page cache.
         upload.ask(host, config, "unmount")
@@ -117,24 +118,11 @@ def _switches(host: Host, config: Config, machines: Machines) -> tuple[Callable[
             upload.ask(host, config, "resume")
         else:
             machines.resume()
-        if not _whole(host, config):
+        if not wait.until(is_clean, THAW_S, POLL_S):
             log.warning("%s was not whole %.0f s after it was thawed: it is made anew", config.name, THAW_S)
             upload.ask(host, config, "remake", timeout_s=CREATE_S)
 
     return pause, resume
-
-
-def _whole(host: Host, config: Config) -> bool:
-    """Tell whether the pool has all its copies; waits for it."""
-
-    def is_clean() -> bool:
-        try:
-            return bool(upload.ask(host, config, "state")["clean"])
-        except InfrabenchError as error:
-            log.debug("%s", error)
-            return False
-
-    return wait.until(is_clean, THAW_S, POLL_S)
 
 
 def _facts(spec: DeploySpec, machines: Machines, engine: Engine, told: Mapping[str, Any]) -> dict[str, Any]:

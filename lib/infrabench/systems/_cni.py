@@ -13,12 +13,11 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from infrabench.core import CommandFailed, Deployment, DeploySpec, NotRunnable, ProvisionError, Site, Target
-from infrabench.machines.clusters import pods, remote, workers
-from infrabench.machines.clusters.cluster import Cluster, Kubectl
-from infrabench.machines.clusters.cluster import make_resume as thawing
+from infrabench.core import CommandFailed, Deployment, DeploySpec, Host, NotRunnable, ProvisionError, Site, Target
+from infrabench.machines.clusters import hosts, pods, remote, workers
+from infrabench.machines.clusters.cluster import Cluster, Kubectl, make_resume
 from infrabench.machines.clusters.cni import CNI, standing
-from infrabench.systems import _namespace, _targets
+from infrabench.systems import _namespace
 
 OWN = "a cluster of its own: one control node, two workers"
 FLOW_PORT = 5201
@@ -27,6 +26,22 @@ ALLOWED_S = 20.0  # a policy takes effect a moment after its pod has come
 NO_WAY = b"unable to connect"  # what iperf3 says when its packets are dropped or refused, and for nothing else
 LISTEN = ("sh", "-c", 'iperf3 -s -D -p "$1" -I /tmp/infrabench-flow.pid && sleep 0.2', "sh", str(FLOW_PORT))
 SILENCE = ("sh", "-c", "kill $(tr -d '\\0' </tmp/infrabench-flow.pid); rm -f /tmp/infrabench-flow.pid")
+FRESH = "infrabench-fresh"
+FRESH_FILES = "/etc/infrabench"
+# Roles -> node (0, 1), whether it is a client, whether Multus makes its network, last part of its second address.
+ROLES: Mapping[str, tuple[int, bool, bool, int]] = {
+    "server": (0, False, True, 11), "near": (0, True, True, 12), "far": (1, True, True, 13),
+    "server-guarded": (0, False, True, 14),
+    "server-plain": (0, False, False, 0), "near-plain": (0, True, False, 0), "far-plain": (1, True, False, 0),
+}  # fmt: skip
+POD_DEVICES = {"primary": "eth0", "second": "net1"}
+STATUS = "k8s.v1.cni.cncf.io/network-status"
+_CREATE = """
+pod=$1; shift
+"$@" create --filename="$0" >/dev/null && "$@" wait --for=condition=Ready --timeout=60s "pod/$pod" >/dev/null
+"""
+# A pod that does not go is taken from the API at least: the next one must be able to come.
+_REMOVE = '"$@" --timeout=30s >/dev/null || { "$@" --force --grace-period=0 --timeout=20s; exit 1; }'
 
 log = logging.getLogger(__name__)
 
@@ -61,13 +76,12 @@ def _deploy(site: Site, spec: DeploySpec, cni: CNI) -> Iterator[Deployment]:
     """Yield the pods of a new cluster."""
     with site.machines(cni.name, cni.parts) as machines:
         cluster = standing(machines, cni)
-        made = _populated(cluster, spec, cni)
-        yield replace(made, pause=machines.pause, resume=thawing(cluster, machines.resume))
+        made = _populated(cluster, spec, cni, machines.images["tools"][0])
+        yield replace(made, pause=machines.pause, resume=make_resume(cluster, machines.resume))
 
 
-@contextmanager
-def _deploy_in_existing(site: Site, spec: DeploySpec, cni: CNI) -> Iterator[Deployment]:
-    """Yield pods on a cluster that is used as it is; only our namespace is made in it, and removed at the end."""
+def _deploy_in_existing(site: Site, spec: DeploySpec, cni: CNI) -> AbstractContextManager[Deployment]:
+    """Return pods on a cluster that is used as it is; only our namespace is made in it, and removed at the end."""
     kubectl = Kubectl(site.hosts["server"], tuple(site.facts["kubectl"]))
     names = [node["metadata"]["name"] for node in _namespace.nodes(kubectl)]
     if len(names) < 2:
@@ -75,27 +89,19 @@ def _deploy_in_existing(site: Site, spec: DeploySpec, cni: CNI) -> Iterator[Depl
     cluster = Cluster(kubectl, (names[0], names[1]))
     if differs := cni.installed(cluster):
         raise NotRunnable(f"the cluster's CNI is not {cni.name}: {differs}")
-    _namespace.check(kubectl)
-    try:
-        with _namespace.hinted(site):
-            made = _populated(cluster, spec, cni, image=site.facts["pod_image"])
-        yield made
-    finally:
-        _namespace.remove(kubectl)
+    return _namespace.borrow(site, kubectl, lambda: _populated(cluster, spec, cni, site.facts["pod_image"]))
 
 
-def _populated(cluster: Cluster, spec: DeploySpec, cni: CNI, image: str = "") -> Deployment:
+def _populated(cluster: Cluster, spec: DeploySpec, cni: CNI, image: str) -> Deployment:
     """Make the pods, and return them as a deployment once traffic between them was seen to take the CNI's path."""
     own = cluster.machines is not None
-    if cluster.machines is not None:
-        image = cluster.machines.images["tools"][0]
     _namespace.remove(cluster.kubectl)
     manifests = [pods.namespace(spec.session), pods.service("server"), pods.policy("server-guarded")]
     if own:
-        manifests += [pods.runtime_class(pods.PLAIN), pods.second_network(_targets.uplink(cluster.workers[0]))]
-    for role, (node, client, with_multus, last) in _targets.ROLES.items():
+        manifests += [pods.runtime_class(pods.PLAIN), pods.second_network(hosts.uplink(cluster.workers[0].host))]
+    for role, (node, client, with_multus, last) in ROLES.items():
         if own or with_multus:
-            second = _second(cluster, last) if own and with_multus else ""
+            second = second_address(cluster.workers[0].host, last) if own and with_multus else ""
             manifests.append(pods.pod(
                 role, cluster.nodes[node], image, memory_bytes=spec.limits.memory_bytes, client=client, second=second,
                 runtime_class="" if with_multus else pods.class_name(pods.PLAIN),
@@ -106,16 +112,96 @@ def _populated(cluster: Cluster, spec: DeploySpec, cni: CNI, image: str = "") ->
             for number, name in enumerate(cluster.nodes)
         ]
     cluster.kubectl.apply(manifests)
-    targets = _targets.targets(cluster, cni, spec, image, _namespace.running(cluster.kubectl))
+    targets = find_targets(cluster, cni, spec, image, _namespace.running(cluster.kubectl))
     _check_limits(targets, spec)
     capabilities = verify_network(cni.name, targets, enforces=cni.enforces, joins_nodes=cni.joins_nodes)
     return Deployment(cni.name, targets, _facts(cluster, cni, spec, image, targets, capabilities))
 
 
-def _second(cluster: Cluster, last: int) -> str:
-    # The second network of every cluster lies on the same wire: the nodes' own addresses tell them apart.
-    third = 100 + int(cluster.workers[0].host.address.split(".")[-1]) % 156
-    return f"198.18.{third}.{last}/24"
+def find_targets(
+    cluster: Cluster, cni: CNI, spec: DeploySpec, image: str, found: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Target]:
+    """Return the targets by role, of pods that were `found` (by name) and of the nodes that they are on.
+
+    `ProvisionError` when Multus made the network of a pod that should have none of it, or the other way round.
+    """
+    host = cluster.kubectl.host
+    service = cluster.kubectl.get("service", "server", f"--namespace={pods.NAMESPACE}")["spec"]["clusterIP"]
+    made = {}
+    for role, (node, _, with_multus, _) in ROLES.items():
+        if role not in found or (node == 1 and not cni.joins_nodes):
+            continue
+        # A cluster that was found may have Multus or not: its pods are as they are.
+        addresses = _addresses(found[role], with_multus if cluster.machines else None)
+        if role == "server":
+            addresses["service"] = service
+        prefix = cluster.kubectl.exec_prefix(pods.NAMESPACE, role)
+        devices = {name: device for name, device in POD_DEVICES.items() if name in addresses}
+        made[role] = Target(role, host, prefix, addresses["primary"], addresses=addresses, devices=devices)
+    for number, name in enumerate(("worker1", "worker2")):
+        made[name] = _witness(cluster, cni, number)
+    made["control"] = Target("control", host, lifecycle=_lifecycle(cluster, spec, image))
+    return made
+
+
+def _addresses(pod: Mapping[str, Any], with_multus: bool | None) -> dict[str, str]:
+    """Return a pod's addresses by interface, and check that Multus made its network, or did not (None: either)."""
+    name, status = pod["metadata"]["name"], pod["metadata"].get("annotations", {}).get(STATUS)
+    addresses = {"primary": pod["status"]["podIP"]}
+    if with_multus not in (None, status is not None):
+        raise ProvisionError(f"pod {name}: Multus {'did not make' if with_multus else 'made'} its network")
+    for network in json.loads(status or "[]"):
+        if network["interface"] == POD_DEVICES["second"]:
+            addresses["second"] = network["ips"][0]
+    return addresses
+
+
+def _witness(cluster: Cluster, cni: CNI, number: int) -> Target:
+    role = f"worker{number + 1}"
+    devices = {"overlay": cni.overlay} if cni.overlay else {}
+    if not cluster.workers:
+        prefix = cluster.kubectl.exec_prefix(pods.NAMESPACE, f"witness{number + 1}")
+        target = Target(role, cluster.kubectl.host, prefix)
+        found = target.check(("sh", "-c", "ip -o route show default"), timeout_s=30).decode().split()
+        if "dev" in found:
+            devices["uplink"] = found[found.index("dev") + 1]
+        else:
+            listed = cluster.kubectl.get("node", cluster.nodes[number])["status"]["addresses"]
+            address = next((each["address"] for each in listed if each["type"] == "InternalIP"), "")
+            shown = address and target.check(("sh", "-c", hosts.UPLINK, "sh", address), timeout_s=30).decode().split()
+            devices |= {"uplink": shown[0]} if shown else {}
+        return replace(target, devices=devices)
+    worker = cluster.workers[number]
+    assert cluster.machines is not None
+    # A real host's own figures are those of the machine; a lab node is told apart by its cgroup.
+    return Target(
+        role, worker.host, address=worker.host.address, devices={**devices, "uplink": hosts.uplink(worker.host)},
+        counters=hosts.counters(worker.host) if cluster.machines.embedded else (),
+        lifecycle={"metrics": ("curl", "--silent", "--show-error", "--fail", worker.runtime.metrics)},
+    )  # fmt: skip
+
+
+def _lifecycle(cluster: Cluster, spec: DeploySpec, image: str) -> dict[str, tuple[str, ...]]:
+    """Return how a fresh pod is made on the first worker, with and without Multus, and removed."""
+    if not cluster.workers:
+        return {}
+    files = {f"{FRESH_FILES}/fresh{suffix}.json": json.dumps(pods.pod(
+        FRESH, cluster.nodes[0], image, memory_bytes=spec.limits.memory_bytes,
+        runtime_class=pods.class_name(pods.PLAIN) if suffix else "",
+    )) for suffix in ("", "-plain")}  # fmt: skip
+    hosts.push(cluster.kubectl.host, files)
+    kubectl = (*cluster.kubectl.prefix, f"--namespace={pods.NAMESPACE}")
+    create = [("sh", "-c", _CREATE, path, FRESH, *kubectl) for path in files]
+    remove = ("sh", "-c", _REMOVE, "sh", *kubectl, "delete", "pod", FRESH, "--ignore-not-found", "--wait")
+    told = "--output=jsonpath={.status.nodeInfo.containerRuntimeVersion}"
+    version = (*cluster.kubectl.prefix, "get", "node", cluster.nodes[0], told)
+    return {"create": create[0], "create-plain": create[1], "remove": remove, "version": version}
+
+
+def second_address(node: Host, last: int) -> str:
+    """Return an address on the second network of the cluster whose first worker is `node`."""
+    # Those of all clusters lie on the same wire: the nodes' own addresses tell them apart.
+    return f"198.18.{100 + int(node.address.split('.')[-1]) % 156}.{last}/24"
 
 
 def _check_limits(targets: Mapping[str, Target], spec: DeploySpec) -> None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from infrabench.core import NotRunnable, ProvisionError, Site, SiteError
+from infrabench.core import Deployment, NotRunnable, ProvisionError, Site, SiteError
 from infrabench.machines.clusters import pods
 from infrabench.machines.clusters.cluster import Kubectl
 
@@ -22,16 +22,6 @@ USUAL = "runc"
 # Handlers that the low-level runtimes' own guides for clusters use; Kata's installer adds the hypervisor: kata-qemu.
 HANDLERS = {"crun": ("crun",), "runsc": ("runsc", "gvisor"), "kata": ("kata",)}
 Class = Mapping[str, Any]
-
-
-def check(kubectl: Kubectl) -> None:
-    """Raise `NotRunnable` when a namespace of that name is somebody else's: ours is removed with all that is in it."""
-    found = kubectl.check("get", "namespace", pods.NAMESPACE, "--ignore-not-found", "--output=json")
-    if found.strip() and pods.LABEL not in json.loads(found)["metadata"].get("labels", {}):
-        raise NotRunnable(
-            f"the cluster has a namespace {pods.NAMESPACE} that infrabench did not make. Remove it, or label it: "
-            f"kubectl label namespace {pods.NAMESPACE} {pods.LABEL}=yes"
-        )
 
 
 def remove(kubectl: Kubectl) -> None:
@@ -69,18 +59,33 @@ def running(kubectl: Kubectl) -> dict[str, Mapping[str, Any]]:
 
 
 @contextmanager
-def hinted(site: Site) -> Iterator[None]:
-    """Tell how an image comes onto the nodes of a cluster that was found, when pods cannot be made for want of it."""
+def borrow(site: Site, kubectl: Kubectl, make: Callable[[], Deployment]) -> Iterator[Deployment]:
+    """Yield what `make` makes in our namespace of the cluster that a site's kubeconfig leads to; both go at the end.
+
+    When pods cannot be made for want of an image, the error says how it comes onto the nodes.
+    """
+    found = kubectl.check("get", "namespace", pods.NAMESPACE, "--ignore-not-found", "--output=json")
+    if found.strip() and pods.LABEL not in json.loads(found)["metadata"].get("labels", {}):
+        raise NotRunnable(
+            f"the cluster has a namespace {pods.NAMESPACE} that infrabench did not make. Remove it, or label it: "
+            f"kubectl label namespace {pods.NAMESPACE} {pods.LABEL}=yes"
+        )
     try:
-        yield
-    except ProvisionError as error:
-        if "image" not in str(error):
-            raise
-        raise ProvisionError(f"{error}. {site.facts['pod_image_hint']}") from error
+        try:
+            made = make()
+        except ProvisionError as error:
+            if "image" not in str(error):
+                raise
+            raise ProvisionError(f"{error}. {site.facts['pod_image_hint']}") from error
+        yield made
+    finally:
+        remove(kubectl)
 
 
 def find_class(kubectl: Kubectl, low: str) -> Class | None:
     """Return the runtime class for a low-level runtime; None where pods of the usual one need none.
+
+    The user may name classes by low-level runtime: ``kata=kata-qemu,runsc=gvisor``.
 
     Raises
     ------
@@ -89,7 +94,11 @@ def find_class(kubectl: Kubectl, low: str) -> Class | None:
     NotRunnable
         No class is named for it and none has a handler of its name.
     """
-    named = _named()
+    text = os.environ.get(CLASSES, "")
+    pairs = [each.strip().partition("=") for each in text.split(",") if each.strip()]
+    if not all(own and name for own, _, name in pairs):
+        raise SiteError(f"{CLASSES}={text!r}: write RUNTIME=NAME, such as kata=kata-qemu, with commas between several")
+    named = {own: name for own, _, name in pairs}
     found = {each["metadata"]["name"]: each for each in kubectl.get("runtimeclasses")["items"]}
     there = ", ".join(f"{name} (handler {each['handler']})" for name, each in sorted(found.items())) or "none"
     if low in named:
@@ -99,7 +108,8 @@ def find_class(kubectl: Kubectl, low: str) -> Class | None:
     if low == USUAL:
         return None
     words = HANDLERS[low]
-    good = [name for name, each in sorted(found.items()) if any(_is(each["handler"], word) for word in words)]
+    begins = tuple(f"{word}-" for word in words)
+    good = [name for name, each in sorted(found.items()) if f"{each['handler']}-".startswith(begins)]
     if not good:
         what = {"kata": "Kata is not installed", "runsc": "gVisor is not installed"}.get(low, f"no {low}")
         raise NotRunnable(
@@ -114,16 +124,3 @@ def takes(found: Class, node: Mapping[str, Any]) -> bool:
     wanted = found.get("scheduling", {}).get("nodeSelector", {})
     labels = node["metadata"].get("labels", {})
     return all(labels.get(key) == value for key, value in wanted.items())
-
-
-def _named() -> dict[str, str]:
-    """Return the runtime classes that the user names, by low-level runtime: ``kata=kata-qemu,runsc=gvisor``."""
-    text = os.environ.get(CLASSES, "")
-    pairs = [each.strip().partition("=") for each in text.split(",") if each.strip()]
-    if not all(low and name for low, _, name in pairs):
-        raise SiteError(f"{CLASSES}={text!r}: write RUNTIME=NAME, such as kata=kata-qemu, with commas between several")
-    return {low: name for low, _, name in pairs}
-
-
-def _is(handler: str, word: str) -> bool:
-    return handler == word or handler.startswith(f"{word}-")

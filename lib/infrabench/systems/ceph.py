@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from infrabench.core import Host, Site
 from infrabench.machines.stores import on_host
 from infrabench.machines.stores.node import krbd
-from infrabench.machines.stores.node.ceph_options import IMAGE, POOL
+from infrabench.machines.stores.node.ceph_cluster import IMAGE, POOL
 from infrabench.machines.stores.node.config import Config
 from infrabench.systems import _block_storage
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from infrabench.machines.clusters import cni
 from infrabench.machines.clusters.cluster import Cluster
 from infrabench.machines.clusters.control import PORT
-from infrabench.machines.clusters.hosts import push, script, start, unit
+from infrabench.machines.clusters.hosts import push, script, start, unit, uplink
 from infrabench.machines.clusters.runtimes import CNI_BIN, PLAIN_CONFIG
 from infrabench.machines.clusters.workers import Worker
 from infrabench.machines.hosts import parallel
-from infrabench.systems import _cni, _targets
+from infrabench.systems import _cni
 
 CONFIG = "05-cilium.conflist"
 NAMESPACE = "kube-system"
@@ -53,7 +53,7 @@ def install(cluster: Cluster) -> None:
     )  # fmt: skip
     push(control, unit("cilium-operator", command, {"K8S_NODE_NAME": "control", "CILIUM_K8S_NAMESPACE": NAMESPACE}))
     start(control, "cilium-operator")
-    parallel.run_all(lambda worker: _on(worker, folder, control.address), cluster.workers)
+    parallel.run_all(lambda worker: _run_agent(worker, folder, control.address), cluster.workers)
 
 
 def installed(cluster: Cluster) -> str | None:
@@ -66,7 +66,7 @@ def installed(cluster: Cluster) -> str | None:
     return f"no CiliumNode of {', '.join(absent)}" if absent else None
 
 
-def _on(worker: Worker, folder: str, api: str) -> None:
+def _run_agent(worker: Worker, folder: str, api: str) -> None:
     host = worker.host
     environment = {
         "PATH": f"{folder}:{_PATH}", "K8S_NODE_NAME": worker.name, "CILIUM_K8S_NAMESPACE": NAMESPACE,
@@ -75,7 +75,7 @@ def _on(worker: Worker, folder: str, api: str) -> None:
     command = (
         f"{folder}/cilium-agent", "--k8s-kubeconfig-path=/etc/kubernetes/network.conf", "--ipam=kubernetes",
         "--routing-mode=tunnel", "--tunnel-protocol=vxlan", "--enable-ipv4=true", "--enable-l7-proxy=false",
-        "--enable-hubble=false", f"--devices={_targets.uplink(worker)}", "--bpf-root=/sys/fs/bpf",
+        "--enable-hubble=false", f"--devices={uplink(host)}", "--bpf-root=/sys/fs/bpf",
         "--cgroup-root=/run/cilium/cgroupv2", "--state-dir=/run/cilium", "--lib-dir=/var/lib/cilium",
         "--enable-health-checking=false", "--enable-bpf-masquerade=false", "--enable-ipv4-masquerade=true",
         f"--write-cni-conf-when-ready={_READY}", "--cni-exclusive=false", "--cni-chaining-mode=none",

@@ -7,11 +7,11 @@ import json
 from infrabench.machines.clusters import cni
 from infrabench.machines.clusters.cluster import Cluster
 from infrabench.machines.clusters.control import POD_NET
-from infrabench.machines.clusters.hosts import push, script, start, unit
+from infrabench.machines.clusters.hosts import push, script, start, unit, uplink
 from infrabench.machines.clusters.runtimes import CNI_BIN, PLAIN_CONFIG
 from infrabench.machines.clusters.workers import Worker
 from infrabench.machines.hosts import parallel
-from infrabench.systems import _cni, _targets
+from infrabench.systems import _cni
 
 CONFIG = "10-flannel.conflist"
 _NETWORK = {"Network": POD_NET, "EnableNFTables": False, "Backend": {"Type": "vxlan", "VNI": 1, "Port": 8472}}
@@ -50,10 +50,9 @@ def installed(cluster: Cluster) -> str | None:
 def _on(cluster: Cluster, worker: Worker) -> None:
     assert cluster.machines is not None
     tools, host = cluster.machines.tools, worker.host
-    uplink = _targets.uplink(worker)
     command = (
         f"{tools['flannel']}/flanneld", "--kube-subnet-mgr", "--kubeconfig-file=/etc/kubernetes/network.conf",
-        "--net-config-path=/etc/kubernetes/flannel.json", f"--iface={uplink}", "--ip-masq",
+        "--net-config-path=/etc/kubernetes/flannel.json", f"--iface={uplink(host)}", "--ip-masq",
     )  # fmt: skip
     files = {"/etc/kubernetes/flannel.json": json.dumps(_NETWORK)}
     push(host, {**files, **unit("flanneld", command, {"NODE_NAME": worker.name})})

@@ -109,7 +109,13 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
             containers.check_output(host, ("lxc-wait", "-P", HOME, "-n", NAME, "-s", "RUNNING", "-t", "20"))
             pid = int(containers.check_output(host, ("lxc-info", "-P", HOME, "-n", NAME, "-pH")))
             folders = containers.find_cgroups(host, pid, NAME)
-            target = Target("server", host, _enter(NAME), spec.address, _lifecycle(site))
+            lifecycle = {
+                "create": ("sh", "-c", _SPARE, "sh", HOME, SPARE, BASE, f"{NAME}/spare.config"),
+                "exec": _enter(SPARE),
+                "remove": ("sh", "-c", _REMOVE, "sh", HOME, SPARE),
+                "address": (guest_bridge.spare_address(site),),
+            }
+            target = Target("server", host, _enter(NAME), spec.address, lifecycle)
             limits = containers.verify_limits(target, spec.limits, "lxc")
             pause, resume = containers.make_freezer(host, folders)
             yield Deployment("lxc", {"server": target}, _facts(host, limits, folders, image), pause, resume)
@@ -155,15 +161,6 @@ lxc.net.0.flags = up
 lxc.net.0.ipv4.address = {address}/{network.prefixlen}
 lxc.net.0.ipv4.gateway = {network[1]}
 """
-
-
-def _lifecycle(site: Site) -> dict[str, tuple[str, ...]]:
-    return {
-        "create": ("sh", "-c", _SPARE, "sh", HOME, SPARE, BASE, f"{NAME}/spare.config"),
-        "exec": _enter(SPARE),
-        "remove": ("sh", "-c", _REMOVE, "sh", HOME, SPARE),
-        "address": (guest_bridge.spare_address(site),),
-    }
 
 
 def _facts(host: Host, limits: dict[str, Any], folders: dict[str, str], image: str) -> dict[str, Any]:

@@ -75,6 +75,8 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
             except NotFound:
                 client.storage_pools.create({"name": POOL, "driver": "dir", "description": OURS})
             cpus = containers.choose_cpus(host, spec.limits)
+            # LXD reads a bare number as a count of CPUs, a range as a set.
+            cpus = cpus if "-" in cpus or "," in cpus else f"{cpus}-{cpus}"
             instance = _start(client, site, spec, alias, cpus)
             folders = containers.find_cgroups(host, instance.state().pid, NAME)
             target = Target("server", host, _enter(NAME), spec.address, _lifecycle(site, spec, alias, cpus))
@@ -153,24 +155,20 @@ def _remove_images(client: pylxd.Client) -> None:
 def _image(client: pylxd.Client, host: Host, tar: str, image: str, alias: str) -> None:
     if client.images.exists(alias, alias=True):
         return
+    # A tar that tells LXD what kind of image the guest is.
+    text = b"architecture: x86_64\ncreation_date: 1700000000\nproperties: {description: guest}\ntemplates: {}\n"
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        entry = tarfile.TarInfo("metadata.yaml")
+        entry.size = len(text)
+        archive.addfile(entry, io.BytesIO(text))
     metadata = f"/var/tmp/infrabench-metadata-{image}.tar"
-    host.put(_metadata(), metadata)
+    host.put(out.getvalue(), metadata)
     try:
         argv = ("lxc", "image", "import", metadata, tar, "--alias", alias)
         containers.check_output(host, argv, timeout_s=containers.PROVISION_S)
     finally:
         host.run(("rm", "-f", metadata), timeout_s=10)
-
-
-def _metadata() -> bytes:
-    """Return the tar that tells LXD what kind of image the guest is."""
-    text = b"architecture: x86_64\ncreation_date: 1700000000\nproperties: {description: guest}\ntemplates: {}\n"
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as tar:
-        entry = tarfile.TarInfo("metadata.yaml")
-        entry.size = len(text)
-        tar.addfile(entry, io.BytesIO(text))
-    return out.getvalue()
 
 
 def _start(client: pylxd.Client, site: Site, spec: DeploySpec, alias: str, cpus: str) -> Any:
@@ -185,7 +183,7 @@ def _start(client: pylxd.Client, site: Site, spec: DeploySpec, alias: str, cpus:
             "source": {"type": "image", "alias": alias},
             "profiles": [],
             "config": {
-                "limits.cpu": _lxd_cpus(cpus),
+                "limits.cpu": cpus,
                 "limits.memory": f"{limits.memory_bytes}B",
                 "limits.kernel.nofile": str(limits.nofile),
                 **sysctl,
@@ -203,11 +201,6 @@ def _start(client: pylxd.Client, site: Site, spec: DeploySpec, alias: str, cpus:
     return instance
 
 
-def _lxd_cpus(cpus: str) -> str:
-    # LXD reads a bare number as a count of CPUs, a range as a set.
-    return cpus if "-" in cpus or "," in cpus else f"{cpus}-{cpus}"
-
-
 def _enter(name: str) -> tuple[str, ...]:
     return ("lxc", "exec", name, "-T", "-n", "--env", f"PATH={containers.PATH}", "--")
 
@@ -216,7 +209,7 @@ def _lifecycle(site: Site, spec: DeploySpec, alias: str, cpus: str) -> dict[str,
     network, address = guest_bridge.guest_network(site), guest_bridge.spare_address(site)
     limits = spec.limits
     arguments = (
-        alias, SPARE, POOL, _lxd_cpus(cpus), f"{limits.memory_bytes}B", str(limits.nofile), guest_bridge.BRIDGE,
+        alias, SPARE, POOL, cpus, f"{limits.memory_bytes}B", str(limits.nofile), guest_bridge.BRIDGE,
         f"{address}/{network.prefixlen}", str(network[1]), guest_bridge.derive_mac(address),
     )  # fmt: skip
     return {

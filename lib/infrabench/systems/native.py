@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from infrabench.core import Deployment, DeploySpec, Host, Limits, Site, Target
 from infrabench.machines import containers, guest_bridge
@@ -18,6 +17,7 @@ NAME = "infrabench-native"
 HOME = "/run/infrabench/native"
 NEEDS = {"server": {"ip": "iproute2", "nsenter": "util-linux", "sysctl": "procps"}}
 ON_HOST = True
+PLAIN = {"storage": "the host's file system", "security": "none"}
 
 _UP = r"""
 set -eu
@@ -86,6 +86,8 @@ ip link del ib-native 2>/dev/null
 rm -rf "$home"
 exit 0
 """
+_GROUPS = """\
+for g in /sys/fs/cgroup/cpu/"$1" /sys/fs/cgroup/memory/"$1" /sys/fs/cgroup/"$1"; do [ -d "$g" ] && echo "$g"; done; :"""
 
 
 def supported(site: Site) -> str | None:
@@ -103,9 +105,9 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
     remove(host)
     with guest_bridge.hold_bridge(host, site):
         try:
-            network = guest_bridge.guest_network(site)
+            net = guest_bridge.guest_network(site)
             containers.run_script(
-                host, _UP, NAME, HOME, guest_bridge.BRIDGE, f"{spec.address}/{network.prefixlen}", str(network[1]),
+                host, _UP, NAME, HOME, guest_bridge.BRIDGE, f"{spec.address}/{net.prefixlen}", str(net[1]),
                 containers.choose_cpus(host, spec.limits), str(spec.limits.memory_bytes), str(spec.limits.nofile),
                 str(guest_bridge.listen_queue(host)),
             )  # fmt: skip
@@ -119,7 +121,11 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
             }
             target = Target("server", host, enter, spec.address, lifecycle)
             limits = containers.verify_limits(target, spec.limits, "native")
-            yield Deployment("native", {"server": target}, _facts(site, host, limits))
+            groups = containers.run_script(host, _GROUPS, NAME).split()
+            network = f"veth on bridge {guest_bridge.BRIDGE}, routed, own network namespace"
+            lab = "the lab's server node (a system container on this kernel)"
+            facts = {"runs_on": lab if site.kind == "lab" else "the host itself", "network": network, **PLAIN}
+            yield Deployment("native", {"server": target}, {**facts, "limits": limits, "cgroups": groups})
         finally:
             remove(host)
 
@@ -127,21 +133,6 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
 def remove(host: Host) -> None:
     """Remove what deployments have made on the host, and what a killed one has left."""
     containers.run_script(host, _DOWN, NAME, HOME, timeout_s=60)
-
-
-def _facts(site: Site, host: Host, limits: dict[str, Any]) -> dict[str, Any]:
-    folders = '/sys/fs/cgroup/cpu/"$1" /sys/fs/cgroup/memory/"$1" /sys/fs/cgroup/"$1"'
-    own = f'for g in {folders}; do [ -d "$g" ] && echo "$g"; done; :'
-    cgroup = containers.run_script(host, own, NAME)
-    where = "the lab's server node (a system container on this kernel)" if site.kind == "lab" else "the host itself"
-    return {
-        "runs_on": where,
-        "storage": "the host's file system",
-        "network": f"veth on bridge {guest_bridge.BRIDGE}, routed, own network namespace",
-        "security": "none",
-        "limits": limits,
-        "cgroups": cgroup.split(),
-    }
 
 
 def _as_user(site: Site, host: Host, limits: Limits) -> Deployment:
@@ -153,11 +144,8 @@ def _as_user(site: Site, host: Host, limits: Limits) -> Deployment:
     create = {"create": ("true",), "exec": prefix or ("env",), "remove": ("true",), "address": (host.address,)}
     target = Target("server", host, prefix, host.address, create)
     facts = {
-        "runs_on": "the host itself, as an ordinary user",
-        "storage": "the host's file system",
-        "network": "the host's own",
-        "security": "none",
+        "runs_on": "the host itself, as an ordinary user", "network": "the host's own", **PLAIN,
         "limits": {**containers.read_limits(target), "note": "memory not limited: that needs root"},
         "cgroups": [],
-    }
+    }  # fmt: skip
     return Deployment("native", {"server": target}, facts)

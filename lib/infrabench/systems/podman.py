@@ -112,7 +112,14 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
             container = containers.check_output(host, create, timeout_s=60).decode().split()[-1]
             inspect = (*PODMAN, "inspect", "--format", "{{.State.Pid}}", container)
             folders = containers.find_cgroups(host, int(containers.check_output(host, inspect)), container)
-            target = Target("server", host, (*PODMAN, "exec", NAME), spec.address, _lifecycle(site, spec, tag, runtime))
+            spare = guest_bridge.spare_address(site)
+            lifecycle = {
+                "create": _create(site, spec, SPARE, spare, tag, runtime),
+                "exec": (*PODMAN, "exec", SPARE),
+                "remove": ("sh", "-c", _REMOVE_SPARE, "sh", SPARE),
+                "address": (spare,),
+            }
+            target = Target("server", host, (*PODMAN, "exec", NAME), spec.address, lifecycle)
             limits = containers.verify_limits(target, spec.limits, "podman")
             pause, resume = containers.make_freezer(host, folders)
             yield Deployment("podman", {"server": target}, _facts(host, limits, folders, image, runtime), pause, resume)
@@ -139,32 +146,20 @@ def _remove(host: Host) -> None:
 def _create(site: Site, spec: DeploySpec, name: str, address: str, tag: str, runtime: str) -> tuple[str, ...]:
     """Return the command that makes and starts a container of this name at this address."""
     host, limits, network = site.hosts["server"], spec.limits, guest_bridge.guest_network(site)
+    queue, cpus = guest_bridge.listen_queue(host), containers.choose_cpus(host, limits)
+    # Podman alone would set limits of its own on the number of processes: these are those of commands of the host.
+    shown = containers.check_output(host, ("prlimit", "--nproc", "--output=SOFT,HARD", "--noheadings")).decode()
+    processes = ":".join("-1" if each == "unlimited" else each for each in shown.split())
     return (
         "sh", "-c", _NETWORK, "sh", name, LINKS[name], guest_bridge.BRIDGE, f"{address}/{network.prefixlen}",
-        guest_bridge.derive_mac(address), str(network[1]), str(guest_bridge.listen_queue(host)),
+        guest_bridge.derive_mac(address), str(network[1]), str(queue),
         *PODMAN, f"--runtime={runtime}", "run", "--detach", "--name", name, "--hostname", name,
         "--label", f"{containers.LABEL}={spec.session}",
-        "--network", f"ns:/run/netns/{name}", "--cpuset-cpus", containers.choose_cpus(host, limits),
+        "--network", f"ns:/run/netns/{name}", "--cpuset-cpus", cpus,
         "--memory", str(limits.memory_bytes), "--ulimit", f"nofile={limits.nofile}:{limits.nofile}",
-        "--pids-limit=-1", "--ulimit", f"nproc={_processes(host)}",  # Podman alone would set limits of its own
+        "--pids-limit=-1", "--ulimit", f"nproc={processes}",
         "--env", f"PATH={containers.PATH}", tag, *INIT,
     )  # fmt: skip
-
-
-def _processes(host: Host) -> str:
-    """Return the limits on the number of processes that commands of the host have, as Podman takes them."""
-    shown = containers.check_output(host, ("prlimit", "--nproc", "--output=SOFT,HARD", "--noheadings")).decode()
-    return ":".join("-1" if each == "unlimited" else each for each in shown.split())
-
-
-def _lifecycle(site: Site, spec: DeploySpec, tag: str, runtime: str) -> dict[str, tuple[str, ...]]:
-    address = guest_bridge.spare_address(site)
-    return {
-        "create": _create(site, spec, SPARE, address, tag, runtime),
-        "exec": (*PODMAN, "exec", SPARE),
-        "remove": ("sh", "-c", _REMOVE_SPARE, "sh", SPARE),
-        "address": (address,),
-    }
 
 
 def _facts(host: Host, limits: dict[str, Any], folders: dict[str, str], image: str, runtime: str) -> dict[str, Any]:

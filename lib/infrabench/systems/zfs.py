@@ -37,12 +37,7 @@ def _engine(site: Site, host: Host) -> _block_storage.Engine:
         if found:
             raise NotRunnable(f"{host.name}: apt-get install {' '.join(sorted({PACKAGES[each] for each in found}))}")
         return _block_storage.Engine("zfs_kernel", paths=lambda config: {"device": (str(zfs_kernel.device(config)),)})
-    _build(host)
-    return _block_storage.Engine("zfs", QUALIFIER, options={"plugin": PLUGIN})
-
-
-def _build(host: Host) -> None:
-    """Build the plugin on a host that has what it takes; `NotRunnable` with the compiler's words where it has not."""
+    # Built on a host that has what it takes; else the compiler says what is missing.
     sources = (resources.files("infrabench") / "machines/lab/storage/zvol").iterdir()
     push(host, {f"{SOURCES}/{each.name}": each.read_text(encoding="utf-8") for each in sources})
     built = host.run((f"{SOURCES}/build.sh", PLUGIN), timeout_s=BUILD_S)
@@ -53,6 +48,7 @@ def _build(host: Host) -> None:
             f"{host.name} has no ZFS module in its kernel, and the engine in user space cannot be built there; "
             f"that takes {', '.join(TO_BUILD.values())} (OpenZFS 2.1): {said}"
         )
+    return _block_storage.Engine("zfs", QUALIFIER, options={"plugin": PLUGIN})
 
 
 _SYSTEM = _block_storage.StorageSystem("zfs", _engine)

@@ -43,7 +43,7 @@ BEHIND = {
     "papermill": {"notebook/headless.py"},
     "traitlets": {"notebook/headless.py"},
     "nbclient": {"notebook/headless.py"},
-    "rados": {"machines/stores/node/ceph_client.py"},
+    "rados": {"machines/stores/node/ceph_cluster.py"},
     "nbformat": {f"publish/report/{name}.py" for name in ("assemble", "content", "executed")},
     "nh3": {"publish/report/content.py"},
     "mistune": {"publish/report/content.py"},

@@ -112,8 +112,10 @@ def bring_up(machines: Machines, runtime: str = "containerd", handlers: Sequence
         members = tuple(parallel.collect_results([pool.submit(join, name) for name in names]))
     kubectl = Kubectl(host, (f"{kubernetes}/kubectl", "--kubeconfig", control.ADMIN))
     cluster = Cluster(kubectl, names, members, machines)
+    ranges = ("get", "nodes", "--output=jsonpath={.items[*].spec.podCIDR}")
+    what = "the nodes to register and get a range of addresses"
     try:
-        until("the nodes to register and get a range of addresses", lambda: _have_ranges(cluster), REGISTER_S)
+        until(what, lambda: len(kubectl.run(*ranges).stdout.split()) >= len(names), REGISTER_S)
     except ProvisionError as error:
         told = "; ".join(f"{each.name}: {last_words(each.host, 'kubelet')}" for each in members)
         raise ProvisionError(f"{error}. Their kubelets said last: {told}") from error
@@ -151,11 +153,6 @@ def until(what: str, true: Callable[[], bool], timeout_s: float = READY_S, pause
     """Return when `true()` is; `ProvisionError` saying `what` was awaited after `timeout_s`."""
     if not wait.until(true, timeout_s, pause_s):
         raise ProvisionError(f"waited {timeout_s:.0f} s for {what}")
-
-
-def _have_ranges(cluster: Cluster) -> bool:
-    told = cluster.kubectl.run("get", "nodes", "--output=jsonpath={.items[*].spec.podCIDR}").stdout.split()
-    return len(told) >= len(cluster.nodes)
 
 
 def _nodes(cluster: Cluster) -> list[Mapping[str, Any]]:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from infrabench.core import Machines, NotRunnable, ProvisionError
+from infrabench.core import Machines, NotRunnable
 from infrabench.machines.clusters.cluster import Cluster, bring_up, wait_ready
 from infrabench.machines.clusters.hosts import push, script
 from infrabench.machines.clusters.runtimes import CNI_BIN, CNI_CONFIG, PLAIN_CONFIG
@@ -18,30 +18,30 @@ from infrabench.machines.hosts import parallel
 
 HAS_VXLAN = "unshare -n ip link add name probe type vxlan id 1 dstport 0"
 NO_VXLAN = "the kernel has no VXLAN devices; load the module vxlan, or take a kernel with CONFIG_VXLAN"
+MULTUS = {
+    "cniVersion": "0.3.1", "name": "multus-cni-network", "type": "multus", "clusterNetwork": "",
+    "kubeconfig": "/etc/kubernetes/network.conf", "capabilities": {"portMappings": True}, "logLevel": "error",
+    "logFile": "/var/log/infrabench/multus.log",
+}  # fmt: skip
 MULTUS_CONFIG = f"{CNI_CONFIG}/00-multus.conf"  # runtimes take the first file of the folder
 
 
 @dataclass(frozen=True, slots=True)
 class CNI:
-    """A CNI: what it is called, what it needs, and how it comes onto a cluster.
-
-    `install` leaves its configuration as the file `config` in `workers.PLAIN_CONFIG` on every worker. `overlay` is the
-    device that encapsulates on a node (empty: none).
-    `needs` are shell tests that must hold on a worker, each with what to do where it does not. `installed` tells of a
-    cluster that was found whether this CNI joins it: None, or what says that it does not.
-    """
+    """A CNI: what it is called, what it needs, and how it comes onto a cluster."""
 
     name: str
-    parts: tuple[str, ...]
-    config: str
-    overlay: str
+    parts: tuple[str, ...]  # that its machines have to have (see `Site.machines`)
+    config: str  # the file that `install` leaves in `PLAIN_CONFIG` on every worker
+    overlay: str  # the device that encapsulates on a node (empty: none)
     encapsulation: str
     service: str
     install: Callable[[Cluster], None]
+    # Of a cluster that was found: None where this CNI joins it, or what says that it does not.
     installed: Callable[[Cluster], str | None]
     joins_nodes: bool = True
     enforces: bool = False  # network policies
-    needs: tuple[tuple[str, str], ...] = ()
+    needs: tuple[tuple[str, str], ...] = ()  # shell tests that must hold on a worker, each with what to do else
 
 
 def standing(
@@ -62,7 +62,7 @@ def standing(
                 raise NotRunnable(f"{cni.name} on {worker.host.name}: {remedy}")
     cni.install(cluster)
     if multus:
-        install_multus(cluster, cni.config)
+        install_multus(cluster, machines.tools["multus"], cni.config)
     else:  # shown to the runtime in place: containerd misses a file that is moved in
         paths = f"{PLAIN_CONFIG}/{cni.config}", f"{CNI_CONFIG}/{cni.config}"
         parallel.run_all(lambda worker: script(worker.host, 'cat "$1" >"$2"', *paths), cluster.workers)
@@ -70,24 +70,16 @@ def standing(
     return cluster
 
 
-def install_multus(cluster: Cluster, config: str) -> None:
-    """Make Multus the CNI of every worker, delegating to the CNI whose configuration is the file `config`.
+def install_multus(cluster: Cluster, multus: str, config: str) -> None:
+    """Make Multus, of the folder `multus`, the CNI of every worker; it delegates to that of the file `config`.
 
     Pods of the plain runtime class are made by that CNI alone: its configuration stays in their folder.
     """
-    if cluster.machines is None:
-        raise ProvisionError("Multus is installed on hosts that can be reached only")
-    multus = cluster.machines.tools["multus"]
-    cluster.kubectl.check("apply", f"--filename={multus}/multus-crd.yaml")
-    text = {
-        "cniVersion": "0.3.1", "name": "multus-cni-network", "type": "multus",
-        "clusterNetwork": f"{PLAIN_CONFIG}/{config}",
-        "kubeconfig": "/etc/kubernetes/network.conf", "capabilities": {"portMappings": True}, "logLevel": "error",
-        "logFile": "/var/log/infrabench/multus.log",
-    }  # fmt: skip
+    text = json.dumps({**MULTUS, "clusterNetwork": f"{PLAIN_CONFIG}/{config}"})
 
     def install(worker: Worker) -> None:
         script(worker.host, 'cp "$1/multus" "$2/multus"', multus, CNI_BIN)
-        push(worker.host, {MULTUS_CONFIG: json.dumps(text)})
+        push(worker.host, {MULTUS_CONFIG: text})
 
+    cluster.kubectl.check("apply", f"--filename={multus}/multus-crd.yaml")
     parallel.run_all(install, cluster.workers)

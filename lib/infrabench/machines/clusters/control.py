@@ -115,7 +115,18 @@ def run(plane: ControlPlane, kubernetes: str, etcd: str, *, throw_away: bool) ->
         f"--initial-advertise-peer-urls=http://{loopback}:2380", f"--initial-cluster=default=http://{loopback}:2380",
         "--log-level=warn", *(("--unsafe-no-fsync",) if throw_away else ()),
     ))  # fmt: skip
-    units |= unit("kube-apiserver", (f"{kubernetes}/kube-apiserver", *_api_server(plane.address)))
+    units |= unit("kube-apiserver", (
+        f"{kubernetes}/kube-apiserver",
+        f"--advertise-address={plane.address}", f"--secure-port={PORT}", "--etcd-servers=http://127.0.0.1:2379",
+        "--allow-privileged=true", "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+        f"--client-ca-file={PKI}/ca.crt", f"--tls-cert-file={PKI}/apiserver.crt",
+        f"--tls-private-key-file={PKI}/apiserver.key",
+        f"--kubelet-client-certificate={PKI}/apiserver-kubelet-client.crt",
+        f"--kubelet-client-key={PKI}/apiserver-kubelet-client.key",
+        "--kubelet-preferred-address-types=InternalIP", f"--service-account-key-file={PKI}/sa.pub",
+        f"--service-account-signing-key-file={PKI}/sa.key",
+        "--service-account-issuer=https://kubernetes.default.svc", f"--service-cluster-ip-range={SERVICE_NET}",
+    ))  # fmt: skip
     units |= unit("kube-controller-manager", (
         f"{kubernetes}/kube-controller-manager", *_with_kubeconfig("controller-manager"), "--allocate-node-cidrs=true",
         f"--cluster-cidr={POD_NET}", f"--service-cluster-ip-range={SERVICE_NET}", f"--root-ca-file={PKI}/ca.crt",
@@ -137,17 +148,3 @@ def run(plane: ControlPlane, kubernetes: str, etcd: str, *, throw_away: bool) ->
 def _with_kubeconfig(name: str) -> tuple[str, ...]:
     file = f"{KUBERNETES}/{name}.conf"
     return (f"--kubeconfig={file}", f"--authentication-kubeconfig={file}", f"--authorization-kubeconfig={file}")
-
-
-def _api_server(address: str) -> tuple[str, ...]:
-    return (
-        f"--advertise-address={address}", f"--secure-port={PORT}", "--etcd-servers=http://127.0.0.1:2379",
-        "--allow-privileged=true", "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
-        f"--client-ca-file={PKI}/ca.crt", f"--tls-cert-file={PKI}/apiserver.crt",
-        f"--tls-private-key-file={PKI}/apiserver.key",
-        f"--kubelet-client-certificate={PKI}/apiserver-kubelet-client.crt",
-        f"--kubelet-client-key={PKI}/apiserver-kubelet-client.key",
-        "--kubelet-preferred-address-types=InternalIP", f"--service-account-key-file={PKI}/sa.pub",
-        f"--service-account-signing-key-file={PKI}/sa.key",
-        "--service-account-issuer=https://kubernetes.default.svc", f"--service-cluster-ip-range={SERVICE_NET}",
-    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What making a cluster does on a host: push files, run scripts, start units."""
+"""What making a cluster does on a host: push files, run scripts, start units, look for devices and counters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 import tarfile
 from collections.abc import Mapping, Sequence
 
-from infrabench.core import Host
+from infrabench.core import Host, ProvisionError
 from infrabench.machines.hosts.host import run_checked
 
 LOGS = "/var/log/infrabench"
@@ -45,6 +45,11 @@ until "$@" >/dev/null 2>&1; do
   sleep 0.1
 done
 """
+# Of a lab node: how much CPU time it has used.
+COUNTERS = ("/sys/fs/cgroup/cpuacct/cpuacct.usage", "/sys/fs/cgroup/cpu.stat")
+UPLINK = (
+    'ip -o -4 addr show | while read -r _ device _ address _; do case $address in "$1"/*) echo "$device";; esac; done'
+)
 
 
 def script(host: Host, text: str, *args: str, timeout_s: float = STEP_S) -> str:
@@ -90,6 +95,19 @@ def last_words(host: Host, name: str) -> str:
     """Return the last complaint in the log of a unit (klog's information lines left out), for an error message."""
     argv = ("sh", "-c", 'grep -v "^I[0-9]" "$1" | tail -n 1', "sh", f"{LOGS}/{name}.log")
     return host.run(argv, timeout_s=20).stdout.decode("utf-8", "replace").strip()[-300:] or "nothing"
+
+
+def uplink(host: Host) -> str:
+    """Return the network device of a host that has its address."""
+    found = script(host, UPLINK, host.address).split()
+    if len(found) != 1:
+        raise ProvisionError(f"{host.name}: {len(found)} devices have the address {host.address}")
+    return found[0]
+
+
+def counters(host: Host) -> tuple[str, ...]:
+    """Return the file of a lab node that tells how much CPU time it has used."""
+    return tuple(script(host, 'for file in "$@"; do [ ! -e "$file" ] || echo "$file"; done', *COUNTERS).split()[:1])
 
 
 def _quoted(word: str) -> str:

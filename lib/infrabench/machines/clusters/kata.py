@@ -84,38 +84,18 @@ done
 
 @dataclass(frozen=True, slots=True)
 class Kata:
-    """An installed Kata, as one of its configurations has it.
+    """An installed Kata, as one of its configurations has it."""
 
-    Attributes
-    ----------
-    root
-        The folder of its release; empty: it is a distribution's package, in the system's own folders.
-    shim, configuration
-        Paths of the program that containerd and CRI-O start, and of the configuration that it is given.
-    version
-        Its number, or all that the shim says where that has none.
-    hypervisor, program
-        Name of the hypervisor (qemu, clh, firecracker, dragonball, ...), and its path; empty: it is part of the shim.
-    accelerators
-        Machine accelerators that the configuration asks the hypervisor for.
-    rust
-        Whether the shim is the one in Rust.
-    vhost_net
-        Whether the configuration wants guests' network devices to be handled by the kernel's vhost-net.
-    files
-        What the configuration names: hypervisor, guest kernel, image, and so on.
-    """
-
-    root: str
-    shim: str
-    configuration: str
-    version: str
-    hypervisor: str
-    program: str
-    accelerators: str
-    rust: bool
-    vhost_net: bool
-    files: tuple[str, ...]
+    root: str  # the folder of its release; empty: a distribution's package, in the system's own folders
+    shim: str  # path of the program that containerd and CRI-O start
+    configuration: str  # path of what the shim is given
+    version: str  # its number, or all that the shim says where that has none
+    hypervisor: str  # qemu, clh, firecracker, dragonball, ...
+    program: str  # path of the hypervisor; empty: it is part of the shim
+    accelerators: str  # machine accelerators that the configuration asks the hypervisor for
+    rust: bool  # whether the shim is the one in Rust
+    vhost_net: bool  # whether guests' network devices are to be handled by the kernel's vhost-net
+    files: tuple[str, ...]  # what the configuration names: hypervisor, guest kernel, image, and so on
 
     @property
     def place(self) -> str:
@@ -171,7 +151,12 @@ def parse_configuration(root: str, shim: str, configuration: str, version: str, 
 
 def lacks(host: Host, kata: Kata) -> str | None:
     """Return why this Kata cannot make guests on `host`, with what to do, or None."""
-    needed = {file: _file_reason(kata, file) for file in kata.files} | _needed_devices(kata)
+    elsewhere = f" is not there: Kata's static release works at {RELEASE} only, and lies in {kata.root}"
+    named = f", which {kata.configuration} names, is not there"
+    moved = kata.root not in ("", RELEASE)
+    needed = {
+        file: f"{file}{elsewhere if moved and file.startswith(f'{RELEASE}/') else named}" for file in kata.files
+    } | _needed_devices(kata)
     absent = script(host, _CHECK, kata.program, *needed, timeout_s=STEP_S).splitlines()
     emulates = "script" in absent or "tcg" in kata.accelerators
     reasons = [reason for path, reason in needed.items() if path in absent and not (path == "/dev/kvm" and emulates)]
@@ -204,12 +189,6 @@ def folders_for_node(kata: Kata) -> dict[str, str]:
         own = os.path.dirname(kata.configuration)
         folders[own] = own
     return folders
-
-
-def _file_reason(kata: Kata, file: str) -> str:
-    if file.startswith(f"{RELEASE}/") and kata.root not in ("", RELEASE):
-        return f"{file} is not there: Kata's static release works at {RELEASE} only, and lies in {kata.root}"
-    return f"{file}, which {kata.configuration} names, is not there"
 
 
 def _needed_devices(kata: Kata) -> Mapping[str, str]:

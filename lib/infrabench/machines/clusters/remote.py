@@ -83,6 +83,15 @@ def machines(hosts: Mapping[str, SSHHost], parcels: Parcels, say: Say = log.info
 
     Raises `NotRunnable` with what to do when one cannot be borrowed, `SiteError` when one does not answer.
     """
+
+    def give_back_or_warn(host: Host) -> None:
+        """Give a host back at the end: what goes wrong is told, and mended when the host is borrowed next."""
+        try:
+            if left := give_back(host):
+                log.warning("%s is not as it was found: %s", host.name, "; ".join(left))
+        except InfrabenchError as error:
+            log.warning("%s was not given back: %s. The next run with it does that first", host.name, error)
+
     check_clocks(hosts)
     try:
         parallel.run_all(lambda host: borrow(host, (*parcels.tools, *parcels.own)), hosts.values())
@@ -101,7 +110,7 @@ def machines(hosts: Mapping[str, SSHHost], parcels: Parcels, say: Say = log.info
             },
         )
     finally:
-        parallel.run_all(_give_back_or_warn, hosts.values())
+        parallel.run_all(give_back_or_warn, hosts.values())
 
 
 def check_clocks(hosts: Mapping[str, Host]) -> None:
@@ -154,9 +163,7 @@ def give_back(host: Host) -> list[str]:
 
 def bring(host: SSHHost, folders: Mapping[str, Path], say: Say = log.info) -> None:
     """Copy to `STORE` of `host` those folders that are not there as they are here; older ones of the same name go."""
-    absent = {
-        name: folder for name, folder in folders.items() if not host_cache.verify_copy(host, folder, folder.name)
-    }  # fmt: skip
+    absent = {name: each for name, each in folders.items() if not host_cache.verify_copy(host, each, each.name)}
     need = sum(file.stat().st_size for folder in absent.values() for file in folder.rglob("*") if file.is_file())
     if not absent:
         return
@@ -172,15 +179,6 @@ def bring(host: SSHHost, folders: Mapping[str, Path], say: Say = log.info) -> No
                 tar.add(folder, ".", filter=_root)
             host_cache.copy(host, packed, f"{folder.name}.tar")
         script(host, _UNPACK, STORE, name, folder.name, timeout_s=STEP_S)
-
-
-def _give_back_or_warn(host: SSHHost) -> None:
-    """Give a host back at the end: what goes wrong is told, and mended when the host is borrowed next."""
-    try:
-        if left := give_back(host):
-            log.warning("%s is not as it was found: %s", host.name, "; ".join(left))
-    except InfrabenchError as error:
-        log.warning("%s was not given back: %s. The next run with it does that first", host.name, error)
 
 
 def _root(member: tarfile.TarInfo) -> tarfile.TarInfo:

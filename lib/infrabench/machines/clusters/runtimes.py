@@ -24,48 +24,27 @@ Values = Mapping[str, Any]  # of a TOML table: text, truth values, whole numbers
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """A high-level runtime: the one that kubelet speaks to.
+    """A high-level runtime: the one that kubelet speaks to."""
 
-    Attributes
-    ----------
-    name
-        What it is called; also the name of its unit and of its log (`hosts.LOGS`).
-    part
-        The part of the Go tools that it is.
-    socket
-        Where kubelet reaches it.
-    metrics
-        Where its own figures are, as a URL on the worker.
-    spec
-        Version of the Open Container Initiative's specification that it writes for low-level runtimes.
-    start
-        Configures and starts it and imports the images of the machines; returns when it answers, else raises
-        `ProvisionError` with the end of its log.
-    """
-
-    name: str
-    part: str
-    socket: str
-    metrics: str
-    spec: str
+    name: str  # also of its unit, of its log (`hosts.LOGS`), and of its part of the Go tools
+    socket: str  # where kubelet reaches it
+    metrics: str  # where its own figures are, as a URL on the worker
+    spec: str  # version of the Open Container Initiative's specification that it writes for low-level runtimes
+    # Configures and starts it and imports the images of the machines; returns when it answers, else raises
+    # `ProvisionError` with the end of its log.
     start: Callable[[RuntimeSetup], None]
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeSetup:
-    """A worker whose runtime is to be set up: what configurations depend on.
-
-    `restricted`: its processes may not lower their out-of-memory score (no CAP_SYS_RESOURCE). `handlers` are the
-    low-level runtimes that it shall have, by name (`handlers.HANDLERS`). `kata` is the Kata that is installed there;
-    None where there is none, or it is not asked for.
-    """
+    """A worker whose runtime is to be set up: what configurations depend on."""
 
     host: Host
     machines: Machines
     runtime: Runtime
-    restricted: bool
-    handlers: tuple[str, ...]
-    kata: Kata | None = None
+    restricted: bool  # its processes may not lower their out-of-memory score (no CAP_SYS_RESOURCE)
+    handlers: tuple[str, ...]  # the low-level runtimes that it shall have (`handlers.HANDLERS`)
+    kata: Kata | None = None  # the Kata that is installed there; None where there is none, or it is not asked for
 
 
 def toml(name: str, values: Values) -> str:

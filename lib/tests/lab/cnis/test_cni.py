@@ -7,20 +7,20 @@ import shutil
 import pytest
 
 from infrabench.core import ProvisionError
-from infrabench.machines.clusters.workers import Worker
+from infrabench.machines.clusters.hosts import uplink
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.sites.site import OpenSite
-from infrabench.systems import _targets, host
+from infrabench.systems import host
 from tests.unit.systems.test_cni import SPEC
 
 
 @pytest.mark.skipif(not shutil.which("ip"), reason="not run: no ip here")
 def test_the_uplink_is_the_device_with_the_nodes_address() -> None:
-    assert _targets.uplink(Worker("worker1", LocalHost())) == "lo"
+    assert uplink(LocalHost()) == "lo"
     with pytest.raises(ProvisionError, match=r"x: 0 devices have the address 203\.0\.113\.7"):
-        _targets.uplink(Worker("worker1", LocalHost("x", "203.0.113.7")))
+        uplink(LocalHost("x", "203.0.113.7"))
     with pytest.raises(ProvisionError, match="0 devices"):  # a prefix of an address is another address
-        _targets.uplink(Worker("worker1", LocalHost("x", "127.0.0")))
+        uplink(LocalHost("x", "127.0.0"))
 
 
 @pytest.mark.skipif(not shutil.which("ip"), reason="not run: no ip here")

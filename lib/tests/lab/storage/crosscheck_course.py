@@ -24,11 +24,11 @@ def life(_path: str) -> dict[str, Any]:
     """A pool on two disks of the guest's own: served, lost a disk, rebuilt, damaged in one copy and in both, gone."""
     from dataclasses import asdict
 
-    from node import disks, main, zfs_kernel, zfs_module
+    from node import disks, main, zfs_kernel
     from node.config import GIB, Config
 
     config = Config("zfs_kernel", "course", GIB, GIB, cache_bytes=GIB // 4)
-    before = _parameters(zfs_module)
+    before = _parameters(zfs_kernel)
     main.create(config, zfs_kernel)
     main.VERBS["serve"](config, zfs_kernel, "strict")
     written = _write(config)
@@ -53,7 +53,7 @@ def life(_path: str) -> dict[str, Any]:
     main.destroy(config, zfs_kernel)
     told["left"] = [zfs_kernel.pool(config)] if zfs_kernel.pool(config) in _pools() else []
     told["left"] += [str(each) for each in disks.attached_devices(config.home)]
-    told["parameters"] = _parameters(zfs_module) == before
+    told["parameters"] = _parameters(zfs_kernel) == before
     return told
 
 

@@ -107,7 +107,7 @@ def test_a_kernel_with_rbd_has_the_image_as_a_device(deployment):
     home = Path(target.lifecycle["inside"][-1]).parent
     inside = target.lifecycle["inside"]
     source = Path(krbd.__file__).parent
-    for name in ("krbd.py", "daemons.py", "ceph_options.py", "config.py", "__init__.py"):
+    for name in ("krbd.py", "daemons.py", "ceph_cluster.py", "config.py", "__init__.py"):
         text = (source / name).read_bytes()
         argv = (*inside, "sh", "-c", 'mkdir -p "${1%/*}" && cat >"$1"', "sh", f"/opt/infrabench/store/node/{name}")
         assert target.host.run(argv, timeout_s=60, stdin=text).ok

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from infrabench.machines.clusters import pods
-from infrabench.systems import _targets
+from infrabench.systems import _cni
 
 DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
@@ -114,16 +114,16 @@ def test_every_label_is_valid_whatever_a_session_is_called(session: str) -> None
             client=client,
             runtime_class="" if multus else pods.class_name(pods.PLAIN),
         )
-        for role, (_, client, multus, _) in _targets.ROLES.items()
+        for role, (_, client, multus, _) in _cni.ROLES.items()
     ]
     values = [value for manifest in made for value in every_label(manifest)]
-    assert len(values) > len(_targets.ROLES)
+    assert len(values) > len(_cni.ROLES)
     assert [value for value in values if not LABEL_VALUE.fullmatch(value)] == []
     assert all(DNS_LABEL.fullmatch(manifest["metadata"]["name"]) for manifest in made)
 
 
 def test_roles_have_addresses_of_their_own_on_the_second_network() -> None:
-    lasts = [last for _, _, multus, last in _targets.ROLES.values() if multus]
+    lasts = [last for _, _, multus, last in _cni.ROLES.values() if multus]
     assert len(set(lasts)) == len(lasts)
     assert all(ipaddress.ip_address(f"198.18.100.{last}") for last in lasts)
-    assert {last for _, _, multus, last in _targets.ROLES.values() if not multus} == {0}
+    assert {last for _, _, multus, last in _cni.ROLES.values() if not multus} == {0}

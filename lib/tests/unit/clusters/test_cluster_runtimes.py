@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from infrabench.core import DesignError, Machines, NotRunnable, ProvisionError
-from infrabench.machines.clusters import containerd, crio, gvisor, handlers, runtimes, workers
+from infrabench.machines.clusters import handlers, runtimes, workers
 from infrabench.machines.clusters.kata import Kata
 from infrabench.machines.lab import go_parts
 from tests.support.cluster_fakes import Scripted
@@ -24,7 +24,7 @@ KATA = Kata(
 
 
 def place(
-    *names: str, runtime: runtimes.Runtime = containerd.RUNTIME, restricted: bool = False, kata: Kata | None = None
+    *names: str, runtime: runtimes.Runtime = workers.CONTAINERD, restricted: bool = False, kata: Kata | None = None
 ) -> runtimes.RuntimeSetup:  # fmt: skip
     parts = ("kubernetes", "containerd", "crio", "gvisor")
     images = {kind: (f"localhost/{kind}:1", f"/opt/images/{kind}.tar") for kind in ("pause", "tools")}
@@ -33,7 +33,7 @@ def place(
 
 
 def containerds(where: runtimes.RuntimeSetup) -> dict[str, Any]:
-    return tomllib.loads(containerd.configuration(where))["plugins"]["io.containerd.cri.v1.runtime"]
+    return tomllib.loads(workers.configure_containerd(where))["plugins"]["io.containerd.cri.v1.runtime"]
 
 
 # ---------------------------------------------------------------------------------------- configurations
@@ -47,7 +47,7 @@ def test_each_handler_of_containerd_is_a_shim_with_its_options() -> None:
         "crun": {"runtime_type": "io.containerd.runc.v2", "options": {"BinaryName": "crun"}},
         "runsc": {
             "runtime_type": "io.containerd.runsc.v1",
-            "options": {"TypeUrl": "io.containerd.runsc.v1.options", "ConfigPath": gvisor.CONFIG},
+            "options": {"TypeUrl": "io.containerd.runsc.v1.options", "ConfigPath": handlers.GVISOR_CONFIG},
         },
         "kata": {
             "runtime_type": "io.containerd.kata.v2", "runtime_path": KATA.shim,
@@ -57,14 +57,14 @@ def test_each_handler_of_containerd_is_a_shim_with_its_options() -> None:
 
 
 def test_each_handler_of_crio_is_a_program_that_it_runs_or_a_shim() -> None:
-    read = tomllib.loads(crio.configuration(place("runc", "crun", "runsc", "kata", kata=KATA)))["crio"]
+    read = tomllib.loads(workers.configure_crio(place("runc", "crun", "runsc", "kata", kata=KATA)))["crio"]
     assert read["runtime"]["default_runtime"] == "runc"
     assert read["runtime"]["runtimes"] == {
         "runc": {"runtime_root": "/run/runc", "monitor_cgroup": "pod"},
         "crun": {"runtime_root": "/run/crun", "monitor_cgroup": "pod"},
         "runsc": {
             "runtime_type": "vm", "runtime_path": "/etc/infrabench/containerd-shim-runsc-v2",
-            "runtime_root": "/run/vc", "runtime_config_path": gvisor.CONFIG,
+            "runtime_root": "/run/vc", "runtime_config_path": handlers.GVISOR_CONFIG,
         },
         "kata": {
             "runtime_type": "vm", "runtime_path": KATA.shim, "runtime_root": "/run/vc",
@@ -75,11 +75,11 @@ def test_each_handler_of_crio_is_a_program_that_it_runs_or_a_shim() -> None:
     assert read["runtime"]["pinns_path"] == "/opt/infrabench/crio/pinns"
     assert read["metrics"]["metrics_host"] == "127.0.0.1"
     assert read["storage_option"] == ["overlay.skip_mount_home=true"]
-    assert "storage_option" not in tomllib.loads(crio.configuration(place("runc")))["crio"]
+    assert "storage_option" not in tomllib.loads(workers.configure_crio(place("runc")))["crio"]
 
 
 def test_containers_have_the_same_rights_under_both() -> None:
-    read = tomllib.loads(crio.configuration(place("runc")))["crio"]["runtime"]
+    read = tomllib.loads(workers.configure_crio(place("runc")))["crio"]["runtime"]
     # The default of containerd 2.1 (pkg/oci, defaultUnixCaps).
     assert set(read["default_capabilities"]) == {
         "CHOWN", "DAC_OVERRIDE", "FSETID", "FOWNER", "MKNOD", "NET_RAW", "SETGID", "SETUID", "SETFCAP", "SETPCAP",
@@ -87,7 +87,7 @@ def test_containers_have_the_same_rights_under_both() -> None:
     }  # fmt: skip
     assert read["pids_limit"] == -1
     assert containerds(place("runc"))["cni"] == {"bin_dir": "/opt/cni/bin", "conf_dir": "/etc/cni/net.d"}
-    assert tomllib.loads(crio.configuration(place("runc")))["crio"]["network"] == {
+    assert tomllib.loads(workers.configure_crio(place("runc")))["crio"]["network"] == {
         "network_dir": "/etc/cni/net.d", "plugin_dirs": ["/opt/cni/bin"],
     }  # fmt: skip
 
@@ -166,7 +166,7 @@ def test_a_crun_that_does_not_know_the_specification_says_so_before_anything_is_
 
         where = place("crun")
         return handlers.CRUN.lacks(
-            runtimes.RuntimeSetup(Scripted(answer), where.machines, containerd.RUNTIME, False, ("crun",))
+            runtimes.RuntimeSetup(Scripted(answer), where.machines, workers.CONTAINERD, False, ("crun",))
         )
 
     refuses = (
@@ -200,7 +200,7 @@ def test_images_come_into_the_store_as_crio_opens_it(tmp_path: Path) -> None:
     skopeo.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\n')
     skopeo.chmod(0o755)
     where = place("runc", "kata", kata=KATA)
-    crio._start(where)
+    workers._start_crio(where)
     (argv, script), *_ = [
         each for each in zip(where.host.asked, where.host.given, strict=True) if b"skopeo" in each[1]
     ]  # fmt: skip
@@ -216,7 +216,7 @@ def test_images_come_into_the_store_as_crio_opens_it(tmp_path: Path) -> None:
 
 def test_a_program_that_does_not_tell_its_version_is_an_error() -> None:
     where = runtimes.RuntimeSetup(
-        Scripted(lambda argv, stdin: (126, b"no such")), place().machines, containerd.RUNTIME, False, ("runc",)
+        Scripted(lambda argv, stdin: (126, b"no such")), place().machines, workers.CONTAINERD, False, ("runc",)
     )
     with pytest.raises(ProvisionError, match="runc --version does not tell its version: no such"):
         handlers.versions(where)
@@ -230,10 +230,10 @@ def test_on_a_restricted_machine_only_wrappers_are_added() -> None:
         place("runc", "crun", "kata", kata=KATA),
         place("runc", "crun", "kata", restricted=True, kata=KATA),
     )
-    assert crio.wrappers(free) == {}
-    assert set(crio.wrappers(restricted)) == {"/etc/infrabench/crio-runc", "/etc/infrabench/crio-crun"}
+    assert workers.wrappers(free) == {}
+    assert set(workers.wrappers(restricted)) == {"/etc/infrabench/crio-runc", "/etc/infrabench/crio-crun"}
     one, other = (
-        tomllib.loads(crio.configuration(each))["crio"]["runtime"].pop("runtimes") for each in (free, restricted)
+        tomllib.loads(workers.configure_crio(each))["crio"]["runtime"].pop("runtimes") for each in (free, restricted)
     )
     for name in ("runc", "crun"):
         assert other[name].pop("runtime_path") == f"/etc/infrabench/crio-{name}"
@@ -248,7 +248,7 @@ def wrapped(folder: Path, *words: str) -> list[str]:
     program.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
     program.chmod(0o755)
     wrapper = folder / "wrapper"
-    wrapper.write_text(crio._WRAPPER.format(name="low", raise_=runtimes.RAISE.format(file='"$file"')))
+    wrapper.write_text(workers._OCI_WRAPPER.format(name="low", raise_=runtimes.RAISE.format(file='"$file"')))
     wrapper.chmod(0o755)
     path = f"{folder}:{os.environ['PATH']}"
     done = subprocess.run(
@@ -278,22 +278,23 @@ def test_scores_of_commands_in_a_container_are_raised_too_and_nothing_else_is_re
 
 def test_gvisors_shim_is_wrapped_only_where_it_would_fail() -> None:
     free, restricted = place("runc", "runsc"), place("runc", "runsc", restricted=True)
-    table, options = gvisor.containerd(free)
+    table, options = handlers.RUNSC.containerd(free)
     assert "runtime_path" not in table
-    assert gvisor.containerd(restricted) == ({**table, "runtime_path": gvisor.WRAPPER}, options)
-    config = tomllib.loads(gvisor.files(free)[gvisor.CONFIG])
+    assert handlers.RUNSC.containerd(restricted) == ({**table, "runtime_path": handlers.GVISOR_WRAPPER}, options)
+    config = tomllib.loads(handlers.RUNSC.files(free)[handlers.GVISOR_CONFIG])
     assert config["binary_name"] == "/opt/infrabench/gvisor/runsc"
-    assert set(gvisor.files(restricted)) - set(gvisor.files(free)) == {gvisor.WRAPPER, gvisor.USER_MAP}
+    added = set(handlers.RUNSC.files(restricted)) - set(handlers.RUNSC.files(free))
+    assert added == {handlers.GVISOR_WRAPPER, handlers.GVISOR_USER_MAP}
     assert config["runsc_config"]["platform"] == "systrap"
     # user_namespaces(7): the first namespace maps 4294967295 users; what maps fewer is another one.
-    assert gvisor.files(restricted)[gvisor.USER_MAP].split() == ["0", "0", "4294967294"]
+    assert handlers.RUNSC.files(restricted)[handlers.GVISOR_USER_MAP].split() == ["0", "0", "4294967294"]
 
 
 def test_gvisor_needs_a_right_where_its_shim_cannot_be_helped() -> None:
     def lacks(status: int, *, restricted: bool) -> str | None:
         where = place("runsc", restricted=restricted)
         host = Scripted(lambda argv, stdin: (status, b""))
-        return gvisor.lacks(runtimes.RuntimeSetup(host, where.machines, where.runtime, restricted, ("runsc",)))
+        return handlers.RUNSC.lacks(runtimes.RuntimeSetup(host, where.machines, where.runtime, restricted, ("runsc",)))
 
     assert lacks(1, restricted=True) == "the gVisor shim needs CAP_SYS_RESOURCE, which this machine does not grant"
     assert lacks(0, restricted=True) is None
@@ -304,8 +305,8 @@ def test_gvisor_needs_a_right_where_its_shim_cannot_be_helped() -> None:
 def test_crio_is_told_the_address_that_gvisors_shim_gives(tmp_path: Path, restricted: bool) -> None:
     where = place("runc", "runsc", restricted=restricted)
     shim, wrapper = tmp_path / "shim", tmp_path / "containerd-shim-runsc-v2"
-    text = gvisor.files(where)[gvisor.FOR_CRIO]
-    for path in (f"/opt/infrabench/gvisor/{gvisor.SHIM}", gvisor.WRAPPER):
+    text = handlers.RUNSC.files(where)[handlers.GVISOR_FOR_CRIO]
+    for path in (f"/opt/infrabench/gvisor/{handlers.GVISOR_SHIM}", handlers.GVISOR_WRAPPER):
         text = text.replace(path, str(shim))
     wrapper.write_text(text)
     told = '{"version":2,"address":"unix:///run/containerd/s/0a","protocol":"ttrpc"}'

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from infrabench.machines.stores.node import ceph, ceph_check, ceph_client, ceph_options
+from infrabench.machines.stores.node import ceph, ceph_cluster
 from infrabench.machines.stores.node.config import GIB, Config, StoreError
 
 CONFIG = Config("ceph", "one", GIB, GIB)
@@ -50,7 +50,7 @@ class Cluster:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ceph_check, "POLL_S", 0.0)
+    monkeypatch.setattr(ceph_cluster, "POLL_S", 0.0)
 
 
 def speaking(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, listed: dict[str, list[dict[str, Any]]]) -> None:
@@ -58,9 +58,9 @@ def speaking(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, listed: dict[str
     def connected(config: Config):
         yield cluster
 
-    monkeypatch.setattr(ceph_check, "connect", connected)
+    monkeypatch.setattr(ceph_cluster, "connect", connected)
     told = lambda argv, **_: json.dumps({"inconsistents": listed[argv[4]]})  # noqa: E731
-    monkeypatch.setattr(ceph_check.daemons, "run", told)
+    monkeypatch.setattr(ceph_cluster.daemons, "run", told)
 
 
 def damaged(name: str, *bad: int) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def damaged(name: str, *bad: int) -> dict[str, Any]:
     ],
 )
 def test_when_a_placement_group_has_all_its_copies(state, clean):
-    assert ceph_check.is_clean(state) is clean
+    assert ceph_cluster.is_clean(state) is clean
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_when_a_placement_group_has_all_its_copies(state, clean):
     ],
 )
 def test_when_the_placement_groups_do_without_a_lost_disk(states, alone):
-    assert ceph_check.serves_alone(states) is alone
+    assert ceph_cluster.serves_alone(states) is alone
 
 
 def test_a_lost_osd_is_forgotten_only_when_the_other_has_seen_that_it_is_dead(monkeypatch, tmp_path):
@@ -144,7 +144,7 @@ def test_a_lost_osd_is_forgotten_only_when_the_other_has_seen_that_it_is_dead(mo
 
 def test_totals_are_of_our_pool_alone():
     rows = [group("1.0", num_objects=99), group("2.0"), group("2.1", "active+undersized", num_objects_degraded=1)]
-    assert ceph_check.totals(Cluster(rows)) == {
+    assert ceph_cluster.totals(Cluster(rows)) == {
         "states": {"active+clean": 1, "active+undersized": 1}, "objects": 4, "degraded": 1, "left_B": 2048,
         "recovered_B": 20, "stored_B": 8192, "errors": 0, "repaired": 0, "unfound": 0,
     }  # fmt: skip
@@ -158,7 +158,7 @@ def test_a_scrub_has_ended_when_every_placement_group_had_its_own(monkeypatch):
         [group("2.0", stamp="now"), group("2.1", "active+clean+inconsistent", stamp="now", num_scrub_errors=1)],
     )
     speaking(cluster, monkeypatch, {"2.1": [damaged("a", 1)]})
-    told = ceph_check.scrub(CONFIG, "deep")
+    told = ceph_cluster.scrub(CONFIG, "deep")
     assert cluster.asked == [("pg deep-scrub", "2.0"), ("pg deep-scrub", "2.1")]
     assert (told["errors"], told["unrecoverable"], told["examined_B"]) == (1, 0, 8192)
     assert told["raw"]["inconsistent"]["2.1"][0]["shards"] == {"osd.0": [], "osd.1": ["read_error"]}
@@ -168,7 +168,7 @@ def test_objects_that_no_copy_can_give_are_told_as_lost_and_not_waited_for(monke
     lost = group("2.1", "active+recovery_unfound+degraded", num_objects_unfound=1)
     bad = group("2.0", "active+clean+inconsistent", stamp="now", num_scrub_errors=2)
     speaking(Cluster([group("2.0"), lost], [bad, lost]), monkeypatch, {"2.0": [damaged("a", 0, 1)]})
-    told = ceph_check.scrub(CONFIG, "deep")
+    told = ceph_cluster.scrub(CONFIG, "deep")
     assert (told["errors"], told["unrecoverable"]) == (3, 2)
 
 
@@ -178,8 +178,8 @@ def test_a_repair_that_failed_does_not_forget_what_it_could_not_do(monkeypatch):
     cluster = Cluster(rows, rows, rows, after)
     answers = iter([[damaged("a", 0, 1)], []])  # nobody lists it again
     speaking(cluster, monkeypatch, {})
-    monkeypatch.setattr(ceph_check.daemons, "run", lambda argv, **_: json.dumps({"inconsistents": next(answers)}))
-    told = ceph_check.repair(CONFIG)
+    monkeypatch.setattr(ceph_cluster.daemons, "run", lambda argv, **_: json.dumps({"inconsistents": next(answers)}))
+    told = ceph_cluster.repair(CONFIG)
     assert cluster.asked == [("pg repair", "2.0")]
     assert (told["repaired"], told["unrecoverable"]) == (0, 1)
 
@@ -188,7 +188,7 @@ def test_what_every_copy_lost_is_told_also_where_the_manager_does_not_count_it_y
     rows = [group("2.0", "active+clean+inconsistent", num_scrub_errors=4)]
     cluster = Cluster(rows, rows, rows, [group("2.0", "active+recovery_unfound+degraded", stamp="now")])
     speaking(cluster, monkeypatch, {"2.0": [damaged("a", 0, 1), damaged("b", 0, 1), damaged("c", 1)]})
-    assert ceph_check.repair(CONFIG)["unrecoverable"] == 2
+    assert ceph_cluster.repair(CONFIG)["unrecoverable"] == 2
 
 
 @pytest.mark.parametrize("between", ["active+recovering", "active+clean+repair", "active+recovery_wait+degraded"])
@@ -197,25 +197,25 @@ def test_a_repair_has_ended_when_its_recovery_has(monkeypatch, between):
     mended = group("2.0", stamp="now", num_objects_repaired=1)
     cluster = Cluster(*[[bad]] * 3, *[[group("2.0", between, stamp="now")]] * 3, [mended])
     speaking(cluster, monkeypatch, {"2.0": [damaged("a", 1)]})
-    told = ceph_check.repair(CONFIG)
+    told = ceph_cluster.repair(CONFIG)
     assert (told["repaired"], told["errors"]) == (1, 0)
 
 
 def test_a_scrub_that_does_not_end_is_an_error(monkeypatch):
-    monkeypatch.setattr(ceph_check, "SCRUB_S", 0.05)
+    monkeypatch.setattr(ceph_cluster, "SCRUB_S", 0.05)
     speaking(Cluster([group("2.0")]), monkeypatch, {})
     with pytest.raises(StoreError, match=r"deep-scrub of 2\.0 did not end"):
-        ceph_check.scrub(CONFIG, "deep")
+        ceph_cluster.scrub(CONFIG, "deep")
 
 
 def test_nothing_of_ours_that_is_frozen_runs_out(monkeypatch):
-    text = ceph_options.cluster(CONFIG, "f")
-    day = str(ceph_options.DAY_S)
+    text = ceph_cluster.cluster(CONFIG, "f")
+    day = str(ceph_cluster.DAY_S)
     for option in ("osd_heartbeat_grace", "mon_osd_report_timeout", "osd_op_thread_suicide_timeout"):
         assert f"{option} = {day}\n" in text
     assert f"bluestore_cache_size = {GIB // 2}\n" in text
-    assert "rbd_cache = false" in ceph_options.client(CONFIG, "f", "strict")
-    assert "rbd_cache = true" in ceph_options.client(CONFIG, "f", "default")
+    assert "rbd_cache = false" in ceph_cluster.client(CONFIG, "f", "strict")
+    assert "rbd_cache = true" in ceph_cluster.client(CONFIG, "f", "default")
 
 
 @pytest.mark.parametrize(
@@ -246,9 +246,9 @@ def test_what_a_daemon_says_on_its_socket(tmp_path: Path, sent, told):
     thread.start()
     if told is StoreError:
         with pytest.raises(StoreError, match="than its length says"):
-            ceph_client.daemon(tmp_path / "a.asok", "version")
+            ceph_cluster.daemon(tmp_path / "a.asok", "version")
     else:
-        assert ceph_client.daemon(tmp_path / "a.asok", "version") == told
+        assert ceph_cluster.daemon(tmp_path / "a.asok", "version") == told
     thread.join()
     listening.close()
     assert json.loads(asked[:-1])["prefix"] == "version"
@@ -277,15 +277,15 @@ class Balanced(Cluster):
 
 def test_each_osd_answers_for_half_of_the_placement_groups():
     cluster = Balanced()
-    ceph_check.spread_primaries(cluster)
+    ceph_cluster.spread_primaries(cluster)
     assert sorted(osds[0] for osds in cluster.order.values()) == [0, 0, 1, 1]
     assert all(sorted(osds) == [0, 1] for osds in cluster.order.values())
     cluster.set.clear()
-    ceph_check.spread_primaries(cluster)
+    ceph_cluster.spread_primaries(cluster)
     assert cluster.set == []  # nothing is asked of a cluster that is even
 
 
 def test_primaries_are_left_alone_while_copies_are_missing():
     cluster = Balanced("active+undersized+degraded")
-    ceph_check.spread_primaries(cluster)
+    ceph_cluster.spread_primaries(cluster)
     assert cluster.set == []

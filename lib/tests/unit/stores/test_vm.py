@@ -82,15 +82,18 @@ def test_a_system_runs_commands_in_its_guest_by_a_program_that_is_brought(name: 
     assert folder == str(guest.home(config))
 
 
+fill = guest.verbs(lambda config, mode: None, lambda config: "/dev/x")["fill"]
+
+
 def test_the_area_is_filled_once(config, monkeypatch):
     ran: list[tuple[str, ...]] = []
     monkeypatch.setattr(guest, "run", lambda _config, argv, **_how: ran.append(tuple(argv)) or "")
-    assert guest.fill(config, "/dev/x", 1000) == {"written_B": 1000}
-    assert guest.fill(config, "/dev/x", 600, 400) == {"written_B": 0}
-    assert guest.fill(config, "/dev/x", 600, 500) == {"written_B": 600}
+    assert fill(config, None, "1000") == {"written_B": 1000}
+    assert fill(config, None, "600", "400") == {"written_B": 0}
+    assert fill(config, None, "600", "500") == {"written_B": 600}
     assert [("--filename=/dev/x" in argv, "--end_fsync=1" in argv) for argv in ran] == [(True, True)] * 2
     with pytest.raises(StoreError, match="too many"):
-        guest.fill(config, "/dev/x", config.raw_bytes, 1)
+        fill(config, None, str(config.raw_bytes), "1")
 
 
 def test_an_area_whose_filling_failed_is_not_filled(config, monkeypatch):
@@ -99,7 +102,7 @@ def test_an_area_whose_filling_failed_is_not_filled(config, monkeypatch):
 
     monkeypatch.setattr(guest, "run", broken)
     with pytest.raises(StoreError):
-        guest.fill(config, "/dev/x", 1000)
+        fill(config, None, "1000")
     assert not (config.home / block.FILLED).exists()
 
 

@@ -11,14 +11,14 @@ import pytest
 
 from infrabench import cli, registry
 from infrabench.core import DeploySpec, DesignError, Limits, NotRunnable, ProvisionError
-from infrabench.machines.clusters import cluster, pods
+from infrabench.machines.clusters import cluster, hosts, pods
 from infrabench.machines.clusters.cluster import NODES, Cluster, Kubectl, is_ready, until
 from infrabench.machines.clusters.cni import CNI
 from infrabench.machines.clusters.workers import PLAIN_CONFIG, Worker
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.lab import go_parts
 from infrabench.machines.sites.site import OpenSite
-from infrabench.systems import _cni, _namespace, _targets, bridge, cilium, flannel, host
+from infrabench.systems import _cni, _namespace, bridge, cilium, flannel, host
 from tests.support.cluster_fakes import Scripted, answers
 
 SPEC = DeploySpec("a session", Limits(memory_bytes=512 * 2**20), "198.18.64.10")
@@ -29,7 +29,7 @@ SECOND = [
 
 
 def pod(status: object = None) -> dict[str, Any]:
-    annotations = {} if status is None else {_targets.STATUS: json.dumps(status)}
+    annotations = {} if status is None else {_cni.STATUS: json.dumps(status)}
     return {"metadata": {"name": "server", "annotations": annotations}, "status": {"podIP": "198.19.0.4"}}
 
 
@@ -37,30 +37,30 @@ def pod(status: object = None) -> dict[str, Any]:
 
 
 def test_a_pod_that_multus_made_has_both_addresses() -> None:
-    assert _targets._addresses(pod(SECOND), True) == {"primary": "198.19.0.4", "second": "198.18.122.11"}
-    assert _targets._addresses(pod(SECOND[:1]), True) == {"primary": "198.19.0.4"}
+    assert _cni._addresses(pod(SECOND), True) == {"primary": "198.19.0.4", "second": "198.18.122.11"}
+    assert _cni._addresses(pod(SECOND[:1]), True) == {"primary": "198.19.0.4"}
 
 
 def test_a_pod_that_was_made_the_other_way_is_an_error() -> None:
     with pytest.raises(ProvisionError, match="pod server: Multus did not make its network"):
-        _targets._addresses(pod(), True)
+        _cni._addresses(pod(), True)
     with pytest.raises(ProvisionError, match="pod server: Multus made its network"):
-        _targets._addresses(pod(SECOND), False)
+        _cni._addresses(pod(SECOND), False)
 
 
 @pytest.mark.parametrize("status", [None, SECOND[:1]], ids=["without Multus", "under Multus"])
 def test_pods_of_a_cluster_that_was_found_are_taken_as_they_are(status: object) -> None:
-    assert _targets._addresses(pod(status), None) == {"primary": "198.19.0.4"}
+    assert _cni._addresses(pod(status), None) == {"primary": "198.19.0.4"}
 
 
 def test_the_first_cpu_counter_that_is_there_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = [tmp_path / name for name in ("cpuacct.usage", "cpu.stat")]
-    monkeypatch.setattr(_targets, "COUNTERS", tuple(map(str, files)))
-    assert _targets.counters(LocalHost()) == ()
+    monkeypatch.setattr(hosts, "COUNTERS", tuple(map(str, files)))
+    assert hosts.counters(LocalHost()) == ()
     files[1].write_text("usage_usec 1\n")
-    assert _targets.counters(LocalHost()) == (str(files[1]),)
+    assert hosts.counters(LocalHost()) == (str(files[1]),)
     files[0].write_text("1\n")
-    assert _targets.counters(LocalHost()) == (str(files[0]),)  # v1, where v2 is mounted beside it and counts nothing
+    assert hosts.counters(LocalHost()) == (str(files[0]),)  # v1, where v2 is mounted beside it and counts nothing
 
 
 def test_waiting_ends_when_it_is_so_or_says_what_was_awaited() -> None:
@@ -87,7 +87,7 @@ def test_a_fresh_pod_is_made_from_a_file_and_waited_for(tmp_path: Path) -> None:
     (tmp_path / "kubectl").chmod(0o755)
     node = Scripted()
     kubectl = Kubectl(node, (str(tmp_path / "kubectl"), "--kubeconfig", "a b"))
-    lifecycle = _targets._lifecycle(Cluster(kubectl, NODES, (Worker("worker1", node),)), SPEC, "localhost/tools:1")
+    lifecycle = _cni._lifecycle(Cluster(kubectl, NODES, (Worker("worker1", node),)), SPEC, "localhost/tools:1")
     assert set(lifecycle) == {"create", "create-plain", "remove", "version"}
     for name in ("create", "create-plain", "remove"):
         assert subprocess.run(lifecycle[name], timeout=10, check=False).returncode == 0
@@ -109,7 +109,7 @@ def test_a_fresh_pod_that_does_not_go_is_taken_from_the_api_and_its_trial_fails(
     (tmp_path / "kubectl").write_text('#!/bin/sh\necho "$@" >>"$0.log"\n[ "${*%--force*}" != "$*" ]\n')
     (tmp_path / "kubectl").chmod(0o755)
     cluster = Cluster(Kubectl(Scripted(), (str(tmp_path / "kubectl"),)), NODES, (Worker("worker1", Scripted()),))
-    remove = _targets._lifecycle(cluster, SPEC, "localhost/tools:1")["remove"]
+    remove = _cni._lifecycle(cluster, SPEC, "localhost/tools:1")["remove"]
     assert subprocess.run(remove, timeout=10, check=False).returncode == 1
     _, forced = (tmp_path / "kubectl.log").read_text().splitlines()
     assert forced.endswith(

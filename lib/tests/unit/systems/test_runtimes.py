@@ -12,7 +12,7 @@ from infrabench.core import DeploySpec, Limits, NotRunnable, ProvisionError, Sit
 from infrabench.machines.clusters.cluster import Cluster, Kubectl
 from infrabench.machines.sites.site import OpenSite
 from infrabench.studies.runtimes import STUDY
-from infrabench.systems import _capacity, _container_runtimes, _namespace
+from infrabench.systems import _namespace, container_runtimes
 from tests.support.cluster_fakes import Scripted
 
 MIB = 2**20
@@ -96,8 +96,8 @@ def unmade(low: str) -> None:
 
     kubectl = Kubectl(Scripted(answer), ("kubectl",))
     spec = DeploySpec("s", Limits(memory_bytes=256 * MIB), "198.18.64.10", 0, 1)
-    _container_runtimes._populated(
-        Cluster(kubectl, ("worker1",)), spec, _container_runtimes.Pair("crio", low), "localhost/tools:1"
+    container_runtimes._populated(
+        Cluster(kubectl, ("worker1",)), spec, container_runtimes.Pair("crio", low), "localhost/tools:1"
     )
 
 
@@ -117,8 +117,8 @@ def said(**facts: Any) -> Kubectl:
     return cluster(facts=usual | facts)
 
 
-def seen(low: str, **facts: Any) -> _container_runtimes.Inside:
-    return _container_runtimes.inspect_pod(said(**facts), Limits(memory_bytes=256 * MIB), low, NODE)
+def seen(low: str, **facts: Any) -> container_runtimes.Inside:
+    return container_runtimes.inspect_pod(said(**facts), Limits(memory_bytes=256 * MIB), low, NODE)
 
 
 def test_a_pod_has_to_be_on_the_kernel_that_its_runtime_gives() -> None:
@@ -155,8 +155,8 @@ def fits(available: int, cost: int, *, pods: int = 110, net: str = "198.19.0.0/2
         {"metadata": {"labels": {"infrabench-population": "yes"}}, "spec": {}, "status": {"phase": "Running"}},
         {"metadata": {}, "spec": {}, "status": {"phase": "Succeeded"}},
     ]
-    before, after = _capacity.Free(available, 0), _capacity.Free(available - 7 * MIB, cost)
-    return _capacity.fits(cluster(node=node, pods={"items": others}), "worker1", before, after, limit)
+    before, after = container_runtimes.Free(available, 0), container_runtimes.Free(available - 7 * MIB, cost)
+    return container_runtimes.fits(cluster(node=node, pods={"items": others}), "worker1", before, after, limit)
 
 
 def test_the_tightest_bound_says_how_many_pods_fit_and_why() -> None:
@@ -175,6 +175,6 @@ def test_the_tightest_bound_says_how_many_pods_fit_and_why() -> None:
 def test_memory_of_a_node_is_read_where_it_can_be() -> None:
     shown = b"MemTotal: 24000000 kB\nMemAvailable:   1000 kB\n"
     conductor = Target("conductor", Scripted(lambda argv, stdin: (0, shown)))
-    assert _capacity.Free.now({"conductor": conductor}) == _capacity.Free(1000 * 1024, None)
+    assert container_runtimes.Free.now({"conductor": conductor}) == container_runtimes.Free(1000 * 1024, None)
     worker = Target("worker1", Scripted(lambda argv, stdin: (0, b'{"used_B": 5}')), lifecycle={"memory": ("x",)})
-    assert _capacity.Free.now({"conductor": conductor, "worker1": worker}).used_bytes == 5
+    assert container_runtimes.Free.now({"conductor": conductor, "worker1": worker}).used_bytes == 5

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import random
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -86,7 +85,16 @@ def mount(config: Config, engine: Any, mode: str, size: int) -> dict[str, Any]:
     # Of qemu-nbd: one block that cannot be read must not take all others with it.
     plain = {"LD_PRELOAD": PLAIN} if Path(PLAIN).exists() else {}
     daemons.start(config, FUSE, (FUSE, "-C", CONNECTIONS, config.shown, config.uri), plain)
-    daemons.until(lambda: _shown(config), READY_S, "nbdfuse")
+
+    def is_shown() -> bool:
+        if not daemons.alive(config, FUSE):
+            told = (config.log / f"{FUSE}.log").read_text(errors="replace")[-400:]
+            raise StoreError(f"nbdfuse ended: {told}")
+        with contextlib.suppress(OSError):
+            return config.shown.stat().st_size == config.volume_bytes
+        return False
+
+    daemons.until(is_shown, READY_S, "nbdfuse")
     device = disks.attach(config.shown, config.raw_bytes, size)
     daemons.run((*MKFS, device), timeout_s=120)
     daemons.run(("mount", "-t", "ext4", "-o", "noatime", device, config.mount))
@@ -100,10 +108,15 @@ def unmount(config: Config, engine: Any) -> dict[str, Any]:
         disks.detach(device)
     daemons.stop(config, FUSE)
     _umount_fuse(config)
-    try:
-        told: dict[str, Any] = {"given_back_B": _give_back(config, engine)}
-    except StoreError as error:  # of a pool that is damaged: what is left of it has to end all the same
-        told = {"given_back_B": 0, "not_given_back": str(error)}
+    told: dict[str, Any] = {"given_back_B": 0}
+    if (area := config.home / AREA).exists():
+        size = int(json.loads(area.read_text()))
+        try:
+            _trim(config, engine, [(config.raw_bytes, config.raw_bytes + size)])
+            area.unlink()
+            told["given_back_B"] = size
+        except StoreError as error:  # of a pool that is damaged: what is left of it has to end all the same
+            told["not_given_back"] = str(error)
     engine.unserve(config)
     return told
 
@@ -138,16 +151,6 @@ def end(config: Config) -> None:
     _umount_fuse(config)
 
 
-def _give_back(config: Config, engine: Any) -> int:
-    area = config.home / AREA
-    if not area.exists():
-        return 0
-    size = int(json.loads(area.read_text()))
-    _trim(config, engine, [(config.raw_bytes, config.raw_bytes + size)])
-    area.unlink()
-    return size
-
-
 def _trim(config: Config, engine: Any, ranges: Sequence[Sequence[int]]) -> None:
     if not _answers(config):
         engine.unserve(config)
@@ -160,20 +163,16 @@ def _trim(config: Config, engine: Any, ranges: Sequence[Sequence[int]]) -> None:
 
 def _umount(config: Config) -> None:
     """Unmount the file area: what keeps it busy is ended, and what lies below it if that does not answer."""
-    if not is_mounted(config.mount):
-        return
-    try:
-        daemons.run(("umount", config.mount), timeout_s=UNMOUNT_S)
-    except StoreError:
-        daemons.end_users(config.mount)
-        with contextlib.suppress(StoreError):
-            daemons.run(("umount", config.mount), timeout_s=BUSY_S)
-    if is_mounted(config.mount):
-        daemons.kill(config, FUSE)  # without it every request ends in an error, and nothing waits
-        with contextlib.suppress(StoreError):
-            daemons.run(("umount", config.mount), timeout_s=BUSY_S)
-    if is_mounted(config.mount):
-        daemons.run(("umount", "-l", config.mount))
+    for wait_s, free in (
+        (UNMOUNT_S, lambda: daemons.end_users(config.mount)),
+        (BUSY_S, lambda: daemons.kill(config, FUSE)),  # without it every request ends in an error, and nothing waits
+        (BUSY_S, lambda: daemons.run(("umount", "-l", config.mount))),
+    ):
+        if is_mounted(config.mount):
+            with contextlib.suppress(StoreError):
+                daemons.run(("umount", config.mount), timeout_s=wait_s)
+        if is_mounted(config.mount):
+            free()
 
 
 def _umount_fuse(config: Config) -> None:
@@ -187,15 +186,4 @@ def _answers(config: Config) -> bool:
         with Client(config.socket, timeout_s=5):
             return True
     except StoreError:
-        return False
-
-
-def _shown(config: Config) -> bool:
-    if not daemons.alive(config, FUSE):
-        told = (config.log / f"{FUSE}.log").read_text(errors="replace")[-400:]
-        raise StoreError(f"nbdfuse ended: {told}")
-    try:
-        return config.shown.stat().st_size == config.volume_bytes
-    except OSError:
-        time.sleep(0.02)
         return False

@@ -17,12 +17,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from . import ceph_check, daemons, disks, krbd
-from . import ceph_options as options
-from .ceph_check import is_clean, serves_alone, totals
-from .ceph_check import repair as repair
-from .ceph_check import scrub as scrub
-from .ceph_client import CephConnection, connect, daemon
+from . import ceph_cluster as options
+from . import daemons, damage, disks, krbd
+from .ceph_cluster import CephConnection, connect, daemon, is_clean, serves_alone, spread_primaries, totals
+from .ceph_cluster import repair as repair
+from .ceph_cluster import scrub as scrub
 from .config import MODES, Config, StoreError
 
 CLIENT = "qemu-nbd"
@@ -42,8 +41,11 @@ def create(config: Config) -> None:
     for mode in MODES:
         _client_conf(config, mode).write_text(options.client(config, fsid, mode))
     _point(config, "default")
-    _keys(config)
-    run = _program(config)
+    run, keyring = _program(config), config.home / "keyring"
+    every = ("--cap", "osd", "allow *", "--cap", "mgr", "allow *")
+    run("ceph-authtool", "--create-keyring", keyring, "--gen-key", "-n", "mon.", "--cap", "mon", "allow *")
+    run("ceph-authtool", keyring, "--gen-key", "-n", "client.admin", "--cap", "mon", "allow *", *every)
+    run("ceph-authtool", keyring, "--gen-key", "-n", "mgr.x", "--cap", "mon", "allow profile mgr", *every)
     run("monmaptool", "--create", "--fsid", fsid, "--addv", "a", options.address(), config.home / "monmap")
     run("ceph-mon", "--mkfs", "-i", "a", "--monmap", config.home / "monmap", *AS_ROOT)
     _start(config, "mon", "ceph-mon", "a")
@@ -58,7 +60,7 @@ def create(config: Config) -> None:
         cluster.mon("osd pool create", pool=options.POOL, pg_num=groups, pgp_num=groups)
         cluster.mon("osd pool application enable", pool=options.POOL, app="rbd")
         daemons.until(lambda: _state(cluster)["clean"], CLEAN_S, "clean placement groups")
-        ceph_check.spread_primaries(cluster)
+        spread_primaries(cluster)
     size = f"{config.volume_bytes}B"
     run("rbd", "create", _IMAGE, "--size", size, "--image-feature", "layering", "--image-format", "2")
 
@@ -78,7 +80,7 @@ def serve(config: Config, mode: str) -> None:
         return
     unserve(config)
     with connect(config) as cluster:
-        ceph_check.spread_primaries(cluster)  # an OSD that was replaced has brought back CRUSH's own draw
+        spread_primaries(cluster)  # an OSD that was replaced has brought back CRUSH's own draw
     config.socket.unlink(missing_ok=True)
     _point(config, mode)
     conf = _client_conf(config, mode)
@@ -99,12 +101,7 @@ def unserve(config: Config) -> None:
 
 def pids(config: Config) -> dict[str, dict[str, int]]:
     """Return the processes by what they are part of; librbd works inside qemu-nbd, a client."""
-    storage = {name: daemons.alive(config, name) for name in ("mon", "mgr", *_osds(config))}
-    client = {CLIENT: daemons.alive(config, CLIENT)}
-    return {
-        kind: {name: pid for name, pid in each.items() if pid}
-        for kind, each in (("storage", storage), ("client", client))
-    }
+    return daemons.pids(config, ("mon", "mgr", *_osds(config)), (CLIENT,))
 
 
 def used(config: Config) -> int:
@@ -167,12 +164,12 @@ def state(config: Config) -> dict[str, Any]:
     """Return whether all placement groups are active and clean on all OSDs, and the bytes copied so far, and left."""
     with connect(config) as cluster:
         found = _state(cluster)
-        before = config.run / BEFORE
-        copied = found["recovered_B"] - json.loads(before.read_text()) if before.exists() else None
+    before = config.run / BEFORE
+    copied = found["recovered_B"] - json.loads(before.read_text()) if before.exists() else -1
     told = {key: found[key] for key in ("osds_up", "states", "degraded", "objects", "repaired")}
     told["errors"] = found["errors"] + found["repaired"]  # what a scrub called inconsistent, and what reading mended
-    copied = copied if copied is not None and copied >= 0 else None
-    return {"clean": found["clean"], "copied_B": copied, "left_B": found["left_B"], "detail": told}
+    copied_bytes = copied if copied >= 0 else None
+    return {"clean": found["clean"], "copied_B": copied_bytes, "left_B": found["left_B"], "detail": told}
 
 
 def corrupt(config: Config, copies: str) -> dict[str, Any]:
@@ -181,20 +178,15 @@ def corrupt(config: Config, copies: str) -> dict[str, Any]:
     Ceph lets whoever reads an object of which no copy is whole wait for ever: from now on the client of this pool gives
     such a request up after `GIVE_UP_S`, so that its reader is told.
     """
-    from . import damage
-
     told = damage.damage_files(config, (1,) if copies == "one" else (0, 1))
     daemon(config.run / f"{CLIENT}.asok", "config set", var="rados_osd_op_timeout", val=[str(GIVE_UP_S)])
     return told
 
 
 def _state(cluster: CephConnection) -> dict[str, Any]:
-    found: dict[str, Any] = totals(cluster)
-    up = len(_running(cluster))
-    total = sum(found["states"].values())
-    found["osds_up"] = up
-    found["clean"] = up == 2 and total == options.PLACEMENT_GROUPS and all(map(is_clean, found["states"]))
-    return found
+    found, up = totals(cluster), len(_running(cluster))
+    whole = sum(found["states"].values()) == options.PLACEMENT_GROUPS and all(map(is_clean, found["states"]))
+    return {**found, "osds_up": up, "clean": up == 2 and whole}
 
 
 def _osd(config: Config, cluster: CephConnection, disk: int) -> None:
@@ -208,14 +200,6 @@ def _osd(config: Config, cluster: CephConnection, disk: int) -> None:
     run("ceph-authtool", "--create-keyring", keyring, "-n", f"osd.{disk}", "--add-key", secret)
     run("ceph-osd", "-i", str(disk), "--mkfs", "--osd-uuid", made, "--keyring", keyring, *AS_ROOT)
     _start(config, f"osd.{disk}", "ceph-osd", str(disk), "--keyring", keyring)
-
-
-def _keys(config: Config) -> None:
-    run, keyring = _program(config), config.home / "keyring"
-    every = ("--cap", "osd", "allow *", "--cap", "mgr", "allow *")
-    run("ceph-authtool", "--create-keyring", keyring, "--gen-key", "-n", "mon.", "--cap", "mon", "allow *")
-    run("ceph-authtool", keyring, "--gen-key", "-n", "client.admin", "--cap", "mon", "allow *", *every)
-    run("ceph-authtool", keyring, "--gen-key", "-n", "mgr.x", "--cap", "mon", "allow profile mgr", *every)
 
 
 def _start(config: Config, name: str, program: str, number: str, *more: str | Path) -> None:

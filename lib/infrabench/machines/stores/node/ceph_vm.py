@@ -12,12 +12,12 @@ from typing import Any
 from . import ceph, daemons, guest
 from .ceph import state as state
 from .ceph import used as used
-from .ceph_client import daemon
-from .ceph_options import IMAGE, POOL
+from .ceph_cluster import IMAGE, POOL, daemon
 from .config import Config
 
 VOLUME = "volume"
 MODE = "guest-mode"  # in the run folder: the mode that the guest was started with
+unserve = guest.stop  # what librbd holds back is written first
 
 
 def create(config: Config) -> None:
@@ -49,11 +49,6 @@ def drive(config: Config, mode: str) -> str:
     return f"file={image},format=raw,cache={ceph.CACHE[mode]},discard=unmap"
 
 
-def unserve(config: Config) -> None:
-    """End the guest; what librbd holds back is written first."""
-    guest.stop(config)
-
-
 def device(config: Config) -> str:
     """Return the image's device file in the guest."""
     return guest.Drive(VOLUME, "").device
@@ -61,8 +56,7 @@ def device(config: Config) -> str:
 
 def pids(config: Config) -> dict[str, dict[str, int]]:
     """Return the cluster's daemons as the storage system; the emulator, with librbd in it, is the client."""
-    pid = daemons.alive(config, guest.NAME)
-    return {"storage": ceph.pids(config)["storage"], "client": {guest.NAME: pid} if pid else {}}
+    return {"storage": ceph.pids(config)["storage"], "client": daemons.pids(config, (), (guest.NAME,))["client"]}
 
 
 def drop(config: Config) -> None:

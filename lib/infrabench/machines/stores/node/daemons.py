@@ -12,12 +12,15 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from .config import Config, StoreError
 
 CGROUPS = Path("/sys/fs/cgroup")
+# Where a memory cgroup is made (v1 before v2), its file for the limit, and that for the most that was used.
+HIERARCHIES = (("memory", "memory.limit_in_bytes", "memory.max_usage_in_bytes"), ("", "memory.max", "memory.peak"))
+NO_CGROUP = "no memory cgroup here: equal limits cannot be set"
 PREFIX = "infrabench-store-"
 TRIAL = "INFRABENCH_TRIAL"  # the variable that the processes of a trial bear (machines/hosts/marks.py)
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -101,13 +104,16 @@ def alive(config: Config, name: str) -> int | None:
     return pid if started == _started(pid) else None
 
 
+def pids(config: Config, storage: Sequence[str], client: Sequence[str] = ()) -> dict[str, dict[str, int]]:
+    """Return {"storage": {name: pid}, "client": {name: pid}} of those of these daemons that run."""
+    named = {"storage": storage, "client": client}
+    return {kind: {name: pid for name in names if (pid := alive(config, name))} for kind, names in named.items()}
+
+
 def stop(config: Config, *names: str, wait_s: float = STOP_S) -> None:
     """End daemons: SIGTERM to all, SIGKILL to those still there after `wait_s`; nothing for those that do not run."""
-    _signal(config, names, signal.SIGTERM)
-    if _wait_for_end(config, names, wait_s):
-        _signal(config, names, signal.SIGKILL)
-        if left := _wait_for_end(config, names, KILL_S):
-            raise StoreError(f"{', '.join(left)} cannot be ended")
+    if _end(config, names, signal.SIGTERM, wait_s) and (left := _end(config, names, signal.SIGKILL, KILL_S)):
+        raise StoreError(f"{', '.join(left)} cannot be ended")
     for name in names:
         (config.run / f"{name}.pid").unlink(missing_ok=True)
 
@@ -115,8 +121,7 @@ def stop(config: Config, *names: str, wait_s: float = STOP_S) -> None:
 def kill(config: Config, name: str) -> float:
     """Kill a daemon with SIGKILL, and return the Unix time of that."""
     at_s = time.time()
-    _signal(config, (name,), signal.SIGKILL)
-    if _wait_for_end(config, (name,), KILL_S):
+    if _end(config, (name,), signal.SIGKILL, KILL_S):
         raise StoreError(f"{name} cannot be killed")
     (config.run / f"{name}.pid").unlink(missing_ok=True)
     return at_s
@@ -126,8 +131,7 @@ def end_all(config: Config) -> None:
     """Kill whatever of the store still runs, with or without a pid file, and remove its cgroup."""
     for sent in (signal.SIGCONT, signal.SIGTERM, signal.SIGKILL):
         for pid in strays(config):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, sent)
+            _send(pid, sent)
         deadline = time.monotonic() + (0.0 if sent == signal.SIGCONT else KILL_S)
         while strays(config) and time.monotonic() < deadline:
             time.sleep(POLL_S)
@@ -140,8 +144,7 @@ def end_all(config: Config) -> None:
 def hold(config: Config, *, held: bool) -> None:
     """Stop every process of the store where it is, or let all go on."""
     for pid in strays(config):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGSTOP if held else signal.SIGCONT)
+        _send(pid, signal.SIGSTOP if held else signal.SIGCONT)
 
 
 def strays(config: Config) -> list[int]:
@@ -158,12 +161,19 @@ def strays(config: Config) -> list[int]:
 
 def users(folder: Path) -> list[int]:
     """Return the pids of processes that work in a folder or have a file below it open."""
+
+    def leads_below(link: Path) -> bool:
+        try:
+            return f"{os.readlink(link)}/".startswith(f"{folder}/")
+        except OSError:
+            return False
+
     found = []
-    for entry in _processes():
-        with contextlib.suppress(OSError):
-            links = [entry / "cwd", *(entry / "fd").iterdir()]
-            if any(_below(link, folder) for link in links) and int(entry.name) != os.getpid():
-                found.append(int(entry.name))
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                if any(map(leads_below, [entry / "cwd", *(entry / "fd").iterdir()])):
+                    found.append(int(entry.name))
     return found
 
 
@@ -172,16 +182,8 @@ def end_users(folder: Path) -> None:
     deadline = time.monotonic() + KILL_S
     while (left := users(folder)) and time.monotonic() < deadline:
         for pid in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            _send(pid, signal.SIGKILL)
         time.sleep(POLL_S)
-
-
-def _below(link: Path, folder: Path) -> bool:
-    try:
-        return f"{os.readlink(link)}/".startswith(f"{folder}/")
-    except OSError:
-        return False
 
 
 def usage(pids: Mapping[str, int]) -> dict[str, dict[str, float]]:
@@ -203,36 +205,32 @@ def machine() -> dict[str, float]:
 
 
 def limit(config: Config) -> dict[str, int]:
-    """Return the memory limit of the store's cgroup and its peak, in bytes, as the kernel has them."""
-    for group in _limited(config):
-        if (group / "memory.max").exists():
-            peak = group / "memory.peak"
+    """Return the memory limit of the store's cgroup and its peak (-1: not told), in bytes, as the kernel has them."""
+    _limited(config)
+    for group, (_, most, peak) in zip(_groups(config), HIERARCHIES, strict=True):
+        if (group / most).exists():
+            used = group / peak
             return {
-                "limit_B": int((group / "memory.max").read_text()),
-                "peak_B": int(peak.read_text()) if peak.exists() else -1,
-            }
-        return {
-            "limit_B": int((group / "memory.limit_in_bytes").read_text()),
-            "peak_B": int((group / "memory.max_usage_in_bytes").read_text()),
-        }
-    raise StoreError("no memory cgroup here: equal limits cannot be set")
+                "limit_B": int((group / most).read_text()), "peak_B": int(used.read_text()) if used.exists() else -1,
+            }  # fmt: skip
+    raise StoreError(NO_CGROUP)
 
 
 def group(config: Config) -> None:
     """Make the memory cgroup of the store; `StoreError` where none can be made."""
-    for top, file in ((CGROUPS / "memory", "memory.limit_in_bytes"), (CGROUPS, "memory.max")):
+    for mine, (_, most, _) in zip(_groups(config), HIERARCHIES, strict=True):
+        top = mine.parent
         if not (top / "cgroup.procs").exists():
             continue
-        mine = top / f"{PREFIX}{config.name}"
         try:
-            if file == "memory.max" and "memory" not in (top / "cgroup.subtree_control").read_text().split():
+            if top == CGROUPS and "memory" not in (top / "cgroup.subtree_control").read_text().split():
                 (top / "cgroup.subtree_control").write_text("+memory")
             mine.mkdir(exist_ok=True)
-            (mine / file).write_text(str(config.memory_bytes))
+            (mine / most).write_text(str(config.memory_bytes))
         except OSError as error:
             raise StoreError(f"{mine}: no memory cgroup can be made: {error}") from error
         return
-    raise StoreError("no memory cgroup here: equal limits cannot be set")
+    raise StoreError(NO_CGROUP)
 
 
 def _limited(config: Config) -> list[Path]:
@@ -250,26 +248,23 @@ def _removed(group: Path) -> bool:
 
 
 def _groups(config: Config) -> list[Path]:
-    return [top / f"{PREFIX}{config.name}" for top in (CGROUPS / "memory", CGROUPS)]
+    return [CGROUPS / top / f"{PREFIX}{config.name}" for top, *_ in HIERARCHIES]
 
 
-def _signal(config: Config, names: Sequence[str], number: int) -> None:
+def _end(config: Config, names: Sequence[str], number: int, wait_s: float) -> list[str]:
+    """Send daemons a signal, and return those that are still there after `wait_s`."""
     for name in names:
-        pid = alive(config, name)
-        if pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-
-
-def _wait_for_end(config: Config, names: Sequence[str], wait_s: float) -> list[str]:
+        if pid := alive(config, name):
+            _send(pid, number)
     deadline = time.monotonic() + wait_s
     while (left := [name for name in names if alive(config, name)]) and time.monotonic() < deadline:
         time.sleep(POLL_S)
     return left
 
 
-def _processes() -> Iterator[Path]:
-    return (entry for entry in Path("/proc").iterdir() if entry.name.isdigit())
+def _send(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def _stat(pid: int) -> list[str]:

@@ -18,10 +18,8 @@ from .config import Config, StoreError
 BLOCK = 4096
 KEY = 32  # bytes of a block that it is looked for by
 CHUNK = 8 * 2**20
-MOST = {
-    1: 8,
-    2: 2,
-}  # files that are damaged, by the number of copies: a request that no copy answers takes long to fail
+# Files that are damaged, by the number of copies: a request that no copy answers takes long to fail.
+MOST = {1: 8, 2: 2}
 TRIES = 8  # blocks of a file, of which one is damaged
 
 

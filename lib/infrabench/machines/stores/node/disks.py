@@ -81,7 +81,11 @@ def attach(path: Path, offset: int = 0, size: int = 0) -> Path:
         raise StoreError(f"{path}: longer than {NAME_LENGTH} characters, it would not be found again")
     with open(path, "r+b", buffering=0) as backing:
         for _ in range(TRIES):
-            number = _free()
+            try:
+                with open(CONTROL, "r+b", buffering=0) as control:
+                    number = fcntl.ioctl(control, GET_FREE)
+            except OSError as error:
+                raise StoreError(f"no loop devices here: {error}") from error
             info = INFO.pack(0, 0, 0, offset, size, 0, 0, 0, DIRECT_IO, str(path).encode(), b"", b"", 0, 0)
             with open(_node(number), "r+b", buffering=0) as loop:
                 try:
@@ -102,7 +106,7 @@ def attached_devices(below: Path) -> list[Path]:
     return [
         node
         for node, path, inode in named_devices(str(below))
-        if (path == below or below in path.parents) and _is_it(path, inode) is not False
+        if (path == below or below in path.parents) and is_here(path, inode) is not False
     ]
 
 
@@ -135,9 +139,12 @@ def _backing(device: Path, entry: Path) -> tuple[Path, int]:
     return Path(fields[9].rstrip(b"\0").decode("utf-8", "replace")), fields[1]
 
 
-def is_here(path: Path, inode: int) -> bool:
-    """Tell whether the file of that name, as seen from here, is the one with this inode number."""
-    return _is_it(path, inode) is True
+def is_here(path: Path, inode: int) -> bool | None:
+    """Tell whether a backing file is the one of that name here; None when there is none (deleted, its mount gone)."""
+    try:
+        return path.stat().st_ino == inode
+    except OSError:
+        return None
 
 
 def detach(device: Path) -> None:
@@ -152,14 +159,6 @@ def detach(device: Path) -> None:
         time.sleep(0.02)
 
 
-def _free() -> int:
-    try:
-        with open(CONTROL, "r+b", buffering=0) as control:
-            return fcntl.ioctl(control, GET_FREE)
-    except OSError as error:
-        raise StoreError(f"no loop devices here: {error}") from error
-
-
 def _node(number: int) -> Path:
     """Return the device file of a loop device; a container has none of those that were made after it."""
     path = Path(f"/dev/loop{number}")
@@ -167,11 +166,3 @@ def _node(number: int) -> Path:
         with contextlib.suppress(FileExistsError):
             os.mknod(path, stat.S_IFBLK | 0o660, os.makedev(MAJOR, number))
     return path
-
-
-def _is_it(path: Path, inode: int) -> bool | None:
-    """Tell whether a backing file is the one of that name here; None when there is none (deleted, its mount gone)."""
-    try:
-        return path.stat().st_ino == inode
-    except OSError:
-        return None

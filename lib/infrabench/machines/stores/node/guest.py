@@ -59,7 +59,9 @@ def start(config: Config, drives: Sequence[Drive]) -> float:
     """Boot the guest with these drives; return after how many seconds it answered."""
     folder = home(config)
     folder.mkdir(exist_ok=True)
-    port = _free_port()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
     _keys(config, port)
     daemons.start(config, NAME, command(config, drives, port), {"TMPDIR": str(folder)})
     took_s = daemons.until(lambda: _answers(config, port), UP_S, "the guest")
@@ -184,13 +186,6 @@ def _console(config: Config) -> str:
     return "\n".join(said).strip()
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def verbs(serve: Callable[[Config, str], None], device: Callable[[Config], str]) -> dict[str, Callable[..., Any]]:
     """Return the verbs that an engine of this kind does its own way, from how it serves and what the disk is called."""
 
@@ -202,7 +197,9 @@ def verbs(serve: Callable[[Config, str], None], device: Callable[[Config], str])
         return {"device": device(config), "mode": mode}
 
     def filled(config: Config, _made: Any, size: str, offset: str = "0") -> dict[str, Any]:
-        return fill(config, device(config), int(size), int(offset))
+        way = ("--ioengine=libaio", "--direct=1", f"--filename={device(config)}")
+        most_s = 120 + int(size) / MIB
+        return block.fill_area(config, int(size), int(offset), way, lambda argv: run(config, argv, timeout_s=most_s))
 
     def unmounted(_config: Config, _made: Any) -> dict[str, Any]:
         return {"given_back_B": 0}
@@ -211,9 +208,3 @@ def verbs(serve: Callable[[Config, str], None], device: Callable[[Config], str])
         raise StoreError("this is not done with a volume that a virtual machine has")
 
     return {"serve": served, "fill": filled, "unmount": unmounted, **dict.fromkeys(REFUSED, refused)}
-
-
-def fill(config: Config, device: str, size: int, offset: int = 0) -> dict[str, Any]:
-    """Write `size` bytes of the raw area with incompressible data from inside the guest, unless that was done."""
-    way = ("--ioengine=libaio", "--direct=1", f"--filename={device}")
-    return block.fill_area(config, size, offset, way, lambda argv: run(config, argv, timeout_s=120 + size / MIB))

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from . import daemons
-from .ceph_options import IMAGE, POOL, PORT
+from .ceph_cluster import IMAGE, POOL, PORT
 from .config import Config, StoreError
 
 BUS = Path("/sys/bus/rbd")

@@ -62,8 +62,7 @@ def unserve(config: Config) -> None:
 
 def pids(config: Config) -> dict[str, dict[str, int]]:
     """Return the one process, which is the storage system; the client is what speaks NBD with it."""
-    pid = daemons.alive(config, SERVER)
-    return {"storage": {SERVER: pid} if pid else {}, "client": {}}
+    return daemons.pids(config, (SERVER,))
 
 
 def used(config: Config) -> int:
@@ -109,7 +108,12 @@ def replace(config: Config, disk: int) -> dict[str, Any]:
     begun, path = time.monotonic(), disks.make(config, disk)
     before = ask(config, "status")["scan"]
     ask(config, "replace", str(lost[0]["guid"]), str(path))
-    daemons.until(lambda: _resilvering(config, before), SEEN_S, "a resilver")
+
+    def has_begun() -> bool:
+        told = ask(config, "status")  # another resilver than that of before runs, or has already ended
+        return not is_replacing(told) or (told["scan"] != before and told["scan"]["kind"] == "resilver")
+
+    daemons.until(has_begun, SEEN_S, "a resilver")
     return {"replaced": str(path), "up_s": time.monotonic() - begun}
 
 
@@ -161,7 +165,9 @@ def repair(config: Config) -> dict[str, Any]:
 def facts(config: Config) -> dict[str, Any]:
     """Return which engine this is and what the pool says of itself."""
     _ensure_running(config)
-    told, packaged = ask(config, "status"), _version()
+    told = ask(config, "status")
+    packages = daemons.run(("dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}\n", "libzpool*linux"))
+    (packaged,) = {line.split()[1] for line in packages.splitlines() if line.startswith("installed ")}
     volume = told["volume"]
     return {
         "engine": f"OpenZFS {packaged.split('-')[0]} engine in user space (libzpool), zvol served over NBD",
@@ -180,12 +186,11 @@ def facts(config: Config) -> dict[str, Any]:
 
 def evidence(config: Config) -> str:
     """Return the pool's state, if it answers, and the end of the log."""
-    told = []
     try:
-        told.append(json.dumps(ask(config, "status", timeout_s=5), indent=1))
+        told = json.dumps(ask(config, "status", timeout_s=5), indent=1)
     except StoreError as error:
-        told.append(str(error))
-    return "\n".join([*told, *daemons.log_ends(config)])
+        told = str(error)
+    return "\n".join([told, *daemons.log_ends(config)])
 
 
 def _ensure_running(config: Config, mode: str = "default") -> None:
@@ -206,39 +211,25 @@ def _start(config: Config, mode: str, *, make: bool = False) -> None:
     argv: list[str | Path] = [SERVER, "-f", "-t", THREADS, "-U", config.socket, config.options.get("plugin", PLUGIN)]
     argv += [f"{key}={value}" for key, value in settings.items()] + [f"disk={path}" for path in there]
     daemons.start(config, SERVER, argv)
+
+    def answers() -> bool:
+        if not daemons.alive(config, SERVER):
+            raise StoreError("nbdkit ended")
+        with contextlib.suppress(StoreError):
+            return bool(ask(config, "status")["ok"])
+        return False
+
     try:
-        daemons.until(lambda: _answers(config), START_S, "the pool")
+        daemons.until(answers, START_S, "the pool")
     except StoreError as error:
         last = " ".join((config.log / f"{SERVER}.log").read_text(errors="replace").split())[-600:]
         raise StoreError(f"{error}: {last}") from error
-
-
-def _answers(config: Config) -> bool:
-    if not daemons.alive(config, SERVER):
-        raise StoreError("nbdkit ended")
-    try:
-        return bool(ask(config, "status")["ok"])
-    except StoreError:
-        return False
 
 
 def _clear(config: Config) -> None:
     """Remove the sockets of a server that is gone: nbdkit takes none that is there."""
     for name in (config.socket, config.run / "control.sock"):
         name.unlink(missing_ok=True)
-
-
-def _resilvering(config: Config, before: Mapping[str, Any] | None) -> bool:
-    """Tell whether another resilver than that of `before` runs, or has already ended."""
-    told = ask(config, "status")
-    return not is_replacing(told) or (told["scan"] != before and told["scan"]["kind"] == "resilver")
-
-
-def _version() -> str:
-    """Return the version of the Debian package that the engine is from."""
-    told = daemons.run(("dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}\n", "libzpool*linux"))
-    (found,) = {line.split()[1] for line in told.splitlines() if line.startswith("installed ")}
-    return found
 
 
 def ask(config: Config, *words: str, timeout_s: float = ANSWER_S) -> dict[str, Any]:
@@ -281,12 +272,15 @@ def progress(status: Mapping[str, Any], copies: int) -> dict[str, Any]:
     Clean is a pool whose disks are all online with none being replaced or resilvered. Bytes are those of the resilver
     that runs or ended last; None where there is none, or where the new one has not begun.
     """
-    disks, scan, open_yet = leaves(status), status["scan"], is_replacing(status)
+    disks, scan, open_yet, block = leaves(status), status["scan"], is_replacing(status), status["volume"]["block_B"]
     resilver = scan is not None and scan["kind"] == "resilver"
     runs = resilver and scan["state"] == "scanning"
     known = resilver and (runs or not open_yet)
     online = len(disks) == copies and all(disk["state"] == "online" for disk in disks)
-    errors = sum(_errors(disk, status["volume"]["block_B"]) for disk in disks)
+    errors = 0
+    for disk in disks:  # what a read ahead met is mended as well, but only counted as mended bytes
+        met = max(disk["checksum_errors"], -(-disk["healed_B"] // block))
+        errors += met + disk["read_errors"] + disk["write_errors"]
     return {
         "clean": online and not open_yet and not runs and status["vdevs"]["state"] == "online",
         "copied_B": scan["processed_B"] if known else None,
@@ -297,12 +291,6 @@ def progress(status: Mapping[str, Any], copies: int) -> dict[str, Any]:
             "disks": {disk["path"]: disk["state"] for disk in disks},
         },
     }  # fmt: skip
-
-
-def _errors(disk: Mapping[str, Any], block_bytes: int) -> int:
-    """Return how many errors a disk had: what a read ahead met is mended as well, but only counted as mended bytes."""
-    met = max(disk["checksum_errors"], -(-disk["healed_B"] // block_bytes))
-    return int(met + disk["read_errors"] + disk["write_errors"])
 
 
 def _all(vdev: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -1,17 +1,20 @@
 """The engine `zfs_kernel`: OpenZFS's module in the kernel, by `zpool` and `zfs`: a mirror of the two disks, and a zvol.
 
 The zvol is a block device (`device`), and is served over NBD by qemu-nbd, past the page cache, for the path that all
-engines have. Pools of others are never touched: ours has a name of its own and says whose it is in a property.
+engines have. Pools of others are never touched: ours has a name of its own and says whose it is in a property. The
+module's parameters are those of the whole machine: what is changed is put back again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from . import block, daemons, damage, disks, zfs_module, zpool
+from . import block, daemons, damage, disks, zpool
 from .config import Config, StoreError
 
 SERVER = "qemu-nbd"
@@ -22,14 +25,33 @@ SYNC = {"default": "standard", "strict": "always"}
 COMMAND_S, SEEN_S, SCRUB_S, FREE_S = 120.0, 30.0, 1800.0, 20.0
 POLL_S = 0.1
 LEAST_CACHE = 64 << 20  # the module takes no less
+DEVICE = Path("/dev/zfs")
+PARAMETERS = Path("/sys/module/zfs/parameters")
+DYNAMIC = Path("/sys/module/spl/parameters/spl_taskq_thread_dynamic")
+LOAD_S = 60.0
+BEFORE = "parameters.json"  # in the home: what parameters were before they were changed
+# Beginnings of names of its threads; the second are of queues whose threads may come and go.
+STAYING = ("z_null", "z_rd", "z_wr", "z_fr", "z_cl", "z_ioctl", "z_trim", "txg_", "dp_sync", "arc_evict", "dbu_evict")
+COMING = ("zvol", "dp_zil", "spl_", "arc_prune", "arc_reap", "z_metaslab", "z_upgrade", "z_zrele", "z_prefetch")
+# Requests of scrub and resilver in flight to a disk; how much they make way for others; bytes in flight: see zfs(4).
+THROTTLE = {
+    "default": {
+        "zfs_vdev_scrub_min_active": 1, "zfs_vdev_scrub_max_active": 3, "zfs_vdev_nia_credit": 5,
+        "zfs_vdev_nia_delay": 5, "zfs_scan_vdev_limit": 4 << 20,
+    },
+    "open": {
+        "zfs_vdev_scrub_min_active": 10, "zfs_vdev_scrub_max_active": 10, "zfs_vdev_nia_credit": 10,
+        "zfs_vdev_nia_delay": 0, "zfs_scan_vdev_limit": 16 << 20,
+    },
+}  # fmt: skip
 
 
 def create(config: Config) -> None:
     """Make the pool and its volume; return when the volume's device is there."""
-    zfs_module.load()
-    zfs_module.tune(config, {
+    load()
+    tune(config, {
         "zfs_arc_max": config.cache_bytes, "zfs_dirty_data_max": config.memory_bytes * DIRTY // 100,
-        **zfs_module.THROTTLE["default"],
+        **THROTTLE["default"],
     })  # fmt: skip
     two = [str(disks.device(config, disk)) for disk in range(config.copies)]
     run(
@@ -44,9 +66,9 @@ def destroy(config: Config) -> None:
     """Destroy the pool, if it is there and ours; module parameters are put back."""
     with contextlib.suppress(StoreError):
         daemons.kill(config, SERVER)
-    if zfs_module.is_loaded() and _is_imported(config):
+    if is_loaded() and _is_imported(config):
         run("zpool", "destroy", "-f", pool(config))
-    zfs_module.untune(config)
+    untune(config)
 
 
 def serve(config: Config, mode: str) -> None:
@@ -73,8 +95,7 @@ def device(config: Config) -> Path:
 
 def pids(config: Config) -> dict[str, dict[str, int]]:
     """Return the module's threads, of all pools of the machine, as the storage system; qemu-nbd is its client."""
-    server = daemons.alive(config, SERVER)
-    return {"storage": zfs_module.threads(), "client": {SERVER: server} if server else {}}
+    return {**daemons.pids(config, (), (SERVER,)), "storage": threads()}
 
 
 def used(config: Config) -> int:
@@ -99,7 +120,7 @@ def drop(config: Config) -> None:
 
 def throttle(config: Config, level: str) -> None:
     """Let scrub and resilver make way for other requests (``default``), or not (``open``)."""
-    zfs_module.tune(config, zfs_module.THROTTLE[level])
+    tune(config, THROTTLE[level])
 
 
 def fail(config: Config, disk: int) -> dict[str, Any]:
@@ -166,8 +187,8 @@ def facts(config: Config) -> dict[str, Any]:
     told = run("zfs", "get", "-Hpo", "property,value", ",".join(asked), _volume(config))
     volume = dict(line.split("\t") for line in told.splitlines())
     return {
-        "engine": f"OpenZFS {zfs_module.version()}, the kernel's module, zvol",
-        "version": zfs_module.version(),
+        "engine": f"OpenZFS {version()}, the kernel's module, zvol",
+        "version": version(),
         "pool": {
             "layout": "one mirror of two disks, sectors of 4 KiB (ashift 12)", "copies": config.copies,
             "volume_bytes": int(volume["volsize"]), "block_bytes": int(volume["volblocksize"]),
@@ -176,7 +197,7 @@ def facts(config: Config) -> dict[str, Any]:
             "sync": "default: sync=standard, acknowledged from memory; strict: sync=always, from the intent log",
             "drop": "the pool exported and imported; while files are mounted: ARC shrunk as far as it goes",
             "throttle_default": "OpenZFS's own", "throttle_open": "scrub and resilver do not make way for others",
-            "cpu_counted": "all threads of the module" if zfs_module.counts_all() else
+            "cpu_counted": "all threads of the module" if counts_all() else
             "threads of the module that stay, not those of queues whose threads come and go",
         },
     }  # fmt: skip
@@ -192,7 +213,7 @@ def evidence(config: Config) -> str:
 
 
 def run(*argv: str, timeout_s: float = COMMAND_S) -> str:
-    """Return what `zpool` or `zfs` says; `StoreError` when it refuses."""
+    """Return what a command says, such as `zpool` or `zfs`; `StoreError` when it refuses."""
     return daemons.run(argv, timeout_s=timeout_s)
 
 
@@ -244,12 +265,73 @@ def _export(config: Config) -> None:
 
 def _shrink(config: Config) -> None:
     run("zpool", "sync", pool(config))
-    zfs_module.tune(config, {"zfs_arc_max": LEAST_CACHE})
+    tune(config, {"zfs_arc_max": LEAST_CACHE})
     Path("/proc/sys/vm/drop_caches").write_text("3")
-    daemons.until(lambda: _arc_bytes() < 2 * LEAST_CACHE, FREE_S, "an empty ARC")
-    zfs_module.tune(config, {"zfs_arc_max": config.cache_bytes})
+
+    def is_empty() -> bool:
+        lines = Path("/proc/spl/kstat/zfs/arcstats").read_text().splitlines()
+        return next(int(line.split()[2]) for line in lines if line.startswith("size ")) < 2 * LEAST_CACHE
+
+    daemons.until(is_empty, FREE_S, "an empty ARC")
+    tune(config, {"zfs_arc_max": config.cache_bytes})
 
 
-def _arc_bytes() -> int:
-    lines = Path("/proc/spl/kstat/zfs/arcstats").read_text().splitlines()
-    return next(int(line.split()[2]) for line in lines if line.startswith("size "))
+def load() -> None:
+    """Load the module unless it is there; `StoreError` where this kernel has none."""
+    if is_loaded():
+        return
+    # Threads that stay, where we may choose: the CPU time of one that is gone cannot be read any more.
+    with contextlib.suppress(StoreError):
+        run("modprobe", "spl", "spl_taskq_thread_dynamic=0", timeout_s=LOAD_S)
+    with contextlib.suppress(StoreError):
+        run("modprobe", "zfs", timeout_s=LOAD_S)
+    if not is_loaded():
+        raise StoreError("the kernel has no ZFS module, or it cannot be loaded here: there is no /dev/zfs")
+
+
+def is_loaded() -> bool:
+    """Tell whether the module is there; its device alone may be there without it, to load it when it is opened."""
+    return PARAMETERS.exists() and DEVICE.exists()
+
+
+def version() -> str:
+    """Return the version of the module that is loaded."""
+    return (PARAMETERS.parent / "version").read_text().strip()
+
+
+def tune(config: Config, values: Mapping[str, int]) -> None:
+    """Set parameters, remembering what they were; they are those of the whole machine."""
+    kept = config.home / BEFORE
+    before = json.loads(kept.read_text()) if kept.exists() else {}
+    before |= {name: (PARAMETERS / name).read_text().strip() for name in values if name not in before}
+    kept.write_text(json.dumps(before))
+    for name, value in values.items():
+        (PARAMETERS / name).write_text(str(value))
+
+
+def untune(config: Config) -> None:
+    """Put parameters back as they were before `tune`."""
+    kept = config.home / BEFORE
+    if kept.exists() and PARAMETERS.exists():
+        for name, value in json.loads(kept.read_text()).items():
+            with contextlib.suppress(OSError):  # 0 stands for what the module chose by itself; some take it only then
+                (PARAMETERS / name).write_text(value)
+        kept.unlink()
+
+
+def threads() -> dict[str, int]:
+    """Return the module's threads by name and pid; without those that come and go, where there are such."""
+    wanted = (*STAYING, *COMING) if counts_all() else STAYING
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                name = (entry / "comm").read_text().strip()
+                if name.startswith(wanted) and not (entry / "cmdline").read_bytes():
+                    found[f"{name}-{entry.name}"] = int(entry.name)
+    return found
+
+
+def counts_all() -> bool:
+    """Tell whether all threads stay, so that all of their CPU time is counted."""
+    return DYNAMIC.exists() and DYNAMIC.read_text().strip() == "0"

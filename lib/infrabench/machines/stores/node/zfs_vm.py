@@ -6,12 +6,12 @@ The guest runs the same program with the engine `zfs_kernel`; verbs are handed o
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from . import daemons, disks, guest, zfs_kernel
-from .config import Config, StoreError
+from .config import HOMES, Config, StoreError
 
 FOLDER = Path("/opt/infrabench/store")  # of the program, in the guest as on the node
 MAKE_S = 180.0
@@ -34,10 +34,9 @@ def create(config: Config) -> None:
 
 def inner(config: Config, drives: list[guest.Drive]) -> Config:
     """Return what the guest's own store is told: the same sizes, the guest's memory, its disks."""
-    return Config(
-        "zfs_kernel", config.name, config.disk_bytes, guest.MEMORY_MIB * 2**20, config.cache_bytes,
-        config.volume_bytes, config.raw_bytes, config.copies,
-        {"devices": " ".join(drive.device for drive in drives)},
+    devices, memory = " ".join(drive.device for drive in drives), guest.MEMORY_MIB * 2**20
+    return replace(
+        config, engine="zfs_kernel", memory_bytes=memory, options={"devices": devices}, homes=str(HOMES)
     )  # fmt: skip
 
 
@@ -62,8 +61,7 @@ def device(config: Config) -> str:
 
 def pids(config: Config) -> dict[str, dict[str, int]]:
     """Return the emulator, in which storage system and client are one."""
-    pid = daemons.alive(config, guest.NAME)
-    return {"storage": {guest.NAME: pid} if pid else {}, "client": {}}
+    return daemons.pids(config, (guest.NAME,))
 
 
 def used(config: Config) -> int:

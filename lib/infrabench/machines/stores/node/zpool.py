@@ -12,6 +12,7 @@ from . import daemons
 from .config import StoreError
 
 UNITS = {"B": 1, "": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
+COUNTS = ("read_errors", "write_errors", "checksum_errors")  # of a disk
 _SIZE = r"(\d+(?:\.\d+)?[BKMGTP]?)"
 _RUNS = re.compile(r"(scrub|resilver) in progress since")
 _ISSUED = re.compile(rf"{_SIZE} issued at \S+, {_SIZE} total")
@@ -45,11 +46,12 @@ def parse_status(text: str) -> dict[str, Any]:
     if not state or len(rows) < 2 or (lost is None and _LISTED not in text):
         raise StoreError(f"zpool status says something else: {text[-400:]}")
     depths = [len(indent) for indent, *_ in rows]
-    leaf = [number + 1 == len(rows) or depths[number + 1] <= depth for number, depth in enumerate(depths)]
+    leaves = [row for row, depth, below in zip(rows, depths, [*depths[1:], 0], strict=True) if below <= depth]
+    keys = ("name", "state", *COUNTS)
     return {
         "state": state[1],
         "scan": _scan(text),
-        "disks": [_disk(row) for row, is_leaf in zip(rows, leaf, strict=True) if is_leaf],
+        "disks": [dict(zip(keys, (*row[1:3], *map(int, row[3:])), strict=True)) for row in leaves],
         "replacing": any(row[1].startswith("replacing-") for row in rows),
         "errors": int(lost[1] or 0) if lost else text.partition(_LISTED)[2].count("\n        "),
         "raw": text,
@@ -76,7 +78,7 @@ def progress(told: dict[str, Any], copies: int) -> dict[str, Any]:
 
 def checksum_errors(told: dict[str, Any]) -> int:
     """Return how many blocks of all disks had a wrong checksum, or could not be read or written."""
-    return sum(disk[f"{kind}_errors"] for disk in told["disks"] for kind in ("read", "write", "checksum"))
+    return sum(disk[kind] for disk in told["disks"] for kind in COUNTS)
 
 
 def size(text: str) -> int:
@@ -97,11 +99,3 @@ def _scan(text: str) -> dict[str, Any] | None:
         kind = ended[1] or ended[2]
         return {"kind": kind, "runs": False, "done_B": size(ended[3]), "left_B": None, "errors": int(ended[4])}
     return None
-
-
-def _disk(row: tuple[str, ...]) -> dict[str, Any]:
-    _, name, state, *counts = row
-    return {
-        "name": name, "state": state,
-        **{f"{kind}_errors": int(count) for kind, count in zip(("read", "write", "checksum"), counts, strict=True)},
-    }  # fmt: skip
