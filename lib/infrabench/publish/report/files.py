@@ -6,6 +6,7 @@ import glob
 import json
 import logging
 import os
+import re
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -99,6 +100,15 @@ class Data:
     note: str
 
 
+# Of a picture in lines: what names standards, and what may make a browser fetch something when it is opened.
+STANDARDS = re.compile(rb"<!DOCTYPE[^>]*>|<metadata>.*?</metadata>|\bxmlns(?::\w+)?=\"[^\"]*\"", re.DOTALL)
+ADDRESSES = re.compile(rb"[a-z]+:[/\\\\]|[/\\\\]{2}|&#|<script|<\?xml-stylesheet", re.IGNORECASE)
+
+
+def _may_load(svg: bytes) -> bool:
+    return ADDRESSES.search(STANDARDS.sub(b"", svg)) is not None
+
+
 class Shelf:
     """The files of a site below `folder`, copied once each.
 
@@ -129,7 +139,7 @@ class Shelf:
         links = tuple(
             self._keep(f"files/figures/{path.relative_to(place).as_posix()}", path)
             for path in map(saved.with_suffix, FIGURE_KINDS)
-            if path.is_file()
+            if path.is_file() and not (path.suffix == ".svg" and _may_load(path.read_bytes()))
         )
         src = next(link.href for link in links if link.title == TITLES[".png"])
         return Figure(src, picture.alt, saved.parent.name, links, _width(saved.with_suffix(".json")))

@@ -189,6 +189,25 @@ def test_a_picture_of_another_place_is_left_out(tmp_path: Path) -> None:
     assert "example.org" not in read(tmp_path / "out/report", "bad-notebook")
 
 
+@pytest.mark.parametrize(
+    ("drawn", "kept"),
+    [
+        ('<metadata><a href="https://example.org/a"/></metadata><use xlink:href="#a"/>', True),
+        ('<image href="https://example.org/a.png"/>', False),
+        ("<image href='//example.org/a.png'/>", False),
+        ('<image href="&#104;ttps:x"/>', False),
+        ("<script>fetch(a)</script>", False),
+    ],
+)
+def test_lines_that_would_load_something_are_left_out(tmp_path: Path, drawn: str, kept: bool) -> None:
+    path = notebook(tmp_path / "n.ipynb", shown(html=figure(data=PNG)))
+    figure_file(tmp_path / "figures/n", "drawn", PNG)
+    (tmp_path / "figures/n/drawn.svg").write_text(f'<svg xmlns="http://www.w3.org/2000/svg">{drawn}</svg>')
+    site = build(tmp_path, path, figures=[tmp_path / "figures"])
+    assert (site / "files/figures/n/drawn.png").is_file()
+    assert (site / "files/figures/n/drawn.svg").is_file() == kept
+
+
 def test_a_folder_that_is_no_report_is_left_alone(tmp_path: Path) -> None:
     mine = tmp_path / "out/report/mine.txt"
     mine.parent.mkdir(parents=True)
