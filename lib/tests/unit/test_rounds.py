@@ -31,7 +31,7 @@ from infrabench.core import (
 )
 from infrabench.experiment.execution import session
 from infrabench.experiment.execution.guards import judge
-from infrabench.experiment.execution.rounds import group_turns, join_windows, pool
+from infrabench.experiment.execution.rounds import group_turns, join_windows, pool_rounds
 from infrabench.experiment.execution.trial import Bench, execute_turns, parse_trial
 
 PARAMS = {"requests": Param(12, least=1, work=True), "users": Param(3, least=1)}
@@ -217,7 +217,7 @@ def test_one_window_is_what_it_was() -> None:
 def test_rounds_with_different_metrics_are_no_trial() -> None:
     one = [Measurement("rate", 1.0, "1/s", "higher")]
     with pytest.raises(ParseError, match="not the same metrics"):
-        pool([one, []], WORKLOAD)
+        pool_rounds([one, []], WORKLOAD)
 
 
 @pytest.mark.parametrize("order", ["adjacent", "williams", "random"])

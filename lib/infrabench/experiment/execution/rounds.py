@@ -48,7 +48,7 @@ def name_steps(steps: Sequence[Step], trial: Trial, number: int) -> list[Step]:
     return [replace(step, name=f"{step.name}{MARK}{number + 1}") for step in measured] if trial.rounds > 1 else measured
 
 
-def captures(workload: Workload, trial: Trial, results: Mapping[str, Result]) -> list[Capture]:
+def split_captures(workload: Workload, trial: Trial, results: Mapping[str, Result]) -> list[Capture]:
     """Return what each round of a trial left, as of a trial with its share of the work."""
     if trial.rounds == 1:
         return [Capture(results, trial.params)]
@@ -62,7 +62,7 @@ def captures(workload: Workload, trial: Trial, results: Mapping[str, Result]) ->
     return found
 
 
-def pool(rounds: Sequence[Sequence[Measurement]], workload: Workload) -> tuple[Measurement, ...]:
+def pool_rounds(rounds: Sequence[Sequence[Measurement]], workload: Workload) -> tuple[Measurement, ...]:
     """Return the measurements of a trial from those of its rounds, which are equal shares of its work.
 
     Rates of fixed work by the harmonic mean, so that they are the whole work over the whole time; counts by their sum;
@@ -76,12 +76,12 @@ def pool(rounds: Sequence[Sequence[Measurement]], workload: Workload) -> tuple[M
     values = {name: [each.value for found in rounds for each in found if each.metric == name] for name in names}
     kinds = getattr(workload, "METRICS", {})
     return tuple(
-        replace(each, value=_pool(resolve_kind(kinds.get(each.metric, "quantity"), names), values[each.metric]))
+        replace(each, value=_pool_values(resolve_kind(kinds.get(each.metric, "quantity"), names), values[each.metric]))
         for each in first
     )
 
 
-def _pool(kind: str, values: Sequence[float]) -> float:
+def _pool_values(kind: str, values: Sequence[float]) -> float:
     if kind == "count":
         return sum(values)
     if kind == "fixed-work rate":

@@ -37,7 +37,7 @@ from infrabench.core import (
 )
 from infrabench.experiment.execution.guards import CLOCK_S, judge
 from infrabench.experiment.execution.monitor import Monitor, Sample
-from infrabench.experiment.execution.rounds import captures, join_windows, name_steps, pool
+from infrabench.experiment.execution.rounds import join_windows, name_steps, pool_rounds, split_captures
 from infrabench.machines.sites import redaction
 
 log = logging.getLogger(__name__)
@@ -112,8 +112,8 @@ def execute_turns(trials: Sequence[tuple[Trial, Bench]], workload: Workload) -> 
 
 def parse_trial(workload: Workload, trial: Trial, results: Mapping[str, Result]) -> tuple[Measurement, ...]:
     """Return the measurements of a trial from what its steps left, see `parse_capture`: the one value of its rounds."""
-    rounds = [parse_capture(workload, each) for each in captures(workload, trial, results)]
-    return rounds[0] if trial.rounds == 1 else pool(rounds, workload)
+    rounds = [parse_capture(workload, each) for each in split_captures(workload, trial, results)]
+    return rounds[0] if trial.rounds == 1 else pool_rounds(rounds, workload)
 
 
 def parse_capture(workload: Workload, capture: Capture) -> tuple[Measurement, ...]:
