@@ -121,11 +121,12 @@ class Param:
 UNITS = frozenset({"1", "s", "B", "B/s", "bit/s", "1/s", "1/min", "%", "W", "K", "s/B"})
 
 # What a metric is, and by that how its trials are averaged and compared:
-# "time": costs and times, by their mean; "fixed-work rate": work over time of the same work in every trial, by the mean
+# "time": costs and times, by their mean; "total time": that of all the work of a trial, by its mean too, but the sum of
+# those of its rounds; "fixed-work rate": work over time of the same work in every trial, by the mean
 # of the times; "fixed-time rate": what was done in a time that is the same in every trial, by its mean; "count": rare
 # events of a trial, whose chances are as many in every trial (requests, files, seconds); "share": the part of a
 # trial's chances that came true, in 0 .. 1 or in percent (one or none of a single chance too); "quantity": any other.
-Kind = Literal["time", "fixed-work rate", "fixed-time rate", "count", "share", "quantity"]
+Kind = Literal["time", "total time", "fixed-work rate", "fixed-time rate", "count", "share", "quantity"]
 # A kind; or metric -> kind, where it depends on which of these the trial reports as well.
 MetricKind = Kind | Mapping[str, Kind]
 

@@ -23,7 +23,7 @@ TOOL = "spin probe"
 PROBE = Path(__file__).with_name("_spin_probe.py")
 BLOCK = bytes(range(256)) * 4096
 SLOWEST_CHUNK_S = 0.5
-METRICS = {"chunks_per_s": "fixed-work rate", "total_s": "time"}
+METRICS = {"chunks_per_s": "fixed-work rate", "total_s": "total time"}
 
 
 def plan(params: Params, roles: Roles) -> Steps:

@@ -56,7 +56,8 @@ LATENCIES = rf"""^Latency \(ms\):
 $"""
 METRICS = {
     "events_per_s": {"events": "fixed-time rate", "total_s": "fixed-work rate"},
-    **dict.fromkeys(("latency_avg_s", "latency_p95_s", "total_s"), "time"),
+    "total_s": "total time",
+    **dict.fromkeys(("latency_avg_s", "latency_p95_s"), "time"),
     "events": "quantity",
 }
 

@@ -66,7 +66,8 @@ Requests per second: """
 PERCENTILES = (50, 95, 99)
 METRICS = {
     "requests_per_s": "fixed-work rate",
-    **dict.fromkeys(("total_s", *(f"latency_p{percent}_s" for percent in PERCENTILES)), "time"),
+    "total_s": "total time",
+    **{f"latency_p{percent}_s": "time" for percent in PERCENTILES},
     "failed_requests": "count",
 }
 

@@ -35,7 +35,7 @@ from infrabench.experiment.execution.rounds import group_turns, join_windows, po
 from infrabench.experiment.execution.trial import Bench, execute_turns, parse_trial
 
 PARAMS = {"requests": Param(12, least=1, work=True), "users": Param(3, least=1)}
-METRICS = {"rate": "fixed-work rate", "p95_s": "time", "failures": "count"}
+METRICS = {"rate": "fixed-work rate", "total_s": "total time", "p95_s": "time", "failures": "count"}
 OFF = Guards(None, None, None, None)
 
 
@@ -45,6 +45,7 @@ def parse(capture: Capture) -> list[Measurement]:
         raise ParseError("fake", f"{requests} requests, not {capture.params['requests']}")
     return [
         Measurement("rate", float(rate), "1/s", "higher"),
+        Measurement("total_s", int(requests) / float(rate), "s", "lower"),
         Measurement("p95_s", 1 / float(rate), "s", "lower"),
         Measurement("failures", float(failures), "1", "lower"),
     ]
@@ -146,6 +147,7 @@ def test_the_value_of_a_trial_is_that_of_all_its_work() -> None:
     [found] = execute_turns(benches([], a=[10, 20, 30]), WORKLOAD)
     values = {each.metric: each.value for each in found.record.measurements}
     assert values["rate"] == pytest.approx(12 / (4 / 10 + 4 / 20 + 4 / 30))  # all requests over all the time
+    assert values["total_s"] == pytest.approx(12 / values["rate"])
     assert values["p95_s"] == pytest.approx((1 / 10 + 1 / 20 + 1 / 30) / 3)
     assert values["failures"] == 3.0
     assert found.record.tool_s == pytest.approx(1.5)

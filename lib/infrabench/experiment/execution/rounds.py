@@ -65,9 +65,9 @@ def split_captures(workload: Workload, trial: Trial, results: Mapping[str, Resul
 def pool_rounds(rounds: Sequence[Sequence[Measurement]], workload: Workload) -> tuple[Measurement, ...]:
     """Return the measurements of a trial from those of its rounds, which are equal shares of its work.
 
-    Rates of fixed work by the harmonic mean, so that they are the whole work over the whole time; counts by their sum;
-    everything else by its mean. A percentile is then the mean of those of the rounds. `ParseError` when the rounds do
-    not have the same metrics.
+    Rates of fixed work by the harmonic mean, so that they are the whole work over the whole time; total times and
+    counts by their sum; everything else by its mean. A percentile is then the mean of those of the rounds. `ParseError`
+    when the rounds do not have the same metrics.
     """
     first, *others = rounds
     names = {each.metric for each in first}
@@ -82,7 +82,7 @@ def pool_rounds(rounds: Sequence[Sequence[Measurement]], workload: Workload) -> 
 
 
 def _pool_values(kind: str, values: Sequence[float]) -> float:
-    if kind == "count":
+    if kind in ("count", "total time"):
         return sum(values)
     if kind == "fixed-work rate":
         return len(values) / sum(1 / value for value in values) if all(values) else 0.0

@@ -79,7 +79,7 @@ def test_a_rate_of_sysbench_is_of_work_or_of_time_by_what_its_trials_report() ->
             "metric": ["events_per_s", "total_s", "events_per_s", "events"],
         }
     )
-    assert kinds(frame).tolist() == ["fixed-work rate", "time", "fixed-time rate", "quantity"]
+    assert kinds(frame).tolist() == ["fixed-work rate", "total time", "fixed-time rate", "quantity"]
 
 
 def test_a_workload_that_is_not_at_hand_declares_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
