@@ -140,7 +140,7 @@ def plan(arguments: Namespace) -> Iterator[str]:
     for trial in designs.trials(wanted):
         yield (
             f"{trial.position:8d}  {trial.block:5d}  {words(at):11s}  {trial.system:{system}s}  "
-            f"{trial.workload:{workload}s}  {trial.scenario}"
+            f"{trial.workload:{workload}s}  {trial.scenario}{f' in {trial.rounds} rounds' if trial.rounds > 1 else ''}"
         )
         at += trial.seconds + designs.TRIAL_OVERHEAD_S
     from infrabench.notebook import plan_tables  # scipy is loaded for this line alone
