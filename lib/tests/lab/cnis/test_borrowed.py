@@ -83,7 +83,7 @@ def test_a_study_runs_on_them_and_leaves_nothing(
 def test_what_a_killed_run_left_is_given_back_by_the_next(machines: Machines, inventory: Path) -> None:
     before = {role: _state(host) for role, host in machines.hosts.items()}
     with open_site(inventory) as site, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(remote, "_give_back_or_warn", lambda host: None)  # as if it had been killed
+        patch.setattr(remote, "give_back", lambda host: [])  # as if it had been killed
         with site.machines("flannel", flannel.CNI.parts) as borrowed:
             standing(borrowed, flannel.CNI)
     assert _state(machines.hosts["worker1"]) != before["worker1"]

@@ -13,7 +13,8 @@ import pytest
 
 from infrabench.ledger.records import read_plan, read_trial, recorded, verify
 from infrabench.machines import lab
-from infrabench.machines.hosts import claims, marks
+from infrabench.machines.hosts import marks
+from infrabench.machines.hosts.remote_shell import probe
 from infrabench.machines.lab import node_groups
 
 LONGEST_S = 120.0
@@ -98,7 +99,7 @@ def test_a_user_without_rights_is_told_too(tmp_path: Path) -> None:
     measuring = started(first, "local", RUNS_THAT_OUTLAST)
     try:
         wait_for_a_trial(first, measuring)
-        script = ("/usr/bin/python3", "-c", claims._script(), "", "0", '{"claim": "other"}')
+        script = ("/usr/bin/python3", *probe("machines/hosts/probes/claim.py")[1:], "", "0", '{"claim": "other"}')
         other = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *script)
         told = subprocess.run(other, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=30)
         assert '"state": "busy"' in told.stdout

@@ -79,7 +79,7 @@ def live(place: Place, phase: Synchronized[int]) -> None:
             yield fleet
 
     session.deployed = deployed
-    runner.execute = during("trial", runner.execute)
+    runner.execute_turns = during("trial", runner.execute_turns)
     for name in ("begin", "append_trial", "append_file"):
         setattr(SessionFolder, name, during("write", getattr(SessionFolder, name)))
     phase.value = PHASES.index("plan")

@@ -118,14 +118,14 @@ def test_pairs_from_different_blocks_are_caught_on_the_whole_way(monkeypatch):
 
 
 def test_equivalence_of_geometric_means_is_caught_on_skewed_values(monkeypatch):
-    right = judging.ratio_equivalence
+    right = pairwise.ratio_equivalence
 
     def of_logs(x, y, margin, off=0.0):
         moments = pairwise.log_moments(x, y)
         p = stats.t.cdf((np.abs(moments.estimate) + np.log1p(-margin)) / moments.error, moments.df)
         return right(x, y, margin, off)._replace(p=p)
 
-    monkeypatch.setattr(judging, "ratio_equivalence", of_logs)
+    monkeypatch.setattr(pairwise, "ratio_equivalence", of_logs)
     (outside, *_) = carry_out(CHECKS["V22"])
     assert outside.estimate == pytest.approx(0.35, abs=0.04)
     assert not outside.passed
