@@ -47,6 +47,8 @@ def figure(
         values = rows_of(found.table, workload, metric).dropna(subset="value")
         scenario = str(values.sort_values(["level", "scenario"], kind="stable")["scenario"].iloc[0])
     view = view_of(found, workload, metric, scenario)
+    if kind == "power" and not (rows_of(view.contrasts, workload, metric, scenario)["detectable"] > 0).any():
+        return paragraph(f"{workload}, {scenario}: no contrast has a spread, and so no power can be told from it.")
     rows = getattr(view, each.rows)
     if each.rows == "table":
         rows = rows_of(found.table, workload, metric, scenario if each.one_case else "")

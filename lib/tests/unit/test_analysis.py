@@ -91,6 +91,13 @@ def test_a_case_without_a_valid_trial_is_told_and_not_drawn(found: results.Resul
     assert "no valid trial" in session_figures.figure(failed, "points", "web", "latency_p99_s").text
 
 
+def test_power_without_a_spread_is_told_and_not_drawn(found: results.Results) -> None:
+    """Of a session of one block."""
+    single = replace(found, contrasts=found.contrasts.assign(detectable=np.nan))
+    told = session_figures.figure(single, "power", "web", "requests_per_s").text
+    assert told == "web, users=1000: no contrast has a spread, and so no power can be told from it."
+
+
 def test_what_is_pooled_against_the_rules_is_stamped_everywhere(found: results.Results) -> None:
     stamped = replace(found, data={**found.data, "stamp": "Not comparable in the strict sense: here kernel.release."})
     assert "here kernel.release" in session_figures.figure(stamped, "forest").text
