@@ -27,13 +27,13 @@ from tests.support.places import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 VARIABLES = {
-    "STUDY", "PROFILE", "RUNS", "SYSTEMS", "WORKLOADS", "SEED", "SITE", "SESSION", "DEPLOYMENTS", "ORDER", "PRECISION",
+    "STUDY", "PROFILE", "RUNS", "SYSTEMS", "WORKLOADS", "SEED", "SITE", "SESSION", "DEPLOYMENTS", "ORDER", "ROUNDS", "PRECISION",
     "MOST", "HOURS", "MIXTURE", "TESTS", "PYTHON", "FILE", "EXECUTOR", "DRY",
 }  # fmt: skip
 # Programs of the machine that guides may speak of, besides make and infrabench.
 OTHERS = {
     "git", "cd", "chmod", "ssh-keyscan", "ssh-keygen", "ip", "findmnt", "ls", "losetup", "conda", "papermill", "go",
-    "terraform", "systemctl",
+    "terraform", "systemctl", "diff",
 }  # fmt: skip
 OPENING = re.compile(r"^```(\w*)(?: (\w+))?$")
 FIRST = re.compile(r"^(?:[A-Z_]+=\S+ )*(?:make|(?:\.venv/bin/)?(?:infrabench|python)|papermill|conda) ")
@@ -181,13 +181,13 @@ def _check_make(words: list[str], environment: dict[str, str]) -> None:
 
 def _request(given: dict[str, str]) -> None:
     """Make the design that the variables of ``make run`` ask for: names and numbers have to be right."""
-    numbers = {key: int(given[key]) for key in ("RUNS", "SEED", "DEPLOYMENTS", "MOST") if key in given}
+    numbers = {key: int(given[key]) for key in ("RUNS", "SEED", "DEPLOYMENTS", "ROUNDS", "MOST") if key in given}
     shares = {key: float(given[key]) for key in ("PRECISION", "HOURS") if key in given}
     for study in given.get("STUDY", "containers").split():
         api.request(
             study, profile=given.get("PROFILE", "smoke"), runs=numbers.get("RUNS"), systems=given.get("SYSTEMS"),
             workloads=given.get("WORKLOADS"), seed=numbers.get("SEED"), deployments=numbers.get("DEPLOYMENTS"),
-            order=given.get("ORDER"), precision=shares.get("PRECISION"), most=numbers.get("MOST"),
+            order=given.get("ORDER"), rounds=numbers.get("ROUNDS"), precision=shares.get("PRECISION"), most=numbers.get("MOST"),
             hours=shares.get("HOURS"), mixture=json.loads(given.get("MIXTURE", "false")),
         )  # fmt: skip
 

@@ -15,7 +15,7 @@ TIERS = ("test", "test-lab", "test-browser", "test-stress")
 # Target -> the values that it takes, and the program that gets them; one that is not named here takes none.
 TAKES = {
     "run": (
-        "STUDY", "PROFILE", "RUNS", "SYSTEMS", "WORKLOADS", "SITE", "SEED", "SESSION", "DEPLOYMENTS", "ORDER",
+        "STUDY", "PROFILE", "RUNS", "SYSTEMS", "WORKLOADS", "SITE", "SEED", "SESSION", "DEPLOYMENTS", "ORDER", "ROUNDS",
         "PRECISION", "MOST", "HOURS", "MIXTURE",
     ),
     "kick": ("STUDY", "PROFILE", "SITE"), "campaign": ("FILE", "EXECUTOR"), "claims": ("MEASURE",),
