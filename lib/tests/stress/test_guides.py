@@ -27,8 +27,8 @@ from tests.support.places import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 VARIABLES = {
-    "STUDY", "PROFILE", "RUNS", "SYSTEMS", "WORKLOADS", "SEED", "SITE", "SESSION", "DEPLOYMENTS", "ORDER", "ROUNDS", "PRECISION",
-    "MOST", "HOURS", "MIXTURE", "TESTS", "PYTHON", "FILE", "EXECUTOR", "DRY",
+    "STUDY", "PROFILE", "RUNS", "SYSTEMS", "WORKLOADS", "SEED", "SITE", "SESSION", "DEPLOYMENTS", "ORDER", "ROUNDS",
+    "PRECISION", "MOST", "HOURS", "MIXTURE", "TESTS", "PYTHON", "FILE", "EXECUTOR", "DRY",
 }  # fmt: skip
 # Programs of the machine that guides may speak of, besides make and infrabench.
 OTHERS = {
@@ -187,8 +187,8 @@ def _request(given: dict[str, str]) -> None:
         api.request(
             study, profile=given.get("PROFILE", "smoke"), runs=numbers.get("RUNS"), systems=given.get("SYSTEMS"),
             workloads=given.get("WORKLOADS"), seed=numbers.get("SEED"), deployments=numbers.get("DEPLOYMENTS"),
-            order=given.get("ORDER"), rounds=numbers.get("ROUNDS"), precision=shares.get("PRECISION"), most=numbers.get("MOST"),
-            hours=shares.get("HOURS"), mixture=json.loads(given.get("MIXTURE", "false")),
+            order=given.get("ORDER"), rounds=numbers.get("ROUNDS"), precision=shares.get("PRECISION"),
+            most=numbers.get("MOST"), hours=shares.get("HOURS"), mixture=json.loads(given.get("MIXTURE", "false")),
         )  # fmt: skip
 
 
