@@ -33,7 +33,7 @@ def test_kill_9_at_random_moments_loses_nothing_and_repeats_nothing(tmp_path, st
     plans, finished = set(), {}
     for _ in range(10):
         steps = context.Semaphore(0)
-        more = {"runs": 15, "on_progress": lambda _, steps=steps: steps.release()}
+        more = {"runs": 60, "on_progress": lambda _, steps=steps: steps.release()}
         child = context.Process(target=run, args=(study, folder), kwargs=more)
         child.start()
         for _ in range(rng.randint(1, 9)):
@@ -47,11 +47,11 @@ def test_kill_9_at_random_moments_loses_nothing_and_repeats_nothing(tmp_path, st
         for name in records.recorded(folder):
             data = (folder / "trials" / name / "trial.json").read_bytes()
             assert finished.setdefault(name, data) == data
-    assert 0 < len(finished) < 60
-    run(study, folder, runs=15)
+    assert 0 < len(finished) < 240
+    run(study, folder, runs=60)
     assert len(plans | {(folder / "plan.jsonl").read_bytes()}) == 1
     assert records.recorded(folder) == {trial.id for trial in records.read_plan(folder)}
-    assert len(records.recorded(folder)) == 60
+    assert len(records.recorded(folder)) == 240
     assert all((folder / "trials" / n / "trial.json").read_bytes() == data for n, data in finished.items())
     assert not list(folder.glob("trials/.tmp-*"))
     assert records.verify(folder) == []

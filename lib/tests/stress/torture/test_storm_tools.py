@@ -6,10 +6,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
-from infrabench.core import Guards, Measurement, Step, Target, Trial
+from infrabench.core import Guards, Measurement, Param, Step, Target, Trial
 from infrabench.experiment.execution.monitor import watching
 from infrabench.experiment.execution.trial import Bench, Finished, execute
 from infrabench.machines.hosts import child_process
@@ -31,6 +32,8 @@ print(result.flooded, result.status, len(result.stdout), len(result.stderr), mem
 
 class Tool:
     """A workload that is one shell script; what it prints is a number."""
+
+    PARAMS: ClassVar[dict[str, Param]] = {}
 
     def __init__(self, script: str, timeout_s: float = 2.0, stdin: bytes = b"") -> None:
         self.script, self.timeout_s, self.stdin = script, timeout_s, stdin
