@@ -35,8 +35,8 @@ def _file(workload: str, size_bytes: int, label: str, took: float) -> Case:
     return Case(workload, f"size={label}", {"size_bytes": size_bytes}, seconds=took, disk_bytes=size_bytes)
 
 
-def _web(users: int, requests: int, took: float, rounds: int = 1) -> Case:
-    return Case("web", f"users={users}", {"users": users, "requests": requests}, "users", users, took, rounds=rounds)
+def _web(users: int, requests: int, took: float) -> Case:
+    return Case("web", f"users={users}", {"users": users, "requests": requests}, "users", users, took)
 
 
 def _mail(seconds: float, max_kib: int, took: float) -> Case:
@@ -73,8 +73,8 @@ QUICK = Profile(
         _cpu(4, 1.05, seconds=1),
         _stream(256, 3, 0.65),
         _file("iozone", 64 * MIB, "64MiB", 0.4),
-        _web(1000, 15000, 1.6, rounds=5),
-        _web(2000, 15000, 1.8, rounds=5),
+        _web(1000, 15000, 1.2),
+        _web(2000, 15000, 1.4),
         _file("ftp", 128 * MIB, "128MiB", 0.8),
         Case("startup", "default", seconds=1.2),
     ),

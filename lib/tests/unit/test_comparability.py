@@ -93,6 +93,15 @@ def test_the_same_case_with_other_parameters_is_not_the_same(make):
     assert [(d.key, d.checked) for d in differences(one, three)] == [("case fake value=2", False)]
 
 
+def test_the_same_case_in_other_rounds_is_not_the_same():
+    def differing(then, now):
+        cases = [{"workload": "web", "scenario": "s", "params": {}, **more} for more in (then, now)]
+        return [(each.key, each.checked) for each in comparability._cases(cases[:1], cases[1:])]
+
+    assert differing({}, {"rounds": 5}) == [("case web s", True)]
+    assert differing({"rounds": 1}, {}) == []
+
+
 def test_other_limits_are_named(make):
     study = registry.study("fakes")
     one, two = make("one"), make("two", replace(study, limits=Limits(memory_bytes=2**30)))

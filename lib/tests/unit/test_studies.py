@@ -91,7 +91,7 @@ def test_the_containers_study_has_the_sizes_of_the_papers():
 def test_the_profiles_of_the_containers_study_are_as_long_as_they_may_be():
     study = registry.study("containers")
     assert designs.expected_study_cost(study, session.request(study, profile="smoke")).seconds < 300
-    assert designs.expected_study_cost(study, session.request(study, profile="quick")).seconds < 1260
+    assert designs.expected_study_cost(study, session.request(study, profile="quick")).seconds < 1200
 
 
 def test_the_cnis_study_has_what_the_paper_has_and_what_it_lacks():

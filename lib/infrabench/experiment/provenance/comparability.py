@@ -186,8 +186,19 @@ def _request_differences(one: Mapping[str, Any], two: Mapping[str, Any]) -> Iter
 
 
 def _cases(then: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> Iterator[Difference]:
-    """A case that one session lacks is reported; one whose parameters differ under the same name is not comparable."""
-    old, new = ({(c["workload"], c["scenario"]): c["params"] for c in cases} for cases in (then, now))
+    """A case that one session lacks is reported; one whose parameters differ under the same name is not comparable.
+
+    Nor is one in other rounds: a percentile is the mean of those of the rounds.
+    """
+
+    def named(cases: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], Any]:
+        return {
+            (case["workload"], case["scenario"]): dict(case["params"])
+            | ({"rounds": case["rounds"]} if case.get("rounds", 1) > 1 else {})
+            for case in cases
+        }
+
+    old, new = named(then), named(now)
     for key in sorted({*old, *new}):
         both = key in old and key in new
         if old.get(key) != new.get(key):

@@ -159,7 +159,7 @@ def _build(parts: Sequence[GoPart], say: Say) -> None:
     )
     begin = time.monotonic()
 
-    def tell(number: int, program: Program, now_s: float, done: str) -> None:
+    def say_progress(number: int, program: Program, now_s: float, done: str) -> None:
         passed_s = time.monotonic() - begin
         left = duration(time_left(times, number, passed_s, now_s))
         progress = f"{program.name}{done and f' ({done})'}: {duration(passed_s)} so far, about {left} left"
@@ -171,7 +171,7 @@ def _build(parts: Sequence[GoPart], say: Say) -> None:
         unfinished = _unfinished(folder)
         unfinished.mkdir(parents=True, exist_ok=True)
         for program in to_build(part, toolchain):
-            tick = partial(tell, next(numbered), program)
+            tick = partial(say_progress, next(numbered), program)
             tick(0.0, "")
             build(part, program, unfinished / program.name, tick)
         for extra in part.extra:
