@@ -6,9 +6,16 @@ a request ``latency_p50_s``, ``latency_p95_s``, ``latency_p99_s``, and ``failed_
 than 2xx, each request once; with few of them a trial is still one, and they stand beside its rate). ab is not told to
 go on after a reset connection (``-r``): such a trial failed. ab itself uses one thread, so on a fast server it can be
 the limit.
+
+Connections that have ended keep their port for a minute (TIME_WAIT). Where they fill the half of the ephemeral ports
+that Linux tries first, each new connection searches all of it, in the kernel and on ab's processor, and the rate falls
+to a tenth. So those to this server are removed before each run of ab, which takes root and changes no setting; how many
+there are at its end stands in its output, and a trial with too many is refused.
 """
 
 from __future__ import annotations
+
+import re
 
 from infrabench.core import Capture, Measurements, Param, Params, ParseError, Roles, Step, Steps
 from infrabench.workloads._parse import (
@@ -28,7 +35,7 @@ from infrabench.workloads._parse import (
 
 PROGRAMS = {
     "server": {"apache2": "apache2", "ib-service": ""},
-    "client": {"ab": "apache2-utils", "curl": "curl", "prlimit": "util-linux"},
+    "client": {"ab": "apache2-utils", "curl": "curl", "prlimit": "util-linux", "ss": "iproute2"},
 }
 VERSION = ("ab", "-V"), r"^This is ApacheBench, Version (\S+) "
 TOOL = "ab"
@@ -43,9 +50,19 @@ PARAMS = {
 }
 CSV = "/tmp/infrabench-ab.csv"
 SPARE_FILES = 1024  # descriptors beyond one for each user
-# The percentiles that ab prints are whole milliseconds; those that it writes to a file have microseconds.
-SCRIPT = 'file=$1; shift; "$@" && cat "$file"; status=$?; rm -f "$file"; exit $status'
 COUNT = "([0-9]{1,12})"
+# The percentiles that ab prints are whole milliseconds; those that it writes to a file have microseconds.
+SCRIPT = r"""
+file=$1; to="dst $2 and dport = :$3"; shift 3
+ss --kill --no-header --tcp --all --numeric state time-wait "$to" >/dev/null 2>&1
+"$@" && cat "$file"; status=$?; rm -f "$file"
+[ "$status" = 0 ] || exit "$status"
+read -r low high </proc/sys/net/ipv4/ip_local_port_range && read -r reuse </proc/sys/net/ipv4/tcp_tw_reuse || exit
+waiting=$(ss --no-header --tcp --all --numeric state time-wait "$to" | wc -l)
+echo "ports: $waiting of $((high - low + 1)) in TIME_WAIT, tcp_tw_reuse $reuse"
+"""
+PORTS = rf"^ports: {COUNT} of {COUNT} in TIME_WAIT, tcp_tw_reuse {COUNT}$"  # not in sessions of before
+MOST_WAITING = 0.4  # of the ports: 80 % of the half that is tried first, where two are tried for each on the average
 REPORT = {
     "concurrency": Field(r"^Concurrency Level: +NUM$", equals="users"),
     "length of the page": Field(r"^Document Length: +NUM bytes$", equals=PAGE_BYTES),
@@ -79,7 +96,7 @@ def plan(params: Params, roles: Roles) -> Steps:
     url = _join_url(roles["server"].address, port, PAGE)
     ready = ("curl", "--fail", "--silent", "--show-error", "--max-time", "2", "--output", "/dev/null", url)
     load = (
-        "sh", "-c", SCRIPT, "sh", CSV, "prlimit", f"--nofile={users + SPARE_FILES}:",
+        "sh", "-c", SCRIPT, "sh", CSV, roles["server"].address, str(port), "prlimit", f"--nofile={users + SPARE_FILES}:",
         TOOL, "-q", "-s", "60", "-n", str(requests), "-c", str(users), "-e", CSV, url,
     )  # fmt: skip
     return (
@@ -100,6 +117,7 @@ def parse(capture: Capture) -> Measurements:
     names = ("Server Hostname", "Server Port", "Document Path")
     host, port, path = (one(TOOL, f"the {name.lower()}", rf"^{name}: +(\S+)$", output)[1] for name in names)
     equal(TOOL, "address", _join_url(host, port, path), capture["ab"].argv[-1])
+    _check_ports(output, host)
     equal(TOOL, "complete requests", complete, params["requests"])
     total_s, rate = positive(TOOL, "time", report["time taken"]), positive(TOOL, "rate", report["rate"])
     # ab divides the one by the other; what it prints is rounded, the time to milliseconds and the rate to hundredths.
@@ -141,9 +159,26 @@ def _counts(output: str) -> tuple[int, int]:
     return complete, min(connect + receive + exceptions + max(length, other), complete)
 
 
+def _check_ports(output: str, host: str) -> None:
+    """Raise `ParseError` where ended connections held so many ports that ab had to search for free ones.
+
+    With tcp_tw_reuse 1, and on the loopback interface with 2, the kernel gives their ports to new connections.
+    """
+    found = re.findall(PORTS, output, re.MULTILINE)
+    for waiting, ports, reuse in (map(int, each) for each in found):
+        reused = reuse == 1 or (reuse == 2 and host.startswith(("127.", "::1")))  # noqa: PLR2004
+        if waiting > MOST_WAITING * ports and not reused:
+            raise ParseError(
+                TOOL,
+                f"{waiting} of {ports} ports were in TIME_WAIT, so that the search for free ones was measured: measure "
+                "as root, with fewer requests, or set net.ipv4.tcp_tw_reuse = 1 on the client",
+                output[-200:],
+            )
+
+
 def _percentiles(output: str) -> dict[int, float]:
     """Return percentile -> seconds from the CSV that follows ab's report."""
-    pattern = rf"^Percentage served,Time in ms\n((?:[0-9]{{1,3}},{NUMBER}\n)+)\Z"
+    pattern = rf"^Percentage served,Time in ms\n((?:[0-9]{{1,3}},{NUMBER}\n)+)(?:ports: .*\n)?\Z"
     table = one(TOOL, "the table of percentiles", pattern, output)
     rows = [line.split(",") for line in table[1].splitlines()]
     equal(TOOL, "the list of percentiles", [int(percent) for percent, _ in rows], list(range(101)))
