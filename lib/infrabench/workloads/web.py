@@ -57,9 +57,9 @@ file=$1; to="dst $2 and dport = :$3"; shift 3
 ss --kill --no-header --tcp --all --numeric state time-wait "$to" >/dev/null 2>&1
 "$@" && cat "$file"; status=$?; rm -f "$file"
 [ "$status" = 0 ] || exit "$status"
-read -r low high </proc/sys/net/ipv4/ip_local_port_range && read -r reuse </proc/sys/net/ipv4/tcp_tw_reuse || exit
 waiting=$(ss --no-header --tcp --all --numeric state time-wait "$to" | wc -l)
-echo "ports: $waiting of $((high - low + 1)) in TIME_WAIT, tcp_tw_reuse $reuse"
+set -- $(cat /proc/sys/net/ipv4/ip_local_port_range /proc/sys/net/ipv4/tcp_tw_reuse)
+echo "ports: $waiting of $(($2 - $1 + 1)) in TIME_WAIT, tcp_tw_reuse $3"
 """
 PORTS = rf"^ports: {COUNT} of {COUNT} in TIME_WAIT, tcp_tw_reuse {COUNT}$"  # not in sessions of before
 MOST_WAITING = 0.4  # of the ports: 80 % of the half that is tried first, where two are tried for each on the average
@@ -96,7 +96,8 @@ def plan(params: Params, roles: Roles) -> Steps:
     url = _join_url(roles["server"].address, port, PAGE)
     ready = ("curl", "--fail", "--silent", "--show-error", "--max-time", "2", "--output", "/dev/null", url)
     load = (
-        "sh", "-c", SCRIPT, "sh", CSV, roles["server"].address, str(port), "prlimit", f"--nofile={users + SPARE_FILES}:",
+        "sh", "-c", SCRIPT, "sh", CSV, roles["server"].address, str(port),
+        "prlimit", f"--nofile={users + SPARE_FILES}:",
         TOOL, "-q", "-s", "60", "-n", str(requests), "-c", str(users), "-e", CSV, url,
     )  # fmt: skip
     return (
@@ -166,7 +167,7 @@ def _check_ports(output: str, host: str) -> None:
     """
     found = re.findall(PORTS, output, re.MULTILINE)
     for waiting, ports, reuse in (map(int, each) for each in found):
-        reused = reuse == 1 or (reuse == 2 and host.startswith(("127.", "::1")))  # noqa: PLR2004
+        reused = reuse == 1 or (reuse == 2 and host.startswith(("127.", "::1")))
         if waiting > MOST_WAITING * ports and not reused:
             raise ParseError(
                 TOOL,
