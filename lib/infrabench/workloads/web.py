@@ -93,10 +93,11 @@ def plan(params: Params, roles: Roles) -> Steps:
     """Return start, readiness (the client gets the page), load and stop."""
     users, requests, port = params["users"], params["requests"], params["port"]
     at_least("requests", requests, users)
-    url = _join_url(roles["server"].address, port, PAGE)
+    host = _bracket(roles["server"].address)
+    url = f"http://{host}:{port}{PAGE}"
     ready = ("curl", "--fail", "--silent", "--show-error", "--max-time", "2", "--output", "/dev/null", url)
     load = (
-        "sh", "-c", SCRIPT, "sh", CSV, roles["server"].address, str(port),
+        "sh", "-c", SCRIPT, "sh", CSV, host, str(port),
         "prlimit", f"--nofile={users + SPARE_FILES}:",
         TOOL, "-q", "-s", "60", "-n", str(requests), "-c", str(users), "-e", CSV, url,
     )  # fmt: skip
@@ -117,7 +118,7 @@ def parse(capture: Capture) -> Measurements:
     report = read_fields(TOOL, REPORT, output, params)
     names = ("Server Hostname", "Server Port", "Document Path")
     host, port, path = (one(TOOL, f"the {name.lower()}", rf"^{name}: +(\S+)$", output)[1] for name in names)
-    equal(TOOL, "address", _join_url(host, port, path), capture["ab"].argv[-1])
+    equal(TOOL, "address", f"http://{_bracket(host)}:{port}{path}", capture["ab"].argv[-1])
     _check_ports(output, host)
     equal(TOOL, "complete requests", complete, params["requests"])
     total_s, rate = positive(TOOL, "time", report["time taken"]), positive(TOOL, "rate", report["rate"])
@@ -135,8 +136,8 @@ def parse(capture: Capture) -> Measurements:
     )
 
 
-def _join_url(host: str, port: object, path: str) -> str:
-    return f"http://[{host}]:{port}{path}" if ":" in host else f"http://{host}:{port}{path}"
+def _bracket(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _counts(output: str) -> tuple[int, int]:
