@@ -3,9 +3,8 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 # Without a name: the newest that is here (scripts/make-env).
 PYTHON      ?=
-PROFILE     ?= smoke
-# Every study, unless something is asked for that only one of them has.
-STUDY       ?= containers $(if $(SYSTEMS)$(WORKLOADS)$(SESSION),,cnis runtimes storage)
+PROFILE     ?=
+STUDY       ?= containers
 ENV         := .venv
 BIN         := $(ENV)/bin
 # Values reach commands through the environment alone, so that no shell reads them; and make itself, which would expand a
@@ -41,7 +40,8 @@ audit: env  ## Hold the locked packages against known advisories, and say what c
 
 # What `make run` hands to a notebook: only what was given.
 given = $(if $($(2)),-p $(1) "$$$(2)")
-ARGUMENTS = -p mode run -p profile "$$PROFILE" $(call given,runs,RUNS) $(call given,systems,SYSTEMS) \
+# Without a profile: the one that answers first.
+ARGUMENTS = -p mode run -p profile "$${PROFILE:-$$profile}" $(call given,runs,RUNS) $(call given,systems,SYSTEMS) \
   $(call given,workloads,WORKLOADS) $(call given,seed,SEED) $(call given,site,SITE) $(call given,session,SESSION) \
   $(call given,deployments,DEPLOYMENTS) $(call given,order,ORDER) $(call given,rounds,ROUNDS) \
   $(call given,precision,PRECISION) $(call given,most,MOST) $(call given,hours,HOURS) $(call given,mixture,MIXTURE)
@@ -49,13 +49,15 @@ ARGUMENTS = -p mode run -p profile "$$PROFILE" $(call given,runs,RUNS) $(call gi
 system:
 	@scripts/system-packages $${NEEDS:-$$STUDY}
 
-run: env system  ## Run every study on real systems and write notebooks, figures, tables and report to out/ (STUDY= PROFILE= RUNS= SYSTEMS= WORKLOADS= SITE= SEED= SESSION= DEPLOYMENTS= ORDER= ROUNDS= PRECISION= MOST= HOURS= MIXTURE=)
-	@status=0; for study in $$STUDY; do \
+run: env system  ## Run a study (containers), or STUDY=all, on real systems: notebook, figures, tables and report in out/ (STUDY= PROFILE= RUNS= SYSTEMS= WORKLOADS= SITE= SEED= SESSION= DEPLOYMENTS= ORDER= ROUNDS= PRECISION= MOST= HOURS= MIXTURE=)
+	@status=0; [ "$$STUDY" != all ] || STUDY="containers cnis runtimes storage"; set -- $$STUDY; \
+	for study do \
+	  profile=quick; [ "$$study" != containers ] || [ -n "$${WORKLOADS:-}" ] || profile=brief; \
 	  $(BIN)/infrabench notebook run notebooks/$$study.ipynb out/$$study.ipynb $(ARGUMENTS) || { \
-	    status=$$?; [ $$status = 3 ] && [ "$(words $(STUDY))" != 1 ] || break; status=0; }; \
+	    status=$$?; [ $$status = 3 ] && [ $$# != 1 ] || break; status=0; }; \
 	done; \
 	$(BIN)/infrabench report || { failed=$$?; [ $$status != 0 ] || status=$$failed; }; \
-	exit $$status
+	$(if $(filter file,$(origin STUDY)),[ $$status != 0 ] || $(BIN)/infrabench plan;) exit $$status
 
 .PHONY: campaign
 campaign: env  ## Run studies on several sites, or go on with it: FILE= names the campaign (EXECUTOR=slurm; DRY=1: only the plan)

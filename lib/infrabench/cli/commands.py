@@ -22,7 +22,7 @@ from infrabench.cli.subcommands import (
     existing_site,
     split,
 )
-from infrabench.core import DesignError, Request
+from infrabench.core import PROFILES, DesignError, Request
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design
 from infrabench.experiment.execution import runs, session
@@ -38,7 +38,7 @@ MIB = 2**20
 def add_study_parsers(subparsers: Subparsers) -> None:
     """Add `plan` and `run`."""
     parser = add_command(
-        subparsers, "plan", plan, "print trials, time and disk; or the blocks that a goal needs",
+        subparsers, "plan", plan, "print the studies; trials, time and disk of one; or the blocks that a goal needs",
         "infrabench plan containers --profile quick --systems native docker",
     )  # fmt: skip
     _add_request(parser, left_out=("site", "session", "mixture"), nargs="?")  # a pilot knows its study
@@ -126,12 +126,16 @@ def _add_request(parser: CommandParser, *, left_out: Sequence[str] = (), nargs: 
 
 
 def plan(arguments: Namespace) -> Iterator[str]:
-    """Yield every trial in order, with when it is expected to start, and the cost of all; or what a pilot says."""
+    """Yield every trial in order, with when it is expected to start, and the cost of all.
+
+    Without a study: what the studies ask and take; with a pilot: what that says.
+    """
     if arguments.pilot:
         yield from _from_pilot(arguments.study, arguments.pilot, arguments.goals, arguments.all)
         return
     if arguments.study is None:
-        raise DesignError(f"name the study to plan: {', '.join(registry.names('studies'))}")
+        yield from _describe_studies()
+        return
     wanted = _wanted(arguments)
     at = len(wanted.systems) * session.study_of(wanted).deploy_s
     wide = [max(map(len, names), default=0) for names in (wanted.systems, designs.workloads(wanted))]
@@ -147,6 +151,17 @@ def plan(arguments: Namespace) -> Iterator[str]:
 
     yield _cost(wanted)
     yield plan_tables.power_summary(wanted)
+
+
+def _describe_studies() -> Iterator[str]:
+    from infrabench.notebook import start_page  # pandas is loaded for this alone
+
+    for row in start_page.describe_studies(start_page.look_around()):
+        times = ", ".join(f"{name} {row[name]}" for name in PROFILES if row[name])
+        yield f"{row['study']}: {row['question']}"
+        yield f"    {times}; {row['systems that run here']} systems run here"
+        yield f"    made first, once: {row['made first, once']}"
+    yield "make run STUDY=NAME PROFILE=NAME runs one, STUDY=all all of them; infrabench plan NAME says how"
 
 
 def run(arguments: Namespace) -> Iterator[str]:

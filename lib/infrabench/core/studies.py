@@ -9,7 +9,7 @@ from typing import Any
 from infrabench.core.systems import Limits
 
 MOST_ROUNDS = 100  # of one trial
-PROFILES = ("smoke", "quick", "paper")  # that every study has, by what they take
+PROFILES = ("smoke", "brief", "quick", "paper")  # by what they take; `brief` is of studies that answer in minutes
 
 
 @dataclass(frozen=True, slots=True)

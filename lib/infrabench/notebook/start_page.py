@@ -103,18 +103,26 @@ def look_around(studies: Sequence[str] | None = None) -> dict[str, dict[str, ava
 
 def studies_table(found: Looked) -> Shown:
     """Return the studies with what each asks, how long it takes, and what is made first; `found`: of `look_around`."""
+    rows = describe_studies(found)
+    return _table([{**row, "study": _link(row["study"])} for row in rows])
+
+
+def describe_studies(found: Looked) -> list[dict[str, str]]:
+    """Return the rows of `studies_table`, with an empty time where a study has no such profile."""
     rows = []
     for name, systems in found.items():
         study = registry.study(name)
         wanted = {each: session.request(study, profile=each) for each in PROFILES if each in study.profiles}
-        times = {each: words(designs.expected_study_cost(study, one).seconds) for each, one in wanted.items()}
+        times = dict.fromkeys(PROFILES, "") | {
+            each: words(designs.expected_study_cost(study, one).seconds) for each, one in wanted.items()
+        }
         first = availability.seconds([each for one in systems.values() for each in one.first])
         runs_here = sum(None in (each.lab, each.local) for each in systems.values())
         rows.append({
-            "study": _link(name), "question": study.title, "systems that run here": f"{runs_here} of {len(systems)}",
+            "study": name, "question": study.title, "systems that run here": f"{runs_here} of {len(systems)}",
             **times, "made first, once": f"about {words(first)}" if first else "nothing",
         })  # fmt: skip
-    return _table(rows)
+    return rows
 
 
 def machine_table(found: Looked) -> Shown:

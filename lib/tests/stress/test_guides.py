@@ -183,9 +183,10 @@ def _request(given: dict[str, str]) -> None:
     """Make the design that the variables of ``make run`` ask for: names and numbers have to be right."""
     numbers = {key: int(given[key]) for key in ("RUNS", "SEED", "DEPLOYMENTS", "ROUNDS", "MOST") if key in given}
     shares = {key: float(given[key]) for key in ("PRECISION", "HOURS") if key in given}
-    for study in given.get("STUDY", "containers").split():
+    named = given.get("STUDY", "containers")
+    for study in ("containers", "cnis", "runtimes", "storage") if named == "all" else named.split():
         api.request(
-            study, profile=given.get("PROFILE", "smoke"), runs=numbers.get("RUNS"), systems=given.get("SYSTEMS"),
+            study, profile=given.get("PROFILE", "quick"), runs=numbers.get("RUNS"), systems=given.get("SYSTEMS"),
             workloads=given.get("WORKLOADS"), seed=numbers.get("SEED"), deployments=numbers.get("DEPLOYMENTS"),
             order=given.get("ORDER"), rounds=numbers.get("ROUNDS"), precision=shares.get("PRECISION"),
             most=numbers.get("MOST"), hours=shares.get("HOURS"), mixture=json.loads(given.get("MIXTURE", "false")),

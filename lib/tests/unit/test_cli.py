@@ -85,7 +85,6 @@ def test_the_same_seed_prints_the_same_plan(capsys):
         ([*PLAN, "--precision", "2", "--runs", "30", "--hours", "0"], "hours must be more than 0"),
         ([*PLAN, "--most", "50"], "give the precision too"),
         ([*PLAN, "--pilot", "no-such-session"], "unknown session 'no-such-session'"),
-        (["plan"], "name the study to plan: "),
         (
             ["run", *PLAN[1:], "--precision", "2", "--runs", "30", "--workloads", "null"],
             "none of their workloads is asked for",

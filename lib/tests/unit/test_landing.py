@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from infrabench import registry
+from infrabench.cli import commands
 from infrabench.experiment.execution import session
 from infrabench.ledger import catalogue
 from infrabench.ledger.archive import pack
@@ -60,12 +62,16 @@ def test_systems_with_the_same_answers_share_a_row() -> None:
 
 
 @pytest.mark.usefixtures("home")
-def test_a_study_leads_to_its_notebook_and_says_how_long_it_takes() -> None:
+def test_a_study_leads_to_its_notebook_and_says_how_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = start_page.studies_table(FOUND)
     assert '<a href="containers.ipynb">containers</a>' in shown._repr_html_()
     assert "| 3 of 4 |" in repr(shown)
     assert "What do Docker, LXC and LXD cost" in repr(shown)
     assert "about " in repr(shown)
+    monkeypatch.setattr(start_page, "look_around", lambda: FOUND)
+    lines = list(commands.plan(Namespace(pilot="", study=None)))
+    assert "containers: What do Docker, LXC and LXD cost, compared with native?" in lines
+    assert any(line.startswith("    smoke ") and "brief" in line and "3 of 4 systems" in line for line in lines)
 
 
 @pytest.mark.usefixtures("home")
