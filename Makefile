@@ -10,7 +10,7 @@ BIN         := $(ENV)/bin
 # Values reach commands through the environment alone, so that no shell reads them; and make itself, which would expand a
 # $(...) in them, takes what was given on its command line or in the environment as it is.
 VALUES      := PYTHON PROFILE STUDY NEEDS MEASURE ARCHIVE FILE EXECUTOR DRY TESTS RUNS SYSTEMS WORKLOADS SEED SITE SESSION \
-  DEPLOYMENTS ORDER ROUNDS PRECISION MOST HOURS MIXTURE
+  DEPLOYMENTS ORDER ROUNDS PRECISION MOST MINUTES MIXTURE
 $(foreach name,$(VALUES),$(if $(filter command environment,$(origin $(name))),$(eval override $(name) := $$(value $(name)))))
 export $(VALUES)
 # Every kernel and command would compile pandas, scipy and matplotlib anew, which takes seconds.
@@ -44,12 +44,12 @@ given = $(if $($(2)),-p $(1) "$$$(2)")
 ARGUMENTS = -p mode run -p profile "$${PROFILE:-$$profile}" $(call given,runs,RUNS) $(call given,systems,SYSTEMS) \
   $(call given,workloads,WORKLOADS) $(call given,seed,SEED) $(call given,site,SITE) $(call given,session,SESSION) \
   $(call given,deployments,DEPLOYMENTS) $(call given,order,ORDER) $(call given,rounds,ROUNDS) \
-  $(call given,precision,PRECISION) $(call given,most,MOST) $(call given,hours,HOURS) $(call given,mixture,MIXTURE)
+  $(call given,precision,PRECISION) $(call given,most,MOST) $(call given,minutes,MINUTES) $(call given,mixture,MIXTURE)
 
 system:
 	@scripts/system-packages $${NEEDS:-$$STUDY}
 
-run: env system  ## Run a study (containers), or STUDY=all, on real systems: notebook, figures, tables and report in out/ (STUDY= PROFILE= RUNS= SYSTEMS= WORKLOADS= SITE= SEED= SESSION= DEPLOYMENTS= ORDER= ROUNDS= PRECISION= MOST= HOURS= MIXTURE=)
+run: env system  ## Run a study (containers), or STUDY=all, on real systems: notebook, figures, tables and report in out/ (STUDY= PROFILE= RUNS= SYSTEMS= WORKLOADS= SITE= SEED= SESSION= DEPLOYMENTS= ORDER= ROUNDS= PRECISION= MOST= MINUTES= MIXTURE=)
 	@status=0; [ "$$STUDY" != all ] || STUDY="containers cnis runtimes storage"; set -- $$STUDY; \
 	for study do \
 	  profile=quick; [ "$$study" != containers ] || [ -n "$${WORKLOADS:-}" ] || profile=brief; \

@@ -280,7 +280,11 @@ def _cost(wanted: Design) -> str:
     count = len(wanted.systems) * len(wanted.cases) * wanted.blocks
     anew = f", every system made ready {wanted.deployments} times" if wanted.deployments > 1 else ""
     rule = wanted.stopping
-    more = f", more blocks up to {rule.most} for a half-width of {100 * rule.target:g} %" if rule else ""
+    more = ""
+    if rule is not None and rule.target is None:
+        more = " first, and more of the cases that are too wide for their margins"
+    elif rule is not None:
+        more = f", more blocks up to {rule.most} for a half-width of {100 * rule.target:g} %"
     return (
         f"{wanted.study} {wanted.profile}: {count} trials in {wanted.blocks} blocks{anew}{more} "
         f"({', '.join(wanted.systems)} x {len(wanted.cases)} cases), about {words(cost.seconds)}; up to "

@@ -24,7 +24,7 @@ from infrabench.experiment.provenance import comparability, labels
 from infrabench.ledger import archive, catalogue, ledger
 from infrabench.ledger.codes import CODE, known_codes
 from infrabench.ledger.fields import check_present
-from infrabench.ledger.records import LOOK, SESSION, absences, not_applicable, read_session, recorded
+from infrabench.ledger.records import LOOK, SESSION, absences, describe_added, not_applicable, read_session, recorded
 from infrabench.ledger.records import verify as problems
 from infrabench.ledger.session_folder import SessionFolder
 
@@ -219,7 +219,7 @@ def describe_state(folder: Path) -> Iterator[str]:
         yield f"  {names.get(system, system)}: {text}"
     for look in stored.notes(LOOK):
         widest = max(look["widths"].values(), default=float("nan"))
-        why = f"stop ({look['reason']})" if look["reason"] else f"{len(look['adds'])} blocks added"
+        why = f"stop ({look['reason']})" if look["reason"] else describe_added(look)
         yield f"  look at n = {look['n']}: widest half-width {100 * widest:.2f} %: {why}"
         for lost in dict.fromkeys(look.get("unequal", {}).values()):
             yield f"    no width of it counts: {lost}"

@@ -11,6 +11,8 @@ from typing import Any
 from infrabench.core.errors import LONGEST_NAME, DesignError, shorten
 from infrabench.core.studies import MOST_ROUNDS, Stopping
 
+MOST_BLOCKS = 1000  # of a case that gets what is left of a time
+
 
 def option(text: str, metavar: str | None = None, of: str = "", nargs: str | None = None) -> Mapping[str, Any]:
     """Return what the command line knows of a field of `Request`: its help; `of` is the kind of names that it takes."""
@@ -50,9 +52,11 @@ class Request:
     aa: str = field(default="", metadata=option("A/A: measure this one system under two labels", "SYSTEM", "systems"))
     precision: float | None = field(default=None, metadata=option(  # a share, 0.02; on the command line in percent
         "from 30 blocks on, add blocks until every primary cell's 95 % interval is at most this half-width", "PERCENT"))
-    most: int | None = field(
-        default=None, metadata=option("with --precision: at most N blocks (default: 100)", "N"))
-    hours: float | None = field(default=None, metadata=option("with --precision: add no block after H hours", "H"))
+    minutes: float | None = field(default=None, metadata=option(
+        "a few blocks of every case, then more, in MINUTES in all, of those whose intervals are too wide for their "
+        "margins; with --precision: add no block after MINUTES", "MINUTES"))
+    most: int | None = field(default=None, metadata=option(
+        "with --precision or --minutes: at most N blocks of a case (default: 100, or 1000)", "N"))
     site: str = field(default="auto", metadata=option(
         "lab, local, an inventory file of hosts (YAML), or the kubeconfig of a cluster, whose nodes need the image of "
         "pods (INFRABENCH_POD_IMAGE names another); auto (default) is lab where it can be, else local"))
@@ -77,12 +81,12 @@ class Request:
             raise DesignError(f"mixture is true or false, got {shorten(self.mixture)}")
         if self.aa and self.systems is not None:
             raise DesignError("an A/A session has one system under two labels: name either `aa` or `systems`")
-        if self.precision is None and (self.most is not None or self.hours is not None):
-            raise DesignError("most blocks and hours bound the search for a precision: give the precision too")
+        if self.precision is None and self.minutes is None and self.most is not None:
+            raise DesignError("most bounds blocks that are added: give the precision, or the minutes, too")
         if self.precision is not None:
             check_number("precision", self.precision)
-        if self.hours is not None and not check_number("hours", self.hours) > 0:
-            raise DesignError(f"hours must be more than 0, not {self.hours:g}")
+        if self.minutes is not None and not check_number("minutes", self.minutes) > 0:
+            raise DesignError(f"minutes must be more than 0, not {self.minutes:g}")
 
     @staticmethod
     def from_session(data: Mapping[str, Any], name: str | None = None) -> Request:
@@ -95,7 +99,7 @@ class Request:
             deployments=asked.get("deployments", 1), order=asked.get("order", "random"),
             rounds=asked.get("rounds"),
             precision=rule.get("target"), most=rule.get("most"),
-            hours=None if rule.get("budget_s") is None else rule["budget_s"] / 3600,
+            minutes=None if rule.get("budget_s") is None else rule["budget_s"] / 60,
             aa=aa, site=asked["site"]["name"], session=name,
         )  # fmt: skip
 
@@ -107,11 +111,12 @@ class Request:
 
     @property
     def stopping(self) -> Stopping | None:
-        """The rule that adds blocks until a precision is met; None without one."""
-        if self.precision is None:
+        """The rule that adds blocks until a precision is met or a time is used; None without one."""
+        if self.precision is None and self.minutes is None:
             return None
-        most = Stopping(self.precision).most if self.most is None else self.most
-        return Stopping(self.precision, most, budget_s=None if self.hours is None else self.hours * 3600)
+        usual = MOST_BLOCKS if self.precision is None else Stopping(self.precision).most
+        most = usual if self.most is None else self.most
+        return Stopping(self.precision, most, budget_s=None if self.minutes is None else self.minutes * 60)
 
 
 def parse_names(names: Sequence[str] | str | None) -> Sequence[str] | None:

@@ -66,11 +66,15 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
-    """When to stop adding blocks: on the width of intervals only, never on what they say."""
+    """When to stop adding blocks: on the width of intervals only, never on what they say.
 
-    target: float  # relative half-width of the 95 % interval that every primary cell has to meet
-    most: int = 100  # blocks
-    budget_s: float | None = None  # measuring time of the session
+    Without a target the time decides: blocks are added to one case at a time, until the time is used or every primary
+    case is narrow enough for its margin.
+    """
+
+    target: float | None  # relative half-width of the 95 % interval that every primary cell has to meet
+    most: int = 100  # blocks, of any case
+    budget_s: float | None = None  # time of the session's trials and all that is between them
     least: int = 30  # blocks before the first look
     batch: int = 5  # blocks between two looks
 

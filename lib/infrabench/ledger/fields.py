@@ -157,7 +157,10 @@ NOTE_FIELDS: Mapping[str, Mapping[str, Check]] = {
     },
     "code": {"block": _is_count, "after": _is_text, "parts": _is_map(_is_text, _is_text)},
 }  # fmt: skip
-OPTIONAL_NOTE_FIELDS: Mapping[str, Mapping[str, Check]] = {"look": {"unequal": _is_map(_is_text, _is_text)}}
+_are_cases = _is_list(lambda value: isinstance(value, list) and len(value) == 2 and all(map(is_label, value)))
+OPTIONAL_NOTE_FIELDS: Mapping[str, Mapping[str, Check]] = {
+    "discarded": {"cases": _are_cases}, "look": {"unequal": _is_map(_is_text, _is_text), "cases": _are_cases},
+}  # fmt: skip
 REDUCED = ("systems", "workloads")  # a session may have fewer than were asked for
 
 

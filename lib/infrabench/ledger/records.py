@@ -106,6 +106,17 @@ def discarded(folder: Path) -> dict[int, str]:
     return {each["block"]: each["reason"] for each in read_blocks(folder, DISCARDED)}
 
 
+def added_cases(note: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the cases (workload, scenario) of the blocks that a note adds; none: they hold every case."""
+    return [(workload, scenario) for workload, scenario in note.get("cases", ())]
+
+
+def describe_added(note: Mapping[str, Any]) -> str:
+    """Return, in words, how many blocks a note adds, and of which cases where not of all."""
+    of = ", ".join(" ".join(case) for case in added_cases(note))
+    return f"{len(note['adds'])} blocks added{f' of {of}' if of else ''}"
+
+
 def planned_as(trial: Trial, planned: Mapping[str, Trial], places: Mapping[tuple[Any, ...], Trial]) -> bool:
     """Tell whether a recorded trial is one of the plan, or the repeat of one.
 

@@ -44,7 +44,8 @@ def request(study: str, **parameters: Any) -> Design:
 
     Lists may also come as text, ``["native", "docker"]`` or ``native,docker``: papermill hands them over so.
     `precision` (relative half-width, 0.02 = 2 %) adds blocks to the 30 until every primary cell's interval is that
-    narrow, at `most` so many and for so many `hours`. `aa` names a system to measure under two labels.
+    narrow, at `most` so many. `minutes` are shared out: a few blocks of every case, then more where intervals are too
+    wide for their margins; with a precision they end its search. `aa` names a system to measure under two labels.
     """
     known = [each.name for each in fields(Request)]
     for name in parameters:

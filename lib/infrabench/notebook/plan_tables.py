@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,18 +10,20 @@ import numpy as np
 import pandas as pd
 
 from infrabench.analysis.tidy import tidy
-from infrabench.core import DesignError
+from infrabench.core import DesignError, Study
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design
 from infrabench.experiment.execution import session
 from infrabench.experiment.execution.progress import words
 from infrabench.experiment.execution.runner import Look, LookAt
+from infrabench.ledger.records import LOOK
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.stats import planning, stopping
 from infrabench.stats.planning import ALPHA, detectable, equivalence_margin
 from infrabench.stats.planning import plan_from_pilot as _plan_from_pilot
 
 MIB = 2**20
+log = logging.getLogger(__name__)
 
 
 def plan_table(wanted: Design) -> pd.DataFrame:
@@ -41,9 +44,11 @@ def plan_summary(wanted: Design) -> str:
     """Return one sentence that says how much `wanted` is and how long it takes."""
     cost = designs.expected_study_cost(session.study_of(wanted), wanted)
     count = len(wanted.systems) * len(wanted.cases) * wanted.blocks
+    timed = wanted.stopping is not None and wanted.stopping.target is None
+    more = ", and then more of the cases that are too wide for their margins" if timed else ""
     return (
         f"{count} trials: {wanted.blocks} blocks of {len(wanted.systems)} systems ({', '.join(wanted.systems)}) "
-        f"x {len(wanted.cases)} cases, seed {wanted.seed}, about {words(cost.seconds)}; at most "
+        f"x {len(wanted.cases)} cases{more}, seed {wanted.seed}, about {words(cost.seconds)}; at most "
         f"{cost.target_bytes / MIB:.0f} MiB inside a target, {cost.ledger_bytes / MIB:.0f} MiB recorded"
         f"{session.baseline_text(wanted)}"
     )
@@ -78,19 +83,21 @@ def look_of(wanted: Design) -> LookAt | None:
     rule = wanted.stopping
     if rule is None:
         return None
-    asked = {case.workload for case in wanted.cases}
-    primary = [each for each in session.study_of(wanted).primary if each[0] in asked]
+    asked, study = {case.workload for case in wanted.cases}, session.study_of(wanted)
+    primary = [each for each in study.primary if each[0] in asked]
     if not primary:
         raise DesignError(
             "blocks are added for the study's primary metrics, and none of their workloads is asked for: "
-            "leave out --precision, or name one of them"
+            "leave out --precision and --minutes, or name one of them"
         )
 
     def look_at(stored: SessionFolder, elapsed_s: float) -> Look:
         table = tidy(stored)
-        there = set(table["workload"])  # a workload that cannot run here was left out
+        there = [each for each in primary if each[0] in set(table["workload"])]  # what cannot run here was left out
+        if rule.target is None:
+            return _share_out(study, wanted, stored, table, there, elapsed_s)
         seen = stopping.look(
-            table, [each for each in primary if each[0] in there], rule.target, least=rule.least, batch=rule.batch,
+            table, there, rule.target, least=rule.least, batch=rule.batch,
             most=rule.most, elapsed_s=elapsed_s, budget_s=np.inf if rule.budget_s is None else rule.budget_s,
         )  # fmt: skip
         widths = {" ".join(cell): width for cell, width in seen.widths.items() if np.isfinite(width)}
@@ -98,6 +105,40 @@ def look_of(wanted: Design) -> LookAt | None:
         return Look(seen.n, widths, seen.stop, seen.reason, unequal)
 
     return look_at
+
+
+def _share_out(
+    study: Study, wanted: Design, stored: SessionFolder, table: pd.DataFrame, primary: Sequence[tuple[str, str]],
+    elapsed_s: float,
+) -> Look:  # fmt: skip
+    """Return the look that gives the next blocks to one case; the first says what to expect, the last what lacks."""
+    rule = wanted.stopping
+    assert rule is not None
+    assert rule.budget_s is not None
+    left_s, between_s = rule.budget_s - elapsed_s, study.probe_s + len(wanted.systems) * designs.TRIAL_OVERHEAD_S
+    seen = stopping.share_out(
+        table, primary, study.baseline, study.margins, left_s=left_s, between_s=between_s, batch=rule.batch,
+        most=rule.most,
+    )  # fmt: skip
+    missing_s = seen.missing_s()
+    narrow = len(seen.needs) - len(missing_s)
+    if not stored.notes(LOOK):
+        reach = sum(np.cumsum([*missing_s.values()]) <= left_s)
+        log.info(
+            "after %d blocks %d of %d primary cases are narrow enough for their margins; %d more can be in the %s left",
+            wanted.blocks, narrow, len(seen.needs), reach, words(max(left_s, 0.0)),
+        )  # fmt: skip
+    for (workload, scenario), lacking_s in missing_s.items() if seen.case is None else ():
+        n, need = seen.numbers[workload, scenario], seen.needs[workload, scenario]
+        more = f"{need:.0f} would take {words(lacking_s)} more" if np.isfinite(need) else "no number would do"
+        log.info("%s %s: %d blocks leave it wide for its margin; %s", workload, scenario, n, more)
+    return Look(
+        min(seen.numbers.values(), default=0) if seen.case is None else seen.numbers[seen.case],
+        {" ".join(cell): width for cell, width in seen.widths.items() if np.isfinite(width)},
+        seen.case is None,
+        seen.reason,
+        cases=() if seen.case is None else (seen.case,),
+    )
 
 
 def plan_from_pilot(

@@ -17,6 +17,7 @@ from infrabench.ledger.records import (
     DEPLOYMENTS,
     DISCARDED,
     LOOK,
+    describe_added,
     list_provenance,
     not_applicable,
     read_blocks,
@@ -63,7 +64,7 @@ def size_table(session: Session) -> pd.DataFrame:
         {
             "blocks": each["n"], "widest half-width %": round(100 * max(each["widths"].values(), default=np.nan), 2),
             "of": max(each["widths"], key=each["widths"].get, default=""),
-            "then": f"stopped: {each['reason']}" if each["reason"] else f"{len(each['adds'])} blocks added",
+            "then": f"stopped: {each['reason']}" if each["reason"] else describe_added(each),
             "no width counts": "; ".join(dict.fromkeys(each.get("unequal", {}).values())),
         }
         for each in read_blocks(session.folder, LOOK)

@@ -132,8 +132,13 @@ def blocks_to_decide(sd: ArrayLike, margin: ArrayLike, tests: ArrayLike = 1, off
     """
     sd, bound, tests, off = _floats(sd, margin, tests, off)
     bound = bound - 2 * off
+    return _least(lambda n: is_decisive(sd, n, bound, tests), _known(sd) & _known(bound))
+
+
+def is_decisive(sd: ArrayLike, n: ArrayLike, margin: ArrayLike, tests: ArrayLike = 1) -> NDArray[np.bool_]:
+    """Return whether no outcome of `n` blocks is inconclusive: see `blocks_to_decide`. Broadcast shape; NaN: not."""
     level = 1 - 2 * ALPHA / np.maximum(tests, 1)
-    return _least(lambda n: half_width(sd, n) + half_width(sd, n, level) <= bound, _known(sd) & _known(bound))
+    return np.asarray(half_width(sd, n) + half_width(sd, n, level) <= np.asarray(margin))
 
 
 def equivalence_margin(sd: ArrayLike, n: ArrayLike, power: float = POWER, alpha: float = ALPHA) -> Numbers:

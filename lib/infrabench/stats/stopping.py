@@ -1,8 +1,11 @@
-"""When a session may stop: 30 blocks, then 5 more at a time until every primary cell is known well enough, 100 at most.
+"""When a session may stop, and which case gets the next blocks: by widths, never by what intervals say.
 
-The rule looks at the width of each system's own interval, and at whether systems lose trials alike. It never sees a
-contrast or its p-value, because stopping on those changes what they mean. Below 30 it never stops: intervals that were
-short by luck would end the session.
+`look`: 30 blocks, then 5 more at a time until every primary cell is known well enough, 100 at most. `share_out`: a few
+blocks of every case, then 5 more at a time of one case, until the time is used.
+
+The first looks at the width of each system's own interval, and at whether systems lose trials alike; the second at the
+spread of the ratios to the baseline. Neither sees a ratio or its p-value, because stopping on those changes what they
+mean. Below 30 the first never stops: intervals that were short by luck would end the session.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from infrabench.core import DesignError
 from infrabench.stats.diagnostics import bimodal
 from infrabench.stats.intervals import NAN, Array, constant, median_interval, t_interval
 from infrabench.stats.losses import explain_unequal
+from infrabench.stats.planning import blocks_to_decide, half_width
 from infrabench.stats.table import blocked, check_values
 
 TARGET, MIN_BLOCKS, BATCH, MAX_BLOCKS = 0.02, 30, 5, 100
@@ -95,6 +99,92 @@ def look(
         elif elapsed_s >= budget_s:
             reason = "time"
     return PrecisionCheck(n, widths, bool(reason), reason, criterion, unequal)
+
+
+class Share(NamedTuple):
+    """Which case gets the next blocks; `reason` says why none does, and is empty where one does."""
+
+    case: tuple[str, str] | None  # workload, scenario
+    numbers: Mapping[tuple[str, str], int]  # pairs that a case has, of the system that has fewest
+    widths: Mapping[
+        Cell, float
+    ]  # half-width of the 95 % interval of the ratio, by (workload, scenario, metric, system)
+    needs: Mapping[tuple[str, str], float]  # pairs at which no outcome is inconclusive, by case; infinite: unknown
+    costs_s: Mapping[tuple[str, str], float]  # what one block of a case takes
+    reason: Reason
+
+    def missing_s(self) -> dict[tuple[str, str], float]:
+        """Return how long each case still takes that is not narrow enough, the quickest first."""
+        open_ = {case: need - self.numbers[case] for case, need in self.needs.items() if need > self.numbers[case]}
+        return dict(sorted(((case, n * self.costs_s[case]) for case, n in open_.items()), key=lambda each: each[::-1]))
+
+
+def share_out(
+    table: pd.DataFrame,
+    primary: Iterable[tuple[str, str]],
+    baseline: str,
+    margins: Mapping[str, float],
+    *,
+    left_s: float,
+    between_s: float = 0.0,
+    batch: int = BATCH,
+    most: int = MAX_BLOCKS,
+) -> Share:
+    """Return which case gets the next `batch` blocks of a session that has `left_s` seconds left.
+
+    A case is narrow enough when it has as many pairs as, at the spread of its ratios, leave no outcome inconclusive at
+    its margin (`planning.blocks_to_decide`), or `most`. Of the others, those that can get there in the time come first,
+    the cheapest before; then the one that is widest against its margin and whose blocks fit. Of a pair of systems the
+    standard deviation of the log ratio is taken, and what its blocks took on the average, with `between_s` beside the
+    trials of each: neither their ratio nor any verdict enters. Cases without a primary metric get nothing.
+
+    ``reason``: *target* when all are narrow enough, *n_max* when the rest have `most` blocks, *time* when none fit.
+    Raises `SchemaError` as `table.check_values`.
+    """
+    check_values(table)
+    kept, wanted = table[table["state"] != "discarded"], set(primary)
+    cube = blocked(kept)
+    rows = [at for at, case in enumerate(cube.cases.itertuples()) if (case.workload, case.metric) in wanted]
+    others = [i for i, name in enumerate(cube.systems) if name != baseline]
+    base = cube.systems.index(baseline)
+    families = cube.cases.iloc[rows].groupby(["workload", "metric"]).size() * len(others)
+    numbers: dict[tuple[str, str], int] = {}
+    needs: dict[tuple[str, str], float] = {}
+    widths: dict[Cell, float] = {}
+    for at in rows:
+        case = cube.cases.iloc[at]
+        key = (case["workload"], case["scenario"])
+        margin = margins.get(case["metric"], margins[""])
+        for i in others:
+            x, y = cube.numbers[at, i], cube.numbers[at, base]
+            if not np.isfinite(x).any():
+                continue  # it cannot run this
+            ratios = np.log(x / y, out=np.full(x.shape, NAN), where=(x > 0) & (y > 0))
+            ratios = ratios[np.isfinite(ratios)]
+            n = ratios.size
+            sd = float(ratios.std(ddof=1)) if n > 1 else NAN
+            tests = families[case["workload"], case["metric"]]
+            need = float(n) if sd == 0 else float(blocks_to_decide(sd, margin, tests))
+            widths[*key, case["metric"], cube.systems[i]] = float(half_width(sd, n))
+            needs[key] = max(needs.get(key, 0.0), need if np.isfinite(need) else np.inf)
+            numbers[key] = min(numbers.get(key, n), n)
+    costs_s = {key: between_s + cost for key, cost in _block_costs_s(kept).items()}
+    seen = Share(None, numbers, widths, needs, costs_s, "")
+    missing_s = seen.missing_s()
+    room = [key for key in missing_s if numbers[key] < most]
+    fits = [key for key in room if batch * costs_s[key] <= left_s]
+    if not fits:
+        return seen._replace(reason="target" if not missing_s else "time" if room else "n_max")
+    reach = [key for key in fits if missing_s[key] <= left_s]
+    widest = max(fits, key=lambda key: (needs[key] / max(numbers[key], 1), key))
+    return seen._replace(case=reach[0] if reach else widest)
+
+
+def _block_costs_s(kept: pd.DataFrame) -> dict[tuple[str, str], float]:
+    """What one block of each case took, repeats included: all its trials, over its blocks."""
+    trials = kept.drop_duplicates(["session", "trial"]).groupby(["workload", "scenario"])
+    found = trials["duration_s"].sum() / trials["block"].nunique()
+    return {(str(workload), str(scenario)): float(value) for (workload, scenario), value in found.items()}
 
 
 def relative_width(x: Array) -> tuple[Array, NDArray[np.bool_]]:

@@ -28,7 +28,7 @@ from tests.support.places import ROOT
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 VARIABLES = {
     "STUDY", "PROFILE", "RUNS", "SYSTEMS", "WORKLOADS", "SEED", "SITE", "SESSION", "DEPLOYMENTS", "ORDER", "ROUNDS",
-    "PRECISION", "MOST", "HOURS", "MIXTURE", "TESTS", "PYTHON", "FILE", "EXECUTOR", "DRY",
+    "PRECISION", "MOST", "MINUTES", "MIXTURE", "TESTS", "PYTHON", "FILE", "EXECUTOR", "DRY",
 }  # fmt: skip
 # Programs of the machine that guides may speak of, besides make and infrabench.
 OTHERS = {
@@ -182,14 +182,14 @@ def _check_make(words: list[str], environment: dict[str, str]) -> None:
 def _request(given: dict[str, str]) -> None:
     """Make the design that the variables of ``make run`` ask for: names and numbers have to be right."""
     numbers = {key: int(given[key]) for key in ("RUNS", "SEED", "DEPLOYMENTS", "ROUNDS", "MOST") if key in given}
-    shares = {key: float(given[key]) for key in ("PRECISION", "HOURS") if key in given}
+    shares = {key: float(given[key]) for key in ("PRECISION", "MINUTES") if key in given}
     named = given.get("STUDY", "containers")
     for study in ("containers", "cnis", "runtimes", "storage") if named == "all" else named.split():
         api.request(
             study, profile=given.get("PROFILE", "quick"), runs=numbers.get("RUNS"), systems=given.get("SYSTEMS"),
             workloads=given.get("WORKLOADS"), seed=numbers.get("SEED"), deployments=numbers.get("DEPLOYMENTS"),
             order=given.get("ORDER"), rounds=numbers.get("ROUNDS"), precision=shares.get("PRECISION"),
-            most=numbers.get("MOST"), hours=shares.get("HOURS"), mixture=json.loads(given.get("MIXTURE", "false")),
+            most=numbers.get("MOST"), minutes=shares.get("MINUTES"), mixture=json.loads(given.get("MIXTURE", "false")),
         )  # fmt: skip
 
 

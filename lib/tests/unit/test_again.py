@@ -76,7 +76,14 @@ def test_the_parameters_that_are_told_are_those_of_the_session(
 
 def test_a_stopping_rule_is_told_and_its_look_awaited(tmp_path: Path) -> None:
     rule = Stopping(0.02, most=40, budget_s=7200.0)
-    choice = {"runs": 30, "precision": 0.02, "most": 40, "hours": 2.0, "workloads": ["fake"], "systems": ["fake-base"]}
+    choice = {
+        "runs": 30,
+        "precision": 0.02,
+        "most": 40,
+        "minutes": 120.0,
+        "workloads": ["fake"],
+        "systems": ["fake-base"],
+    }
 
     def stop(now: Any) -> None:
         if now.done == now.total:
@@ -90,7 +97,7 @@ def test_a_stopping_rule_is_told_and_its_look_awaited(tmp_path: Path) -> None:
     state, given = resume.state(tmp_path / "s"), resume.parameters(tmp_path / "s")
     assert (state.word, state.done) == ("interrupted", state.planned)
     assert given is not None
-    assert (given["precision"], given["most"], given["hours"]) == (0.02, 40, 2.0)
+    assert (given["precision"], given["most"], given["minutes"]) == (0.02, 40, 120.0)
     wanted = api.request("fakes", **{k: v for k, v in given.items() if k not in ("mode", "site", "session")})
     assert wanted.stopping == rule
 

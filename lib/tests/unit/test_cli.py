@@ -82,8 +82,8 @@ def test_the_same_seed_prints_the_same_plan(capsys):
         ([*PLAN, "--aa", "fake-base", "--systems", "fake-base"], "name either `aa` or `systems`"),
         ([*PLAN, "--precision", "2", "--runs", "10"], "runs must be 30, not 10"),
         ([*PLAN, "--precision", "200", "--runs", "30"], "give a share between 0 and 1"),
-        ([*PLAN, "--precision", "2", "--runs", "30", "--hours", "0"], "hours must be more than 0"),
-        ([*PLAN, "--most", "50"], "give the precision too"),
+        ([*PLAN, "--precision", "2", "--runs", "30", "--minutes", "0"], "minutes must be more than 0"),
+        ([*PLAN, "--most", "50"], "give the precision, or the minutes, too"),
         ([*PLAN, "--pilot", "no-such-session"], "unknown session 'no-such-session'"),
         (
             ["run", *PLAN[1:], "--precision", "2", "--runs", "30", "--workloads", "null"],

@@ -27,9 +27,9 @@ from infrabench.ledger.records import read_session
         ({"order": 5}, "order and aa are names, got 5"),
         ({"aa": "native", "systems": ["native"]}, "name either `aa` or `systems`"),
         ({"precision": "2"}, "precision must be a number, got '2'"),
-        ({"precision": 0.02, "hours": 0}, "hours must be more than 0"),
+        ({"precision": 0.02, "minutes": 0}, "minutes must be more than 0"),
         ({"precision": 0.02, "most": 0}, "most must be a whole number of at least 1"),
-        ({"most": 50}, "give the precision too"),
+        ({"most": 50}, "give the precision, or the minutes, too"),
     ],
 )
 def test_a_wrong_parameter_is_named_with_what_was_given(parameters: dict[str, Any], message: str) -> None:
@@ -39,13 +39,13 @@ def test_a_wrong_parameter_is_named_with_what_was_given(parameters: dict[str, An
 
 def test_what_is_given_makes_the_same_request_again() -> None:
     request = Request(
-        "containers", "quick", runs=30, systems="native, docker", precision=0.02, hours=2.0, site="lab", session="s"
+        "containers", "quick", runs=30, systems="native, docker", precision=0.02, minutes=120.0, site="lab", session="s"
     )
     assert request.systems == ("native", "docker")
     assert Request("containers", "quick", systems='["native", "docker"]').systems == request.systems
     assert Request(**json.loads(json.dumps(request.given()))) == request
     assert request.given().keys() == {
-        "study", "profile", "runs", "systems", "precision", "hours", "site", "session",
+        "study", "profile", "runs", "systems", "precision", "minutes", "site", "session",
     }  # fmt: skip
 
 

@@ -85,7 +85,7 @@ class Entry(BaseModel):
     rounds: StrictInt | None = None
     precision: StrictFloat | None = None
     most: StrictInt | None = None
-    hours: StrictFloat | StrictInt | None = None
+    minutes: StrictFloat | StrictInt | None = None
     mixture: StrictBool = False
 
     def parameters(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,6 +40,7 @@ TRIAL_OVERHEAD_S = 0.05  # switching systems, starting commands, monitors and le
 RECORD_BYTES = 12_000  # one trial on disk, beside its monitor samples
 SAMPLE_BYTES = 1_800  # one monitor sample of one host, 1 Hz
 HOSTS = 2  # that are watched
+FIRST_BLOCKS, LEAST_BLOCKS = 15, 10  # of every case, before what is left of a time is given to some (check V28)
 MOST_TRIALS = 1_000_000  # of a plan: months of measuring, and already much to keep in memory
 AGAIN = "-again"  # ends the second label of an A/A session
 
@@ -77,8 +78,9 @@ class Design:
 
     @property
     def stopping(self) -> Stopping | None:
-        """When to add blocks."""
-        return self.request.stopping
+        """When to add blocks, from those on that there are first."""
+        rule = self.request.stopping
+        return rule if rule is None or rule.target is not None else replace(rule, least=self.blocks)
 
     @property
     def aa(self) -> str:
@@ -106,7 +108,9 @@ def design(
         raise unknown_name(f"profile of study {study.name!r}", request.profile, study.profiles)
     chosen, study = study.profiles[request.profile], twins(study, request.aa, known_systems)
     usual = (chosen.systems if not request.aa else ()) or study.systems
-    blocks = check_count("runs", chosen.blocks if request.runs is None else request.runs, 1)
+    timed = request.precision is None and request.minutes is not None
+    usual_blocks = min(chosen.blocks, FIRST_BLOCKS) if timed else chosen.blocks
+    blocks = check_count("runs", usual_blocks if request.runs is None else request.runs, 1)
     anew = check_count("deployments", chosen.deployments if request.deployments is None else request.deployments, 1)
     _check_stopping(request.stopping, blocks, anew)
     if blocks % anew:
@@ -131,7 +135,24 @@ def design(
         baseline=study.baseline if study.baseline in named else named[0],
     )
     orders.check(found.order, [case.group for case in cases])
-    return found
+    return _fit(study, found) if timed else found
+
+
+def _fit(study: Study, wanted: Design) -> Design:
+    """Return a design with as many first blocks as leave a third of its time; `DesignError` where five do not fit."""
+    if wanted.request.runs is not None:
+        return wanted
+    seconds = 60 * (wanted.request.minutes or 0.0)
+    one = replace(wanted, blocks=1, request=replace(wanted.request, minutes=None, most=None))
+    one_s = expected_study_cost(study, one).seconds - len(wanted.systems) * study.deploy_s
+    blocks = min(wanted.blocks, int(2 / 3 * seconds / one_s))
+    if blocks < min(wanted.blocks, LEAST_BLOCKS):
+        raise DesignError(
+            f"{LEAST_BLOCKS} blocks of {len(wanted.cases)} cases on {len(wanted.systems)} systems take about "
+            f"{LEAST_BLOCKS * one_s / 60:.0f} minutes, and {seconds / 60:g} have to hold half as many again: give "
+            "more, or name fewer workloads or systems, or a smaller profile"
+        )
+    return replace(wanted, blocks=blocks)
 
 
 def complete(design: Design) -> Request:
@@ -179,10 +200,13 @@ def trials(design: Design) -> tuple[Trial, ...]:
     return tuple(planned)
 
 
-def block(design: Design, number: int, deployment: int = 0) -> tuple[Trial, ...]:
+def block(
+    design: Design, number: int, deployment: int = 0, only: Collection[tuple[str, str]] = ()
+) -> tuple[Trial, ...]:
     """Return the trials of block `number` in order; a number beyond the planned ones gives one more such block.
 
-    Positions of excluded treatments stay free.
+    `only`: the cases (workload, scenario) that it holds; empty: all. Positions of the others, and of excluded
+    treatments, stay free.
     """
     places = orders.order(
         design.order, seed=design.seed, block=number, systems=len(design.systems), cases=len(design.cases),
@@ -193,6 +217,7 @@ def block(design: Design, number: int, deployment: int = 0) -> tuple[Trial, ...]
         _trial(design, number, number * len(places) + place, system, case, deployment)
         for place, (system, case) in enumerate(named)
         if (system, case.workload, case.scenario) not in design.excluded
+        and (not only or (case.workload, case.scenario) in only)
     )
 
 
@@ -291,7 +316,9 @@ def completed(workload: str, params: Mapping[str, Any], declared: Mapping[str, P
 def _check_stopping(stopping: Stopping | None, blocks: int, deployments: int) -> None:
     if stopping is None:
         return
-    if not 0 < stopping.target < 1:
+    if stopping.target is None:
+        stopping = replace(stopping, least=blocks)
+    elif not 0 < stopping.target < 1:
         raise DesignError(f"precision {stopping.target}: give a share between 0 and 1, such as 0.02 for 2 %")
     if blocks != stopping.least:
         raise DesignError(f"blocks are added from {stopping.least} upward: runs must be {stopping.least}, not {blocks}")
@@ -314,13 +341,15 @@ def expected_study_cost(study: Study, design: Design) -> Expectation:
     """Return the expected cost of a design of `study`: seconds, and bytes in a target and in the ledger.
 
     Its drift probes and its making ready are in it. Blocks that are added later, and repeats of invalid trials, cannot
-    be known and are not.
+    be known and are not; where a time is given, it is that.
     """
     planned = treatments(design)
     tool_s, count = design.blocks * sum(case.seconds for _, case in planned), design.blocks * len(planned)
     ready_s = len(design.systems) * design.deployments * study.deploy_s
+    rule, probes_s = design.stopping, design.blocks * study.probe_s
+    timed = rule is not None and rule.target is None and rule.budget_s is not None
     return Expectation(
-        seconds=tool_s + count * TRIAL_OVERHEAD_S + ready_s + design.blocks * study.probe_s,
+        seconds=rule.budget_s if timed else tool_s + count * TRIAL_OVERHEAD_S + ready_s + probes_s,
         target_bytes=max((case.disk_bytes for case in design.cases), default=0),
         ledger_bytes=count * RECORD_BYTES + int((tool_s + 2 * count) * HOSTS * SAMPLE_BYTES),
     )

@@ -8,7 +8,7 @@ from typing import Any
 from infrabench.core import Case, InfrabenchError, Request
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design
-from infrabench.ledger.records import DISCARDED, LOOK, not_applicable
+from infrabench.ledger.records import DISCARDED, LOOK, added_cases, not_applicable
 from infrabench.ledger.session_folder import SessionFolder
 
 # What a session says of itself as its parameters do: the analysis would take a default for one that is not there.
@@ -39,7 +39,7 @@ def check_plan(stored: SessionFolder) -> list[str]:
         expected = designs.by_block(designs.trials(design))
         for note in (*stored.notes(DISCARDED), *stored.notes(LOOK)):
             expected |= {
-                number: list(designs.block(design, number, deployment))
+                number: list(designs.block(design, number, deployment, added_cases(note)))
                 for number, deployment in note["adds"]
                 if number in planned  # its writer may have been killed between the promise and the block
             }

@@ -15,7 +15,7 @@ from infrabench.core import Study, Trial, TrialRecord
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design, by_block
 from infrabench.experiment.design.orders import order_repeats
-from infrabench.ledger.records import DISCARDED, LOOK
+from infrabench.ledger.records import DISCARDED, LOOK, added_cases
 from infrabench.ledger.session_folder import SessionFolder
 
 CLOCK_S = 1.0  # by which a clock may be put right while nobody looks
@@ -101,7 +101,9 @@ def discard_interrupted(stored: SessionFolder, study: Study, wanted: Design) -> 
         old = blocks[number][0].deployment
         new = fresh.setdefault(old, deployment + len(fresh)) if wanted.deployments > 1 else old
         ids = sorted(each.trial.id for each in _select_records(stored, blocks[number], study.repeats))
+        cases = sorted({(trial.workload, trial.scenario) for trial in blocks[number]})
         notes[number] = {"reason": reason, "trials": ids, "adds": [[first + offset, new]]}
+        notes[number] |= {"cases": cases} if len(cases) < len(wanted.cases) else {}
     for number, note in notes.items():
         stored.append_block_note(number, DISCARDED, note)
     add_promised(stored, wanted)
@@ -113,20 +115,25 @@ def next_number(stored: SessionFolder) -> int:
     return 1 + max(trial.block for trial in stored.plan)
 
 
-def select_promised(stored: SessionFolder) -> list[tuple[int, int]]:
-    """Return the blocks (number, deployment) that a discard or a look has promised (``adds``) and that are not there.
+def select_promised(stored: SessionFolder) -> list[tuple[int, int, list[tuple[str, str]]]]:
+    """Return the blocks that a discard or a look has promised (``adds``) and that are not there.
 
-    The writer was killed between its promise and the block.
+    Each is (number, deployment, its cases, of which none stands for all). The writer was killed between its promise and
+    the block.
     """
     there = {trial.block for trial in stored.plan}
-    notes = [*stored.notes(DISCARDED), *stored.notes(LOOK)]
-    return [(number, deployment) for each in notes for number, deployment in each["adds"] if number not in there]
+    return [
+        (number, deployment, added_cases(each))
+        for each in (*stored.notes(DISCARDED), *stored.notes(LOOK))
+        for number, deployment in each["adds"]
+        if number not in there
+    ]
 
 
 def add_promised(stored: SessionFolder, wanted: Design) -> None:
     """Add to the plan every block that is promised and not there yet."""
-    for number, deployment in select_promised(stored):
-        stored.append_block(designs.block(wanted, number, deployment))
+    for number, deployment, cases in select_promised(stored):
+        stored.append_block(designs.block(wanted, number, deployment, cases))
 
 
 def _select_records(stored: SessionFolder, block: Sequence[Trial], most: int) -> list[TrialRecord]:

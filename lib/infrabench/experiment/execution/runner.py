@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from infrabench.core import CommandFailed, Host, Site, SiteError, Study, Trial, Workload
-from infrabench.experiment.design.design import Design, Treatment, by_block
+from infrabench.experiment.design.design import TRIAL_OVERHEAD_S, Design, Treatment, by_block
 from infrabench.experiment.execution import blocks, preflight
 from infrabench.experiment.execution.deployments import Fleet
 from infrabench.experiment.execution.monitor import Monitor, watching
@@ -40,14 +40,15 @@ class Ready:
 class Look:
     """What the analysis says of a session's intervals: their widths decide, and nothing else of them is looked at."""
 
-    n: int  # complete blocks
+    n: int  # complete blocks, of `cases` where they are named
     widths: Mapping[str, float]  # primary cell -> relative half-width of its interval
     stop: bool
     reason: str  # target, n_max or time where `stop`, else empty
     unequal: Mapping[str, str] = field(default_factory=dict)  # cell whose width does not count -> the trials lost there
+    cases: Sequence[tuple[str, str]] = ()  # workload, scenario: those that get blocks; none: all
 
 
-LookAt = Callable[[SessionFolder, float], Look]  # session and its measuring time so far (seconds)
+LookAt = Callable[[SessionFolder, float], Look]  # session and its time so far (seconds)
 
 
 def end_orphans(site: Site, sweeper: Sweeper, hosts: Sequence[Host] = ()) -> list[str]:
@@ -150,8 +151,7 @@ class Runner:
         assert self.look is not None
         if blocks.is_stopped(self.stored):
             return []
-        spent = sum(record.duration_s for record in self.stored.records.values())
-        look = self.look(self.stored, spent)
+        look = self.look(self.stored, self.spent_s())
         number = blocks.next_number(self.stored)
         count = 0 if look.stop else min(stopping.batch, stopping.most - look.n)
         adds = [[number + i, 0] for i in range(count)]
@@ -161,8 +161,15 @@ class Runner:
         self.estimator.more(fresh)
         return fresh
 
+    def spent_s(self) -> float:
+        """Return what the session has taken by its records: trials, what is between them, and probes."""
+        records = self.stored.records.values()
+        probed = len({record.trial.block for record in records}) * self.study.probe_s
+        return sum(record.duration_s + TRIAL_OVERHEAD_S for record in records) + probed
+
     def append_look(self, look: Look, adds: list[list[int]]) -> None:
         if self.ready.design.stopping is not None:
             note = {"n": look.n, "widths": dict(look.widths), "reason": look.reason, "adds": adds}
             note |= {"unequal": dict(look.unequal)} if look.unequal else {}
+            note |= {"cases": [list(each) for each in look.cases]} if look.cases else {}
             self.stored.append_block_note(blocks.next_number(self.stored) - 1, LOOK, note)

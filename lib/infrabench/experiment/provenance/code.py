@@ -302,8 +302,8 @@ def check_code(stored: SessionFolder, study: Study, wanted: Design) -> dict[str,
         raise LedgerError(f"{stored.path} cannot go on: {_difference(stored, then, now)}")
     if stored.records and wanted.stopping is not None:
         raise DesignError(
-            f"{stored.path}: a mixture cannot reach a precision, for which the trials of one code are counted: start "
-            "another session"
+            f"{stored.path}: a mixture cannot reach a precision or share out a time, for which the trials of "
+            "one code are counted: start another session"
         )
     return now
 

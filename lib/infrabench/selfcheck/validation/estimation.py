@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from infrabench.experiment.design.design import FIRST_BLOCKS
 from infrabench.selfcheck.validation.check import (
     Allowed,
     Check,
@@ -22,6 +23,7 @@ from infrabench.selfcheck.validation.check import (
 )
 from infrabench.selfcheck.validation.generators import (
     Array,
+    Generate,
     Shape,
     ar1,
     bimodal,
@@ -34,13 +36,15 @@ from infrabench.selfcheck.validation.generators import (
     trend,
     with_outliers,
 )
-from infrabench.stats import dependence, intervals, pairwise, stopping
+from infrabench.stats import dependence, intervals, pairwise, planning, stopping
 from infrabench.stats.diagnostics import bimodal as is_bimodal
 
 RESAMPLES = 1_999
 RATIO = 0.95
 NOMINAL = near(0.95)
 N = 30
+SHARED_MARGIN = 1.0  # in standard deviations: about 22 blocks are enough for normal ones
+SHORT = at_least(0.925)
 
 
 def covers(interval: intervals.Interval, truth: float) -> NDArray[np.bool_]:
@@ -99,6 +103,22 @@ def _stopped(shape: Shape, target: float) -> SimulatedCase:
     return case(data, sample(shape, stopping.MAX_BLOCKS), ("last interval covers", procedure, at_least(0.925)))
 
 
+def _shared_out(data: str, generate: Generate[Array], truth: float, allowed: Allowed) -> SimulatedCase:
+    """Cases that get 5 blocks at a time while the spread of their log ratios is too wide for a margin."""
+
+    def procedure(x: Array) -> NDArray[np.bool_]:
+        n = np.full(len(x), x.shape[-1])
+        for size in range(FIRST_BLOCKS, x.shape[-1], stopping.BATCH):
+            narrow = planning.is_decisive(x[:, :size].std(axis=-1, ddof=1), size, SHARED_MARGIN)
+            n = np.where(narrow & (n == x.shape[-1]), size, n)
+        covered = np.zeros(len(x), dtype=bool)
+        for size in np.unique(n):
+            covered[n == size] = covers(intervals.t_interval(x[n == size, :size]), truth)
+        return covered
+
+    return case(f"log ratios {data}", generate, ("interval at the end covers", procedure, allowed))
+
+
 STOPPED = (
     *(normal(100, 100 * cov)._replace(name=f"normal CoV {100 * cov:g} %") for cov in (0.03, 0.05)),
     bimodal(0.2, 15.0, at=100, sd=1),
@@ -129,6 +149,14 @@ CHECKS = (
           tuple(_effect(d, n) for d in (0.0, 0.5, 1.0, 2.0) for n in (10, 30))),
     Check("V11", "rule that ends a session: 30 blocks, 5 more, 100 at most",
           tuple(_stopped(shape, target) for shape in STOPPED for target in (0.01, 0.02))),
+    Check("V28", "a time that is shared out: 15 blocks, then 5 more of what is too wide for its margin, 60 at most", (
+        *(_shared_out(shape.name, sample(shape, 60), shape.mean, allowed) for shape, allowed in (
+            (normal(), SHORT), (lognormal(0.25), SHORT),
+            # 30 blocks of these, whatever they say, cover 94, 93 and 89 %
+            (bimodal(0.2, 5.0), at_least(0.90)), (with_outliers(0.05, 5.0), at_least(0.91)),
+        )),
+        _shared_out("AR(1), phi 0.2", ar1(0.2, 60), 0.0, at_least(0.87)),
+    )),
     Check("V14", "flag of serial dependence: Ljung-Box at lag 1 or Kendall's trend, p < 0.01", tuple(
         case(f"{data}, n = {N}", generate, ("flagged dependent", dependence.dependent, allowed))
         for data, generate, allowed in (

@@ -129,7 +129,7 @@ REQUEST = (
     "order",
     "precision",
     "most",
-    "hours",
+    "minutes",
     "aa",
     "mixture",
 )

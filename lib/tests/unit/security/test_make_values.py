@@ -16,7 +16,7 @@ TIERS = ("test", "test-lab", "test-browser", "test-stress")
 TAKES = {
     "run": (
         "STUDY", "PROFILE", "RUNS", "SYSTEMS", "WORKLOADS", "SITE", "SEED", "SESSION", "DEPLOYMENTS", "ORDER", "ROUNDS",
-        "PRECISION", "MOST", "HOURS", "MIXTURE",
+        "PRECISION", "MOST", "MINUTES", "MIXTURE",
     ),
     "kick": ("STUDY", "PROFILE", "SITE"), "campaign": ("FILE", "EXECUTOR"), "claims": ("MEASURE",),
     "archive": ("ARCHIVE",), "system": ("NEEDS",), "env": ("PYTHON",), **dict.fromkeys(TIERS, ("TESTS",)),

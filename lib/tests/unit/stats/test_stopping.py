@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from infrabench.core import DesignError
 from infrabench.stats import stopping
 from infrabench.stats.intervals import median_interval, t_interval
-from infrabench.stats.stopping import PrecisionCheck, look, relative_width, stopping_n
+from infrabench.stats.stopping import PrecisionCheck, Share, look, relative_width, share_out, stopping_n
 from tests.support.analysis_fixtures import table_of
 
 PRIMARY = [("sysbench-cpu", "events_per_s")]
@@ -162,3 +162,55 @@ def test_widths_of_many_cells_at_once() -> None:
     assert width.tolist() == pytest.approx([0.01 * 2.0452296 / np.sqrt(30), 0, 0])
     assert median.tolist() == [False, False, True]
     assert np.isnan(relative_width(np.empty((2, 0)))[0]).all()
+
+
+# ---------------------------------------------------------------------------------------- a time that is shared out
+
+CPU = PRIMARY[0]
+
+
+def cases(block_s: float, n: int = 20, **covs: float) -> pd.DataFrame:
+    """Return scenarios on two systems, each with this spread of its log ratios; a block takes `block_s`."""
+    tables = []
+    for number, (name, cov) in enumerate(covs.items()):
+        table = table_of({"native": np.full(n, 100.0), "lxc": noise(n, cov, number)})
+        tables.append(table.assign(scenario=name, trial=table["trial"] + name, duration_s=block_s / 2))
+    return pd.concat(tables, ignore_index=True)
+
+
+def share(left_s: float, n: int = 20, most: int = 100, block_s: float = 4.0, **covs: float) -> Share:
+    table = cases(block_s, n, **covs)
+    return share_out(table, [CPU], "native", {"": 0.02}, left_s=left_s, between_s=1.0, most=most)
+
+
+@pytest.mark.parametrize(
+    ("left_s", "chosen", "reason"),
+    [
+        (10_000, "near", ""),  # both can get there: the cheaper one
+        (200, "near", ""),
+        (60, "far", ""),  # none can: the widest against its margin
+        (24, None, "time"),  # five blocks of 5 s do not fit
+    ],
+)
+def test_time_goes_to_what_can_get_there_and_then_to_the_widest(left_s: float, chosen: str, reason: str) -> None:
+    found = share(left_s, narrow=0.002, near=0.03, far=0.06)
+    assert found.case == (None if chosen is None else (CPU[0], chosen))
+    assert found.reason == reason
+    assert found.costs_s[CPU[0], "near"] == pytest.approx(5.0)
+    assert list(found.missing_s()) == [(CPU[0], "near"), (CPU[0], "far")]
+
+
+def test_time_ends_with_what_is_narrow_enough_or_has_most_blocks() -> None:
+    assert share(1e6, narrow=0.002, still=0.0).reason == "target"
+    assert share(1e6, most=20, near=0.03).reason == "n_max"
+    one = share_out(table_of({"native": [100.0], "lxc": [101.0]}), [CPU], "native", {"": 0.02}, left_s=1e6)
+    assert (one.needs, one.case) == ({(CPU[0], "default"): np.inf}, (CPU[0], "default"))
+
+
+def test_what_the_ratios_say_does_not_move_the_time() -> None:
+    """Only spread, margin and cost do: a system that is three times as fast, or no other, gets the same."""
+    table = cases(4.0, near=0.03, far=0.06)
+    faster = table.assign(value=table["value"].where(table["system"] == "native", 3 * table["value"]))
+    one, other = (share_out(each, [CPU], "native", {"": 0.02}, left_s=900) for each in (table, faster))
+    assert one.case == other.case
+    assert one.needs == pytest.approx(other.needs)
