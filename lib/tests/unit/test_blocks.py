@@ -181,7 +181,7 @@ def test_a_kill_between_a_discard_and_its_block_is_made_good(tmp_path, study, mo
             run(hasty, folder)
     assert len(records.read_plan(folder)) == 12
     wanted = session.request(hasty, profile="tiny")
-    assert blocks.select_promised(SessionFolder(folder)) == [(3, 0)]
+    assert blocks.select_promised(SessionFolder(folder)) == [(3, 0, [])]
     assert not blocks.is_finished(SessionFolder(folder), hasty, wanted)
     run(hasty, folder)
     assert blocks.select_promised(SessionFolder(folder)) == []

@@ -32,7 +32,11 @@ PODS = (
     "conductor",
 )
 
-FURTHER = {"runtimes": {"forty"}, "storage": {"crosscheck"}}  # profiles beyond the three that every study has
+FURTHER = {
+    "containers": {"brief"},
+    "runtimes": {"forty"},
+    "storage": {"crosscheck"},
+}  # profiles beyond the three that every study has
 POOLS = {"storage": 3}  # deployments of `quick` where six are too long: wide intervals, and the notebook says so
 
 
@@ -92,6 +96,7 @@ def test_the_profiles_of_the_containers_study_are_as_long_as_they_may_be():
     study = registry.study("containers")
     assert designs.expected_study_cost(study, session.request(study, profile="smoke")).seconds < 300
     assert designs.expected_study_cost(study, session.request(study, profile="quick")).seconds < 1200
+    assert designs.expected_study_cost(study, session.request(study, profile="brief")).seconds < 420
 
 
 def test_the_cnis_study_has_what_the_paper_has_and_what_it_lacks():

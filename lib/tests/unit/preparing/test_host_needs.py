@@ -52,7 +52,7 @@ def test_a_study_narrowed_to_one_workload_needs_little() -> None:
 def test_engines_bring_their_tools_in_the_guest_and_the_client_needs_its_own() -> None:
     found = _of(_inventory(), "containers", systems=["docker"], workloads=["web", "iozone"])
     assert _packages(found["server"]) == ALWAYS | {"docker.io"}
-    assert _packages(found["client"]) == ALWAYS | {"apache2-utils", "curl", "util-linux"}
+    assert _packages(found["client"]) == ALWAYS | {"apache2-utils", "curl", "iproute2", "util-linux"}
     assert found["client"].wanted["ab"] == ("web",)
 
 

@@ -33,6 +33,7 @@ NO_SOURCE = {
     "estimates.largest": DEFINITION,
     "events.judge_events": COMPOSED,
     "planning.blocks_to_decide": OURS,
+    "planning.is_decisive": OURS,
     "intervals.constant": DEFINITION,
     "intervals.interval": HANDLING,
     "losses.account_losses": COMPOSED,
