@@ -38,7 +38,7 @@ MIB = 2**20
 def add_study_parsers(subparsers: Subparsers) -> None:
     """Add `plan` and `run`."""
     parser = add_command(
-        subparsers, "plan", plan, "print the studies, the trials of one, or the blocks that a goal needs",
+        subparsers, "plan", plan, "print studies, trials of one, or the blocks of a goal",
         "infrabench plan containers --profile quick --systems native docker",
     )  # fmt: skip
     _add_request(parser, left_out=("site", "session", "mixture"), nargs="?")  # a pilot knows its study
