@@ -74,7 +74,7 @@ def test_an_end_is_never_rounded_towards_no_effect(low: float, high: float, said
         ({"verdict": "equivalent"}, "equivalent: costs ≤ 5.1 %, gains ≤ 2.1 %"),
         (
             {"verdict": "different, within the margin", "ratio_low": 0.9902, "ratio_high": 0.9953},
-            "costs 0.46 to 0.98 %, within the margin",
+            "costs 0.47 to 0.98 %, within the margin",
         ),
         (NO_RATIO, "no interval"),
     ],

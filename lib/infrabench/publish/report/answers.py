@@ -89,11 +89,15 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Clause:
-    """A part of a system's sentence: what was measured, what is ruled out, and the anchor of the (first) case."""
+    """A part of a system's sentence: what was measured, what is ruled out, and the anchor of the (first) case.
+
+    `has_remark`: something qualifies one of its contrasts.
+    """
 
     measured: str
     text: str
     anchor: str
+    has_remark: bool
 
 
 @dataclass(frozen=True)
@@ -148,7 +152,8 @@ def state_answers(contrasts: Sequence[Contrast], systems: Iterable[str]) -> dict
                 by_metric.setdefault(each.measured, []).append(each)
         if by_metric:
             sentences[system] = [
-                Clause(measured, state_bounds(rows), rows[0].anchor) for measured, rows in by_metric.items()
+                Clause(measured, state_bounds(rows), rows[0].anchor, any(row.remark for row in rows))
+                for measured, rows in by_metric.items()
             ]
     return sentences
 
@@ -213,9 +218,10 @@ def grade_run(abstract: Mapping[str, Any], contrasts: Sequence[Contrast]) -> tup
     """Return what a session is as evidence: ``smoke``, ``few`` or ``measurement``, and the words that say so."""
     if abstract["profile"] == SMOKE:
         return SMOKE, "smoke run: shows that it works, decides nothing"
-    smallest = min((int(each.n.split(" ", 1)[0]) for each in contrasts if each.verdict != NOT_COMPARABLE), default=0)
+    judged = [each.n.split(" ", 1) for each in contrasts if each.verdict != NOT_COMPARABLE]
+    smallest, unit = min(((int(n), unit) for n, unit in judged), default=(0, ""))
     if 0 < smallest < FEW:
-        return "few", f"measurement of few: with n = {smallest}, intervals rest on a normal distribution"
+        return "few", f"measurement with few {unit}: at n = {smallest} intervals rest on a normal distribution"
     return "measurement", "measurement"
 
 
