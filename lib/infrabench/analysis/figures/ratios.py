@@ -19,7 +19,7 @@ from infrabench.analysis.tables import notation, ruled_out_label
 from infrabench.core import SchemaError
 from infrabench.stats.losses import LOST
 from infrabench.stats.planning import POWER, detectable
-from infrabench.stats.verdicts import INCONCLUSIVE, NOT_COMPARABLE
+from infrabench.stats.verdicts import NOT_COMPARABLE
 
 SENSITIVE = " †"
 ENDS = ["ratio_low", "ratio_high"]
@@ -61,7 +61,7 @@ def forest(view: View) -> Drawn:
         f"Ratio of means to {baseline} over {sentences.pairs(contrasts)} with its paired 95 % Fieller "
         f"interval; shaded: equivalence margin of {margins}; above 1 the raw value is larger, and the heading says "
         f"whether that is better. Verdicts: {verdicts}. "
-        + ("Where one is inconclusive, what its interval rules out stands instead. " if INCONCLUSIVE in counts else "")
+        + "Beside each ratio: what its interval rules out. "
         + (f"Without the values flagged as outliers {changed} of them would be another (†)." if changed else
            "None of them hangs on a value flagged as an outlier.")
         + (" ‡: with lost trials, whatever they would have been." if lost else "")

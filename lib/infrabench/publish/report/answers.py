@@ -23,10 +23,10 @@ SMOKE = "smoke"
 FEW = 6
 UNIT = re.compile(r" \([^()]*\)$")  # behind a metric's name in a table
 DECIDES = re.compile(r" \(n = (\d+) decides\)$")  # behind a verdict in a table
-TICKS = (-99, -90, -50, -20, -10, -5, -2, 0, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000)
+TICKS = (-90, -50, -20, -10, -5, -2, 0, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000)
 LINEAR = 5.0  # percent around no effect up to which the forest's steps are about even; logarithmic beyond
 FARTHEST = 1e4  # percent: an interval without an end goes to the edge
-APART = 0.09  # of the width: ticks that are closer would cover each other
+APART = 0.12  # of the width: ticks that are closer would cover each other
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,8 @@ def test_the_first_page_answers_in_a_sentence_for_each_system(whole: dict[str, A
     text = words(overview(shown(of(whole, {}, DIFFERENT, {"system": "lxc", "verdict": "equivalent"}))))
     assert "Against native, with 95 % confidence for each interval:" in text
     assert (
-        "docker : web requests costs 5.0 to 9.9 % (users=2000); costs at most 5.1 %, gains at most 1.2 % (users=1000) † ."
+        "docker : web requests costs 5.0 to 9.9 % (users=2000); "
+        "costs at most 5.1 %, gains at most 1.2 % (users=1000) † ."
     ) in text
     assert "lxc : web requests is the same within 2 % (costs at most 5.1 %, gains at most 1.2 %) ." in text
     assert "measurement n = 30 blocks · lab, the embedded lab of one machine · profile quick" in text
