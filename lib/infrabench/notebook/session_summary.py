@@ -23,7 +23,8 @@ FORMAT = 1
 # of the table of contrasts: what belongs beside a verdict
 VERDICT = ("workload", "scenario", "metric", "system", "n", "ratio", "ratio 95 % CI", "verdict", "margin %",
            "ratio 90 % CI", "p adjusted", "p equivalence adjusted", "verdict without flagged", "reason")  # fmt: skip
-RULED_OUT = "ruled out"  # beside a verdict that decides nothing; not in abstracts of older notebooks
+RULED_OUT = "ruled out"  # beside a verdict; in abstracts of older notebooks only where it decides nothing
+ENDS = ("ratio low", "ratio high")  # of the 95 % interval, unrounded: not in abstracts of older notebooks
 TABLES = ("verdicts", "plan", "trials", "reasons", "discarded", "systems_say", "hosts_say")
 OTHERS = ("name", "sessions", "site", "versions", "note", "aa", "known", "planned", "recorded", "ok", "not_run")
 ASKED = ("study", "title", "profile", "blocks", "deployments", "order", "seed", "systems", "baseline", "created_utc")
@@ -121,7 +122,8 @@ def _verdicts(found: Results) -> dict[str, Any]:
     rows = chosen(found)
     wanted = [*VERDICT, RULED_OUT]
     made = tables.contrasts_table(rows).reindex(columns=wanted) if len(rows) else pd.DataFrame(columns=wanted)
-    return split(made.assign(better=list(rows["better"])))
+    ends = {name: list(rows[f"ratio_{name.removeprefix('ratio ')}"].astype(float)) for name in ENDS}
+    return split(made.assign(better=list(rows["better"]), **ends))
 
 
 def _plan(first: pd.DataFrame, missing: pd.DataFrame) -> pd.DataFrame:

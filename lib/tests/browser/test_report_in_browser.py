@@ -1,4 +1,4 @@
-"""The report opened from a file, with no network: it reads, zooms and prints."""
+"""The report opened from a file, with no network: it reads, sorts, filters, zooms and prints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from infrabench.publish.report import report
 from tests.browser.lab_pages import ARGUMENTS, CHROMIUM
 from tests.support.report_fixtures import home
 
-PAGES = ("index", "containers", "containers-notebook")
+PAGES = ("index", "containers", "containers-trials", "containers-notebook")
 Open = Callable[..., Page]
 
 
@@ -90,6 +90,71 @@ def test_a_click_shows_a_figure_large_and_escape_puts_it_away(opened: Open) -> N
     page.locator("dialog").wait_for(state="detached")
 
 
+def test_keys_make_a_figure_larger_and_the_link_has_the_focus_again(opened: Open) -> None:
+    page = opened("containers")
+    link = page.locator("a.zoom").first
+    link.focus()
+    page.keyboard.press("Enter")
+    picture = page.locator("dialog img")
+    picture.wait_for()
+    fits = picture.bounding_box()["width"]
+    page.keyboard.press("+")
+    page.keyboard.press("+")
+    assert picture.bounding_box()["width"] == pytest.approx(2 * fits, rel=0.05)
+    page.keyboard.press("0")
+    assert picture.bounding_box()["width"] == pytest.approx(fits, rel=0.05)
+    page.get_by_role("button", name="Larger").click()
+    assert picture.bounding_box()["width"] == pytest.approx(1.5 * fits, rel=0.05)
+    page.keyboard.press("Escape")
+    page.locator("dialog").wait_for(state="detached")
+    assert link.evaluate("each => each === document.activeElement")
+
+
+def test_a_heading_sorts_the_rows_by_number_and_back(opened: Open) -> None:
+    page = opened("containers-trials")
+    table = page.locator("table.blocks").first
+
+    def column(number: int) -> list[str]:
+        return [each.strip() for each in table.locator(f"tbody tr > :nth-child({number})").all_inner_texts()]
+
+    before = column(2)
+    assert column(1) == ["0", "1", "2", "3", "4", "5"]
+    head = table.locator("thead th").nth(1)
+    head.get_by_role("button").focus()
+    page.keyboard.press("Enter")
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert column(2) == sorted(before, key=float)
+    head.get_by_role("button").click()
+    assert column(2) == sorted(before, key=float, reverse=True)
+    table.locator("thead th").first.get_by_role("button").click()
+    assert column(2) == before
+
+
+def test_a_field_leaves_the_rows_with_all_of_its_words(opened: Open) -> None:
+    page = opened("containers")
+    page.locator("summary", has_text="Every primary contrast").click()
+    frame = page.locator("details[open]")
+    rows = frame.locator("tbody tr")
+    whole = rows.count()
+    field = frame.get_by_role("searchbox")
+    field.fill("web docker")
+    shown = [each for each in rows.all() if each.is_visible()]
+    assert 0 < len(shown) < whole
+    assert all("web" in each.inner_text() and "docker" in each.inner_text() for each in shown)
+    assert frame.locator(".filter span").inner_text() == f"{len(shown)} of {whole} rows"
+    field.fill("")
+    assert all(each.is_visible() for each in rows.all())
+
+
+def test_the_answer_leads_to_its_trials_and_a_value_to_what_was_printed(opened: Open) -> None:
+    page = opened("index")
+    page.locator(".sentences a").first.click()
+    page.wait_for_url("**/containers-trials.html#case-*")
+    page.locator("table.blocks a").first.click()
+    page.wait_for_url("**/files/raw/**")
+    assert page.inner_text("body").startswith("Trial ")
+
+
 def test_without_scripts_the_figure_is_a_link_to_its_file(opened: Open) -> None:
     page = opened("containers", script=False)
     page.locator("a.zoom").first.click()
@@ -100,5 +165,6 @@ def test_on_paper_there_is_the_page_and_no_navigation(opened: Open) -> None:
     page = opened("containers-notebook")
     page.emulate_media(media="print")
     assert not page.locator(".sidebar").is_visible()
+    assert not any(each.is_visible() for each in page.locator(".filter").all())
     assert page.locator(".wide").first.evaluate("each => getComputedStyle(each).overflowX") == "visible"
     assert page.pdf(format="A4").startswith(b"%PDF")

@@ -1,4 +1,4 @@
-"""What a verdict that decides nothing still rules out: both ends of its interval, by the metric's better direction."""
+"""What a contrast rules out, decided or not: both ends of its interval, by the metric's better direction."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from infrabench.analysis import results, tables
-from infrabench.analysis.tables.cells import NOTHING, ruled_out, ruled_out_label
-from infrabench.publish.report.pages import matrix
+from infrabench.analysis.tables import ruled_out, ruled_out_label, state_bounds
+from infrabench.analysis.tables.bounds import NOTHING
 from tests.support.frames import CONTRAST, NAN, contrasts_frame
 
 OPEN: dict[str, Any] = {"verdict": "inconclusive", "ratio": 0.99, "ratio_low": 0.9491, "ratio_high": 1.0202}
@@ -25,9 +25,31 @@ def test_both_ends_by_the_better_direction() -> None:
     assert ruled_out(row(better="lower")) == "costs at most 2.1 %, gains at most 5.1 % (95 %)"
 
 
-@pytest.mark.parametrize("verdict", ["different", "different, within the margin", "equivalent", "not comparable"])
-def test_a_verdict_that_says_something_needs_no_more(verdict: str) -> None:
-    assert ruled_out(row(verdict=verdict)) == ""
+@pytest.mark.parametrize(
+    ("low", "high", "better", "said"),
+    [
+        (0.9487, 0.9689, "higher", "costs 3.1 to 5.2 %"),
+        (1.0312, 1.0513, "lower", "costs 3.1 to 5.2 %"),
+        (1.0312, 1.0513, "higher", "gains 3.1 to 5.2 %"),
+        (0.720686, 0.999929, "lower", "gains 0.0071 to 28 %"),
+        (
+            1.05,
+            1.1,
+            "lower",
+            "costs 5.0 to 10 %",
+        ),  # 1.05 - 1 is a little more than 0.05, 1.1 - 1 a little more than 0.1
+        (1.9, float("inf"), "lower", "costs at least 90 %"),
+    ],
+)
+def test_an_interval_without_no_effect_says_at_least_how_much(low: float, high: float, better: str, said: str) -> None:
+    decided = row(verdict="different", ratio_low=low, ratio_high=high, better=better)
+    assert ruled_out(decided) == f"{said} (95 %)"
+    assert ruled_out_label(decided) == said
+
+
+def test_what_cannot_be_compared_rules_nothing_out() -> None:
+    assert ruled_out(row(verdict="not comparable")) == ""
+    assert ruled_out_label(row(verdict="not comparable")) == "not comparable"
 
 
 @pytest.mark.parametrize(
@@ -49,8 +71,12 @@ def test_an_end_is_never_rounded_towards_no_effect(low: float, high: float, said
         ({"better": "higher"}, "costs ≤ 5.1 %, gains ≤ 2.1 %"),
         ({"better": "lower"}, "costs ≤ 2.1 %, gains ≤ 5.1 %"),
         ({"better": "lower", "ratio_low": 1.0, "ratio_high": float("inf")}, "costs unbounded, gains nothing"),
-        ({"verdict": "equivalent"}, "equivalent"),
-        (NO_RATIO, "inconclusive"),
+        ({"verdict": "equivalent"}, "equivalent: costs ≤ 5.1 %, gains ≤ 2.1 %"),
+        (
+            {"verdict": "different, within the margin", "ratio_low": 0.9902, "ratio_high": 0.9953},
+            "costs 0.47 to 0.98 %, within the margin",
+        ),
+        (NO_RATIO, "no interval"),
     ],
 )
 def test_a_figure_has_the_bounds_in_place_of_no_verdict(changes: dict[str, Any], said: str) -> None:
@@ -80,31 +106,38 @@ def test_it_stands_in_the_sentence_behind_what_was_there() -> None:
     shares = results.sentence(row(unit="1", better="lower", difference_low=-0.28, difference_high=0.28,
                                    reason="a share", **NO_RATIO))  # fmt: skip
     assert "inconclusive; as a difference, costs at most 0.28, gains at most 0.28 (95 %) (a share)." in shares
-    assert "at most" not in results.sentence(SimpleNamespace(**CONTRAST))
+    assert "different; costs 1.1 to 3.9 % (95 %)." in results.sentence(SimpleNamespace(**CONTRAST))
 
 
-def test_the_table_has_a_column_where_a_verdict_is_open() -> None:
-    shown = tables.contrasts_table(contrasts_frame(OPEN, {}))
-    assert list(shown["ruled out"]) == ["costs at most 5.1 %, gains at most 2.1 % (95 %)", ""]
+def test_the_table_says_it_beside_every_verdict() -> None:
+    shown = tables.contrasts_table(contrasts_frame(OPEN, {}, {"verdict": "not comparable"}))
+    assert list(shown["ruled out"]) == [
+        "costs at most 5.1 %, gains at most 2.1 % (95 %)", "costs 1.1 to 3.9 % (95 %)", "",
+    ]  # fmt: skip
     assert list(shown.columns).index("ruled out") == list(shown.columns).index("verdict") + 1
-    assert "ruled out" not in tables.contrasts_table(contrasts_frame({}))
 
 
-def test_the_page_of_verdicts_says_it_beside_the_ratio() -> None:
-    made = tables.contrasts_table(contrasts_frame(OPEN, {"system": "lxc"})).fillna("").assign(better="higher")
-    if "verdict without flagged" not in made:
-        made["verdict without flagged"] = ""
-    told = {
-        "title": "T", "systems": ["native", "docker", "lxc"], "baseline": "native", "note": "", "not_run": {},
-        "planned": 1, "recorded": 1, "ok": 1, "profile": "quick", "blocks": 30, "site": {"name": "x", "kind": "local"},
-        "created_utc": "2026-01-01", "versions": {}, "study": "s", "deployments": 1, "order": "random", "seed": 1,
-        "name": "n", "sessions": [], "aa": None, "known": [],
-        "verdicts": {"columns": list(made.columns), "rows": made.to_numpy().tolist()},
-    }  # fmt: skip
-    remarks = [cell["remark"] for cell in matrix(told)["rows"][0]["cells"]]
-    assert "costs at most 5.1 %, gains at most 2.1 % (95 %)" in remarks[0]
-    assert "at most" not in remarks[1]
-    # what an older notebook tells has no such column
-    told["verdicts"] = {"columns": list(made.drop(columns="ruled out").columns),
-                        "rows": made.drop(columns="ruled out").to_numpy().tolist()}  # fmt: skip
-    assert "at most" not in matrix(told)["rows"][0]["cells"][0]["remark"]
+COSTLY = {"verdict": "different", "ratio_low": 0.90, "ratio_high": 0.95}
+COSTLIER = {"verdict": "different", "ratio_low": 0.80, "ratio_high": 0.92}
+SAME = {"verdict": "equivalent", "ratio_low": 0.991, "ratio_high": 1.004}
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([OPEN], "costs at most 5.1 %, gains at most 2.1 %"),
+        ([COSTLY, COSTLIER], "costs 5.0 to 20 % (each of 2 settings)"),
+        (
+            [OPEN, OPEN | {"ratio_low": 0.98, "ratio_high": 1.07}],
+            "costs at most 2.0 to 5.1 %, gains at most 2.1 to 7.0 % (each of 2 settings)",
+        ),
+        (
+            [COSTLY, OPEN, SAME, {"verdict": "not comparable"}],
+            "costs 5.0 to 10 % (s0); is the same within 2 % (costs at most 0.90 %, gains at most 0.40 %) (s2); "
+            "costs at most 5.1 %, gains at most 2.1 % (s1); not comparable (s3)",
+        ),
+    ],
+)
+def test_a_sentence_holds_the_settings_of_one_answer_together(rows: list[dict[str, Any]], said: str) -> None:
+    each = [SimpleNamespace(**CONTRAST | changes | {"scenario": f"s{n}"}) for n, changes in enumerate(rows)]
+    assert state_bounds(each) == said

@@ -16,12 +16,11 @@ from infrabench.analysis.figures import sentences, theme
 from infrabench.analysis.figures.axes import WIDE_MM, Line, heading, labelled, long, mark_rows, sheet
 from infrabench.analysis.figures.view import Drawn, View, figure
 from infrabench.analysis.tables import notation, ruled_out_label
-from infrabench.analysis.tables.cells import UNDECIDED
 from infrabench.core import SchemaError
 from infrabench.stats.losses import LOST
 from infrabench.stats.planning import POWER, detectable
+from infrabench.stats.verdicts import NOT_COMPARABLE
 
-NOT_COMPARABLE = "not comparable"
 SENSITIVE = " †"
 ENDS = ["ratio_low", "ratio_high"]
 TINY = 1e-6  # a ratio whose interval reaches zero
@@ -38,11 +37,11 @@ SCREEN_DPI = 110
 def forest(view: View) -> Drawn:
     """Return the ratio of every contrast to its baseline, with interval, equivalence band, n and verdict.
 
-    Where there is no verdict, what the interval rules out stands in its place: what a system costs and gains at most.
-    A dagger marks a verdict that is another one without the values flagged as outliers, a double dagger one with lost
-    trials; notes say which, and how many were lost. The axis holds every ratio and the widest interval, unless that one
-    would make all others look alike: then it ends in an arrow. At 85 mm the numbers are left out, and what a system
-    gains at most.
+    Beside a ratio stands what its interval rules out: what a system costs and gains, at least or at most. A dagger
+    marks a verdict that is another one without the values flagged as outliers, a double dagger one with lost trials;
+    notes say which, and how many were lost. The axis holds every ratio and the widest interval, unless that one would
+    make all others look alike: then it ends in an arrow. At 85 mm the numbers are left out, and what a system that is
+    not decided gains at most.
     """
     contrasts, width = view.contrasts, view.width_mm or theme.PAGE_MM
     if contrasts.empty:
@@ -62,7 +61,7 @@ def forest(view: View) -> Drawn:
         f"Ratio of means to {baseline} over {sentences.pairs(contrasts)} with its paired 95 % Fieller "
         f"interval; shaded: equivalence margin of {margins}; above 1 the raw value is larger, and the heading says "
         f"whether that is better. Verdicts: {verdicts}. "
-        + ("Where one is inconclusive, what its interval rules out stands instead. " if UNDECIDED in counts else "")
+        + "Beside each ratio: what its interval rules out. "
         + (f"Without the values flagged as outliers {changed} of them would be another (†)." if changed else
            "None of them hangs on a value flagged as an outlier.")
         + (" ‡: with lost trials, whatever they would have been." if lost else "")
@@ -221,14 +220,10 @@ def _lines(contrasts: pd.DataFrame, names: Sequence[str], width_mm: float) -> li
 
 
 def _right(row: Any, wide: bool) -> tuple[str, ...]:
-    """Ratio, interval and verdict, or what is ruled out without one.
-
-    Where the figure is narrow, the verdict or the most that the system costs.
-    """
+    """Ratio, interval and what the interval rules out; where the figure is narrow, what the system costs."""
     mark = (SENSITIVE if row.sensitive else "") + (f" {sentences.LOSSES}" if LOST in row.flags else "")
     if not wide:
-        short = ruled_out_label(row).partition(", gains")[0]
-        return (short.replace(", within the margin", ", in margin") + mark,)
+        return (ruled_out_label(row).partition(",")[0].partition(":")[0] + mark,)
     return notation.ratio(row) if np.isfinite(row.ratio) else "", ruled_out_label(row) + mark
 
 

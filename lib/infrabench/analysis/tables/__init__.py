@@ -4,6 +4,7 @@ Numbers are text here, rounded by one rule (`tables.notation`); the unrounded va
 tables are made from.
 """
 
+from infrabench.analysis.tables.bounds import ruled_out, ruled_out_label, state_bounds
 from infrabench.analysis.tables.cases import (
     Question,
     diagnostics_table,
@@ -25,8 +26,6 @@ from infrabench.analysis.tables.cells import (
     interim_table,
     ratios_table,
     results_table,
-    ruled_out,
-    ruled_out_label,
 )
 from infrabench.analysis.tables.notation import latex, markdown, save
 
@@ -52,6 +51,7 @@ __all__ = [
     "ruled_out_label",
     "save",
     "sites_table",
+    "state_bounds",
     "tiers_table",
     "trends_table",
 ]

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from infrabench.analysis.tables import notation
-from infrabench.analysis.tables.cells import ARROWS, SIGNS, ruled_out
+from infrabench.analysis.tables.bounds import ruled_out
+from infrabench.analysis.tables.cells import ARROWS, SIGNS
 from infrabench.analysis.tables.columns import (
     CELL,
     CI,
@@ -131,9 +132,9 @@ def sites_table(rows: pd.DataFrame, over: pd.DataFrame, sites: Sequence[str]) ->
 
     `rows` and `over` are of `stats.sites.per_site` and `over_sites`; `sites` every planned site, in the order of the
     columns. A ratio stands with its 95 % interval and the sign of the site's own verdict (`SIGNS`); a star marks a site
-    that is named apart from the others. What the mean's interval rules out stands beside a verdict that decides
-    nothing. The interval of the mean is this project's own composition (`stats.summary`), Hartung and Knapp's beside it
-    the customary one; that of a new site is the 95 % prediction interval.
+    that is named apart from the others. What the mean's interval rules out stands beside its verdict. The interval of
+    the mean is this project's own composition (`stats.summary`), Hartung and Knapp's beside it the customary one; that
+    of a new site is the 95 % prediction interval.
     """
     cells = {(*(getattr(row, key) for key in CELL), row.site): _site(row) for row in rows.itertuples(index=False)}
     table = []

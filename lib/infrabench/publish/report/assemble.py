@@ -28,7 +28,9 @@ log = logging.getLogger(__name__)
 
 FOLDER = "report"
 STYLE = "_static/report.css"  # a folder that has it was made by this
+SCRIPTS = ("zoom.js", "tables.js")
 RESERVED = ("index", "files")
+BESIDE = ("notebook", "trials")  # what follows the name of a notebook's page in those that belong to it
 
 
 def report(
@@ -107,6 +109,8 @@ def _write_pages(site: Path, title: str, shown: Sequence[ShownNotebook], absent:
     for one in shown:
         made[one.page] = pages.render("study", title, shown, one)
         made[f"{one.page}-notebook"] = pages.render("notebook", title, shown, one)
+        if one.trials_page:
+            made[f"{one.page}-trials"] = pages.render("trials", title, shown, one)
     for name, text in made.items():
         (site / f"{name}.html").write_text(text, encoding="utf-8")
     assets = resources.files("infrabench.publish.report") / "assets"
@@ -114,12 +118,13 @@ def _write_pages(site: Path, title: str, shown: Sequence[ShownNotebook], absent:
     style = (assets / "report.css").read_text(encoding="utf-8")
     style += f"\n{CODE.get_style_defs('.highlight')}\n@media screen and (prefers-color-scheme: dark) {{\n{dark}\n}}\n"
     (site / STYLE).write_text(style, encoding="utf-8")
-    (site / "_static/zoom.js").write_bytes((assets / "zoom.js").read_bytes())
+    for script in SCRIPTS:
+        (site / "_static" / script).write_bytes((assets / script).read_bytes())
 
 
 def _name_page(name: str, taken: set[str]) -> str:
     """Return the name of a notebook's page: what addresses take as it is, and no other page has."""
     plain = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-") or "notebook"
-    taken = {*RESERVED, *taken, *(f"{each}-notebook" for each in taken)}
+    taken = {*RESERVED, *taken, *(f"{each}-{more}" for each in taken for more in BESIDE)}
     numbered = (plain, *(f"{plain}-{number}" for number in range(2, len(taken) + 3)))
-    return next(each for each in numbered if not {each, f"{each}-notebook"} & taken)
+    return next(each for each in numbered if not {each, *(f"{each}-{more}" for more in BESIDE)} & taken)

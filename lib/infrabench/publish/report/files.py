@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -25,8 +25,9 @@ from infrabench.core.names import file_name
 from infrabench.experiment.provenance import labels
 from infrabench.ledger import archive, catalogue
 from infrabench.ledger.files import list_files
-from infrabench.ledger.records import awaited
+from infrabench.ledger.records import RECORD, awaited
 from infrabench.publish.report.executed import Executed, Hide
+from infrabench.publish.report.raw import BlockTable, list_outputs, make_tables, render_trial
 
 log = logging.getLogger(__name__)
 
@@ -93,11 +94,16 @@ class Figure:
 
 @dataclass(frozen=True)
 class Data:
-    """The data of one session: its files, and what there is to say where something is not among them."""
+    """The data of one session: its files, and what there is to say where something is not among them; its trials.
+
+    `folder`: where the session lies on the machine of the report.
+    """
 
     session: str
     links: tuple[FileLink, ...]
     note: str
+    blocks: tuple[BlockTable, ...] = ()
+    folder: str = ""  # relative to the checkout
 
 
 # Of a picture in lines: what names standards, and what may make a browser fetch something when it is opened.
@@ -128,7 +134,7 @@ class Shelf:
             for path in sorted(place.rglob("*.png"))
         }
         self._known: dict[str, Data] = {}
-        self._rows = self._bytes = 0  # rows, and bytes of raw output, of the sessions so far
+        self._rows = self._bytes = self._outputs = 0  # rows, bytes, and bytes that tools wrote, of the sessions so far
 
     def place(self, picture: Picture) -> Figure:
         """Keep a picture, with the files of the figure that it is where there are any; they are known by content."""
@@ -179,14 +185,16 @@ class Shelf:
         try:
             folder = catalogue.find(None, session)
             log.info("data of %s", session)
-            links = self._numbers(session, folder)
+            opened = session_data.open_session(folder)
+            links = self._numbers(session, opened)
             archived, note = self._archive(session, folder, known.get(session, folder))
-            return Data(session, (*links, *archived), self._hide(note))
+            blocks = tuple(make_tables(opened, self._keep_trials(session, folder)))
+            return Data(session, (*links, *archived), self._hide(note), blocks, self._hide(str(folder)))
         except InfrabenchError as error:
             return Data(session, (), self._hide(f"cannot be read: {error}"))
 
-    def _numbers(self, session: str, folder: Path) -> list[FileLink]:
-        table = session_data.open_session(folder).table
+    def _numbers(self, session: str, opened: session_data.Session) -> list[FileLink]:
+        table, folder = opened.table, opened.folder
         self._rows += len(table)
         kinds = (".csv", ".parquet") if self._rows <= CSV_ROWS else (".parquet",)
         for suffix in kinds:
@@ -214,6 +222,21 @@ class Shelf:
         except LedgerError as error:
             return [], f"its raw output is not here: {error}"
         return [self._link(name)], ""
+
+    def _keep_trials(self, session: str, folder: Path) -> Callable[[str], str]:
+        """Keep the raw output of a session's trials where it is small or asked for; return what gives its address."""
+        trials = [path for path in (folder / "trials").iterdir() if path.is_dir() and (path / RECORD).is_file()]
+        size = sum(output.stat().st_size for path in trials for output in list_outputs(path))
+        self._outputs += size
+        if not self._raw and self._outputs > PACKED:
+            return lambda trial: ""
+        kept = {
+            path.name: self._keep(
+                f"files/raw/{session}/{path.name}.txt", self._hide(render_trial(session, path)).encode()
+            ).href
+            for path in trials
+        }
+        return lambda trial: kept.get(trial, "")
 
     def _keep(self, name: str, content: bytes | Path) -> FileLink:
         """Keep bytes, or a copy of a file, as `name`, and return a link to it."""

@@ -1,4 +1,4 @@
-"""The pages of the report: an overview, one page for each study, and each executed notebook.
+"""The pages of the report: an overview, and for each study a page, its trials, and its executed notebook.
 
 What was measured or typed stands in templates, which escape it.
 """
@@ -13,12 +13,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from infrabench.notebook import session_summary
+from infrabench.publish.report import answers
 from infrabench.publish.report.content import ShownCell, make_markdown
 from infrabench.publish.report.executed import Executed
 from infrabench.publish.report.files import Data, Figure, FileLink
 
-CASE = ("workload", "scenario", "metric")
 TITLES = {"cnis": "CNIs", "dataset": "Data set"}  # a name that is no word
 SITE_KINDS = {"lab": "the embedded lab of one machine", "local": "this machine itself"}
 HEADING = re.compile(r'<h(?P<level>[23]) id="(?P<id>[\w-]+)">(?P<text>.*?)</h[23]>', re.DOTALL)
@@ -37,6 +36,11 @@ class ShownNotebook:
     itself: FileLink | None = None
 
     @property
+    def trials_page(self) -> str:
+        """The address of the page with the values of its trials; empty where none of its sessions is here."""
+        return f"{self.page}-trials.html" if any(each.blocks for each in self.data) else ""
+
+    @property
     def title(self) -> str:
         """The notebook's name as a heading."""
         words = " ".join("".join(sign if sign.isalnum() else " " for sign in self.executed.name).split())
@@ -47,7 +51,7 @@ def render(
     template: str, title: str, shown: Sequence[ShownNotebook], one: ShownNotebook | None = None,
     absent: Mapping[str, str] | None = None,
 ) -> str:  # fmt: skip
-    """Return a page: ``overview`` of all notebooks, ``study`` or ``notebook`` of one, each with links to the others.
+    """Return a page: ``overview`` of all, ``study``, ``trials`` or ``notebook`` of one, each with links to the others.
 
     `absent`: what is not in this report, by name, and why.
     """
@@ -56,7 +60,8 @@ def render(
     environment.filters |= {"contents": HEADING.findall, "safe_text": lambda text: Markup(text).striptags()}
     environment.filters["markdown"] = lambda text: Markup(make_markdown()(text))
     environment.globals |= {
-        "matrix": matrix, "is_study": is_study, "extent": session_extent, "suite": _suite, "site_kinds": SITE_KINDS,
+        "answers": answers, "is_study": is_study, "extent": session_extent, "suite": _suite, "site_kinds": SITE_KINDS,
+        "count_words": _count_words,
     }  # fmt: skip
     page = environment.get_template("page.html")
     return page.render(template=f"{template}.html", site_title=title, shown=shown, one=one, absent=absent or {})
@@ -77,45 +82,5 @@ def _suite(versions: Mapping[str, str]) -> str:
     return ", ".join(named + ([f"commit {versions['commit'][:12]}"] if versions.get("commit") else []))
 
 
-def matrix(told: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Return an abstract's verdicts for the template: systems, rows of cells, and a line that says what they are of.
-
-    `above`: the heading or question that they stand under; a title that says the same is left out.
-    """
-    rows = [dict(zip(told["verdicts"]["columns"], row, strict=True)) for row in told["verdicts"]["rows"]]
-    there = {row["system"] for row in rows}
-    systems = [name for name in told["systems"] if name in there]
-    cases: dict[tuple[str, ...], dict[str, dict[str, str]]] = {}
-    for row in rows:
-        cases.setdefault(tuple(row[name] for name in CASE), {})[row["system"]] = row
-    return {
-        "title": "" if told["title"] == above else told["title"],
-        "line": (
-            f"Ratios to {told['baseline']} with 95 % intervals. {session_summary.line(told)}. {told['note']}"
-        ).strip(),
-        "baseline": told["baseline"],
-        "systems": systems,
-        "rows": [_verdict_row(case, cells, systems) for case, cells in cases.items()],
-        "not_run": told["not_run"],
-    }
-
-
-def _verdict_row(case: tuple[str, ...], cells: Mapping[str, Mapping[str, str]], systems: list[str]) -> dict[str, Any]:
-    first = next(iter(cells.values()))
-    return {
-        **dict(zip(CASE, case, strict=True)), "better": first["better"], "margin": first["margin %"],
-        "cells": [_verdict_cell(cells[name]) if name in cells else None for name in systems],
-    }  # fmt: skip
-
-
-def _verdict_cell(row: Mapping[str, str]) -> dict[str, str]:
-    verdict, _, decides = row["verdict"].partition(" (")
-    more = decides.removesuffix(" decides)")  # as in "inconclusive (n = 14 decides)"
-    other = row["verdict without flagged"]
-    ruled = row.get(session_summary.RULED_OUT, "")
-    remarks = [f"n = {row['n']}", f"{more} would decide" if more else "", ruled, row["reason"]]
-    remarks.append(f"without the values flagged as outliers: {other}" if other else "")
-    return {
-        "verdict": verdict, "kind": verdict.replace(",", "").replace(" ", "-"), "ratio": row["ratio"],
-        "interval": row["ratio 95 % CI"], "remark": "; ".join(filter(None, remarks)),
-    }  # fmt: skip
+def _count_words(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"

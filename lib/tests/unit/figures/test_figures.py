@@ -144,7 +144,7 @@ def test_empty_cells_say_why(data: tuple) -> None:
     assert "lxd not run" in wide
 
 
-def test_forest_is_symmetric_about_one_and_keeps_the_verdicts(data: tuple) -> None:
+def test_forest_is_symmetric_about_one_and_says_what_is_ruled_out(data: tuple) -> None:
     ratios = data[2].query("workload == 'sysbench-cpu'")
     figure = forest(View(contrasts=ratios, systems=SYSTEMS)).figure
     low, high = figure.axes[0].get_xlim()
@@ -154,6 +154,7 @@ def test_forest_is_symmetric_about_one_and_keeps_the_verdicts(data: tuple) -> No
     assert high >= ratios["ratio_high"].max()
     for row in ratios.itertuples():
         assert ruled_out_label(row) in texts(figure)
+    assert "inconclusive" not in texts(figure)
     assert figure.axes[0].get_ylim()[0] > figure.axes[0].get_ylim()[1]
 
 

@@ -84,12 +84,29 @@ def words(site: Path, page: str) -> str:
 def test_the_verdicts_are_those_of_the_notebook(site: Path, checkout: Path) -> None:
     found = told(checkout / "data/runs/containers" / NAMED)
     assert len(found["verdicts"]["rows"]) == 2 * 13
+    text = words(site, "containers")
+    for row in found["verdicts"]["rows"]:
+        cell = dict(zip(found["verdicts"]["columns"], row, strict=True))
+        assert f"{cell['ratio']} {cell['ratio 95 % CI']} {cell['ruled out']}".rstrip() in text
+        assert cell["verdict"].partition(" (")[0] in text
+        for page in ("index", "containers"):
+            assert f"{cell['workload']} {cell['metric'].partition(' (')[0]}" in words(site, page)
+
+
+def test_every_value_leads_to_its_trial_and_that_to_what_was_printed(site: Path, checkout: Path) -> None:
+    links = [unquote(link) for link in Page(read(site, "containers-trials")).links if link.startswith("files/raw/")]
+    folder = checkout / "data/runs/containers" / NAMED
+    assert {Path(link).stem for link in links} == {trial.id for trial in awaited(folder)}
+    values = session_data.open_session(folder).table.dropna(subset=["value"])
+    first = values[values["metric"] == "events_per_s"].iloc[0]
+    text = (site / f"files/raw/{NAMED}/{first['trial']}.txt").read_text()
+    assert text.startswith(f"Trial {first['trial']} of session")
+    assert f"events_per_s = {float(first['value'])!r} 1/s" in text
+    anchors = set(re.findall(r'id="(case-[\w-]+)"', read(site, "containers-trials")))
     for page in ("index", "containers"):
-        text = words(site, page)
-        for row in found["verdicts"]["rows"]:
-            cell = dict(zip(found["verdicts"]["columns"], row, strict=True))
-            assert f"{cell['ratio']} {cell['ratio 95 % CI']}" in text
-            assert cell["verdict"].partition(" (")[0] in text
+        wanted = {link.partition("#")[2] for link in Page(read(site, page)).links if "-trials.html#" in link}
+        assert wanted
+        assert wanted <= anchors
 
 
 def test_what_is_missing_or_not_whole_is_named_with_the_reason(site: Path) -> None:
@@ -136,6 +153,7 @@ def test_it_loads_nothing_and_every_link_in_it_leads_somewhere(site: Path) -> No
     assert {re.sub(r"^files/.*", "files/", load) for load in loads} == {
         "_static/report.css",
         "_static/zoom.js",
+        "_static/tables.js",
         "files/",
     }
     assert not re.search(r"@import|url\(|https?:|//", "".join(path.read_text() for path in site.glob("_static/*.css")))

@@ -1,0 +1,231 @@
+"""What a session answers, on the first screen: a sentence for each system, a small forest, and what kind of run it was.
+
+All of it is of the abstract that the notebook computed (`infrabench.notebook.session_summary`); only the places of the
+forest's marks are worked out here. Contrasts of one case have one anchor, which is the same on every page.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from infrabench.analysis.tables import ruled_out_label, state_bounds
+from infrabench.analysis.tables.bounds import find_cost
+from infrabench.notebook import session_summary
+from infrabench.stats.verdicts import NOT_COMPARABLE, VERDICTS
+
+SMOKE = "smoke"
+# Below it no test of pairs without assumptions reaches 5 %: two signs of five differences are 2 / 2 ** 5 = 6 %.
+FEW = 6
+UNIT = re.compile(r" \([^()]*\)$")  # behind a metric's name in a table
+DECIDES = re.compile(r" \(n = (\d+) decides\)$")  # behind a verdict in a table
+TICKS = (-90, -50, -20, -10, -5, -2, 0, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000)
+LINEAR = 5.0  # percent around no effect up to which the forest's steps are about even; logarithmic beyond
+FARTHEST = 1e4  # percent: an interval without an end goes to the edge
+APART = 0.12  # of the width: ticks that are closer would cover each other
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """One contrast of an abstract: its words as they stand in the table, the ends of its interval as numbers.
+
+    `ratio_low` and `ratio_high` are NaN without an interval, or in the abstract of an older notebook; `margin` is a
+    share; `needed` the n that would decide, as text, empty where none is named.
+    """
+
+    workload: str
+    scenario: str
+    metric: str
+    better: str
+    system: str
+    n: str
+    ratio: str
+    interval: str
+    ratio_low: float
+    ratio_high: float
+    ruled_out: str
+    verdict: str
+    margin: float
+    needed: str
+    p: tuple[str, str]
+    without_flagged: str
+    reason: str
+
+    @property
+    def measured(self) -> str:
+        """Workload and metric in words, without its unit."""
+        return f"{self.workload} {UNIT.sub('', self.metric)}"
+
+    @property
+    def case(self) -> str:
+        """The case in words: workload, metric, and the scenario where it has a name."""
+        return self.measured + ("" if self.scenario == "default" else f", {self.scenario}")
+
+    @property
+    def anchor(self) -> str:
+        """The name of its case in addresses."""
+        return make_anchor(self.workload, self.scenario)
+
+    @property
+    def remark(self) -> str:
+        """What qualifies it: lost trials, dependence, families of tests, values flagged as outliers."""
+        other = f"without the values flagged as outliers: {self.without_flagged}" if self.without_flagged else ""
+        return "; ".join(filter(None, (self.reason, other)))
+
+    @property
+    def label(self) -> str:
+        """What it rules out, in short."""
+        return ruled_out_label(self)
+
+    @property
+    def kind(self) -> str:
+        """Its verdict as the name of a style."""
+        return re.sub(r"[ ,]+", "-", self.verdict)
+
+
+@dataclass(frozen=True)
+class Clause:
+    """A part of a system's sentence: what was measured, what is ruled out, and the anchor of the (first) case.
+
+    `has_remark`: something qualifies one of its contrasts.
+    """
+
+    measured: str
+    text: str
+    anchor: str
+    has_remark: bool
+
+
+@dataclass(frozen=True)
+class ForestRow:
+    """A contrast in the small forest, its places in percent of the width; None where there is no interval."""
+
+    contrast: Contrast
+    is_first: bool  # of its case
+    margin: tuple[float, float] | None
+    ends: tuple[float, float] | None
+    estimate: float | None
+
+
+@dataclass(frozen=True)
+class Forest:
+    """The small forest: its rows by case, the ticks as place and text, the place of no effect."""
+
+    rows: tuple[ForestRow, ...]
+    ticks: tuple[tuple[float, str], ...]
+    zero: float
+
+
+def make_anchor(workload: str, scenario: str) -> str:
+    """Return the name of a case in addresses: letters, digits and dashes."""
+    return "-".join(re.findall(r"[A-Za-z0-9]+", f"case {workload} {scenario}"))
+
+
+def read_contrasts(abstract: Mapping[str, Any]) -> list[Contrast]:
+    """Return the contrasts of the primary metrics that an abstract holds, in its order."""
+    rows = (dict(zip(abstract["verdicts"]["columns"], row, strict=True)) for row in abstract["verdicts"]["rows"])
+    return [_read(row) for row in rows]
+
+
+def _read(row: Mapping[str, str]) -> Contrast:
+    low, high = (float(row.get(name) or math.nan) for name in session_summary.ENDS)
+    needed = DECIDES.search(row["verdict"])
+    return Contrast(
+        row["workload"], row["scenario"], row["metric"], row["better"], row["system"], row["n"], row["ratio"],
+        row["ratio 95 % CI"], low, high, row.get(session_summary.RULED_OUT, ""), DECIDES.sub("", row["verdict"]),
+        float(row["margin %"] or math.nan) / 100, needed[1] if needed else "",
+        (row["p adjusted"], row["p equivalence adjusted"]), row["verdict without flagged"], row["reason"],
+    )  # fmt: skip
+
+
+def state_answers(contrasts: Sequence[Contrast], systems: Iterable[str]) -> dict[str, list[Clause]]:
+    """Return, for each system that was compared, the clauses of its sentence: one for each primary metric."""
+    sentences: dict[str, list[Clause]] = {}
+    for system in systems:
+        by_metric: dict[str, list[Contrast]] = {}
+        for each in contrasts:
+            if each.system == system:
+                by_metric.setdefault(each.measured, []).append(each)
+        if by_metric:
+            sentences[system] = [
+                Clause(measured, state_bounds(rows), rows[0].anchor, any(row.remark for row in rows))
+                for measured, rows in by_metric.items()
+            ]
+    return sentences
+
+
+def draw_forest(contrasts: Sequence[Contrast]) -> Forest | None:
+    """Return the small forest of contrasts; None where none has an interval.
+
+    A row's cost in percent of the baseline goes to the right, its gain to the left, whatever direction is better: so
+    one axis serves all metrics.
+    """
+    costs = [
+        find_cost(each.ratio_low, each.ratio_high, each.better) if each.verdict != NOT_COMPARABLE else None
+        for each in contrasts
+    ]
+    drawn = [cost if cost and not any(map(math.isnan, cost)) else None for cost in costs]
+    ends = [end for cost in drawn if cost for end in cost if math.isfinite(end)]
+    if not ends:
+        return None
+    margins = [100 * each.margin for each in contrasts if math.isfinite(each.margin)]
+    least, most = (_step(1.15 * pick([*ends, *margins, *(-m for m in margins)])) for pick in (min, max))
+
+    def place(percent: float) -> float:
+        inside = min(max(_step(max(min(percent, FARTHEST), -FARTHEST)), least), most)
+        return round(100 * (inside - least) / (most - least), 2)
+
+    rows = []
+    for _, group in groupby(zip(contrasts, drawn, strict=True), key=lambda pair: pair[0].case):
+        for number, (each, cost) in enumerate(group):
+            m, ratio = 100 * each.margin, float(each.ratio.replace("∞", "inf").replace("n/a", "nan"))
+            band = (place(-m), place(m)) if cost and math.isfinite(m) else None
+            point = place(find_cost(ratio, ratio, each.better).low) if cost and math.isfinite(ratio) else None
+            reach = (place(cost.low), place(cost.high)) if cost else None
+            rows.append(ForestRow(each, number == 0, band, reach, point))
+    return Forest(tuple(rows), tuple(_find_ticks(least, most, place)), place(0))
+
+
+def _step(percent: float) -> float:
+    return math.asinh(percent / LINEAR)
+
+
+def _find_ticks(least: float, most: float, place: Any) -> list[tuple[float, str]]:
+    """Return the ticks within the axis that do not cover each other: no effect, and outwards from it."""
+    shown = [0.0]
+    for side in (1, -1):
+        last = 0.0
+        for tick in sorted((tick for tick in TICKS if side * tick > 0), key=abs):
+            if least <= _step(tick) <= most and abs(place(tick) - place(last)) >= 100 * APART:
+                shown.append(tick)
+                last = tick
+    return [(place(tick), f"{tick:+g}".replace("-", "−") if tick else "0") for tick in sorted(shown)]
+
+
+def span_n(contrasts: Sequence[Contrast]) -> str:
+    """Return over how many pairs contrasts were made: ``n = 30 blocks``, or ``n = 5 to 6 deployments``."""
+    counted = {(int(number), unit) for number, unit in (each.n.split(" ", 1) for each in contrasts if each.n)}
+    numbers = [str(number) for number, _ in sorted(counted) if number] or ["0"]
+    units = " or ".join(dict.fromkeys(unit for _, unit in sorted(counted)))
+    return f"n = {' to '.join(dict.fromkeys((numbers[0], numbers[-1])))} {units}".rstrip()
+
+
+def grade_run(abstract: Mapping[str, Any], contrasts: Sequence[Contrast]) -> tuple[str, str]:
+    """Return what a session is as evidence: ``smoke``, ``few`` or ``measurement``, and the words that say so."""
+    if abstract["profile"] == SMOKE:
+        return SMOKE, "smoke run: shows that it works, decides nothing"
+    judged = [each.n.split(" ", 1) for each in contrasts if each.verdict != NOT_COMPARABLE]
+    smallest, unit = min(((int(n), unit) for n, unit in judged), default=(0, ""))
+    if 0 < smallest < FEW:
+        return "few", f"measurement with few {unit}: at n = {smallest} intervals rest on a normal distribution"
+    return "measurement", "measurement"
+
+
+def count_verdicts(contrasts: Sequence[Contrast]) -> dict[str, int]:
+    """Return how many contrasts have which verdict, in the order of `stats.verdicts`, those that occur."""
+    found = [each.verdict for each in contrasts]
+    return {verdict: found.count(verdict) for verdict in VERDICTS if verdict in found}
