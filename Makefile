@@ -122,9 +122,11 @@ ARCHIVE ?= out/infrabench.tar.xz
 archive: env  ## Write one archive of this commit: raw data, source, results, metadata, checksums, licences (ARCHIVE=)
 	@$(BIN)/infrabench artifact pack "$$ARCHIVE"
 
-benchmark: env system  ## Measure what the harness itself costs, here and on the lab
+benchmark: NEEDS := benchmark
+benchmark: env system  ## Measure what the harness itself costs, here and on the lab, and what it finds beside its peers
 	@$(BIN)/infrabench selfcheck overhead --site local
 	@$(BIN)/infrabench selfcheck overhead --site lab
+	@$(BIN)/infrabench selfcheck peers
 
 build: NEEDS := all
 build: env system  ## Make the lab's images and Kubernetes' programs ahead of time (a third of an hour on two cores, once)

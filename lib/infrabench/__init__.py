@@ -12,6 +12,15 @@ if TYPE_CHECKING:
     from infrabench.analysis.session_data import Session, open_session, pool
     from infrabench.notebook.api import contrasts, estimates, probes, request, run_or_load, show_log, study
     from infrabench.notebook.plan_tables import plan_from_pilot, plan_summary, plan_table, power_summary
+    from infrabench.notebook.sections import (
+        answer,
+        fold_diagnostics,
+        fold_hosts,
+        fold_plan,
+        fold_tests,
+        fold_trials,
+        section,
+    )
     from infrabench.notebook.session_summary import results
     from infrabench.notebook.session_tables import (
         blocks_table,
@@ -27,6 +36,13 @@ if TYPE_CHECKING:
     from infrabench.notebook.start_page import look_around, machine_table, own_table, recorded_table, studies_table
 
 HOME = {
+    "answer": "notebook.sections",
+    "fold_diagnostics": "notebook.sections",
+    "fold_hosts": "notebook.sections",
+    "fold_plan": "notebook.sections",
+    "fold_tests": "notebook.sections",
+    "fold_trials": "notebook.sections",
+    "section": "notebook.sections",
     "blocks_table": "notebook.session_tables",
     "capabilities_table": "notebook.session_tables",
     "deployments_table": "notebook.session_tables",
@@ -59,12 +75,18 @@ HOME = {
 }
 __all__ = [
     "Session",
+    "answer",
     "blocks_table",
     "capabilities_table",
     "contrasts",
     "deployments_table",
     "diff_table",
     "estimates",
+    "fold_diagnostics",
+    "fold_hosts",
+    "fold_plan",
+    "fold_tests",
+    "fold_trials",
     "look_around",
     "machine_table",
     "open_session",
@@ -82,6 +104,7 @@ __all__ = [
     "request",
     "results",
     "run_or_load",
+    "section",
     "show_log",
     "size_table",
     "studies_table",

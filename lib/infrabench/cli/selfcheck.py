@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from argparse import Namespace
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from infrabench.core import InfrabenchError, NotRunnable, SiteError
 from infrabench.experiment.execution.progress import bar
 from infrabench.ledger import catalogue
 
+log = logging.getLogger(__name__)
 if TYPE_CHECKING:
     from infrabench.cli.subcommands import Subparsers
 
@@ -35,6 +37,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     _add_claims(group)
     _add_fidelity(group)
     _add_overhead(group)
+    _add_peers(group)
 
 
 def _add_statistics(group: Subparsers) -> None:
@@ -98,6 +101,15 @@ def _add_overhead(group: Subparsers) -> None:
     parser.add_argument("--blocks", type=int, default=30, metavar="N", help="blocks, interleaved (default: 30)")
     parser.add_argument("--site", default="local", help="local (default), lab, or an inventory file")
     add_session(parser, "--session", "also say how much of this session's time its tools had")
+
+
+def _add_peers(group: Subparsers) -> None:
+    parser = add_command(
+        group, "peers", peers, "find 2 % beside hyperfine and ReBench, in the same time", "infrabench selfcheck peers"
+    )
+    parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="of every campaign (default: 5)")
+    parser.add_argument("--seconds", type=float, default=20.0, metavar="S", help="of each campaign (default: 20)")
+    parser.add_argument("--out", default="out/peers", metavar="FOLDER", help="samples (default: out/peers)")
 
 
 def statistics(arguments: Namespace) -> Iterator[str]:
@@ -179,3 +191,11 @@ def overhead(arguments: Namespace) -> Iterator[str]:
     if arguments.session:
         yield benchmarks.tool_share(catalogue.find(None, arguments.session))
     yield from benchmarks.report(site, arguments.blocks)
+
+
+def peers(arguments: Namespace) -> Iterator[str]:
+    """Run the campaigns of all tools that are missing, and yield a table."""
+    from infrabench.selfcheck import peers as compared
+
+    out = catalogue.home() / arguments.out
+    yield from compared.report(arguments.repetitions, arguments.seconds, out.resolve(), log.info)

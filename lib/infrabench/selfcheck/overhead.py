@@ -167,7 +167,7 @@ def _ways(hosts: Sequence[Host], folder: Path, blocks: int, *, others: bool) -> 
             session = stack.enter_context(SessionFolder(folder / name).opened({"parameters": {}}, trials))
             ways[name] = _harness(host, session, iter(trials), stack.enter_context(watching(watched, {})))
         if others:
-            ways |= {name: _marginal(make, folder) for name, make in _OTHERS.items() if _installed(name)}
+            ways |= {name: _marginal(make, folder) for name, make in _OTHERS.items() if is_installed(name)}
         yield ways
 
 
@@ -193,18 +193,19 @@ def _marginal(make: Make, folder: Path) -> Way:
     """Return the way of another tool: what one more run of the command costs it."""
 
     def way() -> float:
-        one, many = (_timed(make(folder, count)) for count in (1, PER_BLOCK))
+        one, many = (run_timed(make(folder, count)) for count in (1, PER_BLOCK))
         return (many - one) / (PER_BLOCK - 1)
 
     return way
 
 
-def _timed(argv: Sequence[str]) -> float:
+def run_timed(argv: Sequence[str], limit_s: float = LIMIT_S) -> float:
+    """Return how long a command takes; `SiteError` when it fails or does not end within the limit."""
     begin = time.perf_counter()
     try:
-        done = subprocess.run(argv, capture_output=True, timeout=LIMIT_S)
+        done = subprocess.run(argv, capture_output=True, timeout=limit_s)
     except subprocess.TimeoutExpired as error:
-        raise SiteError(f"{argv[0]} did not end within {LIMIT_S:g} s") from error
+        raise SiteError(f"{argv[0]} did not end within {limit_s:g} s") from error
     taken = time.perf_counter() - begin
     if done.returncode:
         raise SiteError(f"{argv[0]} exited with {done.returncode}: {(done.stderr or done.stdout).decode()[-400:]}")
@@ -221,19 +222,21 @@ def _rebench(folder: Path, runs: int) -> tuple[str, ...]:
     (folder / "rebench.conf").write_text(REBENCH % (runs, program.parent, program.name))
     (folder / "nothing_to_read.py").write_text(ADAPTER)
     data = str(folder / "rebench.data")
-    return (_program("rebench"), "--clean", "-D", "-df", data, str(folder / "rebench.conf"))
+    return (find_program("rebench"), "--clean", "-D", "-df", data, str(folder / "rebench.conf"))
 
 
 _OTHERS: Mapping[str, Make] = {"hyperfine": _hyperfine, "rebench": _rebench}
 
 
-def _program(name: str) -> str:
-    beside = Path(sys.executable).with_name(name)  # the environment's own, also when it is not activated
+def find_program(name: str) -> str:
+    """Return a program of the environment's own, also when that is not activated; else its name."""
+    beside = Path(sys.executable).with_name(name)
     return str(beside) if beside.exists() else name
 
 
-def _installed(name: str) -> bool:
-    return shutil.which(_program(name)) is not None
+def is_installed(name: str) -> bool:
+    """Return whether a program is in the environment or on the search path."""
+    return shutil.which(find_program(name)) is not None
 
 
 def _format_ms(seconds: np.ndarray) -> str:

@@ -32,7 +32,7 @@ def test_ways_take_turns_in_every_block_and_the_first_round_is_thrown_away():
 
 def test_the_table_has_a_row_for_every_way_with_its_difference(monkeypatch):
     monkeypatch.setattr(overhead, "PER_BLOCK", 2)
-    monkeypatch.setattr(overhead, "_installed", lambda name: False)
+    monkeypatch.setattr(overhead, "is_installed", lambda name: False)
     rows = list(overhead.report("local", 6))
     assert any(row.startswith("bare exec ") for row in rows)
     ours = next(row for row in rows if row.startswith("infrabench  "))
@@ -50,7 +50,7 @@ def test_too_few_blocks_for_an_interval_are_refused():
 def test_another_tool_that_hangs_is_an_error(monkeypatch):
     monkeypatch.setattr(overhead, "LIMIT_S", 0.2)
     with pytest.raises(SiteError, match=r"sleep did not end within 0\.2 s"):
-        overhead._timed(("sleep", "20"))
+        overhead.run_timed(("sleep", "20"))
 
 
 def test_the_intervals_are_those_of_the_median():

@@ -1,0 +1,140 @@
+"""What every study's notebook shows in one call: the answer, a section for each workload, and what is folded.
+
+What most readers skip is folded behind a line that says what is in it: whoever doubts the line opens it. All of it is
+made of the tables, figures and sentences that can also be called one by one.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+from infrabench.analysis import tables
+from infrabench.analysis.results import Results, Shown, alone, chosen, findings, listed, paragraph, table, whole
+from infrabench.analysis.session_data import Session
+from infrabench.analysis.tables import notation
+from infrabench.core import STATES
+from infrabench.experiment.design.design import Design
+from infrabench.notebook import session_tables
+from infrabench.notebook.plan_tables import plan_summary, plan_table, power_summary
+from infrabench.notebook.session_figures import figure
+
+TESTS = {  # kind of table -> the line that it is folded behind
+    "contrasts": "Every contrast with the baseline: ratio, interval, margin, verdict",
+    "omnibus": "Is there any difference among the systems at all? Friedman's test over the ranks within blocks",
+    "tiers": "Which systems cannot be told apart? Those that share a letter are not ranked",
+    "interactions": "Is the ratio to the baseline the same at every level of a factor?",
+    "trends": "How steeply does a metric follow its factor? The power, fitted within each block",
+}
+FIGURES = {
+    "qq": "The values beside normal ones",
+    "power": "What so many blocks can show",
+    "lag": "Each value beside the one before",
+}
+
+
+def fold(line: str, *shown: Shown) -> Shown:
+    """Return what is shown, folded behind a line."""
+    inside = join(*shown)
+    return Shown(
+        f"<details><summary>{html.escape(line)}</summary>{inside.html}</details>", f"{line}\n\n{inside.text}".rstrip()
+    )
+
+
+def join(*shown: Shown) -> Shown:
+    """Return several things to show as one, below each other."""
+    return Shown("".join(each.html for each in shown), "\n\n".join(each.text for each in shown))
+
+
+def answer(found: Results) -> Shown:
+    """Return a sentence for each system, of what it costs or gains in each primary metric, and the forest plot.
+
+    A sentence says what the 95 % intervals rule out, whether a verdict decides or not.
+    """
+    rows = chosen(found)
+    if rows.empty:
+        return alone(found)
+    names = rows["workload"] + " " + rows["metric"].map(notation.metric_title)
+    sentences = []
+    for system in found.systems:
+        own = rows[rows["system"] == system]
+        clauses = [
+            f"{name} {tables.state_bounds(list(some.itertuples(index=False)))}"
+            for name, some in own.groupby(names[own.index], sort=False)
+        ]
+        sentences += [f"{system}: {'; '.join(clauses)}."] if clauses else []
+    sentences += [f"{name}: not run: {why}." for name, why in found.data["not_run"].items()]
+    about = paragraph(f"Beside {found.data['baseline']}, by the 95 % interval of each ratio:")
+    return join(about, listed(sentences), figure(found, "forest"))
+
+
+def section(
+    found: Results, workload: str, *metrics: str, more: Sequence[str] = (), kind: str = "points",
+    columns: Sequence[str] = (),
+) -> Shown:  # fmt: skip
+    """Return a workload's section: of each metric the figure and what its contrasts say; the estimates folded.
+
+    `more`: metrics of which only the sentences are shown; `kind`: of the figures, see `session_figures.figure`;
+    `columns`: metrics of the folded table, by default all. Of a workload that was not run it says why.
+    """
+    if not (found.estimates["workload"] == workload).any():
+        return findings(found, workload, [*metrics, *more][0])
+    shown: list[Shown] = []
+    for metric in (*metrics, *more):
+        shown += [figure(found, kind, workload, metric)] if metric in metrics else []
+        shown.append(findings(found, workload, metric))
+    return join(*shown, fold(f"Estimates of {workload}, by system", table(found, "estimates", [workload], columns)))
+
+
+def fold_plan(wanted: Design) -> Shown:
+    """Return what will run and what that can show, folded behind the plan in a sentence."""
+    return fold(plan_summary(wanted), whole(plan_table(wanted)), paragraph(power_summary(wanted)))
+
+
+def fold_hosts(session: Session) -> Shown:
+    """Return what hosts and systems say of themselves, folded behind where and when the session was measured."""
+    site, systems = session.data["site"], ", ".join(session.data["systems"])
+    line = f"Measured at {site['name']} ({site['kind']}) from {session.data['created_utc'][:16].replace('T', ' ')} UTC"
+    stamp = session.data.get("stamp") or ""
+    return fold(
+        f"{line}: {systems}. {stamp}".rstrip(),
+        paragraph("What each system says, with its limits as seen from inside the target:"),
+        whole(session_tables.deployments_table(session)),
+        paragraph("What each host says:"),
+        whole(session_tables.provenance_table(session)),
+    )
+
+
+def fold_trials(session: Session) -> Shown:
+    """Return which trials are valid and why others are not, folded behind their numbers."""
+    counts = session_tables.validity_table(session)
+    found = {state: int(counts[state].sum()) for state in (*STATES, "missing")}
+    others = ", ".join(f"{count} {state}" for state, count in found.items() if count and state != "ok")
+    size = session_tables.size_table(session)
+    return fold(
+        f"{found['ok']} valid trials; {others or 'none failed, invalid or missing'}",
+        whole(counts), whole(session_tables.reasons_table(session)),
+        paragraph("Blocks that were interrupted for long, and discarded whole:"),
+        whole(session_tables.blocks_table(session)),
+        paragraph("How many blocks there are, and why:"), whole(size),
+    )  # fmt: skip
+
+
+def fold_tests(found: Results, workloads: Sequence[str] = (), metrics: Sequence[str] = ()) -> Shown:
+    """Return contrasts, omnibus tests, tiers, interactions and trends as tables, each folded behind its question."""
+    return join(*(fold(line, table(found, kind, workloads, metrics)) for kind, line in TESTS.items()))
+
+
+def fold_diagnostics(
+    found: Results, workload: str, metric: str, *, scenario: str = "", workloads: Sequence[str] = (),
+    metrics: Sequence[str] = (), kinds: Sequence[str] = (),
+) -> Shown:  # fmt: skip
+    """Return one case's values in the order in which they were measured, and the diagnostics of cells folded.
+
+    `kinds`: of further figures of that case, each folded (``qq``, ``power``, ``lag``).
+    """
+    return join(
+        figure(found, "order", workload, metric, scenario=scenario),
+        fold("Diagnostics: dependence, outliers, modes", table(found, "diagnostics", workloads, metrics)),
+        *(fold(FIGURES[kind], figure(found, kind, workload, metric, scenario=scenario)) for kind in kinds),
+    )

@@ -1,0 +1,73 @@
+"""What a notebook shows in one call: the answer first, what most readers skip folded, and nothing lost by it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import infrabench as ib
+from infrabench.analysis.results import Results, paragraph, table
+from infrabench.analysis.session_data import open_session
+from infrabench.notebook import sections
+from tests.support.analysis_fixtures import results_of, write_session
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_session(tmp_path_factory.mktemp("sections") / "s", blocks=8)
+
+
+@pytest.fixture(scope="module")
+def found(session: Path, tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return results_of(session, tmp_path_factory.mktemp("out"))
+
+
+def test_the_answer_is_a_sentence_for_each_system_of_each_primary_metric_and_the_forest(found: Results) -> None:
+    told = ib.answer(found)
+    for system in set(found.systems) - {"native"}:
+        sentence = next(line for line in told.text.splitlines() if line.startswith(f"- {system}: "))
+        assert sentence.count("costs") + sentence.count("gains") + sentence.count("the same") >= 2
+        assert "web requests" in sentence
+        assert "inconclusive" not in sentence
+    assert told.html.count("data:image/png;base64") == 1
+    assert told.html.index("<li>") < told.html.index("data:image/png")
+
+
+def test_an_answer_says_who_was_not_run_and_that_there_is_nothing_to_compare(found: Results) -> None:
+    absent = replace(found, data={**found.data, "not_run": {"podman": "not <installed>"}})
+    assert "- podman: not run: not <installed>." in sections.answer(absent).text
+    assert "not &lt;installed&gt;" in sections.answer(absent).html
+    nothing = replace(found, contrasts=found.contrasts[:0])
+    assert "nothing to compare native with" in sections.answer(nothing).text
+
+
+def test_a_section_is_figure_sentences_and_the_folded_estimates(found: Results) -> None:
+    shown = ib.section(found, "iozone", "write_B_per_s", more=["read_B_per_s"])
+    assert shown.html.count("data:image/png;base64") == 1
+    assert shown.text.count("lxc: ") >= 2  # sentences of both metrics
+    head, _, folded = shown.html.partition("<details>")
+    assert "<table" not in head
+    assert "<table" in folded
+    assert "mail: not run" in ib.section(found, "mail", more=["messages_per_min"]).text
+
+
+def test_what_is_folded_is_behind_a_line_that_says_what_it_is(session: Path, found: Results) -> None:
+    measured = open_session(session)
+    trials = ib.fold_trials(measured)
+    ok = int((measured.table.drop_duplicates("trial")["state"] == "ok").sum())
+    assert trials.text.startswith(f"{ok} valid trials; ")
+    assert ib.fold_hosts(measured).text.startswith("Measured at ")
+    tests = ib.fold_tests(found, ["web"])
+    assert tests.html.count("<details>") == len(sections.TESTS)
+    assert table(found, "contrasts", ["web"]).html in tests.html
+    checks = ib.fold_diagnostics(found, "web", "requests_per_s", workloads=["web"], kinds=["qq", "power"])
+    assert checks.html.count("<details>") == 3
+    assert checks.html.count("data:image/png;base64") == 3
+
+
+def test_a_line_is_text_and_never_markup() -> None:
+    assert sections.fold("a <b> & c", paragraph("x")).html == (
+        "<details><summary>a &lt;b&gt; &amp; c</summary><p>x</p></details>"
+    )
