@@ -7,7 +7,10 @@ import infrabench as ib
 from infrabench.analysis.figures import View, points, save
 from infrabench.analysis.results import sentence
 
-session, workload, metric = (*sys.argv[1:], *("lab-quick-2026-11", "sysbench-cpu", "events_per_s")[len(sys.argv) - 1 :])
+session, workload, metric = (
+    *sys.argv[1:],
+    *("lab-quick-2026-11-rounds", "sysbench-cpu", "events_per_s")[len(sys.argv) - 1 :],
+)
 measured = ib.open_session(session)
 estimates, contrasts = ib.estimates(measured), ib.contrasts(measured)
 
@@ -17,6 +20,9 @@ for row in contrasts.itertuples():
 
 frames = {"table": measured.table, "estimates": estimates, "contrasts": contrasts}
 drawn = points(View(workload, metric, systems=measured.data["systems"], **frames))
-name, shown = f"{measured.folder.name}-{workload}", {"workload": workload, "metric": metric}
+name, shown = (
+    f"{measured.folder.name}-{workload}",
+    {"workload": workload, "metric": metric},
+)
 for path in save(drawn.figure, Path("out/figures"), name, measured.table, shown):
     print(path)

@@ -20,4 +20,6 @@ def deploy(site: Site, spec: DeploySpec) -> Iterator[Deployment]:
     """Yield the host with a prefix before every command; there is nothing to take down again."""
     host = site.hosts["server"]
     facts = {"version": "1", "image": "none", "limits": {}, "cgroups": []}
-    yield Deployment("no-aslr", {"server": Target("server", host, PREFIX, host.address)}, facts)
+    yield Deployment(
+        "no-aslr", {"server": Target("server", host, PREFIX, host.address)}, facts
+    )

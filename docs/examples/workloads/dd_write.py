@@ -7,7 +7,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infrabench.core import Capture, Measurement, MetricKind, Param, ParseError, Step, Target
+from infrabench.core import (
+    Capture,
+    Measurement,
+    MetricKind,
+    Param,
+    ParseError,
+    Step,
+    Target,
+)
 
 PARAMS = {
     "size_bytes": Param(32 * 2**20, least=2**20, unit="B", meaning="size of the file"),
@@ -24,7 +32,14 @@ LAST = re.compile(r"^(\d+) bytes .*copied, ([0-9.e-]+) s, ", re.MULTILINE)
 def plan(params: Mapping[str, Any], roles: Mapping[str, Target]) -> Sequence[Step]:
     """Return one measured step, and one that removes its file whatever happened."""
     file = f"{params['directory']}/infrabench-dd"
-    write = ("dd", "if=/dev/zero", f"of={file}", f"bs={BLOCK}", f"count={params['size_bytes'] // BLOCK}", "conv=fsync")
+    write = (
+        "dd",
+        "if=/dev/zero",
+        f"of={file}",
+        f"bs={BLOCK}",
+        f"count={params['size_bytes'] // BLOCK}",
+        "conv=fsync",
+    )
     return [
         Step("dd", "server", write, timeout_s=300.0),
         Step("remove", "server", ("rm", "-f", file), phase="cleanup"),
@@ -35,7 +50,13 @@ def parse(capture: Capture) -> Sequence[Measurement]:
     """Return the one number; `ParseError` unless `dd` reported exactly one copy, of the size that was asked for."""
     said = capture["dd"].stderr.decode("utf-8", "replace")
     found = LAST.findall(said)
-    if len(found) != 1 or int(found[0][0]) != capture.params["size_bytes"] or float(found[0][1]) <= 0:
-        raise ParseError("dd", f"expected one copy of {capture.params['size_bytes']} bytes", said)
+    if (
+        len(found) != 1
+        or int(found[0][0]) != capture.params["size_bytes"]
+        or float(found[0][1]) <= 0
+    ):
+        raise ParseError(
+            "dd", f"expected one copy of {capture.params['size_bytes']} bytes", said
+        )
     size, seconds = found[0]
     return [Measurement("write_B_per_s", int(size) / float(seconds), "B/s", "higher")]

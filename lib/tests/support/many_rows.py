@@ -39,7 +39,7 @@ from tests.support.places import ROOT
 
 LIB = ROOT / "lib"
 BOUND_MB = 2_000.0
-LIKE = "lab-quick-2026-11"  # the recorded session that all are like
+LIKE = "lab-quick-2026-11-rounds"  # the recorded session that all are like
 BATCH = 20  # ledgers that one command brings in
 CORES = 2
 LIMIT_S = 3 * 3600.0
