@@ -105,7 +105,7 @@ def _add_overhead(group: Subparsers) -> None:
 
 def _add_peers(group: Subparsers) -> None:
     parser = add_command(
-        group, "peers", peers, "find 2 % beside hyperfine and ReBench, in the same time", "infrabench selfcheck peers"
+        group, "peers", peers, "find a small difference beside hyperfine and ReBench", "infrabench selfcheck peers"
     )
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="of every campaign (default: 5)")
     parser.add_argument("--seconds", type=float, default=20.0, metavar="S", help="of each campaign (default: 20)")

@@ -77,7 +77,7 @@ class Spin(GaugeAdapter):
 Samples = tuple[Sequence[float], Sequence[float]]  # seconds of the slower and of the same
 
 
-class Campaign(NamedTuple):
+class Sampling(NamedTuple):
     """One campaign of one tool: the samples and what an interval says of them."""
 
     tool: str
@@ -90,7 +90,7 @@ class Campaign(NamedTuple):
     seconds: float
 
     @property
-    def found(self) -> bool:
+    def is_called(self) -> bool:
         """Whether its 95 % interval excludes 1."""
         return self.low > 1 or self.high < 1
 
@@ -107,7 +107,7 @@ def report(repetitions: int, seconds: float, out: Path, say: Callable[[str], Non
     for name, text in (("probe.py", spin.PROBE.read_text(encoding="utf-8")), ("spin_adapter.py", ADAPTER)):
         (out / name).write_text(text, encoding="utf-8")
     plan = [(number, effect) for number in range(repetitions) for effect in EFFECTS]
-    done: list[Campaign] = []
+    done: list[Sampling] = []
     with claims.claim_hosts([LocalHost()], claims.make_holder("peers")):
         for at, (number, effect) in enumerate(plan):
             rng = np.random.default_rng([SEED, number, int(1e6 * effect)])
@@ -121,7 +121,7 @@ def report(repetitions: int, seconds: float, out: Path, say: Callable[[str], Non
             yield f"{name}: not run: {TOOLS[name].program} is not installed"
 
 
-def table(campaigns: Sequence[Campaign]) -> Iterator[str]:
+def table(campaigns: Sequence[Sampling]) -> Iterator[str]:
     """Yield a row for each tool: how often it called a difference, with and without one, and its median half-width."""
     rates = [f"called different at {effect:.0%} [95 %]" for effect in EFFECTS]
     yield f"{'tool':20s}  {rates[0]:32s}  {rates[1]:32s}  half-width  n    ratio at {EFFECTS[-1]:.0%}"
@@ -129,16 +129,16 @@ def table(campaigns: Sequence[Campaign]) -> Iterator[str]:
         own = [each for each in campaigns if each.tool == tool]
         cells = []
         for effect in EFFECTS:
-            called = [each.found for each in own if each.effect == effect]
+            called = [each.is_called for each in own if each.effect == effect]
             exact = stats.binomtest(sum(called), len(called)).proportion_ci(method="exact")
             cells.append(f"{sum(called)} of {len(called)} [{exact.low:.0%}, {exact.high:.0%}]")
-        half = np.median([(each.high - each.low) / 2 for each in own])
+        half = np.median([np.nan_to_num((each.high - each.low) / 2, nan=np.inf) for each in own])  # NaN: no bounds
         ratio = np.median([each.ratio for each in own if each.effect == EFFECTS[-1]])
         n = np.median([each.n for each in own])
         yield f"{tool:20s}  {cells[0]:32s}  {cells[1]:32s}  {half:9.2%}  {n:3.0f}  {ratio:.4f}"
 
 
-def _recall(out: Path, tools: Mapping[str, Tool], name: str, effect: float, number: int, seconds: float) -> Campaign:
+def _recall(out: Path, tools: Mapping[str, Peer], name: str, effect: float, number: int, seconds: float) -> Sampling:
     """Return a campaign that is kept below `out`, or run it and keep its samples."""
     path = out / f"{number:03d}-{effect:g}-{name.replace(' ', '-')}.json"
     if not path.exists():
@@ -154,7 +154,7 @@ def _recall(out: Path, tools: Mapping[str, Tool], name: str, effect: float, numb
     x, y = np.array(kept["slower"]), np.array(kept["same"])
     ends = pairwise.paired_fieller(x, y) if name == "infrabench" else welch(x, y)
     ratio = float(x.mean() / y.mean())
-    return Campaign(
+    return Sampling(
         name, effect, number, min(len(x), len(y)), ratio, float(ends.low), float(ends.high), kept["seconds"]
     )
 
@@ -255,16 +255,16 @@ def read_rebench(text: str) -> Samples:
     return samples["slower"], samples["same"]
 
 
-class Tool(NamedTuple):
+class Peer(NamedTuple):
     """How a campaign of a tool is run, and the program that it needs."""
 
     program: str
     run: Callable[[Path, float, float], Samples]
 
 
-TOOLS: Mapping[str, Tool] = {
-    "infrabench": Tool(sys.executable, _infrabench),
-    "hyperfine": Tool("hyperfine", _hyperfine),
-    "hyperfine by hand": Tool("hyperfine", _hyperfine_by_hand),
-    "rebench": Tool("rebench", _rebench),
+TOOLS: Mapping[str, Peer] = {
+    "infrabench": Peer(sys.executable, _infrabench),
+    "hyperfine": Peer("hyperfine", _hyperfine),
+    "hyperfine by hand": Peer("hyperfine", _hyperfine_by_hand),
+    "rebench": Peer("rebench", _rebench),
 }

@@ -11,11 +11,11 @@ from scipy import stats
 
 from infrabench.core import DesignError
 from infrabench.selfcheck import peers
-from infrabench.selfcheck.peers import Campaign
+from infrabench.selfcheck.peers import Sampling
 
 
-def campaign(tool: str, effect: float, low: float, high: float) -> Campaign:
-    return Campaign(tool, effect, 0, 30, (low + high) / 2, low, high, 20.0)
+def campaign(tool: str, effect: float, low: float, high: float) -> Sampling:
+    return Sampling(tool, effect, 0, 30, (low + high) / 2, low, high, 20.0)
 
 
 def test_a_row_says_how_often_a_difference_was_called_with_and_without_one() -> None:
@@ -41,7 +41,7 @@ def test_the_interval_of_the_peers_is_that_of_welch() -> None:
 def test_a_campaign_that_is_kept_is_not_run_again(tmp_path: Path) -> None:
     kept = {"slower": [1.03, 1.01, 1.02], "same": [1.0, 0.99, 1.01], "seconds": 20.0}
     (tmp_path / "000-0.02-infrabench.json").write_text(json.dumps(kept))
-    tool = peers.Tool("none", lambda folder, effect, seconds: pytest.fail("it ran"))
+    tool = peers.Peer("none", lambda folder, effect, seconds: pytest.fail("it ran"))
     found = peers._recall(tmp_path, {"infrabench": tool}, "infrabench", 0.02, 0, 20.0)
     assert (found.n, found.ratio) == (3, pytest.approx(1.02))
     assert found.low < 1.02 < found.high
