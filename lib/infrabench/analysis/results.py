@@ -118,7 +118,9 @@ def table(found: Results, kind: str, workloads: Sequence[str] = (), metrics: Seq
     every = TABLES[kind](found, True) if kind in WITH_MORE else shown
     if every.empty:
         return paragraph(f"There is nothing for the table of {kind} in this session.")
-    caption = f"{found.data['title']} Profile {found.data['profile']}, {found.data['blocks']} blocks. {base(found)}"
+    more = " and more" if found.data.get("stopping") else ""
+    blocks = f"{found.data['blocks']} blocks{more}"
+    caption = f"{found.data['title']} Profile {found.data['profile']}, {blocks}. {base(found)}"
     tables.save(shown, found.folder / "tables" / found.name, kind, caption, whole=every)
     if workloads:
         shown = shown[shown["workload"].isin(list(workloads))]

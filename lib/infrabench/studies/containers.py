@@ -68,10 +68,10 @@ BRIEF = Profile(
     blocks=30,
     systems=OF_THE_PAPERS,
     cases=(
-        _cpu(1, 0.45, 3, events=1200),
+        _cpu(1, 0.35, 2, events=800),
         _cpu(2, 0.7, 5, events=4000),
         _stream(64, 15, 0.65, 5),
-        _web(100, 5000, 1.1, 5),
+        _web(100, 4000, 1.2, 4),
     ),
 )
 QUICK = Profile(

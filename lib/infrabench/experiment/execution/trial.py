@@ -171,9 +171,11 @@ class _Run:
     def prepare(self) -> None:
         """Run the steps that stand before the measurement."""
         steps = [step for step in self.planned if step.phase == "prepare"]
+        if not steps:
+            return  # no switch to a system that has nothing to do
         with self.turn():
-            if steps:  # a server that starts is load of our own: see how busy the hosts are before
-                self.idle = self.bench.monitor.begin(f"{self.trial.id}-idle")
+            # A server that starts is load of our own: see how busy the hosts are before.
+            self.idle = self.bench.monitor.begin(f"{self.trial.id}-idle")
             self.run_steps(steps)
 
     def measure(self, number: int) -> None:
