@@ -302,9 +302,11 @@ def _groups(axes: Axes, values: np.ndarray, y: int, factor: float) -> None:
     """Mark the boundary between the two groups, and the mean and share of each."""
     found = split(values)
     axes.vlines(found.boundary / factor, y - 0.42, y + 0.42, color=theme.GREY, lw=0.8, ls=(0, (3, 2)))
-    for place, share in ((found.low, found.share), (found.high, 1 - found.share)):
+    for place in (found.low, found.high):
         axes.vlines(place / factor, y - 0.42, y + 0.42, color="black", lw=1.3, zorder=4)
-        axes.text(place / factor, y - 0.44, f"{100 * share:.0f} %", ha="center", va="bottom", fontsize=theme.SMALL_PT)
+    # One text at the boundary: two would cover each other where the groups are close.
+    shares = f"{100 * found.share:.0f} % | {100 - 100 * found.share:.0f} %"
+    axes.text(found.boundary / factor, y - 0.44, shares, ha="center", va="bottom", fontsize=theme.SMALL_PT)
 
 
 def _describe_modes(view: View) -> str:
