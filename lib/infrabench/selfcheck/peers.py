@@ -41,7 +41,7 @@ from infrabench.stats import pairwise
 from infrabench.stats.intervals import Interval
 from infrabench.workloads import spin
 
-CHUNKS, ROUNDS = 200, 5  # of a run of a peer, and of a trial, which cuts them into so many runs
+CHUNKS, ROUNDS = 200, 2  # of a run of a peer, and of a trial, which cuts them into so many runs
 EFFECTS = (0.0, 0.02)
 SEED = 20200315
 MOST_BLOCKS = 100_000
