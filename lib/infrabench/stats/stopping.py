@@ -138,7 +138,8 @@ def share_out(
     standard deviation of the log ratio is taken, and what its blocks took on the average, with `between_s` beside the
     trials of each: neither their ratio nor any verdict enters. Cases without a primary metric get nothing.
 
-    ``reason``: *target* when all are narrow enough, *n_max* when the rest have `most` blocks, *time* when none fit.
+    ``reason``: *target* when all are narrow enough, *n_max* when no number of blocks up to `most` would do for the
+    rest, *time* when none fit.
     Raises `SchemaError` as `table.check_values`.
     """
     check_values(table)
@@ -146,6 +147,8 @@ def share_out(
     cube = blocked(kept)
     rows = [at for at, case in enumerate(cube.cases.itertuples()) if (case.workload, case.metric) in wanted]
     others = [i for i, name in enumerate(cube.systems) if name != baseline]
+    if baseline not in cube.systems:  # it cannot run here
+        return Share(None, {}, {}, {}, {}, "n_max")
     base = cube.systems.index(baseline)
     families = cube.cases.iloc[rows].groupby(["workload", "metric"]).size() * len(others)
     numbers: dict[tuple[str, str], int] = {}
@@ -171,7 +174,7 @@ def share_out(
     costs_s = {key: between_s + cost for key, cost in _block_costs_s(kept).items()}
     seen = Share(None, numbers, widths, needs, costs_s, "")
     missing_s = seen.missing_s()
-    room = [key for key in missing_s if numbers[key] < most]
+    room = [key for key in missing_s if numbers[key] < most and np.isfinite(needs[key])]  # no number: no time
     fits = [key for key in room if batch * costs_s[key] <= left_s]
     if not fits:
         return seen._replace(reason="target" if not missing_s else "time" if room else "n_max")

@@ -204,7 +204,10 @@ def test_time_ends_with_what_is_narrow_enough_or_has_most_blocks() -> None:
     assert share(1e6, narrow=0.002, still=0.0).reason == "target"
     assert share(1e6, most=20, near=0.03).reason == "n_max"
     one = share_out(table_of({"native": [100.0], "lxc": [101.0]}), [CPU], "native", {"": 0.02}, left_s=1e6)
-    assert (one.needs, one.case) == ({(CPU[0], "default"): np.inf}, (CPU[0], "default"))
+    assert (one.needs, one.case, one.reason) == ({(CPU[0], "default"): np.inf}, None, "n_max")
+    table = cases(4.0, near=0.03)
+    alone = share_out(table[table["system"] != "native"], [CPU], "native", {"": 0.02}, left_s=1e6)
+    assert (alone.case, alone.reason) == (None, "n_max")
 
 
 def test_what_the_ratios_say_does_not_move_the_time() -> None:
