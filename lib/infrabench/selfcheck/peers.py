@@ -9,9 +9,11 @@ the same wall time, their own start included, each as its documentation has it:
 * **ReBench**: its default scheduler, which too ends one benchmark before it begins the next.
 
 The three peers keep samples and leave the test to their user; they are given Welch's 95 % interval, which hyperfine's
-own script ``welch_ttest.py`` computes. Each repetition runs the campaigns of all in random order. hyperfine times the
-whole process, with the start of Python in it, so its true ratio is a little smaller: the median of each tool's ratios
-is printed.
+own script ``welch_ttest.py`` computes. Each repetition runs the campaigns of all in random order.
+
+The true ratio is the same for all. hyperfine times a whole process, with the start of Python in it, where the others
+read what the probe says of its chunks alone. So its busy-wait is longer, by the ratio of the two times, which is
+measured before each of its campaigns. The median of each tool's ratios is printed.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ from infrabench.stats import pairwise
 from infrabench.stats.intervals import Interval
 from infrabench.workloads import spin
 
-CHUNKS, ROUNDS = 200, 2  # of a run of a peer, and of a trial, which cuts them into so many runs
+CHUNKS, ROUNDS = 400, 4  # of a run of a peer, and of a trial, which cuts them into so many runs
+STARTS = 5  # of which the median is how much of a process is its start
 EFFECTS = (0.0, 0.02)
 SEED = 20200315
 MOST_BLOCKS = 100_000
@@ -142,10 +145,9 @@ def _recall(out: Path, tools: Mapping[str, Peer], name: str, effect: float, numb
     """Return a campaign that is kept below `out`, or run it and keep its samples."""
     path = out / f"{number:03d}-{effect:g}-{name.replace(' ', '-')}.json"
     if not path.exists():
-        for what, share in (("same", 0.0), ("slower", effect)):
-            script = out / f"{what}.sh"
-            script.write_text(f'#!/bin/sh\nINFRABENCH_BUSY_SHARE={share:g} exec python3 "${{0%/*}}/probe.py" "$@"\n')
-            script.chmod(0o755)
+        _write_commands(out, effect)
+        if effect and tools[name].times_process:
+            _write_commands(out, effect * _measure_excess(out))
         begin = time.monotonic()
         slower, same = tools[name].run(out, effect, seconds)
         kept = {"slower": list(slower), "same": list(same), "seconds": time.monotonic() - begin}
@@ -157,6 +159,23 @@ def _recall(out: Path, tools: Mapping[str, Peer], name: str, effect: float, numb
     return Sampling(
         name, effect, number, min(len(x), len(y)), ratio, float(ends.low), float(ends.high), kept["seconds"]
     )
+
+
+def _write_commands(out: Path, share: float) -> None:
+    """Write the two commands of the peers, of which one waits busily for `share` of each chunk's time."""
+    for what, own in (("same", 0.0), ("slower", share)):
+        script = out / f"{what}.sh"
+        script.write_text(f'#!/bin/sh\nINFRABENCH_BUSY_SHARE={own:g} exec python3 "${{0%/*}}/probe.py" "$@"\n')
+        script.chmod(0o755)
+
+
+def _measure_excess(out: Path) -> float:
+    """Return how many times as long as its probe a whole process takes: the median of some runs."""
+    ratios = []
+    for _ in range(STARTS):
+        done = LocalHost().run((str(out / "same.sh"), str(CHUNKS)), timeout_s=60.0)
+        ratios.append(done.duration_s / json.loads(done.stdout)["seconds"])
+    return float(np.median(ratios))
 
 
 def welch(x: Any, y: Any) -> Interval:
@@ -256,15 +275,16 @@ def read_rebench(text: str) -> Samples:
 
 
 class Peer(NamedTuple):
-    """How a campaign of a tool is run, and the program that it needs."""
+    """How a campaign of a tool is run, the program that it needs, and whether it times a process."""
 
     program: str
     run: Callable[[Path, float, float], Samples]
+    times_process: bool = False
 
 
 TOOLS: Mapping[str, Peer] = {
     "infrabench": Peer(sys.executable, _infrabench),
-    "hyperfine": Peer("hyperfine", _hyperfine),
-    "hyperfine by hand": Peer("hyperfine", _hyperfine_by_hand),
+    "hyperfine": Peer("hyperfine", _hyperfine, times_process=True),
+    "hyperfine by hand": Peer("hyperfine", _hyperfine_by_hand, times_process=True),
     "rebench": Peer("rebench", _rebench),
 }

@@ -47,6 +47,21 @@ def test_a_campaign_that_is_kept_is_not_run_again(tmp_path: Path) -> None:
     assert found.low < 1.02 < found.high
 
 
+@pytest.mark.parametrize(("times_process", "share"), [(False, "0.02"), (True, "0.03")])
+def test_what_a_tool_times_is_longer_by_the_same_share_for_all(
+    times_process: bool, share: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, "_measure_excess", lambda out: 1.5)  # a process takes half as long again as its probe
+    scripts: list[str] = []
+
+    def run(folder: Path, effect: float, seconds: float) -> peers.Samples:
+        scripts.extend((folder / f"{name}.sh").read_text() for name in ("same", "slower"))
+        return [1.03, 1.01, 1.02], [1.0, 0.99, 1.01]
+
+    peers._recall(tmp_path, {"a tool": peers.Peer("none", run, times_process)}, "a tool", 0.02, 0, 20.0)
+    assert ["BUSY_SHARE=0 " in scripts[0], f"BUSY_SHARE={share} " in scripts[1]] == [True, True]
+
+
 @pytest.mark.parametrize(("repetitions", "seconds"), [(0, 20.0), (5, 1.0)])
 def test_too_little_is_refused(repetitions: int, seconds: float, tmp_path: Path) -> None:
     with pytest.raises(DesignError, match="at least"):
