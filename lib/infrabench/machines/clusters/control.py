@@ -14,7 +14,7 @@ PORT = 6443
 KUBERNETES = "/etc/kubernetes"
 ADMIN = f"{KUBERNETES}/admin.conf"
 PKI = f"{KUBERNETES}/pki"
-READY_S = 60.0
+READY_S = 180.0
 # A frozen cluster's nodes do not report. Nobody may take that for their death: with the default of 40 s the first thing
 # that a thawed controller would do is to evict every pod.
 GRACE = "24h0m0s"

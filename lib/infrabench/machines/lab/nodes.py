@@ -27,7 +27,7 @@ from infrabench.machines.stores.node.config import HOMES, StoreError
 
 STOP_S = 20.0  # a task that waits in the kernel for a disk dies only after that
 MOST_TOLD = 5  # processes that do not die
-READY_S = 60.0
+READY_S = 180.0  # an emulated or busy machine takes minutes to boot a node
 FREEZE_S = 10.0
 DETACH_S, PAUSE_S = 20.0, 0.3  # one that lies over another is free only after it, and processes take their time to die
 LINKS = Path("/sys/class/net")
