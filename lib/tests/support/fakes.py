@@ -156,10 +156,11 @@ def _seen() -> Mapping[str, Any]:
 
 def _sample(line: str) -> str:
     """Return what a monitor says of a machine whose processors have all been idle since it was asked first."""
-    verb, _, mark = line.partition(" ")
+    request, *counted = line.split("\t")
+    mark = request.partition(" ")[2]
     seen, now_s = _seen(), time.monotonic()
     idle = seen["cpu"]["idle"] + seen["cpu"]["cpus"] * (now_s - seen["monotonic_s"])
-    load = {key: value for key, value in seen["load"].items() if key != "own" or verb == "begin"}
+    load = seen["load"] | ({"own": dict.fromkeys(counted, 0)} if counted else {})
     now = {"mark": mark, "time_s": time.time(), "monotonic_s": now_s, "cpu": {**seen["cpu"], "idle": idle}}
     return json.dumps({**seen, **now, "load": load}, separators=(",", ":"))
 

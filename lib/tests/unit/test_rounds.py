@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -92,6 +92,7 @@ class Watch:
     """A monitor whose host's processors are stolen for a tenth of each window."""
 
     now: float = 0.0
+    counted: list[Mapping[str, Sequence[str]]] = field(default_factory=list)
 
     def sample(self, steal: float) -> dict[str, Any]:
         cpu = dict.fromkeys(("user", "nice", "system", "irq", "softirq", "iowait"), 0.0)
@@ -100,7 +101,8 @@ class Watch:
             "load": {"running": 1.0}, "cpu": {**cpu, "idle": self.now, "steal": steal, "cpus": 2, "tick_s": 0.01},
         }  # fmt: skip
 
-    def begin(self, mark: str) -> dict[str, Any]:
+    def begin(self, mark: str, cgroups: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        self.counted.append(cgroups)
         self.now += 100.0  # whatever happens between two windows is not the trial's
         return {"h": self.sample(self.now)}
 
@@ -141,6 +143,14 @@ def test_systems_take_turns_each_alone_and_none_is_always_the_first() -> None:
     ]  # fmt: skip
     assert [each.record.trial.system for each in both] == ["a", "b"]
     assert {each.record.state for each in both} == {"ok"}
+
+
+def test_tasks_that_wait_are_counted_once_before_the_servers_start() -> None:
+    """All of them are looked at: with the thousands of a web server that takes longer than a round should wait."""
+    [(one, bench)] = benches([], a=[10, 20, 30])
+    watch, own = Watch(), {"h": ("/c",)}
+    execute_turns([(one, replace(bench, monitor=watch, cgroups=own))], WORKLOAD)  # type: ignore[arg-type]
+    assert watch.counted == [own, {}, {}, {}]
 
 
 def test_the_value_of_a_trial_is_that_of_all_its_work() -> None:

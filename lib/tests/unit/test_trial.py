@@ -20,7 +20,7 @@ SPOILT = {"failed": "echo broken >&2; exit 3", "timeout": "sleep 60"}
 class Quiet:
     """A monitor that watches no host."""
 
-    def begin(self, mark):
+    def begin(self, mark, cgroups):
         return {}
 
     def end(self, mark):
@@ -137,7 +137,7 @@ class Watched(Quiet):
     def __init__(self, before, after):
         self.before, self.after = before, after
 
-    def begin(self, mark):
+    def begin(self, mark, cgroups):
         return {"h": self.before}
 
     def end(self, mark):

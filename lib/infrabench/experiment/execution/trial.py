@@ -175,7 +175,7 @@ class _Run:
             return  # no switch to a system that has nothing to do
         with self.turn():
             # A server that starts is load of our own: see how busy the hosts are before.
-            self.idle = self.bench.monitor.begin(f"{self.trial.id}-idle")
+            self.idle = self.bench.monitor.begin(f"{self.trial.id}-idle", self.bench.cgroups)
             self.run_steps(steps)
 
     def measure(self, number: int) -> None:
@@ -183,7 +183,9 @@ class _Run:
         if self.state != "ok":
             return
         with self.turn():
-            before = self.bench.monitor.begin(self.trial.id)
+            # How busy the hosts were is asked once: before the first window, or before the servers start.
+            counted = {} if self.idle or self.windows else self.bench.cgroups
+            before = self.bench.monitor.begin(self.trial.id, counted)
             if self.idle and not self.windows:
                 before = {host: {**now, "load": self.idle[host]["load"]} for host, now in before.items()}
             self.run_steps(name_steps(self.planned, self.trial, number))

@@ -2,8 +2,9 @@
 
 Samples are kept in memory and leave the host only at the end of a window, so nothing is sent during a measurement.
 Lines on stdin: ``begin NAME`` forgets what was kept and answers with one sample of now; ``end NAME`` answers with
-every sample kept since and one of now. Both carry ``"mark": NAME``. Arguments: cgroup folders to read. What a host
-does not tell is null, with the reason under ``missing``.
+every sample kept since and one of now. Both carry ``"mark": NAME``. After ``begin NAME`` cgroup folders may follow,
+each after a tab, whose runnable tasks are counted. Arguments: cgroup folders to read in every sample. What a host does
+not tell is null, with the reason under ``missing``.
 """
 
 import collections
@@ -161,10 +162,11 @@ def main(folders):
             return
         *lines, pending = (pending + chunk).split(b"\n")
         for line in lines:
-            verb, _, mark = line.decode().partition(" ")
+            request, *counted = line.decode().split("\t")
+            verb, _, mark = request.partition(" ")
             now = sample(folders, mark)
-            if verb == "begin" and now["load"]:
-                now["load"]["own"] = {folder: runnable(folder) for folder in folders}
+            if counted and now["load"]:
+                now["load"]["own"] = {folder: runnable(folder) for folder in counted}
             rows = [now] if verb == "begin" else [*kept, now]
             kept.clear()
             sys.stdout.write("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
