@@ -42,7 +42,8 @@ def test_tests_that_any_guide_names_are_there() -> None:
             assert "def test_" in path.read_text()
 
 
-def test_the_lab_loads_no_kernel_module_by_name() -> None:
-    """An image may: the kernel of a virtual machine is its own."""
-    texts = {path: path.read_text() for path in LAB.rglob("*.py")}
-    assert [path.name for path, text in texts.items() if re.search(r"modprobe|insmod|kmod load", text)] == []
+def test_the_lab_loads_one_kernel_module_by_name() -> None:
+    """An image may load others: the kernel of a virtual machine is its own."""
+    calls = [call for path in LAB.rglob("*.py") for call in re.findall(r"(?:modprobe|insmod).*", path.read_text())]
+    assert calls
+    assert [call for call in calls if "br_netfilter" not in call] == []

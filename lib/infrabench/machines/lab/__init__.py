@@ -244,6 +244,7 @@ def _remove(holder: Holder | None = None, say: Say = log.info) -> None:
     network.check_owner()  # loop devices of another folder's stores could not be told from ours
     nodes.remove_all()
     network.down()
+    kernel_limits.unload_bridge_filter(lab_dir() / "br_netfilter")
     kernel_limits.restore_controllers(lab_dir() / "controllers.json")
     kernel_limits.restore_limits(lab_dir() / "limits.json")
     remove_tree(lab_dir())

@@ -1,9 +1,10 @@
-"""What the lab changes in this machine's kernel while it is up, and puts back: limits, and cgroup controllers.
+"""What the lab changes in this machine's kernel while it is up, and puts back: limits, controllers, one module.
 
 Nodes share the limits with all else, so the lab raises them; nodes set nothing that the whole machine shares
 (`systemd-sysctl` is masked in their images). Of the cgroup v2 controllers LXC switches on all that the machine's root
 can hand down, and leaves them so, which changes how the whole machine shares its CPUs among slices. With cgroup v1
-there is nothing to do about those.
+there is nothing to do about those. Clusters need the module `br_netfilter`, which hands packets of bridges to iptables,
+and which no program makes the kernel load by itself.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import json
 import logging
 from pathlib import Path
 
+from infrabench.core import NotRunnable, ProvisionError
 from infrabench.machines.hosts.host import LocalHost
+from infrabench.machines.lab.shell import sh
 
 ROOT = Path("/proc/sys")
 # Setting -> the least that the lab works with. A systemd holds about a dozen inotify instances, all of one user, and
@@ -21,6 +24,7 @@ ROOT = Path("/proc/sys")
 # boots, without being asked.
 LEAST = {"fs/inotify/max_user_instances": 1024, "fs/file-max": 2**63 - 1}
 CGROUPS = Path("/sys/fs/cgroup")
+BRIDGE_FILTER = Path("net/bridge")  # the settings that `br_netfilter` brings
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +69,33 @@ def restore_controllers(file: Path, root: Path = CGROUPS) -> None:
             if error.errno != errno.EBUSY:
                 raise
             log.info("cgroup controller %s stays on: others use it by now", controller)
+
+
+def load_bridge_filter(file: Path, root: Path = ROOT) -> None:
+    """Load `br_netfilter` where it is missing, after noting in `file` that it was; `NotRunnable` where there is none.
+
+    This machine's own bridges stay as they were: what the module switches on for them is switched off at once. Nodes
+    have settings of their own.
+    """
+    if (root / BRIDGE_FILTER).exists():
+        return
+    file.touch()
+    try:
+        sh("modprobe", "br_netfilter")
+    except ProvisionError as error:
+        raise NotRunnable(
+            f"this machine's kernel has not the module br_netfilter, without which no network of Kubernetes works: "
+            f"{error}. Install the kernel's whole package of modules"
+        ) from error
+    for setting in (root / BRIDGE_FILTER).glob("bridge-nf-call-*"):
+        setting.write_text("0\n")
+
+
+def unload_bridge_filter(file: Path) -> None:
+    """Unload `br_netfilter` if `file` notes that it was missing; it stays where others use it by now."""
+    if file.exists():
+        sh("modprobe", "--quiet", "--remove", "br_netfilter", ok=(0, 1))
+        file.unlink()
 
 
 def _on(root: Path) -> list[str]:

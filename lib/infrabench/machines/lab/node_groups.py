@@ -24,7 +24,7 @@ from infrabench.machines.clusters import kata
 from infrabench.machines.clusters.pods import YCRUNCHER
 from infrabench.machines.hosts import parallel
 from infrabench.machines.hosts.host import LocalHost, SSHHost
-from infrabench.machines.lab import go_parts, go_tools, images, nodes, pod_images
+from infrabench.machines.lab import go_parts, go_tools, images, kernel_limits, nodes, pod_images
 from infrabench.machines.lab.nodes import GUEST_DIR, Node
 from infrabench.machines.lab.shell import Say, free_bytes, lab_dir, locked, state_dir
 from infrabench.machines.stores.node import guest
@@ -185,6 +185,7 @@ def make(name: str, tools: tuple[str, ...], workers: int = 2, say: Say = log.inf
     }
     programs = {part: f"{TOOLS_DIR}/{part}" for part in built}
     archives = {kind: (each.tag, f"{IMAGES_DIR}/{kind}/{each.tar.name}") for kind, each in pods.items()}
+    kernel_limits.load_bridge_filter(lab_dir() / "br_netfilter")
     booted = boot(name, ROLES[: 1 + workers], image, folders, devices)
     return replace(booted, tools=programs, images=archives, facts=facts)
 

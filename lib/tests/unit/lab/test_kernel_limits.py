@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from infrabench.core import NotRunnable, ProvisionError
 from infrabench.machines.lab import kernel_limits
 
 INSTANCES = "fs/inotify/max_user_instances"
@@ -85,3 +86,46 @@ def test_cgroup_v1_has_nothing_to_put_back(tmp_path: Path) -> None:
     kernel_limits.remember_controllers(tmp_path / "known", tmp_path)
     kernel_limits.restore_controllers(tmp_path / "known", tmp_path)
     assert not (tmp_path / "known").exists()
+
+
+@pytest.fixture
+def modprobe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """The calls of modprobe, which brings the settings of bridges below `tmp_path`."""
+    calls: list[tuple[str, ...]] = []
+
+    def sh(*argv: str, ok: tuple[int, ...] = (0,)) -> None:
+        calls.append(argv)
+        (tmp_path / "net/bridge").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "net/bridge/bridge-nf-call-iptables").write_text("1\n")
+
+    monkeypatch.setattr(kernel_limits, "sh", sh)
+    return calls
+
+
+def test_a_module_that_is_missing_is_loaded_and_changes_no_bridge_of_this_machine(
+    modprobe: list[tuple[str, ...]], tmp_path: Path
+) -> None:
+    note = tmp_path / "note"
+    kernel_limits.load_bridge_filter(note, tmp_path)
+    assert modprobe == [("modprobe", "br_netfilter")]
+    assert (tmp_path / "net/bridge/bridge-nf-call-iptables").read_text() == "0\n"
+    kernel_limits.load_bridge_filter(note, tmp_path)  # of a second cluster
+    kernel_limits.unload_bridge_filter(note)
+    kernel_limits.unload_bridge_filter(note)
+    assert [argv[-2:] for argv in modprobe] == [("modprobe", "br_netfilter"), ("--remove", "br_netfilter")]
+
+
+def test_a_module_that_was_there_is_left_alone(modprobe: list[tuple[str, ...]], tmp_path: Path) -> None:
+    (tmp_path / "net/bridge").mkdir(parents=True)
+    kernel_limits.load_bridge_filter(tmp_path / "note", tmp_path)
+    kernel_limits.unload_bridge_filter(tmp_path / "note")
+    assert modprobe == []
+
+
+def test_a_kernel_without_the_module_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sh(*argv: str) -> None:
+        raise ProvisionError("modprobe: FATAL: Module br_netfilter not found")
+
+    monkeypatch.setattr(kernel_limits, "sh", sh)
+    with pytest.raises(NotRunnable, match="kernel has not the module br_netfilter"):
+        kernel_limits.load_bridge_filter(tmp_path / "note", tmp_path)
