@@ -85,8 +85,13 @@ class Request:
             raise DesignError("most bounds blocks that are added: give the precision, or the minutes, too")
         if self.precision is not None:
             check_number("precision", self.precision)
-        if self.minutes is not None and not check_number("minutes", self.minutes) > 0:
-            raise DesignError(f"minutes must be more than 0, not {self.minutes:g}")
+        if self.minutes is not None:
+            if not check_number("minutes", self.minutes) > 0:
+                raise DesignError(f"minutes must be more than 0, not {self.minutes:g}")
+            if self.minutes == int(self.minutes):  # 20.0 is the session of 20
+                object.__setattr__(self, "minutes", int(self.minutes))
+            if self.precision is None and self.mixture:
+                raise DesignError("a time is shared out among trials of one code: leave out mixture, or the minutes")
 
     @staticmethod
     def from_session(data: Mapping[str, Any], name: str | None = None) -> Request:

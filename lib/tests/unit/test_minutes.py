@@ -69,6 +69,7 @@ def test_the_case_that_is_too_wide_gets_what_is_left_and_each_case_has_its_own_n
     assert "5 blocks added of fake value=2" in "\n".join(describe_state(tmp_path / "s"))
     told = session_tables.size_table(session_tables.open_session(tmp_path / "s"))
     assert told["then"].tolist()[-1] == "stopped: target"
+    assert told["have enough"].tolist() == [*["1 of 2"] * (len(told) - 1), "2 of 2"]
 
 
 def test_an_interrupted_session_goes_on_with_what_its_looks_have_given(tmp_path: Path) -> None:

@@ -23,10 +23,12 @@ from infrabench.selfcheck.validation.check import (
 )
 from infrabench.selfcheck.validation.generators import (
     Array,
+    Drifting,
     Generate,
     Shape,
     ar1,
     bimodal,
+    drifting,
     exponential,
     in_blocks,
     lognormal,
@@ -104,16 +106,28 @@ def _stopped(shape: Shape, target: float) -> SimulatedCase:
 
 
 def _shared_out(data: str, generate: Generate[Array], truth: float, allowed: Allowed) -> SimulatedCase:
-    """Cases that get 5 blocks at a time while the spread of their log ratios is too wide for a margin."""
+    return _drifted(
+        data, lambda rng, replicates: Drifting(x := generate(rng, replicates), np.full_like(x, truth)), allowed
+    )
 
-    def procedure(x: Array) -> NDArray[np.bool_]:
+
+def _drifted(data: str, generate: Generate[Drifting], allowed: Allowed) -> SimulatedCase:
+    """Cases that get 5 blocks at a time while the spread of their log ratios is too wide for a margin.
+
+    Where the true ratio moves, the interval is asked for its mean over the blocks that were measured.
+    """
+
+    def procedure(given: Drifting) -> NDArray[np.bool_]:
+        x = given.seen
         n = np.full(len(x), x.shape[-1])
         for size in range(FIRST_BLOCKS, x.shape[-1], stopping.BATCH):
             narrow = planning.is_decisive(x[:, :size].std(axis=-1, ddof=1), size, SHARED_MARGIN)
             n = np.where(narrow & (n == x.shape[-1]), size, n)
         covered = np.zeros(len(x), dtype=bool)
         for size in np.unique(n):
-            covered[n == size] = covers(intervals.t_interval(x[n == size, :size]), truth)
+            found = intervals.t_interval(x[n == size, :size])
+            true = given.true[n == size, :size].mean(axis=-1)
+            covered[n == size] = (np.asarray(found.low) <= true) & (true <= np.asarray(found.high))
         return covered
 
     return case(f"log ratios {data}", generate, ("interval at the end covers", procedure, allowed))
@@ -156,6 +170,10 @@ CHECKS = (
             (bimodal(0.2, 5.0), at_least(0.90)), (with_outliers(0.05, 5.0), at_least(0.91)),
         )),
         _shared_out("AR(1), phi 0.2", ar1(0.2, 60), 0.0, at_least(0.87)),
+        _drifted("the machine drifts by 10 sd", drifting(60, machine="line"), SHORT),
+        _drifted("the machine walks by 1 sd a block", drifting(60, machine="walk"), SHORT),
+        _drifted("the ratio drifts by 1 sd", drifting(60, ratio="line"), SHORT),
+        _drifted("the ratio walks by 0.1 sd a block", drifting(60, ratio="walk"), SHORT),
     )),
     Check("V14", "flag of serial dependence: Ljung-Box at lag 1 or Kendall's trend, p < 0.01", tuple(
         case(f"{data}, n = {N}", generate, ("flagged dependent", dependence.dependent, allowed))
