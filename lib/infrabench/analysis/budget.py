@@ -61,12 +61,15 @@ def describe_share(share: Share, left_s: float) -> dict[str, Any]:
 
 
 def check_looks(stored: SessionFolder) -> list[str]:
-    """Return which looks of a session that shares out a time do not follow from the trials before them, in words."""
+    """Return which looks of a session that shares out a time do not follow from the trials before them, in words.
+
+    Not asked are those that a lost host ended, and those of a reparsed session: they were made by other values.
+    """
     if not is_shared_out(stored.session):
         return []
     faults, table = [], tidy(stored)
     for note in stored.notes(LOOK):
-        if note["reason"] == "error":  # a host was lost: nothing was chosen
+        if note["reason"] == "error" or note.get("reparsed"):
             continue
         share, left_s = share_next(stored, table, note["block"])
         then = _describe_choice(added_cases(note), len(note["adds"]), note["reason"])

@@ -90,6 +90,10 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
+def _is_true(value: Any) -> bool:
+    return value is True
+
+
 def _is_pair(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(map(_is_count, value))
 
@@ -169,7 +173,7 @@ _is_budget = _has(left_s=_is_number, costs_s=_is_list(_is_cost), contrasts=_is_l
 )))  # fmt: skip
 OPTIONAL_NOTE_FIELDS: Mapping[str, Mapping[str, Check]] = {
     "discarded": {"cases": _are_cases},
-    "look": {"unequal": _is_map(_is_text, _is_text), "cases": _are_cases, "budget": _is_budget},
+    "look": {"unequal": _is_map(_is_text, _is_text), "cases": _are_cases, "budget": _is_budget, "reparsed": _is_true},
 }
 REDUCED = ("systems", "workloads")  # a session may have fewer than were asked for
 

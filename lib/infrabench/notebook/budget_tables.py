@@ -67,6 +67,8 @@ def describe_expectation(noted: Mapping[str, Any]) -> str:
     """Return what a look (its ``budget``) expects of the time that is left, in a sentence."""
     frame = _frame(noted)
     left_s = noted["left_s"]
+    if frame.empty:
+        return "None of the primary metrics could be compared: there is nothing that the time could decide."
     if left_s <= 0:
         return f"The first blocks took {words(-left_s)} more than the time that was given: none can be added."
     enough, expected = (int((frame["note"] == word).sum()) for word in (ENOUGH, EXPECTED))

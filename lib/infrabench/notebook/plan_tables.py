@@ -47,7 +47,12 @@ def plan_summary(wanted: Design) -> str:
     cost = designs.expected_study_cost(session.study_of(wanted), wanted)
     count = len(wanted.systems) * len(wanted.cases) * wanted.blocks
     timed = wanted.stopping is not None and wanted.stopping.target is None
-    more = ", and then more of the cases that are too wide for their margins" if timed else ""
+    more = (
+        ", and then more of the cases that are too wide for their margins (what to expect of that is said after the "
+        "first blocks; plan --pilot SESSION --minutes N says it from an earlier session)"
+        if timed
+        else ""
+    )
     return (
         f"{count} trials: {wanted.blocks} blocks of {len(wanted.systems)} systems ({', '.join(wanted.systems)}) "
         f"x {len(wanted.cases)} cases{more}, seed {wanted.seed}, about {words(cost.seconds)}; at most "

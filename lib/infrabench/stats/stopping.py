@@ -199,7 +199,8 @@ def _choose(seen: Share, left_s: float, batch: int, most: int) -> Share:
     room = [case for case in missing_s if seen.blocks[case] < most]
     fits = [case for case in room if seen.costs_s[case] <= left_s]
     if not fits:
-        return seen._replace(reason="target" if not seen.lacking() else "time" if room else "n_max")
+        done = bool(seen.needs) and not seen.lacking()
+        return seen._replace(reason="target" if done else "time" if room else "n_max")
     lacking = [cell for cell in seen.lacking() if np.isfinite(seen.needs[cell])]
     worst = {case: max(seen.needs[c] / max(seen.pairs[c], 1) for c in lacking if c[:2] == case) for case in fits}
     reach = [case for case in fits if missing_s[case] <= left_s]

@@ -354,15 +354,17 @@ def expected_study_cost(study: Study, design: Design) -> Expectation:
     """Return the expected cost of a design of `study`: seconds, and bytes in a target and in the ledger.
 
     Its drift probes and its making ready are in it. Blocks that are added later, and repeats of invalid trials, cannot
-    be known and are not; where a time is given, it is that.
+    be known and are not; where a time is shared out, it is filled.
     """
     planned = treatments(design)
     tool_s, count = design.blocks * sum(case.seconds for _, case in planned), design.blocks * len(planned)
     ready_s = len(design.systems) * design.deployments * study.deploy_s
     rule, probes_s = design.stopping, design.blocks * study.probe_s
-    timed = rule is not None and rule.target is None and rule.budget_s is not None
-    return Expectation(
-        seconds=rule.budget_s if timed else tool_s + count * TRIAL_OVERHEAD_S + ready_s + probes_s,
-        target_bytes=max((case.disk_bytes for case in design.cases), default=0),
-        ledger_bytes=count * RECORD_BYTES + int((tool_s + 2 * count) * HOSTS * SAMPLE_BYTES),
-    )
+    blocks_s = tool_s + count * TRIAL_OVERHEAD_S + probes_s
+    ledger_bytes = count * RECORD_BYTES + int((tool_s + 2 * count) * HOSTS * SAMPLE_BYTES)
+    if rule is not None and rule.target is None and rule.budget_s is not None:
+        ledger_bytes = int(ledger_bytes * max(1.0, rule.budget_s / blocks_s))
+        seconds = rule.budget_s + ready_s
+    else:
+        seconds = blocks_s + ready_s
+    return Expectation(seconds, max((case.disk_bytes for case in design.cases), default=0), ledger_bytes)

@@ -49,7 +49,7 @@ SHARED_MARGIN = 1.0  # in standard deviations: about 22 blocks are enough for no
 SHORT = at_least(0.925)
 
 
-def covers(interval: intervals.Interval, truth: float) -> NDArray[np.bool_]:
+def covers(interval: intervals.Interval, truth: float | Array) -> NDArray[np.bool_]:
     """Return whether each interval holds the truth; one that does not exist covers nothing."""
     return (np.asarray(interval.low) <= truth) & (truth <= np.asarray(interval.high))
 
@@ -125,9 +125,8 @@ def _drifted(data: str, generate: Generate[Drifting], allowed: Allowed) -> Simul
             n = np.where(narrow & (n == x.shape[-1]), size, n)
         covered = np.zeros(len(x), dtype=bool)
         for size in np.unique(n):
-            found = intervals.t_interval(x[n == size, :size])
-            true = given.true[n == size, :size].mean(axis=-1)
-            covered[n == size] = (np.asarray(found.low) <= true) & (true <= np.asarray(found.high))
+            truth = given.true[n == size, :size].mean(axis=-1)
+            covered[n == size] = covers(intervals.t_interval(x[n == size, :size]), truth)
         return covered
 
     return case(f"log ratios {data}", generate, ("interval at the end covers", procedure, allowed))
