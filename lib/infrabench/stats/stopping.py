@@ -21,14 +21,15 @@ from numpy.typing import NDArray
 from infrabench.core import DesignError
 from infrabench.stats.diagnostics import bimodal
 from infrabench.stats.events import COUNT, SHARE
-from infrabench.stats.intervals import NAN, Array, constant, median_interval, t_interval
-from infrabench.stats.losses import explain_unequal
+from infrabench.stats.intervals import ALPHA, LEVEL, NAN, Array, constant, median_interval, t_interval
+from infrabench.stats.losses import WorstRanks, explain_unequal, is_lost, worst_ranks
 from infrabench.stats.planning import blocks_to_decide, half_width, margin_of, ratio_spread
 from infrabench.stats.table import CASE, blocked, check_values, kinds
 from infrabench.stats.verdicts import WORK, resolution_step, undithered
 
 TARGET, MIN_BLOCKS, BATCH, MAX_BLOCKS = 0.02, 30, 5, 100
 NO_SPREAD = 1e-12  # what rounding leaves of equal ratios
+LOST_ALIKE = "lost trials leave bounds that are too wide for the margin"
 NO_ROOM = "the printing step leaves no room within the margin"
 TOO_MANY = "more than a million blocks"
 Cell = tuple[str, str, str, str]
@@ -118,7 +119,7 @@ class Share(NamedTuple):
     pairs: Mapping[Cell, int]  # blocks with a value of the system and of the baseline
     widths: Mapping[Cell, float]  # half-width of the 95 % interval of the ratio, as a share of it
     needs: Mapping[Cell, float]  # pairs at which no outcome is inconclusive; infinite: no number is known to do
-    why: Mapping[Cell, str]  # cell without such a number -> the reason, in words
+    why: Mapping[Cell, str]  # cell of which no such number is named -> the reason, in words
     unequal: Mapping[Cell, str]  # those of them whose systems lose trials unequally
     costs_s: Mapping[Case, float]  # what one block of a case takes
 
@@ -127,13 +128,10 @@ class Share(NamedTuple):
         return [cell for cell, need in self.needs.items() if need > self.pairs[cell]]
 
     def missing_s(self) -> dict[Case, float]:
-        """Return how long each case still takes to be narrow enough, the quickest first, where a number of blocks is.
-
-        Cells for which no number would do are left out of it.
-        """
+        """Return how long each case still takes to be narrow enough, the quickest first, without cells in `why`."""
         blocks: dict[Case, float] = {}
         for cell in self.lacking():
-            if np.isfinite(self.needs[cell]):
+            if cell not in self.why:
                 blocks[cell[:2]] = max(blocks.get(cell[:2], 0.0), self.needs[cell] - self.pairs[cell])
         times = ((case, n * self.costs_s[case]) for case, n in blocks.items())
         return dict(sorted(times, key=lambda each: each[::-1]))
@@ -159,13 +157,15 @@ def share_out(
     fits. It gets no more blocks than would fit if each took twice its cost: what is late then is one block. Nothing is
     given to what no number of blocks would decide (``why``): a system without an ok trial, one that loses markedly more
     or fewer trials than the baseline (`losses.explain_unequal`), a printing step that leaves no room in the margin.
+    Where trials are lost, few and equally many, a contrast is enough only when the bounds that they leave are narrow
+    too (`losses.worst_ranks`); before, no number is named, because it hangs on what more will be lost, and such a case
+    gets what the others leave.
 
     The spread is that of the interval which the contrast will have (`planning.ratio_spread`; of rates of fixed work
     that of their times), with what rounding may have moved, and over as many claims as the family has. It is taken as a
     share of the ratio, so that it sees neither the ratio nor any verdict: a system that is three times as fast gets the
     same. Nor need it: an outcome can be inconclusive only where the interval holds 1, and the ratio is 1 then to within
-    its width. Lost trials that are equally many leave a bound that may be wider (`losses`); so does dependence, which
-    is flagged and widens nothing.
+    its width.
 
     ``reason``: *target* when all are narrow enough, *n_max* when no number of blocks up to `most` would do for the
     rest, *time* when none fit.
@@ -182,6 +182,8 @@ def share_out(
         needs[cell] = need if np.isfinite(need) and not each.why else np.inf
         if not np.isfinite(needs[cell]) and not each.why:
             why[cell] = NO_ROOM if 2 * each.off >= margin else TOO_MANY
+        elif each.ranks is not None and not _is_bounded(each.ranks, margin, tests):
+            needs[cell], why[cell] = max(need, each.n + 1.0), LOST_ALIKE
     counts = kept.groupby(["workload", "scenario"])["block"].nunique().to_dict()
     seen = Share(
         None, 0, "", {cell[:2]: int(counts[cell[:2]]) for cell in spreads},
@@ -196,15 +198,18 @@ def share_out(
 def _choose(seen: Share, left_s: float, batch: int, most: int) -> Share:
     """Return `seen` with the case that gets the next blocks, and how many, or the reason why none does."""
     missing_s = seen.missing_s()
-    room = [case for case in missing_s if seen.blocks[case] < most]
+    unnamed = {cell[:2] for cell in seen.lacking() if cell in seen.why and np.isfinite(seen.needs[cell])} - {*missing_s}
+    room = [case for case in (*missing_s, *sorted(unnamed)) if seen.blocks[case] < most]
     fits = [case for case in room if seen.costs_s[case] <= left_s]
     if not fits:
         done = bool(seen.needs) and not seen.lacking()
         return seen._replace(reason="target" if done else "time" if room else "n_max")
-    lacking = [cell for cell in seen.lacking() if np.isfinite(seen.needs[cell])]
-    worst = {case: max(seen.needs[c] / max(seen.pairs[c], 1) for c in lacking if c[:2] == case) for case in fits}
-    reach = [case for case in fits if missing_s[case] <= left_s]
-    chosen = reach[0] if reach else max(fits, key=lambda case: (worst[case], case))
+    worst = dict.fromkeys(fits, 0.0)
+    for cell in seen.lacking():
+        if cell[:2] in worst and cell not in seen.why:
+            worst[cell[:2]] = max(worst[cell[:2]], seen.needs[cell] / max(seen.pairs[cell], 1))
+    reach = [case for case in fits if case in missing_s and missing_s[case] <= left_s]
+    chosen = reach[0] if reach else max(fits, key=lambda case: (worst[case], -seen.blocks[case], case))
     safe = int(left_s // (2 * seen.costs_s[chosen])) if seen.costs_s[chosen] > 0 else batch
     return seen._replace(case=chosen, count=max(1, min(batch, most - seen.blocks[chosen], safe)))
 
@@ -217,6 +222,14 @@ class _Spread(NamedTuple):
     off: float = 0.0
     why: str = ""  # why the spread says of no number of blocks that it would do
     unequal: bool = False
+    ranks: WorstRanks | None = None  # where trials are lost
+
+
+def _is_bounded(ranks: WorstRanks, margin: float, tests: int) -> bool:
+    """Tell whether lost trials leave no outcome inconclusive, whatever they would have been and the ratio is."""
+    with np.errstate(divide="ignore"):
+        (low, high), (least, greatest) = (np.log(ranks.ends(level)) for level in (LEVEL, 1 - 2 * ALPHA / max(tests, 1)))
+    return bool(np.isfinite([low, high]).all() and max(greatest - low, high - least) <= margin)
 
 
 def _spreads(kept: pd.DataFrame, primary: set[tuple[str, str]], baseline: str) -> dict[Cell, _Spread]:
@@ -265,7 +278,9 @@ def _spread(values: Array, fates: NDArray[np.int8], names: list[str], kind: str)
         return _Spread(n, why="a mean of 0: no ratio")
     step, sd = resolution_step(pairs.ravel()), pairs.std(axis=-1, ddof=1).min()
     off = float(step / 2 / (1 / means[0] if work else means[0])) if undithered(step, sd) else 0.0
-    return _Spread(n, float(ratio_spread(times[1], times[0])), off)
+    lost = is_lost(fates)
+    ranks = worst_ranks(values[::-1], lost[::-1], None) if lost.any() else None
+    return _Spread(n, float(ratio_spread(times[1], times[0])), off, ranks=ranks)
 
 
 def relative_width(x: Array) -> tuple[Array, NDArray[np.bool_]]:

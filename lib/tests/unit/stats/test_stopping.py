@@ -253,6 +253,21 @@ def test_a_system_that_loses_more_trials_is_not_narrow_and_its_partners_are() ->
     assert np.isfinite(found.needs[(*CELL, "lxc")])
 
 
+def test_trials_lost_alike_count_for_the_bounds_that_they_leave_and_name_no_number() -> None:
+    both = {name: [None] * 6 + [*noise(20, 0.001, 6 + at)][6:] for at, name in enumerate(("native", "lxc"))}
+    found = share_of(table_of(both))
+    assert (found.unequal, found.lacking(), found.missing_s()) == ({}, [(*CELL, "lxc")], {})
+    assert found.why == {(*CELL, "lxc"): "lost trials leave bounds that are too wide for the margin"}
+    assert (found.case, found.count) == ((CPU[0], "default"), 5)  # more blocks may do
+    verdict = contrasts(table_of(both), "native", {"": 0.02}, [CPU]).iloc[0]
+    assert verdict["verdict"] == "not comparable"
+    wider = cases(other=0.03)
+    beside = share_of(pd.concat([table_of(both), wider]))
+    assert beside.case == (CPU[0], "other")  # of which a number is named
+    one = share_of(lossy({"lxc": 1}))
+    assert (one.lacking(), one.reason) == ([], "target")
+
+
 def test_a_system_without_an_ok_trial_is_listed_and_holds_up_no_other() -> None:
     table = lossy({"lxd": 20})
     wide = table_of({"native": [100.0] * 20, "lxc": noise(20, 0.03)})
