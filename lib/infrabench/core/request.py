@@ -33,7 +33,8 @@ class Request:
     # fmt: off
     study: str = field(metadata=option("a study, such as containers", "STUDY", "studies"))
     profile: str = field(metadata=option("size of the study: smoke, quick or paper (default: quick)", of="profiles"))
-    runs: int | None = field(default=None, metadata=option("number of blocks (default: what the profile says)", "N"))
+    runs: int | None = field(default=None, metadata=option(
+        "number of blocks (default: what the profile says); with --minutes the first ones, 10 or more", "N"))
     # Made, these two are tuples; they may come as text: ["native", "docker"] or native,docker
     systems: Sequence[str] | str | None = field(default=None, metadata=option(
         "systems (default: all of the study); the first is the baseline where the study's is not among them", "NAME",

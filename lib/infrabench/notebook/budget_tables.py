@@ -135,7 +135,7 @@ def _frame(noted: Mapping[str, Any]) -> pd.DataFrame:
     # a case gets blocks of all its systems: it takes as long as that which needs most, and the quickest come first
     cases = frame.groupby(CASE)["missing_s"].max().dropna().sort_values()
     reached = {case for case, at in cases.cumsum().items() if at <= noted["left_s"]}
-    expected = [case in reached for case in frame[CASE].itertuples(index=False, name=None)]
+    expected = np.array([case in reached for case in frame[CASE].itertuples(index=False, name=None)], dtype=bool)
     words_of = np.select(
         [frame["why"] != "", need <= frame["pairs"], expected], [frame["why"], ENOUGH, EXPECTED], TOO_LONG
     )

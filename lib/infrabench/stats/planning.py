@@ -53,8 +53,9 @@ def half_width(sd: ArrayLike, n: ArrayLike, level: ArrayLike = LEVEL) -> Numbers
 def ratio_spread(x: Array, y: Array) -> Numbers:
     """Return the standard deviation of x - r y, r the ratio of the means, as a share of the mean of x.
 
-    `x`, `y`: (..., n), pairs; the answer has the shape (...). It is that of Fieller's statistic over the ratio, and
-    does not change with the unit of either: no ratio can be seen in it. NaN below two pairs, or where a mean is 0.
+    `x`, `y`: (..., n), pairs; the answer has the shape (...). It is that of Fieller's statistic (1954) over the
+    ratio, and does not change with the unit of either: no ratio can be seen in it. NaN below two pairs, or where a mean
+    is 0.
     """
     if x.shape[-1] < 2:
         return np.full(x.shape[:-1], NAN)[()]

@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +47,11 @@ def wanted(**more: Any) -> Any:
     return api.request("fakes", profile="tiny", **{"runs": FIRST_BLOCKS, "minutes": MINUTES, **more})
 
 
-def measure(folder: Path, on_progress: Callable[..., None] | None = None) -> None:
+def measure(folder: Path, on_progress: Callable[..., None] | None = None, **changes: Any) -> None:
     asked = wanted()
     session.run(
-        registry.study("fakes"), fake_site(), profile="tiny", runs=FIRST_BLOCKS, minutes=MINUTES, folder=folder,
-        look=plan_tables.look_of(asked), on_progress=on_progress,
+        replace(registry.study("fakes"), **changes), fake_site(), profile="tiny", runs=FIRST_BLOCKS, minutes=MINUTES,
+        folder=folder, look=plan_tables.look_of(asked), on_progress=on_progress,
     )  # fmt: skip
 
 
@@ -76,7 +77,8 @@ def test_the_case_that_is_too_wide_gets_what_is_left_and_each_case_has_its_own_n
     assert told["have enough"].tolist() == [*["1 of 2"] * (len(told) - 1), "2 of 2"]
 
 
-def test_an_interrupted_session_goes_on_with_what_its_looks_have_given(tmp_path: Path) -> None:
+@pytest.mark.parametrize("gap_s", [600.0, 0.0], ids=["goes on", "discards the block"])
+def test_an_interrupted_session_goes_on_with_what_its_looks_have_given(tmp_path: Path, gap_s: float) -> None:
     whole: list[int] = []
     measure(tmp_path / "whole", lambda now: whole.append(now.total))
 
@@ -85,15 +87,19 @@ def test_an_interrupted_session_goes_on_with_what_its_looks_have_given(tmp_path:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        measure(tmp_path / "s", stop)
+        measure(tmp_path / "s", stop, block_gap_s=gap_s)
     before = SessionFolder(tmp_path / "s").notes(records.LOOK)
-    measure(tmp_path / "s")
+    measure(tmp_path / "s", block_gap_s=gap_s)
     stored = SessionFolder(tmp_path / "s")
     assert stored.notes(records.LOOK)[: len(before)] == before
-    first = next(look for look in before if look["adds"])  # the blocks it gave were begun, and all were run
-    assert {trial.block for trial in stored.plan if trial.id in stored.records} >= {n for n, _ in first["adds"]}
+    (given,) = before  # one of its blocks was begun; all were run, or another in the place of that one
+    ended = {trial.block for trial in stored.awaited if trial.id in stored.records}
+    spoilt = stored.notes(records.DISCARDED)
+    assert len(spoilt) == (gap_s == 0)
+    added = [number for note in (given, *spoilt) for number, _ in note["adds"]]
+    assert ended | {note["block"] for note in spoilt} >= {*added}
     assert check_plan(stored) + check_looks(stored) == []
-    assert not [trial for trial in stored.plan if trial.id not in stored.records]
+    assert not [trial for trial in stored.awaited if trial.id not in stored.records]
 
 
 def test_a_note_that_names_another_case_does_not_fit_the_plan(tmp_path: Path) -> None:
@@ -161,6 +167,34 @@ def test_what_the_time_could_not_decide_and_what_that_would_take_is_said(
     assert "It ended because" in "\n".join(describe_state(tmp_path / "s"))
     assert "It ended because" in caplog.text
     assert "After the first blocks" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("left_s", "contrasts", "said"),
+    [
+        (
+            -90.0,
+            [("a", 15, 99, "")],
+            "The first blocks took 2 min more than the time that was given: none can be added",
+        ),
+        (100.0, [], "None of the primary metrics could be compared"),
+        # of two cases that need 10 and 20 blocks of 5 s the quicker one can have them; it is not said of both
+        (100.0, [("a", 15, 25, ""), ("b", 15, 35, "")], "0 of 2 .* 1 more are expected to in the 2 min"),
+        (100.0, [("a", 15, 15, ""), ("b", 0, None, "no ok trial of lxd")], "1 of 2 .* 0 more are expected"),
+    ],
+)
+def test_what_is_expected_of_the_time_that_is_left(left_s: float, contrasts: Any, said: str) -> None:
+    names = ("scenario", "pairs", "need", "why")
+    rows = [{"workload": "w", "metric": "m", "system": "s"} | dict(zip(names, row, strict=True)) for row in contrasts]
+    noted = {"left_s": left_s, "costs_s": [["w", "a", 5.0], ["w", "b", 5.0]], "contrasts": rows}
+    assert re.match(f".*{said}", budget_tables.describe_expectation(noted))
+
+
+def test_a_metric_without_a_margin_is_refused_before_the_first_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = replace(registry.study("fakes"), margins={"other": 0.1})
+    monkeypatch.setattr(session, "study_of", lambda asked: study)
+    with pytest.raises(DesignError, match="no equivalence margin for 'value'"):
+        plan_tables.look_of(wanted())
 
 
 def test_a_case_in_which_one_system_can_do_nothing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

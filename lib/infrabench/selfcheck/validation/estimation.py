@@ -105,14 +105,20 @@ def _stopped(shape: Shape, target: float) -> SimulatedCase:
     return case(data, sample(shape, stopping.MAX_BLOCKS), ("last interval covers", procedure, at_least(0.925)))
 
 
-def _shared_out(data: str, generate: Generate[Array], truth: float, allowed: Allowed) -> SimulatedCase:
-    return _drifted(
-        data, lambda rng, replicates: Drifting(x := generate(rng, replicates), np.full_like(x, truth)), allowed
-    )
+def _shared_out(
+    data: str, generate: Generate[Array], truth: float, allowed: Allowed, batch: int = stopping.BATCH
+) -> SimulatedCase:
+    def constant(rng: np.random.Generator, replicates: int) -> Drifting:
+        x = generate(rng, replicates)
+        return Drifting(x, np.full_like(x, truth))
+
+    return _drifted(data, constant, allowed, batch)
 
 
-def _drifted(data: str, generate: Generate[Drifting], allowed: Allowed) -> SimulatedCase:
-    """Cases that get 5 blocks at a time while the spread of their log ratios is too wide for a margin.
+def _drifted(
+    data: str, generate: Generate[Drifting], allowed: Allowed, batch: int = stopping.BATCH
+) -> SimulatedCase:  # fmt: skip
+    """Cases that get some blocks at a time while the spread of their log ratios is too wide for a margin.
 
     Where the true ratio moves, the interval is asked for its mean over the blocks that were measured.
     """
@@ -120,7 +126,7 @@ def _drifted(data: str, generate: Generate[Drifting], allowed: Allowed) -> Simul
     def procedure(given: Drifting) -> NDArray[np.bool_]:
         x = given.seen
         n = np.full(len(x), x.shape[-1])
-        for size in range(FIRST_BLOCKS, x.shape[-1], stopping.BATCH):
+        for size in range(FIRST_BLOCKS, x.shape[-1], batch):
             narrow = planning.is_decisive(x[:, :size].std(axis=-1, ddof=1), size, SHARED_MARGIN)
             n = np.where(narrow & (n == x.shape[-1]), size, n)
         covered = np.zeros(len(x), dtype=bool)
@@ -169,6 +175,7 @@ CHECKS = (
             (bimodal(0.2, 5.0), at_least(0.90)), (with_outliers(0.05, 5.0), at_least(0.91)),
         )),
         _shared_out("AR(1), phi 0.2", ar1(0.2, 60), 0.0, at_least(0.87)),
+        _shared_out("normal, a look after each block", sample(normal(), 60), 0.0, SHORT, batch=1),
         _drifted("the machine drifts by 10 sd", drifting(60, machine="line"), SHORT),
         _drifted("the machine walks by 1 sd a block", drifting(60, machine="walk"), SHORT),
         _drifted("the ratio drifts by 1 sd", drifting(60, ratio="line"), SHORT),

@@ -1,4 +1,4 @@
-"""A time that is shared out on real systems: it is kept, what it was given to follows from trials, and it says the end."""
+"""A time that is shared out on real systems: it is kept, its choices follow from the trials, and it says the end."""
 
 from __future__ import annotations
 
