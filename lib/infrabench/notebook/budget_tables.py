@@ -35,8 +35,9 @@ def budget_table(session: Session) -> pd.DataFrame:
     """Return what each primary contrast has and needs at the last look of a session that shares out a time.
 
     One row per workload, scenario, metric and system. ``pairs needed``: at which no outcome is inconclusive at the
-    margin, at the spread seen so far; empty where no number is known to do, and ``note`` says why. ``more time``: until
-    its case has them, all systems of it. No row for a session of another kind, or before its first look.
+    margin, at the spread seen so far; empty where no number is named, and ``note`` says why. ``more time``: what so
+    many more blocks of the case take, with all its systems. No row for a session of another kind, or before its first
+    look.
     """
     looks = _looks(session)
     return _tabulate(looks[-1]["budget"], labels.of(session.folder)) if looks else pd.DataFrame(columns=COLUMNS)
@@ -126,11 +127,11 @@ def _looks(session: Session) -> list[dict[str, Any]]:
 
 
 def _frame(noted: Mapping[str, Any]) -> pd.DataFrame:
-    """One row per contrast of a look's ``budget``: ``missing_s`` of its case, and in ``note`` how it stands."""
+    """One row per contrast of a ``budget``: ``missing_s``, what its pairs would take, and ``note``, its state."""
     costs_s = {(workload, scenario): cost for workload, scenario, cost in noted["costs_s"]}
     frame = pd.DataFrame(noted["contrasts"], columns=[*COLUMNS[:5], "need", "why"])
     need = frame["need"].astype(float)
-    cost = [costs_s[case] for case in frame[CASE].itertuples(index=False, name=None)]
+    cost = [costs_s.get(case, np.nan) for case in frame[CASE].itertuples(index=False, name=None)]
     frame["missing_s"] = np.where(need > frame["pairs"], (need - frame["pairs"]) * cost, np.nan)
     # a case gets blocks of all its systems: it takes as long as that which needs most, and the quickest come first
     cases = frame.groupby(CASE)["missing_s"].max().dropna().sort_values()

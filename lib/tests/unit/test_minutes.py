@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,8 +17,8 @@ import pytest
 from infrabench import registry
 from infrabench.analysis.budget import check_looks
 from infrabench.analysis.tidy import tidy
-from infrabench.cli.session import describe_state
-from infrabench.core import Capture, DesignError, Measurement, ParseError, Request, Trial, canonical
+from infrabench.cli.session import describe_state, verify
+from infrabench.core import Capture, DesignError, LedgerError, Measurement, ParseError, Request, Trial, canonical
 from infrabench.experiment.design.design import FIRST_BLOCKS
 from infrabench.experiment.design.replan import check_plan
 from infrabench.experiment.execution import reparse, resume, session, trial
@@ -26,6 +27,7 @@ from infrabench.ledger.session_folder import SessionFolder
 from infrabench.notebook import api, budget_tables, plan_tables, sections, session_tables
 from infrabench.stats import contrasts
 from tests.support.fakes import PLUGINS, fake_site
+from tests.unit.test_code import seal
 
 MINUTES = 60  # more than such trials take: what ends a session must not hang on the clock
 NOISE = {1.0: 0.002, 2.0: 0.02}  # value=1 is narrow at once, value=2 after some looks
@@ -135,6 +137,14 @@ def test_a_choice_that_does_not_follow_from_the_trials_before_it_is_found(
     measure(tmp_path / "s")
     (fault,) = check_looks(edit_look(tmp_path / "s", number, change))
     assert re.search(message, fault)
+
+
+def test_a_session_with_a_choice_that_does_not_follow_is_not_sound_though_all_sums_are_mended(tmp_path: Path) -> None:
+    measure(tmp_path / "s")
+    edit_look(tmp_path / "s", -1, lambda note: note["budget"]["contrasts"][0].update(pairs=99))
+    seal(tmp_path / "s")
+    with pytest.raises(LedgerError, match=r"its look after block .* notes other pairs"):
+        list(verify(Namespace(sessions=[str(tmp_path / "s")])))
 
 
 def test_a_session_that_was_reparsed_is_not_asked_for_its_choices(tmp_path: Path) -> None:
