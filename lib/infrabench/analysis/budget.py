@@ -44,10 +44,13 @@ def share_next(stored: SessionFolder, table: pd.DataFrame, last: int | None = No
     return share, left_s
 
 
-def describe_share(share: Share, left_s: float) -> dict[str, Any]:
-    """Return what a look notes beside its choice: each contrast with what it needs, costs of blocks, and time left."""
+def describe_share(share: Share, left_s: float, most: int) -> dict[str, Any]:
+    """Return what a look notes beside its choice: each contrast with what it needs, costs of blocks, and time left.
+
+    `most`: blocks that a case may have.
+    """
     return {
-        "left_s": left_s,
+        "left_s": left_s, "most": most,
         "costs_s": [[*case, cost] for case, cost in share.costs_s.items()],
         "contrasts": [
             {
@@ -77,7 +80,7 @@ def check_looks(stored: SessionFolder) -> list[str]:
         where = f"{stored.path}: its look after block {note['block']}"
         if then != now:
             faults.append(f"{where} gave {then}, and from the trials before it follows {now}")
-        elif not _is_alike(note.get("budget"), describe_share(share, left_s)):
+        elif not _is_alike(note.get("budget"), describe_share(share, left_s, stored.session["stopping"]["most"])):
             faults.append(f"{where} notes other pairs, needs, costs or time than follow from the trials before it")
     return faults
 

@@ -167,7 +167,7 @@ NOTE_FIELDS: Mapping[str, Mapping[str, Check]] = {
     "code": {"block": _is_count, "after": _is_text, "parts": _is_map(_is_text, _is_text)},
 }  # fmt: skip
 _are_cases = _is_list(lambda value: isinstance(value, list) and len(value) == 2 and all(map(is_label, value)))
-_is_budget = _has(left_s=_is_number, costs_s=_is_list(_is_cost), contrasts=_is_list(_has(
+_is_budget = _has(left_s=_is_number, most=_is_count, costs_s=_is_list(_is_cost), contrasts=_is_list(_has(
     workload=is_label, scenario=is_label, metric=is_label, system=is_label, pairs=_is_count, need=_or_none(_is_number),
     why=_is_text,
 )))  # fmt: skip

@@ -23,12 +23,13 @@ from infrabench.stats.stopping import share_out
 
 ENDED = {
     "target": "It ended because nothing needs more blocks",
-    "n_max": "It ended because no more blocks would do for the rest",
+    "n_max": "It ended because the rest have as many blocks as a case may have, or no number would do",
     "time": "It ended because no further block fits into the time",
 }
 CASE = ["workload", "scenario"]
 COLUMNS = [*CASE, "metric", "system", "pairs", "pairs needed", "more time", "note"]
-ENOUGH, EXPECTED, TOO_LONG = "enough", "expected within the time", "takes longer than the time"
+ENOUGH, EXPECTED, OPEN = "enough", "expected within the time", "not enough"
+TOO_LONG, TOO_MANY = "takes longer than the time", "needs more blocks than a case may have"
 
 
 def budget_table(session: Session) -> pd.DataFrame:
@@ -40,7 +41,9 @@ def budget_table(session: Session) -> pd.DataFrame:
     look.
     """
     looks = _looks(session)
-    return _tabulate(looks[-1]["budget"], labels.of(session.folder)) if looks else pd.DataFrame(columns=COLUMNS)
+    if not looks:
+        return pd.DataFrame(columns=COLUMNS)
+    return _tabulate(looks[-1]["budget"], labels.of(session.folder), ended=bool(looks[-1]["reason"]))
 
 
 def budget_summary(session: Session) -> str:
@@ -81,7 +84,7 @@ def describe_expectation(noted: Mapping[str, Any]) -> str:
 
 def describe_end(noted: Mapping[str, Any], reason: str, names: Mapping[str, str] | None = None) -> str:
     """Return what the time could not decide and what that would take; `names`: what systems are called."""
-    frame = _tabulate(noted, names or {})
+    frame = _tabulate(noted, names or {}, ended=True)
     lacking = frame[frame["note"] != ENOUGH]
     have = f"{len(frame) - len(lacking)} of {len(frame)} primary contrasts have enough pairs for their margins"
     each = [
@@ -112,7 +115,7 @@ def budget_from_pilot(session: Session, minutes: float) -> tuple[str, pd.DataFra
         costs_s=pace.costs_s, left_s=left_s, most=MOST_BLOCKS,
     )  # fmt: skip
     share = share._replace(pairs=dict.fromkeys(share.pairs, first))
-    frame = _tabulate(describe_share(share, left_s), labels.of(session.folder))
+    frame = _tabulate(describe_share(share, left_s, MOST_BLOCKS), labels.of(session.folder))
     counts = frame["note"].value_counts()
     return (
         f"{minutes:g} minutes: {first} blocks of every case, and {words(left_s)} to share out. Of {len(frame)} primary "
@@ -126,7 +129,7 @@ def _looks(session: Session) -> list[dict[str, Any]]:
     )
 
 
-def _frame(noted: Mapping[str, Any]) -> pd.DataFrame:
+def _frame(noted: Mapping[str, Any], ended: bool = False) -> pd.DataFrame:
     """One row per contrast of a ``budget``: ``missing_s``, what its pairs would take, and ``note``, its state."""
     costs_s = {(workload, scenario): cost for workload, scenario, cost in noted["costs_s"]}
     frame = pd.DataFrame(noted["contrasts"], columns=[*COLUMNS[:5], "need", "why"])
@@ -134,17 +137,19 @@ def _frame(noted: Mapping[str, Any]) -> pd.DataFrame:
     cost = [costs_s.get(case, np.nan) for case in frame[CASE].itertuples(index=False, name=None)]
     frame["missing_s"] = np.where(need > frame["pairs"], (need - frame["pairs"]) * cost, np.nan)
     # a case gets blocks of all its systems: it takes as long as that which needs most, and the quickest come first
-    cases = frame.groupby(CASE)["missing_s"].max().dropna().sort_values()
+    cases = frame[need <= noted["most"]].groupby(CASE)["missing_s"].max().dropna().sort_values()
     reached = {case for case, at in cases.cumsum().items() if at <= noted["left_s"]}
     expected = np.array([case in reached for case in frame[CASE].itertuples(index=False, name=None)], dtype=bool)
-    words_of = np.select(
-        [frame["why"] != "", need <= frame["pairs"], expected], [frame["why"], ENOUGH, EXPECTED], TOO_LONG
+    state = np.select(
+        [frame["why"] != "", need <= frame["pairs"], np.full(len(frame), ended), need > noted["most"], expected],
+        [frame["why"], ENOUGH, OPEN, TOO_MANY, EXPECTED],
+        TOO_LONG,
     )
-    return frame.assign(note=words_of)
+    return frame.assign(note=state)
 
 
-def _tabulate(noted: Mapping[str, Any], names: Mapping[str, str]) -> pd.DataFrame:
-    frame = _frame(noted)
+def _tabulate(noted: Mapping[str, Any], names: Mapping[str, str], *, ended: bool = False) -> pd.DataFrame:
+    frame = _frame(noted, ended)
     more = [words(each) if np.isfinite(each) else "" for each in frame["missing_s"]]
     needed = ["" if pd.isna(each) else str(round(each)) for each in frame["need"]]
     frame = frame.assign(system=frame["system"].replace(names), **{"more time": more, "pairs needed": needed})

@@ -121,7 +121,7 @@ def look_of(wanted: Design) -> LookAt | None:
 def _look_at_time(stored: SessionFolder) -> Look:
     """Return the look that gives the next blocks to one case; the first logs what to expect, the last what lacks."""
     share, left_s = share_next(stored, tidy(stored))
-    noted = describe_share(share, left_s)
+    noted = describe_share(share, left_s, stored.session["stopping"]["most"])
     if not stored.notes(LOOK):
         log.info(describe_expectation(noted))
     if share.case is None:

@@ -127,14 +127,13 @@ class Share(NamedTuple):
         """Return the cells that are not narrow enough for their margins."""
         return [cell for cell, need in self.needs.items() if need > self.pairs[cell]]
 
-    def missing_s(self) -> dict[Case, float]:
-        """Return how long each case still takes to be narrow enough, the quickest first, without cells in `why`."""
+    def missing(self) -> dict[Case, float]:
+        """Return how many more blocks leave each case narrow enough, the quickest first; of cells in `why` none are."""
         blocks: dict[Case, float] = {}
         for cell in self.lacking():
             if cell not in self.why:
                 blocks[cell[:2]] = max(blocks.get(cell[:2], 0.0), self.needs[cell] - self.pairs[cell])
-        times = ((case, n * self.costs_s[case]) for case, n in blocks.items())
-        return dict(sorted(times, key=lambda each: each[::-1]))
+        return dict(sorted(blocks.items(), key=lambda each: (each[1] * self.costs_s[each[0]], each[0])))
 
 
 def share_out(
@@ -153,19 +152,20 @@ def share_out(
     `costs_s`: what a block of each case takes, all its systems, repeats and what is between them. A system is narrow
     enough in a case when it has as many pairs as, at the spread of its ratios, leave no outcome inconclusive at its
     margin (`planning.blocks_to_decide`), and a case when all its systems are. Of the others, those that can get there
-    in the time come first, the cheapest before; then the one that is widest against its margin and whose next block
-    fits. It gets no more blocks than would fit if each took twice its cost: what is late then is one block. Nothing is
-    given to what no number of blocks would decide (``why``): a system without an ok trial, one that loses markedly more
-    or fewer trials than the baseline (`losses.explain_unequal`), a printing step that leaves no room in the margin.
-    Where trials are lost, few and equally many, a contrast is enough only when the bounds that they leave are narrow
-    too (`losses.worst_ranks`); before, no number is named, because it hangs on what more will be lost, and such a case
-    gets what the others leave.
+    in the time, with `most` blocks, come first, the quickest before; then the one that is widest against its margin and
+    whose next block fits. It gets no more blocks than would fit if each took twice its cost: what is late then is one.
+
+    Nothing is given to what no number of blocks would decide (``why``): a system without an ok trial, one that loses
+    markedly more or fewer trials than the baseline (`losses.explain_unequal`), a printing step that leaves no room in
+    the margin, events. Where trials are lost, few and equally many, a contrast is enough only when the bounds that they
+    leave are narrow too (`losses.worst_ranks`); before, no number is named, because it hangs on what more will be lost,
+    and such a case gets what the others leave.
 
     The spread is that of the interval which the contrast will have (`planning.ratio_spread`; of rates of fixed work
     that of their times), with what rounding may have moved, and over as many claims as the family has. It is taken as a
     share of the ratio, so that it sees neither the ratio nor any verdict: a system that is three times as fast gets the
-    same. Nor need it: an outcome can be inconclusive only where the interval holds 1, and the ratio is 1 then to within
-    its width.
+    same. Nor need it: an outcome can be inconclusive only where the interval holds 1, and there the ratio is 1 to
+    within its width.
 
     ``reason``: *target* when all are narrow enough, *n_max* when no number of blocks up to `most` would do for the
     rest, *time* when none fit.
@@ -197,9 +197,9 @@ def share_out(
 
 def _choose(seen: Share, left_s: float, batch: int, most: int) -> Share:
     """Return `seen` with the case that gets the next blocks, and how many, or the reason why none does."""
-    missing_s = seen.missing_s()
-    unnamed = {cell[:2] for cell in seen.lacking() if cell in seen.why and np.isfinite(seen.needs[cell])} - {*missing_s}
-    room = [case for case in (*missing_s, *sorted(unnamed)) if seen.blocks[case] < most]
+    missing = seen.missing()
+    unnamed = {cell[:2] for cell in seen.lacking() if cell in seen.why and np.isfinite(seen.needs[cell])} - {*missing}
+    room = [case for case in (*missing, *sorted(unnamed)) if seen.blocks[case] < most]
     fits = [case for case in room if seen.costs_s[case] <= left_s]
     if not fits:
         done = bool(seen.needs) and not seen.lacking()
@@ -208,7 +208,11 @@ def _choose(seen: Share, left_s: float, batch: int, most: int) -> Share:
     for cell in seen.lacking():
         if cell[:2] in worst and cell not in seen.why:
             worst[cell[:2]] = max(worst[cell[:2]], seen.needs[cell] / max(seen.pairs[cell], 1))
-    reach = [case for case in fits if case in missing_s and missing_s[case] <= left_s]
+    reach = [
+        case
+        for case, n in missing.items()
+        if case in fits and n * seen.costs_s[case] <= left_s and seen.blocks[case] + n <= most
+    ]
     chosen = reach[0] if reach else max(fits, key=lambda case: (worst[case], -seen.blocks[case], case))
     safe = int(left_s // (2 * seen.costs_s[chosen])) if seen.costs_s[chosen] > 0 else batch
     return seen._replace(case=chosen, count=max(1, min(batch, most - seen.blocks[chosen], safe)))

@@ -165,12 +165,14 @@ def test_what_the_time_could_not_decide_and_what_that_would_take_is_said(
     )  # fmt: skip
     opened = session_tables.open_session(tmp_path / "s")
     said = budget_tables.budget_summary(opened)
-    assert "After the first blocks 1 of 2 primary contrasts have enough pairs for their margins; " in said
-    assert re.search(r"It ended because no more blocks would do for the rest: 1 of 2 .*\. Not: fake value=2 value of "
-                     r"fake-other: 20 pairs, \d+ would be enough \(.* more\)\.$", said)  # fmt: skip
+    assert "After the first blocks 1 of 2 primary contrasts have enough pairs for their margins; 0 more" in said
+    open_ = r"Not: fake value=2 value of fake-other: 20 pairs, \d+ would be enough \(.* more\)\.$"
+    assert re.search(
+        rf"It ended because the rest have as many blocks as a case may have, .*: 1 of 2 .*\. {open_}", said
+    )
     told = budget_tables.budget_table(opened)
     assert told["scenario"].tolist() == ["value=1", "value=2"]
-    assert told["note"].tolist()[0] == "enough"
+    assert told["note"].tolist() == ["enough", "not enough"]
     assert int(told["pairs needed"][1]) > 20
     shown = sections.fold_trials(opened).text
     assert said in shown
@@ -190,13 +192,14 @@ def test_what_the_time_could_not_decide_and_what_that_would_take_is_said(
         (100.0, [], "None of the primary metrics could be compared"),
         # of two cases that need 10 and 20 blocks of 5 s the quicker one can have them; it is not said of both
         (100.0, [("a", 15, 25, ""), ("b", 15, 35, "")], "0 of 2 .* 1 more are expected to in the 2 min"),
+        (1e6, [("a", 15, 101, "")], "0 of 1 .* 0 more are expected"),  # a case may have 100
         (100.0, [("a", 15, 15, ""), ("b", 0, None, "no ok trial of lxd")], "1 of 2 .* 0 more are expected"),
     ],
 )
 def test_what_is_expected_of_the_time_that_is_left(left_s: float, contrasts: Any, said: str) -> None:
     names = ("scenario", "pairs", "need", "why")
     rows = [{"workload": "w", "metric": "m", "system": "s"} | dict(zip(names, row, strict=True)) for row in contrasts]
-    noted = {"left_s": left_s, "costs_s": [["w", "a", 5.0], ["w", "b", 5.0]], "contrasts": rows}
+    noted = {"left_s": left_s, "most": 100, "costs_s": [["w", "a", 5.0], ["w", "b", 5.0]], "contrasts": rows}
     assert re.match(f".*{said}", budget_tables.describe_expectation(noted))
 
 

@@ -201,7 +201,7 @@ def test_time_goes_to_what_can_get_there_and_then_to_the_widest(left_s: float, c
     found = share(left_s, narrow=0.002, near=0.03, far=0.06)
     assert found.case == (None if chosen is None else (CPU[0], chosen))
     assert found.reason == reason
-    assert list(found.missing_s()) == [(CPU[0], "near"), (CPU[0], "far")]
+    assert list(found.missing()) == [(CPU[0], "near"), (CPU[0], "far")]
 
 
 def test_time_ends_with_what_is_narrow_enough_or_has_most_blocks() -> None:
@@ -238,6 +238,13 @@ def test_a_case_gets_no_more_blocks_than_the_most() -> None:
     assert share(1e6, most=23, far=0.2).count == 3
 
 
+def test_time_goes_first_to_what_can_get_there_with_the_most_blocks() -> None:
+    found = {most: share(1e6, most=most, near=0.03, far=0.06) for most in (30, 100)}
+    assert found[100].case == (CPU[0], "near")
+    assert found[30].case == (CPU[0], "far")  # neither can: the widest
+    assert {case: round(n) for case, n in found[30].missing().items()}[CPU[0], "near"] > 10
+
+
 def lossy(lost: dict[str, int], n: int = 20) -> pd.DataFrame:
     """Return one case in which systems lose their first blocks, and are quiet in the others."""
     values = {"native": [100.0] * n} | {name: [None] * k + [*noise(n, 0.001, k)][k:] for name, k in lost.items()}
@@ -249,14 +256,14 @@ def test_a_system_that_loses_more_trials_is_not_narrow_and_its_partners_are() ->
     assert found.unequal.keys() == {(*CELL, "docker")}
     assert "9 of 20" in found.unequal[(*CELL, "docker")]
     assert found.lacking() == [(*CELL, "docker")]
-    assert (found.case, found.reason, found.missing_s()) == (None, "n_max", {})
+    assert (found.case, found.reason, found.missing()) == (None, "n_max", {})
     assert np.isfinite(found.needs[(*CELL, "lxc")])
 
 
 def test_trials_lost_alike_count_for_the_bounds_that_they_leave_and_name_no_number() -> None:
     both = {name: [None] * 6 + [*noise(20, 0.001, 6 + at)][6:] for at, name in enumerate(("native", "lxc"))}
     found = share_of(table_of(both))
-    assert (found.unequal, found.lacking(), found.missing_s()) == ({}, [(*CELL, "lxc")], {})
+    assert (found.unequal, found.lacking(), found.missing()) == ({}, [(*CELL, "lxc")], {})
     assert found.why == {(*CELL, "lxc"): "lost trials leave bounds that are too wide for the margin"}
     assert (found.case, found.count) == ((CPU[0], "default"), 5)  # more blocks may do
     verdict = contrasts(table_of(both), "native", {"": 0.02}, [CPU]).iloc[0]
