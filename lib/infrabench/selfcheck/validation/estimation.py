@@ -45,6 +45,7 @@ RESAMPLES = 1_999
 RATIO = 0.95
 NOMINAL = near(0.95)
 N = 30
+SHARED_SD = 0.01  # of log ratios
 SHARED_MARGIN = 1.0  # in standard deviations: about 22 blocks are enough for normal ones
 SHORT = at_least(0.925)
 
@@ -127,7 +128,9 @@ def _drifted(
         x = given.seen
         n = np.full(len(x), x.shape[-1])
         for size in range(FIRST_BLOCKS, x.shape[-1], batch):
-            narrow = planning.is_decisive(x[:, :size].std(axis=-1, ddof=1), size, SHARED_MARGIN)
+            ratios = np.exp(SHARED_SD * x[:, :size])
+            spread = planning.ratio_spread(ratios, np.ones_like(ratios))
+            narrow = planning.is_decisive(spread, size, SHARED_MARGIN * SHARED_SD)
             n = np.where(narrow & (n == x.shape[-1]), size, n)
         covered = np.zeros(len(x), dtype=bool)
         for size in np.unique(n):
