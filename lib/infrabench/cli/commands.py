@@ -131,7 +131,7 @@ def plan(arguments: Namespace) -> Iterator[str]:
     Without a study: what the studies ask and take; with a pilot: what that says.
     """
     if arguments.pilot:
-        yield from _from_pilot(arguments.study, arguments.pilot, arguments.goals, arguments.all)
+        yield from _from_pilot(arguments.study, arguments.pilot, arguments.goals, arguments.all, arguments.minutes)
         return
     if arguments.study is None:
         yield from _describe_studies()
@@ -252,10 +252,17 @@ def _wanted(arguments: Namespace) -> Design:
     return session.resolve(Request(**given))
 
 
-def _from_pilot(study: str, pilot: str, goals: list[float], every: bool) -> Iterator[str]:
+def _from_pilot(study: str, pilot: str, goals: list[float], every: bool, minutes: float | None) -> Iterator[str]:
     from infrabench.analysis import session_data, tables
-    from infrabench.notebook import plan_tables
+    from infrabench.notebook import budget_tables, plan_tables
 
+    if minutes is not None:
+        Request(study or "any", "quick", minutes=minutes)  # raises for a time that is none
+        told, frame = budget_tables.budget_from_pilot(session_data.open_session(catalogue.find(study, pilot)), minutes)
+        yield told
+        yield ""
+        yield tables.markdown(frame)
+        return
     if min(goals) <= 0:
         raise DesignError(f"a half-width of {min(goals):g} % cannot be reached: goals are above 0")
     opened = session_data.open_session(catalogue.find(study, pilot))

@@ -133,10 +133,11 @@ def verify(arguments: Namespace) -> Iterator[str]:
 
 def _check(folder: Path) -> tuple[list[str], list[str]]:
     """Return what differs in the session in `folder`, and metrics that are new to its parsers; a sentence each."""
+    from infrabench.analysis.budget import check_looks
     from infrabench.experiment.design.replan import check_plan
     from infrabench.experiment.execution.reparse import compare
 
-    if found := problems(folder) or check_plan(SessionFolder(folder)):
+    if found := problems(folder) or check_plan(SessionFolder(folder)) or check_looks(SessionFolder(folder)):
         return found, []
     checked = compare(folder)
     return list(checked.differences), list(checked.new_metrics)
@@ -223,6 +224,10 @@ def describe_state(folder: Path) -> Iterator[str]:
         yield f"  look at n = {look['n']}: widest half-width {100 * widest:.2f} %: {why}"
         for lost in dict.fromkeys(look.get("unequal", {}).values()):
             yield f"    no width of it counts: {lost}"
+        if look["reason"] and "budget" in look:
+            from infrabench.notebook.budget_tables import describe_end  # pandas is loaded for this sentence alone
+
+            yield f"    {describe_end(look['budget'], look['reason'], names)}"
     absent = absences(not_applicable(labels.renamed(data, names)))
     for name, reason in {**data["not_run"], **data["left_out"], **absent}.items():
         yield f"  {name}: not run: {reason}"

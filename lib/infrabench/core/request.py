@@ -33,7 +33,8 @@ class Request:
     # fmt: off
     study: str = field(metadata=option("a study, such as containers", "STUDY", "studies"))
     profile: str = field(metadata=option("size of the study: smoke, quick or paper (default: quick)", of="profiles"))
-    runs: int | None = field(default=None, metadata=option("number of blocks (default: what the profile says)", "N"))
+    runs: int | None = field(default=None, metadata=option(
+        "number of blocks (default: what the profile says); with --minutes the first ones, 10 or more", "N"))
     # Made, these two are tuples; they may come as text: ["native", "docker"] or native,docker
     systems: Sequence[str] | str | None = field(default=None, metadata=option(
         "systems (default: all of the study); the first is the baseline where the study's is not among them", "NAME",
@@ -85,8 +86,13 @@ class Request:
             raise DesignError("most bounds blocks that are added: give the precision, or the minutes, too")
         if self.precision is not None:
             check_number("precision", self.precision)
-        if self.minutes is not None and not check_number("minutes", self.minutes) > 0:
-            raise DesignError(f"minutes must be more than 0, not {self.minutes:g}")
+        if self.minutes is not None:
+            if not check_number("minutes", self.minutes) > 0:
+                raise DesignError(f"minutes must be more than 0, not {self.minutes:g}")
+            if self.minutes == int(self.minutes):  # 20.0 is the session of 20
+                object.__setattr__(self, "minutes", int(self.minutes))
+            if self.precision is None and self.mixture:
+                raise DesignError("a time is shared out among trials of one code: leave out mixture, or the minutes")
 
     @staticmethod
     def from_session(data: Mapping[str, Any], name: str | None = None) -> Request:

@@ -90,6 +90,10 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
+def _is_true(value: Any) -> bool:
+    return value is True
+
+
 def _is_pair(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(map(_is_count, value))
 
@@ -113,6 +117,11 @@ def _is_map(key: Check, of: Check) -> Check:
 def _has(**fields: Check) -> Check:
     """Return the check of an object that has these fields, and maybe more."""
     return lambda value: isinstance(value, dict) and all(key in value and of(value[key]) for key, of in fields.items())
+
+
+def _is_cost(value: Any) -> bool:
+    """Tell whether this is workload, scenario, and the seconds that a block of them takes."""
+    return isinstance(value, list) and len(value) == 3 and all(map(is_label, value[:2])) and _is_number(value[2])
 
 
 def _or_none(of: Check) -> Check:
@@ -158,9 +167,14 @@ NOTE_FIELDS: Mapping[str, Mapping[str, Check]] = {
     "code": {"block": _is_count, "after": _is_text, "parts": _is_map(_is_text, _is_text)},
 }  # fmt: skip
 _are_cases = _is_list(lambda value: isinstance(value, list) and len(value) == 2 and all(map(is_label, value)))
+_is_budget = _has(left_s=_is_number, most=_is_count, costs_s=_is_list(_is_cost), contrasts=_is_list(_has(
+    workload=is_label, scenario=is_label, metric=is_label, system=is_label, pairs=_is_count, need=_or_none(_is_number),
+    why=_is_text,
+)))  # fmt: skip
 OPTIONAL_NOTE_FIELDS: Mapping[str, Mapping[str, Check]] = {
-    "discarded": {"cases": _are_cases}, "look": {"unequal": _is_map(_is_text, _is_text), "cases": _are_cases},
-}  # fmt: skip
+    "discarded": {"cases": _are_cases},
+    "look": {"unequal": _is_map(_is_text, _is_text), "cases": _are_cases, "budget": _is_budget, "reparsed": _is_true},
+}
 REDUCED = ("systems", "workloads")  # a session may have fewer than were asked for
 
 

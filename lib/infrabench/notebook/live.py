@@ -106,12 +106,12 @@ class _Board:
 
     def count(self) -> str:
         """Return how many trials are recorded, in words that a sentence begins with."""
-        return "no trial is" if self.now is None else f"{self.now.done} of {self.now.total} trials are"
+        return "no trial is" if self.now is None else f"{self.now.done} of {self.now.total_text} trials are"
 
     def draw_progress(self, how: str) -> None:
         assert self.now is not None
         now = self.now
-        told = [f"{now.done} of {now.total} trials"]
+        told = [f"{now.done} of {now.total_text} trials"]
         if self.planned:
             whole = sum(self.done[block] >= count for block, count in self.planned.items())
             told.append(f"block {min(whole + 1, len(self.planned))} of {len(self.planned)}")

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from infrabench.analysis.budget import describe_share, share_next
 from infrabench.analysis.tidy import tidy
-from infrabench.core import DesignError, Study
+from infrabench.core import DesignError
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design
 from infrabench.experiment.execution import session
@@ -18,8 +19,9 @@ from infrabench.experiment.execution.progress import words
 from infrabench.experiment.execution.runner import Look, LookAt
 from infrabench.ledger.records import LOOK
 from infrabench.ledger.session_folder import SessionFolder
+from infrabench.notebook.budget_tables import describe_end, describe_expectation
 from infrabench.stats import planning, stopping
-from infrabench.stats.planning import ALPHA, detectable, equivalence_margin
+from infrabench.stats.planning import ALPHA, detectable, equivalence_margin, margin_of
 from infrabench.stats.planning import plan_from_pilot as _plan_from_pilot
 
 MIB = 2**20
@@ -45,7 +47,12 @@ def plan_summary(wanted: Design) -> str:
     cost = designs.expected_study_cost(session.study_of(wanted), wanted)
     count = len(wanted.systems) * len(wanted.cases) * wanted.blocks
     timed = wanted.stopping is not None and wanted.stopping.target is None
-    more = ", and then more of the cases that are too wide for their margins" if timed else ""
+    more = (
+        ", and then more of the cases that are too wide for their margins (what to expect of that is said after the "
+        "first blocks; plan --pilot SESSION --minutes N says it from an earlier session)"
+        if timed
+        else ""
+    )
     return (
         f"{count} trials: {wanted.blocks} blocks of {len(wanted.systems)} systems ({', '.join(wanted.systems)}) "
         f"x {len(wanted.cases)} cases{more}, seed {wanted.seed}, about {words(cost.seconds)}; at most "
@@ -91,11 +98,15 @@ def look_of(wanted: Design) -> LookAt | None:
             "leave out --precision and --minutes, or name one of them"
         )
 
+    if rule.target is None:
+        for _, metric in primary:
+            margin_of(study.margins, metric)  # raises, before the first trial and not after the first blocks
+
     def look_at(stored: SessionFolder, elapsed_s: float) -> Look:
+        if rule.target is None:
+            return _look_at_time(stored)
         table = tidy(stored)
         there = [each for each in primary if each[0] in set(table["workload"])]  # what cannot run here was left out
-        if rule.target is None:
-            return _share_out(study, wanted, stored, table, there, elapsed_s)
         seen = stopping.look(
             table, there, rule.target, least=rule.least, batch=rule.batch,
             most=rule.most, elapsed_s=elapsed_s, budget_s=np.inf if rule.budget_s is None else rule.budget_s,
@@ -107,37 +118,23 @@ def look_of(wanted: Design) -> LookAt | None:
     return look_at
 
 
-def _share_out(
-    study: Study, wanted: Design, stored: SessionFolder, table: pd.DataFrame, primary: Sequence[tuple[str, str]],
-    elapsed_s: float,
-) -> Look:  # fmt: skip
-    """Return the look that gives the next blocks to one case; the first says what to expect, the last what lacks."""
-    rule = wanted.stopping
-    assert rule is not None
-    assert rule.budget_s is not None
-    left_s, between_s = rule.budget_s - elapsed_s, study.probe_s + len(wanted.systems) * designs.TRIAL_OVERHEAD_S
-    seen = stopping.share_out(
-        table, primary, study.baseline, study.margins, left_s=left_s, between_s=between_s, batch=rule.batch,
-        most=rule.most,
-    )  # fmt: skip
-    missing_s = seen.missing_s()
-    narrow = len(seen.needs) - len(missing_s)
+def _look_at_time(stored: SessionFolder) -> Look:
+    """Return the look that gives the next blocks to one case; the first logs what to expect, the last what lacks."""
+    share, left_s = share_next(stored, tidy(stored))
+    noted = describe_share(share, left_s, stored.session["stopping"]["most"])
     if not stored.notes(LOOK):
-        reach = sum(np.cumsum([*missing_s.values()]) <= left_s)
-        log.info(
-            "after %d blocks %d of %d primary cases are narrow enough for their margins; %d more can be in the %s left",
-            wanted.blocks, narrow, len(seen.needs), reach, words(max(left_s, 0.0)),
-        )  # fmt: skip
-    for (workload, scenario), lacking_s in missing_s.items() if seen.case is None else ():
-        n, need = seen.numbers[workload, scenario], seen.needs[workload, scenario]
-        more = f"{need:.0f} would take {words(lacking_s)} more" if np.isfinite(need) else "no number would do"
-        log.info("%s %s: %d blocks leave it wide for its margin; %s", workload, scenario, n, more)
+        log.info(describe_expectation(noted))
+    if share.case is None:
+        log.info(describe_end(noted, share.reason))
     return Look(
-        min(seen.numbers.values(), default=0) if seen.case is None else seen.numbers[seen.case],
-        {" ".join(cell): width for cell, width in seen.widths.items() if np.isfinite(width)},
-        seen.case is None,
-        seen.reason,
-        cases=() if seen.case is None else (seen.case,),
+        min(share.blocks.values(), default=0) if share.case is None else share.blocks[share.case],
+        {" ".join(cell): width for cell, width in share.widths.items() if np.isfinite(width)},
+        share.case is None,
+        share.reason,
+        {" ".join(cell): said for cell, said in share.unequal.items()},
+        cases=() if share.case is None else (share.case,),
+        count=share.count,
+        budget=noted,
     )
 
 

@@ -15,7 +15,7 @@ from infrabench.analysis.session_data import Session
 from infrabench.analysis.tables import notation
 from infrabench.core import STATES
 from infrabench.experiment.design.design import Design
-from infrabench.notebook import session_tables
+from infrabench.notebook import budget_tables, session_tables
 from infrabench.notebook.plan_tables import plan_summary, plan_table, power_summary
 from infrabench.notebook.session_figures import figure
 
@@ -111,13 +111,16 @@ def fold_trials(session: Session) -> Shown:
     found = {state: int(counts[state].sum()) for state in (*STATES, "missing")}
     others = ", ".join(f"{count} {state}" for state, count in found.items() if count and state != "ok")
     size = session_tables.size_table(session)
-    return fold(
+    time = budget_tables.budget_summary(session)
+    shared = [paragraph("What the time was shared out by:"), whole(budget_tables.budget_table(session))] if time else []
+    folded = fold(
         f"{found['ok']} valid trials; {others or 'none failed, invalid or missing'}",
         whole(counts), whole(session_tables.reasons_table(session)),
         paragraph("Blocks that were interrupted for long, and discarded whole:"),
         whole(session_tables.blocks_table(session)),
-        paragraph("How many blocks there are, and why:"), whole(size),
+        paragraph("How many blocks there are, and why:"), whole(size), *shared,
     )  # fmt: skip
+    return join(folded, paragraph(time)) if time else folded
 
 
 def fold_tests(found: Results, workloads: Sequence[str] = (), metrics: Sequence[str] = ()) -> Shown:

@@ -24,6 +24,7 @@ from infrabench.ledger.records import (
     read_provenance,
     read_trials,
 )
+from infrabench.notebook.budget_tables import describe_enough
 
 CLAIM = "INFRABENCH_CLAIM="  # begins the argument of a step that says which path its trial claims
 
@@ -66,11 +67,12 @@ def size_table(session: Session) -> pd.DataFrame:
             "of": max(each["widths"], key=each["widths"].get, default=""),
             "then": f"stopped: {each['reason']}" if each["reason"] else describe_added(each),
             "no width counts": "; ".join(dict.fromkeys(each.get("unequal", {}).values())),
+            "have enough": describe_enough(each),
         }
         for each in read_blocks(session.folder, LOOK)
     ]  # fmt: skip
-    if not any(row["no width counts"] for row in rows):
-        rows = [{name: value for name, value in row.items() if name != "no width counts"} for row in rows]
+    unused = {name for name in ("no width counts", "have enough") if not any(row[name] for row in rows)}
+    rows = [{name: value for name, value in row.items() if name not in unused} for row in rows]
     told = "fixed before the first trial" if not session.data.get("stopping") else "no look yet"
     return pd.DataFrame(rows or [{"blocks": session.data["blocks"], "then": told}])
 

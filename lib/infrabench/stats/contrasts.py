@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from infrabench.core import DesignError
 from infrabench.stats import multiplicity, verdicts
 from infrabench.stats.dependence import of_pairs
 from infrabench.stats.diagnostics import outlier_mask
@@ -24,6 +23,7 @@ from infrabench.stats.estimates import largest
 from infrabench.stats.events import COUNT, SHARE, judge_events
 from infrabench.stats.intervals import NAN, Array
 from infrabench.stats.losses import LOST, account_losses, is_lost
+from infrabench.stats.planning import margin_of
 from infrabench.stats.table import ORDER, PER_DEPLOYMENT, Blocked, blocked, columns, join_words, kinds, stacks
 from infrabench.stats.verdicts import Pairs
 
@@ -91,7 +91,7 @@ def contrasts(
         return frame.reindex(columns=list(TYPES)).astype(TYPES)
     frame = frame.assign(system=np.tile(others, len(cube.cases)), baseline=baseline)
     frame["kind"] = np.repeat(kinds(cube.cases), len(others))
-    frame["margin"] = [_margin(margins, metric) for metric in frame["metric"]]
+    frame["margin"] = [margin_of(margins, metric) for metric in frame["metric"]]
     frame["primary"] = [key in declared for key in zip(frame["workload"], frame["metric"], strict=True)]
     values, fates = (_pairs_of(each, cube.systems, baseline) for each in (cube.numbers, cube.fates))
     flagged = _pairs_of(_flagged(cube.numbers), cube.systems, baseline) & np.isfinite(values).all(axis=1, keepdims=True)
@@ -127,15 +127,6 @@ def _tried(frame: pd.DataFrame, table: pd.DataFrame, compared: bool) -> NDArray[
         pd.MultiIndex.from_frame(frame[["workload", "scenario", who]]).isin(cells) for who in ("system", "baseline")
     )
     return here & (base | (not compared))
-
-
-def _margin(margins: Mapping[str, float], metric: str) -> float:
-    margin = margins.get(metric, margins.get(""))
-    if margin is None:
-        raise DesignError(f"no equivalence margin for {metric!r} and no default: add one, or a default under ''")
-    if not 0 < margin < 1:
-        raise DesignError(f"equivalence margin of {metric!r} is {margin}: give a share between 0 and 1")
-    return float(margin)
 
 
 def _pairs_of(values: NDArray[Any], systems: tuple[str, ...], baseline: str) -> NDArray[Any]:

@@ -50,6 +50,30 @@ def half_width(sd: ArrayLike, n: ArrayLike, level: ArrayLike = LEVEL) -> Numbers
         return (special.stdtrit(np.where(n > 1, n - 1, NAN), (1 + level) / 2) * np.asarray(sd) / np.sqrt(n))[()]
 
 
+def ratio_spread(x: Array, y: Array) -> Numbers:
+    """Return the standard deviation of x - r y, r the ratio of the means, as a share of the mean of x.
+
+    `x`, `y`: (..., n), pairs; the answer has the shape (...). It is that of Fieller's statistic (1954) over the
+    ratio, and does not change with the unit of either: no ratio can be seen in it. NaN below two pairs, or where a mean
+    is 0.
+    """
+    if x.shape[-1] < 2:
+        return np.full(x.shape[:-1], NAN)[()]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        spread = (x / x.mean(axis=-1, keepdims=True) - y / y.mean(axis=-1, keepdims=True)).std(axis=-1, ddof=1)
+    return np.where(np.isfinite(spread), spread, NAN)[()]
+
+
+def margin_of(margins: Mapping[str, float], metric: str) -> float:
+    """Return the margin of a metric, or the default under ``""``; `DesignError` without one, or for none."""
+    margin = margins.get(metric, margins.get(""))
+    if margin is None:
+        raise DesignError(f"no equivalence margin for {metric!r} and no default: add one, or a default under ''")
+    if not 0 < margin < 1:
+        raise DesignError(f"equivalence margin of {metric!r} is {margin}: give a share between 0 and 1")
+    return float(margin)
+
+
 def n_for_precision(sd: ArrayLike, target: ArrayLike, level: float = LEVEL) -> Numbers:
     """Return the least n at which the half-width of Student's interval is at most `target` (Hoefler and Belli 2015).
 

@@ -1,7 +1,7 @@
 """When a session may stop, and which case gets the next blocks: by widths, never by what intervals say.
 
 `look`: 30 blocks, then 5 more at a time until every primary cell is known well enough, 100 at most. `share_out`: a few
-blocks of every case, then 5 more at a time of one case, until the time is used.
+blocks of every case, then up to 5 more at a time of one case, until the time is used.
 
 The first looks at the width of each system's own interval, and at whether systems lose trials alike; the second at the
 spread of the ratios to the baseline. Neither sees a ratio or its p-value, because stopping on those changes what they
@@ -10,6 +10,7 @@ mean. Below 30 the first never stops: intervals that were short by luck would en
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
@@ -19,13 +20,20 @@ from numpy.typing import NDArray
 
 from infrabench.core import DesignError
 from infrabench.stats.diagnostics import bimodal
-from infrabench.stats.intervals import NAN, Array, constant, median_interval, t_interval
-from infrabench.stats.losses import explain_unequal
-from infrabench.stats.planning import blocks_to_decide, half_width
-from infrabench.stats.table import blocked, check_values
+from infrabench.stats.events import COUNT, SHARE
+from infrabench.stats.intervals import ALPHA, LEVEL, NAN, Array, constant, median_interval, t_interval
+from infrabench.stats.losses import WorstRanks, explain_unequal, is_lost, worst_ranks
+from infrabench.stats.planning import blocks_to_decide, half_width, margin_of, ratio_spread
+from infrabench.stats.table import CASE, blocked, check_values, kinds
+from infrabench.stats.verdicts import WORK, resolution_step, undithered
 
 TARGET, MIN_BLOCKS, BATCH, MAX_BLOCKS = 0.02, 30, 5, 100
+NO_SPREAD = 1e-12  # what rounding leaves of equal ratios
+LOST_ALIKE = "lost trials leave bounds that are too wide for the margin"
+NO_ROOM = "the printing step leaves no room within the margin"
+TOO_MANY = "more than a million blocks"
 Cell = tuple[str, str, str, str]
+Case = tuple[str, str]  # workload, scenario
 NONE: Array = np.empty(0)
 Criterion = Literal["t", "median"]
 Reason = Literal["target", "n_max", "time", ""]
@@ -102,21 +110,30 @@ def look(
 
 
 class Share(NamedTuple):
-    """Which case gets the next blocks; `reason` says why none does, and is empty where one does."""
+    """Which case gets how many of the next blocks; `reason` says why none does, and is empty where one does."""
 
-    case: tuple[str, str] | None  # workload, scenario
-    numbers: Mapping[tuple[str, str], int]  # pairs that a case has, of the system that has fewest
-    widths: Mapping[
-        Cell, float
-    ]  # half-width of the 95 % interval of the ratio, by (workload, scenario, metric, system)
-    needs: Mapping[tuple[str, str], float]  # pairs at which no outcome is inconclusive, by case; infinite: unknown
-    costs_s: Mapping[tuple[str, str], float]  # what one block of a case takes
+    case: Case | None
+    count: int
     reason: Reason
+    blocks: Mapping[Case, int]  # that a case has
+    pairs: Mapping[Cell, int]  # blocks with a value of the system and of the baseline
+    widths: Mapping[Cell, float]  # half-width of the 95 % interval of the ratio, as a share of it
+    needs: Mapping[Cell, float]  # pairs at which no outcome is inconclusive; infinite: no number is known to do
+    why: Mapping[Cell, str]  # cell of which no such number is named -> the reason, in words
+    unequal: Mapping[Cell, str]  # those of them whose systems lose trials unequally
+    costs_s: Mapping[Case, float]  # what one block of a case takes
 
-    def missing_s(self) -> dict[tuple[str, str], float]:
-        """Return how long each case still takes that is not narrow enough, the quickest first."""
-        open_ = {case: need - self.numbers[case] for case, need in self.needs.items() if need > self.numbers[case]}
-        return dict(sorted(((case, n * self.costs_s[case]) for case, n in open_.items()), key=lambda each: each[::-1]))
+    def lacking(self) -> list[Cell]:
+        """Return the cells that are not narrow enough for their margins."""
+        return [cell for cell, need in self.needs.items() if need > self.pairs[cell]]
+
+    def missing(self) -> dict[Case, float]:
+        """Return how many more blocks leave each case narrow enough, the quickest first; of cells in `why` none are."""
+        blocks: dict[Case, float] = {}
+        for cell in self.lacking():
+            if cell not in self.why:
+                blocks[cell[:2]] = max(blocks.get(cell[:2], 0.0), self.needs[cell] - self.pairs[cell])
+        return dict(sorted(blocks.items(), key=lambda each: (each[1] * self.costs_s[each[0]], each[0])))
 
 
 def share_out(
@@ -125,69 +142,149 @@ def share_out(
     baseline: str,
     margins: Mapping[str, float],
     *,
+    costs_s: Mapping[Case, float],
     left_s: float,
-    between_s: float = 0.0,
     batch: int = BATCH,
     most: int = MAX_BLOCKS,
 ) -> Share:
-    """Return which case gets the next `batch` blocks of a session that has `left_s` seconds left.
+    """Return which case gets the next blocks, `batch` at most, of a session that has `left_s` seconds left.
 
-    A case is narrow enough when it has as many pairs as, at the spread of its ratios, leave no outcome inconclusive at
-    its margin (`planning.blocks_to_decide`), or `most`. Of the others, those that can get there in the time come first,
-    the cheapest before; then the one that is widest against its margin and whose blocks fit. Of a pair of systems the
-    standard deviation of the log ratio is taken, and what its blocks took on the average, with `between_s` beside the
-    trials of each: neither their ratio nor any verdict enters. Cases without a primary metric get nothing.
+    `costs_s`: what a block of each case takes, all its systems, repeats and what is between them. A system is narrow
+    enough in a case when it has as many pairs as, at the spread of its ratios, leave no outcome inconclusive at its
+    margin (`planning.blocks_to_decide`), and a case when all its systems are. Of the others, those that can get there
+    in the time, with `most` blocks, come first, the quickest before; then the one that is widest against its margin and
+    whose next block fits. It gets no more blocks than would fit if each took twice its cost: what is late then is one.
+
+    Nothing is given to what no number of blocks would decide (``why``): a system without an ok trial, one that loses
+    markedly more or fewer trials than the baseline (`losses.explain_unequal`), a printing step that leaves no room in
+    the margin, events. Where trials are lost, few and equally many, a contrast is enough only when the bounds that they
+    leave are narrow too (`losses.worst_ranks`); before, no number is named, because it hangs on what more will be lost,
+    and such a case gets what the others leave.
+
+    The spread is that of the interval which the contrast will have (`planning.ratio_spread`; of rates of fixed work
+    that of their times), with what rounding may have moved, and over as many claims as the family has. It is taken as a
+    share of the ratio, so that it sees neither the ratio nor any verdict: a system that is three times as fast gets the
+    same. Nor need it: an outcome can be inconclusive only where the interval holds 1, and there the ratio is 1 to
+    within its width.
 
     ``reason``: *target* when all are narrow enough, *n_max* when no number of blocks up to `most` would do for the
     rest, *time* when none fit.
-    Raises `SchemaError` as `table.check_values`.
+    Raises `SchemaError` as `table.check_values`, and `DesignError` for a metric without a margin.
     """
     check_values(table)
-    kept, wanted = table[table["state"] != "discarded"], set(primary)
-    cube = blocked(kept)
-    rows = [at for at, case in enumerate(cube.cases.itertuples()) if (case.workload, case.metric) in wanted]
-    others = [i for i, name in enumerate(cube.systems) if name != baseline]
-    if baseline not in cube.systems:  # it cannot run here
-        return Share(None, {}, {}, {}, {}, "n_max")
-    base = cube.systems.index(baseline)
-    families = cube.cases.iloc[rows].groupby(["workload", "metric"]).size() * len(others)
-    numbers: dict[tuple[str, str], int] = {}
-    needs: dict[tuple[str, str], float] = {}
-    widths: dict[Cell, float] = {}
-    for at in rows:
-        case = cube.cases.iloc[at]
-        key = (case["workload"], case["scenario"])
-        margin = margins.get(case["metric"], margins[""])
-        for i in others:
-            x, y = cube.numbers[at, i], cube.numbers[at, base]
-            if not np.isfinite(x).any():
-                continue  # it cannot run this
-            ratios = np.log(x / y, out=np.full(x.shape, NAN), where=(x > 0) & (y > 0))
-            ratios = ratios[np.isfinite(ratios)]
-            n = ratios.size
-            sd = float(ratios.std(ddof=1)) if n > 1 else NAN
-            tests = families[case["workload"], case["metric"]]
-            need = float(n) if sd == 0 else float(blocks_to_decide(sd, margin, tests))
-            widths[*key, case["metric"], cube.systems[i]] = float(half_width(sd, n))
-            needs[key] = max(needs.get(key, 0.0), need if np.isfinite(need) else np.inf)
-            numbers[key] = min(numbers.get(key, n), n)
-    costs_s = {key: between_s + cost for key, cost in _block_costs_s(kept).items()}
-    seen = Share(None, numbers, widths, needs, costs_s, "")
-    missing_s = seen.missing_s()
-    room = [key for key in missing_s if numbers[key] < most and np.isfinite(needs[key])]  # no number: no time
-    fits = [key for key in room if batch * costs_s[key] <= left_s]
+    kept = table[table["state"] != "discarded"]
+    spreads = _spreads(kept, set(primary), baseline)
+    claims = Counter(cell[::2] for cell, each in spreads.items() if each.sd > NO_SPREAD)
+    needs, why = {}, {cell: each.why for cell, each in spreads.items() if each.why}
+    for cell, each in spreads.items():
+        margin, tests = margin_of(margins, cell[2]), claims[cell[::2]]
+        need = float(each.n if each.sd <= NO_SPREAD else blocks_to_decide(each.sd, margin, tests, each.off))
+        needs[cell] = need if np.isfinite(need) and not each.why else np.inf
+        if not np.isfinite(needs[cell]) and not each.why:
+            why[cell] = NO_ROOM if 2 * each.off >= margin else TOO_MANY
+        elif each.ranks is not None and not _is_bounded(each.ranks, margin, tests):
+            needs[cell], why[cell] = max(need, each.n + 1.0), LOST_ALIKE
+    counts = kept.groupby(["workload", "scenario"])["block"].nunique().to_dict()
+    seen = Share(
+        None, 0, "", {cell[:2]: int(counts[cell[:2]]) for cell in spreads},
+        {cell: each.n for cell, each in spreads.items()},
+        {cell: float(half_width(each.sd, each.n)) + each.off for cell, each in spreads.items()},
+        needs, why, {cell: each.why for cell, each in spreads.items() if each.unequal},
+        {case: costs_s[case] for case in sorted({cell[:2] for cell in spreads})},
+    )  # fmt: skip
+    return _choose(seen, left_s, batch, most)
+
+
+def _choose(seen: Share, left_s: float, batch: int, most: int) -> Share:
+    """Return `seen` with the case that gets the next blocks, and how many, or the reason why none does."""
+    missing = seen.missing()
+    unnamed = {cell[:2] for cell in seen.lacking() if cell in seen.why and np.isfinite(seen.needs[cell])} - {*missing}
+    room = [case for case in (*missing, *sorted(unnamed)) if seen.blocks[case] < most]
+    fits = [case for case in room if seen.costs_s[case] <= left_s]
     if not fits:
-        return seen._replace(reason="target" if not missing_s else "time" if room else "n_max")
-    reach = [key for key in fits if missing_s[key] <= left_s]
-    widest = max(fits, key=lambda key: (needs[key] / max(numbers[key], 1), key))
-    return seen._replace(case=reach[0] if reach else widest)
+        done = bool(seen.needs) and not seen.lacking()
+        return seen._replace(reason="target" if done else "time" if room else "n_max")
+    worst = dict.fromkeys(fits, 0.0)
+    for cell in seen.lacking():
+        if cell[:2] in worst and cell not in seen.why:
+            worst[cell[:2]] = max(worst[cell[:2]], seen.needs[cell] / max(seen.pairs[cell], 1))
+    reach = [
+        case
+        for case, n in missing.items()
+        if case in fits and n * seen.costs_s[case] <= left_s and seen.blocks[case] + n <= most
+    ]
+    chosen = reach[0] if reach else max(fits, key=lambda case: (worst[case], -seen.blocks[case], case))
+    safe = int(left_s // (2 * seen.costs_s[chosen])) if seen.costs_s[chosen] > 0 else batch
+    return seen._replace(case=chosen, count=max(1, min(batch, most - seen.blocks[chosen], safe)))
 
 
-def _block_costs_s(kept: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """What one block of each case took, repeats included: all its trials, over its blocks."""
-    trials = kept.drop_duplicates(["session", "trial"]).groupby(["workload", "scenario"])
-    found = trials["duration_s"].sum() / trials["block"].nunique()
-    return {(str(workload), str(scenario)): float(value) for (workload, scenario), value in found.items()}
+class _Spread(NamedTuple):
+    """Pairs of a system and the baseline: how many, their spread as a share of the ratio, and what rounding moved."""
+
+    n: int
+    sd: float = NAN
+    off: float = 0.0
+    why: str = ""  # why the spread says of no number of blocks that it would do
+    unequal: bool = False
+    ranks: WorstRanks | None = None  # where trials are lost
+
+
+def _is_bounded(ranks: WorstRanks, margin: float, tests: int) -> bool:
+    """Tell whether lost trials leave no outcome inconclusive, whatever they would have been and the ratio is."""
+    with np.errstate(divide="ignore"):
+        (low, high), (least, greatest) = (np.log(ranks.ends(level)) for level in (LEVEL, 1 - 2 * ALPHA / max(tests, 1)))
+    return bool(np.isfinite([low, high]).all() and max(greatest - low, high - least) <= margin)
+
+
+def _spreads(kept: pd.DataFrame, primary: set[tuple[str, str]], baseline: str) -> dict[Cell, _Spread]:
+    """The spread of every primary contrast that was tried; a case that nobody could run has its metric too."""
+    cube = blocked(kept)
+    at = {key: row for row, key in enumerate(cube.cases[CASE].itertuples(index=False, name=None))}
+    known = {(workload, scenario) for workload, scenario, _ in at}
+    kind = dict(zip(at, kinds(cube.cases), strict=True))
+    tried = {*kept[["workload", "scenario", "system"]].itertuples(index=False, name=None)}
+    found: dict[Cell, _Spread] = {}
+    for workload, scenario, system in sorted(tried):
+        for metric in sorted(metric for name, metric in primary if name == workload):
+            row = at.get((workload, scenario, metric))
+            compared = (workload, scenario, baseline) in tried or baseline not in cube.systems
+            if system == baseline or not compared or (row is None and (workload, scenario) in known):
+                continue
+            two = [baseline, system]
+            if row is None or baseline not in cube.systems:
+                gone = " and ".join(two if row is None else two[:1])
+                found[workload, scenario, metric, system] = _Spread(0, why=f"no ok trial of {gone}")
+                continue
+            places = [cube.systems.index(name) for name in two]
+            found[workload, scenario, metric, system] = _spread(
+                cube.numbers[row, places], cube.fates[row, places], two, kind[workload, scenario, metric]
+            )
+    return found
+
+
+def _spread(values: Array, fates: NDArray[np.int8], names: list[str], kind: str) -> _Spread:
+    """The spread of one contrast: `values`, `fates` (2, blocks), baseline first."""
+    pairs = values[:, np.isfinite(values).all(axis=0)]
+    n = pairs.shape[-1]
+    gone = [name for name, each in zip(names, values, strict=True) if not np.isfinite(each).any()]
+    if gone:
+        return _Spread(n, why=f"no ok trial of {' and '.join(gone)}")
+    if said := explain_unequal(values, fates, names):
+        return _Spread(n, why=said, unequal=True)
+    if kind in (COUNT, SHARE):
+        return _Spread(n, why="events, whose number no spread of ratios says")
+    if n < 2:
+        return _Spread(n, why="fewer than two blocks have a value of both")
+    work = kind == WORK and bool((pairs > 0).all())
+    times = 1 / pairs if work else pairs
+    means = np.abs(times.mean(axis=-1))
+    if not means.all():
+        return _Spread(n, why="a mean of 0: no ratio")
+    step, sd = resolution_step(pairs.ravel()), pairs.std(axis=-1, ddof=1).min()
+    off = float(step / 2 / (1 / means[0] if work else means[0])) if undithered(step, sd) else 0.0
+    lost = is_lost(fates)
+    ranks = worst_ranks(values[::-1], lost[::-1], None) if lost.any() else None
+    return _Spread(n, float(ratio_spread(times[1], times[0])), off, ranks=ranks)
 
 
 def relative_width(x: Array) -> tuple[Array, NDArray[np.bool_]]:

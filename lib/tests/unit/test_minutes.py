@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +15,19 @@ import numpy as np
 import pytest
 
 from infrabench import registry
+from infrabench.analysis.budget import check_looks
 from infrabench.analysis.tidy import tidy
-from infrabench.cli.session import describe_state
-from infrabench.core import Capture, DesignError, Measurement, Request
+from infrabench.cli.session import describe_state, verify
+from infrabench.core import Capture, DesignError, LedgerError, Measurement, ParseError, Request, Trial, canonical
 from infrabench.experiment.design.design import FIRST_BLOCKS
 from infrabench.experiment.design.replan import check_plan
-from infrabench.experiment.execution import resume, session
+from infrabench.experiment.execution import reparse, resume, session, trial
 from infrabench.ledger import records
 from infrabench.ledger.session_folder import SessionFolder
-from infrabench.notebook import api, plan_tables, session_tables
+from infrabench.notebook import api, budget_tables, plan_tables, sections, session_tables
 from infrabench.stats import contrasts
 from tests.support.fakes import PLUGINS, fake_site
+from tests.unit.test_code import seal
 
 MINUTES = 60  # more than such trials take: what ends a session must not hang on the clock
 NOISE = {1.0: 0.002, 2.0: 0.02}  # value=1 is narrow at once, value=2 after some looks
@@ -43,11 +49,11 @@ def wanted(**more: Any) -> Any:
     return api.request("fakes", profile="tiny", **{"runs": FIRST_BLOCKS, "minutes": MINUTES, **more})
 
 
-def measure(folder: Path, on_progress: Callable[..., None] | None = None) -> None:
+def measure(folder: Path, on_progress: Callable[..., None] | None = None, **changes: Any) -> None:
     asked = wanted()
     session.run(
-        registry.study("fakes"), fake_site(), profile="tiny", runs=FIRST_BLOCKS, minutes=MINUTES, folder=folder,
-        look=plan_tables.look_of(asked), on_progress=on_progress,
+        replace(registry.study("fakes"), **changes), fake_site(), profile="tiny", runs=FIRST_BLOCKS, minutes=MINUTES,
+        folder=folder, look=plan_tables.look_of(asked), on_progress=on_progress,
     )  # fmt: skip
 
 
@@ -62,6 +68,7 @@ def test_the_case_that_is_too_wide_gets_what_is_left_and_each_case_has_its_own_n
     assert count["value=1"] == 2 * FIRST_BLOCKS
     assert count["value=2"] == 2 * (FIRST_BLOCKS + 5 * (len(looks) - 1)) > count["value=1"]
     assert check_plan(stored) == []
+    assert check_looks(stored) == []
     assert stored.verify() == []
     pairs = contrasts(tidy(stored), "fake-base", {"": 0.02}, [("fake", "value")]).set_index("scenario")["n_pairs"]
     assert pairs.to_dict() == {"value=1": FIRST_BLOCKS, "value=2": count["value=2"] // 2}
@@ -69,9 +76,11 @@ def test_the_case_that_is_too_wide_gets_what_is_left_and_each_case_has_its_own_n
     assert "5 blocks added of fake value=2" in "\n".join(describe_state(tmp_path / "s"))
     told = session_tables.size_table(session_tables.open_session(tmp_path / "s"))
     assert told["then"].tolist()[-1] == "stopped: target"
+    assert told["have enough"].tolist() == [*["1 of 2"] * (len(told) - 1), "2 of 2"]
 
 
-def test_an_interrupted_session_goes_on_with_what_its_looks_have_given(tmp_path: Path) -> None:
+@pytest.mark.parametrize("gap_s", [600.0, 0.0], ids=["goes on", "discards the block"])
+def test_an_interrupted_session_goes_on_with_what_its_looks_have_given(tmp_path: Path, gap_s: float) -> None:
     whole: list[int] = []
     measure(tmp_path / "whole", lambda now: whole.append(now.total))
 
@@ -80,13 +89,19 @@ def test_an_interrupted_session_goes_on_with_what_its_looks_have_given(tmp_path:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        measure(tmp_path / "s", stop)
+        measure(tmp_path / "s", stop, block_gap_s=gap_s)
     before = SessionFolder(tmp_path / "s").notes(records.LOOK)
-    measure(tmp_path / "s")
+    measure(tmp_path / "s", block_gap_s=gap_s)
     stored = SessionFolder(tmp_path / "s")
     assert stored.notes(records.LOOK)[: len(before)] == before
-    assert check_plan(stored) == []
-    assert not [trial for trial in stored.plan if trial.id not in stored.records]
+    (given,) = before  # one of its blocks was begun; all were run, or another in the place of that one
+    ended = {trial.block for trial in stored.awaited if trial.id in stored.records}
+    spoilt = stored.notes(records.DISCARDED)
+    assert len(spoilt) == (gap_s == 0)
+    added = [number for note in (given, *spoilt) for number, _ in note["adds"]]
+    assert ended | {note["block"] for note in spoilt} >= {*added}
+    assert check_plan(stored) + check_looks(stored) == []
+    assert not [trial for trial in stored.awaited if trial.id not in stored.records]
 
 
 def test_a_note_that_names_another_case_does_not_fit_the_plan(tmp_path: Path) -> None:
@@ -94,6 +109,148 @@ def test_a_note_that_names_another_case_does_not_fit_the_plan(tmp_path: Path) ->
     path = min((tmp_path / "s/blocks").glob("*-look*"))
     path.write_text(path.read_text().replace("value=2", "value=1"))
     assert any("is not the one that follows" in fault for fault in check_plan(SessionFolder(tmp_path / "s")))
+
+
+def edit_look(folder: Path, number: int, change: Callable[[dict[str, Any]], None]) -> SessionFolder:
+    """Change what one look of a session notes, and return the session."""
+    path = sorted((folder / "blocks").glob("*-look*"))[number]
+    note = json.loads(path.read_text())
+    change(note)
+    path.write_text(json.dumps(note))
+    return SessionFolder(folder)
+
+
+@pytest.mark.parametrize(
+    ("number", "change", "message"),
+    [
+        (0, lambda note: note["adds"].pop(), "gave 4 blocks of fake value=2, and .* follows 5 blocks of fake value=2"),
+        (0, lambda note: note.update(cases=[["fake", "value=1"]]), "gave 5 blocks of fake value=1, and .* value=2"),
+        (-1, lambda note: note.update(reason="time"), r"gave none \(time\), and .* follows none \(target\)"),
+        (0, lambda note: note["budget"]["contrasts"][1].update(need=17), "other pairs, needs, costs or time"),
+        (0, lambda note: note["budget"].update(left_s=1.0), "other pairs, needs, costs or time"),
+        (0, lambda note: note.pop("budget"), "other pairs, needs, costs or time"),
+    ],
+)
+def test_a_choice_that_does_not_follow_from_the_trials_before_it_is_found(
+    tmp_path: Path, number: int, change: Callable[[dict[str, Any]], None], message: str
+) -> None:
+    measure(tmp_path / "s")
+    (fault,) = check_looks(edit_look(tmp_path / "s", number, change))
+    assert re.search(message, fault)
+
+
+def test_a_session_with_a_choice_that_does_not_follow_is_not_sound_though_all_sums_are_mended(tmp_path: Path) -> None:
+    measure(tmp_path / "s")
+    edit_look(tmp_path / "s", -1, lambda note: note["budget"]["contrasts"][0].update(pairs=99))
+    seal(tmp_path / "s")
+    with pytest.raises(LedgerError, match=r"its look after block .* notes other pairs"):
+        list(verify(Namespace(sessions=[str(tmp_path / "s")])))
+
+
+def test_a_session_that_was_reparsed_is_not_asked_for_its_choices(tmp_path: Path) -> None:
+    measure(tmp_path / "s")
+    reparse.write(tmp_path / "s", tmp_path / "other")  # this parser draws other values each time
+    other = SessionFolder(tmp_path / "other")
+    assert check_looks(other) + other.verify() + check_plan(other) == []
+
+
+def test_what_the_time_could_not_decide_and_what_that_would_take_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setitem(NOISE, 2.0, 0.5)
+    session.run(
+        registry.study("fakes"), fake_site(), profile="tiny", runs=FIRST_BLOCKS, minutes=MINUTES, most=20,
+        folder=tmp_path / "s", look=plan_tables.look_of(wanted(most=20)),
+    )  # fmt: skip
+    opened = session_tables.open_session(tmp_path / "s")
+    said = budget_tables.budget_summary(opened)
+    assert "After the first blocks 1 of 2 primary contrasts have enough pairs for their margins; 0 more" in said
+    open_ = r"Not: fake value=2 value of fake-other: 20 pairs, \d+ would be enough \(.* more\)\.$"
+    assert re.search(
+        rf"It ended because the rest have as many blocks as a case may have, .*: 1 of 2 .*\. {open_}", said
+    )
+    told = budget_tables.budget_table(opened)
+    assert told["scenario"].tolist() == ["value=1", "value=2"]
+    assert told["note"].tolist() == ["enough", "not enough"]
+    assert int(told["pairs needed"][1]) > 20
+    shown = sections.fold_trials(opened).text
+    assert said in shown
+    assert "It ended because" in "\n".join(describe_state(tmp_path / "s"))
+    assert "It ended because" in caplog.text
+    assert "After the first blocks" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("left_s", "contrasts", "said"),
+    [
+        (
+            -90.0,
+            [("a", 15, 99, "")],
+            "The first blocks took 2 min more than the time that was given: none can be added",
+        ),
+        (100.0, [], "None of the primary metrics could be compared"),
+        # of two cases that need 10 and 20 blocks of 5 s the quicker one can have them; it is not said of both
+        (100.0, [("a", 15, 25, ""), ("b", 15, 35, "")], "0 of 2 .* 1 more are expected to in the 2 min"),
+        (1e6, [("a", 15, 101, "")], "0 of 1 .* 0 more are expected"),  # a case may have 100
+        (100.0, [("a", 15, 15, ""), ("b", 0, None, "no ok trial of lxd")], "1 of 2 .* 0 more are expected"),
+    ],
+)
+def test_what_is_expected_of_the_time_that_is_left(left_s: float, contrasts: Any, said: str) -> None:
+    names = ("scenario", "pairs", "need", "why")
+    rows = [{"workload": "w", "metric": "m", "system": "s"} | dict(zip(names, row, strict=True)) for row in contrasts]
+    noted = {"left_s": left_s, "most": 100, "costs_s": [["w", "a", 5.0], ["w", "b", 5.0]], "contrasts": rows}
+    assert re.match(f".*{said}", budget_tables.describe_expectation(noted))
+
+
+def test_a_metric_without_a_margin_is_refused_before_the_first_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = replace(registry.study("fakes"), margins={"other": 0.1})
+    monkeypatch.setattr(session, "study_of", lambda asked: study)
+    with pytest.raises(DesignError, match="no equivalence margin for 'value'"):
+        plan_tables.look_of(wanted())
+
+
+def test_a_case_in_which_one_system_can_do_nothing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parse = trial.parse_trial
+
+    def fails(workload: Any, each: Trial, results: Any) -> tuple[Measurement, ...]:
+        if (each.system, each.scenario) == ("fake-other", "value=2"):
+            raise ParseError("fake", "nothing there")
+        return parse(workload, each, results)
+
+    monkeypatch.setattr(trial, "parse_trial", fails)
+    measure(tmp_path / "s")
+    (look,) = SessionFolder(tmp_path / "s").notes(records.LOOK)
+    assert look["reason"] == "n_max"
+    said = budget_tables.budget_summary(session_tables.open_session(tmp_path / "s"))
+    assert said.endswith("Not: fake value=2 value of fake-other: 0 pairs, no ok trial of fake-other.")
+    assert check_looks(SessionFolder(tmp_path / "s")) == []
+
+
+def test_a_pilot_says_what_a_time_is_expected_to_decide(tmp_path: Path) -> None:
+    measure(tmp_path / "s")
+    pilot = session_tables.open_session(tmp_path / "s")
+    said, table = budget_tables.budget_from_pilot(pilot, 20)
+    assert "20 minutes: 15 blocks of every case" in said
+    assert "Of 2 primary contrasts 1 need no more, 1 more are expected to have enough." in said
+    assert table["note"].tolist() == ["enough", "expected within the time"]
+    with pytest.raises(DesignError, match=r"10 blocks took .* minutes have to hold half as many again"):
+        budget_tables.budget_from_pilot(pilot, 1e-4)
+
+
+def test_one_time_is_one_session_however_it_is_written() -> None:
+    study = registry.study("fakes")
+    first, second = (
+        session.parameters(study, session.request(study, profile="tiny", minutes=minutes), fake_site())
+        for minutes in (20, 20.0)
+    )
+    assert canonical(first) == canonical(second)
+    assert Request("fakes", "tiny", minutes=0.5).minutes == 0.5
+
+
+def test_a_time_is_shared_out_among_trials_of_one_code() -> None:
+    with pytest.raises(DesignError, match="among trials of one code"):
+        wanted(mixture=True)
 
 
 @pytest.mark.parametrize(
@@ -118,5 +275,10 @@ def test_first_blocks_are_as_many_as_leave_a_third_of_the_time() -> None:
     assert 10 <= counts[12] < FIRST_BLOCKS
     with pytest.raises(DesignError, match=r"10 blocks of 9 cases on 4 systems take about . minutes, and 5 have"):
         session.request(study, profile="quick", minutes=5)
+    with pytest.raises(DesignError, match=r"runs are the first blocks of every case, .* at least 10, not 2"):
+        session.request(study, profile="quick", minutes=60, runs=2)
+    with pytest.raises(DesignError, match=r"the first 60 blocks take about .* minutes, and 10 are given"):
+        session.request(study, profile="quick", minutes=10, runs=60)
+    assert session.request(study, profile="smoke", minutes=60).blocks == FIRST_BLOCKS  # whatever it has by itself
     with pytest.raises(DesignError, match="one deployment only"):
         session.request(study, profile="quick", minutes=60, deployments=3)

@@ -46,6 +46,22 @@ def test_at_the_end_nothing_remains_and_states_are_counted():
     assert now.states == {"failed": 1, "ok": 19}
 
 
+def test_of_a_time_that_is_shared_out_what_is_left_of_it_remains(monkeypatch):
+    log = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", log)
+    estimator = Estimator(TRIALS)
+    estimator.left_s = 600.0
+    with bar("title") as show:
+        for made in TRIALS:
+            now = estimator.add(record(made, 10.0))
+            show(now)
+    assert (now.remaining_s, now.total_text, now.grows) == (400.0, "20 or more", True)
+    assert "20/20 or more" in log.getvalue()
+    assert "7 min left" in log.getvalue()
+    estimator.left_s = 0.0  # the last look has ended it
+    assert (estimator.now().remaining_s, estimator.now().total_text) == (0.0, "20")
+
+
 def test_a_log_is_not_flooded_and_says_what_failed(monkeypatch):
     log = io.StringIO()
     monkeypatch.setattr(sys, "stderr", log)

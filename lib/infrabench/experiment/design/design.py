@@ -109,8 +109,13 @@ def design(
     chosen, study = study.profiles[request.profile], twins(study, request.aa, known_systems)
     usual = (chosen.systems if not request.aa else ()) or study.systems
     timed = request.precision is None and request.minutes is not None
-    usual_blocks = min(chosen.blocks, FIRST_BLOCKS) if timed else chosen.blocks
+    usual_blocks = FIRST_BLOCKS if timed else chosen.blocks
     blocks = check_count("runs", usual_blocks if request.runs is None else request.runs, 1)
+    if timed and blocks < LEAST_BLOCKS:
+        raise DesignError(
+            f"with minutes, runs are the first blocks of every case, whose spread says which need more: give at least "
+            f"{LEAST_BLOCKS}, not {blocks}, or leave runs out"
+        )
     anew = check_count("deployments", chosen.deployments if request.deployments is None else request.deployments, 1)
     _check_stopping(request.stopping, blocks, anew)
     if blocks % anew:
@@ -139,14 +144,22 @@ def design(
 
 
 def _fit(study: Study, wanted: Design) -> Design:
-    """Return a design with as many first blocks as leave a third of its time; `DesignError` where five do not fit."""
-    if wanted.request.runs is not None:
-        return wanted
+    """Return a design with as many first blocks as leave a third of its time, or with those that are asked for.
+
+    `DesignError` where `LEAST_BLOCKS` do not leave it, or those that are asked for do not fit at all.
+    """
     seconds = 60 * (wanted.request.minutes or 0.0)
     one = replace(wanted, blocks=1, request=replace(wanted.request, minutes=None, most=None))
     one_s = expected_study_cost(study, one).seconds - len(wanted.systems) * study.deploy_s
+    if wanted.request.runs is not None:
+        if wanted.blocks * one_s > seconds:
+            raise DesignError(
+                f"the first {wanted.blocks} blocks take about {wanted.blocks * one_s / 60:.0f} minutes, and "
+                f"{seconds / 60:g} are given: give more, or fewer runs"
+            )
+        return wanted
     blocks = min(wanted.blocks, int(2 / 3 * seconds / one_s))
-    if blocks < min(wanted.blocks, LEAST_BLOCKS):
+    if blocks < LEAST_BLOCKS:
         raise DesignError(
             f"{LEAST_BLOCKS} blocks of {len(wanted.cases)} cases on {len(wanted.systems)} systems take about "
             f"{LEAST_BLOCKS * one_s / 60:.0f} minutes, and {seconds / 60:g} have to hold half as many again: give "
@@ -341,15 +354,17 @@ def expected_study_cost(study: Study, design: Design) -> Expectation:
     """Return the expected cost of a design of `study`: seconds, and bytes in a target and in the ledger.
 
     Its drift probes and its making ready are in it. Blocks that are added later, and repeats of invalid trials, cannot
-    be known and are not; where a time is given, it is that.
+    be known and are not; where a time is shared out, it is filled.
     """
     planned = treatments(design)
     tool_s, count = design.blocks * sum(case.seconds for _, case in planned), design.blocks * len(planned)
     ready_s = len(design.systems) * design.deployments * study.deploy_s
     rule, probes_s = design.stopping, design.blocks * study.probe_s
-    timed = rule is not None and rule.target is None and rule.budget_s is not None
-    return Expectation(
-        seconds=rule.budget_s if timed else tool_s + count * TRIAL_OVERHEAD_S + ready_s + probes_s,
-        target_bytes=max((case.disk_bytes for case in design.cases), default=0),
-        ledger_bytes=count * RECORD_BYTES + int((tool_s + 2 * count) * HOSTS * SAMPLE_BYTES),
-    )
+    blocks_s = tool_s + count * TRIAL_OVERHEAD_S + probes_s
+    ledger_bytes = count * RECORD_BYTES + int((tool_s + 2 * count) * HOSTS * SAMPLE_BYTES)
+    if rule is not None and rule.target is None and rule.budget_s is not None:
+        ledger_bytes = int(ledger_bytes * max(1.0, rule.budget_s / blocks_s))
+        seconds = rule.budget_s + ready_s
+    else:
+        seconds = blocks_s + ready_s
+    return Expectation(seconds, max((case.disk_bytes for case in design.cases), default=0), ledger_bytes)

@@ -21,7 +21,11 @@ Treatment = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Progressed:
-    """One step forward: counts over the whole session, and the record that made it (None at the start)."""
+    """One step forward: counts over the whole session, and the record that made it (None at the start).
+
+    Where a time is shared out, `grows` says that blocks may still be added to `total`, and `remaining_s` is what is
+    left of the time.
+    """
 
     done: int
     total: int
@@ -29,16 +33,25 @@ class Progressed:
     states: Mapping[str, int]
     record: TrialRecord | None
     stored: SessionFolder | None = None  # the session, where there is one
+    grows: bool = False
+
+    @property
+    def total_text(self) -> str:
+        """How many trials there are in all: ``90``, or ``90 or more`` where blocks may still be added."""
+        return f"{self.total} or more" if self.grows else str(self.total)
 
 
 OnProgress = Callable[[Progressed], None]
 
 
 class Estimator:
-    """Remaining time from the plan's expectation, corrected by what the same treatments took so far."""
+    """Remaining time from the plan's expectation, corrected by what the same treatments took so far.
+
+    Where a time is shared out, `left_s` is what is left of it, and at least that remains, because blocks are added.
+    """
 
     def __init__(self, trials: Sequence[Trial], stored: SessionFolder | None = None) -> None:
-        self._stored = stored
+        self._stored, self.left_s = stored, 0.0
         self._left: Counter[Treatment] = Counter(_treatment(trial) for trial in trials)
         self._planned = {_treatment(trial): trial.seconds + TRIAL_OVERHEAD_S for trial in trials}
         self._took: dict[Treatment, tuple[int, float]] = {}
@@ -49,7 +62,9 @@ class Estimator:
         """Count a finished trial that took `seconds` of wall time (None: what its record says)."""
         key = _treatment(record.trial)
         count, total = self._took.get(key, (0, 0.0))
-        self._took[key] = (count + 1, total + (record.duration_s if seconds is None else seconds))
+        took_s = record.duration_s if seconds is None else seconds
+        self._took[key] = (count + 1, total + took_s)
+        self.left_s = max(0.0, self.left_s - took_s)
         self._left[key] -= 1
         self.states[record.state] += 1
         return self.now(record)
@@ -63,7 +78,8 @@ class Estimator:
     def now(self, record: TrialRecord | None = None) -> Progressed:
         """Return where the session stands."""
         done = sum(self.states.values())
-        return Progressed(done, self.total, self._remaining(), dict(self.states), record, self._stored)
+        remaining_s = max(self._remaining(), self.left_s)
+        return Progressed(done, self.total, remaining_s, dict(self.states), record, self._stored, self.left_s > 0)
 
     def _remaining(self) -> float:
         planned = sum(self._planned[key] * count for key, (count, _) in self._took.items())
@@ -86,13 +102,13 @@ def bar(title: str) -> Iterator[OnProgress]:
     def show(progress: Progressed) -> None:
         if not bars:
             bars.append(tqdm(
-                total=progress.total, initial=progress.done, desc=title, unit="trial", file=sys.stderr,
+                total=progress.total, initial=progress.done, desc=title, unit="", file=sys.stderr,
                 mininterval=interval_s, maxinterval=max(10.0, interval_s), miniters=1, dynamic_ncols=terminal,
-                bar_format="{desc}: {n_fmt}/{total_fmt} {bar:20} {elapsed}{postfix}",
+                bar_format="{desc}: {n_fmt}/{total_fmt}{unit} {bar:20} {elapsed}{postfix}",
             ))  # fmt: skip
         bad = [f", {count} {state}" for state, count in sorted(progress.states.items()) if state != "ok"]
         # Set, not added: a session that goes on begins with what was recorded before, and may grow.
-        bars[0].total = progress.total
+        bars[0].total, bars[0].unit = progress.total, " or more" if progress.grows else ""
         bars[0].set_postfix_str(f"{words(progress.remaining_s)} left{''.join(bad)}", refresh=False)
         bars[0].update(progress.done - bars[0].n)
 

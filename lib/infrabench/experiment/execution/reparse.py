@@ -18,7 +18,7 @@ from infrabench.experiment.provenance.code import digests_of, parser_definitions
 from infrabench.ledger.checksums import SUMS
 from infrabench.ledger.codes import CODE, known_codes, trial_code, unnamed_code
 from infrabench.ledger.files import read_file
-from infrabench.ledger.records import BLOCKS, PLAN, RECORD, note_files, parse_plan, read_trials
+from infrabench.ledger.records import BLOCKS, LOOK, PLAN, RECORD, note_files, parse_plan, read_trials
 from infrabench.ledger.session_folder import SessionFolder
 
 READABLE = ("ok", "invalid", "unparsable")  # the states of trials whose tool ended well
@@ -108,8 +108,9 @@ def capture(folder: Path, record: TrialRecord) -> Capture:
 def write(folder: Path, destination: Path) -> Path:
     """Write a new session to `destination`: the raw output of `folder`, measured by the parsers of now.
 
-    Its codes have these parsers: trials that other parsers alone told apart are of one code in it. Raises `LedgerError`
-    where `destination` was begun with other ones.
+    Its codes have these parsers: trials that other parsers alone told apart are of one code in it. A look that shared
+    out a time is marked: it was made by other values. Raises `LedgerError` where `destination` was begun with other
+    parsers.
     """
     original = SessionFolder(folder)
     then, notes = original.session, original.notes(CODE)
@@ -130,6 +131,8 @@ def write(folder: Path, destination: Path) -> Path:
                         json.dumps(note | {"parts": _parsed_by(parsers, note["parts"])}, sort_keys=True).encode()
                         + b"\n"
                     )
+                elif path in note_files(folder, LOOK) and "budget" in (note := json.loads(data)):
+                    data = json.dumps(note | {"reparsed": True}, sort_keys=True).encode() + b"\n"
                 copy.append_file(name, data)
         workload = cache(registry.workload)
         for record in read_trials(folder):

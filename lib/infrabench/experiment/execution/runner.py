@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from infrabench.core import CommandFailed, Host, Site, SiteError, Study, Trial, Workload
-from infrabench.experiment.design.design import TRIAL_OVERHEAD_S, Design, Treatment, by_block
+from infrabench.experiment.design.design import Design, Treatment, by_block
 from infrabench.experiment.execution import blocks, preflight
 from infrabench.experiment.execution.deployments import Fleet
 from infrabench.experiment.execution.monitor import Monitor, watching
@@ -17,6 +18,7 @@ from infrabench.experiment.execution.progress import Estimator, OnProgress
 from infrabench.experiment.execution.rounds import group_turns
 from infrabench.experiment.execution.trial import Bench, execute_turns
 from infrabench.ledger.codes import CODE, known_codes, trial_code
+from infrabench.ledger.pace import measure_pace
 from infrabench.ledger.records import LOOK, PROBE
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.machines.hosts import marks
@@ -46,6 +48,8 @@ class Look:
     reason: str  # target, n_max or time where `stop`, else empty
     unequal: Mapping[str, str] = field(default_factory=dict)  # cell whose width does not count -> the trials lost there
     cases: Sequence[tuple[str, str]] = ()  # workload, scenario: those that get blocks; none: all
+    count: int | None = None  # blocks that are added; None: the rule's
+    budget: Mapping[str, Any] = field(default_factory=dict)  # of a time that is shared out: what the choice was made by
 
 
 LookAt = Callable[[SessionFolder, float], Look]  # session and its time so far (seconds)
@@ -78,6 +82,7 @@ class Runner:
         for trial in stored.awaited:
             if trial.id in stored.records:
                 self.estimator.add(stored.records[trial.id])
+        self.estimator.left_s = self.left_s()
 
     def one_deployment(self) -> None:
         """Run the blocks of the first deployment that has any left, and those that looks add to it."""
@@ -151,25 +156,30 @@ class Runner:
         assert self.look is not None
         if blocks.is_stopped(self.stored):
             return []
-        look = self.look(self.stored, self.spent_s())
+        look = self.look(self.stored, measure_pace(self.stored.records.values()).spent_s)
         number = blocks.next_number(self.stored)
-        count = 0 if look.stop else min(stopping.batch, stopping.most - look.n)
+        wanted = min(stopping.batch, stopping.most - look.n) if look.count is None else look.count
+        count = 0 if look.stop else wanted
         adds = [[number + i, 0] for i in range(count)]
         self.append_look(look, adds)
         blocks.add_promised(self.stored, self.ready.design)
         fresh = [trial for trial in self.stored.awaited if trial.block >= number]
         self.estimator.more(fresh)
+        self.estimator.left_s = self.left_s()
+        self.report(self.estimator.now())
         return fresh
 
-    def spent_s(self) -> float:
-        """Return what the session has taken by its records: trials, what is between them, and probes."""
-        records = self.stored.records.values()
-        probed = len({record.trial.block for record in records}) * self.study.probe_s
-        return sum(record.duration_s + TRIAL_OVERHEAD_S for record in records) + probed
+    def left_s(self) -> float:
+        """Return what is left of a time that is shared out; 0 where there is none, or where a look has ended it."""
+        rule = self.ready.design.stopping
+        if rule is None or rule.target is not None or rule.budget_s is None or blocks.is_stopped(self.stored):
+            return 0.0
+        return max(0.0, rule.budget_s - measure_pace(self.stored.records.values()).spent_s)
 
     def append_look(self, look: Look, adds: list[list[int]]) -> None:
         if self.ready.design.stopping is not None:
             note = {"n": look.n, "widths": dict(look.widths), "reason": look.reason, "adds": adds}
             note |= {"unequal": dict(look.unequal)} if look.unequal else {}
             note |= {"cases": [list(each) for each in look.cases]} if look.cases else {}
+            note |= {"budget": dict(look.budget)} if look.budget else {}
             self.stored.append_block_note(blocks.next_number(self.stored) - 1, LOOK, note)

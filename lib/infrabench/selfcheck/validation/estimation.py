@@ -23,10 +23,12 @@ from infrabench.selfcheck.validation.check import (
 )
 from infrabench.selfcheck.validation.generators import (
     Array,
+    Drifting,
     Generate,
     Shape,
     ar1,
     bimodal,
+    drifting,
     exponential,
     in_blocks,
     lognormal,
@@ -43,11 +45,12 @@ RESAMPLES = 1_999
 RATIO = 0.95
 NOMINAL = near(0.95)
 N = 30
+SHARED_SD = 0.01  # of log ratios
 SHARED_MARGIN = 1.0  # in standard deviations: about 22 blocks are enough for normal ones
 SHORT = at_least(0.925)
 
 
-def covers(interval: intervals.Interval, truth: float) -> NDArray[np.bool_]:
+def covers(interval: intervals.Interval, truth: float | Array) -> NDArray[np.bool_]:
     """Return whether each interval holds the truth; one that does not exist covers nothing."""
     return (np.asarray(interval.low) <= truth) & (truth <= np.asarray(interval.high))
 
@@ -103,16 +106,35 @@ def _stopped(shape: Shape, target: float) -> SimulatedCase:
     return case(data, sample(shape, stopping.MAX_BLOCKS), ("last interval covers", procedure, at_least(0.925)))
 
 
-def _shared_out(data: str, generate: Generate[Array], truth: float, allowed: Allowed) -> SimulatedCase:
-    """Cases that get 5 blocks at a time while the spread of their log ratios is too wide for a margin."""
+def _shared_out(
+    data: str, generate: Generate[Array], truth: float, allowed: Allowed, batch: int = stopping.BATCH
+) -> SimulatedCase:
+    def constant(rng: np.random.Generator, replicates: int) -> Drifting:
+        x = generate(rng, replicates)
+        return Drifting(x, np.full_like(x, truth))
 
-    def procedure(x: Array) -> NDArray[np.bool_]:
+    return _drifted(data, constant, allowed, batch)
+
+
+def _drifted(
+    data: str, generate: Generate[Drifting], allowed: Allowed, batch: int = stopping.BATCH
+) -> SimulatedCase:  # fmt: skip
+    """Cases that get some blocks at a time while the spread of their log ratios is too wide for a margin.
+
+    Where the true ratio moves, the interval is asked for its mean over the blocks that were measured.
+    """
+
+    def procedure(given: Drifting) -> NDArray[np.bool_]:
+        x = given.seen
         n = np.full(len(x), x.shape[-1])
-        for size in range(FIRST_BLOCKS, x.shape[-1], stopping.BATCH):
-            narrow = planning.is_decisive(x[:, :size].std(axis=-1, ddof=1), size, SHARED_MARGIN)
+        for size in range(FIRST_BLOCKS, x.shape[-1], batch):
+            ratios = np.exp(SHARED_SD * x[:, :size])
+            spread = planning.ratio_spread(ratios, np.ones_like(ratios))
+            narrow = planning.is_decisive(spread, size, SHARED_MARGIN * SHARED_SD)
             n = np.where(narrow & (n == x.shape[-1]), size, n)
         covered = np.zeros(len(x), dtype=bool)
         for size in np.unique(n):
+            truth = given.true[n == size, :size].mean(axis=-1)
             covered[n == size] = covers(intervals.t_interval(x[n == size, :size]), truth)
         return covered
 
@@ -156,6 +178,11 @@ CHECKS = (
             (bimodal(0.2, 5.0), at_least(0.90)), (with_outliers(0.05, 5.0), at_least(0.91)),
         )),
         _shared_out("AR(1), phi 0.2", ar1(0.2, 60), 0.0, at_least(0.87)),
+        _shared_out("normal, a look after each block", sample(normal(), 60), 0.0, SHORT, batch=1),
+        _drifted("the machine drifts by 10 sd", drifting(60, machine="line"), SHORT),
+        _drifted("the machine walks by 1 sd a block", drifting(60, machine="walk"), SHORT),
+        _drifted("the ratio drifts by 1 sd", drifting(60, ratio="line"), SHORT),
+        _drifted("the ratio walks by 0.1 sd a block", drifting(60, ratio="walk"), SHORT),
     )),
     Check("V14", "flag of serial dependence: Ljung-Box at lag 1 or Kendall's trend, p < 0.01", tuple(
         case(f"{data}, n = {N}", generate, ("flagged dependent", dependence.dependent, allowed))

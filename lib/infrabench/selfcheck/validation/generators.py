@@ -153,6 +153,31 @@ def trend(rng: Rng, replicates: int, total_sd: float, n: int) -> Array:
     return rng.normal(size=(replicates, n)) + np.linspace(0, total_sd, n)
 
 
+class Drifting(NamedTuple):
+    """Log ratios of a case in block order, and what the true one was in each block: both (replicates, blocks)."""
+
+    seen: Array
+    true: Array
+
+
+@generator
+def drifting(rng: Rng, replicates: int, n: int, *, machine: str = "", ratio: str = "") -> Drifting:
+    """Return log ratios of standard deviation 1 of two systems on a machine that drifts, or whose ratio does.
+
+    The machine moves by 10 standard deviations over the `n` blocks, ``line``, or by 1 a block, ``walk``; both trials of
+    a pair stand anywhere in their block, as in random order, so that a part of it stays in the ratio. The ratio moves
+    by 1 standard deviation in all, ``line``, or by 0.1 a block, ``walk``.
+    """
+
+    def path(kind: str, total: float, step: float) -> Array:
+        line = np.broadcast_to(np.linspace(0, total, n + 1), (replicates, n + 1))
+        return line if kind == "line" else step * rng.normal(size=(replicates, n + 1)).cumsum(axis=1) * (kind == "walk")
+
+    level, true = path(machine, 10.0, 1.0), path(ratio, 1.0, 0.1)[:, :n]
+    apart = rng.uniform(size=(replicates, n)) - rng.uniform(size=(replicates, n))  # of a block, either first
+    return Drifting(true + apart * np.diff(level, axis=1) + rng.normal(size=(replicates, n)), true)
+
+
 @generator
 def pooled(rng: Rng, replicates: int, runs: int, inside: int, icc: float) -> Array:
     """Return (replicates, runs x inside): samples inside runs, with an intra-run correlation, as one flat sample."""

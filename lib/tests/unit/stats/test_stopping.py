@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infrabench.core import DesignError
-from infrabench.stats import stopping
+from infrabench.stats import contrasts, stopping
 from infrabench.stats.intervals import median_interval, t_interval
 from infrabench.stats.stopping import PrecisionCheck, Share, look, relative_width, share_out, stopping_n
 from tests.support.analysis_fixtures import table_of
@@ -169,18 +169,23 @@ def test_widths_of_many_cells_at_once() -> None:
 CPU = PRIMARY[0]
 
 
-def cases(block_s: float, n: int = 20, **covs: float) -> pd.DataFrame:
-    """Return scenarios on two systems, each with this spread of its log ratios; a block takes `block_s`."""
+def cases(n: int = 20, **covs: float) -> pd.DataFrame:
+    """Return scenarios on two systems, each with this spread of its ratios."""
     tables = []
     for number, (name, cov) in enumerate(covs.items()):
         table = table_of({"native": np.full(n, 100.0), "lxc": noise(n, cov, number)})
-        tables.append(table.assign(scenario=name, trial=table["trial"] + name, duration_s=block_s / 2))
+        tables.append(table.assign(scenario=name, trial=table["trial"] + name))
     return pd.concat(tables, ignore_index=True)
 
 
-def share(left_s: float, n: int = 20, most: int = 100, block_s: float = 4.0, **covs: float) -> Share:
-    table = cases(block_s, n, **covs)
-    return share_out(table, [CPU], "native", {"": 0.02}, left_s=left_s, between_s=1.0, most=most)
+def share_of(table: pd.DataFrame, left_s: float = 1e6, most: int = 100, margin: float = 0.02) -> Share:
+    """Return how `left_s` is shared out where a block of any case takes 5 s."""
+    costs_s = {(CPU[0], scenario): 5.0 for scenario in table["scenario"].unique()}
+    return share_out(table, [CPU], "native", {"": margin}, costs_s=costs_s, left_s=left_s, most=most)
+
+
+def share(left_s: float, n: int = 20, most: int = 100, **covs: float) -> Share:
+    return share_of(cases(n, **covs), left_s, most)
 
 
 @pytest.mark.parametrize(
@@ -189,31 +194,123 @@ def share(left_s: float, n: int = 20, most: int = 100, block_s: float = 4.0, **c
         (10_000, "near", ""),  # both can get there: the cheaper one
         (200, "near", ""),
         (60, "far", ""),  # none can: the widest against its margin
-        (24, None, "time"),  # five blocks of 5 s do not fit
+        (4.9, None, "time"),  # one block of 5 s does not fit
     ],
 )
 def test_time_goes_to_what_can_get_there_and_then_to_the_widest(left_s: float, chosen: str, reason: str) -> None:
     found = share(left_s, narrow=0.002, near=0.03, far=0.06)
     assert found.case == (None if chosen is None else (CPU[0], chosen))
     assert found.reason == reason
-    assert found.costs_s[CPU[0], "near"] == pytest.approx(5.0)
-    assert list(found.missing_s()) == [(CPU[0], "near"), (CPU[0], "far")]
+    assert list(found.missing()) == [(CPU[0], "near"), (CPU[0], "far")]
 
 
 def test_time_ends_with_what_is_narrow_enough_or_has_most_blocks() -> None:
     assert share(1e6, narrow=0.002, still=0.0).reason == "target"
     assert share(1e6, most=20, near=0.03).reason == "n_max"
-    one = share_out(table_of({"native": [100.0], "lxc": [101.0]}), [CPU], "native", {"": 0.02}, left_s=1e6)
-    assert (one.needs, one.case, one.reason) == ({(CPU[0], "default"): np.inf}, None, "n_max")
-    table = cases(4.0, near=0.03)
-    alone = share_out(table[table["system"] != "native"], [CPU], "native", {"": 0.02}, left_s=1e6)
+    one = share_of(table_of({"native": [100.0], "lxc": [101.0]}))
+    assert (one.needs, one.case, one.reason) == ({(*CELL, "lxc"): np.inf}, None, "n_max")
+    assert one.why[(*CELL, "lxc")] == "fewer than two blocks have a value of both"
+    table = cases(near=0.03)
+    alone = share_of(table[table["system"] != "native"])
     assert (alone.case, alone.reason) == (None, "n_max")
+    assert set(alone.why.values()) == {"no ok trial of native"}
 
 
 def test_what_the_ratios_say_does_not_move_the_time() -> None:
     """Only spread, margin and cost do: a system that is three times as fast, or no other, gets the same."""
-    table = cases(4.0, near=0.03, far=0.06)
+    table = cases(near=0.03, far=0.06)
     faster = table.assign(value=table["value"].where(table["system"] == "native", 3 * table["value"]))
-    one, other = (share_out(each, [CPU], "native", {"": 0.02}, left_s=900) for each in (table, faster))
-    assert one.case == other.case
+    one, other = (share_of(each, 900) for each in (table, faster))
+    assert (one.case, one.count) == (other.case, other.count)
     assert one.needs == pytest.approx(other.needs)
+
+
+@pytest.mark.parametrize(("left_s", "count"), [(50, 5), (49, 4), (20, 2), (19, 1), (5, 1)])
+def test_what_is_late_at_the_end_is_one_block_where_blocks_take_up_to_twice_their_cost(
+    left_s: float, count: int
+) -> None:
+    found = share(left_s, far=0.2)
+    assert (found.case, found.count) == ((CPU[0], "far"), count)
+    assert 2 * 5.0 * (count - 1) < left_s
+
+
+def test_a_case_gets_no_more_blocks_than_the_most() -> None:
+    assert share(1e6, most=23, far=0.2).count == 3
+
+
+def test_time_goes_first_to_what_can_get_there_with_the_most_blocks() -> None:
+    found = {most: share(1e6, most=most, near=0.03, far=0.06) for most in (30, 100)}
+    assert found[100].case == (CPU[0], "near")
+    assert found[30].case == (CPU[0], "far")  # neither can: the widest
+    assert {case: round(n) for case, n in found[30].missing().items()}[CPU[0], "near"] > 10
+
+
+def lossy(lost: dict[str, int], n: int = 20) -> pd.DataFrame:
+    """Return one case in which systems lose their first blocks, and are quiet in the others."""
+    values = {"native": [100.0] * n} | {name: [None] * k + [*noise(n, 0.001, k)][k:] for name, k in lost.items()}
+    return table_of(values)
+
+
+def test_a_system_that_loses_more_trials_is_not_narrow_and_its_partners_are() -> None:
+    found = share_of(lossy({"docker": 9, "lxc": 1}))
+    assert found.unequal.keys() == {(*CELL, "docker")}
+    assert "9 of 20" in found.unequal[(*CELL, "docker")]
+    assert found.lacking() == [(*CELL, "docker")]
+    assert (found.case, found.reason, found.missing()) == (None, "n_max", {})
+    assert np.isfinite(found.needs[(*CELL, "lxc")])
+
+
+def test_trials_lost_alike_count_for_the_bounds_that_they_leave_and_name_no_number() -> None:
+    both = {name: [None] * 6 + [*noise(20, 0.001, 6 + at)][6:] for at, name in enumerate(("native", "lxc"))}
+    found = share_of(table_of(both))
+    assert (found.unequal, found.lacking(), found.missing()) == ({}, [(*CELL, "lxc")], {})
+    assert found.why == {(*CELL, "lxc"): "lost trials leave bounds that are too wide for the margin"}
+    assert (found.case, found.count) == ((CPU[0], "default"), 5)  # more blocks may do
+    verdict = contrasts(table_of(both), "native", {"": 0.02}, [CPU]).iloc[0]
+    assert verdict["verdict"] == "not comparable"
+    wider = cases(other=0.03)
+    beside = share_of(pd.concat([table_of(both), wider]))
+    assert beside.case == (CPU[0], "other")  # of which a number is named
+    one = share_of(lossy({"lxc": 1}))
+    assert (one.lacking(), one.reason) == ([], "target")
+
+
+def test_a_system_without_an_ok_trial_is_listed_and_holds_up_no_other() -> None:
+    table = lossy({"lxd": 20})
+    wide = table_of({"native": [100.0] * 20, "lxc": noise(20, 0.03)})
+    found = share_of(pd.concat([table, wide[wide["system"] == "lxc"]]))
+    assert found.why == {(*CELL, "lxd"): "no ok trial of lxd"}
+    assert (found.case, found.pairs[(*CELL, "lxd")]) == ((CPU[0], "default"), 0)
+    nobody = share_of(table_of({"native": [None] * 20, "lxc": [None] * 20}))
+    assert nobody.why == {(*CELL, "lxc"): "no ok trial of native and lxc"}
+
+
+def test_what_was_never_tried_in_a_case_is_not_listed() -> None:
+    table = cases(near=0.03, far=0.06)
+    absent = (table["scenario"] == "far") & (table["system"] == "lxc")
+    assert share_of(table[~absent]).needs.keys() == {(CPU[0], "near", CPU[1], "lxc")}
+
+
+def test_a_metric_without_a_margin_is_refused() -> None:
+    with pytest.raises(DesignError, match="no equivalence margin for 'events_per_s' and no default"):
+        share_out(cases(near=0.03), [CPU], "native", {"other": 0.1}, costs_s={}, left_s=1)
+
+
+def test_a_printing_step_takes_its_room_in_the_margin() -> None:
+    x = np.tile([100.0, 100.0, 100.0, 101.0], 5)  # printed in whole numbers, and hardly any spread
+    table = table_of({"native": np.full(20, 100.0), "lxc": x}, metric="events_per_s")
+    fine, coarse = (share_of(table, margin=margin) for margin in (0.05, 0.01))
+    assert coarse.why == {(*CELL, "lxc"): "the printing step leaves no room within the margin"}
+    assert np.isfinite(fine.needs[(*CELL, "lxc")])
+
+
+@pytest.mark.parametrize("kind", ["quantity", "fixed-work rate"])
+def test_the_spread_is_that_of_the_contrast_that_follows(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """The number of pairs at which it stops is the one from which on no contrast can be inconclusive."""
+    monkeypatch.setattr("infrabench.stats.table.registry.metric_kinds", lambda name: {"events_per_s": kind})
+    block = np.random.default_rng(3).lognormal(0, 0.3, 40)  # blocks differ far more than systems do
+    table = table_of({"native": block, "lxc": 0.9 * block * noise(40, 0.05)})
+    found = share_of(table)
+    contrast = contrasts(table, "native", {"": 0.02}, [CPU]).iloc[0]
+    half = (contrast["ratio_high"] - contrast["ratio_low"]) / 2
+    assert half / contrast["ratio"] == pytest.approx(found.widths[(*CELL, "lxc")], rel=0.01)
