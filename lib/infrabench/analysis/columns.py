@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from infrabench.core import STATES, UNITS
+from infrabench.core.workloads import Kind
 
 FORMS = ("csv", "parquet", "jsonl", "openmetrics")  # in which a session is exported (`analysis.export`)
 
@@ -57,6 +58,18 @@ DICTIONARY = (
     Column("duration_s", "number", "time that the whole trial took, harness included", unit="s"),
     Column("tool_s", "number", "time inside the steps that measure", unit="s"),
 )  # fmt: skip
+
+
+# How the trials of a metric are averaged, by what kind of metric it is (`core.workloads.Kind`).
+AVERAGES: dict[Kind, str] = {
+    "time": "mean",
+    "total time": "mean",
+    "fixed-work rate": "harmonic mean: the work of a trial over the mean time",
+    "fixed-time rate": "mean",
+    "count": "mean",
+    "share": "mean",
+    "quantity": "mean",
+}
 
 
 def table_schema() -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """A session's trials as files for other tools: R, a database, Grafana. One table, whatever the form.
 
 Beside ``NAME.csv`` lies ``NAME.csv.datapackage.json``, a Data Package of the Frictionless standard, version 1: the data
-dictionary (`columns.DICTIONARY`), the counts of trials by state, size and SHA-256. Parquet has the dictionary in its
-schema too. OpenMetrics says of itself what it holds.
+dictionary (`columns.DICTIONARY`), how each metric is averaged, the counts of trials by state, size and SHA-256. Parquet
+has all but the last two in its schema too. OpenMetrics says of itself what it holds.
 
 Everything in them is in the session, or in the dictionary: neither path, nor time, nor name of this machine.
 """
@@ -20,13 +20,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infrabench.analysis import openmetrics
-from infrabench.analysis.columns import DICTIONARY, FORMS, table_schema
+from infrabench.analysis.columns import AVERAGES, DICTIONARY, FORMS, table_schema
 from infrabench.analysis.session_data import Session
 from infrabench.analysis.spreadsheets import write_csv
 from infrabench.analysis.tidy import SCHEMA, check, replacement
 from infrabench.core import DesignError, unknown_name
 from infrabench.ledger import catalogue, ledger
 from infrabench.ledger.records import SESSION
+from infrabench.stats.table import kinds
 
 ROWS = 20_000  # that are in memory a second time while they are written
 PACKAGE = ".datapackage.json"  # behind the name of the file that it describes
@@ -77,15 +78,30 @@ def package_of(file: Path) -> Path:
 
 
 def describe_data(session: Session) -> dict[str, Any]:
-    """Return what the rows do not say: the baseline, trials by state, planned ones without a record, and the stamp."""
+    """Return what the rows do not say: the baseline, trials by state, planned ones without a record, the stamp, and how
+    each metric is averaged.
+    """
     data = session.data
     states = session.table.drop_duplicates(["session", "trial"])["state"].value_counts().sort_index()
     return {
         "sessions": data.get("pooled") or [session.folder.resolve().name],
         "study": data["study"], "baseline": data["baseline"],
         "trials": {str(state): int(count) for state, count in states.items()}, "missing": len(session.missing),
-        "stamp": data.get("stamp") or "",
+        "stamp": data.get("stamp") or "", "metrics": describe_metrics(session.table),
     }  # fmt: skip
+
+
+def describe_metrics(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return each metric of each workload: unit, direction, kind, and by which mean its trials are averaged.
+
+    A plain mean of rates is not the mean of the analysis where every trial does the same work.
+    """
+    columns = ["workload", "metric", "unit", "better"]
+    measured = table[table["metric"].notna()].drop_duplicates(["workload", "scenario", "metric"])
+    rows = measured.assign(kind=kinds(measured))[[*columns, "kind", "scenario"]]
+    found = rows.groupby([*columns, "kind"], sort=True)["scenario"].agg(lambda names: sorted(set(names))).reset_index()
+    renamed = found.rename(columns={"scenario": "scenarios"})
+    return [row | {"average": AVERAGES[row["kind"]]} for row in renamed.to_dict("records")]
 
 
 def describe_file(path: Path, form: str, about: dict[str, Any]) -> dict[str, Any]:

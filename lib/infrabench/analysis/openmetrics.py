@@ -13,6 +13,7 @@ from decimal import Decimal
 import pandas as pd
 
 from infrabench.core import SchemaError
+from infrabench.stats.table import kinds
 
 PREFIX = "infrabench_"
 # Unit of a value -> how names of our metrics end that say it themselves, and what it is called in OpenMetrics.
@@ -43,12 +44,12 @@ def render(table: pd.DataFrame) -> Iterator[str]:
     yield from _family(DURATION, "seconds", "Time that a trial took, harness included.", trials, "duration_s", COUNTED)
     measured = timed[timed["metric"].notna()]
     names = [_family_name(*pair) for pair in zip(measured["metric"], measured["unit"], strict=True)]
-    for name, rows in measured.assign(family=names).groupby("family", sort=True):
-        metrics, units = (sorted(set(rows[column])) for column in ("metric", "unit"))
+    for name, rows in measured.assign(family=names, kind=kinds(measured)).groupby("family", sort=True):
+        metrics, units, sorts = (sorted(set(rows[column])) for column in ("metric", "unit", "kind"))
         if name == DURATION or len(units) > 1:
             which = f"{', '.join(metrics)} in {', '.join(units)}"
             raise SchemaError(f"{which}: not one metric that may be called {name}; csv, parquet and jsonl have all")
-        text = f"Metric {', '.join(metrics)} of a trial in {units[0]}, at the time at which the trial began."
+        text = f"Metric {', '.join(metrics)} of a trial in {units[0]} ({', '.join(sorts)}), when the trial began."
         yield from _family(str(name), UNIT_NAMES[units[0]][1], text, rows, "value", MEASURED)
     yield "# EOF"
 

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the group `session`."""
-    group = add_group(subparsers, "session", "list, show, verify, compare and pack sessions", "infrabench session list")
+    group = add_group(
+        subparsers, "session", "list, show, verify, compare, export and pack sessions", "infrabench session list"
+    )
 
     def add(name: str, command: Command, text: str, words: str) -> CommandParser:
         return add_command(group, name, command, text, f"infrabench session {name} {words}".rstrip())

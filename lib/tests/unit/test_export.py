@@ -8,21 +8,25 @@ from collections import Counter
 from decimal import Decimal
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from prometheus_client.openmetrics.parser import text_string_to_metric_families  # JupyterLab brings it
+from scipy.stats import hmean
 
 from infrabench import cli
 from infrabench.analysis import openmetrics
-from infrabench.analysis.columns import DICTIONARY, FORMS
+from infrabench.analysis.columns import AVERAGES, DICTIONARY, FORMS
 from infrabench.analysis.export import export, package_of
 from infrabench.analysis.session_data import Session, open_session, pool
 from infrabench.analysis.tidy import DTYPES, SCHEMA, check, read_table
 from infrabench.core import UNITS, DesignError, SchemaError
+from infrabench.core.workloads import Kind
 from infrabench.ledger import catalogue
+from infrabench.stats import estimates
+from infrabench.stats.table import CASE
 from tests.support.analysis_fixtures import DATA_A, table_of, write_session
 from tests.support.checks import check_each
 from tests.support.places import ROOT
@@ -98,6 +102,26 @@ def test_the_dictionary_says_what_every_recorded_session_writes(tmp_path: Path) 
         about = json.loads(package_of(path).read_text())["infrabench"]
         assert sum(about["trials"].values()) == opened.table["trial"].nunique()
         assert about["missing"] == len(opened.missing)
+
+    check_each(check_one, catalogue.recorded())
+
+
+def test_means_as_the_dictionary_says_are_those_of_the_analysis(tmp_path: Path) -> None:
+    assert set(AVERAGES) == set(get_args(Kind))
+
+    def check_one(name: str) -> None:
+        opened = open_session(catalogue.find(None, name))
+        path = export(opened, "jsonl", tmp_path / f"{name}.jsonl")
+        metrics = json.loads(package_of(path).read_text())["infrabench"]["metrics"]
+        average = {
+            (each["workload"], scenario, each["metric"]): each["average"].split()[0]
+            for each in metrics for scenario in each["scenarios"]
+        }  # fmt: skip
+        values = read(path).dropna(subset="value").groupby([*CASE, "system"])["value"]
+        for row in estimates(opened.table, opened.missing).dropna(subset="mean").itertuples():
+            cell = values.get_group((row.workload, row.scenario, row.metric, row.system))
+            is_harmonic = average[row.workload, row.scenario, row.metric] == "harmonic"
+            assert row.mean == pytest.approx(hmean(cell) if is_harmonic else cell.mean(), rel=1e-9), row
 
     check_each(check_one, catalogue.recorded())
 
@@ -207,8 +231,7 @@ def test_a_family_is_named_by_its_metric_and_the_unit_in_words() -> None:
     assert text.splitlines()[4:] == [
         "# TYPE infrabench_latency_p95_seconds gauge",
         "# UNIT infrabench_latency_p95_seconds seconds",
-        "# HELP infrabench_latency_p95_seconds Metric latency_p95_s of a trial in s, at the time at which the trial "
-        "began.",
+        "# HELP infrabench_latency_p95_seconds Metric latency_p95_s of a trial in s (quantity), when the trial began.",
         'infrabench_latency_p95_seconds{study="containers",site="lab",session="s",deployment="0",system="native",'
         r'workload="we\"b\\",scenario="default",metric="latency_p95_s",better="lower"} 0.25 1767225600.000',
         "# EOF",
