@@ -64,8 +64,8 @@ def export(session: Session, form: str = "csv", file: str | Path | None = None) 
             _write_parquet(session.table, part, about)
         else:
             render = openmetrics.render if form == "openmetrics" else _render_rows
-            with part.open("w", encoding="utf-8") as file:
-                file.writelines(f"{line}\n" for line in render(session.table))
+            with part.open("w", encoding="utf-8") as text:
+                text.writelines(f"{line}\n" for line in render(session.table))
     if form in MEDIA_TYPES:
         package = describe_file(path, form, about)
         ledger.replace_file(package_of(path), json.dumps(package, indent=1, ensure_ascii=False).encode() + b"\n")
@@ -78,8 +78,9 @@ def package_of(file: Path) -> Path:
 
 
 def describe_data(session: Session) -> dict[str, Any]:
-    """Return what the rows do not say: the baseline, trials by state, planned ones without a record, the stamp, and how
-    each metric is averaged.
+    """Return what the rows do not say.
+
+    The baseline, trials by state, planned ones without a record, the stamp, and how each metric is averaged.
     """
     data = session.data
     states = session.table.drop_duplicates(["session", "trial"])["state"].value_counts().sort_index()

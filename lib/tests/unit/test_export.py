@@ -83,6 +83,20 @@ def test_texts_that_trouble_readers_come_back(session: Session, tmp_path: Path, 
     assert list(back["reason"]) == texts
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("states", [(), ("failed", "invalid")])
+def test_a_session_without_a_value_is_exported_too(
+    session: Session, tmp_path: Path, form: str, states: tuple[str, ...]
+) -> None:
+    table = session.table[session.table["state"].isin(states)].reset_index(drop=True)
+    path = export(of_table(session, table), form, tmp_path / f"t.{form}")
+    if form == "openmetrics":
+        assert samples(path.read_text()).total() == len(table)
+    else:
+        pd.testing.assert_frame_equal(read(path), table)
+        assert json.loads(package_of(path).read_text())["infrabench"]["metrics"] == []
+
+
 def test_the_dictionary_says_what_every_recorded_session_writes(tmp_path: Path) -> None:
     def check_one(name: str) -> None:
         opened = open_session(catalogue.find(None, name))
