@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from infrabench.analysis.columns import DICTIONARY
 from infrabench.analysis.spreadsheets import map_texts, unquote_formula, write_csv
-from infrabench.core import STATES, UNITS, LedgerError, SchemaError, TrialRecord
+from infrabench.core import LedgerError, SchemaError, TrialRecord
 from infrabench.core.names import is_label
 from infrabench.ledger.codes import CODE, LATEST, code_labels, unnamed_code
 from infrabench.ledger.fields import check_present
@@ -25,32 +27,8 @@ from infrabench.ledger.records import SESSION
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.stats.table import check_values, refuse
 
-SCHEMA = pa.schema(
-    [
-        pa.field("session", pa.string(), nullable=False),
-        pa.field("study", pa.string(), nullable=False),
-        pa.field("site", pa.string(), nullable=False),
-        pa.field("trial", pa.string(), nullable=False),
-        pa.field("block", pa.int64(), nullable=False),
-        pa.field("position", pa.int64(), nullable=False),
-        pa.field("deployment", pa.int64(), nullable=False),
-        pa.field("attempt", pa.int64(), nullable=False),
-        pa.field("system", pa.string(), nullable=False),
-        pa.field("workload", pa.string(), nullable=False),
-        pa.field("scenario", pa.string(), nullable=False),
-        pa.field("factor", pa.string()),
-        pa.field("level", pa.float64()),
-        pa.field("metric", pa.string()),
-        pa.field("value", pa.float64()),
-        pa.field("unit", pa.string()),
-        pa.field("better", pa.string()),
-        pa.field("state", pa.string(), nullable=False),
-        pa.field("reason", pa.string(), nullable=False),
-        pa.field("started_utc", pa.string(), nullable=False),
-        pa.field("duration_s", pa.float64(), nullable=False),
-        pa.field("tool_s", pa.float64(), nullable=False),
-    ]
-)
+ARROW = {"string": pa.string(), "datetime": pa.string(), "integer": pa.int64(), "number": pa.float64()}
+SCHEMA = pa.schema([pa.field(each.name, ARROW[each.kind], nullable=each.nullable) for each in DICTIONARY])
 COLUMNS = tuple(SCHEMA.names)
 DTYPES = {f.name: {pa.string(): "str", pa.int64(): "int64"}.get(f.type, "float64") for f in SCHEMA}
 SESSION_KEYS = ("study", "baseline", "site", "systems", "margins")
@@ -110,8 +88,8 @@ def check(table: pd.DataFrame) -> pd.DataFrame:
     for field in SCHEMA:
         if not field.nullable and table[field.name].isna().any():
             raise SchemaError(f"tidy table: column {field.name!r} has empty cells")
-    for column, known in (("state", STATES), ("unit", UNITS), ("better", ("higher", "lower"))):
-        refuse(table, table[column].notna() & ~table[column].isin(list(known)), f"an unknown {column}")
+    for name, known in ((each.name, each.choices) for each in DICTIONARY if each.choices):
+        refuse(table, table[name].notna() & ~table[name].isin(known), f"an unknown {name}")
     refuse(table, table.duplicated(["session", "trial", "metric"]), "the same metric twice")
     return check_values(table)
 
@@ -122,18 +100,25 @@ def write_table(table: pd.DataFrame, path: Path) -> Path:
     path = Path(path)
     if path.suffix not in (".parquet", ".csv"):
         raise SchemaError(f"{path}: a tidy table is written as .parquet or .csv")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")  # half a table looks like one of fewer trials
-    try:
+    with replacement(path) as part:
         if path.suffix == ".parquet":
             pq.write_table(pa.Table.from_pandas(table, schema=SCHEMA, preserve_index=False), part)
         else:
             write_csv(table, part)
+    return path
+
+
+@contextmanager
+def replacement(path: Path) -> Iterator[Path]:
+    """Yield the path of a file to write, which takes the place of `path` when it is whole, and else is removed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")  # half a table looks like one of fewer trials
+    try:
+        yield part
         os.replace(part, path)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-    return path
 
 
 def read_table(path: Path) -> pd.DataFrame:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from infrabench.analysis.columns import FORMS
 from infrabench.cli.subcommands import (
     Command,
     CommandParser,
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the group `session`."""
-    group = add_group(subparsers, "session", "list, show, verify, compare and pack sessions", "infrabench session list")
+    group = add_group(
+        subparsers, "session", "list, show, verify, compare, export and pack sessions", "infrabench session list"
+    )
 
     def add(name: str, command: Command, text: str, words: str) -> CommandParser:
         return add_command(group, name, command, text, f"infrabench session {name} {words}".rstrip())
@@ -50,6 +53,11 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser = add("pack", pack, text, "lab-quick-2026-11-rounds out/lab-quick-2026-11-rounds.tar.xz")
     add_session(parser)
     parser.add_argument("archive", metavar="ARCHIVE", help="the archive to write (.tar.xz)")
+    text = "write a session's trials for R, a database or Grafana"
+    parser = add("export", export, text, "lab-quick-2026-11-rounds --as parquet -o out/rounds.parquet")
+    add_session(parser)
+    parser.add_argument("--as", dest="form", choices=FORMS, default="csv", help="default: csv")
+    parser.add_argument("-o", "--out", metavar="FILE", help="the file to write (default: out/export/SESSION.FORM)")
     text = "compare what two sessions say about where and how they were measured"
     parser = add("diff", diff, text, "lab-quick-2026-11-rounds lab-quick-2026-11-aa")
     add_session(parser, "first", metavar="A")
@@ -159,6 +167,21 @@ def pack(arguments: Namespace) -> Iterator[str]:
         raise DesignError(f"an archive is called NAME{catalogue.ARCHIVE}, not {arguments.archive}")
     path = archive.pack(catalogue.find(None, arguments.session), Path(arguments.archive))
     yield f"{path}: {path.stat().st_size / 1e6:.2f} MB"
+
+
+def export(arguments: Namespace) -> Iterator[str]:
+    """Write the trials of a session in a form that other tools read, and yield the files and what they hold."""
+    from infrabench.analysis import export as exports  # pandas is loaded for this command alone
+    from infrabench.analysis import session_data
+
+    opened = session_data.open_session(arguments.session)
+    path = exports.export(opened, arguments.form, arguments.out)
+    about = exports.describe_data(opened)
+    counts = [*about["trials"].items(), *([("missing", about["missing"])] if about["missing"] else ())]
+    states = ", ".join(f"{count} {state}" for state, count in counts)
+    yield f"{path}: {len(opened.table)} rows; trials: {states or 'none'}"
+    if arguments.form in exports.MEDIA_TYPES:
+        yield f"{exports.package_of(path)}: what the columns are"
 
 
 def diff(arguments: Namespace) -> Iterator[str]:

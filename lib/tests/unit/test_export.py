@@ -1,0 +1,326 @@
+"""A session as files for other tools: one table in every form, described as it is, in valid OpenMetrics."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from decimal import Decimal
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, get_args
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families  # JupyterLab brings it
+from scipy.stats import hmean
+
+from infrabench import cli
+from infrabench.analysis import openmetrics
+from infrabench.analysis.columns import AVERAGES, DICTIONARY, FORMS
+from infrabench.analysis.export import export, package_of
+from infrabench.analysis.session_data import Session, open_session, pool
+from infrabench.analysis.tidy import DTYPES, SCHEMA, check, read_table
+from infrabench.core import UNITS, DesignError, SchemaError
+from infrabench.core.workloads import Kind
+from infrabench.ledger import catalogue
+from infrabench.stats import estimates
+from infrabench.stats.table import CASE
+from tests.support.analysis_fixtures import DATA_A, table_of, write_session
+from tests.support.checks import check_each
+from tests.support.places import ROOT
+
+TABLES = ("csv", "parquet", "jsonl")  # the forms that are the tidy table itself
+# What the values of a type of Table Schema look like in a file.
+LOOKS = {
+    "string": r".+", "integer": r"-?\d+", "number": r"-?\d+(\.\d+)?([eE][+-]?\d+)?",
+    "datetime": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z",
+}  # fmt: skip
+NAME, TEXT, NUMBER = r"[a-zA-Z_][a-zA-Z0-9_]*", r'([^\n"\\]|\\["\\n])*', r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?"
+LINE = re.compile(
+    rf"# (TYPE {NAME} gauge|UNIT {NAME} [a-zA-Z0-9_]+|HELP {NAME} {TEXT}|EOF)"
+    rf'|{NAME}\{{[a-z]+="{TEXT}"(,[a-z]+="{TEXT}")*\}} {NUMBER} [0-9]+\.[0-9]{{3}}'
+)
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
+    """A session with failed, invalid and missing trials."""
+    return open_session(write_session(tmp_path_factory.mktemp("runs") / "s1", blocks=3, skip_last=5))
+
+
+def of_table(session: Session, table: pd.DataFrame) -> Session:
+    return Session(session.folder, session.data, check(table), session.missing)
+
+
+def read(path: Path) -> pd.DataFrame:
+    """Return an exported table as another tool would have it."""
+    if path.suffix == ".jsonl":
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        return pd.DataFrame(rows, columns=list(DTYPES)).astype(DTYPES)
+    return read_table(path)
+
+
+def described(path: Path) -> dict[str, Any]:
+    (resource,) = json.loads(package_of(path).read_text())["resources"]
+    return resource
+
+
+@pytest.mark.parametrize("form", TABLES)
+def test_every_table_is_the_tidy_one_and_twice_the_same_bytes(session: Session, tmp_path: Path, form: str) -> None:
+    first, second = (export(session, form, tmp_path / name / f"t.{form}") for name in ("a", "b"))
+    pd.testing.assert_frame_equal(read(first), session.table, check_exact=True)
+    assert first.read_bytes() == second.read_bytes()
+    assert package_of(first).read_bytes() == package_of(second).read_bytes()
+
+
+@pytest.mark.parametrize("form", TABLES)
+def test_texts_that_trouble_readers_come_back(session: Session, tmp_path: Path, form: str) -> None:
+    texts = ['a "quoted", cut\nline\r\ttab', "=1+1", "\\", "null", "NA", "Größe µ\u2028x"]
+    table = session.table.head(len(texts)).assign(reason=texts)
+    back = read(export(of_table(session, table), form, tmp_path / f"t.{form}"))
+    assert list(back["reason"]) == texts
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("states", [(), ("failed", "invalid")])
+def test_a_session_without_a_value_is_exported_too(
+    session: Session, tmp_path: Path, form: str, states: tuple[str, ...]
+) -> None:
+    table = session.table[session.table["state"].isin(states)].reset_index(drop=True)
+    path = export(of_table(session, table), form, tmp_path / f"t.{form}")
+    if form == "openmetrics":
+        assert samples(path.read_text()).total() == len(table)
+    else:
+        pd.testing.assert_frame_equal(read(path), table)
+        assert json.loads(package_of(path).read_text())["infrabench"]["metrics"] == []
+
+
+def test_the_dictionary_says_what_every_recorded_session_writes(tmp_path: Path) -> None:
+    def check_one(name: str) -> None:
+        opened = open_session(catalogue.find(None, name))
+        path = export(opened, "csv", tmp_path / f"{name}.csv")
+        resource = described(path)
+        assert resource["bytes"] == len(path.read_bytes())
+        assert resource["hash"] == f"sha256:{sha256(path.read_bytes()).hexdigest()}"
+        assert (path.parent / resource["path"]).samefile(path)
+        text = pd.read_csv(path, dtype="str", keep_default_na=False)
+        fields = resource["schema"]["fields"]
+        assert [field["name"] for field in fields] == list(text.columns) == [each.name for each in DICTIONARY]
+        for field in fields:
+            cells, rules = set(text[field["name"]]), field.get("constraints", {})
+            assert not (rules.get("required") and "" in cells), field
+            assert all(re.fullmatch(LOOKS[field["type"]], cell, re.DOTALL) for cell in cells - {""}), field
+            assert cells - {""} <= {*rules.get("enum", cells)}, field
+        about = json.loads(package_of(path).read_text())["infrabench"]
+        assert sum(about["trials"].values()) == opened.table["trial"].nunique()
+        assert about["missing"] == len(opened.missing)
+
+    check_each(check_one, catalogue.recorded())
+
+
+def test_means_as_the_dictionary_says_are_those_of_the_analysis(tmp_path: Path) -> None:
+    assert set(AVERAGES) == set(get_args(Kind))
+
+    def check_one(name: str) -> None:
+        opened = open_session(catalogue.find(None, name))
+        path = export(opened, "jsonl", tmp_path / f"{name}.jsonl")
+        metrics = json.loads(package_of(path).read_text())["infrabench"]["metrics"]
+        average = {
+            (each["workload"], scenario, each["metric"]): each["average"].split()[0]
+            for each in metrics for scenario in each["scenarios"]
+        }  # fmt: skip
+        values = read(path).dropna(subset="value").groupby([*CASE, "system"])["value"]
+        for row in estimates(opened.table, opened.missing).dropna(subset="mean").itertuples():
+            cell = values.get_group((row.workload, row.scenario, row.metric, row.system))
+            is_harmonic = average[row.workload, row.scenario, row.metric] == "harmonic"
+            assert row.mean == pytest.approx(hmean(cell) if is_harmonic else cell.mean(), rel=1e-9), row
+
+    check_each(check_one, catalogue.recorded())
+
+
+def test_every_column_has_a_meaning_and_numbers_have_their_unit() -> None:
+    assert all(len(each.meaning.split()) >= 3 for each in DICTIONARY)
+    assert all(each.unit == "s" for each in DICTIONARY if each.name.endswith("_s"))
+    assert next(each.unit for each in DICTIONARY if each.name == "value") == "as in column unit"
+
+
+def test_parquet_has_the_dictionary_in_its_schema(session: Session, tmp_path: Path) -> None:
+    path = export(session, "parquet", tmp_path / "t.parquet")
+    schema = pq.read_schema(path)
+    assert schema.equals(SCHEMA)
+    for column, field in zip(DICTIONARY, schema, strict=True):
+        assert field.metadata[b"description"].decode() == column.meaning
+        assert field.metadata.get(b"unit", b"").decode() == column.unit
+    about = json.loads(schema.metadata[b"infrabench"])
+    assert about["trials"] == {"failed": 3, "invalid": 1, "ok": len(set(session.table["trial"])) - 4}
+    assert about["missing"] == 5
+    assert about["baseline"] == "native"
+
+
+def test_nothing_is_exported_that_the_session_and_the_dictionary_do_not_say(session: Session, tmp_path: Path) -> None:
+    known = {session.folder.name, *(str(cell) for column in session.table for cell in session.table[column])}
+    for form in TABLES:
+        path = export(session, form, tmp_path / f"t.{form}")
+        texts = package_of(path).read_text() + ("" if form == "parquet" else path.read_text())
+        assert str(tmp_path) not in texts
+        assert str(ROOT) not in texts
+        assert str(session.folder.parent) not in texts
+        about = json.loads(package_of(path).read_text())["infrabench"]
+        assert {*about["sessions"], about["study"], about["baseline"]} <= known
+    words = set(re.findall(r'="([^"]*)"', export(session, "openmetrics", tmp_path / "t").read_text()))
+    assert words <= known
+
+
+def test_pooled_sessions_are_one_table_that_needs_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(catalogue.VARIABLE, str(tmp_path))
+    parts = [write_session(tmp_path / name, blocks=1, seed=seed) for name, seed in (("s1", 1), ("s2", 2))]
+    both = pool(parts, stamped=True)
+    with pytest.raises(DesignError, match="name the file"):
+        export(both)
+    path = export(both, "csv", tmp_path / "both.csv")
+    assert set(read_table(path)["session"]) == {"s1", "s2"}
+    assert json.loads(package_of(path).read_text())["infrabench"]["sessions"] == ["s1", "s2"]
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(session: Session, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    path.write_text("before")
+    with pytest.raises(SchemaError, match="which is no time"):
+        export(of_table(session, session.table.assign(started_utc="yesterday")), "openmetrics", path)
+    assert [each.name for each in tmp_path.iterdir()] == ["t"]
+    assert path.read_text() == "before"
+
+
+def test_a_session_is_never_written_to(session: Session, tmp_path: Path) -> None:
+    for inside in (session.folder / "t.csv", session.folder / "new" / "t.csv"):
+        with pytest.raises(DesignError, match="holds nothing but what was recorded"):
+            export(session, "csv", inside)
+    with pytest.raises(DesignError, match="is a folder"):
+        export(session, "csv", tmp_path)
+    with pytest.raises(DesignError, match="did you mean parquet"):
+        export(session, "parket", tmp_path / "t")
+
+
+# --------------------------------------------------------------------------------------------------------- OpenMetrics
+
+
+def samples(text: str) -> Counter[tuple[str, frozenset[tuple[str, str]], float, str]]:
+    """Return the samples of an exposition: family, labels, value and time; it is parsed and checked."""
+    assert text.endswith("\n# EOF\n")
+    assert [line for line in text.splitlines() if not LINE.fullmatch(line)] == []
+    found: Counter[tuple[str, frozenset[tuple[str, str]], float, str]] = Counter()
+    for family in text_string_to_metric_families(text):
+        assert family.type == "gauge"
+        assert family.documentation
+        for each in family.samples:
+            at = pd.Timestamp(int(Decimal(str(each.timestamp)) * 1000), unit="ms", tz="UTC")
+            found[family.name, frozenset(each.labels.items()), each.value, f"{at:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"] += 1
+    return found
+
+
+def test_openmetrics_of_every_recorded_session_is_valid_and_has_every_value(tmp_path: Path) -> None:
+    def check_one(name: str) -> None:
+        opened = open_session(catalogue.find(None, name))
+        table = opened.table
+        found = samples(export(opened, "openmetrics", tmp_path / name).read_text())
+        values = [
+            (labels["metric"], labels["system"], labels["scenario"], value, time)
+            for (_, pairs, value, time) in found.elements() if "metric" in (labels := dict(pairs))
+        ]  # fmt: skip
+        measured = table[table["metric"].notna()]
+        columns = ["metric", "system", "scenario", "value", "started_utc"]
+        assert Counter(values) == Counter(measured[columns].itertuples(index=False, name=None))
+        states = Counter(dict(pairs)["state"] for _, pairs, _, _ in found.elements() if "metric" not in dict(pairs))
+        assert states == Counter(table.drop_duplicates("trial")["state"])
+
+    check_each(check_one, catalogue.recorded())
+
+
+def test_a_family_is_named_by_its_metric_and_the_unit_in_words() -> None:
+    assert set(openmetrics.UNIT_NAMES) == UNITS
+    table = table_of({"native": [0.25]}, metric="latency_p95_s", unit="s", better="lower", workload='we"b\\')
+    text = "\n".join(openmetrics.render(table))
+    assert text.splitlines()[4:] == [
+        "# TYPE infrabench_latency_p95_seconds gauge",
+        "# UNIT infrabench_latency_p95_seconds seconds",
+        "# HELP infrabench_latency_p95_seconds Metric latency_p95_s of a trial in s (quantity), when the trial began.",
+        'infrabench_latency_p95_seconds{study="containers",site="lab",session="s",deployment="0",system="native",'
+        r'workload="we\"b\\",scenario="default",metric="latency_p95_s",better="lower"} 0.25 1767225600.000',
+        "# EOF",
+    ]
+    assert samples(f"{text}\n").total() == 2
+
+
+@pytest.mark.parametrize(("unit", "ending", "name"), [
+    ("1", "x", "x"), ("s", "x_s", "x_seconds"), ("B/s", "x_B_per_s", "x_bytes_per_second"),
+    ("1/s", "iops", "iops_per_second"),
+    ("%", "cpu_percent", "cpu_percent"), ("bit/s", "a b-c/d", "a_b_c_d_bits_per_second"), ("s", "1é", "1__seconds"),
+])  # fmt: skip
+def test_names_are_those_that_openmetrics_can_have(unit: str, ending: str, name: str) -> None:
+    text = "\n".join(openmetrics.render(table_of({"native": [1.0]}, metric=ending, unit=unit)))
+    assert {family for family, *_ in samples(f"{text}\n")} == {
+        "infrabench_trial_duration_seconds", f"infrabench_{name}"
+    }  # fmt: skip
+
+
+def test_what_openmetrics_cannot_say_is_refused_and_not_dropped(session: Session) -> None:
+    with pytest.raises(SchemaError, match="same millisecond"):  # all trials of these began at one time
+        list(openmetrics.render(table_of(DATA_A)))
+    seconds, plain = (
+        table_of({"native": [1.0]}, metric=metric, unit=unit, workload=metric).assign(trial=metric, scenario=metric)
+        for metric, unit in (("x", "s"), ("x_seconds", "1"))
+    )
+    with pytest.raises(SchemaError, match="not one metric that may be called infrabench_x_seconds"):
+        list(openmetrics.render(pd.concat([seconds, plain], ignore_index=True)))
+    own = table_of({"native": [1.0]}, metric="trial_duration_s", unit="s")
+    with pytest.raises(SchemaError, match="infrabench_trial_duration_seconds"):
+        list(openmetrics.render(own))
+
+
+def test_the_check_of_these_tests_finds_what_is_wrong() -> None:
+    right = "\n".join(openmetrics.render(table_of({"native": [1.0]}))) + "\n"
+    samples(right)
+    for old, new in (
+        ("# EOF\n", ""),
+        ("_per_second per_second", "_per_second seconds"),
+        ('="', "="),
+        (" gauge", " float"),
+    ):
+        assert old in right
+        with pytest.raises((ValueError, AssertionError)):
+            samples(right.replace(old, new))
+
+
+# ------------------------------------------------------------------------------------------------------ command line
+
+
+def test_the_command_writes_each_form_and_says_what_is_in_it(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(catalogue.VARIABLE, str(tmp_path))
+    for form in FORMS:
+        assert cli.main(["session", "export", str(session.folder), "--as", form]) == 0
+        first, *more = capsys.readouterr().out.splitlines()
+        path = tmp_path / f"out/export/s1.{form}"
+        counts = "3 failed, 1 invalid, 144 ok, 5 missing"
+        assert first == f"{path}: {len(session.table)} rows; trials: {counts}"
+        assert more == [f"{package_of(path)}: what the columns are"] * (form in TABLES)
+    assert cli.main(["session", "export", str(session.folder), "-o", str(tmp_path / "x.txt")]) == 0
+    assert read_table((tmp_path / "x.txt").rename(tmp_path / "x.csv")).equals(session.table)
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["lab-quick-2026-11-runds"], "did you mean lab-quick-2026-11-rounds"),
+    (["s1", "--as", "xls"], "choose from csv, parquet"),
+])  # fmt: skip
+def test_a_wrong_name_is_answered_with_the_right_ones(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status = cli.main(["session", "export", *words])
+    except SystemExit as stop:
+        status = stop.code
+    assert status == 2
+    assert said in capsys.readouterr().err.replace("'", "")
