@@ -13,6 +13,7 @@ from infrabench.analysis import figures
 from infrabench.analysis.figures import FIGURES, Drawn, View
 from infrabench.analysis.results import Results, Shown, absent, alone, base, chosen, not_applicable, paragraph, picture
 from infrabench.core import unknown_name
+from infrabench.notebook.published_cells import compare_published
 
 
 def figure(
@@ -26,7 +27,8 @@ def figure(
     kind
         ``points`` (raw values, mean, ratio to the baseline), ``scaling`` (over the case's numeric factor), ``curves``
         (the same, and below it the ratios to the baseline), ``forest`` (ratios; without workload and metric those of
-        the primary metrics), ``tiers`` (which systems cannot be told apart); of one case, with `scenario`: ``order``
+        the primary metrics), ``tiers`` (which systems cannot be told apart), ``published`` (every ratio that the papers
+        of the study print beside ours; takes neither workload nor metric); of one case, with `scenario`: ``order``
         (values and drift probes in executed order), ``ecdf``, ``modes``, ``lag``, ``qq`` and ``power`` (detectable
         difference over n).
     workload, metric, scenario
@@ -47,6 +49,10 @@ def figure(
         values = rows_of(found.table, workload, metric).dropna(subset="value")
         scenario = str(values.sort_values(["level", "scenario"], kind="stable")["scenario"].iloc[0])
     view = view_of(found, workload, metric, scenario)
+    if kind == "published":
+        view = replace(view, published=compare_published(found))
+        if view.published.empty:
+            return paragraph("The papers print no ratio that belongs to this study.")
     if kind == "power" and not (rows_of(view.contrasts, workload, metric, scenario)["detectable"] > 0).any():
         return paragraph(f"{workload}, {scenario}: no contrast has a spread, and so no power can be told from it.")
     rows = getattr(view, each.rows)
