@@ -146,7 +146,7 @@ def compare_published(found: Results) -> pd.DataFrame:
     systems = [*found.systems, *found.data["not_run"]]
     absent = unmeasured(measured, LETTERS.get(str(found.data["study"]), "none"), dict.fromkeys(systems))
     absent["reason"] = [f"not measured: {_absence(found, row)}" for row in absent.itertuples(index=False)]
-    return pd.concat([measured, absent, compare_ratios(found)], ignore_index=True)
+    return pd.concat([measured, absent, compare_ratios(found)], ignore_index=True).astype({"n_pairs": "int64"})
 
 
 def _absence(found: Results, row: Any) -> str:

@@ -190,7 +190,7 @@ def sheet(
     """Return a figure as high as its lines, all text written; the axis of `ratios` gets the width that the text leaves.
 
     `label` is that of the axis, `limit` its largest ratio; `right_mm` stays free at the right edge. `heads` of the
-    columns of text stand in the first line.
+    columns of text stand above the first line that says something: there is one that does not.
     """
     broken = theme.wrap_mm(notes, width_mm - 3)
     foot = (14.5 if "\n" in label else 10) + (2.9 * len(broken) + 1 if broken else 0)
@@ -213,8 +213,9 @@ def sheet(
         for column, text in zip(columns, line.texts, strict=True):
             write(axes, start, y, text, theme.SMALL_PT)
             start += column
+    first = next(y for y, line in enumerate(lines) if line.label)
     for place, head in enumerate(heads):
-        write(axes, inside + 2 + sum(columns[:place]), 0, head, theme.SMALL_PT, fontweight="bold")
+        write(axes, inside + 2 + sum(columns[:place]), first - 1, head, theme.SMALL_PT, fontweight="bold")
     axes.set_ylim(len(lines) - 0.4, -0.6)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)

@@ -39,10 +39,11 @@ def published(view: View) -> Drawn:
     rows, width = view.published, view.width_mm or theme.PAGE_MM
     if rows is None or rows.empty:
         raise SchemaError("no published ratio to draw: the papers print none of this study")
-    wide, baseline, ours = width > WIDE_MM, rows["baseline"].dropna(), rows[rows["n_pairs"] > 0]
+    wide, baseline = width > WIDE_MM, rows["baseline"].dropna()
     letters: dict[str, str] = {}  # reason -> letter, as they come
     limit, key = _limit(rows), _key(rows)
-    free = 1 if wide else -(-len(key) // 2)  # lines at the top, for the key
+    in_line = 3 if wide and len(key) < 4 else 2  # keys, which stand left of the heads
+    free = -(-len(key) // in_line)
     lines = [Line("")] * free + _lines(rows, view.systems or [], letters, width, limit)
     between = " " if wide else "\n"
     label = f"Ratio to {baseline.iloc[0]}" if len(baseline) else "Ratio of two cells"
@@ -60,30 +61,38 @@ def published(view: View) -> Drawn:
             _printed(axes, line.row, y)
     top = axes.get_position().y1 - ROW_MM * free / 2 / (drawn.get_figheight() / theme.MM)
     drawn.legend(
-        handles=key, loc="center left", bbox_to_anchor=(0.0, top), ncols=4 if wide else 2, handlelength=1.8,
+        handles=key, loc="center left", bbox_to_anchor=(0.0, top), ncols=in_line, handlelength=1.8,
         columnspacing=1.2, handletextpad=0.5, borderaxespad=0.2, labelspacing=0.4,
     )  # fmt: skip
-    beyond = rows[(rows["published_high"] < 1 / limit) | (rows["published_low"] > limit)]
-    counts = rows["agreement"].value_counts()
+    return Drawn(drawn, _caption(view, limit, wide))
+
+
+def _caption(view: View, limit: float, wide: bool) -> str:
+    """Return what the marks are, how often each word was given, and what was not measured or lies beyond the axis."""
+    rows = view.published
+    ours, counts = rows[rows["n_pairs"] > 0], rows["agreement"].value_counts()
     said = ", ".join(f"{word} {counts[word]}" for word in SHORT if word in counts)
-    return Drawn(drawn, (
-        "Published ratios (upright bars; boxes: ranges over load levels), which carry no interval, beside ours"
-        + (f" over {sentences.pairs(ours)} with the paired 95 % Fieller interval; thin: where a second campaign of the "
-           "papers' number of runs would put its ratio with 95 % probability on this site" if len(ours) else "")
-        + f". {len(rows)} comparisons: {said}. "
-        + (f"{len(rows) - len(ours)} of them were not measured in this session. " if len(rows) > len(ours) else "")
-        + ("" if wide else "Beside the rows: agrees in size, agrees in direction, disagrees, not comparable (n.c.). ")
-        + "Agrees in size: the published ratio, or part of its range, lies in the prediction interval; agrees in "
-        "direction: our interval excludes 1, on the published side; disagrees: neither. Grey, with a letter: not "
-        "comparable, for the reason below. "
-        + (f"{len(beyond)} printed ratios lie beyond the axis (arrows). " if len(beyond) else "")
-        + (sentences.conduct(view.table, ours, view.order) if len(ours) and ours["scenario"].notna().all() else "")
-    ).rstrip())  # fmt: skip
+    boxes = "; boxes: ranges over load levels" if (rows["published_low"] < rows["published_high"]).any() else ""
+    beyond = (rows["published_high"] < 1 / limit) | (rows["published_low"] > limit)
+    parts = [
+        f"Published ratios (upright bars{boxes}), which carry no interval, beside ours",
+        f" over {sentences.pairs(ours)} with the paired 95 % Fieller interval; thin: where a second campaign of the "
+        "papers' number of runs would put its ratio with 95 % probability on this site" if len(ours) else "",
+        f". {len(rows)} comparisons: {said}. ",
+        f"Not measured in this session: {len(rows) - len(ours)}. " if len(rows) > len(ours) else "",
+        "" if wide else "Beside the rows: agrees in size, agrees in direction, disagrees, not comparable (n.c.). ",
+        "Agrees in size: the published ratio, or part of its range, lies in the prediction interval; agrees in ",
+        "direction: our interval excludes 1, on the published side; disagrees: neither. Grey, with a letter: not ",
+        "comparable, for the reason below. ",
+        f"Beyond the axis (arrows): {beyond.sum()}. " if beyond.any() else "",
+        sentences.conduct(view.table, ours, view.order) if len(ours) and ours["scenario"].notna().all() else "",
+    ]  # fmt: skip
+    return "".join(parts).rstrip()
 
 
 def _is_of_one_system(rows: pd.DataFrame) -> bool:
     """Tell whether one system is compared with the baseline, and no other."""
-    return bool(rows["printed"].isna().all() and len(set(rows["system"])) == 1)
+    return bool(rows["baseline"].notna().any() and len(set(rows["system"])) == 1)
 
 
 def _limit(rows: pd.DataFrame) -> float:
@@ -105,7 +114,7 @@ def _lines(
         """Our ratio, the printed one and the word; where it is narrow, the word and what is beyond the axis."""
         letter = ""
         if row.reason:
-            letter = f" {letters.setdefault(row.reason, ascii_lowercase[len(letters) % len(ascii_lowercase)])}"
+            letter = f" {letters.setdefault(row.reason, _letter(len(letters)))}"
         if not wide:
             beyond = f" ({printed_ratio(row)})" if row.published_high < 1 / limit or row.published_low > limit else ""
             return (SHORT[row.agreement] + letter + beyond,)
@@ -131,6 +140,11 @@ def _lines(
         for scenario, case in others.groupby("scenario", sort=False):
             lines += labelled(str(scenario), list(case.itertuples(index=False)), texts, above=above)
     return lines
+
+
+def _letter(place: int) -> str:
+    """Return a, b, ..., z, aa, bb, ..."""
+    return ascii_lowercase[place % 26] * (1 + place // 26)
 
 
 def printed_ratio(row: Any) -> str:

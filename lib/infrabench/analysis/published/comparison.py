@@ -199,21 +199,21 @@ def unmeasured(measured: pd.DataFrame, letter: str, systems: Iterable[str]) -> p
     """Return the published ratios of an experiment that no contrast of ours stands beside, in the columns of `against`.
 
     `measured`: what `against` returned; `letter`: of the experiment (A to D); `systems`: ours, as they are labelled.
-    ``scenario`` is the paper's, ``scenarios`` how ours begin that would be it. Why they are not measured is for the
-    caller to say: ``reason`` is empty.
+    ``scenario`` is the paper's, ``scenarios`` how ours begin that would be it, ``baseline`` the published one. Why they
+    are not measured is for the caller to say: ``reason`` is empty.
     """
     known, rows = numbers(), list[dict[str, Any]]()
     there = set(zip(measured["workload"], measured["metric"], measured["where"], measured["system"], strict=True))
     for target in targets():
         for label in systems if target.key.startswith(f"{letter}.") and target.workload else ():
-            row = {"workload": target.workload, "metric": target.metric, "system": label}
+            row = {"workload": target.workload, "metric": target.metric, "system": label, "baseline": target.baseline}
             if plain(label) not in target.systems:
                 continue
             theirs = _published(target, plain(label), known)
             if (target.workload, target.metric, theirs["where"], label) not in there:
                 row |= {"scenario": known.row(target.ids(plain(label))[0]).scenario, "scenarios": target.scenario}
                 rows.append(row | theirs)
-    return pd.DataFrame(rows, columns=[*KEPT, *COMPARED, "scenarios"]).assign(
+    return pd.DataFrame(rows, columns=[*KEPT, *COMPARED, "baseline", "scenarios"]).assign(
         agreement=NOT_COMPARABLE, n_pairs=0, reason=""
     )
 
