@@ -64,10 +64,10 @@ def published(view: View) -> Drawn:
         handles=key, loc="center left", bbox_to_anchor=(0.0, top), ncols=in_line, handlelength=1.8,
         columnspacing=1.2, handletextpad=0.5, borderaxespad=0.2, labelspacing=0.4,
     )  # fmt: skip
-    return Drawn(drawn, _caption(view, limit, wide))
+    return Drawn(drawn, _caption(view, limit))
 
 
-def _caption(view: View, limit: float, wide: bool) -> str:
+def _caption(view: View, limit: float) -> str:
     """Return what the marks are, how often each word was given, and what was not measured or lies beyond the axis."""
     rows = view.published
     ours, counts = rows[rows["n_pairs"] > 0], rows["agreement"].value_counts()
@@ -80,10 +80,9 @@ def _caption(view: View, limit: float, wide: bool) -> str:
         "papers' number of runs would put its ratio with 95 % probability on this site" if len(ours) else "",
         f". {len(rows)} comparisons: {said}. ",
         f"Not measured in this session: {len(rows) - len(ours)}. " if len(rows) > len(ours) else "",
-        "" if wide else "Beside the rows: agrees in size, agrees in direction, disagrees, not comparable (n.c.). ",
         "Agrees in size: the published ratio, or part of its range, lies in the prediction interval; agrees in ",
         "direction: our interval excludes 1, on the published side; disagrees: neither. Grey, with a letter: not ",
-        "comparable, for the reason below. ",
+        "comparable, for the reason below. One column wide, the words are size, direction, disagrees and n.c. ",
         f"Beyond the axis (arrows): {beyond.sum()}. " if beyond.any() else "",
         sentences.conduct(view.table, ours, view.order) if len(ours) and ours["scenario"].notna().all() else "",
     ]  # fmt: skip
