@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from infrabench.analysis.session_data import Session, open_session, pool
     from infrabench.notebook.api import contrasts, estimates, probes, request, run_or_load, show_log, study
     from infrabench.notebook.plan_tables import plan_from_pilot, plan_summary, plan_table, power_summary
+    from infrabench.notebook.published_measured import published, published_metrics, published_score
     from infrabench.notebook.sections import (
         answer,
         fold_diagnostics,
@@ -61,6 +62,9 @@ HOME = {
     "pool": "analysis.session_data",
     "probes": "notebook.api",
     "request": "notebook.api",
+    "published": "notebook.published_measured",
+    "published_metrics": "notebook.published_measured",
+    "published_score": "notebook.published_measured",
     "results": "notebook.session_summary",
     "run_or_load": "notebook.api",
     "show_log": "notebook.api",
@@ -102,6 +106,9 @@ __all__ = [
     "power_summary",
     "probes",
     "provenance_table",
+    "published",
+    "published_metrics",
+    "published_score",
     "reasons_table",
     "recorded_table",
     "request",

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from infrabench.analysis import tables
-from infrabench.analysis.published import comparison
+from infrabench.analysis.published import comparison, derived_metrics
 from infrabench.analysis.tables import notation
 from infrabench.core import unknown_name
 from infrabench.core.names import file_name
@@ -68,7 +68,7 @@ TABLES: Mapping[str, Callable[[Results, bool], pd.DataFrame]] = {
     "trends": lambda found, _: tables.trends_table(found.trends),
     "tiers": lambda found, _: tables.tiers_table(found.tiers),
     "diagnostics": lambda found, _: tables.diagnostics_table(found.diagnostics),
-    "published": lambda found, _: tables.against_table(comparison.against(found.contrasts)),
+    "published": lambda found, _: tables.against_table(against_published(found)),
 }
 WITH_MORE = ("estimates", "contrasts")  # whose files have more columns than are shown
 
@@ -182,6 +182,16 @@ def chosen(found: Results, workload: str = "", metric: str = "") -> pd.DataFrame
     return rows[rows["metric"] == metric] if metric else rows
 
 
+def against_published(found: Results) -> pd.DataFrame:
+    """Return the contrasts beside the published ratios (`comparison.against`), those of derived metrics among them."""
+    return comparison.against(pd.concat([found.contrasts, derived_contrasts(found)], ignore_index=True))
+
+
+def derived_contrasts(found: Results) -> pd.DataFrame:
+    """Return the contrasts of the metrics that papers print and no workload reports (`derived_metrics`)."""
+    return derived_metrics.contrasts_of(found.table, found.data["baseline"], found.data["margins"])
+
+
 def is_primary(found: Results) -> pd.Series:
     """Return which contrasts are of a primary metric."""
     wanted = {tuple(each) for each in found.data["primary"]}
@@ -217,9 +227,14 @@ def sentence(row: Any) -> str:
 
 def absent(found: Results, workload: str) -> Shown:
     """Return that a workload was not run, and why."""
+    return paragraph(f"{workload}: not run: {absence(found, workload)}.")
+
+
+def absence(found: Results, workload: str) -> str:
+    """Return why a workload was not run."""
     reasons = [f"{who}: {why}" for who, why in not_applicable(found, workload).items()]
     why = found.data.get("left_out", {}).get(workload, f"not part of the profile {found.data['profile']}")
-    return paragraph(f"{workload}: not run: {'; '.join(reasons) or why}.")
+    return "; ".join(reasons) or str(why)
 
 
 def not_applicable(found: Results, workload: str = "", metric: str = "") -> dict[str, str]:

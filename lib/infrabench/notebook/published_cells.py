@@ -1,4 +1,4 @@
-"""A paper's printed cells beside those of a session: values in every reading of their unit, and ratios of two.
+"""What papers print beside a session: cells in every reading of their unit, ratios of two, and every published ratio.
 
 Nothing here is a test of the paper: its values carry no spread, and its machines are others. What is compared is where
 a number lies, and, where the absolute value cannot be used, a ratio of two.
@@ -14,18 +14,24 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infrabench.analysis.published.comparison import NOT_COMPARABLE, agreement, plain, prediction
+from infrabench.analysis.published.comparison import NOT_COMPARABLE, agreement, plain, prediction, unmeasured
 from infrabench.analysis.published.printed_numbers import Numbers, join_notes, numbers, read_toml
-from infrabench.analysis.results import Results, Shown, kept
+from infrabench.analysis.results import Results, Shown, absence, against_published, derived_contrasts, kept
 from infrabench.analysis.tables import columns, notation
 from infrabench.stats import contrasts
 
+LETTERS = {"containers": "A", "cnis": "B", "storage": "C", "runtimes": "D"}  # study -> experiment of the papers
 ONE = "the ratio of two cells"  # stands where scenarios stand
 VALUES = (
     *("printed", "read", "theirs", "metric", "system", "scenario", "ours", "95 % CI", "unit", "ours / theirs", "note"),
     "printed in",
 )
 RATIOS = ("printed", "theirs", "metric", "ours", "our ratio", "95 % CI", "95 % prediction", "agreement", "note")
+COMPARED = (
+    *("printed", "ours", "workload", "metric", "system", "better", "n_pairs", "pair_unit", "margin"),
+    *("ratio", "ratio_low", "ratio_high", "published_low", "published_high", "predicted_low", "predicted_high"),
+    *("agreement", "note", "reason"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +107,62 @@ def ratios(found: Results) -> Shown:
 
     Paired by block, or by deployment where there are several, as every ratio of a session.
     """
-    known = numbers()
-    rows = [row for pair in read_cells().pairs for row in _ratios(found, pair, known)]
+    rows = []
+    for row in compare_ratios(found).itertuples(index=False):
+        number, interval = notation.estimate(row.ratio, row.ratio_low, row.ratio_high, null=1)
+        rows.append({
+            "printed": row.printed, "theirs": f"{row.published_low:.4f}", "metric": notation.metric_title(row.metric),
+            "ours": row.ours, "our ratio": number if row.ours else "", "95 % CI": interval if row.ours else "",
+            "95 % prediction": notation.interval(row.predicted_low, row.predicted_high) if row.ours else "",
+            "agreement": row.agreement, "note": row.note,
+        })  # fmt: skip
     return kept(found, pd.DataFrame(rows, columns=list(RATIOS)), "beside-ratios", "Printed ratios beside ours.")
+
+
+def compare_ratios(found: Results) -> pd.DataFrame:
+    """Return ratios of two printed cells of the session's study beside the same of ours, one row each.
+
+    Columns as of `comparison.against`, without those of a target; ``printed`` and ``ours``: which two cells, in words,
+    ``ours`` empty where one of them was not measured. Then ``reason`` says why.
+    """
+    known = numbers()
+    by_id = {each.printed: each for each in read_cells().cells.get(found.data["study"], ())}
+    pairs = [pair for pair in read_cells().pairs if pair.above in by_id and pair.below in by_id]
+    rows = [row for pair in pairs for row in _ratios(found, pair, by_id, known)]
+    return pd.DataFrame(rows, columns=list(COMPARED))
+
+
+def compare_published(found: Results) -> pd.DataFrame:
+    """Return every published ratio of the session's study beside ours, one row each; those without one of ours too.
+
+    Columns as of `comparison.against`, with those of the contrast that a figure needs, and as of `compare_ratios`. What
+    was not measured is not comparable, with ``n_pairs`` 0 and its ``reason``.
+    """
+    ours = pd.concat([found.contrasts, derived_contrasts(found)], ignore_index=True)
+    measured = against_published(found)
+    measured = measured.merge(
+        ours[[*columns.CELL, "baseline", "better", "level", "margin", "pair_unit"]], on=columns.CELL
+    )
+    systems = [*found.systems, *found.data["not_run"]]
+    absent = unmeasured(measured, LETTERS.get(str(found.data["study"]), "none"), dict.fromkeys(systems))
+    absent["reason"] = [f"not measured: {_absence(found, row)}" for row in absent.itertuples(index=False)]
+    return pd.concat([measured, absent, compare_ratios(found)], ignore_index=True).astype({"n_pairs": "int64"})
+
+
+def _absence(found: Results, row: Any) -> str:
+    """Say why there is no value of ours beside a published ratio."""
+    reasons = [
+        each["reason"]
+        for each in found.data.get("not_applicable", [])
+        if each["system"] == row.system
+        and each["workload"] == row.workload
+        and each["scenario"].startswith(row.scenarios)
+    ]
+    if row.system in found.data["not_run"]:
+        reasons = [found.data["not_run"][row.system]]
+    elif not reasons and row.workload not in set(found.table["workload"]):
+        reasons = [absence(found, row.workload)]
+    return "; ".join(dict.fromkeys(reasons)) or f"not part of the profile {found.data['profile']}"
 
 
 def _values(found: Results, each: Cell, known: Numbers) -> Iterator[dict[str, str]]:
@@ -137,7 +196,7 @@ def _cells(found: Results, each: Cell, metric: str, known: Numbers) -> pd.DataFr
 
 def _lacking(found: Results, printed: Sequence[Cell], known: Numbers) -> str:
     """Say why this session has no value beside printed cells."""
-    data, told = found.data, []
+    data, told, of_systems = found.data, list[str](), dict[str, list[str]]()
     for each in printed:
         reasons = {plain(name): f"not run: {why}" for name, why in data["not_run"].items()}
         reasons |= {
@@ -152,35 +211,37 @@ def _lacking(found: Results, printed: Sequence[Cell], known: Numbers) -> str:
                 told.append(f"not part of the profile {data['profile']}")
             else:
                 other = "no ok trial" if system in map(plain, found.systems) else "not asked for"
-                told.append(f"{system}: {reasons.get(system, other)}")
+                of_systems.setdefault(reasons.get(system, other), []).append(system)
+    told += [f"{' and '.join(dict.fromkeys(names))}: {reason}" for reason, names in of_systems.items()]
     return "; ".join(dict.fromkeys(told))
 
 
-def _ratios(found: Results, pair: PublishedPair, known: Numbers) -> Iterator[dict[str, str]]:
-    by_id = {each.printed: each for cells in read_cells().cells.values() for each in cells}
+def _ratios(found: Results, pair: PublishedPair, by_id: Mapping[str, Cell], known: Numbers) -> Iterator[dict[str, Any]]:
     both = by_id[pair.above], by_id[pair.below]
     rows = [known.row(each.printed) for each in both]
-    theirs = known.span(pair.above) / known.span(pair.below)
+    theirs, value = known.span(pair.above) / known.span(pair.below), known(pair.above) / known(pair.below)
     head = {
-        "printed": " / ".join(f"{row.platform}, {row.scenario}" for row in rows),
-        "theirs": f"{known(pair.above) / known(pair.below):.4f}",
-    }
+        "printed": " / ".join(f"{row.platform}, {row.scenario}" for row in rows), "ours": "", "system": "",
+        "published_low": value, "published_high": value, "workload": both[0].workload,
+    }  # fmt: skip
     ours_of = {metric: [_cells(found, each, metric, known) for each in both] for metric in both[0].metrics}
     lacking = [each for i, each in enumerate(both) if all(ours[i].empty for ours in ours_of.values())]
     if lacking:
         told = f"{_lacking(found, lacking, known)}; {pair.note}"
-        yield head | {"agreement": NOT_COMPARABLE, "note": told}
+        yield head | {
+            "metric": both[0].metrics[0], "n_pairs": 0, "agreement": NOT_COMPARABLE, "note": told, "reason": told,
+        }  # fmt: skip
         return
     for metric, (above, below) in ours_of.items():
         for one in above.itertuples(index=False):
             for other in below.itertuples(index=False):
                 compared = _compared(found, pair, metric, (one, other), (theirs.low, theirs.high), int(rows[0].n))
-                yield head | {"metric": notation.metric_title(metric)} | compared
+                yield head | {"metric": metric} | compared
 
 
 def _compared(
     found: Results, pair: PublishedPair, metric: str, ours: tuple[Any, Any], theirs: tuple[float, float], n: int
-) -> dict[str, str]:
+) -> dict[str, Any]:
     """The ratio of two cells of ours, of whatever systems and scenarios, beside the printed one of `n` runs."""
     rows = found.table[(found.table["workload"] == ours[0].workload) & (found.table["metric"] == metric)]
     parts = [  # they stand in for two systems
@@ -197,9 +258,9 @@ def _compared(
     more = list(dict.fromkeys(each.system for each in ours if plain(each.system) != each.system))
     word = agreement(ratio, theirs, predicted, "size") if usable and pair.comparable and not more else NOT_COMPARABLE
     notes = [f"ours is {' and '.join(more)}" if more else "", "" if usable else ratio.reason or "no interval of ours"]
-    number, interval = notation.estimate(ratio.ratio, *ends, null=1)
-    return {
-        "ours": " / ".join(f"{each.system}, {each.scenario}" for each in ours), "our ratio": number,
-        "95 % CI": interval, "95 % prediction": notation.interval(*predicted), "agreement": word,
-        "note": "; ".join(filter(None, [*notes, pair.note])),
+    note = "; ".join(filter(None, [*notes, pair.note]))
+    return {name: getattr(ratio, name) for name in ("better", "n_pairs", "pair_unit", "margin", "ratio")} | {
+        "ours": " / ".join(f"{each.system}, {each.scenario}" for each in ours), "system": ours[0].system,
+        "ratio_low": ends[0], "ratio_high": ends[1], "predicted_low": predicted[0], "predicted_high": predicted[1],
+        "agreement": word, "note": note, "reason": note if word == NOT_COMPARABLE else "",
     }  # fmt: skip

@@ -13,6 +13,7 @@ from infrabench.analysis import figures
 from infrabench.analysis.figures import FIGURES, Drawn, View
 from infrabench.analysis.results import Results, Shown, absent, alone, base, chosen, not_applicable, paragraph, picture
 from infrabench.core import unknown_name
+from infrabench.notebook.published_cells import compare_published
 
 
 def figure(
@@ -26,7 +27,8 @@ def figure(
     kind
         ``points`` (raw values, mean, ratio to the baseline), ``scaling`` (over the case's numeric factor), ``curves``
         (the same, and below it the ratios to the baseline), ``forest`` (ratios; without workload and metric those of
-        the primary metrics), ``tiers`` (which systems cannot be told apart); of one case, with `scenario`: ``order``
+        the primary metrics), ``tiers`` (which systems cannot be told apart), ``published`` (every ratio that the papers
+        of the study print beside ours; takes neither workload nor metric); of one case, with `scenario`: ``order``
         (values and drift probes in executed order), ``ecdf``, ``modes``, ``lag``, ``qq`` and ``power`` (detectable
         difference over n).
     workload, metric, scenario
@@ -46,7 +48,9 @@ def figure(
     if each.one_case and not scenario:
         values = rows_of(found.table, workload, metric).dropna(subset="value")
         scenario = str(values.sort_values(["level", "scenario"], kind="stable")["scenario"].iloc[0])
-    view = view_of(found, workload, metric, scenario)
+    view = view_of(found, workload, metric, scenario, kind)
+    if kind == "published" and view.published.empty:
+        return paragraph("The papers print no ratio that belongs to this study.")
     if kind == "power" and not (rows_of(view.contrasts, workload, metric, scenario)["detectable"] > 0).any():
         return paragraph(f"{workload}, {scenario}: no contrast has a spread, and so no power can be told from it.")
     rows = getattr(view, each.rows)
@@ -80,9 +84,12 @@ def show_figure(
     return Shown(picture(next(path for path in paths if path.suffix == ".png"), caption), caption)
 
 
-def view_of(found: Results, workload: str = "", metric: str = "", scenario: str = "") -> View:
-    """Return what figures of a session are drawn from; without a workload, of its primary metrics."""
-    kind, cases = str(found.data.get("order", "random")), found.data.get("parameters", {}).get("cases", [])
+def view_of(found: Results, workload: str = "", metric: str = "", scenario: str = "", kind: str = "") -> View:
+    """Return what figures of a session are drawn from; without a workload, of its primary metrics.
+
+    What papers print is looked up for the figure of that `kind` alone.
+    """
+    order, cases = str(found.data.get("order", "random")), found.data.get("parameters", {}).get("cases", [])
     groups = list(dict.fromkeys(case["group"] for case in cases if case.get("group")))
     cells = [each for each in found.data.get("not_applicable", []) if each["workload"] == workload]
     return View(
@@ -92,7 +99,8 @@ def view_of(found: Results, workload: str = "", metric: str = "", scenario: str 
         # without a workload the reasons of all would be longer than the figure: the table of validity has them
         found.data["not_run"] | (not_applicable(found, workload, metric) if workload else {}),
         {(each["scenario"], each["system"]): each["reason"] for each in cells},
-        figures.grouped(groups, kind) if groups else kind,
+        figures.grouped(groups, order) if groups else order,
+        published=compare_published(found) if kind == "published" else None,
     )  # fmt: skip
 
 

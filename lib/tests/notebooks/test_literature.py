@@ -68,7 +68,7 @@ def test_sentences_come_from_the_values() -> None:
 def test_targets_and_tally_are_written(tmp_path: Path) -> None:
     text = str(published_audit.targets(str(tmp_path)))
     assert "| A.web.rps.range | lxd / native | 0.89200 to 0.99995 | 0.89150 to 0.99996 |" in text
-    assert "| stream copy_B_per_s, scale_B_per_s, add_B_per_s, triad_B_per_s |" in text
+    assert "| stream average_B_per_s |" in text
     assert "| A | changes a conclusion | 12 | 3 | 0 |" in str(published_audit.tally(str(tmp_path)))
     assert {path.name for path in (tmp_path / "tables/published").glob("*.md")} == {"targets.md", "tally.md"}
 

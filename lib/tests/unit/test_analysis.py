@@ -65,7 +65,7 @@ def test_a_figure_of_one_case_names_it_and_takes_the_first_one(found: results.Re
 
 @pytest.mark.parametrize("kind", FIGURES)
 def test_a_view_of_a_session_has_the_rows_of_each_figure(found: results.Results, kind: str) -> None:
-    view = session_figures.view_of(found, "web", "requests_per_s")
+    view = session_figures.view_of(found, "web", "requests_per_s", kind=kind)
     assert len(getattr(view, FIGURES[kind].rows))
     assert view.systems == found.systems
 

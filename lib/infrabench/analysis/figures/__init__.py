@@ -2,6 +2,7 @@
 
 from infrabench.analysis.figures.cells import caption, points, scaling
 from infrabench.analysis.figures.composite import composite
+from infrabench.analysis.figures.published import published
 from infrabench.analysis.figures.ratios import forest, interim, power, screen, tiers
 from infrabench.analysis.figures.save import save
 from infrabench.analysis.figures.sentences import grouped, pairs
@@ -13,6 +14,6 @@ from infrabench.analysis.figures.view import FIGURES, Drawn, View, figure
 
 __all__ = [
     "COLUMN_MM", "FIGURES", "PAGE_MM", "Drawn", "View", "caption", "composite", "ecdf", "figure", "forest",
-    "grouped", "interim", "lag", "modes", "order", "other_width", "pairs", "points", "power", "qq", "save",
+    "grouped", "interim", "lag", "modes", "order", "other_width", "pairs", "points", "power", "published", "qq", "save",
     "scaling", "screen", "sites", "style", "tiers", "timeline",
 ]  # fmt: skip

@@ -185,11 +185,12 @@ class Line(NamedTuple):
 
 def sheet(
     lines: Sequence[Line], ratios: pd.DataFrame, label: str, width_mm: float, notes: Sequence[str] = (),
-    limit: float | None = None, right_mm: float = 0.0,
+    limit: float | None = None, right_mm: float = 0.0, heads: Sequence[str] = (),
 ) -> tuple[Figure, Axes]:  # fmt: skip
     """Return a figure as high as its lines, all text written; the axis of `ratios` gets the width that the text leaves.
 
-    `label` is that of the axis, `limit` its largest ratio; `right_mm` stays free at the right edge.
+    `label` is that of the axis, `limit` its largest ratio; `right_mm` stays free at the right edge. `heads` of the
+    columns of text stand above the first line that says something: there is one that does not.
     """
     broken = theme.wrap_mm(notes, width_mm - 3)
     foot = (14.5 if "\n" in label else 10) + (2.9 * len(broken) + 1 if broken else 0)
@@ -198,8 +199,8 @@ def sheet(
     figure.set_layout_engine("none")
     body = [line for line in lines if line.row is not None]
     left = max(theme.text_mm(line.label, theme.TEXT_PT - 1) for line in body) + 4
-    columns = [max(theme.text_mm(text, theme.SMALL_PT) for text in column) + 3
-               for column in zip(*(line.texts for line in body), strict=True)]  # fmt: skip
+    texts = zip(*([tuple(heads)] if heads else []), *(line.texts for line in body), strict=True)
+    columns = [max(theme.text_mm(text, theme.SMALL_PT) for text in column) + 3 for column in texts]
     inside = width_mm - left - sum(columns) - 1 - right_mm
     axes.set_position((left / width_mm, foot / height, inside / width_mm, ROW_MM * len(lines) / height))
     for y, line in enumerate(lines):
@@ -212,6 +213,9 @@ def sheet(
         for column, text in zip(columns, line.texts, strict=True):
             write(axes, start, y, text, theme.SMALL_PT)
             start += column
+    first = next(y for y, line in enumerate(lines) if line.label)
+    for place, head in enumerate(heads):
+        write(axes, inside + 2 + sum(columns[:place]), first - 1, head, theme.SMALL_PT, fontweight="bold")
     axes.set_ylim(len(lines) - 0.4, -0.6)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)

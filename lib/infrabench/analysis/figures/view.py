@@ -47,6 +47,7 @@ class View:
     absent: Mapping[tuple[str, str], str] = field(default_factory=dict)  # (scenario, system) without a place -> reason
     order: str = "random"  # of the trials of a block: a key of `sentences.ORDERS`, or a sentence
     width_mm: float | None = None  # in print, 85 or 174; None is what suits the figure
+    published: pd.DataFrame = None  # contrasts beside the ratios that papers print (`figures.published`)
 
     def of_metric(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return the rows of `frame` that are of this view's workload and metric."""

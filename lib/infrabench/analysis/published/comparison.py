@@ -7,7 +7,7 @@ is a ratio of what, and how far it can be trusted, is data: ``targets.toml``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
@@ -28,8 +28,13 @@ from infrabench.analysis.published.printed_numbers import (
 
 AGREES_SIZE, AGREES_DIRECTION = "agrees in size", "agrees in direction"
 DISAGREES, NOT_COMPARABLE = "disagrees", "not comparable"
+WORDS = (AGREES_SIZE, AGREES_DIRECTION, DISAGREES, NOT_COMPARABLE)
 EMULATED = "(emulated"  # begins what the label of a system adds whose speed is an emulator's
 KEPT = ("workload", "scenario", "metric", "system", "n_pairs", "ratio", "ratio_low", "ratio_high")
+COMPARED = (
+    *("published_low", "published_high", "published_n", "predicted_low", "predicted_high"),
+    *("agreement", "grade", "where", "note", "reason"),
+)
 Grade = Literal["good", "fair", "poor", "unusable"]
 Use = Literal["size", "direction"]
 USE: Mapping[str, Use] = {"good": "size", "fair": "size", "poor": "direction", "unusable": "direction"}
@@ -144,7 +149,7 @@ def against(contrasts: pd.DataFrame) -> pd.DataFrame:
     ends) or its range over levels; ``published_n``: runs, or what the paper says instead; ``predicted_low``,
     ``predicted_high``: where a second campaign of that many blocks would put its ratio with 95 % probability, on this
     site; ``agreement``: a word by the rule of `agreement`; ``grade``: how far the published number can be trusted;
-    ``where``: place in the text; ``note``: what the papers contradict.
+    ``where``: place in the text; ``note``: what the papers contradict; ``reason``: of what is not comparable, why.
     """
     known, rows = numbers(), list[dict[str, Any]]()
     for target in targets():
@@ -154,8 +159,7 @@ def against(contrasts: pd.DataFrame) -> pd.DataFrame:
             {name: getattr(row, name) for name in KEPT} | _compared(row, target, known)
             for row in ours.itertuples(index=False)
         ]
-    extra = ("published_low", "published_high", "published_n", "predicted_low", "predicted_high")
-    return pd.DataFrame(rows, columns=[*KEPT, *extra, "agreement", "grade", "where", "note"])
+    return pd.DataFrame(rows, columns=[*KEPT, *COMPARED])
 
 
 def plain(label: str) -> str:
@@ -191,30 +195,63 @@ def agreement(row: Any, theirs: tuple[float, float], predicted: tuple[float, flo
     return DISAGREES
 
 
+def unmeasured(measured: pd.DataFrame, letter: str, systems: Iterable[str]) -> pd.DataFrame:
+    """Return the published ratios of an experiment that no contrast of ours stands beside, in the columns of `against`.
+
+    `measured`: what `against` returned; `letter`: of the experiment (A to D); `systems`: ours, as they are labelled.
+    ``scenario`` is the paper's, ``scenarios`` how ours begin that would be it, ``baseline`` the published one. Why they
+    are not measured is for the caller to say: ``reason`` is empty.
+    """
+    known, rows = numbers(), list[dict[str, Any]]()
+    there = set(zip(measured["workload"], measured["metric"], measured["where"], measured["system"], strict=True))
+    for target in targets():
+        for label in systems if target.key.startswith(f"{letter}.") and target.workload else ():
+            row = {"workload": target.workload, "metric": target.metric, "system": label, "baseline": target.baseline}
+            if plain(label) not in target.systems:
+                continue
+            theirs = _published(target, plain(label), known)
+            if (target.workload, target.metric, theirs["where"], label) not in there:
+                row |= {"scenario": known.row(target.ids(plain(label))[0]).scenario, "scenarios": target.scenario}
+                rows.append(row | theirs)
+    return pd.DataFrame(rows, columns=[*KEPT, *COMPARED, "baseline", "scenarios"]).assign(
+        agreement=NOT_COMPARABLE, n_pairs=0, reason=""
+    )
+
+
+def _published(target: ReproductionTarget, system: str, known: Numbers) -> dict[str, Any]:
+    """The columns that say what is printed of a system."""
+    printed = [known.row(each) for each in target.ids(system)]
+    low, high = target.ratios(system, known)
+    return {
+        "published_low": low,
+        "published_high": high,
+        "published_n": printed[0].n_text or "not stated" if pd.isna(printed[0].n) else int(printed[0].n),
+        "grade": target.graded(system),
+        "where": "; ".join(dict.fromkeys(f"{each.section}: '{each.quote}'" for each in printed)),
+        "note": target.note(system, known),
+    }
+
+
 def _compared(row: Any, target: ReproductionTarget, known: Numbers) -> dict[str, Any]:
     system = plain(row.system)
-    printed = [known.row(each) for each in target.ids(system)]
-    theirs = target.ratios(system, known)
-    stated = None if pd.isna(printed[0].n) else int(printed[0].n)
-    grade, why = target.graded(system), _why_not(row, target)
+    theirs, why = _published(target, system, known), _why_not(row, target)
     labelled = [name for name in (row.system, row.baseline) if plain(name) != name]  # not the one that was published
     other = f"ours is {' and '.join(labelled)}: by direction alone" if labelled else ""
     predicted, word = (np.nan, np.nan), NOT_COMPARABLE
     if not why and target.comparable:
         # one run, the widest interval, where the paper does not say how many
-        predicted = prediction(row.ratio, row.ratio_low, row.ratio_high, row.n_pairs, stated or 1)
+        stated = theirs["published_n"] if isinstance(theirs["published_n"], int) else 1
+        predicted = prediction(row.ratio, row.ratio_low, row.ratio_high, row.n_pairs, stated)
         span = target.rounded(system, known)  # a printed 77 % may be 76.5 or 77.5 %
-        word = agreement(row, (span.low, span.high), predicted, "direction" if other else USE[grade])
-    return {
-        "published_low": theirs[0],
-        "published_high": theirs[1],
-        "published_n": printed[0].n_text or "not stated" if stated is None else stated,
+        word = agreement(row, (span.low, span.high), predicted, "direction" if other else USE[theirs["grade"]])
+        if word == NOT_COMPARABLE:
+            why = f"{other or 'compared by direction alone, for its paper contradicts it'}, and our interval includes 1"
+    return theirs | {
         "predicted_low": predicted[0],
         "predicted_high": predicted[1],
         "agreement": word,
-        "grade": grade,
-        "where": "; ".join(dict.fromkeys(f"{each.section}: '{each.quote}'" for each in printed)),
-        "note": "; ".join(filter(None, (why, other, target.note(system, known)))),
+        "note": "; ".join(filter(None, ("" if other and other in why else why, other, theirs["note"]))),
+        "reason": "; ".join(filter(None, (why, theirs["note"]))) if word == NOT_COMPARABLE else "",
     }
 
 

@@ -33,6 +33,7 @@ NAMES = {"cpu_percent": "CPU busy", "cpu_s_per_B": "CPU time per byte"}
 NAMES |= {"sender_cpu_s_per_B": "sender CPU time per byte", "receiver_cpu_s_per_B": "receiver CPU time per byte"}
 NAMES |= {"pair_throughput_bit_per_s": "throughput per pair", "pod_events_per_s": "events per pod"}
 NAMES |= {f"{kernel}_pod_B_per_s": f"{kernel} per pod" for kernel in ("copy", "scale", "add", "triad")}
+NAMES |= {"average_B_per_s": "average of copy, scale, add and triad", "request_time_s": "time per request"}
 NAMES |= {"memory_B_per_pod": "memory per pod", "runtime_s": "time at the runtime"}
 NAMES |= {"cpu_s": "CPU time per pod", "cpu_utilisation_percent": "CPU utilisation"}
 NAMES |= {"efficiency_percent": "multi-core efficiency", "start_spread_s": "spread of the starts"}

@@ -17,8 +17,10 @@ from infrabench.analysis.published.comparison import (
     agreement,
     prediction,
     targets,
+    unmeasured,
     usable,
 )
+from infrabench.analysis.published.derived_metrics import AVERAGE
 from infrabench.analysis.published.printed_numbers import join_notes, numbers
 from infrabench.analysis.tidy import tidy
 from infrabench.core import SchemaError
@@ -27,7 +29,7 @@ from tests.support.analysis_fixtures import MARGINS, table_of, write_session
 
 # recomputed by hand from the percentages in the text
 EXPECTED = {
-    ("stream", "copy_B_per_s"): {"docker": 0.9752, "lxc": 0.9725, "lxd": 0.9903},
+    ("stream", AVERAGE): {"docker": 0.9752, "lxc": 0.9725, "lxd": 0.9903},
     ("iozone", "write_B_per_s"): {"docker": 0.7938, "lxc": 0.770, "lxd": 0.8354},
     ("iozone", "read_B_per_s"): {"docker": 0.8222, "lxc": 0.8052, "lxd": 0.8541},
     ("sysbench-cpu", "events_per_s"): {"docker": 1 / 1.0027, "lxc": 1 / 1.00094, "lxd": 1 / 1.00047},
@@ -41,7 +43,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     folder = write_session(
         tmp_path_factory.mktemp("runs") / "s", blocks=6, systems=("native", *SYSTEMS), not_run={}, faults=False
     )
-    return against(contrasts(tidy(folder), "native", MARGINS))
+    rows = contrasts(tidy(folder), "native", MARGINS)
+    average = rows[rows["metric"] == "copy_B_per_s"].assign(metric=AVERAGE)
+    return against(pd.concat([rows, average], ignore_index=True))
 
 
 @pytest.mark.parametrize("key", EXPECTED)
@@ -262,6 +266,32 @@ def test_what_cannot_be_compared_says_why() -> None:
     other = against(contrasts(table_of({"lxc": [1.0, 2, 3], "docker": [2.0, 3, 4]}, **kind), "lxc", {"": 0.02}))
     assert list(other["agreement"]) == [NOT_COMPARABLE]
     assert other["note"].iloc[0].startswith("our baseline is lxc")
+
+
+def test_what_is_not_comparable_has_a_reason_and_nothing_else_has(found: pd.DataFrame) -> None:
+    known = pd.DataFrame(
+        [
+            cni_row("tcp two-nodes", "cpu_percent", 0.97),
+            cni_row("udp-1G two-nodes", "jitter_s", 1.0),
+        ]
+    )
+    both = pd.concat([found, against(known)], ignore_index=True)
+    assert ((both["agreement"] == NOT_COMPARABLE) == (both["reason"] != "")).all()
+    told = against(known).set_index("metric")["reason"]
+    assert told["cpu_percent"] == "which node, over what time and what is whole is not stated (B12)"
+    assert told["jitter_s"].startswith(
+        "compared by direction alone, for its paper contradicts it, and our interval inc"
+    )
+
+
+def test_what_no_contrast_stands_beside_is_named_with_its_printed_ratio(found: pd.DataFrame) -> None:
+    left = unmeasured(found, "A", ("native", "docker", "lxd (emulated)"))
+    assert set(left["system"]) == {"docker", "lxd (emulated)"}
+    assert set(left[left["system"] == "docker"]["metric"]) == {"transfer_B_per_s"}  # the one that was not measured
+    row = left[(left["system"] == "docker")].iloc[0]
+    assert (row["published_low"], row["scenario"], row["n_pairs"]) == (pytest.approx(1.258), "500 MB file", 0)
+    assert row["agreement"] == NOT_COMPARABLE
+    assert unmeasured(found, "D", ("containerd-runc",)).empty
 
 
 def test_a_note_that_is_none_is_refused() -> None:

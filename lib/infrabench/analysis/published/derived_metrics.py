@@ -1,0 +1,120 @@
+"""Metrics as the papers define them, where no workload reports them: from what each trial of ours did report.
+
+The average of the four memory kernels is RAMspeed's: the arithmetic mean of their rates. The time per request is
+ApacheBench's mean of that name: users over requests per second. As not all users wait all of the time, it is no smaller
+than the mean of the requests' own times. Nothing is measured anew, so recorded sessions have both; and what a paper
+promises of a metric (`Bound`) is judged by its interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from infrabench.analysis.published.printed_numbers import filled, join_notes, numbers, read_toml
+from infrabench.stats import contrasts, estimates
+
+KERNELS = tuple(f"{kernel}_B_per_s" for kernel in ("copy", "scale", "add", "triad"))
+AVERAGE, PER_REQUEST = "average_B_per_s", "request_time_s"
+DERIVED = {"stream": AVERAGE, "web": PER_REQUEST}  # workload -> metric
+LIKE = {AVERAGE: "triad_B_per_s", PER_REQUEST: "requests_per_s"}  # whose equivalence margin it has
+KEPT, BROKEN, OPEN = "kept", "not kept", "cannot be told"
+NO_INTERVAL = "no interval: fewer than two values, or all of them alike"
+TRIAL = ["session", "trial"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a paper says that a value stays below, on every system."""
+
+    key: str
+    printed: str  # id
+    factor: float  # from the printed unit to that of our metrics
+    workload: str
+    metrics: tuple[str, ...]  # ours that may be meant
+    note: str
+
+    @property
+    def value(self) -> float:
+        """The printed value in the unit of our metrics."""
+        return numbers()(self.printed) * self.factor
+
+
+@cache
+def bounds() -> tuple[Bound, ...]:
+    """Return the bounds of ``targets.toml``."""
+    data = read_toml("targets.toml")
+    return tuple(
+        Bound(**each | {"metrics": tuple(each["metrics"]), "note": filled(join_notes(each["note"], data["notes"]),
+                                                                          numbers())})
+        for each in data["bound"]
+    )  # fmt: skip
+
+
+def derive(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a tidy table of the derived metrics alone, from that of a session: a row for each trial that has one.
+
+    Trials of those workloads that have no value stay in it, so that they are counted. A trial without all four kernels,
+    or without a number of users, has no derived metric.
+    """
+    plain = table["workload"].str.partition(" (")[0]
+    memory = table[(plain == "stream") & table["metric"].isin(KERNELS)]
+    every = memory.groupby(TRIAL)["value"].agg(["mean", "count"])
+    every = every[every["count"] == len(KERNELS)]["mean"].rename("average")
+    average = memory.drop_duplicates(TRIAL).merge(every, left_on=TRIAL, right_index=True)
+    average = average.assign(value=average["average"], metric=AVERAGE)
+    web = table[(plain == "web") & (table["metric"] == "requests_per_s") & (table["factor"] == "users")]
+    web = web[web["value"] > 0]
+    per_request = web.assign(metric=PER_REQUEST, value=web["level"] / web["value"], unit="s", better="lower")
+    lost = table[plain.isin(list(DERIVED)) & table["metric"].isna()]
+    rows = pd.concat([average[table.columns], per_request, lost]).astype(table.dtypes)
+    return rows.sort_index().reset_index(drop=True)
+
+
+def contrasts_of(table: pd.DataFrame, baseline: str, margins: Mapping[str, float]) -> pd.DataFrame:
+    """Return the contrasts of the derived metrics (`infrabench.stats.contrasts`), with the margins of those beneath."""
+    own = {metric: margins[name] for metric, name in LIKE.items() if name in margins}
+    return contrasts(derive(table), baseline, {**margins, **own})
+
+
+def judge_bounds(table: pd.DataFrame) -> pd.DataFrame:
+    """Return whether each bound of a paper is kept, one row for each cell of a metric that it may mean.
+
+    Columns ``key``, ``bound`` (in the metric's unit), ``workload``, ``scenario``, ``metric``, ``unit``, ``system``,
+    ``n``, ``mean`` with its 95 % interval ``mean_low``, ``mean_high``, ``max`` (the largest trial), ``verdict``,
+    ``where`` and ``note``. *kept*: the whole interval lies below the bound; *not kept*: none of it does; *cannot be
+    told*: the bound lies in it, or there is no interval. There is no row for a workload that the session did not run.
+    """
+    names = [metric for bound in bounds() for metric in bound.metrics]
+    frame = pd.concat(
+        [table[table["metric"].isna() | table["metric"].isin(names)], derive(table).dropna(subset="metric")]
+    )
+    cells = estimates(frame.reset_index(drop=True))
+    rows = []
+    for bound in bounds():
+        printed = numbers().row(bound.printed)
+        mine = cells[(cells["workload"] == bound.workload) & cells["metric"].isin(bound.metrics)]
+        for cell in mine.itertuples(index=False):
+            rows.append({
+                "key": bound.key, "bound": bound.value, "workload": cell.workload, "scenario": cell.scenario,
+                "level": cell.level, "metric": cell.metric, "unit": cell.unit, "system": cell.system, "n": cell.n,
+                "mean": cell.mean, "mean_low": cell.mean_low, "mean_high": cell.mean_high, "max": cell.max,
+                "verdict": judge_bound(cell, bound.value), "where": f"{printed.section}: '{printed.quote}'",
+                "note": bound.note if np.isfinite(cell.mean_low) else f"{NO_INTERVAL}; {bound.note}",
+            })  # fmt: skip
+    return pd.DataFrame(rows, columns=[
+        "key", "bound", "workload", "scenario", "level", "metric", "unit", "system", "n", "mean", "mean_low",
+        "mean_high", "max", "verdict", "where", "note",
+    ])  # fmt: skip
+
+
+def judge_bound(cell: Any, bound: float) -> str:
+    """Return whether a cell's mean is below a bound, as its 95 % interval says."""
+    if cell.mean_high < bound:
+        return KEPT
+    return BROKEN if cell.mean_low >= bound else OPEN

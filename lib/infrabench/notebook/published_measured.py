@@ -1,0 +1,174 @@
+"""A session beside the papers: every published ratio with ours, the metrics that they promise, their composite score.
+
+How a comparison is classified stands in `infrabench.analysis.published.comparison` alone; nothing here decides.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from infrabench.analysis.published import derived_metrics, measured_score
+from infrabench.analysis.published.comparison import WORDS, plain
+from infrabench.analysis.published.printed_numbers import numbers
+from infrabench.analysis.results import (
+    Results,
+    Shown,
+    absence,
+    derived_contrasts,
+    kept,
+    listed,
+    paragraph,
+    sentence,
+    table,
+)
+from infrabench.analysis.tables import columns, notation
+from infrabench.core import InfrabenchError
+from infrabench.notebook import published_cells
+from infrabench.notebook.published_cells import compare_published
+from infrabench.notebook.sections import fold, join
+from infrabench.notebook.session_figures import figure
+
+PRINTED = "A.overall.percent.{}.000"  # id of an engine's printed score
+METRICS = (  # what papers print of a workload, and the metric of ours that it is
+    ("memory", "stream", derived_metrics.AVERAGE),
+    ("the web server's time per request", "web", derived_metrics.PER_REQUEST),
+    ("FTP's latency", "ftp", "first_byte_s"),
+)
+
+
+def published(found: Results) -> Shown:
+    """Return how many published ratios agree with ours, the figure of all of them, and the table folded.
+
+    >>> ib.published(results)
+    """
+    rows = compare_published(found)
+    if rows.empty:
+        return paragraph("No published ratio belongs to this study.")
+    words = rows["agreement"].value_counts()
+    counts = ", ".join(f"{word} {words[word]}" for word in WORDS if word in words)
+    missing = int((rows["n_pairs"] == 0).sum())
+    more = f", {missing} of them because nothing was measured" if missing else ""
+    told = [table(found, "published")] if rows["where"].notna().any() else []
+    told += [published_cells.ratios(found)] if rows["printed"].notna().any() else []
+    return join(
+        paragraph(f"{len(rows)} comparisons with published ratios: {counts}{more}."),
+        figure(found, "published"),
+        fold("Every published ratio, where it is printed, and what is to be known of it", *told),
+    )
+
+
+def published_metrics(found: Results) -> Shown:
+    """Return the metrics that the papers define otherwise than our tools, and whether what they promise is kept.
+
+    The average of the four memory kernels, the web server's time per request and the time to FTP's first byte, each
+    as a ratio with its verdict; then the papers' limits of the latter two, for every system.
+
+    >>> ib.published_metrics(results)
+    """
+    every = pd.concat([found.contrasts, derived_contrasts(found)], ignore_index=True)
+    told = []
+    for name, workload, metric in METRICS:
+        rows = every[(every["workload"] == workload) & (every["metric"] == metric)]
+        told += [f"{name}, {sentence(row)}" for row in rows.itertuples(index=False)]
+        told += [f"{name}: not measured: {absence(found, workload)}."] if rows.empty else []
+    judged, limits = derived_metrics.judge_bounds(found.table), []
+    for bound in derived_metrics.bounds():
+        rows = judged[judged["key"] == bound.key]
+        if rows.empty:
+            limits.append(
+                f"{bound.workload}, below {_time(bound.value)}: not measured: {absence(found, bound.workload)}."
+            )
+        limits += [_limit_sentence(bound.value, cells) for _, cells in rows.groupby("metric", sort=False)]
+    about = paragraph("What the papers say that a value stays below on every system, by the interval of the mean:")
+    shown = [paragraph("Metrics as the papers define them, each as a ratio with its verdict:"), listed(told), about]
+    return join(*shown, listed(limits), *([] if judged.empty else [_limits_folded(found, judged)]))
+
+
+def _limit_sentence(bound: float, cells: pd.DataFrame) -> str:
+    """Return in how many cells of a metric a bound is kept, and how close the worst of them comes."""
+    what = f"{cells['workload'].iloc[0]}, {notation.metric_title(cells['metric'].iloc[0])} below {_time(bound)}"
+    words = ", ".join(f"{word} in {count}" for word, count in cells["verdict"].value_counts().items())
+    worst = cells.loc[cells["mean"].fillna(0).idxmax()]
+    return (
+        f"{what}: {words} of {len(cells)} cells; the largest mean is {_time(worst['mean'])} ({worst['system']}, "
+        f"{worst['scenario']}), the largest trial {_time(cells['max'].max())}."
+    )
+
+
+def _limits_folded(found: Results, judged: pd.DataFrame) -> Shown:
+    """Return the table of every limit and every system, folded."""
+    rows = columns.write(judged, {
+        **columns.words("workload", "scenario"), "metric": lambda row: notation.metric_title(row.metric),
+        **columns.words("system"), "n": lambda row: str(row.n), "mean": lambda row: _time(row.mean),
+        columns.CI: lambda row: f"{_time(row.mean_low)} to {_time(row.mean_high)}", "max": lambda row: _time(row.max),
+        "limit": lambda row: _time(row.bound), **columns.words("verdict", "note"), "printed in": lambda row: row.where,
+    })  # fmt: skip
+    caption = "What the papers say that a value stays below, and ours: kept where the whole 95 % interval is below it."
+    return fold("Every limit and every system", kept(found, rows, "published-limits", caption))
+
+
+def _time(value: float) -> str:
+    """Return a time with its unit."""
+    scale = notation.scale([value], "s")
+    return f"{notation.number(value / scale.factor)} {scale.unit}"
+
+
+def published_score(found: Results) -> Shown:
+    """Return the composite score of the container papers, from this session's own blocks, beside the printed ones.
+
+    In the form that the papers printed and in corrected ones (`infrabench.analysis.published.measured_score`), each
+    with its 95 % interval; and whether one engine leads another.
+
+    >>> ib.published_score(results)
+    """
+    try:
+        measured = measured_score.measure_score(found.table)
+    except InfrabenchError as error:
+        return paragraph(f"The composite score is not measured: {error}.")
+    scores, about = measured.scores, f"{measured.n} {measured.pair_unit}"
+    cases = ", ".join(dict.fromkeys(f"{measured_score.ROWS[row][0]} {case}" for row, case in measured.cases.items()))
+    more = measured.planned - measured.n
+    caption = (
+        f"Overall performance, % of native, of {cases}: ours over {about}, with its 95 % interval (delta method), and "
+        "what the papers' own numbers give in the same form." + (f" {more} others lack a value." if more else "")
+    )
+    rows = []
+    for label, of in scores.groupby("label", sort=False):
+        texts = ((row.system, _score_text(row), f"{row.published:.2f}") for row in of.itertuples(index=False))
+        rows.append({"form": label} | {f"{name}, {who}": text for name, ours, papers in texts
+                                       for who, text in (("ours", ours), ("papers", papers))})  # fmt: skip
+    return join(
+        paragraph(caption),
+        kept(found, pd.DataFrame(rows), "published-score", caption),
+        listed([*_score_sentences(scores, about), *_lead_sentences(measured.leads)]),
+    )
+
+
+def _score_sentences(scores: pd.DataFrame, about: str) -> list[str]:
+    """Return for each engine its score in the corrected and in the printed form, beside the printed one."""
+    sentences = []
+    for system, rows in scores.groupby("system", sort=False):
+        of, printed = rows.set_index("form"), numbers().row(PRINTED.format(plain(str(system)))).printed
+        sentences.append(
+            f"{system}: {_score_text(of.loc['corrected'])} % of native (95 % interval, n = {about}); by the papers' "
+            f"own arithmetic {_score_text(of.loc['printed'])} %. The papers print {printed} %, which is "
+            f"{of.loc['corrected', 'published']:.1f} % with their CPU row corrected."
+        )
+    return sentences
+
+
+def _lead_sentences(leads: pd.DataFrame) -> list[str]:
+    """Return for each two engines whether the corrected score of one leads that of the other."""
+    sentences = []
+    for row in leads.itertuples(index=False):
+        points, ends = notation.estimate(row.points, row.low, row.high, null=0)
+        word = "not decided" if not row.low * row.high > 0 else "leads" if row.low > 0 else "is behind"
+        sentences.append(f"{row.ahead} over {row.behind}, corrected: {points} points {ends}: {word}.")
+    return sentences
+
+
+def _score_text(row: Any) -> str:
+    """Return a score and its interval."""
+    return " ".join(notation.estimate(row.score, row.low, row.high, null=100))
