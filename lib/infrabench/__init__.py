@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from infrabench.analysis.session_data import Session, open_session, pool
     from infrabench.notebook.api import contrasts, estimates, probes, request, run_or_load, show_log, study
+    from infrabench.notebook.one_contrast import choose_contrast
     from infrabench.notebook.plan_tables import plan_from_pilot, plan_summary, plan_table, power_summary
     from infrabench.notebook.sections import (
         answer,
@@ -53,6 +54,7 @@ HOME = {
     "size_table": "notebook.session_tables",
     "validity_table": "notebook.session_tables",
     "Session": "analysis.session_data",
+    "choose_contrast": "notebook.one_contrast",
     "contrasts": "notebook.api",
     "estimates": "notebook.api",
     "open_session": "analysis.session_data",
@@ -78,6 +80,7 @@ __all__ = [
     "answer",
     "blocks_table",
     "capabilities_table",
+    "choose_contrast",
     "contrasts",
     "deployments_table",
     "diff_table",
