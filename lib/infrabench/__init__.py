@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         fold_trials,
         section,
     )
+    from infrabench.notebook.session_figures import figure
     from infrabench.notebook.session_summary import results
     from infrabench.notebook.session_tables import (
         blocks_table,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 HOME = {
     "answer": "notebook.sections",
+    "figure": "notebook.session_figures",
     "fold_diagnostics": "notebook.sections",
     "fold_hosts": "notebook.sections",
     "fold_plan": "notebook.sections",
@@ -85,6 +87,7 @@ __all__ = [
     "deployments_table",
     "diff_table",
     "estimates",
+    "figure",
     "fold_diagnostics",
     "fold_hosts",
     "fold_plan",

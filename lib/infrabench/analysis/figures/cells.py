@@ -48,7 +48,7 @@ def points(view: View) -> Drawn:
         raise SchemaError(f"no cell of {view.workload} {view.metric} to draw; there are {there}")
     shown = list(dict.fromkeys(cells["scenario"]))
     names = theme.systems_of(cells, view.systems, view.not_run)
-    marks, scale = theme.assign_styles(names), notation.scale(cells["max"], cells["unit"].iloc[0])
+    marks, scale = view.styles_of(names), notation.scale(cells["max"], cells["unit"].iloc[0])
     single, rows = len(shown) == 1, 1 if view.contrasts is None else 2
     width = view.width_mm or (theme.COLUMN_MM if len(shown) <= 2 else theme.PAGE_MM)
     drawn, axes = _canvas(width, UPRIGHT_MM if _crowded(_common(shown)[1], width) else 0, rows, sharex=True)
@@ -105,7 +105,7 @@ def scaling(view: View) -> Drawn:
     if cells.empty:
         raise SchemaError(f"{view.workload} {view.metric} has no cell on a numeric factor: use points() instead")
     names = theme.systems_of(cells, view.systems, view.not_run)
-    marks, systems = theme.assign_styles(names), [name for name in names if name in set(cells["system"])]
+    marks, systems = view.styles_of(names), [name for name in names if name in set(cells["system"])]
     factors, rows = list(dict.fromkeys(cells["factor"])), 1 if view.contrasts is None else 2
     narrow = len(factors) == 1 and (rows == 1 or len(systems) <= CLOSE)
     width = view.width_mm or (theme.COLUMN_MM if narrow else theme.PAGE_MM)
@@ -148,7 +148,7 @@ def caption(view: View, *, means_alone: bool = False) -> str:
     cells = view.of_metric(view.estimates)
     if cells.empty:
         return f"{view.workload}: no trial of {view.metric}."
-    table = view.table
+    table = view.trials
     trials = None if table is None else table[
         (table["workload"] == view.workload) & table["scenario"].isin(set(cells["scenario"]))
     ]  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -185,7 +187,9 @@ def qq(view: View) -> Drawn:
     Shaded: where 95 % of the values of that rank lie when the residuals are normal, rank by rank. Shown, never used to
     choose a test.
     """
-    standardised = _standardise(view.case)
+    # What is left of a value is left within a block of all systems, drawn or not
+    every = _standardise(replace(view, systems=None).case)
+    standardised = {name: values for name, values in every.items() if name in view.drawn}
     names = [name for name in view.names if name in standardised]
     drawn, axes = panels(len(names), view.width_mm or theme.PAGE_MM)
     for panel, name in zip(axes, names, strict=True):
