@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.text import Text
 
 from infrabench.analysis import figures
-from infrabench.analysis.figures import FIGURES, Drawn, View
+from infrabench.analysis.figures import FIGURES, Drawn, View, theme
 from infrabench.analysis.results import (
     Results,
     Shown,
@@ -115,13 +115,16 @@ def figure(
     called = _labelled(view, labels or {}, found)
 
     def draw(width_mm: float | None = WIDTHS.get(width)) -> Drawn:
-        return _reworded(each.draw(replace(called, width_mm=width_mm)), words or {})
+        with theme.wording(words or {}):
+            drawn, told = each.draw(replace(called, width_mm=width_mm))
+            for text in drawn.findobj(Text):
+                text.set_text(theme.reword(text.get_text()))
+            return Drawn(drawn, theme.reword(f"{told} {base(found)}".strip()))
 
     if place is None and not (systems or labels or words):
         name = "-".join(part for part in (kind, workload, metric, scenario) if part).replace("=", "-").replace(" ", "-")
-        return show_figure(draw, found.folder / "figures" / found.name, name, rows, parameters, base(found))
-    drawn, told = draw()
-    caption = _replaced(f"{told} {base(found)}".strip(), words or {})
+        return show_figure(draw, found.folder / "figures" / found.name, name, rows, parameters)
+    drawn, caption = draw()
     if (beyond := figures.overhang_mm(drawn)) > BEYOND_MM:
         raise DesignError(f"a text reaches {beyond:.1f} mm beyond the paper: shorten labels and words, or width='page'")
     if place is not None:
@@ -236,16 +239,3 @@ def _labelled(view: View, labels: Mapping[str, str], found: Results) -> View:
 
 def _each(call: Callable[[str], str], names: Iterable[str] | None) -> list[str]:
     return [call(name) for name in names or ()]
-
-
-def _reworded(drawn: Drawn, words: Mapping[str, str]) -> Drawn:
-    """Return a figure with every piece of text replaced that `words` has."""
-    for text in drawn.figure.findobj(Text) if words else ():
-        text.set_text(_replaced(text.get_text(), words))
-    return Drawn(drawn.figure, _replaced(drawn.caption, words))
-
-
-def _replaced(text: str, words: Mapping[str, str]) -> str:
-    for piece, other in words.items():
-        text = text.replace(piece, other)
-    return text

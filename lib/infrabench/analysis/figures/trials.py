@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from scipy import stats
 
 from infrabench.analysis.figures import theme
-from infrabench.analysis.figures.axes import panels, value_axis
+from infrabench.analysis.figures.axes import panels, title_panel, value_axis
 from infrabench.analysis.figures.sentences import counts, no_value, order_sentence, p_text, repeats, span
 from infrabench.analysis.figures.view import Drawn, View, figure
 from infrabench.analysis.tables import notation
@@ -97,7 +97,7 @@ def ecdf(view: View) -> Drawn:
     medians.set_yticks([])
     medians.set_ylabel("Median", rotation=0, ha="right", va="center")
     value_axis(medians, case["value"].dropna().to_numpy() / factor)
-    medians.set_xlabel(view.axis_label())
+    medians.set_xlabel(theme.broken(view.axis_label(), width - 14))
     theme.legend(drawn, marks, names, line=0.9)
     cells = view.of_metric(view.estimates)
     cells = cells[(cells["scenario"] == view.scenario) & (cells["n"] > 0)]
@@ -124,7 +124,8 @@ def modes(view: View) -> Drawn:
     scale, names = view.scale, view.drawn
     places = list(case.groupby(["session", "deployment"], sort=False).groups)
     marks = theme.assign_styles([f"deployment {number}" for number in range(1, len(places) + 1)])
-    drawn, axes = theme.canvas(view.width_mm or theme.PAGE_MM, 14 + ROW_MM * len(names) + (6 if len(places) > 1 else 0))
+    width = view.width_mm or theme.PAGE_MM
+    drawn, axes = theme.canvas(width, 14 + ROW_MM * len(names) + (6 if len(places) > 1 else 0))
     for y, name in enumerate(names):
         mine = case[case["system"] == name]
         # neighbours on the axis are set apart, so that equal values stay visible
@@ -143,7 +144,8 @@ def modes(view: View) -> Drawn:
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.75)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel(view.axis_label())
+    longest = max(theme.text_mm(name, theme.TEXT_PT - 1) for name in names)
+    axes.set_xlabel(theme.broken(view.axis_label(), width - longest - 6))
     value_axis(axes, case["value"].to_numpy(dtype=float) / scale.factor)
     if len(places) > 1:
         theme.legend(drawn, marks, list(marks), line=0)
@@ -171,7 +173,7 @@ def lag(view: View) -> Drawn:
             axis.set_major_locator(MaxNLocator(4, min_n_ticks=2))
         row = view.row(view.diagnostics, name)
         r1 = np.nan if row is None else row.lag1
-        panel.set_title(f"{name}, r₁ = {r1:.2f}" if np.isfinite(r1) else f"{name}, no r₁")
+        title_panel(panel, name, f"r₁ = {r1:.2f}" if np.isfinite(r1) else "no r₁")
     title = notation.metric_title(view.metric)
     theme.label_panels(drawn, f"{title}{view.scale.label} of a trial", "of the system's next trial")
     return Drawn(drawn, (
@@ -194,7 +196,7 @@ def qq(view: View) -> Drawn:
     drawn, axes = panels(len(names), view.width_mm or theme.PAGE_MM)
     for panel, name in zip(axes, names, strict=True):
         ordered = standardised[name]
-        panel.set_title(f"{name}, n = {ordered.size}")
+        title_panel(panel, name, f"n = {ordered.size}")
         panel.set_box_aspect(1)
         if ordered.size < 2 or not np.isfinite(ordered).all():
             panel.set(xticks=[], yticks=[])
