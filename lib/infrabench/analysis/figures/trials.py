@@ -13,14 +13,13 @@ from scipy import stats
 
 from infrabench.analysis.figures import theme
 from infrabench.analysis.figures.axes import panels, title_panel, value_axis
-from infrabench.analysis.figures.sentences import counts, no_value, order_sentence, p_text, repeats, span
+from infrabench.analysis.figures.sentences import BIMODAL, counts, no_value, order_sentence, p_text, repeats, span
 from infrabench.analysis.figures.view import Drawn, View, figure
 from infrabench.analysis.tables import notation
 from infrabench.stats.diagnostics import critical_split, outlier_mask, residuals, split
 
 LINES_UP_TO = 60  # blocks; more lines than that are a grey wash
 ROW_MM = 11.0  # a system of `modes`
-FLAG = "bimodal"
 BY_DEPLOYMENT = {"constant": "; each deployment keeps to one mode", "varies": "; modes change inside a deployment"}
 LEVEL = 0.95  # of the band of `qq`
 
@@ -139,7 +138,7 @@ def modes(view: View) -> Drawn:
             style = {"c": mark.colour, "ms": 3, "mew": 0, "alpha": 0.8, "lw": 0}
             axes.plot(part["value"] / scale.factor, up[part.index], mark.marker, **style)
         row = view.row(view.diagnostics, name)
-        if row is not None and FLAG in row.flags:
+        if row is not None and BIMODAL in row.flags:
             _groups(axes, mine["value"].to_numpy(dtype=float), y, scale.factor)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.75)
@@ -326,7 +325,7 @@ def _describe_modes(view: View) -> str:
     for row in cells.itertuples(index=False):
         raw, logs = notation.short(row.split_d), notation.short(row.split_d_log)
         distances.append(f"{row.system} {raw}; {logs}; p {p_text(row.dip_p)}")
-        if FLAG in row.flags:
+        if BIMODAL in row.flags:
             two = split(view.by_system[row.system])
             low, high = (f"{notation.number(place / scale.factor)}{unit}" for place in (two.low, two.high))
             shares = f"{100 * two.share:.0f} % at {low}, {100 - 100 * two.share:.0f} % at {high}"
