@@ -158,7 +158,7 @@ def scaling(view: View) -> Drawn:
 
 @figure("scaling")
 def scaling_alone(view: View) -> Drawn:
-    """Return `scaling` without its row of ratios."""
+    """Return means with 95 % intervals over the levels of the factor, without the ratios of ``curves``."""
     return scaling(replace(view, contrasts=None))
 
 
