@@ -16,7 +16,9 @@ for row in results.contrasts.itertuples():
         print(sentence(row))
 
 ib.figure(results, "points", workload, metric)
-print(f"PDF, SVG and PNG are in {results.folder / 'figures' / results.name}")
+written = results.folder / "figures" / results.name
+for path in sorted(written.glob(f"points-{workload}-{metric}.*")):
+    print(path)
 
 # The same as a journal's column, of two systems that are called as a paper calls them:
 chosen = [name for name in ("native", "docker") if name in results.systems]
