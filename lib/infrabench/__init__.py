@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from infrabench.analysis.export import export
     from infrabench.analysis.session_data import Session, open_session, pool
     from infrabench.notebook.api import contrasts, estimates, probes, request, run_or_load, show_log, study
+    from infrabench.notebook.one_contrast import choose_contrast
     from infrabench.notebook.plan_tables import plan_from_pilot, plan_summary, plan_table, power_summary
     from infrabench.notebook.published_measured import published, published_metrics, published_score
     from infrabench.notebook.sections import (
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         fold_trials,
         section,
     )
+    from infrabench.notebook.session_figures import figure
     from infrabench.notebook.session_summary import results
     from infrabench.notebook.session_tables import (
         blocks_table,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 HOME = {
     "answer": "notebook.sections",
+    "figure": "notebook.session_figures",
     "fold_diagnostics": "notebook.sections",
     "fold_hosts": "notebook.sections",
     "fold_plan": "notebook.sections",
@@ -55,6 +58,7 @@ HOME = {
     "size_table": "notebook.session_tables",
     "validity_table": "notebook.session_tables",
     "Session": "analysis.session_data",
+    "choose_contrast": "notebook.one_contrast",
     "contrasts": "notebook.api",
     "estimates": "notebook.api",
     "export": "analysis.export",
@@ -84,11 +88,13 @@ __all__ = [
     "answer",
     "blocks_table",
     "capabilities_table",
+    "choose_contrast",
     "contrasts",
     "deployments_table",
     "diff_table",
     "estimates",
     "export",
+    "figure",
     "fold_diagnostics",
     "fold_hosts",
     "fold_plan",

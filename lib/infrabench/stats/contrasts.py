@@ -24,7 +24,17 @@ from infrabench.stats.events import COUNT, SHARE, judge_events
 from infrabench.stats.intervals import NAN, Array
 from infrabench.stats.losses import LOST, account_losses, is_lost
 from infrabench.stats.planning import margin_of
-from infrabench.stats.table import ORDER, PER_DEPLOYMENT, Blocked, blocked, columns, join_words, kinds, stacks
+from infrabench.stats.table import (
+    ORDER,
+    PER_BLOCK,
+    PER_DEPLOYMENT,
+    Blocked,
+    blocked,
+    columns,
+    join_words,
+    kinds,
+    stacks,
+)
 from infrabench.stats.verdicts import Pairs
 
 NO_NUMBER = "no number of {unit} is sure to decide: the printing step leaves no room within the margin"
@@ -115,6 +125,30 @@ def contrasts(
     frame["reason"] = _qualified(frame)
     frame = frame[_tried(frame, table, baseline in cube.systems)].reindex(columns=list(TYPES)).astype(TYPES)
     return frame.sort_values(ORDER, ignore_index=True)
+
+
+def pair_blocks(table: pd.DataFrame, contrast: Any) -> pd.DataFrame:
+    """Return the pairs of one contrast in executed order: two columns whose ratio of means is that of the contrast.
+
+    `contrast` is a row of `contrasts`, of which ``workload``, ``scenario``, ``metric``, ``system`` and ``baseline`` are
+    read. A pair is a block in which both have an ok trial: values of the system and, beside it, of the baseline, in the
+    unit of the metric. Rates of fixed work are compared by their times, 1 / rate, and then the time of the baseline
+    stands first. Where systems were deployed more than once a pair is the means over a deployment's complete blocks.
+    The index counts from 1 and is called by the unit of a pair, the columns by the case. Without it there is no row.
+    """
+    names = [contrast.system, contrast.baseline]
+    cube = blocked(table[table["workload"] == contrast.workload])
+    case = ((cube.cases["scenario"] == contrast.scenario) & (cube.cases["metric"] == contrast.metric)).to_numpy()
+    pairs, unit = np.empty((2, 0)), PER_BLOCK
+    if case.any() and set(names) <= set(cube.systems):
+        values = cube.numbers[case][:, [cube.systems.index(name) for name in names]]
+        if kinds(cube.cases)[case][0] == verdicts.WORK and not (values <= 0).any():
+            values, names = verdicts.swapped_times(values), [f"time of {name}" for name in reversed(names)]
+        ((_, (pairs,)),) = stacks(values, cube.deployment, cube.by_deployment[case])
+        unit = str(cube.cases.loc[case, "pair_unit"].iloc[0])
+    index = pd.RangeIndex(1, pairs.shape[1] + 1, name=unit.removesuffix("s"))
+    about = pd.Index(names, name=" ".join((contrast.workload, contrast.scenario, contrast.metric)))
+    return pd.DataFrame(pairs.T, index, about)
 
 
 def _tried(frame: pd.DataFrame, table: pd.DataFrame, compared: bool) -> NDArray[np.bool_]:

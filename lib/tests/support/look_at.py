@@ -5,21 +5,12 @@ from __future__ import annotations
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from infrabench.analysis.figures import style
+from infrabench.analysis.figures import overhang_mm
 from infrabench.analysis.figures.theme import MM
 
-
-def overhang_mm(figure: Figure) -> float:
-    """Return by how much what is drawn sticks out of the paper."""
-    canvas = FigureCanvasAgg(figure)
-    with style():
-        figure.draw_without_rendering()  # as `save` does
-        canvas.draw()
-        drawn, (width, height) = figure.get_tightbbox(canvas.get_renderer()), figure.get_size_inches()
-    return max(-drawn.x0, -drawn.y0, drawn.x1 - width, drawn.y1 - height) / MM
+__all__ = ["marked", "overhang_mm", "smallest_axes_mm", "texts"]
 
 
 def texts(figure: Figure) -> str:

@@ -4,7 +4,7 @@ from infrabench.analysis.figures.cells import caption, points, scaling
 from infrabench.analysis.figures.composite import composite
 from infrabench.analysis.figures.published import published
 from infrabench.analysis.figures.ratios import forest, interim, power, screen, tiers
-from infrabench.analysis.figures.save import save
+from infrabench.analysis.figures.save import METADATA, overhang_mm, save
 from infrabench.analysis.figures.sentences import grouped, pairs
 from infrabench.analysis.figures.sites import sites
 from infrabench.analysis.figures.theme import COLUMN_MM, PAGE_MM, other_width, style
@@ -13,7 +13,7 @@ from infrabench.analysis.figures.trials import ecdf, lag, modes, order, qq
 from infrabench.analysis.figures.view import FIGURES, Drawn, View, figure
 
 __all__ = [
-    "COLUMN_MM", "FIGURES", "PAGE_MM", "Drawn", "View", "caption", "composite", "ecdf", "figure", "forest",
-    "grouped", "interim", "lag", "modes", "order", "other_width", "pairs", "points", "power", "published", "qq", "save",
-    "scaling", "screen", "sites", "style", "tiers", "timeline",
+    "COLUMN_MM", "FIGURES", "METADATA", "PAGE_MM", "Drawn", "View", "caption", "composite", "ecdf", "figure", "forest",
+    "grouped", "interim", "lag", "modes", "order", "other_width", "overhang_mm", "pairs", "points", "power",
+    "published", "qq", "save", "scaling", "screen", "sites", "style", "tiers", "timeline",
 ]  # fmt: skip

@@ -18,6 +18,7 @@ from infrabench.analysis.tables import notation
 
 LOG_FROM = 10.0  # largest over smallest value, from which an axis is logarithmic
 LARGEST_MM = 58.0  # a panel that is larger says no more
+TICKS_MM = 14.0  # what stands beside a panel
 STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 BETWEEN_MM = 1.0  # two numbers at an axis
 HEIGHT_MM, STANDING_MM = 1.9, 20.0  # of a number; and of an axis that stands, in the lowest figure
@@ -44,6 +45,12 @@ def panels(count: int, width_mm: float) -> tuple[Figure, list[Axes]]:
     for unused in axes[count:]:
         unused.set_visible(False)
     return figure, axes[:count]
+
+
+def title_panel(axes: Axes, name: str, number: str) -> None:
+    """Write a system's name and a number above its panel, in two lines where one would be wider than the panel."""
+    room_mm = axes.figure.get_figwidth() / theme.MM / axes.get_subplotspec().get_gridspec().ncols - TICKS_MM
+    axes.set_title(theme.broken(f"{name}, {number}", room_mm))
 
 
 def value_axis(axes: Axes, values: np.ndarray) -> None:
@@ -248,9 +255,9 @@ def labelled(scenario: str, rows: Sequence[Any], texts: Callable[[Any], tuple[st
     return lines
 
 
-def heading(workload: str, metric: str, better: str, more: str, width_mm: float) -> list[Line]:
+def heading(workload: str, metric: str, about: str, width_mm: float) -> list[Line]:
     """Return the heading of one metric's rows, in two lines where the figure is too narrow for one."""
-    name, about = f"{workload}: {notation.metric_title(metric)}", f"({notation.direction(better)}{more})"
+    name, about = f"{workload}: {notation.metric_title(metric)}", f"({about})"
     # bold is a tenth wider than what is measured
     if 1.12 * theme.text_mm(f"{name} {about}", theme.TEXT_PT - 0.5) < width_mm - 2:
         return [Line(f"{name} {about}")]

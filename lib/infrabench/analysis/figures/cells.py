@@ -12,10 +12,20 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
+from scipy import stats
 
 from infrabench.analysis.figures import theme
 from infrabench.analysis.figures.axes import PlainLog, centre_line, ratio_axis, ratio_mark
-from infrabench.analysis.figures.sentences import LOST, metric_in, order_sentence, pairs, repeats, span, without_value
+from infrabench.analysis.figures.sentences import (
+    BIMODAL,
+    LOST,
+    metric_in,
+    order_sentence,
+    pairs,
+    repeats,
+    span,
+    without_value,
+)
 from infrabench.analysis.figures.view import Drawn, View, figure
 from infrabench.analysis.tables import notation
 from infrabench.core import STATES, SchemaError
@@ -27,6 +37,8 @@ UPRIGHT_MM = 14.0  # more height, for labels that stand
 RATIO_MM = 30.0  # room for the label of the lower axis
 LABELLED = 2  # powers of ten: where more are seen only they have a number
 SPREAD = 0.13  # half-width of the jitter, in slots
+CLOUD_N, CLOUD_MM = 30, 6.0  # trials of a cell, and width of its slot, from which an outline says more than its points
+SHAPES_P = 0.05  # of two shapes, below which both are outlined; it chooses a drawing and nothing else
 CLOSE = 4  # systems whose ratios can be told apart in a column
 ALONE = 0.3  # of the axis on either side of a level that has no other
 GAP = 0.09  # between two systems at one level, in steps of the closest levels
@@ -38,7 +50,8 @@ def points(view: View) -> Drawn:
     """Return raw points, and beside them the mean with its 95 % interval and a tick at the median.
 
     With contrasts, a second panel shows each system's ratio to the baseline, its interval and the margin. By default 85
-    mm wide with one or two scenarios. A view with a scenario shows that one alone.
+    mm wide with one or two scenarios. A view with a scenario shows that one alone. Where a scenario's cells have 30
+    trials and unlike shapes, and there is room, the density of each is outlined behind its mean.
     """
     cells = view.of_metric(view.estimates)
     cells = cells[cells["scenario"] == view.scenario] if view.scenario else cells
@@ -48,7 +61,7 @@ def points(view: View) -> Drawn:
         raise SchemaError(f"no cell of {view.workload} {view.metric} to draw; there are {there}")
     shown = list(dict.fromkeys(cells["scenario"]))
     names = theme.systems_of(cells, view.systems, view.not_run)
-    marks, scale = theme.assign_styles(names), notation.scale(cells["max"], cells["unit"].iloc[0])
+    marks, scale = view.styles_of(names), notation.scale(cells["max"], cells["unit"].iloc[0])
     single, rows = len(shown) == 1, 1 if view.contrasts is None else 2
     width = view.width_mm or (theme.COLUMN_MM if len(shown) <= 2 else theme.PAGE_MM)
     drawn, axes = _canvas(width, UPRIGHT_MM if _crowded(_common(shown)[1], width) else 0, rows, sharex=True)
@@ -73,6 +86,10 @@ def points(view: View) -> Drawn:
     else:
         theme.from_zero(main, cells, scale.factor)
     main.set_ylabel(theme.broken(label, POINTS_LABEL_MM[rows]))
+    slot_mm = width / (len(shown) * (len(systems) if single else 1) + 1) * next(iter(places.values()))[1]
+    outlined = _unlike_shapes(view, cells) if slot_mm >= CLOUD_MM else {}
+    for (scenario, system), values in outlined.items():
+        _cloud(main, *places[scenario, system], values / scale.factor, marks[system].colour)
     _empty_slots(main, cells, places, view, single)
     if view.contrasts is not None:
         chosen = view.of_metric(view.contrasts)
@@ -88,7 +105,13 @@ def points(view: View) -> Drawn:
     if not single:
         theme.legend(drawn, marks, systems, line=0)
         theme.footnote(drawn, theme.not_run_notes(view.not_run, names))
-    return Drawn(drawn, caption(replace(view, estimates=cells)))
+    told = caption(replace(view, estimates=cells))
+    which = ", ".join(dict.fromkeys(scenario for scenario, _ in outlined))
+    return Drawn(drawn, told + (
+        f" Outlined behind the means: density of the values (Gaussian kernel, Scott's width), where the shapes of "
+        f"{CLOUD_N} and more trials differ ({which}): two modes, or values over their medians unlike the first "
+        f"system's (Kolmogorov-Smirnov, p < {SHAPES_P:g})." if outlined else ""
+    ))  # fmt: skip
 
 
 @figure("curves")
@@ -105,7 +128,7 @@ def scaling(view: View) -> Drawn:
     if cells.empty:
         raise SchemaError(f"{view.workload} {view.metric} has no cell on a numeric factor: use points() instead")
     names = theme.systems_of(cells, view.systems, view.not_run)
-    marks, systems = theme.assign_styles(names), [name for name in names if name in set(cells["system"])]
+    marks, systems = view.styles_of(names), [name for name in names if name in set(cells["system"])]
     factors, rows = list(dict.fromkeys(cells["factor"])), 1 if view.contrasts is None else 2
     narrow = len(factors) == 1 and (rows == 1 or len(systems) <= CLOSE)
     width = view.width_mm or (theme.COLUMN_MM if narrow else theme.PAGE_MM)
@@ -135,7 +158,7 @@ def scaling(view: View) -> Drawn:
 
 @figure("scaling")
 def scaling_alone(view: View) -> Drawn:
-    """Return `scaling` without its row of ratios."""
+    """Return means with 95 % intervals over the levels of the factor, without the ratios of ``curves``."""
     return scaling(replace(view, contrasts=None))
 
 
@@ -148,7 +171,7 @@ def caption(view: View, *, means_alone: bool = False) -> str:
     cells = view.of_metric(view.estimates)
     if cells.empty:
         return f"{view.workload}: no trial of {view.metric}."
-    table = view.table
+    table = view.trials
     trials = None if table is None else table[
         (table["workload"] == view.workload) & table["scenario"].isin(set(cells["scenario"]))
     ]  # fmt: skip
@@ -213,6 +236,37 @@ def _cell(
     axes.plot(right, mean, mark.marker, c=mark.colour, ms=size, mec="white", mew=0.1 * size, zorder=4)
     tick = (x + 0.27 * slot, x + 0.43 * slot)
     axes.hlines(cell.median / factor, *tick, color=mark.colour, lw=1.3, zorder=3)
+
+
+def _unlike_shapes(view: View, cells: pd.DataFrame) -> dict[tuple[str, str], np.ndarray]:
+    """(scenario, system) -> values, of each cell of `CLOUD_N` trials in the scenarios where their shapes differ.
+
+    They do where one is flagged bimodal, and where values over their medians are not alike.
+    """
+    flagged = set()
+    if view.diagnostics is not None:
+        rows = view.of_metric(view.diagnostics)
+        flagged = set(rows.loc[rows["flags"].str.contains(BIMODAL, regex=False), "scenario"])
+    found: dict[tuple[str, str], np.ndarray] = {}
+    trials = view.of_metric(view.trials).dropna(subset="value")
+    for scenario, rows in trials[trials["scenario"].isin(set(cells["scenario"]))].groupby("scenario", sort=False):
+        groups = {str(name): values.to_numpy(dtype=float) for name, values in rows.groupby("system")["value"]}
+        names = [name for name in view.systems or groups if len(groups.get(name, ())) >= CLOUD_N]
+        some = {name: groups[name] for name in names if np.ptp(groups[name]) > 0 and np.median(groups[name])}
+        first, *others = [values / np.median(values) for values in some.values()] or [np.empty(0)]
+        unlike = any(stats.ks_2samp(first, other).pvalue < SHAPES_P for other in others)
+        if unlike or (scenario in flagged and some):
+            found |= {(str(scenario), name): values for name, values in some.items()}
+    return found
+
+
+def _cloud(axes: Axes, x: float, slot: float, values: np.ndarray, colour: str) -> None:
+    """Outline the density of values right of the centre of a slot, on the scale of the axis, within what was seen."""
+    shown = np.log(values) if axes.get_yscale() == "log" else values
+    at = np.linspace(shown.min(), shown.max(), 128)
+    density = stats.gaussian_kde(shown)(at)
+    y = np.exp(at) if axes.get_yscale() == "log" else at
+    axes.fill_betweenx(y, x, x + 0.44 * slot * density / density.max(), color=colour, alpha=0.18, lw=0, zorder=1)
 
 
 def _empty_slots(axes: Axes, cells: pd.DataFrame, places: Places, view: View, single: bool) -> None:

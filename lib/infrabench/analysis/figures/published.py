@@ -52,7 +52,7 @@ def published(view: View) -> Drawn:
     notes = [f"{letter}  {reason}" for reason, letter in letters.items()]
     heads = ("ours", "published", "comparison") if wide else ()
     drawn, axes = sheet(lines, rows.astype({"margin": float}), label, width, notes, limit, heads=heads)
-    styles = theme.assign_styles(theme.systems_of(rows, view.systems)) if len(baseline) else {}
+    styles = view.styles_of(theme.systems_of(rows, view.systems)) if len(baseline) else {}
     marks = {name: styles.get(name, NEUTRAL) for name in rows["system"]}
     mark_rows(axes, lines, marks)
     for y, line in enumerate(lines):
@@ -123,10 +123,10 @@ def _lines(
     for (workload, metric), group in rows.groupby(["workload", "metric"], sort=False):
         there = group[group["n_pairs"] > 0]
         if there.empty:
-            lines.append(Line(f"{workload}: {notation.metric_title(metric)} (not measured)"))
+            lines += heading(workload, metric, "not measured", width_mm)
         else:
             n = f"; n = {sentences.pairs(there) if wide else sentences.span(there['n_pairs'])}"
-            lines += heading(workload, metric, there["better"].iloc[0], n, width_mm)
+            lines += heading(workload, metric, notation.direction(there["better"].iloc[0]) + n, width_mm)
         for row in group[group["printed"].notna()].itertuples(index=False):  # of two cells
             lines += [Line(row.printed, minor=True), Line(row.ours, row, texts(row))]
         others = group[group["printed"].isna()]

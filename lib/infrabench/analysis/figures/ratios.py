@@ -47,7 +47,7 @@ def forest(view: View) -> Drawn:
     if contrasts.empty:
         raise SchemaError("no contrast to draw: was the baseline run, and is there another system?")
     baseline, names, wide = contrasts["baseline"].iloc[0], theme.systems_of(contrasts, view.systems), width > WIDE_MM
-    marks = theme.assign_styles(names if view.systems is not None else [baseline, *names])
+    marks = view.styles_of(names if view.systems is not None else [baseline, *names])
     lines, lost, limit = _lines(contrasts, names, width), sentences.lost_notes(contrasts), _limit(contrasts)
     notes = [*theme.not_run_notes(view.not_run), *_sensitive(contrasts), *lost]
     separator = " " if wide else "\n"
@@ -66,7 +66,7 @@ def forest(view: View) -> Drawn:
            "None of them hangs on a value flagged as an outlier.")
         + (" ‡: with lost trials, whatever they would have been." if lost else "")
         + (" An arrow ends an interval that goes beyond the axis." if limit else "")
-        + (f" {sentences.conduct(view.table, contrasts, view.order)}".rstrip())
+        + (f" {sentences.conduct(view.trials, contrasts, view.order)}".rstrip())
     ))  # fmt: skip
 
 
@@ -88,7 +88,7 @@ def tiers(view: View) -> Drawn:
     label = f"Ratio to {baseline}, 95 % interval" + (" (band: equivalence margin)" if wide else "")
     notes = [*theme.not_run_notes(view.not_run), *sentences.lost_notes(chosen)]
     drawn, axes = sheet(lines, chosen, label, width, notes, right_mm=room)
-    mark_rows(axes, lines, theme.assign_styles(names))
+    mark_rows(axes, lines, view.styles_of(names))
     inside = axes.get_position().width * width
     start = width * (1 - axes.get_position().x0) - room + LETTER_MM / 2
     for column, letter in enumerate(columns):
@@ -99,7 +99,7 @@ def tiers(view: View) -> Drawn:
         f"ratio of means to {baseline} with its paired 95 % Fieller interval over {sentences.pairs(chosen)}, best "
         "first. Systems that share a letter cannot be separated: paired t tests on logarithms between all systems of a "
         f"case, Holm at 5 %. In {sum(map(bool, shared))} of {len(shared)} cases no system can be separated from any "
-        "other. " + sentences.conduct(view.table, chosen, view.order)
+        "other. " + sentences.conduct(view.trials, chosen, view.order)
     )
     return Drawn(drawn, caption.rstrip())
 
@@ -117,7 +117,9 @@ def power(view: View) -> Drawn:
         what = f"{view.workload}, {view.scenario}, {view.metric}"
         raise SchemaError(f"no contrast of {what} with a spread: there is nothing to plan from")
     baseline, margin = rows[0].baseline, 100 * rows[0].margin
-    marks = theme.assign_styles(view.systems or [baseline, *theme.systems_of(contrasts, None)])
+    names = list(view.systems or [baseline, *theme.systems_of(contrasts, None)])
+    marks = view.styles_of(names)
+    rows.sort(key=lambda row: names.index(row.system))
     sizes = np.array(sorted({*SIZES, *(int(row.n_pairs) for row in rows)}), dtype=float)
     drawn, axes = theme.canvas(width, 60 + theme.legend_mm(len(rows), width))
     for row in rows:
@@ -169,7 +171,7 @@ def interim(
     above = long(rows["scenario"], width_mm)
     lines: list[Line] = []
     for (workload, metric), group in rows.groupby(["workload", "metric"], sort=False):
-        lines += heading(workload, metric, group["better"].iloc[0], "", width_mm)
+        lines += heading(workload, metric, notation.direction(group["better"].iloc[0]), width_mm)
         for scenario, case in group.groupby("scenario", sort=False):
             ordered = case.sort_values("system", key=lambda each: each.map(rank)).itertuples(index=False)
             lines += labelled(str(scenario), list(ordered), lambda row: (f"n = {row.n_pairs}",), above=above)
@@ -209,7 +211,7 @@ def _lines(contrasts: pd.DataFrame, names: Sequence[str], width_mm: float) -> li
     lines: list[Line] = []
     for (workload, metric), group in contrasts.groupby(["workload", "metric"], sort=False, observed=True):
         n = f"; n = {sentences.pairs(group) if wide else sentences.span(group['n_pairs'])}"
-        lines += heading(workload, metric, group["better"].iloc[0], n, width_mm)
+        lines += heading(workload, metric, notation.direction(group["better"].iloc[0]) + n, width_mm)
         ordered = group.sort_values("system", key=lambda s: s.map(rank)).sort_values(
             ["level", "scenario"], kind="stable"
         )
@@ -240,7 +242,8 @@ def _lettered_lines(mine: pd.DataFrame, chosen: pd.DataFrame, width_mm: float) -
     """Lines with their letters: in each case the best system first; the baseline is its own ratio, 1."""
     first = chosen.iloc[0]
     named_above = long(chosen["scenario"], width_mm)
-    heads = heading(first["workload"], first["metric"], first["better"], f"; n = {sentences.pairs(chosen)}", width_mm)
+    about = f"{notation.direction(first['better'])}; n = {sentences.pairs(chosen)}"
+    heads = heading(first["workload"], first["metric"], about, width_mm)
     found = [(line, "") for line in heads]
     for scenario, case in chosen.sort_values("level", kind="stable").groupby("scenario", sort=False):
         one = case.head(1).assign(system=first["baseline"], ratio=1.0, ratio_low=np.nan, ratio_high=np.nan)

@@ -6,13 +6,14 @@ import gc
 import hashlib
 import importlib.metadata
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from infrabench.analysis.figures.theme import COLUMN_MM, MM, PAGE_MM, style
@@ -29,10 +30,11 @@ METADATA: dict[str, dict[str, Any]] = {
 
 def save(
     figure: Figure, folder: Path, name: str, data: pd.DataFrame, parameters: Mapping[str, Any], caption: str = "",
-    other: Figure | None = None,
+    other: Figure | None = None, kinds: Sequence[str] = tuple(METADATA),
 ) -> list[Path]:  # fmt: skip
     """Write ``name.pdf``, ``.svg``, ``.png`` (300 dpi) and ``.json`` into `folder` and return the paths.
 
+    Of the formats those of `kinds`, all by default, and always the ``.json``, the side-car.
     `figure` is written at its own size (what is 85 mm wide here is 85 mm wide in print), and its layout fixed by this;
     `other` is the same at a journal's other width, written as ``name-85mm.pdf`` or ``name-174mm.pdf`` beside it. The
     side-car has the size of `data`, the table that the figure shows, and a digest of every column; and the `parameters`
@@ -40,10 +42,10 @@ def save(
     """
     folder, name = Path(folder), file_name(name)
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = {folder / f"{name}.{kind}": figure for kind in METADATA}
-    for width in (COLUMN_MM, PAGE_MM):
-        (folder / f"{name}-{width:g}mm.pdf").unlink(missing_ok=True)  # of an earlier session that had another shape
+    drawn = {folder / f"{name}.{kind}": figure for kind in kinds}
     if other is not None:
+        for width in (COLUMN_MM, PAGE_MM):
+            (folder / f"{name}-{width:g}mm.pdf").unlink(missing_ok=True)  # of an earlier session that had another shape
         drawn[folder / f"{name}-{_size(other)[0]:g}mm.pdf"] = other
     with _uncollected(), style(), mpl.rc_context({"figure.constrained_layout.use": False}):  # or none would mean this
         for each in dict.fromkeys(drawn.values()):
@@ -68,6 +70,16 @@ def save(
     path = folder / f"{name}.json"
     path.write_text(json.dumps(car, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
     return [*drawn, path]
+
+
+def overhang_mm(figure: Figure) -> float:
+    """Return by how much what is drawn sticks out of the paper, 0.1 or less where nothing does."""
+    canvas = FigureCanvasAgg(figure)
+    with style():
+        figure.draw_without_rendering()  # as `save` does
+        canvas.draw()
+        drawn, (width, height) = figure.get_tightbbox(canvas.get_renderer()), figure.get_size_inches()
+    return float(max(-drawn.x0, -drawn.y0, drawn.x1 - width, drawn.y1 - height) / MM)
 
 
 @contextmanager

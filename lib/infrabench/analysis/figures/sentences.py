@@ -13,6 +13,7 @@ from infrabench.core import STATES
 from infrabench.stats import losses
 
 LOST = STATES[1:]  # the states of a trial that has no value
+BIMODAL = "bimodal"  # the flag of two modes
 LOSSES = "‡"  # marks a contrast with lost trials
 MOST_NOTES = 4  # of one kind below a figure
 ORDERS = {

@@ -84,7 +84,7 @@ def _lines(rows: pd.DataFrame, over: pd.DataFrame, width_mm: float) -> list[Line
     wide = width_mm > WIDE_MM
     lines: list[Line] = []
     for (workload, metric), group in over.groupby(["workload", "metric"], sort=False):
-        lines += heading(workload, metric, group["better"].iloc[0], "", width_mm)
+        lines += heading(workload, metric, notation.direction(group["better"].iloc[0]), width_mm)
         for case in group.itertuples(index=False):
             mine = rows[(rows[KEYS] == [getattr(case, key) for key in KEYS]).all(axis=1)]
             lines += [Line(text, minor=True) for text in _about(case, width_mm)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
@@ -77,6 +79,26 @@ def style() -> Iterator[None]:
         yield
 
 
+WORDS: ContextVar[Mapping[str, str]] = ContextVar("WORDS", default=MappingProxyType({}))
+
+
+@contextmanager
+def wording(words: Mapping[str, str]) -> Iterator[None]:
+    """Measure texts as if each piece of `words` were the other that it leads to; `reword` puts that in its place."""
+    token = WORDS.set(words)
+    try:
+        yield
+    finally:
+        WORDS.reset(token)
+
+
+def reword(text: str) -> str:
+    """Return a text with every piece replaced that the `wording` has."""
+    for piece, other in WORDS.get().items():
+        text = text.replace(piece, other)
+    return text
+
+
 def canvas(width_mm: float, height_mm: float, **grid: Any) -> tuple[Figure, Any]:
     """Return a figure of this printed size and its axes (arguments of `subplots`).
 
@@ -102,7 +124,7 @@ def text_mm(text: str, points: float) -> float:
     """Return the printed width of a line of text."""
     if not text.strip():
         return 0.0
-    return float(np.ptp(TextPath((0, 0), text, size=points).vertices[:, 0])) / 72 / MM
+    return float(np.ptp(TextPath((0, 0), reword(text), size=points).vertices[:, 0])) / 72 / MM
 
 
 def broken(label: str, room_mm: float, at: str = ", ") -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -10,15 +12,14 @@ from matplotlib.ticker import MaxNLocator
 from scipy import stats
 
 from infrabench.analysis.figures import theme
-from infrabench.analysis.figures.axes import panels, value_axis
-from infrabench.analysis.figures.sentences import counts, no_value, order_sentence, p_text, repeats, span
+from infrabench.analysis.figures.axes import panels, title_panel, value_axis
+from infrabench.analysis.figures.sentences import BIMODAL, counts, no_value, order_sentence, p_text, repeats, span
 from infrabench.analysis.figures.view import Drawn, View, figure
 from infrabench.analysis.tables import notation
 from infrabench.stats.diagnostics import critical_split, outlier_mask, residuals, split
 
 LINES_UP_TO = 60  # blocks; more lines than that are a grey wash
 ROW_MM = 11.0  # a system of `modes`
-FLAG = "bimodal"
 BY_DEPLOYMENT = {"constant": "; each deployment keeps to one mode", "varies": "; modes change inside a deployment"}
 LEVEL = 0.95  # of the band of `qq`
 
@@ -95,7 +96,7 @@ def ecdf(view: View) -> Drawn:
     medians.set_yticks([])
     medians.set_ylabel("Median", rotation=0, ha="right", va="center")
     value_axis(medians, case["value"].dropna().to_numpy() / factor)
-    medians.set_xlabel(view.axis_label())
+    medians.set_xlabel(theme.broken(view.axis_label(), width - 14))
     theme.legend(drawn, marks, names, line=0.9)
     cells = view.of_metric(view.estimates)
     cells = cells[(cells["scenario"] == view.scenario) & (cells["n"] > 0)]
@@ -122,7 +123,8 @@ def modes(view: View) -> Drawn:
     scale, names = view.scale, view.drawn
     places = list(case.groupby(["session", "deployment"], sort=False).groups)
     marks = theme.assign_styles([f"deployment {number}" for number in range(1, len(places) + 1)])
-    drawn, axes = theme.canvas(view.width_mm or theme.PAGE_MM, 14 + ROW_MM * len(names) + (6 if len(places) > 1 else 0))
+    width = view.width_mm or theme.PAGE_MM
+    drawn, axes = theme.canvas(width, 14 + ROW_MM * len(names) + (6 if len(places) > 1 else 0))
     for y, name in enumerate(names):
         mine = case[case["system"] == name]
         # neighbours on the axis are set apart, so that equal values stay visible
@@ -136,12 +138,13 @@ def modes(view: View) -> Drawn:
             style = {"c": mark.colour, "ms": 3, "mew": 0, "alpha": 0.8, "lw": 0}
             axes.plot(part["value"] / scale.factor, up[part.index], mark.marker, **style)
         row = view.row(view.diagnostics, name)
-        if row is not None and FLAG in row.flags:
+        if row is not None and BIMODAL in row.flags:
             _groups(axes, mine["value"].to_numpy(dtype=float), y, scale.factor)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.75)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel(view.axis_label())
+    longest = max(theme.text_mm(name, theme.TEXT_PT - 1) for name in names)
+    axes.set_xlabel(theme.broken(view.axis_label(), width - longest - 6))
     value_axis(axes, case["value"].to_numpy(dtype=float) / scale.factor)
     if len(places) > 1:
         theme.legend(drawn, marks, list(marks), line=0)
@@ -169,7 +172,7 @@ def lag(view: View) -> Drawn:
             axis.set_major_locator(MaxNLocator(4, min_n_ticks=2))
         row = view.row(view.diagnostics, name)
         r1 = np.nan if row is None else row.lag1
-        panel.set_title(f"{name}, r₁ = {r1:.2f}" if np.isfinite(r1) else f"{name}, no r₁")
+        title_panel(panel, name, f"r₁ = {r1:.2f}" if np.isfinite(r1) else "no r₁")
     title = notation.metric_title(view.metric)
     theme.label_panels(drawn, f"{title}{view.scale.label} of a trial", "of the system's next trial")
     return Drawn(drawn, (
@@ -185,12 +188,14 @@ def qq(view: View) -> Drawn:
     Shaded: where 95 % of the values of that rank lie when the residuals are normal, rank by rank. Shown, never used to
     choose a test.
     """
-    standardised = _standardise(view.case)
+    # What is left of a value is left within a block of all systems, drawn or not
+    every = _standardise(replace(view, systems=None).case)
+    standardised = {name: values for name, values in every.items() if name in view.drawn}
     names = [name for name in view.names if name in standardised]
     drawn, axes = panels(len(names), view.width_mm or theme.PAGE_MM)
     for panel, name in zip(axes, names, strict=True):
         ordered = standardised[name]
-        panel.set_title(f"{name}, n = {ordered.size}")
+        title_panel(panel, name, f"n = {ordered.size}")
         panel.set_box_aspect(1)
         if ordered.size < 2 or not np.isfinite(ordered).all():
             panel.set(xticks=[], yticks=[])
@@ -320,7 +325,7 @@ def _describe_modes(view: View) -> str:
     for row in cells.itertuples(index=False):
         raw, logs = notation.short(row.split_d), notation.short(row.split_d_log)
         distances.append(f"{row.system} {raw}; {logs}; p {p_text(row.dip_p)}")
-        if FLAG in row.flags:
+        if BIMODAL in row.flags:
             two = split(view.by_system[row.system])
             low, high = (f"{notation.number(place / scale.factor)}{unit}" for place in (two.low, two.high))
             shares = f"{100 * two.share:.0f} % at {low}, {100 - 100 * two.share:.0f} % at {high}"

@@ -42,7 +42,8 @@ class View:
     diagnostics: pd.DataFrame = None
     tiers: pd.DataFrame = None
     probes: pd.DataFrame = None
-    systems: Sequence[str] | None = None  # in the session's order, baseline first: it fixes colours and markers
+    systems: Sequence[str] | None = None  # to draw, in this order; None is all, by name
+    every_system: Sequence[str] | None = None  # the session's, baseline first: it fixes colours; None is `systems`
     not_run: Mapping[str, str] = field(default_factory=dict)  # system that could not be run -> reason
     absent: Mapping[tuple[str, str], str] = field(default_factory=dict)  # (scenario, system) without a place -> reason
     order: str = "random"  # of the trials of a block: a key of `sentences.ORDERS`, or a sentence
@@ -54,12 +55,19 @@ class View:
         return frame[(frame["workload"] == self.workload) & (frame["metric"] == self.metric)]
 
     @cached_property
+    def trials(self) -> pd.DataFrame:
+        """The rows of the table that are of systems to draw; None without a table."""
+        if self.table is None or self.systems is None:
+            return self.table
+        return self.table[self.table["system"].isin(list(self.systems))]
+
+    @cached_property
     def case(self) -> pd.DataFrame:
         """The trials of the case in executed order, those without a value too, as column ``rank`` 1, 2, ...
 
         Raises `SchemaError` when none of them has a value of the metric.
         """
-        case = self.table[(self.table["workload"] == self.workload) & (self.table["scenario"] == self.scenario)]
+        case = self.trials[(self.trials["workload"] == self.workload) & (self.trials["scenario"] == self.scenario)]
         case = case[(case["metric"] == self.metric) | case["metric"].isna()].sort_values(ORDER, kind="stable")
         if case["metric"].isna().all():
             what = f"{self.workload}, {self.scenario}, {self.metric}"
@@ -102,7 +110,11 @@ class View:
     @property
     def marks(self) -> dict[str, theme.SystemStyle]:
         """The look of each system of the case."""
-        return theme.assign_styles(self.names)
+        return self.styles_of(self.names)
+
+    def styles_of(self, names: Sequence[str]) -> dict[str, theme.SystemStyle]:
+        """Return the look of systems: by their places in the session, else in `names`."""
+        return theme.assign_styles(names if self.every_system is None else self.every_system)
 
     def row(self, frame: pd.DataFrame, system: str) -> Any:
         """Return a system's row of the case in `frame` as a named tuple, or None."""

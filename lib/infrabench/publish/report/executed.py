@@ -19,6 +19,8 @@ Hide = Callable[[str], str]
 KEPT = ("kernelspec", "language_info")  # of a notebook's metadata; papermill's names paths and the environment
 # Where a path begins and ends in a text. Embedded pictures may look as if they had one, between other letters.
 BEGINS, ENDS = r"(?P<before>\A|\x1b\[[\d;]*m|[^\w.+/-])", r"(?=[/\\\s\"'`,;:)\]<>&\x1b]|\Z)"
+# In prose: a page of the checkout, which does not go with a report
+TO_CHECKOUT = re.compile(r"\[([^\]]+)\]\(\.\./[^)]*\)")
 FAILED = "papermill-error-cell-tag"  # of a cell that papermill adds; its message is in the cell that failed
 
 
@@ -65,6 +67,7 @@ def read(path: Path, hide: Hide) -> Executed:
     node.metadata = NotebookNode({key: node.metadata[key] for key in KEPT if key in node.metadata})
     node.cells = [cell for cell in node.cells if FAILED not in cell.metadata.get("tags", [])]
     for cell in node.cells:
+        cell.source = TO_CHECKOUT.sub(r"\1", cell.source) if cell.cell_type == "markdown" else cell.source
         cell.metadata = NotebookNode({"tags": cell.metadata["tags"]} if cell.metadata.get("tags") else {})
     node = nbformat.from_dict(_through(hide, node))
     code = [cell for cell in node.cells if cell.cell_type == "code" and cell.source.strip()]
