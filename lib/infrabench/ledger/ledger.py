@@ -38,6 +38,8 @@ def claimed(folder: Path) -> Iterator[None]:
                 try:
                     descriptor = attempt.enter_context(locks.locked(place, wait_s=GLANCE_S))
                     attempt.enter_context(_locked_file(place, folder))
+                    if place != folder and folder.exists():
+                        continue  # on another machine it has become a session meanwhile
                 except FileNotFoundError:
                     continue  # its holder has removed it, or renamed it to `folder`
                 except BlockingIOError as error:
@@ -49,8 +51,10 @@ def claimed(folder: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            if place != folder and locks.is_at(descriptor, place):
-                shutil.rmtree(place, ignore_errors=True)  # it never became a session
+            if place != folder and locks.is_at(descriptor, place):  # it never became a session
+                for left in place.iterdir():
+                    if left.name != LOCK:  # which goes last, with the folder
+                        shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink()
 
 
 @contextmanager
@@ -74,6 +78,8 @@ def _locked_file(place: Path, folder: Path) -> Iterator[None]:
             if locks.is_at(descriptor, path):
                 with suppress(OSError):
                     path.unlink()
+                    if path.parent != folder:
+                        path.parent.rmdir()
         os.close(descriptor)
 
 
