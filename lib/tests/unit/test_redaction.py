@@ -94,6 +94,7 @@ def test_no_part_of_a_password_is_kept_whatever_signs_it_has(sign: str, frame: s
         (r"Get \"https:\/\/me:pw@h\/x\", https://me:pw@bücher.example", r"Get \"https:\/\/h\/x\", https://bücher.example"),
         ("https://me:pw@<host>/ https://me:p@ss/w@h/ mongodb://u:p@h1:1,h2:1/", "https://<host>/ https://h/ mongodb://h1:1,h2:1/"),
         ("git+https://u:tok@github.com/o/r.git@v1 ssh://git@h/o/r@v1", "git+https://github.com/o/r.git@v1 ssh://h/o/r@v1"),
+        ("https://me:pw@api.x.org:6443: dial api.x.org; me@y", "https://api.x.org:6443: dial api.x.org; me@y"),
         ("at https%3A%2F%2Fme%3Apw%40h%2F", "at https%3A%2F%2Fh%2F"),
         ("> Authorization: Basic bWU6cHc=\r\n", "> Authorization: Basic REMOVED\r\n"),
         ('{"Proxy-Authorization": "Bearer a.b-c"}', '{"Proxy-Authorization": "Bearer REMOVED"}'),
@@ -121,7 +122,7 @@ def test_credentials_go_by_their_shape(said: str, kept: str) -> None:
         f"docker://nginx:1.27@sha256:{'0a' * 32}",
         '{"a":"oci://nginx:latest","b":"root@node1"}',
         "usage: http://host:$PORT/ or http[s]://host:port/path to me@x.org",
-        "https://h?a:b@c http://h/a:b@c http://h/ me: x@y http://h: refused, me@x.org",
+        "https://h?a:b@c http://h/a:b@c http://h/ me: x@y http://h: refused, me@x.org http://h:80: refused, me@x.org",
         '"cookie": "mvsx4abcdefghijk", Cookie: kk7v3abcdefg',  # as iperf3 says
         "security.authorization: enabled --authorization-mode=Node,RBAC",
         "tokens=5&token=6 https://h/?tokens=7",

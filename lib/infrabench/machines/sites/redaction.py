@@ -51,7 +51,7 @@ URL = re.compile(
     rb"(%s[^\x00-\x20@\"'`]*(?:%s[^\x00-\x20@\"'`]*)*)([^\x00-\x1f:\"'`]*(?:(?:%s|(?!%s):)[^\x00-\x1f:\"'`]*)*)"
     % (_SIGN, _QUOTE, _QUOTE, _SIGN)
 )
-_END = rb"(?=[/?#\"'`\s,;()\[\]{}<>|&\\]|\Z)"
+_END = rb"(?=[/?#\"'`\s,;()\[\]{}<>|&\\]|:\s|:?\Z)"
 _PORT = rb"(?:[0-9]{1,5}%s|(?:\$\w+|\$?\{\w*\}|%%[sd]|<\w+>|port)(?=[/\s\"']|\Z))" % _END
 # Where a login begins: with a user and a colon that no port follows; or everything up to the @ belongs to it.
 PASSWORD = re.compile(rb"%s(?=(?:[^\s/?#@:'\"`\[]|(?<=\w)'(?=\w))*:(?!%s|\Z))" % (_SIGN, _PORT), re.IGNORECASE)
