@@ -61,7 +61,7 @@ def write(archive: Path, members: Iterable[ArchiveMember], mtime_s: int = 0) -> 
     No owner is in it, and one time for all. Raises `LedgerError` when it cannot be written; no half of it stays.
     """
     archive.parent.mkdir(parents=True, exist_ok=True)
-    temporary = archive.with_name(TMP + archive.name)
+    temporary = archive.with_name(f"{TMP}{os.getpid()}-{archive.name}")  # another process may write the same archive
     try:
         with tarfile.open(temporary, "w:xz", preset=9, format=tarfile.PAX_FORMAT) as tar:
             for member in members:

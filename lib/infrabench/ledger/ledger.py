@@ -15,6 +15,7 @@ from infrabench.core import LedgerError, locks
 from infrabench.ledger.checksums import SUMS, line
 from infrabench.ledger.files import TMP
 
+LOCK = TMP + "lock"  # in a session's folder while it is written to
 GLANCE_S = 0.2  # somebody who only asks whether a session is being written holds its lock for a moment
 
 
@@ -27,7 +28,7 @@ def claimed(folder: Path) -> Iterator[None]:
     """
     with ExitStack() as stack:
         while True:
-            with locked_parent(folder):
+            with locked_parent(folder), ExitStack() as attempt:
                 # What is not there yet is claimed by the folder that is to become it.
                 place = folder if folder.exists() else folder.with_name(TMP + folder.name)
                 try:
@@ -35,24 +36,61 @@ def claimed(folder: Path) -> Iterator[None]:
                 except OSError as error:
                     raise unwritable(folder, error) from error
                 try:
-                    descriptor = stack.enter_context(locks.locked(place, wait_s=GLANCE_S))
-                    break
+                    descriptor = attempt.enter_context(locks.locked(place, wait_s=GLANCE_S))
+                    attempt.enter_context(_locked_file(place, folder))
+                    if place != folder and folder.exists():
+                        continue  # on another machine it has become a session meanwhile
                 except FileNotFoundError:
                     continue  # its holder has removed it, or renamed it to `folder`
                 except BlockingIOError as error:
                     raise LedgerError(
                         f"{folder} is being written by another run; wait or name another session"
                     ) from error
+                stack.push(attempt.pop_all())
+                break
         try:
             yield
         finally:
-            if place != folder and locks.is_at(descriptor, place):
-                shutil.rmtree(place, ignore_errors=True)  # it never became a session
+            if place != folder and locks.is_at(descriptor, place):  # it never became a session
+                for left in place.iterdir():
+                    if left.name != LOCK:  # which goes last, with the folder
+                        shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink()
+
+
+@contextmanager
+def _locked_file(place: Path, folder: Path) -> Iterator[None]:
+    """Hold a lock that other machines see: on NFS a folder's is known to one machine alone, a file's to its server.
+
+    The file is made in `place`, which may become `folder` meanwhile, and is removed in the end.
+    """
+    if not _is_free_or_plain(place / LOCK):
+        raise LedgerError(f"{place / LOCK} is no plain file, and no session holds such a thing: remove it")
+    try:
+        descriptor = locks.take(place / LOCK, wait_s=GLANCE_S, create=True)
+    except (FileNotFoundError, BlockingIOError):
+        raise
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    try:
+        yield
+    finally:
+        for path in (place / LOCK, folder / LOCK):
+            if locks.is_at(descriptor, path):
+                with suppress(OSError):
+                    path.unlink()
+                    if path.parent != folder:
+                        path.parent.rmdir()
+        os.close(descriptor)
+
+
+def _is_free_or_plain(path: Path) -> bool:
+    return not path.is_symlink() and (path.is_file() or not path.exists())
 
 
 def is_being_written(folder: Path) -> bool:
-    """Tell whether a process that lives writes to the session `folder`."""
-    return locks.is_locked(folder)
+    """Tell whether a process that lives, here or on a machine that shares the file system, writes to a session."""
+    path = folder / LOCK
+    return locks.is_locked(folder) or (_is_free_or_plain(path) and locks.is_locked(path))
 
 
 def locked_parent(folder: Path) -> AbstractContextManager[int]:

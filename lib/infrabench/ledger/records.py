@@ -241,8 +241,10 @@ def _problems(folder: Path, contents: Contents) -> Iterator[str]:
     yield from foreign
     if foreign:
         return  # nothing behind a link is read
-    sums, _ = parse_sums(folder / SUMS, read_file(folder, SUMS), contents.damaged_sums)
+    sums, torn = parse_sums(folder / SUMS, read_file(folder, SUMS), contents.damaged_sums)
     absent = [f"{folder / SUMS} does not name {name}" for name in (SESSION, PLAN) if name not in sums]
+    if absent and (torn or not sums):
+        contents.damaged_sums.append(f"{folder / SUMS} is empty, or cut off before its first files")
     if contents.damaged_sums:  # they are named by a line that is one no more
         contents.damaged_sums += absent
     yield from contents.damaged_sums or absent

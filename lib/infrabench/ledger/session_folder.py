@@ -262,7 +262,8 @@ def _create(folder: Path, session: Mapping[str, Any], trials: Sequence[Trial]) -
     temporary = folder.with_name(TMP + folder.name)
     try:
         for left in temporary.iterdir():  # its maker was killed
-            _remove(left)
+            if left.name != ledger.LOCK:  # that of the claim
+                _remove(left)
         about = (json.dumps(session, indent=1, sort_keys=True) + "\n").encode()
         files = {records.SESSION: about, PLAN: _plan_bytes(trials)}
         sums = "".join(line(sha256(data).hexdigest(), name) for name, data in sorted(files.items()))

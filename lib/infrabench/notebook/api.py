@@ -62,10 +62,14 @@ def run_or_load(wanted: Design, *, mode: str, site: str = "lab", session: str | 
     for; fewer systems or workloads narrow its table.
 
     Raises `Interrupted` when a run is interrupted in a notebook: systems are taken down by then, and to call this again
-    goes on.
+    goes on; `InfrabenchError` when another ``papermill`` command writes its result into the same file.
     """
     if mode not in MODES:
         raise unknown_name("mode", mode, MODES)
+    if in_notebook():
+        from infrabench.notebook import headless  # papermill is slow to import
+
+        headless.claim_output()
     wanted = replace(wanted, request=replace(wanted.request, site=site, session=session))
     if mode == "run":
         look = plan_tables.look_of(wanted)

@@ -9,18 +9,20 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import papermill
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
+from papermill.cli import papermill as papermill_command
 from papermill.engines import NBClientEngine, NotebookExecutionManager, papermill_engines
 from papermill.exceptions import PapermillExecutionError
 from traitlets.config import Config
 
-from infrabench.core import DesignError, InfrabenchError, NotRunnable, unknown_name
+from infrabench.core import DesignError, InfrabenchError, NotRunnable, locks, unknown_name
 from infrabench.core.locks import hold_lock
 from infrabench.experiment.execution.progress import HEADLESS
 from infrabench.ledger import catalogue
@@ -28,6 +30,7 @@ from infrabench.ledger import catalogue
 START_S = 120  # a kernel that has not started by then will not
 CELL_S = 24 * 3600  # one cell runs a whole session; a dead kernel is noticed at once all the same
 ENGINE = "infrabench"  # of papermill
+TAKEN = "{out} is being written by another run: wait for it, or name another file"
 SITES = "sites.ipynb"  # analyses a campaign over its sites
 
 
@@ -81,8 +84,8 @@ def execute(notebook: Path, out: Path, parameters: Mapping[str, Any], *, cell_ti
     with ExitStack() as stack:
         # Of two that execute a notebook into one file, the one that ends first would lose what it wrote.
         try:
-            taken = f"{out} is being written by another run: wait for it, or name another file"
-            stack.enter_context(hold_lock(out, taken, wait_s=0))  # the file itself: papermill writes it in place
+            # The file itself: papermill writes it in place.
+            stack.enter_context(hold_lock(out, TAKEN.format(out=out), wait_s=0))
         except OSError as error:
             raise DesignError(f"{out} cannot be written: {error.strerror}") from error
         return _execute(notebook, out, parameters, cell_timeout_s)
@@ -111,6 +114,42 @@ def _execute(notebook: Path, out: Path, parameters: Mapping[str, Any], cell_time
     except (CellTimeoutError, DeadKernelError) as error:
         raise InfrabenchError(f"{notebook.name} did not finish: {error}\nSee {out}") from error
     return out
+
+
+@cache
+def claim_output() -> Path | None:
+    """Hold the lock of the notebook that papermill writes, until this kernel ends, and return its path.
+
+    For a kernel that a ``papermill`` command has started, which locks nothing. None, and nothing is held, where another
+    program has: JupyterLab, `execute`, or a program that calls papermill as a library.
+
+    Raises `InfrabenchError` when another run has the file. The other one writes it whole once more when it ends.
+    """
+    parent = Path(f"/proc/{os.getppid()}")
+    try:
+        words, folder = (parent / "cmdline").read_bytes().split(b"\0"), Path(os.readlink(parent / "cwd"))
+    except OSError:
+        return None
+    out = output_of([os.fsdecode(word) for word in words[:-1]])
+    if out is None:
+        return None
+    try:
+        locks.take(folder / out, wait_s=0, create=True)
+    except BlockingIOError:
+        raise InfrabenchError(TAKEN.format(out=folder / out)) from None
+    return folder / out
+
+
+def output_of(words: Sequence[str]) -> str | None:
+    """Return the file that a ``papermill`` command writes, given its arguments with the interpreter's; None for others.
+
+    >>> output_of(["python3", "/usr/bin/papermill", "-p", "runs", "30", "in.ipynb", "out.ipynb"])
+    'out.ipynb'
+    """
+    at = next((number for number, word in enumerate(words) if Path(word).name == "papermill"), len(words))
+    parsed = papermill_command.make_context("papermill", [*words[at + 1 :]], resilient_parsing=True)
+    out = parsed.params["output_path"] or ""
+    return out if out not in ("", "-") and "://" not in out and "{" not in out else None
 
 
 def analyse_campaign(path: Path) -> Iterator[str]:

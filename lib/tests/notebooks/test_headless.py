@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -59,6 +61,38 @@ def test_of_two_runs_into_one_file_the_second_is_refused(notebook, tmp_path, mon
     assert texts == ["of the first"] * 2
     with pytest.raises(DesignError, match="cannot be written: Is a directory"):
         headless.execute(notebook, tmp_path / "x", {})
+
+
+@pytest.mark.parametrize(
+    ("words", "out"),
+    [
+        ("python3 /usr/bin/papermill in.ipynb out.ipynb -p mode run -p runs 30", "out.ipynb"),
+        ("python3 -m papermill -p runs 30 --log-output in.ipynb a/out.ipynb", "a/out.ipynb"),
+        ("python3 /usr/bin/papermill in.ipynb", None),
+        ("python3 /usr/bin/papermill in.ipynb -", None),
+        ("python3 /usr/bin/papermill in.ipynb s3://bucket/out.ipynb", None),
+        ("python3 /usr/bin/jupyter-lab in.ipynb out.ipynb", None),
+        ("python3 my-campaign in.ipynb out.ipynb", None),
+        ("", None),
+    ],
+)
+def test_what_a_papermill_command_writes_is_read_off_its_arguments(words, out):
+    assert headless.output_of(words.split()) == out
+
+
+def test_of_two_papermill_commands_into_one_file_one_fails_and_the_other_s_result_is_there(notebook, tmp_path):
+    """The first waits in its cell until the second, which its cell starts, has ended."""
+    made, out = nbformat.read(notebook, 4), tmp_path / "out.ipynb"
+    second = [sys.executable, "-m", "papermill", str(notebook), str(out), "--no-progress-bar", "-p", "runs", "2"]
+    made.cells[2].source = (
+        "import subprocess\nfrom infrabench.notebook import headless\nheadless.claim_output()\n"
+        f"if runs == 1:\n    print('second:', subprocess.run({second}, capture_output=True).returncode)"
+    )
+    nbformat.write(made, notebook)
+    first = [sys.executable, "-m", "papermill", str(notebook), "out.ipynb", "--no-progress-bar"]
+    assert subprocess.run(first, cwd=tmp_path, capture_output=True).returncode == 0
+    cells = nbformat.read(out, 4).cells
+    assert [text for cell in cells for text in (o.get("text") for o in cell.get("outputs", []))] == ["second: 1\n"]
 
 
 def test_a_cell_that_fails_is_named_and_the_notebook_kept(notebook, tmp_path, monkeypatch):

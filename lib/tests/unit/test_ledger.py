@@ -99,7 +99,7 @@ def test_what_counts_is_on_disk_before_its_rename_and_its_name_after(
         calls.append(("sync", path))
 
     def note_rename(old: Path, new: Path) -> None:
-        assert synced >= {old, *old.rglob("*")}
+        assert synced >= {old, *old.rglob("*")} - {old / ledger.LOCK}
         rename(old, new)
         calls.append(("rename", new))
 
@@ -387,6 +387,27 @@ def test_processes_that_open_one_archive_at_once_all_have_it(folder, tmp_path, m
     assert [path.name for path in (tmp_path / "there").iterdir()] == ["one"]
 
 
+def test_of_two_that_pack_into_one_archive_each_writes_it_whole(folder, tmp_path, monkeypatch):
+    """The second begins and ends while the first, which is another process, writes."""
+    packed, add, pid = tmp_path / "one.tar.xz", tarfile.TarFile.addfile, os.getpid()
+    inside = []
+
+    def add_file(tar, *args):
+        if not inside:
+            inside.append(tar)
+            monkeypatch.setattr(os, "getpid", lambda: pid + 1)
+            archive.pack(folder, packed)
+            inside.append(packed.read_bytes())
+            monkeypatch.setattr(os, "getpid", lambda: pid)
+        add(tar, *args)
+
+    monkeypatch.setattr(tarfile.TarFile, "addfile", add_file)
+    archive.pack(folder, packed)
+    assert packed.read_bytes() == inside[1]
+    assert records.verify(archive.unpack(packed, tmp_path / "there")) == []
+    assert not list(tmp_path.glob(f"{records.TMP}*"))
+
+
 def test_edited_parameters_are_found_also_when_the_sums_agree(folder: Path) -> None:
     path = folder / "session.json"
     path.write_text(path.read_text().replace('"runs": 5', '"runs": 6'))
@@ -405,6 +426,7 @@ def _zero_page(data: bytes, at: int) -> bytes:
 @pytest.mark.parametrize("spoil", [
     lambda data: _zero_page(data, 0), lambda data: _zero_page(data, 4096), lambda data: data.replace(b"0", b"\xff", 3),
     lambda data: data.replace(b"\n", b"\n# a comment\n", 2), lambda data: bytes(len(data)) + b"\n",
+    lambda data: bytes(len(data)), lambda data: b"", lambda data: data[:50], lambda data: data[:100],
 ])  # fmt: skip
 def test_lines_of_the_sums_that_are_lost_stop_no_session(tmp_path, spoil):
     """Trials have sums of their own: what they prove is kept and goes on, and verify says which line was lost."""
@@ -417,7 +439,9 @@ def test_lines_of_the_sums_that_are_lost_stop_no_session(tmp_path, spoil):
     assert len(whole) > 2 * 4096
     sums.write_bytes(spoil(whole))
     problems = records.verify(folder)
-    assert any(f"{sums}, line " in each and "not a sum" in each for each in problems)
+    assert any(
+        (f"{sums}, line " in each and "not a sum" in each) or "is empty, or cut off" in each for each in problems
+    )
     assert len(reopened(folder, plan=plan)) == 80
     assert records.verify(folder) == []
     assert sorted(sums.read_bytes().splitlines()) == sorted(whole.splitlines())

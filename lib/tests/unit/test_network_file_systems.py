@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,50 @@ def test_the_lab_says_where_nothing_can_be_locked(tmp_path: Path, monkeypatch: p
     for hold in (shell.locked, shell.in_use):
         with pytest.raises(LockError, match=r"lock cannot be locked: .*for the lab INFRABENCH_STATE"), hold():
             pass
+
+
+@pytest.fixture
+def as_nfs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Locks as between two machines on NFS: of a folder none, of a file only through a descriptor that may write."""
+    real = fcntl.flock
+
+    def flock(descriptor: int, operation: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            return
+        if operation & fcntl.LOCK_EX and not fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        real(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+
+
+@pytest.mark.usefixtures("as_nfs")
+def test_two_machines_that_share_a_folder_do_not_write_to_one_session(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "one"
+    refused = pytest.raises(LedgerError, match="one is being written by another run")
+    with ledger.claimed(folder):
+        with refused, ledger.claimed(folder):
+            pass
+        os.rename(folder.with_name(ledger.TMP + "one"), folder)  # as it becomes a session
+        assert ledger.is_being_written(folder)
+        with refused, ledger.claimed(folder):
+            pass
+    assert not ledger.is_being_written(folder)
+    with ledger.claimed(folder):
+        pass
+    assert [*folder.iterdir()] == []
+
+
+def test_a_stranger_s_lock_that_leads_elsewhere_is_not_opened(tmp_path: Path) -> None:
+    folder = tmp_path / "one"
+    folder.mkdir()
+    for make in (lambda path: path.symlink_to(tmp_path / "mine"), os.mkfifo):
+        make(folder / ledger.LOCK)
+        assert not ledger.is_being_written(folder)
+        with pytest.raises(LedgerError, match=r"one/.tmp-lock is no plain file"), ledger.claimed(folder):
+            pass
+        (folder / ledger.LOCK).unlink()
+    assert not (tmp_path / "mine").exists()
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK], ids=errno.errorcode.get)
