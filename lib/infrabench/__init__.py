@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from infrabench.analysis.session_data import Session, open_session, pool
     from infrabench.notebook.api import contrasts, estimates, probes, request, run_or_load, show_log, study
+    from infrabench.notebook.explore import explore
     from infrabench.notebook.plan_tables import plan_from_pilot, plan_summary, plan_table, power_summary
     from infrabench.notebook.sections import (
         answer,
@@ -55,6 +56,7 @@ HOME = {
     "Session": "analysis.session_data",
     "contrasts": "notebook.api",
     "estimates": "notebook.api",
+    "explore": "notebook.explore",
     "open_session": "analysis.session_data",
     "pool": "analysis.session_data",
     "probes": "notebook.api",
@@ -82,6 +84,7 @@ __all__ = [
     "deployments_table",
     "diff_table",
     "estimates",
+    "explore",
     "fold_diagnostics",
     "fold_hosts",
     "fold_plan",

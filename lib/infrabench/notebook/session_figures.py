@@ -11,13 +11,26 @@ import pandas as pd
 
 from infrabench.analysis import figures
 from infrabench.analysis.figures import FIGURES, Drawn, View
-from infrabench.analysis.results import Results, Shown, absent, alone, base, chosen, not_applicable, paragraph, picture
+from infrabench.analysis.results import (
+    Results,
+    Shown,
+    absent,
+    alone,
+    base,
+    chosen,
+    drawing,
+    not_applicable,
+    paragraph,
+    picture,
+)
 from infrabench.core import unknown_name
+
+SCREEN_DPI = 200  # sharp where a screen shows a figure larger than paper does
 
 
 def figure(
     found: Results, kind: str, workload: str = "", metric: str = "", *, scenario: str = "",
-    width_mm: float | None = None,
+    width_mm: float | None = None, save: bool = True,
 ) -> Shown:  # fmt: skip
     """Return a figure with its caption, written as PDF, SVG, PNG and side-car.
 
@@ -26,13 +39,15 @@ def figure(
     kind
         ``points`` (raw values, mean, ratio to the baseline), ``scaling`` (over the case's numeric factor), ``curves``
         (the same, and below it the ratios to the baseline), ``forest`` (ratios; without workload and metric those of
-        the primary metrics), ``tiers`` (which systems cannot be told apart); of one case, with `scenario`: ``order``
-        (values and drift probes in executed order), ``ecdf``, ``modes``, ``lag``, ``qq`` and ``power`` (detectable
-        difference over n).
+        the primary metrics), ``tiers`` (which systems cannot be told apart); of one case, with `scenario`: ``blocks``
+        (values, the systems of a block side by side), ``order`` (values and drift probes in executed order), ``ecdf``,
+        ``modes``, ``lag``, ``qq`` and ``power`` (detectable difference over n).
     workload, metric, scenario
         What it is about. Without a scenario, figures of one case take the first one.
     width_mm
         Printed width; a journal column is 85, a page 174.
+    save
+        False: draw it for a screen alone, and write nothing.
     """
     if kind not in FIGURES:
         raise unknown_name("figure", kind, FIGURES)
@@ -49,6 +64,10 @@ def figure(
     view = view_of(found, workload, metric, scenario)
     if kind == "power" and not (rows_of(view.contrasts, workload, metric, scenario)["detectable"] > 0).any():
         return paragraph(f"{workload}, {scenario}: no contrast has a spread, and so no power can be told from it.")
+    if not save:
+        drawn, told = each.draw(replace(view, width_mm=width_mm))
+        caption = f"{told} {base(found)}".strip()
+        return Shown(drawing(figures.screen(drawn, SCREEN_DPI), caption), caption)
     rows = getattr(view, each.rows)
     if each.rows == "table":
         rows = rows_of(found.table, workload, metric, scenario if each.one_case else "")
