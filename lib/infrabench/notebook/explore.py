@@ -64,7 +64,7 @@ def explore(
     """Show trials of a session with controls to choose which, and how; without a front end for them return a picture.
 
     What is not given is the first primary metric, its first scenario, all systems, and ``blocks``: see `VIEWS`. A name
-    that the session does not have is answered with a sentence in the place of the figure. Nothing is written.
+    that the session does not have is answered with a sentence in the place of the figure. No file is written.
 
     >>> ib.explore(results, "web", "requests_per_s", systems=["native", "docker"], view="ecdf")
     """
@@ -165,12 +165,12 @@ def _explain_no_value(rows: Results, choice: Choice) -> Shown:
     reasons = trials[trials["reason"] != ""].groupby(["system", "state"], sort=False, observed=True)["reason"]
     sentences = [f"{' '.join(key)}: {'; '.join(dict.fromkeys(some.head(MOST_REASONS)))}." for key, some in reasons]
     absent = not_applicable(rows, choice.workload)
+    sentences += [f"{who}: not run: {why}." for who, why in absent.items()]
     what = notation.metric_title(choice.metric).lower() if choice.metric else "any metric"
     about = f"{choice.workload}, {choice.scenario}: no trial of {', '.join(choice.systems)} has a value of {what}. "
     about += no_value(trials) if len(trials) else "" if absent else "None is recorded yet."
-    return join(
-        paragraph(about.rstrip()), listed([*sentences, *(f"{who}: not run: {why}." for who, why in absent.items())])
-    )
+    about = paragraph(about.rstrip())
+    return join(about, listed(sentences)) if sentences else about
 
 
 def _explain_no_ratio(found: Results, choice: Choice) -> str:
@@ -259,19 +259,24 @@ class _Explorer:
         except DesignError:
             choice = complete_choice(self.found, Choice()) if cases else Choice(view=self.view.value)
         self.fill(cases, choice, self.found.systems)
-        self.place(show_choice(self.found, wanted))
+        try:
+            self.place(show_choice(self.found, wanted))
+        except Exception:  # a figure of the choice before must not stand below these controls
+            self.place(paragraph("This choice cannot be shown, by a mistake in the library: the log has it."))
+            raise
 
     def fill(self, cases: Mapping[str, Mapping[str, Sequence[str]]], choice: Choice, systems: Sequence[str]) -> None:
         """Set the controls to a choice among what there is."""
         self.busy = True
         metrics = cases.get(choice.workload, {})
-        titles = [(notation.metric_title(name) if name else "no trial has a value", name) for name in metrics]
+        titles = [(self.title(choice.workload, name), name) for name in metrics]
         for control, options, value in (
             (self.workload, list(cases), choice.workload),
             (self.metric, titles, choice.metric),
             (self.scenario, metrics.get(choice.metric, []), choice.scenario),
         ):
-            control.options = options
+            if list(control.options) != options:
+                control.options = options
             if options:
                 control.value = value
         if [each.description for each in self.systems.children] != list(systems):
@@ -283,8 +288,15 @@ class _Explorer:
         self.view.value = choice.view
         self.busy = False
 
+    def title(self, workload: str, metric: str) -> str:
+        """Return a metric as the control names it."""
+        if not metric:
+            return "no trial has a value"
+        return notation.metric_title(metric) + " (primary)" * ([workload, metric] in self.found.data["primary"])
+
     def place(self, what: Shown) -> None:
         """Put something into the place of the figure, and of the picture that stays in the notebook."""
-        self.shown.value = f"<style>.{self.mark} {{ display: none }}</style>{what.html}"
+        hidden = f"<style>.{self.mark} {{ display: none }}</style>"
+        self.shown.value = f'{hidden}<div style="line-height: 1.5">{what.html}</div>'
         kept = join(paragraph(HINT), what)
         self.picture.update(Shown(f'<div class="{self.mark}">{kept.html}</div>', kept.text))
