@@ -2,7 +2,6 @@
 
 Nothing is computed for it. Rows of the analysis are selected, drawn by the figures of a session and worded by its
 sentences; leaving a system out hides its rows and changes no interval, adjustment or verdict of the others.
-
 In JupyterLab the controls stand above the figure. Its output has the last choice as a plain picture too, hidden while
 the controls are there, and that alone is left in a saved notebook. Where no front end can show controls (papermill,
 nbconvert, and so the report) the output is the picture of the default choice.
@@ -40,9 +39,8 @@ HINT = (
     "session, workload, metric, scenario, systems, and how to look at them."
 )
 OWN = ""  # the session of the notebook itself, among the names of the others
-AUTO = MappingProxyType(
-    {"style": {"description_width": "initial"}, "layout": {"width": "auto", "margin": "2px 12px 2px 0"}}
-)
+SPACED = {"width": "auto", "margin": "2px 12px 2px 0"}
+AUTO = MappingProxyType({"style": {"description_width": "initial"}, "layout": SPACED})
 MOST_REASONS = 3  # why trials have no value, of each system
 
 
