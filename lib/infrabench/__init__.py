@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from infrabench.analysis.export import export
     from infrabench.analysis.session_data import Session, open_session, pool
     from infrabench.notebook.api import contrasts, estimates, probes, request, run_or_load, show_log, study
+    from infrabench.notebook.explore import explore
     from infrabench.notebook.one_contrast import choose_contrast
     from infrabench.notebook.plan_tables import plan_from_pilot, plan_summary, plan_table, power_summary
     from infrabench.notebook.published_measured import published, published_metrics, published_score
@@ -62,6 +63,7 @@ HOME = {
     "contrasts": "notebook.api",
     "estimates": "notebook.api",
     "export": "analysis.export",
+    "explore": "notebook.explore",
     "open_session": "analysis.session_data",
     "pool": "analysis.session_data",
     "probes": "notebook.api",
@@ -93,6 +95,7 @@ __all__ = [
     "deployments_table",
     "diff_table",
     "estimates",
+    "explore",
     "export",
     "figure",
     "fold_diagnostics",

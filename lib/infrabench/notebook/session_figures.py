@@ -35,11 +35,13 @@ NAMED = ("system", "baseline", "workload", "metric", "scenario", "factor")  # co
 FRAMES = ("table", "estimates", "contrasts", "diagnostics", "tiers", "published")
 BEYOND_MM = 0.1  # of the paper: less is a rounding of the layout
 
+SCREEN_DPI = 200  # sharp where a screen shows a figure larger than paper does
+
 
 def figure(
     found: Results | Session | str | Path, kind: str, workload: str = "", metric: str = "", *, scenario: str = "",
     systems: Sequence[str] = (), labels: Mapping[str, str] | None = None, words: Mapping[str, str] | None = None,
-    width: str = "", path: str | Path | None = None,
+    width: str = "", path: str | Path | None = None, save: bool = True,
 ) -> Shown:  # fmt: skip
     """Return a figure of a session with its caption; write it, as PDF, SVG, PNG and side-car, or to `path` alone.
 
@@ -57,9 +59,9 @@ def figure(
         ``points`` (raw values, mean, ratio to the baseline), ``scaling`` (over the case's numeric factor), ``curves``
         (the same, and below it the ratios to the baseline), ``forest`` (ratios; without workload and metric those of
         the primary metrics), ``tiers`` (which systems cannot be told apart), ``published`` (every ratio that the papers
-        of the study print beside ours; takes neither workload nor metric); of one case, with `scenario`: ``order``
-        (values and drift probes in executed order), ``ecdf``, ``modes``, ``lag``, ``qq`` and ``power`` (detectable
-        difference over n).
+        of the study print beside ours; takes neither workload nor metric); of one case, with `scenario`: ``blocks``
+        (values, the systems of a block side by side), ``order`` (values and drift probes in executed order), ``ecdf``,
+        ``modes``, ``lag``, ``qq`` and ``power`` (detectable difference over n).
     workload, metric, scenario
         What it is about. Without a scenario, figures of one case take the first one.
     systems
@@ -74,6 +76,8 @@ def figure(
         File to write, whose ending is the format: ``.pdf``, ``.svg`` or ``.png``; a side-car ``.json`` that says from
         which data it was drawn stands beside it. Without one, a figure of all systems with their own names is written
         below `Results.folder`, at both widths; any other is only shown.
+    save
+        False: draw it for a screen alone, and write nothing.
 
     Raises `DesignError` for a name that is not there, with those that are; where two names would have one label; where
     a text reaches beyond the paper; and, with `path`, where the session has nothing to draw.
@@ -123,6 +127,9 @@ def figure(
                 text.set_text(theme.reword(text.get_text()))
             return Drawn(drawn, theme.reword(f"{told} {base(found)}".strip()))
 
+    if not save:
+        drawn, caption = draw()
+        return Shown(drawing(figures.screen(drawn, SCREEN_DPI), caption), caption)
     if place is None and not (systems or labels or words):
         name = "-".join(part for part in (kind, workload, metric, scenario) if part).replace("=", "-").replace(" ", "-")
         return show_figure(draw, found.folder / "figures" / found.name, name, rows, parameters)

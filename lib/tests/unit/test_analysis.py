@@ -122,7 +122,7 @@ def test_a_workload_that_was_not_measured_says_so(found: results.Results) -> Non
 
 
 def test_an_unknown_figure_names_those_there_are(found: results.Results) -> None:
-    with pytest.raises(DesignError, match="unknown figure 'bars': known are: curves, ecdf, forest"):
+    with pytest.raises(DesignError, match="unknown figure 'bars': known are: blocks, curves, ecdf, forest"):
         session_figures.figure(found, "bars")
 
 

@@ -105,7 +105,7 @@ def test_a_session_is_found_by_its_folder(found: Results, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ({"kind": "bars"}, "unknown figure 'bars': known are: curves, ecdf, forest"),
+        ({"kind": "bars"}, "unknown figure 'bars': known are: blocks, curves, ecdf, forest"),
         ({"workload": "wbe"}, "unknown workload 'wbe': did you mean web.*known are: ftp, iozone, mail, stream"),
         ({"metric": "latency"}, "unknown metric of web 'latency'.*latency_p99_s"),
         ({"metric": ""}, "points shows one metric: .*; there are ftp total_s"),

@@ -9,11 +9,11 @@ from infrabench.analysis.figures.sentences import grouped, pairs
 from infrabench.analysis.figures.sites import sites
 from infrabench.analysis.figures.theme import COLUMN_MM, PAGE_MM, other_width, style
 from infrabench.analysis.figures.timeline import timeline
-from infrabench.analysis.figures.trials import ecdf, lag, modes, order, qq
+from infrabench.analysis.figures.trials import blocks, ecdf, lag, modes, order, qq
 from infrabench.analysis.figures.view import FIGURES, Drawn, View, figure
 
 __all__ = [
-    "COLUMN_MM", "FIGURES", "METADATA", "PAGE_MM", "Drawn", "View", "caption", "composite", "ecdf", "figure", "forest",
-    "grouped", "interim", "lag", "modes", "order", "other_width", "overhang_mm", "pairs", "points", "power",
+    "COLUMN_MM", "FIGURES", "METADATA", "PAGE_MM", "Drawn", "View", "blocks", "caption", "composite", "ecdf", "figure",
+    "forest", "grouped", "interim", "lag", "modes", "order", "other_width", "overhang_mm", "pairs", "points", "power",
     "published", "qq", "save", "scaling", "screen", "sites", "style", "tiers", "timeline",
 ]  # fmt: skip

@@ -184,10 +184,10 @@ def interim(
 
 
 @theme.style()
-def screen(drawn: Figure) -> bytes:
+def screen(drawn: Figure, dpi: int = SCREEN_DPI) -> bytes:
     """Return a figure as PNG for a screen; nothing is written to disk."""
     data = io.BytesIO()
-    drawn.savefig(data, format="png", dpi=SCREEN_DPI, metadata={"Software": None})
+    drawn.savefig(data, format="png", dpi=dpi, metadata={"Software": None})
     return data.getvalue()
 
 

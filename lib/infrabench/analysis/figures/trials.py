@@ -39,7 +39,7 @@ def order(view: View) -> Drawn:
         width, (80 if drift else 55) + theme.legend_mm(len(names) + 2, width), nrows=2 if drift else 1, sharex=True,
         squeeze=False, gridspec_kw={"height_ratios": [2.4, 1]} if drift else None,
     )  # fmt: skip
-    extra = _values(grid[0, 0], view, flagged)
+    extra = _values(grid[0, 0], view, case, flagged)
     grid[0, 0].set_ylabel(theme.broken(view.axis_label(), 38 if drift else 36))
     if drift:
         _probes(grid[1, 0], case, view.probes)
@@ -52,14 +52,41 @@ def order(view: View) -> Drawn:
     label = f"trial{of} in executed order" + (f" ({', '.join(lines)})" if lines else "")
     grid[-1, 0].set_xlabel(theme.broken(label, width - 20, " ("))
     theme.legend(drawn, view.marks, [name for name in names if name in set(case["system"])], extra, line=0)
-    outliers = case[flagged].groupby("system", observed=True).size()
-    which = ", ".join(f"{count} {name}" for name, count in outliers.items())
     parts = [
         f"{view.about}{view.metric_in} of every trial in executed order; {notation.direction(view.better)}; the axis "
         f"does not start at zero. {counts(case)}{order_sentence(case, view.order)}",
-        f"Ringed: modified z above 3.5, kept in every analysis ({which}). " if which else "No value is flagged. ",
-        no_value(case), repeats(case), view.dependence,
+        _flag_sentence(case, flagged), no_value(case), repeats(case), view.dependence,
         "Below: fixed work done before each block on each host, never used to correct a value. " if drift else "",
+    ]  # fmt: skip
+    return Drawn(drawn, "".join(parts).strip())
+
+
+@figure("blocks", one_case=True)
+def blocks(view: View) -> Drawn:
+    """Return every value of a case over its block, the systems of a block side by side: what the paired statistics see.
+
+    What one block did to all systems alike shows as a column that lies higher or lower; a system that differs lies on
+    the same side of the baseline in most columns. Flags, repeats and losses are drawn as in `order`.
+    """
+    case, names, width = view.case, view.names, view.width_mm or theme.PAGE_MM
+    present = [name for name in names if name in set(case["system"])]
+    columns = case.groupby(["session", "block"], sort=False).ngroup() + 1
+    # set apart within a column, so that no system hides another; three quarters of it, so that columns stay apart
+    place = {name: 0.75 * ((i + 0.5) / len(present) - 0.5) for i, name in enumerate(present)}
+    flagged = _flagged(case)
+    drawn, axes = theme.canvas(width, 65 + theme.legend_mm(len(names) + 2, width))
+    extra = _values(axes, view, case.assign(rank=columns + case["system"].map(place)), flagged)
+    axes.set_ylabel(theme.broken(view.axis_label(), 46))
+    _edges(np.array([axes]), case.assign(rank=columns))
+    axes.set_xlim(0.4, columns.max() + 0.6)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    several = case.groupby(["session", "deployment"]).ngroups > 1
+    axes.set_xlabel("block, in executed order" + (" (thick lines: deployments)" if several else ""))
+    theme.legend(drawn, view.marks, present, extra, line=0)
+    parts = [
+        f"{view.about}{view.metric_in} of every trial, by block; {notation.direction(view.better)}; the axis does not "
+        f"start at zero. {counts(case)}Systems stand side by side in a block, whatever their order in it was. ",
+        order_sentence(case, view.order), _flag_sentence(case, flagged), no_value(case), repeats(case),
     ]  # fmt: skip
     return Drawn(drawn, "".join(parts).strip())
 
@@ -225,9 +252,9 @@ def qq(view: View) -> Drawn:
     ))  # fmt: skip
 
 
-def _values(axes: Axes, view: View, flagged: pd.Series) -> list[Line2D]:
-    """Draw the values and return the legend's entries for what is special about some of them."""
-    case, factor = view.case, view.scale.factor
+def _values(axes: Axes, view: View, case: pd.DataFrame, flagged: pd.Series) -> list[Line2D]:
+    """Draw the values over ``rank`` and return the legend's entries for what is special about some of them."""
+    factor = view.scale.factor
     for name, mark in view.marks.items():
         every = case[case["system"] == name]
         mine = every[every["value"].notna()]
@@ -265,6 +292,13 @@ def _flagged(case: pd.DataFrame) -> pd.Series:
     for _, values in case[case["value"].notna()].groupby("system", observed=True)["value"]:
         flags[values.index] = outlier_mask(values.to_numpy(dtype=float))
     return flags
+
+
+def _flag_sentence(case: pd.DataFrame, flagged: pd.Series) -> str:
+    """Return how many values carry an outlier flag, by system."""
+    outliers = case[flagged].groupby("system", observed=True).size()
+    which = ", ".join(f"{count} {name}" for name, count in outliers.items())
+    return f"Ringed: modified z above 3.5, kept in every analysis ({which}). " if which else "No value is flagged. "
 
 
 def _edges(panels: np.ndarray, case: pd.DataFrame) -> None:

@@ -14,6 +14,7 @@ from infrabench.analysis.figures import (
     COLUMN_MM,
     PAGE_MM,
     View,
+    blocks,
     ecdf,
     lag,
     modes,
@@ -85,6 +86,40 @@ def test_order_sorts_out_what_failed_what_was_repeated_and_what_is_flagged() -> 
     assert "n = 28 docker, 30 native." in told
     assert "randomised complete blocks" in told
     assert "Williams squares" in order(View(*CASE, table=table, order="williams")).caption
+
+
+def test_blocks_shows_every_value_in_the_column_of_its_block() -> None:
+    values = normal(12, systems=3)
+    values["docker"][3] = None
+    values["native"][7] = 160.0
+    table = table_of(values, blocks_per_deployment=4)
+    table["block"] += 5  # of a session whose first blocks are elsewhere
+    table = table.sample(frac=1, random_state=1)
+    drawn = blocks(View(*CASE, table=table, systems=("native", "docker", "lxc"), width_mm=COLUMN_MM))
+    axes, places = drawn.figure.axes[0], {}
+    for name, marker in zip(values, MARKERS, strict=False):
+        shown = marked(axes, marker)[: sum(value is not None for value in values[name])]
+        assert shown[:, 1] == pytest.approx([value for value in values[name] if value is not None])
+        places[name] = shown[:, 0]
+        assert list(np.round(shown[:, 0])) == [i + 1 for i, value in enumerate(values[name]) if value is not None]
+    assert (places["native"] < places["lxc"]).all()  # in the session's order, whatever their order in the block was
+    assert marked(axes, "x")[:, 0] == pytest.approx([4])  # docker is in the middle of its column
+    assert {"failed", "outlier flag", "D3"} <= set(texts(drawn.figure).splitlines())
+    assert overhang_mm(drawn.figure) < 0.1
+    assert (
+        "by block; higher is better; the axis does not start at zero. n = 11 docker, 12 lxc, 12 native."
+        in drawn.caption
+    )
+    assert "kept in every analysis (1 docker, 2 native)" in drawn.caption
+    assert "failed: 1 docker" in drawn.caption
+
+
+def test_a_single_value_is_a_column_and_a_case_without_any_is_refused() -> None:
+    drawn = blocks(View(*CASE, table=table_of({"native": [7.0], "docker": [None]}), systems=("native", "docker")))
+    assert marked(drawn.figure.axes[0], "o")[:, 1] == pytest.approx([7])
+    assert overhang_mm(drawn.figure) < 0.1
+    with pytest.raises(SchemaError, match="no ok trial of sysbench-cpu, default, events_per_s"):
+        blocks(View(*CASE, table=table_of({"native": [None]})))
 
 
 def test_a_discarded_block_is_counted_once() -> None:
