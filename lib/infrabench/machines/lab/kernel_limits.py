@@ -83,6 +83,7 @@ def load_bridge_filter(file: Path, root: Path = ROOT) -> None:
     try:
         sh("modprobe", "br_netfilter")
     except ProvisionError as error:
+        file.unlink()  # nothing to unload, and perhaps no program that would
         raise NotRunnable(
             f"this machine's kernel has not the module br_netfilter, without which no network of Kubernetes works: "
             f"{error}. Install the kernel's whole package of modules"

@@ -129,3 +129,4 @@ def test_a_kernel_without_the_module_is_told(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(kernel_limits, "sh", sh)
     with pytest.raises(NotRunnable, match="kernel has not the module br_netfilter"):
         kernel_limits.load_bridge_filter(tmp_path / "note", tmp_path)
+    kernel_limits.unload_bridge_filter(tmp_path / "note")  # where modprobe itself is missing, it would fail for ever
