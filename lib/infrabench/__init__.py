@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from infrabench.analysis.export import export
+    from infrabench.analysis.results import findings, table, whole
     from infrabench.analysis.session_data import Session, open_session, pool
     from infrabench.notebook.api import contrasts, estimates, probes, request, run_or_load, show_log, study
     from infrabench.notebook.explore import explore
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
     from infrabench.notebook.published_measured import published, published_metrics, published_score
     from infrabench.notebook.sections import (
         answer,
+        fold,
         fold_diagnostics,
-        fold_hosts,
         fold_plan,
+        fold_provenance,
         fold_tests,
-        fold_trials,
+        join,
         section,
     )
     from infrabench.notebook.session_figures import figure
@@ -43,11 +45,15 @@ if TYPE_CHECKING:
 HOME = {
     "answer": "notebook.sections",
     "figure": "notebook.session_figures",
+    "findings": "analysis.results",
+    "table": "analysis.results",
+    "whole": "analysis.results",
+    "fold": "notebook.sections",
     "fold_diagnostics": "notebook.sections",
-    "fold_hosts": "notebook.sections",
     "fold_plan": "notebook.sections",
+    "fold_provenance": "notebook.sections",
     "fold_tests": "notebook.sections",
-    "fold_trials": "notebook.sections",
+    "join": "notebook.sections",
     "section": "notebook.sections",
     "blocks_table": "notebook.session_tables",
     "capabilities_table": "notebook.session_tables",
@@ -98,11 +104,13 @@ __all__ = [
     "explore",
     "export",
     "figure",
+    "findings",
+    "fold",
     "fold_diagnostics",
-    "fold_hosts",
     "fold_plan",
+    "fold_provenance",
     "fold_tests",
-    "fold_trials",
+    "join",
     "look_around",
     "machine_table",
     "open_session",
@@ -128,7 +136,9 @@ __all__ = [
     "size_table",
     "studies_table",
     "study",
+    "table",
     "validity_table",
+    "whole",
 ]
 
 

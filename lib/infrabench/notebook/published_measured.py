@@ -25,8 +25,8 @@ from infrabench.analysis.results import (
 )
 from infrabench.analysis.tables import columns, notation
 from infrabench.core import InfrabenchError
-from infrabench.notebook import published_cells
-from infrabench.notebook.published_cells import compare_published
+from infrabench.notebook import published_audit, published_cells
+from infrabench.notebook.published_cells import LETTERS, compare_published
 from infrabench.notebook.sections import fold, join
 from infrabench.notebook.session_figures import figure
 
@@ -39,7 +39,10 @@ METRICS = (  # what papers print of a workload, and the metric of ours that it i
 
 
 def published(found: Results) -> Shown:
-    """Return how many published ratios agree with ours, the figure of all of them, and the table folded.
+    """Return how many published ratios agree with ours, and the figure of all of them.
+
+    Folded: what is printed, printed values beside ours, every ratio as a table, what does not add up in the papers,
+    what is left of their conclusions.
 
     >>> ib.published(results)
     """
@@ -52,10 +55,16 @@ def published(found: Results) -> Shown:
     more = f", {missing} of them because nothing was measured" if missing else ""
     told = [table(found, "published")] if rows["where"].notna().any() else []
     told += [published_cells.ratios(found)] if rows["printed"].notna().any() else []
+    study, folder = LETTERS[str(found.data["study"])], str(found.folder)
+    cells = [published_cells.values(found)] if found.data["study"] in published_cells.read_cells().cells else []
     return join(
+        fold("What is printed, as it stands", published_audit.numbers(study, folder)),
+        *(fold("Printed values beside those of ours that they can stand for", each) for each in cells),
         paragraph(f"{len(rows)} comparisons with published ratios: {counts}{more}."),
         figure(found, "published"),
         fold("Every published ratio, where it is printed, and what is to be known of it", *told),
+        fold("What does not add up in what is printed, computed from it", published_audit.audit(study, folder)),
+        fold("What is left of the conclusions", published_audit.outcome(study)),
     )
 
 

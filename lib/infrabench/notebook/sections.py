@@ -7,7 +7,8 @@ made of the tables, figures and sentences that can also be called one by one.
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from infrabench.analysis import tables
 from infrabench.analysis.results import Results, Shown, alone, chosen, findings, listed, paragraph, table, whole
@@ -20,6 +21,7 @@ from infrabench.notebook.plan_tables import plan_summary, plan_table, power_summ
 from infrabench.notebook.session_figures import figure
 
 TESTS = {  # kind of table -> the line that it is folded behind
+    "results": "Estimates and contrasts in one table, as a paper prints them",
     "contrasts": "Every contrast with the baseline: ratio, interval, margin, verdict",
     "omnibus": "Is there any difference among the systems at all? Friedman's test over the ranks within blocks",
     "tiers": "Which systems cannot be told apart? Those that share a letter are not ranked",
@@ -70,12 +72,15 @@ def answer(found: Results) -> Shown:
 
 def section(
     found: Results, workload: str, *metrics: str, more: Sequence[str] = (), kind: str = "points",
-    columns: Sequence[str] = (),
+    further: Mapping[str, str] = MappingProxyType({}), columns: Sequence[str] = (),
 ) -> Shown:  # fmt: skip
     """Return a workload's section: of each metric the figure and what its contrasts say; the estimates folded.
 
     `more`: metrics of which only the sentences are shown; `kind`: of the figures, see `session_figures.figure`;
-    `columns`: metrics of the folded table, by default all. Of a workload that was not run it says why.
+    `further`: other kinds of figures to show after them, each with its metric; `columns`: metrics of the folded table,
+    by default all. Of a workload that was not run it says why.
+
+    >>> ib.section(results, "web", "requests_per_s", further={"ecdf": "latency_p99_s"})
     """
     if not (found.estimates["workload"] == workload).any():
         return findings(found, workload, [*metrics, *more][0])
@@ -83,6 +88,7 @@ def section(
     for metric in (*metrics, *more):
         shown += [figure(found, kind, workload, metric)] if metric in metrics else []
         shown.append(findings(found, workload, metric))
+    shown += [figure(found, other, workload, metric) for other, metric in further.items()]
     return join(*shown, fold(f"Estimates of {workload}, by system", table(found, "estimates", [workload], columns)))
 
 
@@ -91,21 +97,30 @@ def fold_plan(wanted: Design) -> Shown:
     return fold(plan_summary(wanted), whole(plan_table(wanted)), paragraph(power_summary(wanted)))
 
 
-def fold_hosts(session: Session) -> Shown:
-    """Return what hosts and systems say of themselves, folded behind where and when the session was measured."""
+def fold_provenance(session: Session) -> Shown:
+    """Return where a session was measured and which of its trials are valid: three lines, what is behind them folded.
+
+    What hosts and systems say of themselves; what each system can do, where it was asked; states of trials, reasons
+    and numbers of blocks.
+
+    >>> ib.fold_provenance(session)
+    """
     site, systems = session.data["site"], ", ".join(session.data["systems"])
     line = f"Measured at {site['name']} ({site['kind']}) from {session.data['created_utc'][:16].replace('T', ' ')} UTC"
     stamp = session.data.get("stamp") or ""
-    return fold(
+    hosts = fold(
         f"{line}: {systems}. {stamp}".rstrip(),
         paragraph("What each system says, with its limits as seen from inside the target:"),
         whole(session_tables.deployments_table(session)),
         paragraph("What each host says:"),
         whole(session_tables.provenance_table(session)),
     )
+    able = session_tables.capabilities_table(session)
+    shown = [] if able.empty else [fold("What each system can do, as seen when it was made ready", whole(able))]
+    return join(hosts, *shown, _fold_trials(session))
 
 
-def fold_trials(session: Session) -> Shown:
+def _fold_trials(session: Session) -> Shown:
     """Return which trials are valid and why others are not, folded behind their numbers."""
     counts = session_tables.validity_table(session)
     found = {state: int(counts[state].sum()) for state in (*STATES, "missing")}
@@ -124,7 +139,7 @@ def fold_trials(session: Session) -> Shown:
 
 
 def fold_tests(found: Results, workloads: Sequence[str] = (), metrics: Sequence[str] = ()) -> Shown:
-    """Return contrasts, omnibus tests, tiers, interactions and trends as tables, each folded behind its question."""
+    """Return results, contrasts, omnibus tests, tiers, interactions and trends as tables, each folded behind its question."""
     return join(*(fold(line, table(found, kind, workloads, metrics)) for kind, line in TESTS.items()))
 
 

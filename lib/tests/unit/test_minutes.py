@@ -174,7 +174,7 @@ def test_what_the_time_could_not_decide_and_what_that_would_take_is_said(
     assert told["scenario"].tolist() == ["value=1", "value=2"]
     assert told["note"].tolist() == ["enough", "not enough"]
     assert int(told["pairs needed"][1]) > 20
-    shown = sections.fold_trials(opened).text
+    shown = sections.fold_provenance(opened).text
     assert said in shown
     assert "It ended because" in "\n".join(describe_state(tmp_path / "s"))
     assert "It ended because" in caplog.text

@@ -50,15 +50,17 @@ def test_a_section_is_figure_sentences_and_the_folded_estimates(found: Results) 
     head, _, folded = shown.html.partition("<details>")
     assert "<table" not in head
     assert "<table" in folded
+    more = ib.section(found, "iozone", "write_B_per_s", further={"ecdf": "read_B_per_s"})
+    assert more.html.count("data:image/png;base64") == 2
     assert "redis: not run" in ib.section(found, "redis", "requests_per_s").text
 
 
 def test_what_is_folded_is_behind_a_line_that_says_what_it_is(session: Path, found: Results) -> None:
     measured = open_session(session)
-    trials = ib.fold_trials(measured)
+    provenance = ib.fold_provenance(measured)
     ok = int((measured.table.drop_duplicates("trial")["state"] == "ok").sum())
-    assert trials.text.startswith(f"{ok} valid trials; ")
-    assert ib.fold_hosts(measured).text.startswith("Measured at ")
+    assert f"\n{ok} valid trials; " in provenance.text
+    assert provenance.text.startswith("Measured at ")
     tests = ib.fold_tests(found, ["web"])
     assert tests.html.count("<details>") == len(sections.TESTS)
     assert table(found, "contrasts", ["web"]).html in tests.html
