@@ -29,7 +29,7 @@ from infrabench.stats.estimates import estimates as _estimates
 
 MODES = ("load", "run")
 # What a loaded session has to be asked for with.
-COMPARED = ("study", "profile", "runs", "seed", "deployments", "order", "rounds", "aa")
+COMPARED = ("study", "profile", "runs", "seed", "deployments", "order", "rounds", "set", "aa")
 
 
 def study(name: str) -> Study:
@@ -45,7 +45,9 @@ def request(study: str, **parameters: Any) -> Design:
     Lists may also come as text, ``["native", "docker"]`` or ``native,docker``: papermill hands them over so.
     `precision` (relative half-width, 0.02 = 2 %) adds blocks to the 30 until every primary cell's interval is that
     narrow, at `most` so many. `minutes` are shared out: a few blocks of every case, then more where intervals are too
-    wide for their margins; with a precision they end its search. `aa` names a system to measure under two labels.
+    wide for their margins; with a precision they end its search. `set` has own values of workloads' parameters,
+    ``{"web.users": [100, 1000], "sysbench-cpu.threads": "1:8"}``: each combination is a scenario. `aa` names a system
+    to measure under two labels.
     """
     known = [each.name for each in fields(Request)]
     for name in parameters:

@@ -139,7 +139,7 @@ def _fold_trials(session: Session) -> Shown:
 
 
 def fold_tests(found: Results, workloads: Sequence[str] = (), metrics: Sequence[str] = ()) -> Shown:
-    """Return results, contrasts, omnibus tests, tiers, interactions and trends as tables, each folded behind its question."""
+    """Return results, contrasts, omnibus tests, tiers, interactions and trends, each folded behind its question."""
     return join(*(fold(line, table(found, kind, workloads, metrics)) for kind, line in TESTS.items()))
 
 

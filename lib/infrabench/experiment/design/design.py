@@ -35,6 +35,7 @@ from infrabench.core import (
 )
 from infrabench.core.request import check_count, check_names
 from infrabench.experiment.design import orders
+from infrabench.experiment.design.settings import apply_settings, read_settings
 
 TRIAL_OVERHEAD_S = 0.05  # switching systems, starting commands, monitors and ledger; corrected while a session runs
 RECORD_BYTES = 12_000  # one trial on disk, beside its monitor samples
@@ -126,7 +127,11 @@ def design(
         if name not in known:
             raise unknown_name("system", name, known)
     where = f"profile {request.profile!r} of study {study.name!r}"
-    cases = _cases(chosen.cases, request.workloads, declared or {}, where)
+    cases = _select(chosen.cases, request.workloads, declared or {})
+    if request.set is not None:
+        settings = read_settings(request.set, dict.fromkeys(case.workload for case in cases), declared or {})
+        request, cases = replace(request, set=settings), apply_settings(cases, settings, declared or {})
+    cases = _complete_cases(cases, declared or {}, where)
     cases = tuple(_cut(case, (declared or {}).get(case.workload, {}), request.rounds) for case in cases)
     if blocks * len(cases) * len(named) > MOST_TRIALS:
         raise DesignError(f"{blocks} blocks of {len(cases)} cases on {len(named)} systems are too many trials")
@@ -281,18 +286,23 @@ def _trial(design: Design, block: int, position: int, system: str, case: Case, d
     return replace(trial, id=trial_id(design.study, design.seed, trial))
 
 
-def _cases(
-    offered: tuple[Case, ...], asked: Sequence[str] | None, declared: Mapping[str, Mapping[str, Param]], where: str
-) -> tuple[Case, ...]:
-    cases = list(offered)
-    if asked is not None:
-        names = check_names("workloads", asked)
-        known = {case.workload for case in offered} | set(declared)
-        for name in names:
-            if name not in known:
-                raise unknown_name("workload", name, known)
-        cases = [case for case in offered if case.workload in names]
-        cases += [Case(name, "default") for name in sorted(names) if all(case.workload != name for case in cases)]
+def _select(
+    offered: Sequence[Case], asked: Sequence[str] | None, declared: Mapping[str, Mapping[str, Param]]
+) -> list[Case]:
+    """Return the cases of the workloads that are asked for; one that no case is of has the scenario ``default``."""
+    if asked is None:
+        return [*offered]
+    names = check_names("workloads", asked)
+    known = {case.workload for case in offered} | set(declared)
+    for name in names:
+        if name not in known:
+            raise unknown_name("workload", name, known)
+    cases = [case for case in offered if case.workload in names]
+    return cases + [Case(name, "default") for name in sorted(names) if all(case.workload != name for case in cases)]
+
+
+def _complete_cases(cases: Sequence[Case], declared: Mapping[str, Mapping[str, Param]], where: str) -> tuple[Case, ...]:
+    """Return cases with every parameter of their workloads; `DesignError` where two have one name."""
     for (name, scenario), count in Counter((case.workload, case.scenario) for case in cases).items():
         if count > 1:
             raise DesignError(f"{where} has workload {name!r} twice at scenario {scenario!r}; rename one")
