@@ -43,7 +43,6 @@ from infrabench.experiment.provenance import code, collect
 from infrabench.ledger.codes import CODE
 from infrabench.ledger.records import FORMAT, absences, not_applicable
 from infrabench.ledger.session_folder import SessionFolder
-from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.hosts.marks import sweeping
 from infrabench.machines.sites import redaction
 
@@ -79,6 +78,8 @@ def _fit_rounds(case: Case, request: Request) -> Case:
     `DesignError` for values that the workload refuses together, before anything is made ready. What hangs on the system
     at hand is found where its targets are known.
     """
+    from infrabench.machines.hosts.host import LocalHost  # needs Fabric; reading sessions does not
+
     workload = registry.workload(case.workload)
     life = dict.fromkeys(("create", "exec", "remove", "address"), ("true",))
     roles = {role: Target(role, LocalHost(), lifecycle=life) for role in ("server", "client")}
