@@ -18,6 +18,5 @@ def test_simulated_sessions_stop_where_looks_stop() -> None:
             seen = look_at({"a": x[session, 0, :n], "b": x[session, 1, :n]})
             if seen.stop:
                 break
-        assert (found.n[session], found.met[session]) == (n, seen.reason == "target")
-        assert found.median[session].tolist() == [way == "median" for way in seen.criterion.values()]
+        assert found.n[session] == n
     assert len(set(found.n.tolist())) > 2

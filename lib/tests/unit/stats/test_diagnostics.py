@@ -58,20 +58,11 @@ def test_a_cell_says_what_the_kernels_say() -> None:
     assert row["lag1"] == pytest.approx(np.corrcoef(x[1:], x[:-1])[0, 1], abs=0.05)
     assert row["trend_tau"] == pytest.approx(stats.kendalltau(np.arange(30), x).statistic)
     assert row["skewness"] == pytest.approx(stats.skew(x, bias=False))
-    assert row["shapiro_raw_p"] == pytest.approx(stats.shapiro(x).pvalue)
     assert row["split_d"] == pytest.approx(split(x).d)
     assert row["dip_p"] == pytest.approx(dip_p(dip(x), 30))
     assert np.isnan(row["step"])
     assert (row["mean_low_eff"], row["mean_high_eff"]) == pytest.approx(t_interval(x)[:2])
     assert row["n_eff"] == 30
-
-
-@pytest.mark.parametrize(
-    ("system", "p"), [("native", 0.072164132), ("docker", 0.202640348), ("lxc", 0.10463324), ("lxd", 0.86127912)]
-)
-def test_reference_shapiro(system: str, p: float) -> None:
-    found = diagnostics(table_of(DATA_A)).set_index("system")
-    assert found.loc[system, "shapiro_raw_p"] == pytest.approx(p, abs=1e-6)
 
 
 def test_residuals_are_those_of_a_two_way_layout_on_logarithms() -> None:
@@ -97,7 +88,6 @@ def test_a_shift_between_blocks_or_deployments_is_not_in_the_residuals() -> None
     plain = diagnostics(table_of({"x": x, "y": y}))
     blocked = diagnostics(table_of({"x": x * weather, "y": y * weather}))
     np.testing.assert_allclose(blocked["shapiro_p"], plain["shapiro_p"], rtol=1e-6)
-    assert (blocked["shapiro_raw_p"] < 0.01).all()
     step = np.repeat([1.0, 3.0], 10)
     moved = table_of({"x": x * step, "y": y}, blocks_per_deployment=10)
     np.testing.assert_allclose(residuals(moved), residuals(table_of({"x": x, "y": y}, blocks_per_deployment=10)))

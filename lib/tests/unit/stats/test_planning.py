@@ -66,15 +66,14 @@ def test_power_is_that_of_statsmodels(n: int, effect: float) -> None:
         assert n == 400
 
 
-def quadrature(sd: float, n: int, margin: float, difference: float) -> float:
+def quadrature(sd: float, n: int, margin: float) -> float:
     """Power of both one-sided tests, by adaptive quadrature over the chi-square distribution of the variance."""
     df, error = n - 1, sd / np.sqrt(n)
     critical = stats.t.ppf(0.95, df)
 
     def passes(v: float) -> float:
         room = margin - critical * error * np.sqrt(v / df)
-        inside = stats.norm.cdf((room - difference) / error) - stats.norm.cdf((-room - difference) / error)
-        return stats.chi2.pdf(v, df) * max(inside, 0)
+        return stats.chi2.pdf(v, df) * max(2 * stats.norm.cdf(room / error) - 1, 0)
 
     most = min(df * (margin / error / critical) ** 2, stats.chi2.isf(1e-15, df))
     return integrate.quad(passes, 0, most, epsabs=1e-11, epsrel=1e-11, limit=500)[0]
@@ -83,9 +82,7 @@ def quadrature(sd: float, n: int, margin: float, difference: float) -> float:
 @pytest.mark.parametrize("n", [2, 3, 6, 30, 200])
 def test_power_of_equivalence_by_another_quadrature(n: int) -> None:
     for margin in (0.2, 0.6, 2.0, 9.0):
-        for difference in (0.0, 0.15, -0.6):
-            found = tost_power(1.0, n, margin, difference=difference)
-            assert found == pytest.approx(quadrature(1.0, n, margin, difference), abs=1e-8)
+        assert tost_power(1.0, n, margin) == pytest.approx(quadrature(1.0, n, margin), abs=1e-8)
 
 
 def test_published_power_of_a_bioequivalence_trial() -> None:
@@ -93,13 +90,6 @@ def test_published_power_of_a_bioequivalence_trial() -> None:
     error = np.sqrt(np.log1p(0.3**2)) * np.sqrt(2 / 40)
     room, shift, df = np.log(1.25) / error, np.log(0.95) / error, np.array(38.0)
     assert _probability(room, np.array(-stats.t.ppf(0.95, 38)), shift, df) == pytest.approx(0.815845, abs=1e-6)
-
-
-def test_power_of_equivalence_by_simulation() -> None:
-    x = np.random.default_rng(21).normal(0.005, 0.02, (20_000, 12))
-    half = stats.t.ppf(0.95, 11) * x.std(axis=1, ddof=1) / np.sqrt(12)
-    passed = (np.abs(x.mean(axis=1)) + half < 0.02).mean()
-    assert tost_power(0.02, 12, 0.02, difference=0.005) == pytest.approx(passed, abs=0.01)
 
 
 @given(st.floats(0.001, 3), st.floats(0.05, 3))
