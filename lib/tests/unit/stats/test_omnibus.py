@@ -11,18 +11,17 @@ from scipy import stats
 from infrabench.analysis.tidy import tidy
 from infrabench.stats import omnibus
 from infrabench.stats.multiplicity import holm
-from infrabench.stats.omnibus import OMNIBUS, friedman, worst_friedman
+from infrabench.stats.omnibus import OMNIBUS, critical_distance, friedman, worst_friedman
 from tests.support.analysis_fixtures import DATA_A, PRIMARY, table_of, write_session
 
 X = np.array([DATA_A[name] for name in ("native", "docker", "lxc", "lxd")])
 
 
-def test_reference_blocked() -> None:
-    found = friedman(X)
-    assert (found.statistic, found.p) == pytest.approx((14.28, 0.002547770093), rel=1e-6)
-    assert (found.iman_davenport_f, found.df1, found.df2) == pytest.approx((8.175572519, 3, 27), rel=1e-6)
-    assert found.iman_davenport_p == pytest.approx(0.0004952643697, rel=1e-6)
-    assert found.mean_ranks == pytest.approx([3.2, 1.5, 2.0, 3.3])
+def test_critical_distance_of_mean_ranks() -> None:
+    assert critical_distance(4, 10) == pytest.approx(1.483231188, rel=1e-6)
+    # the published critical values at 5 % for k = 2 .. 6 (Demsar 2006, table 5), cut at three digits
+    values = [critical_distance(k, 1) / np.sqrt(k * (k + 1) / 6) for k in range(2, 7)]
+    assert values == pytest.approx([1.960, 2.343, 2.569, 2.728, 2.850], abs=1e-3)
 
 
 def test_as_scipy_and_pingouin() -> None:
@@ -62,6 +61,7 @@ def test_reference_data_as_a_table() -> None:
     assert (row["k"], row["n"], row["pair_unit"]) == (4, 10, "blocks")
     assert (row["friedman_chi2"], row["friedman_p"]) == pytest.approx((14.28, 0.002547770093), rel=1e-6)
     assert (row["iman_davenport_f"], row["df1"], row["df2"]) == pytest.approx((8.175572519, 3, 27), rel=1e-6)
+    assert row["iman_davenport_p"] == pytest.approx(0.0004952643697, rel=1e-6)
     assert row["nemenyi_cd"] == pytest.approx(1.483231188, rel=1e-6)
     assert row["tiers"] == "a: docker, lxd, native; b: docker, lxc, native"
 

@@ -1,4 +1,4 @@
-"""Planning: published and own tables, statsmodels, a quadrature, simulations, and that n is the least that does."""
+"""Planning: statsmodels, a published power, a quadrature, a simulation, and that n is the least that does."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
+from infrabench.stats.intervals import t_interval
 from infrabench.stats.planning import (
     _probability,
     blocks_to_decide,
@@ -19,39 +20,6 @@ from infrabench.stats.planning import (
     t_power,
     tost_power,
 )
-
-# CoV in % -> half-width of the 95 % interval in % of the mean at n = 3, 5, 10, 30; n for +-1, 2, 3 and 5 %
-TABLE = {
-    0.5: ("1.24 0.62 0.36 0.19", (4, 3, 3, 2)),
-    1: ("2.48 1.24 0.72 0.37", (7, 4, 3, 3)),
-    2: ("4.97 2.48 1.43 0.75", (18, 7, 5, 3)),
-    3: ("7.45 3.73 2.15 1.12", (38, 12, 7, 4)),
-    5: ("12.4 6.21 3.58 1.87", (99, 27, 14, 7)),
-    10: ("24.8 12.4 7.15 3.73", (387, 99, 46, 18)),
-    20: ("49.7 24.8 14.3 7.47", (1540, 387, 174, 64)),
-}
-
-
-@pytest.mark.parametrize("cov", TABLE)
-def test_table_of_half_widths_and_sizes(cov: float) -> None:
-    widths, sizes = TABLE[cov]
-    for n, printed in zip((3, 5, 10, 30), widths.split(), strict=True):
-        half = 0.51 * 10.0 ** -len(printed.partition(".")[2])  # of the last digit printed
-        assert half_width(cov, n) == pytest.approx(float(printed), abs=half)
-    assert n_for_precision(cov, np.array([1.0, 2, 3, 5])).tolist() == list(sizes)
-
-
-# in units of the standard deviation
-@pytest.mark.parametrize(("n", "expected"), [(3, 3.26), (5, 1.68), (10, 1.00), (30, 0.529), (50, 0.404)])
-def test_table_of_detectable_differences(n: int, expected: float) -> None:
-    half = 5e-4 if n >= 30 else 5e-3  # of the last digit printed
-    assert detectable(1.0, n) == pytest.approx(expected, abs=half)
-
-
-@pytest.mark.parametrize(("n", "expected"), [(10, 1.00), (30, 0.546), (50, 0.419)])
-def test_table_of_equivalence_margins(n: int, expected: float) -> None:
-    # the table was simulated: exact is 0.4197 for 0.419
-    assert equivalence_margin(1.0, n) == pytest.approx(expected, abs=0.002 if n >= 30 else 0.006)
 
 
 @pytest.mark.parametrize("n", [2, 3, 10, 30, 400])
@@ -90,6 +58,12 @@ def test_published_power_of_a_bioequivalence_trial() -> None:
     error = np.sqrt(np.log1p(0.3**2)) * np.sqrt(2 / 40)
     room, shift, df = np.log(1.25) / error, np.log(0.95) / error, np.array(38.0)
     assert _probability(room, np.array(-stats.t.ppf(0.95, 38)), shift, df) == pytest.approx(0.815845, abs=1e-6)
+
+
+def test_half_width_is_that_of_students_interval() -> None:
+    x = np.random.default_rng(20).normal(100, 3, (4, 12))
+    low, high, _ = t_interval(x)
+    assert half_width(x.std(axis=-1, ddof=1), 12) == pytest.approx((high - low) / 2)
 
 
 @given(st.floats(0.001, 3), st.floats(0.05, 3))
