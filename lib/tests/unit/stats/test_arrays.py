@@ -1,7 +1,8 @@
-"""What array functions are given: lists will do, and no value is missing, endless, or everybody's partner."""
+"""What holds of all array functions: lists will do, no value is missing or endless, cells do not see one another."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -41,7 +42,7 @@ ONE: dict[str, Callable[[Any], Any]] = {
     "one_way": lambda x: planning.one_way(x, np.arange(N) // 3),
 }
 TWO: dict[str, Callable[[Any, Any], Any]] = {
-    "bootstrap_quantile_ratio": intervals.bootstrap_quantile_ratio,
+    "bootstrap_median_ratio": intervals.bootstrap_median_ratio,
     "paired_fieller": pairwise.paired_fieller,
     "paired_log_ratio": pairwise.paired_log_ratio,
     "paired_t": pairwise.paired_t,
@@ -55,7 +56,7 @@ ROWS: dict[str, Callable[[Any], Any]] = {
     "friedman": friedman,
     "page": page,
     "log_slope": lambda x: log_slope(x, [1.0, 2.0, 4.0]),
-    "interaction": lambda x: interaction([x, x[::-1]]),
+    "interaction": lambda x: interaction(np.stack([x, np.asarray(x)[..., ::-1, :]], axis=-3)),
 }
 SITES: dict[str, Callable[..., Any]] = {
     "cochran_q": lambda y, e, df: meta_analysis.cochran_q(y, e),
@@ -126,3 +127,40 @@ def test_sites(function: Callable[..., Any]) -> None:
             function(X, other, 5)
     with pytest.raises(ValueError, match="not above 0"):
         function(X, spoilt(ERROR, 0.0), 5)
+
+
+def leaves(found: Any) -> list[np.ndarray]:
+    return [leaf for part in found for leaf in leaves(part)] if isinstance(found, tuple) else [np.asarray(found, float)]
+
+
+CELLS = np.random.default_rng(74).normal(10, 1, (2, 2, 3, 3, N))  # x and y, cells, systems or levels, blocks
+CELLS[:, 0, 1] = 4.0  # a constant cell leaves its neighbours as they are
+ALL = {
+    **{name: (function, 1) for name, function in ONE.items() if name != "one_way"},
+    **{name: (function, 2) for name, function in TWO.items()},
+    **{name: (function, 0) for name, function in ROWS.items()},
+}
+
+
+@pytest.mark.parametrize(("function", "samples"), ALL.values(), ids=ALL)
+def test_cells_are_answered_as_they_are_alone(function: Callable[..., Any], samples: int) -> None:
+    given = [each[:, :, 0] for each in CELLS[:samples]] if samples else [CELLS[0]]
+    together = leaves(function(*given))
+    for cell in np.ndindex(2, 3):
+        for whole, alone in zip(together, leaves(function(*(each[cell] for each in given))), strict=True):
+            value = whole[cell] if whole.shape[:2] == (2, 3) else whole
+            assert value == pytest.approx(alone, rel=1e-9, abs=1e-12, nan_ok=True)
+
+
+FEW = {name: each for name, each in ALL.items() if name != "effective_interval"}  # of n_eff values it needs some
+
+
+@pytest.mark.parametrize(("function", "samples"), FEW.values(), ids=FEW)
+def test_too_little_is_answered_without_a_warning(function: Callable[..., Any], samples: int) -> None:
+    rows = () if samples else (3,)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for shape in ((0,), (1,), (4, 0), (0, 5), (8,)):
+            cells = shape[:-1]
+            found = leaves(function(*[np.full((*cells, *rows, shape[-1]), 0.1)] * max(samples, 1)))
+            assert all(leaf.shape[: len(cells)] == cells or not leaf.shape for leaf in found)

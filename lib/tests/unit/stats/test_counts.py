@@ -60,13 +60,6 @@ def test_interval_and_p_never_contradict(x: int, y: int, m: float) -> None:
     assert (inside < 0.05 - 1e-9) <= (narrow.low > 0.8 and narrow.high < 1.25) <= (inside <= 0.05 + 1e-9)
 
 
-def test_the_exact_test_is_at_least_as_cautious_as_the_score_test() -> None:
-    assert poisson_p(60, 30, 1.0, 1.0) > rates.test_poisson_2indep(60, 1, 30, 1, method="score").pvalue
-    assert poisson_p(60, 30, 1.0, 1.0) == pytest.approx(
-        rates.test_poisson_2indep(60, 1, 30, 1, method="exact-cond").pvalue, rel=1e-9
-    )
-
-
 def test_a_zero_baseline_has_a_finite_lower_end() -> None:
     found = poisson_ratio(6, 0, 30, 30)
     assert (found.value, found.interval.high) == (np.inf, np.inf)

@@ -1,4 +1,4 @@
-"""The dip against its definition (linear programs) and against the package diptest; its p against that package's."""
+"""The dip and its p against the package diptest, and its table against a simulation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import linprog
 
 from infrabench.stats.diagnostics import MIN_DIP_VALUES, QUANTILES, SIZES, dip, dip_p
 from tests.unit.stats.null_tables import dip_quantiles
@@ -26,57 +25,6 @@ def test_dip_is_that_of_diptest(n: int) -> None:
         for x in samples(rng, n):
             if np.ptp(x) > 0:
                 assert dip(x) == pytest.approx(diptest.dipstat(x), abs=1e-12)
-
-
-def dip_by_definition(x: np.ndarray) -> float:
-    """The least d for which a distribution convex before a mode and concave after it stays within d of the sample."""
-    at, counts = np.unique(x, return_counts=True)
-    above = np.cumsum(counts) / x.size
-    below = np.concatenate(([0.0], above[:-1]))
-    return max(min(_with_mode(at, below, above, mode) for mode in range(at.size)), 1 / (2 * x.size))
-
-
-def _with_mode(at: np.ndarray, below: np.ndarray, above: np.ndarray, mode: int) -> float:
-    k = at.size
-    d, jump = k + 1, k  # unknowns: heights at the values, height just before the mode, the distance
-    rows: list[np.ndarray] = []
-    limits: list[float] = []
-
-    def at_most(terms: list[tuple[int, float]], limit: float) -> None:
-        rows.append(np.bincount([i for i, _ in terms], [v for _, v in terms], minlength=k + 2))
-        limits.append(limit)
-
-    def slope(i: int, sign: float) -> list[tuple[int, float]]:
-        width = sign / (at[i + 1] - at[i])
-        return [(jump if i + 1 == mode else i + 1, width), (i, -width)]
-
-    for i in range(k):
-        before = jump if i == mode else i
-        for unknown, height in ((before, below[i]), (i, above[i])):
-            at_most([(unknown, 1), (d, -1)], height)
-            at_most([(unknown, -1), (d, -1)], -height)
-    at_most([(jump, 1), (mode, -1)], 0)
-    for i in range(k - 1):
-        at_most(slope(i, -1), 0)
-    for i in range(k - 2):
-        if i + 1 < mode:
-            at_most([*slope(i, 1), *slope(i + 1, -1)], 0)
-        elif i >= mode:
-            at_most([*slope(i + 1, 1), *slope(i, -1)], 0)
-    cost = np.zeros(k + 2)
-    cost[d] = 1
-    return linprog(cost, A_ub=np.array(rows), b_ub=limits, bounds=[(0, 1)] * (k + 2), method="highs").fun
-
-
-@pytest.mark.parametrize("tied", [False, True])
-def test_dip_keeps_its_definition(tied: bool) -> None:
-    rng = np.random.default_rng(5)
-    for i in range(16):
-        n = int(rng.integers(5, 12))
-        x = rng.normal(size=n) + (8 * (np.arange(n) < n // 2) if i % 2 else 0)
-        x = np.round(x) if tied else x
-        if np.ptp(x) > 0:
-            assert dip(x) == pytest.approx(dip_by_definition(x), abs=1e-9)
 
 
 @pytest.mark.parametrize("n", [4, 5, 8, 10, 13, 30, 42, 50, 150, 1000])

@@ -40,14 +40,6 @@ def some(k: int, cells: int = 40, seed: int = 1) -> tuple[np.ndarray, np.ndarray
 # published figures
 
 
-def test_q_and_its_p_are_those_published_for_the_vaccine() -> None:
-    """metafor's documentation: Q(df = 12) = 152.2330, p < .0001."""
-    found = meta_analysis.cochran_q(*risk_ratios())
-    assert found.statistic == pytest.approx(152.2330, abs=5e-5)
-    assert found.df == 12
-    assert found.p < 1e-4
-
-
 def test_the_interval_of_the_variance_is_the_published_q_profile() -> None:
     """metafor's page on van Houwelingen and others 2002: 0.1302 to 1.1812 by Q-profile, of the log odds ratios."""
     assert meta_analysis.between_interval(*odds_ratios())[:2] == pytest.approx((0.1302, 1.1812), abs=1e-4)
@@ -56,11 +48,6 @@ def test_the_interval_of_the_variance_is_the_published_q_profile() -> None:
 def test_the_share_between_is_the_published_one() -> None:
     """metafor's documentation: I^2 = 92.22 % at tau^2 = 0.3132."""
     assert 100 * meta_analysis.share_between(0.3132, risk_ratios()[1]) == pytest.approx(92.22, abs=5e-3)
-
-
-def test_the_variance_of_nine_laboratories_is_the_published_one() -> None:
-    """Kacker 2004, table 1: Paule and Mandel's standard deviation is 0.8399."""
-    assert np.sqrt(meta_analysis.between_variance(LABS, LABS_ERROR)) == pytest.approx(0.8399, abs=5e-5)
 
 
 # other implementations

@@ -21,7 +21,6 @@ def test_interaction_is_the_repeated_measures_test() -> None:
     long = pd.DataFrame(cells, columns=["level", "block", "y"])
     expected = pingouin.rm_anova(long, dv="y", within="level", subject="block", correction=True).iloc[0]
     assert found.statistic == pytest.approx(expected["F"])
-    assert found.p_conservative == pytest.approx(expected["p_GG_corr"], abs=1e-6)
     assert found.epsilon == pytest.approx(pingouin.epsilon(pd.DataFrame(change.T), correction="hf"))
     assert found.p == pytest.approx(stats.f.sf(found.statistic, 3 * found.epsilon, 33 * found.epsilon))
     three = rng.normal(size=(3, 4, 12))
@@ -45,12 +44,6 @@ def test_interaction_does_not_see_blocks_systems_or_levels_by_themselves() -> No
 def test_no_interaction_without_two_of_each(shape: tuple[int, ...]) -> None:
     assert np.isnan(interaction(np.zeros(shape)).p)
     assert np.isnan(interaction(np.ones((2, 2, 5))).p)
-
-
-def test_leading_axes_are_cells() -> None:
-    levels = np.random.default_rng(3).normal(size=(5, 2, 3, 8))
-    assert interaction(levels).p.shape == (5,)
-    assert interaction(levels).p[3] == pytest.approx(interaction(levels[3]).p)
 
 
 @pytest.mark.parametrize(("k", "levels", "n"), [(2, 3, 6), (2, 8, 10), (4, 5, 30), (4, 8, 6)])

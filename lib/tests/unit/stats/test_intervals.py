@@ -1,4 +1,4 @@
-"""Intervals of one sample and of a shift: reference values, independent implementations, properties, coverage."""
+"""Intervals of one sample and of a shift: reference values, independent implementations, properties."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
 from scipy import stats
-from statsmodels.stats.proportion import proportion_confint
 
 from infrabench.stats.intervals import (
     Interval,
@@ -54,12 +50,6 @@ DIFFERENCES = {
     ("lxc", "lxd"): (-0.75, -1.04, -0.45),
     ("native", "docker"): (1.52, -0.31, 2.50),
 }
-RANKS = {
-    6: (1, 6, 0.96875), 7: (1, 7, 0.98438), 8: (1, 8, 0.99219), 9: (2, 8, 0.96094), 10: (2, 9, 0.97852),
-    11: (2, 10, 0.98828), 12: (3, 10, 0.96143), 15: (4, 12, 0.96484), 20: (6, 15, 0.95861),
-    25: (8, 18, 0.95671), 30: (10, 21, 0.95723), 40: (14, 27, 0.96152), 50: (18, 33, 0.96716),
-    100: (40, 61, 0.96480),
-}  # fmt: skip
 LOCATIONS: dict[str, Callable[[np.ndarray], Interval]] = {
     "t": t_interval,
     "median": median_interval,
@@ -82,13 +72,6 @@ def test_reference_values(system: str) -> None:
 def test_reference_pseudo_median_of_differences(pair: tuple[str, str]) -> None:
     found = hodges_lehmann(A[pair[0]] - A[pair[1]])
     assert (found.value, *found.interval[:2]) == pytest.approx(DIFFERENCES[pair], rel=REL)
-
-
-@pytest.mark.parametrize("n", RANKS)
-def test_rank_table(n: int) -> None:
-    low, high, level = median_ranks(n)
-    assert (low, high) == RANKS[n][:2]
-    assert level == pytest.approx(RANKS[n][2], abs=5.1e-6)  # printed with five decimals
 
 
 @pytest.mark.parametrize("n", range(6, 101))
@@ -142,12 +125,11 @@ def test_no_interval_without_spread_or_with_one_value() -> None:
 
 @pytest.mark.parametrize("n", [1, 7, 1000, 10**7])
 @pytest.mark.parametrize("share", [0.0, 1e-3, 0.3, 1.0])
-def test_wilson_is_that_of_scipy_and_statsmodels(n: int, share: float) -> None:
+def test_wilson_is_that_of_scipy(n: int, share: float) -> None:
     lost = round(share * n)
     found = wilson_interval(lost, n)
     by_scipy = stats.binomtest(lost, n).proportion_ci(method="wilson")
     assert found[:2] == pytest.approx((by_scipy.low, by_scipy.high), rel=1e-9, abs=1e-15)
-    assert found[:2] == pytest.approx(proportion_confint(lost, n, method="wilson"), rel=1e-9, abs=1e-15)
     assert 0 <= found.low <= lost / n <= found.high <= 1
     turned = wilson_interval(n - lost, n)
     assert (1 - turned.high, 1 - turned.low) == pytest.approx(found[:2], abs=1e-12)
@@ -168,18 +150,6 @@ def test_a_geometric_mean_needs_positive_values() -> None:
     assert np.isnan(found.interval.low).tolist() == [False, True, True]
 
 
-def test_cells_are_told_apart() -> None:
-    """A stack gives what its cells give alone, and a constant cell leaves its neighbours as they are."""
-    x = np.random.default_rng(1).normal(10, 1, (2, 3, 12))
-    x[0, 1] = 4.0
-    for method in LOCATIONS.values():
-        whole = method(x)
-        assert whole.low.shape == (2, 3)
-        for cell in np.ndindex(2, 3):
-            np.testing.assert_allclose([ends[cell] for ends in whole], method(x[cell]), rtol=1e-12)
-        assert np.isnan(whole.low).sum() == 1
-
-
 def test_large_stacks_are_worked_off_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(2).normal(size=(40, 20))
     whole = hodges_lehmann(x)
@@ -187,41 +157,3 @@ def test_large_stacks_are_worked_off_in_pieces(monkeypatch: pytest.MonkeyPatch) 
     pieces = hodges_lehmann(x)
     assert (whole.value == pieces.value).all()
     assert (whole.interval.low == pieces.interval.low).all()
-
-
-numbers = arrays.arrays(np.float64, st.integers(6, 30), elements=st.integers(-1000, 1000).map(lambda i: i / 8))
-
-
-@given(numbers, st.sampled_from([0.5, 2.0, 1024.0]), st.integers(-100, 100), st.randoms(use_true_random=False))
-def test_unit_origin_and_order_do_not_matter(x: np.ndarray, unit: float, origin: int, random: object) -> None:
-    moved = x * unit + origin
-    random.shuffle(moved)  # type: ignore[attr-defined]
-    for method in LOCATIONS.values():
-        before, after = method(x), method(moved)
-        expected = (before.low * unit + origin, before.high * unit + origin, before.level)
-        np.testing.assert_allclose(after, expected, rtol=1e-9, atol=1e-9 * unit)
-        assert np.isnan(before.low) == bool(constant(x))
-
-
-# ------------------------------------------------------------------------------------------ coverage
-# Fixed seeds; a share over R replicates passes inside its 99.9 % binomial band.
-
-R = 2000
-
-
-def band(share: float) -> tuple[float, float]:
-    half = stats.norm.ppf(0.9995) * np.sqrt(share * (1 - share) / R)
-    return share - half, share + half
-
-
-def covered(found: Interval, truth: float) -> float:
-    return float(((found.low <= truth) & (truth <= found.high)).mean())
-
-
-@pytest.mark.parametrize("shape", ["normal", "heavy"])
-def test_pseudo_median_covers_at_its_exact_level(shape: str) -> None:
-    rng = np.random.default_rng(4)
-    draw = rng.normal if shape == "normal" else lambda size: rng.standard_t(2, size=size)
-    found = hodges_lehmann(draw(size=(R, 10))).interval
-    low, high = band(found.level[0])
-    assert low <= covered(found, 0.0) <= high

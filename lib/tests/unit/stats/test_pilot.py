@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from infrabench.core import SchemaError
 from infrabench.stats.planning import PILOT, blocks_to_decide, n_for_precision, plan_from_pilot, spread_limit
 from tests.support.analysis_fixtures import DATA_A, table_of
 
@@ -77,9 +76,3 @@ def test_a_mean_of_zero_and_a_metric_without_margin() -> None:
     found = plan_of({"native": [1.0, 2, 3], "lxc": [-1.0, 0.0, 1.0]}, margins={"other": 0.1})
     assert found.loc[("lxc", "mean", 0.01), "note"] == "the mean is 0"
     assert "verdict" not in found.index.get_level_values("quantity")
-
-
-def test_two_trials_of_one_cell_in_a_block_are_refused() -> None:
-    table = table_of({"native": [1.0, 2], "lxc": [1.0, 2]})
-    with pytest.raises(SchemaError, match="two ok trials"):
-        plan_from_pilot(pd.concat([table, table.assign(trial="other")]), "native", MARGINS)

@@ -8,58 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import optimize, stats
+from scipy import stats
 
-from infrabench.stats.pairwise import paired_fieller, paired_log_ratio
+from infrabench.stats.pairwise import paired_fieller, paired_log_ratio, paired_t
 from tests.support.analysis_fixtures import DATA_A
 
 A = {name: np.array(values) for name, values in DATA_A.items()}
-REL = 1e-6
 SYSTEMS = ("docker", "lxc", "lxd")
-
-PAIRED = {
-    "docker": (0.9742567286, 1.001833226),
-    "lxc": (0.9908060579, 1.000519232),
-    "lxd": (0.9966932012, 1.009751228),
-}
-LOG_RATIO = {
-    "docker": (0.9878704222, 0.9744319281, 1.001494248),
-    "lxc": (0.995671262, 0.9908014933, 1.000564966),
-    "lxd": (1.003217183, 0.9967070327, 1.009769855),
-}
-EQUIVALENCE = {
-    "docker": (0.9769665693, 0.9988959722),
-    "lxc": (0.9917232674, 0.9996349734),
-    "lxd": (0.997938503, 1.008523784),
-}
-
-
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_reference_fieller(system: str) -> None:
-    x, y = A[system], A["native"]
-    assert paired_fieller(x, y) == pytest.approx((*PAIRED[system], 0.95), rel=REL)
-
-
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_reference_log_ratios(system: str) -> None:
-    x, y = A[system], A["native"]
-    found = paired_log_ratio(x, y)
-    assert (found.value, *found.interval[:2]) == pytest.approx(LOG_RATIO[system], rel=REL)
-    assert paired_log_ratio(x, y, level=0.90).interval[:2] == pytest.approx(EQUIVALENCE[system], rel=REL)
-
-
-def test_ends_are_the_ratios_that_a_t_test_just_rejects() -> None:
-    """The definition itself, by root finding: t of mean(x) - r mean(y) is at its quantile."""
-    x, y = np.random.default_rng(8).normal((9, 10), 2, (12, 2)).T
-    found = paired_fieller(x, y)
-
-    def gap(r: float) -> float:
-        error = (x - r * y).var(ddof=1)
-        return float(abs(x.mean() - r * y.mean()) / np.sqrt(error / 12) - stats.t.ppf(0.975, 11))
-
-    middle = x.mean() / y.mean()
-    ends = optimize.brentq(gap, middle - 0.6, middle), optimize.brentq(gap, middle, middle + 0.9)
-    assert found[:2] == pytest.approx(ends, rel=1e-8)
 
 
 def test_unbounded_when_the_baseline_is_too_noisy() -> None:
@@ -81,37 +36,6 @@ def test_nothing_to_infer_from_is_not_a_number() -> None:
     assert paired_log_ratio(2 * same, same).value == pytest.approx(2)
 
 
-def test_cells_are_told_apart() -> None:
-    rng = np.random.default_rng(3)
-    x, y = rng.normal(9, 1, (2, 3, 8)), rng.normal(10, 1, (2, 3, 8))
-    x[0, 0], y[0, 0] = 3.0, 4.0
-    y[1, 2] -= 10
-    whole = paired_fieller(x, y)
-    for cell in np.ndindex(2, 3):
-        np.testing.assert_allclose([part[cell] for part in whole], paired_fieller(x[cell], y[cell]), rtol=1e-12)
-    assert np.isnan(whole.low).tolist() == [[True, False, False], [False, False, True]]
-    logs = paired_log_ratio(x, y)
-    assert np.isnan(logs.interval.low).tolist() == [[True, False, False], [False, False, True]]
-
-
-pairs = st.lists(st.tuples(st.floats(50, 150), st.floats(50, 150)), min_size=3, max_size=40)
-
-
-@given(pairs, st.floats(1e-3, 1e9), st.randoms(use_true_random=False))
-def test_ratios_are_bracketed_and_ignore_unit_and_order(
-    values: list[tuple[float, float]], unit: float, random: object
-) -> None:
-    x, y = np.array(values).T
-    random.shuffle(values)  # type: ignore[attr-defined]
-    moved_x, moved_y = np.array(values).T * unit
-    found = paired_fieller(x, y)
-    if np.ptp(x) > 1e-6 and np.ptp(y) > 1e-6:
-        np.testing.assert_allclose(paired_fieller(moved_x, moved_y)[:2], found[:2], rtol=1e-6)
-    if not np.isnan(found.low):
-        assert found.low <= x.mean() / y.mean() * (1 + 1e-9)
-        assert found.high >= x.mean() / y.mean() * (1 - 1e-9)
-
-
 @given(st.lists(st.floats(50, 150), min_size=3, max_size=40), st.floats(1e-3, 1e3))
 def test_a_system_in_proportion_to_its_baseline_has_that_ratio(values: list[float], c: float) -> None:
     y = np.array(values)
@@ -120,3 +44,26 @@ def test_a_system_in_proportion_to_its_baseline_has_that_ratio(values: list[floa
     if not np.isnan(found.low):
         assert found[:2] == pytest.approx((c, c), rel=1e-12)
         assert logs.interval[:2] == pytest.approx((c, c), rel=1e-12)
+
+
+OTHERS = np.array([A[name] for name in SYSTEMS])
+BASE = np.broadcast_to(A["native"], OTHERS.shape)
+
+
+def test_reference_paired() -> None:
+    found = paired_t(OTHERS, BASE)
+    assert found.statistic == pytest.approx([-1.960853099, -2.023881596, 1.105451305], rel=1e-6)
+    assert found.p == pytest.approx([0.08153253, 0.0736588528, 0.2976378009], abs=1e-6)
+    assert found.df == 9
+    assert found.interval.low == pytest.approx([-2.603774556, -0.9381552625, -0.3369296184], rel=1e-6)
+    assert found.interval.high == pytest.approx([0.1857745558, 0.05215526251, 0.9809296184], rel=1e-6)
+    logs = paired_t(np.log(OTHERS), np.log(BASE))
+    assert logs.p == pytest.approx([0.074655983, 0.0763602057, 0.2933022324], abs=1e-6)
+    assert found.p == pytest.approx(stats.ttest_rel(OTHERS, BASE, axis=1).pvalue)
+
+
+def test_too_little_has_no_t() -> None:
+    with np.errstate(all="raise"):
+        assert np.isnan(paired_t([1.0], [2.0]).p)
+        assert np.isnan(paired_t([0.1, 0.1, 0.1], [0.3, 0.3, 0.3]).p)
+        assert np.isnan(paired_t(A["native"], A["native"] + 0.1).p)  # equal up to rounding is equal
