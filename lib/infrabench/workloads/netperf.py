@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from infrabench.core import Capture, DesignError, Measurements, Param, Params, ParseError, Roles, Step, Steps
 from infrabench.workloads import _network
 from infrabench.workloads._counters import Amount
-from infrabench.workloads._parse import NUMBER, equal, higher, lower, number, one, positive, text
+from infrabench.workloads._parse import NUMBER, equal, higher, in_order, lower, number, one, positive, text
 
 PROGRAMS = {"server": {"netperf": "netperf", "netserver": "netperf"}, "far": {"netperf": "netperf"}}
 VERSION = ("netperf", "-V"), r"^Netperf version (\S+)$"
@@ -139,10 +139,9 @@ def _transactions(
     _agree(told, rate, done, elapsed_s, cut_off=int(crowded))
     times_s = {name: _value(told, key) * MICROSECOND for name, key in LATENCIES.items()}
     low, high = (_value(told, key) * MICROSECOND for key in ("MIN_LATENCY", "MAX_LATENCY"))
-    in_order = [low, times_s["p50"], times_s["p90"], times_s["p99"], high]
     positive(TOOL, "median", times_s["p50"])
-    if in_order != sorted(in_order) or not low <= times_s["mean"] <= high:
-        raise ParseError(TOOL, "latencies are not in order", str(told))
+    in_order(TOOL, "latencies", (low, times_s["p50"], times_s["p90"], times_s["p99"], high), str(told))
+    in_order(TOOL, "latencies", (low, times_s["mean"], high), str(told))
     under_way = rate * times_s["mean"]
     least = 0.0 if crowded and told["PROTOCOL"] == "TCP" else UNDER_WAY[0]  # over TCP none is lost
     if not least <= under_way <= UNDER_WAY[1]:

@@ -24,8 +24,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from infrabench.core import Capture, Measurements, NotAsClaimed, Param, Params, ParseError, Roles, Step, Steps
-from infrabench.workloads import _barrier_output, _pods
-from infrabench.workloads._parse import KIB, at, equal, json_object, lower, number, positive, value, whole
+from infrabench.workloads import _pods
+from infrabench.workloads._parse import KIB, at, equal, json_object, list_at, lower, number, positive, value, whole
 
 VERSION = ("ib-pods", "--version"), r"^ib-pods (\S+)$"
 PARAMS = {
@@ -110,9 +110,7 @@ def _verb(capture: Capture, step: str, verb: str, key: str) -> Mapping[str, Any]
 
 def _times(said: Mapping[str, Any], key: str) -> Mapping[str, float]:
     """Return each pod's time by its name."""
-    pods = at(TOOL, said, "pods")
-    if not isinstance(pods, list):
-        raise ParseError(TOOL, "pods is no list", str(pods))
+    pods = list_at(TOOL, said, "pods")
     found = {str(at(TOOL, pods, index, "name")): value(TOOL, pods, index, key) for index in range(len(pods))}
     equal(TOOL, "pods with a name of their own", len(found), len(pods))
     return found
@@ -128,8 +126,8 @@ def _operation(said: Mapping[str, Any], operation: str, pods: int, exact: bool) 
 
 def _first_instructions(capture: Capture, begun_s: float, ready: Mapping[str, float]) -> Mapping[str, float]:
     """Return when each pod's main program began, on the conductor's clock."""
-    rows = _barrier_output.lines(whole(_pods.TOOL, capture, "hello"), capture.params["pods"])
-    first = dict(_barrier_output.greeted(row) for row in rows)
+    rows = _pods.lines(whole(_pods.TOOL, capture, "hello"), capture.params["pods"])
+    first = dict(_pods.greeted(row) for row in rows)
     equal(TOOL, "pods that answered", set(first), set(ready))
     # Without a probe of its own a pod is Ready as soon as its runtime says that it was started.
     strange = [name for name, at_s in first.items() if not begun_s < at_s < ready[name] + LATEST_S]

@@ -28,7 +28,7 @@ from infrabench.core import (
     plan_steps,
 )
 from infrabench.machines.hosts.host import LocalHost
-from infrabench.workloads import _barrier_output, _pods, _ycruncher, pods_pi, pods_startup, stream
+from infrabench.workloads import _pods, pods_pi, pods_startup, stream
 from tests.support.captures import DATA, read, with_stdout
 
 NAMES = ("pods-startup", "pods-netperf", "pods-stream", "pods-sysbench-cpu", "pods-pi")
@@ -63,13 +63,13 @@ def told(workload: str, case: str = "ok") -> tuple[Rows, dict[str, Any]]:
     return [json.loads(line) for line in capture["run"].stdout.splitlines()], dict(capture.params)
 
 
-def text(rows: Rows) -> str:
+def lines(rows: Rows) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
 def retold(rows: Rows, workload: str, case: str = "ok") -> Capture:
     """Return a captured run in which ib-pods said `rows`."""
-    return with_stdout(captured(workload, case), "run", text(rows).encode())
+    return with_stdout(captured(workload, case), "run", lines(rows).encode())
 
 
 # --------------------------------------------------------------------------------------------------------- planning
@@ -168,10 +168,10 @@ def test_start_up_is_between_two_looks_at_the_node() -> None:
 
 def test_times_are_brought_to_the_conductors_clock() -> None:
     rows, _ = told("pods-sysbench-cpu")
-    before = _barrier_output.read(retold(rows, "pods-sysbench-cpu"))
+    before = _pods.read(retold(rows, "pods-sysbench-cpu"))
     for key in ("start_s", "end_s", "offset_s"):
         rows[2][key] += 1000
-    after = _barrier_output.read(retold(rows, "pods-sysbench-cpu"))
+    after = _pods.read(retold(rows, "pods-sysbench-cpu"))
     assert after.pods[1].start_s == pytest.approx(before.pods[1].start_s, abs=1e-5)
     assert after.pods[1].end_s == pytest.approx(before.pods[1].end_s, abs=1e-5)
 
@@ -213,10 +213,10 @@ def put(row: int, **changes: Any) -> Callable[[Rows], None]:
 )
 def test_what_is_not_whole_is_not_read(change: Callable[[Rows], Any], said: str) -> None:
     rows, _ = told("pods-sysbench-cpu")
-    assert len(_barrier_output.read(retold(rows, "pods-sysbench-cpu")).pods) == 4
+    assert len(_pods.read(retold(rows, "pods-sysbench-cpu")).pods) == 4
     change(rows)
     with pytest.raises(ParseError) as caught:
-        _barrier_output.read(retold(rows, "pods-sysbench-cpu"))
+        _pods.read(retold(rows, "pods-sysbench-cpu"))
     assert said in str(caught.value)
 
 
@@ -234,7 +234,7 @@ def test_any_value_anywhere_is_read_or_refused(data: st.DataObject) -> None:
     row = data.draw(st.integers(0, len(rows) - 1))
     rows[row][data.draw(st.sampled_from(sorted(rows[row])))] = data.draw(JSON)
     try:
-        run = _barrier_output.read(retold(rows, "pods-pi"))
+        run = _pods.read(retold(rows, "pods-pi"))
     except ParseError:
         return
     assert all(math.isfinite(each) for pod in run.pods for each in (pod.start_s, pod.end_s, pod.offset_s))
@@ -248,14 +248,14 @@ def test_a_dead_pod_is_named_and_a_peer_that_is_not_reached() -> None:
         capture = captured(workload, case)
         said_well = Capture({**capture.steps, "run": replace(capture["run"], status=0)}, capture.params)
         with pytest.raises(ParseError) as caught:
-            _barrier_output.read(said_well, paired=paired)
+            _pods.read(said_well, paired=paired)
         assert said in str(caught.value)
 
 
 def test_starts_that_are_apart_are_not_together() -> None:
-    assert _barrier_output.together([5.0, 5.1, 5.05], "x") == pytest.approx(0.1)
+    assert _pods.together([5.0, 5.1, 5.05], "x") == pytest.approx(0.1)
     with pytest.raises(NotAsClaimed, match=r"said that all pods start x together, but starts are 0\.101 s apart"):
-        _barrier_output.together([5.0, 5.101], "x")
+        _pods.together([5.0, 5.101], "x")
 
 
 # ------------------------------------------------------------------------------------------------ sums and single pods
@@ -292,7 +292,7 @@ def test_all_is_counted_from_the_instant_until_the_last_end() -> None:
     assert found["events_per_s"] == pytest.approx(sum(events) / span)
     assert found["pod_events_per_s"] == pytest.approx(sum(events) / span / 4)
     late = [{**row, "start_s": row["start_s"] + k, "end_s": row["end_s"] + k} for k, row in enumerate(rows)]
-    other = with_stdout(capture, "run", text([first, *late, {"end": 4}]).encode())
+    other = with_stdout(capture, "run", lines([first, *late, {"end": 4}]).encode())
     assert values("pods-sysbench-cpu", other)["events_per_s"] < 0.5 * found["events_per_s"]
 
 
@@ -322,7 +322,7 @@ def changed(capture: Capture, row: int, old: str, new: str) -> Capture:
     rows = [json.loads(line) for line in capture["run"].stdout.splitlines()]
     assert old in rows[row]["stdout"]
     rows[row]["stdout"] = rows[row]["stdout"].replace(old, new, 1)
-    return with_stdout(capture, "run", text(rows).encode())
+    return with_stdout(capture, "run", lines(rows).encode())
 
 
 @pytest.mark.parametrize(
@@ -448,44 +448,25 @@ def test_fewer_digits_are_the_first_of_more(count: int) -> None:
 
 
 def test_what_ycruncher_validates_is_read() -> None:
-    assert _ycruncher.read(VALIDATION) == _ycruncher.Report(
-        "0.7.8 Build 9506", 1_000_000_050, 310.881, 361.912, 379.61, 94.90, 1022368949635857095
-    )
-
-
-def test_the_validation_is_as_ycruncher_leaves_it() -> None:
-    """With a byte-order mark, lines that end with CRLF, and what it did when; a file without them is read as well."""
+    """With a byte-order mark and lines that end with CRLF, or without; newer layouts of times too."""
     assert VALIDATION.startswith("\xef\xbb\xbfBenchmark Validation File")
     assert VALIDATION.count("\n") == VALIDATION.count("\r\n")
     assert "\tSeries: E ( 0 ) 72.083%\r\n" in VALIDATION
-    other = VALIDATION.removeprefix("\xef\xbb\xbf").replace("\r\n", "\n")
-    assert _ycruncher.read(other) == _ycruncher.read(VALIDATION)
-
-
-@pytest.mark.parametrize("mark", ["\xef\xbb\xbf", ""])
-@pytest.mark.parametrize("end", ["\r\n", "\n"])
-def test_pods_that_ran_ycruncher_are_told_from_those_that_ran_pi(mark: str, end: str) -> None:
-    capture = captured("pods-pi")
-    told = VALIDATION.removeprefix("\xef\xbb\xbf").replace("\r\n", end)
-    told = told.replace("Decimal Digits:        1,000,000,050", "Decimal Digits:        1,000")
-    told = told.replace("= 1022368949635857095", f"= {_ycruncher.decimal_hash(pods_pi.decimals(1000))}")
-    rows = [json.loads(line) for line in capture["run"].stdout.splitlines()]
-    rows = [row | ({"stdout": mark + told} if "stdout" in row else {}) for row in rows]
-    lines = "".join(f"{json.dumps(row)}\n" for row in rows).encode()
-    for program in ("auto", "y-cruncher"):
-        asked = Capture(with_stdout(capture, "run", lines).steps, capture.params | {"digits": 1000, "program": program})
-        values = {each.metric: each.value for each in pods_pi.parse(asked)}
-        assert values["computation_s"] == pytest.approx(310.881)
-        assert values["told_utilisation_percent"] == pytest.approx(379.61)
-    with pytest.raises(ParseError, match="program must be pi"):
-        pods_pi.parse(Capture(asked.steps, capture.params | {"digits": 1000, "program": "pi"}))
+    found = pods_pi.read_validation(VALIDATION)
+    times = {"computation time": 310.881, "wall time": 361.912, "utilisation": 379.61, "efficiency": 94.90}
+    assert found == (times, 1_000_000_050, 1022368949635857095)
+    for other in (
+        VALIDATION.removeprefix("\xef\xbb\xbf").replace("\r\n", "\n"),
+        VALIDATION.replace("310.881 seconds", "310.881 seconds  ( 5.181 minutes )"),
+    ):
+        assert pods_pi.read_validation(other) == found
 
 
 @SETTINGS
 @given(kept=st.integers(0, len(VALIDATION) - 1))
 def test_a_validation_that_is_cut_off_is_refused(kept: int) -> None:
     with pytest.raises(ParseError):
-        _ycruncher.read(VALIDATION[:kept])
+        pods_pi.read_validation(VALIDATION[:kept])
 
 
 @pytest.mark.parametrize(
@@ -501,52 +482,45 @@ def test_a_validation_that_is_cut_off_is_refused(kept: int) -> None:
 def test_a_validation_that_is_not_good_is_refused(old: str, new: str) -> None:
     assert old in VALIDATION
     with pytest.raises(ParseError):
-        _ycruncher.read(VALIDATION.replace(old, new))
-
-
-def test_newer_layouts_of_times_are_read() -> None:
-    newer = VALIDATION.replace("310.881 seconds", "310.881 seconds  ( 5.181 minutes )")
-    assert _ycruncher.read(newer).computation_s == 310.881
+        pods_pi.read_validation(VALIDATION.replace(old, new))
 
 
 def test_the_hash_is_of_the_number_without_its_point() -> None:
     decimals = pods_pi.decimals(4100)
-    assert _ycruncher.decimal_hash(decimals[:300]) == int("3" + decimals[:300]) % (2**61 - 1)
+    assert pods_pi.hash_decimals(decimals[:300]) == int("3" + decimals[:300]) % (2**61 - 1)
     whole = int("3" + decimals[:4000]) * 10**100 + int(decimals[4000:])
-    assert _ycruncher.decimal_hash(decimals) == whole % (2**61 - 1)
+    assert pods_pi.hash_decimals(decimals) == whole % (2**61 - 1)
 
 
-def with_ycruncher(digits: int, right: bool = True) -> Capture:
-    """Return a capture in which every pod left a validation file of so many digits."""
+def with_ycruncher(*, right: bool = True, text: str = VALIDATION, **params: Any) -> Capture:
+    """Return a capture in which every pod left a validation file of 1500 digits."""
     capture = captured("pods-pi")
-    hashed = _ycruncher.decimal_hash(pods_pi.decimals(digits)) + (not right)
-    told = VALIDATION.replace("1,000,000,050", f"{digits:,}").replace("1022368949635857095", str(hashed))
+    hashed = pods_pi.hash_decimals(pods_pi.decimals(1500)) + (not right)
+    said = text.replace("1,000,000,050", "1,500").replace("1022368949635857095", str(hashed))
     rows = [json.loads(line) for line in capture["run"].stdout.splitlines()]
-    for row in rows[1:-1]:
-        row["stdout"] = told
-    return with_stdout(Capture(capture.steps, {**capture.params, "digits": digits}), "run", text(rows).encode())
+    rows = [row | ({"stdout": said} if "stdout" in row else {}) for row in rows]
+    capture = Capture(capture.steps, {**capture.params, "digits": 1500, **params})
+    return with_stdout(capture, "run", lines(rows).encode())
 
 
-def test_auto_knows_what_ycruncher_leaves() -> None:
-    found = with_ycruncher(1500)
-    assert found.params["program"] == "auto"
-    assert "computation_s" in values("pods-pi", found)
-
-
-def test_ycrunchers_own_figures_stand_beside_ours() -> None:
-    found = values("pods-pi", with_ycruncher(1500))
+@pytest.mark.parametrize("program", ["auto", "y-cruncher"])
+@pytest.mark.parametrize("text", [VALIDATION, VALIDATION.removeprefix("\xef\xbb\xbf").replace("\r\n", "\n")])
+def test_ycrunchers_own_figures_stand_beside_ours(program: str, text: str) -> None:
+    found = values("pods-pi", with_ycruncher(text=text, program=program))
     assert (found["computation_s"], found["told_efficiency_percent"]) == (310.881, 94.90)
     assert found["told_utilisation_percent"] == 379.61
     assert found["time_s"] == values("pods-pi", captured("pods-pi"))["time_s"]
-    with pytest.raises(ParseError, match="hash of the decimals of pod-001"):
-        pods_pi.parse(with_ycruncher(1500, right=False))
-    other = with_ycruncher(1500)
-    with pytest.raises(ParseError, match="decimals of pod-001 must be 1600"):
-        pods_pi.parse(Capture(other.steps, {**other.params, "digits": 1600}))
-    with pytest.raises(ParseError, match="program must be pi"):
-        pods_pi.parse(Capture(other.steps, {**other.params, "program": "pi"}))
-    with pytest.raises(ParseError, match="computed other digits"):
-        pods_pi.parse(changed(captured("pods-pi"), 1, _sha(20_000), _sha(20_001)))
+
+
+def test_other_digits_than_those_of_pi_are_refused() -> None:
+    for capture, said in (
+        (with_ycruncher(right=False), "hash of the decimals of pod-001"),
+        (with_ycruncher(digits=1600), "decimals of pod-001 must be 1600"),
+        (with_ycruncher(program="pi"), "program must be pi"),
+        (changed(captured("pods-pi"), 1, _sha(20_000), _sha(20_001)), "computed other digits"),
+    ):
+        with pytest.raises(ParseError, match=said):
+            pods_pi.parse(capture)
 
 
 def _sha(digits: int) -> str:
