@@ -45,15 +45,12 @@ METRICS = {
 
 def plan(params: Params, roles: Roles) -> Steps:
     """Return the steps around one run of ib-stream in all pods."""
-    return _pods.conducted(params, roles, command(params), params["seconds"] + ROUND_S, ("--gate", GATE))
-
-
-def command(params: Params) -> tuple[str, ...]:
-    """Return ib-stream's command; threads are not bound: every pod would bind its first one to the same processor."""
-    return (
+    # Threads are not bound: every pod would bind its first one to the same processor.
+    command = (
         stream.TOOL, "--wait", "--threads", str(params["threads"]), "--seconds", f"{params['seconds']:g}",
         "--array-bytes", str(params["array_bytes"]),
     )  # fmt: skip
+    return _pods.conducted(params, roles, command, params["seconds"] + ROUND_S, ("--gate", GATE))
 
 
 def parse(capture: Capture) -> Measurements:

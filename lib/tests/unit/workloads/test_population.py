@@ -332,12 +332,7 @@ def test_processor_time_is_by_the_formulas() -> None:
 @pytest.mark.parametrize(
     ("step", "change", "error", "said"),
     [
-        (
-            "create",
-            lambda d: d["cri"]["start_container"].update(count=3),
-            NotAsClaimed,
-            "3 times start_container for 10",
-        ),
+        ("create", lambda d: d["cri"]["start_container"].update(count=3), NotAsClaimed, "3 times start_container"),
         ("teardown", lambda d: d["cri"]["stop_podsandbox"].update(count=3), NotAsClaimed, "3 times stop_podsandbox"),
         ("create", lambda d: d.update(verb="ensure"), ParseError, "verb must be create"),
         ("create", lambda d: d.update(count=5), ParseError, "count of create must be 10"),
