@@ -126,7 +126,7 @@ def value(tool: str, data: Any, *path: str | int) -> float:
     return float(found)
 
 
-def list_at(tool: str, data: Any, *path: str | int) -> list[Any]:
+def items(tool: str, data: Any, *path: str | int) -> list[Any]:
     """Return the list at `path` in parsed JSON; `ParseError` for anything else."""
     found = at(tool, data, *path)
     if not isinstance(found, list):

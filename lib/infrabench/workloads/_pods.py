@@ -121,6 +121,11 @@ def needing(*programs: str) -> Callable[[Deployment], str | None]:
     return supported
 
 
+def answer(tool: str, capture: Capture, step: str) -> Mapping[str, Any]:
+    """Return the JSON object that a step printed, which has to have succeeded; `tool` is who reads it."""
+    return json_object(tool, whole(TOOL, capture, step))
+
+
 def cpu(capture: Capture) -> Measurements:
     """Return ``cpu_percent`` between the readings of the node; nothing where it was not read."""
     spent = _spent(capture)

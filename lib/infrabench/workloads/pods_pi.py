@@ -37,18 +37,7 @@ from functools import lru_cache
 
 from infrabench.core import Capture, Measurements, NotRunnable, Param, Params, ParseError, Roles, Step, Steps
 from infrabench.workloads import _counters, _pods
-from infrabench.workloads._parse import (
-    Field,
-    equal,
-    higher,
-    json_object,
-    lower,
-    one,
-    positive,
-    read_fields,
-    value,
-    whole,
-)
+from infrabench.workloads._parse import Field, equal, higher, lower, one, positive, read_fields, value
 
 VERSION = ("pi", "--version"), r"^pi \(CLN ([0-9.]+)\)$"
 TOOL = "pi"
@@ -114,7 +103,7 @@ def plan(params: Params, roles: Roles) -> Steps:
 def parse(capture: Capture) -> Measurements:
     """Return the times and what the processors did; `ParseError` when a pod computed anything but pi."""
     run = _pods.read(capture)
-    cpus = positive(TOOL, "processors", value(TOOL, json_object(TOOL, whole(_pods.TOOL, capture, "facts")), "cpus"))
+    cpus = positive(TOOL, "processors", value(TOOL, _pods.answer(TOOL, capture, "facts"), "cpus"))
     used = YCRUNCHER if run.pods[0].output.removeprefix(MARK).startswith(BEGIN) else TOOL
     if capture.params["program"] != "auto":
         equal(TOOL, "program", used, capture.params["program"])

@@ -26,18 +26,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from infrabench.core import (
-    Capture,
-    DesignError,
-    Measurements,
-    NotAsClaimed,
-    Param,
-    Params,
-    ParseError,
-    Roles,
-    Step,
-    Steps,
-)
+from infrabench.core import Capture, DesignError, Measurements, NotAsClaimed, Param, Params, ParseError, Roles, Step
 from infrabench.workloads import _fio_report, _volume
 from infrabench.workloads._parse import KIB, MIB, at, equal, higher, in_order, json_object, lower, positive, text, value
 
@@ -110,7 +99,7 @@ class Course:
     states: Sequence[Mapping[str, Any]] = field(repr=False)
 
 
-def plan(params: Params, roles: Roles) -> Steps:
+def plan(params: Params, roles: Roles) -> tuple[Step, ...]:
     """Return making and filling the pool, and the script that loses a disk of it."""
     _volume.check(roles)
     if params["foreground_iops"] % 2:

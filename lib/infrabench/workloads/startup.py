@@ -13,21 +13,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from infrabench.core import (
-    Capture,
-    Deployment,
-    DesignError,
-    Measurements,
-    Param,
-    Params,
-    ParseError,
-    Roles,
-    Step,
-    Steps,
-    find_missing,
-)
+from infrabench.core import Capture, Deployment, DesignError, Measurements, Param, Params, Roles, Step, find_missing
 from infrabench.workloads import web
-from infrabench.workloads._parse import equal, json_object, lower, positive, text, value
+from infrabench.workloads._parse import equal, in_order, json_object, lower, positive, text, value
 
 PARAMS = {
     "port": Param(web.PARAMS["port"].default, least=1, most=65535, meaning="port of the web server"),
@@ -41,7 +29,7 @@ KEYS = ("create", "exec", "remove", "address")
 METRICS = dict.fromkeys(("create_s", "first_command_s", "service_s"), "time")
 
 
-def plan(params: Params, roles: Roles) -> Steps:
+def plan(params: Params, roles: Roles) -> tuple[Step, ...]:
     """Return the probe's run and the removal of the instance, both on the host."""
     lifecycle = roles["server"].lifecycle
     if absent := [key for key in KEYS if key not in lifecycle]:
@@ -74,6 +62,5 @@ def parse(capture: Capture) -> Measurements:
     equal(TOOL, "status of the page", value(TOOL, report, "http_status"), 200.0)
     equal(TOOL, "bytes of the page", value(TOOL, report, "http_bytes"), float(web.PAGE_BYTES))
     times = [positive(TOOL, name, value(TOOL, report, name)) for name in METRICS]
-    if times != sorted(times):
-        raise ParseError(TOOL, f"{', '.join(METRICS)} must follow each other", text(capture["probe"]))
+    in_order(TOOL, ", ".join(METRICS), times, text(capture["probe"]))
     return lower("s", **dict(zip(METRICS, times, strict=True)))

@@ -96,9 +96,9 @@ def test_path_in_json() -> None:
         reading.value("t", data, "a", 1, "b")
     with pytest.raises(ParseError, match=r"a\.b is missing"):
         reading.at("t", data, "a", "b")
-    assert reading.list_at("t", data, "a") == data["a"]
+    assert reading.items("t", data, "a") == data["a"]
     with pytest.raises(ParseError, match=r"a\.0 is no list"):
-        reading.list_at("t", data, "a", 0)
+        reading.items("t", data, "a", 0)
 
 
 @pytest.mark.parametrize("found", [True, None, "1", [1], float("nan"), float("inf"), 10**400, -1e31])
