@@ -417,7 +417,7 @@ def test_the_sources_of_its_tools_count_for_a_workload(begun: Path, workload: st
 
 
 def test_the_programs_that_run_on_hosts_count_for_a_system(begun: Path) -> None:
-    roots = [(begun / "infrabench/systems/ceph.py", None)]
+    roots = [(begun / "infrabench/systems/block_storage.py", None)]
     before = code.digests_of({"x": roots})
     path = begun / "infrabench/machines/stores/node/damage.py"
     text = path.read_text()

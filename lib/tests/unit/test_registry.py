@@ -70,6 +70,8 @@ def test_an_error_inside_a_plugin_is_not_an_unknown_name(folder):
 
 
 def test_an_unknown_name_says_the_nearest(folder):
+    with pytest.raises(DesignError, match="did you mean flannel"):
+        registry.system("flanel")
     with pytest.raises(DesignError, match=r"unknown system 'fake-bas': did you mean fake-base"):
         registry.system("fake-bas")
     with pytest.raises(DesignError, match=r"unknown study 'fake': did you mean fakes"):

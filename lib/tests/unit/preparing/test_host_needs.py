@@ -139,7 +139,7 @@ def test_every_package_has_the_name_of_one() -> None:
     modules += [registry.workload(name) for name in registry.names("workloads")]  # type: ignore[misc]
     count = 0
     for module in modules:
-        for programs in getattr(module, "PROGRAMS", getattr(module, "NEEDS", {})).values():
+        for programs in (getattr(module, "PROGRAMS", None) or getattr(module, "NEEDS", None) or {}).values():
             for program, package in programs.items():
                 count += 1
                 assert re.fullmatch(r"(/[\w./+-]+|[\w.+-]+)", program)
