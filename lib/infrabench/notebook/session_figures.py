@@ -22,7 +22,6 @@ from infrabench.analysis.results import (
     drawing,
     not_applicable,
     paragraph,
-    picture,
 )
 from infrabench.analysis.session_data import Session, open_session
 from infrabench.core import DesignError, unknown_name
@@ -154,7 +153,8 @@ def show_figure(
     other = draw(width_mm=figures.other_width(drawn)).figure
     caption = f"{told} {note}".strip()
     paths = figures.save(drawn, folder, name, data, parameters, caption, other)
-    return Shown(picture(next(path for path in paths if path.suffix == ".png"), caption), caption)
+    png = next(path for path in paths if path.suffix == ".png")
+    return Shown(drawing(png.read_bytes(), caption), caption)
 
 
 def view_of(

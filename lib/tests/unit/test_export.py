@@ -17,9 +17,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from scipy.stats import hmean
 
 from infrabench import cli
-from infrabench.analysis import openmetrics
 from infrabench.analysis.columns import AVERAGES, DICTIONARY, FORMS
-from infrabench.analysis.export import export, package_of
+from infrabench.analysis.export import UNIT_NAMES, export, package_of, render_openmetrics
 from infrabench.analysis.session_data import Session, open_session, pool
 from infrabench.analysis.tidy import DTYPES, SCHEMA, check, read_table
 from infrabench.core import UNITS, DesignError, SchemaError
@@ -239,9 +238,9 @@ def test_openmetrics_of_every_recorded_session_is_valid_and_has_every_value(tmp_
 
 
 def test_a_family_is_named_by_its_metric_and_the_unit_in_words() -> None:
-    assert set(openmetrics.UNIT_NAMES) == UNITS
+    assert set(UNIT_NAMES) == UNITS
     table = table_of({"native": [0.25]}, metric="latency_p95_s", unit="s", better="lower", workload='we"b\\')
-    text = "\n".join(openmetrics.render(table))
+    text = "\n".join(render_openmetrics(table))
     assert text.splitlines()[4:] == [
         "# TYPE infrabench_latency_p95_seconds gauge",
         "# UNIT infrabench_latency_p95_seconds seconds",
@@ -259,7 +258,7 @@ def test_a_family_is_named_by_its_metric_and_the_unit_in_words() -> None:
     ("%", "cpu_percent", "cpu_percent"), ("bit/s", "a b-c/d", "a_b_c_d_bits_per_second"), ("s", "1é", "1__seconds"),
 ])  # fmt: skip
 def test_names_are_those_that_openmetrics_can_have(unit: str, ending: str, name: str) -> None:
-    text = "\n".join(openmetrics.render(table_of({"native": [1.0]}, metric=ending, unit=unit)))
+    text = "\n".join(render_openmetrics(table_of({"native": [1.0]}, metric=ending, unit=unit)))
     assert {family for family, *_ in samples(f"{text}\n")} == {
         "infrabench_trial_duration_seconds", f"infrabench_{name}"
     }  # fmt: skip
@@ -267,20 +266,20 @@ def test_names_are_those_that_openmetrics_can_have(unit: str, ending: str, name:
 
 def test_what_openmetrics_cannot_say_is_refused_and_not_dropped(session: Session) -> None:
     with pytest.raises(SchemaError, match="same millisecond"):  # all trials of these began at one time
-        list(openmetrics.render(table_of(DATA_A)))
+        list(render_openmetrics(table_of(DATA_A)))
     seconds, plain = (
         table_of({"native": [1.0]}, metric=metric, unit=unit, workload=metric).assign(trial=metric, scenario=metric)
         for metric, unit in (("x", "s"), ("x_seconds", "1"))
     )
     with pytest.raises(SchemaError, match="not one metric that may be called infrabench_x_seconds"):
-        list(openmetrics.render(pd.concat([seconds, plain], ignore_index=True)))
+        list(render_openmetrics(pd.concat([seconds, plain], ignore_index=True)))
     own = table_of({"native": [1.0]}, metric="trial_duration_s", unit="s")
     with pytest.raises(SchemaError, match="infrabench_trial_duration_seconds"):
-        list(openmetrics.render(own))
+        list(render_openmetrics(own))
 
 
 def test_the_check_of_these_tests_finds_what_is_wrong() -> None:
-    right = "\n".join(openmetrics.render(table_of({"native": [1.0]}))) + "\n"
+    right = "\n".join(render_openmetrics(table_of({"native": [1.0]}))) + "\n"
     samples(right)
     for old, new in (
         ("# EOF\n", ""),

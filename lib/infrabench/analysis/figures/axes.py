@@ -255,6 +255,19 @@ def labelled(scenario: str, rows: Sequence[Any], texts: Callable[[Any], tuple[st
     return lines
 
 
+def metric_lines(
+    rows: pd.DataFrame, about: Callable[[pd.DataFrame], str], texts: Callable[[Any], tuple[str, ...]], width_mm: float,
+    ordered: Callable[[pd.DataFrame], pd.DataFrame] = lambda group: group,
+) -> list[Line]:  # fmt: skip
+    """Return the lines of a sheet: a heading for each metric (`about` its rows), below it its rows as `ordered`."""
+    above, lines = long(rows["scenario"], width_mm), list[Line]()
+    for (workload, metric), group in rows.groupby(["workload", "metric"], sort=False, observed=True):
+        lines += heading(workload, metric, about(group), width_mm)
+        for scenario, case in ordered(group).groupby("scenario", sort=False):
+            lines += labelled(str(scenario), list(case.itertuples(index=False)), texts, above=above)
+    return lines
+
+
 def heading(workload: str, metric: str, about: str, width_mm: float) -> list[Line]:
     """Return the heading of one metric's rows, in two lines where the figure is too narrow for one."""
     name, about = f"{workload}: {notation.metric_title(metric)}", f"({about})"
