@@ -158,13 +158,9 @@ def show_figure(
 
 
 def view_of(
-    found: Results,
-    workload: str = "",
-    metric: str = "",
-    scenario: str = "",
-    systems: Sequence[str] = (),
+    found: Results, workload: str = "", metric: str = "", scenario: str = "", systems: Sequence[str] = (),
     kind: str = "",
-) -> View:
+) -> View:  # fmt: skip
     """Return what figures of a session are drawn from: of these systems, or of all.
 
     Without a workload, of its primary metrics. What papers print is looked up for the figure of that `kind` alone.

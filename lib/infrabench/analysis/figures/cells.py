@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -278,7 +279,7 @@ def _empty_slots(axes: Axes, cells: pd.DataFrame, places: Places, view: View, si
             text = f"not run: {view.absent[scenario, system]}" if single else "not run"
         if not text:
             continue
-        wrapped = "\n".join(theme.textwrap.wrap(text, 30)) if single else text
+        wrapped = "\n".join(textwrap.wrap(text, 30)) if single else text
         axes.text(
             x, 0.04, wrapped, transform=axes.get_xaxis_transform(), rotation=90, ha="center", va="bottom",
             fontsize=theme.SMALL_PT, color=theme.GREY,

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from infrabench.analysis.figures import sentences, theme
-from infrabench.analysis.figures.axes import ROW_MM, WIDE_MM, Line, heading, labelled, long, mark_rows, sheet
+from infrabench.analysis.figures.axes import ROW_MM, Line, heading, labelled, long, mark_rows, sheet
 from infrabench.analysis.figures.view import Drawn, View, figure
 from infrabench.analysis.published.comparison import AGREES_DIRECTION, AGREES_SIZE, DISAGREES, NOT_COMPARABLE
 from infrabench.analysis.tables import notation
@@ -40,7 +40,7 @@ def published(view: View) -> Drawn:
     rows, width = view.published, view.width_mm or theme.PAGE_MM
     if rows is None or rows.empty:
         raise SchemaError("no published ratio to draw: the papers print none of this study")
-    wide, baseline = width > WIDE_MM, rows["baseline"].dropna()
+    wide, baseline = width > theme.WIDE_MM, rows["baseline"].dropna()
     letters: dict[str, str] = {}  # reason -> letter, as they come
     limit, key = _limit(rows), _key(rows)
     in_line = 3 if wide and len(key) < 4 else 2  # keys, which stand left of the heads
@@ -83,7 +83,7 @@ def composite(
     engines = [name for name in systems if (scores["engine"] == name).any()]
     if scores.empty or set(scores["engine"]) - set(engines):
         raise SchemaError(f"scores of {', '.join(sorted(set(scores['engine']))) or 'nothing'}, systems {list(systems)}")
-    marks, wide = theme.assign_styles(systems), width_mm > 120
+    marks, wide = theme.assign_styles(systems), width_mm > theme.WIDE_MM
     labels = list(dict.fromkeys(scores["label"]))
     drawn, axes = theme.canvas(width_mm, SCORE_MM * len(labels) + 20)
     for y, label in enumerate(labels):
@@ -154,7 +154,7 @@ def _lines(
     rows: pd.DataFrame, systems: Sequence[str], letters: dict[str, str], width_mm: float, limit: float
 ) -> list[Line]:
     """Headings and rows: metrics in the papers' order, scenarios by level, systems in the session's order."""
-    wide, lines = width_mm > WIDE_MM, list[Line]()
+    wide, lines = width_mm > theme.WIDE_MM, list[Line]()
     rank = {name: i for i, name in enumerate(systems)}
 
     def texts(row: Any) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from infrabench.analysis.figures import sentences, theme
-from infrabench.analysis.figures.axes import WIDE_MM, Line, mark_rows, metric_lines, sheet
+from infrabench.analysis.figures.axes import Line, mark_rows, metric_lines, sheet
 from infrabench.analysis.figures.view import Drawn, View, figure
 from infrabench.analysis.tables import notation, ruled_out_label
 from infrabench.core import SchemaError
@@ -46,7 +46,11 @@ def forest(view: View) -> Drawn:
     contrasts, width = view.contrasts, view.width_mm or theme.PAGE_MM
     if contrasts.empty:
         raise SchemaError("no contrast to draw: was the baseline run, and is there another system?")
-    baseline, names, wide = contrasts["baseline"].iloc[0], theme.systems_of(contrasts, view.systems), width > WIDE_MM
+    baseline, names, wide = (
+        contrasts["baseline"].iloc[0],
+        theme.systems_of(contrasts, view.systems),
+        width > theme.WIDE_MM,
+    )
     marks = view.styles_of(names if view.systems is not None else [baseline, *names])
     lost, limit = sentences.lost_notes(contrasts), _limit(contrasts)
 
@@ -89,7 +93,7 @@ def tiers(view: View) -> Drawn:
     if chosen.empty or rows.empty:
         what = f"{view.workload} {view.metric}"
         raise SchemaError(f"no tiers of {what} to draw: two systems with ok trials are needed")
-    baseline, wide = str(chosen["baseline"].iloc[0]), width > WIDE_MM
+    baseline, wide = str(chosen["baseline"].iloc[0]), width > theme.WIDE_MM
     names = list(view.systems) if view.systems is not None else [baseline, *theme.systems_of(chosen, None)]
     direction, n = notation.direction(chosen["better"].iloc[0]), sentences.pairs(chosen)
     texts = _ratio_column if wide else lambda row: ()
@@ -165,10 +169,7 @@ def power(view: View) -> Drawn:
 
 
 @theme.style()
-def interim(
-    frame: pd.DataFrame, baseline: str, margins: Mapping[str, float], systems: Sequence[str],
-    width_mm: float = theme.PAGE_MM,
-) -> Figure | None:  # fmt: skip
+def interim(frame: pd.DataFrame, baseline: str, margins: Mapping[str, float], systems: Sequence[str]) -> Figure | None:
     """Return the ratios so far (`stats.interim`) with margins as bands, nothing that decides; None while there is none.
 
     `margins`: metric -> equivalence margin, ``""`` is the default. `systems`: in the session's order, which fixes
@@ -182,13 +183,13 @@ def interim(
     marks = theme.assign_styles(systems)
     place = {name: i for i, name in enumerate(dict.fromkeys(rows["scenario"]))}
     lines = metric_lines(
-        rows, lambda group: notation.direction(group["better"].iloc[0]), lambda row: (f"n = {row.n_pairs}",), width_mm,
+        rows, lambda group: notation.direction(group["better"].iloc[0]), lambda row: (f"n = {row.n_pairs}",), theme.PAGE_MM,
         lambda group: _by_rank(group, systems).sort_values("scenario", key=lambda s: s.map(place), kind="stable"),
     )  # fmt: skip
     more = [f"and {len(every) - len(rows)} more in the table"] if len(every) > len(rows) else []
     more += [f"no ratio of {row.system}, {row.scenario}: {row.reason}" for row in lost.itertuples(index=False)]
     label = f"Ratio to {baseline} so far, 95 % interval (band: equivalence margin)"
-    drawn, axes = sheet(lines, rows, label, width_mm, more)
+    drawn, axes = sheet(lines, rows, label, theme.PAGE_MM, more)
     mark_rows(axes, lines, marks)
     return drawn
 
