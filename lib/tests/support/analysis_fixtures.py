@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from infrabench.analysis import results, session_data
-from infrabench.analysis.tidy import COLUMNS, DTYPES, check
+from infrabench.analysis.tidy import COLUMNS, DTYPES, PLAN_COLUMNS, check
 from infrabench.core import Measurement, Trial, TrialRecord, canonical, digest
 
 # the reference data of the statistics: 10 blocks x 4 systems, row i of each list is block i
@@ -25,6 +25,7 @@ SYSTEMS = ("native", "docker", "lxc", "lxd")
 EFFECT = {"native": 1.0, "docker": 0.97, "lxc": 0.995, "lxd": 1.03}
 MARGINS = {"": 0.02, "copy_B_per_s": 0.01, "latency_p99_s": 0.10}
 PRIMARY = (("sysbench-cpu", "events_per_s"), ("web", "requests_per_s"))
+NOTHING_MISSING = pd.DataFrame(columns=list(PLAN_COLUMNS))  # every planned trial has a record
 NOT_RUN = {"lxd": "the LXD daemon did not answer"}
 
 # workload, scenario, factor, level, then metric: (value on native, unit, better)

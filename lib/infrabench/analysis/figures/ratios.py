@@ -183,7 +183,8 @@ def interim(frame: pd.DataFrame, baseline: str, margins: Mapping[str, float], sy
     marks = theme.assign_styles(systems)
     place = {name: i for i, name in enumerate(dict.fromkeys(rows["scenario"]))}
     lines = metric_lines(
-        rows, lambda group: notation.direction(group["better"].iloc[0]), lambda row: (f"n = {row.n_pairs}",), theme.PAGE_MM,
+        rows, lambda group: notation.direction(group["better"].iloc[0]), lambda row: (f"n = {row.n_pairs}",),
+        theme.PAGE_MM,
         lambda group: _by_rank(group, systems).sort_values("scenario", key=lambda s: s.map(place), kind="stable"),
     )  # fmt: skip
     more = [f"and {len(every) - len(rows)} more in the table"] if len(every) > len(rows) else []
