@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from infrabench.analysis import results, session_data
-from infrabench.analysis.tidy import COLUMNS, DTYPES, PLAN_COLUMNS, check
+from infrabench.analysis.tidy import COLUMNS, DTYPES, PLAN_COLUMNS, SCHEMA, check
 from infrabench.core import Measurement, Trial, TrialRecord, canonical, digest
 
 # the reference data of the statistics: 10 blocks x 4 systems, row i of each list is block i
@@ -198,3 +198,15 @@ def results_of(session: Path, out: Path) -> results.Results:
     """Return the results of the session in a folder, whose figures and tables go to `out`."""
     found = session_data.open_session(session)
     return results.results(found.data, found.table, found.missing, out)
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """Return the tidy table in a ``.parquet`` or ``.csv``, in which a text that looks like a formula is quoted."""
+    if path.suffix == ".parquet":
+        return check(pd.read_parquet(path).reindex(columns=list(COLUMNS)).astype(DTYPES))
+    # "null" is a workload's name and "" a reason: only an empty cell of a nullable column is missing.
+    empty = {field.name: [""] for field in SCHEMA if field.nullable}
+    table = pd.read_csv(path, dtype=DTYPES, keep_default_na=False, na_values=empty)
+    for name in [name for name, kind in DTYPES.items() if kind == "str"]:
+        table[name] = table[name].str.replace(r"^'(?='*[=+\-@\t\r\n])", "", regex=True)
+    return check(table)
