@@ -161,36 +161,20 @@ def table_of(
 
     `blocks_per_deployment`: every so many blocks all systems are deployed anew; 0: never.
     """
+    common = {"session": session, "study": "containers", "site": "lab", "attempt": 0, "workload": workload,
+              "scenario": scenario, "factor": None, "level": None, "started_utc": "2026-01-01T00:00:00.000Z",
+              "duration_s": 1.0, "tool_s": 1.0}  # fmt: skip
+    ok = {"metric": metric, "unit": unit, "better": better, "state": "ok", "reason": ""}
+    failed = {"metric": None, "unit": None, "better": None, "state": "failed", "reason": "exited with 1"}
     rows: list[dict[str, Any]] = []
     for column, (system, series) in enumerate(values.items()):
         for block, value in enumerate(series):
-            ok = value is not None
-            rows.append(
-                {
-                    "session": session,
-                    "study": "containers",
-                    "site": "lab",
-                    "trial": f"{scenario}-{system}-{block}",
-                    "block": block,
-                    "position": block * len(values) + column,
-                    "deployment": block // blocks_per_deployment if blocks_per_deployment else 0,
-                    "attempt": 0,
-                    "system": system,
-                    "workload": workload,
-                    "scenario": scenario,
-                    "factor": None,
-                    "level": None,
-                    "metric": metric if ok else None,
-                    "value": value,
-                    "unit": unit if ok else None,
-                    "better": better if ok else None,
-                    "state": "ok" if ok else "failed",
-                    "reason": "" if ok else "exited with 1",
-                    "started_utc": "2026-01-01T00:00:00.000Z",
-                    "duration_s": 1.0,
-                    "tool_s": 1.0,
-                }
-            )
+            rows.append(common | (failed if value is None else ok))
+            rows[-1] |= {"trial": f"{scenario}-{system}-{block}", "block": block, "system": system, "value": value}
+            rows[-1] |= {
+                "position": block * len(values) + column,
+                "deployment": block // (blocks_per_deployment or 10**9),
+            }
     return check(pd.DataFrame(rows, columns=list(COLUMNS)).astype(DTYPES))
 
 

@@ -17,6 +17,7 @@ from infrabench.analysis.tables import (
     markdown,
     omnibus_table,
     planning_table,
+    ratios_table,
     results_table,
     save,
     tiers_table,
@@ -233,6 +234,8 @@ def test_no_row_is_a_table_without_rows() -> None:
     table = table_of({"native": [1.0, 2.0]})
     for shown in (
         contrasts_table(contrasts_frame().head(0)),
+        ratios_table(contrasts_frame().head(0), ["docker"]),
+        ratios_table(contrasts_frame().head(0), []),
         omnibus_table(omnibus(table).head(0)),
         tiers_table(tiers(table).head(0)),
         diagnostics_table(diagnostics(table).head(0)),
