@@ -77,26 +77,13 @@ def write_session(
     plan = make_plan(blocks, systems, seed)
     (folder / "trials").mkdir(parents=True)
     session = {
-        "format": 1,
-        "study": "containers",
-        "title": "Containers",
-        "profile": "quick",
-        "seed": seed,
-        "blocks": blocks,
-        "systems": [*systems, *not_run],
-        "baseline": "native",
-        "workloads": sorted({case[0] for case in CASES}),
-        "site": {"name": "lab", "kind": "lab"},
-        "not_run": dict(not_run),
-        "margins": dict(MARGINS),
-        "primary": [list(p) for p in PRIMARY],
-        "guards": {},
-        "limits": {},
-        "parameters": {},
-        "parameters_sha256": digest({}, 64),
-        "created_utc": "2026-01-01T00:00:00.000Z",
+        "format": 1, "study": "containers", "title": "Containers", "profile": "quick", "seed": seed, "blocks": blocks,
+        "systems": [*systems, *not_run], "baseline": "native", "workloads": sorted({case[0] for case in CASES}),
+        "site": {"name": "lab", "kind": "lab"}, "not_run": dict(not_run), "margins": dict(MARGINS),
+        "primary": [list(p) for p in PRIMARY], "guards": {}, "limits": {}, "parameters": {},
+        "parameters_sha256": digest({}, 64), "created_utc": "2026-01-01T00:00:00.000Z",
         "versions": {"infrabench": "0.1.0", "python": "3.11"},
-    }
+    }  # fmt: skip
     (folder / "session.json").write_text(json.dumps(session, indent=1))
     (folder / "plan.jsonl").write_text("".join(canonical(t.as_json()) + "\n" for t in plan))
     rng = np.random.default_rng(seed)
