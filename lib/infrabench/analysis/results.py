@@ -262,13 +262,8 @@ def alone(found: Results) -> Shown:
     return paragraph(f"There is nothing to compare {found.data['baseline']} with. {why}")
 
 
-def picture(png: Path, caption: str) -> str:
-    """Return a saved figure as HTML, the picture in it and the caption under it."""
-    return drawing(png.read_bytes(), caption)
-
-
 def drawing(png: bytes, caption: str) -> str:
-    """Return a figure that is not saved as HTML, like `picture`."""
+    """Return a figure as HTML, the picture in it and the caption under it."""
     data = base64.b64encode(png).decode()
     text = html.escape(caption, quote=True)
     width_mm = notation.png_width_mm(png)

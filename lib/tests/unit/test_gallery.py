@@ -6,10 +6,9 @@ import ast
 import hashlib
 import json
 import re
-import sys
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,12 +21,7 @@ from tests.support.places import ROOT
 
 @pytest.fixture(scope="module")
 def gallery() -> Any:
-    loader = SourceFileLoader("gallery", str(ROOT / "scripts/gallery"))
-    module = module_from_spec(spec_from_loader(loader.name, loader))
-    sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
-    loader.exec_module(module)
-    sys.dont_write_bytecode = before
-    return module
+    return SimpleNamespace(**run_path(str(ROOT / "scripts/gallery")))
 
 
 def test_the_page_is_the_one_that_the_script_writes(gallery: Any) -> None:

@@ -6,7 +6,6 @@ import json
 import re
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 import infrabench as ib
@@ -121,8 +120,3 @@ def test_the_table_of_ratios_has_a_sign_for_every_verdict(tmp_path: Path) -> Non
     assert "Ratio of means to native with its paired 95 % Fieller interval over" in told
     shown = ratios_table(chosen(found), found.systems)["lxc"]
     assert {cell[-1] for cell in shown} <= {part[0] for part in told.split(". ")[1].split("; ")}
-
-
-def test_no_contrast_is_a_table_without_rows() -> None:
-    assert len(ratios_table(verdicts().head(0), ["docker"])) == 0
-    assert isinstance(ratios_table(verdicts().head(0), []), pd.DataFrame)
