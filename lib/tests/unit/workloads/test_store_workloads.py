@@ -356,15 +356,6 @@ def test_the_log_belongs_to_the_report() -> None:
 # ------------------------------------------------------------------------------------------------------------- copies
 
 
-def test_cpu_time_is_for_each_byte_of_a_file() -> None:
-    capture = captured("file-copy")
-    found = measured("file-copy", capture)
-    spent = _volume.used(capture, "before-write", "after-write")
-    size = 44 * (440_000_000 // 44 // 2**20) * 2**20
-    assert found["write_storage_cpu_s_per_B"] * size == pytest.approx(spent.storage_s)
-    assert found["write_client_cpu_s_per_B"] * size == pytest.approx(spent.busy_s - spent.storage_s)
-
-
 # ------------------------------------------------------------------------------------------------------- transactions
 
 
