@@ -197,3 +197,9 @@ def results_of(session: Path, out: Path) -> results.Results:
     """Return the results of the session in a folder, whose figures and tables go to `out`."""
     found = session_data.open_session(session)
     return results.results(found.data, found.table, found.missing, out)
+
+
+def table_rows(shown: results.Shown) -> list[dict[str, str]]:
+    """Return the rows of a table that a notebook shows, as its text has them."""
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.text.splitlines() if line]
+    return [dict(zip(lines[0], line, strict=True)) for line in lines[2:]]
