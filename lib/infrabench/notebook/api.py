@@ -10,11 +10,10 @@ from typing import Any
 
 import pandas as pd
 
-from infrabench import registry
 from infrabench.analysis.results import Results
 from infrabench.analysis.results import results as analysed
 from infrabench.analysis.session_data import Session, open_session, read_stored
-from infrabench.core import DesignError, Request, Study, unknown_name
+from infrabench.core import DesignError, Request, unknown_name
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design
 from infrabench.experiment.execution import runs, session
@@ -25,16 +24,10 @@ from infrabench.ledger.codes import LABEL
 from infrabench.ledger.records import PROBE, read_blocks
 from infrabench.notebook import plan_tables
 from infrabench.stats.contrasts import contrasts as _contrasts
-from infrabench.stats.estimates import estimates as _estimates
 
 MODES = ("load", "run")
 # What a loaded session has to be asked for with.
 COMPARED = ("study", "profile", "runs", "seed", "deployments", "order", "rounds", "set", "aa")
-
-
-def study(name: str) -> Study:
-    """Return the study called `name`; `DesignError` with the nearest names when there is none."""
-    return registry.study(name)
 
 
 def request(study: str, **parameters: Any) -> Design:
@@ -97,11 +90,6 @@ def probes(session: Session) -> pd.DataFrame:
         for each in read_blocks(session.folder, PROBE)
     ]
     return pd.DataFrame(rows, columns=["block", "host", "position", "value", "unit"])
-
-
-def estimates(session: Session) -> pd.DataFrame:
-    """Return one row per cell: counts by state, mean, median and their intervals (`stats.estimates`)."""
-    return _estimates(session.table, session.missing)
 
 
 def contrasts(session: Session) -> pd.DataFrame:

@@ -181,7 +181,7 @@ def test_a_mixture_is_stamped_and_its_codes_are_never_put_together(plugins: Path
     assert opened.table.groupby("workload")["trial"].nunique().to_dict() == {"fake": 5, "fake (code 2)": 3}
     first = opened.table.sort_values("position")["workload"].tolist()
     assert first == ["fake"] * 5 + ["fake (code 2)"] * 3
-    assert api.estimates(opened).groupby("workload")["n"].sum().to_dict() == {"fake": 5, "fake (code 2)": 3}
+    assert api.results(opened).estimates.groupby("workload")["n"].sum().to_dict() == {"fake": 5, "fake (code 2)": 3}
     assert "mixture" in opened.data["stamp"]
     assert ["fake (code 2)", "value"] in opened.data["primary"]
     assert any("mixture" in line for line in describe_state(folder))

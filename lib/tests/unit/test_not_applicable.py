@@ -83,7 +83,7 @@ def test_where_the_baseline_has_no_place_the_others_stay(tmp_path, study):
     assert ("fake-base", "fake", "second=3") not in held(folder)
     opened = session_data.open_session(folder)
     assert "second=3" not in set(api.contrasts(opened)["scenario"])
-    estimated = api.estimates(opened)
+    estimated = api.results(opened).estimates
     row = estimated[estimated["scenario"] == "second=3"]
     assert list(row["system"]) == ["fake-other"]
     assert (row["n"] == 3).all()
