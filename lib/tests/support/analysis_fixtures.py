@@ -171,7 +171,6 @@ def results_of(session: Path, out: Path) -> results.Results:
     return results.results(found.data, found.table, found.missing, out)
 
 
-<<<<<<< HEAD
 def read_table(path: Path) -> pd.DataFrame:
     """Return the tidy table in a ``.parquet`` or ``.csv``, in which a text that looks like a formula is quoted."""
     if path.suffix == ".parquet":
@@ -182,9 +181,9 @@ def read_table(path: Path) -> pd.DataFrame:
     for name in [name for name, kind in DTYPES.items() if kind == "str"]:
         table[name] = table[name].str.replace(r"^'(?='*[=+\-@\t\r\n])", "", regex=True)
     return check(table)
-=======
+
+
 def table_rows(shown: results.Shown) -> list[dict[str, str]]:
     """Return the rows of a table that a notebook shows, as its text has them."""
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.text.splitlines() if line]
     return [dict(zip(lines[0], line, strict=True)) for line in lines[2:]]
->>>>>>> thin-published
