@@ -144,8 +144,7 @@ def compare_published(found: Results) -> pd.DataFrame:
     systems = [*found.systems, *found.data["not_run"]]
     absent = unmeasured(measured, LETTERS.get(str(found.data["study"]), "none"), dict.fromkeys(systems))
     absent["reason"] = [f"not measured: {_absence(found, row)}" for row in absent.itertuples(index=False)]
-    rows = pd.concat([measured, absent, compare_ratios(found)], ignore_index=True)
-    return rows.astype({"n_pairs": "int64", "level": "float64", "margin": "float64"})
+    return pd.concat([measured, absent, compare_ratios(found)], ignore_index=True).astype({"n_pairs": "int64"})
 
 
 def _absence(found: Results, row: Any) -> str:

@@ -50,11 +50,12 @@ def wanted(**more: Any) -> Any:
     return api.request("fakes", profile="tiny", **{"runs": FIRST_BLOCKS, "minutes": MINUTES, **more})
 
 
-def measure(folder: Path, on_progress: Callable[..., None] | None = None, **changes: Any) -> None:
-    asked = wanted()
+def measure(
+    folder: Path, on_progress: Callable[..., None] | None = None, most: int | None = None, **changes: Any
+) -> None:
     session.run(
         replace(registry.study("fakes"), **changes), fake_site(), profile="tiny", runs=FIRST_BLOCKS, minutes=MINUTES,
-        folder=folder, look=plan_tables.look_of(asked), on_progress=on_progress,
+        most=most, folder=folder, look=plan_tables.look_of(wanted(most=most)), on_progress=on_progress,
     )  # fmt: skip
 
 
@@ -160,10 +161,7 @@ def test_what_the_time_could_not_decide_and_what_that_would_take_is_said(
 ) -> None:
     caplog.set_level("INFO")
     monkeypatch.setitem(NOISE, 2.0, 0.5)
-    session.run(
-        registry.study("fakes"), fake_site(), profile="tiny", runs=FIRST_BLOCKS, minutes=MINUTES, most=20,
-        folder=tmp_path / "s", look=plan_tables.look_of(wanted(most=20)),
-    )  # fmt: skip
+    measure(tmp_path / "s", most=20)
     opened = open_session(tmp_path / "s")
     said = budget_tables.budget_summary(opened)
     assert "After the first blocks 1 of 2 primary contrasts have enough pairs for their margins; 0 more" in said

@@ -160,7 +160,7 @@ def against(contrasts: pd.DataFrame) -> pd.DataFrame:
             {name: getattr(row, name) for name in (*KEPT, *CONTRAST)} | _compared(row, target, known)
             for row in ours.itertuples(index=False)
         ]
-    return pd.DataFrame(rows, columns=[*KEPT, *COMPARED, *CONTRAST])
+    return pd.DataFrame(rows, columns=[*KEPT, *COMPARED, *CONTRAST]).astype({"level": "float64", "margin": "float64"})
 
 
 def plain(label: str) -> str:
