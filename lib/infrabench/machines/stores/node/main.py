@@ -16,6 +16,8 @@ from typing import Any, Protocol, cast
 from . import block, daemons, disks
 from .config import MODES, THROTTLES, Config, StoreError, claim, is_ours, load
 
+DISKS = ("0", "1")
+
 
 class StoreEngine(Protocol):
     """What a module of an engine has. All return plain dicts, or nothing; `StoreError` when it cannot be done.
@@ -149,12 +151,6 @@ def facts(config: Config, made: StoreEngine) -> dict[str, Any]:
     return {**told, "memory": daemons.limit(config), "disk_bytes": config.disk_bytes, "cache_bytes": config.cache_bytes}
 
 
-def _disk(word: str) -> int:
-    if word not in ("0", "1"):
-        raise StoreError(f"disk {word!r}: there are 0 and 1")
-    return int(word)
-
-
 def _one_of(word: str, known: Sequence[str]) -> str:
     if word not in known:
         raise StoreError(f"{word!r}: take one of {', '.join(known)}")
@@ -172,11 +168,6 @@ def _throttle(config: Config, made: StoreEngine, level: str) -> dict[str, Any]:
     return {"throttle": level}
 
 
-def _hold(config: Config, held: bool) -> dict[str, Any]:
-    daemons.hold(config, held=held)
-    return {"held": held}
-
-
 VERBS: dict[str, Callable[..., dict[str, Any]]] = {
     "create": create,
     "remake": create,
@@ -189,11 +180,11 @@ VERBS: dict[str, Callable[..., dict[str, Any]]] = {
     "mount": lambda config, made, mode, size: block.mount(config, made, _one_of(mode, MODES), _bytes(size)),
     "unmount": block.unmount,
     "drop": block.drop,
-    "pause": lambda config, made: _hold(config, True),
-    "resume": lambda config, made: _hold(config, False),
+    "pause": lambda config, made: daemons.hold(config, held=True),
+    "resume": lambda config, made: daemons.hold(config, held=False),
     "throttle": _throttle,
-    "fail": lambda config, made, disk: made.fail(config, _disk(disk)),
-    "replace": lambda config, made, disk: made.replace(config, _disk(disk)),
+    "fail": lambda config, made, disk: made.fail(config, int(_one_of(disk, DISKS))),
+    "replace": lambda config, made, disk: made.replace(config, int(_one_of(disk, DISKS))),
     "state": lambda config, made: made.state(config),
     "corrupt": lambda config, made, copies: made.corrupt(config, _one_of(copies, ("one", "both"))),
     "scrub": lambda config, made, kind: made.scrub(config, _one_of(kind, ("light", "deep"))),
