@@ -152,7 +152,7 @@ def test_a_dead_host_is_found_on_opening(tmp_path: Path) -> None:
 def test_a_host_is_reached_by_ipv6_in_every_form(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("infrabench.machines.sites.site._local_guest", lambda say: {"guest_image": None})
     with serving(tmp_path, address="::1") as login:
-        server = {"address": address, "port": login.port, "user": login.user, "key": str(login.key)}
+        server = login.machine | {"address": address}
         data = {"name": "six", "known_hosts": str(login.known_hosts), "hosts": {"server": server}}
         with open_site(_written(tmp_path, yaml.safe_dump(data))) as site:
             assert site.hosts["server"].run(("echo", "here"), timeout_s=10).stdout == b"here\n"

@@ -64,8 +64,7 @@ def _inventory(folder: Path, machine: Sandbox, *into: str) -> Iterator[Path]:
     inside = ("nsenter", f"--target={machine.pid}", "--mount", "--net", "--pid", "--root", "--wd", "env", PATH, *into)
     folder.mkdir(exist_ok=True)
     with serving(folder, into=inside) as login:
-        server = {"address": login.address, "port": login.port, "user": login.user, "key": str(login.key)}
-        data = {"name": "one", "known_hosts": str(login.known_hosts), "hosts": {"server": server}}
+        data = {"name": "one", "known_hosts": str(login.known_hosts), "hosts": {"server": login.machine}}
         file = folder / "hosts.yml"
         file.write_text(yaml.safe_dump(data))
         yield file
