@@ -27,10 +27,6 @@ def _scontrol(folder: Path, text: str) -> dict[str, str]:
     return {"PATH": f"{folder}:/usr/bin:/bin"}
 
 
-def test_the_nodes_are_those_of_the_list() -> None:
-    assert import_hosts.read_allocation(JOB) == ("4711", ("node1", "node2"))
-
-
 def test_slurm_writes_them_out_where_it_is_there(tmp_path: Path) -> None:
     path = _scontrol(tmp_path, 'echo "$*" >"$0.asked"; printf "a1\\na2\\n"')
     assert import_hosts.read_allocation({**JOB, **SHORT, **path})[1] == ("a1", "a2")
@@ -106,12 +102,6 @@ def test_a_clusters_machines_get_addresses(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     with pytest.raises(SiteError, match=r"none\.invalid: a cluster's machine needs an address"):
         import_hosts.assign_roles("7", ["none.invalid"], ["flannel-control"], {})
-
-
-def test_an_unknown_role_is_named() -> None:
-    found, _ = import_hosts.assign_roles("7", ["a"], ["boss"], {})
-    with pytest.raises(SiteError, match="unknown role 'boss'"):
-        import_hosts.inventories(found, "it")
 
 
 def test_the_command_prints_an_inventory(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
