@@ -73,22 +73,23 @@ def test_a_home_elsewhere_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("made", "words", "said"),
+    ("engine", "words", "said"),
     [
-        (False, ["fly"], "verbs are create"),
-        (False, ["state"], "there is no store"),
-        (False, [], "usage"),
-        (True, ["fail", "2"], "take one of 0, 1"),
-        (True, ["serve", "fast"], "take one of default, strict"),
-        (True, ["mount", "strict", "-5"], "no number of bytes"),
-        (True, ["corrupt", "all"], "take one of one, both"),
-        (True, ["throttle"], "wrong words"),
-        (True, ["state", "now"], "wrong words"),
+        ("", ["fly"], "verbs are create"),
+        ("", ["state"], "there is no store"),
+        ("", [], "usage"),
+        ("ceph", ["fail", "2"], "take one of 0, 1"),
+        ("zfs_vm", ["serve", "fast"], "take one of default, strict"),
+        ("zfs_vm", ["fill", "1k"], "no number of bytes"),
+        ("ceph", ["mount", "strict", "-5"], "no number of bytes"),
+        ("ceph", ["corrupt", "all"], "take one of one, both"),
+        ("ceph", ["throttle"], "wrong words"),
+        ("ceph", ["state", "now"], "wrong words"),
     ],
 )
-def test_wrong_words_are_an_error_and_no_answer(tmp_path, capsys, made, words, said):
-    path = written(tmp_path)
-    if made:
+def test_wrong_words_are_an_error_and_no_answer(tmp_path, capsys, engine, words, said):
+    path = written(tmp_path, engine=engine or "ceph")
+    if engine:
         configs.claim(configs.load(path))
     assert main.main([path, *words]) == 1
     answer = capsys.readouterr()
