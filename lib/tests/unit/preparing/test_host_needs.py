@@ -118,20 +118,13 @@ def test_machines_that_are_not_named_and_systems_that_say_nothing_are_told() -> 
 @pytest.mark.parametrize(
     ("kind", "given", "told"),
     [
-        ("systems", ["dokcer"], "unknown system of these studies 'dokcer': did you mean docker"),
         ("systems", ["flannel"], "unknown system"),
-        ("workloads", ["wbe"], "unknown workload of these studies 'wbe'"),
         ("systems", [], "no system is named"),
     ],
 )
 def test_unknown_names_are_refused(kind: str, given: list[str], told: str) -> None:
     with pytest.raises(DesignError, match=told):
         _of(_inventory(), "containers", **{kind: given})
-
-
-def test_an_unknown_study_is_refused() -> None:
-    with pytest.raises(DesignError, match="unknown study 'contaners'"):
-        _of(_inventory(), "contaners")
 
 
 def test_every_package_has_the_name_of_one() -> None:

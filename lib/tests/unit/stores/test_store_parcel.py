@@ -88,17 +88,8 @@ def test_a_host_that_lacks_something_is_refused_with_all_of_it(said, reason):
 
 
 def test_this_machine_answers_the_question_itself(tmp_path):
-    asked = (
-        "sh",
-        "-c",
-        on_host._CHECK,
-        "sh",
-        str(tmp_path),
-        "sh=dash",
-        "no-such-program=x",
-        "/dev/null=y",
-        "/dev/no=z",
-    )
+    needed = ("sh=dash", "no-such-program=x", "/dev/null=y", "/dev/no=z")
+    asked = ("sh", "-c", on_host._CHECK, "sh", str(tmp_path), *needed)
     told = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()
     assert [each for each in told if "=" in each][:2] == ["no-such-program=x", "/dev/no=z"]
     assert int(told[-1].removeprefix("free=")) > 0
