@@ -12,9 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import paramiko
+from typing import Any, Protocol
 
 from infrabench.core import SiteError, locks
 
@@ -39,8 +37,20 @@ threading.Event().wait(60)
 """
 
 
+class Channel(Protocol):
+    """What is used of an SSH channel."""
+
+    def settimeout(self, seconds: float | None) -> None: ...
+
+    def recv(self, size: int) -> bytes: ...
+
+    def sendall(self, data: bytes) -> None: ...
+
+    def shutdown_write(self) -> None: ...
+
+
 @contextmanager
-def forward_socket(connect: Callable[[], paramiko.Channel]) -> Iterator[str]:
+def forward_socket(connect: Callable[[], Channel]) -> Iterator[str]:
     """Yield the path of a local socket; `connect` opens a channel on which `FAR_END` runs, or raises `SiteError`.
 
     Its folder is locked while it is used, so that the next one removes those of processes that were killed.
@@ -71,7 +81,7 @@ def _remove_left_folders() -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _serve(listener: socket.socket, connect: Callable[[], paramiko.Channel], stop: threading.Event) -> None:
+def _serve(listener: socket.socket, connect: Callable[[], Channel], stop: threading.Event) -> None:
     listener.settimeout(0.2)
     while not stop.is_set():
         try:
