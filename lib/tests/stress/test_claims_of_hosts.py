@@ -145,7 +145,7 @@ def test_a_host_without_python_or_lock_says_so(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_what_another_holder_says_of_itself_is_no_text_for_a_terminal() -> None:
-    shown = claims._holder_text({"session": "\x1b[2J" + "x" * 500, "user": 1}, "/run/lock")
+    shown = claims.describe_holder({"session": "\x1b[2J" + "x" * 500, "user": 1})
     assert shown.isprintable()
     assert len(shown) < 2 * claims.LONGEST
 

@@ -8,7 +8,6 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,7 +29,7 @@ from infrabench.ledger.codes import CODE
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.notebook import api
 from infrabench.stats.table import kinds
-from tests.support.fakes import PLUGINS, fake_site
+from tests.support.fakes import PLUGINS, fake_site, interrupt_session, run_session
 
 PARSE = ('"1/s", "higher"', '"B/s", "higher"')
 PLAN = ("limit_s = 1.0", "limit_s = 1.5")
@@ -42,23 +41,12 @@ def wanted(**more: Any) -> Design:
 
 def run(folder: Path, after: int = 0, **more: Any) -> list[str]:
     """Run a session, interrupted after so many trials of 8; return what was made ready."""
-    site = fake_site()
-
-    def stop(now: Any) -> None:
-        if now.done == after:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt) if after else _whole():
-        session.run(
-            registry.study("fakes"), site, folder=folder, on_progress=stop if after else None, profile="tiny", runs=2,
-            **more,
-        )  # fmt: skip
+    site, study = fake_site(), registry.study("fakes")
+    if after:
+        interrupt_session(study, folder, after, site=site, runs=2, **more)
+    else:
+        run_session(study, folder, site, runs=2, **more)
     return site.facts["log"]
-
-
-@contextmanager
-def _whole() -> Iterator[None]:
-    yield
 
 
 def edit(path: Path, old: str, new: str) -> None:
