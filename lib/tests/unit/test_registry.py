@@ -164,7 +164,7 @@ def test_the_facade_needs_no_sdk():
     code = (
         "import sys, infrabench\n"
         "for sdk in ('docker', 'pylxd', 'kubernetes', 'fabric', 'paramiko'): sys.modules[sdk] = None\n"
-        "infrabench.study; infrabench.Session\n"
+        "infrabench.open_session; infrabench.Session\n"
         "import infrabench.analysis.figures, infrabench.analysis.tables, infrabench.cli\n"
         "infrabench.request('containers', profile='quick')\n"
         "assert not {'infrabench.systems.docker', 'infrabench.machines.lab'} & set(sys.modules)"
