@@ -46,7 +46,7 @@ TYPES = columns("""
     str: workload scenario metric system; int64: n
     float64: lag1 ljung_box_p ljung_box5_p runs_p trend_tau trend_p n_eff mean_low_eff mean_high_eff shapiro_p
     float64: skewness outliers split_d split_d_log dip_p; str: modes mode_by_deployment; float64: step; str: flags
-    float64: skewness_residual
+    float64: shapiro_raw_p skewness_residual
 """)
 MODIFIED_Z = 3.5
 SKEWED = 1.0
@@ -265,8 +265,8 @@ def diagnostics(table: pd.DataFrame) -> pd.DataFrame:
     dependence; ``n_eff``: as of `dependence.effective_n` where the cell is flagged dependent, else n; ``mean_low_eff``,
     ``mean_high_eff``: t interval of the mean with ``n_eff``, half a printing step wider on each side where that limits,
     cut where a count or a share cannot be, none over several deployments, whose means are the data; ``shapiro_p``,
-    ``skewness_residual``: of residuals within blocks (`residuals`); ``skewness``: of the values; ``outliers``: values
-    with a modified z above 3.5, NaN where the MAD is 0; ``split_d``, ``split_d_log``, ``dip_p``:
+    ``skewness_residual``: of residuals within blocks (`residuals`); ``shapiro_raw_p``, ``skewness``: of the values;
+    ``outliers``: values with a modified z above 3.5, NaN where the MAD is 0; ``split_d``, ``split_d_log``, ``dip_p``:
     bimodality; ``modes``, ``mode_by_deployment`` ("constant" or "varies"): where it is flagged; ``step``: the printing
     step; ``flags``: words joined by "; ". What a cell cannot say is NaN: all of it when its values are equal
     ("deterministic"), most of it below five values ("few values").
@@ -355,6 +355,7 @@ def _diagnose(x: Array, inner: Array, deployment: NDArray[np.int64]) -> dict[str
             "trend_tau": trend.statistic,
             "trend_p": trend.p,
             "shapiro_p": shapiro(inner).p,
+            "shapiro_raw_p": shapiro(x).p,
             "skewness": skewness(x),
             "skewness_residual": skewness(inner),
             "split_d": split(x).d,

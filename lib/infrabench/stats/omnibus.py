@@ -34,12 +34,12 @@ TESTS = ("friedman_chi2", "friedman_p", "iman_davenport_f", "df1", "df2", "iman_
 
 INTERACTIONS = columns("""
     str: workload metric system baseline; int64: levels n; str: pair_unit
-    float64: f df1 df2 epsilon p p_adjusted; str: adjustment reason
+    float64: f df1 df2 epsilon p p_conservative p_adjusted; str: adjustment reason
 """)
 
 TRENDS = columns("""
     str: workload metric factor system; int64: levels n; str: pair_unit
-    float64: power power_low power_high p p_adjusted; str: adjustment; float64: page_p; str: reason
+    float64: power power_low power_high p p_adjusted; str: adjustment; float64: page_l page_p; str: reason
 """)
 
 
@@ -179,13 +179,17 @@ def _ranks(x: ArrayLike) -> tuple[Array, int, int]:
 
 
 class Interaction(NamedTuple):
-    """F of "the systems differ alike at every level", df already multiplied by `epsilon`, and p; shape (...)."""
+    """F of "the systems differ alike at every level", df already multiplied by `epsilon`, and p; shape (...).
+
+    `p_conservative`: p with the epsilon of Greenhouse and Geisser.
+    """
 
     statistic: Any
     df1: Any
     df2: Any
     p: Any
     epsilon: Any
+    p_conservative: Any
 
 
 def interaction(x: ArrayLike) -> Interaction:
@@ -197,15 +201,15 @@ def interaction(x: ArrayLike) -> Interaction:
     unequal variances and correlations (Box 1954): that of Huynh and Feldt (1976) with the correction of Lecoutre
     (1991). Identical systems, 5 %, 10 000 simulated campaigns, k = 2 or 4, L = 3 to 8, n = 6 to 30: rejected in 3 to
     6 % with normal, lognormal and bimodal noise, up to 8 % when n = 6 and one level or system is four times as noisy.
-    The smaller epsilon of Greenhouse and Geisser (1959) stays below 5 % there but falls to 0 to 2 % for many levels
-    and few blocks. On log values: are the ratios the same at all levels. NaN below two systems, levels or blocks, and
-    without spread.
+    The smaller epsilon of Greenhouse and Geisser (1959), ``p_conservative``, stays below 5 % there but falls to 0 to
+    2 % for many levels and few blocks. On log values: are the ratios the same at all levels. NaN below two systems,
+    levels or blocks, and without spread.
     """
     x = sample(x)
     k, levels, n = x.shape[-3:]
     if min(k, levels, n) < 2:
         none = np.full(x.shape[:-3], np.nan)[()]
-        return Interaction(*[none] * 5)
+        return Interaction(*[none] * 6)
     q = (k - 1) * (levels - 1)
     rest = x - x.mean(axis=-3, keepdims=True)
     rest = (rest - rest.mean(axis=-2, keepdims=True)).reshape(*x.shape[:-3], k * levels, n)
@@ -222,7 +226,8 @@ def interaction(x: ArrayLike) -> Interaction:
         epsilon = np.where(room > 1e-9 * n, (n * q * least - 2) / room, 1.0 if n > 2 else least)
     epsilon = np.where(usable, np.clip(epsilon, least, 1.0), np.nan)[()]
     df1, df2 = q * epsilon, q * epsilon * (n - 1)
-    return Interaction(f, df1, df2, special.fdtrc(df1, df2, f), epsilon)
+    conservative = special.fdtrc(q * least, q * least * (n - 1), f)
+    return Interaction(f, df1, df2, special.fdtrc(df1, df2, f), epsilon, conservative)
 
 
 def interactions(
@@ -273,7 +278,7 @@ def _interaction_of(cube: Blocked, cases: Any, systems: list[str]) -> dict[str, 
     levels, k = values.shape[:2]
     if not levels * k:  # there is no scenario that all of them ran
         unit = cube.cases["pair_unit"].iloc[cases[0]]
-        nothing = dict.fromkeys(("f", "df1", "df2", "epsilon", "p"), NAN)
+        nothing = dict.fromkeys(("f", "df1", "df2", "epsilon", "p", "p_conservative"), NAN)
         return {"levels": levels, "n": 0, "pair_unit": unit, "reason": "", **nothing}
     together = np.swapaxes(values, 0, 1).reshape(1, k * levels, -1)
     by_deployment = np.array([bool(cube.by_deployment[cases][ran].any())])
@@ -286,7 +291,7 @@ def _interaction_of(cube: Blocked, cases: Any, systems: list[str]) -> dict[str, 
     usable = bool((x > 0).all()) and x.size > 0 and not reason
     found = interaction(np.log(x) if usable else x[..., :0])
     row = {"levels": levels, "n": x.shape[-1], "pair_unit": units.iloc[0], "reason": reason, "f": found.statistic}
-    return row | {name: getattr(found, name) for name in ("df1", "df2", "epsilon", "p")}
+    return row | {name: getattr(found, name) for name in ("df1", "df2", "epsilon", "p", "p_conservative")}
 
 
 def page(x: ArrayLike) -> Test:
@@ -336,8 +341,8 @@ def trends(table: pd.DataFrame, primary: Iterable[tuple[str, str]] = (), cube: B
 
     ``power``: of the level that the metric grows with, from `log_slope` over the logarithm of the level (0: the same at
     all levels; 1: in proportion; -1: inversely), with its 95 % interval and p of a power of 0, which is adjusted over
-    the systems of a metric: Holm for the (workload, metric) pairs of `primary`, else Benjamini-Hochberg. ``page_p``:
-    `page` in both directions, twice the smaller p. ``levels``, ``n``: how many the system ran, and the
+    the systems of a metric: Holm for the (workload, metric) pairs of `primary`, else Benjamini-Hochberg. ``page_l``,
+    ``page_p``: `page` in both directions, twice the smaller p. ``levels``, ``n``: how many the system ran, and the
     blocks complete in all of them (deployment means where there are several, by ``pair_unit``). A power is a summary,
     not a law: look at the points. NaN where `log_slope` and `page` have none, for levels that are not positive, and,
     with the ``reason``, where the system loses markedly more trials at one level than at another
@@ -370,9 +375,9 @@ def _trend(x: Any, level: Any) -> dict[str, Any]:
     """The columns of one system, `x` being (levels, units)."""
     positive = (level > 0).all()
     found = log_slope(x if positive else x[:, :0], np.log(level) if positive else level)
-    page_p = min(2 * min(page(x).p, page(x[::-1]).p), 1.0)
+    rise, fall = page(x), page(x[::-1])
     row = {"levels": len(level), "power": found.estimate, **found.interval.columns("power"), "p": found.p}
-    return row | {"page_p": page_p}
+    return row | {"page_l": rise.statistic, "page_p": min(2 * min(rise.p, fall.p), 1.0)}
 
 
 @lru_cache(maxsize=64)  # scipy takes tens of milliseconds for a quantile

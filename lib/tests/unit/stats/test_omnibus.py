@@ -125,6 +125,7 @@ def test_interaction_is_the_repeated_measures_test() -> None:
     long = pd.DataFrame(cells, columns=["level", "block", "y"])
     expected = pingouin.rm_anova(long, dv="y", within="level", subject="block", correction=True).iloc[0]
     assert found.statistic == pytest.approx(expected["F"])
+    assert found.p_conservative == pytest.approx(expected["p_GG_corr"], abs=1e-6)
     assert found.epsilon == pytest.approx(pingouin.epsilon(pd.DataFrame(change.T), correction="hf"))
     assert found.p == pytest.approx(stats.f.sf(found.statistic, 3 * found.epsilon, 33 * found.epsilon))
     three = rng.normal(size=(3, 4, 12))
@@ -337,6 +338,7 @@ def test_trends_of_a_table() -> None:
         own = table[table["system"] == name].sort_values(["level", "block"])
         x, at = own["value"].to_numpy().reshape(4, 8), np.log([1.0, 2, 4, 8])
         assert (row["power"], row["p"]) == pytest.approx((log_slope(x, at).estimate, log_slope(x, at).p))
+    assert found["page_l"].notna().all()
     assert by_system.loc["native", "page_p"] == pytest.approx(2 * page(np.tile(np.arange(4.0)[:, None], 8)).p)
     assert by_system.loc["lxc", "page_p"] > 0.01
     assert found["p_adjusted"].to_numpy() == pytest.approx(holm(found["p"]))
