@@ -7,8 +7,6 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from runpy import run_path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,11 +15,12 @@ from infrabench.analysis.figures import FIGURES
 from infrabench.ledger import catalogue
 from tests.support.pdf import page_mm
 from tests.support.places import ROOT
+from tests.support.scripts import load_script
 
 
 @pytest.fixture(scope="module")
 def gallery() -> Any:
-    return SimpleNamespace(**run_path(str(ROOT / "scripts/gallery")))
+    return load_script("gallery")
 
 
 def test_the_page_is_the_one_that_the_script_writes(gallery: Any) -> None:
