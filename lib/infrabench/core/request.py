@@ -32,7 +32,8 @@ class Request:
 
     # fmt: off
     study: str = field(metadata=option("a study, such as containers", "STUDY", "studies"))
-    profile: str = field(metadata=option("size of the study: smoke, quick or paper (default: quick)", of="profiles"))
+    profile: str = field(metadata=option(
+        "size of the study: smoke, quick or paper (default: quick), or a YAML file of own cases", of="profiles"))
     runs: int | None = field(default=None, metadata=option(
         "number of blocks (default: what the profile says); with --minutes the first ones, 10 or more", "N"))
     # Made, these two are tuples; they may come as text: ["native", "docker"] or native,docker

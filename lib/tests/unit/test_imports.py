@@ -39,7 +39,7 @@ BEHIND = {
     "yaml": {
         "publish/artifact/writing.py", "machines/sites/import_hosts.py", "machines/sites/yaml_with_lines.py",
     },
-    "pydantic": {"experiment/campaign/file.py", "machines/sites/inventory.py"},
+    "pydantic": {"experiment/campaign/file.py", "experiment/design/profile_file.py", "machines/sites/inventory.py"},
     "papermill": {"notebook/headless.py"},
     "traitlets": {"notebook/headless.py"},
     "nbclient": {"notebook/headless.py"},

@@ -21,6 +21,7 @@ from typing import Any
 from infrabench.core import (
     Case,
     DesignError,
+    Limits,
     Param,
     Request,
     Stopping,
@@ -61,6 +62,7 @@ class Design:
     deployments: int = 1
     excluded: frozenset[Treatment] = frozenset()  # treatments that their systems have no place for
     baseline: str = ""  # what results are ratios to; empty: the study's
+    limits: Limits | None = None  # None: the study's
 
     @property
     def study(self) -> str:
@@ -143,6 +145,7 @@ def design(
         seed=check_count("seed", study.seed if request.seed is None else request.seed, 0),
         deployments=anew,
         baseline=study.baseline if study.baseline in named else named[0],
+        limits=chosen.limits,
     )
     orders.check(found.order, [case.group for case in cases])
     return _fit(study, found) if timed else found
@@ -184,8 +187,8 @@ def complete(design: Design) -> Request:
 
 
 def study_of(study: Study, design: Design, known_systems: Sequence[str] = ()) -> Study:
-    """Return `study` as `design` asks for it: with one system under two labels, or with another baseline."""
-    study = twins(study, design.aa, known_systems)
+    """Return `study` as `design` asks for it: with one system under two labels, other limits, or another baseline."""
+    study = twins(replace(study, limits=design.limits or study.limits), design.aa, known_systems)
     if design.baseline in ("", study.baseline):
         return study
     return replace(study, baseline=design.baseline, known=())  # known effects are ratios to the study's own baseline

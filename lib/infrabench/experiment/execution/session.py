@@ -40,6 +40,7 @@ from infrabench.experiment.execution.deployments import Fleet, deployed
 from infrabench.experiment.execution.progress import OnProgress
 from infrabench.experiment.execution.runner import LookAt, Ready, Runner, end_orphans
 from infrabench.experiment.provenance import code, collect
+from infrabench.ledger import catalogue
 from infrabench.ledger.codes import CODE
 from infrabench.ledger.records import FORMAT, absences, not_applicable
 from infrabench.ledger.session_folder import SessionFolder
@@ -57,16 +58,25 @@ def request(study: Study, **parameters: Any) -> Design:
 def resolve(request: Request, study: Study | None = None) -> Design:
     """Return the design of a request, with every registered system and workload known by name.
 
-    `study`: None for the registered one of that name.
+    `study`: None for the registered one of that name. A profile that is a file (`profile_file`) is sought in the
+    working folder, then in the checkout; the request of the design names it without its ending.
     """
     study = registry.study(request.study) if study is None else study
+    own = {name.partition(".")[0] for name in request.set or ()}
+    if isinstance(request.profile, str) and request.profile.endswith((".yml", ".yaml")):
+        from infrabench.experiment.design import profile_file  # pydantic is loaded for this alone
+
+        path = Path(request.profile).expanduser()
+        path = path if path.is_file() else catalogue.home() / path
+        name, profile = profile_file.read_profile(path, study, lambda workload: registry.workload(workload).PARAMS)
+        study = replace(study, profiles={**study.profiles, name: profile})
+        request, own = replace(request, profile=name), own | {case.workload for case in profile.cases}
     names = {case.workload for each in study.profiles.values() for case in each.cases} | {*(request.workloads or ())}
     known = set(registry.names("workloads"))
     declared = {name: registry.workload(name).PARAMS for name in sorted(names & known)}
     for name in sorted(names - known):
         registry.workload(name)  # raises: says the nearest names
     wanted = designs.design(study, request, registry.names("systems"), declared)
-    own = {name.partition(".")[0] for name in wanted.request.set or ()}
     return replace(
         wanted, cases=tuple(_fit_rounds(case, request) if case.workload in own else case for case in wanted.cases)
     )
