@@ -86,7 +86,7 @@ class Cluster:
 def bring_up(machines: Machines, runtime: str = "containerd", handlers: Sequence[str] = ("runc",)) -> Cluster:
     """Return a new cluster on `machines`, its nodes registered and waiting for a CNI: a worker for each of their hosts.
 
-    Every worker has the high-level runtime `runtime` (`workers.RUNTIMES`) with these handlers (`handlers.HANDLERS`),
+    Every worker has the high-level runtime `runtime` (`runtimes.RUNTIMES`) with these handlers (`runtimes.HANDLERS`),
     the first of them for pods without a runtime class.
     Raises `NotRunnable` when a worker lacks what one of them needs, `ProvisionError` with the end of the log of what
     did not start.
@@ -106,7 +106,7 @@ def bring_up(machines: Machines, runtime: str = "containerd", handlers: Sequence
 
         def join(name: str) -> Worker:
             worker = workers.prepare(name, machines, runtime, handlers)
-            workers.join(worker, plane.result(), machines)
+            workers.join(worker, plane.result())
             return worker
 
         members = tuple(parallel.collect_results([pool.submit(join, name) for name in names]))

@@ -145,7 +145,7 @@ def test_a_runtime_knows_where_each_kind_of_pod_gets_its_network(said: bytes, re
 
 def test_a_worker_gets_its_own_identity_and_only_that(plane: control.ControlPlane) -> None:
     host = Scripted(address="198.18.0.23")
-    workers.join(workers.Worker("worker2", host), plane, machines(worker2=host))
+    workers.join(workers.Worker("worker2", host, machines(worker2=host)), plane)
     files = host.pushed
     assert files["/etc/kubernetes/kubelet.conf"] == plane.kubeconfigs["kubelet-worker2"]
     assert plane.kubeconfigs["admin"] not in files.values()
@@ -158,7 +158,7 @@ def test_a_worker_gets_its_own_identity_and_only_that(plane: control.ControlPlan
 
 
 def test_multus_is_first_in_the_runtimes_folder_and_delegates_to_the_file_of_the_cni() -> None:
-    members = tuple(workers.Worker(f"worker{n}", Scripted(address=f"198.18.0.2{n + 1}")) for n in (1, 2))
+    members = tuple(workers.Worker(f"worker{n}", Scripted(address=f"198.18.0.2{n + 1}"), machines()) for n in (1, 2))
     made = Cluster(Kubectl(Scripted(), ("kubectl",)), cluster.NODES, members, machines())
     cni.install_multus(made, "/opt/multus", "10-x.conflist")
     for worker in members:
