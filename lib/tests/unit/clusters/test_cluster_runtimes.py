@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from infrabench.core import DesignError, Machines, NotRunnable, ProvisionError
+from infrabench.core import DesignError, NotRunnable, ProvisionError
 from infrabench.machines.clusters import runtimes, workers
 from infrabench.machines.clusters.kata import Kata
 from infrabench.machines.lab import go_parts
-from tests.support.cluster_fakes import Scripted
+from tests.support.cluster_fakes import Scripted, machines, scripts
 
 KATA = Kata(
     "/opt/kata", "/opt/kata/bin/containerd-shim-kata-v2", "/opt/kata/c.toml", "3.23.0", "qemu", "/opt/kata/bin/qemu",
@@ -27,11 +27,9 @@ KATA = Kata(
 def place(
     *names: str, runtime: runtimes.Runtime = runtimes.CONTAINERD, restricted: bool = False, kata: Kata | None = None
 ) -> runtimes.Worker:  # fmt: skip
-    parts = ("kubernetes", "containerd", "crio", "gvisor")
-    images = {kind: (f"localhost/{kind}:1", f"/opt/images/{kind}.tar") for kind in ("pause", "tools")}
-    machines = Machines({}, {part: f"/opt/infrabench/{part}" for part in parts}, images, embedded=True)
     versions = dict.fromkeys(names, "")
-    return runtimes.Worker("worker1", Scripted(name="worker1"), machines, runtime, versions, kata, restricted)
+    host = Scripted(name="worker1")
+    return runtimes.Worker("worker1", host, machines(host), runtime, versions, kata, restricted)
 
 
 def containerds(where: runtimes.Worker) -> dict[str, Any]:
@@ -98,7 +96,7 @@ def test_kubelets_differ_in_nothing_but_where_their_runtime_is() -> None:
     one, other = (workers._kubelet(each) for each in runtimes.RUNTIMES.values())
     assert {key for key in one if one[key] != other[key]} == {"containerRuntimeEndpoint"}
     assert one.keys() == other.keys()
-    assert one["maxPods"] == workers.MAX_PODS == 110
+    assert one["maxPods"] == 110  # kubelet's own default
 
 
 def test_tables_of_toml_are_read_as_they_were_meant() -> None:
@@ -137,13 +135,11 @@ def test_a_worker_without_a_handlers_program_says_what_to_install() -> None:
         return (1, b"") if argv[-1] == "crun" else (0, b"free")
 
     host = Scripted(answer, name="worker1")
-    where = place("runc", "crun")
-    machines = Machines({"worker1": host}, where.machines.tools, where.machines.images, embedded=True)
     with pytest.raises(NotRunnable, match=r"^crun is not installed on worker1: apt-get install crun$"):
-        workers.prepare("worker1", machines, "crio", ("runc", "crun"))
+        workers.prepare("worker1", machines(host), "crio", ("runc", "crun"))
     assert not any(b"systemctl" in text for text in host.given)
     with pytest.raises(NotRunnable, match=r"^Kata is not installed: searched /opt/kata"):
-        workers.prepare("worker1", machines, "crio", ("runc", "kata"))
+        workers.prepare("worker1", machines(host), "crio", ("runc", "kata"))
 
 
 @pytest.mark.parametrize("part", ["containerd", "crio"])
@@ -182,13 +178,10 @@ def test_a_worker_knows_what_its_handlers_are() -> None:
     def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
         return 0, b"runc version 1.1.5\nspec: 1.0.2\n" if argv[-1] == "--version" else b""
 
-    where = place("runc")
     host = Scripted(answer, name="worker1")
-    machines = Machines({"worker1": host}, where.machines.tools, where.machines.images, embedded=True)
-    made = workers.prepare("worker1", machines, "crio", ("runc", "kata")[:1])
+    made = workers.prepare("worker1", machines(host), "crio", ("runc",))
     assert (made.runtime.name, made.handlers, made.kata) == ("crio", {"runc": "runc version 1.1.5"}, None)
-    pairs = next(argv for argv, text in zip(host.asked, host.given, strict=True) if b"skopeo" in text)
-    assert pairs[2:] == (
+    assert scripts(host, b"skopeo")[0][2:] == (
         "overlay@/var/lib/containers/storage+/run/containers/storage",
         "/opt/images/pause.tar", "localhost/pause:1", "/opt/images/tools.tar", "localhost/tools:1",
     )  # fmt: skip
