@@ -149,9 +149,9 @@ def is_ready(cluster: Cluster) -> bool:
     return cluster.kubectl.host.run(argv, timeout_s=20).ok
 
 
-def until(what: str, true: Callable[[], bool], timeout_s: float = READY_S, pause_s: float = 0.1) -> None:
+def until(what: str, true: Callable[[], bool], timeout_s: float = READY_S) -> None:
     """Return when `true()` is; `ProvisionError` saying `what` was awaited after `timeout_s`."""
-    if not wait.until(true, timeout_s, pause_s):
+    if not wait.until(true, timeout_s, pause_s=0.1):
         raise ProvisionError(f"waited {timeout_s:.0f} s for {what}")
 
 

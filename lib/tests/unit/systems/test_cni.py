@@ -66,11 +66,11 @@ def test_the_first_cpu_counter_that_is_there_is_taken(tmp_path: Path, monkeypatc
 
 def test_waiting_ends_when_it_is_so_or_says_what_was_awaited() -> None:
     tries = iter([False, False, True])
-    until("the third try", lambda: next(tries), 5.0, 0.001)
+    until("the third try", lambda: next(tries), 5.0)
     with pytest.raises(StopIteration):
         next(tries)
     with pytest.raises(ProvisionError, match="waited 0 s for a miracle"):
-        until("a miracle", lambda: False, 0.02, 0.001)
+        until("a miracle", lambda: False, 0.02)
 
 
 def test_the_limit_is_read_inside_the_pod() -> None:
