@@ -9,7 +9,7 @@ ENV         := .venv
 BIN         := $(ENV)/bin
 # Values reach commands through the environment alone, so that no shell reads them; and make itself, which would expand a
 # $(...) in them, takes what was given on its command line or in the environment as it is.
-VALUES      := PYTHON PROFILE STUDY NEEDS MEASURE ARCHIVE FILE EXECUTOR DRY TESTS RUNS SYSTEMS WORKLOADS SEED SITE SESSION \
+VALUES      := PYTHON PROFILE STUDY NEEDS MEASURE ARCHIVE FILE EXECUTOR DRY TESTS RUNS SYSTEMS WORKLOADS SET SEED SITE SESSION \
   DEPLOYMENTS ORDER ROUNDS PRECISION MOST MINUTES MIXTURE
 $(foreach name,$(VALUES),$(if $(filter command environment,$(origin $(name))),$(eval override $(name) := $$(value $(name)))))
 export $(VALUES)
@@ -42,14 +42,14 @@ audit: env  ## Hold the locked packages against known advisories, and say what c
 given = $(if $($(2)),-p $(1) "$$$(2)")
 # Without a profile: the one that answers first.
 ARGUMENTS = -p mode run -p profile "$${PROFILE:-$$profile}" $(call given,runs,RUNS) $(call given,systems,SYSTEMS) \
-  $(call given,workloads,WORKLOADS) $(call given,seed,SEED) $(call given,site,SITE) $(call given,session,SESSION) \
+  $(call given,workloads,WORKLOADS) $(call given,set,SET) $(call given,seed,SEED) $(call given,site,SITE) $(call given,session,SESSION) \
   $(call given,deployments,DEPLOYMENTS) $(call given,order,ORDER) $(call given,rounds,ROUNDS) \
   $(call given,precision,PRECISION) $(call given,most,MOST) $(call given,minutes,MINUTES) $(call given,mixture,MIXTURE)
 
 system:
 	@scripts/system-packages $${NEEDS:-$$STUDY}
 
-run: env system  ## Run a study (containers), or STUDY=all, on real systems: notebook, figures, tables and report in out/ (STUDY= PROFILE= RUNS= SYSTEMS= WORKLOADS= SITE= SEED= SESSION= DEPLOYMENTS= ORDER= ROUNDS= PRECISION= MOST= MINUTES= MIXTURE=)
+run: env system  ## Run a study (containers), or STUDY=all, on real systems: notebook, figures, tables and report in out/ (STUDY= PROFILE= RUNS= SYSTEMS= WORKLOADS= SET= SITE= SEED= SESSION= DEPLOYMENTS= ORDER= ROUNDS= PRECISION= MOST= MINUTES= MIXTURE=)
 	@status=0; [ "$$STUDY" != all ] || STUDY="containers cnis runtimes storage"; set -- $$STUDY; \
 	for study do \
 	  profile=quick; [ "$$study" != containers ] || [ -n "$${WORKLOADS:-}" ] || profile=brief; \

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from infrabench.analysis.export import export
     from infrabench.analysis.results import findings, table, whole
     from infrabench.analysis.session_data import Session, open_session, pool
-    from infrabench.notebook.api import contrasts, estimates, probes, request, run_or_load, show_log, study
+    from infrabench.notebook.api import contrasts, probes, request, run_or_load, show_log
     from infrabench.notebook.explore import explore
     from infrabench.notebook.one_contrast import choose_contrast
     from infrabench.notebook.plan_tables import plan_from_pilot, plan_summary, plan_table, power_summary
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         blocks_table,
         capabilities_table,
         deployments_table,
-        diff_table,
         paths_table,
         provenance_table,
         reasons_table,
@@ -42,55 +41,24 @@ if TYPE_CHECKING:
     )
     from infrabench.notebook.start_page import look_around, machine_table, own_table, recorded_table, studies_table
 
-HOME = {
-    "answer": "notebook.sections",
-    "figure": "notebook.session_figures",
-    "findings": "analysis.results",
-    "table": "analysis.results",
-    "whole": "analysis.results",
-    "fold": "notebook.sections",
-    "fold_diagnostics": "notebook.sections",
-    "fold_plan": "notebook.sections",
-    "fold_provenance": "notebook.sections",
-    "fold_tests": "notebook.sections",
-    "join": "notebook.sections",
-    "section": "notebook.sections",
-    "blocks_table": "notebook.session_tables",
-    "capabilities_table": "notebook.session_tables",
-    "deployments_table": "notebook.session_tables",
-    "diff_table": "notebook.session_tables",
-    "paths_table": "notebook.session_tables",
-    "provenance_table": "notebook.session_tables",
-    "reasons_table": "notebook.session_tables",
-    "size_table": "notebook.session_tables",
-    "validity_table": "notebook.session_tables",
-    "Session": "analysis.session_data",
-    "choose_contrast": "notebook.one_contrast",
-    "contrasts": "notebook.api",
-    "estimates": "notebook.api",
-    "export": "analysis.export",
-    "explore": "notebook.explore",
-    "open_session": "analysis.session_data",
-    "pool": "analysis.session_data",
-    "probes": "notebook.api",
-    "request": "notebook.api",
-    "published": "notebook.published_measured",
-    "published_metrics": "notebook.published_measured",
-    "published_score": "notebook.published_measured",
-    "results": "notebook.session_summary",
-    "run_or_load": "notebook.api",
-    "show_log": "notebook.api",
-    "study": "notebook.api",
-    "look_around": "notebook.start_page",
-    "machine_table": "notebook.start_page",
-    "own_table": "notebook.start_page",
-    "recorded_table": "notebook.start_page",
-    "studies_table": "notebook.start_page",
-    "plan_from_pilot": "notebook.plan_tables",
-    "plan_summary": "notebook.plan_tables",
-    "plan_table": "notebook.plan_tables",
-    "power_summary": "notebook.plan_tables",
+# module -> what of it a notebook may use
+MODULES = {
+    "analysis.export": "export",
+    "analysis.results": "findings table whole",
+    "analysis.session_data": "open_session pool Session",
+    "notebook.api": "contrasts probes request run_or_load show_log",
+    "notebook.explore": "explore",
+    "notebook.one_contrast": "choose_contrast",
+    "notebook.plan_tables": "plan_from_pilot plan_summary plan_table power_summary",
+    "notebook.published_measured": "published published_metrics published_score",
+    "notebook.sections": "answer fold fold_diagnostics fold_plan fold_provenance fold_tests join section",
+    "notebook.session_figures": "figure",
+    "notebook.session_summary": "results",
+    "notebook.session_tables": "blocks_table capabilities_table deployments_table paths_table "
+    "provenance_table reasons_table size_table validity_table",
+    "notebook.start_page": "look_around machine_table own_table recorded_table studies_table",
 }
+HOME = {name: module for module, names in MODULES.items() for name in names.split()}
 __all__ = [
     "Session",
     "answer",
@@ -99,8 +67,6 @@ __all__ = [
     "choose_contrast",
     "contrasts",
     "deployments_table",
-    "diff_table",
-    "estimates",
     "explore",
     "export",
     "figure",
@@ -135,7 +101,6 @@ __all__ = [
     "show_log",
     "size_table",
     "studies_table",
-    "study",
     "table",
     "validity_table",
     "whole",

@@ -25,12 +25,10 @@ from types import ModuleType
 from typing import Any, cast
 
 from infrabench.core import (
-    Deployment,
     DesignError,
     MetricKind,
     Study,
     System,
-    Target,
     Workload,
     digest,
     find_missing,
@@ -44,7 +42,7 @@ CONTRACT = {
     "systems": ("supported", "deploy"),
     "studies": ("STUDY",),
 }
-DERIVED = {"version": "VERSION", "supported": "PROGRAMS"}  # functions of a workload that a declaration stands for
+DERIVED = ("VERSION", "PROGRAMS")  # what a workload may declare in place of `version` and `supported`
 VARIABLE = "INFRABENCH_PLUGINS"
 STARTED_S = time.time()  # before any module of a later room was loaded
 LOADED_S: dict[str, float] = {}  # when a plug-in from outside was loaded, by the name of its module
@@ -149,17 +147,11 @@ def _load(kind: str, name: str) -> Any:
 
 
 def _derive(module: Any) -> None:
-    """Add the functions of a workload that it declares and does not define."""
-
-    def version(target: Target) -> str:
-        return read_version(target, *module.VERSION)
-
-    def supported(deployment: Deployment) -> str | None:
-        return find_missing(deployment, *module.PROGRAMS.get("server", ()))
-
-    for function in (version, supported):
-        if hasattr(module, DERIVED[function.__name__]) and not hasattr(module, function.__name__):
-            setattr(module, function.__name__, function)
+    """Add the functions of a workload that it declares, by `VERSION` and `PROGRAMS`, and does not define."""
+    if hasattr(module, "VERSION") and not hasattr(module, "version"):
+        module.version = lambda target: read_version(target, *module.VERSION)
+    if hasattr(module, "PROGRAMS") and not hasattr(module, "supported"):
+        module.supported = lambda deployment: find_missing(deployment, *module.PROGRAMS.get("server", ()))
 
 
 def _from_file(kind: str, path: Path) -> ModuleType:

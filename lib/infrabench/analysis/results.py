@@ -10,6 +10,7 @@ import base64
 import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,12 @@ from infrabench.stats import contrasts, diagnostics, estimates, interactions, om
 from infrabench.stats.table import blocked
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Results:
     """What a session says: its data, one row per cell (`estimates`, `diagnostics`), one per contrast (`contrasts`).
 
-    `folder`: figures go to ``figures/NAME`` and tables to ``tables/NAME`` below it.
+    Compared by identity, so that what several figures and tables need of the last one is computed once. `folder`:
+    figures go to ``figures/NAME`` and tables to ``tables/NAME`` below it.
     """
 
     data: dict[str, Any]
@@ -182,11 +184,13 @@ def chosen(found: Results, workload: str = "", metric: str = "") -> pd.DataFrame
     return rows[rows["metric"] == metric] if metric else rows
 
 
+@lru_cache(maxsize=1)
 def against_published(found: Results) -> pd.DataFrame:
     """Return the contrasts beside the published ratios (`comparison.against`), those of derived metrics among them."""
     return comparison.against(pd.concat([found.contrasts, derived_contrasts(found)], ignore_index=True))
 
 
+@lru_cache(maxsize=1)
 def derived_contrasts(found: Results) -> pd.DataFrame:
     """Return the contrasts of the metrics that papers print and no workload reports (`derived_metrics`)."""
     return derived_metrics.contrasts_of(found.table, found.data["baseline"], found.data["margins"])
@@ -262,13 +266,8 @@ def alone(found: Results) -> Shown:
     return paragraph(f"There is nothing to compare {found.data['baseline']} with. {why}")
 
 
-def picture(png: Path, caption: str) -> str:
-    """Return a saved figure as HTML, the picture in it and the caption under it."""
-    return drawing(png.read_bytes(), caption)
-
-
 def drawing(png: bytes, caption: str) -> str:
-    """Return a figure that is not saved as HTML, like `picture`."""
+    """Return a figure as HTML, the picture in it and the caption under it."""
     data = base64.b64encode(png).decode()
     text = html.escape(caption, quote=True)
     width_mm = notation.png_width_mm(png)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -18,12 +17,9 @@ def quote_formula(text: str) -> str:
     >>> quote_formula("=1+1"), quote_formula("-0.5"), quote_formula("docker")
     ("'=1+1", '-0.5', 'docker')
     """
-    return f"{QUOTE}{text}" if _is_formula(text) and not _is_number(text) else text
-
-
-def unquote_formula(text: str) -> str:
-    """Return what `quote_formula` was given."""
-    return text.removeprefix(QUOTE) if _is_formula(text) else text
+    # Behind apostrophes too: one is taken off when the text is read
+    is_formula = text.lstrip(QUOTE).startswith(FORMULA)
+    return f"{QUOTE}{text}" if is_formula and not _is_number(text) else text
 
 
 def write_csv(table: pd.DataFrame, target: Path | None = None) -> str | None:
@@ -32,28 +28,22 @@ def write_csv(table: pd.DataFrame, target: Path | None = None) -> str | None:
     has_return = any("\r" in each for column in texts for each in column if isinstance(each, str))
     # Only lines that end as `lineterminator` says are quoted by themselves: behind a return, a cell would begin a row.
     quoting = csv.QUOTE_NONNUMERIC if has_return else csv.QUOTE_MINIMAL
-    quoted = map_texts(table, quote_formula)
-    quoted = quoted.rename(columns=lambda name: quote_formula(name) if isinstance(name, str) else name)
+    quoted = _quote_texts(table).rename(columns=lambda name: quote_formula(name) if isinstance(name, str) else name)
     return quoted.to_csv(target, index=False, lineterminator="\n", quoting=quoting)
 
 
-def map_texts(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
-    """Return a table with every text in it as `change` returns it; each different text is changed once."""
+def _quote_texts(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with every text in it as of `quote_formula`, which sees each different text once."""
     changed = table.copy(deep=False)
     for number, name in enumerate(table.columns):
         column = table.iloc[:, number]
         if pd.api.types.is_numeric_dtype(column):
             continue
-        texts = {each: change(each) for each in column.dropna().unique() if isinstance(each, str)}
+        texts = {each: quote_formula(each) for each in column.dropna().unique() if isinstance(each, str)}
         differing = {text: new for text, new in texts.items() if text != new}
         if differing:
             changed[name] = column.map(lambda each, new=differing: new.get(each, each)).astype(column.dtype)
     return changed
-
-
-def _is_formula(text: str) -> bool:
-    """Tell whether a text is a formula, or one behind apostrophes: one more is taken off when it is read."""
-    return text.lstrip(QUOTE).startswith(FORMULA)
 
 
 def _is_number(text: str) -> bool:

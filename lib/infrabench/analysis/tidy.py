@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infrabench.analysis.columns import DICTIONARY
-from infrabench.analysis.spreadsheets import map_texts, unquote_formula, write_csv
+from infrabench.analysis.spreadsheets import write_csv
 from infrabench.core import LedgerError, SchemaError, TrialRecord
 from infrabench.core.names import is_label
 from infrabench.ledger.codes import CODE, LATEST, code_labels, unnamed_code
@@ -119,19 +119,6 @@ def replacement(path: Path) -> Iterator[Path]:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-
-
-def read_table(path: Path) -> pd.DataFrame:
-    """Return the tidy table stored by `write_table`, equal in every type and value."""
-    path = Path(path)
-    if path.suffix == ".parquet":
-        return check(pq.read_table(path).to_pandas().reindex(columns=list(COLUMNS)).astype(DTYPES))
-    if path.suffix != ".csv":
-        raise SchemaError(f"{path}: a tidy table is read from .parquet or .csv")
-    # "null" is a workload's name and "" a reason: only an empty cell of a nullable column is missing.
-    empty = {field.name: [""] for field in SCHEMA if field.nullable}
-    text = pd.read_csv(path, dtype=DTYPES, keep_default_na=False, na_values=empty)
-    return check(map_texts(text, unquote_formula))
 
 
 def _columns(common: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:

@@ -48,6 +48,9 @@ def add_study_parsers(subparsers: Subparsers) -> None:
         help="with --pilot: half-widths to plan for (default: 1 2 5)",
     )  # fmt: skip
     parser.add_argument("--all", action="store_true", help="with --pilot: all metrics, not only the primary ones")
+    parser.add_argument(
+        "--parameters", action="store_true", help="print what --set takes: the parameters of the study's workloads"
+    )
     parser = add_command(
         subparsers, "run", run, "run a study on a site, or go on with it",
         "infrabench run containers --systems native docker --workloads sysbench-cpu --runs 10",
@@ -137,6 +140,9 @@ def plan(arguments: Namespace) -> Iterator[str]:
         yield from _describe_studies()
         return
     wanted = _wanted(arguments)
+    if arguments.parameters:
+        yield from _describe_parameters(wanted)
+        return
     at = len(wanted.systems) * session.study_of(wanted).deploy_s
     wide = [max(map(len, names), default=0) for names in (wanted.systems, designs.workloads(wanted))]
     system, workload = (max(12, width) for width in wide)
@@ -162,6 +168,19 @@ def _describe_studies() -> Iterator[str]:
         yield f"    {times}; {row['systems that run here']} systems run here"
         yield f"    made first, once: {row['made first, once']}"
     yield "make run STUDY=NAME PROFILE=NAME runs one, STUDY=all all of them; infrabench plan NAME says how"
+
+
+def _describe_parameters(wanted: Design) -> Iterator[str]:
+    rows = [("parameter", "in this plan", "may be", "meaning")]
+    for workload in designs.workloads(wanted):
+        cases = [case.params for case in wanted.cases if case.workload == workload]
+        for name, param in registry.workload(workload).PARAMS.items():
+            here = ", ".join(dict.fromkeys(str(params[name]) for params in cases))
+            unit = f" ({param.unit})" if param.unit else ""
+            rows.append((f"{workload}.{name}", here, param.range, f"{param.meaning}{unit}"))
+    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(f"{cell:{width}s}" for cell, width in zip(row, wide, strict=True)).rstrip()
 
 
 def run(arguments: Namespace) -> Iterator[str]:

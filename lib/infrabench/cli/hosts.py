@@ -101,11 +101,11 @@ def _add_prepare(group: Subparsers) -> None:
 
 def inventory(arguments: Namespace) -> Iterator[str]:
     """Yield one inventory as YAML, or write one for each site and yield where."""
-    from infrabench.machines.sites import import_write
+    from infrabench.machines.sites import import_hosts
 
     from_where = {"terraform": _terraform, "slurm": _slurm}[arguments.source]
     hosts, origin = from_where(arguments)
-    found = import_write.inventories(hosts, origin, arguments.known_hosts or "")
+    found = import_hosts.inventories(hosts, origin, arguments.known_hosts or "")
     if arguments.site:
         if arguments.site not in found:
             raise DesignError(f"{origin}: there is no site {arguments.site[:60]!r}; there are {', '.join(found)}")
@@ -160,16 +160,16 @@ def prepare(arguments: Namespace) -> Iterator[str]:
 
 
 def _terraform(arguments: Namespace) -> tuple[list, str]:
-    from infrabench.machines.sites import import_terraform as terraform
+    from infrabench.machines.sites import import_hosts
 
     origin = "standard input" if arguments.file == STDIN else str(arguments.file)[:200]
     try:
         with sys.stdin.buffer if arguments.file == STDIN else open(arguments.file, "rb") as file:
-            text = file.read(terraform.LARGEST + 1)
+            text = file.read(import_hosts.LARGEST + 1)
     except (OSError, ValueError) as error:
         raise SiteError(f"{origin}: cannot be read: {error}") from error
     try:
-        hosts = terraform.hosts(
+        hosts = import_hosts.read_terraform(
             text, arguments.output, default_site=arguments.name or "terraform", sensitive=arguments.sensitive
         )
     except SiteError as error:
@@ -178,12 +178,12 @@ def _terraform(arguments: Namespace) -> tuple[list, str]:
 
 
 def _slurm(arguments: Namespace) -> tuple[list, str]:
-    from infrabench.machines.sites import import_slurm as slurm
+    from infrabench.machines.sites import import_hosts
 
-    job, names = slurm.nodes(os.environ)
+    job, names = import_hosts.read_allocation(os.environ)
     reached = {"user": arguments.user or getpass.getuser(), "port": arguments.port, "key": arguments.key}
     given = {key: value for key, value in reached.items() if value}
-    hosts, left = slurm.assign_roles(job, names, split(arguments.roles) or (), given, site=arguments.name or "")
+    hosts, left = import_hosts.assign_roles(job, names, split(arguments.roles) or (), given, site=arguments.name or "")
     if left:
         sys.stderr.write(f"infrabench: nodes without a role: {', '.join(left)}\n")
     return hosts, f"Slurm job {job}"

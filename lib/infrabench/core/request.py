@@ -32,7 +32,8 @@ class Request:
 
     # fmt: off
     study: str = field(metadata=option("a study, such as containers", "STUDY", "studies"))
-    profile: str = field(metadata=option("size of the study: smoke, quick or paper (default: quick)", of="profiles"))
+    profile: str = field(metadata=option(
+        "size of the study: smoke, quick or paper (default: quick), or a YAML file of own cases", of="profiles"))
     runs: int | None = field(default=None, metadata=option(
         "number of blocks (default: what the profile says); with --minutes the first ones, 10 or more", "N"))
     # Made, these two are tuples; they may come as text: ["native", "docker"] or native,docker
@@ -41,6 +42,10 @@ class Request:
         "systems", "+"))
     workloads: Sequence[str] | str | None = field(
         default=None, metadata=option("workloads (default: all of the profile)", "NAME", "workloads", "+"))
+    # Made, a mapping of tuples: {"web.users": (100, 1000)}; it may come as text: web.users=100,1000 or as JSON
+    set: Mapping[str, Any] | Sequence[str] | str | None = field(default=None, metadata=option(
+        "own values of workloads' parameters, such as web.users=100,1000 sysbench-cpu.threads=1:8; each combination is "
+        "a scenario (default: what the profile says)", "WORKLOAD.PARAMETER=VALUES", nargs="+"))
     seed: int | None = field(default=None, metadata=option("seed of the random order (default: the study's)", "N"))
     deployments: int | None = field(default=None, metadata=option(
         "make every system ready anew N times; blocks are shared out (default: what the profile says)", "N"))
@@ -71,6 +76,7 @@ class Request:
         for name in ("systems", "workloads"):
             given = parse_names(getattr(self, name))
             object.__setattr__(self, name, None if given is None else check_names(name, given))
+        object.__setattr__(self, "set", parse_settings(self.set))
         for name, least in (("runs", 1), ("deployments", 1), ("seed", 0), ("rounds", 1), ("most", 1)):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name), least)
@@ -103,7 +109,7 @@ class Request:
             study=asked["study"], profile=asked.get("profile"), runs=asked.get("blocks"), seed=asked.get("seed"),
             systems=None if aa else asked.get("systems"), workloads=asked.get("workloads"),
             deployments=asked.get("deployments", 1), order=asked.get("order", "random"),
-            rounds=asked.get("rounds"),
+            rounds=asked.get("rounds"), set=asked.get("set"),
             precision=rule.get("target"), most=rule.get("most"),
             minutes=None if rule.get("budget_s") is None else rule["budget_s"] / 60,
             aa=aa, site=asked["site"]["name"], session=name,
@@ -113,6 +119,7 @@ class Request:
         """Return, as JSON has them, the parameters that are not as they are by default; `Request` takes them back."""
         chosen = {each.name: getattr(self, each.name) for each in fields(self)}
         listed = {name: list(value) if isinstance(value, tuple) else value for name, value in chosen.items()}
+        listed["set"] = {name: list(values) for name, values in (chosen["set"] or {}).items()}
         return {each.name: listed[each.name] for each in fields(self) if chosen[each.name] != each.default}
 
     @property
@@ -136,6 +143,45 @@ def parse_names(names: Sequence[str] | str | None) -> Sequence[str] | None:
     except (ValueError, TypeError, RecursionError) as error:
         shown = names[:LONGEST_NAME]
         raise DesignError(f'not a list of names: {shown!r}; write ["native", "docker"] or native,docker') from error
+
+
+def parse_settings(given: Mapping[str, Any] | Sequence[str] | str | None) -> dict[str, tuple[Any, ...]] | None:
+    """Return values by ``workload.parameter``, each still as it was given; None without any.
+
+    They come as a mapping, as its JSON, or as text, ``web.users=100,1000 stream.threads=2``, in one or several pieces.
+    """
+    if isinstance(given, str) and given.strip().startswith("{"):
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError) as error:
+            raise DesignError(f"set is not JSON: {shorten(given)}: {error}") from error
+    if given is None or (isinstance(given, str | Sequence) and not given):
+        return None
+    pairs: list[tuple[Any, Any]] = []
+    if isinstance(given, Mapping):
+        pairs = list(given.items())
+    else:
+        words = given.split() if isinstance(given, str) else [*given]
+        for word in words:
+            name, is_pair, values = word.partition("=") if isinstance(word, str) else (word, "", "")
+            if not is_pair:
+                raise DesignError(f"set: {shorten(word)} is not like web.users=100,1000")
+            pairs.append((name, values))
+    settings: dict[str, tuple[Any, ...]] = {}
+    for name, values in pairs:
+        if not isinstance(name, str) or not all(name.partition(".")):
+            raise DesignError(f"set: {shorten(name)} is not a workload and its parameter, such as web.users")
+        if name in settings:
+            raise DesignError(f"set names {name} more than once")
+        if isinstance(values, str):
+            values = [part.strip() for part in values.split(",") if part.strip()]
+        settings[name] = tuple(values) if isinstance(values, list | tuple) else (values,)
+        if not settings[name]:
+            raise DesignError(f"set: {name} has no value")
+        for value in settings[name]:
+            if not isinstance(value, bool | int | float | str):
+                raise DesignError(f"set: a value of {name} is a number, a text, true or false, not {shorten(value)}")
+    return settings or None
 
 
 def check_names(what: str, names: Sequence[str]) -> tuple[str, ...]:

@@ -40,13 +40,14 @@ class Case:
 class Profile:
     """How large a study runs: blocks, cases, and how often every system is made ready anew (blocks are shared out).
 
-    `systems`: those that it runs where none are asked for; empty: all of the study.
+    `systems`: those that it runs where none are asked for; empty: all of the study. `limits`: None for the study's.
     """
 
     blocks: int
     cases: tuple[Case, ...]
     deployments: int = 1
     systems: tuple[str, ...] = ()
+    limits: Limits | None = None
 
 
 @dataclass(frozen=True, slots=True)

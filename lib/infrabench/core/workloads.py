@@ -66,6 +66,14 @@ class Measurement:
 
 LARGEST = 2.0**63  # no parameter is larger, and products of some such numbers stay finite
 LONGEST_TEXT = 4096  # characters: that of a path
+MOST_VALUES = 1000  # of a range
+NUMBER_TEXT, SIZE_TEXT, RANGE_TEXT = (
+    r"-?[0-9]{1,19}(?:\.[0-9]{1,19})?(?:[eE][+-]?[0-9]{1,3})?", r"([0-9]{1,19})\s?([kKMG]i?B|B)",
+    r"(-?[0-9]{1,18}):(-?[0-9]{1,18})(?::([0-9]{1,18}))?",
+)  # fmt: skip
+SIZES = {
+    "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "kiB": 2**10, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,27 +99,58 @@ class Param:
 
     def check(self, name: str, given: object) -> None:
         """Raise `DesignError` unless `given` is what the parameter, called `name`, may be."""
-        switch, number = isinstance(self.default, bool), isinstance(given, int | float) and not isinstance(given, bool)
+        number = isinstance(given, int | float) and not isinstance(given, bool)
         if self.choices:
-            if given not in self.choices or type(given) is not type(self.default):
-                raise DesignError(f"{name} is one of {', '.join(map(str, self.choices))}, not {shorten(given)}")
-        elif switch:
-            if not isinstance(given, bool):
-                raise DesignError(f"{name} must be true or false, not {shorten(given)}")
+            fits = given in self.choices and type(given) is type(self.default)
+        elif isinstance(self.default, bool):
+            fits = isinstance(given, bool)
         elif isinstance(self.default, str):
-            if not isinstance(given, str) or not given.isprintable() or len(given) > LONGEST_TEXT:
-                raise DesignError(f"{name} must be a text of one line, not {shorten(given)}")
-        elif (
-            not number
-            or (isinstance(self.default, int) and not isinstance(given, int))
-            or not (-LARGEST if self.least is None else self.least) <= given < LARGEST  # type: ignore[operator]
-            or (self.most is not None and given > self.most)  # type: ignore[operator]
-        ):
+            fits = isinstance(given, str) and given.isprintable() and len(given) <= LONGEST_TEXT
+        else:
+            fits = (
+                number
+                and (isinstance(given, int) or not isinstance(self.default, int))
+                and (-LARGEST if self.least is None else self.least) <= given < LARGEST  # type: ignore[operator]
+                and (self.most is None or given <= self.most)  # type: ignore[operator]
+            )
+        if not fits:
             raise DesignError(f"{name} must be {self.range}, not {shorten(given)}")
+
+    def read(self, name: str, given: object) -> tuple[Any, ...]:
+        """Return the values that `given` stands for, each checked: itself, or what a text says.
+
+        A text is ``100``, ``true``, of bytes also ``64MiB`` or ``500MB``, and of whole numbers a range with both of its
+        ends, ``1:8`` or ``1000:16000:5000``. `name` is what errors call the parameter.
+        """
+        values: tuple[Any, ...] = (given,)
+        if isinstance(given, str) and not isinstance(self.default, str):
+            switch, text = isinstance(self.default, bool), given.strip()
+            number, size = re.fullmatch(NUMBER_TEXT, text), re.fullmatch(SIZE_TEXT, text)
+            ends = re.fullmatch(RANGE_TEXT, text)
+            if switch and text in ("true", "false"):
+                values = (text == "true",)
+            elif not switch and ends:
+                first, last, step = int(ends[1]), int(ends[2]), int(ends[3] or 1)
+                values = tuple(range(first, last + 1, step or 1)[: MOST_VALUES + 1])
+                if not step or not values or len(values) > MOST_VALUES:
+                    raise DesignError(f"{name}: {shorten(given)} is not a range of 1 to {MOST_VALUES} values")
+            elif not switch and number:
+                values = (float(text) if "." in text or "e" in text.lower() else int(text),)
+            elif self.unit == "B" and size:
+                values = (int(size[1]) * SIZES[size[2]],)
+        elif isinstance(given, str) and isinstance(self.default, str):
+            values = (given.strip(),)
+        for value in values:
+            self.check(name, value)
+        return values
 
     @property
     def range(self) -> str:
-        """Return in words which numbers it may be."""
+        """Return in words what it may be."""
+        if self.choices:
+            return f"one of {', '.join(map(str, self.choices))}"
+        if isinstance(self.default, bool | str):
+            return "true or false" if isinstance(self.default, bool) else "a text of one line"
         kind = "a whole number" if isinstance(self.default, int) else "a number"
         if self.most is not None:
             return f"{kind} from {self.least:.12g} to {self.most:.12g}"

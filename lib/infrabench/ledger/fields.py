@@ -154,6 +154,7 @@ SESSION_FIELDS: Mapping[str, Check] = {
     "versions": _is_fields,
     "created_utc": _is_text,
     "code": _is_map(_is_text, _is_text),
+    "set": _is_map(_is_text, _is_list(lambda value: isinstance(value, bool | int | float | str))),
 }  # fmt: skip
 NOTE_FIELDS: Mapping[str, Mapping[str, Check]] = {
     "discarded": {"block": _is_count, "reason": _is_text, "trials": _is_list(_is_text), "adds": _is_list(_is_pair)},

@@ -3,7 +3,7 @@
 A plug-in for a container engine (`systems/podman.py` is the worked example of docs/add-a-system.md) is written against
 this module and `guest_bridge`. In the order of use:
 
-* `supported`: `explain_no_image`, `explain_missing`, `is_root`;
+* `supported`: `explain_no_image`, `explain_missing`, `explain_failure`, `is_root`;
 * `deploy`: `find_guest_image`, `guest_bridge.hold_bridge`, `choose_cpus`, then start the engine's container on the
   bridge `guest_bridge.BRIDGE` with the label `LABEL`, `find_cgroups`, `verify_limits`, `make_freezer`; at its end
   `keeps_image`;
@@ -146,14 +146,27 @@ def explain_missing(host: Host, *programs: str) -> str | None:
     return None if is_root(host) else f"needs root on {host.name}"
 
 
-def explain_no_image(site: Site) -> str:
-    """Return why a site has no guest image.
+def explain_failure(host: Host, problem: str, argv: Sequence[str]) -> str | None:
+    """Return None, or `problem` with the last line that the command printed when it failed on the host.
 
     ::
 
-        if not site.facts.get("guest_image"):
-            return containers.explain_no_image(site)
+        return containers.explain_failure(host, "Podman does not work", ("podman", "info"))
     """
+    result = host.run(argv, timeout_s=20)
+    lines = (result.stderr or result.stdout).decode("utf-8", "replace").strip().splitlines()
+    return None if result.ok else f"{problem} on {host.name}: {lines[-1] if lines else 'no output'}"
+
+
+def explain_no_image(site: Site) -> str | None:
+    """Return None, or why a site has no guest image.
+
+    ::
+
+        return containers.explain_no_image(site) or containers.explain_missing(host, *NEEDS["server"])
+    """
+    if site.facts.get("guest_image"):
+        return None
     return f"no guest image: {site.facts.get('guest_image_reason', 'this site makes none')}"
 
 
@@ -165,9 +178,9 @@ def find_guest_image(site: Site) -> tuple[str, str]:
         tar, image = containers.find_guest_image(site)
         containers.check_output(host, ("podman", "import", tar, f"infrabench/guest:{image}"))
     """
-    image = site.facts.get("guest_image")
-    if not image:
-        raise NotRunnable(explain_no_image(site))
+    if reason := explain_no_image(site):
+        raise NotRunnable(reason)
+    image = site.facts["guest_image"]
     return image["tar"], image["hash"]
 
 

@@ -10,11 +10,10 @@ from typing import Any
 
 import pandas as pd
 
-from infrabench import registry
 from infrabench.analysis.results import Results
 from infrabench.analysis.results import results as analysed
 from infrabench.analysis.session_data import Session, open_session, read_stored
-from infrabench.core import DesignError, Request, Study, unknown_name
+from infrabench.core import DesignError, Request, unknown_name
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design
 from infrabench.experiment.execution import runs, session
@@ -25,16 +24,10 @@ from infrabench.ledger.codes import LABEL
 from infrabench.ledger.records import PROBE, read_blocks
 from infrabench.notebook import plan_tables
 from infrabench.stats.contrasts import contrasts as _contrasts
-from infrabench.stats.estimates import estimates as _estimates
 
 MODES = ("load", "run")
 # What a loaded session has to be asked for with.
-COMPARED = ("study", "profile", "runs", "seed", "deployments", "order", "rounds", "aa")
-
-
-def study(name: str) -> Study:
-    """Return the study called `name`; `DesignError` with the nearest names when there is none."""
-    return registry.study(name)
+COMPARED = ("study", "profile", "runs", "seed", "deployments", "order", "rounds", "set", "aa")
 
 
 def request(study: str, **parameters: Any) -> Design:
@@ -45,7 +38,9 @@ def request(study: str, **parameters: Any) -> Design:
     Lists may also come as text, ``["native", "docker"]`` or ``native,docker``: papermill hands them over so.
     `precision` (relative half-width, 0.02 = 2 %) adds blocks to the 30 until every primary cell's interval is that
     narrow, at `most` so many. `minutes` are shared out: a few blocks of every case, then more where intervals are too
-    wide for their margins; with a precision they end its search. `aa` names a system to measure under two labels.
+    wide for their margins; with a precision they end its search. `set` has own values of workloads' parameters,
+    ``{"web.users": [100, 1000], "sysbench-cpu.threads": "1:8"}``: each combination is a scenario. `aa` names a system
+    to measure under two labels.
     """
     known = [each.name for each in fields(Request)]
     for name in parameters:
@@ -95,11 +90,6 @@ def probes(session: Session) -> pd.DataFrame:
         for each in read_blocks(session.folder, PROBE)
     ]
     return pd.DataFrame(rows, columns=["block", "host", "position", "value", "unit"])
-
-
-def estimates(session: Session) -> pd.DataFrame:
-    """Return one row per cell: counts by state, mean, median and their intervals (`stats.estimates`)."""
-    return _estimates(session.table, session.missing)
 
 
 def contrasts(session: Session) -> pd.DataFrame:

@@ -27,6 +27,7 @@ from infrabench.experiment.provenance.comparability import Between, between_site
 from infrabench.ledger import catalogue
 from infrabench.ledger.records import awaited, read_session, recorded
 from infrabench.notebook import api
+from infrabench.notebook.sections import join
 from infrabench.notebook.session_figures import rows_of, show_figure
 from infrabench.stats.sites import DIFFERS, OPEN, STANDS_OUT, over_sites, per_site
 from infrabench.stats.table import CELL
@@ -124,8 +125,7 @@ def differences(found: Many) -> Shown:
         if not part.between.differs:
             return paragraph(stamp)
         rows = [{"what": key} | values for key, values in part.between.differs.items()]
-        shown = whole(pd.DataFrame(rows))
-        return Shown(f"<p>{html.escape(stamp)}</p>{shown.html}", f"{stamp}\n\n{shown.text}")
+        return join(paragraph(stamp), whole(pd.DataFrame(rows)))
 
     return _each(found, one)
 
@@ -185,7 +185,7 @@ def forests(found: Many) -> Shown:
             every = group.sort_values(["level", "scenario"], kind="stable")["scenario"].astype(str).unique()
             scenario = every[0] if len(every) == 1 or len(group) > MOST_DRAWN else ""
             drawn.append(_drawn(part, rows_of(part.over, workload, metric, scenario), workload, metric, scenario))
-        return _join(drawn)
+        return join(*drawn)
 
     return _each(found, one, NO_SESSION)
 
@@ -335,16 +335,12 @@ def _sentence(row: Any) -> str:
     return told + (f". {row.reason}." if row.reason and np.isfinite(row.ratio) else ".")
 
 
-def _join(parts: Sequence[Shown]) -> Shown:
-    return Shown("".join(each.html for each in parts), "\n\n".join(each.text for each in parts))
-
-
 def _each(found: Many, one: Callable[[Across], Shown], nothing: str = "") -> Shown:
     """What `one` makes of each study, or `nothing` of one without a case; its name above where there are several."""
     made = [paragraph(nothing) if nothing and each.over.empty else one(each) for each in found]
     if len(found) == 1:
         return made[0]
-    return _join([
+    return join(*(
         Shown(f"<h4>{html.escape(each.name)}</h4>{shown.html}", f"{each.name}\n\n{shown.text}")
         for each, shown in zip(found, made, strict=True)
-    ])  # fmt: skip
+    ))  # fmt: skip

@@ -115,7 +115,7 @@ def leads(out: str = "out") -> Shown:
     return _table(made, out, "leads", "Leads in the composite score, percentage points.")
 
 
-def figure(out: str = "out", width_mm: float = figures.PAGE_MM) -> Shown:
+def figure(out: str = "out") -> Shown:
     """Return the figure of the composite score in every version, with its caption; written as PDF, SVG and PNG."""
     scores = score.composite()
     orders = {version.label: score.order(version.name) for version in score.VERSIONS}
@@ -123,7 +123,7 @@ def figure(out: str = "out", width_mm: float = figures.PAGE_MM) -> Shown:
     draw = partial(figures.composite, scores, orders, systems=systems, names=score.ENGINES)
     folder: Path = catalogue.home() / out / "figures" / "published"
     parameters = {"kind": "composite", "systems": systems}
-    return show_figure(draw, folder, "composite", scores, parameters, width_mm=width_mm)
+    return show_figure(draw, folder, "composite", scores, parameters, width_mm=figures.PAGE_MM)
 
 
 def meaning() -> Shown:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import pandas as pd
 
 from infrabench.analysis.published.comparison import NOT_COMPARABLE, agreement, plain, prediction, unmeasured
 from infrabench.analysis.published.printed_numbers import Numbers, join_notes, numbers, read_toml
-from infrabench.analysis.results import Results, Shown, absence, against_published, derived_contrasts, kept
+from infrabench.analysis.results import Results, Shown, absence, against_published, kept
 from infrabench.analysis.tables import columns, notation
 from infrabench.stats import contrasts
 
@@ -119,6 +119,7 @@ def ratios(found: Results) -> Shown:
     return kept(found, pd.DataFrame(rows, columns=list(RATIOS)), "beside-ratios", "Printed ratios beside ours.")
 
 
+@lru_cache(maxsize=1)
 def compare_ratios(found: Results) -> pd.DataFrame:
     """Return ratios of two printed cells of the session's study beside the same of ours, one row each.
 
@@ -132,17 +133,14 @@ def compare_ratios(found: Results) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COMPARED))
 
 
+@lru_cache(maxsize=1)
 def compare_published(found: Results) -> pd.DataFrame:
     """Return every published ratio of the session's study beside ours, one row each; those without one of ours too.
 
     Columns as of `comparison.against`, with those of the contrast that a figure needs, and as of `compare_ratios`. What
     was not measured is not comparable, with ``n_pairs`` 0 and its ``reason``.
     """
-    ours = pd.concat([found.contrasts, derived_contrasts(found)], ignore_index=True)
     measured = against_published(found)
-    measured = measured.merge(
-        ours[[*columns.CELL, "baseline", "better", "level", "margin", "pair_unit"]], on=columns.CELL
-    )
     systems = [*found.systems, *found.data["not_run"]]
     absent = unmeasured(measured, LETTERS.get(str(found.data["study"]), "none"), dict.fromkeys(systems))
     absent["reason"] = [f"not measured: {_absence(found, row)}" for row in absent.itertuples(index=False)]

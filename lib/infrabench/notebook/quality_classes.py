@@ -24,7 +24,7 @@ Kind = Literal["throughput", "latency"]
 WORDS = {"very-good": "very good", "good": "good", "poor": "poor"}  # ids and words, best first
 SI = {"kbps": 1e3, "ms": 1e-3}
 THRESHOLD = "D.netperf.threshold.004"
-# MBps as it stands, and as Mbit/s, which it may mean
+# the threshold's MBps as it stands, and as Mbit/s, which it may mean
 READINGS = {"as MB/s": 8e6, "as Mbit/s": 1e6}
 KINDS: dict[str, Kind] = {
     "throughput_bit_per_s": "throughput", "pair_throughput_bit_per_s": "throughput", "latency_mean_s": "latency",
@@ -59,9 +59,9 @@ def table(found: Results) -> Shown:
     known = numbers()
     row, measured = known.row(THRESHOLD), found.estimates.dropna(subset="mean")
     rows = [_row(told, [value], kind, known) for told, value, kind in _printed(known)]
-    for each in threshold(known).itertuples(index=False):
-        told = f"the paper: its own threshold of 'very good': {row.printed} {row.unit}, read {each.reading}"
-        rows.append(_row(told, [each.value], "throughput", known))
+    for reading, factor in READINGS.items():
+        told = f"the paper: its own threshold of 'very good': {row.printed} {row.unit}, read {reading}"
+        rows.append(_row(told, [known(THRESHOLD) * factor], "throughput", known))
     for metric, kind in KINDS.items():
         for system in found.systems:
             mine = measured[(measured["metric"] == metric) & (measured["system"] == system)]["mean"]
@@ -89,9 +89,10 @@ def worth(found: Results) -> Shown:
                 f"{graded[0].end}; each of them is {named}."
             )
     row = known.row(THRESHOLD)
+    times = [grade(known(THRESHOLD) * factor, "throughput", known).times for factor in READINGS.values()]
     lines.append(
-        f"The text's own threshold of 'very good', {row.printed} {row.unit}, stands in no table: it is "
-        f"{_ends(list(threshold(known)['times']))} times the top of the paper's own scale."
+        f"The text's own threshold of 'very good', {row.printed} {row.unit}, stands in no table: it is {_ends(times)} "
+        "times the top of the paper's own scale."
     )
     return listed(lines)
 
@@ -130,18 +131,6 @@ def grade(value: float, kind: Kind, known: Numbers | None = None) -> Graded:
     name = next((each.name for each in every if (each.low or 0.0) <= value <= each.high), name)
     times = value / first.high
     return Graded(name, end, times, float(np.log10(times)))
-
-
-def threshold(known: Numbers | None = None) -> pd.DataFrame:
-    """Return the paper's own threshold for *very good* in both readings of its unit: it stands in no table.
-
-    Columns ``reading``, ``value`` (bit/s), ``class``, ``times`` (over the top of the scale).
-    """
-    known = known or numbers()
-    values = {reading: known(THRESHOLD) * factor for reading, factor in READINGS.items()}
-    graded = [(reading, value, grade(value, "throughput", known)) for reading, value in values.items()]
-    rows = [(reading, value, each.name, each.times) for reading, value, each in graded]
-    return pd.DataFrame(rows, columns=["reading", "value", "class", "times"])
 
 
 def _printed(known: Numbers) -> Iterator[tuple[str, float, Kind]]:

@@ -28,11 +28,6 @@ TESTS = {  # kind of table -> the line that it is folded behind
     "interactions": "Is the ratio to the baseline the same at every level of a factor?",
     "trends": "How steeply does a metric follow its factor? The power, fitted within each block",
 }
-FIGURES = {
-    "qq": "The values beside normal ones",
-    "power": "What so many blocks can show",
-    "lag": "Each value beside the one before",
-}
 
 
 def fold(line: str, *shown: Shown) -> Shown:
@@ -139,20 +134,16 @@ def _fold_trials(session: Session) -> Shown:
 
 
 def fold_tests(found: Results, workloads: Sequence[str] = (), metrics: Sequence[str] = ()) -> Shown:
-    """Return results, contrasts, omnibus tests, tiers, interactions and trends as tables, each folded behind its question."""
+    """Return the tables of `TESTS`, each folded behind its question."""
     return join(*(fold(line, table(found, kind, workloads, metrics)) for kind, line in TESTS.items()))
 
 
 def fold_diagnostics(
     found: Results, workload: str, metric: str, *, scenario: str = "", workloads: Sequence[str] = (),
-    metrics: Sequence[str] = (), kinds: Sequence[str] = (),
+    metrics: Sequence[str] = (),
 ) -> Shown:  # fmt: skip
-    """Return one case's values in the order in which they were measured, and the diagnostics of cells folded.
-
-    `kinds`: of further figures of that case, each folded (``qq``, ``power``, ``lag``).
-    """
+    """Return one case's values in the order in which they were measured, and the diagnostics of cells folded."""
     return join(
         figure(found, "order", workload, metric, scenario=scenario),
         fold("Diagnostics: dependence, outliers, modes", table(found, "diagnostics", workloads, metrics)),
-        *(fold(FIGURES[kind], figure(found, kind, workload, metric, scenario=scenario)) for kind in kinds),
     )

@@ -22,7 +22,6 @@ from infrabench.analysis.results import (
     drawing,
     not_applicable,
     paragraph,
-    picture,
 )
 from infrabench.analysis.session_data import Session, open_session
 from infrabench.core import DesignError, unknown_name
@@ -154,17 +153,14 @@ def show_figure(
     other = draw(width_mm=figures.other_width(drawn)).figure
     caption = f"{told} {note}".strip()
     paths = figures.save(drawn, folder, name, data, parameters, caption, other)
-    return Shown(picture(next(path for path in paths if path.suffix == ".png"), caption), caption)
+    png = next(path for path in paths if path.suffix == ".png")
+    return Shown(drawing(png.read_bytes(), caption), caption)
 
 
 def view_of(
-    found: Results,
-    workload: str = "",
-    metric: str = "",
-    scenario: str = "",
-    systems: Sequence[str] = (),
+    found: Results, workload: str = "", metric: str = "", scenario: str = "", systems: Sequence[str] = (),
     kind: str = "",
-) -> View:
+) -> View:  # fmt: skip
     """Return what figures of a session are drawn from: of these systems, or of all.
 
     Without a workload, of its primary metrics. What papers print is looked up for the figure of that `kind` alone.

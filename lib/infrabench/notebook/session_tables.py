@@ -1,18 +1,17 @@
-"""What a session says about itself, as tables: validity, reasons, hosts, systems, paths; what differs in another."""
+"""What a session says about itself, as tables: validity, reasons, hosts, systems, paths."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from infrabench.analysis.session_data import Session, open_session
+from infrabench.analysis.session_data import Session
 from infrabench.core import STATES
 from infrabench.experiment.provenance import labels
-from infrabench.experiment.provenance.comparability import NOT_HOSTS, differences, shown
+from infrabench.experiment.provenance.comparability import NOT_HOSTS
 from infrabench.ledger.records import (
     DEPLOYMENTS,
     DISCARDED,
@@ -162,13 +161,6 @@ def paths_table(session: Session) -> pd.DataFrame:
         for key, row in sorted(rows.items())
     ]
     return pd.DataFrame(table, columns=[*names, "ok", "checked", "another path", "carried", "quiet", "on the nodes"])
-
-
-def diff_table(first: str | Path, second: str | Path) -> pd.DataFrame:
-    """Return what differs between the provenance of two sessions: where, key, first, second, checked."""
-    found = differences(open_session(first).folder, open_session(second).folder)
-    rows = [(each.where, each.key, shown(each.first), shown(each.second), each.checked) for each in found]
-    return pd.DataFrame(rows, columns=["where", "key", "first", "second", "checked"])
 
 
 def _not_applicable(session: Session) -> list[tuple[str, str, str]]:

@@ -51,10 +51,7 @@ def courses(session: Session, workload: str) -> tuple[pd.DataFrame, pd.DataFrame
     return pd.DataFrame(samples, columns=list(SAMPLES)), pd.DataFrame(events, columns=list(EVENTS))
 
 
-def figure(
-    found: Results, session: Session, workload: str, scenarios: Sequence[str] = (), *,
-    width_mm: float = figures.PAGE_MM,
-) -> Shown:  # fmt: skip
+def figure(found: Results, session: Session, workload: str, scenarios: Sequence[str] = ()) -> Shown:
     """Return the courses of a workload's trials as a figure with its caption; written as PDF, SVG, PNG and side-car.
 
     `scenarios`: those to draw, side by side; all by default. Those that the session does not have are left out.
@@ -88,7 +85,7 @@ def figure(
         "profile": found.data["profile"], "seed": found.data["seed"], "systems": found.systems,
     }  # fmt: skip
     name = f"timeline-{workload}" + ("" if wanted == order else f"-{'-'.join(wanted)}".replace(" ", "-"))
-    return show_figure(draw, found.folder / "figures" / found.name, name, samples, parameters, note, width_mm)
+    return show_figure(draw, found.folder / "figures" / found.name, name, samples, parameters, note)
 
 
 def _valid(session: Session, workload: str) -> set[str]:

@@ -170,11 +170,22 @@ def _write_commands(out: Path, share: float) -> None:
 
 
 def _measure_excess(out: Path) -> float:
-    """Return how many times as long as its probe a whole process takes: the median of some runs."""
+    """Return how many times as long as its probe a whole process takes: the median of some runs.
+
+    `InfrabenchError` when the probe fails, or does not say how long it took.
+    """
     ratios = []
     for _ in range(STARTS):
         done = LocalHost().run((str(out / "same.sh"), str(CHUNKS)), timeout_s=60.0)
-        ratios.append(done.duration_s / json.loads(done.stdout)["seconds"])
+        try:
+            ratios.append(done.duration_s / json.loads(done.stdout)["seconds"])
+        except (ValueError, LookupError, TypeError, ZeroDivisionError) as error:
+            ended = "timed out" if done.timed_out else f"exited with {done.status}"
+            said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()[-400:]
+            raise InfrabenchError(
+                f"{out / 'same.sh'} {ended} and did not say how long its probe took: {said or 'it wrote nothing'}. "
+                "See that python3 runs on this machine"
+            ) from error
     return float(np.median(ratios))
 
 

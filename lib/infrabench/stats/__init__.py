@@ -18,7 +18,7 @@ shape, in which element i of both is the same block. No answer is NaN. Import th
 one sample          `intervals`: t_interval, log_t_interval (geometric mean), median_interval, median_ranks,
                     hodges_lehmann, wilson_interval, bootstrap_t
 two systems         `pairwise`: paired_t, paired_fieller (ratio of means), paired_log_ratio, signed_rank, sign_flip;
-                    `intervals`: bootstrap_quantile_ratio
+                    `intervals`: bootstrap_median_ratio
 equivalence         `pairwise`: ratio_equivalence, difference_p (both on `fieller_t`), margin_ends
 effect sizes        `pairwise`: paired_d (of the log ratios), share_above (with Wilson's interval)
 several systems     `omnibus`: friedman (with Iman-Davenport), critical_distance, interaction

@@ -30,6 +30,7 @@ from infrabench.stats.table import (
     PER_DEPLOYMENT,
     Blocked,
     blocked,
+    by_size,
     columns,
     join_words,
     kinds,
@@ -107,7 +108,10 @@ def contrasts(
     flagged = _pairs_of(_flagged(cube.numbers), cube.systems, baseline) & np.isfinite(values).all(axis=1, keepdims=True)
     frame["step"], frame["sd"] = _printing(values)
     frame = frame.join(_judged(frame, values, fates, cube.deployment))
-    effects = _by_stack(frame, values, cube.deployment, _inform)
+    effects = _by_stack(
+        frame, values, cube.deployment,
+        lambda pairs, primary: verdicts.measure_effects(pairs, primary) | of_pairs(pairs.x, pairs.y),
+    )  # fmt: skip
     effects.loc[frame["withheld"], effects.select_dtypes("float").columns] = NAN  # where losses leave no verdict
     frame = frame.join(effects)
     frame["verdict"], frame["p_equivalence_adjusted"] = _verdicts(frame)
@@ -175,10 +179,10 @@ def _pairs_of(values: NDArray[Any], systems: tuple[str, ...], baseline: str) -> 
 def _flagged(values: Array) -> NDArray[np.bool_]:
     """Which values are far from the others of their cell: a modified z above 3.5. Shape of `values`."""
     rows = values.reshape(values.shape[0] * values.shape[1], values.shape[-1])
-    there, flagged = np.isfinite(rows), np.zeros(rows.shape, dtype=bool)
-    for n in np.unique(there.sum(axis=-1)):
-        cells = there.sum(axis=-1) == n
-        flagged[there & cells[:, None]] = outlier_mask(rows[cells][there[cells]].reshape(cells.sum(), n)).ravel()
+    cell, block = np.nonzero(np.isfinite(rows))
+    flagged = np.zeros(rows.shape, dtype=bool)
+    for _, at in by_size(cell):
+        flagged[cell[at], block[at]] = outlier_mask(rows[cell[at], block[at]])
     return flagged.reshape(values.shape)
 
 
@@ -205,10 +209,6 @@ def _by_stack(
             pairs = Pairs(found[:, 0], found[:, 1], *given, some["baseline"].iloc[0], some["pair_unit"].iloc[0])
             parts.append(pd.DataFrame(measure(pairs, some["primary"].to_numpy(dtype=bool)), index=some.index))
     return pd.concat(parts).loc[frame.index] if parts else pd.DataFrame(index=frame.index)
-
-
-def _inform(pairs: Pairs, primary: NDArray[np.bool_]) -> dict[str, Any]:
-    return verdicts.measure_effects(pairs, primary) | of_pairs(pairs.x, pairs.y)
 
 
 def _judged(frame: pd.DataFrame, values: Array, fates: NDArray[np.int8], deployment: NDArray[np.intp]) -> pd.DataFrame:

@@ -7,21 +7,19 @@ while Student's interval already covers 85 % in place of 95 %.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
+from scipy import stats
 
-from infrabench.stats.intervals import EXPANDED, LEVEL, NAN, Array, Interval, Numbers, constant, interval
+from infrabench.stats.intervals import LEVEL, NAN, Interval, Numbers, constant, interval
 from infrabench.stats.table import paired, sample
 
 SMALL_P = 0.01  # of Ljung-Box at lag 1 and of Kendall's trend: together 1.9 % false alarms at n = 30
 UPPER_5_PERCENT = 1.6449  # of a standard normal: one-sided, for only positive correlation makes an interval too short
 MIN_VALUES = 5  # below this, neither a correlation nor a trend says anything
 ROUNDING = 1e-12  # relative difference below which two ratios are equal
-EXACT = 33  # largest n for which Kendall's distribution is enumerated where there are no ties
 
 
 class Test(NamedTuple):
@@ -84,32 +82,16 @@ def runs_test(x: ArrayLike) -> Test:
 def kendall_trend(x: ArrayLike) -> Test:
     """Return Kendall's tau-b of the values with their order, and its two-sided p (Mann 1945; Kendall 1970).
 
-    `x`: (..., n). The p is exact without ties up to n = 33, and beyond where at most one pair disagrees; else normal
-    with the variance corrected for ties. NaN when n < 2 or a cell has no spread.
+    `x`: (..., n). By scipy, cell by cell: exact without ties up to n = 33, and beyond where at most one pair disagrees;
+    else normal with the variance corrected for ties. NaN when n < 2 or a cell has no spread.
     """
     x = sample(x)
-    n = x.shape[-1]
-    if n < 2:
-        none = np.full(x.shape[:-1], NAN)[()]
-        return Test(none, none)
-    ranks, sizes = _ties(x)
-    tied = (sizes - 1).sum(axis=-1) // 2
-    flat, step = ranks.reshape(-1, n), max(1, EXPANDED // n)
-    pieces = [_descending(flat[start : start + step]) for start in range(0, len(flat), step)]
-    pairs = n * (n - 1) // 2
-    score = pairs - tied - 2 * np.concatenate([np.zeros(0, dtype=np.int64), *pieces]).reshape(tied.shape)
-    correction = ((sizes - 1) * (2 * sizes + 5)).sum(axis=-1)  # a tie of t adds t (t - 1)(2 t + 5)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        tau = np.where(tied < pairs, score / np.sqrt(pairs * (pairs - tied + 0.0)), NAN)
-        z = score / np.sqrt((n * (n - 1) * (2 * n + 5) - correction) / 18)
-        p = np.where(tied < pairs, 2 * stats.norm.sf(np.abs(z)), NAN)
-    fewer = np.minimum((pairs + score) // 2, (pairs - score) // 2)  # pairs that disagree with the larger side
-    if n <= EXACT:
-        p = np.where(tied == 0, _kendall_tails(n)[np.where(tied == 0, fewer, 0)], p)
-    else:
-        few = (tied == 0) & (fewer <= 1)
-        p = np.where(few, np.exp(np.log(2) - special.gammaln(n + 1 - np.where(few, fewer, 0))), p)
-    return Test(tau[()], p[()])
+    found = np.full((2, *x.shape[:-1]), NAN)
+    if x.shape[-1] > 1:
+        order = np.arange(x.shape[-1])
+        for cell in map(tuple, np.argwhere(~constant(x))):
+            found[:, *cell] = stats.kendalltau(order, x[cell])
+    return Test(*(each[()] for each in found))
 
 
 def dependent(x: ArrayLike) -> NDArray[np.bool_]:
@@ -190,47 +172,3 @@ def effective_interval(x: ArrayLike, n_eff: Numbers, level: float = LEVEL) -> In
     variance = ((x - mean[..., None]) ** 2).sum(axis=-1) / max(x.shape[-1] - 1, 1)
     half = stats.t.ppf((1 + level) / 2, known - 1) * np.sqrt(variance / known)
     return interval(mean - half, mean + half, level, exists)
-
-
-def _descending(ranks: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Pairs of which the earlier has the larger rank, by row of `ranks` (cells, n), whole numbers below n.
-
-    Such a pair differs first in one binary digit, where the earlier has 1 and the later 0: digit by digit, among the
-    ranks that agree in all digits before, each 0 counts the 1 that precede it. n log n steps, for cells of thousands.
-    """
-    n = ranks.shape[-1]
-    kept = ranks.astype(np.uint16 if n <= 2**16 else np.uint32)  # the former is sorted by its digits
-    found = np.zeros(len(ranks), dtype=np.int64)
-    place = np.arange(n)
-    for digit in reversed(range((n - 1).bit_length())):
-        one = (kept >> digit) & 1 == 1
-        ones = np.cumsum(one, axis=-1)
-        group = kept >> digit >> 1
-        first = np.zeros(kept.shape, dtype=np.int64)
-        first[:, 1:] = np.where(group[:, 1:] != group[:, :-1], place[1:], 0)
-        start = np.maximum.accumulate(first, axis=-1)
-        before = np.where(start > 0, np.take_along_axis(ones, np.maximum(start - 1, 0), axis=-1), 0)
-        found += np.where(one, 0, ones - before).sum(axis=-1)
-        kept = np.take_along_axis(kept, np.argsort(kept >> digit, axis=-1, kind="stable"), axis=-1)
-    return found
-
-
-def _ties(x: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The rank of each value among the different ones of its cell, and, in ascending order, how many equal it."""
-    order = np.argsort(x, axis=-1, kind="stable")
-    ordered = np.take_along_axis(x, order, axis=-1)
-    first = np.ones(x.shape, dtype=bool)
-    first[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
-    ranks = np.empty(x.shape, dtype=np.int64)
-    np.put_along_axis(ranks, order, np.cumsum(first, axis=-1) - 1, axis=-1)
-    group = np.cumsum(first.ravel()) - 1
-    return ranks, np.bincount(group)[group].reshape(x.shape)
-
-
-@lru_cache(maxsize=EXACT)
-def _kendall_tails(n: int) -> Array:
-    """Two-sided p by the smaller number of disagreeing pairs: the distribution of inversions of n items."""
-    share = np.ones(1)
-    for k in range(2, n + 1):
-        share = np.convolve(share, np.full(k, 1 / k))
-    return np.minimum(2 * np.cumsum(share), 1.0)

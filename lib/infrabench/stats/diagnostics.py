@@ -23,7 +23,7 @@ from infrabench.stats import dependence, verdicts
 from infrabench.stats.dependence import MIN_VALUES, Test
 from infrabench.stats.estimates import largest
 from infrabench.stats.intervals import NAN, Array, Numbers, constant
-from infrabench.stats.table import CASE, CELL, check_values, columns, kinds, sample
+from infrabench.stats.table import CASE, CELL, by_size, check_values, columns, kinds, sample
 
 ROYSTON = 5000  # largest n for which the approximation of Shapiro and Wilk's p was made
 
@@ -264,8 +264,8 @@ def diagnostics(table: pd.DataFrame) -> pd.DataFrame:
     Columns `TYPES`. ``lag1``, ``ljung_box_p``, ``ljung_box5_p`` (lags 1 to 5), ``runs_p``, ``trend_tau``, ``trend_p``:
     dependence; ``n_eff``: as of `dependence.effective_n` where the cell is flagged dependent, else n; ``mean_low_eff``,
     ``mean_high_eff``: t interval of the mean with ``n_eff``, half a printing step wider on each side where that limits,
-    cut where a count or a share cannot be, none over several deployments, whose means are the data; ``shapiro_p``: of
-    residuals within blocks (`residuals`), with ``skewness_residual``; ``shapiro_raw_p``, ``skewness``: of the values;
+    cut where a count or a share cannot be, none over several deployments, whose means are the data; ``shapiro_p``,
+    ``skewness_residual``: of residuals within blocks (`residuals`); ``shapiro_raw_p``, ``skewness``: of the values;
     ``outliers``: values with a modified z above 3.5, NaN where the MAD is 0; ``split_d``, ``split_d_log``, ``dip_p``:
     bimodality; ``modes``, ``mode_by_deployment`` ("constant" or "varies"): where it is flagged; ``step``: the printing
     step; ``flags``: words joined by "; ". What a cell cannot say is NaN: all of it when its values are equal
@@ -277,14 +277,10 @@ def diagnostics(table: pd.DataFrame) -> pd.DataFrame:
     code = groups.ngroup().to_numpy()
     values, inner = ok["value"].to_numpy(dtype=float), residuals(ok)
     deployment = ok.groupby(["session", "deployment"]).ngroup().to_numpy()
-    order = np.argsort(code, kind="stable")
-    counts = np.bincount(code)
-    starts = np.cumsum(counts) - counts
-    frames = []
-    for n in np.unique(counts):
-        cells = np.flatnonzero(counts == n)
-        rows = order[starts[cells][:, None] + np.arange(n)]
-        frames.append(pd.DataFrame(_diagnose(values[rows], inner[rows], deployment[rows]), index=cells))
+    frames = [
+        pd.DataFrame(_diagnose(values[rows], inner[rows], deployment[rows]), index=cells)
+        for cells, rows in by_size(code)
+    ]
     frame = pd.concat(frames).sort_index() if frames else pd.DataFrame()
     keys, units = groups.size().reset_index()[CELL], groups["unit"].first().tolist()
     top = largest(kinds(keys), units)

@@ -7,7 +7,7 @@ events are independent, and where they come in clusters they are those of as man
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,11 +18,11 @@ from scipy import special, stats
 from infrabench.core import STATES
 from infrabench.stats import intervals
 from infrabench.stats.events import COUNT, DISPERSED, LEAST_BLOCKS, SHARE, clopper_pearson, poisson_interval
-from infrabench.stats.intervals import LEVEL, NAN, Array, Estimate, Interval
+from infrabench.stats.intervals import LEVEL, NAN, Array, Estimate
 from infrabench.stats.losses import explain_unequal
 from infrabench.stats.pairwise import paired_fieller
 from infrabench.stats.planning import one_way
-from infrabench.stats.table import CELL, ORDER, SHARED, blocked, check_values, columns, kinds, stacks
+from infrabench.stats.table import CELL, ORDER, SHARED, blocked, by_size, check_values, columns, kinds, stacks
 from infrabench.stats.verdicts import WORK, rate_interval, swapped_times
 
 GARWOOD, CLOPPER_PEARSON = "Garwood, counts", "Clopper-Pearson, shares"
@@ -53,17 +53,6 @@ class Means(NamedTuple):
     low: Array
     high: Array
     method: NDArray[np.object_]
-
-
-class Parts(NamedTuple):
-    """What each cell counted: (cells,) all."""
-
-    n: Array  # trials
-    total: Array  # events, or the sum of the shares in 0 .. 1
-    units: Array  # trials, or deployments where there are several
-    square: Array  # sum over the units of (events - expected)^2
-    trial_p: Array  # of trials that vary no more than chance
-    unit_p: Array  # of deployments that do; NaN where trials are the units
 
 
 def largest(kind: NDArray[np.object_], unit: Sequence[str]) -> Array:
@@ -97,54 +86,41 @@ def event_means(values: Array, cell: NDArray[np.intp], unit: NDArray[np.intp], t
     top = np.where(share, top, 1.0)
     scaled = values / top[cell]
     of_trials = share & (top == 1) & (np.bincount(cell, (scaled != 0) & (scaled != 1), cells) == 0)
-    found = _parts(scaled, cell, unit, of_trials)
-    rate = found.total / found.n
-    p = np.fmin(np.where(share, NAN, found.trial_p), found.unit_p)
-    clustered = (p < DISPERSED) | (found.n < LEAST_BLOCKS) | (share & ~of_trials)
-    clustered &= (found.total > 0) & ~(share & (found.total == found.n))  # an edge shows no spread
-    weight = _worth(found, rate, share)
+    n, total = (np.bincount(cell, weights, cells).astype(float) for weights in (None, scaled))
+    rate = total / n
+    _, first, unit = np.unique(unit, return_index=True, return_inverse=True)
+    of = cell[first]
+    size, sums = (np.bincount(unit, weights).astype(float) for weights in (None, scaled))
+    units = np.bincount(of, minlength=cells).astype(float)
+    square = (sums - size * rate[of]) ** 2
+    within = np.bincount(cell, (scaled - rate[cell]) ** 2, cells)
+    chance = rate * np.where(of_trials, 1 - rate, 1.0)  # variance of one trial
+    # p of trials, and of deployments, that vary no more than chance
+    trial_p = _dispersion(within, chance, n - 1)
+    unit_p = np.where(units < n, _dispersion(np.bincount(of, square / size, cells), chance, units - 1), NAN)
+    p = np.fmin(np.where(share, NAN, trial_p), unit_p)
+    clustered = (p < DISPERSED) | (n < LEAST_BLOCKS) | (share & ~of_trials)
+    clustered &= (total > 0) & ~(share & (total == n))  # an edge shows no spread
+    # how many independent events each is worth (tries, of shares), by the variance of the sum of all units
+    df = np.maximum(units - 1, 1)
+    variance = np.bincount(of, square, cells) * units / df
+    expected = n * rate * np.where(share, 1 - rate, 1.0)
+    weight = np.divide(expected, variance, out=np.full(cells, NAN), where=variance > 0)
+    weight *= (special.ndtri((1 + LEVEL) / 2) / special.stdtrit(df, (1 + LEVEL) / 2)) ** 2
     weight = np.where(share & ~of_trials, weight, np.minimum(weight, 1.0))  # NaN stays
     # independent events, or tries, that say as much: no more than there were, where they were counted
-    size = np.where(share, found.n, found.total) * np.where(clustered, weight, 1.0)
-    low, high = (np.full(cells, NAN) for _ in range(2))
-    some = (found.units > 1) & np.isfinite(size)
-    for chosen, shares in ((some & ~share, False), (some & share, True)):
-        if chosen.any():
-            low[chosen], high[chosen] = _ends(size[chosen], rate[chosen], found.n[chosen], shares=shares)
+    effective = np.where(share, n, total) * np.where(clustered, weight, 1.0)
+    some = (units > 1) & np.isfinite(effective)
+    # the exposure that gives the rate; that of all trials where there is no event
+    exposure = np.divide(effective, rate, out=n.copy(), where=rate > 0)
+    counts, shares = poisson_interval(effective, exposure), clopper_pearson(effective * rate, effective)
+    low, high = (np.where(some, np.where(share, *ends), NAN) for ends in zip(shares[:2], counts[:2], strict=True))
     method = np.where(share, CLOPPER_PEARSON, GARWOOD).astype(object)
-    over = np.where(found.units < found.n, DEPLOYMENTS, TRIALS)
+    over = np.where(units < n, DEPLOYMENTS, TRIALS)
     for at in np.flatnonzero(clustered):
         method[at] = EFFECTIVE.format(method=method[at], unit=over[at])
     method[~some] = ""
     return Means(rate * top, low * top, high * top, method)
-
-
-def _ends(size: Array, rate: Array, n: Array, *, shares: bool) -> tuple[Array, Array]:
-    """The ends of the interval of a rate that rests on `size` events (or tries, of shares)."""
-    if shares:
-        ends = clopper_pearson(size * rate, size)
-        return np.asarray(ends.low), np.asarray(ends.high)
-    # the exposure that gives the rate; that of all trials where there is no event
-    exposure = np.divide(size, rate, out=n.copy(), where=rate > 0)
-    found = poisson_interval(size, exposure)
-    return np.asarray(found.low), np.asarray(found.high)
-
-
-def _parts(values: Array, cell: NDArray[np.intp], unit: NDArray[np.intp], of_trials: NDArray[np.bool_]) -> Parts:
-    cells = len(of_trials)
-    n, total = (np.bincount(cell, weights, cells).astype(float) for weights in (None, values))
-    rate = total / n
-    _, first, unit = np.unique(unit, return_index=True, return_inverse=True)
-    of = cell[first]
-    size, sums = (np.bincount(unit, weights).astype(float) for weights in (None, values))
-    units = np.bincount(of, minlength=cells).astype(float)
-    square = np.bincount(of, (sums - size * rate[of]) ** 2, cells)
-    chance = rate * np.where(of_trials, 1 - rate, 1.0)  # variance of one trial
-    between = np.bincount(of, (sums - size * rate[of]) ** 2 / size, cells)
-    within = np.bincount(cell, (values - rate[cell]) ** 2, cells)
-    trial_p = _dispersion(within, chance, n - 1)
-    unit_p = np.where(units < n, _dispersion(between, chance, units - 1), NAN)
-    return Parts(n, total, units, square, trial_p, unit_p)
 
 
 def _dispersion(square: Array, variance: Array, df: Array) -> Array:
@@ -152,17 +128,6 @@ def _dispersion(square: Array, variance: Array, df: Array) -> Array:
     there = (variance > 0) & (df > 0)
     ratio = np.divide(square, variance, out=np.zeros(square.shape), where=there)
     return np.where(there, stats.chi2.sf(ratio, np.maximum(df, 1)), NAN)
-
-
-def _worth(found: Parts, rate: Array, share: NDArray[np.bool_]) -> Array:
-    """How many independent events each event is worth (tries, of shares); NaN where units show no spread."""
-    df = np.maximum(found.units - 1, 1)
-    variance = found.square * found.units / df  # of the sum of all units
-    chance = found.n * rate * np.where(share, 1 - rate, 1.0)
-    level = (1 + LEVEL) / 2
-    weight = np.divide(chance, variance, out=np.full(rate.shape, NAN), where=variance > 0)
-    weight *= (special.ndtri(level) / special.stdtrit(df, level)) ** 2
-    return weight
 
 
 def estimates(table: pd.DataFrame, missing: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -237,8 +202,8 @@ def _numbers(table: pd.DataFrame, *, brief: bool = False) -> pd.DataFrame:
     cell_of_unit = cell[np.unique(unit, return_index=True)[1]]
     deployments = np.bincount(cell_of_unit, minlength=len(keys))
     found = {name: np.full(len(keys), NAN) for name, kind in MEASURED.items() if kind != "str"}
-    for index, x in _stacks(cell, values):
-        _put(found, index, _spread(x))
+    for index, rows in by_size(cell):
+        _put(found, index, _spread(values[rows]))
     _put_centres(found, values, cell, unit, deployments, _mean if brief else _centre)
     work = (of == WORK) & (found["min"] > 0) & (found["deterministic"] == 0)
     if work.any():
@@ -291,20 +256,9 @@ def _put_centres(
     first[present] = values[at]
     unit_means = first[cell_of_unit] + np.bincount(unit, values - first[cell]) / np.bincount(unit)
     single, several = deployments[cell] == 1, deployments[cell_of_unit] > 1
-    for index, x in _stacks(
-        np.concatenate([cell[single], cell_of_unit[several]]), np.concatenate([values[single], unit_means[several]])
-    ):
-        _put(found, index, centre(x))
-
-
-def _stacks(cell: NDArray[np.intp], values: Array) -> Iterator[tuple[NDArray[np.intp], Array]]:
-    """Cells of equal size as (cell numbers, values (cells, n)), for each size."""
-    order = np.argsort(cell, kind="stable")
-    sizes = np.bincount(cell)
-    starts = np.cumsum(sizes) - sizes
-    for n in np.unique(sizes[sizes > 0]):
-        index = np.flatnonzero(sizes == n)
-        yield index, values[order[starts[index, None] + np.arange(n)]]
+    data = np.concatenate([values[single], unit_means[several]])
+    for index, rows in by_size(np.concatenate([cell[single], cell_of_unit[several]])):
+        _put(found, index, centre(data[rows]))
 
 
 def _put(found: dict[str, Array], index: NDArray[np.intp], columns: dict[str, Array]) -> None:
@@ -327,7 +281,7 @@ def _centre(x: Array) -> dict[str, Array]:
     return {
         **_mean(x), "median": np.median(x, axis=-1), **median.columns("median"), "median_level": median.level,
         **intervals.log_t_interval(x).columns("geometric_mean", "geometric"),
-        **intervals.hodges_lehmann(x).columns("pseudo_median", "pseudo"), **_studentised(x).columns("boot_t"),
+        **intervals.hodges_lehmann(x).columns("pseudo_median", "pseudo"), **intervals.bootstrap_t(x).columns("boot_t"),
     }  # fmt: skip
 
 
@@ -335,14 +289,9 @@ def _mean(x: Array) -> dict[str, Array]:
     return {"unit_n": np.full(len(x), x.shape[-1]), "mean": x.mean(axis=-1), **intervals.t_interval(x).columns("mean")}
 
 
-def _studentised(x: Array) -> Interval:
-    # resamples go by place: sorted, the values say the same in whatever order they came
-    return intervals.bootstrap_t(np.sort(x, axis=-1))
-
-
 def _work_centre(times: Array) -> dict[str, Array]:
     """The mean of rates of fixed work and its intervals, from the times of independent units (cells, n)."""
-    return _work_mean(times) | rate_interval(_studentised(times)).columns("boot_t")
+    return _work_mean(times) | rate_interval(intervals.bootstrap_t(times)).columns("boot_t")
 
 
 def _work_mean(times: Array) -> dict[str, Array]:

@@ -56,45 +56,39 @@ class Typical(NamedTuple):
     difference: Interval
 
 
-def poisson_ratio(x: ArrayLike, y: ArrayLike, m: ArrayLike = 1.0, n: ArrayLike = 1.0, level: float = LEVEL) -> Estimate:
-    """Return the ratio of two Poisson rates, x / m over y / n, and its exact interval, broadcast shape.
+def poisson_ratio(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Estimate:
+    """Return the ratio of two Poisson rates of one exposure, and its exact interval, broadcast shape.
 
-    `x`, `y`: counts; `m`, `n`: their exposures, of one unit. Given x + y, x is binomial with the share
-    r m / (r m + n): the interval of that share is Clopper and Pearson's (1934), and the ratio's follows from it
-    (Przyborowski and Wilenski 1940). With `y` = 0 the ratio and its upper end are infinite and the lower end is not;
-    NaN where both counts are 0.
+    `x`, `y`: counts. Given x + y, x is binomial with the share r / (r + 1): the interval of that share is Clopper and
+    Pearson's (1934), and the ratio's follows from it (Przyborowski and Wilenski 1940). With `y` = 0 the ratio and its
+    upper end are infinite and the lower end is not; NaN where both counts are 0.
     """
-    x, y, m, n = np.broadcast_arrays(*(np.asarray(each, dtype=float) for each in (x, y, m, n)))
+    x, y = np.broadcast_arrays(*(np.asarray(each, dtype=float) for each in (x, y)))
     total = x + y
     with np.errstate(divide="ignore", invalid="ignore"):
         low = np.where(x > 0, stats.beta.ppf((1 - level) / 2, x, y + 1), 0.0)
         high = np.where(y > 0, stats.beta.ppf((1 + level) / 2, x + 1, y), 1.0)
-        value, low, high = (share / (1 - share) * n / m for share in (x / total, low, high))
+        value, low, high = (share / (1 - share) for share in (x / total, low, high))
     value, low, high, level = (np.where(total > 0, each, NAN)[()] for each in (value, low, high, level))
     return Estimate(value, Interval(low, high, level))
 
 
-def poisson_p(x: ArrayLike, y: ArrayLike, m: ArrayLike = 1.0, n: ArrayLike = 1.0) -> Any:
+def poisson_p(x: ArrayLike, y: ArrayLike) -> Any:
     """Return the two-sided p of equal Poisson rates, given x + y, broadcast shape (Przyborowski and Wilenski 1940).
 
-    Arguments as in `poisson_ratio`. Twice the smaller binomial tail, so it is at most 1 - level exactly when that
-    interval excludes 1. NaN where both counts are 0.
+    Twice the smaller binomial tail, so it is at most 1 - level exactly when the interval of `poisson_ratio` excludes 1.
+    NaN where both counts are 0.
     """
-    below, above = _tails(x, y, m, n, 1.0)
-    total = np.asarray(x, dtype=float) + np.asarray(y, dtype=float)
-    return np.where(total > 0, np.minimum(2 * np.minimum(below, above), 1.0), NAN)[()]
+    return np.minimum(2 * np.minimum(*_tails(x, y, 1.0)), 1.0)[()]
 
 
-def poisson_equivalence(x: ArrayLike, y: ArrayLike, m: ArrayLike, n: ArrayLike, low: float, high: float) -> Any:
-    """Return the p of "the ratio of the Poisson rates lies outside `low` .. `high`", broadcast shape.
+def poisson_equivalence(x: ArrayLike, y: ArrayLike, low: float, high: float) -> Any:
+    """Return the p of "the ratio of the Poisson rates lies outside `low` .. `high`", broadcast shape of the counts.
 
-    Arguments as in `poisson_ratio`. Two one-sided exact tests (Schuirmann 1987): below 5 % exactly when the 90 %
-    interval lies inside. NaN where both counts are 0.
+    Two one-sided exact tests (Schuirmann 1987): below 5 % exactly when the 90 % interval of `poisson_ratio` lies
+    inside. NaN where both counts are 0.
     """
-    _, above = _tails(x, y, m, n, low)
-    below, _ = _tails(x, y, m, n, high)
-    total = np.asarray(x, dtype=float) + np.asarray(y, dtype=float)
-    return np.where(total > 0, np.maximum(above, below), NAN)[()]
+    return np.maximum(_tails(x, y, low)[1], _tails(x, y, high)[0])[()]
 
 
 def poisson_interval(x: ArrayLike, m: ArrayLike = 1.0, level: float = LEVEL) -> Interval:
@@ -122,17 +116,14 @@ def clopper_pearson(x: ArrayLike, n: ArrayLike, level: float = LEVEL) -> Interva
     return intervals.interval(low, high, level, exists)
 
 
-def poisson_difference(
-    x: ArrayLike, y: ArrayLike, m: ArrayLike = 1.0, n: ArrayLike = 1.0, level: float = LEVEL
-) -> Interval:
-    """Return the interval of x / m - y / n for two Poisson counts, broadcast shape.
+def poisson_difference(x: ArrayLike, y: ArrayLike, n: ArrayLike) -> Interval:
+    """Return the 95 % interval of (x - y) / n for two Poisson counts of one exposure `n`, broadcast shape.
 
-    Arguments as in `poisson_ratio`. Squares of the distances to the exact ends of each rate are added (Zou and Donner
-    2008), as Newcombe does for shares. NaN for a NaN count.
+    Squares of the distances to the exact ends of each rate are added (Zou and Donner 2008), as Newcombe does for
+    shares. NaN for a NaN count.
     """
-    a, b = poisson_interval(x, m, level), poisson_interval(y, n, level)
-    rates = (np.asarray(each, dtype=float) / by for each, by in ((x, m), (y, n)))
-    return _squares_added(*rates, a, b, level)
+    rates = (np.asarray(each, dtype=float) / n for each in (x, y))
+    return _squares_added(*rates, poisson_interval(x, n), poisson_interval(y, n), LEVEL)
 
 
 def newcombe_interval(x: ArrayLike, m: ArrayLike, y: ArrayLike, n: ArrayLike, level: float = LEVEL) -> Interval:
@@ -255,11 +246,12 @@ def _signs(sums: Sums, ratio: float = 1.0) -> Array:
     return signs
 
 
-def _tails(x: ArrayLike, y: ArrayLike, m: ArrayLike, n: ArrayLike, ratio: float) -> tuple[Array, Array]:
-    """P(X <= x) and P(X >= x), given x + y, where the ratio of the rates is `ratio`."""
-    x, y, m, n = (np.asarray(each, dtype=float) for each in (x, y, m, n))
-    share, total = ratio * m / (ratio * m + n), x + y
-    return stats.binom.cdf(x, total, share), stats.binom.sf(x - 1, total, share)
+def _tails(x: ArrayLike, y: ArrayLike, ratio: float) -> tuple[Array, Array]:
+    """P(X <= x) and P(X >= x), given x + y, where the ratio of the rates is `ratio`; NaN where there is no event."""
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    share, total = ratio / (ratio + 1), x + y
+    below, above = stats.binom.cdf(x, total, share), stats.binom.sf(x - 1, total, share)
+    return np.where(total > 0, below, NAN), np.where(total > 0, above, NAN)
 
 
 def _squares_added(a: Array, b: Array, of_a: Interval, of_b: Interval, level: float) -> Interval:
@@ -292,9 +284,9 @@ def judge_events(
     where the ordinary comparison holds: below two units, and where shares are the same in every block. Of clustered
     counts far from 0, for which it holds too, a ``reason`` alone.
 
-    Counts of independent events: exact conditional binomial test and interval of their ratio, with the number of trials
-    as exposure. Shares of 0 and 1: Newcombe's interval of their difference, the margin in the same unit. Else ratios
-    over random subsets of the units (`typical_values`). Sources are named there.
+    Counts of independent events: exact conditional binomial test and interval of their ratio; both have as many trials.
+    Shares of 0 and 1: Newcombe's interval of their difference, the margin in the same unit. Else ratios over random
+    subsets of the units (`typical_values`). Sources are named there.
     """
     unit = PER_BLOCK if deployment is None else PER_DEPLOYMENT
     blocks = values[:, np.isfinite(values).all(axis=0)]
@@ -322,7 +314,7 @@ def judge_events(
     row["ratio"] = x / y if y else np.inf if x else NAN
     if not x and not y and not trials:
         word = NOTHING.format(most=poisson_interval(0.0, n).high)
-        row |= _columns(None, NAN, intervals.no_interval(()), poisson_difference(x, y, n, n))
+        row |= _columns(None, NAN, intervals.no_interval(()), poisson_difference(x, y, n))
         return row | {"inferred": False, "apart": False, "reason": word}
     if clustered:
         return row | _by_units(events, margin, why)
@@ -343,10 +335,10 @@ def _clustered(events: Events, *, of_trials: bool) -> bool:
 
 
 def _by_counts(x: float, y: float, n: float, margin: float) -> dict[str, Any]:
-    ratio, difference = poisson_ratio(x, y, n, n).interval, poisson_difference(x, y, n, n)
-    p = poisson_equivalence(x, y, n, n, 1 - margin, 1 + margin)
-    row = _columns(BY_COUNTS, float(poisson_p(x, y, n, n)), ratio, difference)
-    row |= poisson_ratio(x, y, n, n, NARROW).interval.columns("equivalence")
+    ratio, difference = poisson_ratio(x, y).interval, poisson_difference(x, y, n)
+    p = poisson_equivalence(x, y, 1 - margin, 1 + margin)
+    row = _columns(BY_COUNTS, float(poisson_p(x, y)), ratio, difference)
+    row |= poisson_ratio(x, y, NARROW).interval.columns("equivalence")
     return row | {"p_equivalence": float(p), "apart": not ratio.low <= 1 <= ratio.high, "reason": ""}
 
 

@@ -11,7 +11,7 @@ and Hinkley 1997. Ends are NaN below two values, for a cell without spread, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -79,7 +79,7 @@ def interval(low: Numbers, high: Numbers, level: float, exists: NDArray[np.bool_
     return Interval(*(np.where(exists, value, NAN)[()] for value in (low, high, level)))
 
 
-def no_interval(shape: tuple[int, ...]) -> Interval:
+def no_interval(shape: Sequence[int]) -> Interval:
     """Return an `Interval` of NaN for every cell of `shape`: there is none."""
     return Interval(*(np.full(shape, NAN)[()] for _ in range(3)))
 
@@ -147,12 +147,19 @@ def hodges_lehmann(values: ArrayLike, level: float = LEVEL) -> Estimate:
     make the level a lower bound.
     """
     values = sample(values)
-    n = values.shape[-1]
+    *shape, n = values.shape
     if n == 0:
-        return Estimate(np.full(values.shape[:-1], NAN)[()], no_interval(values.shape[:-1]))
+        return Estimate(np.full(shape, NAN)[()], no_interval(shape))
     i, j = np.triu_indices(n)
     tail, level = tail_rank(signed_rank_cdf(n), level)
-    middle, low, high = _middle_and_ends(lambda cells: (cells[:, i] + cells[:, j]) / 2, values, tail=tail)
+    cells, step, end = values.reshape(-1, n), max(1, EXPANDED // i.size), max(tail, 1)
+    found = np.empty((3, len(cells)))
+    for start in range(0, len(cells), step):  # in bounded memory
+        piece = cells[start : start + step]
+        means = np.sort((piece[:, i] + piece[:, j]) / 2, axis=-1)
+        middle = (means[:, (i.size - 1) // 2] + means[:, i.size // 2]) / 2
+        found[:, start : start + step] = middle, means[:, end - 1], means[:, -end]
+    middle, low, high = (row.reshape(shape)[()] for row in found)
     return Estimate(middle, interval(low, high, level, ~constant(values) & (tail > 0)))
 
 
@@ -172,20 +179,6 @@ def wilson_interval(successes: ArrayLike, n: ArrayLike, level: float = LEVEL) ->
     low, high = ((middle + side * half) / (1 + square / tries) for side in (-1, 1))
     # at no success the lower end is 0, and at no failure the upper one 1, but for rounding
     return interval(np.where(successes == 0, 0.0, low), np.where(successes == n, 1.0, high), level, exists)
-
-
-def _middle_and_ends(expand: Callable[..., Array], *samples: Array, tail: int) -> tuple[Numbers, Numbers, Numbers]:
-    """Median and the values of rank `tail` from both ends of what `expand` makes of each cell, in bounded memory."""
-    shape = samples[0].shape[:-1]
-    cells = [sample.reshape(-1, sample.shape[-1]) for sample in samples]
-    size = expand(*(cell[:0] for cell in cells)).shape[1]
-    step = max(1, EXPANDED // size)
-    found = np.empty((3, len(cells[0])))
-    for start in range(0, len(cells[0]), step):
-        made = np.sort(expand(*(cell[start : start + step] for cell in cells)), axis=-1)
-        middle = (made[:, (size - 1) // 2] + made[:, size // 2]) / 2
-        found[:, start : start + step] = middle, made[:, max(tail, 1) - 1], made[:, size - max(tail, 1)]
-    return tuple(row.reshape(shape)[()] for row in found)  # type: ignore[return-value]
 
 
 def tail_rank(cdf: Array, level: float) -> tuple[int, float]:
@@ -216,12 +209,12 @@ def signed_rank_cdf(n: int) -> Array:
 
 
 @lru_cache(maxsize=16)
-def resample_counts(n: int, resamples: int = RESAMPLES, seed: int = SEED) -> Counts:
+def resample_counts(n: int, resamples: int = RESAMPLES) -> Counts:
     """Return how often each of `n` trials is in each resample, shape (n, resamples), read-only.
 
-    The draws are those of ``default_rng(seed).integers(0, n, (resamples, n))``, as `scipy.stats.bootstrap` makes them.
+    The draws are those of ``default_rng(SEED).integers(0, n, (resamples, n))``, as `scipy.stats.bootstrap` makes them.
     """
-    drawn = np.random.default_rng(seed).integers(0, n, (resamples, n))
+    drawn = np.random.default_rng(SEED).integers(0, n, (resamples, n))
     drawn += n * np.arange(resamples)[:, None]
     counts = np.bincount(drawn.ravel(), minlength=n * resamples).reshape(resamples, n)
     small = np.ascontiguousarray(counts.T, dtype=np.min_scalar_type(-n - 1))
@@ -229,39 +222,25 @@ def resample_counts(n: int, resamples: int = RESAMPLES, seed: int = SEED) -> Cou
     return small
 
 
-def resample_shares(n: int, resamples: int = RESAMPLES, seed: int = SEED) -> Array:
-    """Return the weight of each of `n` trials in each resample, shape (n, resamples); the weights add up to 1."""
-    return resample_counts(n, resamples, seed) / n
+def over_cells(ends: Callable[..., Ends], *samples: Array, resamples: int = RESAMPLES) -> Interval:
+    """Return the 95 % `Interval` that `ends` finds for each cell, NaN below two values and for a cell without spread.
 
-
-def over_cells(
-    ends: Callable[..., Ends],
-    samples: tuple[Array, ...],
-    draws: Callable[[int, int, int], NDArray[Any]],
-    level: float,
-    resamples: int,
-    seed: int,
-) -> Interval:
-    """Return the `Interval` that `ends` finds for each cell, NaN below two values and for a cell without spread.
-
-    `samples`: arrays of one shape (..., n). `ends` gets what `draws` returns and some cells (cells, n) of each sample
-    at a time, so that memory does not grow with their number.
+    `samples`: arrays of one shape (..., n). `ends` gets the counts of `resample_counts` and some cells (cells, n) of
+    each sample at a time, so that memory does not grow with their number.
     """
     *shape, n = samples[0].shape
     if n < 2:
-        return no_interval(tuple(shape))
+        return no_interval(shape)
     spread = ~np.all([constant(sample) for sample in samples], axis=0)
     cells = [sample.reshape(-1, n)[np.ravel(spread)] for sample in samples]
-    drawn = draws(n, resamples, seed)
-    found = np.full((2, len(cells[0])), NAN)
-    step = max(1, CHUNK // resamples)
+    counts, step = resample_counts(n, resamples), max(1, CHUNK // resamples)
+    whole, found = np.full((2, *shape), NAN), np.full((2, len(cells[0])), NAN)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         for start in range(0, len(cells[0]), step):
             piece = slice(start, start + step)
-            found[:, piece] = ends(drawn, *(cell[piece] for cell in cells))
-    whole = np.full((2, *shape), NAN)
+            found[:, piece] = ends(counts, *(cell[piece] for cell in cells))
     whole[:, spread] = found
-    return interval(whole[0], whole[1], level, spread)
+    return interval(whole[0], whole[1], LEVEL, spread)
 
 
 def means(x: Array, shares: Array) -> Array:
@@ -278,52 +257,49 @@ def means(x: Array, shares: Array) -> Array:
     return made
 
 
-def quantiles(x: Array, counts: Counts, share: float) -> Array:
-    """Return a quantile (`share` in 0 .. 1, interpolated linearly) of every resample, (cells, resamples).
+def medians(x: Array, counts: Counts) -> Array:
+    """Return the median of every resample, (cells, resamples), of the cells `x` (cells, n); `counts`: (n, resamples).
 
-    `x`: (cells, n), `counts`: (n, resamples). The k-th smallest draw is the first value at which the counts, added up
-    in the order of the values, reach k: no resample is made or sorted.
+    The k-th smallest draw is the first value at which the counts, added up in the order of the values, reach k: no
+    resample is made or sorted.
     """
     n = x.shape[-1]
-    place = share * (n - 1)
-    rank = min(int(place), n - 1)
-    ranks = [rank] if place == rank else [rank, rank + 1]
     made = np.empty((len(x), counts.shape[1]))
     for cell, row in zip(x, made, strict=True):
         order = np.argsort(cell, kind="stable")
         so_far = np.zeros(counts.shape[1], dtype=counts.dtype)
-        at = [np.zeros_like(so_far) for _ in ranks]
+        below, above = np.zeros_like(so_far), np.zeros_like(so_far)
         for trial in order[:-1]:
             so_far += counts[trial]
-            for index, k in zip(at, ranks, strict=True):
-                index += so_far <= k
-        drawn = [cell[order][index] for index in at]
-        row[:] = drawn[0] if len(drawn) == 1 else drawn[0] + (place - rank) * (drawn[1] - drawn[0])
+            below += so_far <= (n - 1) // 2
+            above += so_far <= n // 2
+        low, high = cell[order][below], cell[order][above]
+        row[:] = low + (high - low) / 2
     return made
 
 
-def percentile_ends(made: Array, level: float) -> Ends:
-    """Return the central `level` of each row of `made` (cells, resamples), which is sorted in place.
+def percentile_ends(made: Array) -> Ends:
+    """Return the central 95 % of each row of `made` (cells, resamples), which is sorted in place.
 
     The quantiles are interpolated linearly.
     """
     made.sort(axis=-1)
-    place = np.array([(1 - level) / 2, (1 + level) / 2]) * (made.shape[-1] - 1)
+    place = np.array([(1 - LEVEL) / 2, (1 + LEVEL) / 2]) * (made.shape[-1] - 1)
     lower = np.clip(place.astype(int), 0, made.shape[-1] - 2)
     a, b = made[:, lower], made[:, lower + 1]
     ends = np.where(a == b, a, a + (b - a) * (place - lower)) + 0.0  # no negative zero
     return ends[:, 0], ends[:, 1]
 
 
-def bootstrap_t(x: ArrayLike, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = SEED) -> Interval:
-    """Return the studentised bootstrap interval of the mean (Davison and Hinkley 1997, section 5.2.1).
+def bootstrap_t(x: ArrayLike, resamples: int = RESAMPLES) -> Interval:
+    """Return the studentised 95 % bootstrap interval of the mean (Davison and Hinkley 1997, section 5.2.1).
 
     `x`: (..., n), any unit. A resample without spread counts as infinitely far on its side; the ends are NaN where
     such resamples reach the quantile, as with very few values, below two values and without spread.
     """
-    x = sample(x)
 
-    def ends(shares: Array, x: Array) -> Ends:
+    def ends(counts: Counts, x: Array) -> Ends:
+        shares = counts / x.shape[-1]
         mean, sd = x.mean(axis=-1, keepdims=True), x.std(axis=-1, keepdims=True)
         off = (x - mean) / sd
         shift, variance = means(off, shares), means(off**2, shares)
@@ -332,33 +308,31 @@ def bootstrap_t(x: ArrayLike, level: float = LEVEL, resamples: int = RESAMPLES, 
         variance[variance <= ROUNDING * (off**2).max(axis=-1, keepdims=True)] = 0.0
         shift /= np.sqrt(variance, out=variance)  # without spread at infinity, on its own side
         shift[np.isnan(shift)] = 0.0
-        low, high = percentile_ends(shift, level)
+        low, high = percentile_ends(shift)
         return mean[:, 0] - high * sd[:, 0], mean[:, 0] - low * sd[:, 0]
 
-    return over_cells(ends, (x,), resample_shares, level, resamples, seed)
+    # resamples go by place: sorted, the values say the same in whatever order they came
+    return over_cells(ends, np.sort(sample(x), axis=-1), resamples=resamples)
 
 
-def bootstrap_quantile_ratio(
-    x: ArrayLike, y: ArrayLike, share: float = 0.5, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = SEED
-) -> Interval:
-    """Return the paired percentile bootstrap interval of a ratio of quantiles; of medians by default.
+def bootstrap_median_ratio(x: ArrayLike, y: ArrayLike) -> Interval:
+    """Return the paired 95 % percentile bootstrap interval of a ratio of medians.
 
     `x`, `y`: (..., n), one unit; element i of both is one block, and whole blocks are drawn (Davison and Hinkley 1997,
-    section 2.3, for pairs). NaN where the sample cannot hold the quantile with that level whatever is drawn, for a
-    median at 95 % below six blocks as in `median_interval`; where a resampled quantile of `y` is 0 or of the other
-    sign; and when neither sample has spread.
+    section 2.3, for pairs). NaN below six blocks, as in `median_interval`: the sample does not hold the median with
+    that level, whatever is drawn; where a resampled median of `y` is 0 or of the other sign; and when neither sample
+    has spread.
     """
     x, y = paired(x, y)
-    n = x.shape[-1]
-    if max(share, 1 - share) ** n > (1 - level) / 2:  # the extremes themselves hold it less often
+    if 0.5 ** x.shape[-1] > (1 - LEVEL) / 2:
         return no_interval(x.shape[:-1])
 
     def ends(counts: Counts, x: Array, y: Array) -> Ends:
-        made, below = quantiles(x, counts, share), quantiles(y, counts, share)
-        observed = np.quantile(y, share, axis=-1)
+        made, below = medians(x, counts), medians(y, counts)
+        observed = np.median(y, axis=-1)
         usable = (observed != 0) & (np.sign(below) == np.sign(observed)[:, None]).all(axis=-1)
         made /= below
-        low, high = percentile_ends(made, level)
+        low, high = percentile_ends(made)
         return np.where(usable, low, NAN), np.where(usable, high, NAN)
 
-    return over_cells(ends, (x, y), resample_counts, level, resamples, seed)
+    return over_cells(ends, x, y)

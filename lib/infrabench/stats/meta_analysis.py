@@ -101,17 +101,17 @@ def between_variance(estimate: ArrayLike, error: ArrayLike, df: ArrayLike = np.i
     return _solved(y, e**2, free, lambda found: np.asarray(found.statistic) - 1)[()]
 
 
-def between_interval(estimate: ArrayLike, error: ArrayLike, df: ArrayLike = np.inf, level: float = LEVEL) -> Interval:
-    """Return the interval of the between-site variance: those at which Welch's test rejects in neither tail, (...).
+def between_interval(estimate: ArrayLike, error: ArrayLike, df: ArrayLike = np.inf) -> Interval:
+    """Return the 95 % interval of the between-site variance: where Welch's test rejects in neither tail, (...).
 
     `estimate`, `error`, `df`: (..., k). With known errors it is the Q-profile interval of Viechtbauer 2007. Its lower
-    end is above 0 exactly when the test of no variance has p below (1 - level) / 2; both ends are 0 where the sites
-    are closer together than their errors allow. NaN for one site.
+    end is above 0 exactly when the test of no variance has p below 2.5 %; both ends are 0 where the sites are closer
+    together than their errors allow. NaN for one site.
     """
     y, e, free = sites(estimate, error, df)
-    ends = ((1 - level) / 2, (1 + level) / 2)
+    ends = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
     low, high = (_solved(y, e**2, free, lambda found, u=u: u - np.asarray(found.p)) for u in ends)
-    return Interval(low[()], high[()], level)
+    return Interval(low[()], high[()], LEVEL)
 
 
 def share_between(between: ArrayLike, error: ArrayLike) -> Any:
@@ -243,11 +243,7 @@ class Mixture(NamedTuple):
 
 
 def summary(
-    estimate: ArrayLike,
-    error: ArrayLike,
-    df: ArrayLike,
-    level: float = LEVEL,
-    within: tuple[ArrayLike, ArrayLike] = (np.nan, np.nan),
+    estimate: ArrayLike, error: ArrayLike, df: ArrayLike, within: tuple[ArrayLike, ArrayLike] = (np.nan, np.nan)
 ) -> Summary:
     """Return the random-effects mean over sites with its interval, the prediction interval, and p of no effect, (...).
 
@@ -260,25 +256,23 @@ def summary(
     y, e, free = sites(estimate, error, df)
     none = np.full(y.shape[:-1], np.nan)[()]
     if y.shape[-1] < FEWEST:
-        return Summary(none, *(Interval(none, none, each) for each in (level, NARROW, level)), none, none)
+        return Summary(none, *(Interval(none, none, each) for each in (LEVEL, NARROW, LEVEL)), none, none)
     centre = weighted(y, e, free, between_variance(y, e, free)).mean
     mean, new = _mixtures(y, e, free)
     below = _below(mean, np.zeros(y.shape[:-1]))
     least, most = (_below(mean, np.broadcast_to(np.asarray(end, dtype=float), y.shape[:-1])) for end in within)
     return Summary(
-        centre, _interval(mean, level), _interval(mean, NARROW), _interval(new, level),
+        centre, _interval(mean, LEVEL), _interval(mean, NARROW), _interval(new, LEVEL),
         2 * np.minimum(below, 1 - below), np.maximum(least, 1 - most),
     )  # fmt: skip
 
 
-def hartung_knapp(
-    estimate: ArrayLike, error: ArrayLike, between: ArrayLike, level: float = LEVEL, *, modified: bool = True
-) -> Interval:
-    """Return the interval of the mean over sites of Hartung and Knapp 2001 (Sidik and Jonkman 2002), (...).
+def hartung_knapp(estimate: ArrayLike, error: ArrayLike, between: ArrayLike) -> Interval:
+    """Return the 95 % interval of the mean over sites of Hartung and Knapp 2001 (Sidik and Jonkman 2002), (...).
 
-    `estimate`, `error`: (..., k); `between`: (...), the variance to weight with. `modified`: never narrower than
-    Student's t with the variance of known errors (Rover, Knapp and Friede 2015). Shown beside `summary`, on which
-    verdicts rest. NaN for one site.
+    `estimate`, `error`: (..., k); `between`: (...), the variance to weight with. Never narrower than Student's t with
+    the variance of known errors (Rover, Knapp and Friede 2015). Shown beside `summary`, on which verdicts rest. NaN
+    for one site.
     """
     y, e, _ = sites(estimate, error, np.inf)
     found = weighted(y, e, np.inf, between)
@@ -286,10 +280,8 @@ def hartung_knapp(
     w = 1 / (e**2 + np.asarray(between, dtype=float)[..., None])
     with np.errstate(divide="ignore", invalid="ignore"):
         q = (w * (y - np.asarray(found.mean)[..., None]) ** 2).sum(axis=-1) / np.float64(k - 1)
-        half = special.stdtrit(k - 1, (1 + level) / 2) * np.sqrt(
-            np.maximum(q, 1.0 if modified else 0.0) * found.variance
-        )
-    return Interval(found.mean - half, found.mean + half, level)
+        half = special.stdtrit(k - 1, (1 + LEVEL) / 2) * np.sqrt(np.maximum(q, 1.0) * found.variance)
+    return Interval(found.mean - half, found.mean + half, LEVEL)
 
 
 def deleted(estimate: ArrayLike, error: ArrayLike, df: ArrayLike) -> Deleted:

@@ -380,17 +380,8 @@ def _trend(x: Any, level: Any) -> dict[str, Any]:
     return row | {"page_l": rise.statistic, "page_p": min(2 * min(rise.p, fall.p), 1.0)}
 
 
-def critical_distance(k: int, n: ArrayLike, level: float = LEVEL) -> Any:
-    """Return Nemenyi's critical distance of the mean ranks of `k` systems over `n` blocks, shape of `n` (Demsar 2006).
-
-    Infinite without blocks.
-    """
-    n = np.asarray(n, dtype=float)
-    with np.errstate(divide="ignore"):
-        return _range_quantile(level, k) / np.sqrt(2) * np.sqrt(k * (k + 1) / (6 * n))
-
-
-@lru_cache(maxsize=64)
-def _range_quantile(level: float, k: int) -> float:
-    """The quantile of the range of `k` standard normals; scipy takes tens of milliseconds for each."""
-    return float(stats.studentized_range.ppf(level, k, np.inf))
+@lru_cache(maxsize=64)  # scipy takes tens of milliseconds for a quantile
+def critical_distance(k: int, n: int) -> float:
+    """Return Nemenyi's critical distance, at 5 %, of the mean ranks of `k` systems over `n` blocks (Demsar 2006)."""
+    quantile = float(stats.studentized_range.ppf(LEVEL, k, np.inf))
+    return float(quantile / np.sqrt(2) * np.sqrt(k * (k + 1) / (6 * float(n))))

@@ -26,9 +26,8 @@ ROUNDING = 8 * np.finfo(float).eps  # relative; differences closer than this are
 
 NARROW = 2 * LEVEL - 1  # the 90 % interval that goes with two one-sided tests at 5 %
 
-SEED = 20200315
-EXACT_FLIPS = 40  # pairs up to which all sign patterns are counted
-RESAMPLES = 99_999  # sign patterns drawn beyond that
+EXACT_FLIPS = 30  # pairs; beyond, counting every sign pattern of every contrast takes too long
+DRAWN_FLIPS = 19_999  # sign patterns then: a p of 0.05 is known to +- 0.003
 CHUNK = 2_000  # sign patterns at a time
 
 FAR = 300.0  # a t statistic beyond which SciPy's inversion is off by more than 1e-4, and from 1e7 on may never end
@@ -249,16 +248,14 @@ def signed_rank(x: ArrayLike, y: ArrayLike) -> Test:
     return Test(np.where(total > 0, least / 2, np.nan)[()], p[()])
 
 
-def sign_flip(
-    x: ArrayLike, y: ArrayLike, exact_up_to: int = EXACT_FLIPS, resamples: int = RESAMPLES, seed: int = SEED
-) -> Test:
+def sign_flip(x: ArrayLike, y: ArrayLike) -> Test:
     """Return the mean of x - y and its p when the labels of each pair are exchanged at random, shape (...).
 
     `x`, `y`: (..., n), one unit. This is the test that randomised blocks of two justify by themselves (Fisher 1935). Up
-    to `exact_up_to` pairs (at most 40) every one of the 2^n patterns counts, by meeting in the middle: the sums of both
-    halves, sorted, one searched in the other (Pagano and Tritchler 1983 count them otherwise). Beyond, `resamples`
-    patterns are drawn, the same for all cells, and p = (1 + as extreme) / (1 + drawn), which is never 0 (Phipson and
-    Smyth 2010). Cost at 40 pairs: 0.3 s a cell. NaN below two pairs and when all differences are zero.
+    to `EXACT_FLIPS` pairs every one of the 2^n patterns counts, by meeting in the middle: the sums of both halves,
+    sorted, one searched in the other (Pagano and Tritchler 1983 count them otherwise). Beyond, `DRAWN_FLIPS` patterns
+    are drawn, the same for all cells, and p = (1 + as extreme) / (1 + drawn), which is never 0 (Phipson and Smyth
+    2010). NaN below two pairs and when all differences are zero.
     """
     x, y = paired(x, y)
     differences, rounding = _differences(x, y)
@@ -267,10 +264,10 @@ def sign_flip(
     if n < 2:
         return Test(mean[()], np.full_like(mean, np.nan)[()])
     flat, slack = differences.reshape(-1, n), n * np.broadcast_to(rounding, (*mean.shape, 1)).reshape(-1)
-    if n <= min(exact_up_to, EXACT_FLIPS):
+    if n <= EXACT_FLIPS:
         p = np.array([_counted_flips(row, each) for row, each in zip(flat, slack, strict=True)])
     else:
-        p = _drawn_flips(flat, slack, resamples, seed)
+        p = _drawn_flips(flat, slack)
     p[(np.abs(flat) <= slack[:, None] / n).all(axis=-1)] = np.nan
     return Test(mean[()], p.reshape(mean.shape)[()])
 
@@ -332,15 +329,15 @@ def _signed_sums(differences: Array) -> Array:
     return sums
 
 
-def _drawn_flips(differences: Array, slack: Array, resamples: int, seed: int) -> Array:
-    rng = np.random.default_rng(seed)
+def _drawn_flips(differences: Array, slack: Array) -> Array:
+    rng = np.random.default_rng(intervals.SEED)
     target = np.abs(differences.sum(axis=-1)) - slack
     reached = np.zeros(differences.shape[0])
-    for start in range(0, resamples, CHUNK):
-        size = (min(CHUNK, resamples - start), differences.shape[-1])
+    for start in range(0, DRAWN_FLIPS, CHUNK):
+        size = (min(CHUNK, DRAWN_FLIPS - start), differences.shape[-1])
         signs = 2.0 * rng.integers(0, 2, size) - 1
         reached += (np.abs(signs @ differences.T) >= target).sum(axis=0)
-    return (1 + reached) / (1 + resamples)
+    return (1 + reached) / (1 + DRAWN_FLIPS)
 
 
 def paired_d(x: ArrayLike, y: ArrayLike, level: float = LEVEL) -> Estimate:

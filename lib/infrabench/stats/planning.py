@@ -74,7 +74,7 @@ def margin_of(margins: Mapping[str, float], metric: str) -> float:
     return float(margin)
 
 
-def n_for_precision(sd: ArrayLike, target: ArrayLike, level: float = LEVEL) -> Numbers:
+def n_for_precision(sd: ArrayLike, target: ArrayLike) -> Numbers:
     """Return the least n at which the half-width of Student's interval is at most `target` (Hoefler and Belli 2015).
 
     Broadcast shape of `sd` and `target`. With a CoV and 0.02, the n that pins the mean down to +-2 %. Takes the spread
@@ -82,7 +82,7 @@ def n_for_precision(sd: ArrayLike, target: ArrayLike, level: float = LEVEL) -> N
     million is not enough.
     """
     sd, target = _floats(sd, target)
-    return _least(lambda n: half_width(sd, n, level) <= target, _known(sd) & (target > 0))
+    return _least(lambda n: half_width(sd, n) <= target, _known(sd) & (target > 0))
 
 
 def spread_limit(sd: ArrayLike, n: ArrayLike, level: float = LEVEL) -> Numbers:
@@ -110,36 +110,29 @@ def t_power(difference: ArrayLike, sd: ArrayLike, n: ArrayLike, alpha: float = A
     return np.where(exists, 1 - kept, NAN)[()]
 
 
-def detectable(sd: ArrayLike, n: ArrayLike, power: float = POWER, alpha: float = ALPHA) -> Numbers:
-    """Return the smallest true difference that a two-sided t test finds with probability `power` (Cohen 1988).
+def detectable(sd: ArrayLike, n: ArrayLike, alpha: float = ALPHA) -> Numbers:
+    """Return the smallest true difference that a two-sided t test finds with 80 % probability (Cohen 1988).
 
     Unit of `sd`, broadcast shape of `sd` and `n`; of log ratios it is a log ratio. NaN below two trials or where the
     spread is unknown.
     """
     sd, n = _floats(sd, n)
-    return (sd * _reach("difference", n, power, alpha))[()]
+    return (sd * _reach("difference", n, alpha))[()]
 
 
-def tost_power(
-    sd: ArrayLike,
-    n: ArrayLike,
-    margin: ArrayLike,
-    alpha: float = ALPHA,
-    *,
-    difference: ArrayLike = 0.0,
-) -> Numbers:
-    """Return the probability that two one-sided t tests at `margin` both pass, when the truth is `difference`.
+def tost_power(sd: ArrayLike, n: ArrayLike, margin: ArrayLike) -> Numbers:
+    """Return the probability that two one-sided t tests at 5 % and `margin` both pass, when nothing differs.
 
     Broadcast shape of the arguments. Exact: the joint probability of both tests, the normal mean integrated over the
-    chi distribution of the standard deviation (Owen 1965; Phillips 1990). Log ratios: give margin and difference as
-    logarithms. NaN below two trials or without spread.
+    chi distribution of the standard deviation (Owen 1965; Phillips 1990). Log ratios: give the margin as a logarithm.
+    NaN below two trials or without spread.
     """
-    sd, n, margin, difference = _floats(sd, n, margin, difference)
+    sd, n, margin = _floats(sd, n, margin)
     exists = _known(sd) & (n > 1) & np.isfinite(margin)
     n = np.where(exists, n, 2.0)
     df, error = n - 1, 1 / np.sqrt(n) * np.where(exists, sd, 1.0)
     room = np.where(exists, margin, 0.0) / error
-    power = _probability(room, -special.stdtrit(df, 1 - alpha), difference / error, df)
+    power = _probability(room, -special.stdtrit(df, 1 - ALPHA), np.zeros_like(room), df)
     return np.where(exists, power, NAN)[()]
 
 
@@ -165,14 +158,14 @@ def is_decisive(sd: ArrayLike, n: ArrayLike, margin: ArrayLike, tests: ArrayLike
     return np.asarray(half_width(sd, n) + half_width(sd, n, level) <= np.asarray(margin))
 
 
-def equivalence_margin(sd: ArrayLike, n: ArrayLike, power: float = POWER, alpha: float = ALPHA) -> Numbers:
-    """Return the smallest margin within which equal systems are shown equivalent with probability `power`.
+def equivalence_margin(sd: ArrayLike, n: ArrayLike) -> Numbers:
+    """Return the smallest margin within which equal systems are shown equivalent with 80 % probability.
 
     Unit of `sd`, broadcast shape of `sd` and `n`; of log ratios it is a log ratio (Phillips 1990). NaN below two trials
     or where the spread is unknown.
     """
     sd, n = _floats(sd, n)
-    return (sd * _reach("margin", n, power, alpha))[()]
+    return (sd * _reach("margin", n))[()]
 
 
 def _floats(*values: ArrayLike) -> list[Array]:
@@ -197,18 +190,18 @@ def _least(enough: Callable[[Array], Array], possible: Array) -> Numbers:
     return np.where(possible & (high <= MAX_N), high, NAN)[()]
 
 
-def _reach(what: Literal["difference", "margin"], n: Array, power: float, alpha: float) -> Array:
-    """The difference, or margin, that reaches this power with a spread of 1: once for equal n, few beside the cells."""
+def _reach(what: Literal["difference", "margin"], n: Array, alpha: float = ALPHA) -> Array:
+    """The difference, or margin, that reaches `POWER` with a spread of 1: once for equal n, few beside the cells."""
     sizes, where = np.unique(n, return_inverse=True)
-    found = [_root(what, int(size), power, alpha) if np.isfinite(size) and size > 1 else NAN for size in sizes]
+    found = [_root(what, int(size), alpha) if np.isfinite(size) and size > 1 else NAN for size in sizes]
     return np.array(found, dtype=float)[where].reshape(n.shape)
 
 
 @lru_cache(maxsize=2048)
-def _root(what: Literal["difference", "margin"], n: int, power: float, alpha: float) -> float:
+def _root(what: Literal["difference", "margin"], n: int, alpha: float) -> float:
     def rises(at: float) -> float:
-        found = t_power(at, 1.0, n, alpha) if what == "difference" else tost_power(1.0, n, at, alpha)
-        return float(found) - power
+        found = t_power(at, 1.0, n, alpha) if what == "difference" else tost_power(1.0, n, at)
+        return float(found) - POWER
 
     high = 1.0
     while rises(high) < 0:
@@ -247,7 +240,6 @@ class OneWay(NamedTuple):
 
     within: Numbers
     between: Numbers  # may be negative: deployments differ less than their trials would make them
-    size: Numbers  # the number of trials a deployment counts as having
     share: Numbers  # `between` at least 0
 
 
@@ -277,7 +269,7 @@ def one_way(values: ArrayLike, group: NDArray[np.int64], cell: NDArray[np.int64]
     """
     values = sample(values)
     if cell is None and not values.size:
-        return OneWay(NAN, NAN, NAN, NAN)
+        return OneWay(NAN, NAN, NAN)
     cells = np.zeros(values.size, dtype=np.int64) if cell is None else cell
     _, label = np.unique(group, return_inverse=True)
     own = cells * (label.max(initial=0) + 1) + label  # a group is one of its cell alone
@@ -293,7 +285,7 @@ def one_way(values: ArrayLike, group: NDArray[np.int64], cell: NDArray[np.int64]
         between = (np.bincount(of_unit, size * (means - centre) ** 2) / (units - 1) - within) / n0
         share = np.maximum(between, 0.0) / (within + np.maximum(between, 0.0))
     exists = (units > 1) & (trials > units)
-    found = (np.where(exists, each, NAN) for each in (within, between, n0, share))
+    found = (np.where(exists, each, NAN) for each in (within, between, share))
     return OneWay(*found) if cell is not None else OneWay(*(float(each[0]) for each in found))
 
 

@@ -35,7 +35,6 @@ TOO_MANY = "more than a million blocks"
 Cell = tuple[str, str, str, str]
 Case = tuple[str, str]  # workload, scenario
 NONE: Array = np.empty(0)
-Criterion = Literal["t", "median"]
 Reason = Literal["target", "n_max", "time", ""]
 
 
@@ -46,15 +45,13 @@ class PrecisionCheck(NamedTuple):
     widths: Mapping[Cell, float]  # relative half-width of the 95 % interval, by (workload, scenario, metric, system)
     stop: bool
     reason: Reason
-    criterion: Mapping[Cell, Criterion]  # of which estimator: the mean, or the median of a cell flagged bimodal
     unequal: Mapping[Cell, str]  # cell whose width does not count, as trials were lost unequally -> which, in words
 
 
 class Stops(NamedTuple):
-    """Where simulated sessions stop, whether for the target, and by which criterion each cell was last judged."""
+    """After how many blocks simulated sessions stop, and which cells were then judged by their median."""
 
     n: NDArray[np.int64]
-    met: NDArray[np.bool_]
     median: NDArray[np.bool_]
 
 
@@ -90,11 +87,7 @@ def look(
         raise DesignError("blocks are added to one deployment of one session; the number of deployments is fixed")
     cells = _cells(kept, set(primary))
     n = kept["block"].nunique()
-    widths: dict[Cell, float] = {}
-    criterion: dict[Cell, Criterion] = {}
-    for cell, values in cells.items():
-        width, median = relative_width(values)
-        widths[cell], criterion[cell] = float(width), "median" if median else "t"
+    widths = {cell: float(relative_width(values)[0]) for cell, values in cells.items()}
     known = [width for cell, width in widths.items() if cells[cell].size]
     unequal = _unequal(kept, cells)
     met = bool(known) and not unequal and all(width <= target for width in known)  # NaN is not
@@ -106,7 +99,7 @@ def look(
             reason = "n_max"
         elif elapsed_s >= budget_s:
             reason = "time"
-    return PrecisionCheck(n, widths, bool(reason), reason, criterion, unequal)
+    return PrecisionCheck(n, widths, bool(reason), reason, unequal)
 
 
 class Share(NamedTuple):
@@ -310,21 +303,20 @@ def stopping_n(
 ) -> Stops:
     """Return after how many blocks each session of a simulation stops, without a limit of time.
 
-    `x`: (..., cells, n), the values of all primary cells of a session in block order, n >= `most`; ``n`` and ``met``
-    have the shape (...), ``median`` (..., cells). Raises `DesignError` when there are fewer than `most` blocks.
+    `x`: (..., cells, n), the values of all primary cells of a session in block order, n >= `most`; ``n`` has
+    the shape (...), ``median`` (..., cells). Raises `DesignError` when there are fewer than `most` blocks.
     """
     if x.shape[-1] < most:
         raise DesignError(f"{x.shape[-1]} blocks cannot show where a rule with at most {most} stops")
     n = np.zeros(x.shape[:-2], dtype=np.int64)
-    met = np.zeros(x.shape[:-2], dtype=bool)
     median = np.zeros(x.shape[:-1], dtype=bool)
     for size in (*range(least, most, batch), most):
         going = n == 0
         widths, two = relative_width(x[going][..., :size])
         done = (widths <= target).all(axis=-1)
         n[going] = np.where(done | (size == most), size, 0)
-        met[going], median[going] = done, two
-    return Stops(n, met, median)
+        median[going] = two
+    return Stops(n, median)
 
 
 def _cells(kept: pd.DataFrame, primary: set[tuple[str, str]]) -> dict[Cell, Array]:

@@ -113,6 +113,18 @@ def refuse(table: pd.DataFrame, wrong: pd.Series, what: str) -> None:
         raise SchemaError(f"tidy table: {where} has {what}: {shown}; {int(wrong.sum())} such rows")
 
 
+def by_size(cell: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Yield the cells with equally many rows, and their rows (cells, n) in the order that these have.
+
+    `cell`: shape (rows,), the cell of each row, numbered from 0; one without a row is in none; empty without rows.
+    """
+    order, sizes = np.argsort(cell, kind="stable"), np.bincount(cell)
+    starts = np.cumsum(sizes) - sizes
+    for n in np.unique(sizes[sizes > 0]):
+        cells = np.flatnonzero(sizes == n)
+        yield cells, order[starts[cells, None] + np.arange(n)]
+
+
 def join_words(*columns: Iterable[Any]) -> list[str]:
     """Return the words of each row of `columns` as one text, joined by "; ", without the empty ones."""
     return ["; ".join(filter(None, row)) for row in zip(*columns, strict=True)]

@@ -46,9 +46,6 @@ LIMITED = "resolution-limited"
 
 WORK = "fixed-work rate"
 
-EXACT_FLIPS = 30  # pairs; beyond, counting every sign pattern of every contrast takes too long
-DRAWN_FLIPS = 19_999  # sign patterns then: a p of 0.05 is known to +- 0.003
-
 
 def resolution_step(x: Array) -> Numbers:
     """Return the printing step: the largest number of which all values of a cell are whole multiples.
@@ -274,10 +271,10 @@ def measure_effects(pairs: Pairs, primary: NDArray[np.bool_]) -> dict[str, Any]:
     if n:
         below = np.median(y, axis=-1)
         np.divide(np.median(x, axis=-1), below, out=ratio, where=below != 0)
-    row |= Estimate(ratio, intervals.bootstrap_quantile_ratio(x, y)).columns("median_ratio", "median")
+    row |= Estimate(ratio, intervals.bootstrap_median_ratio(x, y)).columns("median_ratio", "median")
     flips, flip = np.full(len(x), NAN), primary & spread
     if flip.any():
-        flips[flip] = pairwise.sign_flip(x[flip], y[flip], exact_up_to=EXACT_FLIPS, resamples=DRAWN_FLIPS).p
+        flips[flip] = pairwise.sign_flip(x[flip], y[flip]).p
     row |= {"p_signed_rank": np.where(spread, pairwise.signed_rank(x, y).p, NAN), "p_sign_flip": flips}
     # above: pairs in which the system has the higher value; below: those in which it has the lower one
     row |= pairwise.paired_d(x, y).columns("paired_d")

@@ -13,7 +13,7 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from ipaddress import ip_network
 from typing import Any
 
@@ -173,14 +173,18 @@ def _populated(cluster: Cluster, spec: DeploySpec, pair: Pair, image: str) -> De
             raise NotRunnable(f"{pair.low} makes no pod here: {told}", left.stdout.decode("utf-8", "replace"))
         raise ProvisionError(f"{pair.name}: {told}")
     status = kubectl.get("node", node)["status"]
-    inside = inspect_pod(kubectl, spec.limits, pair.low, status["nodeInfo"])
+    inside, emulated = inspect_pod(kubectl, spec.limits, pair.low, status["nodeInfo"])
     most, reason = fits(kubectl, node, free, Free.now(targets), spec.limits.memory_bytes)
     version = (*kubectl.prefix, "get", "node", node, "--output=jsonpath={.status.nodeInfo.containerRuntimeVersion}")
     lifecycle = {"population": population, "version": version, "pods_reason": (reason,)}
     if folder := os.environ.get(pods.YCRUNCHER):
         lifecycle["y-cruncher"] = (f"{folder}/y-cruncher",)
     targets["control"] = Target("control", kubectl.host, lifecycle=lifecycle, pods=most)
-    return Deployment(pair.name, targets, _facts(cluster, pair, spec, image, status, inside, f"{most}: {reason}"))
+    return Deployment(
+        pair.name,
+        targets,
+        _facts(cluster, pair, spec, image, status, {**inside, "pods_that_fit": f"{most}: {reason}"}, emulated),
+    )
 
 
 def _population(
@@ -201,8 +205,8 @@ def _population(
 
 
 def _facts(
-    cluster: Cluster, pair: Pair, spec: DeploySpec, image: str, status: Mapping[str, Any], inside: Inside,
-    room: str,
+    cluster: Cluster, pair: Pair, spec: DeploySpec, image: str, status: Mapping[str, Any],
+    inside: Mapping[str, str], emulated: bool,
 ) -> dict[str, Any]:  # fmt: skip
     versions = dict(cluster.machines.facts["versions"]) if cluster.machines else {}
     worker = cluster.workers[0] if cluster.workers else None
@@ -217,13 +221,13 @@ def _facts(
         "nodes": {cluster.nodes[0]: told},
         "network": "the reference bridge plugin on one node, no Multus" if worker else "as the cluster has it",
         "limits": {"memory_bytes": spec.limits.memory_bytes},
-        "emulated": inside.emulated or emulates,
+        "emulated": emulated or emulates,
         "not_controlled": [] if worker else [
             "other pods and tenants of the node", "kernel, sysctl and kubelet settings", "versions and options",
             "freezing the cluster while another is measured", "the low-level runtime of pods without a runtime class",
         ],
         "capabilities": {
-            "runtime_class": pair.runtime_class or "none", **inside.told, "pods_that_fit": room, **layers,
+            "runtime_class": pair.runtime_class or "none", **inside, **layers,
         },
         "cgroups": [],
     }  # fmt: skip
@@ -244,16 +248,10 @@ def _layers(worker: workers.Worker, pair: Pair) -> tuple[dict[str, str], bool]:
     return {"hypervisor": f"{worker.kata.hypervisor} ({program}), by its processes: {how}", **told}, fast is False
 
 
-@dataclass(frozen=True, slots=True)
-class Inside:
-    """What is shown of it as capabilities, and whether its processor is emulated."""
+def inspect_pod(kubectl: Kubectl, limits: Limits, low: str, node: Mapping[str, str]) -> tuple[dict[str, str], bool]:
+    """Return what the first pod says, as capabilities, and whether its processor is emulated.
 
-    told: Mapping[str, str] = field(default_factory=dict)
-    emulated: bool = False
-
-
-def inspect_pod(kubectl: Kubectl, limits: Limits, low: str, node: Mapping[str, str]) -> Inside:
-    """Return what the first pod says; `node` is the node's ``nodeInfo``.
+    `node` is the node's ``nodeInfo``.
 
     Raises `ProvisionError` when it contradicts what makes its pods: a kernel of the node where there should be another
     one, another kernel where it should be the node's, another memory limit than was asked for.
@@ -281,7 +279,7 @@ def inspect_pod(kubectl: Kubectl, limits: Limits, low: str, node: Mapping[str, s
         "cpus": str(facts["cpus"]),
         "memory_limit": f"{limit // 2**20} MiB" if limit is not None else "not told inside",
     }
-    return Inside(told, low == "kata" and signature == EMULATED)
+    return told, low == "kata" and signature == EMULATED
 
 
 @dataclass(frozen=True, slots=True)

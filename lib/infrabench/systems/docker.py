@@ -24,14 +24,10 @@ NEEDS = {"server": {"docker": "docker.io"}}
 
 def supported(site: Site) -> str | None:
     """Return None, or why Docker cannot run on the site's server host."""
-    if not site.facts.get("guest_image"):
-        return containers.explain_no_image(site)
-    host = site.hosts["server"]
-    result = host.run(("docker", "version", "--format", "{{.Server.Version}}"), timeout_s=20)
-    if result.ok:
-        return None
-    said = (result.stderr or result.stdout).decode("utf-8", "replace").strip().splitlines()
-    return f"Docker does not answer on {host.name}: {said[-1] if said else 'no output'}"
+    version = ("docker", "version", "--format", "{{.Server.Version}}")
+    return containers.explain_no_image(site) or containers.explain_failure(
+        site.hosts["server"], "Docker does not answer", version
+    )
 
 
 @contextmanager
@@ -153,10 +149,7 @@ def _lifecycle(site: Site, spec: DeploySpec, tag: str, host: Host) -> dict[str, 
 def _facts(
     client: docker.DockerClient, host: Host, limits: dict[str, Any], folders: dict[str, str], image: str
 ) -> dict[str, Any]:
-    try:
-        version, info = client.version(), client.info()
-    except APIError as error:
-        raise ProvisionError(f"docker on {host.name}: {error}") from error
+    version, info = client.version(), client.info()
     parts = {part["Name"]: part.get("Version") for part in version.get("Components", [])}
     return {
         "runs_on": f"Docker on {host.name}",

@@ -85,9 +85,7 @@ exec lxc-start -P "$1" -n "$2" -d
 
 def supported(site: Site) -> str | None:
     """Return None, or why LXC cannot run on the site's server host."""
-    if not site.facts.get("guest_image"):
-        return containers.explain_no_image(site)
-    return containers.explain_missing(site.hosts["server"], *NEEDS["server"])
+    return containers.explain_no_image(site) or containers.explain_missing(site.hosts["server"], *NEEDS["server"])
 
 
 @contextmanager

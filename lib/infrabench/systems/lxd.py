@@ -47,12 +47,10 @@ _REMOVE = 'lxc info "$1" >/dev/null 2>&1 || exit 0; exec lxc delete --force "$1"
 
 def supported(site: Site) -> str | None:
     """Return None, or why LXD cannot run on the site's server host."""
-    if not site.facts.get("guest_image"):
-        return containers.explain_no_image(site)
     host = site.hosts["server"]
-    return containers.explain_missing(host, "lxc", "ip") or (
-        None if _socket(host) else f"LXD does not run on {host.name}"
-    )
+    if reason := containers.explain_no_image(site) or containers.explain_missing(host, "lxc", "ip"):
+        return reason
+    return None if _socket(host) else f"LXD does not run on {host.name}"
 
 
 @contextmanager

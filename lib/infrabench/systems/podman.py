@@ -82,17 +82,14 @@ left=$(podman ps --all --quiet; podman images --all --quiet)
 
 def supported(site: Site) -> str | None:
     """Return None, or why Podman cannot run on the site's server host."""
-    if not site.facts.get("guest_image"):
-        return containers.explain_no_image(site)
+    if reason := containers.explain_no_image(site):
+        return reason
     host = site.hosts["server"]
     programs = {*NEEDS["server"]} - {"crun"} | {_choose_runtime(host)}
-    if reason := containers.explain_missing(host, *sorted(programs)):
-        return reason
-    result = host.run((*PODMAN, "info", "--format", "{{.Version.Version}}"), timeout_s=20)
-    if result.ok:
-        return None
-    lines = (result.stderr or result.stdout).decode("utf-8", "replace").strip().splitlines()
-    return f"Podman does not work on {host.name}: {lines[-1] if lines else 'no output'}"
+    version = (*PODMAN, "info", "--format", "{{.Version.Version}}")
+    return containers.explain_missing(host, *sorted(programs)) or containers.explain_failure(
+        host, "Podman does not work", version
+    )
 
 
 @contextmanager

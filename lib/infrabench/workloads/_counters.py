@@ -83,7 +83,11 @@ def devices(text: str) -> Mapping[str, Device]:
 
 def moved(before: str, after: str, name: str) -> Device:
     """Return what device `name` received and sent between two readings."""
-    first, last = (_device(text, name) for text in (before, after))
+    readings = [devices(text) for text in (before, after)]
+    for found, text in zip(readings, (before, after), strict=True):
+        if name not in found:
+            raise ParseError(TOOL, f"there is no device {name}, only {', '.join(found)}", text)
+    first, last = (found[name] for found in readings)
     passed = Device(*(getattr(last, key) - getattr(first, key) for key in Device.__slots__))
     if any(getattr(passed, key) < 0 for key in Device.__slots__):
         raise ParseError(TOOL, f"the counters of {name} went backwards", f"{first} {last}")
@@ -162,10 +166,3 @@ def check_enough(amount: Amount) -> None:
     """Raise `NotAsClaimed` for so little traffic that a device which carried it all would pass for a quiet one."""
     if PRESENT * amount.quantity <= QUIET * amount.quantity + CHATTER[amount.unit]:
         raise NotAsClaimed(f"{amount.quantity:.0f} {amount.unit} are too few to tell which way they went")
-
-
-def _device(text: str, name: str) -> Device:
-    found = devices(text)
-    if name not in found:
-        raise ParseError(TOOL, f"there is no device {name}, only {', '.join(found)}", text)
-    return found[name]

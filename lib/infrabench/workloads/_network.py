@@ -22,19 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from infrabench.core import (
-    Capture,
-    Measurements,
-    NotRunnable,
-    Param,
-    Params,
-    ParseError,
-    Result,
-    Roles,
-    Step,
-    Steps,
-    Target,
-)
+from infrabench.core import Capture, Measurements, NotRunnable, Param, Params, ParseError, Result, Roles, Step, Target
 from infrabench.workloads import _counters
 from infrabench.workloads._parse import json_object, lower, positive, whole
 
@@ -129,7 +117,7 @@ def pinned(params: Params, option: str) -> tuple[str, ...]:
     return () if pair is None else (option, pair)
 
 
-def around(found: Ends, params: Params, server: Sequence[str], tool: Step) -> Steps:
+def around(found: Ends, params: Params, server: Sequence[str], tool: Step) -> tuple[Step, ...]:
     """Return the steps of a trial: server, readings, `tool`, readings, end of the server.
 
     The readings around the tool are its neighbours: the server's node last before it and first after it.

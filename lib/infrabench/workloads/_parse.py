@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,6 +126,14 @@ def value(tool: str, data: Any, *path: str | int) -> float:
     return float(found)
 
 
+def items(tool: str, data: Any, *path: str | int) -> list[Any]:
+    """Return the list at `path` in parsed JSON; `ParseError` for anything else."""
+    found = at(tool, data, *path)
+    if not isinstance(found, list):
+        raise ParseError(tool, f"{'.'.join(map(str, path))} is no list", str(found))
+    return found
+
+
 def positive(tool: str, what: str, quantity: float) -> float:
     """Return `quantity`; `ParseError` when it is not above 0, since it is a time or an amount that was measured."""
     if not quantity > 0:
@@ -139,11 +147,29 @@ def equal(tool: str, what: str, found: object, expected: object) -> None:
         raise ParseError(tool, f"{what} must be {expected}", str(found))
 
 
+def in_order(tool: str, what: str, quantities: Iterable[float], output: str) -> None:
+    """Raise `ParseError` when one of `quantities` is below the one before it."""
+    values = list(quantities)
+    if values != sorted(values):
+        raise ParseError(tool, f"{what} are not in order", output)
+
+
 def within(tool: str, what: str, found: float, lowest: float, highest: float) -> float:
     """Return `found`; `ParseError` when it is not from `lowest` to `highest`: the output contradicts itself."""
     if not lowest <= found <= highest:
         raise ParseError(tool, f"{what} must be from {lowest:g} to {highest:g}", f"{found:g}")
     return found
+
+
+def check_rate(
+    tool: str, what: str, count: float, total_s: float, rate: float, half_step: float, slack_s: float, output: str
+) -> None:
+    """Raise `ParseError` unless `count` in `total_s`, known to within `slack_s`, are `rate` per second as printed.
+
+    `half_step`: half of the step to which the rate is rounded.
+    """
+    if abs(count / rate - total_s) > slack_s + count * half_step / rate**2:
+        raise ParseError(tool, f"{count:g} {what} in {total_s:g} s are not {rate:g} per second", output)
 
 
 def higher(unit: str, **values: float) -> Measurements:

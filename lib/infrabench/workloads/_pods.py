@@ -2,7 +2,7 @@
 
 The role ``control`` makes and removes pods by the commands of its life cycle (`population`, then a verb), and tells how
 many fit. The role ``conductor`` is one more pod, in which `ib-pods` (lab/pod/pods) starts a tool in all pods behind a
-barrier: see `_conducted`. ``worker1`` is their node, where a system gives it. Pods stay between trials; those of a
+barrier. ``worker1`` is their node, where a system gives it. Pods stay between trials; those of a
 failed one are removed, after what is known of them was kept with the trial.
 
 With ``load`` = ``pairs`` the odd pods serve and each of the even ones asks the one before it; ``first``: only the first
@@ -10,16 +10,34 @@ two do, and all others idle.
 
 ``cpu_percent`` is the busy share of all CPUs of the node's machine between two readings around the tool: it includes
 starting and ending it, and all else that runs there.
+
+What ``ib-pods run`` prints is read strictly. It waits in every pod, all get the same instant, and each notes when it
+woke up. Times of a pod are brought to the conductor's clock by the offset that was measured just before: it is right
+within half of the round trip that is told beside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from infrabench.core import Capture, Deployment, Measurements, NotRunnable, Param, Params, Roles, Step, find_missing
+from infrabench.core import (
+    Capture,
+    Deployment,
+    Measurements,
+    NotAsClaimed,
+    NotRunnable,
+    Param,
+    Params,
+    ParseError,
+    Roles,
+    Step,
+    find_missing,
+)
 from infrabench.workloads import _counters
-from infrabench.workloads._parse import lower, positive, whole
+from infrabench.workloads._parse import at, equal, higher, json_object, lower, positive, quantity, value, whole
 
 PODS = {"pods": Param(10, least=1, meaning="number of pods")}
 TOOL = "ib-pods"
@@ -27,6 +45,14 @@ LOADS = {"pairs": "all", "first": "first"}  # -> as ib-pods calls it
 POPULATION_S = 300.0  # making or removing all pods
 COMMAND_S = 60.0  # what needs no work
 NO_POPULATIONS = "it makes no populations of pods"
+TOGETHER_S = 0.1  # starts that are further apart are no common start
+# A pod's clock is compared with the conductor's within half a round trip, and read again after it woke up.
+CLOCK_S = 1e-3
+RUN_KEYS = frozenset({"ib_pods", "count", "gate", "pairs", "limit_s", "begun_s", "go_s", "sent_s", "command"})
+WHO_KEYS = frozenset({"name", "address", "started_s", "offset_s", "round_trip_s", "error"})
+POD_KEYS = WHO_KEYS | {
+    "role", "ready_s", "start_s", "end_s", "status", "signal", "timed_out", "user_s", "system_s", "stdout", "stderr",
+}  # fmt: skip
 
 
 def check(params: Params, roles: Roles) -> None:
@@ -95,6 +121,11 @@ def needing(*programs: str) -> Callable[[Deployment], str | None]:
     return supported
 
 
+def answer(tool: str, capture: Capture, step: str) -> Mapping[str, Any]:
+    """Return the JSON object that a step printed, which has to have succeeded; `tool` is who reads it."""
+    return json_object(tool, whole(TOOL, capture, step))
+
+
 def cpu(capture: Capture) -> Measurements:
     """Return ``cpu_percent`` between the readings of the node; nothing where it was not read."""
     spent = _spent(capture)
@@ -117,3 +148,140 @@ def _spent(capture: Capture) -> tuple[float, float] | None:
     if "node-before" not in capture.steps:
         return None
     return _counters.between(*(_counters.machine(whole(TOOL, capture, f"node-{when}")) for when in ("before", "after")))
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """What one pod did; times in seconds of the conductor's clock."""
+
+    name: str
+    address: str
+    role: str  # tool, server, client or idle
+    offset_s: float  # its clock minus the conductor's
+    start_s: float
+    end_s: float
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One tool in many pods: the instant at which all were to start (conductor's clock), and what each did."""
+
+    go_s: float
+    pods: tuple[Pod, ...]
+
+    @property
+    def span_s(self) -> float:
+        """From the instant at which all were to start until the last tool ended: all did what they did in this time."""
+        return max(pod.end_s for pod in self.pods if pod.role in ("tool", "client")) - self.go_s
+
+    def of(self, role: str) -> tuple[Pod, ...]:
+        return tuple(pod for pod in self.pods if pod.role == role)
+
+
+def lines(output: str, count: int) -> list[Mapping[str, Any]]:
+    """Return the JSON objects, one a line, before the last line, which proves that nothing is cut off."""
+    if output[-1:] != "\n":
+        raise ParseError(TOOL, "the last line is cut off", output[-300:])
+    rows = [json_object(TOOL, line) for line in output[:-1].split("\n")]
+    equal(TOOL, "the last line", rows[-1], {"end": count})
+    return rows[:-1]
+
+
+def read(capture: Capture, gate: str = "exec", paired: str | None = None) -> Run:
+    """Return what ``ib-pods run`` printed; `ParseError` unless every pod did its job, and the one that was asked for.
+
+    `gate` and `paired` are what it was given as ``--gate`` and ``--pairs``.
+    """
+    params = capture.params
+    told = lines(whole(TOOL, capture, "run"), params["pods"])
+    equal(TOOL, "number of pods", len(told) - 1, params["pods"])
+    first, *rows = told
+    equal(TOOL, "the run's keys", set(first), RUN_KEYS)
+    limit_s, command = _given(capture["run"].argv)
+    for key, expected in (("count", params["pods"]), ("gate", gate), ("pairs", paired), ("command", command)):
+        equal(TOOL, key, first[key], expected)
+    equal(TOOL, "limit_s", value(TOOL, first, "limit_s"), limit_s)
+    go_s = value(TOOL, first, "go_s")
+    if not value(TOOL, first, "begun_s") < value(TOOL, first, "sent_s") < go_s:
+        raise ParseError(TOOL, "the word to go came after the instant", str(first))
+    found = tuple(_pod(row, _role(index, paired)) for index, row in enumerate(rows))
+    if len({pod.name for pod in found}) != len(found):
+        raise ParseError(TOOL, "a pod is there twice", ", ".join(pod.name for pod in found))
+    early = [pod.name for pod in found if pod.role in ("tool", "client") and pod.start_s < go_s - CLOCK_S]
+    if gate == "exec" and early:
+        raise ParseError(TOOL, f"{', '.join(early)} started before the instant", "")
+    return Run(go_s, found)
+
+
+def greeted(row: Mapping[str, Any]) -> tuple[str, float]:
+    """Return name and start (on the conductor's clock) of a pod that ``ib-pods hello`` told."""
+    equal(TOOL, "a pod's keys", set(row), WHO_KEYS)
+    name, _ = _who(row)
+    return name, value(TOOL, row, "started_s") - value(TOOL, row, "offset_s")
+
+
+def together(starts: Sequence[float], tool: str) -> float:
+    """Return how far the first and the last start are apart; `NotAsClaimed` over a tenth of a second."""
+    apart_s = max(starts) - min(starts)
+    if apart_s > TOGETHER_S:
+        raise NotAsClaimed(f"said that all pods start {tool} together, but starts are {apart_s:.3f} s apart")
+    return apart_s
+
+
+def shares(name: str, unit: str, done: Sequence[float], span_s: float, one: str = "pod") -> Measurements:
+    """Return what all did in a second of `span_s`, the mean of each `one`, and the least that one did, over that mean.
+
+    The sum of the rates that each tells of itself would be another number, and a wrong one: each counts from its own
+    beginning, so that those which begin late add work that was done while others rested already.
+    """
+    total = positive(TOOL, name, math.fsum(done) / positive(TOOL, "time", span_s))
+    lowest_share = min(done) * len(done) / math.fsum(done)
+    return (
+        *higher(unit, **{name: total, f"{one}_{name}": total / len(done)}),
+        *higher("1", lowest_share=lowest_share),
+    )
+
+
+def _given(argv: Sequence[str]) -> tuple[float, list[str]]:
+    """Return the time limit and the tool's command that ``ib-pods run`` was given."""
+    own = list(argv[argv.index(TOOL) :]) if TOOL in argv else []
+    if "--" not in own or "-t" not in own:
+        raise ParseError(TOOL, "its command has no time limit, or no tool", " ".join(argv))
+    end = own.index("--")
+    return quantity(TOOL, "limit_s", own[own.index("-t") + 1]), own[end + 1 :]
+
+
+def _role(index: int, paired: str | None) -> str:
+    if paired is None:
+        return "tool"
+    return "idle" if paired == "first" and index > 1 else ("server", "client")[index % 2]
+
+
+def _who(row: Mapping[str, Any]) -> tuple[str, str]:
+    name, address = (at(TOOL, row, key) for key in ("name", "address"))
+    if not isinstance(name, str) or not isinstance(address, str):
+        raise ParseError(TOOL, "a pod has no name or address", str(row))
+    equal(TOOL, f"error of {name}", at(TOOL, row, "error"), None)
+    return name, address
+
+
+def _pod(row: Mapping[str, Any], role: str) -> Pod:
+    equal(TOOL, "a pod's keys", set(row), POD_KEYS)
+    name, address = _who(row)
+    equal(TOOL, f"role of {name}", row["role"], role)
+    equal(TOOL, f"timed_out of {name}", row["timed_out"], False)
+    offset_s = value(TOOL, row, "offset_s")
+    if role == "idle":
+        return Pod(name, address, role, offset_s, math.nan, math.nan, "")
+    if role != "server":  # a server is told to end, as it sees fit
+        equal(TOOL, f"signal of {name}", row["signal"], None)
+        equal(TOOL, f"status of {name}", row["status"], 0)
+    times = [value(TOOL, row, key) for key in ("start_s", "end_s")]
+    used = [value(TOOL, row, key) for key in ("user_s", "system_s")]
+    if times != sorted(times) or min(used) < 0:
+        raise ParseError(TOOL, f"times of {name} are not in order", str(row))
+    if not isinstance(row["stdout"], str):
+        raise ParseError(TOOL, f"{name} has no output", str(row))
+    start_s, end_s = (each - offset_s for each in times)
+    return Pod(name, address, role, offset_s, start_s, end_s, row["stdout"])

@@ -9,7 +9,7 @@ and the checksums are compared: a trial with a wrong one failed.
 
 Metrics, each for ``write_`` and ``read_``: ``B_per_s``; ``storage_cpu_s_per_B`` and ``client_cpu_s_per_B``, CPU seconds
 for each byte of a file (not of its copies) by the storage daemons and by all others on the machine; ``cpu_percent`` of
-the machine. See `_store`.
+the machine. See `_volume`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ of the kernel (krbd, zvol), by libaio, past the page cache. The last two are the
 names what its device is ``inside`` of, a virtual machine, fio runs there.
 
 Metrics: ``iops``; ``latency_mean_s`` and the percentiles ``latency_p50_s``, ``_p99_s``, ``_p999_s`` from submission to
-completion of single requests (fio's buckets are good to 1 %); ``cpu_percent``, see `_store`, over ramp, run and flush;
+completion of single requests (fio's buckets are good to 1 %); ``cpu_percent``, see `_volume`, over ramp, run and flush;
 ``steady``: 1 when the rate stayed as it was over the run, by `_fio_report.steady` from a log of how many requests were
 completed in each quarter of a second, else 0.
 """

@@ -33,14 +33,15 @@ from infrabench.workloads._parse import KIB, at, at_least, equal, higher, json_o
 VERSION = ("python3", "--version"), r"^Python (\S+)$"
 TOOL = "integrity"
 SCRIPT = Path(__file__).with_name("_integrity_script.py")
-DAMAGES = ("none", "one", "both")
+# Each damage, and what is read between the first reading and the last.
+BETWEEN: Mapping[str, tuple[str, ...]] = {"none": ("read-degraded",), "one": ("read-some",), "both": ()}
 DATA = "data"
 MOST_FILES = 256
 PARAMS = {
     "files": Param(16, least=1, most=MOST_FILES, meaning="number of files, which are all read at once"),
     "total_bytes": Param(256_000_000, least=64 * KIB, unit="B", meaning="size of all files together"),
     "damage": Param(
-        "one", choices=DAMAGES, meaning="copies of the data that are changed; none: a disk is lost instead"
+        "one", choices=tuple(BETWEEN), meaning="copies of the data that are changed; none: a disk is lost instead"
     ),
     "mode": _volume.MODE,
     "disk": Param(1, choices=(0, 1), meaning="disk that is lost, with damage none"),
@@ -92,7 +93,8 @@ def parse(capture: Capture) -> Measurements:
     written = _hashes(capture, "write", "write")
     if len(written) != capture.params["files"]:
         raise ParseError(TOOL, f"{capture.params['files']} files were to be written", str(written))
-    readings = {name: _hashes(capture, name, "read") for name in _readings(capture.params["damage"])}
+    names = ("read-before", *BETWEEN[capture.params["damage"]], "read-after")
+    readings = {name: _hashes(capture, name, "read") for name in names}
     wrong = {name for found in readings.values() for name, told in found.items() if told != written.get(name)}
     after = readings["read-after"]
     lost = len(written) - len(after.keys() & written.keys())
@@ -117,7 +119,7 @@ def parse(capture: Capture) -> Measurements:
 
 def _lost(params: Params, roles: Roles, folder: str) -> Steps:
     """Return the steps in which a disk is lost and replaced."""
-    wait = ("python3", "-c", _script(), "wait", f"{REBUILD_S:g}", *roles["server"].lifecycle["store"])
+    wait = _run_script("wait", f"{REBUILD_S:g}", *roles["server"].lifecycle["store"])
     return (
         _volume.verb(roles, ("fail", params["disk"]), "measure"),
         _volume.verb(roles, ("drop",), "measure", "drop-degraded"),
@@ -149,24 +151,19 @@ def _damaged(params: Params, roles: Roles, folder: str) -> Steps:
     )
 
 
-def _script() -> str:
-    return SCRIPT.read_text(encoding="utf-8")
+def _run_script(*words: object) -> tuple[str, ...]:
+    return ("python3", "-c", SCRIPT.read_text(encoding="utf-8"), *map(str, words))
 
 
 def _files(step: str, params: Params, *words: object, limit_s: float = 0.0) -> Step:
     timeout_s = limit_s + _volume.COMMAND_S + params["total_bytes"] / _volume.SLOWEST_B_PER_S
-    return Step(step, "server", ("python3", "-c", _script(), *map(str, words)), timeout_s=timeout_s)
+    return Step(step, "server", _run_script(*words), timeout_s=timeout_s)
 
 
 def _read(when: str, params: Params, folder: str, part: int = 1) -> Step:
     """Return the step in which the first `part`-th of the files is read."""
     limit_s = ANSWER_S + params["total_bytes"] / _volume.SLOWEST_B_PER_S
     return _files(f"read-{when}", params, "read", folder, part, f"{limit_s:g}", limit_s=limit_s)
-
-
-def _readings(damage: str) -> tuple[str, ...]:
-    between = {"none": ("read-degraded",), "one": ("read-some",), "both": ()}[damage]
-    return ("read-before", *between, "read-after")
 
 
 def _hashes(capture: Capture, step: str, verb: str) -> Mapping[str, str]:
@@ -197,7 +194,13 @@ def _detections(capture: Capture) -> Measurements:
     disks = at(TOOL, damage, "disks")
     hit = len(disks) if isinstance(disks, list) else None
     equal(TOOL, "disks with damage", hit, {"one": 1, "both": 2}[capture.params["damage"]])
-    by = {"found_by_read": float(_met(capture))}
+    # Reading reports damage to the reader, or to whoever asks the pool how it is.
+    reading = "read-some" if capture.params["damage"] == "one" else "read-after"
+    unreadable = at(TOOL, json_object(TOOL, text(capture[reading])), "unreadable")
+    before, after = (
+        value(TOOL, _volume.said(capture, f"state-{when}", "state"), "detail", "errors") for when in ("before", "read")
+    )
+    by = {"found_by_read": float(bool(unreadable) or after > before)}
     for step, name in (("scrub-light", "found_by_light_scrub"), ("scrub-deep", "found_by_deep_scrub")):
         errors = _errors(capture, step)
         if errors is not None:
@@ -207,16 +210,6 @@ def _detections(capture: Capture) -> Measurements:
         told = text(capture["scrub-again"])
         raise ParseError(TOOL, "a system without a deep scrub cannot tell what it repaired", told)
     return higher("1", **by, repaired=float(any(by.values()) and not left))
-
-
-def _met(capture: Capture) -> bool:
-    """Return whether reading reported damage: to the reader, or to whoever asks the pool how it is."""
-    step = "read-some" if capture.params["damage"] == "one" else "read-after"
-    told = json_object(TOOL, text(capture[step]))
-    before, after = (
-        value(TOOL, _volume.said(capture, f"state-{when}", "state"), "detail", "errors") for when in ("before", "read")
-    )
-    return bool(at(TOOL, told, "unreadable")) or after > before
 
 
 def _errors(capture: Capture, step: str) -> float | None:

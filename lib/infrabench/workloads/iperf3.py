@@ -22,7 +22,7 @@ from typing import Any
 from infrabench.core import Capture, DesignError, Measurements, Param, Params, ParseError, Roles, Step, Steps
 from infrabench.workloads import _network
 from infrabench.workloads._counters import Amount
-from infrabench.workloads._parse import at, equal, higher, json_object, lower, one, positive, text, value, within
+from infrabench.workloads._parse import at, equal, higher, items, json_object, lower, one, positive, text, value, within
 
 PROGRAMS = {"server": {"iperf3": "iperf3"}, "far": {"iperf3": "iperf3"}}
 VERSION = ("iperf3", "--version"), r"^iperf (\S+)(?: \(.*\))?$"
@@ -121,8 +121,8 @@ def _check_asked(capture: Capture, report: Any, server: Any) -> None:
         also = {"bytes": 0, "blocks": 0, "bidir": 0, "interval": 1, "target_bitrate": _rate(params)}
         for key in also.keys() & set(test):  # some versions say more than others
             equal(TOOL, key, value(TOOL, test, key), float(also[key]))
-        equal(TOOL, "streams at the beginning", len(_list(told, "start", "connected")), params["streams"])
-        equal(TOOL, "streams at the end", len(_list(told, "end", "streams")), params["streams"])
+        equal(TOOL, "streams at the beginning", len(items(TOOL, told, "start", "connected")), params["streams"])
+        equal(TOOL, "streams at the end", len(items(TOOL, told, "end", "streams")), params["streams"])
         _check_gapless(told, omitted=True, least_s=params["omit_s"])
         _check_gapless(told, omitted=False, least_s=params["seconds"])
 
@@ -205,7 +205,7 @@ def _seconds(params: Params, told: Any, key: str) -> float:
 
 def _intervals(told: Any, *, omitted: bool) -> list[Any]:
     """Return the sums over all streams of a report's intervals, either of the omitted ones or of the others."""
-    sums = [at(TOOL, each, "sum") for each in _list(told, "intervals")]
+    sums = [at(TOOL, each, "sum") for each in items(TOOL, told, "intervals")]
     for each in sums:
         if not isinstance(at(TOOL, each, "omitted"), bool):
             raise ParseError(TOOL, "an interval does not say whether it is omitted", str(each))
@@ -228,13 +228,6 @@ def _check_gapless(told: Any, *, omitted: bool, least_s: float) -> None:
         end_s, apart_s = value(TOOL, each, "end"), TOUCH_S
     if end_s < (1 - SLACK) * least_s:
         raise ParseError(TOOL, f"the intervals end at {end_s:g} s of {least_s:g} s", str(told["intervals"]))
-
-
-def _list(told: Any, *path: str) -> list[Any]:
-    found = at(TOOL, told, *path)
-    if not isinstance(found, list):
-        raise ParseError(TOOL, f"{'.'.join(path)} is no list", str(found))
-    return found
 
 
 def _count(told: Any, *path: str) -> float:

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from infrabench.core import Capture, DesignError, Measurements, Param, Params, ParseError, Roles, Step, Steps
 from infrabench.workloads import _network
 from infrabench.workloads._counters import Amount
-from infrabench.workloads._parse import NUMBER, equal, higher, lower, number, one, positive, text
+from infrabench.workloads._parse import NUMBER, equal, higher, in_order, lower, number, one, positive, text
 
 PROGRAMS = {"server": {"netperf": "netperf", "netserver": "netperf"}, "far": {"netperf": "netperf"}}
 VERSION = ("netperf", "-V"), r"^Netperf version (\S+)$"
@@ -39,7 +39,8 @@ PARAMS = {
 NAMES = {"TCP_RR": "TCP REQUEST/RESPONSE", "UDP_RR": "UDP REQUEST/RESPONSE", "TCP_STREAM": "TCP STREAM"}
 COMMON = ("PROTOCOL", "DIRECTION", "ELAPSED_TIME", "THROUGHPUT", "THROUGHPUT_UNITS", "REMOTE_BYTES_RECVD")
 LATENCIES = {"mean": "MEAN_LATENCY", "p50": "P50_LATENCY", "p90": "P90_LATENCY", "p99": "P99_LATENCY"}
-RR = ("REQUEST_SIZE", "RESPONSE_SIZE", *LATENCIES.values(), "MIN_LATENCY", "MAX_LATENCY")
+RR = (*COMMON, "REQUEST_SIZE", "RESPONSE_SIZE", *LATENCIES.values(), "MIN_LATENCY", "MAX_LATENCY")
+KEYS = {"TCP_RR": RR, "UDP_RR": RR, "TCP_STREAM": COMMON}  # of the output, by test
 MICROSECOND = 1e-6
 TIME_S = 0.005  # ELAPSED_TIME has two decimals
 SLACK = 0.1  # largest share by which the time may miss what was asked
@@ -75,7 +76,7 @@ def command(params: Params, address: str, more: Sequence[str] = ()) -> tuple[str
     return (
         TOOL, "-H", address, "-p", str(params["port"]), "-t", test, "-l", str(seconds),
         *more, "--",
-        "-P", f",{params['data_port']}", *sizes, "-k", ",".join(_keys(test)),
+        "-P", f",{params['data_port']}", *sizes, "-k", ",".join(KEYS[test]),
     )  # fmt: skip
 
 
@@ -100,7 +101,7 @@ def read(output: str, params: Params, address: str, late_s: float = 0.0) -> tupl
     banner = one(TOOL, "the test's name", named, output)
     equal(TOOL, "port of the data", int(banner[1]), params["data_port"])
     equal(TOOL, "binding to processors", "cpu bind" in (banner[2] or ""), params.get("cpus", "free") != "free")
-    told = {key: one(TOOL, key, rf"^{key}=(.+)$", output)[1] for key in _keys(test)}
+    told = {key: one(TOOL, key, rf"^{key}=(.+)$", output)[1] for key in KEYS[test]}
     equal(TOOL, "protocol", told["PROTOCOL"], PROTOCOLS[test])
     elapsed_s = _value(told, "ELAPSED_TIME")
     slack_s = SLACK * params["seconds"]
@@ -111,10 +112,6 @@ def read(output: str, params: Params, address: str, late_s: float = 0.0) -> tupl
     if test == "TCP_STREAM":
         return _stream(told, elapsed_s)
     return _transactions(params, told, elapsed_s, crowded=late_s > 0)
-
-
-def _keys(test: str) -> tuple[str, ...]:
-    return COMMON if test == "TCP_STREAM" else (*COMMON, *RR)
 
 
 def _stream(told: Mapping[str, str], elapsed_s: float) -> tuple[Measurements, Amount]:
@@ -139,10 +136,9 @@ def _transactions(
     _agree(told, rate, done, elapsed_s, cut_off=int(crowded))
     times_s = {name: _value(told, key) * MICROSECOND for name, key in LATENCIES.items()}
     low, high = (_value(told, key) * MICROSECOND for key in ("MIN_LATENCY", "MAX_LATENCY"))
-    in_order = [low, times_s["p50"], times_s["p90"], times_s["p99"], high]
     positive(TOOL, "median", times_s["p50"])
-    if in_order != sorted(in_order) or not low <= times_s["mean"] <= high:
-        raise ParseError(TOOL, "latencies are not in order", str(told))
+    in_order(TOOL, "latencies", (low, times_s["p50"], times_s["p90"], times_s["p99"], high), str(told))
+    in_order(TOOL, "latencies", (low, times_s["mean"], high), str(told))
     under_way = rate * times_s["mean"]
     least = 0.0 if crowded and told["PROTOCOL"] == "TCP" else UNDER_WAY[0]  # over TCP none is lost
     if not least <= under_way <= UNDER_WAY[1]:

@@ -7,7 +7,7 @@ sysbench runs ``test`` with its own defaults on ``threads`` connections for ``se
 
 Metrics: ``transactions_per_s`` (as sysbench divides, by its own total time), ``queries_per_s``, ``latency_mean_s`` and
 ``latency_p95_s`` of transactions, ``errors_per_s`` (transactions that were rolled back for a deadlock and tried again),
-how many ``errors`` that were, and ``cpu_percent`` of the machine, see `_store`. A reconnection, or another number of
+how many ``errors`` that were, and ``cpu_percent`` of the machine, see `_volume`. A reconnection, or another number of
 rows than was made, is refused.
 """
 

@@ -10,16 +10,15 @@ of percentiles is no percentile of all round trips together: it is the percentil
 slow pairs raise it less than they would raise the other. netperf tells percentiles in whole microseconds.
 
 A pair that gets its processor late ends late. How long netperf takes to begin counts, and weighs less the longer it
-runs. ``netperf`` describes the tool, `_population` the pods and ``cpu_percent``.
+runs. ``netperf`` describes the tool, `_pods` the pods and ``cpu_percent``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 
 from infrabench.core import Capture, Measurements, Param, Params, ParseError, Roles, Steps
-from infrabench.workloads import _barrier_output, _pods, netperf
+from infrabench.workloads import _pods, netperf
 from infrabench.workloads._parse import higher, lower, text
 
 VERSION = netperf.VERSION
@@ -57,7 +56,7 @@ def plan(params: Params, roles: Roles) -> Steps:
 def parse(capture: Capture) -> Measurements:
     """Return the metrics of the test."""
     params = capture.params
-    run = _barrier_output.read(capture, paired=_pods.pairs(params))
+    run = _pods.read(capture, paired=_pods.pairs(params))
     servers, clients = run.of("server"), run.of("client")
     told: list[dict[str, float]] = []
     moved: list[float] = []  # bytes, or round trips
@@ -67,11 +66,9 @@ def parse(capture: Capture) -> Measurements:
         moved.append(amount.quantity)
     if not told:
         raise ParseError(netperf.TOOL, "no pair ran it", text(capture["run"]))
-    return (*_metrics(params["test"], told, moved, run.span_s), *_pods.cpu(capture))
-
-
-def _metrics(test: str, told: Sequence[Mapping[str, float]], moved: Sequence[float], span_s: float) -> Measurements:
-    if test == "TCP_STREAM":
-        return _barrier_output.shares("throughput_bit_per_s", "bit/s", [8 * each for each in moved], span_s, "pair")
+    if params["test"] == "TCP_STREAM":
+        rates = _pods.shares("throughput_bit_per_s", "bit/s", [8 * each for each in moved], run.span_s, "pair")
+        return (*rates, *_pods.cpu(capture))
     latencies = {name: math.fsum(each[name] for each in told) / len(told) for name in LATENCIES}
-    return (*higher("1/s", transactions_per_s=math.fsum(moved) / span_s), *lower("s", **latencies))
+    rate = higher("1/s", transactions_per_s=math.fsum(moved) / run.span_s)
+    return (*rate, *lower("s", **latencies), *_pods.cpu(capture))

@@ -18,24 +18,32 @@ them. They are the machine's count and not the pods' own: a pod with a kernel of
 it was given only in part. The machine counts each processor in steps of 10 ms, and until the last pod has told its end.
 With y-cruncher ``computation_s``, ``told_utilisation_percent`` and ``told_efficiency_percent`` are the pods' means of
 what each one tells of itself.
+
+y-cruncher (numberworld.org) is not free to be given on: it runs where its user has put it. Its validation file begins
+with a byte-order mark and has lines that end with CRLF, on Linux too; ib-pods tells each byte as a character. It tells
+more digits of its times than its console does, and a hash of all decimals. ``CPU Utilization`` is its own CPU time over
+the time it computed, in percent of one processor, with the kernel's part beside it; ``Multi-core Efficiency`` is that
+over the logical processors it saw.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+import re
+from collections.abc import Mapping
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_DOWN, Context, Decimal
 from functools import lru_cache
 
 from infrabench.core import Capture, Measurements, NotRunnable, Param, Params, ParseError, Roles, Step, Steps
-from infrabench.workloads import _barrier_output, _counters, _pods, _ycruncher
-from infrabench.workloads._barrier_output import Run
-from infrabench.workloads._parse import equal, higher, json_object, lower, one, positive, value, whole
+from infrabench.workloads import _counters, _pods
+from infrabench.workloads._parse import Field, equal, higher, lower, one, positive, read_fields, value
 
 VERSION = ("pi", "--version"), r"^pi \(CLN ([0-9.]+)\)$"
 TOOL = "pi"
 READS = ("1.3.6",)
-CHOICES = ("auto", TOOL, _ycruncher.TOOL)
+YCRUNCHER = "y-cruncher"
+CHOICES = ("auto", TOOL, YCRUNCHER)
 PARAMS = {
     **_pods.PODS,
     "digits": Param(100_000, least=50, most=10**9, meaning="decimals of pi"),
@@ -51,6 +59,29 @@ GUARD = 20  # digits that are computed and not told: far more than the rounding 
 DIGITS_PER_TERM = 14.18  # of the series
 A, B, C3_OVER_24 = 13591409, 545140134, 640320**3 // 24
 LEAF = 64  # terms that are summed up as integers; larger numbers multiply faster as decimals
+MARK = "\xef\xbb\xbf"  # the byte-order mark, a character for each byte
+BEGIN = "Benchmark Validation File"
+PRIME = 2**61 - 1  # the hash is the number without its point, modulo this
+CHUNK = 4000  # digits that are turned into an integer at once
+# y-cruncher writes nothing to its own folder, asks nobody, and keeps no digits. Needs y-cruncher 0.7.8.
+YCRUNCHER_SCRIPT = """
+folder=$(mktemp -d) || exit 1
+"$0" skip-warnings pause:-2 colors:0 custom pi -dec:"$1" -od:0 -o "$folder" </dev/null >"$folder/said" 2>&1
+status=$?
+if [ $status -eq 0 ]; then cat "$folder"/Pi*[0-9].txt; status=$?; fi
+if [ $status -ne 0 ]; then tail -c 2000 "$folder/said" >&2; fi
+rm -rf "$folder"
+exit $status
+"""
+# The configuration below repeats words of the head, but not its layout. The kernel's part stands beside a percentage.
+SECONDS = r"NUM seconds(?: +\( .+ \))?$"
+PERCENT = r"NUM % +\+ +NUM % kernel overhead$"
+VALIDATION = {
+    "computation time": Field(rf"^Total Computation Time: +{SECONDS}"),
+    "wall time": Field(rf"^Start-to-End Wall Time: +{SECONDS}"),
+    "utilisation": Field(rf"^CPU Utilization: +{PERCENT}"),
+    "efficiency": Field(rf"^Multi-core Efficiency: +{PERCENT}"),
+}
 supported = _pods.needing(TOOL)
 METRICS = {
     **dict.fromkeys(("time_s", "all_done_s", "computation_s"), "time"),
@@ -71,14 +102,12 @@ def plan(params: Params, roles: Roles) -> Steps:
 
 def parse(capture: Capture) -> Measurements:
     """Return the times and what the processors did; `ParseError` when a pod computed anything but pi."""
-    run = _barrier_output.read(capture)
-    cpus = positive(TOOL, "processors", value(TOOL, json_object(TOOL, whole(_pods.TOOL, capture, "facts")), "cpus"))
-    used = _ycruncher.TOOL if _ycruncher.is_validation(run.pods[0].output) else TOOL
+    run = _pods.read(capture)
+    cpus = positive(TOOL, "processors", value(TOOL, _pods.answer(TOOL, capture, "facts"), "cpus"))
+    used = YCRUNCHER if run.pods[0].output.removeprefix(MARK).startswith(BEGIN) else TOOL
     if capture.params["program"] != "auto":
         equal(TOOL, "program", used, capture.params["program"])
-    told = _ycruncher_rows(run, capture.params["digits"]) if used == _ycruncher.TOOL else ()
-    if used == TOOL:
-        _check(run, capture.params["digits"])
+    own = (_check_validations if used == YCRUNCHER else _check_digits)(run, capture.params["digits"])
     all_done_s = positive(TOOL, "time", run.span_s)
     time_s = math.fsum(pod.end_s - pod.start_s for pod in run.pods) / len(run.pods)
     busy = _counters.busy_s(capture["run"].stderr.decode("utf-8", "replace"))
@@ -86,43 +115,73 @@ def parse(capture: Capture) -> Measurements:
     return (
         *lower("s", time_s=positive(TOOL, "time", time_s), all_done_s=all_done_s),
         *higher("%", cpu_utilisation_percent=percent, efficiency_percent=percent / cpus),
-        *told,
+        *own,
         *_pods.cpu(capture),
     )
 
 
 def _command(params: Params, roles: Roles) -> tuple[str, ...]:
     """Return the command of one pod. Where y-cruncher is, the life cycle of ``control`` says by its name."""
-    path = roles["control"].lifecycle.get(_ycruncher.TOOL) if "control" in roles else None
-    if params["program"] == _ycruncher.TOOL and path is None:
+    path = roles["control"].lifecycle.get(YCRUNCHER) if "control" in roles else None
+    if params["program"] == YCRUNCHER and path is None:
         raise NotRunnable("y-cruncher is not in its pods")
     if path is None or params["program"] == TOOL:
         return ("sh", "-c", SCRIPT, str(params["digits"] + 1))  # pi counts the 3 as well
-    return _ycruncher.command(path[0], params["digits"])
+    return ("sh", "-c", YCRUNCHER_SCRIPT, path[0], str(params["digits"]))
 
 
-def _check(run: Run, digits: int) -> None:
-    """Compare every pod's hash of its output with that of the digits."""
+def _check_digits(run: _pods.Run, digits: int) -> Measurements:
+    """Compare every pod's hash of its output with that of the digits; pi tells nothing more of itself."""
     right = hashlib.sha256(f"3.{decimals(digits)}\n".encode()).hexdigest()
     for pod in run.pods:
         found = one(TOOL, f"the hash of {pod.name}", r"\A([0-9a-f]{64})  -\n\Z", pod.output)[1]
         if found != right:
             raise ParseError(TOOL, f"{pod.name} computed other digits than those of pi", pod.output)
+    return ()
 
 
-def _ycruncher_rows(run: Run, digits: int) -> Measurements:
+def _check_validations(run: _pods.Run, digits: int) -> Measurements:
     """Return what y-cruncher tells of itself, once the digits of every pod are known to be right."""
-    right = _ycruncher.decimal_hash(decimals(digits))
-    reports = [_ycruncher.read(pod.output) for pod in run.pods]
-    for pod, report in zip(run.pods, reports, strict=True):
-        equal(_ycruncher.TOOL, f"decimals of {pod.name}", report.decimals, digits)
-        equal(_ycruncher.TOOL, f"hash of the decimals of {pod.name}", report.hash, right)
+    right = hash_decimals(decimals(digits))
+    reports = [read_validation(pod.output) for pod in run.pods]
+    for pod, (_, count, hashed) in zip(run.pods, reports, strict=True):
+        equal(YCRUNCHER, f"decimals of {pod.name}", count, digits)
+        equal(YCRUNCHER, f"hash of the decimals of {pod.name}", hashed, right)
     time_s, utilisation, efficiency = (
-        math.fsum(getattr(report, name) for report in reports) / len(reports)
-        for name in ("computation_s", "utilisation_percent", "efficiency_percent")
+        math.fsum(report[name] for report, _, _ in reports) / len(reports)
+        for name in ("computation time", "utilisation", "efficiency")
     )
     percent = higher("%", told_utilisation_percent=utilisation, told_efficiency_percent=efficiency)
     return (*lower("s", computation_s=time_s), *percent)
+
+
+def read_validation(output: str) -> tuple[Mapping[str, float], int, int]:
+    """Return what a validation file says, how many decimals it is of, and their hash.
+
+    `ParseError` when it is not whole, or its own checks failed.
+    """
+    output = output.replace("\r\n", "\n")
+    begins = output.removeprefix(MARK).startswith(BEGIN)
+    if not begins or not re.search(r"\nChecksum1: [0-9a-f]{64,256}\n\Z", output):
+        raise ParseError(YCRUNCHER, "no whole validation file", output[:200] + output[-200:])
+    one(YCRUNCHER, "the constant", r"^Constant: +Pi$", output)
+    one(YCRUNCHER, "a spot check that is good", r"^Spot Check: +Good through [0-9,]+$", output)
+    one(YCRUNCHER, "its version", r"^Program: +y-cruncher v(\S.*)$", output)
+    count = one(YCRUNCHER, "decimals", r"^Decimal Digits: +([0-9,]{1,30})$", output)[1].replace(",", "")
+    found = read_fields(YCRUNCHER, VALIDATION, output, {})
+    for name, quantity in found.items():
+        positive(YCRUNCHER, name, quantity)
+    hashed = r"^Dec Hash: Floor\(\|x\| \* 10\^dec\) mod \(2\^61 - 1\) = ([0-9]{1,19})$"
+    return found, int(count or 0), int(one(YCRUNCHER, "the hash", hashed, output)[1])
+
+
+def hash_decimals(decimals: str) -> int:
+    """Return y-cruncher's hash of pi with these decimals."""
+    found = 3
+    for place in range(0, len(decimals), CHUNK):
+        chunk = decimals[place : place + CHUNK]
+        found = (found * pow(10, len(chunk), PRIME) + int(chunk)) % PRIME
+    return found
 
 
 @lru_cache(maxsize=4)

@@ -24,8 +24,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from infrabench.core import Capture, Measurements, NotAsClaimed, Param, Params, ParseError, Roles, Step, Steps
-from infrabench.workloads import _barrier_output, _pods
-from infrabench.workloads._parse import KIB, at, equal, json_object, lower, number, positive, value, whole
+from infrabench.workloads import _pods
+from infrabench.workloads._parse import KIB, at, equal, items, lower, number, positive, value, whole
 
 VERSION = ("ib-pods", "--version"), r"^ib-pods (\S+)$"
 PARAMS = {
@@ -97,7 +97,7 @@ def _memory(roles: Roles, when: str) -> Steps:
 
 def _verb(capture: Capture, step: str, verb: str, key: str) -> Mapping[str, Any]:
     """Return what a verb printed; it has to be of all pods, each once, and its times between its begin and its end."""
-    said = json_object(TOOL, whole(_pods.TOOL, capture, step))
+    said = _pods.answer(TOOL, capture, step)
     equal(TOOL, "verb", at(TOOL, said, "verb"), verb)
     equal(TOOL, f"count of {verb}", at(TOOL, said, "count"), capture.params["pods"])
     times = _times(said, key)
@@ -110,9 +110,7 @@ def _verb(capture: Capture, step: str, verb: str, key: str) -> Mapping[str, Any]
 
 def _times(said: Mapping[str, Any], key: str) -> Mapping[str, float]:
     """Return each pod's time by its name."""
-    pods = at(TOOL, said, "pods")
-    if not isinstance(pods, list):
-        raise ParseError(TOOL, "pods is no list", str(pods))
+    pods = items(TOOL, said, "pods")
     found = {str(at(TOOL, pods, index, "name")): value(TOOL, pods, index, key) for index in range(len(pods))}
     equal(TOOL, "pods with a name of their own", len(found), len(pods))
     return found
@@ -128,8 +126,8 @@ def _operation(said: Mapping[str, Any], operation: str, pods: int, exact: bool) 
 
 def _first_instructions(capture: Capture, begun_s: float, ready: Mapping[str, float]) -> Mapping[str, float]:
     """Return when each pod's main program began, on the conductor's clock."""
-    rows = _barrier_output.lines(whole(_pods.TOOL, capture, "hello"), capture.params["pods"])
-    first = dict(_barrier_output.greeted(row) for row in rows)
+    rows = _pods.lines(whole(_pods.TOOL, capture, "hello"), capture.params["pods"])
+    first = dict(_pods.greeted(row) for row in rows)
     equal(TOOL, "pods that answered", set(first), set(ready))
     # Without a probe of its own a pod is Ready as soon as its runtime says that it was started.
     strange = [name for name, at_s in first.items() if not begun_s < at_s < ready[name] + LATEST_S]
@@ -148,7 +146,6 @@ def _held_bytes(capture: Capture) -> float:
     if "memory-before" not in capture.steps:
         return before - after
     before, after = (
-        value(TOOL, json_object(TOOL, whole(_pods.TOOL, capture, f"memory-{when}")), "used_B")
-        for when in ("before", "after")
+        value(TOOL, _pods.answer(TOOL, capture, f"memory-{when}"), "used_B") for when in ("before", "after")
     )
     return after - before

@@ -20,8 +20,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from infrabench.core import Capture, Measurements, Param, Params, ParseError, Roles, Steps
-from infrabench.workloads import _barrier_output, _pods, stream
-from infrabench.workloads._barrier_output import Pod
+from infrabench.workloads import _pods, stream
 from infrabench.workloads._parse import higher, lower, value, within
 
 VERSION = stream.VERSION
@@ -46,26 +45,23 @@ METRICS = {
 
 def plan(params: Params, roles: Roles) -> Steps:
     """Return the steps around one run of ib-stream in all pods."""
-    return _pods.conducted(params, roles, command(params), params["seconds"] + ROUND_S, ("--gate", GATE))
-
-
-def command(params: Params) -> tuple[str, ...]:
-    """Return ib-stream's command; threads are not bound: every pod would bind its first one to the same processor."""
-    return (
+    # Threads are not bound: every pod would bind its first one to the same processor.
+    command = (
         stream.TOOL, "--wait", "--threads", str(params["threads"]), "--seconds", f"{params['seconds']:g}",
         "--array-bytes", str(params["array_bytes"]),
     )  # fmt: skip
+    return _pods.conducted(params, roles, command, params["seconds"] + ROUND_S, ("--gate", GATE))
 
 
 def parse(capture: Capture) -> Measurements:
     """Return the bandwidths and the spread of the starts; `NotAsClaimed` when pods did not start together."""
-    run = _barrier_output.read(capture, GATE)
+    run = _pods.read(capture, GATE)
     reports = [_report(pod, run.go_s, capture.params) for pod in run.pods]
     awake, begun = (
         [value(stream.TOOL, report, key) - pod.offset_s for report, pod in zip(reports, run.pods, strict=True)]
         for key in ("awake_s", "begun_s")
     )
-    apart_s = _barrier_output.together(awake, stream.TOOL)
+    apart_s = _pods.together(awake, stream.TOOL)
     found: dict[str, float] = {}
     for kernel in stream.ARRAYS_MOVED:
         total = math.fsum(stream.bandwidth(report, kernel) for report in reports)
@@ -74,15 +70,15 @@ def parse(capture: Capture) -> Measurements:
     return (*higher("B/s", **found), *spreads, *_pods.cpu(capture))
 
 
-def _report(pod: Pod, go_s: float, params: Params) -> Mapping[str, Any]:
+def _report(pod: _pods.Pod, go_s: float, params: Params) -> Mapping[str, Any]:
     """Return a pod's report; it has to have started at the instant, and worked as long as was asked for."""
     report = stream.read(pod.output, params)
     if value(stream.TOOL, report, "repetitions") < LEAST_ROUNDS:
         raise ParseError(stream.TOOL, f"{pod.name}: fewer than {LEAST_ROUNDS} repetitions", pod.output)
     awake_s, started_s, begun_s, ended_s = (value(stream.TOOL, report, key) - pod.offset_s for key in TIMES)
-    times = [go_s - EARLY_S - _barrier_output.CLOCK_S, awake_s, started_s, begun_s, ended_s, pod.end_s]
-    if times != sorted(times) or started_s < go_s - _barrier_output.CLOCK_S:
+    times = [go_s - EARLY_S - _pods.CLOCK_S, awake_s, started_s, begun_s, ended_s, pod.end_s]
+    if times != sorted(times) or started_s < go_s - _pods.CLOCK_S:
         raise ParseError(stream.TOOL, f"{pod.name}: its times are not in order after the instant", pod.output)
-    least_s = params["seconds"] - _barrier_output.CLOCK_S
+    least_s = params["seconds"] - _pods.CLOCK_S
     within(stream.TOOL, f"time that {pod.name} worked", ended_s - started_s, least_s, params["seconds"] + ROUND_S)
     return report

@@ -3,7 +3,7 @@
 Metrics: ``events_per_s`` (the events of all pods over the time from that instant until the last of them ended: how
 long sysbench takes to begin counts, and weighs less the longer it runs), ``pod_events_per_s`` (mean of a pod) and
 ``lowest_share`` (the slowest pod over that mean: 1 where all get the same). `sysbench_cpu` describes the tool,
-`_population` the pods and ``cpu_percent``.
+`_pods` the pods and ``cpu_percent``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from infrabench.core import Capture, Measurements, Param, Params, Roles, Steps
-from infrabench.workloads import _barrier_output, _pods, sysbench_cpu
+from infrabench.workloads import _pods, sysbench_cpu
 
 VERSION = sysbench_cpu.VERSION
 PARAMS = {
@@ -41,12 +41,12 @@ def plan(params: Params, roles: Roles) -> Steps:
 def parse(capture: Capture) -> Measurements:
     """Return the rates of all pods, of a pod, and the slowest one's share."""
     asked = _bare_params(capture.params)
-    run = _barrier_output.read(capture)
+    run = _pods.read(capture)
     done = []
     for pod in run.pods:
         told = {each.metric: each.value for each in sysbench_cpu.read(pod.output, asked, TOLERANCE, math.inf)}
         done.append(told["events"])
-    return (*_barrier_output.shares("events_per_s", "1/s", done, run.span_s), *_pods.cpu(capture))
+    return (*_pods.shares("events_per_s", "1/s", done, run.span_s), *_pods.cpu(capture))
 
 
 def _bare_params(params: Params) -> Mapping[str, Any]:

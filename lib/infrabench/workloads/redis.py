@@ -9,10 +9,20 @@ are off, and the output says so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from infrabench.core import Capture, DesignError, Measurements, Param, Params, ParseError, Roles, Step, Steps
-from infrabench.workloads._parse import NUMBER, at_least, equal, higher, lower, one, positive, quantity, text
+from infrabench.workloads._parse import (
+    NUMBER,
+    at_least,
+    check_rate,
+    equal,
+    higher,
+    in_order,
+    lower,
+    one,
+    positive,
+    quantity,
+    text,
+)
 
 PROGRAMS = {
     "server": {"redis-server": "redis-server", "redis-cli": "redis-tools"},
@@ -92,25 +102,22 @@ def plan(params: Params, roles: Roles) -> Steps:
 
 def parse(capture: Capture) -> Measurements:
     """Return rate and latency percentiles; `ParseError` when the report is of another run than the one asked for."""
-    output = text(capture["redis"])
+    output, params = text(capture["redis"]), capture.params
     equal("redis-cli", "the answer to PING", text(capture["ready"]), "PONG\n")
-    if capture.params["test"] == "GET":
-        equal("redis-cli", "bytes of the key", text(capture["fill"]), f"{capture.params['size_bytes']}\n")
-    total_s = _check_parameters(output, capture.params)
-    _check_command(capture["redis"].argv, capture.params)
-    rate, *latencies_ms = (
-        quantity(TOOL, "a number", each) for each in one(TOOL, "a summary", SUMMARY, output).groups()
-    )
-    mean_ms, *ordered_ms = latencies_ms
+    if params["test"] == "GET":
+        equal("redis-cli", "bytes of the key", text(capture["fill"]), f"{params['size_bytes']}\n")
+    total_s = _check_parameters(output, params)
+    argv = capture["redis"].argv  # of these two parameters the report says nothing
+    for name, option in (("port", "-p"), ("pipeline", "-P")):
+        equal(TOOL, name, argv[argv.index(option) + 1] if option in argv[:-1] else None, str(params[name]))
+    summary = one(TOOL, "a summary", SUMMARY, output)
+    rate, mean_ms, *ordered_ms = (quantity(TOOL, "a number", each) for each in summary.groups())
     positive(TOOL, "rate", rate)
     # It divides the one by the other; what it prints is rounded, both to hundredths.
-    if abs(capture.params["requests"] / rate - total_s) > ROUNDED_S + capture.params["requests"] * ROUNDED_S / rate**2:
-        raise ParseError(
-            TOOL, f"{capture.params['requests']} requests in {total_s:g} s are not {rate:g} per second", output
-        )
-    lowest_ms, _, _, _, highest_ms = ordered_ms
-    if ordered_ms != sorted(ordered_ms) or not lowest_ms <= mean_ms <= highest_ms:
-        raise ParseError(TOOL, "latencies are not in order", output[-200:])
+    check_rate(TOOL, "requests", params["requests"], total_s, rate, ROUNDED_S, ROUNDED_S, output)
+    lowest_ms, *_, highest_ms = ordered_ms
+    in_order(TOOL, "latencies", ordered_ms, output[-200:])
+    in_order(TOOL, "latencies", (lowest_ms, mean_ms, highest_ms), output[-200:])
     if highest_ms / 1000 > total_s + ROUNDED_S:
         raise ParseError(TOOL, f"a request took longer than the {total_s:g} s of all", output[-200:])
     latencies_s = (positive(TOOL, "latency", each) / 1000 for each in ordered_ms[1:4])
@@ -127,9 +134,3 @@ def _check_parameters(output: str, params: Params) -> float:
     equal(TOOL, "host configuration save", save, "")
     equal(TOOL, "host configuration appendonly", appendonly, "no")
     return quantity(TOOL, "the total time", total_s)
-
-
-def _check_command(argv: Sequence[str], params: Params) -> None:
-    """Raise `ParseError` unless the command had the parameters of which the report says nothing."""
-    for name, option in (("port", "-p"), ("pipeline", "-P")):
-        equal(TOOL, name, argv[argv.index(option) + 1] if option in argv[:-1] else None, str(params[name]))

@@ -13,23 +13,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from infrabench.core import (
-    Capture,
-    Deployment,
-    DesignError,
-    Measurements,
-    Param,
-    Params,
-    ParseError,
-    Roles,
-    Step,
-    Steps,
-    find_missing,
-)
-from infrabench.workloads._parse import equal, json_object, lower, positive, text, value
+from infrabench.core import Capture, Deployment, DesignError, Measurements, Param, Params, Roles, Step, find_missing
+from infrabench.workloads import web
+from infrabench.workloads._parse import equal, in_order, json_object, lower, positive, text, value
 
 PARAMS = {
-    "port": Param(18080, least=1, most=65535, meaning="port of the web server"),
+    "port": Param(web.PARAMS["port"].default, least=1, most=65535, meaning="port of the web server"),
     "limit_s": Param(60.0, least=1, unit="s", meaning="time within which the page has to come"),
 }
 PROGRAMS = {"server": {"apache2": "apache2", "ib-service": ""}}
@@ -38,18 +27,16 @@ TOOL = "startup probe"
 PROBE = Path(__file__).with_name("_startup_probe.py")
 KEYS = ("create", "exec", "remove", "address")
 METRICS = dict.fromkeys(("create_s", "first_command_s", "service_s"), "time")
-PAGE = "/index.html"
-PAGE_BYTES = 11264
 
 
-def plan(params: Params, roles: Roles) -> Steps:
+def plan(params: Params, roles: Roles) -> tuple[Step, ...]:
     """Return the probe's run and the removal of the instance, both on the host."""
     lifecycle = roles["server"].lifecycle
     if absent := [key for key in KEYS if key not in lifecycle]:
         raise DesignError(f"startup needs a life cycle, and this system gives no {', '.join(absent)}")
     asked = {
         "create": lifecycle["create"], "exec": lifecycle["exec"], "address": lifecycle["address"][0],
-        "port": params["port"], "path": PAGE, "bytes": PAGE_BYTES, "limit_s": params["limit_s"],
+        "port": params["port"], "path": web.PAGE, "bytes": web.PAGE_BYTES, "limit_s": params["limit_s"],
         "start": ("ib-service", "start", "web"), "stop": ("ib-service", "stop", "web"),
     }  # fmt: skip
     argv = ("python3", "-c", PROBE.read_text(encoding="utf-8"), json.dumps(asked))
@@ -73,8 +60,7 @@ def parse(capture: Capture) -> Measurements:
     """Return the three times; `ParseError` unless each came after the one before it."""
     report = json_object(TOOL, text(capture["probe"]))
     equal(TOOL, "status of the page", value(TOOL, report, "http_status"), 200.0)
-    equal(TOOL, "bytes of the page", value(TOOL, report, "http_bytes"), float(PAGE_BYTES))
+    equal(TOOL, "bytes of the page", value(TOOL, report, "http_bytes"), float(web.PAGE_BYTES))
     times = [positive(TOOL, name, value(TOOL, report, name)) for name in METRICS]
-    if times != sorted(times):
-        raise ParseError(TOOL, f"{', '.join(METRICS)} must follow each other", text(capture["probe"]))
+    in_order(TOOL, ", ".join(METRICS), times, text(capture["probe"]))
     return lower("s", **dict(zip(METRICS, times, strict=True)))

@@ -12,6 +12,7 @@ from infrabench.core import Capture, Measurements, Param, Params, ParseError, Ro
 from infrabench.workloads._parse import (
     NUMBER,
     Field,
+    check_rate,
     equal,
     higher,
     lower,
@@ -95,9 +96,8 @@ def read(
     report = read_fields(TOOL, REPORT, output, params)
     rate = positive(TOOL, "events per second", report["rate"])
     total_s, events = (positive(TOOL, name, report[name]) for name in TOTALS)
-    printed_s = events * HALF_HUNDREDTH / rate**2  # by which the rate is rounded
-    if abs(events / rate - total_s) > min(tolerance * events / rate, start_stop_s) + printed_s:
-        raise ParseError(TOOL, f"{events:g} events in {total_s:g} s are not {rate:g} per second", output)
+    slack_s = min(tolerance * events / rate, start_stop_s)
+    check_rate(TOOL, "events", events, total_s, rate, HALF_HUNDREDTH, slack_s, output)
     average_s, longest_s, p95_s = latencies_s(output, events)
     found = (*higher("1/s", events_per_s=rate), *lower("s", latency_avg_s=average_s, latency_p95_s=p95_s))
     if params["events"]:

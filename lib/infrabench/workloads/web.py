@@ -22,6 +22,7 @@ from infrabench.workloads._parse import (
     NUMBER,
     Field,
     at_least,
+    check_rate,
     equal,
     higher,
     lower,
@@ -123,8 +124,7 @@ def parse(capture: Capture) -> Measurements:
     equal(TOOL, "complete requests", complete, params["requests"])
     total_s, rate = positive(TOOL, "time", report["time taken"]), positive(TOOL, "rate", report["rate"])
     # ab divides the one by the other; what it prints is rounded, the time to milliseconds and the rate to hundredths.
-    if abs(complete / rate - total_s) > HALF_MS + complete * HALF_HUNDREDTH / rate**2:
-        raise ParseError(TOOL, f"{complete:g} requests in {total_s:g} s are not {rate:g} per second", output)
+    check_rate(TOOL, "requests", complete, total_s, rate, HALF_HUNDREDTH, HALF_MS, output)
     # ab 2.3 may tell of a request that took a hundred thousand years, and not at its place.
     if list(latency_s.values()) != sorted(latency_s.values()) or latency_s[100] > total_s + 0.001:
         raise ParseError(TOOL, f"percentiles are not in order, or above the {total_s:g} s of all", output[-200:])

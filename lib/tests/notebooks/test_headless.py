@@ -2,14 +2,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import nbformat
 import pytest
-from papermill.exceptions import PapermillExecutionError
 
 from infrabench import cli
-from infrabench.core import DesignError, InfrabenchError, NotRunnable
+from infrabench.core import DesignError, InfrabenchError
 from infrabench.notebook import headless
 
 
@@ -115,18 +113,6 @@ def test_what_was_shown_is_on_disk_while_a_cell_runs_and_kept_when_the_kernel_di
         cells = [cell for cell in nbformat.read(path, 4).cells if cell.cell_type == "code"]
         assert [output["text"] for cell in cells for output in cell.outputs] == ["1 None source\n"]
     assert nbformat.read(tmp_path / "copy.ipynb", 4).cells[-1].metadata.papermill["status"] == "running"
-
-
-def test_a_study_that_is_not_run_is_told_by_an_error_of_its_own(
-    notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(*_args: object, **_more: object) -> None:
-        raise PapermillExecutionError(1, 3, "", NotRunnable.__name__, "no machines for a cluster", [])
-
-    monkeypatch.setenv(headless.HEADLESS, "1")
-    monkeypatch.setattr(headless.papermill, "execute_notebook", refused)
-    with pytest.raises(NotRunnable, match=r"^study is not run: no machines for a cluster$"):
-        headless.execute(notebook, tmp_path / "out.ipynb", {"runs": 3})
 
 
 def test_a_study_that_its_site_cannot_run_at_all_is_not_a_failure_but_not_run(notebook, tmp_path, capsys, monkeypatch):

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from infrabench.cli import hosts
 from infrabench.core import Host, SiteError, locks
@@ -55,11 +56,7 @@ def login(
 
 
 def reached(login: ssh_server.Login | None) -> Host:
-    if login is None:
-        return LocalHost("here")
-    return SSHHost(
-        "server", login.address, user=login.user, port=login.port, key=login.key, known_hosts=login.known_hosts
-    )
+    return LocalHost("here") if login is None else login.host()
 
 
 @contextmanager
@@ -122,9 +119,7 @@ def test_a_container_of_this_machine_claims_this_machine(monkeypatch: pytest.Mon
             return super().stream([str(away) if word == marks.lock_folder() else word for word in argv])
 
     with ssh_server.serving(tmp_path) as login:
-        node = Node(
-            "node", login.address, user=login.user, port=login.port, key=login.key, known_hosts=login.known_hosts
-        )
+        node = login.host("node", Node)
         monkeypatch.setattr(claims, "WAIT_S", 0.0)
         with claims.claim_hosts([node], claims.make_holder("in a node")):
             with pytest.raises(SiteError, match="in use by session in a node"):
@@ -150,7 +145,7 @@ def test_a_host_without_python_or_lock_says_so(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_what_another_holder_says_of_itself_is_no_text_for_a_terminal() -> None:
-    shown = claims._holder_text({"session": "\x1b[2J" + "x" * 500, "user": 1}, "/run/lock")
+    shown = claims.describe_holder({"session": "\x1b[2J" + "x" * 500, "user": 1})
     assert shown.isprintable()
     assert len(shown) < 2 * claims.LONGEST
 
@@ -179,8 +174,7 @@ def test_a_site_is_claimed_for_a_session_alone(monkeypatch: pytest.MonkeyPatch, 
     with ssh_server.serving(tmp_path) as login:
         inventory = tmp_path / "hosts.yml"
         inventory.write_text(
-            f"name: two\nhosts:\n  server: {{address: {login.address}, port: {login.port}, user: {login.user}, key: "
-            f"{login.key}}}\nknown_hosts: {login.known_hosts}\n"
+            yaml.safe_dump({"name": "two", "hosts": {"server": login.machine}, "known_hosts": str(login.known_hosts)})
         )
         for first, second in (("local", str(inventory)), (str(inventory), "local")):
             with open_site(first, session="one"):

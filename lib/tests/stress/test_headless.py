@@ -1,4 +1,4 @@
-""""""
+"""Two notebooks that are executed at once, by two processes."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from infrabench.ledger import catalogue, records
 from infrabench.machines.hosts import claims, marks
 from infrabench.machines.hosts.host import LocalHost, SSHHost
 from tests.support import ssh_server
-from tests.support.fakes import PLUGINS, fake_site
+from tests.support.fakes import PLUGINS, fake_site, run_session
 
 FORK = multiprocessing.get_context("fork")
 LONGEST_S = 20.0
@@ -134,13 +134,7 @@ def test_the_tool_of_a_killed_run_is_ended_before_anything_is_deployed(tmp_path:
         killed.join(LONGEST_S)
         assert runs(pid)
         log = Log(pid)
-        session.run(
-            registry.study("fakes"),
-            fake_site(LocalHost("here"), log=log),
-            profile="tiny",
-            runs=1,
-            folder=tmp_path / "s",
-        )
+        run_session(registry.study("fakes"), tmp_path / "s", fake_site(LocalHost("here"), log=log), runs=1)
         assert log[0] == "deploy fake-base"
     finally:
         if runs(pid):
@@ -167,7 +161,7 @@ class Leaving(LocalHost):
 def test_a_trial_leaves_nothing_to_the_next(tmp_path: Path) -> None:
     host = Leaving(tmp_path / "pids")
     try:
-        session.run(registry.study("fakes"), fake_site(host), profile="tiny", runs=1, folder=tmp_path / "s")
+        run_session(registry.study("fakes"), tmp_path / "s", fake_site(host), runs=1)
     finally:
         swept(host)
     assert host.counts == [0] * 4
@@ -179,9 +173,7 @@ def test_what_cannot_be_ended_makes_the_trial_invalid(tmp_path: Path, monkeypatc
     script = script.replace("SIGKILL", "SIGCONT").replace("WAIT_S = 2.0", "WAIT_S = 0.0")
     monkeypatch.setattr(marks, "probe", lambda path: (*python, script))
     with process(mark()) as stays:
-        session.run(
-            registry.study("fakes"), fake_site(LocalHost("here")), profile="tiny", runs=1, folder=tmp_path / "s"
-        )
+        run_session(registry.study("fakes"), tmp_path / "s", fake_site(LocalHost("here")), runs=1)
         assert stays.poll() is None
     trials = records.read_trials(tmp_path / "s")
     assert {each.state for each in trials} == {"invalid"}

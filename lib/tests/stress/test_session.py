@@ -1,4 +1,4 @@
-""""""
+"""A session whose process is killed at any moment loses nothing and repeats nothing."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import time
 import pytest
 
 from infrabench.ledger import records
+from tests.support.fakes import run_session as run
 from tests.unit import test_session
-from tests.unit.test_session import run
 
 study, _plugins = test_session.study, test_session._plugins  # the fixtures of the module beside it in the gate
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from infrabench.analysis import results, session_data
-from infrabench.analysis.tidy import COLUMNS, DTYPES, check
+from infrabench.analysis.tidy import COLUMNS, DTYPES, PLAN_COLUMNS, SCHEMA, check
 from infrabench.core import Measurement, Trial, TrialRecord, canonical, digest
 
 # the reference data of the statistics: 10 blocks x 4 systems, row i of each list is block i
@@ -25,6 +25,7 @@ SYSTEMS = ("native", "docker", "lxc", "lxd")
 EFFECT = {"native": 1.0, "docker": 0.97, "lxc": 0.995, "lxd": 1.03}
 MARGINS = {"": 0.02, "copy_B_per_s": 0.01, "latency_p99_s": 0.10}
 PRIMARY = (("sysbench-cpu", "events_per_s"), ("web", "requests_per_s"))
+NOTHING_MISSING = pd.DataFrame(columns=list(PLAN_COLUMNS))  # every planned trial has a record
 NOT_RUN = {"lxd": "the LXD daemon did not answer"}
 
 # workload, scenario, factor, level, then metric: (value on native, unit, better)
@@ -76,26 +77,13 @@ def write_session(
     plan = make_plan(blocks, systems, seed)
     (folder / "trials").mkdir(parents=True)
     session = {
-        "format": 1,
-        "study": "containers",
-        "title": "Containers",
-        "profile": "quick",
-        "seed": seed,
-        "blocks": blocks,
-        "systems": [*systems, *not_run],
-        "baseline": "native",
-        "workloads": sorted({case[0] for case in CASES}),
-        "site": {"name": "lab", "kind": "lab"},
-        "not_run": dict(not_run),
-        "margins": dict(MARGINS),
-        "primary": [list(p) for p in PRIMARY],
-        "guards": {},
-        "limits": {},
-        "parameters": {},
-        "parameters_sha256": digest({}, 64),
-        "created_utc": "2026-01-01T00:00:00.000Z",
+        "format": 1, "study": "containers", "title": "Containers", "profile": "quick", "seed": seed, "blocks": blocks,
+        "systems": [*systems, *not_run], "baseline": "native", "workloads": sorted({case[0] for case in CASES}),
+        "site": {"name": "lab", "kind": "lab"}, "not_run": dict(not_run), "margins": dict(MARGINS),
+        "primary": [list(p) for p in PRIMARY], "guards": {}, "limits": {}, "parameters": {},
+        "parameters_sha256": digest({}, 64), "created_utc": "2026-01-01T00:00:00.000Z",
         "versions": {"infrabench": "0.1.0", "python": "3.11"},
-    }
+    }  # fmt: skip
     (folder / "session.json").write_text(json.dumps(session, indent=1))
     (folder / "plan.jsonl").write_text("".join(canonical(t.as_json()) + "\n" for t in plan))
     rng = np.random.default_rng(seed)
@@ -160,36 +148,20 @@ def table_of(
 
     `blocks_per_deployment`: every so many blocks all systems are deployed anew; 0: never.
     """
+    common = {"session": session, "study": "containers", "site": "lab", "attempt": 0, "workload": workload,
+              "scenario": scenario, "factor": None, "level": None, "started_utc": "2026-01-01T00:00:00.000Z",
+              "duration_s": 1.0, "tool_s": 1.0}  # fmt: skip
+    ok = {"metric": metric, "unit": unit, "better": better, "state": "ok", "reason": ""}
+    failed = {"metric": None, "unit": None, "better": None, "state": "failed", "reason": "exited with 1"}
     rows: list[dict[str, Any]] = []
     for column, (system, series) in enumerate(values.items()):
         for block, value in enumerate(series):
-            ok = value is not None
-            rows.append(
-                {
-                    "session": session,
-                    "study": "containers",
-                    "site": "lab",
-                    "trial": f"{scenario}-{system}-{block}",
-                    "block": block,
-                    "position": block * len(values) + column,
-                    "deployment": block // blocks_per_deployment if blocks_per_deployment else 0,
-                    "attempt": 0,
-                    "system": system,
-                    "workload": workload,
-                    "scenario": scenario,
-                    "factor": None,
-                    "level": None,
-                    "metric": metric if ok else None,
-                    "value": value,
-                    "unit": unit if ok else None,
-                    "better": better if ok else None,
-                    "state": "ok" if ok else "failed",
-                    "reason": "" if ok else "exited with 1",
-                    "started_utc": "2026-01-01T00:00:00.000Z",
-                    "duration_s": 1.0,
-                    "tool_s": 1.0,
-                }
-            )
+            rows.append(common | (failed if value is None else ok))
+            rows[-1] |= {"trial": f"{scenario}-{system}-{block}", "block": block, "system": system, "value": value}
+            rows[-1] |= {
+                "position": block * len(values) + column,
+                "deployment": block // (blocks_per_deployment or 10**9),
+            }
     return check(pd.DataFrame(rows, columns=list(COLUMNS)).astype(DTYPES))
 
 
@@ -197,3 +169,21 @@ def results_of(session: Path, out: Path) -> results.Results:
     """Return the results of the session in a folder, whose figures and tables go to `out`."""
     found = session_data.open_session(session)
     return results.results(found.data, found.table, found.missing, out)
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """Return the tidy table in a ``.parquet`` or ``.csv``, in which a text that looks like a formula is quoted."""
+    if path.suffix == ".parquet":
+        return check(pd.read_parquet(path).reindex(columns=list(COLUMNS)).astype(DTYPES))
+    # "null" is a workload's name and "" a reason: only an empty cell of a nullable column is missing.
+    empty = {field.name: [""] for field in SCHEMA if field.nullable}
+    table = pd.read_csv(path, dtype=DTYPES, keep_default_na=False, na_values=empty)
+    for name in [name for name, kind in DTYPES.items() if kind == "str"]:
+        table[name] = table[name].str.replace(r"^'(?='*[=+\-@\t\r\n])", "", regex=True)
+    return check(table)
+
+
+def table_rows(shown: results.Shown) -> list[dict[str, str]]:
+    """Return the rows of a table that a notebook shows, as its text has them."""
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.text.splitlines() if line]
+    return [dict(zip(lines[0], line, strict=True)) for line in lines[2:]]

@@ -36,7 +36,8 @@ def shown(notebook: Path, given: Mapping[str, Any]) -> list[str]:
                 value = eval(compile(ast.Expression(last.value), notebook.name, "eval"), names)
                 if value is not None:
                     found.append(repr(value))
-                    value._repr_html_()  # as a browser would ask for it
+                    if not isinstance(value, str):
+                        value._repr_html_()  # as a browser would ask for it
     return found
 
 

@@ -17,7 +17,9 @@ from typing import Any
 
 import pytest
 
-from infrabench.core import Host, Result, SiteError, Stream
+from infrabench.core import Host, Result, SiteError, Stream, Study
+from infrabench.experiment.execution import session
+from infrabench.experiment.execution.progress import OnProgress, Progressed
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.lab import go_tools
 
@@ -53,6 +55,28 @@ class FakeSite:
 
 def fake_site(host: Host | None = None, **facts: Any) -> FakeSite:
     return FakeSite({"server": host or MemoryHost("here")}, {"log": [], **facts})
+
+
+def run_session(study: Study, folder: Path, site: FakeSite | None = None, **more: Any) -> Path:
+    """Run what is missing of a session, of the profile ``tiny`` where no other one is named."""
+    return session.run(study, site or fake_site(), folder=folder, **{"profile": "tiny", **more})
+
+
+def interrupt_session(study: Study, folder: Path, count: int, **more: Any) -> Path:
+    """Run a session until so many of its trials are recorded, and then interrupt it."""
+    with pytest.raises(KeyboardInterrupt):
+        run_session(study, folder, on_progress=stop_after(count), **more)
+    return folder
+
+
+def stop_after(count: int) -> OnProgress:
+    """Return what interrupts a session that has so many trials."""
+
+    def stop(progress: Progressed) -> None:
+        if progress.done >= count:
+            raise KeyboardInterrupt
+
+    return stop
 
 
 class MemoryHost(LocalHost):

@@ -7,14 +7,24 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from infrabench.analysis.figures import overhang_mm
+from infrabench.analysis.figures import COLUMN_MM, PAGE_MM, overhang_mm
 from infrabench.analysis.figures.theme import MM
 
-__all__ = ["marked", "overhang_mm", "smallest_axes_mm", "texts"]
+__all__ = ["check_paper", "marked", "overhang_mm", "smallest_axes_mm", "texts"]
 
 
 def texts(figure: Figure) -> str:
     return "\n".join(text.get_text() for text in figure.findobj(plt.Text))
+
+
+def check_paper(figure: Figure, width_mm: float | None = None, axes_mm: float = 4) -> Figure:
+    """Return a figure that is as wide as a journal has it, of which nothing is cut off and no axes have collapsed."""
+    assert overhang_mm(figure) < 0.1
+    assert smallest_axes_mm(figure) > axes_mm
+    widths = (COLUMN_MM, PAGE_MM) if width_mm is None else (width_mm,)
+    assert any(abs(figure.get_figwidth() / MM - width) < 1e-6 for width in widths)
+    assert not plt.get_fignums()
+    return figure
 
 
 def smallest_axes_mm(figure: Figure) -> float:

@@ -6,13 +6,18 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from infrabench.core import Result
+import pytest
+
+from infrabench.core import NotRunnable, Result
 from infrabench.machines.hosts.host import LocalHost
+from infrabench.machines.lab import images
+from infrabench.machines.lab.shell import locked, require
 
 # systemd cannot run here. Stopping a unit kills the process whose id is in its file; the rest is only asked for.
 SYSTEMCTL = """#!/bin/sh
@@ -67,8 +72,20 @@ class Sandbox(LocalHost):
 
 
 @contextmanager
-def sandbox(home: Path, rootfs: Path) -> Iterator[Sandbox]:
-    """Yield a machine whose root is `rootfs` (which stays as it is); everything of it is gone afterwards."""
+def sandbox(*kinds: str) -> Iterator[Sandbox]:
+    """Yield a machine whose root is the lab's image for clusters, which stays as it is; nothing of it stays.
+
+    The test is skipped where there can be no lab. `kinds`: further images of the lab that the test needs.
+    """
+    try:
+        require()
+    except NotRunnable as error:
+        pytest.skip(f"not run: {error}")
+    with locked():
+        for kind in kinds:
+            images.make(kind)
+        rootfs = images.make("cluster").rootfs
+    home = Path(tempfile.mkdtemp(prefix="infrabench-test-"))
     (home / "systemctl").write_text(SYSTEMCTL)
     (home / "systemctl").chmod(0o755)
     child = subprocess.Popen(

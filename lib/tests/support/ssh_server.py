@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import paramiko
+
+from infrabench.machines.hosts.host import SSHHost
 
 CHUNK = 1 << 15
 
@@ -25,6 +27,16 @@ class Login:
     user: str
     key: Path
     known_hosts: Path
+
+    def host(self, name: str = "server", kind: type[SSHHost] = SSHHost, **other: Path) -> SSHHost:
+        """Return the server as a host; `other`: another key, or file of known hosts."""
+        files = {"key": self.key, "known_hosts": self.known_hosts} | other
+        return kind(name, self.address, user=self.user, port=self.port, **files)
+
+    @property
+    def machine(self) -> dict[str, Any]:
+        """What an inventory says of the server."""
+        return {"address": self.address, "port": self.port, "user": self.user, "key": str(self.key)}
 
 
 class _Policy(paramiko.ServerInterface):

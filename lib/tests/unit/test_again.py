@@ -14,7 +14,7 @@ from infrabench.core import Stopping
 from infrabench.experiment.execution import resume, session
 from infrabench.ledger.records import read_session
 from infrabench.notebook import api
-from tests.support.fakes import PLUGINS, fake_site
+from tests.support.fakes import PLUGINS, fake_site, interrupt_session, run_session
 
 
 @pytest.fixture(autouse=True)
@@ -23,16 +23,7 @@ def _plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def stopped(folder: Path, after: int, **choice: Any) -> Path:
-    """Return a session that was interrupted after so many trials."""
-
-    def stop(now: Any) -> None:
-        if now.done == after:
-            raise KeyboardInterrupt
-
-    choice = {"profile": "tiny"} | choice
-    with pytest.raises(KeyboardInterrupt):
-        session.run(registry.study("fakes"), fake_site(), folder=folder, on_progress=stop, **choice)
-    return folder
+    return interrupt_session(registry.study("fakes"), folder, after, **choice)
 
 
 def test_a_session_is_interrupted_running_or_complete(tmp_path: Path) -> None:
@@ -42,7 +33,7 @@ def test_a_session_is_interrupted_running_or_complete(tmp_path: Path) -> None:
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     assert resume.state(folder).word == "running"
     os.close(descriptor)
-    session.run(registry.study("fakes"), fake_site(), profile="tiny", folder=folder)
+    run_session(registry.study("fakes"), folder)
     assert resume.state(folder) == resume.State("complete", 12, 12, 3, 3)
 
 
@@ -76,24 +67,9 @@ def test_the_parameters_that_are_told_are_those_of_the_session(
 
 def test_a_stopping_rule_is_told_and_its_look_awaited(tmp_path: Path) -> None:
     rule = Stopping(0.02, most=40, budget_s=7200.0)
-    choice = {
-        "runs": 30,
-        "precision": 0.02,
-        "most": 40,
-        "minutes": 120.0,
-        "workloads": ["fake"],
-        "systems": ["fake-base"],
-    }
-
-    def stop(now: Any) -> None:
-        if now.done == now.total:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        session.run(
-            registry.study("fakes"), fake_site(), profile="tiny", folder=tmp_path / "s", on_progress=stop,
-            look=lambda folder, spent: pytest.fail("no look is due"), **choice,
-        )  # fmt: skip
+    choice = {"runs": 30, "precision": 0.02, "most": 40, "minutes": 120.0, "systems": ["fake-base"]}
+    look = {"look": lambda folder, spent: pytest.fail("no look is due")}
+    stopped(tmp_path / "s", 60, workloads=["fake"], **choice, **look)
     state, given = resume.state(tmp_path / "s"), resume.parameters(tmp_path / "s")
     assert (state.word, state.done) == ("interrupted", state.planned)
     assert given is not None

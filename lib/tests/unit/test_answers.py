@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from infrabench.analysis import results as analysis
@@ -11,7 +12,7 @@ from infrabench.analysis.tables import Question, matrix_table
 from infrabench.analysis.tidy import missing
 from infrabench.core import DesignError
 from infrabench.notebook import count_matrices
-from tests.support.analysis_fixtures import results_of, table_of
+from tests.support.analysis_fixtures import results_of, table_of, table_rows
 from tests.support.storage_fixtures import NO_LOOP, write_session
 
 ZFS = "zfs (user space)"
@@ -26,10 +27,13 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
     return results(tmp_path_factory.mktemp("quick"))
 
 
+def reanalysed(found: analysis.Results, table: pd.DataFrame) -> analysis.Results:
+    """Return the analysis of a session as if its trials had reported this."""
+    return analysis.results(found.data, table, missing(found.folder.parent / "s"), found.folder)
+
+
 def rows(shown: analysis.Shown) -> dict[tuple[str, str], dict[str, str]]:
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.text.splitlines() if line]
-    told = [dict(zip(lines[0], line, strict=True)) for line in lines[2:]]
-    return {(row["scenario"], row["question"]): row for row in told}
+    return {(row["scenario"], row["question"]): row for row in table_rows(shown)}
 
 
 def test_the_matrix_counts_trials(quick: analysis.Results) -> None:
@@ -38,13 +42,9 @@ def test_the_matrix_counts_trials(quick: analysis.Results) -> None:
         "a disk lost", "one copy damaged", "both copies damaged",
     ]  # fmt: skip
     one = {question: row for (scenario, question), row in told.items() if scenario == "one copy damaged"}
-    assert (one["damage found by the light scrub"][ZFS], one["damage found by the light scrub"]["ceph"]) == (
-        "has none", "0 of 3",
-    )  # fmt: skip
-    assert (
-        one["damage found by reading half of the files"] | {ZFS: "3 of 3", "ceph": "2 of 3"}
-        == one["damage found by reading half of the files"]
-    )
+    light, read = one["damage found by the light scrub"], one["damage found by reading half of the files"]
+    assert (light[ZFS], light["ceph"]) == ("has none", "0 of 3")
+    assert (read[ZFS], read["ceph"]) == ("3 of 3", "2 of 3")
     assert one["no damage left after the repair"]["ceph"] == "3 of 3"
     assert told["both copies damaged", "no damage left after the repair"]["ceph"] == "0 of 3"
     assert told["both copies damaged", "files with the right hash after"]["ceph"] == "75 %"
@@ -71,7 +71,7 @@ def test_an_outcome_that_differs_between_trials_is_counted(quick: analysis.Resul
     first = table.loc[mine & (table["block"] == 0), "trial"].iloc[0]
     table.loc[(table["trial"] == first) & (table["metric"] == "lost_files"), "value"] = 2.0
     table.loc[(table["trial"] == first) & (table["metric"] == "intact_after"), "value"] = 14 / 16
-    found = analysis.results(quick.data, table, missing(quick.folder.parent / "s"), quick.folder)
+    found = reanalysed(quick, table)
     assert (
         "- one copy damaged, ceph: in 1 of 3 trials files were lost, and reading them said so; in 2 of 3 trials every "
         "file came back as it was written."
@@ -87,10 +87,8 @@ def test_runs_that_are_too_short_are_called_so(quick: analysis.Results) -> None:
     assert [line.split(":")[0] for line in lines] == [f"- {ZFS}", "- ceph"]
     for line, system in zip(lines, (ZFS, "ceph"), strict=True):
         assert line.endswith("too short to be called steady." if values[system] < 0.9 else "long enough.")
-    all_well = quick.table.assign(
-        value=quick.table["value"].where(quick.table["metric"] != "steady", 1.0)
-    )  # fmt: skip
-    found = analysis.results(quick.data, all_well, missing(quick.folder.parent / "s"), quick.folder)
+    all_well = quick.table.assign(value=quick.table["value"].where(quick.table["metric"] != "steady", 1.0))
+    found = reanalysed(quick, all_well)
     assert count_matrices.settled(found).text.count("long enough") == 2
     assert f"- {ZFS}: 24 of 24 trials were steady; 0 % not" in count_matrices.settled(found).text
     assert "random write strict" in count_matrices.matrix(found, "fio-4k").text
@@ -102,7 +100,7 @@ def test_as_many_unsteady_trials_as_are_allowed_are_not_too_many(
 ) -> None:
     values = [0.0] * unsteady + [1.0] * (10 - unsteady)
     table = table_of({"ceph": values}, workload="fio-4k", metric="steady", unit="1")
-    found = analysis.results(quick.data, table, missing(quick.folder.parent / "s"), quick.folder)
+    found = reanalysed(quick, table)
     told = f"{10 - unsteady} of 10 trials were steady; {10 * unsteady} % not, with 10 % allowed"
     assert count_matrices.settled(found).text == f"- ceph: {told}: the runs are {said}."
 
@@ -120,7 +118,7 @@ def test_what_was_not_run_is_said(tmp_path: Path) -> None:
     for told_of in (count_matrices.matrix, count_matrices.outcomes):
         assert told_of(both).text == "integrity: there is no valid trial in this session."
     rest = both.table[both.table["workload"] != "integrity"].reset_index(drop=True)
-    less = analysis.results(both.data, rest, missing(both.folder.parent / "s"), both.folder)
+    less = reanalysed(both, rest)
     assert count_matrices.outcomes(less).text == "integrity: not run: not part of the profile smoke."
     with pytest.raises(DesignError, match="unknown workload with answers 'oltp'"):
         count_matrices.matrix(found, "oltp")

@@ -8,7 +8,6 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,7 +29,7 @@ from infrabench.ledger.codes import CODE
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.notebook import api
 from infrabench.stats.table import kinds
-from tests.support.fakes import PLUGINS, fake_site
+from tests.support.fakes import PLUGINS, fake_site, interrupt_session, run_session
 
 PARSE = ('"1/s", "higher"', '"B/s", "higher"')
 PLAN = ("limit_s = 1.0", "limit_s = 1.5")
@@ -42,23 +41,12 @@ def wanted(**more: Any) -> Design:
 
 def run(folder: Path, after: int = 0, **more: Any) -> list[str]:
     """Run a session, interrupted after so many trials of 8; return what was made ready."""
-    site = fake_site()
-
-    def stop(now: Any) -> None:
-        if now.done == after:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt) if after else _whole():
-        session.run(
-            registry.study("fakes"), site, folder=folder, on_progress=stop if after else None, profile="tiny", runs=2,
-            **more,
-        )  # fmt: skip
+    site, study = fake_site(), registry.study("fakes")
+    if after:
+        interrupt_session(study, folder, after, site=site, runs=2, **more)
+    else:
+        run_session(study, folder, site, runs=2, **more)
     return site.facts["log"]
-
-
-@contextmanager
-def _whole() -> Iterator[None]:
-    yield
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -181,7 +169,7 @@ def test_a_mixture_is_stamped_and_its_codes_are_never_put_together(plugins: Path
     assert opened.table.groupby("workload")["trial"].nunique().to_dict() == {"fake": 5, "fake (code 2)": 3}
     first = opened.table.sort_values("position")["workload"].tolist()
     assert first == ["fake"] * 5 + ["fake (code 2)"] * 3
-    assert api.estimates(opened).groupby("workload")["n"].sum().to_dict() == {"fake": 5, "fake (code 2)": 3}
+    assert api.results(opened).estimates.groupby("workload")["n"].sum().to_dict() == {"fake": 5, "fake (code 2)": 3}
     assert "mixture" in opened.data["stamp"]
     assert ["fake (code 2)", "value"] in opened.data["primary"]
     assert any("mixture" in line for line in describe_state(folder))
@@ -417,7 +405,7 @@ def test_the_sources_of_its_tools_count_for_a_workload(begun: Path, workload: st
 
 
 def test_the_programs_that_run_on_hosts_count_for_a_system(begun: Path) -> None:
-    roots = [(begun / "infrabench/systems/ceph.py", None)]
+    roots = [(begun / "infrabench/systems/block_storage.py", None)]
     before = code.digests_of({"x": roots})
     path = begun / "infrabench/machines/stores/node/damage.py"
     text = path.read_text()

@@ -9,10 +9,9 @@ import pytest
 
 from infrabench import registry
 from infrabench.core import Limits, SchemaError
-from infrabench.experiment.execution import session
 from infrabench.experiment.provenance import comparability
 from infrabench.experiment.provenance.comparability import NotComparable, differences, measures_alike, stamp
-from tests.support.fakes import PLUGINS, fake_site
+from tests.support.fakes import PLUGINS, run_session
 
 
 @pytest.fixture(autouse=True)
@@ -23,14 +22,7 @@ def _plugins(monkeypatch):
 @pytest.fixture
 def make(tmp_path):
     def make(name, study=None, **more):
-        return session.run(
-            study or registry.study("fakes"),
-            fake_site(),
-            profile="tiny",
-            folder=tmp_path / name,
-            runs=1,
-            **more,
-        )
+        return run_session(study or registry.study("fakes"), tmp_path / name, runs=1, **more)
 
     return make
 

@@ -6,24 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from infrabench.analysis import results, session_data
+from infrabench.analysis import results
 from infrabench.notebook import crosscheck
+from tests.support.analysis_fixtures import results_of, table_rows
 from tests.support.storage_fixtures import IOPS, write_session
 
 
 def opened(folder: Path, **how: object) -> results.Results:
-    session = session_data.open_session(write_session(folder, **how))  # type: ignore[arg-type]
-    return results.results(session.data, session.table, session.missing, folder.parent / "out")
+    return results_of(write_session(folder, **how), folder.parent / "out")  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> results.Results:
     return opened(tmp_path_factory.mktemp("quick") / "s")
-
-
-def rows(shown: results.Shown) -> dict[str, dict[str, str]]:
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.text.splitlines() if line]
-    return {line[0]: dict(zip(lines[0], line, strict=True)) for line in lines[2:]}
 
 
 def test_directions_are_compared_by_operation_and_mode(
@@ -34,7 +29,7 @@ def test_directions_are_compared_by_operation_and_mode(
     monkeypatch.setitem(IOPS, ("randread", "strict"), (9e3, 9e3))
     other = opened(tmp_path / "vm", profile="crosscheck")
     assert other.systems == ["zfs-vm (emulated)", "ceph-vm (emulated)"]
-    told = rows(crosscheck.directions(quick, str(tmp_path / "vm")))
+    told = {row["scenario"]: row for row in table_rows(crosscheck.directions(quick, str(tmp_path / "vm")))}
     assert len(told) == 8
     assert told["sequential write default"]["direction"] == "other direction"
     assert told["random read strict"]["direction"] == "not decided"

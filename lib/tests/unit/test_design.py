@@ -44,8 +44,9 @@ def treatment(trial):
 
 
 @given(studies(), seeds)
-def test_blocks_are_complete_permutations_of_the_treatments(study, seed):
-    planned = plan(study, profile="quick", seed=seed)
+def test_blocks_are_complete_permutations_of_the_treatments_and_the_same_again_byte_for_byte(study, seed):
+    planned, again = (plan(study, profile="quick", seed=seed) for _ in range(2))
+    assert canonical([t.as_json() for t in planned]) == canonical([t.as_json() for t in again])
     profile = study.profiles["quick"]
     wanted = Counter((system, case.workload, case.scenario) for case in profile.cases for system in study.systems)
     for block in range(profile.blocks):
@@ -53,12 +54,6 @@ def test_blocks_are_complete_permutations_of_the_treatments(study, seed):
     assert [trial.position for trial in planned] == list(range(len(planned)))
     assert [trial.block for trial in planned] == sorted(trial.block for trial in planned)
     assert len({trial.id for trial in planned}) == len(planned)
-
-
-@given(studies(), seeds)
-def test_the_same_seed_is_the_same_plan_byte_for_byte(study, seed):
-    first, second = (plan(study, profile="quick", seed=seed) for _ in range(2))
-    assert canonical([t.as_json() for t in first]) == canonical([t.as_json() for t in second])
 
 
 @given(studies(), seeds, st.integers(1, 5))
@@ -76,12 +71,6 @@ def test_another_seed_and_another_block_are_another_order():
     assert {t.id for t in one}.isdisjoint(t.id for t in two)
     blocks = [[treatment(t) for t in one if t.block == block] for block in (0, 1)]
     assert blocks[0] != blocks[1]
-
-
-def test_every_treatment_comes_first_about_equally_often():
-    planned = plan(study(cases=[Case("cpu", "a")], blocks=1000), profile="quick")
-    first = Counter(t.system for t in planned if t.position % 2 == 0)
-    assert abs(first["native"] - 500) < 3.3 * 500**0.5  # 99.9 % band of a fair coin
 
 
 def test_the_order_asked_for_does_not_change_the_plan():
@@ -109,14 +98,9 @@ def test_a_registered_workload_without_a_case_runs_at_its_defaults():
         ({"profile": "quik"}, "unknown profile of study 's' 'quik': did you mean quick"),
         ({"systems": ["native", "dokcer"]}, "unknown system 'dokcer': did you mean docker"),
         ({"systems": ["native", "native"]}, "more than once"),
-        ({"systems": []}, "one or more names"),
         ({"systems": 5}, "must be a list"),
         ({"workloads": ["cpus"]}, "unknown workload 'cpus': did you mean cpu"),
-        ({"runs": 0}, "runs must be a whole number of at least 1, got 0"),
-        ({"runs": -1}, "runs must be"),
-        ({"runs": 2.5}, "runs must be"),
-        ({"runs": True}, "runs must be"),
-        ({"seed": -1}, "seed must be"),
+        ({"runs": 2.5}, "runs must be a whole number of at least 1, got 2.5"),
         (
             {"declared": {"cpu": {"thread": Param(1)}}},
             "unknown parameter of workload 'cpu' 'threads': did you mean thread",
@@ -239,13 +223,6 @@ def test_by_default_the_systems_of_a_case_stand_next_to_each_other_and_keep_thei
     wanted = design(wide, profile="quick")
     left = designs.trials(designs.without(wanted, excluded=[("docker", "cpu", "3")]))
     assert left == tuple(t for t in designs.trials(wanted) if treatment(t) != ("docker", "cpu", "3"))
-
-
-def test_by_default_a_group_is_done_by_one_system_after_the_other():
-    planned = plan(study(("native", "docker", "lxc"), GROUPED, blocks=6), profile="quick")
-    order = [unit[2] for unit in units(planned) if unit[0] == 0]
-    assert len([group for group, _ in groupby(order)]) == 3
-    assert sorted(order) == sorted(["10 pods", "20 pods", ""] * 3)
 
 
 def test_groups_are_no_part_of_a_trials_identity():

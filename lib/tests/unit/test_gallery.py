@@ -6,9 +6,6 @@ import ast
 import hashlib
 import json
 import re
-import sys
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +15,12 @@ from infrabench.analysis.figures import FIGURES
 from infrabench.ledger import catalogue
 from tests.support.pdf import page_mm
 from tests.support.places import ROOT
+from tests.support.scripts import load_script
 
 
 @pytest.fixture(scope="module")
 def gallery() -> Any:
-    loader = SourceFileLoader("gallery", str(ROOT / "scripts/gallery"))
-    module = module_from_spec(spec_from_loader(loader.name, loader))
-    sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
-    loader.exec_module(module)
-    sys.dont_write_bytecode = before
-    return module
+    return load_script("gallery")
 
 
 def test_the_page_is_the_one_that_the_script_writes(gallery: Any) -> None:

@@ -9,26 +9,20 @@ import ast
 import importlib
 import subprocess
 import sys
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.places import ROOT
+from tests.support.scripts import load_script
 
 SCRIPT = ROOT / "scripts/golden"
 
 
 @pytest.fixture(scope="module")
 def golden() -> Any:
-    loader = SourceFileLoader("golden", str(SCRIPT))
-    module = module_from_spec(spec_from_loader(loader.name, loader))
-    sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
-    loader.exec_module(module)
-    sys.dont_write_bytecode = before
-    return module
+    return load_script("golden")
 
 
 def test_it_starts_and_names_its_parts(golden: Any) -> None:

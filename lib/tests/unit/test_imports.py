@@ -37,9 +37,9 @@ BEHIND = {
     "fabric": {"machines/hosts/host.py"},
     "paramiko": {"machines/hosts/ssh_channel.py", "machines/hosts/host.py"},
     "yaml": {
-        "publish/artifact/writing.py", "machines/sites/import_write.py", "machines/sites/yaml_with_lines.py",
+        "publish/artifact/writing.py", "machines/sites/import_hosts.py", "machines/sites/yaml_with_lines.py",
     },
-    "pydantic": {"experiment/campaign/file.py", "machines/sites/inventory.py"},
+    "pydantic": {"experiment/campaign/file.py", "experiment/design/profile_file.py", "machines/sites/inventory.py"},
     "papermill": {"notebook/headless.py"},
     "traitlets": {"notebook/headless.py"},
     "nbclient": {"notebook/headless.py"},

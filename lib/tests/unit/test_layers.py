@@ -9,10 +9,9 @@ import pytest
 
 from infrabench.analysis import layers
 from infrabench.analysis import results as analysis
-from infrabench.analysis.tidy import missing
 from infrabench.core import DesignError
 from infrabench.notebook import session_figures
-from tests.support.analysis_fixtures import results_of
+from tests.support.analysis_fixtures import NOTHING_MISSING, results_of
 from tests.support.runtimes_fixtures import NO_KATA, write_session
 
 EMULATED = ("containerd-kata", "crio-kata")
@@ -93,7 +92,7 @@ def test_layers_that_share_one_low_level_runtime_cannot_be_asked(quick: analysis
 def test_the_baseline_alone_is_no_error(quick: analysis.Results) -> None:
     rows = quick.table[quick.table["system"] == "containerd-runc"].reset_index(drop=True)
     data = quick.data | {"systems": ["containerd-runc"], "not_run": {"crio-runc": "gone"}}
-    alone = analysis.results(data, rows, missing(quick.folder.parent / "s"), quick.folder)
+    alone = analysis.results(data, rows, NOTHING_MISSING, quick.folder)
     assert "There is nothing to compare" in analysis.findings(layers.apart(alone, "low"), "pods-pi", "time_s").text
     told = analysis.findings(layers.apart(alone, "high"), "pods-pi", "time_s").text
     assert "crio: gone" in told

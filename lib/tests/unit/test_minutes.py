@@ -16,6 +16,7 @@ import pytest
 
 from infrabench import registry
 from infrabench.analysis.budget import check_looks
+from infrabench.analysis.session_data import open_session
 from infrabench.analysis.tidy import tidy
 from infrabench.cli.session import describe_state, verify
 from infrabench.core import Capture, DesignError, LedgerError, Measurement, ParseError, Request, Trial, canonical
@@ -49,11 +50,12 @@ def wanted(**more: Any) -> Any:
     return api.request("fakes", profile="tiny", **{"runs": FIRST_BLOCKS, "minutes": MINUTES, **more})
 
 
-def measure(folder: Path, on_progress: Callable[..., None] | None = None, **changes: Any) -> None:
-    asked = wanted()
+def measure(
+    folder: Path, on_progress: Callable[..., None] | None = None, most: int | None = None, **changes: Any
+) -> None:
     session.run(
         replace(registry.study("fakes"), **changes), fake_site(), profile="tiny", runs=FIRST_BLOCKS, minutes=MINUTES,
-        folder=folder, look=plan_tables.look_of(asked), on_progress=on_progress,
+        most=most, folder=folder, look=plan_tables.look_of(wanted(most=most)), on_progress=on_progress,
     )  # fmt: skip
 
 
@@ -74,7 +76,7 @@ def test_the_case_that_is_too_wide_gets_what_is_left_and_each_case_has_its_own_n
     assert pairs.to_dict() == {"value=1": FIRST_BLOCKS, "value=2": count["value=2"] // 2}
     assert resume.state(tmp_path / "s").word == "complete"
     assert "5 blocks added of fake value=2" in "\n".join(describe_state(tmp_path / "s"))
-    told = session_tables.size_table(session_tables.open_session(tmp_path / "s"))
+    told = session_tables.size_table(open_session(tmp_path / "s"))
     assert told["then"].tolist()[-1] == "stopped: target"
     assert told["have enough"].tolist() == [*["1 of 2"] * (len(told) - 1), "2 of 2"]
 
@@ -159,11 +161,8 @@ def test_what_the_time_could_not_decide_and_what_that_would_take_is_said(
 ) -> None:
     caplog.set_level("INFO")
     monkeypatch.setitem(NOISE, 2.0, 0.5)
-    session.run(
-        registry.study("fakes"), fake_site(), profile="tiny", runs=FIRST_BLOCKS, minutes=MINUTES, most=20,
-        folder=tmp_path / "s", look=plan_tables.look_of(wanted(most=20)),
-    )  # fmt: skip
-    opened = session_tables.open_session(tmp_path / "s")
+    measure(tmp_path / "s", most=20)
+    opened = open_session(tmp_path / "s")
     said = budget_tables.budget_summary(opened)
     assert "After the first blocks 1 of 2 primary contrasts have enough pairs for their margins; 0 more" in said
     open_ = r"Not: fake value=2 value of fake-other: 20 pairs, \d+ would be enough \(.* more\)\.$"
@@ -222,14 +221,14 @@ def test_a_case_in_which_one_system_can_do_nothing_is_named(tmp_path: Path, monk
     measure(tmp_path / "s")
     (look,) = SessionFolder(tmp_path / "s").notes(records.LOOK)
     assert look["reason"] == "n_max"
-    said = budget_tables.budget_summary(session_tables.open_session(tmp_path / "s"))
+    said = budget_tables.budget_summary(open_session(tmp_path / "s"))
     assert said.endswith("Not: fake value=2 value of fake-other: 0 pairs, no ok trial of fake-other.")
     assert check_looks(SessionFolder(tmp_path / "s")) == []
 
 
 def test_a_pilot_says_what_a_time_is_expected_to_decide(tmp_path: Path) -> None:
     measure(tmp_path / "s")
-    pilot = session_tables.open_session(tmp_path / "s")
+    pilot = open_session(tmp_path / "s")
     said, table = budget_tables.budget_from_pilot(pilot, 20)
     assert "20 minutes: 15 blocks of every case" in said
     assert "Of 2 primary contrasts 1 need no more, 1 more are expected to have enough." in said

@@ -12,13 +12,14 @@ from infrabench import cli, registry
 from infrabench.analysis import results, session_data
 from infrabench.analysis.tidy import missing, tidy
 from infrabench.core import Case, LedgerError, Profile, SiteError
-from infrabench.experiment.execution import reparse, session
+from infrabench.experiment.execution import reparse
 from infrabench.experiment.provenance import comparability
 from infrabench.ledger import records
 from infrabench.notebook import api, session_figures, session_tables
 from infrabench.stats import contrasts, interactions, omnibus, stopping, tiers, trends
 from tests.support.analysis_fixtures import write_session
-from tests.support.fakes import PLUGINS, fake_site
+from tests.support.fakes import PLUGINS, fake_site, interrupt_session
+from tests.support.fakes import run_session as run
 
 pytestmark = pytest.mark.usefixtures("sketches")
 REASON = "there is no second interface"
@@ -44,15 +45,12 @@ def site_with(base=(), other=()):
     return fake_site(addresses=addresses)
 
 
-def run(study, folder, site, **more):
-    return session.run(study, site, profile="tiny", folder=folder, **more)
-
-
 def held(folder):
     return {(t.system, t.workload, t.scenario) for t in records.read_plan(folder)}
 
 
 def test_it_is_left_out_of_every_block_with_its_reason(tmp_path, study):
+    assert records.not_applicable({"study": "s"}) == {}  # a session from before it was kept
     folder = run(study, tmp_path / "s", site_with(base=["second"]))
     data = records.read_session(folder)
     assert records.not_applicable(data) == {
@@ -83,19 +81,14 @@ def test_where_the_baseline_has_no_place_the_others_stay(tmp_path, study):
     assert ("fake-base", "fake", "second=3") not in held(folder)
     opened = session_data.open_session(folder)
     assert "second=3" not in set(api.contrasts(opened)["scenario"])
-    estimated = api.estimates(opened)
+    estimated = api.results(opened).estimates
     row = estimated[estimated["scenario"] == "second=3"]
     assert list(row["system"]) == ["fake-other"]
     assert (row["n"] == 3).all()
 
 
 def test_a_session_goes_on_only_with_the_same_treatments(tmp_path, study):
-    def stop(progress):
-        if progress.done == 4:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(study, tmp_path / "s", site_with(base=["second"]), on_progress=stop)
+    interrupt_session(study, tmp_path / "s", 4, site=site_with(base=["second"]))
     with pytest.raises(LedgerError, match=r"the same treatments: fake second=3 on fake-base cannot run now"):
         run(study, tmp_path / "s", site_with())
     # What was left out stays so, although it could run now.
@@ -111,10 +104,6 @@ def test_a_workload_named_by_hand_has_to_have_a_place(tmp_path, study):
     with pytest.raises(SiteError, match="can run no workload"):
         run(nowhere, tmp_path / "s", site_with())
     assert not (tmp_path / "s").exists()
-
-
-def test_a_session_without_the_key_is_one_where_everything_applied():
-    assert records.not_applicable({"study": "s"}) == {}
 
 
 def test_it_is_shown_as_not_run_and_not_as_missing(tmp_path, study, capsys):

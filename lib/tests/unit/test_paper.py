@@ -6,7 +6,6 @@ import json
 import re
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 import infrabench as ib
@@ -15,7 +14,7 @@ from infrabench.analysis.figures import COLUMN_MM, PAGE_MM
 from infrabench.analysis.results import chosen
 from infrabench.analysis.tables import ratios_table
 from infrabench.publish import latex
-from tests.notebooks.test_notebooks import RECORDED
+from tests.notebooks.test_notebooks import STUDIES
 from tests.support.analysis_fixtures import results_of, write_session
 from tests.support.frames import verdicts
 from tests.support.pdf import page_mm
@@ -36,12 +35,12 @@ def recorded(study: str, pattern: str) -> Path:
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The numbers of all recorded sessions, in the place that the example paper looks in."""
     home = tmp_path_factory.mktemp("paper")
-    for study in RECORDED:
+    for study in STUDIES:
         latex.write(ib.results(ib.open_session(recorded(study, "*.tar.xz"))), home / "out" / "paper", KEPT)
     return home / "out" / "paper"
 
 
-@pytest.mark.parametrize("study", RECORDED)
+@pytest.mark.parametrize("study", STUDIES)
 def test_a_recorded_session_quotes_the_recorded_numbers(study: str, written: Path) -> None:
     expected = json.loads(recorded(study, "*.json").read_text(encoding="utf-8"))["contrasts"]
     quoted = json.loads((written / f"numbers-{study}.json").read_text(encoding="utf-8"))["numbers"]
@@ -54,7 +53,7 @@ def test_a_recorded_session_quotes_the_recorded_numbers(study: str, written: Pat
         ]
 
 
-@pytest.mark.parametrize("study", RECORDED)
+@pytest.mark.parametrize("study", STUDIES)
 def test_every_command_is_defined_once_and_all_are_in_the_json(study: str, written: Path) -> None:
     source = (written / f"numbers-{study}.tex").read_text(encoding="utf-8")
     names = re.findall(r"^\\newcommand\{\\([^}]*)\}", source, re.MULTILINE)
@@ -67,7 +66,7 @@ def test_every_command_is_defined_once_and_all_are_in_the_json(study: str, writt
 
 def test_the_example_quotes_what_exists(written: Path) -> None:
     known = "".join(path.read_text(encoding="utf-8") for path in written.glob("numbers-*.tex"))
-    quoted = set(re.findall(rf"\\((?:{'|'.join(RECORDED)})[A-Z][A-Za-z]+)", SOURCE))
+    quoted = set(re.findall(rf"\\((?:{'|'.join(STUDIES)})[A-Z][A-Za-z]+)", SOURCE))
     assert len(quoted) >= 15
     assert not [name for name in quoted if f"{{\\{name}}}" not in known]
     figures = re.findall(r"\\includegraphics\{([^}]*)\}", SOURCE)
@@ -121,8 +120,3 @@ def test_the_table_of_ratios_has_a_sign_for_every_verdict(tmp_path: Path) -> Non
     assert "Ratio of means to native with its paired 95 % Fieller interval over" in told
     shown = ratios_table(chosen(found), found.systems)["lxc"]
     assert {cell[-1] for cell in shown} <= {part[0] for part in told.split(". ")[1].split("; ")}
-
-
-def test_no_contrast_is_a_table_without_rows() -> None:
-    assert len(ratios_table(verdicts().head(0), ["docker"])) == 0
-    assert isinstance(ratios_table(verdicts().head(0), []), pd.DataFrame)

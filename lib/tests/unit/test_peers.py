@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from infrabench.core import DesignError
+from infrabench.core import DesignError, InfrabenchError
 from infrabench.selfcheck import peers
 from infrabench.selfcheck.peers import Sampling
 
@@ -60,6 +60,22 @@ def test_what_a_tool_times_is_longer_by_the_same_share_for_all(
 
     peers._recall(tmp_path, {"a tool": peers.Peer("none", run, times_process)}, "a tool", 0.02, 0, 20.0)
     assert ["BUSY_SHARE=0 " in scripts[0], f"BUSY_SHARE={share} " in scripts[1]] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo no python3 here >&2; exit 127", "exited with 127 .*: no python3 here"),
+        ("echo Traceback", "exited with 0 .*: Traceback"),
+        ("echo '[]'", "exited with 0"),
+        ("exit 0", "it wrote nothing"),
+    ],
+)
+def test_a_probe_that_fails_is_named_with_what_it_wrote(script: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "same.sh").write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / "same.sh").chmod(0o755)
+    with pytest.raises(InfrabenchError, match=f"same.sh {said}" if said.startswith("exit") else said):
+        peers._measure_excess(tmp_path)
 
 
 @pytest.mark.parametrize(("repetitions", "seconds"), [(0, 20.0), (5, 1.0)])

@@ -85,10 +85,11 @@ def test_a_system_is_measured_by_a_study() -> None:
 
 def test_a_system_says_what_its_hosts_need() -> None:
     def check(name: str) -> None:
-        if not hasattr(registry.system(name), "NEEDS"):
+        needs = getattr(registry.system(name), "NEEDS", None)
+        if needs is None:
             assert name.endswith("-vm"), "declare NEEDS: role -> program -> Debian package"
             return  # runs in a guest that the lab makes
-        check_needs(registry.system(name).NEEDS)  # type: ignore[attr-defined]
+        check_needs(needs)
 
     check_each(check, SYSTEMS)
 
@@ -234,9 +235,10 @@ def test_a_workload_says_what_is_missing_inside() -> None:
     def check(name: str) -> None:
         reason = registry.workload(name).supported(Deployment("x", {"server": bare}, {}))
         assert isinstance(reason, str)
-        assert reason
+        assert ("life cycle" if name == "startup" else "not found") in reason
 
     check_each(check, OF_CONTAINERS)
+    assert registry.workload("null").supported(Deployment("x", {"server": bare}, {})) is None
 
 
 def test_smoke_has_every_workload_that_paper_has() -> None:
@@ -273,7 +275,8 @@ def test_a_figure_has_a_width_and_a_test() -> None:
 
     def check(name: str) -> None:
         draw = getattr(figures, name)
-        assert {"view", "width_mm"} & set(inspect.signature(draw).parameters)
+        on_screen = name == "interim"  # of a session that runs
+        assert on_screen or {"view", "width_mm"} & set(inspect.signature(draw).parameters)
         assert inspect.getdoc(draw)
         assert re.search(rf"\b{name}\(", tests) is not None, f"no test draws {name}"
 

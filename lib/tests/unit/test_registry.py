@@ -70,6 +70,8 @@ def test_an_error_inside_a_plugin_is_not_an_unknown_name(folder):
 
 
 def test_an_unknown_name_says_the_nearest(folder):
+    with pytest.raises(DesignError, match="did you mean flannel"):
+        registry.system("flanel")
     with pytest.raises(DesignError, match=r"unknown system 'fake-bas': did you mean fake-base"):
         registry.system("fake-bas")
     with pytest.raises(DesignError, match=r"unknown study 'fake': did you mean fakes"):
@@ -162,7 +164,7 @@ def test_the_facade_needs_no_sdk():
     code = (
         "import sys, infrabench\n"
         "for sdk in ('docker', 'pylxd', 'kubernetes', 'fabric', 'paramiko'): sys.modules[sdk] = None\n"
-        "infrabench.study; infrabench.Session\n"
+        "infrabench.open_session; infrabench.Session\n"
         "import infrabench.analysis.figures, infrabench.analysis.tables, infrabench.cli\n"
         "infrabench.request('containers', profile='quick')\n"
         "assert not {'infrabench.systems.docker', 'infrabench.machines.lab'} & set(sys.modules)"

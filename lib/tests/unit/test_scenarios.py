@@ -9,10 +9,9 @@ import pytest
 
 from infrabench.analysis import results
 from infrabench.analysis.scenarios import between, levels
-from infrabench.analysis.tidy import PLAN_COLUMNS
 from infrabench.notebook import session_figures
 from infrabench.stats import contrasts
-from tests.support.analysis_fixtures import DATA_A, MARGINS, table_of
+from tests.support.analysis_fixtures import DATA_A, MARGINS, NOTHING_MISSING, table_of
 
 pytestmark = pytest.mark.usefixtures("sketches")
 
@@ -22,17 +21,35 @@ DATA = {"baseline": "native", "systems": ["native", "docker"], "study": "contain
 WAYS = {"plain": ("native", "docker"), "second": ("lxc", "lxd")}  # scenario -> whose reference values each system has
 
 
+CASES = {  # scenario -> system -> values
+    way: dict(zip(("native", "docker"), (DATA_A[name] for name in names), strict=True)) for way, names in WAYS.items()
+}
+LEVELS = {"read plain": 100.0, "read strict": 50.0, "write plain": 80.0, "write strict": 20.0, "read strict own": 60.0}
+
+
+def analyse(
+    cases: dict[str, dict[str, list[float]]], blocks: int, absent: dict[str, str], out: Path
+) -> results.Results:
+    """Return results of some scenarios, of which docker lacks one."""
+    tables = [table_of(values, scenario=name, blocks_per_deployment=blocks) for name, values in cases.items()]
+    data = DATA | {"not_applicable": [{"system": "docker", "workload": "sysbench-cpu", **absent}]}
+    return results.results(data, pd.concat(tables, ignore_index=True), NOTHING_MISSING, out)
+
+
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> results.Results:
-    tables = [
-        table_of(dict(zip(("native", "docker"), (DATA_A[name] for name in names), strict=True)), scenario=way,
-                 blocks_per_deployment=5)
-        for way, names in WAYS.items()
-    ]  # fmt: skip
-    absent = [{"system": "docker", "workload": "sysbench-cpu", "scenario": "service", "reason": "it has none"}]
-    data = {**DATA, "not_applicable": absent}
-    missing = pd.DataFrame(columns=list(PLAN_COLUMNS))
-    return results.results(data, pd.concat(tables, ignore_index=True), missing, tmp_path_factory.mktemp("out"))
+    return analyse(CASES, 5, {"scenario": "service", "reason": "it has none"}, tmp_path_factory.mktemp("out"))
+
+
+@pytest.fixture(scope="module")
+def levelled(tmp_path_factory: pytest.TempPathFactory) -> results.Results:
+    """Two operations at two levels, one of them at a third that a longer word begins."""
+    cases = {
+        scenario: {name: [value * (1 + i) + b for b in range(4)] for i, name in enumerate(("native", "docker"))}
+        for scenario, value in LEVELS.items()
+    }
+    absent = {"scenario": "write strict own", "reason": "no own path"}
+    return analyse(cases, 2, absent, tmp_path_factory.mktemp("out"))
 
 
 def test_it_is_the_paired_contrast_of_the_two_scenarios(found: results.Results) -> None:
@@ -59,31 +76,6 @@ def test_its_words_figures_and_folders_are_its_own(found: results.Results) -> No
     folder: Path = turned.folder / "figures"
     assert [path.name for path in folder.iterdir()] == ["containers-ways"]
     assert "second" in results.table(turned, "contrasts", ["sysbench-cpu"]).text
-
-
-@pytest.fixture(scope="module")
-def levelled(tmp_path_factory: pytest.TempPathFactory) -> results.Results:
-    """Two operations at two levels, one of them at a third that a longer word begins."""
-    values = {
-        "read plain": 100.0,
-        "read strict": 50.0,
-        "write plain": 80.0,
-        "write strict": 20.0,
-        "read strict own": 60.0,
-    }
-    tables = [
-        table_of({name: [value * (1 + i) + b for b in range(4)] for i, name in enumerate(("native", "docker"))},
-                 scenario=scenario, blocks_per_deployment=2)
-        for scenario, value in values.items()
-    ]  # fmt: skip
-    absent = [{"system": "docker", "workload": "sysbench-cpu", "scenario": "write strict own", "reason": "no own path"}]
-    missing = pd.DataFrame(columns=list(PLAN_COLUMNS))
-    return results.results(
-        {**DATA, "not_applicable": absent},
-        pd.concat(tables, ignore_index=True),
-        missing,
-        tmp_path_factory.mktemp("out"),
-    )
 
 
 def test_levels_are_compared_within_each_system_and_for_each_beginning_of_a_name(levelled: results.Results) -> None:
@@ -120,8 +112,3 @@ def test_where_there_is_nothing_to_compare_it_says_so(found: results.Results) ->
         assert told.startswith(f"There is nothing to compare {base} with. Not run: ")
         assert "not part of the profile quick" in told
         assert session_figures.figure(turned, "forest", "sysbench-cpu", "events_per_s").text
-
-
-def test_a_table_can_be_narrowed_to_metrics(found: results.Results) -> None:
-    assert "events" in results.table(found, "estimates", metrics=["events_per_s"]).text
-    assert "events" not in results.table(found, "estimates", metrics=["latency_p50_s"]).text

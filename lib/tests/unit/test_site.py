@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
 
-from infrabench.core import NotRunnable, SiteError
+from infrabench.core import Host, NotRunnable, SiteError
 from infrabench.machines.sites.inventory import Inventory, Teams
 from infrabench.machines.sites.site import name_and_kind, open_site, read_file
 from tests.support.ssh_server import serving
@@ -90,12 +92,22 @@ def test_an_inventory_needs_a_server(tmp_path: Path) -> None:
         read_file(_written(tmp_path, "name: x\nhosts:\n  client: {address: 192.0.2.1}\n"))
 
 
-def test_machines_serve_one_cluster_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = []
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Machines are borrowed without anything being brought to them; return which first workers were."""
+    found: list[str] = []
+
+    @contextmanager
+    def machines(hosts: dict[str, Host], _parcels: object, _say: object) -> Iterator[dict[str, Host]]:
+        found.append(hosts["worker1"].name)
+        yield hosts
+
     monkeypatch.setattr("infrabench.machines.sites.inventory._parcels", lambda tools, say: tools)
-    monkeypatch.setattr(
-        "infrabench.machines.sites.inventory.remote.machines", lambda hosts, parcels, say: _Made(made, hosts)
-    )
+    monkeypatch.setattr("infrabench.machines.sites.inventory.remote.machines", machines)
+    return found
+
+
+def test_machines_serve_one_cluster_at_a_time(tmp_path: Path, made: list[str]) -> None:
     teams = Teams(_inventory(tmp_path, GOOD + CLUSTERS), {}, print)
     with pytest.raises(NotRunnable, match="names no machines for it: write them under clusters: bridge"):
         teams.machines("bridge", ()).__enter__()
@@ -111,11 +123,8 @@ def test_machines_serve_one_cluster_at_a_time(tmp_path: Path, monkeypatch: pytes
     assert made == ["flannel-worker1", "cilium-worker1"]
 
 
-def test_a_system_of_one_worker_takes_no_second_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("infrabench.machines.sites.inventory._parcels", lambda tools, say: tools)
-    monkeypatch.setattr(
-        "infrabench.machines.sites.inventory.remote.machines", lambda hosts, parcels, say: _Made([], hosts)
-    )
+@pytest.mark.usefixtures("made")
+def test_a_system_of_one_worker_takes_no_second_machine(tmp_path: Path) -> None:
     one = CLUSTERS.replace("    worker2: {address: 192.0.2.32}\n", "")
     teams = Teams(_inventory(tmp_path, GOOD + one), {}, print)
     with teams.machines("flannel", ("crio",), 1) as hosts:
@@ -123,20 +132,6 @@ def test_a_system_of_one_worker_takes_no_second_machine(tmp_path: Path, monkeypa
     with teams.machines("cilium", (), 1) as hosts:
         assert list(hosts) == ["control", "worker1"]
     with pytest.raises(NotRunnable, match="write worker2 under clusters: cilium"), teams.machines("cilium", ()):
-        pass
-
-
-class _Made:
-    """Stands for machines that were borrowed."""
-
-    def __init__(self, made: list[str], hosts: dict) -> None:
-        self.made, self.hosts = made, hosts
-
-    def __enter__(self) -> dict:
-        self.made.append(self.hosts["worker1"].name)
-        return self.hosts
-
-    def __exit__(self, *_: object) -> None:
         pass
 
 
@@ -157,7 +152,7 @@ def test_a_dead_host_is_found_on_opening(tmp_path: Path) -> None:
 def test_a_host_is_reached_by_ipv6_in_every_form(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("infrabench.machines.sites.site._local_guest", lambda say: {"guest_image": None})
     with serving(tmp_path, address="::1") as login:
-        server = {"address": address, "port": login.port, "user": login.user, "key": str(login.key)}
+        server = login.machine | {"address": address}
         data = {"name": "six", "known_hosts": str(login.known_hosts), "hosts": {"server": server}}
         with open_site(_written(tmp_path, yaml.safe_dump(data))) as site:
             assert site.hosts["server"].run(("echo", "here"), timeout_s=10).stdout == b"here\n"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import matplotlib.font_manager  # noqa: F401  # its first import of a run asks f
 import pytest
 
 from tests.support.places import ROOT
+from tests.support.scripts import load_script
 
 FILES = {
     "__init__.py": '"""A shop."""\n',
@@ -31,12 +30,7 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def structure() -> Any:
-    loader = SourceFileLoader("structure", str(ROOT / "scripts/structure"))
-    module = module_from_spec(spec_from_loader(loader.name, loader))
-    sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
-    loader.exec_module(module)
-    sys.dont_write_bytecode = before
-    return module
+    return load_script("structure")
 
 
 @pytest.fixture

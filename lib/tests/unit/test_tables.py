@@ -17,6 +17,7 @@ from infrabench.analysis.tables import (
     markdown,
     omnibus_table,
     planning_table,
+    ratios_table,
     results_table,
     save,
     tiers_table,
@@ -152,20 +153,23 @@ def test_each_p_stands_under_its_own_heading() -> None:
     assert [float(row[heading]) for heading in headings.values()] == pytest.approx(list(values.values()))
 
 
-def test_what_a_verdict_of_equivalence_rests_on_is_not_rounded_away() -> None:
-    ends = {"equivalence_low": 0.9803, "equivalence_high": 1.01996}
-    inside = contrasts_table(contrasts_frame({**ends, "verdict": "equivalent", "p_equivalence_adjusted": 0.0499}))
-    assert inside.iloc[0]["ratio 90 % CI"] == "[0.98030, 1.01996]"
-    assert inside.iloc[0]["p equivalence adjusted"] == "0.0499"
-    outside = contrasts_table(contrasts_frame({"equivalence_low": 0.97996, "equivalence_high": 1.01}))
-    assert outside.iloc[0]["ratio 90 % CI"] == "[0.97996, 1.01000]"
+@pytest.mark.parametrize(
+    ("changes", "heading", "cell"),
+    [
+        ({"equivalence_low": 0.9803, "equivalence_high": 1.01996}, "ratio 90 % CI", "[0.98030, 1.01996]"),
+        ({"equivalence_low": 0.97996, "equivalence_high": 1.01}, "ratio 90 % CI", "[0.97996, 1.01000]"),
+        ({"p_equivalence_adjusted": 0.0499}, "p equivalence adjusted", "0.0499"),
+        ({"power_equivalence": 1e-9}, "power of equivalence %", "< 0.1"),
+    ],
+)
+def test_what_a_verdict_rests_on_is_not_rounded_away(changes: dict[str, float], heading: str, cell: str) -> None:
+    assert contrasts_table(contrasts_frame(changes)).iloc[0][heading] == cell
 
 
 def test_a_verdict_that_hangs_on_flagged_values_is_printed_beside_the_other() -> None:
     shown = contrasts_table(verdicts())
     assert list(shown["verdict without flagged"]) == ["", "", "", "inconclusive", "", "", ""]
     assert "verdict without flagged" not in contrasts_table(contrasts_frame({}))
-    assert contrasts_table(contrasts_frame({"power_equivalence": 1e-9})).iloc[0]["power of equivalence %"] == "< 0.1"
 
 
 def test_a_skewed_or_dependent_cell_gets_its_other_interval() -> None:
@@ -173,17 +177,14 @@ def test_a_skewed_or_dependent_cell_gets_its_other_interval() -> None:
     values = {"native": list(rng.normal(100, 1, 30)), "docker": list(np.exp(rng.normal(0, 1, 30)))}
     values["lxc"] = list(100 + np.arange(30) + rng.normal(0, 1, 30))
     table = table_of(values)
-    cells = estimates(table)
-    found = diagnostics(table).set_index("system")
-    shown = estimates_table(cells, diagnostics(table)).set_index("system")
-    student = shown["bootstrap-t 95 % CI"]
-    assert (student != "").to_dict() == found["flags"].str.contains("skewed").to_dict()
-    assert student["docker"].startswith("[")
-    wider = shown["mean 95 % CI (effective n)"]
-    assert (wider != "").to_dict() == found["flags"].str.contains("dependent").to_dict()
-    assert wider["lxc"].endswith(f"({found.loc['lxc', 'n_eff']:.1f})")
-    calm = estimates_table(cells[cells["system"] == "native"], diagnostics(table))
-    assert not {"bootstrap-t 95 % CI", "mean 95 % CI (effective n)"} & set(calm.columns)
+    cells, found = estimates(table), diagnostics(table)
+    shown, notes = estimates_table(cells, found).set_index("system"), found.set_index("system")
+    others = {"bootstrap-t 95 % CI": "skewed", "mean 95 % CI (effective n)": "dependent"}
+    for heading, flag in others.items():
+        assert (shown[heading] != "").to_dict() == notes["flags"].str.contains(flag).to_dict()
+    assert shown.loc["docker", "bootstrap-t 95 % CI"].startswith("[")
+    assert shown.loc["lxc", "mean 95 % CI (effective n)"].endswith(f"({notes.loc['lxc', 'n_eff']:.1f})")
+    assert not set(others) & set(estimates_table(cells[cells["system"] == "native"], found).columns)
     every = estimates_table(cells, every=True)
     assert {"geometric mean 95 % CI", "pseudo-median 95 % CI", "bootstrap-t 95 % CI"} <= set(every.columns)
     assert "geometric mean" not in shown.columns
@@ -233,6 +234,8 @@ def test_no_row_is_a_table_without_rows() -> None:
     table = table_of({"native": [1.0, 2.0]})
     for shown in (
         contrasts_table(contrasts_frame().head(0)),
+        ratios_table(contrasts_frame().head(0), ["docker"]),
+        ratios_table(contrasts_frame().head(0), []),
         omnibus_table(omnibus(table).head(0)),
         tiers_table(tiers(table).head(0)),
         diagnostics_table(diagnostics(table).head(0)),

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from infrabench.analysis import results, session_data
+from infrabench.analysis import results
+from infrabench.analysis.session_data import Session, open_session
 from infrabench.core import DesignError, ParseError
 from infrabench.ledger import records
 from infrabench.notebook import timelines
+from tests.support.analysis_fixtures import results_of
 from tests.support.storage_fixtures import NO_LOOP, write_session
 
 pytestmark = pytest.mark.usefixtures("sketches")
@@ -19,17 +22,20 @@ pytestmark = pytest.mark.usefixtures("sketches")
 ZFS = "zfs (user space)"
 
 
-def opened(folder: Path, **how: object) -> tuple[session_data.Session, results.Results]:
-    session = session_data.open_session(write_session(folder / "s", **how))  # type: ignore[arg-type]
-    return session, results.results(session.data, session.table, session.missing, folder / "out")
+Opened = tuple[Session, results.Results]
+
+
+def opened(folder: Path, **how: object) -> Opened:
+    stored = write_session(folder / "s", **how)  # type: ignore[arg-type]
+    return open_session(stored), results_of(stored, folder / "out")
 
 
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[session_data.Session, results.Results]:
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Opened:
     return opened(tmp_path_factory.mktemp("quick"))
 
 
-def test_every_valid_trial_has_its_course(quick: tuple[session_data.Session, results.Results]) -> None:
+def test_every_valid_trial_has_its_course(quick: Opened) -> None:
     session, _ = quick
     samples, events = timelines.courses(session, "rebuild")
     mine = session.table[session.table["workload"] == "rebuild"]
@@ -42,7 +48,7 @@ def test_every_valid_trial_has_its_course(quick: tuple[session_data.Session, res
     assert (events[events["event"] == "replaced"]["at_s"] == 0).all()
 
 
-def test_a_stall_is_a_rate_of_nothing_and_no_latency(quick: tuple[session_data.Session, results.Results]) -> None:
+def test_a_stall_is_a_rate_of_nothing_and_no_latency(quick: Opened) -> None:
     samples, events = timelines.courses(quick[0], "rebuild")
     ceph = samples[samples["system"] == "ceph"]
     still = ceph[(ceph["series"] == "foreground_iops") & (ceph["value"] == 0)]
@@ -55,7 +61,7 @@ def test_a_stall_is_a_rate_of_nothing_and_no_latency(quick: tuple[session_data.S
     assert latency.isna().sum() == len(still)
 
 
-def test_its_figure_is_written_with_what_it_shows(quick: tuple[session_data.Session, results.Results]) -> None:
+def test_its_figure_is_written_with_what_it_shows(quick: Opened) -> None:
     session, found = quick
     told = timelines.figure(found, session, "rebuild")
     assert "3 for each system and scenario" in told.text
@@ -70,15 +76,13 @@ def test_its_figure_is_written_with_what_it_shows(quick: tuple[session_data.Sess
     assert (folder / "timeline-rebuild-1-GB-open.pdf").is_file()
 
 
-def test_what_has_no_course_is_said(quick: tuple[session_data.Session, results.Results], tmp_path: Path) -> None:
+def test_what_has_no_course_is_said(quick: Opened, tmp_path: Path) -> None:
     session, found = quick
     assert "no valid trial" in timelines.figure(found, session, "rebuild", ["40 GB open"]).text
     with pytest.raises(DesignError, match="trials of oltp have no course; those of rebuild have"):
         timelines.courses(session, "oltp")
     some = session.table["workload"] != "rebuild"
-    rest = session_data.Session(
-        session.folder, session.data, session.table[some].reset_index(drop=True), session.missing
-    )
+    rest = replace(session, table=session.table[some].reset_index(drop=True))
     less = results.results(rest.data, rest.table, rest.missing, tmp_path)
     assert timelines.figure(less, rest, "rebuild").text == "rebuild: not run: not part of the profile quick."
     for how, said in (
@@ -98,12 +102,10 @@ def test_raw_output_that_says_nothing_is_an_error(tmp_path: Path) -> None:
         timelines.courses(session, "rebuild")
 
 
-def test_trials_that_do_not_count_are_not_drawn(quick: tuple[session_data.Session, results.Results]) -> None:
+def test_trials_that_do_not_count_are_not_drawn(quick: Opened) -> None:
     session, _ = quick
     gone = session.table["block"] == 0
     states = session.table["state"].astype("object").where(~gone, "discarded")
     table = session.table.assign(state=pd.Series(states, dtype="str"))
-    samples, _ = timelines.courses(
-        session_data.Session(session.folder, session.data, table, session.missing), "rebuild"
-    )
+    samples, _ = timelines.courses(replace(session, table=table), "rebuild")
     assert set(samples["block"]) == {1, 2}

@@ -1,8 +1,7 @@
 """Figures at printed size with captions from computed values, and their files."""
 
 from infrabench.analysis.figures.cells import caption, points, scaling
-from infrabench.analysis.figures.composite import composite
-from infrabench.analysis.figures.published import published
+from infrabench.analysis.figures.published import composite, published
 from infrabench.analysis.figures.ratios import forest, interim, power, screen, tiers
 from infrabench.analysis.figures.save import METADATA, overhang_mm, save
 from infrabench.analysis.figures.sentences import grouped, pairs

@@ -25,7 +25,6 @@ HEIGHT_MM, STANDING_MM = 1.9, 20.0  # of a number; and of an axis that stands, i
 # Factors whose inverses are short numbers too, 1.25 and 0.8; the first set that has few enough
 FACTORS = ((1.25, 2, 5, 10, 20, 50, 100), (2, 5, 10, 20, 50, 100, 200, 500), (4, 20, 100, 500), (10, 100, 1000), (100,))
 ROW_MM = 4.2
-WIDE_MM = 120.0  # a wider figure has room for numbers
 
 
 class PlainLog(ticker.LogFormatter):
@@ -37,7 +36,7 @@ class PlainLog(ticker.LogFormatter):
 
 def panels(count: int, width_mm: float) -> tuple[Figure, list[Axes]]:
     """Return a figure of `count` square panels and their axes: four to a row on a page, two in a column."""
-    columns = min(count, 4 if width_mm > 120 else 2)
+    columns = min(count, 4 if width_mm > theme.WIDE_MM else 2)
     rows = -(-count // columns)
     each = min(width_mm / max(columns, 2), LARGEST_MM)
     figure, grid = theme.canvas(width_mm, rows * each + 6, nrows=rows, ncols=columns, squeeze=False)
@@ -227,7 +226,7 @@ def sheet(
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     figure.text(1 / width_mm, 1.5 / height, "\n".join(broken), fontsize=theme.SMALL_PT, color=theme.GREY, va="bottom")
-    ratio_axis(axes.xaxis, ratios, axes.set_xlim, limit, most=9 if width_mm > WIDE_MM else 5, room_mm=inside)
+    ratio_axis(axes.xaxis, ratios, axes.set_xlim, limit, most=9 if width_mm > theme.WIDE_MM else 5, room_mm=inside)
     axes.set_xlabel(label)
     return figure, axes
 
@@ -252,6 +251,19 @@ def labelled(scenario: str, rows: Sequence[Any], texts: Callable[[Any], tuple[st
     for i, row in enumerate(rows):
         label = f"{name}  {row.system}" if name and not above and i == 0 else row.system
         lines.append(Line(label, row, texts(row)))
+    return lines
+
+
+def metric_lines(
+    rows: pd.DataFrame, about: Callable[[pd.DataFrame], str], texts: Callable[[Any], tuple[str, ...]], width_mm: float,
+    ordered: Callable[[pd.DataFrame], pd.DataFrame] = lambda group: group,
+) -> list[Line]:  # fmt: skip
+    """Return the lines of a sheet: a heading for each metric (`about` its rows), below it its rows as `ordered`."""
+    above, lines = long(rows["scenario"], width_mm), list[Line]()
+    for (workload, metric), group in rows.groupby(["workload", "metric"], sort=False, observed=True):
+        lines += heading(workload, metric, about(group), width_mm)
+        for scenario, case in ordered(group).groupby("scenario", sort=False):
+            lines += labelled(str(scenario), list(case.itertuples(index=False)), texts, above=above)
     return lines
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -93,14 +94,8 @@ def points(view: View) -> Drawn:
     _empty_slots(main, cells, places, view, single)
     if view.contrasts is not None:
         chosen = view.of_metric(view.contrasts)
-        chosen, below = chosen[chosen["scenario"].isin(shown)], axes[1, 0]
-        ratio_axis(below.yaxis, chosen, below.set_ylim)
-        centre_line(below, chosen)
-        for row in chosen.itertuples(index=False):
-            if (row.scenario, row.system) in places:
-                ratio_mark(below, row, places[row.scenario, row.system][0], marks[row.system], vertical=True)
-        baseline = chosen["baseline"].iloc[0] if len(chosen) else "baseline"
-        below.set_ylabel(theme.broken(f"Ratio to {baseline}", RATIO_MM, " to "))
+        at = {place: x for place, (x, _) in places.items()}
+        _ratios(axes[1, 0], chosen[chosen["scenario"].isin(shown)], at, marks, most=7)
     _x_axis(axes[-1, 0], shown, systems, places)
     if not single:
         theme.legend(drawn, marks, systems, line=0)
@@ -141,7 +136,7 @@ def scaling(view: View) -> Drawn:
         places = _places(of_factor, systems)
         empty = _means(panels[0], of_factor, places, marks, scale.factor) or empty
         if view.contrasts is not None:
-            _ratios(panels[1], view.of_metric(view.contrasts), factor, places, marks)
+            _ratios(panels[1], view.of_metric(view.contrasts), places, marks, most=5)
         levels = np.sort(of_factor["level"].unique())
         panels[-1].set_xticks(levels, [f"{level:g}" for level in levels])
         if levels.size == 1:
@@ -284,7 +279,7 @@ def _empty_slots(axes: Axes, cells: pd.DataFrame, places: Places, view: View, si
             text = f"not run: {view.absent[scenario, system]}" if single else "not run"
         if not text:
             continue
-        wrapped = "\n".join(theme.textwrap.wrap(text, 30)) if single else text
+        wrapped = "\n".join(textwrap.wrap(text, 30)) if single else text
         axes.text(
             x, 0.04, wrapped, transform=axes.get_xaxis_transform(), rotation=90, ha="center", va="bottom",
             fontsize=theme.SMALL_PT, color=theme.GREY,
@@ -363,15 +358,15 @@ def _means(
 
 
 def _ratios(
-    axes: Axes, contrasts: pd.DataFrame, factor: str, places: Mapping[tuple[str, str], float],
-    marks: Mapping[str, theme.SystemStyle],
+    axes: Axes, contrasts: pd.DataFrame, places: Mapping[tuple[str, str], float],
+    marks: Mapping[str, theme.SystemStyle], most: int,
 ) -> None:  # fmt: skip
-    """Draw the ratios of one factor; the axis is wide enough for those of all, which share it."""
-    if contrasts.empty:
-        return
-    ratio_axis(axes.yaxis, contrasts, axes.set_ylim, most=5)
+    """Draw the ratios of some cells on an axis, of at most so many ticks, that is wide enough for those of all."""
+    ratio_axis(axes.yaxis, contrasts, axes.set_ylim, most=most)
     centre_line(axes, contrasts)
-    for row in contrasts[contrasts["factor"] == factor].itertuples(index=False):
-        ratio_mark(axes, row, places[row.scenario, row.system], marks[row.system], vertical=True)
+    for row in contrasts.itertuples(index=False):
+        if (row.scenario, row.system) in places:
+            ratio_mark(axes, row, places[row.scenario, row.system], marks[row.system], vertical=True)
     if axes.get_subplotspec().is_first_col():
-        axes.set_ylabel(theme.broken(f"Ratio to {contrasts['baseline'].iloc[0]}", RATIO_MM, " to "))
+        baseline = "baseline" if contrasts.empty else contrasts["baseline"].iloc[0]
+        axes.set_ylabel(theme.broken(f"Ratio to {baseline}", RATIO_MM, " to "))

@@ -1,8 +1,8 @@
-"""The ratios that papers print on our forest: each beside ours, with the word of the comparison or why it has none."""
+"""What papers print: their ratios on our forest, each with the word of its comparison, and their score in versions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from string import ascii_lowercase
 from typing import Any
 
@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from infrabench.analysis.figures import sentences, theme
-from infrabench.analysis.figures.axes import ROW_MM, WIDE_MM, Line, heading, labelled, long, mark_rows, sheet
+from infrabench.analysis.figures.axes import ROW_MM, Line, heading, labelled, long, mark_rows, sheet
 from infrabench.analysis.figures.view import Drawn, View, figure
 from infrabench.analysis.published.comparison import AGREES_DIRECTION, AGREES_SIZE, DISAGREES, NOT_COMPARABLE
 from infrabench.analysis.tables import notation
@@ -24,6 +24,7 @@ SHORT = {AGREES_SIZE: "size", AGREES_DIRECTION: "direction", DISAGREES: "disagre
 # in rows: half-heights of the mark of a printed number and of the box of a range, and how high an arrow stands
 TALL, RANGE, BESIDE = 0.36, 0.26, 0.26
 ROOM = 1.12  # of the axis, beyond what must be on it
+SCORE_MM = 6.5  # a version of the score
 ENDS = ["ratio_low", "ratio_high", "published_low", "published_high"]
 NEUTRAL = theme.SystemStyle(theme.COLOURS[1], "o", "-")  # of a ratio of two cells of ours
 
@@ -39,7 +40,7 @@ def published(view: View) -> Drawn:
     rows, width = view.published, view.width_mm or theme.PAGE_MM
     if rows is None or rows.empty:
         raise SchemaError("no published ratio to draw: the papers print none of this study")
-    wide, baseline = width > WIDE_MM, rows["baseline"].dropna()
+    wide, baseline = width > theme.WIDE_MM, rows["baseline"].dropna()
     letters: dict[str, str] = {}  # reason -> letter, as they come
     limit, key = _limit(rows), _key(rows)
     in_line = 3 if wide and len(key) < 4 else 2  # keys, which stand left of the heads
@@ -65,6 +66,53 @@ def published(view: View) -> Drawn:
         columnspacing=1.2, handletextpad=0.5, borderaxespad=0.2, labelspacing=0.4,
     )  # fmt: skip
     return Drawn(drawn, _caption(view, limit))
+
+
+@theme.style()
+def composite(
+    scores: pd.DataFrame, orders: Mapping[str, str], *, systems: Sequence[str], names: Mapping[str, str] | None = None,
+    width_mm: float = theme.PAGE_MM,
+) -> Drawn:  # fmt: skip
+    """Return a dot plot of a score by version, with the order of the systems written at the right.
+
+    `scores` has the columns ``label`` (the version), ``engine``, ``score``, ``low``, ``high``, in percent of the
+    baseline, and is drawn in the order of its rows. `orders` gives for the label of a version its order in words, which
+    is left out at 85 mm. `systems` (baseline first, then the engines) fixes colours and markers; `names` gives for an
+    engine its name in the legend. Raises `SchemaError` when there is nothing to draw, or an engine not in `systems`.
+    """
+    engines = [name for name in systems if (scores["engine"] == name).any()]
+    if scores.empty or set(scores["engine"]) - set(engines):
+        raise SchemaError(f"scores of {', '.join(sorted(set(scores['engine']))) or 'nothing'}, systems {list(systems)}")
+    marks, wide = theme.assign_styles(systems), width_mm > theme.WIDE_MM
+    labels = list(dict.fromkeys(scores["label"]))
+    drawn, axes = theme.canvas(width_mm, SCORE_MM * len(labels) + 20)
+    for y, label in enumerate(labels):
+        axes.axhline(y, color=theme.BAND, lw=0.6, zorder=0)
+        rows = scores[scores["label"] == label].set_index("engine").reindex(engines).dropna(subset="score")
+        for place, (engine, row) in enumerate(rows.iterrows()):
+            shift = 0.2 * (place - (len(rows) - 1) / 2)  # bars of neighbours that overlap stay apart
+            colour, marker, _ = marks[str(engine)]
+            axes.plot([row["low"], row["high"]], [y + shift] * 2, color=colour, lw=1.4, alpha=0.55, zorder=2)
+            axes.plot(row["score"], y + shift, marker=marker, color=colour, ms=4, mew=0, zorder=3)
+        axes.annotate(
+            orders[label] if wide else "", (1.01, y), xycoords=("axes fraction", "data"), va="center",
+            fontsize=theme.SMALL_PT, color=theme.GREY,
+        )  # fmt: skip
+    axes.set_yticks(range(len(labels)), labels)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.set_ylim(len(labels) - 0.5, -0.5)
+    what = ("Score, % of native (higher is better)", "bars: what the rounding of the printed digits allows")
+    axes.set_xlabel("; ".join(what) if wide else "\n".join(["Score, % of native", "(bars: rounding)"]))
+    drawn.get_layout_engine().set(w_pad=1.5 * theme.MM)
+    shown = {engine: (names or {}).get(engine, engine) for engine in engines}
+    theme.legend(drawn, {shown[engine]: marks[engine] for engine in engines}, list(shown.values()), line=0.0)
+    return Drawn(drawn, (
+        f"Overall performance of the container papers in {len(orders)} versions, % of native: as published, and "
+        "computed again from the numbers that the same papers print. A question mark between two engines: the "
+        "rounding of the printed digits alone can turn their order. Spread between runs, which is not printed, comes "
+        "on top."
+    ))  # fmt: skip
 
 
 def _caption(view: View, limit: float) -> str:
@@ -106,7 +154,7 @@ def _lines(
     rows: pd.DataFrame, systems: Sequence[str], letters: dict[str, str], width_mm: float, limit: float
 ) -> list[Line]:
     """Headings and rows: metrics in the papers' order, scenarios by level, systems in the session's order."""
-    wide, lines = width_mm > WIDE_MM, list[Line]()
+    wide, lines = width_mm > theme.WIDE_MM, list[Line]()
     rank = {name: i for i, name in enumerate(systems)}
 
     def texts(row: Any) -> tuple[str, ...]:

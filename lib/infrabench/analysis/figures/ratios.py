@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from infrabench.analysis.figures import sentences, theme
-from infrabench.analysis.figures.axes import WIDE_MM, Line, heading, labelled, long, mark_rows, sheet
+from infrabench.analysis.figures.axes import Line, mark_rows, metric_lines, sheet
 from infrabench.analysis.figures.view import Drawn, View, figure
 from infrabench.analysis.tables import notation, ruled_out_label
 from infrabench.core import SchemaError
@@ -46,9 +46,22 @@ def forest(view: View) -> Drawn:
     contrasts, width = view.contrasts, view.width_mm or theme.PAGE_MM
     if contrasts.empty:
         raise SchemaError("no contrast to draw: was the baseline run, and is there another system?")
-    baseline, names, wide = contrasts["baseline"].iloc[0], theme.systems_of(contrasts, view.systems), width > WIDE_MM
+    baseline, names, wide = (
+        contrasts["baseline"].iloc[0],
+        theme.systems_of(contrasts, view.systems),
+        width > theme.WIDE_MM,
+    )
     marks = view.styles_of(names if view.systems is not None else [baseline, *names])
-    lines, lost, limit = _lines(contrasts, names, width), sentences.lost_notes(contrasts), _limit(contrasts)
+    lost, limit = sentences.lost_notes(contrasts), _limit(contrasts)
+
+    def about(group: pd.DataFrame) -> str:
+        n = sentences.pairs(group) if wide else sentences.span(group["n_pairs"])
+        return f"{notation.direction(group['better'].iloc[0])}; n = {n}"
+
+    lines = metric_lines(
+        contrasts, about, lambda row: _right(row, wide), width,
+        lambda group: _by_rank(group, names).sort_values(["level", "scenario"], kind="stable"),
+    )  # fmt: skip
     notes = [*theme.not_run_notes(view.not_run), *_sensitive(contrasts), *lost]
     separator = " " if wide else "\n"
     label = f"Ratio to {baseline}, 95 % interval{separator}(band: equivalence margin)"
@@ -80,10 +93,12 @@ def tiers(view: View) -> Drawn:
     if chosen.empty or rows.empty:
         what = f"{view.workload} {view.metric}"
         raise SchemaError(f"no tiers of {what} to draw: two systems with ok trials are needed")
-    baseline, wide = str(chosen["baseline"].iloc[0]), width > WIDE_MM
+    baseline, wide = str(chosen["baseline"].iloc[0]), width > theme.WIDE_MM
     names = list(view.systems) if view.systems is not None else [baseline, *theme.systems_of(chosen, None)]
-    lettered = _lettered_lines(rows, chosen, width)
-    lines, columns = [line for line, _ in lettered], sorted(set("".join(rows["letters"])))
+    direction, n = notation.direction(chosen["better"].iloc[0]), sentences.pairs(chosen)
+    texts = _ratio_column if wide else lambda row: ()
+    lines = metric_lines(_with_baseline(chosen), lambda _: f"{direction}; n = {n}", texts, width)
+    columns = sorted(set("".join(rows["letters"])))
     room = LETTER_MM * len(columns) + 2
     label = f"Ratio to {baseline}, 95 % interval" + (" (band: equivalence margin)" if wide else "")
     notes = [*theme.not_run_notes(view.not_run), *sentences.lost_notes(chosen)]
@@ -92,14 +107,15 @@ def tiers(view: View) -> Drawn:
     inside = axes.get_position().width * width
     start = width * (1 - axes.get_position().x0) - room + LETTER_MM / 2
     for column, letter in enumerate(columns):
-        _letters(axes, lettered, letter, (start + LETTER_MM * column) / inside)
+        having = rows[rows["letters"].str.contains(letter, regex=False)]
+        cells = set(zip(having["scenario"], having["system"], strict=True))
+        _letters(axes, lines, cells, letter, (start + LETTER_MM * column) / inside)
     shared = [set.intersection(*map(set, letters)) for _, letters in rows.groupby("scenario", sort=False)["letters"]]
     caption = (
-        f"{view.workload}, {notation.metric_title(view.metric)}, {notation.direction(chosen['better'].iloc[0])}: "
-        f"ratio of means to {baseline} with its paired 95 % Fieller interval over {sentences.pairs(chosen)}, best "
-        "first. Systems that share a letter cannot be separated: paired t tests on logarithms between all systems of a "
-        f"case, Holm at 5 %. In {sum(map(bool, shared))} of {len(shared)} cases no system can be separated from any "
-        "other. " + sentences.conduct(view.trials, chosen, view.order)
+        f"{view.workload}, {notation.metric_title(view.metric)}, {direction}: ratio of means to {baseline} with its "
+        f"paired 95 % Fieller interval over {n}, best first. Systems that share a letter cannot be separated: paired t "
+        f"tests on logarithms between all systems of a case, Holm at 5 %. In {sum(map(bool, shared))} of {len(shared)} "
+        "cases no system can be separated from any other. " + sentences.conduct(view.trials, chosen, view.order)
     )
     return Drawn(drawn, caption.rstrip())
 
@@ -153,10 +169,7 @@ def power(view: View) -> Drawn:
 
 
 @theme.style()
-def interim(
-    frame: pd.DataFrame, baseline: str, margins: Mapping[str, float], systems: Sequence[str],
-    width_mm: float = theme.PAGE_MM,
-) -> Figure | None:  # fmt: skip
+def interim(frame: pd.DataFrame, baseline: str, margins: Mapping[str, float], systems: Sequence[str]) -> Figure | None:
     """Return the ratios so far (`stats.interim`) with margins as bands, nothing that decides; None while there is none.
 
     `margins`: metric -> equivalence margin, ``""`` is the default. `systems`: in the session's order, which fixes
@@ -167,18 +180,17 @@ def interim(
         return None
     rows = every.head(MOST_ROWS)
     rows = rows.assign(margin=[margins.get(metric, margins.get("", float("nan"))) for metric in rows["metric"]])
-    marks, rank = theme.assign_styles(systems), {name: i for i, name in enumerate(systems)}
-    above = long(rows["scenario"], width_mm)
-    lines: list[Line] = []
-    for (workload, metric), group in rows.groupby(["workload", "metric"], sort=False):
-        lines += heading(workload, metric, notation.direction(group["better"].iloc[0]), width_mm)
-        for scenario, case in group.groupby("scenario", sort=False):
-            ordered = case.sort_values("system", key=lambda each: each.map(rank)).itertuples(index=False)
-            lines += labelled(str(scenario), list(ordered), lambda row: (f"n = {row.n_pairs}",), above=above)
+    marks = theme.assign_styles(systems)
+    place = {name: i for i, name in enumerate(dict.fromkeys(rows["scenario"]))}
+    lines = metric_lines(
+        rows, lambda group: notation.direction(group["better"].iloc[0]), lambda row: (f"n = {row.n_pairs}",),
+        theme.PAGE_MM,
+        lambda group: _by_rank(group, systems).sort_values("scenario", key=lambda s: s.map(place), kind="stable"),
+    )  # fmt: skip
     more = [f"and {len(every) - len(rows)} more in the table"] if len(every) > len(rows) else []
     more += [f"no ratio of {row.system}, {row.scenario}: {row.reason}" for row in lost.itertuples(index=False)]
     label = f"Ratio to {baseline} so far, 95 % interval (band: equivalence margin)"
-    drawn, axes = sheet(lines, rows, label, width_mm, more)
+    drawn, axes = sheet(lines, rows, label, theme.PAGE_MM, more)
     mark_rows(axes, lines, marks)
     return drawn
 
@@ -203,22 +215,10 @@ def _limit(contrasts: pd.DataFrame) -> float | None:
     return float(np.exp(reach)) if np.nanmax(ends) > WIDE * reach else None
 
 
-def _lines(contrasts: pd.DataFrame, names: Sequence[str], width_mm: float) -> list[Line]:
-    """Headings and rows in the order of drawing: scenarios by level, systems in the session's order."""
-    wide = width_mm > WIDE_MM
-    rank = {name: i for i, name in enumerate(names)}
-    above = long(contrasts["scenario"], width_mm)
-    lines: list[Line] = []
-    for (workload, metric), group in contrasts.groupby(["workload", "metric"], sort=False, observed=True):
-        n = f"; n = {sentences.pairs(group) if wide else sentences.span(group['n_pairs'])}"
-        lines += heading(workload, metric, notation.direction(group["better"].iloc[0]) + n, width_mm)
-        ordered = group.sort_values("system", key=lambda s: s.map(rank)).sort_values(
-            ["level", "scenario"], kind="stable"
-        )
-        for scenario, case in ordered.groupby("scenario", sort=False):
-            rows = list(case.itertuples(index=False))
-            lines += labelled(str(scenario), rows, lambda row: _right(row, wide), above=above)
-    return lines
+def _by_rank(rows: pd.DataFrame, systems: Sequence[str]) -> pd.DataFrame:
+    """Return rows in the order of their systems."""
+    rank = {name: i for i, name in enumerate(systems)}
+    return rows.sort_values("system", key=lambda names: names.map(rank), kind="stable")
 
 
 def _right(row: Any, wide: bool) -> tuple[str, ...]:
@@ -238,33 +238,25 @@ def _sensitive(contrasts: pd.DataFrame) -> list[str]:
     return [f"† without the values flagged as outliers - {'; '.join(others)}"] if others else []
 
 
-def _lettered_lines(mine: pd.DataFrame, chosen: pd.DataFrame, width_mm: float) -> list[tuple[Line, str]]:
-    """Lines with their letters: in each case the best system first; the baseline is its own ratio, 1."""
-    first = chosen.iloc[0]
-    named_above = long(chosen["scenario"], width_mm)
-    about = f"{notation.direction(first['better'])}; n = {sentences.pairs(chosen)}"
-    heads = heading(first["workload"], first["metric"], about, width_mm)
-    found = [(line, "") for line in heads]
-    for scenario, case in chosen.sort_values("level", kind="stable").groupby("scenario", sort=False):
-        one = case.head(1).assign(system=first["baseline"], ratio=1.0, ratio_low=np.nan, ratio_high=np.nan)
-        rows = pd.concat([one, case], ignore_index=True)
-        rows = rows[rows["ratio"].notna()].sort_values("ratio", ascending=first["better"] == "lower", kind="stable")
-        texts = _ratio_column if width_mm > WIDE_MM else (lambda row: ())
-        for line in labelled(str(scenario), list(rows.itertuples(index=False)), texts, above=named_above):
-            group = None if line.row is None else sentences.row_of(mine, scenario=str(scenario), system=line.row.system)
-            found.append((line, "" if group is None else group.letters))
-    return found
+def _with_baseline(chosen: pd.DataFrame) -> pd.DataFrame:
+    """Return the ratios case by case, the best first, the baseline's own among them, which is 1."""
+    cases = []
+    for _, case in chosen.sort_values("level", kind="stable").groupby("scenario", sort=False):
+        one = case.head(1).assign(system=case["baseline"].iloc[0], ratio=1.0, ratio_low=np.nan, ratio_high=np.nan)
+        every = pd.concat([one, case], ignore_index=True).dropna(subset="ratio")
+        cases.append(every.sort_values("ratio", ascending=case["better"].iloc[0] == "lower", kind="stable"))
+    return pd.concat(cases, ignore_index=True)
 
 
 def _ratio_column(row: Any) -> tuple[str, ...]:
     return (notation.ratio(row) if np.isfinite(row.ratio_low) else notation.number(row.ratio),)
 
 
-def _letters(axes: Axes, lettered: Sequence[tuple[Line, str]], letter: str, at: float) -> None:
-    """Write a letter in every row that has it, joined by a line within a case; `at` in widths of the axes."""
+def _letters(axes: Axes, lines: Sequence[Line], cells: set[tuple[str, str]], letter: str, at: float) -> None:
+    """Write a letter in the rows of the cells that have it, joined within a case; `at` in widths of the axes."""
     cases: dict[str, list[int]] = {}
-    for y, (line, letters) in enumerate(lettered):
-        if letter in letters:
+    for y, line in enumerate(lines):
+        if line.row is not None and (line.row.scenario, line.row.system) in cells:
             cases.setdefault(line.row.scenario, []).append(y)
     across = axes.get_yaxis_transform()
     how = {"ha": "center", "va": "center_baseline", "fontsize": theme.TEXT_PT - 1}

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Polygon
 
 from infrabench.analysis.figures import theme
-from infrabench.analysis.figures.axes import WIDE_MM, Line, base_row, heading, ratio_mark, sheet, write
+from infrabench.analysis.figures.axes import Line, base_row, heading, ratio_mark, sheet, write
 from infrabench.analysis.figures.sentences import p_text, pairs, span
 from infrabench.analysis.figures.view import Drawn
 from infrabench.analysis.tables import notation
@@ -48,7 +48,7 @@ def sites(
         raise SchemaError("no site has a ratio to draw: which sites have blocks with both systems?")
     baseline = rows["baseline"].iloc[0]
     marks = theme.assign_styles(systems if systems is not None else [baseline, *dict.fromkeys(rows["system"])])
-    wide = width_mm > WIDE_MM
+    wide = width_mm > theme.WIDE_MM
     lines = _lines(rows, over, width_mm)
     notes = [f"missing: {what}" for what in dict.fromkeys(filter(None, over["missing"]))]
     separator = " " if wide else "\n"
@@ -81,7 +81,7 @@ def _caption(rows: pd.DataFrame, over: pd.DataFrame, stamp: str) -> str:
 
 
 def _lines(rows: pd.DataFrame, over: pd.DataFrame, width_mm: float) -> list[Line]:
-    wide = width_mm > WIDE_MM
+    wide = width_mm > theme.WIDE_MM
     lines: list[Line] = []
     for (workload, metric), group in over.groupby(["workload", "metric"], sort=False):
         lines += heading(workload, metric, notation.direction(group["better"].iloc[0]), width_mm)

@@ -21,6 +21,7 @@ from matplotlib.textpath import TextPath
 
 MM = 1 / 25.4
 COLUMN_MM, PAGE_MM = 85.0, 174.0  # one and two columns of a journal
+WIDE_MM = 120.0  # a wider figure has room for numbers
 TEXT_PT, SMALL_PT = 8.0, 6.5
 # Chosen so that any two are apart with every colour vision, and in grey print by their lightness; a test measures it
 COLOURS = ("#1C1C1C", "#193ED9", "#C85D09", "#14BDBB", "#2898F9", "#A74164", "#4F3906", "#FDAF6B")
@@ -163,7 +164,7 @@ def legend_mm(entries: int | Sequence[str], width_mm: float) -> float:
 
 def _legend_columns(words: Sequence[str], width_mm: float) -> int:
     """Return how many columns the width holds; each is as wide as its longest entry."""
-    most = 3 if width_mm < 120 and len(words) > 4 else min(max(len(words), 1), 9)
+    most = 3 if width_mm < WIDE_MM and len(words) > 4 else min(max(len(words), 1), 9)
     widths = [text_mm(word, TEXT_PT - 1) + KEY_MM for word in words]
     fits = (n for n in range(most, 1, -1) if sum(max(part) for part in np.array_split(widths, n)) <= width_mm)
     return next(fits, 1)

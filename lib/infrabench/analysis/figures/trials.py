@@ -46,7 +46,7 @@ def order(view: View) -> Drawn:
     _edges(grid[:, 0], case)
     grid[0, 0].set_xlim(0, len(case) + 1)
     grid[0, 0].xaxis.set_major_locator(MaxNLocator(integer=True))
-    of = f" of {view.workload}, {view.scenario}," if width > 120 else ""
+    of = f" of {view.workload}, {view.scenario}," if width > theme.WIDE_MM else ""
     lines = ["thin lines: blocks"] if 1 < case.groupby(["session", "block"]).ngroups <= LINES_UP_TO else []
     lines += ["thick: deployments"] if case.groupby(["session", "deployment"]).ngroups > 1 else []
     label = f"trial{of} in executed order" + (f" ({', '.join(lines)})" if lines else "")

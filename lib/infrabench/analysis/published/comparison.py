@@ -35,6 +35,7 @@ COMPARED = (
     *("published_low", "published_high", "published_n", "predicted_low", "predicted_high"),
     *("agreement", "grade", "where", "note", "reason"),
 )
+CONTRAST = ("baseline", "better", "level", "margin", "pair_unit")  # what a figure needs beside them
 Grade = Literal["good", "fair", "poor", "unusable"]
 Use = Literal["size", "direction"]
 USE: Mapping[str, Use] = {"good": "size", "fair": "size", "poor": "direction", "unusable": "direction"}
@@ -156,10 +157,10 @@ def against(contrasts: pd.DataFrame) -> pd.DataFrame:
         ours = contrasts[(contrasts["workload"] == target.workload) & (contrasts["metric"] == target.metric)]
         ours = ours[ours["scenario"].str.startswith(target.scenario) & ours["system"].map(plain).isin(target.systems)]
         rows += [
-            {name: getattr(row, name) for name in KEPT} | _compared(row, target, known)
+            {name: getattr(row, name) for name in (*KEPT, *CONTRAST)} | _compared(row, target, known)
             for row in ours.itertuples(index=False)
         ]
-    return pd.DataFrame(rows, columns=[*KEPT, *COMPARED])
+    return pd.DataFrame(rows, columns=[*KEPT, *COMPARED, *CONTRAST]).astype({"level": "float64", "margin": "float64"})
 
 
 def plain(label: str) -> str:

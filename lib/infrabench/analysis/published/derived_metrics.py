@@ -26,6 +26,10 @@ LIKE = {AVERAGE: "triad_B_per_s", PER_REQUEST: "requests_per_s"}  # whose equiva
 KEPT, BROKEN, OPEN = "kept", "not kept", "cannot be told"
 NO_INTERVAL = "no interval: fewer than two values, or all of them alike"
 TRIAL = ["session", "trial"]
+JUDGED = (
+    *("key", "bound", "workload", "scenario", "level", "metric", "unit", "system", "n", "mean", "mean_low"),
+    *("mean_high", "max", "verdict", "where", "note"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,32 +89,24 @@ def contrasts_of(table: pd.DataFrame, baseline: str, margins: Mapping[str, float
 def judge_bounds(table: pd.DataFrame) -> pd.DataFrame:
     """Return whether each bound of a paper is kept, one row for each cell of a metric that it may mean.
 
-    Columns ``key``, ``bound`` (in the metric's unit), ``workload``, ``scenario``, ``metric``, ``unit``, ``system``,
-    ``n``, ``mean`` with its 95 % interval ``mean_low``, ``mean_high``, ``max`` (the largest trial), ``verdict``,
-    ``where`` and ``note``. *kept*: the whole interval lies below the bound; *not kept*: none of it does; *cannot be
-    told*: the bound lies in it, or there is no interval. There is no row for a workload that the session did not run.
+    Columns `JUDGED`: of the bound (in the metric's unit) and of the cell, ``max`` its largest trial. *kept*: the whole
+    95 % interval of the mean lies below the bound; *not kept*: none of it does; *cannot be told*: the bound lies in it,
+    or there is no interval. There is no row for a workload that the session did not run.
     """
     names = [metric for bound in bounds() for metric in bound.metrics]
     frame = pd.concat(
         [table[table["metric"].isna() | table["metric"].isin(names)], derive(table).dropna(subset="metric")]
     )
-    cells = estimates(frame.reset_index(drop=True))
-    rows = []
+    cells, known, judged = estimates(frame.reset_index(drop=True)), numbers(), []
     for bound in bounds():
-        printed = numbers().row(bound.printed)
+        printed = known.row(bound.printed)
         mine = cells[(cells["workload"] == bound.workload) & cells["metric"].isin(bound.metrics)]
-        for cell in mine.itertuples(index=False):
-            rows.append({
-                "key": bound.key, "bound": bound.value, "workload": cell.workload, "scenario": cell.scenario,
-                "level": cell.level, "metric": cell.metric, "unit": cell.unit, "system": cell.system, "n": cell.n,
-                "mean": cell.mean, "mean_low": cell.mean_low, "mean_high": cell.mean_high, "max": cell.max,
-                "verdict": judge_bound(cell, bound.value), "where": f"{printed.section}: '{printed.quote}'",
-                "note": bound.note if np.isfinite(cell.mean_low) else f"{NO_INTERVAL}; {bound.note}",
-            })  # fmt: skip
-    return pd.DataFrame(rows, columns=[
-        "key", "bound", "workload", "scenario", "level", "metric", "unit", "system", "n", "mean", "mean_low",
-        "mean_high", "max", "verdict", "where", "note",
-    ])  # fmt: skip
+        judged.append(mine.assign(
+            key=bound.key, bound=bound.value, where=f"{printed.section}: '{printed.quote}'",
+            verdict=[judge_bound(cell, bound.value) for cell in mine.itertuples(index=False)],
+            note=np.where(np.isfinite(mine["mean_low"]), bound.note, f"{NO_INTERVAL}; {bound.note}"),
+        ))  # fmt: skip
+    return pd.concat(judged, ignore_index=True)[list(JUDGED)]
 
 
 def judge_bound(cell: Any, bound: float) -> str:

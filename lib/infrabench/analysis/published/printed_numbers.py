@@ -32,7 +32,6 @@ SOURCES = {
     "003": ("telkom-2020-docker-lxc-lxd", "A"),
     "004": ("ittp-2023-containerd-crio-kata", "D"),
 }
-CONTAINERS = SOURCES["000"][0]
 RESULTS = (
     *("mean", "mean of scores", "mean over platforms", "table cell", "single", "not stated"),
     *("minimum over levels", "maximum over levels", "minimum over platforms", "maximum over platforms"),

@@ -79,13 +79,12 @@ def trends_table(trends: pd.DataFrame) -> pd.DataFrame:
 
 def tiers_table(tiers: pd.DataFrame) -> pd.DataFrame:
     """Return one row per case and one column per system: systems that share a letter cannot be separated."""
-    keys = list(dict.fromkeys(zip(tiers["workload"], tiers["scenario"], tiers["metric"], strict=True)))
-    letters = dict(zip(tiers[CELL].itertuples(index=False, name=None), tiers["letters"], strict=True))
-    rows = []
-    for key in keys:
-        case = dict(zip(CELL[:3], (*key[:2], key[2]), strict=True))
-        rows.append(case | {name: letters.get((*key, name), "") for name in dict.fromkeys(tiers["system"])})
-    return pd.DataFrame(rows, dtype="str")
+    rows: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in tiers.itertuples(index=False):
+        case = (row.workload, row.scenario, row.metric)
+        none = dict.fromkeys(tiers["system"], "")
+        rows.setdefault(case, dict(zip(CELL, case, strict=False)) | none)[row.system] = row.letters
+    return pd.DataFrame(list(rows.values()), dtype="str")
 
 
 def diagnostics_table(diagnostics: pd.DataFrame) -> pd.DataFrame:

@@ -79,6 +79,7 @@ class Entry(BaseModel):
     runs: StrictInt | None = None
     systems: Names = None
     workloads: Names = None
+    set: dict[str, Any] | None = None
     seed: StrictInt | None = None
     deployments: StrictInt | None = None
     order: str | None = None

@@ -55,7 +55,7 @@ def overlaps(every: Iterable[Span], planned: Plan) -> list[Overlap]:
     for span in sorted(every, key=lambda each: each.begin_s):
         running = [other for other in running if other.end_s > span.begin_s]
         for other in running:
-            if planned.apart(span.site, other.site) and not _takes_turns(span, other):
+            if _must_not_meet(span, other, planned):
                 found.append(Overlap(other, span, min(span.end_s, other.end_s) - span.begin_s))
         running.append(span)
     return found
@@ -70,7 +70,11 @@ def describe_overlaps(planned: Plan) -> tuple[list[str], bool]:
         gap = closest(every, planned)
         near = "" if gap is None else f"; the closest two were {gap:.3f} s apart"
         return [f"exclusive: {checked}; no two that must not meet overlap{near}"], True
-    shown = [_shown(each) for each in met[:MOST_SHOWN]]
+    shown = [
+        f"  {a.site} {a.session} {a.trial} and {b.site} {b.session} {b.trial}: {each.seconds:.3f} s"
+        for each in met[:MOST_SHOWN]
+        for a, b in [(each.first, each.second)]
+    ]
     more = [f"and {len(met) - MOST_SHOWN} more"] if len(met) > MOST_SHOWN else []
     return [f"NOT exclusive: {checked}; {format_count(len(met), 'pair')} at the same time", *shown, *more], False
 
@@ -79,15 +83,15 @@ def closest(every: Sequence[Span], planned: Plan) -> float | None:
     """Return the shortest time between two trials that must not meet, from the end of one to the next; None if none."""
     gaps, last = list[float](), list[Span]()
     for span in sorted(every, key=lambda each: each.begin_s):
-        apart = [other for other in last if planned.apart(span.site, other.site) and not _takes_turns(span, other)]
-        gaps += [span.begin_s - other.end_s for other in apart]
+        gaps += [span.begin_s - other.end_s for other in last if _must_not_meet(span, other, planned)]
         # Of each site only the trial that ended last can be near the next one.
         last = [other for other in last if other.site != span.site] + [span]
     return min(gaps, default=None)
 
 
-def _takes_turns(a: Span, b: Span) -> bool:
-    return (a.site, a.session, a.case) == (b.site, b.session, b.case)
+def _must_not_meet(a: Span, b: Span, planned: Plan) -> bool:
+    take_turns = (a.site, a.session, a.case) == (b.site, b.session, b.case)
+    return planned.apart(a.site, b.site) and not take_turns
 
 
 def _end(record: TrialRecord) -> float:
@@ -103,8 +107,3 @@ def _end(record: TrialRecord) -> float:
 
 def _seconds(instant: str) -> float:
     return datetime.fromisoformat(instant).timestamp()
-
-
-def _shown(each: Overlap) -> str:
-    a, b = each.first, each.second
-    return f"  {a.site} {a.session} {a.trial} and {b.site} {b.session} {b.trial}: {each.seconds:.3f} s"

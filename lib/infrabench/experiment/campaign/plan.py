@@ -135,7 +135,7 @@ def _notebook(study: Study) -> Path:
 def _job(label: str, site: Site, name: str, study: Study, wanted: Design) -> Job:
     at = session.at(study, site)
     wanted = replace(wanted, request=replace(wanted.request, site=site.target, session=name))
-    folder = runs.folder_for(at, wanted, runs.SiteName(site.name, site.kind))
+    folder = runs.folder_for(at, wanted, site)
     return Job(label, site, at, wanted, folder, _notebook(study))
 
 

@@ -21,6 +21,7 @@ from typing import Any
 from infrabench.core import (
     Case,
     DesignError,
+    Limits,
     Param,
     Request,
     Stopping,
@@ -35,6 +36,7 @@ from infrabench.core import (
 )
 from infrabench.core.request import check_count, check_names
 from infrabench.experiment.design import orders
+from infrabench.experiment.design.settings import apply_settings, read_settings
 
 TRIAL_OVERHEAD_S = 0.05  # switching systems, starting commands, monitors and ledger; corrected while a session runs
 RECORD_BYTES = 12_000  # one trial on disk, beside its monitor samples
@@ -60,6 +62,7 @@ class Design:
     deployments: int = 1
     excluded: frozenset[Treatment] = frozenset()  # treatments that their systems have no place for
     baseline: str = ""  # what results are ratios to; empty: the study's
+    limits: Limits | None = None  # None: the study's
 
     @property
     def study(self) -> str:
@@ -126,7 +129,11 @@ def design(
         if name not in known:
             raise unknown_name("system", name, known)
     where = f"profile {request.profile!r} of study {study.name!r}"
-    cases = _cases(chosen.cases, request.workloads, declared or {}, where)
+    cases = _select(chosen.cases, request.workloads, declared or {})
+    if request.set is not None:
+        settings = read_settings(request.set, dict.fromkeys(case.workload for case in cases), declared or {})
+        request, cases = replace(request, set=settings), apply_settings(cases, settings, declared or {})
+    cases = _complete_cases(cases, declared or {}, where)
     cases = tuple(_cut(case, (declared or {}).get(case.workload, {}), request.rounds) for case in cases)
     if blocks * len(cases) * len(named) > MOST_TRIALS:
         raise DesignError(f"{blocks} blocks of {len(cases)} cases on {len(named)} systems are too many trials")
@@ -138,6 +145,7 @@ def design(
         seed=check_count("seed", study.seed if request.seed is None else request.seed, 0),
         deployments=anew,
         baseline=study.baseline if study.baseline in named else named[0],
+        limits=chosen.limits,
     )
     orders.check(found.order, [case.group for case in cases])
     return _fit(study, found) if timed else found
@@ -179,8 +187,8 @@ def complete(design: Design) -> Request:
 
 
 def study_of(study: Study, design: Design, known_systems: Sequence[str] = ()) -> Study:
-    """Return `study` as `design` asks for it: with one system under two labels, or with another baseline."""
-    study = twins(study, design.aa, known_systems)
+    """Return `study` as `design` asks for it: with one system under two labels, other limits, or another baseline."""
+    study = twins(replace(study, limits=design.limits or study.limits), design.aa, known_systems)
     if design.baseline in ("", study.baseline):
         return study
     return replace(study, baseline=design.baseline, known=())  # known effects are ratios to the study's own baseline
@@ -281,18 +289,23 @@ def _trial(design: Design, block: int, position: int, system: str, case: Case, d
     return replace(trial, id=trial_id(design.study, design.seed, trial))
 
 
-def _cases(
-    offered: tuple[Case, ...], asked: Sequence[str] | None, declared: Mapping[str, Mapping[str, Param]], where: str
-) -> tuple[Case, ...]:
-    cases = list(offered)
-    if asked is not None:
-        names = check_names("workloads", asked)
-        known = {case.workload for case in offered} | set(declared)
-        for name in names:
-            if name not in known:
-                raise unknown_name("workload", name, known)
-        cases = [case for case in offered if case.workload in names]
-        cases += [Case(name, "default") for name in sorted(names) if all(case.workload != name for case in cases)]
+def _select(
+    offered: Sequence[Case], asked: Sequence[str] | None, declared: Mapping[str, Mapping[str, Param]]
+) -> list[Case]:
+    """Return the cases of the workloads that are asked for; one that no case is of has the scenario ``default``."""
+    if asked is None:
+        return [*offered]
+    names = check_names("workloads", asked)
+    known = {case.workload for case in offered} | set(declared)
+    for name in names:
+        if name not in known:
+            raise unknown_name("workload", name, known)
+    cases = [case for case in offered if case.workload in names]
+    return cases + [Case(name, "default") for name in sorted(names) if all(case.workload != name for case in cases)]
+
+
+def _complete_cases(cases: Sequence[Case], declared: Mapping[str, Mapping[str, Param]], where: str) -> tuple[Case, ...]:
+    """Return cases with every parameter of their workloads; `DesignError` where two have one name."""
     for (name, scenario), count in Counter((case.workload, case.scenario) for case in cases).items():
         if count > 1:
             raise DesignError(f"{where} has workload {name!r} twice at scenario {scenario!r}; rename one")

@@ -77,11 +77,6 @@ class Estimator:
 
     def now(self, record: TrialRecord | None = None) -> Progressed:
         """Return where the session stands."""
-        done = sum(self.states.values())
-        remaining_s = max(self._remaining(), self.left_s)
-        return Progressed(done, self.total, remaining_s, dict(self.states), record, self._stored, self.left_s > 0)
-
-    def _remaining(self) -> float:
         planned = sum(self._planned[key] * count for key, (count, _) in self._took.items())
         took = sum(total for _, total in self._took.values())
         ratio = took / planned if planned > 0 and took > 0 else 1.0
@@ -89,7 +84,10 @@ class Estimator:
         for key, left in self._left.items():
             count, total = self._took.get(key, (0, 0.0))
             seconds += left * (total / count if count else self._planned[key] * ratio)
-        return seconds
+        return Progressed(
+            sum(self.states.values()), self.total, max(seconds, self.left_s), dict(self.states), record, self._stored,
+            grows=self.left_s > 0,
+        )  # fmt: skip
 
 
 @contextmanager

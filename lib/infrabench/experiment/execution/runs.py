@@ -41,7 +41,7 @@ def site_name(spec: str) -> SiteName:
     return SiteName(*name_and_kind(spec))
 
 
-def folder_for(study: Study, wanted: Design, site: SiteName) -> Path:
+def folder_for(study: Study, wanted: Design, site: session.Named) -> Path:
     """Return the session folder of a request: the same request finds the same folder, unless it names another."""
     name = wanted.request.session
     if name is not None:

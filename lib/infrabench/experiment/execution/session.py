@@ -17,7 +17,21 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from infrabench import registry
-from infrabench.core import DesignError, Guards, LedgerError, Request, Site, SiteError, Study, canonical
+from infrabench.core import (
+    Case,
+    DesignError,
+    Guards,
+    LedgerError,
+    NotRunnable,
+    Request,
+    Site,
+    SiteError,
+    Study,
+    Target,
+    canonical,
+    plan_steps,
+    share_out,
+)
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design
 from infrabench.experiment.design.replan import REPEATED
@@ -26,6 +40,7 @@ from infrabench.experiment.execution.deployments import Fleet, deployed
 from infrabench.experiment.execution.progress import OnProgress
 from infrabench.experiment.execution.runner import LookAt, Ready, Runner, end_orphans
 from infrabench.experiment.provenance import code, collect
+from infrabench.ledger import catalogue
 from infrabench.ledger.codes import CODE
 from infrabench.ledger.records import FORMAT, absences, not_applicable
 from infrabench.ledger.session_folder import SessionFolder
@@ -43,15 +58,52 @@ def request(study: Study, **parameters: Any) -> Design:
 def resolve(request: Request, study: Study | None = None) -> Design:
     """Return the design of a request, with every registered system and workload known by name.
 
-    `study`: None for the registered one of that name.
+    `study`: None for the registered one of that name. A profile that is a file (`profile_file`) is sought in the
+    working folder, then in the checkout; the request of the design names it without its ending.
     """
     study = registry.study(request.study) if study is None else study
+    own = {name.partition(".")[0] for name in request.set or ()}
+    if isinstance(request.profile, str) and request.profile.endswith((".yml", ".yaml")):
+        from infrabench.experiment.design import profile_file  # pydantic is loaded for this alone
+
+        path = Path(request.profile).expanduser()
+        path = path if path.is_file() else catalogue.home() / path
+        name, profile = profile_file.read_profile(path, study, lambda workload: registry.workload(workload).PARAMS)
+        study = replace(study, profiles={**study.profiles, name: profile})
+        request, own = replace(request, profile=name), own | {case.workload for case in profile.cases}
     names = {case.workload for each in study.profiles.values() for case in each.cases} | {*(request.workloads or ())}
     known = set(registry.names("workloads"))
     declared = {name: registry.workload(name).PARAMS for name in sorted(names & known)}
     for name in sorted(names - known):
         registry.workload(name)  # raises: says the nearest names
-    return designs.design(study, request, registry.names("systems"), declared)
+    wanted = designs.design(study, request, registry.names("systems"), declared)
+    return replace(
+        wanted, cases=tuple(_fit_rounds(case, request) if case.workload in own else case for case in wanted.cases)
+    )
+
+
+def _fit_rounds(case: Case, request: Request) -> Case:
+    """Return a case of own values with as many of its rounds as its workload can be cut into with them.
+
+    `DesignError` for values that the workload refuses together, before anything is made ready. What hangs on the system
+    at hand is found where its targets are known.
+    """
+    from infrabench.machines.hosts.host import LocalHost  # needs Fabric; reading sessions does not
+
+    workload = registry.workload(case.workload)
+    life = dict.fromkeys(("create", "exec", "remove", "address"), ("true",))
+    roles = {role: Target(role, LocalHost(), lifecycle=life) for role in ("server", "client")}
+    for rounds in range(case.rounds, 0, -1):
+        try:
+            plan_steps(workload, share_out(case.params, workload.PARAMS, rounds), roles)
+        except NotRunnable:
+            break
+        except DesignError as error:
+            if rounds == 1 or request.rounds is not None:
+                raise DesignError(f"{case.workload} {case.scenario}: {error}") from error
+        else:
+            return replace(case, rounds=rounds)
+    return case
 
 
 def study_of(wanted: Design) -> Study:
@@ -97,6 +149,7 @@ def parameters(study: Study, wanted: Design, site: Site | Named) -> dict[str, An
                 "stopping": None if wanted.stopping is None else asdict(wanted.stopping),
                 "variants": {name: asdict(each) for name, each in study.variants.items() if name in wanted.systems},
                 **({} if wanted.request.rounds is None else {"rounds": wanted.request.rounds}),
+                **({} if wanted.request.set is None else {"set": wanted.request.set}),
             }
         )
     )  # fmt: skip

@@ -38,7 +38,7 @@ TOOLS = "machines/lab"  # where the sources of ib- tools lie
 PATH = re.compile(r"(?!/)(?!.*\.\.)[\w./-]{1,200}")  # a text that may name a file of ours
 HINTS = {"returns", "annotation"}  # of functions
 Definition = tuple[Path, str | None]  # a module and a name in it; None: everything in it; "": what has no name
-RUN = (*(name for name in registry.CONTRACT["workloads"] if name != "parse"), *registry.DERIVED.values())
+RUN = (*(name for name in registry.CONTRACT["workloads"] if name != "parse"), *registry.DERIVED)
 EXECUTION = ROOT / "experiment/execution"
 # What runs, watches and judges a trial; what decides which trial comes next.
 SUITE: Mapping[str, tuple[Definition, ...]] = {

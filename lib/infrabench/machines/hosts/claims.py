@@ -76,9 +76,11 @@ def _claim(host: Host, holder: Holder) -> Iterator[None]:
         if answer["state"] == "error":
             raise SiteError(f"{host.name}: it cannot be claimed for this session: {answer['reason']}")
         if answer["state"] == "busy":
+            unnamed = f"a process that does not say who it is (as root, `fuser {answer['place']}` there names it)"
+            who = unnamed if answer["holder"] is None else describe_holder(answer["holder"])
             raise SiteError(
-                f"{host.name} is in use by {_holder_text(answer['holder'], answer['place'])}. Two sessions on one host "
-                "would disturb each other: wait until that one has ended, or stop it"
+                f"{host.name} is in use by {who}. Two sessions on one host would disturb each other: wait until that "
+                "one has ended, or stop it"
             )
         yield
 
@@ -88,9 +90,3 @@ def describe_holder(holder: Holder) -> str:
     given = {key: str(holder.get(key, "?")) for key in ("session", "user", "pid", "controller", "since")}
     said = {key: "".join(each if each.isprintable() else "?" for each in text[:LONGEST]) for key, text in given.items()}
     return "session {session} of user {user} (process {pid} on {controller}) since {since}".format(**said)
-
-
-def _holder_text(holder: Holder | None, place: str) -> str:
-    if holder is None:
-        return f"a process that does not say who it is (as root, `fuser {place}` there names it)"
-    return describe_holder(holder)

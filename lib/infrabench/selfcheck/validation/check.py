@@ -71,15 +71,7 @@ def between(low: float, high: float) -> Allowed:
     return lambda replicates: Band(low, high)
 
 
-class ExpectedShare(NamedTuple):
-    """What a procedure does to the data of a case, and how often it may."""
-
-    what: str
-    procedure: Procedure
-    allowed: Allowed
-
-
-Expected = tuple[str, Procedure, Allowed]  # as in `ExpectedShare`
+Expected = tuple[str, Procedure, Allowed]  # what is done to the data of a case, and how often it may
 
 
 @dataclass(frozen=True)
@@ -88,15 +80,15 @@ class SimulatedCase:
 
     data: str
     generate: Generate[Any]
-    expectations: tuple[ExpectedShare, ...]
+    expectations: tuple[Expected, ...]
     fast: int = 2_000
     full: int = 20_000
     batch: int = 1_000
 
 
 def case(data: str, generate: Generate[Any], *expected: Expected, **sizes: int) -> SimulatedCase:
-    """Return the case of some data; `expected`: each as `ExpectedShare`; `sizes`: replicates and batch."""
-    return SimulatedCase(data, generate, tuple(ExpectedShare(*each) for each in expected), **sizes)
+    """Return the case of some data and what is expected of it; `sizes`: replicates and batch."""
+    return SimulatedCase(data, generate, expected, **sizes)
 
 
 @dataclass(frozen=True)
@@ -123,26 +115,23 @@ class Outcome(NamedTuple):
 
 def carry_out(check: Check, *, full: bool = False, seed: int = SEED) -> Iterator[Outcome]:
     """Yield one outcome for every expectation of every case; the same seed gives the same outcomes."""
-    for each in check.cases:
-        yield from _carry_out_case(check, each, each.full if full else each.fast, seed)
-
-
-def _carry_out_case(check: Check, case: SimulatedCase, replicates: int, seed: int) -> Iterator[Outcome]:
-    sums, seconds = np.zeros(len(case.expectations)), np.zeros(len(case.expectations))
-    key = zlib.crc32(f"{check.id}, {case.data}".encode())
-    for number, begun in enumerate(range(0, replicates, case.batch)):
-        size = min(case.batch, replicates - begun)
-        begin = time.perf_counter()
-        data = case.generate(np.random.default_rng([seed, key, number]), size)
-        seconds += (time.perf_counter() - begin) / len(case.expectations)
-        for index, (what, procedure, _) in enumerate(case.expectations):
+    for case in check.cases:
+        replicates = case.full if full else case.fast
+        sums, seconds = np.zeros((2, len(case.expectations)))
+        key = zlib.crc32(f"{check.id}, {case.data}".encode())
+        for number, begun in enumerate(range(0, replicates, case.batch)):
+            size = min(case.batch, replicates - begun)
             begin = time.perf_counter()
-            said = np.asarray(procedure(data), dtype=float)
-            if said.shape != (size,) or not np.isfinite(said).all():  # one that says nothing of some is broken
-                raise ValueError(f"{what}: expected one answer for each of {size} replicates, got {said.shape}")
-            sums[index] += said.sum()
-            seconds[index] += time.perf_counter() - begin
-    for (what, _, allowed), total, took in zip(case.expectations, sums, seconds, strict=True):
-        estimate, band = float(total / replicates), allowed(replicates)
-        passed = band.low <= estimate <= band.high
-        yield Outcome(check.id, f"{what}: {case.data}", estimate, *band, replicates, passed, float(took))
+            data = case.generate(np.random.default_rng([seed, key, number]), size)
+            seconds += (time.perf_counter() - begin) / len(case.expectations)
+            for index, (what, procedure, _) in enumerate(case.expectations):
+                begin = time.perf_counter()
+                said = np.asarray(procedure(data), dtype=float)
+                if said.shape != (size,) or not np.isfinite(said).all():  # one that says nothing of some is broken
+                    raise ValueError(f"{what}: expected one answer for each of {size} replicates, got {said.shape}")
+                sums[index] += said.sum()
+                seconds[index] += time.perf_counter() - begin
+        for (what, _, allowed), total, took in zip(case.expectations, sums, seconds, strict=True):
+            estimate, band = float(total / replicates), allowed(replicates)
+            passed = band.low <= estimate <= band.high
+            yield Outcome(check.id, f"{what}: {case.data}", estimate, *band, replicates, passed, float(took))

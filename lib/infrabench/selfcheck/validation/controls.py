@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from infrabench.selfcheck.validation.check import SEED, Check, Procedure, between, case
+from infrabench.selfcheck.validation.check import Check, Procedure, between, case
 from infrabench.selfcheck.validation.comparisons import ALPHA, any_pair_rejected, rejects
 from infrabench.selfcheck.validation.estimation import RATIO, RESAMPLES, covers
 from infrabench.selfcheck.validation.generators import (
@@ -37,13 +37,12 @@ Answers = NDArray[np.bool_]
 def percentile_bootstrap(x: Array) -> Answers:
     """The percentile bootstrap of a mean, however few values there are."""
 
-    def ends(shares: Array, x: Array) -> intervals.Ends:
+    def ends(counts: intervals.Counts, x: Array) -> intervals.Ends:
         mean = x.mean(axis=-1, keepdims=True)
-        low, high = intervals.percentile_ends(intervals.means(x - mean, shares), intervals.LEVEL)
+        low, high = intervals.percentile_ends(intervals.means(x - mean, counts / x.shape[-1]))
         return low + mean[:, 0], high + mean[:, 0]
 
-    found = intervals.over_cells(ends, (x,), intervals.resample_shares, intervals.LEVEL, RESAMPLES, SEED)
-    return covers(found, 0.0)
+    return covers(intervals.over_cells(ends, x, resamples=RESAMPLES), 0.0)
 
 
 def welch_p(x: Array, y: Array) -> Array:

@@ -8,13 +8,14 @@ import pytest
 
 from infrabench import registry
 from infrabench.analysis.budget import check_looks
+from infrabench.analysis.session_data import open_session
 from infrabench.experiment.design.replan import check_plan
 from infrabench.experiment.execution import reparse, runs, session
 from infrabench.experiment.execution.blocks import FINAL
 from infrabench.ledger import catalogue, records
 from infrabench.ledger.pace import measure_pace
 from infrabench.ledger.session_folder import SessionFolder
-from infrabench.notebook import budget_tables, plan_tables, session_tables
+from infrabench.notebook import budget_tables, plan_tables
 
 pytestmark = pytest.mark.timeout(600)
 MINUTES = 2
@@ -40,6 +41,6 @@ def test_two_minutes_are_kept_and_the_session_says_what_they_decided(
         assert len(looks) == 1
     assert records.verify(folder) + check_plan(stored) + check_looks(stored) == []
     assert reparse.compare(folder).differences == ()
-    opened = session_tables.open_session(folder)
+    opened = open_session(folder)
     assert len(budget_tables.budget_table(opened)) == 3  # two cases of sysbench, one of STREAM; docker
     assert budget_tables.budget_summary(opened).startswith(("After the first blocks", "The first blocks took"))

@@ -6,7 +6,6 @@ leaves behind is really made on it: devices, rules, filters, mounts, processes, 
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +14,6 @@ import pytest
 
 from infrabench.core import NotRunnable, ProvisionError
 from infrabench.machines.clusters import hosts, remote
-from infrabench.machines.lab import images
-from infrabench.machines.lab.shell import locked, require
 from tests.support.cluster_fakes import Scripted
 from tests.support.sandbox import Sandbox, sandbox
 
@@ -71,22 +68,10 @@ sleep 400 >/dev/null 2>&1 & echo $! >/run/units/infrabench-kubelet.service
 """
 
 
-def _why_not() -> str:
-    try:
-        require()
-    except NotRunnable as error:
-        return str(error)
-    return ""
-
-
 @pytest.fixture
 def machine() -> Iterator[Sandbox]:
     """A machine with rules, devices and files of others."""
-    if reason := _why_not():
-        pytest.skip(f"not run: {reason}")
-    with locked():
-        image = images.make("cluster")
-    with sandbox(Path(tempfile.mkdtemp(prefix="infrabench-test-")), image.rootfs) as made:
+    with sandbox() as made:
         made.sh(OTHERS)
         yield made
 

@@ -7,7 +7,6 @@ import json
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,9 +16,6 @@ import pytest
 import yaml
 
 from infrabench import cli
-from infrabench.core import NotRunnable
-from infrabench.machines.lab import images
-from infrabench.machines.lab.shell import locked, require
 from tests.support.debian import package, publish
 from tests.support.sandbox import Sandbox, sandbox
 from tests.support.ssh_server import serving
@@ -45,23 +41,10 @@ def _root(machine: Sandbox) -> Path:
     return Path(f"/proc/{machine.pid}/root")
 
 
-def _why_not() -> str | None:
-    try:
-        require()
-    except NotRunnable as error:
-        return str(error)
-    return None
-
-
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Sandbox]:
     """A Debian machine with a repository of its own and nothing of ours, whose lists were never brought up to date."""
-    if reason := _why_not():
-        pytest.skip(f"not run: {reason}")
-    with locked():
-        images.make("guest")
-        image = images.make("cluster")
-    with sandbox(Path(tempfile.mkdtemp(prefix="infrabench-test-")), image.rootfs) as made:
+    with sandbox("guest") as made:
         made.sh(SOURCES)
         made.run(("sh", "-c", 'cat >"$1"; chmod 755 "$1"', "sh", "/usr/local/sbin/systemctl"), timeout_s=10,
                  stdin=SYSTEMCTL.encode())  # fmt: skip
@@ -81,8 +64,7 @@ def _inventory(folder: Path, machine: Sandbox, *into: str) -> Iterator[Path]:
     inside = ("nsenter", f"--target={machine.pid}", "--mount", "--net", "--pid", "--root", "--wd", "env", PATH, *into)
     folder.mkdir(exist_ok=True)
     with serving(folder, into=inside) as login:
-        server = {"address": login.address, "port": login.port, "user": login.user, "key": str(login.key)}
-        data = {"name": "one", "known_hosts": str(login.known_hosts), "hosts": {"server": server}}
+        data = {"name": "one", "known_hosts": str(login.known_hosts), "hosts": {"server": login.machine}}
         file = folder / "hosts.yml"
         file.write_text(yaml.safe_dump(data))
         yield file

@@ -159,13 +159,9 @@ def test_space_that_is_given_back_leaves_the_disks(run: Run) -> None:
     assert told["trimmed_B"] - told["empty_B"] < told["wanted_B"] / 4
 
 
-def test_it_goes_on_after_it_stood_still(run: Run) -> None:
-    assert run("frozen", "5") == {"still": True, "went_on": True, "different": 0, "clean": True}
-
-
-@in_long_form
-def test_it_goes_on_after_minutes(run: Run) -> None:
-    told = run("frozen", "150", timeout_s=300)
+@pytest.mark.parametrize("seconds", ["5", pytest.param("150", marks=in_long_form)])
+def test_it_goes_on_after_it_stood_still(run: Run, seconds: str) -> None:
+    told = run("frozen", seconds, timeout_s=300)
     assert told == {"still": True, "went_on": True, "different": 0, "clean": True}
 
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from infrabench.core import SiteError
-from infrabench.machines.sites import import_slurm
+from infrabench.machines.sites import import_hosts
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,6 @@ from infrabench.machines.sites import import_slurm
 def test_what_is_no_list_is_refused_in_no_time(text: str, told: str) -> None:
     begin = time.process_time()
     with pytest.raises(SiteError, match=told) as error:
-        import_slurm.expand_list(text, {"PATH": "/nonexistent"})
+        import_hosts.expand_list(text, {"PATH": "/nonexistent"})
     assert time.process_time() - begin < 1
     assert len(str(error.value)) < 500

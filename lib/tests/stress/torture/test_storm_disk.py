@@ -15,7 +15,7 @@ import pytest
 from infrabench import registry
 from infrabench.analysis.dataset import folder as dataset
 from infrabench.analysis.session_data import open_session
-from infrabench.analysis.tidy import read_table, tidy, write_table
+from infrabench.analysis.tidy import tidy, write_table
 from infrabench.core import InfrabenchError, LedgerError
 from infrabench.experiment.execution import preflight, session
 from infrabench.ledger import archive, catalogue, records
@@ -24,6 +24,7 @@ from infrabench.machines.hosts.host import LocalHost
 from infrabench.notebook.api import results
 from tests.stress.torture.small_disk import NOT_ROOT, fill, read_only, small_disk
 from tests.support import stored_sessions
+from tests.support.analysis_fixtures import read_table
 from tests.support.fakes import fake_site
 from tests.support.storm import SEED, size
 

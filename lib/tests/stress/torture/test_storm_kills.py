@@ -22,13 +22,14 @@ from typing import Any
 import pytest
 
 from infrabench import registry
-from infrabench.analysis.tidy import read_table, tidy, write_table
+from infrabench.analysis.tidy import tidy, write_table
 from infrabench.experiment.execution import runner, session
 from infrabench.ledger import records
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.stats.contrasts import contrasts
 from tests.stress.torture.dens import MARK, alive
+from tests.support.analysis_fixtures import read_table
 from tests.support.fakes import fake_site
 from tests.support.storm import SEED, size
 

@@ -20,7 +20,7 @@ import pytest
 from infrabench.analysis import session_data, tables
 from infrabench.analysis.dataset import part
 from infrabench.analysis.results import Results
-from infrabench.analysis.tidy import read_table, tidy, write_table
+from infrabench.analysis.tidy import tidy, write_table
 from infrabench.cli import session as commands
 from infrabench.core import InfrabenchError, LedgerError, SchemaError
 from infrabench.core.names import file_name
@@ -32,6 +32,7 @@ from infrabench.ledger.session_folder import SessionFolder
 from infrabench.notebook import start_page
 from infrabench.publish import latex
 from tests.stress.torture import strangers
+from tests.support.analysis_fixtures import read_table
 from tests.support.stored_sessions import reseal, write_session
 from tests.support.storm import SEED, Memory, size
 

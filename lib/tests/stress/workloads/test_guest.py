@@ -15,7 +15,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 import infrabench
-from infrabench.workloads import ftp, mail, startup, stream, web
+from infrabench.workloads import ftp, mail, stream, web
 
 GUEST = Path(infrabench.__file__).parent / "machines" / "lab" / "guest"
 BIN = GUEST / "overlay/usr/local/bin"
@@ -70,10 +70,8 @@ def test_ports_and_pages_agree_with_the_workloads() -> None:
     assert f"anon_root={ftp.FOLDER}\n" in (ETC / "ftp/vsftpd.conf").read_text()
     assert f"0.0.0.0:{mail.PARAMS['port'].default} inet" in (ETC / "mail/master.cf").read_text()
     assert f"maillog_file = {mail.LOG}\n" in (ETC / "mail/main.cf").read_text()
-    assert startup.PARAMS["port"].default == web.PARAMS["port"].default
     setup = (GUEST / "setup.sh").read_text()
     assert f"head -c {web.PAGE_BYTES} >/srv/infrabench/web{web.PAGE}\n" in setup
-    assert startup.PAGE_BYTES == web.PAGE_BYTES
 
 
 def test_mail_never_leaves() -> None:

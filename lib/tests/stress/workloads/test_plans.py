@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from infrabench.workloads import _startup_probe, startup
+from infrabench.workloads import _startup_probe, startup, web
 
 
 class _Page(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        body = b"x" * (startup.PAGE_BYTES if self.path == startup.PAGE else 3)
+        body = b"x" * (web.PAGE_BYTES if self.path == web.PAGE else 3)
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -40,8 +40,8 @@ def page_port() -> Iterator[int]:
 
 def probed(port: int, **changes: Any) -> subprocess.CompletedProcess[str]:
     asked = {
-        "create": ["true"], "exec": ["env"], "address": "127.0.0.1", "port": port, "path": startup.PAGE,
-        "bytes": startup.PAGE_BYTES, "limit_s": 5.0, "start": ["true"], "stop": ["true"], **changes,
+        "create": ["true"], "exec": ["env"], "address": "127.0.0.1", "port": port, "path": web.PAGE,
+        "bytes": web.PAGE_BYTES, "limit_s": 5.0, "start": ["true"], "stop": ["true"], **changes,
     }  # fmt: skip
     argv = [sys.executable, "-c", startup.PROBE.read_text(), json.dumps(asked)]
     return subprocess.run(argv, capture_output=True, text=True, timeout=30)
@@ -53,7 +53,7 @@ def test_probe_times_follow_each_other(page_port: int) -> None:
     assert found["create_s"] >= 0.05
     assert found["create_s"] < found["first_command_s"] < found["service_s"]
     assert found["service_s"] - found["first_command_s"] >= 0.03
-    assert (found["http_status"], found["http_bytes"], found["exec_tries"]) == (200, startup.PAGE_BYTES, 1)
+    assert (found["http_status"], found["http_bytes"], found["exec_tries"]) == (200, web.PAGE_BYTES, 1)
 
 
 def test_probe_polls_until_the_first_command_succeeds(page_port: int, tmp_path: Any) -> None:

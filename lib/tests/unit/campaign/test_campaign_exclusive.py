@@ -14,10 +14,9 @@ from infrabench import registry
 from infrabench.experiment.campaign import overlap
 from infrabench.experiment.campaign.overlap import Span, closest, overlaps
 from infrabench.experiment.campaign.plan import Plan
-from infrabench.experiment.execution import session
 from infrabench.ledger import records
 from infrabench.machines.hosts.host import LocalHost
-from tests.support.fakes import PLUGINS, fake_site
+from tests.support.fakes import PLUGINS, fake_site, run_session
 from tests.unit.campaign.test_campaign_plan import planned
 
 
@@ -78,7 +77,7 @@ def test_the_closest_two_are_told() -> None:
 def test_a_real_ledger_is_read_and_two_of_one_time_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
     folder = tmp_path / "session"
-    session.run(registry.study("fakes"), fake_site(LocalHost("here")), profile="tiny", folder=folder)
+    run_session(registry.study("fakes"), folder, fake_site(LocalHost("here")))
     found = overlap.spans("a", folder)
     assert len(found) == 12
     assert all(each.end_s > each.begin_s for each in found)
@@ -96,7 +95,7 @@ def test_a_trial_that_begins_as_another_ends_does_not_meet_it(
     """Of a beginning of 0.0004 s the ledger says 0.000 s; the duration is finer, and of a clock that may run apart."""
     monkeypatch.setenv(registry.VARIABLE, str(PLUGINS))
     folder = tmp_path / "session"
-    session.run(registry.study("fakes"), fake_site(), profile="tiny", folder=folder)
+    run_session(registry.study("fakes"), folder)
     first, second, *_ = records.read_trials(folder)
     instants = [f"2026-11-22T10:00:{each}Z" for each in ("00.000", "01.001", "02.001")]
     first, second = (

@@ -12,10 +12,11 @@ import pytest
 
 from infrabench.analysis import session_data
 from infrabench.analysis.dataset import folder, part
-from infrabench.analysis.tidy import read_table, tidy
+from infrabench.analysis.tidy import tidy
 from infrabench.core import DesignError, LedgerError
 from infrabench.ledger import ledger
 from tests.support import dataset_sessions as sessions
+from tests.support.analysis_fixtures import read_table
 
 
 @pytest.fixture(scope="module")

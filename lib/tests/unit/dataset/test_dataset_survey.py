@@ -29,20 +29,23 @@ def the_same(found: survey.GroupAnalysis, whole: session_data.Session) -> None:
     assert {key: found.data[key] for key in whole.data} == whole.data
 
 
+def group_of(root: Path, names: list[Path]) -> survey.Group:
+    """Bring sessions of one study at one site into a data set, and return their group."""
+    list(folder.update(names, root))
+    (group,) = survey.groups(folder.parts(root)[0])
+    return group
+
+
 @pytest.mark.parametrize("study", ["containers", "cnis", "storage", "aa"])
 def test_recorded_sessions_say_the_same_to_the_last_digit(study: str, tmp_path: Path) -> None:
     names = [path for _, path in sorted(catalogue.recorded(study).items())]
-    list(folder.update(names, tmp_path / "d"))
-    (group,) = survey.groups(folder.parts(tmp_path / "d")[0])
     whole = session_data.open_session(names[0]) if len(names) == 1 else session_data.pool(names)
-    the_same(survey.analyse_group(group), whole)
+    the_same(survey.analyse_group(group_of(tmp_path / "d", names)), whole)
 
 
 def test_failed_missing_and_pooled_trials_say_the_same(tmp_path: Path) -> None:
     names = [sessions.ledger(tmp_path / f"s{n}", blocks=3, seed=n, skip_last=40 * n, emulated=True) for n in range(4)]
-    list(folder.update(names, tmp_path / "d"))
-    (group,) = survey.groups(folder.parts(tmp_path / "d")[0])
-    found = survey.analyse_group(group)
+    found = survey.analyse_group(group_of(tmp_path / "d", names))
     the_same(found, session_data.pool(names))
     assert set(found.frames["contrasts"]["pair_unit"]) == {"deployments"}
     assert found.frames["estimates"]["failed"].sum() > 0
@@ -85,9 +88,7 @@ def changed(session: Path, name: str, **changes: object) -> Path:
 
 def two(tmp_path: Path, name: str, **changes: object) -> survey.Group:
     first, other = (sessions.ledger(tmp_path / each, blocks=2) for each in ("s1", "s2"))
-    list(folder.update([first, changed(other, name, **changes)], tmp_path / "d"))
-    (group,) = survey.groups(folder.parts(tmp_path / "d")[0])
-    return group
+    return group_of(tmp_path / "d", [first, changed(other, name, **changes)])
 
 
 def test_sessions_that_differ_are_refused_or_stamped(tmp_path: Path) -> None:
@@ -106,10 +107,8 @@ def test_a_metric_in_two_units_is_refused(tmp_path: Path) -> None:
     names = [sessions.ledger(tmp_path / name, blocks=1) for name in ("s1", "s2")]
     for path in names[1].glob("trials/*/trial.json"):
         path.write_text(path.read_text().replace('"unit": "B/s"', '"unit": "bit/s"'))
-    list(folder.update(names, tmp_path / "d"))
-    (group,) = survey.groups(folder.parts(tmp_path / "d")[0])
     with pytest.raises(SchemaError, match="more than one unit"):
-        survey.analyse_group(group)
+        survey.analyse_group(group_of(tmp_path / "d", names))
 
 
 @pytest.fixture

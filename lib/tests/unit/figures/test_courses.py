@@ -9,7 +9,7 @@ import pytest
 from infrabench.analysis.figures import timeline
 from infrabench.analysis.figures.theme import COLUMN_MM, PAGE_MM
 from infrabench.core import SchemaError
-from tests.support.look_at import marked, overhang_mm, smallest_axes_mm, texts
+from tests.support.look_at import check_paper, marked, texts
 
 SYSTEMS = ["zfs (user space)", "ceph"]
 HOW = {"zero": "replaced", "origin": "the disk was replaced", "shown": ("lost", "clean")}
@@ -36,12 +36,9 @@ def courses(trials: int = 3, scenarios: tuple[str, ...] = ("2 GB", "4 GB"), syst
 @pytest.mark.parametrize("scenarios", [("2 GB",), ("2 GB", "4 GB"), ("2 GB", "4 GB", "20 GB", "40 GB")])
 def test_a_line_for_each_trial_in_a_panel_for_each_scenario_and_series(scenarios: tuple[str, ...]) -> None:
     samples, events = courses(scenarios=scenarios)
-    figure = timeline(samples, events, systems=SYSTEMS, **HOW).figure
+    figure = check_paper(timeline(samples, events, systems=SYSTEMS, **HOW).figure, PAGE_MM, axes_mm=14)
     panels = figure.axes
     assert len(panels) == 2 * len(scenarios)
-    assert overhang_mm(figure) < 0.1
-    assert smallest_axes_mm(figure) > 14
-    assert figure.get_figwidth() * 25.4 == pytest.approx(PAGE_MM)
     for axes in panels:
         assert sum(len(line.get_xdata()) > 10 for line in axes.lines) == 6
     lines = [line for line in panels[-1].lines if len(line.get_xdata()) > 10]
@@ -53,11 +50,13 @@ def test_a_line_for_each_trial_in_a_panel_for_each_scenario_and_series(scenarios
     assert all(name in told for name in (*scenarios, *SYSTEMS, "lost", "clean"))
 
 
-def test_what_happened_is_marked_for_each_trial() -> None:
-    samples, events = courses(scenarios=("2 GB",))
-    first = timeline(samples, events, systems=SYSTEMS, **HOW).figure.axes[0]
+def test_what_happened_is_marked_for_each_trial_and_told() -> None:
+    first = timeline(*courses(scenarios=("2 GB",)), systems=SYSTEMS, **HOW).figure.axes[0]
     assert sorted(marked(first, "x")[:, 0]) == sorted([15.0, 16.0, 17.0] * 2)
     assert sorted(marked(first, "|")[:, 0]) == [-1.5] * 6
+    told = timeline(*courses(), **HOW).caption
+    assert "One line for each trial and none for their mean, 3 for each system and scenario" in told
+    assert "4 GB, ceph: lost at -1.5 s, clean at 15 to 17 s." in told
 
 
 def test_many_trials_are_fainter_than_few() -> None:
@@ -75,14 +74,7 @@ def test_a_system_without_a_trial_keeps_the_others_colours() -> None:
             (both, alone)]  # fmt: skip
     assert last[0] == last[1]
     assert "zfs" not in texts(alone)
-    assert overhang_mm(alone) < 0.1
-
-
-def test_its_caption_has_counts_and_times() -> None:
-    samples, events = courses()
-    told = timeline(samples, events, **HOW).caption
-    assert "One line for each trial and none for their mean, 3 for each system and scenario" in told
-    assert "4 GB, ceph: lost at -1.5 s, clean at 15 to 17 s." in told
+    check_paper(alone, COLUMN_MM)
 
 
 def test_there_has_to_be_something_to_draw() -> None:

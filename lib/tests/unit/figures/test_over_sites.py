@@ -14,7 +14,7 @@ from infrabench.analysis.figures.theme import COLOURS
 from infrabench.core import SchemaError
 from infrabench.stats.sites import over_sites, per_site
 from tests.support.frames import contrasts_frame
-from tests.support.look_at import marked, overhang_mm, smallest_axes_mm, texts
+from tests.support.look_at import check_paper, marked, texts
 
 NAMES = ("rack-1", "rack-2", "rack-3", "rack-4")
 
@@ -67,22 +67,23 @@ def test_the_area_of_a_square_is_the_weight_of_its_site() -> None:
     assert (sizes[0] / sizes[1]) ** 2 == pytest.approx(weights[0] / weights[1])
 
 
-def test_a_site_that_is_named_says_so_instead_of_its_verdict() -> None:
-    rows, over = frames(0.97, 0.97, 0.97, 0.60)
-    shown = texts(sites(rows, over).figure)
-    assert "stands out" in shown
-    assert "differs between sites" in shown
-    assert "docker at users=1000: rack-4 stands out" in sites(rows, over).caption
+def test_a_site_that_is_named_says_so_and_the_caption_counts_what_holds_where() -> None:
+    figure, told = sites(*frames(0.97, 0.97, 0.97, 0.60))
+    assert "stands out" in texts(figure)
+    assert "differs between sites" in texts(figure)
+    assert "docker at users=1000: rack-4 stands out" in told
+    assert "Ratio of geometric means to native at 4 sites, squares, over 30 blocks each" in told
+    assert "Over sites: differs between sites 1, holds everywhere 1." in told
+    assert "prediction interval of a new site" in told
 
 
 def test_two_sites_have_no_diamond_and_the_caption_says_why() -> None:
-    rows, over = frames(0.97, 0.80)
-    figure = sites(rows, over).figure
+    figure, told = sites(*frames(0.97, 0.80), "One machine.")
     assert diamonds(figure) == []
     assert "mean of sites" not in texts(figure)
     assert "equal sites: p < 0.0001" in texts(figure)
-    assert "Two sites give no mean over sites" in sites(rows, over, "One machine.").caption
-    assert sites(rows, over, "One machine.").caption.endswith("One machine.")
+    assert "Two sites give no mean over sites" in told
+    assert told.endswith("One machine.")
 
 
 def test_a_wide_new_site_ends_in_arrows_and_leaves_the_sites_room() -> None:
@@ -104,20 +105,10 @@ def test_a_site_without_a_ratio_keeps_its_line_with_the_reason() -> None:
 @pytest.mark.parametrize("ratios", [(0.97, 0.8), (0.97, 0.96, 0.98), (0.97, 0.5, 1.4, 0.99)])
 def test_it_fits_its_paper_at_both_widths(width: float, ratios: tuple[float, ...]) -> None:
     rows, over = frames(*ratios)
-    figure = sites(rows, over, width_mm=width).figure
-    assert overhang_mm(figure) < 0.05
-    assert smallest_axes_mm(figure) > 20
+    check_paper(sites(rows, over, width_mm=width).figure, width, axes_mm=20)
 
 
 def test_there_has_to_be_something_to_draw() -> None:
     rows, over = frames(0.97, 0.96)
     with pytest.raises(SchemaError, match="no site has a ratio to draw"):
         sites(rows.iloc[:0], over)
-
-
-def test_the_caption_counts_what_holds_where() -> None:
-    rows, over = frames(0.97, 0.97, 0.97, 0.60)
-    told = sites(rows, over).caption
-    assert "Ratio of geometric means to native at 4 sites, squares, over 30 blocks each" in told
-    assert "Over sites: differs between sites 1, holds everywhere 1." in told
-    assert "prediction interval of a new site" in told

@@ -1,4 +1,4 @@
-"""Published ratios on our forest: every mark at its place, every reason with its letter, nothing cut off."""
+"""What papers print, drawn: every ratio and score at its place, every reason with its letter, nothing cut off."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
-from infrabench.analysis.figures import COLUMN_MM, PAGE_MM, View, published
-from infrabench.analysis.figures.theme import COLOURS, GREY
+from infrabench.analysis.figures import COLUMN_MM, PAGE_MM, View, composite, published
+from infrabench.analysis.figures.theme import COLOURS, GREY, assign_styles
+from infrabench.analysis.published import score
 from infrabench.analysis.published.comparison import AGREES_DIRECTION, AGREES_SIZE, DISAGREES, NOT_COMPARABLE
 from infrabench.core import SchemaError
 from tests.support.analysis_fixtures import SYSTEMS
-from tests.support.look_at import marked, overhang_mm, texts
+from tests.support.look_at import check_paper, marked, texts
 
 NAN = float("nan")
 ROW: dict[str, Any] = {
@@ -57,9 +58,9 @@ def bars(axes: Axes) -> list[tuple[float, str]]:
     return [(each.get_segments()[0][0][0], colours[tuple(np.round(each.get_color()[0][:3], 4))]) for each in found]
 
 
-def test_ours_and_theirs_stand_at_their_places() -> None:
-    figure = published(View(published=four(), systems=SYSTEMS)).figure
-    (axes,) = figure.axes
+def test_ours_and_theirs_stand_at_their_places_with_reasons_and_counts() -> None:
+    figure, told = published(View(published=four(), systems=SYSTEMS))
+    (axes,), shown = figure.axes, texts(figure)
     assert marked(axes, "s")[:, 0] == pytest.approx([0.95, 0.95])  # docker's
     assert marked(axes, "^")[:, 0] == pytest.approx([0.95])
     assert marked(axes, "D")[:, 0] == pytest.approx([1.01])
@@ -70,29 +71,21 @@ def test_ours_and_theirs_stand_at_their_places() -> None:
     assert low > 0.4
     assert marked(axes, "<")[:, 0] == pytest.approx([low])
     assert sorted(set(marked(axes, "|")[:, 0])) == pytest.approx([0.92, 0.98])  # ends of the prediction intervals
-
-
-def test_what_is_not_comparable_has_a_letter_and_the_reason_below() -> None:
-    shown = texts(published(View(published=four(), systems=SYSTEMS)).figure)
     for text in ("agrees in size", "agrees in direction", "disagrees", "not comparable a", "not comparable b"):
         assert f"\n{text}\n" in f"\n{shown}\n"
     assert "a  B5\nb  not measured: not part of the profile quick" in shown
     assert "mail: messages (not measured)" in shown
     assert "0.950 [0.930, 0.970]" in shown
     assert "0.900 to 0.960" in shown
+    assert "5 comparisons: agrees in size 1, agrees in direction 1, disagrees 1, not comparable 2." in told
+    assert "Not measured in this session: 1." in told
+    assert "Beyond the axis (arrows): 1." in told
 
 
 def test_a_narrow_figure_has_short_words_and_the_number_that_is_beyond_its_axis() -> None:
     shown = texts(published(View(published=four(), systems=SYSTEMS, width_mm=COLUMN_MM)).figure)
     assert "n.c. a (0.400)" in shown
     assert "0.950 [0.930" not in shown
-
-
-def test_the_caption_counts_the_words_and_what_was_not_measured() -> None:
-    told = published(View(published=four(), systems=SYSTEMS)).caption
-    assert "5 comparisons: agrees in size 1, agrees in direction 1, disagrees 1, not comparable 2." in told
-    assert "Not measured in this session: 1." in told
-    assert "Beyond the axis (arrows): 1." in told
 
 
 def test_one_system_is_named_at_the_axis_alone() -> None:
@@ -113,9 +106,39 @@ def test_ratios_of_two_cells_say_which() -> None:
 def test_nothing_is_cut_off(width_mm: float) -> None:
     long = four().assign(scenario="sequential write with a very long name", reason=LONG)
     for frame in (four(), long, rows(UNMEASURED)):
-        assert overhang_mm(published(View(published=frame, systems=SYSTEMS, width_mm=width_mm)).figure) < 0.1
+        check_paper(published(View(published=frame, systems=SYSTEMS, width_mm=width_mm)).figure, width_mm)
 
 
 def test_nothing_published_is_refused() -> None:
     with pytest.raises(SchemaError, match="no published ratio to draw"):
         published(View(published=rows().iloc[:0], systems=SYSTEMS))
+
+
+ENGINES = ["native", *score.ENGINES]
+ORDERS = {version.label: score.order(version.name) for version in score.VERSIONS}
+
+
+def test_every_score_and_its_bounds_are_drawn() -> None:
+    scores = score.composite()
+    (axes,) = composite(scores, ORDERS, systems=ENGINES, names=score.ENGINES).figure.axes
+    lines = [line for line in axes.lines if line.get_marker() == "None" and line.get_linewidth() == 1.4]
+    dots = [line for line in axes.lines if line.get_marker() != "None"]
+    assert sorted(tuple(line.get_xdata()) for line in lines) == sorted(zip(scores["low"], scores["high"], strict=True))
+    assert sorted(line.get_xdata()[0] for line in dots) == sorted(scores["score"])
+    assert {line.get_color() for line in dots} == {assign_styles(ENGINES)[engine].colour for engine in score.ENGINES}
+    assert [text.get_text() for text in axes.texts] == list(ORDERS.values())
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == list(ORDERS)
+
+
+@pytest.mark.parametrize("width_mm", [COLUMN_MM, PAGE_MM])
+def test_scores_are_drawn_whole(width_mm: float) -> None:
+    drawn = composite(score.composite(), ORDERS, systems=ENGINES, names=score.ENGINES, width_mm=width_mm)
+    check_paper(drawn.figure, width_mm)
+
+
+@pytest.mark.parametrize(
+    ("rows", "systems", "told"), [(99, ["native", "lxc"], "docker, lxc, lxd"), (0, ENGINES, "nothing")]
+)
+def test_unknown_engines_are_refused(rows: int, systems: list[str], told: str) -> None:
+    with pytest.raises(SchemaError, match=told):
+        composite(score.composite().head(rows), ORDERS, systems=systems)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from infrabench.analysis.figures import (
-    COLUMN_MM,
-    PAGE_MM,
-    View,
-    forest,
-    power,
-    tiers,
-)
+from infrabench.analysis.figures import COLUMN_MM, PAGE_MM, View, forest, power, tiers
 from infrabench.analysis.figures.theme import MARKERS
 from infrabench.core import SchemaError
 from infrabench.stats.contrasts import TYPES, contrasts
@@ -21,80 +16,77 @@ from infrabench.stats.multiplicity import tiers as tiers_of
 from infrabench.stats.planning import t_power
 from tests.support.analysis_fixtures import SYSTEMS, table_of
 from tests.support.frames import CASE, CONTRAST, NAN, contrasts_frame, verdicts
-from tests.support.look_at import marked, overhang_mm, smallest_axes_mm, texts
+from tests.support.look_at import check_paper, marked, texts
 
 WEB = ("web", "requests_per_s")
+CPU = ("sysbench-cpu", "events_per_s", "default")
+NAMES = ("native", "docker", "lxc", "lxd", "podman", "kata", "gvisor", "crio")
 
 
 def letters(*of: str, scenario: str = "users=1000") -> pd.DataFrame:
-    rows = [{**CASE, "scenario": scenario, "system": name, "letters": own}
-            for name, own in zip(SYSTEMS, of, strict=True)]  # fmt: skip
-    return pd.DataFrame(rows)
+    groups = zip(NAMES, of, strict=False)
+    return pd.DataFrame([{**CASE, "scenario": scenario, "system": name, "letters": own} for name, own in groups])
+
+
+def rows_of(rows: pd.DataFrame, **how: Any) -> tuple[str, str]:
+    """Return what stands in the forest of some rows, in one line, and its caption."""
+    figure, told = forest(View(contrasts=rows, **{"systems": SYSTEMS, **how}))
+    return texts(figure).replace("\n", " "), told
 
 
 def test_the_synthetic_contrasts_have_the_columns_of_the_real_ones() -> None:
     assert set(CONTRAST) == set(TYPES)
 
 
-def test_forest_draws_each_ratio_at_its_row_and_says_n_and_unit() -> None:
+def test_forest_draws_each_ratio_at_its_row_against_the_margin_of_its_metric() -> None:
     rows = verdicts()
-    figure = forest(View(contrasts=rows, systems=SYSTEMS)).figure
-    axes = figure.axes[0]
+    axes = forest(View(contrasts=rows, systems=SYSTEMS)).figure.axes[0]
     for system, marker in zip(SYSTEMS[1:], MARKERS[1:], strict=False):
         mine = rows[(rows["system"] == system) & rows["ratio"].notna()]
         assert marked(axes, marker)[:, 0] == pytest.approx(mine["ratio"])
     assert marked(axes, "s")[:, 1] == pytest.approx([1, 4])  # below the heading, in the order of the levels
-    shown = texts(figure)
-    assert "web: requests (higher is better; n = 30 blocks)" in shown
-    assert "no ok trial of docker" in shown
-    several = rows.assign(pair_unit="deployments", n_pairs=[6, 5, 6, 6, 6, 6, 0])
-    assert "n = 5 to 6 deployments)" in texts(forest(View(contrasts=several, systems=SYSTEMS)).figure)
-
-
-def test_forest_has_the_margin_of_each_metric() -> None:
-    figure = forest(View(contrasts=verdicts(), systems=SYSTEMS)).figure
-    bands = {(round(p.get_x(), 6), round(p.get_x() + p.get_width(), 6)) for p in figure.axes[0].patches}
+    bands = {(round(p.get_x(), 6), round(p.get_x() + p.get_width(), 6)) for p in axes.patches}
     assert bands == {(0.98, 1.02), (0.99, 1.01)}
 
 
-def test_a_verdict_that_hangs_on_flagged_values_is_marked_and_explained() -> None:
-    rows = verdicts()
-    shown = texts(forest(View(contrasts=rows, systems=SYSTEMS)).figure).replace("\n", " ")
-    assert shown.count("costs 1.1 to 3.9 % †") == 1
-    assert "† without the values flagged as outliers - web requests users=2000 docker: inconclusive" in shown
-    assert "1 of them would be another (†)" in forest(View(contrasts=rows)).caption
-    many = texts(forest(View(contrasts=rows.assign(sensitive=True), systems=SYSTEMS)).figure)
-    assert "† 7 verdicts are others without the values flagged as outliers; the table says which" in many
-    steady = rows.assign(sensitive=False)
-    assert "†" not in texts(forest(View(contrasts=steady, systems=SYSTEMS)).figure)
-    assert "None of them hangs on a value flagged as an outlier." in forest(View(contrasts=steady)).caption
-
-
-def test_forest_caption_counts_verdicts_and_names_the_unit() -> None:
-    told = forest(View(contrasts=verdicts())).caption
+def test_forest_says_n_and_unit_and_counts_verdicts() -> None:
+    shown, told = rows_of(verdicts())
+    assert "web: requests (higher is better; n = 30 blocks)" in shown
+    assert "no ok trial of docker" in shown
     assert "Ratio of means to native over 30 blocks" in told
     assert "2 different, 2 equivalent, 2 inconclusive, 1 not comparable" in told
     assert "margin of 1 % and 2 %" in told
+    several = verdicts().assign(pair_unit="deployments", n_pairs=[6, 5, 6, 6, 6, 6, 0])
+    assert "n = 5 to 6 deployments)" in rows_of(several)[0]
 
 
-def test_tiers_stand_best_first_and_share_letters_along_a_line() -> None:
+def test_a_verdict_that_hangs_on_flagged_values_is_marked_and_explained() -> None:
+    shown, told = rows_of(verdicts())
+    assert shown.count("costs 1.1 to 3.9 % †") == 1
+    assert "† without the values flagged as outliers - web requests users=2000 docker: inconclusive" in shown
+    assert "1 of them would be another (†)" in told
+    many, _ = rows_of(verdicts().assign(sensitive=True))
+    assert "† 7 verdicts are others without the values flagged as outliers; the table says which" in many
+    steady, told = rows_of(verdicts().assign(sensitive=False))
+    assert "†" not in steady
+    assert "None of them hangs on a value flagged as an outlier." in told
+
+
+@pytest.mark.parametrize(
+    ("better", "ranking"),
+    [("higher", ["lxd", "native", "lxc", "docker"]), ("lower", ["docker", "lxc", "native", "lxd"])],
+)
+def test_tiers_stand_best_first_and_share_letters_along_a_line(better: str, ranking: list[str]) -> None:
     rows = contrasts_frame({}, {"system": "lxc", "ratio": 0.998}, {"system": "lxd", "ratio": 1.013})
-    groups = letters("a", "b", "ab", "a")
-    figure = tiers(View(*WEB, tiers=groups, contrasts=rows, systems=SYSTEMS)).figure
-    shown = texts(figure).splitlines()
-    ranking = [line.split()[-1] for line in shown if line.split()[-1:] and line.split()[-1] in SYSTEMS]
-    assert ranking == ["lxd", "native", "lxc", "docker"]
-    drawn = [(t.get_position()[1], t.get_text()) for t in figure.axes[0].texts if t.get_text() in ("a", "b")]
-    assert sorted(drawn) == [(1, "a"), (2, "a"), (3, "a"), (3, "b"), (4, "b")]
+    view = View(*WEB, tiers=letters("a", "b", "ab", "a"), contrasts=rows.assign(better=better), systems=SYSTEMS)
+    figure = tiers(view).figure
+    last = [(line.split() or [""])[-1] for line in texts(figure).splitlines()]
+    assert [name for name in last if name in SYSTEMS] == ranking
+    shown = [(t.get_position()[1], t.get_text()) for t in figure.axes[0].texts if t.get_text() in ("a", "b")]
     joins = [tuple(line.get_ydata()) for line in figure.axes[0].lines if line.get_linewidth() == 0.9]
-    assert joins == [(1, 3), (3, 4)]
-    costs = rows.assign(better="lower")
-    turned = [
-        t
-        for t in texts(tiers(View(*WEB, tiers=groups, contrasts=costs, systems=SYSTEMS)).figure).splitlines()
-        if t.split()[-1:] == ["lxd"]
-    ]
-    assert turned == ["lxd"]  # no longer beside the scenario's name: it is last
+    if better == "higher":
+        assert sorted(shown) == [(1, "a"), (2, "a"), (3, "a"), (3, "b"), (4, "b")]
+        assert joins == [(1, 3), (3, 4)]
 
 
 def test_tiers_caption_counts_cases_without_any_separation() -> None:
@@ -106,56 +98,46 @@ def test_tiers_caption_counts_cases_without_any_separation() -> None:
 def test_tiers_of_real_trials() -> None:
     rng = np.random.default_rng(0)
     native = rng.normal(100, 1, 30)
-    table = table_of(
-        {
-            "native": list(native),
-            "docker": list(0.9 * native + rng.normal(0, 1, 30)),
-            "lxc": list(native + rng.normal(0, 1, 30)),
-        }
-    )
-    figure = tiers(
-        View("sysbench-cpu", "events_per_s", tiers=tiers_of(table), contrasts=contrasts(table, "native", {"": 0.02}))
-    ).figure
-    assert sorted(t.get_text() for t in figure.axes[0].texts if t.get_text() in ("a", "b")) == ["a", "a", "b"]
+    values = {name: list(at * native + rng.normal(0, 1, 30)) for name, at in (("docker", 0.9), ("lxc", 1.0))}
+    table = table_of({"native": list(native), **values})
+    view = View(*CPU, tiers=tiers_of(table), contrasts=contrasts(table, "native", {"": 0.02}))
+    shown = [text.get_text() for text in tiers(view).figure.axes[0].texts]
+    assert sorted(text for text in shown if text in ("a", "b")) == ["a", "a", "b"]
 
 
 def test_captions_of_rows_tell_how_the_trials_behind_them_went() -> None:
     table = table_of({"native": [1.0, 2, 3, 4], "docker": [1.5, None, 3, 4]}, workload="web", scenario="users=1000")
     other = table_of({"native": [None]}, workload="web", scenario="users=9")
     table = pd.concat([table.assign(attempt=[0] * 7 + [1]), other], ignore_index=True)
-    rows = contrasts_frame({})
-    for told in (
-        forest(View(contrasts=rows, table=table, order="williams")).caption,
-        tiers(View(*WEB, tiers=letters("a", "a", "a", "a"), contrasts=rows, table=table, order="williams")).caption,
-    ):
+    view = View(*WEB, tiers=letters("a", "a", "a", "a"), contrasts=contrasts_frame({}), table=table, order="williams")
+    for draw in (forest, tiers):
+        told = draw(view).caption
         assert "ordered by Williams squares" in told
         assert "failed: 1 docker." in told  # and not the trial of the case that is not drawn
         assert told.endswith("Repeated at the end of the same block: 1 docker.")
-    assert "Williams" not in forest(View(contrasts=rows)).caption
+    assert "Williams" not in forest(View(contrasts=contrasts_frame({}))).caption
 
 
 def test_power_curve_goes_through_the_session() -> None:
     rng = np.random.default_rng(1)
     native = rng.normal(100, 1, 20)
-    table = table_of({"native": list(native), "docker": list(native * rng.normal(1, 0.03, 20))})
-    rows = contrasts(table, "native", {"": 0.02})
-    figure = power(View("sysbench-cpu", "events_per_s", "default", contrasts=rows)).figure
+    docker = native * rng.normal(1, 0.03, 20)
+    rows = contrasts(table_of({"native": list(native), "docker": list(docker)}), "native", {"": 0.02})
+    figure, told = power(View(*CPU, contrasts=rows))
     curve = next(line for line in figure.axes[0].lines if len(line.get_xdata()) > 5)
     at = list(curve.get_xdata()).index(20)
     mark = marked(figure.axes[0], "s")
     assert mark[0] == pytest.approx([20, 100 * rows["detectable"].iloc[0]])
     assert curve.get_ydata()[at] == pytest.approx(mark[0, 1])
-    sd = np.log(table[table["system"] == "docker"]["value"].to_numpy() / native).std(ddof=1)
+    sd = np.log(docker / native).std(ddof=1)
     for n, percent in zip(curve.get_xdata(), curve.get_ydata(), strict=True):
         assert t_power(np.log1p(percent / 100), sd, n) == pytest.approx(0.8, abs=1e-6)
-    told = power(View("sysbench-cpu", "events_per_s", "default", contrasts=rows)).caption
     assert f"With n = 20 blocks: docker {100 * rows['detectable'].iloc[0]:.2f}".rstrip("0") in told
     with pytest.raises(SchemaError, match="nothing to plan from"):
-        power(View("sysbench-cpu", "events_per_s", "default", contrasts=rows.assign(detectable=NAN)))
+        power(View(*CPU, contrasts=rows.assign(detectable=NAN)))
 
 
 HUGE = {"ratio": 3e5, "ratio_low": 1e-4, "ratio_high": 9e7, "mean": 1e9}
-NAMES = ("native", "docker", "lxc", "lxd", "podman", "kata", "gvisor", "crio")
 FRAMES = {
     "one": contrasts_frame({}),
     "every verdict": verdicts(),
@@ -170,16 +152,10 @@ FRAMES = {
 @pytest.mark.parametrize("name", FRAMES)
 def test_extreme_rows_are_drawn_whole(name: str, width_mm: float) -> None:
     rows = FRAMES[name]
-    groups = pd.DataFrame(
-        [{**CASE, "scenario": scenario, "system": system, "letters": "abcdefgh"[i]}
-         for scenario in rows["scenario"].unique() for i, system in enumerate(NAMES)]
-    )  # fmt: skip
-    for figure in (
-        forest(View(contrasts=rows, systems=NAMES, width_mm=width_mm)).figure,
-        tiers(View(*WEB, tiers=groups, contrasts=rows, systems=NAMES, width_mm=width_mm)).figure,
-    ):
-        assert overhang_mm(figure) < 0.1
-        assert smallest_axes_mm(figure) > 4
+    groups = pd.concat([letters(*"abcdefgh", scenario=scenario) for scenario in rows["scenario"].unique()])
+    for draw in (forest, tiers):
+        view = View(*WEB, tiers=groups, contrasts=rows, systems=NAMES, width_mm=width_mm)
+        check_paper(draw(view).figure, width_mm)
 
 
 def test_nothing_to_draw_is_said() -> None:

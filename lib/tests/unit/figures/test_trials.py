@@ -3,57 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 from scipy import stats
 
-from infrabench.analysis.figures import (
-    COLUMN_MM,
-    PAGE_MM,
-    View,
-    blocks,
-    ecdf,
-    lag,
-    modes,
-    order,
-    qq,
-)
-from infrabench.analysis.figures.theme import MARKERS, MM
+from infrabench.analysis.figures import COLUMN_MM, PAGE_MM, Drawn, View, blocks, ecdf, lag, modes, order, qq
+from infrabench.analysis.figures.theme import MARKERS
 from infrabench.core import SchemaError
 from infrabench.stats import diagnostics, estimates
 from tests.support.analysis_fixtures import table_of
-from tests.support.look_at import marked, overhang_mm, smallest_axes_mm, texts
+from tests.support.look_at import check_paper, marked, smallest_axes_mm, texts
 
-CASE = ("sysbench-cpu", "events_per_s", "default")
-SYSTEMS = ("native", "docker")
+Values = dict[str, list[float | None]]
+NAMES = ("native", "docker", "lxc", "lxd", "podman", "kata", "gvisor", "crio")
 
 
-def normal(n: int = 30, *, systems: int = 2, seed: int = 1) -> dict[str, list[float | None]]:
+def normal(n: int = 30, *, systems: int = 2, seed: int = 1) -> Values:
     rng = np.random.default_rng(seed)
-    names = ("native", "docker", "lxc", "lxd", "podman", "kata", "gvisor", "crio")[:systems]
-    return {name: list(rng.normal(100, 2, n)) for name in names}
+    return {name: list(rng.normal(100, 2, n)) for name in NAMES[:systems]}
 
 
-def two_modes(seed: int = 3) -> dict[str, list[float | None]]:
-    rng = np.random.default_rng(seed)
-    values = normal()
-    values["docker"] = list(np.where(np.arange(30) % 5 == 0, 140, 100) + rng.normal(0, 2, 30))
-    return values
+def two_modes() -> Values:
+    rng = np.random.default_rng(3)
+    return normal() | {"docker": list(np.where(np.arange(30) % 5 == 0, 140, 100) + rng.normal(0, 2, 30))}
+
+
+def view_of(table: pd.DataFrame, **how: Any) -> View:
+    """Return the case of a table of one, analysed, its systems in the order of `NAMES`."""
+    systems = [name for name in NAMES if name in set(table["system"])]
+    about = ("sysbench-cpu", "events_per_s", "default")
+    frames = {"table": table, "estimates": estimates(table), "diagnostics": diagnostics(table)}
+    return View(*about, **{**frames, "systems": systems, **how})
+
+
+def lose(table: pd.DataFrame, rows: pd.Series, state: str) -> None:
+    table.loc[rows, ["metric", "value", "unit", "better"]] = [None, np.nan, None, None]
+    table.loc[rows, ["state", "reason"]] = [state, "interrupted"]
 
 
 def test_order_shows_every_value_in_executed_order() -> None:
     table = table_of(normal())
-    axes = order(View(*CASE, table=table, systems=SYSTEMS)).figure.axes[0]
-    for name, marker in zip(SYSTEMS, MARKERS, strict=False):
+    axes = order(view_of(table)).figure.axes[0]
+    for name, marker in zip(NAMES[:2], MARKERS, strict=False):
         mine = table[table["system"] == name]
-        drawn = marked(axes, marker)
-        if marker == "o":  # rings are circles too
-            drawn = drawn[:30]
-        assert drawn[:, 0] == pytest.approx(mine["position"] + 1)
-        assert drawn[:, 1] == pytest.approx(mine["value"])
+        shown = marked(axes, marker)[:30]  # rings are circles too
+        assert shown[:, 0] == pytest.approx(mine["position"] + 1)
+        assert shown[:, 1] == pytest.approx(mine["value"])
 
 
 def test_order_sorts_out_what_failed_what_was_repeated_and_what_is_flagged() -> None:
@@ -61,31 +59,30 @@ def test_order_sorts_out_what_failed_what_was_repeated_and_what_is_flagged() -> 
     values["native"][7] = 160.0
     values["docker"][3] = None
     table = table_of(values)
-    gone = (table["system"] == "docker") & (table["block"] == 5)
-    table.loc[gone, ["metric", "value", "unit", "better"]] = [None, np.nan, None, None]
-    table.loc[gone, ["state", "reason"]] = ["invalid", "steal"]
-    again = (table["system"] == "native") & (table["block"] == 9)
-    table.loc[again, "attempt"] = 1
-    figure = order(View(*CASE, table=table, systems=SYSTEMS)).figure
+    lose(table, (table["system"] == "docker") & (table["block"] == 5), "invalid")
+    table.loc[(table["system"] == "native") & (table["block"] == 9), "attempt"] = 1
+    view = view_of(table)
+    figure, told = order(view)
     axes = figure.axes[0]
     assert marked(axes, "x")[:, 0] == pytest.approx([8])  # the failed trial, in ranks
     assert marked(axes, "+")[:, 0] == pytest.approx([12])
     hollow = [line for line in axes.lines if line.get_markerfacecolor() == "white" and len(line.get_xdata())]
     assert [list(line.get_xdata()) for line in hollow] == [[19]]
     rings = [line for line in axes.lines if line.get_markerfacecolor() == "none"]
-    counted = diagnostics(table).set_index("system")["outliers"]
+    counted = view.diagnostics.set_index("system")["outliers"]
     assert 15 in rings[0].get_xdata()
     assert len(rings[0].get_xdata()) == counted.sum() == counted["native"]
-    for word in ("failed", "invalid", "repeat", "outlier flag"):
-        assert word in texts(figure)
-    told = order(View(*CASE, table=table, diagnostics=diagnostics(table))).caption
-    assert "failed: 1 docker; invalid: 1 docker" in told
-    assert "Repeated at the end of the same block: 1 native." in told
-    assert f"modified z above 3.5, kept in every analysis ({counted['native']:.0f} native)" in told
-    assert "None is flagged dependent" in told
-    assert "n = 28 docker, 30 native." in told
-    assert "randomised complete blocks" in told
-    assert "Williams squares" in order(View(*CASE, table=table, order="williams")).caption
+    assert all(word in texts(figure) for word in ("failed", "invalid", "repeat", "outlier flag"))
+    for part in (
+        "failed: 1 docker; invalid: 1 docker",
+        "Repeated at the end of the same block: 1 native.",
+        f"modified z above 3.5, kept in every analysis ({counted['native']:.0f} native)",
+        "None is flagged dependent",
+        "n = 28 docker, 30 native.",
+        "randomised complete blocks",
+    ):
+        assert part in told
+    assert "Williams squares" in order(view_of(table, order="williams")).caption
 
 
 def test_blocks_shows_every_value_in_the_column_of_its_block() -> None:
@@ -94,9 +91,8 @@ def test_blocks_shows_every_value_in_the_column_of_its_block() -> None:
     values["native"][7] = 160.0
     table = table_of(values, blocks_per_deployment=4)
     table["block"] += 5  # of a session whose first blocks are elsewhere
-    table = table.sample(frac=1, random_state=1)
-    drawn = blocks(View(*CASE, table=table, systems=("native", "docker", "lxc"), width_mm=COLUMN_MM))
-    axes, places = drawn.figure.axes[0], {}
+    figure, told = blocks(view_of(table.sample(frac=1, random_state=1), width_mm=COLUMN_MM))
+    axes, places = check_paper(figure).axes[0], {}
     for name, marker in zip(values, MARKERS, strict=False):
         shown = marked(axes, marker)[: sum(value is not None for value in values[name])]
         assert shown[:, 1] == pytest.approx([value for value in values[name] if value is not None])
@@ -104,37 +100,22 @@ def test_blocks_shows_every_value_in_the_column_of_its_block() -> None:
         assert list(np.round(shown[:, 0])) == [i + 1 for i, value in enumerate(values[name]) if value is not None]
     assert (places["native"] < places["lxc"]).all()  # in the session's order, whatever their order in the block was
     assert marked(axes, "x")[:, 0] == pytest.approx([4])  # docker is in the middle of its column
-    assert {"failed", "outlier flag", "D3"} <= set(texts(drawn.figure).splitlines())
-    assert overhang_mm(drawn.figure) < 0.1
-    assert (
-        "by block; higher is better; the axis does not start at zero. n = 11 docker, 12 lxc, 12 native."
-        in drawn.caption
-    )
-    assert "kept in every analysis (1 docker, 2 native)" in drawn.caption
-    assert "failed: 1 docker" in drawn.caption
-
-
-def test_a_single_value_is_a_column_and_a_case_without_any_is_refused() -> None:
-    drawn = blocks(View(*CASE, table=table_of({"native": [7.0], "docker": [None]}), systems=("native", "docker")))
-    assert marked(drawn.figure.axes[0], "o")[:, 1] == pytest.approx([7])
-    assert overhang_mm(drawn.figure) < 0.1
-    with pytest.raises(SchemaError, match="no ok trial of sysbench-cpu, default, events_per_s"):
-        blocks(View(*CASE, table=table_of({"native": [None]})))
+    assert {"failed", "outlier flag", "D3"} <= set(texts(figure).splitlines())
+    assert "by block; higher is better; the axis does not start at zero. n = 11 docker, 12 lxc, 12 native." in told
+    assert "kept in every analysis (1 docker, 2 native)" in told
+    assert "failed: 1 docker" in told
 
 
 def test_a_discarded_block_is_counted_once() -> None:
     table = table_of(normal())
-    gone = table["block"] == 4
-    table.loc[gone, ["metric", "value", "unit", "better"]] = [None, np.nan, None, None]
-    table.loc[gone, ["state", "reason"]] = ["discarded", "interrupted"]
-    told = order(View(*CASE, table=table)).caption
+    lose(table, table["block"] == 4, "discarded")
+    told = order(view_of(table)).caption
     assert "discarded: 1 docker, 1 native" in told
     assert "Discarded whole and not used: 1 block." in told
 
 
 def test_a_trend_is_said_with_its_p() -> None:
-    table = table_of({"native": list(100.0 + np.arange(30)), "docker": normal()["docker"]})
-    told = order(View(*CASE, table=table, diagnostics=diagnostics(table))).caption
+    told = order(view_of(table_of(normal() | {"native": list(100.0 + np.arange(30))}))).caption
     assert "Flagged dependent: native (Ljung-Box p < 0.0001, trend p < 0.0001)" in told
 
 
@@ -145,89 +126,79 @@ def test_deployments_are_numbered_and_probes_stand_before_their_block() -> None:
         [{"block": b, "host": h, "position": p, "value": 5e8 + b, "unit": "B/s"} for b, p in starts.items()
          for h in ("server", "client")]
     )  # fmt: skip
-    figure = order(View(*CASE, table=table, systems=SYSTEMS, probes=probes)).figure
-    assert len(figure.axes) == 2
+    figure, told = order(view_of(table, probes=probes))
     assert {"D1", "D2", "D3", "server", "client", "Probe (MB/s)"} <= set(texts(figure).splitlines())
-    lines = [line for line in figure.axes[1].lines if line.get_label() in ("server", "client")]
-    assert len(lines) == 2
-    assert list(lines[0].get_xdata()) == [2 * block + 0.5 for block in range(30)]
-    thick = [line for line in figure.axes[0].lines if line.get_linewidth() == 0.9]
-    assert [line.get_xdata()[0] for line in thick] == [20.5, 40.5]
+    values, drift = figure.axes
+    lines = [line for line in drift.lines if line.get_label() in ("server", "client")]
+    assert [list(line.get_xdata()) for line in lines] == 2 * [[2 * block + 0.5 for block in range(30)]]
+    assert [line.get_xdata()[0] for line in values.lines if line.get_linewidth() == 0.9] == [20.5, 40.5]  # thick
     assert smallest_axes_mm(figure) > 10
-    assert "never used to correct" in order(View(*CASE, table=table, probes=probes)).caption
+    assert "never used to correct" in told
     pooled = pd.concat([table, table.assign(session="t")], ignore_index=True)
-    assert len(order(View(*CASE, table=pooled, systems=SYSTEMS, probes=probes)).figure.axes) == 1
-    assert "never used to correct" not in order(View(*CASE, table=pooled, probes=probes)).caption
+    figure, told = order(view_of(pooled, probes=probes, diagnostics=None))
+    assert len(figure.axes) == 1
+    assert "never used to correct" not in told
 
 
 def test_lag_pairs_each_value_with_the_next_of_its_system() -> None:
-    table = table_of(normal())
-    found = diagnostics(table)
-    figure = lag(View(*CASE, table=table, diagnostics=found, systems=SYSTEMS)).figure
-    values = table.loc[table["system"] == "native", "value"].to_numpy()
-    assert marked(figure.axes[0], "o") == pytest.approx(np.column_stack([values[:-1], values[1:]]))
-    r1 = found.set_index("system").loc["native", "lag1"]
-    assert figure.axes[0].get_title() == f"native, r₁ = {r1:.2f}"
-    assert figure.axes[0].get_xlim() == figure.axes[0].get_ylim()
-    assert f"native {r1:.2f}" in lag(View(*CASE, table=table, diagnostics=found)).caption
-    assert "n = 30 docker, 30 native." in lag(View(*CASE, table=table, diagnostics=found)).caption
+    view = view_of(table_of(normal()))
+    figure, told = lag(view)
+    values = view.by_system["native"]
+    axes = figure.axes[0]
+    assert marked(axes, "o") == pytest.approx(np.column_stack([values[:-1], values[1:]]))
+    r1 = view.diagnostics.set_index("system").loc["native", "lag1"]
+    assert axes.get_title() == f"native, r₁ = {r1:.2f}"
+    assert axes.get_xlim() == axes.get_ylim()
+    assert f"native {r1:.2f}" in told
+    assert "n = 30 docker, 30 native." in told
 
 
 def test_ecdf_steps_to_one_and_marks_the_exact_median_interval() -> None:
-    table = table_of(normal())
-    cells = estimates(table)
-    figure = ecdf(View(*CASE, table=table, estimates=cells, systems=SYSTEMS)).figure
+    view = view_of(table_of(normal()))
+    figure, told = ecdf(view)
     steps = marked(figure.axes[0], "o")
-    assert steps[:, 0] == pytest.approx(np.sort(table.loc[table["system"] == "native", "value"]))
+    assert steps[:, 0] == pytest.approx(np.sort(view.by_system["native"]))
     assert steps[:, 1] == pytest.approx(np.arange(1, 31) / 30)
     assert figure.axes[0].get_xscale() == "linear"
-    native = cells.set_index("system").loc["native"]
+    native = view.estimates.set_index("system").loc["native"]
     ends = [np.asarray(c.get_segments()[0])[:, 0] for c in figure.axes[1].collections]
     assert ends[0] == pytest.approx([native["median_low"], native["median_high"]])
-    assert "level 95.7 %" in ecdf(View(*CASE, table=table, estimates=cells)).caption
+    assert "level 95.7 %" in told
 
 
-def test_ecdf_is_logarithmic_beyond_a_factor_of_ten() -> None:
-    table = table_of({"native": [1.0, 2, 3, 4, 5, 6], "docker": [9.0, 11, 12, 13, 14, 15]}, unit="s", better="lower")
-    assert ecdf(View(*CASE, table=table, estimates=estimates(table))).figure.axes[0].get_xscale() == "log"
-    table.loc[table["value"] == 1.0, "value"] = 0.0
-    assert ecdf(View(*CASE, table=table, estimates=estimates(table))).figure.axes[0].get_xscale() == "linear"
+@pytest.mark.parametrize(("least", "scale"), [(1.0, "log"), (0.0, "linear"), (2.0, "linear")])
+def test_ecdf_is_logarithmic_beyond_a_factor_of_ten(least: float, scale: str) -> None:
+    table = table_of({"native": [least, 2, 3, 4, 5, 6], "docker": [9.0, 11, 12, 13, 14, 15]}, unit="s", better="lower")
+    assert ecdf(view_of(table)).figure.axes[0].get_xscale() == scale
 
 
 def test_modes_marks_the_groups_of_flagged_cells_only() -> None:
-    table = table_of(two_modes())
-    found = diagnostics(table)
-    figure = modes(View(*CASE, table=table, diagnostics=found, systems=SYSTEMS)).figure
+    view = view_of(table_of(two_modes()))
+    figure, told = modes(view)
     assert "80 % | 20 %" in texts(figure).splitlines()
-    values = table.loc[table["system"] == "docker", "value"]
+    values = view.by_system["docker"]
     low, high = values[values < 120].mean(), values[values > 120].mean()
     lines = sorted(c.get_segments()[0][0][0] for c in figure.axes[0].collections)
-    assert lines[0] == pytest.approx(low)
-    assert lines[2] == pytest.approx(high)
+    assert (lines[0], lines[2]) == pytest.approx((low, high))
     assert low < lines[1] < high
-    told = modes(View(*CASE, table=table, diagnostics=found)).caption
     assert f"Flagged bimodal: docker (80 % at {low:.4g} 1/s, 20 % at {high:.4g} 1/s)" in told
-    assert f"docker {found.set_index('system').loc['docker', 'split_d']:.2f};" in told
-    clean = table_of(normal())
-    assert "None is flagged." in modes(View(*CASE, table=clean, diagnostics=diagnostics(clean))).caption
-    assert not modes(View(*CASE, table=clean, diagnostics=diagnostics(clean))).figure.axes[0].collections
+    assert f"docker {view.diagnostics.set_index('system').loc['docker', 'split_d']:.2f};" in told
+    figure, told = modes(view_of(table_of(normal())))
+    assert "None is flagged." in told
+    assert not figure.axes[0].collections
 
 
 def test_a_mode_that_belongs_to_a_deployment_is_said() -> None:
     values = normal()
     values["docker"] = [v + 40 * (10 <= i < 20) for i, v in enumerate(values["docker"])]
-    table = table_of(values, blocks_per_deployment=10)
-    figure = modes(View(*CASE, table=table, diagnostics=diagnostics(table), systems=SYSTEMS)).figure
+    figure, told = modes(view_of(table_of(values, blocks_per_deployment=10)))
     assert "deployment 3" in texts(figure)
     assert len(marked(figure.axes[0], MARKERS[1])) == 20  # deployment 2 of both systems
-    assert (
-        "each deployment keeps to one mode" in modes(View(*CASE, table=table, diagnostics=diagnostics(table))).caption
-    )
+    assert "each deployment keeps to one mode" in told
 
 
 def test_qq_points_rise_and_their_band_holds_a_normal_sample() -> None:
-    table = table_of(normal(n=200, systems=3))
-    figure = qq(View(*CASE, table=table, systems=("native", "docker", "lxc"))).figure
+    figure, told = qq(view_of(table_of(normal(n=200, systems=3))))
     points = marked(figure.axes[0], "o")
     assert len(points) == 200
     assert (np.diff(points[:, 1]) >= 0).all()
@@ -236,23 +207,14 @@ def test_qq_points_rise_and_their_band_holds_a_normal_sample() -> None:
     band = figure.axes[0].collections[0].get_paths()[0].vertices
     inside = [band[band[:, 0] == x][:, 1].min() <= y <= band[band[:, 0] == x][:, 1].max() for x, y in points]
     assert np.mean(inside) > 0.9
-    assert "Shapiro-Wilk: native p" in qq(View(*CASE, table=table, diagnostics=diagnostics(table))).caption
+    assert "Shapiro-Wilk: native p" in told
 
 
-def drawings(table: pd.DataFrame, width_mm: float) -> list[Callable[[], Figure]]:
-    cells, found = estimates(table), diagnostics(table)
-    return [
-        lambda: order(View(*CASE, table=table, width_mm=width_mm)).figure,
-        lambda: lag(View(*CASE, table=table, diagnostics=found, width_mm=width_mm)).figure,
-        lambda: ecdf(View(*CASE, table=table, estimates=cells, width_mm=width_mm)).figure,
-        lambda: modes(View(*CASE, table=table, diagnostics=found, width_mm=width_mm)).figure,
-        lambda: qq(View(*CASE, table=table, width_mm=width_mm)).figure,
-    ]
-
-
-EXTREMES = {
+KINDS = (order, blocks, ecdf, modes, lag, qq)
+EXTREMES: dict[str, Values] = {
     "one value": {"native": [3.0], "docker": [4.0]},
     "one system": {"native": normal()["native"]},
+    "one system without a value": {"native": [7.0], "docker": [None]},
     "eight systems": normal(systems=8),
     "deterministic": {"native": [5.0] * 8, "docker": [5.0] * 8},
     "huge ratios": {"native": [1.0, 2, 3, 2, 1, 2, 3, 2], "docker": [2e6, 1e6, 3e6, 2e6, 4e6, 1e6, 2e6, 3e6]},
@@ -263,32 +225,16 @@ EXTREMES = {
 
 @pytest.mark.parametrize("width_mm", [COLUMN_MM, PAGE_MM])
 @pytest.mark.parametrize("name", EXTREMES)
-def test_extreme_values_are_drawn_whole(name: str, width_mm: float) -> None:
-    for draw in drawings(table_of(EXTREMES[name]), width_mm):
-        figure = draw()
-        assert overhang_mm(figure) < 0.1
-        assert smallest_axes_mm(figure) > 4
-        assert figure.get_figwidth() == pytest.approx(width_mm * MM)
+def test_extreme_values_are_drawn_whole_and_worded(name: str, width_mm: float) -> None:
+    view = view_of(table_of(EXTREMES[name]), width_mm=width_mm)
+    for draw in KINDS:
+        figure, told = draw(view)
+        check_paper(figure, width_mm)
+        assert "nan" not in told
+        assert told.startswith("sysbench-cpu, default")
 
 
-@pytest.mark.parametrize("name", EXTREMES)
-def test_extreme_values_have_captions(name: str) -> None:
-    table = table_of(EXTREMES[name])
-    cells, found = estimates(table), diagnostics(table)
-    told = [
-        order(View(*CASE, table=table, diagnostics=found)).caption,
-        lag(View(*CASE, table=table, diagnostics=found)).caption,
-        ecdf(View(*CASE, table=table, estimates=cells)).caption,
-        modes(View(*CASE, table=table, diagnostics=found)).caption,
-        qq(View(*CASE, table=table, diagnostics=found)).caption,
-    ]
-    for text in told:
-        assert "nan" not in text.replace("nanosecond", "")
-        assert text.startswith("sysbench-cpu, default")
-
-
-def test_a_case_without_a_value_is_refused_by_name() -> None:
-    table = table_of({"native": [None, None], "docker": [None]})
-    for draw in drawings(table, PAGE_MM):
-        with pytest.raises(SchemaError, match="no ok trial of sysbench-cpu, default, events_per_s"):
-            draw()
+@pytest.mark.parametrize("draw", KINDS)
+def test_a_case_without_a_value_is_refused_by_name(draw: Callable[[View], Drawn]) -> None:
+    with pytest.raises(SchemaError, match="no ok trial of sysbench-cpu, default, events_per_s"):
+        draw(view_of(table_of({"native": [None, None], "docker": [None]})))

@@ -118,9 +118,7 @@ def test_machines_that_are_not_named_and_systems_that_say_nothing_are_told() -> 
 @pytest.mark.parametrize(
     ("kind", "given", "told"),
     [
-        ("systems", ["dokcer"], "unknown system of these studies 'dokcer': did you mean docker"),
         ("systems", ["flannel"], "unknown system"),
-        ("workloads", ["wbe"], "unknown workload of these studies 'wbe'"),
         ("systems", [], "no system is named"),
     ],
 )
@@ -129,17 +127,12 @@ def test_unknown_names_are_refused(kind: str, given: list[str], told: str) -> No
         _of(_inventory(), "containers", **{kind: given})
 
 
-def test_an_unknown_study_is_refused() -> None:
-    with pytest.raises(DesignError, match="unknown study 'contaners'"):
-        _of(_inventory(), "contaners")
-
-
 def test_every_package_has_the_name_of_one() -> None:
     modules = [registry.system(name) for name in registry.names("systems")]
     modules += [registry.workload(name) for name in registry.names("workloads")]  # type: ignore[misc]
     count = 0
     for module in modules:
-        for programs in getattr(module, "PROGRAMS", getattr(module, "NEEDS", {})).values():
+        for programs in (getattr(module, "PROGRAMS", None) or getattr(module, "NEEDS", None) or {}).values():
             for program, package in programs.items():
                 count += 1
                 assert re.fullmatch(r"(/[\w./+-]+|[\w.+-]+)", program)

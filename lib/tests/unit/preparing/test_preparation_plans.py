@@ -92,9 +92,6 @@ def test_a_host_that_has_everything_is_left_alone() -> None:
     assert list(apply.render_plans([PreparedHost("server", made)], ())) == [
         "server (Debian GNU/Linux 12 (bookworm), amd64, root: yes): nothing to do"
     ]
-
-
-def test_another_system_that_has_everything_is_left_alone_too() -> None:
     made = _plan(_has(title="Fedora 41", architecture=""))
     assert (made.commands, made.unmet) == ((), ())
 

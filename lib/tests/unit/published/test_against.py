@@ -27,7 +27,7 @@ from infrabench.core import SchemaError
 from infrabench.stats import contrasts
 from tests.support.analysis_fixtures import MARGINS, table_of, write_session
 
-# recomputed by hand from the percentages in the text
+# recomputed by hand from the percentages in the text: equal ends, or the ends of a range over load levels
 EXPECTED = {
     ("stream", AVERAGE): {"docker": 0.9752, "lxc": 0.9725, "lxd": 0.9903},
     ("iozone", "write_B_per_s"): {"docker": 0.7938, "lxc": 0.770, "lxd": 0.8354},
@@ -35,6 +35,8 @@ EXPECTED = {
     ("sysbench-cpu", "events_per_s"): {"docker": 1 / 1.0027, "lxc": 1 / 1.00094, "lxd": 1 / 1.00047},
     ("mail", "messages_per_min"): {"docker": 0.9791, "lxc": 0.9815, "lxd": 0.9809},
     ("ftp", "total_s"): {"docker": 0.701, "lxc": 0.5582, "lxd": 0.5258},
+    ("web", "total_s"): {"docker": (1.0337, 1.0638)},
+    ("web", "requests_per_s"): {"docker": (0.941, 0.969)},
 }
 
 
@@ -53,16 +55,10 @@ def test_published_ratios_have_the_right_direction(found: pd.DataFrame, key: tup
     rows = found[(found["workload"] == key[0]) & (found["metric"] == key[1])]
     for system, ratio in EXPECTED[key].items():
         row = rows[rows["system"] == system].iloc[0]
-        assert (row["published_low"], row["published_high"]) == pytest.approx((ratio, ratio))
+        ends = ratio if isinstance(ratio, tuple) else (ratio, ratio)
+        assert (row["published_low"], row["published_high"]) == pytest.approx(ends)
         assert row["published_n"] == 30
         assert row["where"]
-
-
-def test_ranges_over_load_levels(found: pd.DataFrame) -> None:
-    rows = found[(found["workload"] == "web") & (found["system"] == "docker")]
-    total, rate = (rows[rows["metric"] == metric].iloc[0] for metric in ("total_s", "requests_per_s"))
-    assert (total["published_low"], total["published_high"]) == pytest.approx((1.0337, 1.0638))
-    assert (rate["published_low"], rate["published_high"]) == pytest.approx((0.941, 0.969))
 
 
 def test_only_the_single_thread_is_compared_for_cpu(found: pd.DataFrame) -> None:
@@ -101,11 +97,23 @@ def test_usable_ratios_of_the_other_papers() -> None:
     assert set(table["grade"]) == {"good", "fair", "poor", "unusable"}
 
 
-def cni_row(scenario: str, metric: str, ratio: float, system: str = "cilium") -> dict[str, object]:
-    row = {"workload": "iperf3", "metric": metric, "scenario": scenario, "system": system, "baseline": "flannel"}
-    return row | {
-        "n_pairs": 30, "ratio": ratio, "ratio_low": 0.99 * ratio, "ratio_high": 1.01 * ratio, "reason": "",
+def our_row(
+    workload: str, metric: str, scenario: str, ratio: float, *, half: float = 0.01, n: int = 30, **more: object
+) -> dict[str, object]:
+    """Return a contrast of ours, of Cilium to Flannel, whose interval reaches `half` of its ratio to each side."""
+    return {
+        "workload": workload, "metric": metric, "scenario": scenario, "system": "cilium", "baseline": "flannel",
+        "better": "", "level": np.nan, "margin": np.nan, "pair_unit": "blocks", "n_pairs": n, "ratio": ratio,
+        "ratio_low": (1 - half) * ratio, "ratio_high": (1 + half) * ratio, "reason": "", **more,
     }  # fmt: skip
+
+
+def compared(*rows: dict[str, object]) -> pd.DataFrame:
+    return against(pd.DataFrame(list(rows)))
+
+
+def cni_row(scenario: str, metric: str, ratio: float, system: str = "cilium") -> dict[str, object]:
+    return our_row("iperf3", metric, scenario, ratio, system=system)
 
 
 def test_the_numbers_of_the_cni_paper_stand_beside_the_metrics_that_they_are() -> None:
@@ -116,7 +124,7 @@ def test_the_numbers_of_the_cni_paper_stand_beside_the_metrics_that_they_are() -
         *(cni_row(f"udp-{rate} two-nodes", "jitter_s", 0.6) for rate in ("100M", "1G", "max")),
         cni_row("udp-100M same-node", "loss_percent", 1.2),
     ]
-    found = against(pd.DataFrame(given)).set_index(["scenario", "metric"])
+    found = compared(*given).set_index(["scenario", "metric"])
     assert len(found) == len(given)
     rate = found.loc[("tcp same-node", "throughput_bit_per_s")]
     assert rate["published_low"] == pytest.approx(16.2 / 15.3)
@@ -136,7 +144,7 @@ def test_a_published_number_without_a_definition_is_shown_and_never_compared(
     scenario: str, metric: str, why: str
 ) -> None:
     for ratio in (0.5, 1.0, 1.2, 2.0):
-        row = against(pd.DataFrame([cni_row(scenario, metric, ratio)])).iloc[0]
+        row = compared(cni_row(scenario, metric, ratio)).iloc[0]
         assert row["agreement"] == NOT_COMPARABLE
         assert np.isnan(row["predicted_low"])
         assert why in row["note"]
@@ -146,14 +154,12 @@ def test_a_published_number_without_a_definition_is_shown_and_never_compared(
     "way", ["tcp second two-nodes", "tcp plain same-node", "tcp-4 two-nodes", "tcp policy two-nodes"]
 )
 def test_what_the_cni_paper_did_not_measure_has_no_published_number(way: str) -> None:
-    assert against(pd.DataFrame([cni_row(way, "throughput_bit_per_s", 1.05)])).empty
-    assert against(pd.DataFrame([cni_row("tcp two-nodes", "throughput_bit_per_s", 2.0, "host")])).empty
+    assert compared(cni_row(way, "throughput_bit_per_s", 1.05)).empty
+    assert compared(cni_row("tcp two-nodes", "throughput_bit_per_s", 2.0, "host")).empty
 
 
 def store_row(workload: str, metric: str, scenario: str, ratio: float, **more: object) -> dict[str, object]:
-    row = {"workload": workload, "metric": metric, "scenario": scenario, "system": "ceph", "baseline": "zfs"}
-    row |= {"n_pairs": 6, "ratio": ratio, "ratio_low": 0.9 * ratio, "ratio_high": 1.1 * ratio, "reason": ""}
-    return row | more
+    return our_row(workload, metric, scenario, ratio, half=0.1, n=6, **{"system": "ceph", "baseline": "zfs", **more})  # type: ignore[arg-type]
 
 
 def test_the_numbers_of_the_storage_paper_are_turned_to_ceph_over_zfs() -> None:
@@ -170,7 +176,7 @@ def test_the_numbers_of_the_storage_paper_are_turned_to_ceph_over_zfs() -> None:
         store_row("fio-4k", "latency_p99_s", "random read default", 0.5),
         store_row("rebuild", "rebuild_s", "256 MB open", 9.0),
     ]
-    found = against(pd.DataFrame([*given, *other])).set_index("scenario")
+    found = compared(*given, *other).set_index("scenario")
     assert len(found) == len(given)
     assert found.loc["random read default", "published_low"] == pytest.approx(92.7 / 203)
     assert found.loc["random read default", "agreement"] == AGREES_SIZE
@@ -195,8 +201,7 @@ def test_the_numbers_of_the_storage_paper_are_turned_to_ceph_over_zfs() -> None:
 def test_a_system_that_is_not_the_published_one_is_compared_by_direction_at_most(
     label: str, word: str, said: str
 ) -> None:
-    row = store_row("fio-4k", "iops", "random read default", 92.7 / 203, baseline=label)
-    found = against(pd.DataFrame([row])).iloc[0]
+    found = compared(store_row("fio-4k", "iops", "random read default", 92.7 / 203, baseline=label)).iloc[0]
     assert found["agreement"] == word
     assert found["note"].startswith(said)
 
@@ -206,14 +211,13 @@ def test_a_study_with_another_baseline_is_compared_too(monkeypatch: pytest.Monke
         next(t for t in targets() if t.key == "B.rate.same-node"), workload="iperf", metric="bit_per_s", scenario=""
     )
     monkeypatch.setattr("infrabench.analysis.published.comparison.targets", lambda: (ours,))
-    row = {"workload": "iperf", "metric": "bit_per_s", "scenario": "same", "system": "cilium", "baseline": "flannel"}
-    row |= {"n_pairs": 30, "ratio": 1.05, "ratio_low": 1.04, "ratio_high": 1.06, "reason": ""}
-    found = against(pd.DataFrame([row])).iloc[0]
+    row = our_row("iperf", "bit_per_s", "same", 1.05, ratio_low=1.04, ratio_high=1.06)
+    found = compared(row).iloc[0]
     assert found["published_n"] == "several (beberapa kali)"
     assert found["agreement"] == AGREES_SIZE
     # without a stated number of runs theirs counts as one, so the interval is sqrt(31) times as wide as ours
     assert np.log(found["predicted_high"] / 1.05) == pytest.approx(np.sqrt(31) * np.log(1.06 / 1.05))
-    other = against(pd.DataFrame([row | {"baseline": "calico"}])).iloc[0]
+    other = compared(row | {"baseline": "calico"}).iloc[0]
     assert other["agreement"] == NOT_COMPARABLE
     assert other["note"].startswith("our baseline is calico, the published one flannel")
 
@@ -252,10 +256,9 @@ def test_prediction_holds_a_second_campaign_in_95_percent() -> None:
 def test_a_printed_number_stands_for_what_rounds_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = replace(next(t for t in targets() if t.key == "A.iozone.write.ratio"), workload="disk", metric="write")
     monkeypatch.setattr("infrabench.analysis.published.comparison.targets", lambda: (ours,))
-    row = {"workload": "disk", "metric": "write", "scenario": "s", "system": "lxc", "baseline": "native"}
-    row |= {"n_pairs": 30, "ratio": 0.7745, "ratio_low": 0.7744, "ratio_high": 0.7746, "reason": ""}
-    assert against(pd.DataFrame([row]))["agreement"].iloc[0] == AGREES_SIZE  # 77 % is printed
-    assert against(pd.DataFrame([row | {"system": "docker"}]))["agreement"].iloc[0] == AGREES_DIRECTION  # 79.38 %
+    row = our_row("disk", "write", "s", 0.7745, half=1e-4, system="lxc", baseline="native")
+    assert compared(row)["agreement"].iloc[0] == AGREES_SIZE  # 77 % is printed
+    assert compared(row | {"system": "docker"})["agreement"].iloc[0] == AGREES_DIRECTION  # 79.38 %
 
 
 def test_what_cannot_be_compared_says_why() -> None:
@@ -269,15 +272,10 @@ def test_what_cannot_be_compared_says_why() -> None:
 
 
 def test_what_is_not_comparable_has_a_reason_and_nothing_else_has(found: pd.DataFrame) -> None:
-    known = pd.DataFrame(
-        [
-            cni_row("tcp two-nodes", "cpu_percent", 0.97),
-            cni_row("udp-1G two-nodes", "jitter_s", 1.0),
-        ]
-    )
-    both = pd.concat([found, against(known)], ignore_index=True)
+    known = compared(cni_row("tcp two-nodes", "cpu_percent", 0.97), cni_row("udp-1G two-nodes", "jitter_s", 1.0))
+    both = pd.concat([found, known], ignore_index=True)
     assert ((both["agreement"] == NOT_COMPARABLE) == (both["reason"] != "")).all()
-    told = against(known).set_index("metric")["reason"]
+    told = known.set_index("metric")["reason"]
     assert told["cpu_percent"] == "which node, over what time and what is whole is not stated (B12)"
     assert told["jitter_s"].startswith(
         "compared by direction alone, for its paper contradicts it, and our interval inc"

@@ -16,6 +16,7 @@ from infrabench.notebook import published_cells, quality_classes
 from infrabench.notebook.published_cells import read_cells
 from tests.support import storage_fixtures
 from tests.support.analysis_fixtures import results_of
+from tests.support.analysis_fixtures import table_rows as rows
 from tests.support.runtimes_fixtures import NO_KATA, write_session
 
 KATA = ("containerd-kata", "crio-kata")
@@ -37,21 +38,17 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
     return results(tmp_path_factory.mktemp("quick"))
 
 
-def rows(shown: analysis.Shown) -> list[dict[str, str]]:
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.text.splitlines() if line]
-    return [dict(zip(lines[0], line, strict=True)) for line in lines[2:]]
-
-
-def test_every_cell_names_metrics_and_scenarios_that_the_study_has() -> None:
-    known, printed = numbers(), read_cells().cells["runtimes"]
-    study = registry.study("runtimes")
+@pytest.mark.parametrize("name", sorted(read_cells().cells))
+def test_every_cell_names_metrics_and_scenarios_that_the_study_has(name: str) -> None:
+    known, printed, study = numbers(), read_cells().cells[name], registry.study(name)
     cases = [case for profile in study.profiles.values() for case in profile.cases]
     for each in printed:
         row = known.row(each.printed)
         assert any(case.workload == each.workload and each.is_at(case.scenario) for case in cases), each
         assert set(read_cells().ours[row.platform]) <= set(study.systems)
-        assert (str(each.pods) in row.scenario) == bool(each.pods)
-    assert all({pair.above, pair.below} <= {each.printed for each in printed} for pair in read_cells().pairs)
+        assert name != "runtimes" or (str(each.pods) in row.scenario) == bool(each.pods)
+    every = {each.printed for cells in read_cells().cells.values() for each in cells}
+    assert all({pair.above, pair.below} <= every for pair in read_cells().pairs)
 
 
 def test_a_throughput_stands_beside_ours_in_both_readings_of_its_unit(forty: analysis.Results) -> None:
@@ -167,15 +164,9 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
 
 
 def test_every_printed_result_of_the_storage_paper_has_its_place() -> None:
-    known = numbers()
-    study = registry.study("storage")
-    cases = [case for profile in study.profiles.values() for case in profile.cases]
-    for each in read_cells().cells["storage"]:
-        assert any(case.workload == each.workload and each.is_at(case.scenario) for case in cases), each
-        assert known.row(each.printed).platform in read_cells().ours
-    means = [name for name, row in known.rows.items() if name.startswith("C.") and row.platform in ("ceph", "zfs")]
-    means = [name for name in means if known.rows[name].statistic in ("mean", "not stated")]
-    assert {each.printed for each in read_cells().cells["storage"]} == set(means)
+    rows = [row for row in numbers().rows.values() if row.id.startswith("C.") and row.platform in ("ceph", "zfs")]
+    means = {row.id for row in rows if row.statistic in ("mean", "not stated")}
+    assert {each.printed for each in read_cells().cells["storage"]} == means
 
 
 def test_a_printed_value_stands_beside_both_modes_of_ours(stores: analysis.Results) -> None:

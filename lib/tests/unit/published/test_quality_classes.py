@@ -48,13 +48,6 @@ def test_every_printed_throughput_is_four_to_five_orders_above_the_top_in_either
     assert latency.times == pytest.approx(0.359 / 150)
 
 
-def test_the_threshold_of_the_text_stands_in_no_table() -> None:
-    told = quality_classes.threshold().set_index("reading")
-    assert set(told["class"]) == {"above the scale"}
-    assert told["value"].to_dict() == pytest.approx({"as MB/s": 16.8e6, "as Mbit/s": 2.1e6})
-    assert told["times"].to_dict() == pytest.approx({"as MB/s": 168.0, "as Mbit/s": 21.0})
-
-
 @pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
 def test_what_is_no_throughput_has_no_class(value: float) -> None:
     with pytest.raises(SchemaError, match="has no class"):

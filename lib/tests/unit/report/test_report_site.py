@@ -13,11 +13,12 @@ import pytest
 
 from infrabench import cli
 from infrabench.analysis import session_data
-from infrabench.analysis.tidy import read_table, tidy
+from infrabench.analysis.tidy import tidy
 from infrabench.core import InfrabenchError
 from infrabench.ledger.archive import unpack
 from infrabench.ledger.records import awaited
 from infrabench.publish.report import files, report
+from tests.support.analysis_fixtures import read_table
 from tests.support.report_fixtures import (
     NAMED,
     PNG,

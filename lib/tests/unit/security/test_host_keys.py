@@ -9,18 +9,14 @@ import pytest
 import yaml
 
 from infrabench.core import SiteError
-from infrabench.machines.hosts.host import LocalHost, SSHHost
+from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.sites.site import open_site
-from tests.support.ssh_server import Login, serving
-
-
-def host(login: Login, known_hosts: Path) -> SSHHost:
-    return SSHHost("server", login.address, user=login.user, port=login.port, key=login.key, known_hosts=known_hosts)
+from tests.support.ssh_server import serving
 
 
 def test_a_known_host_is_talked_to(tmp_path: Path) -> None:
     with serving(tmp_path) as login:
-        there = host(login, login.known_hosts)
+        there = login.host()
         script = 'cat; echo "$1" >&2; exit 3'
         result = there.run(("sh", "-c", script, "sh", "$HOME; `id` 'x'"), timeout_s=30, stdin=b"\xff")
         there.close()
@@ -42,7 +38,7 @@ def test_an_unknown_or_changed_key_is_refused(change, told: str, tmp_path: Path)
         wrong.write_text(change(login.known_hosts.read_text()))
         before = wrong.read_text()
         with pytest.raises(SiteError, match=told) as error:
-            host(login, wrong).run(("true",), timeout_s=30)
+            login.host(known_hosts=wrong).run(("true",), timeout_s=30)
         assert wrong.read_text() == before  # nor is it learnt
         assert login.address not in str(error.value)  # the inventory's name says which host
 
@@ -51,14 +47,14 @@ def test_a_key_that_changes_during_a_session_ends_it_and_the_next_is_refused(tmp
     """The host was installed anew, or another one answers at its address: nothing of a session runs there."""
     ran = tmp_path / "ran"
     with serving(tmp_path) as login:
-        there = host(login, login.known_hosts)
+        there = login.host()
         assert there.run(("true",), timeout_s=30).ok
     known = tmp_path / "known"
     known.write_text(login.known_hosts.read_text())
     with serving(tmp_path, port=login.port) as other:
         with pytest.raises(SiteError, match="server: "):
             there.run(("touch", str(ran)), timeout_s=30)
-        again = host(other, known)
+        again = other.host(known_hosts=known)
         with pytest.raises(SiteError, match=r"server: its host key changed: .*Compare the fingerprint on its console"):
             again.run(("touch", str(ran)), timeout_s=30)
         there.close()
@@ -70,19 +66,14 @@ def test_another_login_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "other"
     made = LocalHost().run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(other)), timeout_s=20)
     assert made.ok
-    with serving(tmp_path) as login:
-        stranger = SSHHost(
-            "server", login.address, user=login.user, port=login.port, key=other, known_hosts=login.known_hosts
-        )
-        with pytest.raises(SiteError, match="server: login refused"):
-            stranger.run(("true",), timeout_s=30)
+    with serving(tmp_path) as login, pytest.raises(SiteError, match="server: login refused"):
+        login.host(key=other).run(("true",), timeout_s=30)
 
 
 def test_a_private_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
     with serving(tmp_path) as login:
-        server = {"address": login.address, "port": login.port, "user": login.user, "key": str(login.key)}
         path = tmp_path / "hosts.yml"
-        path.write_text(yaml.safe_dump({"name": "x", "hosts": {"server": server}}))
+        path.write_text(yaml.safe_dump({"name": "x", "hosts": {"server": login.machine}}))
         login.key.chmod(0o640)
         with pytest.raises(SiteError, match=r"is open to others \(mode 640\). Try: chmod 600"), open_site(path):
             pass

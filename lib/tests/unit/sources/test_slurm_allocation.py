@@ -11,7 +11,7 @@ import pytest
 
 from infrabench import cli
 from infrabench.core import SiteError
-from infrabench.machines.sites import import_slurm, import_write
+from infrabench.machines.sites import import_hosts
 from infrabench.machines.sites.inventory import Inventory
 from infrabench.machines.sites.site import read_file
 
@@ -27,13 +27,9 @@ def _scontrol(folder: Path, text: str) -> dict[str, str]:
     return {"PATH": f"{folder}:/usr/bin:/bin"}
 
 
-def test_the_nodes_are_those_of_the_list() -> None:
-    assert import_slurm.nodes(JOB) == ("4711", ("node1", "node2"))
-
-
 def test_slurm_writes_them_out_where_it_is_there(tmp_path: Path) -> None:
     path = _scontrol(tmp_path, 'echo "$*" >"$0.asked"; printf "a1\\na2\\n"')
-    assert import_slurm.nodes({**JOB, **SHORT, **path})[1] == ("a1", "a2")
+    assert import_hosts.read_allocation({**JOB, **SHORT, **path})[1] == ("a1", "a2")
     assert (tmp_path / "scontrol.asked").read_text() == "show hostnames node[1-2]\n"
 
 
@@ -44,15 +40,15 @@ def test_slurm_writes_them_out_where_it_is_there(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_slurm_that_does_not_write_them_out_is_told(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(SiteError, match=told):
-        import_slurm.nodes({**JOB, **SHORT, **_scontrol(tmp_path, text)})
+        import_hosts.read_allocation({**JOB, **SHORT, **_scontrol(tmp_path, text)})
     with pytest.raises(SiteError, match=r"fails here: .*scontrol"):
-        import_slurm.nodes({**JOB, **SHORT})
+        import_hosts.read_allocation({**JOB, **SHORT})
 
 
 @pytest.mark.parametrize("told", ["-x", "../a", "a a", "$(id)", "a/b"])
 def test_what_slurm_says_has_to_be_names(tmp_path: Path, told: str) -> None:
     with pytest.raises(SiteError, match=r"no name of a host|twice"):
-        import_slurm.nodes({**JOB, **SHORT, **_scontrol(tmp_path, f"printf '%s\\n' '{told}'")})
+        import_hosts.read_allocation({**JOB, **SHORT, **_scontrol(tmp_path, f"printf '%s\\n' '{told}'")})
 
 
 @pytest.mark.parametrize(
@@ -69,11 +65,11 @@ def test_what_slurm_says_has_to_be_names(tmp_path: Path, told: str) -> None:
 )
 def test_what_is_no_allocation_is_told(environment: dict[str, str], told: str) -> None:
     with pytest.raises(SiteError, match=told):
-        import_slurm.nodes(environment)
+        import_hosts.read_allocation(environment)
 
 
 def _places(names: list[str], roles: list[str], **how: Any) -> tuple[list[tuple[str, str, str]], tuple[str, ...]]:
-    found, left = import_slurm.assign_roles("7", names, roles, {"user": "me"}, **how)
+    found, left = import_hosts.assign_roles("7", names, roles, {"user": "me"}, **how)
     return [(each.called, each.site, each.role) for each in found], left
 
 
@@ -97,7 +93,7 @@ def test_too_few_nodes_or_a_role_twice_are_refused() -> None:
 
 
 def test_a_clusters_machines_get_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, _ = import_slurm.assign_roles("7", ["localhost"], ["flannel-control"], {})
+    found, _ = import_hosts.assign_roles("7", ["localhost"], ["flannel-control"], {})
     assert found[0].reached["address"] == "127.0.0.1"
 
     def unknown(*_: object) -> None:
@@ -105,13 +101,7 @@ def test_a_clusters_machines_get_addresses(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     with pytest.raises(SiteError, match=r"none\.invalid: a cluster's machine needs an address"):
-        import_slurm.assign_roles("7", ["none.invalid"], ["flannel-control"], {})
-
-
-def test_an_unknown_role_is_named() -> None:
-    found, _ = import_slurm.assign_roles("7", ["a"], ["boss"], {})
-    with pytest.raises(SiteError, match="unknown role 'boss'"):
-        import_write.inventories(found, "it")
+        import_hosts.assign_roles("7", ["none.invalid"], ["flannel-control"], {})
 
 
 def test_the_command_prints_an_inventory(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from infrabench import cli
 from infrabench.core import SiteError
-from infrabench.machines.sites import import_terraform, import_write
+from infrabench.machines.sites import import_hosts
 from infrabench.machines.sites.inventory import Inventory
 from infrabench.machines.sites.site import read_file
 from tests.support.places import TESTS
@@ -32,7 +32,7 @@ def _outputs(*hosts: Any, **of: Any) -> bytes:
 
 def _refused(text: bytes, told: str, **how: Any) -> str:
     with pytest.raises(SiteError, match=told) as error:
-        import_write.inventories(import_terraform.hosts(text, **how), "it")
+        import_hosts.inventories(import_hosts.read_terraform(text, **how), "it")
     assert len(str(error.value)) < 5000
     assert str(error.value).isprintable()
     return str(error.value)
@@ -103,12 +103,12 @@ def test_what_is_sensitive_stays_so_unless_it_is_meant(tmp_path: Path, capsys: A
 def test_an_output_that_does_not_say_whether_it_is_sensitive_is(tmp_path: Path) -> None:
     text = json.dumps({"infrabench_hosts": {"value": [HOST]}}).encode()
     _refused(text, "to be sensitive")
-    assert import_terraform.hosts(text, sensitive=True)
+    assert import_hosts.read_terraform(text, sensitive=True)
 
 
 def test_a_map_of_hosts_gives_them_their_names() -> None:
     text = _outputs(value={"web": HOST, "load": {"address": "192.0.2.2", "role": "client"}})
-    assert [host.called for host in import_terraform.hosts(text)] == ["web", "load"]
+    assert [host.called for host in import_hosts.read_terraform(text)] == ["web", "load"]
 
 
 def test_what_is_absent_or_unknown_is_named() -> None:
@@ -142,7 +142,7 @@ def test_one_machine_in_two_places_is_refused() -> None:
 def test_a_gateway_without_a_site_serves_every_site() -> None:
     sites = [{**HOST, "address": f"10.0.0.{n}", "site": name, "gateway": "door"} for n, name in enumerate("ab", 1)]
     door = {"name": "door", "address": "192.0.2.9", "role": "gateway"}
-    found = import_write.inventories(import_terraform.hosts(_outputs(*sites, door)), "it")
+    found = import_hosts.inventories(import_hosts.read_terraform(_outputs(*sites, door)), "it")
     assert list(found) == ["a", "b"]
     assert all("door" in text for text in found.values())
 
@@ -156,12 +156,12 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("field", [*import_terraform.KNOWN, "password"])
+@pytest.mark.parametrize("field", [*import_hosts.KNOWN, "password"])
 def test_hostile_values_are_refused_or_stay_text(field: str, tmp_path: Path) -> None:
     for bad in HOSTILE:
         text, told = _outputs({**HOST, field: bad}), ""
         try:
-            found = import_write.inventories(import_terraform.hosts(text), "it")
+            found = import_hosts.inventories(import_hosts.read_terraform(text), "it")
         except SiteError as error:
             told = str(error)
             continue
@@ -184,7 +184,7 @@ def test_hostile_values_are_refused_or_stay_text(field: str, tmp_path: Path) -> 
     "text",
     [
         b"\x00\xff" * 1000, b"[" * 200_000, b'{"a":' * 200_000, b"9" * 10_000_000, b'"' + b"x" * 10_000_000 + b'"',
-        b" " * (import_terraform.LARGEST + 1), b"NaN", b"null", _outputs(*[HOST] * 5000), _outputs([[[]]]),
+        b" " * (import_hosts.LARGEST + 1), b"NaN", b"null", _outputs(*[HOST] * 5000), _outputs([[[]]]),
         _outputs(None), _outputs(value="a"), _outputs(value=5),
     ],
     ids=range(13),

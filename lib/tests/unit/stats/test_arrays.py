@@ -1,7 +1,9 @@
-"""What array functions are given: lists will do, and no value is missing, endless, or everybody's partner."""
+"""What holds of all array functions: lists will do, no value is missing or endless, cells do not see one another."""
 
 from __future__ import annotations
 
+import tracemalloc
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from infrabench.stats import dependence, intervals, meta_analysis, pairwise, planning
 from infrabench.stats.diagnostics import bimodal, dip, modified_z, outlier_mask, shapiro, skewness, split, split_log
 from infrabench.stats.omnibus import friedman, interaction, log_slope, page
+from infrabench.stats.table import stacks
 
 N = 12
 X = (10 + np.random.default_rng(71).normal(size=N)).tolist()
@@ -41,7 +44,7 @@ ONE: dict[str, Callable[[Any], Any]] = {
     "one_way": lambda x: planning.one_way(x, np.arange(N) // 3),
 }
 TWO: dict[str, Callable[[Any, Any], Any]] = {
-    "bootstrap_quantile_ratio": intervals.bootstrap_quantile_ratio,
+    "bootstrap_median_ratio": intervals.bootstrap_median_ratio,
     "paired_fieller": pairwise.paired_fieller,
     "paired_log_ratio": pairwise.paired_log_ratio,
     "paired_t": pairwise.paired_t,
@@ -55,7 +58,7 @@ ROWS: dict[str, Callable[[Any], Any]] = {
     "friedman": friedman,
     "page": page,
     "log_slope": lambda x: log_slope(x, [1.0, 2.0, 4.0]),
-    "interaction": lambda x: interaction([x, x[::-1]]),
+    "interaction": lambda x: interaction(np.stack([x, np.asarray(x)[..., ::-1, :]], axis=-3)),
 }
 SITES: dict[str, Callable[..., Any]] = {
     "cochran_q": lambda y, e, df: meta_analysis.cochran_q(y, e),
@@ -126,3 +129,79 @@ def test_sites(function: Callable[..., Any]) -> None:
             function(X, other, 5)
     with pytest.raises(ValueError, match="not above 0"):
         function(X, spoilt(ERROR, 0.0), 5)
+
+
+def leaves(found: Any) -> list[np.ndarray]:
+    return [leaf for part in found for leaf in leaves(part)] if isinstance(found, tuple) else [np.asarray(found, float)]
+
+
+CELLS = np.random.default_rng(74).normal(10, 1, (2, 2, 3, 3, N))  # x and y, cells, systems or levels, blocks
+CELLS[:, 0, 1] = 4.0  # a constant cell leaves its neighbours as they are
+ALL = {
+    **{name: (function, 1) for name, function in ONE.items() if name != "one_way"},
+    **{name: (function, 2) for name, function in TWO.items()},
+    **{name: (function, 0) for name, function in ROWS.items()},
+}
+
+
+@pytest.mark.parametrize(("function", "samples"), ALL.values(), ids=ALL)
+def test_cells_are_answered_as_they_are_alone(function: Callable[..., Any], samples: int) -> None:
+    given = [each[:, :, 0] for each in CELLS[:samples]] if samples else [CELLS[0]]
+    together = leaves(function(*given))
+    for cell in np.ndindex(2, 3):
+        for whole, alone in zip(together, leaves(function(*(each[cell] for each in given))), strict=True):
+            value = whole[cell] if whole.shape[:2] == (2, 3) else whole
+            assert value == pytest.approx(alone, rel=1e-9, abs=1e-12, nan_ok=True)
+
+
+FEW = {name: each for name, each in ALL.items() if name != "effective_interval"}  # of n_eff values it needs some
+
+
+@pytest.mark.parametrize(("function", "samples"), FEW.values(), ids=FEW)
+def test_too_little_is_answered_without_a_warning(function: Callable[..., Any], samples: int) -> None:
+    rows = () if samples else (3,)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for shape in ((0,), (1,), (4, 0), (0, 5), (8,)):
+            cells = shape[:-1]
+            found = leaves(function(*[np.full((*cells, *rows, shape[-1]), 0.1)] * max(samples, 1)))
+            assert all(leaf.shape[: len(cells)] == cells or not leaf.shape for leaf in found)
+
+
+DEPLOYED = np.ones(1, dtype=bool)
+
+
+def means(x: np.ndarray, deployment: np.ndarray) -> np.ndarray:
+    """The same by hand: complete blocks of each deployment, one after the other."""
+    there = np.isfinite(x).all(axis=0)
+    found = [x[:, (deployment == each) & there] for each in np.unique(deployment)]
+    return np.array([each.mean(axis=1) for each in found if each.size]).T
+
+
+def test_units_are_means_over_the_complete_blocks_of_a_deployment() -> None:
+    rng = np.random.default_rng(3)
+    deployment = np.repeat(np.arange(40), rng.integers(1, 9, 40))
+    x = rng.normal(100, 1, (3, deployment.size))
+    x[rng.random(x.shape) < 0.2] = np.nan
+    x[0, deployment == 7] = np.nan  # a deployment without one complete block is no unit
+    (stack,) = (each for each in stacks(x[None], deployment, DEPLOYED) if len(each.cells))
+    assert stack.numbers[0] == pytest.approx(means(x, deployment), rel=1e-14)
+
+
+def test_equal_values_have_equal_means() -> None:
+    deployment = np.repeat(np.arange(5), 7)
+    (stack,) = (each for each in stacks(np.full((1, 2, 35), 0.1), deployment, DEPLOYED) if len(each.cells))
+    assert (stack.numbers == 0.1).all()
+
+
+def test_thousands_of_deployments_take_no_table_of_deployments_by_blocks() -> None:
+    deployment = np.repeat(np.arange(2_000), 30)
+    x = np.random.default_rng(5).normal(size=(1, 2, deployment.size))
+    tracemalloc.start()
+    try:
+        (stack,) = (each for each in stacks(x, deployment, DEPLOYED) if len(each.cells))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert stack.numbers.shape == (1, 2, 2_000)
+    assert peak < 20 * x.nbytes

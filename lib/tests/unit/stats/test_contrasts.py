@@ -115,12 +115,6 @@ def test_only_the_same_block_is_paired() -> None:
     assert row["p"] == pytest.approx(stats.ttest_rel(x, y).pvalue)
 
 
-def test_row_order_does_not_matter() -> None:
-    table = table_of(DATA_A)
-    shuffled = table.sample(frac=1, random_state=4)
-    pd.testing.assert_frame_equal(contrasts(shuffled, "native", {"": 0.02}), contrasts(table, "native", {"": 0.02}))
-
-
 def test_two_sessions_are_two_deployments() -> None:
     two = pd.concat([table_of(DATA_A, session="s1"), table_of(DATA_A, session="s2")], ignore_index=True)
     found = contrasts(two, "native", {"": 0.02})

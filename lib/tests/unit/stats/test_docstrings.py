@@ -1,8 +1,14 @@
-"""Every public name of the statistics says what it returns; array functions also say shapes and whose formula it is."""
+"""Every public name of the statistics says what it returns; array functions also say shapes and whose formula it is.
+
+The map of procedures in the package's docstring names only what there is.
+"""
 
 from __future__ import annotations
 
 import ast
+import doctest
+import importlib
+import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +34,7 @@ NO_SOURCE = {
     "diagnostics.bimodal": OURS,
     "diagnostics.mode_by_deployment": OURS,
     "table.stacks": HANDLING,
+    "table.by_size": HANDLING,
     "dependence.dependent": OURS,
     "pairwise.margin_ends": DEFINITION,
     "estimates.largest": DEFINITION,
@@ -40,9 +47,8 @@ NO_SOURCE = {
     "losses.explain_lost": HANDLING,
     "losses.is_lost": DEFINITION,
     "verdicts.measure_effects": COMPOSED,
-    "intervals.over_cells": HANDLING,
     "intervals.means": DEFINITION,
-    "intervals.quantiles": DEFINITION,
+    "intervals.medians": DEFINITION,
     "intervals.percentile_ends": DEFINITION,
     "verdicts.resolution_step": OURS,
     "verdicts.resolution_limited": OURS,
@@ -64,7 +70,7 @@ ALWAYS_KNOWN = {
     "intervals.constant": "says what one value or none gives",
     "losses.is_lost": "a truth for any values",
     "intervals.means": "`over_cells` keeps away what has no answer",
-    "intervals.quantiles": "`over_cells` keeps away what has no answer",
+    "intervals.medians": "`over_cells` keeps away what has no answer",
     "intervals.percentile_ends": "`over_cells` keeps away what has no answer",
     "verdicts.decide": "one of five words, for any values",
     "verdicts.judge": "says when nothing is inferred",
@@ -142,3 +148,18 @@ def test_a_full_docstring_passes() -> None:
     assert lacking('def f(x: Array):\n    "Return it, (...). NaN if empty. By scipy."', "m") == []
     assert lacking("def _f(x: Array): ...", "m") == []
     assert lacking('def f(table: DataFrame):\n    "Return a row for each cell."', "m") == []
+
+
+def test_every_procedure_on_the_map_exists() -> None:
+    listed = [each.name for each in pkgutil.iter_modules(stats.__path__)]
+    modules = {name: importlib.import_module(f"infrabench.stats.{name}") for name in listed}
+    told = (stats.__doc__ or "").replace("mean_ranks", "")  # the example's
+    assert set(re.findall(r"`(\w+)`:", told)) <= set(modules)
+    names = set(re.findall(r"\b[a-z]+_[a-z_]+\b", told))
+    assert len(names) > 40
+    assert not {name for name in names if not any(hasattr(module, name) for module in modules.values())}
+
+
+def test_the_example_on_the_map_is_right() -> None:
+    failed, tried = doctest.testmod(stats)
+    assert (failed, tried) == (0, 2)

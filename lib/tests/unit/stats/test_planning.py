@@ -1,57 +1,38 @@
-"""Planning: published and own tables, statsmodels, a quadrature, simulations, and that n is the least that does."""
+"""Planning: power, variance components, how large a campaign a pilot asks for, and at what cost."""
 
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
+from infrabench.core import DesignError
+from infrabench.stats.intervals import t_interval
 from infrabench.stats.planning import (
+    DIMENSIONS,
+    NO_COSTS,
+    NONE_BETWEEN,
+    NOT_POSITIVE,
+    ONE_LEVEL,
+    PILOT,
     _probability,
     blocks_to_decide,
     detectable,
+    dimensions,
     equivalence_margin,
     half_width,
     n_for_precision,
+    one_way,
+    plan_from_pilot,
+    repetitions,
     spread_limit,
     t_power,
     tost_power,
 )
-
-# CoV in % -> half-width of the 95 % interval in % of the mean at n = 3, 5, 10, 30; n for +-1, 2, 3 and 5 %
-TABLE = {
-    0.5: ("1.24 0.62 0.36 0.19", (4, 3, 3, 2)),
-    1: ("2.48 1.24 0.72 0.37", (7, 4, 3, 3)),
-    2: ("4.97 2.48 1.43 0.75", (18, 7, 5, 3)),
-    3: ("7.45 3.73 2.15 1.12", (38, 12, 7, 4)),
-    5: ("12.4 6.21 3.58 1.87", (99, 27, 14, 7)),
-    10: ("24.8 12.4 7.15 3.73", (387, 99, 46, 18)),
-    20: ("49.7 24.8 14.3 7.47", (1540, 387, 174, 64)),
-}
-
-
-@pytest.mark.parametrize("cov", TABLE)
-def test_table_of_half_widths_and_sizes(cov: float) -> None:
-    widths, sizes = TABLE[cov]
-    for n, printed in zip((3, 5, 10, 30), widths.split(), strict=True):
-        half = 0.51 * 10.0 ** -len(printed.partition(".")[2])  # of the last digit printed
-        assert half_width(cov, n) == pytest.approx(float(printed), abs=half)
-    assert n_for_precision(cov, np.array([1.0, 2, 3, 5])).tolist() == list(sizes)
-
-
-# in units of the standard deviation
-@pytest.mark.parametrize(("n", "expected"), [(3, 3.26), (5, 1.68), (10, 1.00), (30, 0.529), (50, 0.404)])
-def test_table_of_detectable_differences(n: int, expected: float) -> None:
-    half = 5e-4 if n >= 30 else 5e-3  # of the last digit printed
-    assert detectable(1.0, n) == pytest.approx(expected, abs=half)
-
-
-@pytest.mark.parametrize(("n", "expected"), [(10, 1.00), (30, 0.546), (50, 0.419)])
-def test_table_of_equivalence_margins(n: int, expected: float) -> None:
-    # the table was simulated: exact is 0.4197 for 0.419
-    assert equivalence_margin(1.0, n) == pytest.approx(expected, abs=0.002 if n >= 30 else 0.006)
+from tests.support.analysis_fixtures import DATA_A, table_of
 
 
 @pytest.mark.parametrize("n", [2, 3, 10, 30, 400])
@@ -66,15 +47,14 @@ def test_power_is_that_of_statsmodels(n: int, effect: float) -> None:
         assert n == 400
 
 
-def quadrature(sd: float, n: int, margin: float, difference: float) -> float:
+def quadrature(sd: float, n: int, margin: float) -> float:
     """Power of both one-sided tests, by adaptive quadrature over the chi-square distribution of the variance."""
     df, error = n - 1, sd / np.sqrt(n)
     critical = stats.t.ppf(0.95, df)
 
     def passes(v: float) -> float:
         room = margin - critical * error * np.sqrt(v / df)
-        inside = stats.norm.cdf((room - difference) / error) - stats.norm.cdf((-room - difference) / error)
-        return stats.chi2.pdf(v, df) * max(inside, 0)
+        return stats.chi2.pdf(v, df) * max(2 * stats.norm.cdf(room / error) - 1, 0)
 
     most = min(df * (margin / error / critical) ** 2, stats.chi2.isf(1e-15, df))
     return integrate.quad(passes, 0, most, epsabs=1e-11, epsrel=1e-11, limit=500)[0]
@@ -83,9 +63,7 @@ def quadrature(sd: float, n: int, margin: float, difference: float) -> float:
 @pytest.mark.parametrize("n", [2, 3, 6, 30, 200])
 def test_power_of_equivalence_by_another_quadrature(n: int) -> None:
     for margin in (0.2, 0.6, 2.0, 9.0):
-        for difference in (0.0, 0.15, -0.6):
-            found = tost_power(1.0, n, margin, difference=difference)
-            assert found == pytest.approx(quadrature(1.0, n, margin, difference), abs=1e-8)
+        assert tost_power(1.0, n, margin) == pytest.approx(quadrature(1.0, n, margin), abs=1e-8)
 
 
 def test_published_power_of_a_bioequivalence_trial() -> None:
@@ -95,11 +73,10 @@ def test_published_power_of_a_bioequivalence_trial() -> None:
     assert _probability(room, np.array(-stats.t.ppf(0.95, 38)), shift, df) == pytest.approx(0.815845, abs=1e-6)
 
 
-def test_power_of_equivalence_by_simulation() -> None:
-    x = np.random.default_rng(21).normal(0.005, 0.02, (20_000, 12))
-    half = stats.t.ppf(0.95, 11) * x.std(axis=1, ddof=1) / np.sqrt(12)
-    passed = (np.abs(x.mean(axis=1)) + half < 0.02).mean()
-    assert tost_power(0.02, 12, 0.02, difference=0.005) == pytest.approx(passed, abs=0.01)
+def test_half_width_is_that_of_students_interval() -> None:
+    x = np.random.default_rng(20).normal(100, 3, (4, 12))
+    low, high, _ = t_interval(x)
+    assert half_width(x.std(axis=-1, ddof=1), 12) == pytest.approx((high - low) / 2)
 
 
 @given(st.floats(0.001, 3), st.floats(0.05, 3))
@@ -175,3 +152,203 @@ def test_blocks_to_decide_without_spread_or_out_of_reach() -> None:
     found = blocks_to_decide([0.0, np.nan, 80.0, 1e-9], [0.02, 0.02, 1e-4, 0.02])
     assert np.isnan(found[:3]).all()
     assert found[3] == 2
+
+
+# the worked example of Kalibera and Jones 2013: 3 x 2 x 2
+EXAMPLE = np.array([[[9, 5], [8, 3]], [[10, 6], [7, 11]], [[1, 12], [2, 4]]], dtype=float)
+
+
+def test_reference_of_the_optimum() -> None:
+    t2 = 0.7266667, 0.2627778, 0.7747222
+    assert repetitions(t2, (3, 20, 100)) == pytest.approx((4.293660, 1.302286), rel=1e-6)
+    assert [int(np.ceil(r)) for r in repetitions(t2, (3, 20, 100))] == [5, 2]
+
+
+def test_levels_without_variance() -> None:
+    assert repetitions((16.5, -5.7, 2.3), (1, 1, 1)) == (float("inf"), 1.0)
+    for costs in ((1, 1), (1, 0, 1)):
+        with pytest.raises(DesignError, match="one positive cost"):
+            repetitions((1.0, 1.0, 1.0), costs)
+
+
+def test_one_way_of_balanced_groups_is_the_published_one_of_two_levels() -> None:
+    found = one_way(EXAMPLE.ravel(), np.repeat([0, 1, 2], 4))
+    assert (found.within, found.between) == pytest.approx((12.722222, 0.381944), rel=1e-5)
+    assert found.share == pytest.approx(0.381944 / (12.722222 + 0.381944), rel=1e-5)
+
+
+def test_one_way_of_unequal_groups() -> None:
+    x = np.random.default_rng(51).normal(10, 1, 14)
+    group = np.repeat([7, 3, 9], [2, 5, 7])
+    found = one_way(x, group)
+    parts = [x[group == label] for label in (7, 3, 9)]
+    size = (14 - (4 + 25 + 49) / 14) / 2  # the number of trials that a group counts as having
+    assert found.within == pytest.approx(sum(p.var() * p.size for p in parts) / 11)
+    # the F of an analysis of variance is the ratio of the mean squares
+    f = stats.f_oneway(*parts).statistic
+    assert (found.between * size + found.within) / found.within == pytest.approx(f)
+
+
+def test_one_way_is_unbiased() -> None:
+    rng = np.random.default_rng(52)
+    group = np.repeat(np.arange(5), [2, 3, 5, 8, 2])
+    x = rng.normal(0, 2, (4000, 20)) + rng.normal(0, 3, (4000, 5))[:, group]
+    found = np.array([one_way(row, group)[:2] for row in x])
+    assert found.mean(axis=0) == pytest.approx((4, 9), rel=0.05)
+
+
+def test_one_way_without_groups_or_within() -> None:
+    assert np.isnan(one_way(np.arange(4.0), np.zeros(4, dtype=np.int64))).all()
+    assert np.isnan(one_way(np.arange(4.0), np.arange(4))).all()
+    assert np.isnan(one_way(np.full(4, 2.0), np.array([0, 0, 1, 1])).share)
+    assert one_way(np.array([1.0, 3, 1, 3]), np.array([0, 0, 1, 1])).share == 0
+
+
+MARGINS = {"": 0.02}
+
+
+def plan_of(values: dict[str, list[float | None]], *, blocks_per_deployment: int = 0, **how: object) -> pd.DataFrame:
+    table = table_of(values, blocks_per_deployment=blocks_per_deployment)
+    return plan_from_pilot(table, "native", **({"margins": MARGINS} | how)).set_index(["system", "quantity", "target"])
+
+
+def test_columns_types_and_rows() -> None:
+    found = plan_from_pilot(table_of(DATA_A), "native", MARGINS)
+    assert tuple(found.columns) == tuple(PILOT)
+    assert {name: str(kind) for name, kind in found.dtypes.items()} == PILOT
+    assert len(found) == 4 * 3 + 3 * (3 + 1)  # means of 4 systems and ratios of 3 at 3 targets, and 3 verdicts
+    assert plan_from_pilot(table_of({"native": [None]}), "native", MARGINS).dtypes.to_dict() == found.dtypes.to_dict()
+
+
+def test_sizes_come_from_the_pilots_spread_and_from_its_upper_limit() -> None:
+    found = plan_of(DATA_A, seconds=360.0, targets=(0.001, 0.01))
+    cov = np.std(DATA_A["docker"], ddof=1) / np.mean(DATA_A["docker"])
+    mean = found.loc[("docker", "mean", 0.01)]
+    assert mean["spread"] == pytest.approx(cov)
+    assert mean["n"] == n_for_precision(cov, 0.01)
+    assert mean["n_high"] == n_for_precision(spread_limit(cov, 10), 0.01) > mean["n"]
+    assert (mean["hours"], mean["hours_high"]) == (mean["n"] / 10, mean["n_high"] / 10)
+    sd = np.std(np.log(np.array(DATA_A["docker"]) / DATA_A["native"]), ddof=1)
+    ratio = found.loc[("docker", "ratio", 0.001)]
+    assert ratio["spread"] == pytest.approx(sd)
+    assert ratio["n"] == n_for_precision(sd, np.log(1.001)) > n_for_precision(sd, 0.001)
+    assert found.loc[("docker", "verdict", 0.02), "n"] == blocks_to_decide(sd, 0.02)
+    assert (found["note"] == "").all()
+    assert (found["baseline"] == "native").groupby("quantity").all().to_dict() == {
+        "mean": False, "ratio": True, "verdict": True
+    }  # fmt: skip
+
+
+def test_deployments_are_the_units_when_there_are_several() -> None:
+    found = plan_of(DATA_A, blocks_per_deployment=2)
+    means = np.reshape(DATA_A["lxc"], (5, 2)).mean(axis=1)
+    mean = found.loc[("lxc", "mean", 0.01)]
+    assert (mean["unit"], mean["n_pilot"]) == ("deployments", 5)
+    assert mean["spread"] == pytest.approx(means.std(ddof=1) / means.mean())
+    assert np.isnan(mean["hours"])
+
+
+def test_only_blocks_with_both_make_a_pair() -> None:
+    found = plan_of({"native": [1.0, 2, None, 4], "lxc": [1.1, None, 3.2, 4.4]})
+    assert found.loc[("lxc", "mean", 0.01), "n_pilot"] == 3
+    assert found.loc[("lxc", "ratio", 0.01), "n_pilot"] == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "note"),
+    [
+        ([1.0, None, None], "fewer than two blocks"),
+        ([2.0, 4.0, 6.0], "no spread"),
+        ([0.0, 1.0, 2.0], "values not all positive"),
+        ([1e-9, 1e9, 1e-9], "more than a million"),
+    ],
+)
+def test_why_a_pilot_names_no_size(values: list[float | None], note: str) -> None:
+    row = plan_of({"native": [1.0, 2, 3], "lxc": values}).loc[("lxc", "verdict", 0.02)]
+    assert row["note"] == note
+    assert np.isnan(row["n_high"])
+
+
+def test_a_mean_of_zero_and_a_metric_without_margin() -> None:
+    found = plan_of({"native": [1.0, 2, 3], "lxc": [-1.0, 0.0, 1.0]}, margins={"other": 0.1})
+    assert found.loc[("lxc", "mean", 0.01), "note"] == "the mean is 0"
+    assert "verdict" not in found.index.get_level_values("quantity")
+
+
+DEPLOYMENTS, BLOCKS = 8, 5
+GROUP = np.repeat(np.arange(DEPLOYMENTS), BLOCKS)
+
+
+def pilot(between: float = 0.02, within: float = 0.03, seed: int = 81) -> dict[str, list[float]]:
+    rng = np.random.default_rng(seed)
+    y = 100 * np.exp(rng.normal(0, 0.05, GROUP.size))
+    apart = rng.normal(0, between, DEPLOYMENTS)[GROUP] + rng.normal(0, within, GROUP.size)
+    return {"native": list(y), "docker": list(0.98 * y * np.exp(apart))}
+
+
+def planned(values: dict, costs: tuple[float, float] = (60.0, 600.0), per: int = BLOCKS) -> pd.DataFrame:
+    table = table_of(values, blocks_per_deployment=per)
+    found = dimensions(table, "native", [0.01, 0.02], *costs)
+    assert tuple(found.columns) == tuple(DIMENSIONS)
+    assert {name: str(kind) for name, kind in found.dtypes.items()} == DIMENSIONS
+    return found.set_index(["system", "quantity", "target"])
+
+
+def test_sizes_are_those_of_the_formula() -> None:
+    values = pilot()
+    logs = np.log(np.array(values["docker"]) / values["native"])
+    found = one_way(logs, GROUP)
+    row = planned(values).loc[("docker", "ratio", 0.01)]
+    assert (row["sd_within"] ** 2, row["sd_between"] ** 2) == pytest.approx((found.within, found.between))
+    blocks = np.ceil(np.sqrt(600 / 60 * found.within / found.between))
+    spread = np.sqrt(found.between + found.within / blocks)
+    assert row["blocks"] == blocks
+    assert row["deployments"] == n_for_precision(spread, np.log(1.01))
+    assert row["deployments_high"] == n_for_precision(spread_limit(spread, DEPLOYMENTS), np.log(1.01))
+    assert row["hours"] == pytest.approx(row["deployments"] * (600 + blocks * 60) / 3600)
+    assert row["hours_high"] > row["hours"]
+    assert row["note"] == ""
+
+
+def test_no_other_number_of_blocks_is_much_cheaper() -> None:
+    row = planned(pilot()).loc[("docker", "ratio", 0.01)]
+
+    def hours(blocks: float) -> float:
+        spread = np.sqrt(row["sd_between"] ** 2 + row["sd_within"] ** 2 / blocks)
+        return float(n_for_precision(spread, np.log(1.01)) * (600 + blocks * 60) / 3600)
+
+    assert row["hours"] == pytest.approx(hours(row["blocks"]))
+    assert row["hours"] <= 1.05 * min(hours(blocks) for blocks in range(1, 60))
+    assert row["hours"] < 0.8 * hours(30)
+
+
+def test_dear_deployments_hold_more_blocks_and_dear_blocks_fewer() -> None:
+    dear, same, cheap = (
+        planned(pilot(), costs).loc[("docker", "ratio", 0.01), "blocks"]
+        for costs in ((60.0, 6000.0), (60.0, 60.0), (600.0, 60.0))
+    )
+    assert dear > same > cheap >= 1
+
+
+def test_why_there_is_no_size() -> None:
+    where = ("docker", "ratio", 0.01)
+    alike = pilot()
+    alternating = np.tile([-0.01, 0.01], GROUP.size // 2)
+    alike["docker"] = list(np.array(alike["native"]) * np.exp(alternating))
+    negative = pilot()
+    negative["docker"][3] = -1.0
+    for values, how, note in (
+        (pilot(), {"per": 0}, ONE_LEVEL),
+        (pilot(), {"per": 1}, ONE_LEVEL),
+        (pilot(), {"costs": (60.0, float("nan"))}, NO_COSTS),
+        (pilot(), {"costs": (0.0, 600.0)}, NO_COSTS),
+        (alike, {"per": 4}, NONE_BETWEEN),
+        (negative, {}, NOT_POSITIVE),
+    ):
+        row = planned(values, **how).loc[where]
+        assert row["note"] == note
+        assert np.isnan(row["deployments"])
+    assert (
+        dimensions(table_of({"native": [None]}), "native", [0.01], 1.0, 1.0).dtypes.to_dict()
+        == planned(pilot()).reset_index()[list(DIMENSIONS)].dtypes.to_dict()
+    )

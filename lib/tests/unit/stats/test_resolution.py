@@ -48,11 +48,6 @@ def test_all_values_are_whole_multiples_of_the_step(whole: list[int], places: in
     assert step == pytest.approx(np.gcd.reduce(whole) * 10.0**places * factor, rel=1e-9)
 
 
-def test_cells_at_once() -> None:
-    found = resolution_step(np.array([[1.0, 2.0], [0.5, 1.0], [0.0, 0.0], [np.pi, 1.0]]))
-    np.testing.assert_array_equal(found, [1.0, 0.5, np.nan, np.nan])
-
-
 def test_a_quarter_is_the_limit() -> None:
     assert not resolution_limited(0.25, 1.0)
     assert resolution_limited(0.26, 1.0)

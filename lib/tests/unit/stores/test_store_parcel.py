@@ -18,7 +18,7 @@ from infrabench.machines.lab import node_groups
 from infrabench.machines.sites.site import OpenSite
 from infrabench.machines.stores import on_host, upload
 from infrabench.machines.stores.node.config import GIB, load
-from infrabench.systems import _block_storage
+from infrabench.systems import block_storage
 from tests.support.cluster_fakes import Rooted, Scripted
 
 FREE = f"free={100 * GIB}\n"
@@ -88,17 +88,8 @@ def test_a_host_that_lacks_something_is_refused_with_all_of_it(said, reason):
 
 
 def test_this_machine_answers_the_question_itself(tmp_path):
-    asked = (
-        "sh",
-        "-c",
-        on_host._CHECK,
-        "sh",
-        str(tmp_path),
-        "sh=dash",
-        "no-such-program=x",
-        "/dev/null=y",
-        "/dev/no=z",
-    )
+    needed = ("sh=dash", "no-such-program=x", "/dev/null=y", "/dev/no=z")
+    asked = ("sh", "-c", on_host._CHECK, "sh", str(tmp_path), *needed)
     told = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()
     assert [each for each in told if "=" in each][:2] == ["no-such-program=x", "/dev/no=z"]
     assert int(told[-1].removeprefix("free=")) > 0
@@ -157,7 +148,7 @@ def deployment(node: Node, needs: list[int], *, embedded: bool, spec: DeploySpec
         yield Machines({"store": node}, {}, {}, embedded, pause, resume)
 
     site = OpenSite("x", "lab" if embedded else "inventory", {"server": node}, storer=storer)
-    deploy = _block_storage.StorageSystem("ceph", lambda *_: _block_storage.Engine("ceph", "user space")).deploy
+    deploy = block_storage.StorageSystem("ceph", lambda *_: block_storage.Engine("ceph", "user space")).deploy
     return deploy(site, spec), done
 
 
@@ -171,7 +162,7 @@ def test_room_is_asked_for_all_stores_that_are_still_to_come():
 
 
 def test_nothing_is_mounted_while_a_store_is_frozen_and_one_that_is_not_whole_is_made_anew(monkeypatch):
-    monkeypatch.setattr(_block_storage, "THAW_S", 0.3)
+    monkeypatch.setattr(block_storage, "THAW_S", 0.3)
     node = Node()
     context, done = deployment(node, [], embedded=True, spec=DeploySpec("s", Limits(), ""))
     with context as made:

@@ -88,12 +88,12 @@ fill = guest.verbs(lambda config, mode: None, lambda config: "/dev/x")["fill"]
 def test_the_area_is_filled_once(config, monkeypatch):
     ran: list[tuple[str, ...]] = []
     monkeypatch.setattr(guest, "run", lambda _config, argv, **_how: ran.append(tuple(argv)) or "")
-    assert fill(config, None, "1000") == {"written_B": 1000}
-    assert fill(config, None, "600", "400") == {"written_B": 0}
-    assert fill(config, None, "600", "500") == {"written_B": 600}
+    assert fill(config, None, 1000) == {"written_B": 1000}
+    assert fill(config, None, 600, 400) == {"written_B": 0}
+    assert fill(config, None, 600, 500) == {"written_B": 600}
     assert [("--filename=/dev/x" in argv, "--end_fsync=1" in argv) for argv in ran] == [(True, True)] * 2
     with pytest.raises(StoreError, match="too many"):
-        fill(config, None, str(config.raw_bytes), "1")
+        fill(config, None, config.raw_bytes, 1)
 
 
 def test_an_area_whose_filling_failed_is_not_filled(config, monkeypatch):
@@ -102,7 +102,7 @@ def test_an_area_whose_filling_failed_is_not_filled(config, monkeypatch):
 
     monkeypatch.setattr(guest, "run", broken)
     with pytest.raises(StoreError):
-        fill(config, None, "1000")
+        fill(config, None, 1000)
     assert not (config.home / block.FILLED).exists()
 
 
@@ -112,8 +112,6 @@ def test_an_engine_does_some_verbs_its_own_way(config, monkeypatch):
     verbs = guest.verbs(lambda _config, mode: done.append(mode), lambda _config: "/dev/x")
     assert verbs["serve"](config, None, "strict") == {"device": "/dev/x", "mode": "strict"}
     assert done == ["strict", "/dev/x"]  # the mode, then a flush, which write-back caches wait for
-    with pytest.raises(StoreError, match="default, strict"):
-        verbs["serve"](config, None, "fast")
     for name in guest.REFUSED:
         with pytest.raises(StoreError, match="not done"):
             verbs[name](config, None)
@@ -158,12 +156,9 @@ KEYRING = """[mon.]
 
 def test_the_administrators_key():
     assert krbd.secret(KEYRING) == "AQDAdmin/x=="
-
-
-@pytest.mark.parametrize("text", ["", KEYRING.replace("client.admin", "client.other"), KEYRING + KEYRING])
-def test_a_keyring_without_one_key_of_the_administrator(text):
-    with pytest.raises(StoreError, match="not one"):
-        krbd.secret(text)
+    for text in ("", KEYRING.replace("client.admin", "client.other"), KEYRING + KEYRING):
+        with pytest.raises(StoreError, match="not one"):
+            krbd.secret(text)
 
 
 def test_no_device_of_a_kernel_that_has_no_rbd(config, tmp_path, monkeypatch):

@@ -22,37 +22,29 @@ def status(name: str) -> dict[str, Any]:
     return found
 
 
+NO_REBUILD = {**status("resilver")["scan"], "kind": "scrub"}
+
+
 @pytest.mark.parametrize(
-    ("name", "clean", "copied", "left"),
+    ("found", "expected"),
     [
-        ("new", True, None, None),
-        ("degraded", False, None, None),
-        ("resilver", False, 88727552, 135507968 - 92233728),
-        ("replaced", True, 136728576, 0),
-        ("lost", True, None, None),
+        (status("new"), (True, None, None)),
+        (status("degraded"), (False, None, None)),
+        (status("resilver"), (False, 88727552, 135507968 - 92233728)),
+        (status("replaced"), (True, 136728576, 0)),
+        (status("lost"), (True, None, None)),
+        (status("resilver") | {"scan": status("replaced")["scan"]}, (False, None, None)),  # that of before has ended
+        (status("new") | {"scan": NO_REBUILD}, (True, None, None)),
     ],
+    ids=["new", "degraded", "resilver", "replaced", "lost", "not begun", "scrub"],
 )
-def test_progress_of_a_rebuild(name: str, clean: bool, copied: int | None, left: int | None) -> None:
-    told = zfs.progress(status(name), 2)
-    assert (told["clean"], told["copied_B"], told["left_B"]) == (clean, copied, left)
+def test_progress_of_a_rebuild(found: dict[str, Any], expected: tuple[bool, int | None, int | None]) -> None:
+    told = zfs.progress(found, 2)
+    assert (told["clean"], told["copied_B"], told["left_B"]) == expected
 
 
 def test_a_pool_with_fewer_disks_than_copies_is_not_clean() -> None:
     assert zfs.progress(status("new"), 3)["clean"] is False
-
-
-def test_a_resilver_that_has_not_begun_is_not_the_one_before() -> None:
-    found = status("resilver")
-    found["scan"] = status("replaced")["scan"]  # of the time before: it has ended
-    told = zfs.progress(found, 2)
-    assert (told["clean"], told["copied_B"], told["left_B"]) == (False, None, None)
-
-
-def test_a_scrub_is_no_rebuild() -> None:
-    found = status("new")
-    found["scan"] = {**status("resilver")["scan"], "kind": "scrub"}
-    told = zfs.progress(found, 2)
-    assert (told["clean"], told["copied_B"], told["left_B"]) == (True, None, None)
 
 
 def test_errors_are_those_of_the_disks_and_of_what_is_lost() -> None:

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from infrabench import cli, registry
-from infrabench.core import DeploySpec, DesignError, Limits, Machines, NotRunnable, ProvisionError
-from infrabench.machines.clusters import cluster, hosts, pods
+from infrabench.core import DeploySpec, Limits, Machines, NotRunnable, ProvisionError
+from infrabench.machines.clusters import cluster, cni, hosts, pods
 from infrabench.machines.clusters.cluster import NODES, Cluster, Kubectl, is_ready, until
-from infrabench.machines.clusters.cni import CNI
 from infrabench.machines.clusters.workers import PLAIN_CONFIG, Worker
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.lab import go_parts
@@ -29,6 +28,13 @@ SECOND = [
 ]
 
 
+def kubectl_of(folder: Path, script: str, *prefix: str, host: Any = None) -> Kubectl:
+    """Return a kubectl that is this shell script."""
+    (folder / "kubectl").write_text(f"#!/bin/sh\n{script}")
+    (folder / "kubectl").chmod(0o755)
+    return Kubectl(host or Scripted(), (str(folder / "kubectl"), *prefix))
+
+
 def pod(status: object = None) -> dict[str, Any]:
     annotations = {} if status is None else {_cni.STATUS: json.dumps(status)}
     return {"metadata": {"name": "server", "annotations": annotations}, "status": {"podIP": "198.19.0.4"}}
@@ -37,21 +43,15 @@ def pod(status: object = None) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------ pods and nodes
 
 
-def test_a_pod_that_multus_made_has_both_addresses() -> None:
-    assert _cni._addresses(pod(SECOND), True) == {"primary": "198.19.0.4", "second": "198.18.122.11"}
-    assert _cni._addresses(pod(SECOND[:1]), True) == {"primary": "198.19.0.4"}
-
-
-def test_a_pod_that_was_made_the_other_way_is_an_error() -> None:
+def test_a_pod_is_made_through_multus_or_not_as_asked_for_and_found_as_it_is() -> None:
+    both = {"primary": "198.19.0.4", "second": "198.18.122.11"}
+    assert _cni._addresses(pod(SECOND), True) == both
+    for status, asked in ((SECOND[:1], True), (None, None), (SECOND[:1], None)):
+        assert _cni._addresses(pod(status), asked) == {"primary": "198.19.0.4"}
     with pytest.raises(ProvisionError, match="pod server: Multus did not make its network"):
         _cni._addresses(pod(), True)
     with pytest.raises(ProvisionError, match="pod server: Multus made its network"):
         _cni._addresses(pod(SECOND), False)
-
-
-@pytest.mark.parametrize("status", [None, SECOND[:1]], ids=["without Multus", "under Multus"])
-def test_pods_of_a_cluster_that_was_found_are_taken_as_they_are(status: object) -> None:
-    assert _cni._addresses(pod(status), None) == {"primary": "198.19.0.4"}
 
 
 def test_the_first_cpu_counter_that_is_there_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,10 +84,8 @@ def test_the_limit_is_read_inside_the_pod() -> None:
 
 def test_a_fresh_pod_is_made_from_a_file_and_waited_for(tmp_path: Path) -> None:
     """The command line is run with a `kubectl` that writes down what it is asked."""
-    (tmp_path / "kubectl").write_text('#!/bin/sh\necho "$@" >>"$0.log"\n')
-    (tmp_path / "kubectl").chmod(0o755)
     node = Scripted()
-    kubectl = Kubectl(node, (str(tmp_path / "kubectl"), "--kubeconfig", "a b"))
+    kubectl = kubectl_of(tmp_path, 'echo "$@" >>"$0.log"\n', "--kubeconfig", "a b", host=node)
     lifecycle = _cni._lifecycle(
         Cluster(kubectl, NODES, (Worker("worker1", node, MACHINES),)), SPEC, "localhost/tools:1"
     )
@@ -109,11 +107,8 @@ def test_a_fresh_pod_is_made_from_a_file_and_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_fresh_pod_that_does_not_go_is_taken_from_the_api_and_its_trial_fails(tmp_path: Path) -> None:
-    (tmp_path / "kubectl").write_text('#!/bin/sh\necho "$@" >>"$0.log"\n[ "${*%--force*}" != "$*" ]\n')
-    (tmp_path / "kubectl").chmod(0o755)
-    cluster = Cluster(
-        Kubectl(Scripted(), (str(tmp_path / "kubectl"),)), NODES, (Worker("worker1", Scripted(), MACHINES),)
-    )
+    kubectl = kubectl_of(tmp_path, 'echo "$@" >>"$0.log"\n[ "${*%--force*}" != "$*" ]\n')
+    cluster = Cluster(kubectl, NODES, (Worker("worker1", Scripted(), MACHINES),))
     remove = _cni._lifecycle(cluster, SPEC, "localhost/tools:1")["remove"]
     assert subprocess.run(remove, timeout=10, check=False).returncode == 1
     _, forced = (tmp_path / "kubectl.log").read_text().splitlines()
@@ -122,8 +117,7 @@ def test_a_fresh_pod_that_does_not_go_is_taken_from_the_api_and_its_trial_fails(
     )
 
 
-KUBECTL = """#!/bin/sh
-case "$*" in
+KUBECTL = """case "$*" in
   "--context=c get nodes w1 w2 --output=jsonpath="*) printf %s '{states}' ;;
   "--context=c get --raw /api/v1/nodes/"*) case "$*" in */{down}/*) exit 1 ;; esac; echo ok ;;
   *) exit 64 ;;
@@ -145,9 +139,7 @@ esac
 def test_a_cluster_is_ready_when_its_nodes_say_so_and_their_kubelets_answer_now(
     tmp_path: Path, states: str, down: str, ready: bool
 ) -> None:
-    (tmp_path / "kubectl").write_text(KUBECTL.format(states=states, down=down))
-    (tmp_path / "kubectl").chmod(0o755)
-    kubectl = Kubectl(LocalHost(), (str(tmp_path / "kubectl"), "--context=c"))
+    kubectl = kubectl_of(tmp_path, KUBECTL.format(states=states, down=down), "--context=c", host=LocalHost())
     assert is_ready(Cluster(kubectl, ("w1", "w2"))) is ready
 
 
@@ -261,11 +253,10 @@ def wire(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_a_cni_is_one_file_anywhere(wire: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert "wire" in registry.names("systems")
-    assert isinstance(wire.CNI, CNI)
+    assert isinstance(wire.CNI, cni.CNI)
     local = OpenSite("local", "local", {"server": LocalHost()})
-    assert (
-        wire.supported(local) == "a CNI needs three hosts: take site lab, an inventory with machines, or a kubeconfig"
-    )
+    hosts = "take site lab, an inventory with machines, or a kubeconfig"
+    assert wire.supported(local) == f"a CNI needs three hosts: {hosts}"
     site, _ = found()
     assert refusal(site, wire) == "the cluster's CNI is not wire: it leaves no mark"
     assert cli.main(["lab", "up", "--kubernetes", "host"]) == 2
@@ -280,10 +271,8 @@ def test_a_cni_that_asks_for_machines_gets_them_by_its_name_and_parts(wire: Any)
         raise ProvisionError("no room")
 
     for system in (wire, flannel, cilium, bridge):
-        with (
-            pytest.raises(ProvisionError, match="no room"),
-            system.deploy(OpenSite("lab", "lab", {"server": LocalHost()}, {}, maker), SPEC),
-        ):
+        site = OpenSite("lab", "lab", {"server": LocalHost()}, {}, maker)
+        with pytest.raises(ProvisionError, match="no room"), system.deploy(site, SPEC):
             pass
     assert asked == [("wire", ()), ("flannel", ("flannel", "flannel-cni")), ("cilium", ("cilium",)), ("bridge", ())]
 
@@ -300,8 +289,6 @@ def test_every_cni_asks_for_parts_that_can_be_built(system: Any) -> None:
 
 
 def test_what_a_worker_lacks_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    from infrabench.machines.clusters import cni
-
     lacks = Scripted(lambda argv, stdin: (int("command -v clang" in " ".join(argv)), b""), name="worker1")
     cluster = Cluster(Kubectl(lacks, ("k",)), NODES, (Worker("worker1", lacks, MACHINES),))
     monkeypatch.setattr(cni, "bring_up", lambda machines, *asked: cluster)
@@ -336,14 +323,5 @@ def test_host_has_both_ends_and_witnesses_on_two_nodes() -> None:
     assert targets["worker1"].counters == ("/sys/fs/cgroup/cpuacct/cpuacct.usage",)
     assert targets["server"].addresses == {"primary": "198.18.0.11"}
     assert made.pause is None
-
-
-def test_real_hosts_are_told_apart_by_their_own_figures() -> None:
-    hosts = {"server": node("server", "192.0.2.10"), "client": node("client", "192.0.2.11")}
-    with host.deploy(OpenSite("two", "inventory", hosts), SPEC) as made:
+    with host.deploy(OpenSite("two", "inventory", hosts), SPEC) as made:  # real hosts' own figures are the machine's
         assert made.targets["worker1"].counters == made.targets["worker2"].counters == ()
-
-
-def test_a_name_that_is_no_system_is_a_mistake_of_the_caller() -> None:
-    with pytest.raises(DesignError, match="did you mean flannel"):
-        registry.system("flanel")

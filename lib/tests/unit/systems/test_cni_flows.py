@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -93,27 +94,26 @@ def test_a_cni_that_carries_and_enforces_is_told_with_its_segment_size() -> None
 
 
 @pytest.mark.parametrize(
-    ("device", "use"), [("flannel.1", "overlay"), ("eth0", "uplink")], ids=["no overlay", "no uplink"]
+    ("net", "said"),
+    [
+        (
+            {"carries": {"eth0": 1.05, "flannel.1": 0.4}},
+            r"32000000 bytes .* flannel.1 \(overlay\) of worker1 carried 12800000",
+        ),
+        (
+            {"carries": {"eth0": 0.4, "flannel.1": 1.02}},
+            r"32000000 bytes .* eth0 \(uplink\) of worker1 carried 12800000",
+        ),
+        ({"carries": {"eth0": 1.1, "cilium_vxlan": 1.1}}, r"flannel\.1 \(overlay\) of worker1 carried 0"),
+        ({"arrives": 0.3}, "of 32000000 bytes from node to node 9600000 arrived"),
+    ],
+    ids=["no overlay", "no uplink", "no such device", "lost"],
 )
-def test_a_device_that_does_not_carry_the_packets_is_found(device: str, use: str) -> None:
-    net = Net()
-    net.carries[device] = 0.4
-    with pytest.raises(
-        ProvisionError, match=rf"some-cni: 32000000 bytes .* {device} \({use}\) of worker1 carried 12800000"
-    ):
-        verified(net)
-    assert net.listening == set()
-
-
-def test_a_device_that_is_not_there_carries_nothing() -> None:
-    net = Net(carries={"eth0": 1.1, "cilium_vxlan": 1.1})
-    with pytest.raises(ProvisionError, match=r"flannel\.1 \(overlay\) of worker1 carried 0"):
-        verified(net)
-
-
-def test_a_flow_that_mostly_gets_lost_is_found() -> None:
-    with pytest.raises(ProvisionError, match="of 32000000 bytes from node to node 9600000 arrived"):
-        verified(Net(arrives=0.3))
+def test_packets_that_take_another_way_or_get_lost_are_found(net: dict[str, Any], said: str) -> None:
+    made = Net(**net)
+    with pytest.raises(ProvisionError, match=f"some-cni: .*{said}"):
+        verified(made)
+    assert made.listening == set()
 
 
 def test_a_policy_that_does_not_hold_is_an_error_of_a_cni_that_enforces_and_a_fact_of_another() -> None:

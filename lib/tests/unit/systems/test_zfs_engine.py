@@ -8,19 +8,13 @@ import pytest
 
 import infrabench
 from infrabench.core import NotRunnable
+from infrabench.machines.sites.site import OpenSite
 from infrabench.machines.stores.node.config import GIB, Config
-from infrabench.systems import zfs
+from infrabench.systems import block_storage
 from tests.support.cluster_fakes import Scripted
 
 SOURCES = Path(infrabench.__file__).parent / "machines/lab/storage/zvol"
 CONFIG = Config("zfs_kernel", "zfs", 8 * GIB, 4 * GIB)
-
-
-class Place:
-    """A site, as far as choosing an engine looks at it."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
 
 
 def host(*, module: bool, absent: str = "", compiler: str = "") -> Scripted:
@@ -38,34 +32,32 @@ def host(*, module: bool, absent: str = "", compiler: str = "") -> Scripted:
     return Scripted(answer)
 
 
+def choose(kind: str, node: Scripted) -> block_storage.Engine:
+    return block_storage.choose_zfs(OpenSite("s", kind, {}), node)
+
+
 def test_the_lab_has_the_engine_in_user_space_and_says_so() -> None:
     node = host(module=True)
-    engine = zfs._engine(Place("lab"), node)  # type: ignore[arg-type]
+    engine = choose("lab", node)
     assert (engine.module, engine.qualifier, engine.options) == ("zfs", "user space", {})
     assert node.asked == []
 
 
-def test_a_host_with_the_module_uses_it() -> None:
-    engine = zfs._engine(Place("inventory"), host(module=True))  # type: ignore[arg-type]
+def test_a_host_with_the_module_uses_it_and_is_told_which_tools_are_missing() -> None:
+    engine = choose("inventory", host(module=True))
     assert (engine.module, engine.qualifier) == ("zfs_kernel", "")
     assert engine.paths(CONFIG)["device"][0].startswith("/dev/zvol/")
-
-
-def test_a_host_with_the_module_and_without_its_tools_is_told_what_to_install() -> None:
     with pytest.raises(NotRunnable, match=r"apt-get install qemu-utils zfsutils-linux$"):
-        zfs._engine(Place("local"), host(module=True, absent="zpool\nzfs\nqemu-nbd\n"))  # type: ignore[arg-type]
+        choose("local", host(module=True, absent="zpool\nzfs\nqemu-nbd\n"))
 
 
-def test_a_host_without_the_module_gets_the_plugin_built() -> None:
+def test_a_host_without_the_module_gets_the_plugin_built_or_is_told_why_and_left_as_it_was() -> None:
     node = host(module=False)
-    engine = zfs._engine(Place("inventory"), node)  # type: ignore[arg-type]
-    assert (engine.module, engine.qualifier, engine.options) == ("zfs", "user space", {"plugin": zfs.PLUGIN})
-    assert node.pushed == {f"{zfs.SOURCES}/{each.name}": each.read_text() for each in SOURCES.iterdir()}
-    assert (f"{zfs.SOURCES}/build.sh", zfs.PLUGIN) in node.asked
-
-
-def test_a_host_where_it_cannot_be_built_is_told_why_and_left_as_it_was() -> None:
+    engine = choose("inventory", node)
+    assert (engine.module, engine.qualifier, engine.options) == ("zfs", "user space", {"plugin": block_storage.PLUGIN})
+    assert node.pushed == {f"{block_storage.SOURCES}/{each.name}": each.read_text() for each in SOURCES.iterdir()}
+    assert (f"{block_storage.SOURCES}/build.sh", block_storage.PLUGIN) in node.asked
     node = host(module=False, compiler="fatal error: libzutil.h: No such file or directory")
     with pytest.raises(NotRunnable, match=r"no ZFS module.*libzfslinux-dev.*libzutil\.h"):
-        zfs._engine(Place("local"), node)  # type: ignore[arg-type]
-    assert node.asked[-1] == ("rm", "-rf", zfs.SOURCES)
+        choose("local", node)
+    assert node.asked[-1] == ("rm", "-rf", block_storage.SOURCES)

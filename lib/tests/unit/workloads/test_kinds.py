@@ -49,36 +49,21 @@ def test_every_metric_is_declared_and_its_unit_fits() -> None:
     check_each(check, cases, lambda case: f"{case[0].parent.name}-{case[0].name}")
 
 
-@pytest.mark.parametrize(
-    ("workload", "metric", "kind"),
-    [
-        ("file-copy", "write_B_per_s", "fixed-work rate"),
-        ("ftp", "transfer_B_per_s", "fixed-work rate"),
-        ("iozone", "reread_B_per_s", "fixed-work rate"),
-        ("web", "requests_per_s", "fixed-work rate"),
-        ("iperf3", "throughput_bit_per_s", "fixed-time rate"),
-        ("fio-4k", "iops", "fixed-time rate"),
-        ("web", "failed_requests", "count"),
-        ("oltp", "errors", "count"),
-        ("iperf3", "retransmits", "count"),
-        ("integrity", "lost_files", "count"),
-        ("iperf3", "loss_percent", "share"),
-        ("integrity", "repaired", "share"),
-        ("startup", "create_s", "time"),
-    ],
-)
-def test_what_is_what(workload: str, metric: str, kind: str) -> None:
-    assert kinds(pd.DataFrame({"workload": [workload], "scenario": "x", "metric": metric})).tolist() == [kind]
+def test_what_is_what() -> None:
+    for kind, metrics in {
+        "fixed-work rate": ("file-copy write_B_per_s", "ftp transfer_B_per_s", "web requests_per_s"),
+        "fixed-time rate": ("iperf3 throughput_bit_per_s", "fio-4k iops"),
+        "count": ("web failed_requests", "oltp errors", "iperf3 retransmits", "integrity lost_files"),
+        "share": ("iperf3 loss_percent", "integrity repaired"),
+        "time": ("startup create_s",),
+    }.items():
+        frame = pd.DataFrame([each.split() for each in metrics], columns=["workload", "metric"]).assign(scenario="x")
+        assert kinds(frame).tolist() == [kind] * len(metrics)
 
 
 def test_a_rate_of_sysbench_is_of_work_or_of_time_by_what_its_trials_report() -> None:
-    frame = pd.DataFrame(
-        {
-            "workload": "sysbench-cpu",
-            "scenario": ["work", "work", "time", "time"],
-            "metric": ["events_per_s", "total_s", "events_per_s", "events"],
-        }
-    )
+    metrics = ["events_per_s", "total_s", "events_per_s", "events"]
+    frame = pd.DataFrame({"workload": "sysbench-cpu", "scenario": ["work", "work", "time", "time"], "metric": metrics})
     assert kinds(frame).tolist() == ["fixed-work rate", "total time", "fixed-time rate", "quantity"]
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,12 @@ from typing import Any
 import pytest
 
 from infrabench import registry
-from infrabench.core import Capture, NotAsClaimed, NotRunnable, ParseError, Target, default_params, plan_steps
+from infrabench.core import Capture, NotAsClaimed, NotRunnable, ParseError, Target
 from infrabench.machines.hosts.host import LocalHost
 from tests.support import parameters
-from tests.support.captures import DATA, case_folders, read, with_stdout
+from tests.support.captures import case_folders, read, with_stdout
 from tests.support.checks import check_each
+from tests.support.workloads import Change, captured, changed, measured, planned, refused, replaced
 
 GOOD = [path for path in case_folders() if "measurements" in read(path)[1]["expect"]]
 
@@ -54,29 +54,6 @@ def test_what_is_called_silent_is_a_parameter() -> None:
     check_each(check, parameters.SILENT)
 
 
-def captured(workload: str, case: str = "ok") -> Capture:
-    return read(DATA / workload / case)[0]
-
-
-def changed(capture: Capture, step: str, *changes: tuple[str, str]) -> Capture:
-    """Return `capture` with places of one output changed; each has to be there."""
-    text = capture[step].stdout.decode()
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    return with_stdout(capture, step, text.encode())
-
-
-def values(workload: str, capture: Capture) -> dict[str, float]:
-    return {each.metric: each.value for each in registry.workload(workload).parse(capture)}
-
-
-def refused(workload: str, capture: Capture) -> str:
-    with pytest.raises(ParseError) as caught:
-        registry.workload(workload).parse(capture)
-    return str(caught.value)
-
-
 # ----------------------------------------------------------------------------------------------------------------- web
 
 
@@ -87,7 +64,7 @@ def answers(
     failed = connect + receive + length + exceptions
     kinds = f"   (Connect: {connect}, Receive: {receive}, Length: {length}, Exceptions: {exceptions})\n" * (failed > 0)
     bodies = (requests - max(length, other)) * 11264 + max(length, other) * 299
-    capture = changed(
+    capture = replaced(
         captured("web", "one-user"),
         "ab",
         ("Complete requests:      100\n", f"Complete requests:      {requests}\n"),
@@ -102,15 +79,13 @@ def answers(
 def test_a_server_with_an_ipv6_address_is_asked_and_its_output_read() -> None:
     """ab prints the host of ``http://[HOST]:PORT/`` without brackets."""
     target = Target("server", LocalHost("here"), address="2001:db8::9")
-    workload = registry.workload("web")
-    capture = changed(
-        captured("web"), "ab", ("Server Hostname:        127.0.0.1", "Server Hostname:        2001:db8::9")
-    )
-    steps = plan_steps(workload, {**default_params(workload), **capture.params}, {"server": target, "client": target})
+    hostname = "Server Hostname:        "
+    capture = replaced(captured("web"), "ab", (f"{hostname}127.0.0.1", f"{hostname}2001:db8::9"))
+    steps = planned("web", {"server": target, "client": target}, **capture.params)
     argv = next(step.argv for step in steps if step.name == "ab")
     assert argv[-1] == f"http://[2001:db8::9]:{capture.params['port']}/index.html"
     asked = Capture({**capture.steps, "ab": replace(capture["ab"], argv=argv)}, capture.params)
-    assert {each.metric for each in workload.parse(asked)} == {*workload.METRICS}
+    assert {*measured("web", asked)} == {*registry.metric_kinds("web")}
 
 
 @pytest.mark.parametrize(
@@ -127,7 +102,7 @@ def test_a_server_with_an_ipv6_address_is_asked_and_its_output_read() -> None:
     ],
 )
 def test_a_request_that_failed_is_counted_once(requests: int, kinds: dict[str, Any], failed: int) -> None:
-    assert values("web", answers(requests, **kinds))["failed_requests"] == failed
+    assert measured("web", answers(requests, **kinds))["failed_requests"] == failed
 
 
 @pytest.mark.parametrize(
@@ -147,46 +122,35 @@ def test_a_request_that_failed_is_counted_once(requests: int, kinds: dict[str, A
     ],
 )
 def test_counts_of_requests_that_contradict_each_other_are_refused(old: str, new: str, said: str) -> None:
-    assert said in refused("web", changed(captured("web", "errors"), "ab", (old, new)))
+    assert said in refused("web", replaced(captured("web", "errors"), "ab", (old, new)))
 
 
 # ------------------------------------------------------------------------------------------------------------ sysbench
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("seconds", "changes", "said"),
     [
-        ([("limit: 10000", "limit: 200000")], "prime limit must be 10000"),
-        ([("1.0004s", "300.0000s"), ("  2881.63", "  9.62")], "total time must be from"),
-        ([("1.0004s", "0.9900s"), ("  2881.63", "  2916.16")], "total time must be from"),
-        ([("Latency (ms):", "Latency (us):")], "expected latencies in ms once"),
-        ([("Latency (ms):", "Latency (s):")], "expected latencies in ms once"),
-        ([("999.63", "99.96")], "the sum of the latencies must be from"),
-        ([("0.32", "0.36")], "latencies are not in order"),
-        ([("95th percentile:                        0.39", "95th percentile:                        3.90")],
+        (1, [("limit: 10000", "limit: 200000")], "prime limit must be 10000"),
+        (1, [("1.0004s", "300.0000s"), ("  2881.63", "  9.62")], "total time must be from"),
+        (1, [("1.0004s", "0.9900s"), ("  2881.63", "  2916.16")], "total time must be from"),
+        (1, [("Latency (ms):", "Latency (us):")], "expected latencies in ms once"),
+        (1, [("Latency (ms):", "Latency (s):")], "expected latencies in ms once"),
+        (1, [("999.63", "99.96")], "the sum of the latencies must be from"),
+        (1, [("0.32", "0.36")], "latencies are not in order"),
+        (1, [("95th percentile:                        0.39", "95th percentile:                        3.90")],
          "latencies are not in order"),
-        ([("95th percentile:                        0.39", "95th percentile:                        0.03")],
+        (1, [("95th percentile:                        0.39", "95th percentile:                        0.03")],
          "latencies are not in order"),
-        ([("  2881.63", "  3255.00")], "2887 events in 1.0004 s are not 3255 per second"),
+        (1, [("  2881.63", "  3255.00")], "2887 events in 1.0004 s are not 3255 per second"),
+        # a quarter of a second too long, of a run of any length: one of 11 s is none of 10 s
+        (10, [("1.0004s", "11.0004s"), ("  2881.63", "  262.40")], "total time must be from 9.99 to 10.25"),
+        (10, [("1.0004s", "10.0004s"), ("  2881.63", "  280.80")], "2887 events in 10.0004 s are not 280.8 per second"),
     ],
 )  # fmt: skip
-def test_another_run_of_sysbench_is_refused(changes: list[tuple[str, str]], said: str) -> None:
-    assert said in refused("sysbench-cpu", changed(captured("sysbench-cpu"), "sysbench", *changes))
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        # a quarter of a second too long, of a run of any length: one of 11 s is none of 10 s
-        ([("1.0004s", "11.0004s"), ("  2881.63", "  262.40")], "total time must be from 9.99 to 10.25"),
-        ([("1.0004s", "10.0004s"), ("  2881.63", "  280.80")], "2887 events in 10.0004 s are not 280.8 per second"),
-    ],
-)
-def test_the_start_and_the_end_of_sysbench_take_no_share_of_a_long_run(
-    changes: list[tuple[str, str]], said: str
-) -> None:
-    capture = changed(captured("sysbench-cpu"), "sysbench", *changes)
-    assert said in refused("sysbench-cpu", Capture(capture.steps, {**capture.params, "seconds": 10}))
+def test_another_run_of_sysbench_is_refused(seconds: int, changes: list[tuple[str, str]], said: str) -> None:
+    capture = captured("sysbench-cpu", seconds=seconds)
+    assert said in refused("sysbench-cpu", replaced(capture, "sysbench", *changes))
 
 
 # -------------------------------------------------------------------------------------------------------------- iozone
@@ -210,22 +174,15 @@ ROW = "           16384       4   960147  1290777  6277582  5951384"
     ],
 )
 def test_a_table_of_iozone_is_read_by_its_columns(old: str, new: str, said: str) -> None:
-    assert said in refused("iozone", changed(captured("iozone"), "iozone", (old, new)))
+    assert said in refused("iozone", replaced(captured("iozone"), "iozone", (old, new)))
 
 
 def test_a_run_of_iozone_that_was_not_direct_is_refused() -> None:
-    capture = changed(captured("iozone", "direct"), "iozone", ("\tO_DIRECT feature enabled\n", ""))
+    capture = replaced(captured("iozone", "direct"), "iozone", ("\tO_DIRECT feature enabled\n", ""))
     assert "O_DIRECT must be True" in refused("iozone", capture)
 
 
 # ----------------------------------------------------------------------------------------------------------------- fio
-
-
-def job(change: Callable[[dict[str, Any]], object]) -> Capture:
-    capture = captured("fio")
-    report = json.loads(capture["fio"].stdout)
-    change(report["jobs"][1])
-    return with_stdout(capture, "fio", json.dumps(report).encode())
 
 
 @pytest.mark.parametrize(
@@ -248,42 +205,37 @@ def job(change: Callable[[dict[str, Any]], object]) -> Capture:
         (lambda job: job["read"]["clat_ns"].update(max=1), "read latencies (clat_ns) are not in order"),
     ],
 )
-def test_another_job_of_fio_is_refused(change: Callable[[dict[str, Any]], object], said: str) -> None:
-    assert said in refused("fio", job(change))
+def test_another_job_of_fio_is_refused(change: Change, said: str) -> None:
+    assert said in refused("fio", changed(captured("fio"), "fio", lambda report: change(report["jobs"][1])))
 
 
 @pytest.mark.parametrize(
-    ("case", "option", "told", "said"),
+    ("workload", "case", "step", "option", "told"),
     [
-        ("debian-13", "direct", "0", "option direct must be 1"),  # libaio, past the page cache
-        ("debian-13", "direct", None, "job options.direct is missing"),
-        ("debian-13", "randrepeat", "1", "option randrepeat must be 0"),
-        ("randwrite-debian-13", "end_fsync", "0", "option end_fsync must be 1"),
-        ("randread-ceph", "randrepeat", None, "job options.randrepeat is missing"),
+        ("fio-4k", "debian-13", "fio", "direct", "0"),  # libaio, past the page cache
+        ("fio-4k", "debian-13", "fio", "direct", None),
+        ("fio-4k", "debian-13", "fio", "randrepeat", "1"),
+        ("fio-4k", "randwrite-debian-13", "fio", "end_fsync", "0"),
+        ("fio-4k", "randread-ceph", "fio", "randrepeat", None),
+        ("file-copy", "ok", "write", "end_fsync", "other"),
+        ("file-copy", "ok", "read", "invalidate", "other"),
+        ("file-copy", "ok", "compare", "ioengine", "other"),
     ],
 )
-def test_another_job_on_a_volume_is_refused(case: str, option: str, told: str | None, said: str) -> None:
-    capture = captured("fio-4k", case)
-    report = json.loads(capture["fio"].stdout[capture["fio"].stdout.index(b"{") :])
-    report["jobs"][0]["job options"][option] = told
-    if told is None:
-        del report["jobs"][0]["job options"][option]
-    assert said in refused("fio-4k", with_stdout(capture, "fio", json.dumps(report).encode()))
+def test_another_job_on_a_volume_is_refused(workload: str, case: str, step: str, option: str, told: str | None) -> None:
+    def change(report: dict[str, Any]) -> None:
+        options = report["jobs"][0]["job options"]
+        options.pop(option) if told is None else options.update({option: told})
 
-
-@pytest.mark.parametrize(("step", "option"), [("write", "end_fsync"), ("read", "invalidate"), ("compare", "ioengine")])
-def test_another_copy_of_files_is_refused(step: str, option: str) -> None:
-    capture = captured("file-copy")
-    report = json.loads(capture[step].stdout)
-    report["jobs"][0]["job options"][option] = "other"
-    assert f"option {option} must be" in refused("file-copy", with_stdout(capture, step, json.dumps(report).encode()))
+    said = f"option {option} must be" if told else f"job options.{option} is missing"
+    assert said in refused(workload, changed(captured(workload, case), step, change))
 
 
 def test_remarks_of_fio_may_stand_before_its_report() -> None:
     capture = captured("fio")
     report = capture["fio"].stdout
     for remark in (b"fio: pid 7: terminating\n", b"fio: one\nfio: two\n"):
-        assert values("fio", with_stdout(capture, "fio", remark + report)) == values("fio", capture)
+        assert measured("fio", with_stdout(capture, "fio", remark + report)) == measured("fio", capture)
     said = refused("fio", with_stdout(capture, "fio", b"Killed\n" + report))
     assert "it begins with something else than remarks of fio" in said
 
@@ -316,15 +268,15 @@ def test_remarks_of_fio_may_stand_before_its_report() -> None:
     ],
 )
 def test_another_run_of_a_tool_is_refused(workload: str, step: str, old: str, new: str, said: str) -> None:
-    assert said in refused(workload, changed(captured(workload), step, (old, new)))
+    assert said in refused(workload, replaced(captured(workload), step, (old, new)))
 
 
 def test_netperf_may_end_later_by_its_longest_transaction() -> None:
     late = (("ELAPSED_TIME=1.00", "ELAPSED_TIME=1.16"), ("THROUGHPUT=27221.10", "THROUGHPUT=23468.97"))
     stalled = (("MAX_LATENCY=10490", "MAX_LATENCY=177721"), ("MEAN_LATENCY=36.68", "MEAN_LATENCY=42.56"))
     capture = captured("netperf", "tcp-rr-debian-13")
-    assert "it ran 1.16 s of 1 s" in refused("netperf", changed(capture, "netperf", *late))
-    assert values("netperf", changed(capture, "netperf", *late, *stalled))["transactions_per_s"] == 23468.97
+    assert "it ran 1.16 s of 1 s" in refused("netperf", replaced(capture, "netperf", *late))
+    assert measured("netperf", replaced(capture, "netperf", *late, *stalled))["transactions_per_s"] == 23468.97
 
 
 # ------------------------------------------------------------------------------------------------------------ terminal

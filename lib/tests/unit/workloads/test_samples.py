@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from infrabench.workloads._rebuild_log import sample_copied, sample_load
+from infrabench.workloads.rebuild import sample_copied, sample_load
 
 
 def test_a_bin_in_which_nothing_was_completed_is_a_rate_of_nothing_and_no_latency() -> None:
@@ -14,7 +14,7 @@ def test_a_bin_in_which_nothing_was_completed_is_a_rate_of_nothing_and_no_latenc
         [102.0, 10, 0.1, 0, 0.0, 0.1],
         [102.5, 1, 1, 1, 1, 1],
     ]
-    found = sample_load(bins, 0.5, 101.0)
+    found = sample_load(bins, 101.0)
     rates = {each.at_s: each.value for each in found if each.series == "foreground_iops"}
     assert rates == {-0.25: 100.0, 0.25: 0.0, 0.75: 0.0, 1.25: 20.0}  # neither the first bin nor the last
     latency = {each.at_s: each.value for each in found if each.series == "foreground_latency_s"}

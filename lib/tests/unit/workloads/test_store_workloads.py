@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+import re
+from functools import reduce
 from itertools import permutations
+from operator import getitem
 from typing import Any
 
 import numpy as np
@@ -14,55 +16,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infrabench import registry
-from infrabench.core import (
-    Capture,
-    Deployment,
-    DesignError,
-    NotAsClaimed,
-    NotRunnable,
-    ParseError,
-    Step,
-    Target,
-    default_params,
-    plan_steps,
-)
+from infrabench.core import Deployment, NotAsClaimed, NotRunnable, ParseError, Step, Target
 from infrabench.machines.hosts.host import LocalHost
-from infrabench.workloads import _fio_report, _volume, oltp, rebuild
-from tests.support.captures import DATA, read, with_stdout
+from infrabench.workloads import _fio_report, _volume, rebuild
+from tests.support import workloads
+from tests.support.captures import with_stdout
+from tests.support.workloads import STORE, Change, captured, changed, measured, refused, replaced
 
 NAMES = ("fio-4k", "file-copy", "oltp", "rebuild", "integrity")
-LIFECYCLE = {
-    "store": ("python3", "main.py", "config.json"), "mount": ("/mount",), "uri": ("nbd+unix:///?socket=/sock",),
-    "uri-rbd": ("/ceph.conf", "rbd", "volume"), "device": ("/dev/zvol",),
-}  # fmt: skip
 SETTINGS = settings(max_examples=100)
 
 
 def roles(*without: str) -> dict[str, Target]:
-    commands = {name: words for name, words in LIFECYCLE.items() if name not in without}
+    commands = {name: words for name, words in STORE.items() if name not in without}
     return {"server": Target("server", LocalHost("here"), lifecycle=commands)}
 
 
 def planned(name: str, given_roles: dict[str, Target] | None = None, **params: Any) -> list[Step]:
-    workload = registry.workload(name)
-    return list(
-        plan_steps(workload, {**default_params(workload), **params}, roles() if given_roles is None else given_roles)
-    )
-
-
-def captured(workload: str, case: str = "ok") -> Capture:
-    return read(DATA / workload / case)[0]
-
-
-def values(workload: str, capture: Capture) -> dict[str, float]:
-    return {each.metric: each.value for each in registry.workload(workload).parse(capture)}
-
-
-def changed(capture: Capture, step: str, change: Callable[[dict[str, Any]], Any]) -> Capture:
-    """Return `capture` with one step's JSON changed."""
-    told = json.loads(capture[step].stdout)
-    change(told)
-    return with_stdout(capture, step, json.dumps(told).encode())
+    return workloads.planned(name, roles() if given_roles is None else given_roles, **params)
 
 
 # --------------------------------------------------------------------------------------------------------- planning
@@ -80,7 +51,7 @@ def test_a_system_that_stores_nothing_is_not_run(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_store_without_the_programs_says_which(name: str) -> None:
-    bare = Target("server", LocalHost("here"), ("env", "PATH=/nowhere"), lifecycle=LIFECYCLE)
+    bare = Target("server", LocalHost("here"), ("env", "PATH=/nowhere"), lifecycle=STORE)
     assert "not found" in registry.workload(name).supported(Deployment("x", {"server": bare}, {}))
 
 
@@ -100,51 +71,6 @@ def test_what_a_store_has_no_place_for_is_not_run(name: str, lacks: str, params:
     assert planned(name, **params)
     with pytest.raises(NotRunnable, match=said):
         planned(name, roles(lacks), **params)
-
-
-HOSTILE = ("", "default; rm -rf /", "$(reboot)", "../..", None, True, -1, 0, 1.5, math.nan, math.inf, 10**30, [], {})
-TYPES = {
-    "fio-4k": ("pattern", "mode", "path", "area_bytes", "depth", "seconds", "block_bytes"),
-    "file-copy": ("mode", "files", "total_bytes"),
-    "oltp": ("test", "mode", "rows", "tables", "threads", "seconds", "buffer_pool_bytes"),
-    "rebuild": ("mode", "throttle", "disk", "used_bytes", "foreground_iops", "lead_s"),
-    "integrity": ("mode", "damage", "files", "total_bytes"),
-}
-MAY_BE = {("fio-4k", "seconds"): (1.5,), ("rebuild", "lead_s"): (), ("rebuild", "tail_s"): (0, 1.5)}
-
-
-@pytest.mark.parametrize(("name", "param"), [(name, param) for name, params in TYPES.items() for param in params])
-def test_hostile_parameters_never_reach_a_command(name: str, param: str) -> None:
-    for value in HOSTILE:
-        if any(value is each for each in MAY_BE.get((name, param), ())):
-            continue
-        if value == 10**30 and param not in ("mode", "pattern", "path", "test", "throttle", "disk", "damage"):
-            continue  # a number like any other: there is too little disk for it, which is asked elsewhere
-        with pytest.raises(DesignError):
-            planned(name, **{param: value})
-
-
-@pytest.mark.parametrize(
-    ("name", "params"),
-    [
-        ("fio-4k", {"area_bytes": 4097}),
-        ("fio-4k", {"block_bytes": 1000, "area_bytes": 10**6}),
-        ("fio-4k", {"seconds": 0.5}),
-        ("fio-4k", {"ramp_s": -1}),
-        ("fio-4k", {"seconds": 10**6}),
-        ("file-copy", {"files": 44, "total_bytes": 43 * 2**20}),
-        ("oltp", {"buffer_pool_bytes": 2**23 + 1}),
-        ("rebuild", {"foreground_iops": 101}),
-        ("rebuild", {"lead_s": 1}),
-        ("rebuild", {"tail_s": -1}),
-        ("integrity", {"files": 16, "total_bytes": 2**16}),
-        ("integrity", {"disk": 2}),
-        ("integrity", {"files": 257, "total_bytes": 10**9}),
-    ],
-)
-def test_parameters_out_of_range_are_refused(name: str, params: dict[str, Any]) -> None:
-    with pytest.raises(DesignError):
-        planned(name, **params)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -303,15 +229,7 @@ def test_a_log_that_is_not_whole_is_refused(log: str) -> None:
         _fio_report.completed(log, "write", 4096)
 
 
-def fio(capture: Capture, change: Callable[[dict[str, Any]], Any], step: str = "fio") -> Capture:
-    """Return `capture` with the one job of a report changed."""
-    head, brace, tail = capture[step].stdout.partition(b"{")
-    told = json.loads(brace + tail)
-    change(told["jobs"][0])
-    return with_stdout(capture, step, head + json.dumps(told).encode())
-
-
-def rerun(way: str, more_bytes: int = 0, **changes: int) -> Callable[[dict[str, Any]], None]:
+def rerun(way: str, more_bytes: int = 0, **changes: int) -> Change:
     """Return a change of a job's numbers that its rates follow, as those of another run would."""
 
     def change(job: dict[str, Any]) -> None:
@@ -324,23 +242,23 @@ def rerun(way: str, more_bytes: int = 0, **changes: int) -> Callable[[dict[str, 
     return change
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
+def state(index: int, **keys: Any) -> Change:
+    return lambda told: told["states"][index].update(keys)
+
+
+INVALID = ("compare went over", "read went over", "was not clean before", "but the pool holds")  # by its own evidence
+ANSWERS: dict[tuple[Any, ...], list[tuple[Change, str]]] = {  # workload and case, step, where in its JSON
+    ("fio-4k", "fio", "jobs", 0): [
         (lambda job: job.update(error=5), "error of job requests must be 0"),
         (lambda job: job.update(jobname="other"), "name of the job must be requests"),
         (lambda job: job["job options"].update(iodepth="1"), "option iodepth must be 32"),
         (lambda job: job["job options"].update(rw="write"), "option rw must be randwrite"),
         (lambda job: job["job options"].update(size="1G"), "option size must be 1073741824"),
         (lambda job: job["write"].update(total_ios=0), "write requests must be above 0"),
-        (lambda job: job["write"].update(short_ios=1), "write short_ios must be 0"),
-        (lambda job: job["write"].update(drop_ios=1), "write drop_ios must be 0"),
         (rerun("write", runtime=3000), "it ran 3 s of 4 s"),
         (rerun("write", io_bytes=4096), "bytes are of 1 requests"),
         (rerun("write", more_bytes=1), "bytes are of"),
-        (lambda job: job["write"].update(runtime=3000), "write bw_bytes must be from"),
         (lambda job: job["write"].update(iops=job["write"]["iops"] + 1), "write iops must be from"),
-        (lambda job: job["write"].update(bw_bytes=job["write"]["bw_bytes"] + 2), "write bw_bytes must be from"),
         (lambda job: job["job options"].update(runtime="5"), "option runtime must be 4"),
         (lambda job: job["job options"].update(ramp_time="0"), "option ramp_time must be 1"),
         (lambda job: job["job options"].update(ioengine="rbd"), "option ioengine must be nbd"),
@@ -350,11 +268,77 @@ def rerun(way: str, more_bytes: int = 0, **changes: int) -> Callable[[dict[str, 
         (lambda job: job["write"]["lat_ns"]["percentile"].pop("99.900000"), "99.900000 is missing"),
         (lambda job: job.pop("write"), "write is missing"),
     ],
+    ("file-copy", "compare", "jobs", 0): [
+        (lambda job: job.update(error=84), "error of job compare must be 0"),
+        (rerun("read", io_bytes=2**20, total_ios=1), "compare went over"),
+    ],
+    ("file-copy", "read", "jobs", 0): [(rerun("read", io_bytes=2**20, total_ios=1), "read went over 1048576")],
+    ("file-copy", "write", "jobs", 0): [
+        (rerun("write", total_ios=7), "bytes of write in pieces"),
+        (lambda job: job["job options"].update(nrfiles="4"), "option nrfiles must be 44"),
+    ],
+    ("rebuild", "rebuild"): [
+        (lambda told: told.update(disk=2), "there is no such disk"),
+        (lambda told: told.pop("events"), "events is missing"),
+        (lambda told: told["events"]["fail"].update(verb="replace"), "verb of fail must be fail"),
+        (lambda told: told["events"]["fail"].update(noticed_s=0), "noticed_s must be above 0"),
+        (lambda told: told["events"]["fail"].update(noticed_s=60), "are not in order"),
+        (lambda told: told["events"]["replace"].update(begun_s=1.0), "are not in order"),
+        (state(0, clean=False), "was not clean before"),
+        (state(-1, clean=False), "not clean at the end"),
+        (state(-1, clean="yes"), "does not say whether it is clean"),
+        (state(-1, begun_s=1.0), "states are not in order"),
+        (state(-1, copied_B="much"), "copied_B is no finite number"),
+        (lambda told: [row.update(clean=True) for row in told["states"]], "never not clean"),
+        (lambda told: told.update(states=[]), "there are no states"),
+        (lambda told: told.update(bins=[]), "no bins"),
+        (lambda told: told["bins"].pop(3), "requests of all bins that"),
+        (lambda told: told["bins"][3].pop(), "not whole"),
+        (lambda told: told["bins"].reverse(), "bins are not in order"),
+        (lambda told: told["bins"][3].__setitem__(2, -1.0), "hold less than nothing"),
+        (lambda told: told.update(bin_s=1.0), "bin_s must be 0.5"),
+    ],
+    ("rebuild", "rebuild", "fio", "jobs", 0): [
+        (lambda job: job.update(error=5), "error of job load must be 0"),
+        (lambda job: job["job options"].update(rate_iops="50,50"), "option rate_iops must be 100,100"),
+    ],
+    ("integrity", "write"): [
+        (lambda told: told.update(bytes=63_999_999), "bytes written must be 64000000"),
+        (lambda told: told["files"].popitem(), "16 files were to be written"),
+    ],
+    ("integrity", "read-after"): [(lambda told: told.update(bytes=63_999_999), "bytes, which are less")],
+    ("integrity", "corrupt"): [
+        (lambda told: told.update(disks=[0, 1]), "disks with damage must be 1"),
+        (lambda told: told.update(disks=1), "disks with damage must be 1"),
+        (lambda told: told.update(places=0), "places of the damage must be above 0"),
+    ],
+    ("integrity", "scrub-again"): [(lambda told: told.update(supported=False), "without a deep scrub")],
+    ("integrity", "scrub-deep"): [(lambda told: told.pop("errors"), "errors is missing")],
+    ("integrity", "state-read"): [(lambda told: told.update(detail={}), "detail.errors is missing")],
+    ("integrity", "read-before"): [
+        (lambda told: told["files"].update({"file-0000": "abc"}), "no hash of a file"),
+        (lambda told: told["files"].update({"x": "0" * 64}), "no hash of a file"),
+        (lambda told: told["unreadable"].update({"file-0000": "EIO"}), "which files it read"),
+        (lambda told: told.update(verb="write"), "verb of read-before must be read"),
+    ],
+    ("integrity/disk-lost", "wait"): [
+        (lambda told: told["state"].update(clean=False), "clean after the rebuild must be True"),
+    ],
+    ("integrity/disk-lost", "fail"): [(lambda told: told.update(verb="state"), "verb of fail must be fail")],
+    ("rebuild", "usage-before"): [(lambda told: told["pool"].update(used_B=1000), "but the pool holds 1000")],
+}
+
+
+@pytest.mark.parametrize(
+    ("place", "change", "said"), [(place, *row) for place, rows in ANSWERS.items() for row in rows]
 )
-def test_a_report_of_another_run_is_refused(change: Callable[[dict[str, Any]], Any], said: str) -> None:
-    with pytest.raises(ParseError) as caught:
-        values("fio-4k", fio(captured("fio-4k"), change))
-    assert said in str(caught.value)
+def test_an_answer_of_another_run_or_that_contradicts_itself_is_refused(
+    place: tuple[Any, ...], change: Change, said: str
+) -> None:
+    (workload, _, name), step, *path = place[0].partition("/"), *place[1:]
+    error = NotAsClaimed if said.startswith(INVALID) else ParseError
+    capture = changed(captured(workload, name or "ok"), step, lambda told: change(reduce(getitem, path, told)))
+    assert said in refused(workload, capture, error)
 
 
 def test_the_log_belongs_to_the_report() -> None:
@@ -362,41 +346,14 @@ def test_the_log_belongs_to_the_report() -> None:
     log = capture["log"].stdout
     cut = log[: log.rindex(b"\n", 0, -1) + 1]
     with pytest.raises(ParseError, match="the log's size"):
-        values("fio-4k", with_stdout(capture, "log", cut))
+        measured("fio-4k", with_stdout(capture, "log", cut))
     more = with_stdout(capture, "log", log.replace(b", 0\n", b", 99999999\n"))
     size = f"{len(more['log'].stdout)} {capture['log-size'].stdout.split()[1].decode()}\n".encode()
     with pytest.raises(ParseError, match="the log tells of"):
-        values("fio-4k", with_stdout(more, "log-size", size))
+        measured("fio-4k", with_stdout(more, "log-size", size))
 
 
 # ------------------------------------------------------------------------------------------------------------- copies
-
-
-@pytest.mark.parametrize(
-    ("step", "change", "error", "said"),
-    [
-        ("compare", lambda job: job.update(error=84), ParseError, "error of job compare must be 0"),
-        ("compare", rerun("read", io_bytes=2**20, total_ios=1), NotAsClaimed, "compare went over"),
-        ("read", rerun("read", io_bytes=2**20, total_ios=1), NotAsClaimed, "read went over 1048576"),
-        ("write", rerun("write", total_ios=7), ParseError, "bytes of write in pieces"),
-        ("write", lambda job: job["job options"].update(nrfiles="4"), ParseError, "option nrfiles must be 44"),
-    ],
-)
-def test_a_copy_that_is_not_whole_is_refused(
-    step: str, change: Callable[[dict[str, Any]], Any], error: type[Exception], said: str
-) -> None:
-    with pytest.raises(error) as caught:
-        values("file-copy", fio(captured("file-copy"), change, step))
-    assert said in str(caught.value)
-
-
-def test_cpu_time_is_for_each_byte_of_a_file() -> None:
-    capture = captured("file-copy")
-    found = values("file-copy", capture)
-    spent = _volume.used(capture, "before-write", "after-write")
-    size = 44 * (440_000_000 // 44 // 2**20) * 2**20
-    assert found["write_storage_cpu_s_per_B"] * size == pytest.approx(spent.storage_s)
-    assert found["write_client_cpu_s_per_B"] * size == pytest.approx(spent.busy_s - spent.storage_s)
 
 
 # ------------------------------------------------------------------------------------------------------- transactions
@@ -405,25 +362,10 @@ def test_cpu_time_is_for_each_byte_of_a_file() -> None:
 @pytest.mark.parametrize(
     ("step", "old", "new", "said"),
     [
-        (
-            "sysbench",
-            "reconnects:                          0 ",
-            "reconnects:                          2 ",
-            "reconnects",
-        ),
+        ("sysbench", f"reconnects:{26 * ' '}0 ", f"reconnects:{26 * ' '}2 ", "reconnects"),
         ("sysbench", "Number of threads: 4", "Number of threads: 8", "threads must be 4"),
-        (
-            "sysbench",
-            "total time:                          5.0108",
-            "total time:                          4.0108",
-            "total time must be from 4.995 to 5.55375",
-        ),
-        (
-            "sysbench",
-            "total time:                          5.0108",
-            "total time:                          300.0108",
-            "total time must be from 4.995 to 5.55375",
-        ),
+        ("sysbench", " 5.0108", " 4.0108", "total time must be from 4.995 to 5.55375"),
+        ("sysbench", " 5.0108", " 300.0108", "total time must be from 4.995 to 5.55375"),
         ("sysbench", "Latency (ms):", "Latency (us):", "expected latencies in ms once"),
         ("sysbench", "every 1 second(s)", "every 2 second(s)", "expected a report each second once"),
         ("sysbench", "other:                           2812", "other:                           2813", "of all kinds"),
@@ -436,75 +378,22 @@ def test_cpu_time_is_for_each_byte_of_a_file() -> None:
     ],
 )
 def test_transactions_of_another_database_are_refused(step: str, old: str, new: str, said: str) -> None:
-    capture = captured("oltp")
-    text = capture[step].stdout.decode()
-    assert old in text
-    with pytest.raises(ParseError) as caught:
-        oltp.parse(with_stdout(capture, step, text.replace(old, new).encode()))
-    assert said in str(caught.value)
+    assert said in refused("oltp", replaced(captured("oltp"), step, (old, new)))
 
 
 def test_a_rate_that_contradicts_its_own_count_is_refused() -> None:
     capture = captured("oltp")
-    text = capture["sysbench"].stdout.decode()
-    count = text.split("transactions:")[1].split()[0]
-    with pytest.raises(ParseError, match=r"transactions in \S+ s are not"):
-        oltp.parse(with_stdout(capture, "sysbench", text.replace(f" {count} ", f" {int(count) * 2} ").encode()))
+    count = capture["sysbench"].stdout.decode().split("transactions:")[1].split()[0]
+    twice = replaced(capture, "sysbench", (f" {count} ", f" {int(count) * 2} "))
+    assert re.search(r"transactions in \S+ s are not", refused("oltp", twice))
 
 
 # ------------------------------------------------------------------------------------------------------------ rebuild
 
 
-def state(index: int, **keys: Any) -> Callable[[dict[str, Any]], Any]:
-    return lambda told: told["states"][index].update(keys)
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "said"),
-    [
-        (lambda told: told.update(disk=2), ParseError, "there is no such disk"),
-        (lambda told: told.pop("events"), ParseError, "events is missing"),
-        (lambda told: told["events"]["fail"].update(verb="replace"), ParseError, "verb of fail must be fail"),
-        (lambda told: told["events"]["fail"].update(noticed_s=0), ParseError, "noticed_s must be above 0"),
-        (lambda told: told["events"]["fail"].update(noticed_s=60), ParseError, "are not in order"),
-        (lambda told: told["events"]["replace"].update(begun_s=1.0), ParseError, "are not in order"),
-        (state(0, clean=False), NotAsClaimed, "was not clean before"),
-        (state(-1, clean=False), ParseError, "not clean at the end"),
-        (state(-1, clean="yes"), ParseError, "does not say whether it is clean"),
-        (state(-1, begun_s=1.0), ParseError, "states are not in order"),
-        (state(-1, copied_B="much"), ParseError, "copied_B is no finite number"),
-        (lambda told: [row.update(clean=True) for row in told["states"]], ParseError, "never not clean"),
-        (lambda told: told.update(states=[]), ParseError, "there are no states"),
-        (lambda told: told.update(bins=[]), ParseError, "no bins"),
-        (lambda told: told["bins"].pop(3), ParseError, "requests of all bins that"),
-        (lambda told: told["bins"][3].pop(), ParseError, "not whole"),
-        (lambda told: told["bins"].reverse(), ParseError, "bins are not in order"),
-        (lambda told: told["bins"][3].__setitem__(2, -1.0), ParseError, "hold less than nothing"),
-        (lambda told: told.update(bin_s=1.0), ParseError, "bin_s must be 0.5"),
-        (lambda told: told["fio"]["jobs"][0].update(error=5), ParseError, "error of job load must be 0"),
-        (
-            lambda told: told["fio"]["jobs"][0]["job options"].update(rate_iops="50,50"),
-            ParseError,
-            "option rate_iops must be 100,100",
-        ),
-    ],
-)
-def test_a_course_that_contradicts_itself_is_refused(
-    change: Callable[[dict[str, Any]], Any], error: type[Exception], said: str
-) -> None:
-    with pytest.raises(error) as caught:
-        rebuild.parse(changed(captured("rebuild"), "rebuild", change))
-    assert said in str(caught.value)
-
-
-def test_a_pool_that_holds_less_than_it_was_filled_with_is_not_as_claimed() -> None:
-    less = changed(captured("rebuild"), "usage-before", lambda told: told["pool"].update(used_B=1000))
-    with pytest.raises(NotAsClaimed, match="but the pool holds 1000"):
-        rebuild.parse(less)
-    capture = captured("rebuild")
-    other = "0" if json.loads(capture["rebuild"].stdout)["disk"] else "1"
-    with pytest.raises(ParseError, match="the disk must be"):
-        rebuild.parse(Capture(capture.steps, {**capture.params, "disk": other}))
+def test_another_disk_than_asked_for_is_refused() -> None:
+    other = "0" if json.loads(captured("rebuild")["rebuild"].stdout)["disk"] else "1"
+    assert "the disk must be" in refused("rebuild", captured("rebuild", disk=other))
 
 
 def test_the_end_is_after_the_last_state_that_was_not_clean() -> None:
@@ -512,8 +401,8 @@ def test_the_end_is_after_the_last_state_that_was_not_clean() -> None:
     told = json.loads(capture["rebuild"].stdout)
     replaced_s = told["events"]["replace"]["begun_s"]
     relapse = changed(capture, "rebuild", lambda t: t["states"][-3].update(clean=False))
-    assert values("rebuild", relapse)["rebuild_s"] == told["states"][-2]["begun_s"] - replaced_s
-    assert values("rebuild", capture)["rebuild_s"] < values("rebuild", relapse)["rebuild_s"]
+    assert measured("rebuild", relapse)["rebuild_s"] == told["states"][-2]["begun_s"] - replaced_s
+    assert measured("rebuild", capture)["rebuild_s"] < measured("rebuild", relapse)["rebuild_s"]
 
 
 def test_a_load_that_stood_still_has_a_lower_rate_and_no_latency_there() -> None:
@@ -527,7 +416,7 @@ def test_a_load_that_stood_still_has_a_lower_rate_and_no_latency_there() -> None
             told["fio"]["jobs"][0][way]["total_ios"] -= sum(row[column] for row in gone)
 
     before, after = rebuild.timeline(capture), rebuild.timeline(changed(capture, "rebuild", still))
-    whole, less = (values("rebuild", each) for each in (capture, changed(capture, "rebuild", still)))
+    whole, less = (measured("rebuild", each) for each in (capture, changed(capture, "rebuild", still)))
     assert less["foreground_iops_during"] < 0.97 * whole["foreground_iops_during"]
     assert less["foreground_iops_before"] == whole["foreground_iops_before"]
     rates = [each for each in after.samples if each.series == "foreground_iops"]
@@ -542,34 +431,17 @@ def test_a_load_that_stood_still_has_a_lower_rate_and_no_latency_there() -> None
 # ---------------------------------------------------------------------------------------------------------- integrity
 
 
-@pytest.mark.parametrize(
-    ("step", "change", "said"),
-    [
-        ("write", lambda told: told.update(bytes=63_999_999), "bytes written must be 64000000"),
-        ("read-after", lambda told: told.update(bytes=63_999_999), "bytes, which are less"),
-        ("corrupt", lambda told: told.update(disks=[0, 1]), "disks with damage must be 1"),
-        ("corrupt", lambda told: told.update(disks=1), "disks with damage must be 1"),
-    ],
-)  # fmt: skip
-def test_other_files_or_another_damage_than_asked_for(
-    step: str, change: Callable[[dict[str, Any]], Any], said: str
-) -> None:
-    with pytest.raises(ParseError) as caught:
-        values("integrity", changed(captured("integrity"), step, change))
-    assert said in str(caught.value)
-
-
 @pytest.mark.parametrize("case", ["both-ceph", "both-zfs"])
 def test_both_copies_damaged_is_never_fine(case: str) -> None:
     capture = captured("integrity", case)
-    found = values("integrity", capture)
+    found = measured("integrity", capture)
     assert found["lost_files"] + found["silently_wrong_files"] > 0
     assert found["repaired"] == 0
     whole = json.loads(capture["write"].stdout)["files"]
     size = json.loads(capture["write"].stdout)["bytes"]
     capture = changed(capture, "read-after", lambda told: told.update(files=whole, unreadable={}, bytes=size))
     with pytest.raises(NotAsClaimed, match="both copies of data are damaged, but every file"):
-        values("integrity", capture)
+        measured("integrity", capture)
 
 
 def test_files_are_counted_by_what_became_of_them() -> None:
@@ -583,62 +455,38 @@ def test_files_are_counted_by_what_became_of_them() -> None:
         told["unreadable"] = {second: "Input/output error"}  # and the third is not even listed
         told["bytes"] = 14 * 4_000_000
 
-    found = values("integrity", changed(capture, "read-after", after))
+    found = measured("integrity", changed(capture, "read-after", after))
     assert (found["lost_files"], found["silently_wrong_files"], found["intact_after"]) == (2, 1, 13 / 16)
 
 
 def test_a_report_that_lost_a_file_is_no_lost_file() -> None:
     lost = changed(captured("integrity"), "read-after", lambda told: told["files"].popitem())
     with pytest.raises(ParseError, match="tells of 15 files"):
-        values("integrity", lost)
+        measured("integrity", lost)
 
 
 def test_who_found_the_damage() -> None:
     quiet = captured("integrity", "one-zfs")  # as if reading had met none of it
     before = json.loads(quiet["state-before"].stdout)["detail"]["errors"]
     quiet = changed(quiet, "state-read", lambda told: told["detail"].update(errors=before))
-    assert values("integrity", quiet)["found_by_read"] == 0
+    assert measured("integrity", quiet)["found_by_read"] == 0
     seen = changed(quiet, "state-read", lambda told: told["detail"].update(errors=before + 1))
-    assert values("integrity", seen)["found_by_read"] == 1
+    assert measured("integrity", seen)["found_by_read"] == 1
     felt = changed(quiet, "read-some", lambda told: told.update(bytes=0, files={}, unreadable={"file-0000": "EIO"}))
-    assert values("integrity", felt)["found_by_read"] == 1
+    assert measured("integrity", felt)["found_by_read"] == 1
     blind = changed(quiet, "scrub-deep", lambda told: told.update(errors=0, repaired=0))
-    assert {values("integrity", blind)[key] for key in ("found_by_read", "found_by_deep_scrub", "repaired")} == {0}
+    assert {measured("integrity", blind)[key] for key in ("found_by_read", "found_by_deep_scrub", "repaired")} == {0}
     left = changed(quiet, "scrub-again", lambda told: told.update(unrecoverable=1))
-    assert values("integrity", left)["repaired"] == 0
-    assert "found_by_light_scrub" in values("integrity", captured("integrity"))
-    assert "found_by_light_scrub" not in values("integrity", quiet)
+    assert measured("integrity", left)["repaired"] == 0
+    assert "found_by_light_scrub" in measured("integrity", captured("integrity"))
+    assert "found_by_light_scrub" not in measured("integrity", quiet)
 
 
 def test_real_damage_was_found_and_mended_by_both_systems() -> None:
     for case in ("ok", "one-zfs"):
-        found = values("integrity", captured("integrity", case))
+        found = measured("integrity", captured("integrity", case))
         assert [found[f"found_by_{name}"] for name in ("read", "deep_scrub")] == [1, 1]
         assert (found["repaired"], found["intact_after"], found["lost_files"]) == (1, 1, 0)
     for case in ("disk-lost", "disk-lost-zfs"):
-        found = values("integrity", captured("integrity", case))
+        found = measured("integrity", captured("integrity", case))
         assert {found[f"intact_{when}"] for when in ("before", "degraded", "after")} == {1}
-
-
-@pytest.mark.parametrize(
-    ("case", "step", "change", "said"),
-    [
-        ("ok", "corrupt", lambda told: told.update(places=0), "places of the damage must be above 0"),
-        ("ok", "scrub-again", lambda told: told.update(supported=False), "without a deep scrub"),
-        ("ok", "scrub-deep", lambda told: told.pop("errors"), "errors is missing"),
-        ("ok", "state-read", lambda told: told.update(detail={}), "detail.errors is missing"),
-        ("ok", "write", lambda told: told["files"].popitem(), "16 files were to be written"),
-        ("ok", "read-before", lambda told: told["files"].update({"file-0000": "abc"}), "no hash of a file"),
-        ("ok", "read-before", lambda told: told["files"].update({"x": "0" * 64}), "no hash of a file"),
-        ("ok", "read-before", lambda told: told["unreadable"].update({"file-0000": "EIO"}), "which files it read"),
-        ("ok", "read-before", lambda told: told.update(verb="write"), "verb of read-before must be read"),
-        ("disk-lost", "wait", lambda told: told["state"].update(clean=False), "clean after the rebuild must be True"),
-        ("disk-lost", "fail", lambda told: told.update(verb="state"), "verb of fail must be fail"),
-    ],
-)
-def test_answers_that_do_not_fit_are_refused(
-    case: str, step: str, change: Callable[[dict[str, Any]], Any], said: str
-) -> None:
-    with pytest.raises(ParseError) as caught:
-        values("integrity", changed(captured("integrity", case), step, change))
-    assert said in str(caught.value)

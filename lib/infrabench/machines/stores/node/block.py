@@ -37,7 +37,7 @@ def serve(config: Config, engine: Any, mode: str) -> dict[str, Any]:
     return {"uri": config.uri, "mode": mode}
 
 
-def fill(config: Config, size: int, offset: int = 0) -> dict[str, Any]:
+def fill(config: Config, _engine: Any, size: int, offset: int = 0) -> dict[str, Any]:
     """Write `size` bytes of the raw area with incompressible data, unless that was done to this pool already."""
     way = ("--ioengine=nbd", f"--uri={config.uri}")
     return fill_area(config, size, offset, way, lambda argv: daemons.run(argv, timeout_s=60 + size / MIB))

@@ -141,10 +141,11 @@ def end_all(config: Config) -> None:
         until(lambda group=group: _removed(group), KILL_S, f"{group} empty and removed")  # type: ignore[misc]
 
 
-def hold(config: Config, *, held: bool) -> None:
+def hold(config: Config, *, held: bool) -> dict[str, bool]:
     """Stop every process of the store where it is, or let all go on."""
     for pid in strays(config):
         _send(pid, signal.SIGSTOP if held else signal.SIGCONT)
+    return {"held": held}
 
 
 def strays(config: Config) -> list[int]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from . import block, daemons
-from .config import MODES, Config, StoreError
+from .config import Config, StoreError
 
 NAME = "guest"
 LINE = "guest-line"  # the daemon that holds the connection to it
@@ -190,16 +190,14 @@ def verbs(serve: Callable[[Config, str], None], device: Callable[[Config], str])
     """Return the verbs that an engine of this kind does its own way, from how it serves and what the disk is called."""
 
     def served(config: Config, _made: Any, mode: str) -> dict[str, Any]:
-        if mode not in MODES:
-            raise StoreError(f"{mode!r}: take one of {', '.join(MODES)}")
         serve(config, mode)
         run(config, ("python3", "-c", _FLUSH, device(config)))
         return {"device": device(config), "mode": mode}
 
-    def filled(config: Config, _made: Any, size: str, offset: str = "0") -> dict[str, Any]:
+    def filled(config: Config, _made: Any, size: int, offset: int = 0) -> dict[str, Any]:
         way = ("--ioengine=libaio", "--direct=1", f"--filename={device(config)}")
-        most_s = 120 + int(size) / MIB
-        return block.fill_area(config, int(size), int(offset), way, lambda argv: run(config, argv, timeout_s=most_s))
+        most_s = 120 + size / MIB
+        return block.fill_area(config, size, offset, way, lambda argv: run(config, argv, timeout_s=most_s))
 
     def unmounted(_config: Config, _made: Any) -> dict[str, Any]:
         return {"given_back_B": 0}

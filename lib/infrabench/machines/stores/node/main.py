@@ -11,6 +11,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol, cast
 
 from . import block, daemons, disks
@@ -84,9 +85,11 @@ def main(argv: Sequence[str]) -> int:
         config = load(argv[0])
         if argv[1] not in ("create", "remake", "destroy") and not is_ours(config):
             raise StoreError(f"there is no store at {config.home}: create it first")
+        checks, words = WORDS.get(argv[1], ()), argv[2:]
+        checked = [check(word) for check, word in zip(checks, words)]  # noqa: B905 - how many words, the verb tells
         made = engine(config)
         own: dict[str, Callable[..., dict[str, Any]]] = getattr(made, "VERBS", {})  # what an engine does its own way
-        told = {**VERBS, **own}[argv[1]](config, made, *argv[2:])
+        told = {**VERBS, **own}[argv[1]](config, made, *checked, *words[len(checks) :])
     except StoreError as error:
         sys.stderr.write(f"{error}\n")
         return 1
@@ -149,13 +152,7 @@ def facts(config: Config, made: StoreEngine) -> dict[str, Any]:
     return {**told, "memory": daemons.limit(config), "disk_bytes": config.disk_bytes, "cache_bytes": config.cache_bytes}
 
 
-def _disk(word: str) -> int:
-    if word not in ("0", "1"):
-        raise StoreError(f"disk {word!r}: there are 0 and 1")
-    return int(word)
-
-
-def _one_of(word: str, known: Sequence[str]) -> str:
+def _one_of(known: Sequence[str], word: str) -> str:
     if word not in known:
         raise StoreError(f"{word!r}: take one of {', '.join(known)}")
     return word
@@ -168,35 +165,37 @@ def _bytes(word: str) -> int:
 
 
 def _throttle(config: Config, made: StoreEngine, level: str) -> dict[str, Any]:
-    made.throttle(config, _one_of(level, THROTTLES))
+    made.throttle(config, level)
     return {"throttle": level}
 
 
-def _hold(config: Config, held: bool) -> dict[str, Any]:
-    daemons.hold(config, held=held)
-    return {"held": held}
-
-
+_mode, _disk = partial(_one_of, MODES), partial(_one_of, ("0", "1"))
+# What the words after a verb have to be, whatever the engine does; other verbs take none.
+WORDS: dict[str, tuple[Callable[[str], Any], ...]] = {
+    "serve": (_mode,), "fill": (_bytes, _bytes), "mount": (_mode, _bytes), "throttle": (partial(_one_of, THROTTLES),),
+    "fail": (_disk,), "replace": (_disk,), "corrupt": (partial(_one_of, ("one", "both")),),
+    "scrub": (partial(_one_of, ("light", "deep")),),
+}  # fmt: skip
 VERBS: dict[str, Callable[..., dict[str, Any]]] = {
     "create": create,
     "remake": create,
     "destroy": destroy,
     "facts": facts,
     "usage": usage,
-    "serve": lambda config, made, mode: block.serve(config, made, _one_of(mode, MODES)),
-    "fill": lambda config, made, size, offset="0": block.fill(config, _bytes(size), _bytes(offset)),
+    "serve": block.serve,
+    "fill": block.fill,
     "empty": block.empty,
-    "mount": lambda config, made, mode, size: block.mount(config, made, _one_of(mode, MODES), _bytes(size)),
+    "mount": block.mount,
     "unmount": block.unmount,
     "drop": block.drop,
-    "pause": lambda config, made: _hold(config, True),
-    "resume": lambda config, made: _hold(config, False),
+    "pause": lambda config, made: daemons.hold(config, held=True),
+    "resume": lambda config, made: daemons.hold(config, held=False),
     "throttle": _throttle,
-    "fail": lambda config, made, disk: made.fail(config, _disk(disk)),
-    "replace": lambda config, made, disk: made.replace(config, _disk(disk)),
+    "fail": lambda config, made, disk: made.fail(config, int(disk)),
+    "replace": lambda config, made, disk: made.replace(config, int(disk)),
     "state": lambda config, made: made.state(config),
-    "corrupt": lambda config, made, copies: made.corrupt(config, _one_of(copies, ("one", "both"))),
-    "scrub": lambda config, made, kind: made.scrub(config, _one_of(kind, ("light", "deep"))),
+    "corrupt": lambda config, made, copies: made.corrupt(config, copies),
+    "scrub": lambda config, made, kind: made.scrub(config, kind),
     "repair": lambda config, made: made.repair(config),
     "evidence": lambda config, made: {"evidence": made.evidence(config)},
 }

@@ -14,18 +14,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from . import daemons, damage, disks
+from . import daemons, damage, disks, zpool
 from .config import Config, StoreError
+from .zpool import BLOCK_BYTES, DIRTY, POLL_S, SCRUB_S, SEEN_S, SYNC
 
 SERVER = "nbdkit"
 POOL = "store"
 PLUGIN = "/usr/local/lib/infrabench/nbdkit-zvol-plugin.so"
-BLOCK_BYTES = 16 * 2**10  # of the volume: the default of OpenZFS since 2.2
-DIRTY = 10  # per cent of the memory, as OpenZFS does by itself
 THREADS = "32"  # requests of one connection at a time
-SYNC = {"default": "standard", "strict": "always"}
-START_S, STOP_S, SEEN_S, TRIM_S, SCRUB_S = 60.0, 90.0, 30.0, 60.0, 1800.0
-POLL_S = 0.1
+START_S, STOP_S, TRIM_S = 60.0, 90.0, 60.0
 THROTTLE = "throttle"  # in the run folder: the level that a server is started with
 ANSWER_S = 120.0
 ANSWER_BYTES = 1 << 20
@@ -173,12 +170,12 @@ def facts(config: Config) -> dict[str, Any]:
         "engine": f"OpenZFS {packaged.split('-')[0]} engine in user space (libzpool), zvol served over NBD",
         "version": packaged,
         "pool": {
-            "layout": "one mirror of two disks, sectors of 4 KiB (ashift 12)", "copies": config.copies,
+            "layout": zpool.LAYOUT, "copies": config.copies,
             "volume_bytes": volume["size_B"], "block_bytes": volume["block_B"], "compression": volume["compression"],
             "cache_bytes": told["cache"]["most_B"], "dirty_bytes": told["dirty_most_B"], "autotrim": told["autotrim"],
-            "sync": "default: sync=standard, acknowledged from memory; strict: sync=always, from the intent log",
+            "sync": zpool.SYNC_EFFECT,
             "drop": "all written, buffers and ARC emptied",
-            "throttle_default": "OpenZFS's own", "throttle_open": "scrub and resilver do not make way for others",
+            **zpool.THROTTLE_EFFECT,
             "assertions": "on, as Debian builds the library: slower than the kernel's module",
         },
     }  # fmt: skip
@@ -267,30 +264,23 @@ def checksum_errors(status: Mapping[str, Any]) -> int:
 
 
 def progress(status: Mapping[str, Any], copies: int) -> dict[str, Any]:
-    """Return {"clean", "copied_B", "left_B", "detail"} of a status.
-
-    Clean is a pool whose disks are all online with none being replaced or resilvered. Bytes are those of the resilver
-    that runs or ended last; None where there is none, or where the new one has not begun.
-    """
-    disks, scan, open_yet, block = leaves(status), status["scan"], is_replacing(status), status["volume"]["block_B"]
-    resilver = scan is not None and scan["kind"] == "resilver"
-    runs = resilver and scan["state"] == "scanning"
-    known = resilver and (runs or not open_yet)
+    """Return `zpool.rebuild_progress` of a status."""
+    disks, scan, block = leaves(status), status["scan"], status["volume"]["block_B"]
+    resilver = None
+    if scan is not None and scan["kind"] == "resilver":
+        runs = scan["state"] == "scanning"
+        resilver = runs, scan["processed_B"], max(0, scan["all_B"] - scan["issued_B"]) if runs else 0
     online = len(disks) == copies and all(disk["state"] == "online" for disk in disks)
     errors = 0
     for disk in disks:  # what a read ahead met is mended as well, but only counted as mended bytes
         met = max(disk["checksum_errors"], -(-disk["healed_B"] // block))
         errors += met + disk["read_errors"] + disk["write_errors"]
-    return {
-        "clean": online and not open_yet and not runs and status["vdevs"]["state"] == "online",
-        "copied_B": scan["processed_B"] if known else None,
-        "left_B": (max(0, scan["all_B"] - scan["issued_B"]) if runs else 0) if known else None,
-        "detail": {
-            "errors": errors + status["errors"], "healed_B": sum(disk["healed_B"] for disk in disks),
-            "pool": status["vdevs"]["state"], "scan": scan,
-            "disks": {disk["path"]: disk["state"] for disk in disks},
-        },
+    detail = {
+        "errors": errors + status["errors"], "healed_B": sum(disk["healed_B"] for disk in disks),
+        "pool": status["vdevs"]["state"], "scan": scan, "disks": {disk["path"]: disk["state"] for disk in disks},
     }  # fmt: skip
+    whole = online and status["vdevs"]["state"] == "online"
+    return zpool.rebuild_progress(whole, is_replacing(status), resilver, detail)
 
 
 def _all(vdev: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -16,14 +16,11 @@ from typing import Any
 
 from . import block, daemons, damage, disks, zpool
 from .config import Config, StoreError
+from .zpool import BLOCK_BYTES, DIRTY, POLL_S, SCRUB_S, SEEN_S, SYNC
 
 SERVER = "qemu-nbd"
 OWNER = "infrabench:store"
-BLOCK_BYTES = 16 * 2**10  # of the volume: the default of OpenZFS since 2.2
-DIRTY = 10  # per cent of the memory, as OpenZFS does by itself
-SYNC = {"default": "standard", "strict": "always"}
-COMMAND_S, SEEN_S, SCRUB_S, FREE_S = 120.0, 30.0, 1800.0, 20.0
-POLL_S = 0.1
+COMMAND_S, FREE_S = 120.0, 20.0
 LEAST_CACHE = 64 << 20  # the module takes no less
 DEVICE = Path("/dev/zfs")
 PARAMETERS = Path("/sys/module/zfs/parameters")
@@ -190,13 +187,13 @@ def facts(config: Config) -> dict[str, Any]:
         "engine": f"OpenZFS {version()}, the kernel's module, zvol",
         "version": version(),
         "pool": {
-            "layout": "one mirror of two disks, sectors of 4 KiB (ashift 12)", "copies": config.copies,
+            "layout": zpool.LAYOUT, "copies": config.copies,
             "volume_bytes": int(volume["volsize"]), "block_bytes": int(volume["volblocksize"]),
             "compression": volume["compression"], "cache_bytes": config.cache_bytes, "autotrim": "on",
             "dirty_bytes": config.memory_bytes * DIRTY // 100,
-            "sync": "default: sync=standard, acknowledged from memory; strict: sync=always, from the intent log",
+            "sync": zpool.SYNC_EFFECT,
             "drop": "the pool exported and imported; while files are mounted: ARC shrunk as far as it goes",
-            "throttle_default": "OpenZFS's own", "throttle_open": "scrub and resilver do not make way for others",
+            **zpool.THROTTLE_EFFECT,
             "cpu_counted": "all threads of the module" if counts_all() else
             "threads of the module that stay, not those of queues whose threads come and go",
         },

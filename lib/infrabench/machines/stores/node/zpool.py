@@ -1,6 +1,7 @@
-"""What `zpool status` says, read strictly; sizes of a running scan are as it rounds them: to three digits.
+"""A pool of OpenZFS: what is alike for both of its engines, and what `zpool status` says of one, read strictly.
 
-Source: zpool-status(8) of OpenZFS 2.1, and its answers.
+Sizes of a running scan are as `zpool status` rounds them: to three digits. Source: zpool-status(8) of OpenZFS 2.1, and
+its answers.
 """
 
 from __future__ import annotations
@@ -10,6 +11,18 @@ from typing import Any
 
 from . import daemons
 from .config import StoreError
+
+BLOCK_BYTES = 16 * 2**10  # of the volume: the default of OpenZFS since 2.2
+DIRTY = 10  # per cent of the memory, as OpenZFS does by itself
+SYNC = {"default": "standard", "strict": "always"}
+SEEN_S, SCRUB_S = 30.0, 1800.0
+POLL_S = 0.1
+# What both engines say of their pools.
+LAYOUT = "one mirror of two disks, sectors of 4 KiB (ashift 12)"
+SYNC_EFFECT = "default: sync=standard, acknowledged from memory; strict: sync=always, from the intent log"
+THROTTLE_EFFECT = {
+    "throttle_default": "OpenZFS's own", "throttle_open": "scrub and resilver do not make way for others",
+}  # fmt: skip
 
 UNITS = {"B": 1, "": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 COUNTS = ("read_errors", "write_errors", "checksum_errors")  # of a disk
@@ -59,20 +72,31 @@ def parse_status(text: str) -> dict[str, Any]:
 
 
 def progress(told: dict[str, Any], copies: int) -> dict[str, Any]:
-    """Return {"clean", "copied_B", "left_B", "detail"}: clean is a pool whose disks are all there and whole."""
+    """Return `rebuild_progress` of a parsed status."""
     scan, disks = told["scan"], told["disks"]
-    resilver = scan if scan and scan["kind"] == "resilver" else None
-    runs = bool(resilver and resilver["runs"])
-    online = len(disks) == copies and all(disk["state"] == "ONLINE" for disk in disks)
-    known = resilver is not None and (runs or not told["replacing"])
+    resilver = (scan["runs"], scan["done_B"], scan["left_B"] or 0) if scan and scan["kind"] == "resilver" else None
+    whole = told["state"] == "ONLINE" and len(disks) == copies and all(disk["state"] == "ONLINE" for disk in disks)
+    detail = {
+        "errors": told["errors"] + checksum_errors(told), "pool": told["state"], "scan": scan,
+        "disks": {disk["name"]: disk["state"] for disk in disks},
+    }  # fmt: skip
+    return rebuild_progress(whole, told["replacing"], resilver, detail)
+
+
+def rebuild_progress(
+    whole: bool, replacing: bool, resilver: tuple[bool, int, int] | None, detail: dict[str, Any]
+) -> dict[str, Any]:
+    """Return {"clean", "copied_B", "left_B", "detail"}.
+
+    Clean is a pool that is whole, all of its disks online, with none being replaced or resilvered. `resilver`: whether
+    it runs, and the bytes copied and left, of the one that runs or ended last. They are None where there is none, or
+    where the new one has not begun.
+    """
+    runs, copied, left = resilver or (False, None, None)
+    known = runs or not replacing
     return {
-        "clean": online and told["state"] == "ONLINE" and not told["replacing"] and not runs,
-        "copied_B": resilver["done_B"] if resilver and known else None,
-        "left_B": (resilver["left_B"] or 0) if resilver and known else None,
-        "detail": {
-            "errors": told["errors"] + checksum_errors(told), "pool": told["state"], "scan": scan,
-            "disks": {disk["name"]: disk["state"] for disk in disks},
-        },
+        "clean": whole and not replacing and not runs,
+        "copied_B": copied if known else None, "left_B": left if known else None, "detail": detail,
     }  # fmt: skip
 
 

@@ -1,23 +1,28 @@
-"""The tables of the first page, on a machine with sessions in every state."""
+"""The first page on a machine with sessions in every state, and JupyterLab, never without its token."""
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 from argparse import Namespace
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from infrabench import registry
 from infrabench.cli import commands
+from infrabench.core import InfrabenchError
 from infrabench.experiment.execution import session
+from infrabench.experiment.execution.progress import HEADLESS
 from infrabench.ledger import catalogue
 from infrabench.ledger.archive import pack
 from infrabench.machines.sites import availability
 from infrabench.machines.sites.availability import Outlook
-from infrabench.notebook import start_page
+from infrabench.notebook import headless, start_page
 from tests.support.fakes import PLUGINS, fake_site, hide_engines
 from tests.unit.test_again import stopped
 
@@ -40,6 +45,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "notebooks").mkdir()
     for name in ("fakes", "containers"):
         (tmp_path / "notebooks" / f"{name}.ipynb").touch()
+    (tmp_path / "notebooks/start.ipynb").write_text("{}")
     monkeypatch.chdir(tmp_path / "notebooks")
     return tmp_path
 
@@ -105,3 +111,54 @@ def test_recorded_sessions_are_apart_from_those_of_this_machine(home: Path) -> N
     assert "| one | fakes | tiny | fake-base, fake-other | 3 |" in repr(start_page.recorded_table())
     assert not (home / "data/runs").exists()
     assert repr(start_page.own_table()) == "There is no session of this machine yet."
+
+
+def test_the_server_is_for_this_machine_and_keeps_its_token(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("DISPLAY", ":0")
+    argv = start_page.command(home, Path("out/start/start.ipynb"))
+    assert "--ServerApp.ip=127.0.0.1" in argv
+    assert f"--ServerApp.root_dir={home}" in argv
+    assert "--LabApp.default_url=/lab/tree/out/start/start.ipynb" in argv
+    assert not [each for each in argv if "token" in each or "password" in each or "root=" in each or "browser" in each]
+    monkeypatch.delenv("DISPLAY")
+    for name in ("WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(name, raising=False)
+    assert "--ServerApp.open_browser=False" in start_page.command(home, Path("p"))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    argv = start_page.command(home, Path("p"), port=8123, browser=False)
+    assert {"--ServerApp.allow_root=True", "--ServerApp.port=8123", "--ServerApp.port_retries=0"} <= set(argv)
+
+
+def test_nothing_is_fetched_unless_a_user_wants_it() -> None:
+    told = json.loads((resources.files("infrabench.notebook") / start_page.SETTINGS / "overrides.json").read_text())
+    assert told["@jupyterlab/apputils-extension:notification"] == {"fetchNews": "false", "checkForUpdates": False}
+
+
+def test_the_page_is_there_also_where_it_cannot_be_made(
+    home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise InfrabenchError("start.ipynb, cell 3, failed")
+
+    monkeypatch.setattr(headless, "execute", fails)
+    assert start_page.execute_page(home) == Path("out/start/start.ipynb")
+    assert (home / "out/start/start.ipynb").read_text() == "{}"
+    assert "the first page is not whole" in caplog.text
+
+
+def test_kernels_are_not_told_that_nobody_looks(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(headless, "execute", lambda *_, **__: monkeypatch.setenv(HEADLESS, "1"))
+    monkeypatch.setattr(os, "execve", lambda *given: seen.append(given))
+    start_page.serve(port=8123, browser=False)
+    program, argv, environment = seen[0]
+    assert argv[0] == program
+    assert HEADLESS not in environment
+    assert environment[catalogue.VARIABLE] == str(home)
+
+
+def test_a_folder_that_is_no_checkout_is_refused(home: Path) -> None:
+    (home / "notebooks/start.ipynb").unlink()
+    with pytest.raises(InfrabenchError, match=r"has no notebooks/start.ipynb"):
+        start_page.serve()
