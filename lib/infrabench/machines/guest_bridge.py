@@ -165,12 +165,6 @@ def guest_network(site: Site) -> Any:
     return ip_network(site.facts.get("guest_network", GUEST_NETWORK))
 
 
-def gateway(site: Site) -> str:
-    """Return the bridge's own address, with its prefix length; the guests' gateway."""
-    network = guest_network(site)
-    return f"{network[1]}/{network.prefixlen}"
-
-
 def spare_address(site: Site) -> str:
     """Return the address for a throw-away instance (one at a time): the last of the guest network.
 
@@ -213,7 +207,8 @@ def hold_bridge(host: Host, site: Site, cgroups: Sequence[str] = ()) -> Iterator
             ...  # start the container with a port on guest_bridge.BRIDGE, yield, remove it
     """
     host.run(("sh", "-c", _REMEMBER, "sh", CONTROLLERS), timeout_s=10)
-    run_script(host, _BRIDGE_UP, BRIDGE, gateway(site), *cgroups)
+    network = guest_network(site)
+    run_script(host, _BRIDGE_UP, BRIDGE, f"{network[1]}/{network.prefixlen}", *cgroups)
     try:
         yield
     finally:

@@ -18,7 +18,7 @@ from ipaddress import ip_network
 from typing import Any
 
 from infrabench.core import Deployment, DeploySpec, Limits, NotRunnable, ProvisionError, Site, Target
-from infrabench.machines.clusters import handlers, hosts, kata, pods, remote, workers
+from infrabench.machines.clusters import hosts, kata, pods, remote, runtimes, workers
 from infrabench.machines.clusters.cluster import Cluster, Kubectl, make_resume
 from infrabench.machines.clusters.cni import standing
 from infrabench.systems import _namespace, bridge
@@ -90,7 +90,7 @@ class Pair:
         Kata Containers is in no package: who wants it installs it.
         """
         every = remote.programs(workers.parts(self.high))
-        return {"control": every, "worker1": {**every, **handlers.PROGRAMS.get(self.low, {})}}
+        return {"control": every, "worker1": {**every, **runtimes.PROGRAMS.get(self.low, {})}}
 
     def supported(self, site: Site) -> str | None:
         """Return None, or why the site has no place for the pair; what its hosts lack is found when they are there."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infrabench.core import Result
+from infrabench.core import Machines, Result
 from infrabench.machines.hosts.host import LocalHost
 
 Answer = Callable[[tuple[str, ...], bytes], tuple[int, bytes]]
@@ -45,6 +45,21 @@ class Scripted(LocalHost):
                 with tarfile.open(fileobj=io.BytesIO(data)) as tar:
                     found |= {f"/{each.name}": tar.extractfile(each).read().decode() for each in tar if each.isfile()}
         return found
+
+
+def machines(*hosts: Scripted) -> Machines:
+    """Return machines by the names of their hosts, with every part of the tools and the images of pods."""
+    tools = {
+        part: f"/opt/infrabench/{part}" for part in ("kubernetes", "etcd", "containerd", "crio", "gvisor", "multus")
+    }
+    images = {kind: (f"localhost/{kind}:1", f"/opt/images/{kind}.tar") for kind in ("pause", "tools")}
+    facts = {"versions": {"kubernetes": "v1.34.4"}}
+    return Machines({host.name: host for host in hosts}, tools, images, embedded=True, facts=facts)
+
+
+def scripts(host: Scripted, word: bytes) -> list[tuple[str, ...]]:
+    """Return the arguments of the scripts in which a word is that a host was given, in order."""
+    return [argv for argv, text in zip(host.asked, host.given, strict=True) if word in text]
 
 
 @dataclass

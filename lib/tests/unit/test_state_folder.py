@@ -64,36 +64,30 @@ def test_the_default_folder_bears_our_name_and_is_marked(folder: Path, monkeypat
     assert "label" in json.loads((folder / shell.MARKER).read_text())
 
 
-def test_a_lab_of_another_state_folder_is_left_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commands: list[tuple[object, ...]] = []
-    monkeypatch.setattr(network, "_owner", lambda: "/disk/other")
-    monkeypatch.setattr(network, "sh", lambda *argv, **_: commands.append(argv))
-    monkeypatch.setattr(nodes, "sh", lambda *argv, **_: commands.append(argv))
-    monkeypatch.setattr(lab, "require", lambda: None)
-    for change in (network.up, network.down, lab.up, lab.down, lab.purge):
-        with pytest.raises(SiteError, match="INFRABENCH_STATE=/disk/other infrabench lab down"):
-            change()
-    assert commands == []
-
-
-def test_a_bridge_of_our_name_that_no_lab_has_made_is_left_alone(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("signed", "told"),
+    [
+        ("/disk/other\n", "INFRABENCH_STATE=/disk/other infrabench lab down"),
+        ("\n", "has a bridge infrabench0 that no lab has made"),
+    ],
+)
+def test_a_lab_of_another_state_folder_and_a_bridge_that_no_lab_has_made_are_left_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, signed: str, told: str
 ) -> None:
     commands: list[tuple[object, ...]] = []
-    bridge = tmp_path / "net" / network.BRIDGE
+    bridge = network.LINKS / network.BRIDGE
     bridge.mkdir(parents=True)
-    (bridge / "ifalias").write_text("\n")
+    (bridge / "ifalias").write_text(signed)
     (bridge / "address").write_text("52:54:00:12:34:56\n")
-    monkeypatch.setattr(network, "LINKS", tmp_path / "net")
     for module in (network, nodes):
         monkeypatch.setattr(module, "sh", lambda *argv, **_: commands.append(argv))
     monkeypatch.setattr(lab, "require", lambda: None)
     for change in (network.up, network.down, lab.up, lab.down, lab.purge):
-        with pytest.raises(SiteError, match="has a bridge infrabench0 that no lab has made"):
+        with pytest.raises(SiteError, match=told):
             change()
     assert commands == []
     (bridge / "address").write_text(f"{network.BRIDGE_MAC}\n")  # its maker was killed before it wrote whose it is
-    assert network.is_ours()
+    assert network.is_ours() is (signed == "\n")
 
 
 @pytest.mark.parametrize("spelling", ["state", "./x/../state", "~/state", "link"])

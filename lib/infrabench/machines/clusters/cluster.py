@@ -86,7 +86,7 @@ class Cluster:
 def bring_up(machines: Machines, runtime: str = "containerd", handlers: Sequence[str] = ("runc",)) -> Cluster:
     """Return a new cluster on `machines`, its nodes registered and waiting for a CNI: a worker for each of their hosts.
 
-    Every worker has the high-level runtime `runtime` (`workers.RUNTIMES`) with these handlers (`handlers.HANDLERS`),
+    Every worker has the high-level runtime `runtime` (`runtimes.RUNTIMES`) with these handlers (`runtimes.HANDLERS`),
     the first of them for pods without a runtime class.
     Raises `NotRunnable` when a worker lacks what one of them needs, `ProvisionError` with the end of the log of what
     did not start.
@@ -106,7 +106,7 @@ def bring_up(machines: Machines, runtime: str = "containerd", handlers: Sequence
 
         def join(name: str) -> Worker:
             worker = workers.prepare(name, machines, runtime, handlers)
-            workers.join(worker, plane.result(), machines)
+            workers.join(worker, plane.result())
             return worker
 
         members = tuple(parallel.collect_results([pool.submit(join, name) for name in names]))
@@ -149,9 +149,9 @@ def is_ready(cluster: Cluster) -> bool:
     return cluster.kubectl.host.run(argv, timeout_s=20).ok
 
 
-def until(what: str, true: Callable[[], bool], timeout_s: float = READY_S, pause_s: float = 0.1) -> None:
+def until(what: str, true: Callable[[], bool], timeout_s: float = READY_S) -> None:
     """Return when `true()` is; `ProvisionError` saying `what` was awaited after `timeout_s`."""
-    if not wait.until(true, timeout_s, pause_s):
+    if not wait.until(true, timeout_s, pause_s=0.1):
         raise ProvisionError(f"waited {timeout_s:.0f} s for {what}")
 
 

@@ -88,14 +88,14 @@ def pod(
     }  # fmt: skip
 
 
-def service(pod: str, ports: Sequence[int] = PORTS) -> Manifest:
-    """Return a service that leads to one pod, with every port over TCP and UDP.
+def service(pod: str) -> Manifest:
+    """Return a service that leads to one pod, with each of `PORTS` over TCP and UDP.
 
     A client keeps its one connection for control and those for data on the same pod (affinity), whatever else matches.
     """
     listed = [
         {"name": f"{protocol.lower()}-{port}", "protocol": protocol, "port": port, "targetPort": port}
-        for port in ports
+        for port in PORTS
         for protocol in ("TCP", "UDP")
     ]
     return {

@@ -11,9 +11,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
-from hashlib import sha256
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
@@ -44,6 +43,7 @@ from infrabench.machines.lab.shell import sh
 from infrabench.machines.sites.site import open_site
 from infrabench.systems import _cni
 from tests.support.machine_noise import is_carried_out
+from tests.support.started_commands import end_command, hash_trials, start_command, thawed, wait_for_trials
 from tests.support.storm import LONG, size
 
 # The first test builds what is not built yet: half an hour where nothing is.
@@ -54,7 +54,6 @@ UP_S = 60.0  # most for three nodes, warm; 12 to 20 s on a quiet machine
 THAW_S = 10.0
 FROZEN_S = size(5, 45)  # the long one is longer than 40 s, after which Kubernetes takes a silent node for dead
 KILLED_S = ((4.0, 7.0), *(((1.0, 4.0), (7.0, 10.0)) if LONG else ()))  # moments of a bring-up
-LONGEST_S = 300
 SEED = 20204
 SPEC = DeploySpec("test", Limits(memory_bytes=512 * 2**20), "198.18.64.10")
 KUBECTL = ("/opt/infrabench/kubernetes/kubectl", "--kubeconfig", control.ADMIN)
@@ -81,22 +80,6 @@ def built() -> None:
         go_tools.make(tuple(dict.fromkeys((*node_groups.TOOLS, *sorted(parts)))))
     except NotRunnable as error:
         pytest.skip(f"not run: {error}")
-
-
-def command(*words: str, **more: Any) -> subprocess.Popen[str]:
-    """Start `infrabench` as a person would. A shell that runs this in the background makes it deaf to Ctrl-C."""
-    argv = ("env", "--default-signal=INT", sys.executable, "-m", "infrabench.cli", *words)
-    return subprocess.Popen(argv, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
-
-
-def ended(child: subprocess.Popen[str]) -> tuple[int, str]:
-    """Return the exit status and what was said; a command that does not end is killed."""
-    try:
-        out, err = child.communicate(timeout=LONGEST_S)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        out, err = child.communicate()
-    return child.returncode, out + err
 
 
 def kubectl(name: str, *argv: str) -> str:
@@ -141,7 +124,7 @@ def test_clusters_come_up_in_time_are_frozen_while_a_session_runs_and_leave_noth
 ) -> None:
     version = go_parts.version(go_parts.PARTS["kubernetes"], "k8s.io/kubernetes")
     for name in CNIS:
-        status, said = ended(command("lab", "up", "--kubernetes", name))
+        status, said = end_command(start_command("lab", "up", "--kubernetes", name))
         assert status == 0, said
         took = re.search(r"three nodes Ready, with Multus, after (\d+) s", said)
         assert took is not None, said
@@ -153,7 +136,7 @@ def test_clusters_come_up_in_time_are_frozen_while_a_session_runs_and_leave_noth
         assert {each["metadata"]["name"] for each in told} == {"worker1", "worker2"}
         assert {each["status"]["nodeInfo"]["kubeletVersion"] for each in told} == {version}
     inits = {node.container: init_of(node.container) for name in CNIS for node in kept_nodes(name)}
-    status, said = ended(command("lab", "up", "--kubernetes", "flannel"))
+    status, said = end_command(start_command("lab", "up", "--kubernetes", "flannel"))
     assert (status, "Ready" in said) == (0, False), said  # it stands already
     with open_site("lab"):
         assert all(is_frozen(node) for name in CNIS for node in kept_nodes(name))
@@ -167,12 +150,12 @@ def test_clusters_come_up_in_time_are_frozen_while_a_session_runs_and_leave_noth
 def test_a_bring_up_that_is_killed_is_repaired_by_the_next(capsys: pytest.CaptureFixture[str]) -> None:
     rng, killed = random.Random(SEED), 0
     for window_s in KILLED_S:
-        child = command("lab", "up", "--kubernetes", "flannel")
+        child = start_command("lab", "up", "--kubernetes", "flannel")
         time.sleep(rng.uniform(*window_s))
         child.send_signal(signal.SIGKILL)
-        killed += ended(child)[0] == -signal.SIGKILL
+        killed += end_command(child)[0] == -signal.SIGKILL
     assert killed >= (len(KILLED_S) + 1) // 2, "clusters come up faster than they are killed: choose earlier moments"
-    status, said = ended(command("lab", "up", "--kubernetes", "flannel"))
+    status, said = end_command(start_command("lab", "up", "--kubernetes", "flannel"))
     assert status == 0, said
     assert kubectl("flannel", "get", "nodes", READY).split() == ["True", "True"]
     payloads = {path.name for path in nodes._cgroups(f"{nodes.container_prefix()}*") if ".payload." in path.name}
@@ -192,22 +175,7 @@ def study(tmp_path: Path) -> dict[str, str]:
 
 def running(study: Mapping[str, str], folder: Path, *systems: str) -> subprocess.Popen[str]:
     words = ("run", "wires", "--profile", "smoke", "--site", "lab", "--session", str(folder))
-    return command(*words, "--systems", *systems, env=dict(study))
-
-
-def trials(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of every recorded trial by its id."""
-    found = {name: folder / "trials" / name / "trial.json" for name in recorded(folder)} if folder.exists() else {}
-    return {name: sha256(path.read_bytes()).hexdigest() for name, path in found.items()}
-
-
-def wait_for_trials(folder: Path, count: int, child: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + LONGEST_S
-    while len(trials(folder)) < count and child.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.05)
-    if child.poll() is not None or len(trials(folder)) < count:
-        child.kill()
-        pytest.fail(f"it did not come to {count} trials: {ended(child)}")
+    return start_command(*words, "--systems", *systems, environment=study)
 
 
 def assert_each_planned_trial_once(folder: Path) -> None:
@@ -225,18 +193,18 @@ def test_a_session_that_is_killed_and_then_loses_a_worker_ends_with_every_planne
     child = running(study, folder, "flannel", "host")
     wait_for_trials(folder, 2, child)
     child.send_signal(signal.SIGKILL)
-    assert ended(child)[0] == -signal.SIGKILL
-    first = trials(folder)
+    assert end_command(child)[0] == -signal.SIGKILL
+    first = hash_trials(folder)
 
     child = running(study, folder, "flannel", "host")
     wait_for_trials(folder, len(first) + 2, child)
     (worker,) = (node for node in own_nodes("flannel") if node.role == "worker1")
     os.kill(init_of(worker.container), signal.SIGKILL)
-    status, said = ended(child)
+    status, said = end_command(child)
     assert status not in (0, -signal.SIGKILL), said
     assert "worker1" in said
     assert "Traceback" not in said
-    second = trials(folder)
+    second = hash_trials(folder)
     assert first.items() < second.items()  # nothing recorded is lost or changed
     spoiled = [name for name in second if read_trial(folder, name).state not in ("ok", "invalid")]
     assert len(spoiled) <= 1, said  # none where it dies between two trials
@@ -244,9 +212,9 @@ def test_a_session_that_is_killed_and_then_loses_a_worker_ends_with_every_planne
     assert len(second) < len(read_plan(folder))
     assert verify(folder) == []
 
-    status, said = ended(running(study, folder, "flannel", "host"))
+    status, said = end_command(running(study, folder, "flannel", "host"))
     assert status == 0, said
-    assert second.items() < trials(folder).items()
+    assert second.items() < hash_trials(folder).items()
     assert_each_planned_trial_once(folder)
     records = [read_trial(folder, name) for name in sorted(recorded(folder)) if name not in spoiled]
     assert {(record.trial.system, record.trial.workload) for record in records} == {
@@ -286,16 +254,6 @@ def pair(lab_site: Site) -> Iterator[dict[str, Deployment]]:
             made[name] = stack.enter_context(registry.system(name).deploy(lab_site, SPEC))
             made[name].pause()
         yield made
-
-
-@contextmanager
-def thawed(made: Deployment) -> Iterator[Mapping[str, Target]]:
-    """Let a cluster run, and freeze it again at the end."""
-    made.resume()
-    try:
-        yield made.targets
-    finally:
-        made.pause()
 
 
 def own_nodes(name: str) -> tuple[nodes.Node, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from infrabench.machines.clusters import handlers
+from infrabench.machines.clusters import runtimes
 
 
 def test_the_wrapper_of_gvisors_shim_shows_the_map_to_the_verb_that_starts_and_to_nothing_else(tmp_path: Path) -> None:
@@ -14,7 +14,7 @@ def test_the_wrapper_of_gvisors_shim_shows_the_map_to_the_verb_that_starts_and_t
     users.write_text("0 0 7\n")
     shim.chmod(0o755)
     wrapper = tmp_path / "wrapper"
-    wrapper.write_text(handlers._SHIM_WRAPPER.format(shim=shim).replace(handlers.GVISOR_USER_MAP, str(users)))
+    wrapper.write_text(runtimes._SHIM_WRAPPER.format(shim=shim).replace(runtimes.GVISOR_USER_MAP, str(users)))
 
     def run(*words: str) -> list[str]:
         argv = ["sh", str(wrapper), *words]

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -33,6 +33,7 @@ from infrabench.machines.clusters import pods
 from infrabench.machines.lab import go_tools, node_groups
 from infrabench.machines.sites.site import open_site
 from infrabench.studies.runtimes import STUDY
+from tests.support.started_commands import thawed
 
 # The first test builds what is not built yet: half an hour where nothing is.
 pytestmark = [pytest.mark.timeout(3600)]
@@ -68,15 +69,6 @@ def fleet(nothing_left_of_module: None) -> Iterator[tuple[Site, dict[str, Deploy
             made[name] = stack.enter_context(registry.system(name).deploy(site, SPEC))
             made[name].pause()
         yield site, made
-
-
-@contextmanager
-def thawed(deployment: Deployment) -> Iterator[Mapping[str, Target]]:
-    deployment.resume()
-    try:
-        yield deployment.targets
-    finally:
-        deployment.pause()
 
 
 def verb(targets: Mapping[str, Target], *words: str) -> Any:

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from infrabench.experiment.design import design as designs
 from infrabench.experiment.execution import session
 from infrabench.ledger.records import read_plan, read_trial, recorded, verify
 from infrabench.machines import lab
+from tests.support.started_commands import end_command, hash_trials, start_command, wait_for_trials
 from tests.support.storm import size
 
 KILLS = size(4, 10)
@@ -33,7 +33,6 @@ from infrabench.core import Guards
 from infrabench.studies.containers import STUDY as CONTAINERS
 STUDY = replace(CONTAINERS, name="unguarded", guards=Guards(None, None, None, None))
 """
-LONGEST_S = 120
 # Prints what systems leave on the server node; what belongs to the node itself is not named infrabench.
 LEFT = """
 ip netns; docker ps -aq; docker network ls -q --filter label=infrabench; ip -br link | grep -E 'ib-native|infrabench1'
@@ -50,36 +49,17 @@ def unguarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def started(folder: Path, *more: str) -> subprocess.Popen[str]:
-    """Start the session as a person would. A shell that runs this in the background makes children deaf to Ctrl-C."""
-    argv = ("env", "--default-signal=INT", sys.executable, "-m", "infrabench.cli", "run", *REQUEST, *more)
     environment = {**os.environ, "INFRABENCH_HOME": str(folder.parent)}
-    return subprocess.Popen(
-        [*argv, "--session", str(folder)], env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-
-
-def ended(child: subprocess.Popen[str]) -> tuple[int, str]:
-    """Return the exit status and what the session said."""
-    out, err = child.communicate(timeout=LONGEST_S)
-    return child.returncode, out + err
+    return start_command("run", *REQUEST, *more, "--session", str(folder), environment=environment)
 
 
 def until_trials_begin(folder: Path, *asked: str) -> float:
     """Return after how many seconds a session, which is killed then, records its first trial on this machine now."""
     begin, child = time.monotonic(), started(folder, *asked)
-    while not trials(folder) and child.poll() is None and time.monotonic() < begin + LONGEST_S:
-        time.sleep(0.05)
+    wait_for_trials(folder, 1, child)
     child.send_signal(signal.SIGKILL)
-    assert ended(child)[0] == -signal.SIGKILL
+    assert end_command(child)[0] == -signal.SIGKILL
     return time.monotonic() - begin
-
-
-def trials(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of every recorded trial by its id."""
-    if not (folder / "trials").exists():
-        return {}
-    found = {name: (folder / "trials" / name / "trial.json").read_bytes() for name in recorded(folder)}
-    return {name: sha256(data).hexdigest() for name, data in found.items()}
 
 
 def planned(systems: list[str], runs: int) -> bytes:
@@ -112,7 +92,7 @@ def test_a_session_killed_at_random_moments_ends_with_every_planned_trial_once(t
     asked = ("--systems", "native", "docker", "--runs", "15")
     plan, counts = planned(["native", "docker"], 15), []
     latest_s = until_trials_begin(folder, *asked) + INTO_TRIALS_S
-    before = trials(folder)
+    before = hash_trials(folder)
     # One moment in each of equal parts of the time, in any order: few kills come before trials and in them.
     moments = [EARLIEST_S + (latest_s - EARLIEST_S) * (part + rng.random()) / KILLS for part in range(KILLS)]
     rng.shuffle(moments)
@@ -120,8 +100,8 @@ def test_a_session_killed_at_random_moments_ends_with_every_planned_trial_once(t
         child = started(folder, *asked)
         time.sleep(moment_s)
         child.send_signal(signal.SIGKILL)
-        assert ended(child)[0] == -signal.SIGKILL, "the session was over before it was killed: ask for more runs"
-        now = trials(folder)
+        assert end_command(child)[0] == -signal.SIGKILL, "the session was over before it was killed: ask for more runs"
+        now = hash_trials(folder)
         assert before.items() <= now.items()  # nothing recorded is lost or changed
         if folder.exists():
             assert verify(folder) == []
@@ -129,12 +109,12 @@ def test_a_session_killed_at_random_moments_ends_with_every_planned_trial_once(t
         counts.append(len(now))
         before = now
     assert len(set(counts) - {0, 60}) >= KILLS // 3, f"too few kills came between trials: {counts}"
-    status, said = ended(started(folder, *asked))
+    status, said = end_command(started(folder, *asked))
     assert status == 0, said
     assert "60 of 60 trials" in said
     assert verify(folder) == []
     assert (folder / "plan.jsonl").read_bytes() == plan
-    assert before.items() <= trials(folder).items()
+    assert before.items() <= hash_trials(folder).items()
     assert_each_planned_trial_once(folder)
     listed = [line.split()[1] for line in (folder / "SHA256SUMS").read_text().splitlines()]
     assert sorted(name for name in listed if name.startswith("trials/")) == sorted(
@@ -149,21 +129,19 @@ def test_ctrl_c_cleans_up_and_the_same_command_goes_on(tmp_path: Path) -> None:
     lab.up()
     folder, asked = tmp_path / "session", ("--systems", "native", "--runs", "4")
     child = started(folder, *asked)
-    deadline = time.monotonic() + 30
-    while len(trials(folder)) < 2 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_for_trials(folder, 2, child)
     child.send_signal(signal.SIGINT)
-    status, said = ended(child)
+    status, said = end_command(child)
     assert status == 130, said
     assert "the same command goes on" in said
     assert "Traceback" not in said
-    first = trials(folder)
+    first = hash_trials(folder)
     assert 2 <= len(first) < 8
     assert verify(folder) == []
     assert left_on_server() == b""
-    status, said = ended(started(folder, *asked))
+    status, said = end_command(started(folder, *asked))
     assert status == 0, said
-    assert first.items() < trials(folder).items()
+    assert first.items() < hash_trials(folder).items()
     assert_each_planned_trial_once(folder)
     assert json.loads((folder / "session.json").read_text())["blocks"] == 4
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,8 +14,8 @@ from infrabench.machines import lab
 from infrabench.machines.hosts import marks
 from infrabench.machines.hosts.remote_shell import probe
 from infrabench.machines.lab import node_groups
+from tests.support.started_commands import end_command, start_command, wait_for_trials
 
-LONGEST_S = 120.0
 SITES = ("local", "lab", "inventory")
 REQUEST = ("run", "containers", "--profile", "smoke", "--systems", "native", "--workloads", "null")
 RUNS_THAT_OUTLAST = "5000"  # the first is stopped when all others have been told
@@ -38,41 +36,21 @@ def places(nothing_left_of_module: None, tmp_path_factory: pytest.TempPathFactor
 
 
 def started(folder: Path, site: str, runs: str) -> subprocess.Popen[str]:
-    """Start a session as a person would, with the locks that sessions of other users and controllers have as well."""
-    argv = ("env", "--default-signal=INT", sys.executable, "-m", "infrabench.cli", *REQUEST, "--runs", runs)
+    """Start a session with the locks that sessions of other users and controllers have as well."""
     environment = {key: value for key, value in os.environ.items() if key != marks.LOCKS}
-    return subprocess.Popen(
-        [*argv, "--site", site, "--session", str(folder)], text=True, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, env={**environment, "INFRABENCH_HOME": str(folder.parent)},
-    )  # fmt: skip
-
-
-def ended(child: subprocess.Popen[str]) -> tuple[int, str]:
-    """Return the exit status and what the session said."""
-    try:
-        said = child.communicate(timeout=LONGEST_S)[0]
-    finally:
-        child.kill()
-    return child.returncode, said
-
-
-def wait_for_a_trial(folder: Path, child: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + LONGEST_S
-    while not ((folder / "trials").is_dir() and recorded(folder)):
-        assert child.poll() is None, child.communicate()[0]
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    words = (*REQUEST, "--runs", runs, "--site", site, "--session", str(folder))
+    return start_command(*words, environment={**environment, "INFRABENCH_HOME": str(folder.parent)})
 
 
 @pytest.mark.parametrize("first_site", SITES)
 def test_the_second_is_told_and_both_end_whole(places: dict[str, str], tmp_path: Path, first_site: str) -> None:
     first = tmp_path / "first"
     measuring = started(first, places[first_site], RUNS_THAT_OUTLAST)
-    wait_for_a_trial(first, measuring)
+    wait_for_trials(first, 1, measuring)
     # All at once: none of them gets a host, so they do not meet either.
     others = {site: started(tmp_path / site, places[site], "2") for site in SITES}
     for site, child in others.items():
-        status, said = ended(child)
+        status, said = end_command(child)
         assert status not in (0, -signal.SIGKILL), (site, said)
         assert "in use by" in said, (site, said)
         assert "Traceback" not in said, (site, said)
@@ -81,12 +59,12 @@ def test_the_second_is_told_and_both_end_whole(places: dict[str, str], tmp_path:
         assert not (tmp_path / site / "trials").exists() or not recorded(tmp_path / site)
     assert measuring.poll() is None, "it ended before the others were told: give it more runs"
     measuring.send_signal(signal.SIGINT)
-    assert ended(measuring)[0] == 130
+    assert end_command(measuring)[0] == 130
     assert verify(first) == []
     assert {read_trial(first, name).state for name in recorded(first)} <= {"ok", "invalid"}
     # The one that was told runs when it is tried again; over the three first sites, each has its turn.
     second = tmp_path / first_site
-    status, said = ended(started(second, places[first_site], "2"))
+    status, said = end_command(started(second, places[first_site], "2"))
     assert status == 0, said
     assert verify(second) == []
     done = {read_trial(second, name).trial.id for name in recorded(second)}
@@ -98,7 +76,7 @@ def test_a_user_without_rights_is_told_too(tmp_path: Path) -> None:
     first = tmp_path / "first"
     measuring = started(first, "local", RUNS_THAT_OUTLAST)
     try:
-        wait_for_a_trial(first, measuring)
+        wait_for_trials(first, 1, measuring)
         script = ("/usr/bin/python3", *probe("machines/hosts/probes/claim.py")[1:], "", "0", '{"claim": "other"}')
         other = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *script)
         told = subprocess.run(other, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=30)
@@ -106,4 +84,4 @@ def test_a_user_without_rights_is_told_too(tmp_path: Path) -> None:
         assert '"session": "first"' in told.stdout
     finally:
         measuring.send_signal(signal.SIGINT)
-        assert ended(measuring)[0] == 130
+        assert end_command(measuring)[0] == 130

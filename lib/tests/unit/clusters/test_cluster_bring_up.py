@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from infrabench.core import Machines, ProvisionError
+from infrabench.core import ProvisionError
 from infrabench.machines.clusters import cluster
 from infrabench.machines.clusters.cluster import Cluster, Kubectl
-from tests.support.cluster_fakes import Scripted
+from tests.support.cluster_fakes import Scripted, machines, scripts
 
-PARTS = ("kubernetes", "etcd", "containerd", "multus")
+NEVER = b"no script has this"
 
 
-def control_host(ranges: bytes = b"198.19.0.0/24 198.19.1.0/24", refuses: bytes = b"no script has this") -> Scripted:
+def control_host(ranges: bytes = b"198.19.0.0/24 198.19.1.0/24", refuses: bytes = NEVER) -> Scripted:
     def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
         if refuses in stdin or refuses.decode() in argv:
             return 1, b"it does not start"
@@ -25,7 +25,7 @@ def control_host(ranges: bytes = b"198.19.0.0/24 198.19.1.0/24", refuses: bytes 
     return Scripted(answer, name="control", address="198.18.0.21")
 
 
-def worker_host(number: int, refuses: bytes = b"no script has this") -> Scripted:
+def worker_host(number: int, refuses: bytes = NEVER) -> Scripted:
     def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
         if refuses in stdin:
             return 1, b"no overlay file system"
@@ -34,20 +34,8 @@ def worker_host(number: int, refuses: bytes = b"no script has this") -> Scripted
     return Scripted(answer, name=f"worker{number}", address=f"198.18.0.{21 + number}")
 
 
-def machines(*hosts: Scripted) -> Machines:
-    images = {kind: (f"localhost/{kind}:1", f"/opt/images/{kind}.tar") for kind in ("pause", "tools")}
-    tools = {part: f"/opt/infrabench/{part}" for part in PARTS}
-    named = {host.name: host for host in hosts}
-    return Machines(named, tools, images, embedded=True, facts={"versions": {"kubernetes": "v1.34.4"}})
-
-
 def started(host: Scripted) -> list[str]:
-    return [
-        name
-        for argv, text in zip(host.asked, host.given, strict=True)
-        if b"systemctl start" in text
-        for name in argv[3:]
-    ]
+    return [name for argv in scripts(host, b"systemctl start") for name in argv[3:]]
 
 
 def test_a_cluster_is_three_hosts_whose_units_start_in_order() -> None:
@@ -79,9 +67,8 @@ def test_nodes_that_do_not_register_are_told_with_what_their_kubelets_said(monke
     ],
 )
 def test_what_does_not_start_is_told_with_its_host(where: str, text: bytes, told: str) -> None:
-    never = b"no script has this"
-    hosts = [control_host(refuses=text if where == "control" else never)]
-    hosts += [worker_host(number, refuses=text if where == f"worker{number}" else never) for number in (1, 2)]
+    hosts = [control_host(refuses=text if where == "control" else NEVER)]
+    hosts += [worker_host(number, refuses=text if where == f"worker{number}" else NEVER) for number in (1, 2)]
     with pytest.raises(ProvisionError, match=rf"on {where} exited with 1 .*: {told}"):
         cluster.bring_up(machines(*hosts))
 

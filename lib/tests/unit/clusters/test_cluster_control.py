@@ -10,12 +10,12 @@ import tomllib
 import pytest
 import yaml
 
-from infrabench.core import Machines, ProvisionError
+from infrabench.core import ProvisionError
 from infrabench.machines.clusters import cluster, cni, control, runtimes, workers
 from infrabench.machines.clusters.cluster import Cluster, Kubectl
-from infrabench.machines.lab import go_parts, network, node_groups
-from tests.support.checks import check_each
-from tests.support.cluster_fakes import Scripted
+from infrabench.machines.lab import network, node_groups
+from infrabench.systems import _cni
+from tests.support.cluster_fakes import Scripted, machines, scripts
 
 SECRETS = [f"kubeconfig {number}" for number in range(5)]
 
@@ -23,13 +23,6 @@ SECRETS = [f"kubeconfig {number}" for number in range(5)]
 def plane_host(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
     """A host that prints the five kubeconfigs and the CA where it is asked for them."""
     return 0, "\0".join([*SECRETS, "the CA", ""]).encode() if stdin.startswith(b"for file") else b""
-
-
-def machines(**hosts: Scripted) -> Machines:
-    parts = ("kubernetes", "etcd", "containerd", "multus")
-    tools = {part: f"/opt/infrabench/{part}" for part in parts}
-    images = {kind: (f"localhost/{kind}:1", f"/opt/images/{kind}.tar") for kind in ("pause", "tools")}
-    return Machines(hosts, tools, images, embedded=True, facts={"versions": {"kubernetes": "v1.34.4"}})
 
 
 @pytest.fixture
@@ -59,24 +52,15 @@ def test_kubeadm_is_told_the_version_the_address_and_ranges_that_do_not_meet(pla
     assert not any(each.overlaps(other) for each in ranges for other in (network.NODES_NET, network.GUESTS_NET))
 
 
-def test_second_networks_lie_outside_of_all_other_ranges() -> None:
+def test_second_networks_lie_outside_of_all_other_ranges_and_no_two_sets_share_one() -> None:
     for address in range(256):
-        node = Scripted(address=f"198.18.0.{address}")
-        given = ipaddress.ip_interface(second_of(node))
+        given = ipaddress.ip_interface(_cni.second_address(Scripted(address=f"198.18.0.{address}"), 11))
         assert given.network.subnet_of(network.RANGE)
         for other in (control.POD_NET, control.SERVICE_NET, network.NODES_NET, network.GUESTS_NET):
             assert not given.network.overlaps(ipaddress.ip_network(str(other)))
-
-
-def test_no_two_sets_of_machines_share_a_second_network() -> None:
     firsts = [node_groups.place_nodes("x", slot, node_groups.ROLES)[1] for slot in range(node_groups.SLOTS)]
-    assert len({second_of(Scripted(address=node.address)) for node in firsts}) == node_groups.SLOTS
-
-
-def second_of(node: Scripted) -> str:
-    from infrabench.systems import _cni
-
-    return _cni.second_address(node, 11)
+    second = {_cni.second_address(Scripted(address=node.address), 11) for node in firsts}
+    assert len(second) == node_groups.SLOTS
 
 
 def test_every_user_gets_the_kubeconfig_of_its_name(plane: control.ControlPlane) -> None:
@@ -104,7 +88,7 @@ def test_the_controller_manager_starts_after_the_api_and_takes_no_frozen_node_fo
 ) -> None:
     host = plane.host
     control.run(plane, "/opt/k", "/opt/e", throw_away=throw_away)
-    started = [argv[3:] for argv, text in zip(host.asked, host.given, strict=True) if b"systemctl start" in text]
+    started = [argv[3:] for argv in scripts(host, b"systemctl start")]
     waits = next(number for number, argv in enumerate(host.asked) if "/readyz" in argv)
     assert started == [("etcd", "kube-apiserver"), ("kube-controller-manager", "kube-scheduler")]
     assert [b"systemctl start" in text for text in host.given].index(True) < waits
@@ -114,14 +98,9 @@ def test_the_controller_manager_starts_after_the_api_and_takes_no_frozen_node_fo
     for name in ("etcd", "kube-apiserver"):
         addresses = re.findall(r"https?://([^:/ ]+)", " ".join(unit_words(host, name)))
         assert set(addresses) <= {"127.0.0.1", "kubernetes.default.svc"}, f"{name}: etcd has no password"
-
-
-def test_the_range_of_pods_is_one_everywhere(plane: control.ControlPlane) -> None:
-    control.run(plane, "/opt/k", "/opt/e", throw_away=True)
-    assert f"--cluster-cidr={control.POD_NET}" in unit_words(plane.host, "kube-controller-manager")
+    assert f"--cluster-cidr={control.POD_NET}" in unit_words(host, "kube-controller-manager")
     for name in ("kube-apiserver", "kube-controller-manager"):
-        assert f"--service-cluster-ip-range={control.SERVICE_NET}" in unit_words(plane.host, name)
-    assert workers._proxy("worker1")["clusterCIDR"] == control.POD_NET
+        assert f"--service-cluster-ip-range={control.SERVICE_NET}" in unit_words(host, name)
 
 
 # ------------------------------------------------------------------------------------------------- workers
@@ -129,8 +108,8 @@ def test_the_range_of_pods_is_one_everywhere(plane: control.ControlPlane) -> Non
 
 @pytest.mark.parametrize(("said", "restricted"), [(b"free\n", False), (b"restricted\n", True)])
 def test_a_runtime_knows_where_each_kind_of_pod_gets_its_network(said: bytes, restricted: bool) -> None:
-    host = Scripted(lambda argv, stdin: (0, said if b"oom_score_adj" in stdin else b""))
-    workers.prepare("worker1", machines(worker1=host), names=("runc", "plain"))
+    host = Scripted(lambda argv, stdin: (0, said if b"oom_score_adj" in stdin else b""), name="worker1")
+    workers.prepare("worker1", machines(host), names=("runc", "plain"))
     config = tomllib.loads(host.pushed["/etc/containerd/config.toml"])
     runtime = config["plugins"]["io.containerd.cri.v1.runtime"]
     assert runtime["restrict_oom_score_adj"] is restricted
@@ -139,13 +118,12 @@ def test_a_runtime_knows_where_each_kind_of_pod_gets_its_network(said: bytes, re
     assert "cni_conf_dir" not in runtime["containerd"]["runtimes"]["runc"]
     assert config["plugins"]["io.containerd.cri.v1.images"]["pinned_images"] == {"sandbox": "localhost/pause:1"}
     assert config["metrics"]["address"].startswith("127.0.0.1:")
-    imports = next(argv for argv, text in zip(host.asked, host.given, strict=True) if b"images import" in text)
-    assert imports[-2:] == ("/opt/images/pause.tar", "/opt/images/tools.tar")
+    assert scripts(host, b"images import")[0][-2:] == ("/opt/images/pause.tar", "/opt/images/tools.tar")
 
 
 def test_a_worker_gets_its_own_identity_and_only_that(plane: control.ControlPlane) -> None:
     host = Scripted(address="198.18.0.23")
-    workers.join(workers.Worker("worker2", host), plane, machines(worker2=host))
+    workers.join(workers.Worker("worker2", host, machines(host)), plane)
     files = host.pushed
     assert files["/etc/kubernetes/kubelet.conf"] == plane.kubeconfigs["kubelet-worker2"]
     assert plane.kubeconfigs["admin"] not in files.values()
@@ -153,12 +131,12 @@ def test_a_worker_gets_its_own_identity_and_only_that(plane: control.ControlPlan
     kubelet = json.loads(files[workers.KUBELET_CONFIG])
     assert (kubelet["cgroupDriver"], kubelet["failSwapOn"], kubelet["failCgroupV1"]) == ("cgroupfs", False, False)
     proxy = json.loads(files["/etc/kubernetes/kube-proxy.yaml"])
-    assert proxy["hostnameOverride"] == "worker2"
+    assert (proxy["hostnameOverride"], proxy["clusterCIDR"]) == ("worker2", control.POD_NET)
     assert (proxy["conntrack"]["maxPerCore"], proxy["conntrack"]["min"]) == (0, 0)  # the machine's, not the node's
 
 
 def test_multus_is_first_in_the_runtimes_folder_and_delegates_to_the_file_of_the_cni() -> None:
-    members = tuple(workers.Worker(f"worker{n}", Scripted(address=f"198.18.0.2{n + 1}")) for n in (1, 2))
+    members = tuple(workers.Worker(f"worker{n}", Scripted(address=f"198.18.0.2{n + 1}"), machines()) for n in (1, 2))
     made = Cluster(Kubectl(Scripted(), ("kubectl",)), cluster.NODES, members, machines())
     cni.install_multus(made, "/opt/multus", "10-x.conflist")
     for worker in members:
@@ -167,16 +145,6 @@ def test_multus_is_first_in_the_runtimes_folder_and_delegates_to_the_file_of_the
         assert path.startswith(f"{runtimes.CNI_CONFIG}/00-")
         assert text["clusterNetwork"] == f"{runtimes.PLAIN_CONFIG}/10-x.conflist"
         assert runtimes.PLAIN_CONFIG != runtimes.CNI_CONFIG
-
-
-def test_the_version_that_is_told_is_the_one_that_is_built() -> None:
-    def check(part: str) -> None:
-        package, folder = go_parts.PARTS[part].programs[0].package, go_parts.PARTS[part].folder
-        required = re.findall(r"^\s*(?:require\s+)?(\S+) v\S+", (folder / "go.mod").read_text(), re.MULTILINE)
-        (module,) = {each for each in required if f"{package}/".startswith(f"{each}/")}
-        assert go_parts.version(go_parts.PARTS[part]) == go_parts.version(go_parts.PARTS[part], module)
-
-    check_each(check, sorted(go_parts.PARTS))
 
 
 # ------------------------------------------------------------------------------------------------- kubectl

@@ -10,6 +10,7 @@ import pytest
 
 from infrabench.machines.clusters import pods
 from infrabench.systems import _cni
+from infrabench.workloads import iperf3, netperf
 
 DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
@@ -29,7 +30,7 @@ def pod(**more: object) -> pods.Manifest:
     return pods.pod("server", "worker1", "localhost/tools:1", memory_bytes=512 * 2**20, **more)
 
 
-def test_a_pod_is_on_its_node_with_its_limit_and_sleeps() -> None:
+def test_a_pod_is_on_its_node_with_its_limit_and_tolerates_that_this_was_frozen() -> None:
     spec = pod()["spec"]
     (container,) = spec["containers"]
     assert spec["nodeName"] == "worker1"  # past the scheduler: cordons and taints do not keep it away
@@ -38,17 +39,9 @@ def test_a_pod_is_on_its_node_with_its_limit_and_sleeps() -> None:
     assert spec["hostNetwork"] is False
     assert "runtimeClassName" not in spec
     assert pod()["metadata"]["annotations"] == {}
-
-
-def test_a_pod_tolerates_that_its_node_was_frozen() -> None:
-    tolerated = {(each["key"].split("/")[1], each["effect"], each["operator"]) for each in pod()["spec"]["tolerations"]}
+    tolerated = {(each["key"].split("/")[1], each["effect"], each["operator"]) for each in spec["tolerations"]}
     assert tolerated == {("not-ready", "NoExecute", "Exists"), ("unreachable", "NoExecute", "Exists")}
-    assert not any("tolerationSeconds" in each for each in pod()["spec"]["tolerations"])
-
-
-def test_a_second_interface_is_asked_for_with_its_address() -> None:
-    asked = json.loads(pod(second="198.18.122.11/24")["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"])
-    assert asked == [{"name": pods.SECOND, "namespace": pods.NAMESPACE, "ips": ["198.18.122.11/24"]}]
+    assert not any("tolerationSeconds" in each for each in spec["tolerations"])
 
 
 def test_pods_without_multus_clients_and_witnesses_are_told_apart() -> None:
@@ -88,34 +81,26 @@ def test_a_service_leads_every_port_to_one_pod_and_keeps_a_client_on_it() -> Non
 
 
 def test_ports_of_service_and_policy_are_those_that_the_workloads_use() -> None:
-    from infrabench.workloads import iperf3, netperf
-
-    assert {iperf3.PARAMS["port"].default, netperf.PARAMS["port"].default, netperf.PARAMS["data_port"].default} == set(
-        pods.PORTS
-    )
+    used = iperf3.PARAMS["port"], netperf.PARAMS["port"], netperf.PARAMS["data_port"]
+    assert {each.default for each in used} == set(pods.PORTS)
 
 
 def test_the_second_network_is_a_macvlan_on_the_uplink_whose_pods_bring_their_addresses() -> None:
-    config = json.loads(pods.second_network("eth7")["spec"]["config"])
+    network = pods.second_network("eth7")
+    config = json.loads(network["spec"]["config"])
     assert (config["type"], config["master"], config["ipam"]) == ("macvlan", "eth7", {"type": "static"})
     assert config["capabilities"] == {"ips": True}
-    assert pods.second_network("eth7")["metadata"]["name"] == pods.SECOND
+    asked = json.loads(pod(second="198.18.122.11/24")["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"])
+    assert asked == [{"name": pods.SECOND, "namespace": pods.NAMESPACE, "ips": ["198.18.122.11/24"]}]
+    assert network["metadata"]["name"] == pods.SECOND
 
 
 @pytest.mark.parametrize("session", ["lab-smoke-1a2b3c4d", "my session", "-x-", "ü" * 80, ""])
 def test_every_label_is_valid_whatever_a_session_is_called(session: str) -> None:
     made = [pods.namespace(session), pods.service("server"), pods.policy("server-guarded")]
-    made += [
-        pods.pod(
-            role,
-            "worker1",
-            "x",
-            memory_bytes=1,
-            client=client,
-            runtime_class="" if multus else pods.class_name(pods.PLAIN),
-        )
-        for role, (_, client, multus, _) in _cni.ROLES.items()
-    ]
+    for role, (_, client, multus, _) in _cni.ROLES.items():
+        runtime_class = "" if multus else pods.class_name(pods.PLAIN)
+        made.append(pods.pod(role, "worker1", "x", memory_bytes=1, client=client, runtime_class=runtime_class))
     values = [value for manifest in made for value in every_label(manifest)]
     assert len(values) > len(_cni.ROLES)
     assert [value for value in values if not LABEL_VALUE.fullmatch(value)] == []

@@ -6,16 +6,17 @@ import json
 import os
 import subprocess
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from infrabench.core import DesignError, Machines, NotRunnable, ProvisionError
-from infrabench.machines.clusters import handlers, runtimes, workers
+from infrabench.core import DesignError, NotRunnable, ProvisionError
+from infrabench.machines.clusters import runtimes, workers
 from infrabench.machines.clusters.kata import Kata
 from infrabench.machines.lab import go_parts
-from tests.support.cluster_fakes import Scripted
+from tests.support.cluster_fakes import Scripted, machines, scripts
 
 KATA = Kata(
     "/opt/kata", "/opt/kata/bin/containerd-shim-kata-v2", "/opt/kata/c.toml", "3.23.0", "qemu", "/opt/kata/bin/qemu",
@@ -24,16 +25,15 @@ KATA = Kata(
 
 
 def place(
-    *names: str, runtime: runtimes.Runtime = workers.CONTAINERD, restricted: bool = False, kata: Kata | None = None
-) -> runtimes.RuntimeSetup:  # fmt: skip
-    parts = ("kubernetes", "containerd", "crio", "gvisor")
-    images = {kind: (f"localhost/{kind}:1", f"/opt/images/{kind}.tar") for kind in ("pause", "tools")}
-    machines = Machines({}, {part: f"/opt/infrabench/{part}" for part in parts}, images, embedded=True)
-    return runtimes.RuntimeSetup(Scripted(name="worker1"), machines, runtime, restricted, names, kata)
+    *names: str, runtime: runtimes.Runtime = runtimes.CONTAINERD, restricted: bool = False, kata: Kata | None = None
+) -> runtimes.Worker:  # fmt: skip
+    versions = dict.fromkeys(names, "")
+    host = Scripted(name="worker1")
+    return runtimes.Worker("worker1", host, machines(host), runtime, versions, kata, restricted)
 
 
-def containerds(where: runtimes.RuntimeSetup) -> dict[str, Any]:
-    return tomllib.loads(workers.configure_containerd(where))["plugins"]["io.containerd.cri.v1.runtime"]
+def containerds(where: runtimes.Worker) -> dict[str, Any]:
+    return tomllib.loads(runtimes.configure_containerd(where))["plugins"]["io.containerd.cri.v1.runtime"]
 
 
 # ---------------------------------------------------------------------------------------- configurations
@@ -47,7 +47,7 @@ def test_each_handler_of_containerd_is_a_shim_with_its_options() -> None:
         "crun": {"runtime_type": "io.containerd.runc.v2", "options": {"BinaryName": "crun"}},
         "runsc": {
             "runtime_type": "io.containerd.runsc.v1",
-            "options": {"TypeUrl": "io.containerd.runsc.v1.options", "ConfigPath": handlers.GVISOR_CONFIG},
+            "options": {"TypeUrl": "io.containerd.runsc.v1.options", "ConfigPath": runtimes.GVISOR_CONFIG},
         },
         "kata": {
             "runtime_type": "io.containerd.kata.v2", "runtime_path": KATA.shim,
@@ -57,14 +57,14 @@ def test_each_handler_of_containerd_is_a_shim_with_its_options() -> None:
 
 
 def test_each_handler_of_crio_is_a_program_that_it_runs_or_a_shim() -> None:
-    read = tomllib.loads(workers.configure_crio(place("runc", "crun", "runsc", "kata", kata=KATA)))["crio"]
+    read = tomllib.loads(runtimes.configure_crio(place("runc", "crun", "runsc", "kata", kata=KATA)))["crio"]
     assert read["runtime"]["default_runtime"] == "runc"
     assert read["runtime"]["runtimes"] == {
         "runc": {"runtime_root": "/run/runc", "monitor_cgroup": "pod"},
         "crun": {"runtime_root": "/run/crun", "monitor_cgroup": "pod"},
         "runsc": {
             "runtime_type": "vm", "runtime_path": "/etc/infrabench/containerd-shim-runsc-v2",
-            "runtime_root": "/run/vc", "runtime_config_path": handlers.GVISOR_CONFIG,
+            "runtime_root": "/run/vc", "runtime_config_path": runtimes.GVISOR_CONFIG,
         },
         "kata": {
             "runtime_type": "vm", "runtime_path": KATA.shim, "runtime_root": "/run/vc",
@@ -75,11 +75,11 @@ def test_each_handler_of_crio_is_a_program_that_it_runs_or_a_shim() -> None:
     assert read["runtime"]["pinns_path"] == "/opt/infrabench/crio/pinns"
     assert read["metrics"]["metrics_host"] == "127.0.0.1"
     assert read["storage_option"] == ["overlay.skip_mount_home=true"]
-    assert "storage_option" not in tomllib.loads(workers.configure_crio(place("runc")))["crio"]
+    assert "storage_option" not in tomllib.loads(runtimes.configure_crio(place("runc")))["crio"]
 
 
 def test_containers_have_the_same_rights_under_both() -> None:
-    read = tomllib.loads(workers.configure_crio(place("runc")))["crio"]["runtime"]
+    read = tomllib.loads(runtimes.configure_crio(place("runc")))["crio"]["runtime"]
     # The default of containerd 2.1 (pkg/oci, defaultUnixCaps).
     assert set(read["default_capabilities"]) == {
         "CHOWN", "DAC_OVERRIDE", "FSETID", "FOWNER", "MKNOD", "NET_RAW", "SETGID", "SETUID", "SETFCAP", "SETPCAP",
@@ -87,16 +87,16 @@ def test_containers_have_the_same_rights_under_both() -> None:
     }  # fmt: skip
     assert read["pids_limit"] == -1
     assert containerds(place("runc"))["cni"] == {"bin_dir": "/opt/cni/bin", "conf_dir": "/etc/cni/net.d"}
-    assert tomllib.loads(workers.configure_crio(place("runc")))["crio"]["network"] == {
+    assert tomllib.loads(runtimes.configure_crio(place("runc")))["crio"]["network"] == {
         "network_dir": "/etc/cni/net.d", "plugin_dirs": ["/opt/cni/bin"],
     }  # fmt: skip
 
 
 def test_kubelets_differ_in_nothing_but_where_their_runtime_is() -> None:
-    one, other = (workers._kubelet(each) for each in workers.RUNTIMES.values())
+    one, other = (workers._kubelet(each) for each in runtimes.RUNTIMES.values())
     assert {key for key in one if one[key] != other[key]} == {"containerRuntimeEndpoint"}
     assert one.keys() == other.keys()
-    assert one["maxPods"] == workers.MAX_PODS == 110
+    assert one["maxPods"] == 110  # kubelet's own default
 
 
 def test_tables_of_toml_are_read_as_they_were_meant() -> None:
@@ -135,19 +135,17 @@ def test_a_worker_without_a_handlers_program_says_what_to_install() -> None:
         return (1, b"") if argv[-1] == "crun" else (0, b"free")
 
     host = Scripted(answer, name="worker1")
-    where = place("runc", "crun")
-    machines = Machines({"worker1": host}, where.machines.tools, where.machines.images, embedded=True)
     with pytest.raises(NotRunnable, match=r"^crun is not installed on worker1: apt-get install crun$"):
-        workers.prepare("worker1", machines, "crio", ("runc", "crun"))
+        workers.prepare("worker1", machines(host), "crio", ("runc", "crun"))
     assert not any(b"systemctl" in text for text in host.given)
     with pytest.raises(NotRunnable, match=r"^Kata is not installed: searched /opt/kata"):
-        workers.prepare("worker1", machines, "crio", ("runc", "kata"))
+        workers.prepare("worker1", machines(host), "crio", ("runc", "kata"))
 
 
 @pytest.mark.parametrize("part", ["containerd", "crio"])
 def test_the_specification_of_containers_is_that_of_the_pinned_runtime(part: str) -> None:
     pinned = go_parts.version(go_parts.PARTS[part], "github.com/opencontainers/runtime-spec")
-    assert workers.RUNTIMES[part].spec == pinned.removeprefix("v")
+    assert runtimes.RUNTIMES[part].spec == pinned.removeprefix("v")
 
 
 def test_a_crun_that_does_not_know_the_specification_says_so_before_anything_is_started(tmp_path: Path) -> None:
@@ -164,10 +162,7 @@ def test_a_crun_that_does_not_know_the_specification_says_so_before_anything_is_
             done = subprocess.run(["env", path, *argv], input=stdin, capture_output=True, timeout=20, check=False)
             return done.returncode, done.stdout
 
-        where = place("crun")
-        return handlers.CRUN.lacks(
-            runtimes.RuntimeSetup(Scripted(answer), where.machines, workers.CONTAINERD, False, ("crun",))
-        )
+        return runtimes.CRUN.lacks(replace(place("crun"), host=Scripted(answer)))
 
     refuses = (
         'for bundle in "$@"; do [ ! -e "$bundle/config.json" ] || grep -q 1.2.1 "$bundle/config.json" && why=1; done'
@@ -183,13 +178,10 @@ def test_a_worker_knows_what_its_handlers_are() -> None:
     def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
         return 0, b"runc version 1.1.5\nspec: 1.0.2\n" if argv[-1] == "--version" else b""
 
-    where = place("runc")
     host = Scripted(answer, name="worker1")
-    machines = Machines({"worker1": host}, where.machines.tools, where.machines.images, embedded=True)
-    made = workers.prepare("worker1", machines, "crio", ("runc", "kata")[:1])
+    made = workers.prepare("worker1", machines(host), "crio", ("runc",))
     assert (made.runtime.name, made.handlers, made.kata) == ("crio", {"runc": "runc version 1.1.5"}, None)
-    pairs = next(argv for argv, text in zip(host.asked, host.given, strict=True) if b"skopeo" in text)
-    assert pairs[2:] == (
+    assert scripts(host, b"skopeo")[0][2:] == (
         "overlay@/var/lib/containers/storage+/run/containers/storage",
         "/opt/images/pause.tar", "localhost/pause:1", "/opt/images/tools.tar", "localhost/tools:1",
     )  # fmt: skip
@@ -200,7 +192,7 @@ def test_images_come_into_the_store_as_crio_opens_it(tmp_path: Path) -> None:
     skopeo.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\n')
     skopeo.chmod(0o755)
     where = place("runc", "kata", kata=KATA)
-    workers._start_crio(where)
+    runtimes._start_crio(where)
     (argv, script), *_ = [
         each for each in zip(where.host.asked, where.host.given, strict=True) if b"skopeo" in each[1]
     ]  # fmt: skip
@@ -215,11 +207,9 @@ def test_images_come_into_the_store_as_crio_opens_it(tmp_path: Path) -> None:
 
 
 def test_a_program_that_does_not_tell_its_version_is_an_error() -> None:
-    where = runtimes.RuntimeSetup(
-        Scripted(lambda argv, stdin: (126, b"no such")), place().machines, workers.CONTAINERD, False, ("runc",)
-    )
+    where = replace(place("runc"), host=Scripted(lambda argv, stdin: (126, b"no such")))
     with pytest.raises(ProvisionError, match="runc --version does not tell its version: no such"):
-        handlers.versions(where)
+        runtimes.read_versions(where)
 
 
 # ------------------------------------------------------------------ machines that restrict out-of-memory scores
@@ -230,10 +220,10 @@ def test_on_a_restricted_machine_only_wrappers_are_added() -> None:
         place("runc", "crun", "kata", kata=KATA),
         place("runc", "crun", "kata", restricted=True, kata=KATA),
     )
-    assert workers.wrappers(free) == {}
-    assert set(workers.wrappers(restricted)) == {"/etc/infrabench/crio-runc", "/etc/infrabench/crio-crun"}
+    assert runtimes.wrappers(free) == {}
+    assert set(runtimes.wrappers(restricted)) == {"/etc/infrabench/crio-runc", "/etc/infrabench/crio-crun"}
     one, other = (
-        tomllib.loads(workers.configure_crio(each))["crio"]["runtime"].pop("runtimes") for each in (free, restricted)
+        tomllib.loads(runtimes.configure_crio(each))["crio"]["runtime"].pop("runtimes") for each in (free, restricted)
     )
     for name in ("runc", "crun"):
         assert other[name].pop("runtime_path") == f"/etc/infrabench/crio-{name}"
@@ -248,7 +238,7 @@ def wrapped(folder: Path, *words: str) -> list[str]:
     program.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
     program.chmod(0o755)
     wrapper = folder / "wrapper"
-    wrapper.write_text(workers._OCI_WRAPPER.format(name="low", raise_=runtimes.RAISE.format(file='"$file"')))
+    wrapper.write_text(runtimes._OCI_WRAPPER.format(name="low", raise_=runtimes.RAISE.format(file='"$file"')))
     wrapper.chmod(0o755)
     path = f"{folder}:{os.environ['PATH']}"
     done = subprocess.run(
@@ -278,23 +268,22 @@ def test_scores_of_commands_in_a_container_are_raised_too_and_nothing_else_is_re
 
 def test_gvisors_shim_is_wrapped_only_where_it_would_fail() -> None:
     free, restricted = place("runc", "runsc"), place("runc", "runsc", restricted=True)
-    table, options = handlers.RUNSC.containerd(free)
+    table, options = runtimes.RUNSC.containerd(free)
     assert "runtime_path" not in table
-    assert handlers.RUNSC.containerd(restricted) == ({**table, "runtime_path": handlers.GVISOR_WRAPPER}, options)
-    config = tomllib.loads(handlers.RUNSC.files(free)[handlers.GVISOR_CONFIG])
+    assert runtimes.RUNSC.containerd(restricted) == ({**table, "runtime_path": runtimes.GVISOR_WRAPPER}, options)
+    config = tomllib.loads(runtimes.RUNSC.files(free)[runtimes.GVISOR_CONFIG])
     assert config["binary_name"] == "/opt/infrabench/gvisor/runsc"
-    added = set(handlers.RUNSC.files(restricted)) - set(handlers.RUNSC.files(free))
-    assert added == {handlers.GVISOR_WRAPPER, handlers.GVISOR_USER_MAP}
+    added = set(runtimes.RUNSC.files(restricted)) - set(runtimes.RUNSC.files(free))
+    assert added == {runtimes.GVISOR_WRAPPER, runtimes.GVISOR_USER_MAP}
     assert config["runsc_config"]["platform"] == "systrap"
     # user_namespaces(7): the first namespace maps 4294967295 users; what maps fewer is another one.
-    assert handlers.RUNSC.files(restricted)[handlers.GVISOR_USER_MAP].split() == ["0", "0", "4294967294"]
+    assert runtimes.RUNSC.files(restricted)[runtimes.GVISOR_USER_MAP].split() == ["0", "0", "4294967294"]
 
 
 def test_gvisor_needs_a_right_where_its_shim_cannot_be_helped() -> None:
     def lacks(status: int, *, restricted: bool) -> str | None:
-        where = place("runsc", restricted=restricted)
         host = Scripted(lambda argv, stdin: (status, b""))
-        return handlers.RUNSC.lacks(runtimes.RuntimeSetup(host, where.machines, where.runtime, restricted, ("runsc",)))
+        return runtimes.RUNSC.lacks(replace(place("runsc", restricted=restricted), host=host))
 
     assert lacks(1, restricted=True) == "the gVisor shim needs CAP_SYS_RESOURCE, which this machine does not grant"
     assert lacks(0, restricted=True) is None
@@ -305,8 +294,8 @@ def test_gvisor_needs_a_right_where_its_shim_cannot_be_helped() -> None:
 def test_crio_is_told_the_address_that_gvisors_shim_gives(tmp_path: Path, restricted: bool) -> None:
     where = place("runc", "runsc", restricted=restricted)
     shim, wrapper = tmp_path / "shim", tmp_path / "containerd-shim-runsc-v2"
-    text = handlers.RUNSC.files(where)[handlers.GVISOR_FOR_CRIO]
-    for path in (f"/opt/infrabench/gvisor/{handlers.GVISOR_SHIM}", handlers.GVISOR_WRAPPER):
+    text = runtimes.RUNSC.files(where)[runtimes.GVISOR_FOR_CRIO]
+    for path in (f"/opt/infrabench/gvisor/{runtimes.GVISOR_SHIM}", runtimes.GVISOR_WRAPPER):
         text = text.replace(path, str(shim))
     wrapper.write_text(text)
     told = '{"version":2,"address":"unix:///run/containerd/s/0a","protocol":"ttrpc"}'

@@ -75,15 +75,12 @@ def test_processes_that_take_at_once_get_slots_of_their_own(lab: Path) -> None:
     assert sorted(node_groups.slots().values()) == list(range(16))
 
 
-def test_a_slot_that_is_free_again_is_taken_first(lab: Path) -> None:
+def test_a_slot_that_is_free_again_is_taken_first_and_a_full_lab_says_so(lab: Path) -> None:
     assert [node_groups.allocate_slot(name) for name in "abc"] == [0, 1, 2]
     node_groups.remove("b")
     assert node_groups.slots() == {"a": 0, "c": 2}
     assert node_groups.allocate_slot("d") == 1
-
-
-def test_a_full_lab_says_so(lab: Path) -> None:
-    for number in range(node_groups.SLOTS):
+    for number in range(3, node_groups.SLOTS):
         node_groups.allocate_slot(f"s{number}")
     with pytest.raises(ProvisionError, match="32 sets of machines already"):
         node_groups.allocate_slot("one more")
@@ -145,15 +142,9 @@ def test_a_set_is_known_with_its_keys_and_gone_afterwards(lab: Path, built: list
     node_groups.remove("flannel")
     assert node_groups.slots() == {"cilium": 1}
     assert {path.name.split("-")[2] for path in nodes.nodes_dir().iterdir()} == {"cilium"}
-
-
-def test_a_set_that_takes_an_address_over_takes_its_key_over_too(lab: Path, built: list[str]) -> None:
-    make("flannel")
-    node_groups.remove("flannel")
-    make("bridge")
+    make("bridge")  # takes the addresses over, and the keys with them
     known = (lab / "ssh/known_hosts").read_text().splitlines()
-    assert len(known) == 4
-    assert all("bridge" in line for line in known[1:])
+    assert [line.split("-")[3] for line in known[1:]] == ["cilium"] * 3 + ["bridge"] * 3
 
 
 def test_a_set_whose_second_node_fails_leaves_nothing(lab: Path, built: list[str], monkeypatch) -> None:
@@ -228,19 +219,15 @@ def test_a_set_with_kata_is_shown_this_machines(lab: Path, built: list[str], mon
     assert shown["worker1"][1] == ("/dev/null",)
 
 
-def test_a_node_gets_devices_beside_folders(lab: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("v1", [True, False])
+def test_a_node_gets_folders_and_devices_and_names_cgroup_v1_only_where_it_is(
+    lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, v1: bool
+) -> None:
+    monkeypatch.setattr(nodes, "V1_DEVICES", tmp_path if v1 else tmp_path / "none")
     image = Image("cluster", "0", tmp_path)
     text = nodes._config(NODE, image, tmp_path, {"/opt/kata": tmp_path}, ("/dev/kvm",), ())
     assert f"lxc.mount.entry = {tmp_path} opt/kata none bind,ro,create=dir 0 0\n" in text
     assert "lxc.mount.entry = /dev/kvm dev/kvm none bind,create=file,optional 0 0\n" in text
-
-
-@pytest.mark.parametrize("v1", [True, False])
-def test_a_node_names_cgroup_v1_only_where_it_is(
-    lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, v1: bool
-) -> None:
-    monkeypatch.setattr(nodes, "V1_DEVICES", tmp_path if v1 else tmp_path / "none")
-    text = nodes._config(NODE, Image("cluster", "0", tmp_path), tmp_path, {}, (), ())
     assert ("lxc.cgroup.devices.allow = a\n" in text) == v1
     assert "\nlxc.cgroup2.devices.allow = a\n" in text
 
@@ -365,18 +352,15 @@ def test_a_v2_freeze_is_waited_for(kernel_v2: Path) -> None:
     assert "frozen 0" in (kernel_v2 / "cgroup.events").read_text()
 
 
-def test_what_cannot_be_frozen_in_time_is_an_error(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_frozen_is_an_error(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    v1(tree, f"lxc.monitor.{NODE.container}")
+    with pytest.raises(ProvisionError, match="no cgroup that can be frozen"):  # it does not run
+        nodes.freeze([NODE], frozen=True)
     file = v1(tree, f"lxc.payload.{NODE.container}")
     file.unlink()
     file.symlink_to("/dev/null")  # takes every request and never says that it is so
     monkeypatch.setattr(nodes, "FREEZE_S", 0.05)
     with pytest.raises(ProvisionError, match="infrabench-abcd-flannel-worker1 cannot be frozen"):
-        nodes.freeze([NODE], frozen=True)
-
-
-def test_a_node_that_does_not_run_cannot_be_frozen(tree: Path) -> None:
-    v1(tree, f"lxc.monitor.{NODE.container}")
-    with pytest.raises(ProvisionError, match="no cgroup that can be frozen"):
         nodes.freeze([NODE], frozen=True)
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from infrabench.machines.lab.go_parts import PARTS, GoPart, Program, build_flags
+import re
+
+from infrabench.machines.lab.go_parts import PARTS, GoPart, Program, build_flags, version
 from tests.support.checks import check_each
 
 
 def test_a_program_with_c_in_it_needs_no_library_of_the_node() -> None:
     def check(name: str) -> None:
         part = PARTS[name]
+        assert re.fullmatch(r"v\d\S+", version(part))  # which names exactly one module of its go.mod
         for program in part.programs:
             flags = build_flags(part, program)
             link, tags = flags[flags.index("-ldflags") + 1], flags[flags.index("-tags") + 1].split()

@@ -22,30 +22,25 @@ def limit(tmp_path: Path) -> Path:
     return tmp_path / "sys" / INSTANCES
 
 
-def test_a_low_limit_is_raised_and_put_back(limit: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("before", "while_up", "meanwhile", "after"),
+    [
+        ("128\n", "1024\n", None, "128\n"),  # raised, and put back
+        ("8192\n", "8192\n", None, "8192\n"),  # higher already
+        ("128\n", "1024\n", "4096\n", "4096\n"),  # set by somebody else meanwhile
+    ],
+)
+def test_a_low_limit_is_raised_and_put_back(
+    limit: Path, tmp_path: Path, before: str, while_up: str, meanwhile: str | None, after: str
+) -> None:
+    limit.write_text(before)
+    kernel_limits.restore_limits(tmp_path / "known", tmp_path / "sys")  # nothing was raised yet
+    assert limit.read_text() == before
     kernel_limits.raise_limits(tmp_path / "known", tmp_path / "sys")
-    assert limit.read_text() == "1024\n"
+    assert limit.read_text() == while_up
+    limit.write_text(meanwhile or while_up)
     kernel_limits.restore_limits(tmp_path / "known", tmp_path / "sys")
-    assert limit.read_text() == "128\n"
-
-
-def test_a_higher_limit_is_left_alone(limit: Path, tmp_path: Path) -> None:
-    limit.write_text("8192\n")
-    kernel_limits.raise_limits(tmp_path / "known", tmp_path / "sys")
-    kernel_limits.restore_limits(tmp_path / "known", tmp_path / "sys")
-    assert limit.read_text() == "8192\n"
-
-
-def test_what_somebody_sets_meanwhile_stays(limit: Path, tmp_path: Path) -> None:
-    kernel_limits.raise_limits(tmp_path / "known", tmp_path / "sys")
-    limit.write_text("4096\n")
-    kernel_limits.restore_limits(tmp_path / "known", tmp_path / "sys")
-    assert limit.read_text() == "4096\n"
-
-
-def test_nothing_is_put_back_where_nothing_was_raised(limit: Path, tmp_path: Path) -> None:
-    kernel_limits.restore_limits(tmp_path / "known", tmp_path / "sys")
-    assert limit.read_text() == "128\n"
+    assert limit.read_text() == after
 
 
 @pytest.fixture
@@ -61,25 +56,23 @@ def populate(root: Path, name: str) -> None:
     (root / name / "cgroup.events").write_text("populated 1\nfrozen 0\n")
 
 
-def test_what_was_switched_on_meanwhile_is_switched_off(root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("while_up", "newcomer", "after"),
+    [
+        ("cpuset memory pids\n", None, "-cpuset"),  # what is written to the file
+        ("memory pids\n", None, "memory pids\n"),  # nothing
+        ("cpuset memory pids\n", "machine.slice", "cpuset memory pids\n"),  # it may rely on them
+    ],
+)
+def test_controllers_that_were_switched_on_meanwhile_are_switched_off(
+    root: Path, tmp_path: Path, while_up: str, newcomer: str | None, after: str
+) -> None:
     kernel_limits.remember_controllers(tmp_path / "known", root)
-    (root / "cgroup.subtree_control").write_text("cpuset memory pids\n")
+    (root / "cgroup.subtree_control").write_text(while_up)
+    if newcomer:
+        populate(root, newcomer)
     kernel_limits.restore_controllers(tmp_path / "known", root)
-    assert (root / "cgroup.subtree_control").read_text() == "-cpuset"
-
-
-def test_nothing_is_written_when_nothing_changed(root: Path, tmp_path: Path) -> None:
-    kernel_limits.remember_controllers(tmp_path / "known", root)
-    kernel_limits.restore_controllers(tmp_path / "known", root)
-    assert (root / "cgroup.subtree_control").read_text() == "memory pids\n"
-
-
-def test_a_cgroup_that_came_meanwhile_keeps_its_controllers(root: Path, tmp_path: Path) -> None:
-    kernel_limits.remember_controllers(tmp_path / "known", root)
-    (root / "cgroup.subtree_control").write_text("cpuset memory pids\n")
-    populate(root, "machine.slice")
-    kernel_limits.restore_controllers(tmp_path / "known", root)
-    assert (root / "cgroup.subtree_control").read_text() == "cpuset memory pids\n"
+    assert (root / "cgroup.subtree_control").read_text() == after
 
 
 def test_cgroup_v1_has_nothing_to_put_back(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from infrabench.machines.sites.site import OpenSite
 from infrabench.systems import _cni, _namespace, bridge, cilium, flannel, host
 from tests.support.cluster_fakes import Scripted, answers
 
+MACHINES = Machines({}, {}, {}, embedded=True)
 SPEC = DeploySpec("a session", Limits(memory_bytes=512 * 2**20), "198.18.64.10")
 SECOND = [
     {"name": "cbr0", "interface": "eth0", "ips": ["198.19.0.4"], "default": True},
@@ -65,11 +66,11 @@ def test_the_first_cpu_counter_that_is_there_is_taken(tmp_path: Path, monkeypatc
 
 def test_waiting_ends_when_it_is_so_or_says_what_was_awaited() -> None:
     tries = iter([False, False, True])
-    until("the third try", lambda: next(tries), 5.0, 0.001)
+    until("the third try", lambda: next(tries), 5.0)
     with pytest.raises(StopIteration):
         next(tries)
     with pytest.raises(ProvisionError, match="waited 0 s for a miracle"):
-        until("a miracle", lambda: False, 0.02, 0.001)
+        until("a miracle", lambda: False, 0.02)
 
 
 def test_the_limit_is_read_inside_the_pod() -> None:
@@ -85,7 +86,9 @@ def test_a_fresh_pod_is_made_from_a_file_and_waited_for(tmp_path: Path) -> None:
     """The command line is run with a `kubectl` that writes down what it is asked."""
     node = Scripted()
     kubectl = kubectl_of(tmp_path, 'echo "$@" >>"$0.log"\n', "--kubeconfig", "a b", host=node)
-    lifecycle = _cni._lifecycle(Cluster(kubectl, NODES, (Worker("worker1", node),)), SPEC, "localhost/tools:1")
+    lifecycle = _cni._lifecycle(
+        Cluster(kubectl, NODES, (Worker("worker1", node, MACHINES),)), SPEC, "localhost/tools:1"
+    )
     assert set(lifecycle) == {"create", "create-plain", "remove", "version"}
     for name in ("create", "create-plain", "remove"):
         assert subprocess.run(lifecycle[name], timeout=10, check=False).returncode == 0
@@ -105,7 +108,7 @@ def test_a_fresh_pod_is_made_from_a_file_and_waited_for(tmp_path: Path) -> None:
 
 def test_a_fresh_pod_that_does_not_go_is_taken_from_the_api_and_its_trial_fails(tmp_path: Path) -> None:
     kubectl = kubectl_of(tmp_path, 'echo "$@" >>"$0.log"\n[ "${*%--force*}" != "$*" ]\n')
-    cluster = Cluster(kubectl, NODES, (Worker("worker1", Scripted()),))
+    cluster = Cluster(kubectl, NODES, (Worker("worker1", Scripted(), MACHINES),))
     remove = _cni._lifecycle(cluster, SPEC, "localhost/tools:1")["remove"]
     assert subprocess.run(remove, timeout=10, check=False).returncode == 1
     _, forced = (tmp_path / "kubectl.log").read_text().splitlines()
@@ -153,7 +156,7 @@ def test_a_thawed_cluster_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_bridge_gives_every_node_its_own_range_in_the_file_that_multus_delegates_to() -> None:
     ranges = {"worker1": "198.19.1.0/24", "worker2": "198.19.0.0/24"}
     listed = {"items": [{"metadata": {"name": name}, "spec": {"podCIDR": net}} for name, net in ranges.items()]}
-    members = tuple(Worker(name, Scripted()) for name in ranges)
+    members = tuple(Worker(name, Scripted(), MACHINES) for name in ranges)
     bridge.install(Cluster(Kubectl(Scripted(answers(nodes=listed)), ("k",)), NODES, members))
     for worker in members:
         ((path, text),) = worker.host.pushed.items()  # type: ignore[attr-defined]
@@ -287,10 +290,10 @@ def test_every_cni_asks_for_parts_that_can_be_built(system: Any) -> None:
 
 def test_what_a_worker_lacks_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     lacks = Scripted(lambda argv, stdin: (int("command -v clang" in " ".join(argv)), b""), name="worker1")
-    cluster = Cluster(Kubectl(lacks, ("k",)), NODES, (Worker("worker1", lacks),))
+    cluster = Cluster(Kubectl(lacks, ("k",)), NODES, (Worker("worker1", lacks, MACHINES),))
     monkeypatch.setattr(cni, "bring_up", lambda machines, *asked: cluster)
     with pytest.raises(NotRunnable, match="cilium on worker1: clang and llc are missing: install clang and llvm"):
-        cni.standing(Machines({}, {}, {}, embedded=True), cilium.CNI)
+        cni.standing(MACHINES, cilium.CNI)
 
 
 # ------------------------------------------------------------------------------------- host, the baseline
