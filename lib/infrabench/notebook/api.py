@@ -53,8 +53,8 @@ def run_or_load(wanted: Design, *, mode: str, site: str = "lab", session: str | 
     """Run `wanted` on `site` (``mode="run"``: what is missing of it), or load a recorded session (``mode="load"``).
 
     `session` names it; None is the session of these parameters, or the one recorded session of the study. A loaded
-    session must have the profile, blocks and seed of `wanted`, and its order of trials and rounds where any are asked
-    for; fewer systems or workloads narrow its table.
+    session must have the profile, blocks and seed of `wanted`, and its order of trials, rounds and own values where any
+    are asked for; fewer systems or workloads narrow its table.
 
     Raises `Interrupted` when a run is interrupted in a notebook: systems are taken down by then, and to call this again
     goes on; `InfrabenchError` when another ``papermill`` command writes its result into the same file.
@@ -74,7 +74,11 @@ def run_or_load(wanted: Design, *, mode: str, site: str = "lab", session: str | 
     recorded, asked = Request.from_session(found.data), designs.complete(wanted)
     asked = replace(
         asked,
-        **{name: getattr(recorded, name) for name in ("order", "rounds") if getattr(wanted.request, name) is None},
+        **{
+            name: getattr(recorded, name)
+            for name in ("order", "rounds", "set")
+            if getattr(wanted.request, name) is None
+        },
     )
     for name in COMPARED:
         then, now = getattr(recorded, name), getattr(asked, name)

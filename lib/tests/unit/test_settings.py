@@ -155,6 +155,8 @@ def test_cases_that_differ_in_something_else_keep_their_places() -> None:
     assert made([Case("load", "default")], users=[3])[0].scenario == "users=3"
     pods = Case("load", "small 10 users", {"users": 10})
     assert made([pods], users=[3])[0].scenario == "small 3 users"
+    fewer = Case("load", "small 5 users", {"users": 5})
+    assert {case.scenario for case in made([pods, fewer], users=[3, 20])} == {"small 3 users", "small 20 users"}
 
 
 @pytest.mark.parametrize(

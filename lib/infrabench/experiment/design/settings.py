@@ -94,9 +94,10 @@ def _at(alike: Sequence[Case], chosen: Mapping[str, Any], swept: Sequence[str], 
     level = params.get(axis) if axis else None
     if isinstance(level, bool) or not isinstance(level, int | float):
         axis = level = None
-    words = min((case.scenario for case in alike), key=len)
+    named = min(alike, key=lambda case: len(case.scenario))  # `tcp` of `tcp` and `tcp-4`, where streams are set
+    words = named.scenario
     for name, value in chosen.items():
-        words = _name_value(words, name, value, alike[0].params.get(name), declared[name])
+        words = _name_value(words, name, value, named.params.get(name), declared[name])
     work = [value for name, value in params.items() if declared[name].work]
     rounds = next(count for count in range(near.rounds, 0, -1) if not any(value % count for value in work))
     return replace(
