@@ -136,16 +136,36 @@ def _frame(noted: Mapping[str, Any], ended: bool = False) -> pd.DataFrame:
     need = frame["need"].astype(float)
     cost = [costs_s.get(case, np.nan) for case in frame[CASE].itertuples(index=False, name=None)]
     frame["missing_s"] = np.where(need > frame["pairs"], (need - frame["pairs"]) * cost, np.nan)
-    # a case gets blocks of all its systems: it takes as long as that which needs most, and the quickest come first
-    cases = frame[need <= noted["most"]].groupby(CASE)["missing_s"].max().dropna().sort_values()
-    reached = {case for case, at in cases.cumsum().items() if at <= noted["left_s"]}
-    expected = np.array([case in reached for case in frame[CASE].itertuples(index=False, name=None)], dtype=bool)
+    expected = _expect(frame[need <= noted["most"]], noted["left_s"])
     state = np.select(
-        [frame["why"] != "", need <= frame["pairs"], np.full(len(frame), ended), need > noted["most"], expected],
+        [
+            frame["why"] != "",
+            need <= frame["pairs"],
+            np.full(len(frame), ended),
+            need > noted["most"],
+            frame.index.isin(expected),
+        ],
         [frame["why"], ENOUGH, OPEN, TOO_MANY, EXPECTED],
         TOO_LONG,
     )
     return frame.assign(note=state)
+
+
+def _expect(frame: pd.DataFrame, left_s: float) -> list[int]:
+    """Return the rows that get enough pairs in `left_s`, the soonest first: a block is of all its systems."""
+    given_s: dict[tuple[str, str], float] = {}
+    rows: list[int] = []
+    waiting = {
+        row.Index: ((row.workload, row.scenario), row.missing_s) for row in frame.itertuples() if row.missing_s > 0
+    }
+    while waiting:
+        row, (case, takes_s) = min(waiting.items(), key=lambda each: each[1][1] - given_s.get(each[1][0], 0.0))
+        if sum(given_s.values()) - given_s.get(case, 0.0) + takes_s > left_s:
+            break
+        given_s[case] = takes_s
+        rows.append(row)
+        del waiting[row]
+    return rows
 
 
 def _tabulate(noted: Mapping[str, Any], names: Mapping[str, str], *, ended: bool = False) -> pd.DataFrame:

@@ -121,11 +121,14 @@ class Share(NamedTuple):
         return [cell for cell, need in self.needs.items() if need > self.pairs[cell]]
 
     def missing(self) -> dict[Case, float]:
-        """Return how many more blocks leave each case narrow enough, the quickest first; of cells in `why` none are."""
+        """Return how many more blocks leave one more system of each case narrow enough, the quickest case first.
+
+        Cells in `why`, of which no number is known, are left out.
+        """
         blocks: dict[Case, float] = {}
         for cell in self.lacking():
             if cell not in self.why:
-                blocks[cell[:2]] = max(blocks.get(cell[:2], 0.0), self.needs[cell] - self.pairs[cell])
+                blocks[cell[:2]] = min(blocks.get(cell[:2], np.inf), self.needs[cell] - self.pairs[cell])
         return dict(sorted(blocks.items(), key=lambda each: (each[1] * self.costs_s[each[0]], each[0])))
 
 
@@ -144,9 +147,9 @@ def share_out(
 
     `costs_s`: what a block of each case takes, all its systems, repeats and what is between them. A system is narrow
     enough in a case when it has as many pairs as, at the spread of its ratios, leave no outcome inconclusive at its
-    margin (`planning.blocks_to_decide`), and a case when all its systems are. Of the others, those that can get there
-    in the time, with `most` blocks, come first, the quickest before; then the one that is widest against its margin and
-    whose next block fits. It gets no more blocks than would fit if each took twice its cost: what is late then is one.
+    margin (`planning.blocks_to_decide`). The time goes to the case in which one more system is narrow enough in the
+    fewest seconds, so that as many as the time allows become so; those that cannot with `most` blocks come last. A case
+    gets no more blocks than would fit if each took twice its cost: what is late then is one.
 
     Nothing is given to what no number of blocks would decide (``why``): a system without an ok trial, one that loses
     markedly more or fewer trials than the baseline (`losses.explain_unequal`), a printing step that leaves no room in
@@ -197,16 +200,8 @@ def _choose(seen: Share, left_s: float, batch: int, most: int) -> Share:
     if not fits:
         done = bool(seen.needs) and not seen.lacking()
         return seen._replace(reason="target" if done else "time" if room else "n_max")
-    worst = dict.fromkeys(fits, 0.0)
-    for cell in seen.lacking():
-        if cell[:2] in worst and cell not in seen.why:
-            worst[cell[:2]] = max(worst[cell[:2]], seen.needs[cell] / max(seen.pairs[cell], 1))
-    reach = [
-        case
-        for case, n in missing.items()
-        if case in fits and n * seen.costs_s[case] <= left_s and seen.blocks[case] + n <= most
-    ]
-    chosen = reach[0] if reach else max(fits, key=lambda case: (worst[case], -seen.blocks[case], case))
+    reach = [case for case in fits if case in missing and seen.blocks[case] + missing[case] <= most]
+    chosen = (reach or fits)[0]
     safe = int(left_s // (2 * seen.costs_s[chosen])) if seen.costs_s[chosen] > 0 else batch
     return seen._replace(case=chosen, count=max(1, min(batch, most - seen.blocks[chosen], safe)))
 

@@ -191,6 +191,9 @@ def test_what_the_time_could_not_decide_and_what_that_would_take_is_said(
         (100.0, [], "None of the primary metrics could be compared"),
         # of two cases that need 10 and 20 blocks of 5 s the quicker one can have them; it is not said of both
         (100.0, [("a", 15, 25, ""), ("b", 15, 35, "")], "0 of 2 .* 1 more are expected to in the 2 min"),
+        # the soonest first, 10 blocks of a and 12 of b; then 15 more of a, whose blocks serve both of its systems
+        (184.0, [("a", 15, 25, ""), ("a", 15, 40, ""), ("b", 15, 27, "")], "0 of 3 .* 2 more are expected"),
+        (185.0, [("a", 15, 25, ""), ("a", 15, 40, ""), ("b", 15, 27, "")], "0 of 3 .* 3 more are expected"),
         (1e6, [("a", 15, 101, "")], "0 of 1 .* 0 more are expected"),  # a case may have 100
         (100.0, [("a", 15, 15, ""), ("b", 0, None, "no ok trial of lxd")], "1 of 2 .* 0 more are expected"),
     ],

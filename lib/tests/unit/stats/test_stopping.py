@@ -189,17 +189,24 @@ def share(left_s: float, n: int = 20, most: int = 100, **covs: float) -> Share:
 @pytest.mark.parametrize(
     ("left_s", "chosen", "reason"),
     [
-        (10_000, "near", ""),  # both can get there: the cheaper one
-        (200, "near", ""),
-        (60, "far", ""),  # none can: the widest against its margin
+        (10_000, "near", ""),  # both can get there
+        (60, "near", ""),  # none can
         (4.9, None, "time"),  # one block of 5 s does not fit
     ],
 )
-def test_time_goes_to_what_can_get_there_and_then_to_the_widest(left_s: float, chosen: str, reason: str) -> None:
+def test_time_goes_to_what_is_narrow_enough_soonest(left_s: float, chosen: str, reason: str) -> None:
     found = share(left_s, narrow=0.002, near=0.03, far=0.06)
     assert found.case == (None if chosen is None else (CPU[0], chosen))
     assert found.reason == reason
     assert list(found.missing()) == [(CPU[0], "near"), (CPU[0], "far")]
+
+
+def test_a_case_counts_for_its_next_system_and_not_for_the_one_that_takes_longest() -> None:
+    mixed = table_of({"native": np.full(20, 100.0), "lxc": noise(20, 0.026, 0), "lxd": noise(20, 0.5, 1)})
+    found = share_of(pd.concat([mixed, cases(near=0.03)]), most=1000)
+    soon, late = (found.needs[(*CELL, system)] - 20 for system in ("lxc", "lxd"))
+    assert 0 < soon < found.missing()[CPU[0], "near"] < late
+    assert (found.case, found.missing()[found.case]) == ((CPU[0], "default"), soon)
 
 
 def test_time_ends_with_what_is_narrow_enough_or_has_most_blocks() -> None:
@@ -239,7 +246,7 @@ def test_a_case_gets_no_more_blocks_than_the_most() -> None:
 def test_time_goes_first_to_what_can_get_there_with_the_most_blocks() -> None:
     found = {most: share(1e6, most=most, near=0.03, far=0.06) for most in (30, 100)}
     assert found[100].case == (CPU[0], "near")
-    assert found[30].case == (CPU[0], "far")  # neither can: the widest
+    assert found[30].case == (CPU[0], "near")  # neither can
     assert {case: round(n) for case, n in found[30].missing().items()}[CPU[0], "near"] > 10
 
 
