@@ -29,10 +29,12 @@ from infrabench.core import (
     MetricKind,
     Study,
     System,
+    Versioned,
     Workload,
     digest,
     find_missing,
     read_version,
+    split_version,
     unknown_name,
 )
 
@@ -59,8 +61,13 @@ def workload(name: str) -> Workload:
 
 
 def system(name: str) -> System:
-    """Return the system module `name`; `DesignError` with the nearest names when there is none."""
-    return cast(System, _load("systems", name))
+    """Return the system module `name`; `DesignError` with the nearest names when there is none.
+
+    ``docker@26.1`` is a version of the system ``docker`` (`core.Versioned`).
+    """
+    plain, version = split_version(name)
+    found = cast(System, _load("systems", plain))
+    return Versioned(found, plain, version) if version else found
 
 
 def study(name: str) -> Study:
@@ -73,10 +80,10 @@ def study(name: str) -> Study:
 
 def source(kind: str, name: str) -> Path:
     """Return the file of a plug-in (that of its family), or its folder; `DesignError` when there is none."""
-    files = _files(kind)
-    if name not in files:
+    files, plain = _files(kind), split_version(name)[0]
+    if plain not in files:
         raise unknown_name(kind.removesuffix("s"), name, files)
-    return files[name]
+    return files[plain]
 
 
 def metric_kinds(workload_name: str) -> Mapping[str, MetricKind]:

@@ -29,7 +29,15 @@ from infrabench.core.hosts import Host, Result, Stream, Target, plain
 from infrabench.core.request import Request
 from infrabench.core.sites import Machines, Site
 from infrabench.core.studies import PROFILES, Case, Guards, Profile, Stopping, Study, Variant
-from infrabench.core.systems import Deployment, DeploySpec, Limits, System
+from infrabench.core.systems import (
+    Deployment,
+    DeploySpec,
+    Limits,
+    System,
+    Versioned,
+    order_systems,
+    split_version,
+)
 from infrabench.core.trials import STATES, State, Trial, TrialRecord, trial_id
 from infrabench.core.workloads import (
     UNITS,

@@ -35,6 +35,9 @@ class Site(Protocol):
     needs, and how many workers. `store` gives it one host for its disks and daemons, with `need_bytes` of free space;
     with `guest`, that host also has what a virtual machine is started from, in its tools' folder ``guest``.
     Both raise `NotRunnable` where the site has none.
+
+    `version` gives the site as a version of a system finds it: its ``server`` is a host that has this version. It
+    raises `NotRunnable` where there is none.
     """
 
     name: str
@@ -46,3 +49,5 @@ class Site(Protocol):
     def machines(self, name: str, tools: tuple[str, ...], workers: int = 2) -> AbstractContextManager[Machines]: ...
 
     def store(self, name: str, need_bytes: int, guest: bool = False) -> AbstractContextManager[Machines]: ...
+
+    def version(self, system: str, version: str) -> AbstractContextManager[Site]: ...

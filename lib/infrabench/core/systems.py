@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any, Protocol
 
+from infrabench.core.errors import NotRunnable, ProvisionError
 from infrabench.core.hosts import Target
 
 if TYPE_CHECKING:
@@ -56,3 +59,65 @@ class System(Protocol):
     def supported(self, site: Site) -> str | None: ...
 
     def deploy(self, site: Site, spec: DeploySpec) -> AbstractContextManager[Deployment]: ...
+
+
+VERSION = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]*)@([A-Za-z0-9][A-Za-z0-9_.+-]{0,39})")
+
+
+def split_version(name: str) -> tuple[str, str]:
+    """Return the system and the version of a name; the version is empty where the name has none.
+
+    >>> split_version("docker@26.1")
+    ('docker', '26.1')
+    """
+    found = VERSION.fullmatch(name)
+    return (found[1], found[2]) if found else (name, "")
+
+
+def order_systems(names: Iterable[str], known: Sequence[str]) -> tuple[str, ...]:
+    """Return systems in the order of those `known`, and versions of one from the oldest on, after it itself.
+
+    >>> order_systems(["lxc", "docker@26.1", "docker@9.0", "docker"], ["docker", "lxc"])
+    ('docker', 'docker@9.0', 'docker@26.1', 'lxc')
+    """
+
+    def place(name: str) -> tuple[int, list[tuple[int, str]]]:
+        system, version = split_version(name)
+        parts = re.findall(r"\d+|[^\d.]+", version)
+        return known.index(name if name in known else system), [
+            (int(part), "") if part.isdigit() else (-1, part) for part in parts
+        ]
+
+    return tuple(sorted(names, key=place))
+
+
+@dataclass(frozen=True, slots=True)
+class Versioned:
+    """One version of a system, as a system of its own: it is made on a server of the site that has this version.
+
+    The version is checked against the one that the deployment finds. A system without a version of its own (the native
+    one) is of the release of its server, which is named instead.
+    """
+
+    system: System
+    name: str
+    version: str
+
+    def supported(self, site: Site) -> str | None:
+        """Return None, or why a site has one version of each system alone."""
+        return None if site.kind == "lab" else "several versions of a system are there in the lab alone"
+
+    @contextmanager
+    def deploy(self, site: Site, spec: DeploySpec) -> Iterator[Deployment]:
+        """Yield a deployment of the version, in the guest network of its server, at the last part of its address."""
+        with site.version(self.name, self.version) as own:
+            if reason := self.system.supported(own):
+                raise NotRunnable(reason)
+            last = int(ip_address(spec.address)) & 0xFF
+            spec = replace(spec, address=str(ip_network(own.facts["guest_network"])[last]))
+            with self.system.deploy(own, spec) as made:
+                found = str(made.facts.get("version") or self.version)
+                if not found.startswith(self.version) and self.version != own.facts["release"]:
+                    raise ProvisionError(f"{self.name}@{self.version}: version {found} is what its server has")
+                release = {key: own.facts[key] for key in ("release", "node_image")}
+                yield replace(made, system=f"{self.name}@{self.version}", facts={**made.facts, **release})

@@ -30,7 +30,9 @@ from infrabench.core import (
     Variant,
     canonical,
     has_work,
+    order_systems,
     share_out,
+    split_version,
     trial_id,
     unknown_name,
 )
@@ -126,7 +128,7 @@ def design(
     named = check_names("systems", usual if request.systems is None else tuple(request.systems))
     known = dict.fromkeys([*study.systems, *known_systems])
     for name in named:
-        if name not in known:
+        if name not in known and split_version(name)[0] not in known:
             raise unknown_name("system", name, known)
     where = f"profile {request.profile!r} of study {study.name!r}"
     cases = _select(chosen.cases, request.workloads, declared or {})
@@ -140,7 +142,7 @@ def design(
     found = Design(
         request=request,
         blocks=blocks,
-        systems=tuple(name for name in known if name in named),  # the order asked for must not change the plan
+        systems=order_systems(named, tuple(known)),  # the order asked for must not change the plan
         cases=cases,
         seed=check_count("seed", study.seed if request.seed is None else request.seed, 0),
         deployments=anew,
@@ -202,7 +204,7 @@ def twins(study: Study, name: str, known_systems: Sequence[str] = ()) -> Study:
     """
     if not name:
         return study
-    if name not in (*study.systems, *known_systems):
+    if split_version(name)[0] not in (*study.systems, *known_systems):
         raise unknown_name("system", name, {*study.systems, *known_systems})
     same = study.variants.get(name, Variant(name))
     return replace(

@@ -1,7 +1,8 @@
 """Images made on this machine by mmdebstrap, cached by the hash of everything that went into them.
 
 `guest` is the image of the systems under test, one tar file for all of them. `node` is a root file system for lab
-nodes: the same packages and more, so that `native` runs the same binaries as the guests. `cluster` is one for the nodes
+nodes: the same packages and more, so that `native` runs the same binaries as the guests; `node13` is the same of
+another release of Debian, whose engines are of other versions. `cluster` is one for the nodes
 of a Kubernetes cluster, `storage` one for a node that carries a storage system, `slurm` one for a node of a Slurm
 cluster, whose jobs measure the node itself.
 `vm` is a disk with a kernel: a virtual machine whose kernel has the module that compiles into no other one
@@ -22,11 +23,13 @@ from infrabench.machines.lab import shell
 from infrabench.machines.lab.shell import Say, sh, state_dir
 
 SUITE = "bookworm"
+SUITES = {"node13": "trixie"}  # of kinds that are of another release
 COMPONENTS = "main contrib non-free"
-# Parts are folders beside this file, each with packages.txt, overlay/ and setup.sh, applied in order.
+# Parts are folders beside this file, each with packages.txt and, where needed, overlay/ and setup.sh, applied in order.
 KINDS = {
     "guest": ("guest",),
     "node": ("guest", "boot", "node"),
+    "node13": ("guest", "boot", "node", "node13"),
     "cluster": ("boot", "cluster"),
     "storage": ("boot", "storage"),
     "vm": ("vm",),
@@ -35,7 +38,7 @@ KINDS = {
 DISKS = ("vm",)  # kinds that end as a disk to boot from
 LOCK = "images.lock"
 LOCKS = {"vm": "vm.lock"}  # of kinds that take long: whoever needs another kind does not wait for them
-ON_DEMAND = ("vm", "slurm")  # kinds that nobody makes ahead unless they are named
+ON_DEMAND = ("vm", "slurm", "node13")  # kinds that nobody makes ahead unless they are named
 # What makes an image boot and answer, whatever it carries besides.
 BOOT = ("systemd-sysv", "dbus", "iproute2", "python3-minimal", "util-linux")
 FORMAT = 1  # raise it when this file makes images differently
@@ -94,7 +97,7 @@ def content_hash(kind: str) -> str:
         for path in sorted(part.rglob("*"))
         if path.is_file() and "__pycache__" not in path.parts
     }
-    return digest([FORMAT, kind, SUITE, COMPONENTS, packages(kind), files])
+    return digest([FORMAT, kind, SUITES.get(kind, SUITE), COMPONENTS, packages(kind), files])
 
 
 def cached(kind: str) -> Image | None:
@@ -145,7 +148,7 @@ def _fill(kind: str, folder: Path) -> None:
     # mode auto: as root in a plain chroot, as an ordinary user in a user namespace.
     sh(
         *shell.contained(folder), *nice, "mmdebstrap", "--mode=auto", "--variant=minbase",
-        f"--components={COMPONENTS}", f"--include={','.join(packages(kind))}", *hooks, SUITE, root,
+        f"--components={COMPONENTS}", f"--include={','.join(packages(kind))}", *hooks, SUITES.get(kind, SUITE), root,
         timeout_s=COMPILE_TIMEOUT_S if kind in DISKS else BUILD_TIMEOUT_S,
     )  # fmt: skip
     packed = sh("tar", "-xOf", root, f"./{DPKG_STATUS}").stdout if kind == "guest" else None
@@ -162,7 +165,8 @@ def _hooks(part: Path) -> list[str]:
         f'mkdir -p "$1/tmp/part" && cp -r "{part}/." "$1/tmp/part/"',
         'if [ -d "$1/tmp/part/overlay" ]; then chown -R 0:0 "$1/tmp/part" && chmod -R go-w,a+rX "$1/tmp/part/overlay"'
         ' && cp -r --preserve=mode "$1/tmp/part/overlay/." "$1/"; fi',
-        'chroot "$1" sh /tmp/part/setup.sh /tmp/part/src && rm -rf "$1/tmp/part"',
+        'if [ -e "$1/tmp/part/setup.sh" ]; then chroot "$1" sh /tmp/part/setup.sh /tmp/part/src; fi'
+        ' && rm -rf "$1/tmp/part"',
     ]
 
 

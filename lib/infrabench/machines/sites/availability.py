@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from infrabench import registry
 from infrabench.core import DeploySpec, Host, InfrabenchError, Machines, NotRunnable, Site, Study, System
 from infrabench.machines.clusters import kata
-from infrabench.machines.lab import go_tools, images, node_groups, pod_images, prebuild
+from infrabench.machines.lab import go_tools, images, node_groups, pod_images, prebuild, releases
 from infrabench.machines.lab.network import GUESTS_NET
 from infrabench.machines.lab.shell import require
 from infrabench.machines.sites.site import open_local
@@ -121,6 +121,11 @@ class LabAhead:
         if reason := node_groups.find_store_obstacle(need_bytes):
             raise NotRunnable(reason)
         self._images(STORE, *([VM] if guest else []))
+        raise Enough
+
+    def version(self, system: str, version: str) -> AbstractContextManager[Site]:
+        """Raise `Enough`, or `NotRunnable` where the lab has no such version."""
+        self._images(releases.RELEASES[releases.find_release(system, version)].image)
         raise Enough
 
     def _images(self, *kinds: str) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from infrabench.core import LONGEST_NAME, Host, InfrabenchError, Machines, NotRunnable, SiteError
+from infrabench.core import LONGEST_NAME, Host, InfrabenchError, Machines, NotRunnable, Site, SiteError
 from infrabench.machines import host_cache
 from infrabench.machines.hosts import claims
 from infrabench.machines.hosts.host import LocalHost
@@ -60,6 +60,7 @@ class OpenSite:
     maker: Callable[[str, tuple[str, ...], int], AbstractContextManager[Machines]] | None = None
     storer: Callable[[str, int, bool], AbstractContextManager[Machines]] | None = None
     private: Mapping[str, str] = field(default_factory=dict)
+    versioner: Callable[[Site, str, str], AbstractContextManager[Site]] | None = None
 
     def machines(self, name: str, tools: tuple[str, ...], workers: int = 2) -> AbstractContextManager[Machines]:
         """Return a context with hosts of its own for the system `name`; `NotRunnable` where the site has none."""
@@ -72,6 +73,12 @@ class OpenSite:
         if self.storer is None:
             raise NotRunnable(f"site {self.name} has no host for a storage system")
         return self.storer(name, need_bytes, guest)
+
+    def version(self, system: str, version: str) -> AbstractContextManager[Site]:
+        """Return a context with the site as a version of a system finds it; `NotRunnable` where it has one alone."""
+        if self.versioner is None:
+            raise NotRunnable(f"site {self.name} has one version of {system} alone")
+        return self.versioner(self, system, version)
 
 
 def resolve(spec: str) -> str:
@@ -143,7 +150,7 @@ def read_file(spec: str | Path) -> Inventory | Kubeconfig:
 @contextmanager
 def _open_lab(say: Callable[[str], None], holder: claims.Holder | None) -> Iterator[OpenSite]:
     from infrabench.machines import lab  # the lab's tools are needed only where it is used
-    from infrabench.machines.lab import node_groups, nodes
+    from infrabench.machines.lab import node_groups, nodes, releases
     from infrabench.machines.lab.shell import require
 
     try:
@@ -156,7 +163,7 @@ def _open_lab(say: Callable[[str], None], holder: claims.Holder | None) -> Itera
             stack.callback(host.close)
             host.run(("true",), timeout_s=5)
         clusters, stores = partial(node_groups.open_group, say=say), partial(node_groups.open_store, say=say)
-        yield OpenSite("lab", "lab", hosts, facts, clusters, stores)
+        yield OpenSite("lab", "lab", hosts, facts, clusters, stores, versioner=releases.ReleaseServers(say).open)
 
 
 def open_local(say: Callable[[str], None] = log.info, make: bool = True) -> OpenSite:

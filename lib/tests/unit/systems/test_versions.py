@@ -1,0 +1,230 @@
+"""Versions of a system: how they are named and ordered, which server has them, and that it is that version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+
+from infrabench import registry
+from infrabench.core import (
+    Deployment,
+    DeploySpec,
+    DesignError,
+    Limits,
+    Machines,
+    NotRunnable,
+    ProvisionError,
+    Request,
+    Result,
+    Site,
+    Versioned,
+    order_systems,
+    split_version,
+)
+from infrabench.experiment.design import design as designs
+from infrabench.machines.lab import images, node_groups, releases
+from infrabench.machines.sites.availability import Enough, LabAhead
+from infrabench.machines.sites.site import OpenSite, open_local
+
+STUDY = registry.study("containers")
+SPEC = DeploySpec("s", Limits(), "198.18.64.13")
+
+
+class Client:
+    """A host that keeps what it was asked to do, and fails where it is told to."""
+
+    name, address = "client", "198.18.0.12"
+
+    def __init__(self, fails: str = "") -> None:
+        self.done: list[str] = []
+        self.fails = fails
+
+    def run(self, argv: Any, **_: object) -> Result:
+        self.done.append(" ".join(argv))
+        status = int(bool(self.fails) and self.fails in self.done[-1])
+        return Result(tuple(argv), status, b"", b"no", 0.0, 0.0)
+
+    def close(self) -> None:
+        self.done.append("close")
+
+
+class Fake:
+    """A system that keeps where it is made."""
+
+    def __init__(self, version: str | None, reason: str | None = None) -> None:
+        self.version, self.reason = version, reason
+        self.made: list[tuple[Site, DeploySpec]] = []
+
+    def supported(self, site: Site) -> str | None:
+        return self.reason
+
+    @contextmanager
+    def deploy(self, site: Site, spec: DeploySpec) -> Iterator[Deployment]:
+        self.made.append((site, spec))
+        yield Deployment("fake", {}, {"version": self.version})
+
+
+def lab(
+    monkeypatch: pytest.MonkeyPatch, log: list[str], client: Client | None = None
+) -> OpenSite:  # fmt: skip
+    """Return the lab as a site, whose nodes are made and removed in `log` alone."""
+
+    def boot(name: str, roles: Any, image: images.Image, folders: Mapping[str, Any]) -> Machines:
+        log.append(f"boot {name} {image.kind}")
+        server = Client()
+        server.address = f"198.18.0.{21 + len(log)}"
+        return Machines({"server": server}, {}, {}, embedded=True)  # type: ignore[dict-item]
+
+    monkeypatch.setattr(images, "make", lambda kind, say: images.Image(kind, "0" * 16, images.Path(f"/{kind}")))
+    monkeypatch.setattr(node_groups, "boot", boot)
+    monkeypatch.setattr(node_groups, "close_group", lambda name, hosts: log.append(f"remove {name}"))
+    hosts: Any = {"server": Client(), "client": client or Client()}
+    opener = releases.ReleaseServers(log.append)
+    return OpenSite("lab", "lab", hosts, {"guest_network": "198.18.64.0/24"}, versioner=opener.open)
+
+
+def test_names_are_split_and_versions_come_in_their_own_order() -> None:
+    assert split_version("docker@26.1") == ("docker", "26.1")
+    assert [split_version(name)[1] for name in ("docker", "docker@", "@26", "docker@26@1", "docker@-x")] == [""] * 5
+    names = ["lxc", "docker@26.1", "docker@9.10", "docker@9.9", "docker@debian12", "docker"]
+    assert order_systems(names, ["native", "docker", "lxc"]) == (
+        "docker", "docker@debian12", "docker@9.9", "docker@9.10", "docker@26.1", "lxc",
+    )  # fmt: skip
+
+
+def test_a_version_is_a_system_and_an_unknown_system_has_none() -> None:
+    found = registry.system("docker@26.1")
+    assert isinstance(found, Versioned)
+    assert (found.system, found.name, found.version) == (registry.system("docker"), "docker", "26.1")
+    assert registry.source("systems", "docker@26.1") == registry.source("systems", "docker")
+    for ask in (registry.system, lambda name: registry.source("systems", name)):
+        with pytest.raises(DesignError, match="did you mean docker"):
+            ask("dockr@26.1")
+
+
+@pytest.mark.parametrize(
+    ("systems", "ordered", "baseline"),
+    [
+        (["docker@26.1", "docker@20.10"], ("docker@20.10", "docker@26.1"), "docker@26.1"),  # the first that is named
+        (["docker@26.1", "native", "docker"], ("native", "docker", "docker@26.1"), "native"),
+    ],
+)
+def test_a_plan_has_versions_as_systems(systems: list[str], ordered: tuple[str, ...], baseline: str) -> None:
+    found = designs.design(STUDY, Request("containers", profile="smoke", systems=tuple(systems)))
+    assert (found.systems, found.baseline) == (ordered, baseline)
+    backwards = designs.design(STUDY, Request("containers", profile="smoke", systems=tuple(systems[::-1])))
+    assert designs.trials(found) == designs.trials(backwards)
+    with pytest.raises(DesignError, match="unknown system 'dockr@1'"):
+        designs.design(STUDY, Request("containers", profile="smoke", systems=("dockr@1",)))
+
+
+def test_the_same_version_twice_is_an_aa_session() -> None:
+    twin = designs.twins(STUDY, "docker@26.1")
+    assert (twin.systems, twin.baseline) == (("docker@26.1", "docker@26.1-again"), "docker@26.1")
+    found = designs.design(STUDY, Request("containers", profile="smoke", aa="docker@26.1"))
+    assert found.systems == twin.systems
+    with pytest.raises(DesignError, match="unknown system"):
+        designs.twins(STUDY, "dockr@26.1")
+
+
+def test_each_version_is_of_one_release() -> None:
+    for name, release in releases.RELEASES.items():
+        assert {releases.find_release(system, name) for system in registry.names("systems")} == {name}
+        for system, version in release.versions.items():
+            assert (system in registry.names("systems"), releases.find_release(system, version)) == (True, name)
+    with pytest.raises(NotRunnable, match=r"no docker@27; it has docker@20.10, docker@26.1, debian12, debian13"):
+        releases.find_release("docker", "27")
+    assert len({release.network for release in releases.RELEASES.values()}) == len(releases.RELEASES)
+    assert {release.image for release in releases.RELEASES.values()} <= {*images.KINDS}
+
+
+def test_systems_of_one_release_share_a_server_that_goes_with_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[str] = []
+    site = lab(monkeypatch, log)
+    client: Any = site.hosts["client"]
+    with ExitStack() as stack:
+        first = stack.enter_context(site.version("docker", "26.1"))
+        second = stack.enter_context(site.version("native", "debian13"))
+        other = stack.enter_context(site.version("docker", "20.10"))
+        assert log == ["boot release-debian13 node13", "boot release-debian12 node"]
+        assert first.hosts["server"] is second.hosts["server"]
+        assert other.hosts["server"] is not first.hosts["server"]
+        assert first.hosts["client"] is client
+        wanted = {"release": "debian13", "guest_network": "198.18.66.0/24", "node_image": "0" * 16}
+        assert {key: first.facts[key] for key in wanted} == wanted
+        server: Any = first.hosts["server"]
+        assert client.done[0] == f"ip route replace 198.18.66.0/24 via {server.address}"
+    assert log[2:] == ["remove release-debian12", "remove release-debian13"]
+    assert client.done[-1] == "ip route del 198.18.66.0/24"
+    with site.version("docker", "26.1"):  # and another one is made for the next deployment
+        assert log[-1] == "boot release-debian13 node13"
+
+
+def test_a_server_without_a_route_to_its_guests_goes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[str] = []
+    site = lab(monkeypatch, log, Client(fails="route replace"))
+    with pytest.raises(ProvisionError), site.version("docker", "26.1"):
+        pass
+    assert log == ["boot release-debian13 node13", "remove release-debian13"]
+
+
+def test_a_version_is_made_on_its_server_and_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = Fake("26.1.5+dfsg1")
+    site = lab(monkeypatch, [])
+    with Versioned(system, "docker", "26.1").deploy(site, SPEC) as made:
+        assert made.system == "docker@26.1"
+        assert made.facts == {"version": "26.1.5+dfsg1", "release": "debian13", "node_image": "0" * 16}
+    own, spec = system.made[0]
+    assert own.hosts["server"] is not site.hosts["server"]
+    assert spec.address == "198.18.66.13"  # in the network of its own server
+
+
+@pytest.mark.parametrize(
+    ("system", "version", "error", "said"),
+    [
+        (Fake("20.10.24"), "26.1", ProvisionError, "docker@26.1: version 20.10.24 is what its server has"),
+        (Fake("26.1", "no root"), "26.1", NotRunnable, "no root"),
+        (Fake("26.1"), "27", NotRunnable, "the lab has no docker@27"),
+    ],
+)
+def test_what_is_not_the_version_is_not_measured(
+    monkeypatch: pytest.MonkeyPatch, system: Fake, version: str, error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said), Versioned(system, "docker", version).deploy(lab(monkeypatch, []), SPEC):
+        pytest.fail("it was made")
+
+
+def test_a_release_may_be_named_in_the_place_of_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    for system in (Fake("5.0.2"), Fake(None)):
+        with Versioned(system, "lxd", "debian13").deploy(lab(monkeypatch, []), SPEC) as made:
+            assert made.facts["release"] == "debian13"
+
+
+def test_other_sites_have_one_version_alone() -> None:
+    site = open_local(make=False)
+    assert registry.system("docker@26.1").supported(site) == "several versions of a system are there in the lab alone"
+    with pytest.raises(NotRunnable, match="one version of docker alone"):
+        site.version("docker", "26.1")
+
+
+def test_what_a_version_needs_first_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infrabench.machines.sites.availability.require", lambda: None)
+    monkeypatch.setattr(images, "cached", lambda kind: None if kind == "node13" else kind)
+
+    def first(version: str) -> list[str]:
+        ahead = LabAhead()
+        with pytest.raises(Enough):
+            ahead.version("docker", version)
+        return ahead.first
+
+    assert (first("26.1"), first("20.10")) == (["node13"], [])
+    with pytest.raises(NotRunnable, match="no docker@27"):
+        LabAhead().version("docker", "27")
+
+
+def test_a_node_of_another_release_is_the_same_node_and_more() -> None:
+    assert {*images.packages("node13")} == {*images.packages("node"), "docker-cli"}
+    assert images.SUITES["node13"] != images.SUITE
