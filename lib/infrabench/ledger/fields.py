@@ -132,7 +132,7 @@ SESSION_FIELDS: Mapping[str, Check] = {
     "study": is_name,
     "title": _is_text,
     "profile": is_label,
-    "aa": lambda value: value in ("", None) or is_name(value),
+    "aa": lambda value: value in ("", None) or is_label(value),
     "seed": _is_count,
     "blocks": _is_count,
     "deployments": _is_count,

@@ -61,11 +61,11 @@ class SessionPart:
 def place_of(session: Path, site: str = "") -> tuple[str, str, str]:
     """Return study, site and name of a session, as its part lies in a data set; `site` stands for its own site's name.
 
-    A system measured under two labels is a study of its own: ``containers-aa-docker``. Raises `DesignError` when one of
-    the names cannot be that of a folder.
+    A system measured under two labels is a study of its own: ``containers-aa-docker``, ``containers-aa-docker-26.1``.
+    Raises `DesignError` when one of the names cannot be that of a folder.
     """
     data = read_session(session)
-    study = data["study"] + (f"-aa-{data['aa']}" if data.get("aa") else "")
+    study = data["study"] + (f"-aa-{data['aa']}" if data.get("aa") else "").replace("@", "-")
     place = (study, site or data["site"]["name"], session.resolve().name)
     for what, name in zip(PLACE, place, strict=True):
         if not is_name(name):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import infrabench
 from infrabench import registry
 from infrabench.core import (
     Deployment,
@@ -228,3 +231,10 @@ def test_what_a_version_needs_first_is_said(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_node_of_another_release_is_the_same_node_and_more() -> None:
     assert {*images.packages("node13")} == {*images.packages("node"), "docker-cli"}
     assert images.SUITES["node13"] != images.SUITE
+
+
+def test_the_guide_lists_every_version() -> None:
+    guide = (Path(infrabench.__file__).parents[2] / "docs/versions.md").read_text()
+    named = {each for each in re.findall(r"`(\w+@[\w.]+)`", guide) if not each.startswith("docker@debian")}
+    versions = {f"{name}@{each}" for release in releases.RELEASES.values() for name, each in release.versions.items()}
+    assert versions | {"lxd@debian13"} == named
