@@ -25,8 +25,10 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty state folder, one part of Go tools, and a `go` that builds at once."""
     monkeypatch.setenv("INFRABENCH_STATE", str(tmp_path / "state"))
     monkeypatch.setattr(go_parts, "GO_DIR", tmp_path / "parts")
-    monkeypatch.setattr(go_tools, "PARTS", {"tiny": GoPart("tiny", (Program("hello", "p", 600),))})
+    monkeypatch.setattr(go_tools, "PARTS", {"tiny": GoPart("tiny", "p", (Program("hello", "", 600),))})
     monkeypatch.setattr(prebuild, "require", lambda: None)  # of images, pause alone is made here: it needs no root
+    monkeypatch.setattr(pod_images, "missing", lambda: None)
+    monkeypatch.setattr(pod_images, "_compiled", lambda *_: pod_images.LayerEntry(0o755, b"program"))
     monkeypatch.setattr(lab, "_leftovers", tuple)
     monkeypatch.setattr(shell, "contained", list)
     monkeypatch.setattr(shell, "free_bytes", lambda folder: 10**12)
@@ -47,19 +49,30 @@ def said(capsys: pytest.CaptureFixture, *argv: str) -> str:
     return out
 
 
-def test_tools_are_made_ahead_looked_at_and_trimmed(go: Path, capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
+def test_images_and_tools_are_made_ahead_looked_at_and_trimmed(
+    go: Path, capsys: pytest.CaptureFixture, tmp_path: Path
+) -> None:
     assert "Go tools tiny" in said(capsys, "status")
     assert "(not made yet)" in prebuild.describe("tiny")
-    out = said(capsys, "build", "--only", "tiny")
-    assert out.startswith("about 10 min on two cores, besides downloads\ntiny: ")
+    assert prebuild.seconds(["pause"]) == prebuild.IMAGE_S["pause"]
+    out = said(capsys, "build", "--only", "tiny", "pause").splitlines()
+    assert out[0] == "about 10 min on two cores, besides downloads"
+    assert [line.split(": ")[0] for line in out[1:]] == ["pause", "tiny"]
     assert f"Go tools tiny: {go_tools.content_hash('tiny')} (made)" in said(capsys, "status")
-    assert said(capsys, "build", "--only", "tiny").startswith("everything is made already\n")
-    cache = tmp_path / "state/go/build"
-    cache.mkdir()
-    (cache / "x").write_bytes(bytes(2 * 10**8))
+    assert prebuild.seconds(["pause"]) == 0
+    assert said(capsys, "build", "--only", "tiny", "pause").startswith("everything is made already\n")
+    for name, mode in (("mod/m", 0o555), ("build", 0o755)):  # Go keeps modules read-only
+        folder = tmp_path / "state/go" / name
+        folder.mkdir(parents=True)
+        (folder / "x").write_bytes(bytes(10**8))
+        folder.chmod(mode)
     assert said(capsys, "trim") == "0.2 GB removed\n"
-    assert not cache.exists()
-    assert go_tools.cached("tiny")
+    assert go_tools.caches_bytes() == 0
+    folder = go_tools.cached("tiny")
+    assert folder is not None
+    assert list((tmp_path / "state/go").iterdir()) == [folder]
+    go_tools.purge()
+    assert not (tmp_path / "state/go").exists()
 
 
 def test_what_cannot_be_made_is_told_before_anything_is(
