@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -195,12 +194,14 @@ def test_an_old_toolchain_is_told_and_that_of_the_environment_taken_instead(
     ],
 )
 def test_missing_compilers_and_headers_are_told(
-    module: Make, fake_go: Fake, monkeypatch: pytest.MonkeyPatch, there: tuple, wanted: str
+    module: Make, fake_go: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: tuple, wanted: str
 ) -> None:
     module(cgo=True, headers=("nosuchlibrary",))
     fake_go()
-    go = shutil.which("go")
-    monkeypatch.setattr(shutil, "which", lambda name: go if name in (*there, "go") else None)
+    for program in there:
+        (tmp_path / "bin" / program).write_text("#!/bin/sh\nexit 1\n")
+        (tmp_path / "bin" / program).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     with pytest.raises(NotRunnable, match=rf": apt-get install {wanted}$"):
         build()
 
