@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,25 @@ def test_a_failing_build_says_why_takes_nothing_half_written_and_goes_on_with_th
     assert len(calls.read_text().splitlines()) == 4  # one was not built again
     assert any("Building 1 of 2: two" in line for line in told)
     assert not list(folder.parent.glob("*.part"))
+
+
+def test_what_another_session_built_meanwhile_is_taken(
+    module: Make, fake_go: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module()
+    calls = fake_go()
+
+    @contextmanager
+    def locked(name: str, **_: object) -> Iterator[None]:
+        assert name == go_tools.LOCK
+        go_tools._folder("tiny").mkdir(parents=True)
+        yield
+
+    monkeypatch.setattr(shell, "locked", locked)
+    told: list[str] = []
+    assert go_tools.make(["tiny"], told.append) == {"tiny": go_tools.cached("tiny")}
+    assert not told
+    assert not calls.exists()
 
 
 def test_old_folders_of_this_part_alone_are_removed(module: Make, fake_go: Fake) -> None:
