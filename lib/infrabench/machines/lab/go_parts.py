@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -22,45 +22,44 @@ FORMAT = 1  # raise it when parts are made differently
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program by its file name and the Go package that it is built from.
+    """A program by its file name, built from the Go package at `path` in its part's module.
 
     `seconds` is what building it took on two cores, in the order of its part, with modules downloaded and nothing
     compiled: what the estimate of time left rests on. `tags` come instead of its part's.
     """
 
     name: str
-    package: str
+    path: str
     seconds: float
     tags: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """What a module holds besides programs and is needed at run time: `path` in `module`, found as `name`.
+    """What a part's module holds at `path` besides programs and is needed at run time, found as `name`.
 
     `how`: a ``folder`` is copied as it is; ``definitions`` are the CustomResourceDefinition documents of a YAML file;
     ``C`` is a static program of all C files in a folder.
     """
 
     name: str
-    module: str
     path: str
     how: Literal["folder", "definitions", "C"]
 
 
 @dataclass(frozen=True, slots=True)
 class GoPart:
-    """One Go module: its programs, and how they are built.
+    """The programs of one Go module, and how they are built.
 
-    `stamp` is a module whose version they are to report, `stamped` the variables that take it: with ``{number}``,
-    ``{major}`` or ``{minor}`` of it.
+    `stamped` are the variables that take the version which the programs report: with ``{number}``, ``{major}`` or
+    ``{minor}`` of it.
     """
 
     name: str
+    module: str
     programs: tuple[Program, ...]
     tags: str = ""
     cgo: bool = False
-    stamp: str = ""
     stamped: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()  # of C libraries, by pkg-config name
     extra: tuple[Extra, ...] = ()
@@ -71,106 +70,67 @@ class GoPart:
         return GO_DIR / self.name
 
 
-def _programs(folder: str, seconds: Mapping[str, float]) -> tuple[Program, ...]:
-    """Return programs that are called as their packages are, which are all in one folder."""
-    return tuple(Program(name, f"{folder}/{name}", each) for name, each in seconds.items())
-
-
 _SKEW = "k8s.io/component-base/version.git"  # what kubeadm and checks of version skew compare
-_CILIUM = "github.com/cilium/cilium"
-_CRIO = "github.com/cri-o/cri-o"
-_GVISOR = "gvisor.dev/gvisor"
-_MULTUS = "gopkg.in/k8snetworkplumbingwg/multus-cni.v4"
-_CRIO_TAGS = (  # without signing by GPG and without storage drivers that need C libraries of their own
-    "containers_image_openpgp exclude_graphdriver_btrfs exclude_graphdriver_devicemapper containers_image_ostree_stub "
-    "seccomp"
-)
-_STATIC = "-linkmode external -extldflags -static"
-_PURE = "netgo osusergo"  # names of hosts and users without the C library, which would load parts of itself as it runs
-_PARTS = (
-    GoPart(
-        "kubernetes",
-        _programs(
-            "k8s.io/kubernetes/cmd",
-            {
-                "kube-apiserver": 200,
-                "kubeadm": 16,
-                "kube-controller-manager": 47,
-                "kube-scheduler": 4,
-                "kubelet": 15,
-                "kube-proxy": 7,
-                "kubectl": 16,
-            },
-        ),
-        stamp="k8s.io/kubernetes",
-        stamped=(f"{_SKEW}Version={{number}}", f"{_SKEW}Major={{major}}", f"{_SKEW}Minor={{minor}}"),
-    ),
-    GoPart("etcd", (Program("etcd", "go.etcd.io/etcd/server/v3", 26),)),
-    GoPart(
-        "containerd",
-        _programs(
-            "github.com/containerd/containerd/v2/cmd", {"containerd": 46, "containerd-shim-runc-v2": 1, "ctr": 2}
-        ),
-        tags="no_btrfs no_zfs no_devmapper no_aufs",
-    ),
-    GoPart(
-        "multus",
-        _programs(f"{_MULTUS}/cmd", {"multus": 56}),
-        extra=(Extra("multus-crd.yaml", _MULTUS, "deployments/multus-daemonset.yml", "definitions"),),
-    ),
-    GoPart(
-        "flannel-cni",
-        (Program("flannel-cni", "github.com/containernetworking/plugins/plugins/meta/flannel", 1),),
-    ),
-    # C of its UDP backend
-    GoPart("flannel", (Program("flanneld", "github.com/flannel-io/flannel", 80),), cgo=True),
-    GoPart(
-        "cilium",
-        (
-            Program("cilium-agent", f"{_CILIUM}/daemon", 326),
-            Program("cilium-cni", f"{_CILIUM}/plugins/cilium-cni", 7),
-            Program("cilium-dbg", f"{_CILIUM}/cilium-dbg", 17),
-            Program("cilium-operator-generic", f"{_CILIUM}/operator", 30, tags="ipam_provider_operator"),
-        ),
-        extra=(Extra("bpf", _CILIUM, "bpf", "folder"),),
-    ),
-    GoPart(
-        "crio",
-        _programs(f"{_CRIO}/cmd", {"crio": 130}),
-        tags=_CRIO_TAGS,
-        cgo=True,
-        headers=("libseccomp",),
-        extra=(Extra("pinns", _CRIO, "pinns/src", "C"),),
-    ),
-    GoPart(
-        "gvisor",
-        (Program("runsc", f"{_GVISOR}/runsc", 54), Program("containerd-shim-runsc-v1", f"{_GVISOR}/shim", 10)),
-        stamp=_GVISOR,
-        stamped=(f"{_GVISOR}/runsc/version.version={{number}}",),
-    ),
-)
 # The order is the order of building. The first program of a part compiles what the part's others share.
-PARTS = {part.name: part for part in _PARTS}
+PARTS = {part.name: part for part in (
+    GoPart("kubernetes", "k8s.io/kubernetes", (
+        Program("kube-apiserver", "cmd/kube-apiserver", 200),
+        Program("kubeadm", "cmd/kubeadm", 16),
+        Program("kube-controller-manager", "cmd/kube-controller-manager", 47),
+        Program("kube-scheduler", "cmd/kube-scheduler", 4),
+        Program("kubelet", "cmd/kubelet", 15),
+        Program("kube-proxy", "cmd/kube-proxy", 7),
+        Program("kubectl", "cmd/kubectl", 16),
+    ), stamped=(f"{_SKEW}Version={{number}}", f"{_SKEW}Major={{major}}", f"{_SKEW}Minor={{minor}}")),
+    GoPart("etcd", "go.etcd.io/etcd/server/v3", (Program("etcd", "", 26),)),
+    GoPart("containerd", "github.com/containerd/containerd/v2", (
+        Program("containerd", "cmd/containerd", 46),
+        Program("containerd-shim-runc-v2", "cmd/containerd-shim-runc-v2", 1),
+        Program("ctr", "cmd/ctr", 2),
+    ), tags="no_btrfs no_zfs no_devmapper no_aufs"),
+    GoPart("multus", "gopkg.in/k8snetworkplumbingwg/multus-cni.v4", (Program("multus", "cmd/multus", 56),),
+           extra=(Extra("multus-crd.yaml", "deployments/multus-daemonset.yml", "definitions"),)),
+    GoPart("flannel-cni", "github.com/containernetworking/plugins",
+           (Program("flannel-cni", "plugins/meta/flannel", 1),)),
+    # C of its UDP backend.
+    GoPart("flannel", "github.com/flannel-io/flannel", (Program("flanneld", "", 80),), cgo=True),
+    GoPart("cilium", "github.com/cilium/cilium", (
+        Program("cilium-agent", "daemon", 326),
+        Program("cilium-cni", "plugins/cilium-cni", 7),
+        Program("cilium-dbg", "cilium-dbg", 17),
+        Program("cilium-operator-generic", "operator", 30, tags="ipam_provider_operator"),
+    ), extra=(Extra("bpf", "bpf", "folder"),)),
+    # Without signing by GPG and without storage drivers that need C libraries of their own.
+    GoPart("crio", "github.com/cri-o/cri-o", (Program("crio", "cmd/crio", 130),), cgo=True, headers=("libseccomp",),
+           tags="containers_image_openpgp exclude_graphdriver_btrfs exclude_graphdriver_devicemapper "
+                "containers_image_ostree_stub seccomp",
+           extra=(Extra("pinns", "pinns/src", "C"),)),
+    GoPart("gvisor", "gvisor.dev/gvisor", (
+        Program("runsc", "runsc", 54), Program("containerd-shim-runsc-v1", "shim", 10),
+    ), stamped=("gvisor.dev/gvisor/runsc/version.version={number}",)),
+)}  # fmt: skip
 
 
-def version(part: GoPart, package: str = "") -> str:
-    """Return the version, such as ``v1.34.4``, that the part's go.mod requires of the module that `package` is in.
+def package(part: GoPart, program: Program) -> str:
+    """Return the Go package that a program is built from."""
+    return f"{part.module}/{program.path}".rstrip("/")
 
-    Without `package` it is that of the part's first program.
-    """
-    path, package = part.folder / "go.mod", package or part.programs[0].package
-    required = re.findall(r"^\s*(?:require\s+)?(\S+) (v\S+)", path.read_text(), re.MULTILINE)
-    found = {number for module, number in required if f"{package}/".startswith(f"{module}/")}
+
+def version(part: GoPart) -> str:
+    """Return the version, such as ``v1.34.4``, that the part's go.mod requires of its module."""
+    return _read_pin(part, rf"^\s*(?:require\s+)?{re.escape(part.module)} (v\S+)")
+
+
+def needed_go(parts: Iterable[GoPart]) -> str:
+    """Return the oldest Go version, such as ``1.26.8``, that all these parts can be built with."""
+    return max((_read_pin(part, r"^go (\d\S*)$") for part in parts), key=numbers)
+
+
+def _read_pin(part: GoPart, pattern: str) -> str:
+    path = part.folder / "go.mod"
+    found = re.findall(pattern, path.read_text(), re.MULTILINE)
     if len(found) != 1:
-        raise ProvisionError(f"{path}: {package} is required {len(found)} times, not once")
-    return found.pop()
-
-
-def go_version(path: Path) -> str:
-    """Return the oldest Go version that a go.mod allows, such as ``1.26.8``."""
-    found = re.findall(r"^go (\d\S*)$", path.read_text(), re.MULTILINE)
-    if len(found) != 1:
-        raise ProvisionError(f"{path}: {len(found)} lines say which Go version is needed, not one")
+        raise ProvisionError(f"{path}: {len(found)} lines are like {pattern}, not one")
     return found[0]
 
 
@@ -180,12 +140,6 @@ def numbers(text: str) -> tuple[int, ...]:
     return tuple(int(each or 0) for each in found.groups()) if found else ()
 
 
-def needed_go(parts: Iterable[GoPart] | None = None) -> str:
-    """Return the oldest Go version that these parts, or all, can be built with."""
-    files = GO_DIR.glob("*/go.mod") if parts is None else (part.folder / "go.mod" for part in parts)
-    return max(map(go_version, files), key=numbers, default="1.26")
-
-
 def build_flags(part: GoPart, program: Program) -> list[str]:
     """Return the flags of ``go build`` for a program: no path of this machine goes in, nothing is resolved anew.
 
@@ -193,9 +147,10 @@ def build_flags(part: GoPart, program: Program) -> list[str]:
     """
     link, tags = "-s -w", program.tags or part.tags
     if part.cgo:
-        link, tags = f"{link} {_STATIC}", f"{tags} {_PURE}".lstrip()
-    if part.stamp:
-        number = version(part, part.stamp)
+        # Names of hosts and users without the C library, which would load parts of itself as it runs.
+        link, tags = f"{link} -linkmode external -extldflags -static", f"{tags} netgo osusergo".lstrip()
+    if part.stamped:
+        number = version(part)
         major, minor = number.removeprefix("v").split(".")[:2]
         link += "".join(f" -X {each.format(number=number, major=major, minor=minor)}" for each in part.stamped)
     return ["-mod=readonly", "-buildvcs=false", "-trimpath", "-tags", tags, "-ldflags", link]
@@ -203,7 +158,7 @@ def build_flags(part: GoPart, program: Program) -> list[str]:
 
 def content_hash(part: GoPart, toolchain: str) -> str:
     """Return the hash that names a part: its pinned modules, programs, flags and extras, and the Go version."""
-    flags = {program.name: [program.package, *build_flags(part, program)] for program in part.programs}
-    extra = [[each.name, each.module, each.path, each.how] for each in part.extra]
+    flags = {program.name: [package(part, program), *build_flags(part, program)] for program in part.programs}
+    extra = [[each.name, part.module, each.path, each.how] for each in part.extra]
     pinned = [hashlib.sha256((part.folder / name).read_bytes()).hexdigest() for name in ("go.mod", "go.sum")]
     return digest([FORMAT, part.name, flags, part.cgo, extra, C_FLAGS, pinned, toolchain])

