@@ -116,8 +116,8 @@ class Versioned:
             last = int(ip_address(spec.address)) & 0xFF
             spec = replace(spec, address=str(ip_network(own.facts["guest_network"])[last]))
             with self.system.deploy(own, spec) as made:
-                found = str(made.facts.get("version") or self.version)
-                if not found.startswith(self.version) and self.version != own.facts["release"]:
+                found, release = made.facts.get("version"), own.facts["release"]
+                if self.version != release and not re.match(rf"{re.escape(self.version)}(?!\d)", str(found)):
                     raise ProvisionError(f"{self.name}@{self.version}: version {found} is what its server has")
-                release = {key: own.facts[key] for key in ("release", "node_image")}
-                yield replace(made, system=f"{self.name}@{self.version}", facts={**made.facts, **release})
+                facts = {**made.facts, "release": release, "node_image": own.facts["node_image"]}
+                yield replace(made, system=f"{self.name}@{self.version}", facts=facts)

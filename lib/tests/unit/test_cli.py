@@ -377,7 +377,7 @@ def test_loading_says_when_the_recorded_session_is_another_one(capsys, site, tmp
     own = {"fake.value": [1.0, 2.0]}
     api.run_or_load(wanted(set=own), mode="run", site="fake", session="own")
     assert api.run_or_load(wanted(), mode="load", session="own").table["scenario"].nunique() == 2
-    with pytest.raises(DesignError, match="has set .*2.0.*, not .*; mode='run' measures that"):
+    with pytest.raises(DesignError, match=r"has set .*2\.0.*, not .*; mode='run' measures that"):
         api.run_or_load(wanted(set={"fake.value": [3.0]}), mode="load", session="own")
     with pytest.raises(DesignError, match="name the session of study 'fakes' to load; recorded are: none"):
         api.run_or_load(wanted(), mode="load")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +20,10 @@ class Monitor:
 
     def __init__(self, streams: Mapping[str, Stream]) -> None:
         self._streams = streams
+
+    def of(self, hosts: Iterable[str]) -> Monitor:
+        """Return the monitors of these hosts alone."""
+        return Monitor({host: self._streams[host] for host in dict.fromkeys(hosts)})
 
     def begin(self, mark: str, cgroups: Mapping[str, Sequence[str]] = MappingProxyType({})) -> dict[str, Sample]:
         """Return one sample of now by host name, and forget all earlier ones.

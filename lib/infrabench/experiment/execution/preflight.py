@@ -13,6 +13,7 @@ from infrabench.core import (
     CommandFailed,
     Deployment,
     DesignError,
+    Host,
     LedgerError,
     NotRunnable,
     ParseError,
@@ -46,6 +47,12 @@ def roles(site: Site, deployment: Deployment) -> dict[str, Target]:
     """
     client = site.hosts.get("client", site.hosts["server"])
     return {"client": Target("client", client, address=client.address), **deployment.targets}
+
+
+def watched_hosts(site: Site, deployment: Deployment) -> dict[str, Host]:
+    """Return the hosts by role that are watched while a system is measured: its own server, where its cgroups are."""
+    own = {"server": deployment.targets["server"].host} if deployment.facts.get("cgroups") else {}
+    return {**site.hosts, **own}
 
 
 def check(

@@ -75,7 +75,10 @@ class Runner:
         self.report = on_progress or (lambda progress: None)
         self.server = site.hosts["server"]
         fleet = ready.fleet.deployments
-        self.cgroups = {name: {self.server.name: list(each.facts.get("cgroups", ()))} for name, each in fleet.items()}
+        self.hosts = {name: preflight.watched_hosts(site, each) for name, each in fleet.items()}
+        self.cgroups = {
+            name: {self.hosts[name]["server"].name: list(each.facts.get("cgroups", ()))} for name, each in fleet.items()
+        }
         self.roles = {name: preflight.roles(site, each) for name, each in fleet.items()}
         self.code = known_codes(stored.session, stored.notes(CODE))[-1]
         self.estimator = Estimator(stored.awaited, stored)
@@ -86,9 +89,12 @@ class Runner:
 
     def one_deployment(self) -> None:
         """Run the blocks of the first deployment that has any left, and those that looks add to it."""
-        every = {self.server.name: sorted({path for each in self.cgroups.values() for path in each[self.server.name]})}
+        every: dict[str, list[str]] = {}
+        for host, paths in (part for each in self.cgroups.values() for part in each.items()):
+            every[host] = sorted({*every.get(host, ()), *paths})
+        hosts = [host for own in (self.site.hosts, *self.hosts.values()) for host in own.values()]
         self.report(self.estimator.now())
-        with watching(list(self.site.hosts.values()), every) as monitor:
+        with watching(hosts, every) as monitor:
             left = blocks.select_unfinished(self.stored, self.study, self.ready.design)
             first = min((block[0].deployment for block in left.values()), default=0)
             for block in left.values():
@@ -135,6 +141,7 @@ class Runner:
                 yield
 
         roles, cgroups = self.roles[trial.system], self.cgroups[trial.system]
+        monitor = monitor.of(host.name for host in self.hosts[trial.system].values())
         return Bench(roles, monitor, cgroups, self.study.guards, self.site.private, orphans, turn)
 
     def probe(self, first: Trial) -> None:

@@ -73,7 +73,11 @@ def store(
     """
     folder = stored.path
     number = len(list(folder.glob("provenance/suite*.json")))
-    found: dict[str, Any] = {host.name: of_host(host) for host in site.hosts.values()}
+    hosts = [
+        *site.hosts.values(),
+        *(each.targets["server"].host for each in deployments.values() if "release" in each.facts),
+    ]
+    found: dict[str, Any] = {name: of_host(host) for name, host in {each.name: each for each in hosts}.items()}
     found[DEPLOYMENTS] = {
         name: {
             "facts": json.loads(canonical(each.facts)),

@@ -23,11 +23,14 @@ from infrabench.core import (
     Request,
     Result,
     Site,
+    Target,
     Versioned,
     order_systems,
     split_version,
 )
 from infrabench.experiment.design import design as designs
+from infrabench.experiment.execution import preflight
+from infrabench.experiment.execution.monitor import Monitor
 from infrabench.machines.lab import images, node_groups, releases
 from infrabench.machines.sites.availability import Enough, LabAhead
 from infrabench.machines.sites.site import OpenSite, open_local
@@ -189,6 +192,8 @@ def test_a_version_is_made_on_its_server_and_says_which(monkeypatch: pytest.Monk
     ("system", "version", "error", "said"),
     [
         (Fake("20.10.24"), "26.1", ProvisionError, "docker@26.1: version 20.10.24 is what its server has"),
+        (Fake("26.10.1"), "26.1", ProvisionError, "version 26.10.1 is"),
+        (Fake(None), "26.1", ProvisionError, "version None is"),
         (Fake("26.1", "no root"), "26.1", NotRunnable, "no root"),
         (Fake("26.1"), "27", NotRunnable, "the lab has no docker@27"),
     ],
@@ -198,6 +203,18 @@ def test_what_is_not_the_version_is_not_measured(
 ) -> None:
     with pytest.raises(error, match=said), Versioned(system, "docker", version).deploy(lab(monkeypatch, []), SPEC):
         pytest.fail("it was made")
+
+
+def test_the_guards_watch_the_server_of_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    site, own = lab(monkeypatch, []), Client()
+    target = Target("server", own)  # type: ignore[arg-type]
+    watched = [
+        preflight.watched_hosts(site, Deployment("x", {"server": target}, {"cgroups": paths})) for paths in (["/x"], [])
+    ]
+    assert [each["server"] for each in watched] == [own, site.hosts["server"]]
+    assert {each["client"] for each in watched} == {site.hosts["client"]}
+    streams: Any = {"server": 1, "client": 2, "other": 3}
+    assert Monitor(streams).of(["client", "server", "client"])._streams == {"client": 2, "server": 1}
 
 
 def test_a_release_may_be_named_in_the_place_of_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
