@@ -8,6 +8,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +27,7 @@ from infrabench.core import DesignError, InfrabenchError, SiteError
 if TYPE_CHECKING:  # they need Fabric, which other commands do without
     from infrabench.cli.subcommands import CommandParser, Subparsers
     from infrabench.machines.sites.inventory import Inventory
-    from infrabench.machines.sites.prepare.apply import PreparedHost
-    from infrabench.machines.sites.prepare.plan import HostJob
+    from infrabench.machines.sites.prepare.plan import HostJob, PreparedHost
     from infrabench.machines.sites.prepare.requirements import SiteNeeds
 
 STDIN = "-"
@@ -130,32 +130,31 @@ def prepare(arguments: Namespace) -> Iterator[str]:
     from infrabench.machines.hosts import claims
     from infrabench.machines.sites.prepare import apply
 
-    done: dict[str, PreparedHost] = {}
+    done: list[PreparedHost] = []
     asked = {
         "studies": arguments.study, "systems": split(arguments.systems), "workloads": split(arguments.workloads),
     }  # fmt: skip
     sites = _sites([Path(each) for each in arguments.inventories], asked, arguments.dry_run)
     with ExitStack() as stack:
         jobs = {path: list(_jobs(stack, site, arguments, alone=len(sites) == 1)) for path, site in sites.items()}
-        every = [job for mine in jobs.values() for job in mine]
-        planned = apply.make_plans(every)
+        planned = apply.make_plans([job for mine in jobs.values() for job in mine])
         untold = dict.fromkeys(reason for _, wanted in sites.values() for reason in wanted.untold)
-        yield from apply.render_plans(list(planned.values()), list(untold))
-        plans = {name: each.plan for name, each in planned.items() if each.plan}
-        ready = {name: plan for name, plan in plans.items() if plan.commands and not plan.by_hand}
+        yield from apply.render_plans(planned, list(untold))
+        ready = [each for each in planned if each.commands and not each.by_hand]
         question = f"Run these commands on {len(ready)} of the hosts? [y/N] "
         if ready and not arguments.dry_run and (arguments.yes or agreed(question)):
             # A host without python3 cannot be claimed, nor be measured by anybody.
-            hosts = [job.host for job in every if job.name in ready and "python3" not in plans[job.name].survey.absent]
+            hosts = [each.job.host for each in ready if each.survey and "python3" not in each.survey.absent]
             with claims.claim_hosts(hosts, claims.make_holder("hosts prepare")):
-                done = apply.apply_plans(every, planned, _say)
+                done = apply.apply_plans(planned, _say)
     if not done:
         yield "dry run: nothing was changed" if arguments.dry_run else "nothing was changed"
-    yield from apply.render_results(list(done.values()))
+    yield from apply.render_results(done)
     for path, mine in jobs.items():
-        if any(done[job.name].done for job in mine if done):
-            yield str(apply.write_record(path, mine, done, asked))
-    if bad := [name for name, each in (done or planned).items() if not each.ok]:
+        prepared = [each for each in done if each.job in mine]
+        if any(each.done for each in prepared):
+            yield str(apply.write_record(path, prepared, asked))
+    if bad := [each.name for each in done or planned if not each.ok]:
         raise SiteError(f"not ready: {', '.join(bad)}. What each lacks is said above")
 
 
@@ -237,7 +236,7 @@ def _sites(paths: list[Path], asked: dict[str, Any], dry: bool) -> dict[Path, tu
 def _jobs(
     stack: ExitStack, site: tuple[Inventory, SiteNeeds], arguments: Namespace, *, alone: bool
 ) -> Iterator[HostJob]:
-    """Return what is to be done on each host of a site; its connections end with `stack`."""
+    """Yield what is to be done on each host of a site; its connections end with `stack`."""
     from infrabench.machines.sites.inventory import open_hosts
     from infrabench.machines.sites.prepare.plan import HostJob
     from infrabench.machines.sites.prepare.requirements import GuestFiles, load_files
@@ -248,8 +247,9 @@ def _jobs(
     gateways = stack.enter_context(open_hosts(inventory, inventory.gateways, {}))
     hosts = stack.enter_context(open_hosts(inventory, wanted.machines, gateways))
     for name, needs in wanted.needs.items():
-        called, files = name if alone else f"{inventory.name} {name}", brought if name in ours else GuestFiles()
-        yield HostJob(called, hosts[name], needs, files, arguments.upgrade, arguments.update)
+        title, files = name if alone else f"{inventory.name} {name}", brought if name in ours else GuestFiles()
+        needs = replace(needs, folders=tuple(dict.fromkeys((*needs.folders, *files.folders))))
+        yield HostJob(title, hosts[name], needs, files, arguments.upgrade, arguments.update)
 
 
 def _say(line: str) -> None:

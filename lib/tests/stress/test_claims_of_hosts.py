@@ -214,10 +214,10 @@ def test_machines_of_a_cluster_are_claimed_before_anything_is_brought(
 def test_a_host_that_is_measured_is_not_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
     job = SimpleNamespace(name="here", host=LocalHost("here"))
     survey = SimpleNamespace(absent=frozenset({"fio"}))
-    planned = SimpleNamespace(name="here", plan=SimpleNamespace(commands=("install",), by_hand=(), survey=survey))
+    planned = SimpleNamespace(job=job, commands=("install",), by_hand=False, survey=survey)
     monkeypatch.setattr(hosts, "_sites", lambda *_: {Path("x.yml"): (None, SimpleNamespace(untold=()))})
     monkeypatch.setattr(hosts, "_jobs", lambda *_, alone: [job])
-    monkeypatch.setattr(apply, "make_plans", lambda *_: {"here": planned})
+    monkeypatch.setattr(apply, "make_plans", lambda *_: [planned])
     monkeypatch.setattr(apply, "apply_plans", lambda *_: pytest.fail("it was changed"))
     monkeypatch.setattr(apply, "render_plans", lambda *_: ())
     monkeypatch.setattr(claims, "WAIT_S", 0.0)

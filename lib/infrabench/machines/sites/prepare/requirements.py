@@ -11,7 +11,6 @@ import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 from infrabench import registry
@@ -83,19 +82,18 @@ def collect_needs(
             if name not in names:
                 raise unknown_name(f"{kind} of these studies", name, names)
     places = inventory.machines()
-    called: dict[tuple[object, ...], list[str]] = {}
-    needs: dict[tuple[object, ...], Needs] = {}
+    needs: dict[tuple[object, ...], Needs] = {}  # by machine
+    called: dict[tuple[object, ...], dict[str, None]] = {}
     untold: list[str] = []
     for study in found:
         for place, part, who in _parts(study, inventory, systems, workloads, untold):
             if each := places.get(place):
                 machine = each.address, each.port, each.user, each.gateway
-                called.setdefault(machine, [])
-                called[machine] += [place] if place not in called[machine] else []
+                called.setdefault(machine, {})[place] = None
                 needs[machine] = _join(needs.get(machine), part, who)
     title = {machine: " + ".join(same) for machine, same in called.items()}
-    machines = {title[machine]: places[same[0]] for machine, same in called.items()}
-    return SiteNeeds(machines, {title[key]: each for key, each in needs.items()}, tuple(dict.fromkeys(untold)))
+    machines = {title[machine]: places[next(iter(same))] for machine, same in called.items()}
+    return SiteNeeds(machines, {title[machine]: each for machine, each in needs.items()}, tuple(dict.fromkeys(untold)))
 
 
 def _parts(
@@ -171,27 +169,21 @@ class GuestFiles:
     reason: str = ""
 
 
-def read_files(tar: Path) -> GuestFiles:
-    """Return what is ours in the guest image's archive."""
-    found, folders = {}, set()
-    with tarfile.open(tar) as archive:
-        for member in archive:
-            name = member.name.removeprefix("./")
-            if member.isdir() and FOLDERS.fullmatch(name):
-                folders.add(f"/{name}")
-            if not member.isfile() or not OURS.fullmatch(name) or ".." in name or member.size > LARGEST:
-                continue
-            content = archive.extractfile(member)
-            assert content is not None
-            found[name] = File(f"/{name}", member.mode & 0o777, content.read())
-    return GuestFiles(tuple(found[name] for name in sorted(found)), tuple(sorted(folders)))
-
-
 def load_files(say: Callable[[str], None]) -> GuestFiles:
-    """Return what is ours, with the image made first where it is not there yet."""
+    """Return what is ours in the guest image, which is made first where it is not there yet."""
     from infrabench.machines.lab import images  # needs the tools of the lab
 
+    found, folders = {}, set()
     try:
-        return read_files(images.make("guest", say).tar)
+        with tarfile.open(images.make("guest", say).tar) as archive:
+            for member in archive:
+                name = member.name.removeprefix("./")
+                if member.isdir() and FOLDERS.fullmatch(name):
+                    folders.add(f"/{name}")
+                if member.isfile() and OURS.fullmatch(name) and ".." not in name and member.size <= LARGEST:
+                    content = archive.extractfile(member)
+                    assert content is not None
+                    found[name] = File(f"/{name}", member.mode & 0o777, content.read())
     except (InfrabenchError, tarfile.TarError, OSError) as error:
         return GuestFiles(reason=f"it cannot be made here: {str(error).strip().splitlines()[-1]}")
+    return GuestFiles(tuple(found[name] for name in sorted(found)), tuple(sorted(folders)))
