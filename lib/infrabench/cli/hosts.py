@@ -26,7 +26,6 @@ from infrabench.core import DesignError, InfrabenchError, SiteError
 
 if TYPE_CHECKING:  # they need Fabric, which other commands do without
     from infrabench.cli.subcommands import CommandParser, Subparsers
-    from infrabench.machines.sites.inventory import Inventory
     from infrabench.machines.sites.prepare.plan import HostJob, PreparedHost
     from infrabench.machines.sites.prepare.requirements import SiteNeeds
 
@@ -103,8 +102,7 @@ def inventory(arguments: Namespace) -> Iterator[str]:
     """Yield one inventory as YAML, or write one for each site and yield where."""
     from infrabench.machines.sites import import_hosts
 
-    from_where = {"terraform": _terraform, "slurm": _slurm}[arguments.source]
-    hosts, origin = from_where(arguments)
+    hosts, origin = (_terraform if arguments.source == "terraform" else _slurm)(arguments)
     found = import_hosts.inventories(hosts, origin, arguments.known_hosts or "")
     if arguments.site:
         if arguments.site not in found:
@@ -138,7 +136,7 @@ def prepare(arguments: Namespace) -> Iterator[str]:
     with ExitStack() as stack:
         jobs = {path: list(_jobs(stack, site, arguments, alone=len(sites) == 1)) for path, site in sites.items()}
         planned = apply.make_plans([job for mine in jobs.values() for job in mine])
-        untold = dict.fromkeys(reason for _, wanted in sites.values() for reason in wanted.untold)
+        untold = dict.fromkeys(reason for site in sites.values() for reason in site.untold)
         yield from apply.render_plans(planned, list(untold))
         ready = [each for each in planned if each.commands and not each.by_hand]
         question = f"Run these commands on {len(ready)} of the hosts? [y/N] "
@@ -165,15 +163,12 @@ def _terraform(arguments: Namespace) -> tuple[list, str]:
     try:
         with sys.stdin.buffer if arguments.file == STDIN else open(arguments.file, "rb") as file:
             text = file.read(import_hosts.LARGEST + 1)
+        site = arguments.name or "terraform"
+        return import_hosts.read_terraform(text, arguments.output, site, sensitive=arguments.sensitive), origin
     except (OSError, ValueError) as error:
         raise SiteError(f"{origin}: cannot be read: {error}") from error
-    try:
-        hosts = import_hosts.read_terraform(
-            text, arguments.output, default_site=arguments.name or "terraform", sensitive=arguments.sensitive
-        )
     except SiteError as error:
         raise SiteError(f"{origin}: {error}") from error
-    return hosts, origin
 
 
 def _slurm(arguments: Namespace) -> tuple[list, str]:
@@ -197,18 +192,18 @@ def _written(folder: Path, found: dict[str, str], mode: int) -> Iterator[str]:
     folder.mkdir(parents=True, exist_ok=True)
     for path, text in paths.items():
         if not path.exists():
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
-                file.write(text)
+            path.touch(mode, exist_ok=False)
+            path.write_text(text)
         yield str(path)
 
 
-def _sites(paths: list[Path], asked: dict[str, Any], dry: bool) -> dict[Path, tuple[Inventory, SiteNeeds]]:
-    """Return each inventory with what its hosts need; all are read before any host is asked."""
+def _sites(paths: list[Path], asked: dict[str, Any], dry: bool) -> dict[Path, SiteNeeds]:
+    """Return what the hosts of each inventory need; all are read before any host is asked."""
     from infrabench.machines.sites.inventory import Inventory
     from infrabench.machines.sites.prepare import requirements
     from infrabench.machines.sites.site import read_file
 
-    found: dict[Path, tuple[Inventory, SiteNeeds]] = {}
+    found: dict[Path, SiteNeeds] = {}
     places: dict[tuple[str, int, str | None], tuple[str, str]] = {}
     for path in paths:
         if str(path) in ("auto", "lab", "local"):
@@ -219,35 +214,32 @@ def _sites(paths: list[Path], asked: dict[str, Any], dry: bool) -> dict[Path, tu
         wanted = requirements.collect_needs(inventory, asked["studies"], asked["systems"], asked["workloads"])
         if not wanted.machines:
             raise DesignError(f"{path}: {'; '.join(wanted.untold) or 'no machine of it has a part in these studies'}")
-        if inventory.name in {each.name for each, _ in found.values()}:
+        if inventory.name in {each.inventory.name for each in found.values()}:
             raise DesignError(f"{path}: another of these inventories is called {inventory.name} too")
         for name, each in wanted.machines.items():
             site, other = places.setdefault((each.address, each.port, each.gateway), (inventory.name, name))
             if site != inventory.name:
-                told = f"{site} {other} and {inventory.name} {name} are one machine"
-                raise DesignError(f"{told}: prepare one site after the other")
+                both = f"{site} {other} and {inventory.name} {name} are one machine"
+                raise DesignError(f"{both}: prepare one site after the other")
         folder = path.resolve().parent
         if not dry and not os.access(folder, os.W_OK):
             raise InfrabenchError(f"{folder}: no record can be written there; copy the inventory elsewhere")
-        found[path] = inventory, wanted
+        found[path] = wanted
     return found
 
 
-def _jobs(
-    stack: ExitStack, site: tuple[Inventory, SiteNeeds], arguments: Namespace, *, alone: bool
-) -> Iterator[HostJob]:
+def _jobs(stack: ExitStack, site: SiteNeeds, arguments: Namespace, *, alone: bool) -> Iterator[HostJob]:
     """Yield what is to be done on each host of a site; its connections end with `stack`."""
     from infrabench.machines.sites.inventory import open_hosts
     from infrabench.machines.sites.prepare.plan import HostJob
     from infrabench.machines.sites.prepare.requirements import GuestFiles, load_files
 
-    inventory, wanted = site
-    ours = {name for name, each in wanted.needs.items() if "" in each.programs.values()}
-    brought = load_files(_say) if ours else GuestFiles()
-    gateways = stack.enter_context(open_hosts(inventory, inventory.gateways, {}))
-    hosts = stack.enter_context(open_hosts(inventory, wanted.machines, gateways))
-    for name, needs in wanted.needs.items():
-        title, files = name if alone else f"{inventory.name} {name}", brought if name in ours else GuestFiles()
+    inventory, nothing = site.inventory, GuestFiles()
+    ours = {name for name, each in site.needs.items() if "" in each.programs.values()}
+    brought = load_files(_say) if ours else nothing
+    hosts = stack.enter_context(open_hosts(inventory, site.machines))
+    for name, needs in site.needs.items():
+        title, files = name if alone else f"{inventory.name} {name}", brought if name in ours else nothing
         needs = replace(needs, folders=tuple(dict.fromkeys((*needs.folders, *files.folders))))
         yield HostJob(title, hosts[name], needs, files, arguments.upgrade, arguments.update)
 

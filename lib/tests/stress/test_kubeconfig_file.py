@@ -265,7 +265,7 @@ def test_an_image_that_cannot_be_made_here_can_be_named(monkeypatch: pytest.Monk
     with pytest.raises(
         SiteError, match=r"need mmdebstrap. Or name one that the cluster can pull.*INFRABENCH_POD_IMAGE="
     ):
-        kubeconfig._image(print)
+        kubeconfig.pod_image(print)
 
 
 def test_a_site_that_is_none_is_an_unknown_name(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -140,26 +140,26 @@ def private(inventory: Inventory) -> dict[str, str]:
 
 
 @contextmanager
-def open_hosts(
-    inventory: Inventory, machines: Mapping[str, Machine], gateways: Mapping[str, SSHHost]
-) -> Iterator[dict[str, SSHHost]]:
+def open_hosts(inventory: Inventory, machines: Mapping[str, Machine]) -> Iterator[dict[str, SSHHost]]:
     """Yield a host for each of the machines, by name, connected when it is first used; they end with the context."""
     known = inventory.known_hosts.expanduser() if inventory.known_hosts else None
     with ExitStack() as stack:
-        hosts = {}
-        for name, each in machines.items():
+
+        def open_host(name: str, each: Machine, gateway: SSHHost | None = None) -> SSHHost:
             key = each.key.expanduser() if each.key else None
             if key is not None and not os.access(key, os.R_OK):
                 raise SiteError(f"{name}: the key file {each.key} cannot be read. Name another under key")
             if key is not None and (mode := key.stat().st_mode & 0o777) & 0o077:
-                told = f"{name}: the key file {each.key} is open to others (mode {mode:o}). Try: chmod 600 on it"
-                raise SiteError(told)
-            hosts[name] = SSHHost(
-                name, each.address, user=each.user, port=each.port, key=key, known_hosts=known,
-                gateway=gateways.get(each.gateway or ""),
-            )  # fmt: skip
-            stack.callback(hosts[name].close)
-        yield hosts
+                fault = f"{name}: the key file {each.key} is open to others (mode {mode:o})"
+                raise SiteError(f"{fault}. Try: chmod 600 on it")
+            host = SSHHost(
+                name, each.address, user=each.user, port=each.port, key=key, known_hosts=known, gateway=gateway
+            )
+            stack.callback(host.close)
+            return host
+
+        gateways = {name: open_host(name, each) for name, each in inventory.gateways.items()}
+        yield {name: open_host(name, each, gateways.get(each.gateway or "")) for name, each in machines.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,6 @@ class Teams:
     """The clusters' machines of an open inventory; machines that two clusters share serve one at a time."""
 
     inventory: Inventory
-    gateways: Mapping[str, SSHHost]
     say: Say
     holder: claims.Holder | None = None
     taken: dict[str, str] = field(default_factory=dict)  # address -> system
@@ -194,7 +193,7 @@ class Teams:
         self.taken.update(dict.fromkeys(mine, name))
         named = {f"{name}-{role}": node for role, node in asked.items()}
         try:
-            with open_hosts(self.inventory, named, self.gateways) as opened:
+            with open_hosts(self.inventory, named) as opened:
                 hosts = dict(zip(asked, opened.values(), strict=True))
                 claim = claims.claim_hosts(opened.values(), self.holder) if self.holder else nullcontext()
                 with claim, remote.machines(hosts, _parcels(tools, self.say), self.say) as borrowed:

@@ -190,7 +190,7 @@ def _open_cluster(
 ) -> Iterator[OpenSite]:  # fmt: skip
     # The user's whole environment: the kubeconfig may name a program that takes its credentials from there.
     here = LocalHost(environment=os.environ)
-    facts = kubeconfig.facts(config, here, say)
+    facts = {"kubectl": list(kubeconfig.check_access(config, here)), **kubeconfig.pod_image(say)}
     with ExitStack() as stack:
         if holder is not None:
             claim = stack.enter_context(cluster_claim.claim_cluster(here, facts["kubectl"], holder, say))
@@ -204,8 +204,7 @@ def _open_remote(
 ) -> Iterator[OpenSite]:  # fmt: skip
     network = str(inventory.guest_network)
     with ExitStack() as stack:
-        gateways = stack.enter_context(inventories.open_hosts(inventory, inventory.gateways, {}))
-        hosts = stack.enter_context(inventories.open_hosts(inventory, inventory.hosts, gateways))
+        hosts = stack.enter_context(inventories.open_hosts(inventory, inventory.hosts))
         if holder is not None:
             stack.enter_context(claims.claim_hosts(hosts.values(), holder))
         private = inventories.private(inventory)
@@ -216,7 +215,7 @@ def _open_remote(
             facts = {"guest_image": _upload_image(hosts["server"], facts["guest_image"], say)}
         if "client" in hosts:
             stack.enter_context(open_route(hosts["client"], hosts["server"], network, say))
-        teams = inventories.Teams(inventory, gateways, say, holder)
+        teams = inventories.Teams(inventory, say, holder)
         store = partial(on_host.store, hosts["server"])
         facts = {"guest_network": network, **facts}
         yield OpenSite(inventory.name, "inventory", hosts, facts, teams.machines, store, private)

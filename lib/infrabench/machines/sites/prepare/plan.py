@@ -34,7 +34,6 @@ STAYS_OFF: Mapping[str, tuple[str, ...]] = {
     "netperf": ("netperf.service",), "mariadb-server": ("mariadb.service",),
 }  # fmt: skip
 UNKNOWN = "Are its lists up to date (--update), and is its component in its sources (Debian's contrib, non-free)?"
-HALF = {"half-installed", "unpacked", "half-configured", "triggers-awaited", "triggers-pending"}
 _CHANGE = re.compile(r"(Inst|Remv) ([a-z0-9][a-z0-9+.:-]*)(?: \[([^\]]*)\])?(?: \((\S+)[^)]*\))?.*")
 # Prints a line for each fact, marked, since a login may say things of its own. $1, ...: kind=name of what is needed.
 _ASK = r"""
@@ -229,11 +228,14 @@ def survey_host(job: HostJob) -> HostSurvey:
     is_debian = not {"debian", "ubuntu"}.isdisjoint(one.get("system", "").lower().split())
     architecture = one.get("architecture", "") if is_debian else ""
     installed, half = dict[str, str](), set[str]()
-    for words in [each.split() for each in facts.get("package", ()) if architecture]:
-        if len(words) == 4:
-            called = words[0] if words[1] in (architecture, "all") else f"{words[0]}:{words[1]}"
-            installed |= {called: words[2]} if words[3] == "installed" else {}
-            half |= {called} if words[3] in HALF else set()
+    for each in facts.get("package", ()):
+        if architecture and len(each.split()) == 4:
+            name, of, version, status = each.split()
+            called = name if of in (architecture, "all") else f"{name}:{of}"
+            if status == "installed":
+                installed[called] = version
+            elif status not in ("not-installed", "config-files"):
+                half.add(called)
     digests = [each.split(maxsplit=1) for each in facts.get("file", ()) if re.match(r"[0-9a-f]{64} /", each)]
     nofile, nr_open = (
         float(limit) if re.fullmatch(r"[0-9]{1,18}", limit := one.get(key, "")) else NEVER

@@ -55,8 +55,9 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class SiteNeeds:
-    """Machines by name, with what each needs; and what the plug-ins or the inventory say nothing of."""
+    """Machines of an inventory by name, with what each needs; and what the plug-ins or the inventory say nothing of."""
 
+    inventory: Inventory
     machines: Mapping[str, Machine]
     needs: Mapping[str, Needs]
     untold: tuple[str, ...]
@@ -93,7 +94,8 @@ def collect_needs(
                 needs[machine] = _join(needs.get(machine), part, who)
     title = {machine: " + ".join(same) for machine, same in called.items()}
     machines = {title[machine]: places[next(iter(same))] for machine, same in called.items()}
-    return SiteNeeds(machines, {title[machine]: each for machine, each in needs.items()}, tuple(dict.fromkeys(untold)))
+    named = {title[machine]: each for machine, each in needs.items()}
+    return SiteNeeds(inventory, machines, named, tuple(dict.fromkeys(untold)))
 
 
 def _parts(
