@@ -120,7 +120,7 @@ def test_the_dry_run_of_a_bare_host_is_this_text() -> None:
 
 
 def _only_alone(names: Sequence[str]) -> Sequence[Change] | str:
-    return "E: held broken packages" if len(names) > 1 else [Change(names[0], "", "1")]
+    return "E: held broken\x1b packages" if len(names) > 1 else [Change(names[0], "", "1")]
 
 
 OLD = {**HAS.installed, "clang": "1:14-1"}
@@ -133,7 +133,7 @@ OLD = {**HAS.installed, "clang": "1:14-1"}
         ({"installed": {}, "offered": OLD, "absent": frozenset({"clang"})},
          "clang: apt offers 1:14-1, and cilium needs 1:17~ or later"),
         ({**BARE, "files": (), "simulate": _only_alone},
-         "installing apache2 apache2-utils clang python3 is refused by apt: E: held broken packages"),
+         "installing apache2 apache2-utils clang python3 is refused by apt: E: held broken? packages"),
         ({"needs": Needs({"python3": "python3"}, root=True), "files": (), "root": "sudo", "login": "me"},
          "clusters and storage are made as root, and the login is me: log in as root"),
         ({"nr_open": 4096}, "its kernel allows 4096 open files, 16384 are needed: raise fs.nr_open"),
