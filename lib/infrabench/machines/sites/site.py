@@ -20,7 +20,7 @@ from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.hosts.remote_shell import probe
 from infrabench.machines.sites import cluster_claim, kubeconfig, yaml_with_lines
 from infrabench.machines.sites import inventory as inventories
-from infrabench.machines.sites.inventory import GUEST_NETWORK, Inventory
+from infrabench.machines.sites.inventory import GUEST_NETWORK, Inventory, Say
 from infrabench.machines.sites.kubeconfig import Kubeconfig
 from infrabench.machines.stores import on_host
 
@@ -100,7 +100,7 @@ def name_and_kind(spec: str | Path) -> tuple[str, str]:
 
 
 @contextmanager
-def open_site(spec: str | Path, say: Callable[[str], None] = log.info, session: str = "") -> Iterator[OpenSite]:
+def open_site(spec: str | Path, say: Say = log.info, session: str = "") -> Iterator[OpenSite]:
     """Yield the site named by `spec`, with every host connected; connections end with the context.
 
     A lab that is not up is brought up, and taken down again at the end; one that was up stays up. With the name of a
@@ -141,7 +141,7 @@ def read_file(spec: str | Path) -> Inventory | Kubeconfig:
 
 
 @contextmanager
-def _open_lab(say: Callable[[str], None], holder: claims.Holder | None) -> Iterator[OpenSite]:
+def _open_lab(say: Say, holder: claims.Holder | None) -> Iterator[OpenSite]:
     from infrabench.machines import lab  # the lab's tools are needed only where it is used
     from infrabench.machines.lab import node_groups, nodes
     from infrabench.machines.lab.shell import require
@@ -159,14 +159,14 @@ def _open_lab(say: Callable[[str], None], holder: claims.Holder | None) -> Itera
         yield OpenSite("lab", "lab", hosts, facts, clusters, stores)
 
 
-def open_local(say: Callable[[str], None] = log.info, make: bool = True) -> OpenSite:
+def open_local(say: Say = log.info, make: bool = True) -> OpenSite:
     """Return the site `local`; unless `make`, without its guest image where that is still to be made."""
     facts = {"guest_network": str(GUEST_NETWORK), **_local_guest(say, make)}
     here = LocalHost()
     return OpenSite("local", "local", {"server": here}, facts, storer=partial(on_host.store, here))
 
 
-def _local_guest(say: Callable[[str], None], make: bool = True) -> dict[str, Any]:
+def _local_guest(say: Say, make: bool = True) -> dict[str, Any]:
     """Return the guest image of this machine as a site fact, or why there is none."""
     from infrabench.machines.lab import images
 
@@ -185,9 +185,7 @@ def _local_guest(say: Callable[[str], None], make: bool = True) -> dict[str, Any
 
 
 @contextmanager
-def _open_cluster(
-    config: Kubeconfig, say: Callable[[str], None], holder: claims.Holder | None
-) -> Iterator[OpenSite]:  # fmt: skip
+def _open_cluster(config: Kubeconfig, say: Say, holder: claims.Holder | None) -> Iterator[OpenSite]:
     # The user's whole environment: the kubeconfig may name a program that takes its credentials from there.
     here = LocalHost(environment=os.environ)
     facts = {"kubectl": list(kubeconfig.check_access(config, here)), **kubeconfig.pod_image(say)}
@@ -199,9 +197,7 @@ def _open_cluster(
 
 
 @contextmanager
-def _open_remote(
-    inventory: Inventory, say: Callable[[str], None], holder: claims.Holder | None
-) -> Iterator[OpenSite]:  # fmt: skip
+def _open_remote(inventory: Inventory, say: Say, holder: claims.Holder | None) -> Iterator[OpenSite]:
     network = str(inventory.guest_network)
     with ExitStack() as stack:
         hosts = stack.enter_context(inventories.open_hosts(inventory, inventory.hosts))
@@ -229,7 +225,7 @@ def _addresses(host: Host) -> list[str]:
     return json.loads(answer.stdout)
 
 
-def _upload_image(host: Host, image: Mapping[str, str], say: Callable[[str], None]) -> dict[str, str]:
+def _upload_image(host: Host, image: Mapping[str, str], say: Say) -> dict[str, str]:
     tar, name = Path(image["tar"]), f"guest-{image['hash']}.tar"
     if not host_cache.verify_copy(host, tar, name):
         say(f"Copying the guest image to {host.name}")
@@ -238,7 +234,7 @@ def _upload_image(host: Host, image: Mapping[str, str], say: Callable[[str], Non
 
 
 @contextmanager
-def open_route(client: Host, server: Host, network: str, say: Callable[[str], None]) -> Iterator[None]:
+def open_route(client: Host, server: Host, network: str, say: Say) -> Iterator[None]:
     """Give the client a route to the guests while the site is open, unless it has one of its own.
 
     Without root no route can be made, and `say` is told. Raises `SiteError` when root cannot make one either: every
@@ -249,9 +245,8 @@ def open_route(client: Host, server: Host, network: str, say: Callable[[str], No
     if added.status == 4:
         say(f"{client.name} has no route to guests on {server.name}, and no root to make one. As root there: {by_hand}")
     elif added.status not in (0, 3):
-        why = (
-            (added.stdout or added.stderr).decode("utf-8", "replace").replace(server.address, server.name).strip(" .\n")
-        )
+        reason = (added.stdout or added.stderr).decode("utf-8", "replace")
+        why = reason.replace(server.address, server.name).strip(" .\n")
         raise SiteError(
             f"{client.name} cannot reach the guests ({network}) through {server.name}: {why or added.ending}. Give the "
             f"server's IPv4 address in the inventory, or make the route by hand: {by_hand}"

@@ -15,6 +15,7 @@ from typing import Any
 
 from infrabench.core import CommandFailed, InfrabenchError, SiteError
 from infrabench.machines.hosts import interrupts, parallel
+from infrabench.machines.sites.inventory import Say
 from infrabench.machines.sites.prepare.plan import Command, HostJob, PreparedHost, make_plan, printable, survey_host
 
 AT_ONCE = 16
@@ -27,7 +28,7 @@ def make_plans(jobs: Sequence[HostJob]) -> list[PreparedHost]:
     return _run_each([PreparedHost(job) for job in jobs], lambda host: make_plan(host.job, survey_host(host.job)))
 
 
-def apply_plans(planned: Sequence[PreparedHost], say: Callable[[str], None]) -> list[PreparedHost]:
+def apply_plans(planned: Sequence[PreparedHost], say: Say) -> list[PreparedHost]:
     """Carry out the plans of hosts that have something to do; a host that fails is named, and the others go on.
 
     An interrupt lets the commands that run come to their end, since half an installation helps nobody, and starts none.
@@ -47,7 +48,7 @@ def _run_each(hosts: Sequence[PreparedHost], do: Callable[[PreparedHost], Prepar
     return parallel.run_all(safe, hosts, AT_ONCE)
 
 
-def _apply_plan(plan: PreparedHost, say: Callable[[str], None], stopped: Event) -> PreparedHost:
+def _apply_plan(plan: PreparedHost, say: Say, stopped: Event) -> PreparedHost:
     if not plan.commands or plan.by_hand:
         return plan
     job, before, done, waiting, error = plan.job, plan.survey, list[Command](), list(plan.commands), ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tarfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from infrabench import registry
 from infrabench.core import DesignError, InfrabenchError, Study, unknown_name
 from infrabench.machines import host_cache
-from infrabench.machines.sites.inventory import Inventory, Machine
+from infrabench.machines.sites.inventory import Inventory, Machine, Say
 
 EVERYWHERE = {"python3": "python3", "timeout": "coreutils"}  # what a host says about itself; the limits of commands
 HOST_ROLES = {"server": "server", "near": "server", "client": "client", "far": "client"}  # of a plan -> of an inventory
@@ -72,11 +72,10 @@ def collect_needs(
     A machine that has several places is there once, under all its names. `DesignError` for a name that no study has.
     """
     found = [registry.study(name) for name in studies]
-    known = {
-        "system": (systems, {name for study in found for name in study.systems}),
-        "workload": (workloads, {name for study in found for name in _workloads(study)}),
-    }
-    for kind, (given, names) in known.items():
+    for kind, given, names in (
+        ("system", systems, {name for study in found for name in study.systems}),
+        ("workload", workloads, {name for study in found for name in _workloads(study)}),
+    ):
         if given is not None and not given:
             raise DesignError(f"no {kind} is named; leave the option out for all of them")
         for name in given or ():
@@ -171,7 +170,7 @@ class GuestFiles:
     reason: str = ""
 
 
-def load_files(say: Callable[[str], None]) -> GuestFiles:
+def load_files(say: Say) -> GuestFiles:
     """Return what is ours in the guest image, which is made first where it is not there yet."""
     from infrabench.machines.lab import images  # needs the tools of the lab
 
