@@ -26,7 +26,7 @@ from infrabench.core import DesignError, InfrabenchError, SiteError
 
 if TYPE_CHECKING:  # they need Fabric, which other commands do without
     from infrabench.cli.subcommands import CommandParser, Subparsers
-    from infrabench.machines.sites.prepare.plan import HostJob, PreparedHost
+    from infrabench.machines.sites.prepare.plan import HostPlan
     from infrabench.machines.sites.prepare.requirements import SiteNeeds
 
 STDIN = "-"
@@ -128,28 +128,28 @@ def prepare(arguments: Namespace) -> Iterator[str]:
     from infrabench.machines.hosts import claims
     from infrabench.machines.sites.prepare import apply
 
-    done: list[PreparedHost] = []
+    done: list[HostPlan] = []
     asked = {
         "studies": arguments.study, "systems": split(arguments.systems), "workloads": split(arguments.workloads),
     }  # fmt: skip
     sites = _sites([Path(each) for each in arguments.inventories], asked, arguments.dry_run)
     with ExitStack() as stack:
-        jobs = {path: list(_jobs(stack, site, arguments, alone=len(sites) == 1)) for path, site in sites.items()}
-        planned = apply.make_plans([job for mine in jobs.values() for job in mine])
+        hosts = {path: list(_hosts(stack, site, arguments, alone=len(sites) == 1)) for path, site in sites.items()}
+        planned = apply.make_plans([host for listed in hosts.values() for host in listed])
         untold = dict.fromkeys(reason for site in sites.values() for reason in site.untold)
         yield from apply.render_plans(planned, list(untold))
         ready = [each for each in planned if each.commands and not each.by_hand]
         question = f"Run these commands on {len(ready)} of the hosts? [y/N] "
         if ready and not arguments.dry_run and (arguments.yes or agreed(question)):
             # A host without python3 cannot be claimed, nor be measured by anybody.
-            hosts = [each.job.host for each in ready if each.survey and "python3" not in each.survey.absent]
-            with claims.claim_hosts(hosts, claims.make_holder("hosts prepare")):
+            able = [each.host for each in ready if each.survey and "python3" not in each.survey.absent]
+            with claims.claim_hosts(able, claims.make_holder("hosts prepare")):
                 done = apply.apply_plans(planned, _say)
     if not done:
         yield "dry run: nothing was changed" if arguments.dry_run else "nothing was changed"
     yield from apply.render_results(done)
-    for path, mine in jobs.items():
-        prepared = [each for each in done if each.job in mine]
+    for path, listed in hosts.items():
+        prepared = [each for each in done if each.name in {host.name for host in listed}]
         if any(each.done for each in prepared):
             yield str(apply.write_record(path, prepared, asked))
     if bad := [each.name for each in done or planned if not each.ok]:
@@ -228,10 +228,10 @@ def _sites(paths: list[Path], asked: dict[str, Any], dry: bool) -> dict[Path, Si
     return found
 
 
-def _jobs(stack: ExitStack, site: SiteNeeds, arguments: Namespace, *, alone: bool) -> Iterator[HostJob]:
-    """Yield what is to be done on each host of a site; its connections end with `stack`."""
+def _hosts(stack: ExitStack, site: SiteNeeds, arguments: Namespace, *, alone: bool) -> Iterator[HostPlan]:
+    """Yield each host of a site with what it needs; its connections end with `stack`."""
     from infrabench.machines.sites.inventory import open_hosts
-    from infrabench.machines.sites.prepare.plan import HostJob
+    from infrabench.machines.sites.prepare.plan import HostPlan
     from infrabench.machines.sites.prepare.requirements import GuestFiles, load_files
 
     inventory, nothing = site.inventory, GuestFiles()
@@ -241,7 +241,7 @@ def _jobs(stack: ExitStack, site: SiteNeeds, arguments: Namespace, *, alone: boo
     for name, needs in site.needs.items():
         title, files = name if alone else f"{inventory.name} {name}", brought if name in ours else nothing
         needs = replace(needs, folders=tuple(dict.fromkeys((*needs.folders, *files.folders))))
-        yield HostJob(title, hosts[name], needs, files, arguments.upgrade, arguments.update)
+        yield HostPlan(title, hosts[name], needs, files, arguments.upgrade, arguments.update)
 
 
 def _say(line: str) -> None:

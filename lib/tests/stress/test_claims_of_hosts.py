@@ -212,11 +212,10 @@ def test_machines_of_a_cluster_are_claimed_before_anything_is_brought(
 
 
 def test_a_host_that_is_measured_is_not_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = SimpleNamespace(name="here", host=LocalHost("here"))
     survey = SimpleNamespace(absent=frozenset({"fio"}))
-    planned = SimpleNamespace(job=job, commands=("install",), by_hand=False, survey=survey)
+    planned = SimpleNamespace(host=LocalHost("here"), commands=("install",), by_hand=False, survey=survey)
     monkeypatch.setattr(hosts, "_sites", lambda *_: {Path("x.yml"): SimpleNamespace(untold=())})
-    monkeypatch.setattr(hosts, "_jobs", lambda *_, alone: [job])
+    monkeypatch.setattr(hosts, "_hosts", lambda *_, alone: [planned])
     monkeypatch.setattr(apply, "make_plans", lambda *_: [planned])
     monkeypatch.setattr(apply, "apply_plans", lambda *_: pytest.fail("it was changed"))
     monkeypatch.setattr(apply, "render_plans", lambda *_: ())

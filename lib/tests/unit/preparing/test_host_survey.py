@@ -11,7 +11,7 @@ import pytest
 from infrabench.core import ParseError, SiteError
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.sites.prepare import plan
-from infrabench.machines.sites.prepare.plan import Change, HostJob, HostSurvey, PreparedHost
+from infrabench.machines.sites.prepare.plan import Change, HostPlan, HostSurvey
 from infrabench.machines.sites.prepare.requirements import File, GuestFiles, Needs
 from tests.support.cluster_fakes import Scripted
 
@@ -78,13 +78,13 @@ Conf apache2-utils (2.5-1 localhost [all])
 """
 
 
-def _job(status: int = 0, said: str = "", needs: Needs = NEEDS) -> HostJob:
+def _host(status: int = 0, said: str = "", needs: Needs = NEEDS) -> HostPlan:
     """Return the job of a host that answers everything alike."""
-    return HostJob("h", Scripted(lambda argv, stdin: (status, said.encode())), needs, GuestFiles())
+    return HostPlan("h", Scripted(lambda argv, stdin: (status, said.encode())), needs, GuestFiles())
 
 
 def _survey(facts: str = FACTS) -> HostSurvey:
-    return plan.survey_host(_job(said=facts))
+    return plan.survey_host(_host(said=facts))
 
 
 def _debian(folder: Path, **other: str) -> LocalHost:
@@ -128,7 +128,7 @@ needs_debian = pytest.mark.skipif(not Path("/etc/debian_version").exists(), reas
 def test_packages_are_whole_ones_with_foreign_architectures_named(tmp_path: Path) -> None:
     """What apt and dpkg print is read by the script itself."""
     ours = GuestFiles((File(f"{tmp_path}/policy.txt", 0o644, b""), File(f"{tmp_path}/none", 0o644, b"")))
-    found = plan.survey_host(HostJob("h", _debian(tmp_path), NEEDS, ours))
+    found = plan.survey_host(HostPlan("h", _debian(tmp_path), NEEDS, ours))
     assert found.installed == {"bash": "5.2.15-2+b7", "libc6": "2.36-9", "libc6:i386": "2.36-9", "tzdata": "2024a"}
     assert found.half == {"half"}
     assert found.offered == {"iozone3": "3.489-1", "sysbench": "1.0.20+ds-5"}
@@ -139,7 +139,7 @@ def test_packages_are_whole_ones_with_foreign_architectures_named(tmp_path: Path
 @pytest.mark.parametrize("tool", ["dpkg_query", "apt_cache"])
 def test_a_host_whose_package_tools_fail_is_told(tmp_path: Path, tool: str) -> None:
     with pytest.raises(SiteError, match="it is broken"):
-        plan.survey_host(replace(_job(), host=_debian(tmp_path, **{tool: "echo it is broken >&2; exit 2"})))
+        plan.survey_host(replace(_host(), host=_debian(tmp_path, **{tool: "echo it is broken >&2; exit 2"})))
 
 
 @pytest.mark.parametrize("system", ["fedora", "rhel centos", "", "alpine", "arch"])
@@ -161,18 +161,18 @@ def test_what_would_change_is_read_line_by_line() -> None:
 @pytest.mark.parametrize("line", ["Inst", "Inst ", "Inst Two (1 x)", "Inst iozone3", "Remv exim4", "Inst ../x (1 y)"])
 def test_a_line_of_apt_that_is_not_understood_is_an_error(line: str) -> None:
     with pytest.raises(ParseError, match="a line that is not understood"):
-        plan.make_plan(_job(0, f"{SIMULATED}{line} \n"), _survey())
+        plan.make_plan(_host(0, f"{SIMULATED}{line} \n"), _survey())
 
 
 def test_a_host_whose_dpkg_cannot_compare_is_told() -> None:
     with pytest.raises(SiteError, match="--compare-versions"):
-        plan.make_plan(_job(2, "dpkg: broken\n", Needs(programs={"sh": "dash>=0.6"})), _survey())
+        plan.make_plan(_host(2, "dpkg: broken\n", Needs(programs={"sh": "dash>=0.6"})), _survey())
 
 
 def test_changes_are_new_gone_and_other_versions() -> None:
     before, after = ({"a": "1", "b": "1", "c": "1"}, {"a": "1", "b": "2", "d": "1"})
-    host = PreparedHost(
-        _job(), replace(_survey(), installed=before, hashes={"x": "1", "y": "1", "gone": "1"}),
+    host = replace(
+        _host(), survey=replace(_survey(), installed=before, hashes={"x": "1", "y": "1", "gone": "1"}),
         after=replace(_survey(), installed=after, hashes={"x": "2", "y": "1", "new": "1"}),
     )  # fmt: skip
     assert host.changed == (Change("b", "1", "2"), Change("c", "1", ""), Change("d", "", "1"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from infrabench.core import Result, SiteError
 from infrabench.machines.sites.prepare import apply
-from infrabench.machines.sites.prepare.plan import HostJob, PreparedHost
+from infrabench.machines.sites.prepare.plan import HostPlan
 from infrabench.machines.sites.prepare.requirements import GuestFiles, Needs
 
 NEEDS = Needs(
@@ -55,12 +55,12 @@ class Machine:
         return ""
 
 
-def _jobs(*machines: Machine, update: bool = False) -> list[HostJob]:
-    return [HostJob(f"h{number}", each, NEEDS, GuestFiles(), update=update) for number, each in enumerate(machines)]
+def _hosts(*machines: Machine, update: bool = False) -> list[HostPlan]:
+    return [HostPlan(f"h{number}", each, NEEDS, GuestFiles(), update=update) for number, each in enumerate(machines)]
 
 
-def _prepare(*machines: Machine) -> list[PreparedHost]:
-    return apply.apply_plans(apply.make_plans(_jobs(*machines)), lambda line: None)
+def _prepare(*machines: Machine) -> list[HostPlan]:
+    return apply.apply_plans(apply.make_plans(_hosts(*machines)), lambda line: None)
 
 
 def _last_words(machine: Machine) -> list[str]:
@@ -92,9 +92,9 @@ def test_after_an_update_what_was_shown_is_done_and_what_is_not_offered_is_told(
 def test_what_was_never_shown_is_not_done() -> None:
     host = Machine(["fio"], later=["fio", "apache2-utils"])
     host.lists = True
-    (planned,) = apply.make_plans(_jobs(host))
+    (planned,) = apply.make_plans(_hosts(host))
     assert [each.package for each in planned.packages] == ["fio"]
-    (planned,) = apply.make_plans(_jobs(host, update=True))
+    (planned,) = apply.make_plans(_hosts(host, update=True))
     (done,) = apply.apply_plans([replace(planned, packages=planned.packages[1:])], lambda line: None)
     assert "apt now offers more than was shown: apache2-utils. Run it again" in done.error
     assert _last_words(host) == ["update"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from infrabench.machines.sites.prepare import apply, plan
-from infrabench.machines.sites.prepare.plan import Change, HostJob, HostSurvey, PreparedHost
+from infrabench.machines.sites.prepare.plan import Change, HostPlan, HostSurvey
 from infrabench.machines.sites.prepare.requirements import File, GuestFiles, Needs
 from tests.support.cluster_fakes import Scripted
 from tests.support.places import TESTS
@@ -64,7 +64,7 @@ def _older(version: str, floor: str) -> bool:
 def _plan(
     needs: Needs = NEEDS, files: Sequence[File] = FILES, *, simulate: Answer = _nothing_else, no_files: str = "",
     updated: bool = False, upgrade: bool = False, update: bool = False, **has: object,
-) -> PreparedHost:  # fmt: skip
+) -> HostPlan:  # fmt: skip
     """Return the plan for a host that has this besides what `HAS` says; its apt would do what `simulate` says."""
 
     def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
@@ -80,15 +80,15 @@ def _plan(
         ]  # fmt: skip
         return 0, "\n".join(lines).encode()
 
-    job = HostJob("server", Scripted(answer), needs, GuestFiles(tuple(files), (), no_files), upgrade, update)
-    return plan.make_plan(job, replace(HAS, **has), updated=updated)  # type: ignore[arg-type]
+    host = HostPlan("server", Scripted(answer), needs, GuestFiles(tuple(files), (), no_files), upgrade, update)
+    return plan.make_plan(host, replace(HAS, **has), updated=updated)  # type: ignore[arg-type]
 
 
-def _words(made: PreparedHost) -> list[str]:
+def _words(made: HostPlan) -> list[str]:
     return [str(command) for command in made.commands]
 
 
-def _packages(made: PreparedHost) -> list[str]:
+def _packages(made: HostPlan) -> list[str]:
     return [each.package for each in made.packages]
 
 
@@ -112,9 +112,9 @@ def test_the_dry_run_of_a_bare_host_is_this_text() -> None:
         ),
         "flannel-control": _plan(root="no", login="guest", absent=frozenset({"ab"}), installed={"clang": "1:14-1"}),
         "flannel-worker1": _plan(title="Fedora 41", architecture="", **BARE),
-        "flannel-worker2": PreparedHost(_plan().job, error="login refused"),
+        "flannel-worker2": replace(_plan(), survey=None, error="login refused"),
     }  # fmt: skip
-    named = [replace(each, job=replace(each.job, name=name)) for name, each in hosts.items()]
+    named = [replace(each, name=name) for name, each in hosts.items()]
     told = apply.render_plans(named, ["the inventory names no machines for cilium"])
     assert "\n".join(told) + "\n" == GOLDEN.read_text()
 

@@ -16,19 +16,19 @@ from typing import Any
 from infrabench.core import CommandFailed, InfrabenchError, SiteError
 from infrabench.machines.hosts import interrupts, parallel
 from infrabench.machines.sites.inventory import Say
-from infrabench.machines.sites.prepare.plan import Command, HostJob, PreparedHost, make_plan, printable, survey_host
+from infrabench.machines.sites.prepare.plan import Command, HostPlan, make_plan, printable, survey_host
 
 AT_ONCE = 16
 STEP_S, APT_S = 60.0, 900.0
 FORMAT = 1
 
 
-def make_plans(jobs: Sequence[HostJob]) -> list[PreparedHost]:
+def make_plans(hosts: Sequence[HostPlan]) -> list[HostPlan]:
     """Return the plan for each host, asked of all at once; one that cannot be asked says so, the others go on."""
-    return _run_each([PreparedHost(job) for job in jobs], lambda host: make_plan(host.job, survey_host(host.job)))
+    return _run_each(hosts, lambda plan: make_plan(plan, survey_host(plan)))
 
 
-def apply_plans(planned: Sequence[PreparedHost], say: Say) -> list[PreparedHost]:
+def apply_plans(planned: Sequence[HostPlan], say: Say) -> list[HostPlan]:
     """Carry out the plans of hosts that have something to do; a host that fails is named, and the others go on.
 
     An interrupt lets the commands that run come to their end, since half an installation helps nobody, and starts none.
@@ -38,34 +38,34 @@ def apply_plans(planned: Sequence[PreparedHost], say: Say) -> list[PreparedHost]
         return _run_each(planned, lambda plan: _apply_plan(plan, say, stopped))
 
 
-def _run_each(hosts: Sequence[PreparedHost], do: Callable[[PreparedHost], PreparedHost]) -> list[PreparedHost]:
-    def safe(host: PreparedHost) -> PreparedHost:
+def _run_each(plans: Sequence[HostPlan], do: Callable[[HostPlan], HostPlan]) -> list[HostPlan]:
+    def safe(plan: HostPlan) -> HostPlan:
         try:
-            return do(host)
+            return do(plan)
         except InfrabenchError as error:
-            return PreparedHost(host.job, error=str(error))
+            return replace(plan, error=str(error))
 
-    return parallel.run_all(safe, hosts, AT_ONCE)
+    return parallel.run_all(safe, plans, AT_ONCE)
 
 
-def _apply_plan(plan: PreparedHost, say: Say, stopped: Event) -> PreparedHost:
+def _apply_plan(plan: HostPlan, say: Say, stopped: Event) -> HostPlan:
     if not plan.commands or plan.by_hand:
         return plan
-    job, before, done, waiting, error = plan.job, plan.survey, list[Command](), list(plan.commands), ""
+    before, done, waiting, error = plan.survey, list[Command](), list(plan.commands), ""
     try:
         while waiting:
             if stopped.is_set():
                 raise SiteError(f"interrupted; {len(waiting)} of its commands have not run")
             command = waiting.pop(0)
-            say(f"{job.name}: {command}")
+            say(f"{plan.name}: {command}")
             done.append(command)
             timeout_s = APT_S if "apt-get" in command.argv else STEP_S
-            result = job.host.run(command.argv, timeout_s=timeout_s, stdin=command.stdin)
+            result = plan.host.run(command.argv, timeout_s=timeout_s, stdin=command.stdin)
             if not result.ok:
-                raise SiteError(printable(str(CommandFailed(result, job.host.name))))
+                raise SiteError(printable(str(CommandFailed(result, plan.host.name))))
             if plan.updates:  # by this first command: what apt offers is known only now
                 known = {each.package for each in plan.packages}
-                plan = make_plan(job, survey_host(job), updated=True)
+                plan = make_plan(plan, survey_host(plan), updated=True)
                 waiting = list(plan.commands)
                 if more := sorted({each.package for each in plan.packages} - known):
                     raise SiteError(f"apt now offers more than was shown: {', '.join(more)}. Run it again")
@@ -73,19 +73,19 @@ def _apply_plan(plan: PreparedHost, say: Say, stopped: Event) -> PreparedHost:
         error = str(why)
     plan = replace(plan, survey=before, done=tuple(done), error=error)
     try:  # what the host is like now is asked of it, not concluded from the commands
-        after = survey_host(job)
+        after = survey_host(plan)
     except InfrabenchError as lost:
         return replace(plan, after=None, error=error or str(lost))
     # What a plan could not mend, it said itself.
-    packages = {each.package for each in plan.packages} | ({""} if job.ours.files else set())
-    mended = {each for each in job.needs.programs if job.needs.package(each)[0] in packages}
-    lacking = () if error else sorted(after.absent & {*mended, *job.needs.folders, *job.needs.modules})
+    packages = {each.package for each in plan.packages} | ({""} if plan.ours.files else set())
+    mended = {each for each in plan.needs.programs if plan.needs.package(each)[0] in packages}
+    lacking = () if error else sorted(after.absent & {*mended, *plan.needs.folders, *plan.needs.modules})
     return replace(
         plan, after=after, problems=(*plan.problems, *(f"{name} is still not there" for name in lacking))
     )  # fmt: skip
 
 
-def write_record(inventory: Path, prepared: Sequence[PreparedHost], asked: Mapping[str, Any]) -> Path:
+def write_record(inventory: Path, prepared: Sequence[HostPlan], asked: Mapping[str, Any]) -> Path:
     """Write what was done beside the inventory, never over another record: ``NAME.prepared-TIME.json``; return it.
 
     It holds commands, versions before and after of what is needed, and every change.
@@ -101,7 +101,7 @@ def write_record(inventory: Path, prepared: Sequence[PreparedHost], asked: Mappi
     return path
 
 
-def _host_record(host: PreparedHost) -> dict[str, Any]:
+def _host_record(host: HostPlan) -> dict[str, Any]:
     if host.survey is None:
         return {"error": host.error}
     before, after = host.survey, host.after.installed if host.after else {}
@@ -112,14 +112,14 @@ def _host_record(host: PreparedHost) -> dict[str, Any]:
             for each in host.done
         ],
         "packages": {
-            name: {"before": before.installed.get(name), "after": after.get(name)} for name in host.job.needs.packages()
+            name: {"before": before.installed.get(name), "after": after.get(name)} for name in host.needs.packages()
         },
         "changed": {each.package: [each.old or None, each.new or None] for each in host.changed},
         "files": list(host.written), "left": list(host.left), "error": host.error or None,
     }  # fmt: skip
 
 
-def render_plans(planned: Sequence[PreparedHost], untold: Sequence[str]) -> Iterator[str]:
+def render_plans(planned: Sequence[HostPlan], untold: Sequence[str]) -> Iterator[str]:
     """Yield every host's plan: packages with versions, every command as it is run, and what stays unmet."""
     for host in planned:
         survey, packages, commands = host.survey, host.packages, host.commands
@@ -146,7 +146,7 @@ def render_plans(planned: Sequence[PreparedHost], untold: Sequence[str]) -> Iter
     yield from (f"not asked: {reason}" for reason in untold)
 
 
-def render_results(prepared: Sequence[PreparedHost]) -> Iterator[str]:
+def render_results(prepared: Sequence[HostPlan]) -> Iterator[str]:
     """Yield what changed on every host, and what is still lacking."""
     for each in prepared:
         if each.error:

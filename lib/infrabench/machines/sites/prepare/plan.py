@@ -13,7 +13,7 @@ import re
 import shlex
 import tarfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from infrabench.core import CommandFailed, Host, ParseError, SiteError
 from infrabench.machines.hosts.host import run_checked
@@ -101,21 +101,6 @@ class HostSurvey:
 
 
 @dataclass(frozen=True, slots=True)
-class HostJob:
-    """A host, what it needs, and what of ours is brought to it.
-
-    `upgrade`: packages that are there may be upgraded. `update`: bring apt's lists up to date in any case.
-    """
-
-    name: str
-    host: Host
-    needs: Needs
-    ours: GuestFiles
-    upgrade: bool = False
-    update: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Change:
     """A package that is installed, upgraded (`old` and `new`) or removed (no `new`), and who wants it.
 
@@ -152,14 +137,20 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedHost:
-    """What is to be done on a host, and what became of it.
+class HostPlan:
+    """A host with what it needs and what of ours is brought to it, then what is to be done there, then what was.
 
-    `problems` are needs that stay unmet. `updates`: apt's lists are brought up to date first, and versions are not
-    known before. `after`: what the host had last, None when it did not answer. `error`: it was given up.
+    `upgrade`: packages that are there may be upgraded. `update`: bring apt's lists up to date in any case; `updates`:
+    they are brought up to date first, and versions are not known before. `problems` are needs that stay unmet. `after`:
+    what the host had last, None when it did not answer. `error`: it was given up.
     """
 
-    job: HostJob
+    name: str
+    host: Host
+    needs: Needs
+    ours: GuestFiles
+    upgrade: bool = False
+    update: bool = False
     survey: HostSurvey | None = None  # None: it could not be asked
     packages: tuple[Change, ...] = ()
     depends: int = 0  # further packages that come with them
@@ -169,10 +160,6 @@ class PreparedHost:
     done: tuple[Command, ...] = ()
     after: HostSurvey | None = None
     error: str = ""
-
-    @property
-    def name(self) -> str:
-        return self.job.name
 
     @property
     def by_hand(self) -> bool:
@@ -210,20 +197,20 @@ def printable(text: str) -> str:
     return re.sub(r"[^\x20-\x7e]", "?", " ".join(text.split()))
 
 
-def survey_host(job: HostJob) -> HostSurvey:
+def survey_host(plan: HostPlan) -> HostSurvey:
     """Return what a host has; `SiteError` when it does not answer."""
-    needs, files = job.needs, (*(each.path for each in job.ours.files), LIMITS)
+    needs, files = plan.needs, (*(each.path for each in plan.ours.files), LIMITS)
     asked = {"program": needs.programs, "device": needs.modules, "folder": needs.folders, "file": files,
              "package": needs.packages()}  # fmt: skip
     words = [f"{kind}={name}" for kind, names in asked.items() for name in names]
-    output = run_checked(job.host, ("sh", "-s", *words), timeout_s=ASK_S, stdin=_ASK.encode(), error=SiteError)
+    output = run_checked(plan.host, ("sh", "-s", *words), timeout_s=ASK_S, stdin=_ASK.encode(), error=SiteError)
     facts: dict[str, list[str]] = {}
     for line in output.splitlines():
         if line.startswith("fact: "):
             key, _, value = line.removeprefix("fact: ").partition(" ")
             facts.setdefault(key, []).append(printable(value))
     if "end" not in facts:
-        raise SiteError(f"{job.host.name}: its answer is not whole. Does its login shell end commands early?")
+        raise SiteError(f"{plan.host.name}: its answer is not whole. Does its login shell end commands early?")
     one = {key: values[0] for key, values in facts.items()}
     is_debian = not {"debian", "ubuntu"}.isdisjoint(one.get("system", "").lower().split())
     architecture = one.get("architecture", "") if is_debian else ""
@@ -252,49 +239,52 @@ def survey_host(job: HostJob) -> HostSurvey:
     )  # fmt: skip
 
 
-def make_plan(job: HostJob, survey: HostSurvey, *, updated: bool = False) -> PreparedHost:
-    """Return the plan for a host that has this; `updated`: apt's lists were just brought up to date."""
-    needs, problems = job.needs, list[str]()
+def make_plan(plan: HostPlan, survey: HostSurvey, *, updated: bool = False) -> HostPlan:
+    """Return what is to be done on a host that has this; `updated`: apt's lists were just brought up to date."""
+    needs, problems = plan.needs, list[str]()
     if not survey.architecture:
         if survey.absent:
             names = needs.packages([each for each in needs.programs if each in survey.absent])
             lacks = f". Install what these are on Debian: {' '.join(names)}" if names else ""
             problems.append(f"it is {survey.title}: packages are installed on Debian and Ubuntu only{lacks}")
-        return PreparedHost(job, survey, problems=tuple(problems), after=survey)
+        return replace(plan, survey=survey, problems=tuple(problems), after=survey)
     if needs.root and survey.root != "yes":
         problems.append(f"clusters and storage are made as root, and the login is {survey.login}: log in as root")
-    packages, depends = _lacking_packages(job, survey, updated, problems), 0
-    updates = not updated and (job.update or (bool(packages) and not survey.lists))
+    packages, depends = _lacking_packages(plan, survey, updated, problems), 0
+    updates = not updated and (plan.update or (bool(packages) and not survey.lists))
     if not updates:
-        packages, depends = _harmless_packages(job, packages, problems)
+        packages, depends = _harmless_packages(plan, packages, problems)
     names = [each.package for each in packages]
     units = [unit for name in names if name not in survey.installed for unit in STAYS_OFF.get(name, ())]
     folders = [folder for folder in needs.folders if folder in survey.absent]
     owner = () if survey.root == "yes" else (f"--owner={survey.login}",)
-    files = _lacking_files(job, survey, problems)
+    files = _lacking_files(plan, survey, problems)
     modules = [module for device, module in needs.modules.items() if device in survey.absent]
     steps = (
         (updates, (*_APT, "update")),
         (units and survey.systemd, ("systemctl", "mask", *units)),
-        (names, _install(names, job.upgrade)),
+        (names, _install(names, plan.upgrade)),
         (folders, ("install", "--directory", "--mode=755", *owner, *folders)),
         (files, _UNPACK),
         (modules, ("modprobe", "--all", *modules)),
     )
     as_root = ("sudo", "-n") if survey.root == "sudo" else ()
     commands = [Command((*as_root, *argv), files if argv is _UNPACK else ()) for needed, argv in steps if needed]
-    return PreparedHost(job, survey, tuple(packages), depends, tuple(commands), tuple(problems), updates, after=survey)
+    return replace(
+        plan, survey=survey, packages=tuple(packages), depends=depends, commands=tuple(commands),
+        problems=tuple(problems), updates=updates, after=survey,
+    )  # fmt: skip
 
 
-def _lacking_packages(job: HostJob, survey: HostSurvey, updated: bool, problems: list[str]) -> list[Change]:
+def _lacking_packages(plan: HostPlan, survey: HostSurvey, updated: bool, problems: list[str]) -> list[Change]:
     """Return the packages that are to be installed or upgraded; what cannot be is added to `problems`."""
-    needs, found = job.needs, list[Change]()
+    needs, found = plan.needs, list[Change]()
 
     def older(version: str, floor: str) -> bool:
         """Tell whether a version is older than another, as the host's dpkg compares them."""
-        result = job.host.run(("dpkg", "--compare-versions", version, "lt", floor), timeout_s=ASK_S)
+        result = plan.host.run(("dpkg", "--compare-versions", version, "lt", floor), timeout_s=ASK_S)
         if result.status not in (0, 1):
-            raise SiteError(str(CommandFailed(result, job.host.name)))
+            raise SiteError(str(CommandFailed(result, plan.host.name)))
         return result.status == 0
 
     for name in needs.packages():
@@ -304,30 +294,30 @@ def _lacking_packages(job: HostJob, survey: HostSurvey, updated: bool, problems:
         floor = max((needs.package(program)[1] for program in mine), key=len)
         stale = bool(have and floor) and older(have, floor)
         newer = bool(have and new) and new != have and not older(new, have)
-        if not (absent or stale or (newer and job.upgrade)):
+        if not (absent or stale or (newer and plan.upgrade)):
             continue
         who = tuple(dict.fromkeys(each for program in absent or mine for each in needs.wanted.get(program, ())))
         told = ", ".join(who)
-        if have and not (newer and job.upgrade):
+        if have and not (newer and plan.upgrade):
             what = f"is older than the {floor} that" if stale else f"has no {', '.join(absent)}, which"
             problems.append(f"{name} {have} {what} {told} needs" + (": --upgrade allows a newer one" * newer))
         elif new and floor and older(new, floor):
             problems.append(f"{name}: apt offers {new}, and {told} needs {floor} or later")
-        elif not new and (updated or (survey.lists and not job.update)):
+        elif not new and (updated or (survey.lists and not plan.update)):
             problems.append(f"{name}: apt knows no such package (for {told}). {UNKNOWN}")
         else:
             found.append(Change(name, have, new, who))
     return found
 
 
-def _harmless_packages(job: HostJob, packages: list[Change], problems: list[str]) -> tuple[list[Change], int]:
+def _harmless_packages(plan: HostPlan, packages: list[Change], problems: list[str]) -> tuple[list[Change], int]:
     """Return those that apt would only install, and how many more come along; the problem of each other is added."""
     if not packages:
         return [], 0
     names = [each.package for each in packages]
     # Asked as if packages might go: apt then says which.
-    words = [word for word in _install(names, job.upgrade) if word != "--no-remove"]
-    result = job.host.run((*words, "--simulate"), timeout_s=SIMULATE_S)
+    words = [word for word in _install(names, plan.upgrade) if word != "--no-remove"]
+    result = plan.host.run((*words, "--simulate"), timeout_s=SIMULATE_S)
     changes = parse_simulation(result.stdout.decode("utf-8", "replace")) if result.ok else ()
     removed = ", ".join([each.package for each in changes if not each.new][:10])
     upgraded = ", ".join([f"{each.package} {each.old} -> {each.new}" for each in changes if each.new and each.old][:10])
@@ -336,14 +326,14 @@ def _harmless_packages(job: HostJob, packages: list[Change], problems: list[str]
         reason = f"is refused by apt: {said[-600:]}"
     elif removed:
         reason = f"would remove {removed}: take other systems or workloads, or remove it yourself"
-    elif upgraded and not job.upgrade:
+    elif upgraded and not plan.upgrade:
         reason = f"would upgrade what is there: {upgraded}. --upgrade allows it"
     else:
         return packages, sum(each.package not in names for each in changes)
     if len(packages) > 1:
-        good = [each for each in packages if _harmless_packages(job, [each], problems)[0]]
+        good = [each for each in packages if _harmless_packages(plan, [each], problems)[0]]
         if len(good) < len(packages):
-            return _harmless_packages(job, good, problems)
+            return _harmless_packages(plan, good, problems)
     wanted = f" (for {', '.join(packages[0].wanted)})" if len(packages) == 1 else ""  # else only all of them together
     problems.append(f"installing {' '.join(names)}{wanted} {reason}")
     return [], 0
@@ -366,9 +356,9 @@ def parse_simulation(output: str) -> tuple[Change, ...]:
     return tuple(found)
 
 
-def _lacking_files(job: HostJob, survey: HostSurvey, problems: list[str]) -> tuple[File, ...]:
+def _lacking_files(plan: HostPlan, survey: HostSurvey, problems: list[str]) -> tuple[File, ...]:
     """Return the files of ours that are not there as they should be; what cannot be brought is added to `problems`."""
-    needs, files, reason = job.needs, list(job.ours.files), job.ours.reason
+    needs, files, reason = plan.needs, list(plan.ours.files), plan.ours.reason
     if files and survey.machine != platform.machine():
         reason = f"its programs are for {platform.machine()}, not for {survey.machine}: steer from such a machine"
         files = []
