@@ -288,25 +288,25 @@ def _lacking_packages(plan: HostPlan, survey: HostSurvey, updated: bool, problem
         return result.status == 0
 
     for name in needs.packages():
-        mine = [program for program in needs.programs if needs.package(program)[0] == name]
+        programs = [program for program in needs.programs if needs.package(program)[0] == name]
         have, new = survey.installed.get(name, ""), survey.offered.get(name, "")
-        absent = [program for program in mine if program in survey.absent or name in survey.half]
-        floor = max((needs.package(program)[1] for program in mine), key=len)
+        absent = [program for program in programs if program in survey.absent or name in survey.half]
+        floor = max((needs.package(program)[1] for program in programs), key=len)
         stale = bool(have and floor) and older(have, floor)
         newer = bool(have and new) and new != have and not older(new, have)
         if not (absent or stale or (newer and plan.upgrade)):
             continue
-        who = tuple(dict.fromkeys(each for program in absent or mine for each in needs.wanted.get(program, ())))
-        told = ", ".join(who)
+        wanted = tuple(dict.fromkeys(each for program in absent or programs for each in needs.wanted.get(program, ())))
+        who = ", ".join(wanted)
         if have and not (newer and plan.upgrade):
             what = f"is older than the {floor} that" if stale else f"has no {', '.join(absent)}, which"
-            problems.append(f"{name} {have} {what} {told} needs" + (": --upgrade allows a newer one" * newer))
+            problems.append(f"{name} {have} {what} {who} needs" + (": --upgrade allows a newer one" * newer))
         elif new and floor and older(new, floor):
-            problems.append(f"{name}: apt offers {new}, and {told} needs {floor} or later")
+            problems.append(f"{name}: apt offers {new}, and {who} needs {floor} or later")
         elif not new and (updated or (survey.lists and not plan.update)):
-            problems.append(f"{name}: apt knows no such package (for {told}). {UNKNOWN}")
+            problems.append(f"{name}: apt knows no such package (for {who}). {UNKNOWN}")
         else:
-            found.append(Change(name, have, new, who))
+            found.append(Change(name, have, new, wanted))
     return found
 
 
@@ -366,12 +366,12 @@ def _lacking_files(plan: HostPlan, survey: HostSurvey, problems: list[str]) -> t
     if ours and reason:
         problems.append(f"{', '.join(ours)} come with the guest image, and {reason}")
     if survey.nr_open < needs.nofile:
-        told = f"its kernel allows {survey.nr_open:.0f} open files, {needs.nofile} are needed: raise fs.nr_open"
-        problems.append(told)
+        has = f"its kernel allows {survey.nr_open:.0f} open files"
+        problems.append(f"{has}, {needs.nofile} are needed: raise fs.nr_open")
     elif survey.root != "yes" and survey.nofile < needs.nofile:  # root may raise its own
         limit = File(LIMITS, 0o644, f"{survey.login} - nofile {needs.nofile}\n".encode())
         if survey.hashes.get(LIMITS) == limit.sha256:
-            told = f"{LIMITS} allows {needs.nofile} open files and the login has {survey.nofile:.0f}"
-            problems.append(f"{told}: does its SSH server use PAM?")
+            has = f"the login has {survey.nofile:.0f}"
+            problems.append(f"{LIMITS} allows {needs.nofile} open files and {has}: does its SSH server use PAM?")
         files.append(limit)
     return tuple(each for each in files if survey.hashes.get(each.path) != each.sha256)
