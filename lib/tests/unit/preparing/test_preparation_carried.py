@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
+
+import pytest
 
 from infrabench.core import Result, SiteError
+from infrabench.machines.hosts import interrupts
 from infrabench.machines.sites.prepare import apply
 from infrabench.machines.sites.prepare.plan import HostPlan
 from infrabench.machines.sites.prepare.requirements import GuestFiles, Needs
@@ -26,11 +31,15 @@ class Machine:
     def __init__(self, offers: Sequence[str], *, later: Sequence[str] = (), lost_at: str = "") -> None:
         self.name, self.address = "host", "192.0.2.1"
         self.offers, self.later, self.lost_at = list(offers), list(later), lost_at
+        self.interrupted: Event | None = None  # set while it installs
         self.has, self.lists, self.changing = list[str](), not later, list[str]()
 
     def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Result:
+        assert 0 < timeout_s <= 900
         if self.lost_at and self.lost_at in argv:
             raise SiteError("host: the connection was lost")
+        if "install" in argv and "--simulate" not in argv and self.interrupted:
+            self.interrupted.set()
         return Result(tuple(argv), 0, self._answer(list(argv)).encode(), b"", 0.0, 0.0)
 
     def _answer(self, argv: list[str]) -> str:
@@ -78,6 +87,21 @@ def test_a_host_that_is_lost_is_named_and_the_others_go_on() -> None:
     told = list(apply.render_results(done))
     assert told[0] == "h0: failed: host: the connection was lost"
     assert "h1: 2 packages and 0 files changed" in told
+
+
+def test_an_interrupt_lets_the_command_end_and_starts_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Machine(["fio", "apache2-utils"])
+
+    @contextmanager
+    def set_event(event: Event, say: object) -> Iterator[None]:
+        host.interrupted = event
+        yield
+
+    monkeypatch.setattr(interrupts, "set_event", set_event)
+    (done,) = _prepare(host)
+    assert done.error == "interrupted; 1 of its commands have not run"
+    assert [change.package for change in done.changed] == ["apache2-utils", "fio"]
+    assert _last_words(host) == ["fio"]
 
 
 def test_after_an_update_what_was_shown_is_done_and_what_is_not_offered_is_told() -> None:
