@@ -1,23 +1,8 @@
 """Inventories made of hosts that something else knows: the outputs of Terraform, or the nodes of a Slurm allocation.
 
-Each host says its site and its role there, and each site becomes one inventory. Roles are those of an inventory:
-``server``, ``client``, ``gateway``, and of a cluster's machines ``SYSTEM-control``, ``SYSTEM-worker1`` and
-``SYSTEM-worker2`` (``flannel-control``). A gateway that names no site serves all of them.
-
-From ``terraform output -json`` one output is read, of a configuration for any provider::
-
-    output "infrabench_hosts" {
-      value = [for each in aws_instance.bench : {
-        name    = each.tags["Name"]      # how messages call it; a gateway's name in the inventory
-        address = each.public_ip
-        user    = "admin"                # root where absent
-        key     = "~/.ssh/bench"         # path of the private key on this machine; never the key
-        role    = each.tags["role"]      # or roles = ["flannel-control", "cilium-control"]
-        site    = each.availability_zone # hosts of one site become one inventory
-      }]
-    }
-
-`port` and `gateway` are taken as well. What is null is as good as absent. Other outputs are not looked at.
+Each host says its site and its role there, and each site becomes one inventory. A gateway that names no site serves all
+of them. ``docs/many-hosts.md`` lists the fields of a host in ``terraform output -json``: `port` and `gateway` are taken
+as they are in an inventory, what is null is as good as absent, and other outputs are not looked at.
 
 Inside ``sbatch`` or ``salloc`` the nodes of the job take the roles in their order. Slurm has a short form of names:
 ``node[01-03,7],gpu5`` is node01, node02, node03, node7 and gpu5; its own `scontrol show hostnames` writes it out.

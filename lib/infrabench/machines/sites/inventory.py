@@ -1,20 +1,6 @@
 """Inventory files: hosts of one's own by role, and machines that a system may make a cluster of.
 
-An inventory names hosts by role; no password is ever read or stored, host keys must be known::
-
-    name: two-servers
-    hosts:
-      server: {address: 192.0.2.10, user: root, key: ~/.ssh/id_ed25519}
-      client: {address: 192.0.2.11, user: root, key: ~/.ssh/id_ed25519, gateway: bastion}
-    gateways:
-      bastion: {address: 198.51.100.7, user: me}
-    known_hosts: ~/.ssh/known_hosts      # default
-    guest_network: 198.18.64.0/24        # default; the client is given a route to it through the server
-    clusters:                            # machines for clusters, by system; they reach each other at these addresses
-      flannel:
-        control: {address: 192.0.2.20, user: root, key: ~/.ssh/id_ed25519}
-        worker1: {address: 192.0.2.21, user: root, key: ~/.ssh/id_ed25519}
-        worker2: {address: 192.0.2.22, user: root, key: ~/.ssh/id_ed25519}  # for systems that need two workers
+``docs/own-hosts.md`` shows one. No password is ever read or stored, and the hosts' keys must be known.
 """
 
 from __future__ import annotations
@@ -101,9 +87,9 @@ class Inventory(BaseModel):
     name: Name
     hosts: dict[Literal["server", "client"], Machine]
     gateways: dict[Name, Machine] = {}
-    known_hosts: File | None = None
-    guest_network: IPv4Network = GUEST_NETWORK
-    clusters: dict[Name, Team] = {}
+    known_hosts: File | None = None  # else SSH's own
+    guest_network: IPv4Network = GUEST_NETWORK  # the client is given a route to it through the server
+    clusters: dict[Name, Team] = {}  # by system
 
     def machines(self, systems: Collection[str] | None = None) -> dict[str, Machine]:
         """Return the hosts, and the machines of all clusters or of those of `systems`, by name."""
