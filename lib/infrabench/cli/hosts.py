@@ -9,6 +9,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -192,8 +193,8 @@ def _written(folder: Path, found: dict[str, str], mode: int) -> Iterator[str]:
     folder.mkdir(parents=True, exist_ok=True)
     for path, text in paths.items():
         if not path.exists():
-            path.touch(mode, exist_ok=False)
-            path.write_text(text)
+            with open(path, "x", opener=partial(os.open, mode=mode)) as file:
+                file.write(text)
         yield str(path)
 
 
