@@ -8,6 +8,8 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +27,7 @@ from infrabench.core import DesignError, InfrabenchError, SiteError
 
 if TYPE_CHECKING:  # they need Fabric, which other commands do without
     from infrabench.cli.subcommands import CommandParser, Subparsers
-    from infrabench.machines.sites.inventory import Inventory
-    from infrabench.machines.sites.prepare.apply import PreparedHost
-    from infrabench.machines.sites.prepare.plan import HostJob
+    from infrabench.machines.sites.prepare.plan import HostPlan
     from infrabench.machines.sites.prepare.requirements import SiteNeeds
 
 STDIN = "-"
@@ -103,8 +103,7 @@ def inventory(arguments: Namespace) -> Iterator[str]:
     """Yield one inventory as YAML, or write one for each site and yield where."""
     from infrabench.machines.sites import import_hosts
 
-    from_where = {"terraform": _terraform, "slurm": _slurm}[arguments.source]
-    hosts, origin = from_where(arguments)
+    hosts, origin = (_terraform if arguments.source == "terraform" else _slurm)(arguments)
     found = import_hosts.inventories(hosts, origin, arguments.known_hosts or "")
     if arguments.site:
         if arguments.site not in found:
@@ -130,32 +129,31 @@ def prepare(arguments: Namespace) -> Iterator[str]:
     from infrabench.machines.hosts import claims
     from infrabench.machines.sites.prepare import apply
 
-    done: dict[str, PreparedHost] = {}
+    done: list[HostPlan] = []
     asked = {
         "studies": arguments.study, "systems": split(arguments.systems), "workloads": split(arguments.workloads),
     }  # fmt: skip
     sites = _sites([Path(each) for each in arguments.inventories], asked, arguments.dry_run)
     with ExitStack() as stack:
-        jobs = {path: list(_jobs(stack, site, arguments, alone=len(sites) == 1)) for path, site in sites.items()}
-        every = [job for mine in jobs.values() for job in mine]
-        planned = apply.make_plans(every)
-        untold = dict.fromkeys(reason for _, wanted in sites.values() for reason in wanted.untold)
-        yield from apply.render_plans(list(planned.values()), list(untold))
-        plans = {name: each.plan for name, each in planned.items() if each.plan}
-        ready = {name: plan for name, plan in plans.items() if plan.commands and not plan.by_hand}
+        hosts = {path: list(_hosts(stack, site, arguments, alone=len(sites) == 1)) for path, site in sites.items()}
+        planned = apply.make_plans([host for listed in hosts.values() for host in listed])
+        untold = dict.fromkeys(reason for site in sites.values() for reason in site.untold)
+        yield from apply.render_plans(planned, list(untold))
+        ready = [each for each in planned if each.commands and not each.by_hand]
         question = f"Run these commands on {len(ready)} of the hosts? [y/N] "
         if ready and not arguments.dry_run and (arguments.yes or agreed(question)):
             # A host without python3 cannot be claimed, nor be measured by anybody.
-            hosts = [job.host for job in every if job.name in ready and "python3" not in plans[job.name].survey.absent]
-            with claims.claim_hosts(hosts, claims.make_holder("hosts prepare")):
-                done = apply.apply_plans(every, planned, _say)
+            able = [each.host for each in ready if each.survey and "python3" not in each.survey.absent]
+            with claims.claim_hosts(able, claims.make_holder("hosts prepare")):
+                done = apply.apply_plans(planned, _say)
     if not done:
         yield "dry run: nothing was changed" if arguments.dry_run else "nothing was changed"
-    yield from apply.render_results(list(done.values()))
-    for path, mine in jobs.items():
-        if any(done[job.name].done for job in mine if done):
-            yield str(apply.write_record(path, mine, done, asked))
-    if bad := [name for name, each in (done or planned).items() if not each.ok]:
+    yield from apply.render_results(done)
+    for path, listed in hosts.items():
+        prepared = [each for each in done if each.name in {host.name for host in listed}]
+        if any(each.done for each in prepared):
+            yield str(apply.write_record(path, prepared, asked))
+    if bad := [each.name for each in done or planned if not each.ok]:
         raise SiteError(f"not ready: {', '.join(bad)}. What each lacks is said above")
 
 
@@ -166,15 +164,12 @@ def _terraform(arguments: Namespace) -> tuple[list, str]:
     try:
         with sys.stdin.buffer if arguments.file == STDIN else open(arguments.file, "rb") as file:
             text = file.read(import_hosts.LARGEST + 1)
+        site = arguments.name or "terraform"
+        return import_hosts.read_terraform(text, arguments.output, site, sensitive=arguments.sensitive), origin
     except (OSError, ValueError) as error:
         raise SiteError(f"{origin}: cannot be read: {error}") from error
-    try:
-        hosts = import_hosts.read_terraform(
-            text, arguments.output, default_site=arguments.name or "terraform", sensitive=arguments.sensitive
-        )
     except SiteError as error:
         raise SiteError(f"{origin}: {error}") from error
-    return hosts, origin
 
 
 def _slurm(arguments: Namespace) -> tuple[list, str]:
@@ -198,18 +193,18 @@ def _written(folder: Path, found: dict[str, str], mode: int) -> Iterator[str]:
     folder.mkdir(parents=True, exist_ok=True)
     for path, text in paths.items():
         if not path.exists():
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
+            with open(path, "x", opener=partial(os.open, mode=mode)) as file:
                 file.write(text)
         yield str(path)
 
 
-def _sites(paths: list[Path], asked: dict[str, Any], dry: bool) -> dict[Path, tuple[Inventory, SiteNeeds]]:
-    """Return each inventory with what its hosts need; all are read before any host is asked."""
+def _sites(paths: list[Path], asked: dict[str, Any], dry: bool) -> dict[Path, SiteNeeds]:
+    """Return what the hosts of each inventory need; all are read before any host is asked."""
     from infrabench.machines.sites.inventory import Inventory
     from infrabench.machines.sites.prepare import requirements
     from infrabench.machines.sites.site import read_file
 
-    found: dict[Path, tuple[Inventory, SiteNeeds]] = {}
+    found: dict[Path, SiteNeeds] = {}
     places: dict[tuple[str, int, str | None], tuple[str, str]] = {}
     for path in paths:
         if str(path) in ("auto", "lab", "local"):
@@ -220,36 +215,34 @@ def _sites(paths: list[Path], asked: dict[str, Any], dry: bool) -> dict[Path, tu
         wanted = requirements.collect_needs(inventory, asked["studies"], asked["systems"], asked["workloads"])
         if not wanted.machines:
             raise DesignError(f"{path}: {'; '.join(wanted.untold) or 'no machine of it has a part in these studies'}")
-        if inventory.name in {each.name for each, _ in found.values()}:
+        if inventory.name in {each.inventory.name for each in found.values()}:
             raise DesignError(f"{path}: another of these inventories is called {inventory.name} too")
         for name, each in wanted.machines.items():
             site, other = places.setdefault((each.address, each.port, each.gateway), (inventory.name, name))
             if site != inventory.name:
-                told = f"{site} {other} and {inventory.name} {name} are one machine"
-                raise DesignError(f"{told}: prepare one site after the other")
+                both = f"{site} {other} and {inventory.name} {name} are one machine"
+                raise DesignError(f"{both}: prepare one site after the other")
         folder = path.resolve().parent
         if not dry and not os.access(folder, os.W_OK):
             raise InfrabenchError(f"{folder}: no record can be written there; copy the inventory elsewhere")
-        found[path] = inventory, wanted
+        found[path] = wanted
     return found
 
 
-def _jobs(
-    stack: ExitStack, site: tuple[Inventory, SiteNeeds], arguments: Namespace, *, alone: bool
-) -> Iterator[HostJob]:
-    """Return what is to be done on each host of a site; its connections end with `stack`."""
+def _hosts(stack: ExitStack, site: SiteNeeds, arguments: Namespace, *, alone: bool) -> Iterator[HostPlan]:
+    """Yield each host of a site with what it needs; its connections end with `stack`."""
     from infrabench.machines.sites.inventory import open_hosts
-    from infrabench.machines.sites.prepare.plan import HostJob
+    from infrabench.machines.sites.prepare.plan import HostPlan
     from infrabench.machines.sites.prepare.requirements import GuestFiles, load_files
 
-    inventory, wanted = site
-    ours = {name for name, each in wanted.needs.items() if "" in each.programs.values()}
-    brought = load_files(_say) if ours else GuestFiles()
-    gateways = stack.enter_context(open_hosts(inventory, inventory.gateways, {}))
-    hosts = stack.enter_context(open_hosts(inventory, wanted.machines, gateways))
-    for name, needs in wanted.needs.items():
-        called, files = name if alone else f"{inventory.name} {name}", brought if name in ours else GuestFiles()
-        yield HostJob(called, hosts[name], needs, files, arguments.upgrade, arguments.update)
+    inventory, nothing = site.inventory, GuestFiles()
+    ours = {name for name, each in site.needs.items() if "" in each.programs.values()}
+    brought = load_files(_say) if ours else nothing
+    hosts = stack.enter_context(open_hosts(inventory, site.machines))
+    for name, needs in site.needs.items():
+        title, files = name if alone else f"{inventory.name} {name}", brought if name in ours else nothing
+        needs = replace(needs, folders=tuple(dict.fromkeys((*needs.folders, *files.folders))))
+        yield HostPlan(title, hosts[name], needs, files, arguments.upgrade, arguments.update)
 
 
 def _say(line: str) -> None:

@@ -205,19 +205,18 @@ def test_machines_of_a_cluster_are_claimed_before_anything_is_brought(
         "infrabench.machines.sites.inventory.remote.machines", lambda *_: pytest.fail("it was borrowed")
     )
     monkeypatch.setattr("infrabench.machines.sites.inventory._parcels", lambda *_: None)
-    teams = Teams(parse_inventory(Path("x.yml"), raw), {}, print, claims.make_holder("one"))
+    teams = Teams(parse_inventory(Path("x.yml"), raw), print, claims.make_holder("one"))
     with pytest.raises(SiteError, match="in use"):
         teams.machines("flannel", (), 1).__enter__()
     assert asked == [["flannel-control", "flannel-worker1"]]
 
 
 def test_a_host_that_is_measured_is_not_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = SimpleNamespace(name="here", host=LocalHost("here"))
     survey = SimpleNamespace(absent=frozenset({"fio"}))
-    planned = SimpleNamespace(name="here", plan=SimpleNamespace(commands=("install",), by_hand=(), survey=survey))
-    monkeypatch.setattr(hosts, "_sites", lambda *_: {Path("x.yml"): (None, SimpleNamespace(untold=()))})
-    monkeypatch.setattr(hosts, "_jobs", lambda *_, alone: [job])
-    monkeypatch.setattr(apply, "make_plans", lambda *_: {"here": planned})
+    planned = SimpleNamespace(host=LocalHost("here"), commands=("install",), by_hand=False, survey=survey)
+    monkeypatch.setattr(hosts, "_sites", lambda *_: {Path("x.yml"): SimpleNamespace(untold=())})
+    monkeypatch.setattr(hosts, "_hosts", lambda *_, alone: [planned])
+    monkeypatch.setattr(apply, "make_plans", lambda *_: [planned])
     monkeypatch.setattr(apply, "apply_plans", lambda *_: pytest.fail("it was changed"))
     monkeypatch.setattr(apply, "render_plans", lambda *_: ())
     monkeypatch.setattr(claims, "WAIT_S", 0.0)

@@ -6,9 +6,7 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +17,10 @@ from infrabench.machines.hosts import claims
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.sites import cluster_claim
 from infrabench.machines.sites.cluster_claim import ClaimedHost, claim_cluster
+from tests.support.api_server import serving_api
 from tests.support.cluster_fakes import Scripted
 
 API = ("kubectl",)
-REASONS = {404: "NotFound", 409: "Conflict", 403: "Forbidden"}
 THERE = f"/{cluster_claim.NAME}"
 
 
@@ -121,8 +119,8 @@ def test_a_claim_is_renewed_and_goes_with_its_session(leases: Leases) -> None:
 def test_a_second_session_is_told_who_has_the_cluster_and_since_when(leases: Leases) -> None:
     first = claims.make_holder("first")
     with claim_cluster(leases.host(), API, first, quiet):
-        with pytest.raises(SiteError) as caught, claim_cluster(leases.host(), API, claims.make_holder("second"), quiet):
-            pass
+        with pytest.raises(SiteError) as caught:
+            claim_cluster(leases.host(), API, claims.make_holder("second"), quiet).__enter__()
         assert leases.holder == first["claim"]
     told = "session first of user {user} (process {pid} on {controller}) since {since}".format(**first)
     assert f"the cluster is in use by {told}. Two sessions" in str(caught.value)
@@ -220,102 +218,35 @@ def test_a_lease_that_is_not_ours_is_left_alone(leases: Leases, labels: dict[str
     assert leases.kept is not None
     leases.kept["metadata"]["labels"] = labels
     kept = json.dumps(leases.kept)
-    with pytest.raises(SiteError, match="default/infrabench that infrabench did not make"), claim_cluster(
-        leases.host(), API, claims.make_holder("mine"), quiet
-    ):  # fmt: skip
-        pass
+    with pytest.raises(SiteError, match="default/infrabench that infrabench did not make"):
+        claim_cluster(leases.host(), API, claims.make_holder("mine"), quiet).__enter__()
     assert json.dumps(leases.kept) == kept
 
 
-class _Handler(BaseHTTPRequestHandler):
-    """The Lease behind HTTP, for kubectl itself."""
-
-    server: _Server
-
-    def _do(self, verb: str) -> None:
-        sent = self._chunks() if self.headers.get("Transfer-Encoding") else self._whole()
-        path = self.path.split("?")[0]
-        if self.server.forbidden:
-            status, reason, found = 403, "Forbidden", None
-        else:
-            body = json.loads(sent) if sent and verb in ("create", "replace") else None
-            status, reason, found = self.server.leases.answer(verb, path, body)
-        if reason:
-            found = {
-                "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": status,
-                "message": f"leases {reason}",
-            }  # fmt: skip
-        data = json.dumps(found).encode()
-        self.send_response(201 if verb == "create" and status == 200 else status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def _whole(self) -> bytes:
-        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-
-    def _chunks(self) -> bytes:
-        found = b""
-        while length := int(self.rfile.readline(), 16):
-            found += self.rfile.read(length)
-            self.rfile.readline()
-        self.rfile.readline()
-        return found
-
-    def do_GET(self) -> None:
-        self._do("get")
-
-    def do_POST(self) -> None:
-        self._do("create")
-
-    def do_PUT(self) -> None:
-        self._do("replace")
-
-    def do_DELETE(self) -> None:
-        self._do("delete")
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-class _Server(ThreadingHTTPServer):
-    def __init__(self, leases: Leases) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.leases, self.forbidden = leases, False
-
-
-@pytest.fixture
-def server(leases: Leases) -> Iterator[_Server]:
-    with _Server(leases) as made:
-        threading.Thread(target=made.serve_forever, daemon=True).start()
-        yield made
-        made.shutdown()
-
-
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="not run: no kubectl")
-def test_kubectl_itself_makes_renews_and_removes_the_lease(
-    server: _Server, leases: Leases, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kubectl_itself_makes_renews_and_removes_the_lease(leases: Leases, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_claim, "EXPIRE_S", 20.0)
-    api = ("kubectl", f"--server=http://127.0.0.1:{server.server_address[1]}")
-    first = claims.make_holder("first")
-    with claim_cluster(LocalHost(), api, first, quiet) as claim:
-        assert leases.holder == first["claim"]
-        wait_for(lambda: leases.version > 1)
-        with pytest.raises(SiteError, match="in use by session first"), claim_cluster(
-            LocalHost(), api, claims.make_holder("second"), quiet
-        ):  # fmt: skip
-            pass
-        other = claims.make_holder("other")
-        with leases.lock:
-            leases._keep(cluster_claim._lease(other))
-        wait_for(lambda: claim.lost)
-        assert "taken over by session other" in claim.lost
-    assert leases.holder == other["claim"]
-    leases.kept, server.forbidden = None, True
-    with (
-        pytest.raises(SiteError, match=r"cannot be claimed .*Forbidden.* able to create, get, update and delete"),
-        claim_cluster(LocalHost(), api, first, quiet),
-    ):
-        pass
+    forbidden = False
+
+    def answer(verb: str, path: str, sent: bytes) -> tuple[int, object]:
+        body = json.loads(sent) if verb in ("create", "replace") else None
+        status, reason, found = (403, "Forbidden", None) if forbidden else leases.answer(verb, path, body)
+        kind = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": status}
+        return (201 if verb == "create" and status == 200 else status), found or kind | {"message": f"leases {reason}"}
+
+    first, second, other = (claims.make_holder(name) for name in ("first", "second", "other"))
+    with serving_api(answer) as url:
+        api = ("kubectl", f"--server={url}")
+        with claim_cluster(LocalHost(), api, first, quiet) as claim:
+            assert leases.holder == first["claim"]
+            wait_for(lambda: leases.version > 1)
+            with pytest.raises(SiteError, match="in use by session first"):
+                claim_cluster(LocalHost(), api, second, quiet).__enter__()
+            with leases.lock:
+                leases._keep(cluster_claim._lease(other))
+            wait_for(lambda: claim.lost)
+            assert "taken over by session other" in claim.lost
+        assert leases.holder == other["claim"]
+        leases.kept, forbidden = None, True
+        with pytest.raises(SiteError, match=r"cannot be claimed .*Forbidden.* able to create, get, update and delete"):
+            claim_cluster(LocalHost(), api, first, quiet).__enter__()

@@ -6,11 +6,8 @@ import json
 import re
 import shutil
 import socket
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +19,7 @@ from infrabench.core import Result, SiteError
 from infrabench.machines.lab import go_tools, pod_images
 from infrabench.machines.sites import cluster_claim, kubeconfig
 from infrabench.machines.sites.site import name_and_kind, open_site
+from tests.support.api_server import serving_api
 
 CONFIG: dict[str, Any] = {
     "apiVersion": "v1", "kind": "Config", "current-context": "me@east",
@@ -91,62 +89,30 @@ def test_a_file_that_names_no_cluster_is_refused(tmp_path: Path, keys: dict[str,
     assert "secret" not in str(error.value)
 
 
-class _Api(BaseHTTPRequestHandler):
+@dataclass
+class Cluster:
     """What of a Kubernetes API is asked: its version, its resources, and whether the user may do something."""
 
-    server: Server
+    status: int = 200
+    message: str = ""
+    forbidden: set[str] = field(default_factory=set)
+    asked: list[str] = field(default_factory=list)
 
-    def do_GET(self) -> None:
-        if self.server.status != 200:
-            return self.say({"kind": "Status", "status": "Failure", "reason": "x", "message": self.server.message})
-        answers = {
-            "/version": {"major": "1", "minor": "34", "gitVersion": "v1.34.4"}, "/api": {"versions": ["v1"]},
-            "/apis": {"kind": "APIGroupList", "groups": []},
-        }  # fmt: skip
-        return self.say(answers.get(self.path.split("?")[0], {}))
-
-    def do_POST(self) -> None:
+    def answer(self, verb: str, path: str, body: bytes) -> tuple[int, object]:
+        if verb == "get" and self.status != 200:
+            return self.status, {"kind": "Status", "status": "Failure", "reason": "x", "message": self.message}
+        if verb == "get":
+            answers = {
+                "/version": {"major": "1", "minor": "34", "gitVersion": "v1.34.4"}, "/api": {"versions": ["v1"]},
+                "/apis": {"kind": "APIGroupList", "groups": []},
+            }  # fmt: skip
+            return 200, answers.get(path, {})
         # In kubectl's own binary form: after the namespace come verb, group, resource and subresource.
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode("utf-8", "replace")
-        words = re.findall(r"[a-z]+", body.split("infrabench")[1])
+        words = re.findall(r"[a-z]+", body.decode("utf-8", "replace").split("infrabench")[1])
         right = "/".join(word for word in words if word in RIGHTS)
-        self.server.asked.append(right)
+        self.asked.append(right)
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {}}
-        self.say({**review, "status": {"allowed": right not in self.server.forbidden}}, 201)
-
-    def say(self, answer: object, status: int = 0) -> None:
-        body = json.dumps(answer).encode()
-        self.send_response(status or self.server.status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-class Server(ThreadingHTTPServer):
-    status, message = 200, ""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Api)
-        self.forbidden: set[str] = set()
-        self.asked: list[str] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-@contextmanager
-def api() -> Iterator[Server]:
-    with Server() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
+        return 201, {**review, "status": {"allowed": right not in self.forbidden}}
 
 
 def at(folder: Path, url: str, **keys: object) -> Path:
@@ -156,15 +122,16 @@ def at(folder: Path, url: str, **keys: object) -> Path:
 @needs_kubectl
 def test_a_cluster_is_opened_by_its_kubeconfig_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(kubeconfig.IMAGE, "registry.example/tools:1")
-    with api() as server:
-        path = at(tmp_path, server.url)
+    cluster = Cluster()
+    with serving_api(cluster.answer) as url:
+        path = at(tmp_path, url)
         with open_site(path) as site:
             assert (site.name, site.kind) == name_and_kind(path)
             assert site.facts["kubectl"][1:] == ["--kubeconfig", str(path), "--context", "me@east"]
             assert site.facts["pod_image"] == "registry.example/tools:1"
             assert "secret" not in json.dumps(dict(site.facts))
             assert set(site.hosts) == {"server"}
-        assert {"create/namespaces", "delete/namespaces", "create/pods/exec", "list/nodes"} <= set(server.asked)
+        assert {"create/namespaces", "delete/namespaces", "create/pods/exec", "list/nodes"} <= set(cluster.asked)
 
 
 @needs_kubectl
@@ -177,7 +144,7 @@ def test_a_session_claims_the_cluster_and_gives_it_back(tmp_path: Path, monkeypa
         return Result((), 0, json.dumps(body or {}).encode(), b"", 0.0, 0.0)
 
     monkeypatch.setattr(cluster_claim, "_call", call)
-    with api() as server, open_site(at(tmp_path, server.url), session="mine") as site:
+    with serving_api(Cluster().answer) as url, open_site(at(tmp_path, url), session="mine") as site:
         kubectl = site.facts["kubectl"][0]
         assert calls == [("create", kubectl)]
         assert site.hosts["server"].run(("true",), timeout_s=5).ok
@@ -194,11 +161,9 @@ def test_a_session_claims_the_cluster_and_gives_it_back(tmp_path: Path, monkeypa
 @pytest.mark.parametrize("right", ["create/namespaces", "delete/namespaces", "create/pods/exec"])
 def test_a_user_without_a_right_is_told_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, right: str) -> None:
     monkeypatch.setenv(kubeconfig.IMAGE, "registry.example/tools:1")
-    with api() as server:
-        server.forbidden.add(right)
-        told = f"may not {right.replace('/', ' ', 1)} in the cluster"
-        with pytest.raises(SiteError, match=told), open_site(at(tmp_path, server.url)):
-            pass
+    told = f"may not {right.replace('/', ' ', 1)} in the cluster"
+    with serving_api(Cluster(forbidden={right}).answer) as url, pytest.raises(SiteError, match=told):
+        open_site(at(tmp_path, url)).__enter__()
 
 
 @needs_kubectl
@@ -210,10 +175,8 @@ def test_a_user_without_a_right_is_told_which(tmp_path: Path, monkeypatch: pytes
     ],
 )
 def test_a_cluster_that_lets_nobody_in_says_so(tmp_path: Path, status: int, message: str, told: str) -> None:
-    with api() as server:
-        server.status, server.message = status, message
-        with pytest.raises(SiteError, match=told), open_site(at(tmp_path, server.url)):
-            pass
+    with serving_api(Cluster(status, message).answer) as url, pytest.raises(SiteError, match=told):
+        open_site(at(tmp_path, url)).__enter__()
 
 
 @needs_kubectl
@@ -265,7 +228,7 @@ def test_an_image_that_cannot_be_made_here_can_be_named(monkeypatch: pytest.Monk
     with pytest.raises(
         SiteError, match=r"need mmdebstrap. Or name one that the cluster can pull.*INFRABENCH_POD_IMAGE="
     ):
-        kubeconfig._image(print)
+        kubeconfig.pod_image(print)
 
 
 def test_a_site_that_is_none_is_an_unknown_name(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -74,23 +74,22 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(tmp_path, monkeypatch)
 
 
-def test_where_there_is_nothing_nothing_is_claimed(machine: Machine) -> None:
+@pytest.mark.parametrize("bridge", [False, True], ids=["nothing", "a bridge that no session has noted"])
+def test_where_there_is_nothing_of_ours_nothing_is_claimed(machine: Machine, bridge: bool) -> None:
+    if bridge:
+        machine.bridge.mkdir(parents=True)
     local_leftovers.remove()
+    assert machine.bridge.exists() == bridge
     assert machine.holders == machine.removed == []
 
 
-def test_a_bridge_of_that_name_that_no_session_has_noted_is_somebody_elses(machine: Machine) -> None:
-    machine.bridge.parent.mkdir()
-    machine.bridge.touch()
-    local_leftovers.remove()
-    assert machine.bridge.exists()
-    assert machine.holders == machine.removed == []
-
-
-def test_instances_go_before_the_bridge_and_the_notes(machine: Machine) -> None:
+def test_instances_go_before_the_bridge_and_the_notes_with_the_claim_of_the_session_that_removes(
+    machine: Machine,
+) -> None:
     machine.leave()
     assert local_leftovers.find() == [f"bridge {guest_bridge.BRIDGE}", str(machine.note)]
-    local_leftovers.remove()
+    local_leftovers.remove(MINE)
+    assert machine.holders == [MINE]
     assert machine.removed == ["docker", "lxc"]
     assert local_leftovers.find() == []
 
@@ -103,12 +102,6 @@ def test_what_a_session_has_that_lives_stays_and_is_told(machine: Machine) -> No
     assert machine.removed == []
     assert len(local_leftovers.find()) == 2
     assert said == ["What is on this machine of site local stays: this machine is in use by session s"]
-
-
-def test_a_session_that_has_claimed_this_machine_removes_with_its_own_claim(machine: Machine) -> None:
-    machine.leave()
-    local_leftovers.remove(MINE)
-    assert machine.holders == [MINE]
 
 
 def test_what_cannot_be_removed_is_named(machine: Machine) -> None:

@@ -71,6 +71,8 @@ def test_inventory_is_read_with_defaults(tmp_path: Path) -> None:
         ("worker2: {address: 192.0.2.22}", "worker2: {address: w2.example}", r"worker2\.address"),
         ("192.0.2.22", "192.0.2.20", "clusters.flannel needs different machines"),
         ("192.0.2.22", "192.0.2.999", r"worker2\.address"),
+        ("192.0.2.10", "'192.0.2.10:22'", r"hosts\.server\.address"),
+        ("  server: {address: 192.0.2.10, user: root}\n", "", "no host has the role server"),
     ],
 )
 def test_a_faulty_inventory_is_refused_by_name(tmp_path: Path, old: str, new: str, told: str) -> None:
@@ -85,11 +87,6 @@ def test_a_faulty_inventory_is_refused_by_name(tmp_path: Path, old: str, new: st
 def test_what_is_no_inventory_at_all_is_told(tmp_path: Path, text: str) -> None:
     with pytest.raises(SiteError, match=r"neither an inventory .* nor a kubeconfig"):
         read_file(_written(tmp_path, text))
-
-
-def test_an_inventory_needs_a_server(tmp_path: Path) -> None:
-    with pytest.raises(SiteError, match="no host has the role server"):
-        read_file(_written(tmp_path, "name: x\nhosts:\n  client: {address: 192.0.2.1}\n"))
 
 
 @pytest.fixture
@@ -108,7 +105,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_machines_serve_one_cluster_at_a_time(tmp_path: Path, made: list[str]) -> None:
-    teams = Teams(_inventory(tmp_path, GOOD + CLUSTERS), {}, print)
+    teams = Teams(_inventory(tmp_path, GOOD + CLUSTERS), print)
     with pytest.raises(NotRunnable, match="names no machines for it: write them under clusters: bridge"):
         teams.machines("bridge", ()).__enter__()
     with teams.machines("flannel", ("flannel",)) as hosts:
@@ -126,7 +123,7 @@ def test_machines_serve_one_cluster_at_a_time(tmp_path: Path, made: list[str]) -
 @pytest.mark.usefixtures("made")
 def test_a_system_of_one_worker_takes_no_second_machine(tmp_path: Path) -> None:
     one = CLUSTERS.replace("    worker2: {address: 192.0.2.32}\n", "")
-    teams = Teams(_inventory(tmp_path, GOOD + one), {}, print)
+    teams = Teams(_inventory(tmp_path, GOOD + one), print)
     with teams.machines("flannel", ("crio",), 1) as hosts:
         assert list(hosts) == ["control", "worker1"]
     with teams.machines("cilium", (), 1) as hosts:
@@ -140,9 +137,15 @@ def test_an_unknown_site_says_what_there_is() -> None:
         name_and_kind("labb")
 
 
-def test_a_dead_host_is_found_on_opening(tmp_path: Path) -> None:
-    path = _written(tmp_path, "name: x\nhosts:\n  server: {address: 127.0.0.1, port: 1}\n")
-    told = r"server: cannot connect: Unable to connect to port 1 on server"
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("port: 1", "server: cannot connect: Unable to connect to port 1 on server"),
+        ("key: /no/such/key", "/no/such/key cannot be read"),
+    ],
+)
+def test_a_host_that_cannot_be_used_is_found_on_opening(tmp_path: Path, how: str, told: str) -> None:
+    path = _written(tmp_path, f"name: x\nhosts:\n  server: {{address: 127.0.0.1, {how}}}\n")
     with pytest.raises(SiteError, match=told), open_site(path):
         pass
 
@@ -159,11 +162,6 @@ def test_a_host_is_reached_by_ipv6_in_every_form(address: str, tmp_path: Path, m
             assert site.private["::1"] == "server"
 
 
-def test_what_is_no_ipv6_address_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SiteError, match=r"hosts\.server\.address"):
-        read_file(_written(tmp_path, GOOD.replace("192.0.2.10", "'192.0.2.10:22'")))
-
-
 def test_where_no_lab_can_be_other_sites_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise NotRunnable("the lab needs root")
@@ -171,10 +169,4 @@ def test_where_no_lab_can_be_other_sites_are_named(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("infrabench.machines.lab.shell.require", refuse)
     told = r"the lab needs root\. Site local runs what this user can run"
     with pytest.raises(NotRunnable, match=told), open_site("lab"):
-        pass
-
-
-def test_a_key_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    path = _written(tmp_path, "name: x\nhosts:\n  server: {address: 127.0.0.1, key: /no/such/key}\n")
-    with pytest.raises(SiteError, match="/no/such/key cannot be read"), open_site(path):
         pass

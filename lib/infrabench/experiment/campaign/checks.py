@@ -194,10 +194,7 @@ def _answer(site: Site, systems: Collection[str], workloads: Collection[str], pa
 def _of_hosts(
     site: Site, inventory: Inventory, systems: Collection[str], workloads: Collection[str], parity: Sequence[str]
 ) -> Answer:
-    with (
-        inventories.open_hosts(inventory, inventory.gateways, {}) as gateways,
-        inventories.open_hosts(inventory, inventory.machines(systems), gateways) as hosts,
-    ):
+    with inventories.open_hosts(inventory, inventory.machines(systems)) as hosts:
         started = {role: kernels.boot_time(host) for role, host in hosts.items()}
         facts = dict[str, dict[str, str]]()
         for role, host in hosts.items():

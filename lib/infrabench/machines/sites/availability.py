@@ -20,7 +20,6 @@ from infrabench.machines.lab.shell import require
 from infrabench.machines.sites.site import open_local
 
 BASE = ("guest", "node")  # what every lab is made from
-CLUSTER, STORE, VM = "cluster", "storage", "vm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +112,14 @@ class LabAhead:
             go_tools.require(missing)
         self.first.extend(missing)
         self.first.extend(kind for kind in pod_images.KINDS if pod_images.cached(kind) is None)
-        self._images(CLUSTER)
+        self._images("cluster")
         raise Enough
 
     def store(self, name: str, need_bytes: int, guest: bool = False) -> AbstractContextManager[Machines]:
         """Raise `Enough`, or `NotRunnable` with what stands against a store."""
         if reason := node_groups.find_store_obstacle(need_bytes):
             raise NotRunnable(reason)
-        self._images(STORE, *([VM] if guest else []))
+        self._images("storage", *(["vm"] if guest else []))
         raise Enough
 
     def version(self, system: str, version: str) -> AbstractContextManager[Site]:

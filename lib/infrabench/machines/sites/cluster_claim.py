@@ -103,7 +103,13 @@ def claim_cluster(host: Host, api: Sequence[str], holder: Holder, say: Say) -> I
     """
     claim = ClusterClaim(api, host, holder, *_acquire(host, api, holder, say))
     ended = threading.Event()
-    renewing = threading.Thread(target=_renew_until, args=(ended, claim), daemon=True)
+
+    def renew() -> None:
+        while not ended.wait(RENEW_S) and not claim.lost:
+            with suppress(SiteError, ValueError, KeyError):  # no answer, or half of one: tried again until it expires
+                claim.renew()
+
+    renewing = threading.Thread(target=renew, daemon=True)
     renewing.start()
     try:
         yield claim
@@ -152,12 +158,6 @@ def _acquire(host: Host, api: Sequence[str], holder: Holder, say: Say) -> tuple[
                 return json.loads(answer.stdout), began_s
             seen = ""  # another one was first, or it was renewed
         time.sleep(POLL_S)
-
-
-def _renew_until(ended: threading.Event, claim: ClusterClaim) -> None:
-    while not ended.wait(RENEW_S) and not claim.lost:
-        with suppress(SiteError, ValueError, KeyError):  # no answer, or half of one: tried again until it has expired
-            claim.renew()
 
 
 def _lease(holder: Holder, known: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -1,23 +1,8 @@
 """Inventories made of hosts that something else knows: the outputs of Terraform, or the nodes of a Slurm allocation.
 
-Each host says its site and its role there, and each site becomes one inventory. Roles are those of an inventory:
-``server``, ``client``, ``gateway``, and of a cluster's machines ``SYSTEM-control``, ``SYSTEM-worker1`` and
-``SYSTEM-worker2`` (``flannel-control``). A gateway that names no site serves all of them.
-
-From ``terraform output -json`` one output is read, of a configuration for any provider::
-
-    output "infrabench_hosts" {
-      value = [for each in aws_instance.bench : {
-        name    = each.tags["Name"]      # how messages call it; a gateway's name in the inventory
-        address = each.public_ip
-        user    = "admin"                # root where absent
-        key     = "~/.ssh/bench"         # path of the private key on this machine; never the key
-        role    = each.tags["role"]      # or roles = ["flannel-control", "cilium-control"]
-        site    = each.availability_zone # hosts of one site become one inventory
-      }]
-    }
-
-`port` and `gateway` are taken as well. What is null is as good as absent. Other outputs are not looked at.
+Each host says its site and its role there, and each site becomes one inventory. A gateway that names no site serves all
+of them. ``docs/many-hosts.md`` lists the fields of a host in ``terraform output -json``: `port` and `gateway` are taken
+as they are in an inventory, what is null is as good as absent, and other outputs are not looked at.
 
 Inside ``sbatch`` or ``salloc`` the nodes of the job take the roles in their order. Slurm has a short form of names:
 ``node[01-03,7],gpu5`` is node01, node02, node03, node7 and gpu5; its own `scontrol show hostnames` writes it out.
@@ -54,7 +39,7 @@ SHAPE = (
 )
 KNOWN = ("name", "role", "roles", "site", *FIELDS)
 
-LIST, JOB, PARTS = "SLURM_JOB_NODELIST", "SLURM_JOB_ID", "SLURM_HET_SIZE"
+LIST, JOB = "SLURM_JOB_NODELIST", "SLURM_JOB_ID"
 LONGEST_LIST = 65536  # characters
 MOST_NODES = 4096  # Slurm's own default of names in one list is 64 000, and no study has so many
 SCONTROL_S = 20.0
@@ -75,12 +60,19 @@ class PlacedHost:
 def inventories(hosts: Sequence[PlacedHost], origin: str, known_hosts: str = "") -> dict[str, str]:
     """Return the YAML of one inventory for each site, by the site's name; `SiteError` says what is wrong and where.
 
-    `origin` is what the hosts were read from, for errors.
+    `origin` is what the hosts were read from, for errors. One machine has one name and one site; of one site, clusters
+    may share it.
     """
     names = list(dict.fromkeys(host.site for host in hosts if host.site))
     if not names:
         raise SiteError(f"{origin}: no host, so no site")
-    _check_apart(hosts, origin)
+    known: dict[tuple[str, ...], PlacedHost] = {}
+    for host in hosts:
+        key = tuple(str(host.reached.get(part, "")) for part in ("address", "port", "gateway"))
+        first = known.setdefault(key, host)
+        if first.called != host.called or first.site != host.site:
+            where = "" if first.site == host.site else f", in the sites {first.site[:60]} and {host.site[:60]}"
+            raise SiteError(f"{origin}: {first.called} and {host.called} have the same address{where}")
     return {name: _render_inventory(name, [each for each in hosts if each.site in (name, "")], origin, known_hosts)
             for name in names}  # fmt: skip
 
@@ -107,33 +99,18 @@ def _render_inventory(name: str, hosts: Sequence[PlacedHost], origin: str, known
     return f"# What its hosts lack: `infrabench hosts prepare FILE --dry-run`\n{text}"
 
 
-def _check_apart(hosts: Sequence[PlacedHost], origin: str) -> None:
-    """Refuse one machine under two names or in two sites; of one site, clusters may share it."""
-    seen: dict[tuple[str, ...], PlacedHost] = {}
-    for host in hosts:
-        key = tuple(str(host.reached.get(part, "")) for part in ("address", "port", "gateway"))
-        first = seen.setdefault(key, host)
-        if first.called != host.called or first.site != host.site:
-            where = "" if first.site == host.site else f", in the sites {first.site[:60]} and {host.site[:60]}"
-            raise SiteError(f"{origin}: {first.called} and {host.called} have the same address{where}")
-
-
 def read_terraform(
-    text: bytes, output: str = OUTPUT, *, default_site: str = "terraform", sensitive: bool = False
+    text: bytes, output: str = OUTPUT, default_site: str = "terraform", *, sensitive: bool = False
 ) -> list[PlacedHost]:  # fmt: skip
     """Return the hosts in Terraform's outputs, once for each role.
 
-    Raises
-    ------
-    SiteError
-        It is no such JSON, the output is absent, a field is unknown or absent, or Terraform holds the output to be
-        sensitive and `sensitive` is not given. No message has an address.
+    Raises `SiteError` when it is no such JSON, the output or a field is absent, a field is unknown, or Terraform holds
+    the output to be sensitive and `sensitive` is not given. No message has an address.
     """
     if len(text) > LARGEST:
         raise SiteError(f"more than {LARGEST} bytes: is it what terraform output -json printed?")
     found = _find_output(text, output)
-    hidden = found.get("sensitive") is not False
-    if hidden and not sensitive:
+    if found.get("sensitive") is not False and not sensitive:
         raise SiteError(
             f"Terraform holds the output {output} to be sensitive, and an inventory has its addresses in the clear. "
             "--sensitive writes it all the same, readable by you alone"
@@ -196,11 +173,19 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def expand_list(text: str, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the host names of a list, in its order; `SiteError` for what is no list, or names a host twice.
+def read_allocation(environment: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """Return the job's number and the names of its nodes, in their order; `SiteError` where there is no allocation.
 
-    `environment`: where Slurm's program is found, where names are in the short form.
+    `environment` is also where Slurm's program is found, where names are in the short form.
     """
+    text, job = environment.get(LIST, ""), environment.get(JOB, "")
+    if not text or not job:
+        absent = ", ".join(name for name in (LIST, JOB) if not environment.get(name))
+        raise SiteError(f"no Slurm allocation here: {absent} is not set. Use it inside sbatch or salloc")
+    if not re.fullmatch(r"[0-9]{1,20}", job):
+        raise SiteError(f"{JOB}={job[:40]!r} is no number of a job")
+    if "SLURM_HET_SIZE" in environment:
+        raise SiteError("a heterogeneous job has a list of nodes for each part: allocate nodes of one kind, a job each")
     if len(text) > LONGEST_LIST:
         raise SiteError(f"a list of {len(text)} characters is no list of hosts: {LONGEST_LIST} are the most")
     if not _LIST.fullmatch(text):
@@ -208,11 +193,11 @@ def expand_list(text: str, environment: Mapping[str, str]) -> tuple[str, ...]:
     names = text.split(",")
     if "[" in text:
         host = LocalHost(environment=environment)
-        told = host.run(("scontrol", "show", "hostnames", text), timeout_s=SCONTROL_S)
-        if not told.ok:
-            why = told.stderr.decode("utf-8", "replace").strip()[-200:] or told.ending
+        listed = host.run(("scontrol", "show", "hostnames", text), timeout_s=SCONTROL_S)
+        if not listed.ok:
+            why = listed.stderr.decode("utf-8", "replace").strip()[-200:] or listed.ending
             raise SiteError(f"{text[:60]!r} is written out by Slurm's scontrol, which fails here: {why}")
-        names = told.stdout.decode("utf-8", "replace").split()
+        names = listed.stdout.decode("utf-8", "replace").split()
     if not 0 < len(names) <= MOST_NODES:
         raise SiteError(f"{text[:60]!r} names {len(names)} hosts; {MOST_NODES} are the most")
     for name in names:
@@ -220,20 +205,7 @@ def expand_list(text: str, environment: Mapping[str, str]) -> tuple[str, ...]:
             raise SiteError(f"{name[:60]!r} is no name of a host")
     if twice := [name for name, count in Counter(names).items() if count > 1][:5]:
         raise SiteError(f"the list names a host twice: {', '.join(twice)}")
-    return tuple(names)
-
-
-def read_allocation(environment: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """Return the job's number and the names of its nodes; `SiteError` where there is no allocation."""
-    text, job = environment.get(LIST, ""), environment.get(JOB, "")
-    if not text or not job:
-        absent = ", ".join(name for name in (LIST, JOB) if not environment.get(name))
-        raise SiteError(f"no Slurm allocation here: {absent} is not set. Use it inside sbatch or salloc")
-    if not re.fullmatch(r"[0-9]{1,20}", job):
-        raise SiteError(f"{JOB}={job[:40]!r} is no number of a job")
-    if PARTS in environment:
-        raise SiteError("a heterogeneous job has a list of nodes for each part: allocate nodes of one kind, a job each")
-    return job, expand_list(text, environment)
+    return job, tuple(names)
 
 
 def assign_roles(
@@ -254,7 +226,7 @@ def assign_roles(
     title = site or f"slurm-{job}"
     found = [
         PlacedHost(name, title if count == 1 else f"{title}-{number // len(wanted) + 1}", role, {
-            "address": _address(name) if OF_A_CLUSTER.fullmatch(role) else name, **reached,
+            "address": _resolve(name) if OF_A_CLUSTER.fullmatch(role) else name, **reached,
         })
         for number, name in enumerate(names[: count * len(wanted)])
         for role in (wanted[number % len(wanted)],)
@@ -262,7 +234,7 @@ def assign_roles(
     return found, tuple(names[count * len(wanted) :])
 
 
-def _address(name: str) -> str:
+def _resolve(name: str) -> str:
     try:
         return str(socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
     except OSError as error:

@@ -1,20 +1,6 @@
 """Inventory files: hosts of one's own by role, and machines that a system may make a cluster of.
 
-An inventory names hosts by role; no password is ever read or stored, host keys must be known::
-
-    name: two-servers
-    hosts:
-      server: {address: 192.0.2.10, user: root, key: ~/.ssh/id_ed25519}
-      client: {address: 192.0.2.11, user: root, key: ~/.ssh/id_ed25519, gateway: bastion}
-    gateways:
-      bastion: {address: 198.51.100.7, user: me}
-    known_hosts: ~/.ssh/known_hosts      # default
-    guest_network: 198.18.64.0/24        # default; the client is given a route to it through the server
-    clusters:                            # machines for clusters, by system; they reach each other at these addresses
-      flannel:
-        control: {address: 192.0.2.20, user: root, key: ~/.ssh/id_ed25519}
-        worker1: {address: 192.0.2.21, user: root, key: ~/.ssh/id_ed25519}
-        worker2: {address: 192.0.2.22, user: root, key: ~/.ssh/id_ed25519}  # for systems that need two workers
+``docs/own-hosts.md`` shows one. No password is ever read or stored, and the hosts' keys must be known.
 """
 
 from __future__ import annotations
@@ -101,9 +87,9 @@ class Inventory(BaseModel):
     name: Name
     hosts: dict[Literal["server", "client"], Machine]
     gateways: dict[Name, Machine] = {}
-    known_hosts: File | None = None
-    guest_network: IPv4Network = GUEST_NETWORK
-    clusters: dict[Name, Team] = {}
+    known_hosts: File | None = None  # else SSH's own
+    guest_network: IPv4Network = GUEST_NETWORK  # the client is given a route to it through the server
+    clusters: dict[Name, Team] = {}  # by system
 
     def machines(self, systems: Collection[str] | None = None) -> dict[str, Machine]:
         """Return the hosts, and the machines of all clusters or of those of `systems`, by name."""
@@ -140,26 +126,26 @@ def private(inventory: Inventory) -> dict[str, str]:
 
 
 @contextmanager
-def open_hosts(
-    inventory: Inventory, machines: Mapping[str, Machine], gateways: Mapping[str, SSHHost]
-) -> Iterator[dict[str, SSHHost]]:
+def open_hosts(inventory: Inventory, machines: Mapping[str, Machine]) -> Iterator[dict[str, SSHHost]]:
     """Yield a host for each of the machines, by name, connected when it is first used; they end with the context."""
     known = inventory.known_hosts.expanduser() if inventory.known_hosts else None
     with ExitStack() as stack:
-        hosts = {}
-        for name, each in machines.items():
+
+        def open_host(name: str, each: Machine, gateway: SSHHost | None = None) -> SSHHost:
             key = each.key.expanduser() if each.key else None
             if key is not None and not os.access(key, os.R_OK):
                 raise SiteError(f"{name}: the key file {each.key} cannot be read. Name another under key")
             if key is not None and (mode := key.stat().st_mode & 0o777) & 0o077:
-                told = f"{name}: the key file {each.key} is open to others (mode {mode:o}). Try: chmod 600 on it"
-                raise SiteError(told)
-            hosts[name] = SSHHost(
-                name, each.address, user=each.user, port=each.port, key=key, known_hosts=known,
-                gateway=gateways.get(each.gateway or ""),
-            )  # fmt: skip
-            stack.callback(hosts[name].close)
-        yield hosts
+                fault = f"{name}: the key file {each.key} is open to others (mode {mode:o})"
+                raise SiteError(f"{fault}. Try: chmod 600 on it")
+            host = SSHHost(
+                name, each.address, user=each.user, port=each.port, key=key, known_hosts=known, gateway=gateway
+            )
+            stack.callback(host.close)
+            return host
+
+        gateways = {name: open_host(name, each) for name, each in inventory.gateways.items()}
+        yield {name: open_host(name, each, gateways.get(each.gateway or "")) for name, each in machines.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +153,6 @@ class Teams:
     """The clusters' machines of an open inventory; machines that two clusters share serve one at a time."""
 
     inventory: Inventory
-    gateways: Mapping[str, SSHHost]
     say: Say
     holder: claims.Holder | None = None
     taken: dict[str, str] = field(default_factory=dict)  # address -> system
@@ -194,7 +179,7 @@ class Teams:
         self.taken.update(dict.fromkeys(mine, name))
         named = {f"{name}-{role}": node for role, node in asked.items()}
         try:
-            with open_hosts(self.inventory, named, self.gateways) as opened:
+            with open_hosts(self.inventory, named) as opened:
                 hosts = dict(zip(asked, opened.values(), strict=True))
                 claim = claims.claim_hosts(opened.values(), self.holder) if self.holder else nullcontext()
                 with claim, remote.machines(hosts, _parcels(tools, self.say), self.say) as borrowed:

@@ -79,17 +79,12 @@ def read_context(path: Path, data: Mapping[str, Any]) -> Kubeconfig:
     return Kubeconfig(path.resolve(), f"{safe[:60]}-{digest([server, authority], 6)}", context, server)
 
 
-def facts(config: Kubeconfig, host: Host, say: Say) -> dict[str, Any]:
-    """Return what systems need to use the cluster: how kubectl begins, and the image of pods.
-
-    Raises `SiteError` when there is no kubectl, the cluster does not answer (within seconds), or refuses what a study
-    needs.
-    """
-    return {"kubectl": list(check_access(config, host)), **_image(say)}
-
-
 def check_access(config: Kubeconfig, host: Host) -> tuple[str, ...]:
-    """Return how kubectl begins for a cluster that answers and lets its user do what a study needs, or `SiteError`."""
+    """Return how kubectl begins for the cluster.
+
+    Raises `SiteError` when there is no kubectl, the cluster does not answer (within seconds), or refuses its user what
+    a study needs.
+    """
     command = (_program(), "--kubeconfig", str(config.path), "--context", config.context)
 
     def ask(*words: str) -> Result:
@@ -100,9 +95,9 @@ def check_access(config: Kubeconfig, host: Host) -> tuple[str, ...]:
         raise SiteError(f"{config.path}: the cluster cannot be used: {_error_text(answer, config)}")
     refused = [right for right in RIGHTS if not ask("auth", "can-i", *right, "--namespace=infrabench").ok]
     if refused:
-        told = ", ".join(" ".join(right) for right in refused).replace(" --subresource=", "/")
+        rights = ", ".join(" ".join(right) for right in refused).replace(" --subresource=", "/")
         raise SiteError(
-            f"{config.path}: its user may not {told} in the cluster. Ask its administrator for the rights, or for a "
+            f"{config.path}: its user may not {rights} in the cluster. Ask its administrator for the rights, or for a "
             "cluster of your own"
         )
     return command
@@ -152,8 +147,8 @@ def _error_text(answer: Result, config: Kubeconfig) -> str:
     return f"{redaction.text(last, private(config))}. {hint}"
 
 
-def _image(say: Say) -> dict[str, str]:
-    """Return the image of pods, and how it comes onto the nodes."""
+def pod_image(say: Say) -> dict[str, str]:
+    """Return facts of the site: the image of pods, and how it comes onto the nodes; `SiteError` when there is none."""
     if named := os.environ.get(IMAGE):
         return {"pod_image": named, "pod_image_hint": f"{IMAGE} names {named}: can the cluster's nodes pull it?"}
     from infrabench.machines.lab import pod_images  # the lab's tools are needed only where it is used

@@ -42,20 +42,18 @@ def remove(holder: claims.Holder | None = None, say: Callable[[str], None] = log
     try:
         with claims.claim_hosts([here], holder or claims.make_holder("lab")):
             say("Removing what a killed session on site local has left on this machine")
-            _remove(here)
+            with marks.sweeping() as sweeper:
+                left = sweeper.end_orphans([here])
+            for name in registry.names("systems"):
+                if remove_system := getattr(registry.system(name), "remove", None):
+                    try:
+                        remove_system(here)
+                    except InfrabenchError as error:  # what the others have left goes all the same
+                        left.append(f"{name}: {error}")
+            guest_bridge.release_bridge(here)
+            if left := [*left, *find()]:
+                raise ProvisionError(
+                    f"a killed session on site local has left what cannot be removed: {', '.join(left)}"
+                )
     except SiteError as error:
         say(f"What is on this machine of site local stays: {error}")
-
-
-def _remove(here: LocalHost) -> None:
-    with marks.sweeping() as sweeper:
-        left = sweeper.end_orphans([here])
-    for name in registry.names("systems"):
-        if remove_system := getattr(registry.system(name), "remove", None):
-            try:
-                remove_system(here)
-            except InfrabenchError as error:  # what the others have left goes all the same
-                left.append(f"{name}: {error}")
-    guest_bridge.release_bridge(here)
-    if left := [*left, *find()]:
-        raise ProvisionError(f"a killed session on site local has left what cannot be removed: {', '.join(left)}")

@@ -20,7 +20,7 @@ from infrabench.machines.hosts.host import LocalHost
 from infrabench.machines.hosts.remote_shell import probe
 from infrabench.machines.sites import cluster_claim, kubeconfig, yaml_with_lines
 from infrabench.machines.sites import inventory as inventories
-from infrabench.machines.sites.inventory import GUEST_NETWORK, Inventory
+from infrabench.machines.sites.inventory import GUEST_NETWORK, Inventory, Say
 from infrabench.machines.sites.kubeconfig import Kubeconfig
 from infrabench.machines.stores import on_host
 
@@ -107,7 +107,7 @@ def name_and_kind(spec: str | Path) -> tuple[str, str]:
 
 
 @contextmanager
-def open_site(spec: str | Path, say: Callable[[str], None] = log.info, session: str = "") -> Iterator[OpenSite]:
+def open_site(spec: str | Path, say: Say = log.info, session: str = "") -> Iterator[OpenSite]:
     """Yield the site named by `spec`, with every host connected; connections end with the context.
 
     A lab that is not up is brought up, and taken down again at the end; one that was up stays up. With the name of a
@@ -148,7 +148,7 @@ def read_file(spec: str | Path) -> Inventory | Kubeconfig:
 
 
 @contextmanager
-def _open_lab(say: Callable[[str], None], holder: claims.Holder | None) -> Iterator[OpenSite]:
+def _open_lab(say: Say, holder: claims.Holder | None) -> Iterator[OpenSite]:
     from infrabench.machines import lab  # the lab's tools are needed only where it is used
     from infrabench.machines.lab import node_groups, nodes, releases
     from infrabench.machines.lab.shell import require
@@ -166,14 +166,14 @@ def _open_lab(say: Callable[[str], None], holder: claims.Holder | None) -> Itera
         yield OpenSite("lab", "lab", hosts, facts, clusters, stores, versioner=releases.ReleaseServers(say).open)
 
 
-def open_local(say: Callable[[str], None] = log.info, make: bool = True) -> OpenSite:
+def open_local(say: Say = log.info, make: bool = True) -> OpenSite:
     """Return the site `local`; unless `make`, without its guest image where that is still to be made."""
     facts = {"guest_network": str(GUEST_NETWORK), **_local_guest(say, make)}
     here = LocalHost()
     return OpenSite("local", "local", {"server": here}, facts, storer=partial(on_host.store, here))
 
 
-def _local_guest(say: Callable[[str], None], make: bool = True) -> dict[str, Any]:
+def _local_guest(say: Say, make: bool = True) -> dict[str, Any]:
     """Return the guest image of this machine as a site fact, or why there is none."""
     from infrabench.machines.lab import images
 
@@ -192,12 +192,10 @@ def _local_guest(say: Callable[[str], None], make: bool = True) -> dict[str, Any
 
 
 @contextmanager
-def _open_cluster(
-    config: Kubeconfig, say: Callable[[str], None], holder: claims.Holder | None
-) -> Iterator[OpenSite]:  # fmt: skip
+def _open_cluster(config: Kubeconfig, say: Say, holder: claims.Holder | None) -> Iterator[OpenSite]:
     # The user's whole environment: the kubeconfig may name a program that takes its credentials from there.
     here = LocalHost(environment=os.environ)
-    facts = kubeconfig.facts(config, here, say)
+    facts = {"kubectl": list(kubeconfig.check_access(config, here)), **kubeconfig.pod_image(say)}
     with ExitStack() as stack:
         if holder is not None:
             claim = stack.enter_context(cluster_claim.claim_cluster(here, facts["kubectl"], holder, say))
@@ -206,13 +204,10 @@ def _open_cluster(
 
 
 @contextmanager
-def _open_remote(
-    inventory: Inventory, say: Callable[[str], None], holder: claims.Holder | None
-) -> Iterator[OpenSite]:  # fmt: skip
+def _open_remote(inventory: Inventory, say: Say, holder: claims.Holder | None) -> Iterator[OpenSite]:
     network = str(inventory.guest_network)
     with ExitStack() as stack:
-        gateways = stack.enter_context(inventories.open_hosts(inventory, inventory.gateways, {}))
-        hosts = stack.enter_context(inventories.open_hosts(inventory, inventory.hosts, gateways))
+        hosts = stack.enter_context(inventories.open_hosts(inventory, inventory.hosts))
         if holder is not None:
             stack.enter_context(claims.claim_hosts(hosts.values(), holder))
         private = inventories.private(inventory)
@@ -223,7 +218,7 @@ def _open_remote(
             facts = {"guest_image": _upload_image(hosts["server"], facts["guest_image"], say)}
         if "client" in hosts:
             stack.enter_context(open_route(hosts["client"], hosts["server"], network, say))
-        teams = inventories.Teams(inventory, gateways, say, holder)
+        teams = inventories.Teams(inventory, say, holder)
         store = partial(on_host.store, hosts["server"])
         facts = {"guest_network": network, **facts}
         yield OpenSite(inventory.name, "inventory", hosts, facts, teams.machines, store, private)
@@ -237,7 +232,7 @@ def _addresses(host: Host) -> list[str]:
     return json.loads(answer.stdout)
 
 
-def _upload_image(host: Host, image: Mapping[str, str], say: Callable[[str], None]) -> dict[str, str]:
+def _upload_image(host: Host, image: Mapping[str, str], say: Say) -> dict[str, str]:
     tar, name = Path(image["tar"]), f"guest-{image['hash']}.tar"
     if not host_cache.verify_copy(host, tar, name):
         say(f"Copying the guest image to {host.name}")
@@ -246,7 +241,7 @@ def _upload_image(host: Host, image: Mapping[str, str], say: Callable[[str], Non
 
 
 @contextmanager
-def open_route(client: Host, server: Host, network: str, say: Callable[[str], None]) -> Iterator[None]:
+def open_route(client: Host, server: Host, network: str, say: Say) -> Iterator[None]:
     """Give the client a route to the guests while the site is open, unless it has one of its own.
 
     Without root no route can be made, and `say` is told. Raises `SiteError` when root cannot make one either: every
@@ -257,9 +252,8 @@ def open_route(client: Host, server: Host, network: str, say: Callable[[str], No
     if added.status == 4:
         say(f"{client.name} has no route to guests on {server.name}, and no root to make one. As root there: {by_hand}")
     elif added.status not in (0, 3):
-        why = (
-            (added.stdout or added.stderr).decode("utf-8", "replace").replace(server.address, server.name).strip(" .\n")
-        )
+        reason = (added.stdout or added.stderr).decode("utf-8", "replace")
+        why = reason.replace(server.address, server.name).strip(" .\n")
         raise SiteError(
             f"{client.name} cannot reach the guests ({network}) through {server.name}: {why or added.ending}. Give the "
             f"server's IPv4 address in the inventory, or make the route by hand: {by_hand}"

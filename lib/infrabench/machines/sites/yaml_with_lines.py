@@ -43,17 +43,7 @@ def read(path: Path, what: str, error: type[InfrabenchError]) -> YamlDocument:
         text = path.read_text()
         if text.count("[") + text.count("{") > MOST_BRACKETS or re.search(r"(?:[-?:] ){50}", text):
             raise error(f"{path}: {what} is not nested like this. Is it the right file?")
-        return _parse_document(text)
-    except OSError as why:
-        raise error(f"{path}: cannot be read: {why.strerror}") from why
-    # A date or a number that cannot be is a ValueError of its own.
-    except (yaml.YAMLError, ValueError, RecursionError) as why:
-        raise error(f"{path}: not YAML: {str(why)[:1000]}") from why
-
-
-def _parse_document(text: str) -> YamlDocument:
-    loader = yaml.SafeLoader(text)
-    try:
+        loader = yaml.SafeLoader(text)
         top = loader.get_single_node()
         lines: dict[Place, int] = {}
         repeated: dict[Place, int] = {}
@@ -62,8 +52,11 @@ def _parse_document(text: str) -> YamlDocument:
             known.setdefault(place, line)
         # Last: constructing merges what `<<` refers to into the nodes.
         return YamlDocument(None if top is None else loader.construct_document(top), lines, repeated)
-    finally:
-        loader.dispose()
+    except OSError as why:
+        raise error(f"{path}: cannot be read: {why.strerror}") from why
+    # A date or a number that cannot be is a ValueError of its own.
+    except (yaml.YAMLError, ValueError, RecursionError) as why:
+        raise error(f"{path}: not YAML: {str(why)[:1000]}") from why
 
 
 def _places(node: yaml.Node | None, above: Place, seen: set[int]) -> Iterator[tuple[Place, int]]:

@@ -23,7 +23,7 @@ def test_this_machine_says_the_truth(tmp_path: Path) -> None:
     )  # fmt: skip
     before = sorted(tmp_path.rglob("*"))
     ours = GuestFiles(tuple(File(path, 0o644, b"") for path in ("/etc/passwd", "/etc/no-such-file")))
-    found = plan.survey_host(plan.HostJob("here", LocalHost("here"), needs, ours))
+    found = plan.survey_host(plan.HostPlan("here", LocalHost("here"), needs, ours))
     closed = set() if os.geteuid() == 0 else {str(tmp_path / "closed")}
     assert found.absent == {
         "no-such-program", "/etc/no-such-file", "/dev/no-such-device", str(tmp_path / "absent"), "/etc/passwd", *closed,

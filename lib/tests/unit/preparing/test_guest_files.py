@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 from infrabench.core import ProvisionError
 from infrabench.machines.lab import images
@@ -31,15 +34,17 @@ def _image(path: Path) -> Path:
     return path
 
 
-def test_files_and_folders_of_ours_are_read_and_no_others(tmp_path: Path) -> None:
-    found = requirements.read_files(_image(tmp_path / "guest.tar"))
+def test_files_and_folders_of_ours_are_read_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = SimpleNamespace(tar=_image(tmp_path / "guest.tar"))
+    monkeypatch.setattr(images, "make", lambda kind, say: image)
+    found = requirements.load_files(print)
     assert [(each.path, each.mode, each.data) for each in found.files] == [
         ("/etc/infrabench/web/a.conf", 0o644, b"a"), ("/usr/local/bin/ib-x", 0o755, b"x"),
     ]  # fmt: skip
     assert found.folders == ("/srv/infrabench/ftp", "/var/log/infrabench")
 
 
-def test_an_image_that_cannot_be_made_is_a_reason(monkeypatch, tmp_path: Path) -> None:
+def test_an_image_that_cannot_be_made_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(kind, say):
         raise ProvisionError("mmdebstrap exited with 1:\nno network")
 

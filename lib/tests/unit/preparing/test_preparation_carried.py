@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from threading import Event
+
+import pytest
 
 from infrabench.core import Result, SiteError
+from infrabench.machines.hosts import interrupts
 from infrabench.machines.sites.prepare import apply
-from infrabench.machines.sites.prepare.plan import HostJob, make_plan, survey_host
-from infrabench.machines.sites.prepare.requirements import Needs
+from infrabench.machines.sites.prepare.plan import HostPlan
+from infrabench.machines.sites.prepare.requirements import GuestFiles, Needs
 
 NEEDS = Needs(
     programs={"fio": "fio", "ab": "apache2-utils"}, folders=("/var/cache/infrabench",),
@@ -27,11 +31,15 @@ class Machine:
     def __init__(self, offers: Sequence[str], *, later: Sequence[str] = (), lost_at: str = "") -> None:
         self.name, self.address = "host", "192.0.2.1"
         self.offers, self.later, self.lost_at = list(offers), list(later), lost_at
+        self.interrupted: Event | None = None  # set while it installs
         self.has, self.lists, self.changing = list[str](), not later, list[str]()
 
     def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Result:
+        assert 0 < timeout_s <= 900
         if self.lost_at and self.lost_at in argv:
             raise SiteError("host: the connection was lost")
+        if "install" in argv and "--simulate" not in argv and self.interrupted:
+            self.interrupted.set()
         return Result(tuple(argv), 0, self._answer(list(argv)).encode(), b"", 0.0, 0.0)
 
     def _answer(self, argv: list[str]) -> str:
@@ -56,69 +64,79 @@ class Machine:
         return ""
 
 
-def _job(machine: Any, number: int = 0, *, update: bool = False) -> HostJob:
-    return HostJob(f"h{number}", machine, NEEDS, update=update)
+def _hosts(*machines: Machine, update: bool = False) -> list[HostPlan]:
+    return [HostPlan(f"h{number}", each, NEEDS, GuestFiles(), update=update) for number, each in enumerate(machines)]
 
 
-def _both(*machines: Machine) -> dict[str, apply.PreparedHost]:
-    jobs = [_job(machine, number) for number, machine in enumerate(machines)]
-    return apply.apply_plans(jobs, apply.make_plans(jobs), lambda line: None)
+def _prepare(*machines: Machine) -> list[HostPlan]:
+    return apply.apply_plans(apply.make_plans(_hosts(*machines)), lambda line: None)
 
 
-def test_a_host_that_is_lost_in_the_middle_is_named_and_the_others_go_on() -> None:
+def _last_words(machine: Machine) -> list[str]:
+    return [shlex.split(line)[-1] for line in machine.changing]
+
+
+def test_a_host_that_is_lost_is_named_and_the_others_go_on() -> None:
     lost, good = Machine(["fio", "apache2-utils"], lost_at="--directory"), Machine(["fio", "apache2-utils"])
-    done = _both(lost, good)
-    assert done["h0"].error == "host: the connection was lost"
-    assert [change.package for change in done["h0"].changed] == ["apache2-utils", "fio"]  # so far it came
-    assert done["h1"].ok
+    done = _prepare(lost, good, Machine([], lost_at="sh"))
+    assert [each.error for each in done] == ["host: the connection was lost", "", "host: the connection was lost"]
+    assert [change.package for change in done[0].changed] == ["apache2-utils", "fio"]  # so far it came
+    assert done[1].ok
+    assert done[2].survey is None
     assert good.has == ["ab", "fio", "/var/cache/infrabench"]
-    told = list(apply.render_results(list(done.values())))
+    told = list(apply.render_results(done))
     assert told[0] == "h0: failed: host: the connection was lost"
     assert "h1: 2 packages and 0 files changed" in told
 
 
-def test_a_host_that_cannot_be_asked_at_all_is_named() -> None:
-    done = _both(Machine([], lost_at="sh"), Machine(["fio", "apache2-utils"]))
-    assert (done["h0"].error, done["h0"].plan) == ("host: the connection was lost", None)
-    assert done["h1"].ok
+def test_an_interrupt_lets_the_command_end_and_starts_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Machine(["fio", "apache2-utils"])
+
+    @contextmanager
+    def set_event(event: Event, say: object) -> Iterator[None]:
+        host.interrupted = event
+        yield
+
+    monkeypatch.setattr(interrupts, "set_event", set_event)
+    (done,) = _prepare(host)
+    assert done.error == "interrupted; 1 of its commands have not run"
+    assert [change.package for change in done.changed] == ["apache2-utils", "fio"]
+    assert _last_words(host) == ["fio"]
 
 
 def test_after_an_update_what_was_shown_is_done_and_what_is_not_offered_is_told() -> None:
     host = Machine([], later=["fio"])
-    done = _both(host)["h0"]
-    assert [shlex.split(line)[-1] for line in host.changing] == ["update", "fio", "/var/cache/infrabench"]
+    (done,) = _prepare(host)
+    assert _last_words(host) == ["update", "fio", "/var/cache/infrabench"]
     assert not done.ok
-    assert [each for each in done.left if "apt knows no such package" in each]
-    assert len(done.left) == 1
+    (left,) = done.left
+    assert "apt knows no such package" in left
 
 
 def test_what_was_never_shown_is_not_done() -> None:
     host = Machine(["fio"], later=["fio", "apache2-utils"])
     host.lists = True
-    job = _job(host, update=True)
-    plan = apply.make_plans([_job(host)])["h0"].plan
-    assert [each.package for each in plan.packages] == ["fio"]  # type: ignore[union-attr]
-    plan = make_plan(job, survey_host(job))
-    shown = apply.PreparedHost("h0", replace(plan, packages=plan.packages[1:]))
-    done = apply.apply_plans([job], {"h0": shown}, lambda line: None)["h0"]
+    (planned,) = apply.make_plans(_hosts(host))
+    assert [each.package for each in planned.packages] == ["fio"]
+    (planned,) = apply.make_plans(_hosts(host, update=True))
+    (done,) = apply.apply_plans([replace(planned, packages=planned.packages[1:])], lambda line: None)
     assert "apt now offers more than was shown: apache2-utils. Run it again" in done.error
-    assert [shlex.split(line)[-1] for line in host.changing] == ["update"]
+    assert _last_words(host) == ["update"]
 
 
 def test_the_second_time_there_is_nothing_to_do() -> None:
     host = Machine(["fio", "apache2-utils"])
-    assert _both(host)["h0"].ok
+    assert _prepare(host)[0].ok
     changing = list(host.changing)
-    again = _both(host)["h0"]
-    assert again.ok
+    again = _prepare(host)
+    assert again[0].ok
     assert host.changing == changing
-    assert list(apply.render_results([again])) == ["h0: nothing to do"]
+    assert list(apply.render_results(again)) == ["h0: nothing to do"]
 
 
 def test_a_record_holds_versions_before_and_after_and_is_never_over_another(tmp_path: Path) -> None:
-    job = _job(Machine(["fio", "apache2-utils"]))
-    done = apply.apply_plans([job], apply.make_plans([job]), lambda line: None)
-    paths = {apply.write_record(tmp_path / "hosts.yml", [job], done, {"studies": ["containers"]}) for _ in range(3)}
+    done = _prepare(Machine(["fio", "apache2-utils"]))
+    paths = {apply.write_record(tmp_path / "hosts.yml", done, {"studies": ["containers"]}) for _ in range(3)}
     assert len(paths) == 3
     assert all(path.parent == tmp_path and path.name.startswith("hosts.prepared-") for path in paths)
     host = json.loads(paths.pop().read_text())["hosts"]["h0"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import tarfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from infrabench.machines.sites.prepare import apply, plan
-from infrabench.machines.sites.prepare.apply import PreparedHost
-from infrabench.machines.sites.prepare.plan import Change, HostJob, HostPlan, HostSurvey
+from infrabench.machines.sites.prepare.plan import Change, HostPlan, HostSurvey
 from infrabench.machines.sites.prepare.requirements import File, GuestFiles, Needs
 from tests.support.cluster_fakes import Scripted
 from tests.support.places import TESTS
@@ -29,11 +29,17 @@ NEEDS = Needs(
 HAS = HostSurvey(
     root="yes", login="root", title="Debian GNU/Linux 12 (bookworm)", kernel="6.1", machine="x86_64",
     architecture="amd64", systemd=True, lists=True, nofile=1048576, nr_open=1048576, absent=frozenset(),
+    half=frozenset(),
     installed={"python3": "3.11", "apache2": "2.4", "apache2-utils": "2.4", "clang": "1:19-1"},
     offered={"python3": "3.11", "apache2": "2.4", "apache2-utils": "2.4", "clang": "1:19-1"},
     hashes={each.path: each.sha256 for each in FILES},
 )  # fmt: skip
-BARE = {"absent": frozenset(NEEDS.programs) | {"/dev/fuse", "/var/cache/infrabench"}, "installed": {}, "hashes": {}}
+BARE: dict[str, Any] = {
+    "absent": frozenset(NEEDS.programs) | {"/dev/fuse", "/var/cache/infrabench"}, "installed": {}, "hashes": {},
+}  # fmt: skip
+
+
+Answer = Callable[[Sequence[str]], Sequence[Change] | str]
 
 
 @pytest.fixture(autouse=True)
@@ -41,16 +47,12 @@ def _steered_from_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
 
 
-def _has(**other: object) -> HostSurvey:
-    return HostSurvey(**({name: getattr(HAS, name) for name in HostSurvey.__slots__} | other))  # type: ignore[arg-type]
+def _nothing_else(names: Sequence[str]) -> Sequence[Change]:
+    return [Change(name, "", "1") for name in (*names, "libmore")]
 
 
-def _nothing_else(argv: Sequence[str]) -> tuple[Change, ...]:
-    return tuple(Change(name, "", "1") for name in (*_named(argv), "libmore"))
-
-
-def _named(argv: Sequence[str]) -> list[str]:
-    return [word for word in argv[list(argv).index("install") + 1 :] if not word.startswith("--")]
+def _never(names: Sequence[str]) -> Sequence[Change]:
+    raise AssertionError(names)
 
 
 def _older(version: str, floor: str) -> bool:
@@ -60,188 +62,173 @@ def _older(version: str, floor: str) -> bool:
 
 
 def _plan(
-    survey: HostSurvey, needs: Needs = NEEDS, files: Sequence[File] = FILES, *, simulate: Callable = _nothing_else,
-    no_files: str = "", updated: bool = False, **how: Any,
+    needs: Needs = NEEDS, files: Sequence[File] = FILES, *, simulate: Answer = _nothing_else, no_files: str = "",
+    updated: bool = False, upgrade: bool = False, update: bool = False, **has: object,
 ) -> HostPlan:  # fmt: skip
-    """Return the plan for a host whose apt would do what `simulate` says."""
+    """Return the plan for a host that has this besides what `HAS` says; its apt would do what `simulate` says."""
 
     def answer(argv: tuple[str, ...], stdin: bytes) -> tuple[int, bytes]:
         if argv[0] == "dpkg":
             return 0 if _older(argv[2], argv[4]) else 1, b""
-        told = simulate([word for word in argv if word != "--simulate"])
+        told = simulate([word for word in argv[argv.index("install") + 1 :] if not word.startswith("--")])
         if isinstance(told, str):
             return 100, told.encode()
-        old = [f" [{each.old}]" if each.old else "" for each in told]
         lines = [
-            f"Inst {each.package}{had} ({each.new} x)" if each.new else f"Remv {each.package}{had}"
-            for each, had in zip(told, old, strict=True)
-        ]
+            (f"Inst {each.package}" if each.new else f"Remv {each.package}")
+            + (f" [{each.old}]" if each.old else "") + (f" ({each.new} x)" if each.new else "")
+            for each in told
+        ]  # fmt: skip
         return 0, "\n".join(lines).encode()
 
-    job = HostJob("server", Scripted(answer), needs, GuestFiles(tuple(files), (), no_files), **how)
-    return plan.make_plan(job, survey, updated=updated)
+    host = HostPlan("server", Scripted(answer), needs, GuestFiles(tuple(files), (), no_files), upgrade, update)
+    return plan.make_plan(host, replace(HAS, **has), updated=updated)  # type: ignore[arg-type]
 
 
 def _words(made: HostPlan) -> list[str]:
     return [str(command) for command in made.commands]
 
 
+def _packages(made: HostPlan) -> list[str]:
+    return [each.package for each in made.packages]
+
+
 def test_a_host_that_has_everything_is_left_alone() -> None:
-    made = _plan(HAS)
-    assert (made.commands, made.packages, made.unmet) == ((), (), ())
-    assert list(apply.render_plans([PreparedHost("server", made)], ())) == [
+    made = _plan()
+    assert (made.commands, made.packages, made.left) == ((), (), ())
+    assert list(apply.render_plans([made], ())) == [
         "server (Debian GNU/Linux 12 (bookworm), amd64, root: yes): nothing to do"
     ]
-    made = _plan(_has(title="Fedora 41", architecture=""))
-    assert (made.commands, made.unmet) == ((), ())
+    made = _plan(title="Fedora 41", architecture="")
+    assert (made.commands, made.left) == ((), ())
 
 
 def test_the_dry_run_of_a_bare_host_is_this_text() -> None:
     """Every command on every host, in order: one bare, one half ready behind sudo, one that needs people."""
-    bare = _plan(_has(**BARE))
-    sudo = _plan(_has(
-        root="sudo", login="admin", nofile=1024, absent=frozenset({"ab", "/var/cache/infrabench"}),
-        installed={"python3": "3.11", "apache2": "2.4", "clang": "1:19-1"}, systemd=False,
-    ))  # fmt: skip
-    people = _plan(_has(root="no", login="guest", absent=frozenset({"ab"}), installed={"clang": "1:14-1"}))
-    other = _plan(_has(title="Fedora 41", architecture="", **BARE))
-    told = apply.render_plans(
-        [
-            PreparedHost("server", bare), PreparedHost("client", sudo), PreparedHost("flannel-control", people),
-            PreparedHost("flannel-worker1", other), PreparedHost("flannel-worker2", None, error="login refused"),
-        ],
-        ["the inventory names no machines for cilium"],
-    )  # fmt: skip
+    hosts = {
+        "server": _plan(**BARE),
+        "client": _plan(
+            root="sudo", login="admin", nofile=1024, absent=frozenset({"ab", "/var/cache/infrabench"}),
+            installed={"python3": "3.11", "apache2": "2.4", "clang": "1:19-1"}, systemd=False,
+        ),
+        "flannel-control": _plan(root="no", login="guest", absent=frozenset({"ab"}), installed={"clang": "1:14-1"}),
+        "flannel-worker1": _plan(title="Fedora 41", architecture="", **BARE),
+        "flannel-worker2": replace(_plan(), survey=None, error="login refused"),
+    }  # fmt: skip
+    named = [replace(each, name=name) for name, each in hosts.items()]
+    told = apply.render_plans(named, ["the inventory names no machines for cilium"])
     assert "\n".join(told) + "\n" == GOLDEN.read_text()
 
 
+def _only_alone(names: Sequence[str]) -> Sequence[Change] | str:
+    return "E: held broken\x1b packages" if len(names) > 1 else [Change(names[0], "", "1")]
+
+
+OLD = {**HAS.installed, "clang": "1:14-1"}
+
+
+@pytest.mark.parametrize(
+    ("how", "problem"),
+    [
+        ({"installed": OLD}, "clang 1:14-1 is older than the 1:17~ that cilium needs: --upgrade allows a newer one"),
+        ({"installed": {}, "offered": OLD, "absent": frozenset({"clang"})},
+         "clang: apt offers 1:14-1, and cilium needs 1:17~ or later"),
+        ({**BARE, "files": (), "simulate": _only_alone},
+         "installing apache2 apache2-utils clang python3 is refused by apt: E: held broken? packages"),
+        ({"needs": Needs({"python3": "python3"}, root=True), "files": (), "root": "sudo", "login": "me"},
+         "clusters and storage are made as root, and the login is me: log in as root"),
+        ({"nr_open": 4096}, "its kernel allows 4096 open files, 16384 are needed: raise fs.nr_open"),
+        ({**BARE, "machine": "aarch64"}, "ib-x come with the guest image, and its programs are for x86_64, not for "
+         "aarch64: steer from such a machine"),
+        ({**BARE, "files": (), "no_files": "it cannot be made here: no mmdebstrap"},
+         "ib-x come with the guest image, and it cannot be made here: no mmdebstrap"),
+    ],
+)  # fmt: skip
+def test_what_stays_unmet_is_told(how: dict[str, Any], problem: str) -> None:
+    made = _plan(**how)
+    assert made.problems == (problem,)
+    assert not any("tar" in command.argv for command in made.commands)
+
+
 def test_lists_are_brought_up_to_date_first_where_there_are_none() -> None:
-    made = _plan(_has(**{**BARE, "lists": False, "offered": {}}), simulate=_never)
+    made = _plan(simulate=_never, **{**BARE, "lists": False, "offered": {}})
     assert made.updates
     assert _words(made)[0].endswith("apt-get -o DPkg::Lock::Timeout=120 update")
     assert _words(made)[1].startswith("systemctl mask apache2.service")
     assert {each.new for each in made.packages} == {""}
-    after = _plan(_has(**{**BARE, "offered": {}}), updated=True)
+    after = _plan(updated=True, **{**BARE, "offered": {}})
     assert not after.packages
     assert any("apache2: apt knows no such package (for web, startup)" in each for each in after.problems)
 
 
-def _never(argv: Sequence[str]) -> tuple[Change, ...]:
-    raise AssertionError(argv)
-
-
 def test_lists_that_are_there_are_believed_unless_asked_otherwise() -> None:
-    without = _has(**{**BARE, "offered": {}})
-    assert not any("update" in each.split() for each in _words(_plan(without)))
-    assert len(_plan(without).problems) == 4
-    asked = _plan(_has(absent=frozenset({"ab"})), update=True, simulate=_never)
+    without = {**BARE, "offered": {}}
+    assert not any("update" in each.split() for each in _words(_plan(**without)))
+    assert len(_plan(**without).problems) == 4
+    asked = _plan(update=True, simulate=_never, absent=frozenset({"ab"}))
     assert [command.argv[-1] for command in asked.commands] == ["update"]
-    unknown = _plan(without, update=True, simulate=_never)
-    assert [each.package for each in unknown.packages] == ["apache2", "apache2-utils", "clang", "python3"]
-    assert _plan(_has(**BARE), update=True, simulate=_never).updates
+    unknown = _plan(update=True, simulate=_never, **without)
+    assert _packages(unknown) == ["apache2", "apache2-utils", "clang", "python3"]
+    assert _plan(update=True, simulate=_never, **BARE).updates
 
 
 def test_what_is_there_is_upgraded_only_when_asked() -> None:
-    old = _has(offered={**HAS.offered, "apache2": "2.5"})
-    assert _plan(old).commands == ()
-    made = _plan(old, upgrade=True)
+    newer = {**HAS.offered, "apache2": "2.5"}
+    assert _plan(offered=newer).commands == ()
+    made = _plan(upgrade=True, offered=newer)
     assert [(each.package, each.old, each.new) for each in made.packages] == [("apache2", "2.4", "2.5")]
     assert "--no-upgrade" not in _words(made)[0]
     assert "systemctl mask" not in "".join(_words(made))  # a server that is the host's own
-
-
-def test_a_package_that_is_too_old_is_told_or_upgraded() -> None:
-    old = _has(installed={**HAS.installed, "clang": "1:14-1"})
-    assert _plan(old).problems == (
-        "clang 1:14-1 is older than the 1:17~ that cilium needs: --upgrade allows a newer one",
-    )
-    assert [each.package for each in _plan(old, upgrade=True).packages] == ["clang"]
-    none = _has(installed={}, offered={**HAS.offered, "clang": "1:14-1"}, absent=frozenset({"clang"}))
-    assert _plan(none).problems == ("clang: apt offers 1:14-1, and cilium needs 1:17~ or later",)
+    assert _packages(_plan(upgrade=True, installed=OLD)) == ["clang"]
 
 
 def test_a_package_that_was_not_installed_to_the_end_is_lacking() -> None:
-    half = _has(half=frozenset({"apache2"}), installed={"python3": "3.11", "apache2-utils": "2.4", "clang": "1:19-1"})
-    assert [each.package for each in _plan(half).packages] == ["apache2"]
+    rest = {name: version for name, version in HAS.installed.items() if name != "apache2"}
+    assert _packages(_plan(half=frozenset({"apache2"}), installed=rest)) == ["apache2"]
 
 
 def test_packages_that_would_take_more_are_told_one_by_one() -> None:
-    def simulate(argv: Sequence[str]) -> tuple[Change, ...] | str:
-        names = _named(argv)
-        found = [Change(name, "", "1") for name in names]
-        found += [Change("libc6", "2.36-1", "2.36-2")] if "apache2" in names else []
-        found += [Change("exim4", "4", "")] if "clang" in names else []
-        return tuple(found)
+    def simulate(names: Sequence[str]) -> Sequence[Change]:
+        return [
+            *(Change(name, "", "1") for name in names),
+            *([Change("libc6", "2.36-1", "2.36-2")] if "apache2" in names else []),
+            *([Change("exim4", "4", "")] if "clang" in names else []),
+        ]
 
-    made = _plan(_has(**BARE), simulate=simulate)
-    assert [each.package for each in made.packages] == ["apache2-utils", "python3"]
+    made = _plan(simulate=simulate, **BARE)
+    assert _packages(made) == ["apache2-utils", "python3"]
     (install,) = (each for each in _words(made) if "install --yes" in each)
-    assert install.endswith("--no-upgrade apache2-utils python3")
+    assert install.endswith("--no-remove --no-upgrade apache2-utils python3")
     assert made.problems == (
         "installing apache2 (for web, startup) would upgrade what is there: libc6 2.36-1 -> 2.36-2. --upgrade allows "
         "it",
         "installing clang (for cilium) would remove exim4: take other systems or workloads, or remove it yourself",
     )
-    removing = _plan(_has(**BARE), simulate=simulate, upgrade=True)
-    assert [each.package for each in removing.packages] == ["apache2", "apache2-utils", "python3"]
-
-
-def test_packages_that_only_together_are_impossible_are_told_together() -> None:
-    def simulate(argv: Sequence[str]) -> tuple[Change, ...] | str:
-        return "E: held broken packages" if len(_named(argv)) > 1 else (Change(_named(argv)[0], "", "1"),)
-
-    made = _plan(_has(**BARE), simulate=simulate)
-    assert made.packages == ()
-    (problem,) = made.problems
-    assert problem == "installing apache2 apache2-utils clang python3 is refused by apt: E: held broken packages"
-
-
-def test_clusters_are_made_as_root() -> None:
-    needs = Needs(programs={"python3": "python3"}, root=True)
-    assert _plan(_has(root="sudo", login="me"), needs, ()).problems == (
-        "clusters and storage are made as root, and the login is me: log in as root",
-    )
+    assert _packages(_plan(simulate=simulate, upgrade=True, **BARE)) == ["apache2", "apache2-utils", "python3"]
 
 
 def test_limits_are_raised_for_logins_and_told_where_that_has_not_helped() -> None:
     low = {"root": "sudo", "login": "me", "nofile": 1024}
-    (command,) = _plan(_has(**low)).commands
+    (command,) = _plan(**low).commands
     assert command.argv[:3] == ("sudo", "-n", "tar")
     with tarfile.open(fileobj=io.BytesIO(command.stdin)) as tar:
         assert tar.getnames() == [plan.LIMITS.lstrip("/")]
         assert tar.extractfile(tar.getmembers()[0]).read() == b"me - nofile 16384\n"  # type: ignore[union-attr]
     there = File(plan.LIMITS, 0o644, b"me - nofile 16384\n")
-    again = _plan(_has(**low, hashes={**HAS.hashes, plan.LIMITS: there.sha256}))
+    again = _plan(**low, hashes={**HAS.hashes, plan.LIMITS: there.sha256})
     assert again.commands == ()
     assert "does its SSH server use PAM?" in again.problems[0]
-    assert "raise fs.nr_open" in _plan(_has(nr_open=4096)).problems[0]
-    assert _plan(_has(nofile=1024)).commands == ()  # root raises its own
-
-
-def test_programs_of_the_image_are_for_machines_of_its_kind() -> None:
-    arm = _plan(_has(**BARE, machine="aarch64"))
-    assert not any("tar" in command.argv for command in arm.commands)
-    assert any("its programs are for x86_64, not for aarch64" in each for each in arm.problems)
-    none = _plan(_has(**BARE), files=(), no_files="it cannot be made here: no mmdebstrap")
-    assert "ib-x come with the guest image, and it cannot be made here: no mmdebstrap" in none.problems
-
-
-def test_an_archive_of_files_is_the_same_for_the_same_files() -> None:
-    first, second = (
-        [each.stdin for each in _plan(_has(**BARE)).commands if "tar" in each.argv] for _ in range(2)
-    )  # fmt: skip
-    assert first == second
-    with tarfile.open(fileobj=io.BytesIO(first[0])) as tar:
-        assert [(each.name, each.mode, each.uid, each.isfile()) for each in tar] == [
-            ("etc/infrabench/x.conf", 0o644, 0, True), ("usr/local/bin/ib-x", 0o755, 0, True),
-        ]  # fmt: skip
+    assert _plan(nofile=1024).commands == ()  # root raises its own
 
 
 @pytest.mark.parametrize("root", ["yes", "sudo"])
-def test_no_command_is_a_shells_text(root: str) -> None:
-    made = _plan(_has(**BARE, root=root, login="me", nofile=1))
-    assert made.commands
-    for command in made.commands:
+def test_commands_are_words_and_no_shells_text_and_read_an_archive_of_files_alone(root: str) -> None:
+    commands, same = (_plan(**BARE, root=root, login="me").commands for _ in range(2))
+    assert [each.stdin for each in commands] == [each.stdin for each in same]
+    for command in commands:
         assert all(isinstance(word, str) and "\n" not in word for word in command.argv)
         assert not {"sh", "bash", "-c", "eval"} & set(command.argv)
-        assert 0 < command.timeout_s <= 900
+    (unpack,) = (each for each in commands if each.stdin)
+    with tarfile.open(fileobj=io.BytesIO(unpack.stdin)) as tar:
+        assert [(each.name, each.mode, each.uid, each.isfile()) for each in tar] == [
+            ("etc/infrabench/x.conf", 0o644, 0, True), ("usr/local/bin/ib-x", 0o755, 0, True),
+        ]  # fmt: skip

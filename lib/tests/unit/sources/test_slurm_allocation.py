@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +46,10 @@ def test_a_slurm_that_does_not_write_them_out_is_told(tmp_path: Path, text: str,
         import_hosts.read_allocation({**JOB, **SHORT})
 
 
-@pytest.mark.parametrize("told", ["-x", "../a", "a a", "$(id)", "a/b"])
-def test_what_slurm_says_has_to_be_names(tmp_path: Path, told: str) -> None:
+@pytest.mark.parametrize("name", ["-x", "../a", "a a", "$(id)", "a/b"])
+def test_what_slurm_says_has_to_be_names(tmp_path: Path, name: str) -> None:
     with pytest.raises(SiteError, match=r"no name of a host|twice"):
-        import_hosts.read_allocation({**JOB, **SHORT, **_scontrol(tmp_path, f"printf '%s\\n' '{told}'")})
+        import_hosts.read_allocation({**JOB, **SHORT, **_scontrol(tmp_path, f"printf '%s\\n' '{name}'")})
 
 
 @pytest.mark.parametrize(
@@ -60,12 +61,31 @@ def test_what_slurm_says_has_to_be_names(tmp_path: Path, told: str) -> None:
         ({**JOB, "SLURM_JOB_ID": "../1"}, "no number of a job"),
         ({**JOB, "SLURM_JOB_ID": "\u0661"}, "no number of a job"),
         ({**JOB, "SLURM_HET_SIZE": "2"}, "heterogeneous"),
-        ({**JOB, "SLURM_JOB_NODELIST": "node;1"}, "no list of hosts"),
     ],
 )
 def test_what_is_no_allocation_is_told(environment: dict[str, str], told: str) -> None:
     with pytest.raises(SiteError, match=told):
         import_hosts.read_allocation(environment)
+
+
+@pytest.mark.parametrize(
+    ("told", "texts"),
+    [
+        ("no list of hosts", ["-n", "-n[1-2]", "--output=/etc/passwd", "../../etc", "n;touch x", "$(id)", "n\n", "n m",
+                              "n\x00", "n\u0661", "n[\u0661-\u0663]"]),
+        ("no name of a host", ["n,,m", ",n", "n]", ".n", "n" * 300]),
+        ("twice: n1", ["n1,n1"]),
+        ("of 10000000 characters", ["x" * 10_000_000]),
+        ("are the most", ["a,b" * 20_000]),
+    ],
+)  # fmt: skip
+def test_what_is_no_list_is_refused_in_no_time_and_handed_to_no_program(told: str, texts: list[str]) -> None:
+    for text in texts:
+        begin = time.process_time()
+        with pytest.raises(SiteError, match=told) as error:
+            import_hosts.read_allocation({**JOB, "SLURM_JOB_NODELIST": text})
+        assert time.process_time() - begin < 1
+        assert len(str(error.value)) < 500
 
 
 def _places(names: list[str], roles: list[str], **how: Any) -> tuple[list[tuple[str, str, str]], tuple[str, ...]]:

@@ -13,13 +13,14 @@ import re
 import shlex
 import tarfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from infrabench.core import CommandFailed, Host, ParseError, SiteError
 from infrabench.machines.hosts.host import run_checked
 from infrabench.machines.sites.prepare.requirements import File, GuestFiles, Needs
 
-ASK_S, SIMULATE_S, STEP_S, APT_S = 60.0, 180.0, 60.0, 900.0
+ASK_S, SIMULATE_S = 60.0, 180.0
+NEVER = float("inf")  # a limit that a host does not tell is none that could be seen
 LIMITS = "/etc/security/limits.d/infrabench.conf"
 # Environment: ask nothing, and restart no service of the host (Ubuntu's needrestart would).
 _APT = ("env", "DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_MODE=l", "apt-get", "-o", "DPkg::Lock::Timeout=120")
@@ -33,7 +34,6 @@ STAYS_OFF: Mapping[str, tuple[str, ...]] = {
     "netperf": ("netperf.service",), "mariadb-server": ("mariadb.service",),
 }  # fmt: skip
 UNKNOWN = "Are its lists up to date (--update), and is its component in its sources (Debian's contrib, non-free)?"
-HALF = {"half-installed", "unpacked", "half-configured", "triggers-awaited", "triggers-pending"}
 _CHANGE = re.compile(r"(Inst|Remv) ([a-z0-9][a-z0-9+.:-]*)(?: \[([^\]]*)\])?(?: \((\S+)[^)]*\))?.*")
 # Prints a line for each fact, marked, since a login may say things of its own. $1, ...: kind=name of what is needed.
 _ASK = r"""
@@ -43,8 +43,7 @@ say login "$(id -un)"
 if [ "$(id -u)" = 0 ]; then say root yes
 elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then say root sudo
 else say root no; fi
-say title "$(. /etc/os-release 2>/dev/null && echo "${PRETTY_NAME:-}")"
-say system "$(. /etc/os-release 2>/dev/null && echo "${ID:-} ${ID_LIKE:-}")"
+(. /etc/os-release 2>/dev/null && say title "${PRETTY_NAME:-}" && say system "${ID:-} ${ID_LIKE:-}")
 say machine "$(uname -m)"
 say kernel "$(uname -r)"
 [ ! -d /run/systemd/system ] || say systemd yes
@@ -94,31 +93,11 @@ class HostSurvey:
     lists: bool
     nofile: float
     nr_open: float
-    absent: frozenset[str] = frozenset()
-    installed: Mapping[str, str] = field(default_factory=dict)
-    half: frozenset[str] = frozenset()
-    offered: Mapping[str, str] = field(default_factory=dict)
-    hashes: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class HostJob:
-    """A host, what it needs, and what of ours is brought to it.
-
-    `upgrade`: packages that are there may be upgraded. `update`: bring apt's lists up to date in any case.
-    """
-
-    name: str
-    host: Host
-    needs: Needs
-    ours: GuestFiles = field(default_factory=GuestFiles)
-    upgrade: bool = False
-    update: bool = False
-
-    @property
-    def folders(self) -> tuple[str, ...]:
-        """The folders that it is to have: those of what is brought to it too."""
-        return tuple(dict.fromkeys((*self.needs.folders, *self.ours.folders)))
+    absent: frozenset[str]
+    installed: Mapping[str, str]
+    half: frozenset[str]
+    offered: Mapping[str, str]
+    hashes: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,38 +115,81 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command of a preparation: words, never a shell's text; `stdin` is what it reads."""
+    """A command of a preparation: words, never a shell's text; it reads an archive of `files` where there are any."""
 
     argv: tuple[str, ...]
-    timeout_s: float = STEP_S
-    stdin: bytes = b""
-    holds: tuple[str, ...] = ()  # paths of the files in what it reads
+    files: tuple[File, ...] = ()
+
+    @property
+    def stdin(self) -> bytes:
+        """What it reads: the same for the same files."""
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+            for each in self.files:
+                member = tarfile.TarInfo(each.path.lstrip("/"))
+                member.size, member.mode = len(each.data), each.mode
+                tar.addfile(member, io.BytesIO(each.data))
+        return packed.getvalue() if self.files else b""
 
     def __str__(self) -> str:
-        told = f"  # reads {len(self.stdin)} bytes: {', '.join(self.holds)}" if self.stdin else ""
-        return shlex.join(self.argv) + told
+        paths = ", ".join(each.path for each in self.files)
+        return shlex.join(self.argv) + (f"  # reads {len(self.stdin)} bytes: {paths}" if paths else "")
 
 
 @dataclass(frozen=True, slots=True)
 class HostPlan:
-    """What is to be done on a host. `problems` are needs that stay unmet."""
+    """A host with what it needs and what of ours is brought to it, then what is to be done there, then what was.
 
-    survey: HostSurvey
+    `upgrade`: packages that are there may be upgraded. `update`: bring apt's lists up to date in any case; `updates`:
+    they are brought up to date first, and versions are not known before. `problems` are needs that stay unmet. `after`:
+    what the host had last, None when it did not answer. `error`: it was given up.
+    """
+
+    name: str
+    host: Host
+    needs: Needs
+    ours: GuestFiles
+    upgrade: bool = False
+    update: bool = False
+    survey: HostSurvey | None = None  # None: it could not be asked
     packages: tuple[Change, ...] = ()
     depends: int = 0  # further packages that come with them
     commands: tuple[Command, ...] = ()
     problems: tuple[str, ...] = ()
-    updates: bool = False  # apt's lists are brought up to date first: versions are not known before
+    updates: bool = False
+    done: tuple[Command, ...] = ()
+    after: HostSurvey | None = None
+    error: str = ""
 
     @property
     def by_hand(self) -> bool:
         """Whether root is needed and not had."""
-        return self.survey.root == "no" and bool(self.commands)
+        return self.survey is not None and self.survey.root == "no" and bool(self.commands)
 
     @property
-    def unmet(self) -> tuple[str, ...]:
-        """What the commands will not mend, if they can be run at all."""
+    def left(self) -> tuple[str, ...]:
+        """Needs that are unmet once the commands have run, if they can be run at all."""
         return (*self.problems, *(("an administrator has to run its commands",) if self.by_hand else ()))
+
+    @property
+    def ok(self) -> bool:
+        return not self.error and not self.left
+
+    @property
+    def changed(self) -> tuple[Change, ...]:
+        """Packages whose version is another than before, by name."""
+        if self.survey is None or self.after is None:
+            return ()
+        before, after = self.survey.installed, self.after.installed
+        names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+        return tuple(Change(name, before.get(name, ""), after.get(name, "")) for name in names)
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """Files of ours that are others than before, by path."""
+        if self.survey is None or self.after is None:
+            return ()
+        return tuple(sorted(dict(self.after.hashes.items() - self.survey.hashes.items())))
 
 
 def printable(text: str) -> str:
@@ -175,36 +197,38 @@ def printable(text: str) -> str:
     return re.sub(r"[^\x20-\x7e]", "?", " ".join(text.split()))
 
 
-def survey_host(job: HostJob) -> HostSurvey:
+def survey_host(plan: HostPlan) -> HostSurvey:
     """Return what a host has; `SiteError` when it does not answer."""
-    needs, files = job.needs, (*(each.path for each in job.ours.files), LIMITS)
-    asked = {"program": needs.programs, "device": needs.modules, "folder": job.folders, "file": files,
+    needs, files = plan.needs, (*(each.path for each in plan.ours.files), LIMITS)
+    asked = {"program": needs.programs, "device": needs.modules, "folder": needs.folders, "file": files,
              "package": needs.packages()}  # fmt: skip
     words = [f"{kind}={name}" for kind, names in asked.items() for name in names]
-    output = run_checked(job.host, ("sh", "-s", *words), timeout_s=ASK_S, stdin=_ASK.encode(), error=SiteError)
+    output = run_checked(plan.host, ("sh", "-s", *words), timeout_s=ASK_S, stdin=_ASK.encode(), error=SiteError)
     facts: dict[str, list[str]] = {}
     for line in output.splitlines():
         if line.startswith("fact: "):
             key, _, value = line.removeprefix("fact: ").partition(" ")
             facts.setdefault(key, []).append(printable(value))
     if "end" not in facts:
-        raise SiteError(f"{job.host.name}: its answer is not whole. Does its login shell end commands early?")
+        raise SiteError(f"{plan.host.name}: its answer is not whole. Does its login shell end commands early?")
     one = {key: values[0] for key, values in facts.items()}
     is_debian = not {"debian", "ubuntu"}.isdisjoint(one.get("system", "").lower().split())
     architecture = one.get("architecture", "") if is_debian else ""
-    listed = [words for each in facts.get("package", ()) if architecture and len(words := each.split()) == 4]
     installed, half = dict[str, str](), set[str]()
-    for name, of, version, status in listed:
-        called = name if of in (architecture, "all") else f"{name}:{of}"
-        installed |= {called: version} if status == "installed" else {}
-        half |= {called} if status in HALF else set()
+    for each in facts.get("package", ()):
+        if architecture and len(each.split()) == 4:
+            name, of, version, status = each.split()
+            called = name if of in (architecture, "all") else f"{name}:{of}"
+            if status == "installed":
+                installed[called] = version
+            elif status not in ("not-installed", "config-files"):
+                half.add(called)
     digests = [each.split(maxsplit=1) for each in facts.get("file", ()) if re.match(r"[0-9a-f]{64} /", each)]
-    # A limit that is not told is none that could be seen.
     nofile, nr_open = (
-        float(told) if re.fullmatch(r"[0-9]{1,18}", told := one.get(key, "")) else float("inf")
+        float(limit) if re.fullmatch(r"[0-9]{1,18}", limit := one.get(key, "")) else NEVER
         for key in ("nofile", "nr_open")
     )
-    wanted = {*needs.programs, *needs.modules, *job.folders}
+    wanted = {*needs.programs, *needs.modules, *needs.folders}
     return HostSurvey(
         root=one.get("root", "no"), login=one.get("login", ""), title=one.get("title") or "unknown system",
         kernel=one.get("kernel", ""), machine=one.get("machine", ""), architecture=architecture,
@@ -215,90 +239,85 @@ def survey_host(job: HostJob) -> HostSurvey:
     )  # fmt: skip
 
 
-def make_plan(job: HostJob, survey: HostSurvey, *, updated: bool = False) -> HostPlan:
-    """Return the plan for a host that has this; `updated`: apt's lists were just brought up to date."""
-    needs = job.needs
+def make_plan(plan: HostPlan, survey: HostSurvey, *, updated: bool = False) -> HostPlan:
+    """Return what is to be done on a host that has this; `updated`: apt's lists were just brought up to date."""
+    needs, problems = plan.needs, list[str]()
     if not survey.architecture:
-        if not survey.absent:
-            return HostPlan(survey)
-        packages = needs.packages([each for each in needs.programs if each in survey.absent])
-        told = f"it is {survey.title}: packages are installed on Debian and Ubuntu only"
-        lacks = f". Install what these are on Debian: {' '.join(packages)}" if packages else ""
-        return HostPlan(survey, problems=(told + lacks,))
-    commands: list[Command] = []
-    problems: list[str] = []
-
-    def add(*words: str, timeout_s: float = STEP_S, files: Sequence[File] = ()) -> None:
-        as_root = ("sudo", "-n") if survey.root == "sudo" else ()
-        stdin, paths = _archive(files) if files else b"", tuple(each.path for each in files)
-        commands.append(Command((*as_root, *words), timeout_s, stdin, paths))
-
+        if survey.absent:
+            names = needs.packages([each for each in needs.programs if each in survey.absent])
+            lacks = f". Install what these are on Debian: {' '.join(names)}" if names else ""
+            problems.append(f"it is {survey.title}: packages are installed on Debian and Ubuntu only{lacks}")
+        return replace(plan, survey=survey, problems=tuple(problems), after=survey)
     if needs.root and survey.root != "yes":
         problems.append(f"clusters and storage are made as root, and the login is {survey.login}: log in as root")
-    lacking, depends = _lacking_packages(job, survey, updated, problems), 0
-    updates = not updated and (job.update or (bool(lacking) and not survey.lists))
-    if updates:
-        add(*_APT, "update", timeout_s=APT_S)
-    else:
-        lacking, depends = _harmless_packages(job, lacking, problems)
-    names = [each.package for each in lacking]
+    packages, depends = _lacking_packages(plan, survey, updated, problems), 0
+    updates = not updated and (plan.update or (bool(packages) and not survey.lists))
+    if not updates:
+        packages, depends = _harmless_packages(plan, packages, problems)
+    names = [each.package for each in packages]
     units = [unit for name in names if name not in survey.installed for unit in STAYS_OFF.get(name, ())]
-    if units and survey.systemd:
-        add("systemctl", "mask", *units)
-    if names:
-        add(*_install(names, job.upgrade), timeout_s=APT_S)
-    if folders := [folder for folder in job.folders if folder in survey.absent]:
-        owner = () if survey.root == "yes" else (f"--owner={survey.login}",)
-        add("install", "--directory", "--mode=755", *owner, *folders)
-    if files := _lacking_files(job, survey, problems):
-        add(*_UNPACK, files=files)
-    if modules := [module for device, module in needs.modules.items() if device in survey.absent]:
-        add("modprobe", "--all", *modules)
-    return HostPlan(survey, tuple(lacking), depends, tuple(commands), tuple(problems), updates)
+    folders = [folder for folder in needs.folders if folder in survey.absent]
+    owner = () if survey.root == "yes" else (f"--owner={survey.login}",)
+    files = _lacking_files(plan, survey, problems)
+    modules = [module for device, module in needs.modules.items() if device in survey.absent]
+    steps = (
+        (updates, (*_APT, "update")),
+        (units and survey.systemd, ("systemctl", "mask", *units)),
+        (names, _install(names, plan.upgrade)),
+        (folders, ("install", "--directory", "--mode=755", *owner, *folders)),
+        (files, _UNPACK),
+        (modules, ("modprobe", "--all", *modules)),
+    )
+    as_root = ("sudo", "-n") if survey.root == "sudo" else ()
+    commands = [Command((*as_root, *argv), files if argv is _UNPACK else ()) for needed, argv in steps if needed]
+    return replace(
+        plan, survey=survey, packages=tuple(packages), depends=depends, commands=tuple(commands),
+        problems=tuple(problems), updates=updates, after=survey,
+    )  # fmt: skip
 
 
-def _lacking_packages(job: HostJob, survey: HostSurvey, updated: bool, problems: list[str]) -> list[Change]:
+def _lacking_packages(plan: HostPlan, survey: HostSurvey, updated: bool, problems: list[str]) -> list[Change]:
     """Return the packages that are to be installed or upgraded; what cannot be is added to `problems`."""
-    needs, found = job.needs, list[Change]()
+    needs, found = plan.needs, list[Change]()
 
     def older(version: str, floor: str) -> bool:
         """Tell whether a version is older than another, as the host's dpkg compares them."""
-        result = job.host.run(("dpkg", "--compare-versions", version, "lt", floor), timeout_s=ASK_S)
+        result = plan.host.run(("dpkg", "--compare-versions", version, "lt", floor), timeout_s=ASK_S)
         if result.status not in (0, 1):
-            raise SiteError(str(CommandFailed(result, job.host.name)))
+            raise SiteError(str(CommandFailed(result, plan.host.name)))
         return result.status == 0
 
     for name in needs.packages():
-        mine = [program for program in needs.programs if needs.package(program)[0] == name]
+        programs = [program for program in needs.programs if needs.package(program)[0] == name]
         have, new = survey.installed.get(name, ""), survey.offered.get(name, "")
-        absent = [program for program in mine if program in survey.absent or name in survey.half]
-        floor = max((needs.package(program)[1] for program in mine), key=len)
+        absent = [program for program in programs if program in survey.absent or name in survey.half]
+        floor = max((needs.package(program)[1] for program in programs), key=len)
         stale = bool(have and floor) and older(have, floor)
         newer = bool(have and new) and new != have and not older(new, have)
-        if not (absent or stale or (newer and job.upgrade)):
+        if not (absent or stale or (newer and plan.upgrade)):
             continue
-        who = tuple(dict.fromkeys(each for program in absent or mine for each in needs.wanted.get(program, ())))
-        told = ", ".join(who)
-        if have and not (newer and job.upgrade):
+        wanted = tuple(dict.fromkeys(each for program in absent or programs for each in needs.wanted.get(program, ())))
+        who = ", ".join(wanted)
+        if have and not (newer and plan.upgrade):
             what = f"is older than the {floor} that" if stale else f"has no {', '.join(absent)}, which"
-            problems.append(f"{name} {have} {what} {told} needs" + (": --upgrade allows a newer one" * newer))
+            problems.append(f"{name} {have} {what} {who} needs" + (": --upgrade allows a newer one" * newer))
         elif new and floor and older(new, floor):
-            problems.append(f"{name}: apt offers {new}, and {told} needs {floor} or later")
-        elif not new and (updated or (survey.lists and not job.update)):
-            problems.append(f"{name}: apt knows no such package (for {told}). {UNKNOWN}")
+            problems.append(f"{name}: apt offers {new}, and {who} needs {floor} or later")
+        elif not new and (updated or (survey.lists and not plan.update)):
+            problems.append(f"{name}: apt knows no such package (for {who}). {UNKNOWN}")
         else:
-            found.append(Change(name, have, new, who))
+            found.append(Change(name, have, new, wanted))
     return found
 
 
-def _harmless_packages(job: HostJob, packages: list[Change], problems: list[str]) -> tuple[list[Change], int]:
+def _harmless_packages(plan: HostPlan, packages: list[Change], problems: list[str]) -> tuple[list[Change], int]:
     """Return those that apt would only install, and how many more come along; the problem of each other is added."""
     if not packages:
         return [], 0
     names = [each.package for each in packages]
     # Asked as if packages might go: apt then says which.
-    words = [word for word in _install(names, job.upgrade) if word != "--no-remove"]
-    result = job.host.run((*words, "--simulate"), timeout_s=SIMULATE_S)
+    words = [word for word in _install(names, plan.upgrade) if word != "--no-remove"]
+    result = plan.host.run((*words, "--simulate"), timeout_s=SIMULATE_S)
     changes = parse_simulation(result.stdout.decode("utf-8", "replace")) if result.ok else ()
     removed = ", ".join([each.package for each in changes if not each.new][:10])
     upgraded = ", ".join([f"{each.package} {each.old} -> {each.new}" for each in changes if each.new and each.old][:10])
@@ -307,16 +326,16 @@ def _harmless_packages(job: HostJob, packages: list[Change], problems: list[str]
         reason = f"is refused by apt: {said[-600:]}"
     elif removed:
         reason = f"would remove {removed}: take other systems or workloads, or remove it yourself"
-    elif upgraded and not job.upgrade:
+    elif upgraded and not plan.upgrade:
         reason = f"would upgrade what is there: {upgraded}. --upgrade allows it"
     else:
         return packages, sum(each.package not in names for each in changes)
-    good = [each for each in packages if _harmless_packages(job, [each], problems)[0]] if len(packages) > 1 else []
-    if 0 < len(good) < len(packages):
-        return _harmless_packages(job, good, problems)
-    if len(good) == len(packages) or len(packages) == 1:  # where there are more, only together they would
-        wanted = f" (for {', '.join(packages[0].wanted)})" if len(packages) == 1 else ""
-        problems.append(f"installing {' '.join(names)}{wanted} {reason}")
+    if len(packages) > 1:
+        good = [each for each in packages if _harmless_packages(plan, [each], problems)[0]]
+        if len(good) < len(packages):
+            return _harmless_packages(plan, good, problems)
+    wanted = f" (for {', '.join(packages[0].wanted)})" if len(packages) == 1 else ""  # else only all of them together
+    problems.append(f"installing {' '.join(names)}{wanted} {reason}")
     return [], 0
 
 
@@ -337,9 +356,9 @@ def parse_simulation(output: str) -> tuple[Change, ...]:
     return tuple(found)
 
 
-def _lacking_files(job: HostJob, survey: HostSurvey, problems: list[str]) -> list[File]:
+def _lacking_files(plan: HostPlan, survey: HostSurvey, problems: list[str]) -> tuple[File, ...]:
     """Return the files of ours that are not there as they should be; what cannot be brought is added to `problems`."""
-    needs, files, reason = job.needs, list(job.ours.files), job.ours.reason
+    needs, files, reason = plan.needs, list(plan.ours.files), plan.ours.reason
     if files and survey.machine != platform.machine():
         reason = f"its programs are for {platform.machine()}, not for {survey.machine}: steer from such a machine"
         files = []
@@ -347,23 +366,12 @@ def _lacking_files(job: HostJob, survey: HostSurvey, problems: list[str]) -> lis
     if ours and reason:
         problems.append(f"{', '.join(ours)} come with the guest image, and {reason}")
     if survey.nr_open < needs.nofile:
-        told = f"its kernel allows {survey.nr_open:.0f} open files, {needs.nofile} are needed: raise fs.nr_open"
-        problems.append(told)
+        has = f"its kernel allows {survey.nr_open:.0f} open files"
+        problems.append(f"{has}, {needs.nofile} are needed: raise fs.nr_open")
     elif survey.root != "yes" and survey.nofile < needs.nofile:  # root may raise its own
         limit = File(LIMITS, 0o644, f"{survey.login} - nofile {needs.nofile}\n".encode())
         if survey.hashes.get(LIMITS) == limit.sha256:
-            told = f"{LIMITS} allows {needs.nofile} open files and the login has {survey.nofile:.0f}"
-            problems.append(f"{told}: does its SSH server use PAM?")
+            has = f"the login has {survey.nofile:.0f}"
+            problems.append(f"{LIMITS} allows {needs.nofile} open files and {has}: does its SSH server use PAM?")
         files.append(limit)
-    return [each for each in files if survey.hashes.get(each.path) != each.sha256]
-
-
-def _archive(files: Sequence[File]) -> bytes:
-    """Return an archive of the files, the same for the same ones."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for each in files:
-            member = tarfile.TarInfo(each.path.lstrip("/"))
-            member.size, member.mode = len(each.data), each.mode
-            tar.addfile(member, io.BytesIO(each.data))
-    return packed.getvalue()
+    return tuple(each for each in files if survey.hashes.get(each.path) != each.sha256)

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import re
 import tarfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 from infrabench import registry
 from infrabench.core import DesignError, InfrabenchError, Study, unknown_name
 from infrabench.machines import host_cache
-from infrabench.machines.sites.inventory import Inventory, Machine
+from infrabench.machines.sites.inventory import Inventory, Machine, Say
 
 EVERYWHERE = {"python3": "python3", "timeout": "coreutils"}  # what a host says about itself; the limits of commands
 HOST_ROLES = {"server": "server", "near": "server", "client": "client", "far": "client"}  # of a plan -> of an inventory
@@ -56,8 +55,9 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class SiteNeeds:
-    """Machines by name, with what each needs; and what the plug-ins or the inventory say nothing of."""
+    """Machines of an inventory by name, with what each needs; and what the plug-ins or the inventory say nothing of."""
 
+    inventory: Inventory
     machines: Mapping[str, Machine]
     needs: Mapping[str, Needs]
     untold: tuple[str, ...]
@@ -72,30 +72,29 @@ def collect_needs(
     A machine that has several places is there once, under all its names. `DesignError` for a name that no study has.
     """
     found = [registry.study(name) for name in studies]
-    known = {
-        "system": (systems, {name for study in found for name in study.systems}),
-        "workload": (workloads, {name for study in found for name in _workloads(study)}),
-    }
-    for kind, (given, names) in known.items():
+    for kind, given, names in (
+        ("system", systems, {name for study in found for name in study.systems}),
+        ("workload", workloads, {name for study in found for name in _workloads(study)}),
+    ):
         if given is not None and not given:
             raise DesignError(f"no {kind} is named; leave the option out for all of them")
         for name in given or ():
             if name not in names:
                 raise unknown_name(f"{kind} of these studies", name, names)
     places = inventory.machines()
-    called: dict[tuple[object, ...], list[str]] = {}
-    needs: dict[tuple[object, ...], Needs] = {}
+    needs: dict[tuple[object, ...], Needs] = {}  # by machine
+    called: dict[tuple[object, ...], dict[str, None]] = {}
     untold: list[str] = []
     for study in found:
         for place, part, who in _parts(study, inventory, systems, workloads, untold):
             if each := places.get(place):
                 machine = each.address, each.port, each.user, each.gateway
-                called.setdefault(machine, [])
-                called[machine] += [place] if place not in called[machine] else []
+                called.setdefault(machine, {})[place] = None
                 needs[machine] = _join(needs.get(machine), part, who)
     title = {machine: " + ".join(same) for machine, same in called.items()}
-    machines = {title[machine]: places[same[0]] for machine, same in called.items()}
-    return SiteNeeds(machines, {title[key]: each for key, each in needs.items()}, tuple(dict.fromkeys(untold)))
+    machines = {title[machine]: places[next(iter(same))] for machine, same in called.items()}
+    named = {title[machine]: each for machine, each in needs.items()}
+    return SiteNeeds(inventory, machines, named, tuple(dict.fromkeys(untold)))
 
 
 def _parts(
@@ -171,27 +170,21 @@ class GuestFiles:
     reason: str = ""
 
 
-def read_files(tar: Path) -> GuestFiles:
-    """Return what is ours in the guest image's archive."""
-    found, folders = {}, set()
-    with tarfile.open(tar) as archive:
-        for member in archive:
-            name = member.name.removeprefix("./")
-            if member.isdir() and FOLDERS.fullmatch(name):
-                folders.add(f"/{name}")
-            if not member.isfile() or not OURS.fullmatch(name) or ".." in name or member.size > LARGEST:
-                continue
-            content = archive.extractfile(member)
-            assert content is not None
-            found[name] = File(f"/{name}", member.mode & 0o777, content.read())
-    return GuestFiles(tuple(found[name] for name in sorted(found)), tuple(sorted(folders)))
-
-
-def load_files(say: Callable[[str], None]) -> GuestFiles:
-    """Return what is ours, with the image made first where it is not there yet."""
+def load_files(say: Say) -> GuestFiles:
+    """Return what is ours in the guest image, which is made first where it is not there yet."""
     from infrabench.machines.lab import images  # needs the tools of the lab
 
+    found, folders = {}, set()
     try:
-        return read_files(images.make("guest", say).tar)
+        with tarfile.open(images.make("guest", say).tar) as archive:
+            for member in archive:
+                name = member.name.removeprefix("./")
+                if member.isdir() and FOLDERS.fullmatch(name):
+                    folders.add(f"/{name}")
+                if member.isfile() and OURS.fullmatch(name) and ".." not in name and member.size <= LARGEST:
+                    content = archive.extractfile(member)
+                    assert content is not None
+                    found[name] = File(f"/{name}", member.mode & 0o777, content.read())
     except (InfrabenchError, tarfile.TarError, OSError) as error:
         return GuestFiles(reason=f"it cannot be made here: {str(error).strip().splitlines()[-1]}")
+    return GuestFiles(tuple(found[name] for name in sorted(found)), tuple(sorted(folders)))
