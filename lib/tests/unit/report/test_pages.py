@@ -113,15 +113,13 @@ def test_what_has_no_answer_is_folded_with_its_count(whole: dict[str, Any]) -> N
 
 def test_the_forest_has_cost_to_the_right_whatever_is_better(whole: dict[str, Any]) -> None:
     contrasts = answers.read_contrasts(of(whole, DIFFERENT, DIFFERENT | {"better": "lower"}, NONE))
-    worse, better, none = answers.draw_forest(contrasts).rows
-    zero = answers.draw_forest(contrasts).zero
+    (worse, better, none), ticks, zero = answers.draw_forest(contrasts)
     assert worse.ends[0] > zero > better.ends[1]
     assert none.ends is None
-    ticks = answers.draw_forest(contrasts).ticks
     assert (zero, "0") in ticks
     assert [place for place, _ in ticks] == sorted(place for place, _ in ticks)
-    assert answers.draw_forest(answers.read_contrasts(of(whole, NONE))) is None
-    (endless,) = answers.draw_forest(answers.read_contrasts(of(whole, {"better": "lower", "ratio high": "inf"}))).rows
+    assert answers.draw_forest(answers.read_contrasts(of(whole, NONE)))[0] == []
+    (endless,), *_ = answers.draw_forest(answers.read_contrasts(of(whole, {"better": "lower", "ratio high": "inf"})))
     assert endless.ends[1] == 100
 
 
