@@ -1,6 +1,6 @@
 """What a session answers, on the first screen: a sentence for each system, a small forest, and what kind of run it was.
 
-All of it is of the abstract that the notebook computed (`infrabench.notebook.session_summary`); only the places of the
+All of it is of the abstract that the notebook computed (`infrabench.notebook.session_tables`); only the places of the
 forest's marks are worked out here. Contrasts of one case have one anchor, which is the same on every page.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from infrabench.analysis.tables import ruled_out_label
 from infrabench.analysis.tables.bounds import find_cost
-from infrabench.notebook import session_summary
+from infrabench.notebook import session_tables
 from infrabench.stats.verdicts import NOT_COMPARABLE, VERDICTS
 
 SMOKE = "smoke"
@@ -104,11 +104,11 @@ def read_contrasts(abstract: Mapping[str, Any]) -> list[Contrast]:
     """Return the contrasts of the primary metrics that an abstract holds, in its order."""
     contrasts = []
     for row in (dict(zip(abstract["verdicts"]["columns"], row, strict=True)) for row in abstract["verdicts"]["rows"]):
-        low, high = (float(row.get(name) or math.nan) for name in session_summary.ENDS)
+        low, high = (float(row.get(name) or math.nan) for name in session_tables.ENDS)
         needed = DECIDES.search(row["verdict"])
         contrasts.append(Contrast(
             row["workload"], row["scenario"], row["metric"], row["better"], row["system"], row["n"], row["ratio"],
-            row["ratio 95 % CI"], low, high, row.get(session_summary.RULED_OUT, ""), DECIDES.sub("", row["verdict"]),
+            row["ratio 95 % CI"], low, high, row.get(session_tables.RULED_OUT, ""), DECIDES.sub("", row["verdict"]),
             float(row["margin %"] or math.nan) / 100, needed[1] if needed else "",
             (row["p adjusted"], row["p equivalence adjusted"]), row["verdict without flagged"], row["reason"],
         ))  # fmt: skip

@@ -13,7 +13,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from infrabench.core import NotRunnable
-from infrabench.notebook import session_summary
+from infrabench.notebook import session_tables
 
 Hide = Callable[[str], str]
 KEPT = ("kernelspec", "language_info")  # of a notebook's metadata; papermill's names paths and the environment
@@ -78,7 +78,7 @@ def read(path: Path, hide: Hide) -> Executed:
     )
     return Executed(
         path.stem, node, _trouble(code), any(cell.execution_count is not None for cell in code),
-        tuple(session_summary.inside(outputs)), began, ended,
+        tuple(session_tables.find_abstracts(outputs)), began, ended,
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from infrabench.notebook import session_summary
+from infrabench.notebook import session_tables
 from infrabench.publish.report import answers, pages
 from infrabench.publish.report.executed import Executed
 from infrabench.publish.report.files import Data
@@ -138,7 +138,7 @@ def test_a_number_leads_to_its_values_and_they_to_what_was_printed(whole: dict[s
 
 
 def test_the_abstract_of_an_older_notebook_still_makes_a_page(whole: dict[str, Any]) -> None:
-    gone = (*session_summary.ENDS, session_summary.RULED_OUT)
+    gone = (*session_tables.ENDS, session_tables.RULED_OUT)
     rows = [{key: value for key, value in zip(ROW, row, strict=True) if key not in gone} for row in [ROW.values()]]
     old = whole | {"verdicts": {"columns": list(rows[0]), "rows": [list(rows[0].values())]}}
     page = study(shown(old))
