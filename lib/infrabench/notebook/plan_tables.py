@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -244,13 +245,13 @@ def describe_enough(look: Mapping[str, Any]) -> str:
     """Return how many contrasts had enough pairs at a look, ``3 of 9``; empty where no time is shared out."""
     if "budget" not in look:
         return ""
-    frame = _frame(look["budget"])
+    frame = _tabulate(look["budget"])
     return f"{int((frame['note'] == ENOUGH).sum())} of {len(frame)}"
 
 
 def describe_expectation(noted: Mapping[str, Any]) -> str:
     """Return what a look (its ``budget``) expects of the time that is left, in a sentence."""
-    frame = _frame(noted)
+    frame = _tabulate(noted)
     left_s = noted["left_s"]
     if frame.empty:
         return "None of the primary metrics could be compared: there is nothing that the time could decide."
@@ -263,9 +264,9 @@ def describe_expectation(noted: Mapping[str, Any]) -> str:
     )
 
 
-def describe_end(noted: Mapping[str, Any], reason: str, names: Mapping[str, str] | None = None) -> str:
+def describe_end(noted: Mapping[str, Any], reason: str, names: Mapping[str, str] = MappingProxyType({})) -> str:
     """Return what the time could not decide and what that would take; `names`: what systems are called."""
-    frame = _tabulate(noted, names or {}, ended=True)
+    frame = _tabulate(noted, names, ended=True)
     lacking = frame[frame["note"] != ENOUGH]
     have = f"{len(frame) - len(lacking)} of {len(frame)} primary contrasts have enough pairs for their margins"
     each = [
@@ -309,28 +310,27 @@ def _looks(session: Session) -> list[dict[str, Any]]:
     return [each for each in looks if "budget" in each]
 
 
-def _frame(noted: Mapping[str, Any], ended: bool = False) -> pd.DataFrame:
-    """One row per contrast of a ``budget``: ``missing_s``, what its pairs would take, and ``note``, its state."""
+def _tabulate(
+    noted: Mapping[str, Any], names: Mapping[str, str] = MappingProxyType({}), *, ended: bool = False
+) -> pd.DataFrame:
+    """Return one row per contrast of a ``budget``: its pairs, how many it needs, what these take, and its state."""
     costs_s = {(workload, scenario): cost for workload, scenario, cost in noted["costs_s"]}
     frame = pd.DataFrame(noted["contrasts"], columns=[*COLUMNS[:5], "need", "why"])
-    need = frame["need"].astype(float)
-    cost = [costs_s.get(case, np.nan) for case in frame[CASE].itertuples(index=False, name=None)]
-    frame["missing_s"] = np.where(need > frame["pairs"], (need - frame["pairs"]) * cost, np.nan)
+    need, pairs = frame["need"].astype(float), frame["pairs"]
+    keys = list(frame[CASE].itertuples(index=False, name=None))
+    missing_s = pd.Series(np.where(need > pairs, (need - pairs) * [costs_s.get(key, np.nan) for key in keys], np.nan))
     # a case gets blocks of all its systems: it takes as long as that which needs most, and the quickest come first
-    cases = frame[need <= noted["most"]].groupby(CASE)["missing_s"].max().dropna().sort_values()
-    reached = {case for case, at in cases.cumsum().items() if at <= noted["left_s"]}
-    expected = np.array([case in reached for case in frame[CASE].itertuples(index=False, name=None)], dtype=bool)
+    cases = frame[need <= noted["most"]].assign(s=missing_s).groupby(CASE)["s"].max().dropna().sort_values()
+    reached = {key for key, at in cases.cumsum().items() if at <= noted["left_s"]}
     state = np.select(
-        [frame["why"] != "", need <= frame["pairs"], np.full(len(frame), ended), need > noted["most"], expected],
-        [frame["why"], ENOUGH, OPEN, TOO_MANY, EXPECTED],
-        TOO_LONG,
-    )
-    return frame.assign(note=state)
-
-
-def _tabulate(noted: Mapping[str, Any], names: Mapping[str, str], *, ended: bool = False) -> pd.DataFrame:
-    frame = _frame(noted, ended)
-    more = [words(each) if np.isfinite(each) else "" for each in frame["missing_s"]]
-    needed = ["" if pd.isna(each) else str(round(each)) for each in frame["need"]]
-    frame = frame.assign(system=frame["system"].replace(names), **{"more time": more, "pairs needed": needed})
-    return frame[COLUMNS]
+        [
+            frame["why"] != "", need <= pairs, np.full(len(frame), ended), need > noted["most"],
+            np.array([key in reached for key in keys], dtype=bool),
+        ],
+        [frame["why"], ENOUGH, OPEN, TOO_MANY, EXPECTED], TOO_LONG,
+    )  # fmt: skip
+    return frame.assign(**{
+        "system": frame["system"].replace(dict(names)), "note": state,
+        "more time": [words(each) if np.isfinite(each) else "" for each in missing_s],
+        "pairs needed": ["" if pd.isna(each) else str(round(each)) for each in frame["need"]],
+    })[COLUMNS]  # fmt: skip

@@ -244,7 +244,7 @@ def _labelled(view: View, labels: Mapping[str, str], found: Results) -> View:
     frames = {name: rename(getattr(view, name)) for name in FRAMES if getattr(view, name) is not None}
     return replace(
         view, **frames, workload=call(view.workload), metric=call(view.metric), scenario=call(view.scenario),
-        systems=[call(name) for name in view.systems or ()], every_system=[call(name) for name in view.every_system or ()],
+        systems=list(map(call, view.systems or ())), every_system=list(map(call, view.every_system or ())),
         not_run={call(name): why for name, why in view.not_run.items()},
         absent={(call(scenario), call(system)): why for (scenario, system), why in view.absent.items()},
     )  # fmt: skip

@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -223,20 +223,19 @@ class Shelf:
             return [], f"its raw output is not here: {error}"
         return [self._link(name)], ""
 
-    def _keep_trials(self, session: str, folder: Path) -> Callable[[str], str]:
-        """Keep the raw output of a session's trials where it is small or asked for; return what gives its address."""
+    def _keep_trials(self, session: str, folder: Path) -> dict[str, str]:
+        """Keep the raw output of a session's trials where it is small or asked for; return its address by trial."""
         trials = [path for path in (folder / "trials").iterdir() if path.is_dir() and (path / RECORD).is_file()]
         size = sum(output.stat().st_size for path in trials for output in list_outputs(path))
         self._outputs += size
         if not self._raw and self._outputs > PACKED:
-            return lambda trial: ""
-        kept = {
+            return {}
+        return {
             path.name: self._keep(
                 f"files/raw/{session}/{path.name}.txt", self._hide(render_trial(session, path)).encode()
             ).href
             for path in trials
         }
-        return lambda trial: kept.get(trial, "")
 
     def _keep(self, name: str, content: bytes | Path) -> FileLink:
         """Keep bytes, or a copy of a file, as `name`, and return a link to it."""

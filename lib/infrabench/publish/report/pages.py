@@ -33,6 +33,7 @@ from infrabench.publish.report.files import Data, Figure, FileLink, Picture, She
 log = logging.getLogger(__name__)
 
 FOLDER = "report"
+TITLE = "infrabench report"
 STYLE = "_static/report.css"  # a folder that has it was made by this
 SCRIPTS = ("zoom.js", "tables.js")
 RESERVED = ("index", "files")
@@ -68,7 +69,7 @@ class ShownNotebook:
 
 def report(
     notebooks: Sequence[Path], out_dir: Path, *, figures: Sequence[Path] = (), tables: Sequence[Path] = (),
-    expected: Sequence[str] = (), raw: bool = False, title: str = "infrabench report",
+    expected: Sequence[str] = (), raw: bool = False,
 ) -> Path:  # fmt: skip
     """Write the report into the folder ``report`` of `out_dir`, in place of an earlier one; return its ``index.html``.
 
@@ -108,7 +109,7 @@ def report(
         absent = {each.name: each.trouble for each in found if not each.seen}
         there = {*absent, *(name for each in found if each.seen for name in (each.name, each.study))}
         absent |= {name: "No executed notebook of it here" for name in expected if name not in there}
-        _write_pages(site, title, shown, absent)
+        _write_pages(site, shown, absent)
         if place.exists():
             os.rename(place, Path(work) / "earlier")
         os.rename(site, place)
@@ -132,14 +133,14 @@ def _shelve(executed: Executed, page: str, shelf: Shelf) -> ShownNotebook:
     )  # fmt: skip
 
 
-def _write_pages(site: Path, title: str, shown: Sequence[ShownNotebook], absent: Mapping[str, str]) -> None:
+def _write_pages(site: Path, shown: Sequence[ShownNotebook], absent: Mapping[str, str]) -> None:
     (site / "_static").mkdir(parents=True)
-    pages = {"index": render("overview", title, shown, absent=absent)}
+    pages = {"index": render("overview", shown, absent=absent)}
     for one in shown:
-        pages[one.page] = render("study", title, shown, one)
-        pages[f"{one.page}-notebook"] = render("notebook", title, shown, one)
+        pages[one.page] = render("study", shown, one)
+        pages[f"{one.page}-notebook"] = render("notebook", shown, one)
         if one.trials_page:
-            pages[f"{one.page}-trials"] = render("trials", title, shown, one)
+            pages[f"{one.page}-trials"] = render("trials", shown, one)
     for name, text in pages.items():
         (site / f"{name}.html").write_text(text, encoding="utf-8")
     assets = resources.files("infrabench.publish.report") / "assets"
@@ -160,7 +161,7 @@ def _name_page(name: str, taken: set[str]) -> str:
 
 
 def render(
-    template: str, title: str, shown: Sequence[ShownNotebook], one: ShownNotebook | None = None,
+    template: str, shown: Sequence[ShownNotebook], one: ShownNotebook | None = None,
     absent: Mapping[str, str] | None = None,
 ) -> str:  # fmt: skip
     """Return a page: ``overview`` of all, ``study``, ``trials`` or ``notebook`` of one, each with links to the others.
@@ -168,7 +169,7 @@ def render(
     `absent`: what is not in this report, by name, and why.
     """
     page = _make_environment().get_template("page.html")
-    return page.render(template=f"{template}.html", site_title=title, shown=shown, one=one, absent=absent or {})
+    return page.render(template=f"{template}.html", site_title=TITLE, shown=shown, one=one, absent=absent or {})
 
 
 @cache

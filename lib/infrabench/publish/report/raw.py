@@ -6,7 +6,7 @@ A trial's page is text: what was run, how it ended, the values that the parser f
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -51,10 +51,10 @@ def list_outputs(trial: Path) -> list[Path]:
     ]
 
 
-def make_tables(session: Session, make_href: Callable[[str], str]) -> Iterator[BlockTable]:
+def make_tables(session: Session, outputs: Mapping[str, str]) -> Iterator[BlockTable]:
     """Yield the values of every case by block: of its primary metrics, or of its first one where none is primary.
 
-    `make_href` returns the address of a trial's raw output.
+    `outputs`: the address of a trial's raw output, by its id, of those that are here.
     """
     primary = {tuple(each) for each in session.data["primary"]}
     for (workload, scenario), case in session.table.groupby(["workload", "scenario"], sort=False, observed=True):
@@ -70,7 +70,7 @@ def make_tables(session: Session, make_href: Callable[[str], str]) -> Iterator[B
             for row in rows.sort_values(["block", "attempt"], kind="stable").itertuples(index=False):
                 has_value = row.metric == metric and not pd.isna(row.value)
                 text = notation.number(row.value / scale.factor) if has_value else row.state
-                value = TrialValue(text, row.trial, make_href(row.trial))
+                value = TrialValue(text, row.trial, outputs.get(row.trial, ""))
                 cells.setdefault(int(row.block), {}).setdefault(row.system, []).append(value)
             shown = [name for name in session.data["systems"] if any(name in block for block in cells.values())]
             yield BlockTable(

@@ -47,11 +47,11 @@ def shown(abstract: dict[str, Any], name: str = "containers", data: tuple[Data, 
 
 
 def overview(one: pages.ShownNotebook) -> str:
-    return pages.render("overview", "T", [one])
+    return pages.render("overview", [one])
 
 
 def study(one: pages.ShownNotebook) -> str:
-    return pages.render("study", "T", [one], one)
+    return pages.render("study", [one], one)
 
 
 def words(page: str) -> str:
@@ -130,7 +130,7 @@ def test_a_number_leads_to_its_values_and_they_to_what_was_printed(whole: dict[s
     one = shown(of(whole, {}), data=(Data("s", (), "", (table,), "data/runs/containers/s"),))
     for page in (overview(one), study(one)):
         assert page.count(f'href="p-trials.html#{anchor}"') >= 2
-    trials = pages.render("trials", "T", [one], one)
+    trials = pages.render("trials", [one], one)
     assert f'id="{anchor}"' in trials
     assert '<a href="files/raw/s/0a1b.txt">7800</a>' in trials
     assert "data/runs/containers/s/trials/" in trials
