@@ -157,3 +157,9 @@ def test_what_is_allowed_passes():
     assert violations(source, "systems/new.py") == []
     assert violations("def f():\n    import docker", "systems/docker.py") == []
     assert violations("from infrabench.experiment.provenance import labels", "analysis/new.py") == []
+
+
+def test_editors_complete_what_a_notebook_may_use():
+    block = next(node for node in ast.parse((ROOT / "__init__.py").read_text()).body if isinstance(node, ast.If))
+    shown = {name.name: node.module.removeprefix("infrabench.") for node in block.body for name in node.names}
+    assert shown == infrabench.HOME
