@@ -105,7 +105,16 @@ def opened(
         path = Path(campaign)
         name, groups = _campaign(path if path.exists() else catalogue.home() / path)
     else:
-        name, groups = "", {"": _listed(parse_names(sessions) or (), parse_names(labels))}
+        given = parse_names(sessions) or ()
+        if not given:
+            raise DesignError("name sessions, one of each site, or a campaign.json")
+        sites = parse_names(labels)
+        if sites is None:
+            sites = [Path(each).name.removesuffix(catalogue.ARCHIVE) for each in given]
+        if len(sites) != len(given):
+            raise DesignError(f"{len(given)} sessions and {len(sites)} labels: give each session one")
+        found = [str(catalogue.find(None, each)) for each in given]
+        name, groups = "", {"": [Member(*pair, "complete", "") for pair in zip(sites, found, strict=True)]}
     for mine, what in product(groups.values(), ("site", "session")):
         names = Counter(getattr(each, what) for each in mine if getattr(each, what))
         if twice := sorted(name for name, count in names.items() if count > 1):
@@ -233,16 +242,6 @@ def _campaign(path: Path) -> tuple[str, dict[str, list[Member]]]:
     if not groups:
         raise DesignError(f"{path} names no session")
     return name, groups
-
-
-def _listed(sessions: Sequence[str], labels: Sequence[str] | None) -> list[Member]:
-    if not sessions:
-        raise DesignError("name sessions, one of each site, or a campaign.json")
-    names = labels if labels is not None else [Path(each).name.removesuffix(catalogue.ARCHIVE) for each in sessions]
-    if len(names) != len(sessions):
-        raise DesignError(f"{len(sessions)} sessions and {len(names)} labels: give each session one")
-    found = [str(catalogue.find(None, each)) for each in sessions]
-    return [Member(site, path, "complete", "") for site, path in zip(names, found, strict=True)]
 
 
 def _across(name: str, members: Sequence[Member], folder: Path, *, strict: bool) -> Across:

@@ -29,7 +29,6 @@ from infrabench.ledger.records import LOOK, read_blocks
 from infrabench.ledger.session_folder import SessionFolder
 from infrabench.stats import planning, stopping
 from infrabench.stats.planning import ALPHA, detectable, equivalence_margin, margin_of
-from infrabench.stats.planning import plan_from_pilot as _plan_from_pilot
 
 ENDED = {
     "target": "It ended because nothing needs more blocks",
@@ -162,7 +161,7 @@ def plan_from_pilot(
     `data`, `table`: ``session.json`` and tidy table of the pilot; `goals`: relative half-widths (0.02 = 2 %); `every`:
     of all metrics, not only of the primary ones. See `planning.plan_from_pilot`.
     """
-    planned = _plan_from_pilot(table, data["baseline"], data["margins"], goals, _pace_s(table))
+    planned = planning.plan_from_pilot(table, data["baseline"], data["margins"], goals, _pace_s(table))
     return planned if every else _of_primary(planned, data)
 
 

@@ -63,7 +63,10 @@ def validity_table(session: Session) -> pd.DataFrame:
     counts["note"] = [notes.get(pair, "") for pair in zip(counts["system"], counts["workload"], strict=True)]
     left = [(name, "all", f"not run: {reason}") for name, reason in session.data["not_run"].items()]
     left += [("all", name, f"not run: {reason}") for name, reason in session.data.get("left_out", {}).items()]
-    left += _not_applicable(session)
+    together: dict[tuple[str, str, str], list[str]] = {}  # scenarios that do not apply, those of one reason together
+    for (system, workload, scenario), reason in not_applicable(session.data).items():
+        together.setdefault((system, workload, reason), []).append(scenario)
+    left += [(name, of, f"{', '.join(found)}: not run: {why}") for (name, of, why), found in together.items()]
     rows = pd.DataFrame(left, columns=["system", "workload", "note"])
     merged = pd.concat([counts, rows], ignore_index=True) if left else counts
     numbers = [*STATES, "missing"]
@@ -180,14 +183,6 @@ def paths_table(session: Session) -> pd.DataFrame:
         for key, row in sorted(rows.items())
     ]
     return pd.DataFrame(table, columns=[*names, "ok", "checked", "another path", "carried", "quiet", "on the nodes"])
-
-
-def _not_applicable(session: Session) -> list[tuple[str, str, str]]:
-    """Return (system, workload, note) of the treatments that were not run, those of one reason together."""
-    scenarios: dict[tuple[str, str, str], list[str]] = {}
-    for (system, workload, scenario), reason in not_applicable(session.data).items():
-        scenarios.setdefault((system, workload, reason), []).append(scenario)
-    return [(name, of, f"{', '.join(found)}: not run: {why}") for (name, of, why), found in scenarios.items()]
 
 
 def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
