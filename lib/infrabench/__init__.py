@@ -28,7 +28,6 @@ if TYPE_CHECKING:
         section,
     )
     from infrabench.notebook.session_figures import figure
-    from infrabench.notebook.session_summary import results
     from infrabench.notebook.session_tables import (
         blocks_table,
         capabilities_table,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
         paths_table,
         provenance_table,
         reasons_table,
+        results,
         size_table,
         validity_table,
     )
@@ -53,58 +53,12 @@ MODULES = {
     "notebook.published_measured": "published published_metrics published_score",
     "notebook.sections": "answer fold fold_diagnostics fold_plan fold_provenance fold_tests join section",
     "notebook.session_figures": "figure",
-    "notebook.session_summary": "results",
     "notebook.session_tables": "blocks_table capabilities_table deployments_table paths_table "
-    "provenance_table reasons_table size_table validity_table",
+    "provenance_table reasons_table results size_table validity_table",
     "notebook.start_page": "look_around machine_table own_table recorded_table studies_table",
 }
 HOME = {name: module for module, names in MODULES.items() for name in names.split()}
-__all__ = [
-    "Session",
-    "answer",
-    "blocks_table",
-    "capabilities_table",
-    "choose_contrast",
-    "contrasts",
-    "deployments_table",
-    "explore",
-    "export",
-    "figure",
-    "findings",
-    "fold",
-    "fold_diagnostics",
-    "fold_plan",
-    "fold_provenance",
-    "fold_tests",
-    "join",
-    "look_around",
-    "machine_table",
-    "open_session",
-    "own_table",
-    "paths_table",
-    "plan_from_pilot",
-    "plan_summary",
-    "plan_table",
-    "pool",
-    "power_summary",
-    "probes",
-    "provenance_table",
-    "published",
-    "published_metrics",
-    "published_score",
-    "reasons_table",
-    "recorded_table",
-    "request",
-    "results",
-    "run_or_load",
-    "section",
-    "show_log",
-    "size_table",
-    "studies_table",
-    "table",
-    "validity_table",
-    "whole",
-]
+__all__ = sorted(HOME)
 
 
 def __getattr__(name: str) -> Any:
@@ -114,4 +68,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

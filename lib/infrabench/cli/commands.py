@@ -273,11 +273,11 @@ def _wanted(arguments: Namespace) -> Design:
 
 def _from_pilot(study: str, pilot: str, goals: list[float], every: bool, minutes: float | None) -> Iterator[str]:
     from infrabench.analysis import session_data, tables
-    from infrabench.notebook import budget_tables, plan_tables
+    from infrabench.notebook import plan_tables
 
     if minutes is not None:
         Request(study or "any", "quick", minutes=minutes)  # raises for a time that is none
-        told, frame = budget_tables.budget_from_pilot(session_data.open_session(catalogue.find(study, pilot)), minutes)
+        told, frame = plan_tables.budget_from_pilot(session_data.open_session(catalogue.find(study, pilot)), minutes)
         yield told
         yield ""
         yield tables.markdown(frame)

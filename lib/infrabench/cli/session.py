@@ -248,7 +248,7 @@ def describe_state(folder: Path) -> Iterator[str]:
         for lost in dict.fromkeys(look.get("unequal", {}).values()):
             yield f"    no width of it counts: {lost}"
         if look["reason"] and "budget" in look:
-            from infrabench.notebook.budget_tables import describe_end  # pandas is loaded for this sentence alone
+            from infrabench.notebook.plan_tables import describe_end  # pandas is loaded for this sentence alone
 
             yield f"    {describe_end(look['budget'], look['reason'], names)}"
     absent = absences(not_applicable(labels.renamed(data, names)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import fields, replace
 from typing import Any
@@ -61,14 +62,16 @@ def run_or_load(wanted: Design, *, mode: str, site: str = "lab", session: str | 
     """
     if mode not in MODES:
         raise unknown_name("mode", mode, MODES)
+    watch: Callable[[str], AbstractContextManager[OnProgress]] = bar
     if in_notebook():
-        from infrabench.notebook import headless  # papermill is slow to import
+        from infrabench.notebook import headless, live  # papermill and IPython are loaded only where somebody looks
 
         headless.claim_output()
+        watch = live.shown
     wanted = replace(wanted, request=replace(wanted.request, site=site, session=session))
     if mode == "run":
         look = plan_tables.look_of(wanted)
-        with _shown(f"{wanted.study} {wanted.profile}") as show:
+        with watch(f"{wanted.study} {wanted.profile}") as show:
             return read_stored(runs.carry_out(wanted, on_progress=show, look=look))
     found = open_session(catalogue.find(wanted.study, session))
     recorded, asked = Request.from_session(found.data), designs.complete(wanted)
@@ -105,14 +108,6 @@ def contrasts(session: Session) -> pd.DataFrame:
 def results(session: Session, out: str = "out") -> Results:
     """Return the analysis of a session; its figures and tables are written below `out` (relative to the checkout)."""
     return analysed(session.data, session.table, session.missing, catalogue.home() / out, probes(session))
-
-
-def _shown(title: str) -> AbstractContextManager[OnProgress]:
-    if not in_notebook():
-        return bar(title)
-    from infrabench.notebook import live  # IPython and the figures are loaded only where somebody looks
-
-    return live.shown(title)
 
 
 def _narrowed(found: Session, wanted: Design) -> Session:

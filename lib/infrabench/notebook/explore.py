@@ -183,14 +183,6 @@ def _explain_no_ratio(found: Results, choice: Choice) -> str:
     return f"{choice.workload}, {choice.scenario}: {'; '.join([text, *why])}."
 
 
-def _list_sessions(found: Results) -> list[tuple[str, str]]:
-    """Return label and name of the notebook's own session, then of all others that `catalogue` finds."""
-    own = [str(name) for name in found.table["session"].unique()]
-    others = {name: path for name, path in catalogue.sessions().items() if catalogue.session_name(path) not in own}
-    first = f"{found.data['study']}: {', '.join(own)} (this notebook)"
-    return [(first, OWN), *((f"{path.parent.name}: {name}", name) for name, path in others.items())]
-
-
 def _is_watched() -> bool:
     """Tell whether a front end runs this cell that can show controls.
 
@@ -205,7 +197,13 @@ class _Explorer:
     def __init__(self, found: Results, wanted: Choice) -> None:
         self.own = self.found = found
         self.busy = False  # controls are being set, by this and not by a person
-        self.session = ipywidgets.Dropdown(description="Study: session", options=_list_sessions(found), **AUTO)
+        own = [str(name) for name in found.table["session"].unique()]
+        sessions = [(f"{found.data['study']}: {', '.join(own)} (this notebook)", OWN)] + [
+            (f"{path.parent.name}: {name}", name)
+            for name, path in catalogue.sessions().items()
+            if catalogue.session_name(path) not in own
+        ]
+        self.session = ipywidgets.Dropdown(description="Study: session", options=sessions, **AUTO)
         self.workload, self.metric, self.scenario = (
             ipywidgets.Dropdown(description=name, **AUTO) for name in ("Workload", "Metric", "Scenario")
         )

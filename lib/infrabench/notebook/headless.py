@@ -88,15 +88,11 @@ def execute(notebook: Path, out: Path, parameters: Mapping[str, Any], *, cell_ti
             stack.enter_context(hold_lock(out, TAKEN.format(out=out), wait_s=0))
         except OSError as error:
             raise DesignError(f"{out} cannot be written: {error.strerror}") from error
-        return _execute(notebook, out, parameters, cell_timeout_s)
-
-
-def _execute(notebook: Path, out: Path, parameters: Mapping[str, Any], cell_timeout_s: int) -> Path:
-    os.environ[HEADLESS] = "1"  # inherited by the kernel: its progress goes to a log
-    try:
+        os.environ[HEADLESS] = "1"  # inherited by the kernel: its progress goes to a log
         # Unix sockets of this user's instead of open ports between papermill and kernel; and sockets of our own, for
         # those in the working folder would be taken for those of another notebook that is executed beside this one.
-        with tempfile.TemporaryDirectory(prefix="infrabench-") as sockets:
+        sockets = stack.enter_context(tempfile.TemporaryDirectory(prefix="infrabench-"))
+        try:
             papermill.execute_notebook(
                 str(notebook), str(out), parameters=dict(parameters), kernel_name="python3", cwd=str(notebook.parent),
                 engine_name=ENGINE,
@@ -106,13 +102,13 @@ def _execute(notebook: Path, out: Path, parameters: Mapping[str, Any], cell_time
                 # What cells print (plan, progress) is for whoever waits; tables and figures are in the notebook.
                 log_output=False, stdout_file=sys.stderr, stderr_file=sys.stderr,
             )  # fmt: skip
-    except PapermillExecutionError as error:
-        if error.ename == NotRunnable.__name__:
-            raise NotRunnable(f"{notebook.stem} is not run: {error.evalue}") from error
-        told = f"{error.ename}: {error.evalue}"
-        raise InfrabenchError(f"{notebook.name}, cell {error.exec_count}, failed: {told}\nSee {out}") from error
-    except (CellTimeoutError, DeadKernelError) as error:
-        raise InfrabenchError(f"{notebook.name} did not finish: {error}\nSee {out}") from error
+        except PapermillExecutionError as error:
+            if error.ename == NotRunnable.__name__:
+                raise NotRunnable(f"{notebook.stem} is not run: {error.evalue}") from error
+            told = f"{error.ename}: {error.evalue}"
+            raise InfrabenchError(f"{notebook.name}, cell {error.exec_count}, failed: {told}\nSee {out}") from error
+        except (CellTimeoutError, DeadKernelError) as error:
+            raise InfrabenchError(f"{notebook.name} did not finish: {error}\nSee {out}") from error
     return out
 
 

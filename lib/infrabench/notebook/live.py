@@ -51,9 +51,9 @@ def shown(title: str) -> Iterator[OnProgress]:
         yield board.step
     except KeyboardInterrupt:
         board.close("interrupted")
+        count = "no trial is" if board.now is None else f"{board.now.done} of {board.now.total_text} trials are"
         raise Interrupted(
-            f"{board.count()} recorded, and the systems are taken down. Run this cell again to go on with the same "
-            "session"
+            f"{count} recorded, and the systems are taken down. Run this cell again to go on with the same session"
         ) from None
     except BaseException:
         board.close("stopped")
@@ -103,10 +103,6 @@ class _Board:
             self.place("estimates", Shown("", ""))
         elif how != "done" and self.behind:
             self.draw_estimates(self.now.stored)
-
-    def count(self) -> str:
-        """Return how many trials are recorded, in words that a sentence begins with."""
-        return "no trial is" if self.now is None else f"{self.now.done} of {self.now.total_text} trials are"
 
     def draw_progress(self, how: str) -> None:
         assert self.now is not None

@@ -9,9 +9,11 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +105,20 @@ def opened(
         path = Path(campaign)
         name, groups = _campaign(path if path.exists() else catalogue.home() / path)
     else:
-        name, groups = "", {"": _listed(parse_names(sessions) or (), parse_names(labels))}
+        given = parse_names(sessions) or ()
+        if not given:
+            raise DesignError("name sessions, one of each site, or a campaign.json")
+        sites = parse_names(labels)
+        if sites is None:
+            sites = [Path(each).name.removesuffix(catalogue.ARCHIVE) for each in given]
+        if len(sites) != len(given):
+            raise DesignError(f"{len(given)} sessions and {len(sites)} labels: give each session one")
+        found = [str(catalogue.find(None, each)) for each in given]
+        name, groups = "", {"": [Member(*pair, "complete", "") for pair in zip(sites, found, strict=True)]}
+    for mine, what in product(groups.values(), ("site", "session")):
+        names = Counter(getattr(each, what) for each in mine if getattr(each, what))
+        if twice := sorted(name for name, count in names.items() if count > 1):
+            raise DesignError(f"{what} {', '.join(twice)} is there twice: a site has one session in an analysis")
     return tuple(
         _across(f"{name}-{label}" if name else label, mine, catalogue.home() / out, strict=not campaign)
         for label, mine in groups.items()
@@ -135,23 +150,22 @@ def table(found: Many, kind: str, workloads: Sequence[str] = ()) -> Shown:
 
     `workloads`: those to show (default: the primary metrics); the files have all, and the CSV every column.
     """
-    kinds: dict[str, Callable[[Across, pd.DataFrame], pd.DataFrame]] = {
-        "ratios": lambda part, over: tables.sites_table(part.rows, over, part.sites),
-        "heterogeneity": lambda part, over: tables.heterogeneity_table(over),
-    }
-    if kind not in kinds:
-        raise unknown_name("table", kind, kinds)
+    if kind not in ("ratios", "heterogeneity"):
+        raise unknown_name("table", kind, ("ratios", "heterogeneity"))
+
+    def make(part: Across, over: pd.DataFrame) -> pd.DataFrame:
+        return tables.sites_table(part.rows, over, part.sites) if kind == "ratios" else tables.heterogeneity_table(over)
 
     def one(part: Across) -> Shown:
         tables.save(
-            kinds[kind](part, part.over), part.folder / "tables" / part.name, f"sites-{kind}",
+            make(part, part.over), part.folder / "tables" / part.name, f"sites-{kind}",
             f"{part.data['title']} Sites: {', '.join(part.sites)}. {part.between.stamp}".strip(),
             whole=part.rows if kind == "ratios" else part.over,
         )  # fmt: skip
         chosen = part.over[part.over["workload"].isin(list(workloads))] if workloads else _primary(part)
         if chosen.empty:
             return paragraph("There is no such workload at these sites.")
-        shown = kinds[kind](part, chosen)
+        shown = make(part, chosen)
         told = ""
         if kind == "ratios":
             cases, wanted = (pd.MultiIndex.from_frame(frame[CELL]) for frame in (part.rows, chosen))
@@ -227,29 +241,7 @@ def _campaign(path: Path) -> tuple[str, dict[str, list[Member]]]:
             from error  # fmt: skip
     if not groups:
         raise DesignError(f"{path} names no session")
-    for mine in groups.values():
-        _once(mine)
     return name, groups
-
-
-def _listed(sessions: Sequence[str], labels: Sequence[str] | None) -> list[Member]:
-    if not sessions:
-        raise DesignError("name sessions, one of each site, or a campaign.json")
-    names = labels if labels is not None else [Path(each).name.removesuffix(catalogue.ARCHIVE) for each in sessions]
-    if len(names) != len(sessions):
-        raise DesignError(f"{len(sessions)} sessions and {len(names)} labels: give each session one")
-    found = [str(catalogue.find(None, each)) for each in sessions]
-    mine = [Member(site, path, "complete", "") for site, path in zip(names, found, strict=True)]
-    _once(mine)
-    return mine
-
-
-def _once(members: Sequence[Member]) -> None:
-    for what in ("site", "session"):
-        names = [getattr(each, what) for each in members if getattr(each, what)]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise DesignError(f"{what} {', '.join(twice)} is there twice: a site has one session in an analysis")
 
 
 def _across(name: str, members: Sequence[Member], folder: Path, *, strict: bool) -> Across:

@@ -16,8 +16,8 @@ from infrabench.analysis.session_data import Session
 from infrabench.analysis.tables import notation
 from infrabench.core import STATES
 from infrabench.experiment.design.design import Design
-from infrabench.notebook import budget_tables, session_tables
-from infrabench.notebook.plan_tables import plan_summary, plan_table, power_summary
+from infrabench.notebook import session_tables
+from infrabench.notebook.plan_tables import budget_summary, budget_table, plan_summary, plan_table, power_summary
 from infrabench.notebook.session_figures import figure
 
 TESTS = {  # kind of table -> the line that it is folded behind
@@ -121,8 +121,8 @@ def _fold_trials(session: Session) -> Shown:
     found = {state: int(counts[state].sum()) for state in (*STATES, "missing")}
     others = ", ".join(f"{count} {state}" for state, count in found.items() if count and state != "ok")
     size = session_tables.size_table(session)
-    time = budget_tables.budget_summary(session)
-    shared = [paragraph("What the time was shared out by:"), whole(budget_tables.budget_table(session))] if time else []
+    time = budget_summary(session)
+    shared = [paragraph("What the time was shared out by:"), whole(budget_table(session))] if time else []
     folded = fold(
         f"{found['ok']} valid trials; {others or 'none failed, invalid or missing'}",
         whole(counts), whole(session_tables.reasons_table(session)),

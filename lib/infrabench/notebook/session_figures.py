@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -244,11 +244,7 @@ def _labelled(view: View, labels: Mapping[str, str], found: Results) -> View:
     frames = {name: rename(getattr(view, name)) for name in FRAMES if getattr(view, name) is not None}
     return replace(
         view, **frames, workload=call(view.workload), metric=call(view.metric), scenario=call(view.scenario),
-        systems=_each(call, view.systems), every_system=_each(call, view.every_system),
+        systems=list(map(call, view.systems or ())), every_system=list(map(call, view.every_system or ())),
         not_run={call(name): why for name, why in view.not_run.items()},
         absent={(call(scenario), call(system)): why for (scenario, system), why in view.absent.items()},
     )  # fmt: skip
-
-
-def _each(call: Callable[[str], str], names: Iterable[str] | None) -> list[str]:
-    return [call(name) for name in names or ()]

@@ -1,13 +1,20 @@
-"""What a session says about itself, as tables: validity, reasons, hosts, systems, paths."""
+"""What a session says about itself, as tables: validity, reasons, hosts, systems, paths; and as the abstract of it all.
+
+The abstract is data in a notebook's own output. The report of executed notebooks reads it from there: so it says what
+the notebook computed, also when the session has grown since, and nothing is typed or computed twice.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from infrabench.analysis import tables
+from infrabench.analysis.results import Results, base, chosen
 from infrabench.analysis.session_data import Session
 from infrabench.core import STATES
 from infrabench.experiment.provenance import labels
@@ -16,6 +23,7 @@ from infrabench.ledger.records import (
     DEPLOYMENTS,
     DISCARDED,
     LOOK,
+    absences,
     describe_added,
     list_provenance,
     not_applicable,
@@ -23,8 +31,19 @@ from infrabench.ledger.records import (
     read_provenance,
     read_trials,
 )
-from infrabench.notebook.budget_tables import describe_enough
+from infrabench.notebook import api
+from infrabench.notebook.plan_tables import describe_enough
 
+MIME = "application/vnd.infrabench.abstract+json"
+FORMAT = 1
+# of the table of contrasts: what belongs beside a verdict
+VERDICT = ("workload", "scenario", "metric", "system", "n", "ratio", "ratio 95 % CI", "verdict", "margin %",
+           "ratio 90 % CI", "p adjusted", "p equivalence adjusted", "verdict without flagged", "reason")  # fmt: skip
+RULED_OUT = "ruled out"  # beside a verdict; in abstracts of older notebooks only where it decides nothing
+ENDS = ("ratio low", "ratio high")  # of the 95 % interval, unrounded: not in abstracts of older notebooks
+TABLES = ("verdicts", "plan", "trials", "reasons", "discarded", "systems_say", "hosts_say")
+OTHERS = ("name", "sessions", "site", "versions", "note", "aa", "known", "planned", "recorded", "ok", "not_run")
+ASKED = ("study", "title", "profile", "blocks", "deployments", "order", "seed", "systems", "baseline", "created_utc")
 CLAIM = "INFRABENCH_CLAIM="  # begins the argument of a step that says which path its trial claims
 
 
@@ -44,7 +63,10 @@ def validity_table(session: Session) -> pd.DataFrame:
     counts["note"] = [notes.get(pair, "") for pair in zip(counts["system"], counts["workload"], strict=True)]
     left = [(name, "all", f"not run: {reason}") for name, reason in session.data["not_run"].items()]
     left += [("all", name, f"not run: {reason}") for name, reason in session.data.get("left_out", {}).items()]
-    left += _not_applicable(session)
+    together: dict[tuple[str, str, str], list[str]] = {}  # scenarios that do not apply, those of one reason together
+    for (system, workload, scenario), reason in not_applicable(session.data).items():
+        together.setdefault((system, workload, reason), []).append(scenario)
+    left += [(name, of, f"{', '.join(found)}: not run: {why}") for (name, of, why), found in together.items()]
     rows = pd.DataFrame(left, columns=["system", "workload", "note"])
     merged = pd.concat([counts, rows], ignore_index=True) if left else counts
     numbers = [*STATES, "missing"]
@@ -163,15 +185,90 @@ def paths_table(session: Session) -> pd.DataFrame:
     return pd.DataFrame(table, columns=[*names, "ok", "checked", "another path", "carried", "quiet", "on the nodes"])
 
 
-def _not_applicable(session: Session) -> list[tuple[str, str, str]]:
-    """Return (system, workload, note) of the treatments that were not run, those of one reason together."""
-    scenarios: dict[tuple[str, str, str], list[str]] = {}
-    for (system, workload, scenario), reason in not_applicable(session.data).items():
-        scenarios.setdefault((system, workload, reason), []).append(scenario)
-    return [(name, of, f"{', '.join(found)}: not run: {why}") for (name, of, why), found in scenarios.items()]
-
-
 def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
     if not isinstance(data, dict):
         return {prefix.removesuffix("."): ", ".join(map(str, data)) if isinstance(data, list) else data}
     return {key: value for name, part in data.items() for key, value in _flat(part, f"{prefix}{name}.").items()}
+
+
+def results(session: Session, out: str = "out") -> Results:
+    """Return the analysis of a session (`api.results`), and say in the notebook's output which session it is of.
+
+    Figures and tables are written below `out`, relative to the checkout.
+    """
+    from IPython import get_ipython
+    from IPython.display import display
+
+    found = api.results(session, out)
+    if get_ipython() is not None:
+        told = make_abstract(session, found)
+        line = (
+            f"{', '.join(told['sessions'])}: {told['study']}, profile {told['profile']}, site {told['site']['name']}; "
+            f"{told['recorded']} of {told['planned']} trials, {told['ok']} valid"
+        )
+        display({MIME: told, "text/plain": line}, raw=True)
+    return found
+
+
+def make_abstract(session: Session, found: Results) -> dict[str, Any]:
+    """Return the abstract of a session: JSON values; numbers that are to be read are text, rounded as in the tables."""
+    data, trials = session.data, session.table.drop_duplicates(["session", "trial"])
+    first = trials[(trials["attempt"] == 0) & (trials["state"] != "discarded")]
+    cases = pd.concat([first, session.missing], ignore_index=True).groupby(["workload", "scenario"], observed=True)
+    plan = cases.agg(systems=("system", "nunique"), blocks=("block", "nunique"), trials=("system", "size"))
+    rows, wanted = chosen(found), [*VERDICT, RULED_OUT]
+    verdicts = tables.contrasts_table(rows).reindex(columns=wanted) if len(rows) else pd.DataFrame(columns=wanted)
+    ends = {name: list(rows[f"ratio_{name.removeprefix('ratio ')}"].astype(float)) for name in ENDS}
+    return {
+        "format": FORMAT,
+        **{key: data.get(key) for key in ASKED},
+        "name": found.name,
+        "sessions": sorted(set(map(str, trials["session"]))) or [session.folder.name],
+        "site": dict(data["site"]),
+        "versions": {key: value for key, value in (data.get("versions") or {}).items() if value is not None},
+        "note": base(found),
+        "aa": data.get("aa") or "",
+        "known": bool(data.get("known")),
+        "planned": len(first) + len(session.missing),
+        "recorded": len(first),
+        "ok": int((trials["state"] == "ok").sum()),
+        "not_run": {**data["not_run"], **data.get("left_out", {}), **absences(not_applicable(data))},
+        "verdicts": split(verdicts.assign(better=list(rows["better"]), **ends)),
+        "plan": split(plan.reset_index()),
+        "trials": split(validity_table(session)),
+        "reasons": split(reasons_table(session)),
+        "discarded": split(blocks_table(session)),
+        "systems_say": split(deployments_table(session)),
+        "hosts_say": split(provenance_table(session)),
+    }
+
+
+def find_abstracts(outputs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the abstracts among the outputs of a notebook's cells, each session and view once; the last one counts.
+
+    One that another version wrote, or that somebody edited, is none.
+    """
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for told in (output.get("data", {}).get(MIME) for output in outputs):
+        if isinstance(told, dict) and _is_one(told):
+            found[(told["name"], *told["sessions"])] = told
+    return list(found.values())
+
+
+def _is_one(told: Mapping[str, Any]) -> bool:
+    lists = ("sessions", "systems")
+    return (
+        told.get("format") == FORMAT
+        and {*ASKED, *OTHERS, *TABLES} <= told.keys()
+        and all(isinstance(told[name], list) for name in lists)
+        and all(isinstance(told[name], dict) for name in (*TABLES, "site", "versions", "not_run"))
+        and all(len(row) == len(told[name]["columns"]) for name in TABLES for row in told[name]["rows"])
+        and {*VERDICT, "better"} <= set(told["verdicts"]["columns"])
+    )
+
+
+def split(frame: pd.DataFrame) -> dict[str, Any]:
+    """Return a frame as columns and rows of text; what is missing is an empty text."""
+    text = (frame.reset_index() if frame.index.name else frame).astype("object")
+    text = text.where(text.notna(), "").astype("str")
+    return {"columns": [str(name) for name in text.columns], "rows": text.to_numpy().tolist()}

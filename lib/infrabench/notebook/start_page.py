@@ -19,8 +19,9 @@ import pandas as pd
 from infrabench import registry
 from infrabench.analysis.results import Shown, paragraph
 from infrabench.analysis.tables.notation import Link, html_table, markdown
-from infrabench.core import PROFILES, InfrabenchError, LedgerError
+from infrabench.core import PROFILES, InfrabenchError, LedgerError, Study
 from infrabench.experiment.design import design as designs
+from infrabench.experiment.design.design import Design
 from infrabench.experiment.execution import resume, session
 from infrabench.experiment.execution.progress import HEADLESS, words
 from infrabench.experiment.provenance import labels
@@ -98,7 +99,14 @@ def look_around(studies: Sequence[str] | None = None) -> dict[str, dict[str, ava
     if studies is None:
         studies = [name for name in registry.names("studies") if (notebooks / f"{name}.ipynb").is_file()]
     made: dict[str, bool] = {}
-    return {name: availability.check_systems(registry.study(name), *_default_needs(name), made) for name in studies}
+    found = {}
+    for name in studies:
+        study = registry.study(name)
+        usual = _design_profiles(study)
+        systems = tuple(dict.fromkeys(system for each in usual.values() for system in each.systems)) or study.systems
+        disk_bytes = max((case.disk_bytes for case in usual["quick"].cases), default=0) if "quick" in usual else 0
+        found[name] = availability.check_systems(study, systems, disk_bytes, made)
+    return found
 
 
 def studies_table(found: Looked) -> Shown:
@@ -112,9 +120,9 @@ def describe_studies(found: Looked) -> list[dict[str, str]]:
     rows = []
     for name, systems in found.items():
         study = registry.study(name)
-        wanted = {each: session.request(study, profile=each) for each in PROFILES if each in study.profiles}
         times = dict.fromkeys(PROFILES, "") | {
-            each: words(designs.expected_study_cost(study, one).seconds) for each, one in wanted.items()
+            profile: words(designs.expected_study_cost(study, wanted).seconds)
+            for profile, wanted in _design_profiles(study).items()
         }
         first = availability.seconds([each for one in systems.values() for each in one.first])
         runs_here = sum(None in (each.lab, each.local) for each in systems.values())
@@ -130,10 +138,11 @@ def machine_table(found: Looked) -> Shown:
 
     Systems of a study with the same answers share a row.
     """
-    alike: dict[tuple[str, str, str], list[str]] = {}
+    alike: dict[tuple[str, ...], list[str]] = {}
     for name, systems in found.items():
         for system, each in systems.items():
-            alike.setdefault((name, _availability_text(each.lab), _availability_text(each.local)), []).append(system)
+            places = ("yes" if reason is None else f"not run: {reason}" for reason in (each.lab, each.local))
+            alike.setdefault((name, *places), []).append(system)
     return _table([
         {"study": name, "systems": ", ".join(systems), "in the lab": lab, "on this host itself": local}
         for (name, lab, local), systems in alike.items()
@@ -194,17 +203,8 @@ def _next(now: resume.State, given: Mapping[str, Any] | None) -> str:
     return f"To look at it, set in its notebook: {resume.lines(asked)}"
 
 
-def _default_needs(name: str) -> tuple[tuple[str, ...], int]:
-    """Return the systems of a study that its profiles run, and the most space that a trial of `quick` needs."""
-    study = registry.study(name)
-    usual = {profile: session.request(study, profile=profile) for profile in PROFILES if profile in study.profiles}
-    systems = tuple(dict.fromkeys(system for each in usual.values() for system in each.systems))
-    sizes = [case.disk_bytes for case in usual["quick"].cases] if "quick" in usual else []
-    return systems or study.systems, max(sizes, default=0)
-
-
-def _availability_text(reason: str | None) -> str:
-    return "yes" if reason is None else f"not run: {reason}"
+def _design_profiles(study: Study) -> dict[str, Design]:
+    return {each: session.request(study, profile=each) for each in PROFILES if each in study.profiles}
 
 
 def _link(study: str) -> Link | str:

@@ -12,7 +12,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from infrabench.analysis import session_data
-from infrabench.notebook import api, session_summary
+from infrabench.notebook import api, session_tables
 from tests.support.analysis_fixtures import write_session
 
 HOSTILE = '<script>alert("x")</script>`{include} /etc/passwd`'
@@ -39,7 +39,7 @@ def session(folder: Path, *, fact: str = "1", **changes: Any) -> Path:
 def told(folder: Path) -> dict[str, Any]:
     """Return the abstract of the session in a folder."""
     opened = session_data.open_session(folder)
-    return session_summary.of(opened, api.results(opened))
+    return session_tables.make_abstract(opened, api.results(opened))
 
 
 def figure(alt: str = "A picture of nothing.", data: bytes = PNG) -> str:
@@ -50,7 +50,7 @@ def figure(alt: str = "A picture of nothing.", data: bytes = PNG) -> str:
 
 def shown(**data: Any) -> NotebookNode:
     """Return an output of a cell: by kind, ``html`` or ``text``, or an abstract as ``told``."""
-    kinds = {"html": "text/html", "text": "text/plain", "told": session_summary.MIME}
+    kinds = {"html": "text/html", "text": "text/plain", "told": session_tables.MIME}
     return nbformat.v4.new_output("display_data", data={kinds[name]: value for name, value in data.items()})
 
 

@@ -15,7 +15,7 @@ from infrabench.core import Case, Request
 from infrabench.experiment.design.design import Design
 from infrabench.experiment.provenance import labels
 from infrabench.ledger.records import read_session
-from infrabench.notebook import api, session_figures, session_summary, session_tables
+from infrabench.notebook import api, session_figures, session_tables
 from tests.support.analysis_fixtures import CASES, write_session
 
 NAME = "lxc (emulated)"
@@ -139,7 +139,7 @@ def test_status_and_the_abstract_for_the_report_say_so(folder: Path, capsys: pyt
     assert f"  {NAME}: " in told
     assert f"  {NAME}, fio default: not run: no such disk" in told
     session = session_data.open_session(folder)
-    made = session_summary.of(session, api.results(session))
+    made = session_tables.make_abstract(session, api.results(session))
     assert made["systems"] == ["native", "docker", NAME]
     assert NAME in {row[made["verdicts"]["columns"].index("system")] for row in made["verdicts"]["rows"]}
     assert made["not_run"][f"{NAME}, fio default"] == "no such disk"

@@ -25,7 +25,7 @@ from infrabench.experiment.design.replan import check_plan
 from infrabench.experiment.execution import reparse, resume, session, trial
 from infrabench.ledger import records
 from infrabench.ledger.session_folder import SessionFolder
-from infrabench.notebook import api, budget_tables, plan_tables, sections, session_tables
+from infrabench.notebook import api, plan_tables, sections, session_tables
 from infrabench.stats import contrasts
 from tests.support.fakes import PLUGINS, fake_site
 from tests.unit.test_code import seal
@@ -163,13 +163,13 @@ def test_what_the_time_could_not_decide_and_what_that_would_take_is_said(
     monkeypatch.setitem(NOISE, 2.0, 0.5)
     measure(tmp_path / "s", most=20)
     opened = open_session(tmp_path / "s")
-    said = budget_tables.budget_summary(opened)
+    said = plan_tables.budget_summary(opened)
     assert "After the first blocks 1 of 2 primary contrasts have enough pairs for their margins; 0 more" in said
     open_ = r"Not: fake value=2 value of fake-other: 20 pairs, \d+ would be enough \(.* more\)\.$"
     assert re.search(
         rf"It ended because the rest have as many blocks as a case may have, .*: 1 of 2 .*\. {open_}", said
     )
-    told = budget_tables.budget_table(opened)
+    told = plan_tables.budget_table(opened)
     assert told["scenario"].tolist() == ["value=1", "value=2"]
     assert told["note"].tolist() == ["enough", "not enough"]
     assert int(told["pairs needed"][1]) > 20
@@ -202,7 +202,7 @@ def test_what_is_expected_of_the_time_that_is_left(left_s: float, contrasts: Any
     names = ("scenario", "pairs", "need", "why")
     rows = [{"workload": "w", "metric": "m", "system": "s"} | dict(zip(names, row, strict=True)) for row in contrasts]
     noted = {"left_s": left_s, "most": 100, "costs_s": [["w", "a", 5.0], ["w", "b", 5.0]], "contrasts": rows}
-    assert re.match(f".*{said}", budget_tables.describe_expectation(noted))
+    assert re.match(f".*{said}", plan_tables.describe_expectation(noted))
 
 
 def test_a_metric_without_a_margin_is_refused_before_the_first_trial(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +224,7 @@ def test_a_case_in_which_one_system_can_do_nothing_is_named(tmp_path: Path, monk
     measure(tmp_path / "s")
     (look,) = SessionFolder(tmp_path / "s").notes(records.LOOK)
     assert look["reason"] == "n_max"
-    said = budget_tables.budget_summary(open_session(tmp_path / "s"))
+    said = plan_tables.budget_summary(open_session(tmp_path / "s"))
     assert said.endswith("Not: fake value=2 value of fake-other: 0 pairs, no ok trial of fake-other.")
     assert check_looks(SessionFolder(tmp_path / "s")) == []
 
@@ -232,12 +232,12 @@ def test_a_case_in_which_one_system_can_do_nothing_is_named(tmp_path: Path, monk
 def test_a_pilot_says_what_a_time_is_expected_to_decide(tmp_path: Path) -> None:
     measure(tmp_path / "s")
     pilot = open_session(tmp_path / "s")
-    said, table = budget_tables.budget_from_pilot(pilot, 20)
+    said, table = plan_tables.budget_from_pilot(pilot, 20)
     assert "20 minutes: 15 blocks of every case" in said
     assert "Of 2 primary contrasts 1 need no more, 1 more are expected to have enough." in said
     assert table["note"].tolist() == ["enough", "expected within the time"]
     with pytest.raises(DesignError, match=r"10 blocks took .* minutes have to hold half as many again"):
-        budget_tables.budget_from_pilot(pilot, 1e-4)
+        plan_tables.budget_from_pilot(pilot, 1e-4)
 
 
 def test_one_time_is_one_session_however_it_is_written() -> None:

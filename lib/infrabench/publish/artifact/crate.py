@@ -77,7 +77,11 @@ def metadata(
     """
     crate = ROCrate(gen_preview=False, version=VERSION)
     licence = _add(crate, SPDX + citation["license"], "CreativeWork", name=citation["license"])
-    authors = _add(crate, AUTHORS, "Organization", name=", ".join(_author(each) for each in citation["authors"]))
+    names = [
+        str(each.get("name") or f"{each.get('given-names', '')} {each.get('family-names', '')}".strip())
+        for each in citation["authors"]
+    ]
+    authors = _add(crate, AUTHORS, "Organization", name=", ".join(names))
     root = crate.root_dataset
     root["name"], root["description"] = citation["title"], " ".join(citation["abstract"].split())
     root["datePublished"], root["license"], root["author"] = date, licence, authors
@@ -130,7 +134,3 @@ def _file(crate: ROCrate, member: ArchiveMember, told: str) -> Any:
         "sha256": sha256(member.data).hexdigest(), "encodingFormat": ENCODINGS.get(suffix, "text/plain"),
     }  # fmt: skip
     return crate.add_file(dest_path=member.name, properties=given)
-
-
-def _author(author: Mapping[str, Any]) -> str:
-    return str(author.get("name") or f"{author.get('given-names', '')} {author.get('family-names', '')}".strip())

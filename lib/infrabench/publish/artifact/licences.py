@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tomllib
-from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -51,7 +51,12 @@ def at_run_time(lib: Path) -> frozenset[str]:
         fresh = extras - found.get(name, set())
         if fresh:
             found.setdefault(name, set()).update(fresh)
-            waiting += _needs(name, fresh)
+            with contextlib.suppress(metadata.PackageNotFoundError):
+                waiting += [
+                    each
+                    for each in map(Requirement, metadata.requires(name) or [])
+                    if each.marker is None or any(each.marker.evaluate({"extra": extra}) for extra in fresh)
+                ]
     return frozenset(found)
 
 
@@ -65,21 +70,8 @@ def licence(name: str) -> str:
     named = [name for each in classified if (name := each.rpartition(" :: ")[2]) != "OSI Approved"]
     text = (stated.get("License") or "").strip()
     short = text.splitlines()[0][:LONG] if text else ""
-    return stated.get("License-Expression") or "; ".join(named) or short or _title(name) or "not stated"
-
-
-def _title(name: str) -> str:
-    """Return the first line of the licence file that a package came with; empty when it has none."""
+    if told := stated.get("License-Expression") or "; ".join(named) or short:
+        return told
     texts = [each.read_text() for each in metadata.files(name) or [] if FILE.search(each.as_posix())]
     lines = [line.strip() for text in texts for line in text.splitlines() if line.strip()]
-    return lines[0][:LONG] if lines else ""
-
-
-def _needs(name: str, extras: set[str]) -> Iterator[Requirement]:
-    try:
-        stated = metadata.requires(name) or []
-    except metadata.PackageNotFoundError:
-        return
-    for each in map(Requirement, stated):
-        if each.marker is None or any(each.marker.evaluate({"extra": extra}) for extra in extras):
-            yield each
+    return lines[0][:LONG] if lines else "not stated"

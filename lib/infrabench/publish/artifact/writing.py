@@ -68,8 +68,8 @@ def write(path: Path, *, root: Path, executed: Path | None = None) -> PackedArti
     """
     if not path.name.endswith(catalogue.ARCHIVE):
         raise DesignError(f"an archive is called NAME{catalogue.ARCHIVE}, not {path}")
-    found = uncommitted_files(root)
-    if found:
+    # what differs from the commit that is checked out, and new files that git does not ignore
+    if found := [line[3:] for line in _git(root, "status", "--porcelain").decode().splitlines()]:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         raise DesignError(f"an archive is of a commit, and {found[0]}{more} is not committed: commit it or put it away")
     commit = head_commit(root)
@@ -123,25 +123,17 @@ def _sessions(members: Mapping[str, ArchiveMember]) -> Iterator[crate.Recorded]:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit: its hash, and when it was made."""
+    """A commit: its hash, and when it was made, as Unix time and as a date (ISO 8601)."""
 
     hash: str
-    time_s: int  # Unix time
-
-    @property
-    def date(self) -> str:
-        return datetime.fromtimestamp(self.time_s, UTC).date().isoformat()
+    time_s: int
+    date: str
 
 
 def head_commit(root: Path) -> Commit:
     """Return the commit that is checked out in `root`; `DesignError` where there is none."""
     value, time_s = _git(root, "log", "-1", "--format=%H %ct").decode().split()
-    return Commit(value, int(time_s))
-
-
-def uncommitted_files(root: Path) -> list[str]:
-    """Return the files that differ from the commit that is checked out, and new ones that git does not ignore."""
-    return [line[3:] for line in _git(root, "status", "--porcelain").decode().splitlines()]
+    return Commit(value, int(time_s), datetime.fromtimestamp(int(time_s), UTC).date().isoformat())
 
 
 def commit_files(root: Path, commit: Commit) -> list[ArchiveMember]:
@@ -172,24 +164,19 @@ def executed_notebooks(folder: Path, prefix: str) -> Iterator[ArchiveMember]:
     """Yield the executed notebooks on recorded sessions that lie in `folder`, under `prefix`."""
     for path in sorted(folder.glob(PATTERN)):
         try:
-            book = json.loads(read_bytes(path))
-            cleaned = _cleaned(book)
+            book = _clean(json.loads(read_bytes(path)))
         except (ValueError, KeyError, TypeError) as error:
             raise InfrabenchError(f"{path} is not a notebook ({error}): make it again with make figures") from error
-        text = json.dumps(cleaned, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+        text = json.dumps(book, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
         yield ArchiveMember(f"{prefix}{path.name}", text.encode())
 
 
-def _cleaned(book: dict[str, Any]) -> dict[str, Any]:
+def _clean(book: dict[str, Any]) -> dict[str, Any]:
     """Drop what differs from run to run: metadata of the execution, cells' random ids, and what was said meanwhile."""
-    cells = []
     for number, cell in enumerate(book["cells"]):
-        kept = {**cell, "metadata": _without(cell["metadata"]), "id": f"cell-{number}"}
+        cell["id"] = f"cell-{number}"
         if "outputs" in cell:
-            kept["outputs"] = [each for each in cell["outputs"] if each["output_type"] != "stream"]
-        cells.append(kept)
-    return {**book, "cells": cells, "metadata": _without(book["metadata"])}
-
-
-def _without(metadata: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in metadata.items() if name not in OF_A_RUN}
+            cell["outputs"] = [each for each in cell["outputs"] if each["output_type"] != "stream"]
+    for each in (book, *book["cells"]):
+        each["metadata"] = {name: value for name, value in each["metadata"].items() if name not in OF_A_RUN}
+    return book

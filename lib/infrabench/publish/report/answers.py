@@ -1,6 +1,6 @@
 """What a session answers, on the first screen: a sentence for each system, a small forest, and what kind of run it was.
 
-All of it is of the abstract that the notebook computed (`infrabench.notebook.session_summary`); only the places of the
+All of it is of the abstract that the notebook computed (`infrabench.notebook.session_tables`); only the places of the
 forest's marks are worked out here. Contrasts of one case have one anchor, which is the same on every page.
 """
 
@@ -10,12 +10,11 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
-from infrabench.analysis.tables import ruled_out_label, state_bounds
+from infrabench.analysis.tables import ruled_out_label
 from infrabench.analysis.tables.bounds import find_cost
-from infrabench.notebook import session_summary
+from infrabench.notebook import session_tables
 from infrabench.stats.verdicts import NOT_COMPARABLE, VERDICTS
 
 SMOKE = "smoke"
@@ -23,7 +22,7 @@ SMOKE = "smoke"
 FEW = 6
 UNIT = re.compile(r" \([^()]*\)$")  # behind a metric's name in a table
 DECIDES = re.compile(r" \(n = (\d+) decides\)$")  # behind a verdict in a table
-TICKS = (-90, -50, -20, -10, -5, -2, 0, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000)
+TICKS = (-90, -50, -20, -10, -5, -2, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000)
 LINEAR = 5.0  # percent around no effect up to which the forest's steps are about even; logarithmic beyond
 FARTHEST = 1e4  # percent: an interval without an end goes to the edge
 APART = 0.12  # of the width: ticks that are closer would cover each other
@@ -87,37 +86,13 @@ class Contrast:
         return re.sub(r"[ ,]+", "-", self.verdict)
 
 
-@dataclass(frozen=True)
-class Clause:
-    """A part of a system's sentence: what was measured, what is ruled out, and the anchor of the (first) case.
-
-    `has_remark`: something qualifies one of its contrasts.
-    """
-
-    measured: str
-    text: str
-    anchor: str
-    has_remark: bool
-
-
-@dataclass(frozen=True)
-class ForestRow:
+class ForestRow(NamedTuple):
     """A contrast in the small forest, its places in percent of the width; None where there is no interval."""
 
     contrast: Contrast
-    is_first: bool  # of its case
     margin: tuple[float, float] | None
     ends: tuple[float, float] | None
     estimate: float | None
-
-
-@dataclass(frozen=True)
-class Forest:
-    """The small forest: its rows by case, the ticks as place and text, the place of no effect."""
-
-    rows: tuple[ForestRow, ...]
-    ticks: tuple[tuple[float, str], ...]
-    zero: float
 
 
 def make_anchor(workload: str, scenario: str) -> str:
@@ -127,51 +102,42 @@ def make_anchor(workload: str, scenario: str) -> str:
 
 def read_contrasts(abstract: Mapping[str, Any]) -> list[Contrast]:
     """Return the contrasts of the primary metrics that an abstract holds, in its order."""
-    rows = (dict(zip(abstract["verdicts"]["columns"], row, strict=True)) for row in abstract["verdicts"]["rows"])
-    return [_read(row) for row in rows]
+    contrasts = []
+    for row in (dict(zip(abstract["verdicts"]["columns"], row, strict=True)) for row in abstract["verdicts"]["rows"]):
+        low, high = (float(row.get(name) or math.nan) for name in session_tables.ENDS)
+        needed = DECIDES.search(row["verdict"])
+        contrasts.append(Contrast(
+            row["workload"], row["scenario"], row["metric"], row["better"], row["system"], row["n"], row["ratio"],
+            row["ratio 95 % CI"], low, high, row.get(session_tables.RULED_OUT, ""), DECIDES.sub("", row["verdict"]),
+            float(row["margin %"] or math.nan) / 100, needed[1] if needed else "",
+            (row["p adjusted"], row["p equivalence adjusted"]), row["verdict without flagged"], row["reason"],
+        ))  # fmt: skip
+    return contrasts
 
 
-def _read(row: Mapping[str, str]) -> Contrast:
-    low, high = (float(row.get(name) or math.nan) for name in session_summary.ENDS)
-    needed = DECIDES.search(row["verdict"])
-    return Contrast(
-        row["workload"], row["scenario"], row["metric"], row["better"], row["system"], row["n"], row["ratio"],
-        row["ratio 95 % CI"], low, high, row.get(session_summary.RULED_OUT, ""), DECIDES.sub("", row["verdict"]),
-        float(row["margin %"] or math.nan) / 100, needed[1] if needed else "",
-        (row["p adjusted"], row["p equivalence adjusted"]), row["verdict without flagged"], row["reason"],
-    )  # fmt: skip
-
-
-def state_answers(contrasts: Sequence[Contrast], systems: Iterable[str]) -> dict[str, list[Clause]]:
-    """Return, for each system that was compared, the clauses of its sentence: one for each primary metric."""
-    sentences: dict[str, list[Clause]] = {}
+def group_contrasts(contrasts: Sequence[Contrast], systems: Iterable[str]) -> dict[str, dict[str, list[Contrast]]]:
+    """Return the contrasts of each system that was compared, by what was measured: a clause of its sentence each."""
+    sentences: dict[str, dict[str, list[Contrast]]] = {}
     for system in systems:
-        by_metric: dict[str, list[Contrast]] = {}
-        for each in contrasts:
-            if each.system == system:
-                by_metric.setdefault(each.measured, []).append(each)
-        if by_metric:
-            sentences[system] = [
-                Clause(measured, state_bounds(rows), rows[0].anchor, any(row.remark for row in rows))
-                for measured, rows in by_metric.items()
-            ]
+        for each in (each for each in contrasts if each.system == system):
+            sentences.setdefault(system, {}).setdefault(each.measured, []).append(each)
     return sentences
 
 
-def draw_forest(contrasts: Sequence[Contrast]) -> Forest | None:
-    """Return the small forest of contrasts; None where none has an interval.
+def draw_forest(contrasts: Sequence[Contrast]) -> tuple[list[ForestRow], list[tuple[float, str]], float]:
+    """Return the rows of the small forest, its ticks as place and text, and the place of no effect.
 
     A row's cost in percent of the baseline goes to the right, its gain to the left, whatever direction is better: so
-    one axis serves all metrics.
+    one axis serves all metrics. No rows where no contrast has an interval.
     """
     costs = [
-        find_cost(each.ratio_low, each.ratio_high, each.better) if each.verdict != NOT_COMPARABLE else None
+        None if each.verdict == NOT_COMPARABLE or math.isnan(each.ratio_low) or math.isnan(each.ratio_high)
+        else find_cost(each.ratio_low, each.ratio_high, each.better)
         for each in contrasts
-    ]
-    drawn = [cost if cost and not any(map(math.isnan, cost)) else None for cost in costs]
-    ends = [end for cost in drawn if cost for end in cost if math.isfinite(end)]
+    ]  # fmt: skip
+    ends = [end for cost in costs if cost for end in cost if math.isfinite(end)]
     if not ends:
-        return None
+        return [], [], 0.0
     margins = [100 * each.margin for each in contrasts if math.isfinite(each.margin)]
     least, most = (_step(1.15 * pick([*ends, *margins, *(-m for m in margins)])) for pick in (min, max))
 
@@ -180,30 +146,22 @@ def draw_forest(contrasts: Sequence[Contrast]) -> Forest | None:
         return round(100 * (inside - least) / (most - least), 2)
 
     rows = []
-    for _, group in groupby(zip(contrasts, drawn, strict=True), key=lambda pair: pair[0].case):
-        for number, (each, cost) in enumerate(group):
-            m, ratio = 100 * each.margin, float(each.ratio.replace("∞", "inf").replace("n/a", "nan"))
-            band = (place(-m), place(m)) if cost and math.isfinite(m) else None
-            point = place(find_cost(ratio, ratio, each.better).low) if cost and math.isfinite(ratio) else None
-            reach = (place(cost.low), place(cost.high)) if cost else None
-            rows.append(ForestRow(each, number == 0, band, reach, point))
-    return Forest(tuple(rows), tuple(_find_ticks(least, most, place)), place(0))
+    for each, cost in zip(contrasts, costs, strict=True):
+        m, ratio = 100 * each.margin, float(each.ratio.replace("∞", "inf").replace("n/a", "nan"))
+        band = (place(-m), place(m)) if cost and math.isfinite(m) else None
+        point = place(find_cost(ratio, ratio, each.better).low) if cost and math.isfinite(ratio) else None
+        rows.append(ForestRow(each, band, (place(cost.low), place(cost.high)) if cost else None, point))
+    shown = [0]
+    for tick in sorted(TICKS, key=abs):  # from no effect outwards
+        apart = min(abs(place(tick) - place(other)) for other in shown)
+        if least <= _step(tick) <= most and apart >= 100 * APART:
+            shown.append(tick)
+    ticks = [(place(tick), f"{tick:+g}".replace("-", "−") if tick else "0") for tick in sorted(shown)]
+    return rows, ticks, place(0)
 
 
 def _step(percent: float) -> float:
     return math.asinh(percent / LINEAR)
-
-
-def _find_ticks(least: float, most: float, place: Any) -> list[tuple[float, str]]:
-    """Return the ticks within the axis that do not cover each other: no effect, and outwards from it."""
-    shown = [0.0]
-    for side in (1, -1):
-        last = 0.0
-        for tick in sorted((tick for tick in TICKS if side * tick > 0), key=abs):
-            if least <= _step(tick) <= most and abs(place(tick) - place(last)) >= 100 * APART:
-                shown.append(tick)
-                last = tick
-    return [(place(tick), f"{tick:+g}".replace("-", "−") if tick else "0") for tick in sorted(shown)]
 
 
 def span_n(contrasts: Sequence[Contrast]) -> str:

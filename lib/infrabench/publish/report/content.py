@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import html
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import mistune
@@ -46,30 +46,19 @@ ATTRIBUTE = re.compile(r' ([\w-]+)="([^"]*)"')
 ANSI = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 CODE = HtmlFormatter(style="tango")
 CODE_DARK = HtmlFormatter(style="native")
-
-
 Place = Callable[[Picture], Figure]  # what keeps a picture
 
 
-@dataclass(frozen=True)
-class ShownCell:
-    """A cell as it is shown: its Markdown or its source, and what it put out."""
-
-    source: Markup
-    outputs: tuple[Markup, ...] = ()
-    is_code: bool = False
-
-
-def render_cells(node: NotebookNode, place: Place) -> Iterator[ShownCell]:
-    """Yield the cells of a notebook as HTML; their pictures are given to `place`."""
+def render_cells(node: NotebookNode, place: Place) -> Iterator[tuple[Markup, list[Markup] | None]]:
+    """Yield the cells of a notebook as HTML, code with its outputs; pictures are given to `place`."""
     markdown, section = make_markdown(), ""
     for number, cell in enumerate(node.cells, start=1):
         if cell.cell_type == "markdown":
             section = ([section, *re.findall(r"^#+\s+(.+)$", cell.source, re.MULTILINE)])[-1]
-            yield ShownCell(Markup(markdown(cell.source)))
+            yield Markup(markdown(cell.source)), None
         elif cell.cell_type == "code" and cell.source.strip():
             code = Markup(pygments.highlight(cell.source, PythonLexer(), CODE))
-            yield ShownCell(code, tuple(_outputs(cell.outputs, number, section, place)), is_code=True)
+            yield code, list(_outputs(cell.outputs, number, section, place))
 
 
 class _Renderer(mistune.HTMLRenderer):
@@ -132,27 +121,19 @@ def _attribute(tag: str, name: str, value: str) -> str | None:
 
 
 def _frame(found: re.Match[str], section: str, place: Place) -> str:
-    """Give a table a frame that scrolls, and a picture an address, words and a link to a closer look."""
-    closes, tag = found["closes"], found["tag"]
-    if tag == "table":
-        return f"{found[0]}</div>" if closes else f'<div class="wide" tabindex="0">{found[0]}'
-    if tag != "img":
+    """Give a table a frame that scrolls, and an embedded picture to `place`: a link to a closer look is left of it."""
+    if found["tag"] == "table":
+        return f"{found[0]}</div>" if found["closes"] else f'<div class="wide" tabindex="0">{found[0]}'
+    if found["tag"] != "img":
         return found[0]
     named = {name: html.unescape(value) for name, value in ATTRIBUTE.findall(found["attributes"])}
-    return _picture(named, section, place)
-
-
-def _picture(named: Mapping[str, str], section: str, place: Place) -> str:
-    """Give the bytes of an embedded picture to `place`, and return the picture as a link to a closer look."""
-    found = PICTURE.fullmatch(named.get("src", ""))
-    try:
-        data = base64.b64decode(found["data"]) if found else b""
-    except binascii.Error:
-        data = b""
-    if not found or not data:
+    embedded, data = PICTURE.fullmatch(named.get("src", "")), b""
+    with contextlib.suppress(binascii.Error):
+        data = base64.b64decode(embedded["data"]) if embedded else b""
+    if not embedded or not data:
         return "<em>a picture that is not in the notebook, or cannot be read</em>"
     alt = " ".join(named.get("alt", "").split()) or f"Figure of the section {section or 'without a heading'}"
-    figure = place(Picture(data, SUFFIX[found["kind"]], alt))
+    figure = place(Picture(data, SUFFIX[embedded["kind"]], alt))
     wide = Markup(' width="{}"').format(figure.width) if figure.width else ""
     return Markup('<a class="zoom" href="{}"><img alt="{}" src="{}"{}></a>').format(
         figure.closer, alt, figure.src, wide

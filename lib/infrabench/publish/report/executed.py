@@ -13,7 +13,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from infrabench.core import NotRunnable
-from infrabench.notebook import session_summary
+from infrabench.notebook import session_tables
 
 Hide = Callable[[str], str]
 KEPT = ("kernelspec", "language_info")  # of a notebook's metadata; papermill's names paths and the environment
@@ -72,9 +72,13 @@ def read(path: Path, hide: Hide) -> Executed:
     node = nbformat.from_dict(_through(hide, node))
     code = [cell for cell in node.cells if cell.cell_type == "code" and cell.source.strip()]
     outputs = [output for cell in code for output in cell.outputs]
+    began, ended = (
+        datetime.fromisoformat(times[name]).timestamp() if times.get(name) else None
+        for name in ("start_time", "end_time")
+    )
     return Executed(
         path.stem, node, _trouble(code), any(cell.execution_count is not None for cell in code),
-        tuple(session_summary.inside(outputs)), _time(times.get("start_time")), _time(times.get("end_time")),
+        tuple(session_tables.find_abstracts(outputs)), began, ended,
     )  # fmt: skip
 
 
@@ -114,7 +118,3 @@ def _trouble(code: list[NotebookNode]) -> str:
     if len(done) < len(code):
         return f"Interrupted: {len(done)} of its {len(code)} code cells were executed"
     return ""
-
-
-def _time(text: str | None) -> float | None:
-    return datetime.fromisoformat(text).timestamp() if text else None

@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -111,10 +111,6 @@ STANDARDS = re.compile(rb"<!DOCTYPE[^>]*>|<metadata>.*?</metadata>|\bxmlns(?::\w
 ADDRESSES = re.compile(rb"[a-z]+:[/\\\\]|[/\\\\]{2}|&#|<script|<\?xml-stylesheet", re.IGNORECASE)
 
 
-def _may_load(svg: bytes) -> bool:
-    return ADDRESSES.search(STANDARDS.sub(b"", svg)) is not None
-
-
 class Shelf:
     """The files of a site below `folder`, copied once each.
 
@@ -127,10 +123,13 @@ class Shelf:
         hide: Hide = str,
     ) -> None:  # fmt: skip
         self._folder, self._raw, self._hide = folder, raw, hide
-        self._tables = _existing(tables)
+        self._tables, places = (
+            [Path(each) for each in dict.fromkeys(map(os.path.realpath, given)) if Path(each).is_dir()]
+            for given in (tables, figures)
+        )
         self._saved = {
             sha256(path.read_bytes()).hexdigest(): (path, place)
-            for place in _existing(figures)
+            for place in places
             for path in sorted(place.rglob("*.png"))
         }
         self._known: dict[str, Data] = {}
@@ -145,7 +144,8 @@ class Shelf:
         links = tuple(
             self._keep(f"files/figures/{path.relative_to(place).as_posix()}", path)
             for path in map(saved.with_suffix, FIGURE_KINDS)
-            if path.is_file() and not (path.suffix == ".svg" and _may_load(path.read_bytes()))
+            if path.is_file()
+            and not (path.suffix == ".svg" and ADDRESSES.search(STANDARDS.sub(b"", path.read_bytes())))
         )
         src = next(link.href for link in links if link.title == TITLES[".png"])
         return Figure(src, picture.alt, saved.parent.name, links, _width(saved.with_suffix(".json")))
@@ -203,8 +203,8 @@ class Shelf:
         trials = [trial.as_json() for trial in awaited(folder)]
         plan = pd.DataFrame(trials, columns=list(PLAN_COLUMNS), dtype="object")
         write_csv(plan.assign(system=plan["system"].replace(names)), self._folder / f"files/data/{session}-plan.csv")
-        made = [self._link(f"files/data/{session}{suffix}") for suffix in kinds]
-        return [*made, replace(self._link(f"files/data/{session}-plan.csv"), title="plan (CSV)")]
+        links = [self._link(f"files/data/{session}{suffix}") for suffix in kinds]
+        return [*links, replace(self._link(f"files/data/{session}-plan.csv"), title="plan (CSV)")]
 
     def _archive(self, session: str, folder: Path, source: Path) -> tuple[list[FileLink], str]:
         """Keep the archive of a session; without one, say why."""
@@ -223,20 +223,19 @@ class Shelf:
             return [], f"its raw output is not here: {error}"
         return [self._link(name)], ""
 
-    def _keep_trials(self, session: str, folder: Path) -> Callable[[str], str]:
-        """Keep the raw output of a session's trials where it is small or asked for; return what gives its address."""
+    def _keep_trials(self, session: str, folder: Path) -> dict[str, str]:
+        """Keep the raw output of a session's trials where it is small or asked for; return its address by trial."""
         trials = [path for path in (folder / "trials").iterdir() if path.is_dir() and (path / RECORD).is_file()]
         size = sum(output.stat().st_size for path in trials for output in list_outputs(path))
         self._outputs += size
         if not self._raw and self._outputs > PACKED:
-            return lambda trial: ""
-        kept = {
+            return {}
+        return {
             path.name: self._keep(
                 f"files/raw/{session}/{path.name}.txt", self._hide(render_trial(session, path)).encode()
             ).href
             for path in trials
         }
-        return lambda trial: kept.get(trial, "")
 
     def _keep(self, name: str, content: bytes | Path) -> FileLink:
         """Keep bytes, or a copy of a file, as `name`, and return a link to it."""
@@ -268,8 +267,3 @@ def _written_by(executed: Executed, path: Path) -> bool:
         return True
     when = path.stat().st_mtime
     return executed.began - SLACK <= when and (executed.ended is None or when <= executed.ended + SLACK)
-
-
-def _existing(folders: Iterable[Path]) -> list[Path]:
-    """Return the folders that there are, each once."""
-    return [Path(each) for each in dict.fromkeys(os.path.realpath(path) for path in folders) if Path(each).is_dir()]

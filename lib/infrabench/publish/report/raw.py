@@ -6,10 +6,10 @@ A trial's page is text: what was run, how it ended, the values that the parser f
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -24,12 +24,8 @@ LONGEST = 100_000  # bytes of one output that are shown
 RULE = "=" * 78
 
 
-@dataclass(frozen=True)
-class TrialValue:
-    """A trial in a table: its value as text, or its state; the address of its raw output, empty where it is not here.
-
-    `trial`: its id.
-    """
+class TrialValue(NamedTuple):
+    """A trial in a table: its value as text, or its state; its id; the address of its raw output, empty without."""
 
     text: str
     trial: str
@@ -55,41 +51,33 @@ def list_outputs(trial: Path) -> list[Path]:
     ]
 
 
-def make_tables(session: Session, make_href: Callable[[str], str]) -> Iterator[BlockTable]:
+def make_tables(session: Session, outputs: Mapping[str, str]) -> Iterator[BlockTable]:
     """Yield the values of every case by block: of its primary metrics, or of its first one where none is primary.
 
-    `make_href` returns the address of a trial's raw output.
+    `outputs`: the address of a trial's raw output, by its id, of those that are here.
     """
-    table, primary = session.table, {tuple(each) for each in session.data["primary"]}
-    for (workload, scenario), case in table.groupby(["workload", "scenario"], sort=False, observed=True):
+    primary = {tuple(each) for each in session.data["primary"]}
+    for (workload, scenario), case in session.table.groupby(["workload", "scenario"], sort=False, observed=True):
         metrics = list(dict.fromkeys(case["metric"].dropna()))
         chosen = [name for name in metrics if (workload, name) in primary] or metrics[:1]
+        words = f"{workload}{'' if scenario == 'default' else f', {scenario}'}"
         for metric in chosen or [""]:
-            yield _make_table(case, str(workload), str(scenario), metric, session.data["systems"], make_href)
-
-
-def _make_table(
-    case: pd.DataFrame, workload: str, scenario: str, metric: str, systems: Sequence[str],
-    make_href: Callable[[str], str],
-) -> BlockTable:  # fmt: skip
-    of_metric = case[case["metric"] == metric]
-    # a trial without a value has no metric, but a state
-    rows = pd.concat([of_metric, case[~case["trial"].isin(of_metric["trial"])].drop_duplicates("trial")])
-    unit = str(of_metric["unit"].iloc[0]) if len(of_metric) else ""
-    scale = notation.scale(of_metric["value"], unit)
-    cells: dict[int, dict[str, list[TrialValue]]] = {}
-    for row in rows.sort_values(["block", "attempt"], kind="stable").itertuples(index=False):
-        has_value = row.metric == metric and not pd.isna(row.value)
-        text = notation.number(row.value / scale.factor) if has_value else row.state
-        value = TrialValue(text, row.trial, make_href(row.trial))
-        cells.setdefault(int(row.block), {}).setdefault(row.system, []).append(value)
-    shown = tuple(name for name in systems if any(name in block for block in cells.values()))
-    words = f"{workload}{'' if scenario == 'default' else f', {scenario}'}"
-    title = f"{words}: {notation.metric_title(metric)}{scale.label}" if metric else words
-    return BlockTable(
-        make_anchor(workload, scenario), title, shown,
-        tuple((block, tuple(tuple(found.get(name, ())) for name in shown)) for block, found in sorted(cells.items())),
-    )  # fmt: skip
+            of_metric = case[case["metric"] == metric]
+            # a trial without a value has no metric, but a state
+            rows = pd.concat([of_metric, case[~case["trial"].isin(of_metric["trial"])].drop_duplicates("trial")])
+            scale = notation.scale(of_metric["value"], str(of_metric["unit"].iloc[0]) if len(of_metric) else "")
+            cells: dict[int, dict[str, list[TrialValue]]] = {}
+            for row in rows.sort_values(["block", "attempt"], kind="stable").itertuples(index=False):
+                has_value = row.metric == metric and not pd.isna(row.value)
+                text = notation.number(row.value / scale.factor) if has_value else row.state
+                value = TrialValue(text, row.trial, outputs.get(row.trial, ""))
+                cells.setdefault(int(row.block), {}).setdefault(row.system, []).append(value)
+            shown = [name for name in session.data["systems"] if any(name in block for block in cells.values())]
+            yield BlockTable(
+                make_anchor(str(workload), str(scenario)),
+                f"{words}: {notation.metric_title(metric)}{scale.label}" if metric else words, tuple(shown),
+                tuple((block, tuple(tuple(of.get(name, ())) for name in shown)) for block, of in sorted(cells.items())),
+            )  # fmt: skip
 
 
 def render_trial(session: str, trial: Path) -> str:
@@ -104,14 +92,11 @@ def render_trial(session: str, trial: Path) -> str:
         *(f"{each['metric']} = {each['value']!r} {each['unit']}" for each in record["measurements"]),
     ]
     for step in record.get("steps", []):
-        lines += [RULE, f"step {step['name']}, {step['phase']}, at {step['role']}: {_describe_end(step)}"]
+        end = "timed out" if step["timed_out"] else f"status {step['status']}, {step['duration_s']:.3f} s"
+        lines += [RULE, f"step {step['name']}, {step['phase']}, at {step['role']}: {end}"]
         lines.append(" ".join(map(json.dumps, step["argv"])))
     for path in list_outputs(trial):
         data = path.read_bytes()
         more = f", the first {LONGEST} of them" if len(data) > LONGEST else ""
         lines += [RULE, f"{path.name}: {len(data)} bytes{more}", data[:LONGEST].decode("utf-8", "replace")]
     return "\n".join(lines) + "\n"
-
-
-def _describe_end(step: dict[str, Any]) -> str:
-    return "timed out" if step["timed_out"] else f"status {step['status']}, {step['duration_s']:.3f} s"

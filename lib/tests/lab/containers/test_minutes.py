@@ -15,7 +15,7 @@ from infrabench.experiment.execution.blocks import FINAL
 from infrabench.ledger import catalogue, records
 from infrabench.ledger.pace import measure_pace
 from infrabench.ledger.session_folder import SessionFolder
-from infrabench.notebook import budget_tables, plan_tables
+from infrabench.notebook import plan_tables
 
 pytestmark = pytest.mark.timeout(600)
 MINUTES = 2
@@ -42,5 +42,5 @@ def test_two_minutes_are_kept_and_the_session_says_what_they_decided(
     assert records.verify(folder) + check_plan(stored) + check_looks(stored) == []
     assert reparse.compare(folder).differences == ()
     opened = open_session(folder)
-    assert len(budget_tables.budget_table(opened)) == 3  # two cases of sysbench, one of STREAM; docker
-    assert budget_tables.budget_summary(opened).startswith(("After the first blocks", "The first blocks took"))
+    assert len(plan_tables.budget_table(opened)) == 3  # two cases of sysbench, one of STREAM; docker
+    assert plan_tables.budget_summary(opened).startswith(("After the first blocks", "The first blocks took"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -130,32 +131,23 @@ def test_a_campaign_without_any_session_says_so_and_draws_nothing(tmp_path: Path
     assert list(tmp_path.glob("figures/*")) == []
 
 
-def test_a_session_that_is_said_to_be_there_and_is_not_is_missing(tmp_path: Path) -> None:
-    file = campaign(tmp_path / "c.json", entry("a"), entry("b"), entry("x"))
-    (one,) = multisite.opened(file, out=str(tmp_path))
-    assert one.members[2].state == "missing"
-    assert "unknown session" in one.members[2].reason
-    assert one.over["missing"].str.contains("x: missing: unknown session").all()
-
-
-def test_a_damaged_session_of_a_campaign_is_missing_and_of_a_list_an_error(tmp_path: Path) -> None:
-    broken = session(tmp_path / "broken", 8)
+def test_a_site_whose_session_is_not_there_cannot_be_read_or_has_no_trial_says_nothing(tmp_path: Path) -> None:
+    broken, new = session(tmp_path / "broken", 8), tmp_path / "new"
     next(broken.glob("trials/*/trial.json")).write_text("{")
-    file = campaign(tmp_path / "c.json", entry("a"), entry("b"), entry("x", session=str(broken)))
+    write_session(new, skip_last=10_000, systems=("native", "docker"), not_run={}, faults=False)
+    file = campaign(
+        tmp_path / "c.json", *map(entry, "abx"), entry("y", session=str(broken)),
+        entry("new", "partial", session=str(new)),
+    )  # fmt: skip
     (one,) = multisite.opened(file, out=str(tmp_path))
-    assert "is not JSON" in one.members[2].reason
-    assert set(one.folders) == {"a", "b"}
-    with pytest.raises(LedgerError, match="is not JSON"):
-        multisite.opened(sessions=["a", str(broken)])
-
-
-def test_a_session_that_has_no_trial_yet_says_nothing(tmp_path: Path) -> None:
-    write_session(tmp_path / "new", skip_last=10_000, systems=("native", "docker"), not_run={}, faults=False)
-    file = campaign(tmp_path / "c.json", entry("a"), entry("b"), entry("new", "partial", session=str(tmp_path / "new")))
-    (one,) = multisite.opened(file, out=str(tmp_path))
+    assert [each.state for each in one.members[2:]] == ["missing", "missing", "partial"]
+    assert set(one.folders) == {"a", "b", "new"}
     assert (one.over["sites"] <= 2).all()
-    assert one.over["missing"].str.contains("new: not measured there").all()
+    for why in ("x: missing: unknown session", "y: missing: .*is not JSON", "new: not measured there"):
+        assert one.over["missing"].str.contains(why).all()
     assert "0 of" in multisite.members([one]).text
+    with pytest.raises(LedgerError, match="is not JSON"):  # of a list it is an error
+        multisite.opened(sessions=["a", str(broken)])
 
 
 def test_a_name_that_is_no_name_of_a_folder_leads_nowhere(tmp_path: Path) -> None:
@@ -198,33 +190,26 @@ def test_a_site_or_a_session_that_is_there_twice_is_refused(tmp_path: Path) -> N
 # may they stand side by side
 
 
+def case(**params: int) -> dict[str, Any]:
+    return {"parameters": {"cases": [{"workload": "web", "scenario": "u", "params": params}]}}
+
+
 @pytest.mark.parametrize(
-    ("change", "error", "said"),
+    ("one", "other", "error", "said"),
     [
-        ({"study": "cnis"}, SchemaError, "sessions of different study"),
-        ({"baseline": "docker"}, SchemaError, "sessions of different baseline"),
-        ({"parameters": {"margins": {"": 0.5}}}, NotComparable, "asked margins"),
-        ({"parameters": {"cases": [{"workload": "web", "scenario": "users=1", "params": {"n": 1}}]}}, None, ""),
+        ({}, {"study": "cnis"}, SchemaError, "sessions of different study"),
+        ({}, {"baseline": "docker"}, SchemaError, "sessions of different baseline"),
+        ({}, {"parameters": {"margins": {"": 0.5}}}, NotComparable, "asked margins"),
+        (case(n=1), case(n=2), NotComparable, "asked case web u"),
+        ({}, case(n=1), None, ""),  # a case that one site does not have is missing there
     ],
 )
 def test_sites_that_were_asked_for_other_things_are_refused(
-    change: dict[str, Any], error: type[Exception] | None, said: str, tmp_path: Path
+    one: dict[str, Any], other: dict[str, Any], error: type[Exception] | None, said: str, tmp_path: Path
 ) -> None:
-    other = session(tmp_path / "other", 9, **change)
-    if error is None:  # a case that one site does not have is missing there
-        assert multisite.opened(sessions=["a", str(other)])
-        return
-    with pytest.raises(error, match=said):
-        multisite.opened(sessions=["a", str(other)])
-
-
-def test_a_case_whose_parameters_differ_is_refused(tmp_path: Path) -> None:
-    pair = [
-        session(tmp_path / f"s{n}", n, parameters={"cases": [{"workload": "web", "scenario": "u", "params": {"n": n}}]})
-        for n in (1, 2)
-    ]
-    with pytest.raises(NotComparable, match="asked case web u"):
-        multisite.opened(sessions=list(map(str, pair)))
+    pair = [str(session(tmp_path / f"s{n}", n, **change)) for n, change in enumerate((one, other))]
+    with pytest.raises(error, match=said) if error else nullcontext():
+        assert multisite.opened(sessions=pair)
 
 
 @pytest.mark.usefixtures("sketches")

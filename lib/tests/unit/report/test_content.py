@@ -8,12 +8,12 @@ import re
 import nbformat
 import pytest
 
-from infrabench.publish.report.content import ShownCell, make_markdown, render_cells, sanitise
+from infrabench.publish.report.content import make_markdown, render_cells, sanitise
 from infrabench.publish.report.files import Figure, FileLink, Picture
 from tests.support.report_fixtures import HOSTILE, PNG, figure, shown
 
 
-def rendered(*cells: nbformat.NotebookNode, kept: list[Picture] | None = None) -> list[ShownCell]:
+def rendered(*cells: nbformat.NotebookNode, kept: list[Picture] | None = None) -> list[tuple]:
     return list(render_cells(nbformat.v4.new_notebook(cells=list(cells)), placed([] if kept is None else kept)))
 
 
@@ -58,12 +58,9 @@ def test_what_is_not_text_table_or_figure_is_dropped(markup: str, gone: str) -> 
     assert ">1</b>" in made
 
 
-def test_text_and_tables_stay_as_they_are() -> None:
+def test_text_and_tables_stay_and_what_looks_like_a_tag_in_words_is_none() -> None:
     table = '<table><thead><tr><th style="text-align:left">a &lt; b &amp; c</th></tr></thead><tbody></tbody></table>'
     assert sanitise(table, "", placed([])) == f'<div class="wide" tabindex="0">{table}</div>'
-
-
-def test_what_looks_like_a_tag_in_words_is_none() -> None:
     words = '<b title="&lt;table&gt; &lt;img src=x&gt;">a &lt;table&gt; b</b>'
     assert '<div class="wide"' not in sanitise(words, "", placed([]))
     made = sanitise(f'{words}<table title="a &quot;b&quot; > c"><tbody></tbody></table>', "", placed([]))
@@ -73,20 +70,15 @@ def test_what_looks_like_a_tag_in_words_is_none() -> None:
 def test_a_picture_becomes_a_file_with_words_and_a_closer_look() -> None:
     kept: list[Picture] = []
     made = sanitise(figure('n > 30 & "more"'), "Disk", placed(kept))
-    assert [each.data for each in kept] == [PNG]
-    assert kept[0].alt == 'n > 30 & "more"'
+    assert kept == [Picture(PNG, ".png", 'n > 30 & "more"')]
     assert 'alt="n &gt; 30 &amp; &#34;more&#34;"' in made
     assert '<a class="zoom" href="p/closer.svg"><img' in made
     assert 'width="300"></a>' in made
     assert "base64" not in made
-
-
-@pytest.mark.parametrize("alt", ["", "  ", None])
-def test_a_picture_without_words_is_called_after_its_section(alt: str | None) -> None:
-    kept: list[Picture] = []
-    markup = figure(alt or "") if alt is not None else figure().replace(' alt="A picture of nothing."', "")
-    sanitise(markup, "Disk", placed(kept))
-    assert kept[0].alt == "Figure of the section Disk"
+    for wordless in (figure(""), figure("  "), figure().replace(' alt="A picture of nothing."', "")):
+        sanitise(wordless, "Disk", placed(kept))
+        assert kept[-1].alt == "Figure of the section Disk"
+    assert "<em>a picture that is not in the notebook" in sanitise('<img src="https://a.org/a.png">', "", placed(kept))
 
 
 def test_a_bare_picture_is_a_figure_too_and_svg_is_left_out() -> None:
@@ -100,23 +92,20 @@ def test_a_bare_picture_is_a_figure_too_and_svg_is_left_out() -> None:
     heading = nbformat.v4.new_markdown_cell("## Disk")
     made = rendered(heading, nbformat.v4.new_code_cell("1", outputs=[output]), kept=kept)
     assert kept[0].alt == "Figure of cell 2, Disk"
-    assert "evil" not in made[1].outputs[0]
+    assert "evil" not in made[1][1][0]
     del output.data["image/png"]
-    assert rendered(nbformat.v4.new_code_cell("1", outputs=[output]))[0].outputs == ("<pre>F</pre>",)
+    assert rendered(nbformat.v4.new_code_cell("1", outputs=[output]))[0][1] == ["<pre>F</pre>"]
 
 
-def test_other_kinds_of_output_are_left_out() -> None:
+def test_streams_are_text_in_one_piece_and_errors_too_and_other_kinds_are_left_out() -> None:
     output = shown(text="plain")
     output.data["application/javascript"] = "evil()"
     raw, code = nbformat.v4.new_raw_cell("<script>evil()</script>"), nbformat.v4.new_code_cell("1", outputs=[output])
-    assert [cell.outputs for cell in rendered(raw, code)] == [("<pre>plain</pre>",)]
-
-
-def test_streams_are_text_in_one_piece_and_errors_too() -> None:
+    assert [outputs for _, outputs in rendered(raw, code)] == [["<pre>plain</pre>"]]
     outputs = [nbformat.v4.new_output("stream", name="stdout", text=text) for text in ("\x1b[31m<b>", "1</b>\n")]
     outputs.append(nbformat.v4.new_output("error", ename="E", evalue="e", traceback=["\x1b[0;31mE\x1b[0m", "<i>"]))
-    (cell,) = rendered(nbformat.v4.new_code_cell("1", outputs=outputs))
-    assert cell.outputs == ("<pre>&lt;b&gt;1&lt;/b&gt;\n</pre>", "<pre>E\n&lt;i&gt;</pre>")
+    ((_, said),) = rendered(nbformat.v4.new_code_cell("1", outputs=outputs))
+    assert said == ["<pre>&lt;b&gt;1&lt;/b&gt;\n</pre>", "<pre>E\n&lt;i&gt;</pre>"]
 
 
 @pytest.mark.parametrize(

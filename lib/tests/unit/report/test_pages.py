@@ -9,7 +9,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from infrabench.notebook import session_summary
+from infrabench.notebook import session_tables
 from infrabench.publish.report import answers, pages
 from infrabench.publish.report.executed import Executed
 from infrabench.publish.report.files import Data
@@ -47,11 +47,11 @@ def shown(abstract: dict[str, Any], name: str = "containers", data: tuple[Data, 
 
 
 def overview(one: pages.ShownNotebook) -> str:
-    return pages.render("overview", "T", [one])
+    return pages.render("overview", [one])
 
 
 def study(one: pages.ShownNotebook) -> str:
-    return pages.render("study", "T", [one], one)
+    return pages.render("study", [one], one)
 
 
 def words(page: str) -> str:
@@ -113,15 +113,13 @@ def test_what_has_no_answer_is_folded_with_its_count(whole: dict[str, Any]) -> N
 
 def test_the_forest_has_cost_to_the_right_whatever_is_better(whole: dict[str, Any]) -> None:
     contrasts = answers.read_contrasts(of(whole, DIFFERENT, DIFFERENT | {"better": "lower"}, NONE))
-    worse, better, none = answers.draw_forest(contrasts).rows
-    zero = answers.draw_forest(contrasts).zero
+    (worse, better, none), ticks, zero = answers.draw_forest(contrasts)
     assert worse.ends[0] > zero > better.ends[1]
     assert none.ends is None
-    ticks = answers.draw_forest(contrasts).ticks
     assert (zero, "0") in ticks
     assert [place for place, _ in ticks] == sorted(place for place, _ in ticks)
-    assert answers.draw_forest(answers.read_contrasts(of(whole, NONE))) is None
-    (endless,) = answers.draw_forest(answers.read_contrasts(of(whole, {"better": "lower", "ratio high": "inf"}))).rows
+    assert answers.draw_forest(answers.read_contrasts(of(whole, NONE)))[0] == []
+    (endless,), *_ = answers.draw_forest(answers.read_contrasts(of(whole, {"better": "lower", "ratio high": "inf"})))
     assert endless.ends[1] == 100
 
 
@@ -132,7 +130,7 @@ def test_a_number_leads_to_its_values_and_they_to_what_was_printed(whole: dict[s
     one = shown(of(whole, {}), data=(Data("s", (), "", (table,), "data/runs/containers/s"),))
     for page in (overview(one), study(one)):
         assert page.count(f'href="p-trials.html#{anchor}"') >= 2
-    trials = pages.render("trials", "T", [one], one)
+    trials = pages.render("trials", [one], one)
     assert f'id="{anchor}"' in trials
     assert '<a href="files/raw/s/0a1b.txt">7800</a>' in trials
     assert "data/runs/containers/s/trials/" in trials
@@ -140,7 +138,7 @@ def test_a_number_leads_to_its_values_and_they_to_what_was_printed(whole: dict[s
 
 
 def test_the_abstract_of_an_older_notebook_still_makes_a_page(whole: dict[str, Any]) -> None:
-    gone = (*session_summary.ENDS, session_summary.RULED_OUT)
+    gone = (*session_tables.ENDS, session_tables.RULED_OUT)
     rows = [{key: value for key, value in zip(ROW, row, strict=True) if key not in gone} for row in [ROW.values()]]
     old = whole | {"verdicts": {"columns": list(rows[0]), "rows": [list(rows[0].values())]}}
     page = study(shown(old))

@@ -165,13 +165,10 @@ def test_it_loads_nothing_and_every_link_in_it_leads_somewhere(site: Path) -> No
         assert (path.parent / unquote(re.split(r"[?#]", link)[0] or path.name)).exists(), (path.name, link)
 
 
-def test_every_figure_has_words(site: Path) -> None:
+def test_figures_have_words_and_they_and_tables_come_with_their_files(site: Path) -> None:
     pictures = [each for path in site.glob("*.html") for each in Page(path.read_text()).pictures]
     assert len(pictures) == 2
     assert {each["alt"] for each in pictures} == {"A picture of nothing."}
-
-
-def test_figures_and_tables_come_with_their_files(site: Path) -> None:
     page = Page(read(site, "containers"))
     assert {f"files/figures/containers/forest.{kind}" for kind in ("pdf", "svg", "png", "json")} <= set(page.links)
     assert {f"files/tables/containers/contrasts.{kind}" for kind in ("csv", "md", "tex")} <= set(page.links)
@@ -200,12 +197,6 @@ def test_a_new_report_takes_the_place_of_the_earlier_one(tmp_path: Path) -> None
     }  # fmt: skip
     assert not (site / "files/pictures").exists()
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["report"]
-
-
-def test_a_picture_of_another_place_is_left_out(tmp_path: Path) -> None:
-    bad = notebook(tmp_path / "bad.ipynb", shown(html='<b>1</b><img src="https://example.org/a.png">'))
-    assert "a picture that is not in the notebook" in words(build(tmp_path, bad), "bad-notebook")
-    assert "example.org" not in read(tmp_path / "out/report", "bad-notebook")
 
 
 @pytest.mark.parametrize(
@@ -248,45 +239,28 @@ def test_files_of_another_run_are_left_out(tmp_path: Path) -> None:
     assert [path.read_bytes() for path in (site / "files/pictures").iterdir()] == [PNG]
 
 
-@pytest.mark.parametrize(("limit", "raw", "packed"), [(0, False, False), (0, True, True), (1e9, False, True)])
-def test_raw_output_is_packed_where_it_is_small_or_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: float, raw: bool, packed: bool
-) -> None:
-    monkeypatch.setenv("INFRABENCH_HOME", str(tmp_path))
-    monkeypatch.setattr(files, "PACKED", limit)
-    folder = tmp_path / "data/runs/containers/s"
-    folder.parent.mkdir(parents=True)
-    session(folder)
-    (folder / "SHA256SUMS").write_text("")
-    for check in ("verify", "_unproved"):  # of a session without sums
-        monkeypatch.setattr(f"infrabench.ledger.archive.{check}", lambda folder: [])
-    shelf = files.Shelf(tmp_path / "site", raw=raw)
-    found = shelf.data("s")
-    assert [link.title for link in found.links] == ["CSV", "Parquet", "plan (CSV)", *(["archive"] if packed else [])]
-    assert bool(found.note) != packed
-    if packed:
-        assert (unpack(tmp_path / "site/files/data/s.tar.xz", tmp_path / "again") / "plan.jsonl").is_file()
-    assert shelf.data("another").note == "not on this machine, so its data are not here"
-
-
-def test_a_report_of_many_sessions_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_are_packed_where_they_are_small_or_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one session, and of all of a report together: there CSV is left out first, and raw output then."""
     monkeypatch.setenv("INFRABENCH_HOME", str(tmp_path))
     (tmp_path / "data/runs/containers").mkdir(parents=True)
     made = [session(tmp_path / f"data/runs/containers/s{number}") for number in range(4)]
     rows, size = len(tidy(made[0])), sum(path.stat().st_size for path in made[0].rglob("*") if path.is_file())
-    monkeypatch.setattr(files, "CSV_ROWS", 2 * rows)
-    monkeypatch.setattr(files, "PACKED_ALL", 3.5 * size)
     for check in ("verify", "_unproved"):  # of a session without sums
         monkeypatch.setattr(f"infrabench.ledger.archive.{check}", lambda folder: [])
     for each in made:
         (each / "SHA256SUMS").write_text("")
-    shelf = files.Shelf(tmp_path / "site")
+    monkeypatch.setattr(files, "CSV_ROWS", 2 * rows)
+    monkeypatch.setattr(files, "PACKED_ALL", 3.5 * size)
+    shelf, plain = files.Shelf(tmp_path / "site"), ["Parquet", "plan (CSV)"]
     found = [shelf.data(each.name) for each in made]
-    titles = [[link.title for link in each.links] for each in found]
-    assert ["CSV" in each for each in titles] == [True, True, False, False]
-    assert ["archive" in each for each in titles] == [True, True, True, False]
-    assert all("Parquet" in each for each in titles)
-    assert "is not here" in found[3].note
+    assert [[link.title for link in each.links] for each in found] == [
+        ["CSV", *plain, "archive"], ["CSV", *plain, "archive"], [*plain, "archive"], plain,
+    ]  # fmt: skip
+    assert ["is not here" in each.note for each in found] == [False, False, False, True]
+    assert (unpack(tmp_path / "site/files/data/s0.tar.xz", tmp_path / "again") / "plan.jsonl").is_file()
+    assert shelf.data("another").note == "not on this machine, so its data are not here"
+    monkeypatch.setattr(files, "PACKED", 0)
+    assert [link.title for link in files.Shelf(tmp_path / "small").data("s0").links] == ["CSV", *plain]
     assert "archive" in [link.title for link in files.Shelf(tmp_path / "raw", raw=True).data("s3").links]
 
 
