@@ -7,9 +7,10 @@ import pytest
 from scipy import stats
 from statsmodels.stats.power import TTestIndPower
 
-from infrabench.analysis.published.findings import audit, detectable_effect, evaluate, recompute
-from infrabench.analysis.published.printed_numbers import numbers
-from infrabench.analysis.published.score import ENGINES, VERSIONS, composite, order, orders
+from infrabench.analysis.published.findings import audit, recompute
+from infrabench.analysis.published.formulas import detectable_effect, evaluate, look_up
+from infrabench.analysis.published.printed_numbers import ENGINES, numbers
+from infrabench.analysis.published.score import composite, order, orders, versions
 from infrabench.core import SchemaError
 
 # finding, name, value to the digits given (absolute tolerance: half of the last)
@@ -94,17 +95,26 @@ def test_every_recomputation_is_checked_here() -> None:
     assert {name for name, _ in BY_HAND} | words == {name for name in audit()["id"] if recompute(name)}
 
 
-def test_a_formula_is_arithmetic_on_numbers_that_there_are() -> None:
-    known = numbers(facts={"half": 0.5})
-    assert evaluate("-{A.ram.percent.lxd.000} * {fact.half} + max(1, part) ** 2", known, {"part": 3}) == -49.515 + 9
-    assert list(known.used) == ["A.ram.percent.lxd.000"]
-    for formula, said in (
+@pytest.mark.parametrize(
+    ("formula", "said"),
+    [
         ("other + 1", "other is no arithmetic"), ("open('x')", "is no arithmetic"), ("part.real", "is no arithmetic"),
         ("part and 1", "is no arithmetic"), ("[part]", "is no arithmetic"), ("{A.b.c}", "has the id"),
-        ("{fact.third}", "there is no fact 'third': there are half"),
-    ):  # fmt: skip
-        with pytest.raises(SchemaError, match=said):
-            evaluate(formula, known, {"part": 3})
+        ("part.__class__", "is no arithmetic"), ("max(*part)", "is no arithmetic"), ("part < 1", "is no arithmetic"),
+        ("{fact.third}", "nothing is called 'third': there is cpu_threads, "),
+    ],
+)  # fmt: skip
+def test_a_formula_is_arithmetic_on_numbers_that_there_are(formula: str, said: str) -> None:
+    known = numbers()
+
+    def read(name: str) -> float:
+        return look_up(name, known, known)
+
+    with pytest.raises(SchemaError, match=said):
+        evaluate(formula, read, {"part": 3})
+    sound = "-{A.ram.percent.lxd.000} * {fact.cpu_threads} / 8 + max(1, part) ** 2"
+    assert evaluate(sound, read, {"part": 3}) == -49.515 + 9
+    assert list(known.used)[:1] == ["A.ram.percent.lxd.000"]
 
 
 SCORES = {
@@ -121,7 +131,7 @@ SCORES = {
 
 def test_the_composite_in_every_version() -> None:
     table = composite().set_index(["version", "engine"])
-    assert {version.name for version in VERSIONS} == set(SCORES)
+    assert set(versions()) == set(SCORES)
     for version, values in SCORES.items():
         for engine, value in zip(ENGINES, values, strict=True):
             row = table.loc[(version, engine)]
