@@ -61,8 +61,8 @@ def outcomes(found: Results) -> Shown:
     grouped = answers.apply(_outcome, axis=1).groupby(names, observed=True)
     counts, lines = {key: rows.value_counts() for key, rows in grouped}, []
     for scenario, system in product(_scenarios(found, FILES), found.systems):
-        if (of := counts.get((scenario, system))) is not None:
-            told = (f"in {of[name]} of {of.sum()} trials {name}" for name in (WRONG, LOST, LESS, SAME) if name in of)
+        if (n := counts.get((scenario, system))) is not None:
+            told = (f"in {n[name]} of {n.sum()} trials {name}" for name in (WRONG, LOST, LESS, SAME) if name in n)
             lines.append(f"{scenario}, {system}: {'; '.join(told)}.")
     return listed(lines + _not_run(found))
 

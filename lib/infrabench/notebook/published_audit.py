@@ -11,7 +11,7 @@ import pandas as pd
 
 from infrabench.analysis import figures, tables
 from infrabench.analysis.published import comparison, findings, printed_numbers, score
-from infrabench.analysis.published.printed_numbers import ENGINES, EXPERIMENTS, RESULTS
+from infrabench.analysis.published.printed_numbers import ENGINES, EXPERIMENTS, NO_RESULTS
 from infrabench.analysis.results import Shown, listed
 from infrabench.analysis.tables import notation
 from infrabench.ledger import catalogue
@@ -27,7 +27,7 @@ def papers() -> Shown:
     rows = []
     for paper in printed_numbers.papers().itertuples(index=False):
         mine = numbers[numbers["source"] == paper.source]
-        results = mine[mine["statistic"].isin(RESULTS)]
+        results = mine[~mine["statistic"].isin(NO_RESULTS)]
         stated = [str(n) for n in sorted(set(results["n"].dropna()))]
         if stated and results["n_text"].ne("").any():
             stated.append("not for all")
@@ -50,7 +50,7 @@ def numbers(study: str, out: str = "out") -> Shown:
     caption = f"What is printed on {NAMES[study]}."
     # what is missing is an empty cell
     _save(rows.astype("object").where(rows.notna(), "").astype("str"), out, f"numbers-{study}", caption)
-    rows = rows[rows["statistic"].isin(RESULTS)]
+    rows = rows[~rows["statistic"].isin(NO_RESULTS)]
     unit = rows["unit"].where(rows["unit_meant"] == "", rows["unit"] + " (" + rows["unit_meant"] + ")")
     runs_stated = rows["n"].astype("str").where(rows["n"].notna(), rows["n_text"])
     rows = rows.assign(unit=unit.replace("1", ""), n=runs_stated, metric=rows["metric"].str.replace("_", " "))
@@ -152,7 +152,7 @@ def outcome(study: str) -> Shown:
 def targets(out: str = "out") -> Shown:
     """Return the published ratios that a measurement can be compared with, and how far each can be trusted."""
     five, made = "{:.5f}".format, []
-    for each in comparison.targets():
+    for each in (each for by_system in comparison.targets() for each in by_system.values()):
         printed = each.columns
         made.append({
             "number": each.key, "ratio": f"{each.system} / {each.baseline}",

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
@@ -58,13 +57,15 @@ class PublishedRatio:
 
 
 @cache
-def targets() -> tuple[PublishedRatio, ...]:
-    """Return the published numbers that can be compared with a measurement, in the order of ``targets.toml``."""
+def targets() -> tuple[Mapping[str, PublishedRatio], ...]:
+    """Return the published numbers that can be compared with a measurement, in the order of ``targets.toml``.
+
+    Each by the systems that it is printed of.
+    """
     data, known = read_toml("targets.toml"), numbers()
     return tuple(
-        _read_target(each, system, data["notes"], known)
+        {system: _read_target(each, system, data["notes"], known) for system in each.get("systems", ENGINES)}
         for each in data["target"]
-        for system in each.get("systems", ENGINES)
     )
 
 
@@ -104,13 +105,12 @@ def against(contrasts: pd.DataFrame) -> pd.DataFrame:
     ``where``: place in the text; ``note``: what the papers contradict; ``reason``: of what is not comparable, why.
     """
     rows = list[dict[str, Any]]()
-    for _, group in groupby(targets(), key=lambda each: each.key):
-        of = {each.system: each for each in group}
-        first = next(iter(of.values()))
+    for by_system in targets():
+        first = next(iter(by_system.values()))
         ours = contrasts[(contrasts["workload"] == first.workload) & (contrasts["metric"] == first.metric)]
-        ours = ours[ours["scenario"].str.startswith(first.scenarios) & ours["system"].map(plain).isin(list(of))]
+        ours = ours[ours["scenario"].str.startswith(first.scenarios) & ours["system"].map(plain).isin(list(by_system))]
         rows += [
-            {name: getattr(row, name) for name in (*KEPT, *CONTRAST)} | _compared(row, of[plain(row.system)])
+            {name: getattr(row, name) for name in (*KEPT, *CONTRAST)} | _compared(row, by_system[plain(row.system)])
             for row in ours.itertuples(index=False)
         ]
     return pd.DataFrame(rows, columns=[*KEPT, *COMPARED, *CONTRAST]).astype({"level": "float64", "margin": "float64"})
@@ -158,11 +158,12 @@ def unmeasured(measured: pd.DataFrame, letter: str, systems: Iterable[str]) -> p
     """
     rows = list[dict[str, Any]]()
     there = set(zip(measured["workload"], measured["metric"], measured["where"], measured["system"], strict=True))
-    for _, group in groupby(targets(), key=lambda each: each.key):
-        of = {each.system: each for each in group if each.key.startswith(f"{letter}.")}
+    for by_system in targets():
         for label in systems:
-            target = of.get(plain(label))
-            if target and (target.workload, target.metric, target.columns["where"], label) not in there:
+            target = by_system.get(plain(label))
+            if target is None or not target.key.startswith(f"{letter}."):
+                continue
+            if (target.workload, target.metric, target.columns["where"], label) not in there:
                 rows.append({
                     "workload": target.workload, "metric": target.metric, "system": label,
                     "baseline": target.baseline, "scenario": target.scenario, "scenarios": target.scenarios,

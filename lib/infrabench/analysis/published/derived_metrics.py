@@ -22,7 +22,6 @@ from infrabench.stats import contrasts, estimates
 
 KERNELS = tuple(f"{kernel}_B_per_s" for kernel in ("copy", "scale", "add", "triad"))
 AVERAGE, PER_REQUEST = "average_B_per_s", "request_time_s"
-DERIVED = {"stream": AVERAGE, "web": PER_REQUEST}  # workload -> metric
 LIKE = {AVERAGE: "triad_B_per_s", PER_REQUEST: "requests_per_s"}  # whose equivalence margin it has
 KEPT, BROKEN, OPEN = "kept", "not kept", "cannot be told"
 NO_INTERVAL = "no interval: fewer than two values, or all of them alike"
@@ -67,7 +66,7 @@ def derive(table: pd.DataFrame) -> pd.DataFrame:
     web = table[(plain == "web") & (table["metric"] == "requests_per_s") & (table["factor"] == "users")]
     web = web[web["value"] > 0]
     per_request = web.assign(metric=PER_REQUEST, value=web["level"] / web["value"], unit="s", better="lower")
-    lost = table[plain.isin(list(DERIVED)) & table["metric"].isna()]
+    lost = table[plain.isin(["stream", "web"]) & table["metric"].isna()]
     rows = pd.concat([average[table.columns], per_request, lost]).astype(table.dtypes)
     return rows.sort_index().reset_index(drop=True)
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from infrabench.analysis.published import score
 from infrabench.analysis.published.formulas import entry, evaluate, filled, look_up
-from infrabench.analysis.published.printed_numbers import EXPERIMENTS, FOLDER, RESULTS, Numbers, numbers, read_toml
+from infrabench.analysis.published.printed_numbers import EXPERIMENTS, FOLDER, NO_RESULTS, Numbers, numbers, read_toml
 from infrabench.core import SchemaError
 
 TOML = FOLDER / "audit.toml"
@@ -88,7 +88,7 @@ def _findings() -> dict[str, dict[str, Any]]:
 def _read(name: str, known: Numbers) -> Any:
     """Return what a name in braces stands for in a formula of the audit (see ``audit.toml``)."""
     kind, _, rest = name.partition(".")
-    results = (row for row in known.rows.values() if row.statistic in RESULTS)
+    results = (row for row in known.rows.values() if row.statistic not in NO_RESULTS)
     match kind:
         case "row":
             version, row, engine = rest.split(".")

@@ -57,9 +57,9 @@ def filled(template: str, known: Numbers, computed: Mapping[str, Any] | None = N
     """Return a sentence with its numbers filled in; `SchemaError` for a name that nothing has."""
 
     def text(found: re.Match[str]) -> str:
-        name, how = found.groups()
+        name, form = found.groups()
         value = entry(computed or {}, name[1:]) if name[0] == "=" else look_up(name, known, known.printed)
-        return format(value, how)
+        return format(value, form)
 
     return FIELD.sub(text, template)
 

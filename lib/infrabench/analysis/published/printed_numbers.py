@@ -28,12 +28,7 @@ EXPERIMENTS: Mapping[str, tuple[str, Mapping[str, str]]] = {  # letter -> our st
     "C": ("storage", {"ceph": "Ceph", "zfs": "ZFS"}),
     "D": ("runtimes", {"containerd": "containerd", "cri-o": "CRI-O", "kata": "Kata"}),
 }
-RESULTS = (
-    *("mean", "mean of scores", "mean over platforms", "table cell", "single", "not stated"),
-    *("minimum over levels", "maximum over levels", "minimum over platforms", "maximum over platforms"),
-    *("minimum over cells", "maximum over cells", "minimum of runs", "maximum of runs"),
-    *("difference", "ratio", "bound", "threshold", "claim"),
-)
+NO_RESULTS = ("parameter", "cited", "background")  # values of ``statistic``; all others are results
 
 
 def published() -> pd.DataFrame:

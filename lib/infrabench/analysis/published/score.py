@@ -97,7 +97,7 @@ def orders(known: Numbers | None = None) -> pd.DataFrame:
     """
     found, leads = scores(known or numbers()), []
     for (name, version), (behind, ahead) in product(versions().items(), combinations(ENGINES, 2)):
-        points, span = (of - less for of, less in zip(found[name, ahead], found[name, behind], strict=True))
+        points, span = (one - other for one, other in zip(found[name, ahead], found[name, behind], strict=True))
         leads.append((name, version["label"], ahead, behind, points, span.low, span.high, span.sign != 0))
     return pd.DataFrame(leads, columns=["version", "label", "ahead", "behind", "points", "low", "high", "robust"])
 

@@ -11,7 +11,7 @@ from infrabench.analysis.published import printed_numbers
 from infrabench.analysis.published.printed_numbers import (
     EXPERIMENTS,
     FOLDER,
-    RESULTS,
+    NO_RESULTS,
     RoundingSpan,
     numbers,
     papers,
@@ -20,7 +20,13 @@ from infrabench.analysis.published.printed_numbers import (
 )
 from infrabench.core import InfrabenchError, SchemaError
 
-STATISTICS = (*RESULTS, "parameter", "cited", "background")
+RESULTS = (
+    *("mean", "mean of scores", "mean over platforms", "table cell", "single", "not stated"),
+    *("minimum over levels", "maximum over levels", "minimum over platforms", "maximum over platforms"),
+    *("minimum over cells", "maximum over cells", "minimum of runs", "maximum of runs"),
+    *("difference", "ratio", "bound", "threshold", "claim"),
+)
+STATISTICS = (*RESULTS, *NO_RESULTS)
 UNITS = (
     *("", "1", "%", "percentage points", "s", "ms", "min", "GHz", "MHz", "MT/s", "rpm"),
     *("k", "Kb", "KB", "MB", "GB", "TB", "bit", "sectors", "MB/s", "MB/sec", "MBps", "Mbps", "kbps"),
