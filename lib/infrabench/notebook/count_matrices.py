@@ -6,6 +6,7 @@ Answers are counted, not averaged: a hash is equal or it is not, and there is no
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 
 import pandas as pd
 
@@ -54,12 +55,15 @@ def outcomes(found: Results) -> Shown:
     """Return, in one sentence for each scenario and system, what became of the files."""
     if nothing := _nothing(found, FILES):
         return nothing
-    lines = []
-    for (scenario, system), rows in _trials(found).groupby(["scenario", "system"], sort=False, observed=True):
-        counts = rows.apply(_outcome, axis=1).value_counts()
-        ordered = [name for name in (WRONG, LOST, LESS, SAME) if name in counts.index]
-        told = "; ".join(f"in {counts[name]} of {len(rows)} trials {name}" for name in ordered)
-        lines.append(f"{scenario}, {system}: {told}.")
+    trials = found.table[(found.table["workload"] == FILES) & found.table["value"].notna()]
+    names = ["scenario", "system"]
+    answers = trials.pivot_table("value", [*names, "session", "trial"], "metric", observed=True)
+    grouped = answers.apply(_outcome, axis=1).groupby(names, observed=True)
+    counts, lines = {key: rows.value_counts() for key, rows in grouped}, []
+    for scenario, system in product(_scenarios(found, FILES), found.systems):
+        if (n := counts.get((scenario, system))) is not None:
+            told = (f"in {n[name]} of {n.sum()} trials {name}" for name in (WRONG, LOST, LESS, SAME) if name in n)
+            lines.append(f"{scenario}, {system}: {'; '.join(told)}.")
     return listed(lines + _not_run(found))
 
 
@@ -97,17 +101,6 @@ def _scenarios(found: Results, workload: str) -> list[str]:
     cases = found.data.get("parameters", {}).get("cases", [])
     named = [case["scenario"] for case in cases if case["workload"] == workload]
     return list(dict.fromkeys([*named, *found.table.loc[found.table["workload"] == workload, "scenario"]]))
-
-
-def _trials(found: Results) -> pd.DataFrame:
-    """Return one row for each valid trial, its answers in columns, in the order of the study's scenarios."""
-    rows = found.table[(found.table["workload"] == FILES) & found.table["value"].notna()]
-    wide = rows.pivot_table(
-        index=["scenario", "system", "session", "trial"], columns="metric", values="value", observed=True, sort=False
-    ).reset_index()
-    ranks = {name: rank for rank, name in enumerate(found.systems)}
-    order = wide["scenario"].map(_scenarios(found, FILES).index) * len(ranks) + wide["system"].map(ranks)
-    return wide.assign(rank=order).sort_values("rank", kind="stable")
 
 
 def _outcome(trial: pd.Series) -> str:

@@ -5,21 +5,20 @@ Everything is computed from ``data/published`` when it is asked for; nothing her
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
 from infrabench.analysis import figures, tables
 from infrabench.analysis.published import comparison, findings, printed_numbers, score
-from infrabench.analysis.published.printed_numbers import RESULTS
+from infrabench.analysis.published.printed_numbers import ENGINES, EXPERIMENTS, NO_RESULTS
 from infrabench.analysis.results import Shown, listed
 from infrabench.analysis.tables import notation
 from infrabench.ledger import catalogue
 from infrabench.notebook.session_figures import show_figure
 
 LONG = 16  # rows that a table of printed numbers shows at once
-NAMES = {"A": "Docker, LXC, LXD", "B": "Flannel, Cilium", "C": "Ceph, ZFS", "D": "containerd, CRI-O, Kata"}
+NAMES = {letter: ", ".join(systems.values()) for letter, (_, systems) in EXPERIMENTS.items()}
 
 
 def papers() -> Shown:
@@ -28,7 +27,7 @@ def papers() -> Shown:
     rows = []
     for paper in printed_numbers.papers().itertuples(index=False):
         mine = numbers[numbers["source"] == paper.source]
-        results = mine[mine["statistic"].isin(RESULTS)]
+        results = mine[~mine["statistic"].isin(NO_RESULTS)]
         stated = [str(n) for n in sorted(set(results["n"].dropna()))]
         if stated and results["n_text"].ne("").any():
             stated.append("not for all")
@@ -51,20 +50,19 @@ def numbers(study: str, out: str = "out") -> Shown:
     caption = f"What is printed on {NAMES[study]}."
     # what is missing is an empty cell
     _save(rows.astype("object").where(rows.notna(), "").astype("str"), out, f"numbers-{study}", caption)
-    rows = rows[rows["statistic"].isin(RESULTS)]
+    rows = rows[~rows["statistic"].isin(NO_RESULTS)]
     unit = rows["unit"].where(rows["unit_meant"] == "", rows["unit"] + " (" + rows["unit_meant"] + ")")
     runs_stated = rows["n"].astype("str").where(rows["n"].notna(), rows["n_text"])
     rows = rows.assign(unit=unit.replace("1", ""), n=runs_stated, metric=rows["metric"].str.replace("_", " "))
     # the systems by name, native first, then those that are meant together
     platforms = sorted(set(rows["platform"]), key=lambda name: (name == "all", "|" in name, name != "native", name))
-    made = []
-    names = ["workload", "metric", "scenario", "statistic", "source"]
-    for key, group in rows.groupby(names, sort=False):
-        row = dict(zip(names, key, strict=True)) | {"unit": "; ".join(dict.fromkeys(group["unit"]))}
-        row |= {name.replace("|", ", "): _printed(group[group["platform"] == name]) for name in platforms}
-        where = "; ".join(dict.fromkeys(group["section"]))
-        made.append(row | {"n": "; ".join(dict.fromkeys(group["n"])), "where": f"{row.pop('source')} {where}"})
-    return _shown(pd.DataFrame(made).sort_values(["workload", "metric"], kind="stable"), scroll=True)
+    cell = ["workload", "metric", "scenario", "statistic", "source"]
+    about = rows.groupby(cell, sort=False)[["unit", "n", "section"]].agg(_different, sep="; ")
+    cells = rows.pivot_table("printed", cell, "platform", aggfunc=_shortened, fill_value="")[platforms]
+    cells.columns = [name.replace("|", ", ") for name in platforms]
+    about["where"] = about.index.get_level_values("source") + " " + about["section"]
+    made = about[["unit"]].join(cells).join(about[["n", "where"]]).droplevel("source").reset_index()
+    return _shown(made.sort_values(["workload", "metric"], kind="stable"), scroll=True)
 
 
 def audit(study: str, out: str = "out") -> Shown:
@@ -94,7 +92,7 @@ def composite(out: str = "out") -> Shown:
     made = []
     for version, rows in score.composite().groupby("version", sort=False):
         cells = {
-            score.ENGINES[row.engine]: f"{row.score:.2f} [{row.low:.2f}, {row.high:.2f}]"
+            ENGINES[row.engine]: f"{row.score:.2f} [{row.low:.2f}, {row.high:.2f}]"
             for row in rows.itertuples(index=False)
         }
         made.append({"version": rows["label"].iloc[0], **cells, "order": score.order(str(version))})
@@ -107,7 +105,7 @@ def leads(out: str = "out") -> Shown:
     rows = score.orders()
     made = pd.DataFrame({
         "version": rows["label"],
-        "lead of": rows["ahead"].map(score.ENGINES) + " over " + rows["behind"].map(score.ENGINES),
+        "lead of": rows["ahead"].map(ENGINES) + " over " + rows["behind"].map(ENGINES),
         "points": rows["points"].map("{:+.2f}".format),
         "bounds from rounding": rows["low"].map("{:+.2f}".format) + " to " + rows["high"].map("{:+.2f}".format),
         "sign": rows["robust"].map({True: "stands", False: "open"}),
@@ -117,19 +115,15 @@ def leads(out: str = "out") -> Shown:
 
 def figure(out: str = "out") -> Shown:
     """Return the figure of the composite score in every version, with its caption; written as PDF, SVG and PNG."""
-    scores = score.composite()
-    orders = {version.label: score.order(version.name) for version in score.VERSIONS}
-    systems = ["native", *score.ENGINES]  # as in the study of containers, so that colours are the same
-    draw = partial(figures.composite, scores, orders, systems=systems, names=score.ENGINES)
     folder: Path = catalogue.home() / out / "figures" / "published"
-    parameters = {"kind": "composite", "systems": systems}
-    return show_figure(draw, folder, "composite", scores, parameters, width_mm=figures.PAGE_MM)
+    parameters = {"kind": "composite", "systems": ["native", *ENGINES]}
+    return show_figure(figures.composite, folder, "composite", score.composite(), parameters, width_mm=figures.PAGE_MM)
 
 
 def meaning() -> Shown:
     """Return what the versions of the score do to the papers' conclusions, in sentences made from the values."""
     leads = score.orders().set_index(["ahead", "behind"])
-    count = len(score.VERSIONS)
+    count = len(score.versions())
     first = leads.loc[leads.index.get_level_values("ahead") == "lxd"]
     pair = leads.loc[("lxc", "docker")]
     ahead, open_ones = int((pair["points"] > 0).sum()), int((~pair["robust"]).sum())
@@ -157,23 +151,26 @@ def outcome(study: str) -> Shown:
 
 def targets(out: str = "out") -> Shown:
     """Return the published ratios that a measurement can be compared with, and how far each can be trusted."""
-    rows = comparison.usable()
-    five = "{:.5f}".format
-    low, high = rows["ratio_low"].map(five), rows["ratio_high"].map(five)
-    made = pd.DataFrame({
-        "number": rows["key"], "ratio": rows["system"] + " / " + rows["baseline"],
-        "published": low.where(rows["ratio_low"] == rows["ratio_high"], low + " to " + high),
-        "allowed by rounding": rows["rounded_low"].map(five) + " to " + rows["rounded_high"].map(five),
-        "grade": rows["grade"], "measured here as": (rows["workload"] + " " + rows["metric"]).str.strip(),
-        "note": rows["note"],
-    })  # fmt: skip
-    return _table(made, out, "targets", "Published ratios that a measurement can be compared with.")
+    five, made = "{:.5f}".format, []
+    for each in (each for by_system in comparison.targets() for each in by_system.values()):
+        printed = each.columns
+        made.append({
+            "number": each.key, "ratio": f"{each.system} / {each.baseline}",
+            "published": " to ".join(map(five, sorted({printed["published_low"], printed["published_high"]}))),
+            "allowed by rounding": f"{five(each.rounded.low)} to {five(each.rounded.high)}",
+            "grade": printed["grade"], "measured here as": f"{each.workload} {each.metric}", "note": printed["note"],
+        })  # fmt: skip
+    return _table(pd.DataFrame(made), out, "targets", "Published ratios that a measurement can be compared with.")
 
 
-def _printed(rows: pd.DataFrame) -> str:
-    """Return the different values of some rows; a long one, a hash, by its ends."""
-    short = [text if len(text) < 20 else f"{text[:6]}…{text[-6:]}" for text in dict.fromkeys(rows["printed"])]
-    return " / ".join(short)
+def _different(texts: pd.Series, sep: str) -> str:
+    """Return texts, each once."""
+    return sep.join(dict.fromkeys(texts))
+
+
+def _shortened(printed: pd.Series) -> str:
+    """Return the different values that are printed; a long one, a hash, by its ends."""
+    return _different(printed.where(printed.str.len() < 20, printed.str[:6] + "…" + printed.str[-6:]), " / ")
 
 
 def _table(made: pd.DataFrame, out: str, name: str, caption: str) -> Shown:

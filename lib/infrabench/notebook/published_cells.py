@@ -6,27 +6,33 @@ a number lies, and, where the absolute value cannot be used, a ratio of two.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from infrabench.analysis.published.comparison import NOT_COMPARABLE, agreement, plain, prediction, unmeasured
-from infrabench.analysis.published.printed_numbers import Numbers, join_notes, numbers, read_toml
+from infrabench.analysis.published.printed_numbers import (
+    EXPERIMENTS,
+    join_notes,
+    numbers,
+    printed_span,
+    read_toml,
+)
 from infrabench.analysis.results import Results, Shown, absence, against_published, kept
 from infrabench.analysis.tables import columns, notation
 from infrabench.stats import contrasts
 
-LETTERS = {"containers": "A", "cnis": "B", "storage": "C", "runtimes": "D"}  # study -> experiment of the papers
+LETTERS = {study: letter for letter, (study, _) in EXPERIMENTS.items()}
 ONE = "the ratio of two cells"  # stands where scenarios stand
 VALUES = (
     *("printed", "read", "theirs", "metric", "system", "scenario", "ours", "95 % CI", "unit", "ours / theirs", "note"),
     "printed in",
 )
-RATIOS = ("printed", "theirs", "metric", "ours", "our ratio", "95 % CI", "95 % prediction", "agreement", "note")
 COMPARED = (
     *("printed", "ours", "workload", "metric", "system", "better", "n_pairs", "pair_unit", "margin"),
     *("ratio", "ratio_low", "ratio_high", "published_low", "published_high", "predicted_low", "predicted_high"),
@@ -36,15 +42,16 @@ COMPARED = (
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One printed cell. `metrics` are ours; `scenario` begins the name of ours, `pods` ends it (0: not printed)."""
+    """One printed cell, and those of ours that it stands beside (``cells.toml``)."""
 
-    printed: str  # id
+    row: Any  # of the published numbers
     workload: str
     metrics: tuple[str, ...]
+    systems: tuple[str, ...]
     readings: Mapping[str, float]  # what the printed unit may mean: words, and the factor to the unit of our metrics
-    scenario: str = ""
-    pods: int = 0
-    note: str = ""
+    scenario: str  # begins the name of ours
+    pods: int  # end it (0: not printed)
+    note: str
 
     def is_at(self, scenario: str) -> bool:
         """Tell whether a scenario of ours is the one of this cell."""
@@ -57,48 +64,34 @@ class Cell:
 class PublishedPair:
     """Two printed cells whose ratio can be used where neither value can: what is unknown of both cancels."""
 
-    above: str  # ids
-    below: str
+    above: Cell
+    below: Cell
     note: str
     comparable: bool = True  # False: stands beside ours all the same, and the note says why no more
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedCells:
-    """The printed cells of each study, pairs of them, and the names of our systems by the printed name."""
-
-    cells: Mapping[str, tuple[Cell, ...]]
-    pairs: tuple[PublishedPair, ...]
-    ours: Mapping[str, tuple[str, ...]]
-
-
 @cache
-def read_cells() -> PublishedCells:
-    """Return what ``cells.toml`` says of printed cells and of what stands beside them."""
-    data = read_toml("cells.toml")
-    notes, readings = data["notes"], data["readings"]
-    studies = {name: table for name, table in data.items() if "cell" in table}
-    cells = {
-        study: tuple(
-            Cell(
-                each["printed"].format(system), each["workload"], tuple(each["metrics"]), readings[each["reading"]],
-                each.get("scenario", ""), each.get("pods", 0), join_notes(each["note"], notes),
-            )
-            for system in table.get("systems", [""])
-            for each in table["cell"]
-        )
-        for study, table in studies.items()
-    }  # fmt: skip
-    pairs = tuple(PublishedPair(**each) for table in studies.values() for each in table.get("pair", ()))
-    return PublishedCells(
-        cells, pairs, {name: tuple(ours) for table in studies.values() for name, ours in table["ours"].items()}
+def read_cells(study: str) -> tuple[tuple[Cell, ...], tuple[PublishedPair, ...]]:
+    """Return the printed cells of a study that stand beside ours, and pairs of them, as ``cells.toml`` has them."""
+    data, known, cells = read_toml("cells.toml"), numbers(), dict[str, Cell]()
+    table = data.get(study, {})
+    for system, each in product(table.get("systems", [""]), table.get("cell", ())):
+        row = known.row(each["printed"].format(system))
+        cells[row.id] = Cell(
+            row, each["workload"], tuple(each["metrics"]), tuple(table["ours"][row.platform]),
+            data["readings"][each["reading"]], each.get("scenario", ""), each.get("pods", 0),
+            join_notes(each["note"], data["notes"]),
+        )  # fmt: skip
+    pairs = (
+        PublishedPair(**each | {"above": cells[each["above"]], "below": cells[each["below"]]})
+        for each in table.get("pair", ())
     )
+    return tuple(cells.values()), tuple(pairs)
 
 
 def values(found: Results) -> Shown:
     """Return every printed cell, in each reading of its unit, beside the cells of ours that it can stand for."""
-    known = numbers()
-    rows = [row for each in read_cells().cells[found.data["study"]] for row in _values(found, each, known)]
+    rows = [row for each in read_cells(found.data["study"])[0] for row in _values(found, each)]
     return kept(found, pd.DataFrame(rows, columns=list(VALUES)), "beside-values", "Printed values beside ours.")
 
 
@@ -107,16 +100,19 @@ def ratios(found: Results) -> Shown:
 
     Paired by block, or by deployment where there are several, as every ratio of a session.
     """
-    rows = []
-    for row in compare_ratios(found).itertuples(index=False):
-        number, interval = notation.estimate(row.ratio, row.ratio_low, row.ratio_high, null=1)
-        rows.append({
-            "printed": row.printed, "theirs": f"{row.published_low:.4f}", "metric": notation.metric_title(row.metric),
-            "ours": row.ours, "our ratio": number if row.ours else "", "95 % CI": interval if row.ours else "",
-            "95 % prediction": notation.interval(row.predicted_low, row.predicted_high) if row.ours else "",
-            "agreement": row.agreement, "note": row.note,
-        })  # fmt: skip
-    return kept(found, pd.DataFrame(rows, columns=list(RATIOS)), "beside-ratios", "Printed ratios beside ours.")
+
+    def of_ours(text: Callable[[Any], str]) -> Callable[[Any], str]:
+        return lambda row: text(row) if row.ours else ""
+
+    rows = columns.write(compare_ratios(found), {
+        **columns.words("printed"), "theirs": lambda row: f"{row.published_low:.4f}",
+        "metric": lambda row: notation.metric_title(row.metric), **columns.words("ours"),
+        "our ratio": of_ours(lambda row: columns.both(row, "ratio", null=1)[0]),
+        columns.CI: of_ours(lambda row: columns.both(row, "ratio", null=1)[1]),
+        "95 % prediction": of_ours(lambda row: notation.interval(row.predicted_low, row.predicted_high)),
+        **columns.words("agreement", "note"),
+    })  # fmt: skip
+    return kept(found, rows, "beside-ratios", "Printed ratios beside ours.")
 
 
 @lru_cache(maxsize=1)
@@ -126,10 +122,7 @@ def compare_ratios(found: Results) -> pd.DataFrame:
     Columns as of `comparison.against`, without those of a target; ``printed`` and ``ours``: which two cells, in words,
     ``ours`` empty where one of them was not measured. Then ``reason`` says why.
     """
-    known = numbers()
-    by_id = {each.printed: each for each in read_cells().cells.get(found.data["study"], ())}
-    pairs = [pair for pair in read_cells().pairs if pair.above in by_id and pair.below in by_id]
-    rows = [row for pair in pairs for row in _ratios(found, pair, by_id, known)]
+    rows = [row for pair in read_cells(found.data["study"])[1] for row in _ratios(found, pair)]
     return pd.DataFrame(rows, columns=list(COMPARED))
 
 
@@ -163,15 +156,15 @@ def _absence(found: Results, row: Any) -> str:
     return "; ".join(dict.fromkeys(reasons)) or f"not part of the profile {found.data['profile']}"
 
 
-def _values(found: Results, each: Cell, known: Numbers) -> Iterator[dict[str, str]]:
-    row = known.row(each.printed)
+def _values(found: Results, each: Cell) -> Iterator[dict[str, str]]:
+    row = each.row
     head = {"printed": f"{row.platform}, {row.scenario}: {row.printed} {row.unit}", "printed in": row.section}
-    ours_of = {metric: _cells(found, each, metric, known) for metric in each.metrics}
+    ours_of = {metric: _cells(found, each, metric) for metric in each.metrics}
     if all(mine.empty for mine in ours_of.values()):
-        yield head | {"note": f"{_lacking(found, [each], known)}; {each.note}"}
+        yield head | {"note": f"{_lacking(found, [each])}; {each.note}"}
         return
     for reading, factor in each.readings.items():
-        theirs = known(each.printed) * factor
+        theirs = row.value * factor
         for metric, ours in ours_of.items():
             for mine in ours.itertuples(index=False):
                 scale = notation.scale([theirs, mine.mean], mine.unit)
@@ -184,15 +177,15 @@ def _values(found: Results, each: Cell, known: Numbers) -> Iterator[dict[str, st
                 }  # fmt: skip
 
 
-def _cells(found: Results, each: Cell, metric: str, known: Numbers) -> pd.DataFrame:
+def _cells(found: Results, each: Cell, metric: str) -> pd.DataFrame:
     """Return the estimates of ours that a printed cell stands beside, by number of pods."""
     rows = found.estimates[(found.estimates["workload"] == each.workload) & (found.estimates["metric"] == metric)]
     rows = rows[rows["scenario"].map(each.is_at).astype("bool") & rows["mean"].notna()]
-    named = rows["system"].map(plain).isin(read_cells().ours[known.row(each.printed).platform])
+    named = rows["system"].map(plain).isin(each.systems)
     return rows[named].sort_values(["level", "scenario", "system"], kind="stable")
 
 
-def _lacking(found: Results, printed: Sequence[Cell], known: Numbers) -> str:
+def _lacking(found: Results, printed: Sequence[Cell]) -> str:
     """Say why this session has no value beside printed cells."""
     data, told, of_systems = found.data, list[str](), dict[str, list[str]]()
     for each in printed:
@@ -204,7 +197,7 @@ def _lacking(found: Results, printed: Sequence[Cell], known: Numbers) -> str:
         }
         mine = found.table[found.table["workload"] == each.workload]
         there = mine["scenario"].map(each.is_at).astype("bool").any()
-        for system in read_cells().ours[known.row(each.printed).platform]:
+        for system in each.systems:
             if system not in reasons and system in map(plain, found.systems) and not there:
                 told.append(f"not part of the profile {data['profile']}")
             else:
@@ -214,18 +207,18 @@ def _lacking(found: Results, printed: Sequence[Cell], known: Numbers) -> str:
     return "; ".join(dict.fromkeys(told))
 
 
-def _ratios(found: Results, pair: PublishedPair, by_id: Mapping[str, Cell], known: Numbers) -> Iterator[dict[str, Any]]:
-    both = by_id[pair.above], by_id[pair.below]
-    rows = [known.row(each.printed) for each in both]
-    theirs, value = known.span(pair.above) / known.span(pair.below), known(pair.above) / known(pair.below)
+def _ratios(found: Results, pair: PublishedPair) -> Iterator[dict[str, Any]]:
+    both = pair.above, pair.below
+    rows = [each.row for each in both]
+    theirs, value = printed_span(rows[0].printed) / printed_span(rows[1].printed), rows[0].value / rows[1].value
     head = {
         "printed": " / ".join(f"{row.platform}, {row.scenario}" for row in rows), "ours": "", "system": "",
         "published_low": value, "published_high": value, "workload": both[0].workload,
     }  # fmt: skip
-    ours_of = {metric: [_cells(found, each, metric, known) for each in both] for metric in both[0].metrics}
+    ours_of = {metric: [_cells(found, each, metric) for each in both] for metric in both[0].metrics}
     lacking = [each for i, each in enumerate(both) if all(ours[i].empty for ours in ours_of.values())]
     if lacking:
-        told = f"{_lacking(found, lacking, known)}; {pair.note}"
+        told = f"{_lacking(found, lacking)}; {pair.note}"
         yield head | {
             "metric": both[0].metrics[0], "n_pairs": 0, "agreement": NOT_COMPARABLE, "note": told, "reason": told,
         }  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from infrabench.analysis.published import derived_metrics, measured_score
+from infrabench.analysis.published import derived_metrics, score
 from infrabench.analysis.published.comparison import WORDS, plain
 from infrabench.analysis.published.printed_numbers import numbers
 from infrabench.analysis.results import (
@@ -56,7 +56,7 @@ def published(found: Results) -> Shown:
     told = [table(found, "published")] if rows["where"].notna().any() else []
     told += [published_cells.ratios(found)] if rows["printed"].notna().any() else []
     study, folder = LETTERS[str(found.data["study"])], str(found.folder)
-    cells = [published_cells.values(found)] if found.data["study"] in published_cells.read_cells().cells else []
+    cells = [published_cells.values(found)] if published_cells.read_cells(found.data["study"])[0] else []
     return join(
         fold("What is printed, as it stands", published_audit.numbers(study, folder)),
         *(fold("Printed values beside those of ours that they can stand for", each) for each in cells),
@@ -85,14 +85,23 @@ def published_metrics(found: Results) -> Shown:
     judged, limits = derived_metrics.judge_bounds(found.table), []
     for bound in derived_metrics.bounds():
         rows = judged[judged["key"] == bound.key]
-        if rows.empty:
-            limits.append(
-                f"{bound.workload}, below {_time(bound.value)}: not measured: {absence(found, bound.workload)}."
-            )
         limits += [_limit_sentence(bound.value, cells) for _, cells in rows.groupby("metric", sort=False)]
-    about = paragraph("What the papers say that a value stays below on every system, by the interval of the mean:")
-    shown = [paragraph("Metrics as the papers define them, each as a ratio with its verdict:"), listed(told), about]
-    return join(*shown, listed(limits), *([] if judged.empty else [_limits_folded(found, judged)]))
+        if rows.empty:
+            why = absence(found, bound.workload)
+            limits.append(f"{bound.workload}, below {_time(bound.value)}: not measured: {why}.")
+    shown = [
+        paragraph("Metrics as the papers define them, each as a ratio with its verdict:"),
+        listed(told),
+        paragraph("What the papers say that a value stays below on every system, by the interval of the mean:"),
+        listed(limits),
+    ]
+    if not judged.empty:
+        rows = columns.write(judged, LIMITS)
+        caption = (
+            "What the papers say that a value stays below, and ours: kept where the whole 95 % interval is below it."
+        )
+        shown.append(fold("Every limit and every system", kept(found, rows, "published-limits", caption)))
+    return join(*shown)
 
 
 def _limit_sentence(bound: float, cells: pd.DataFrame) -> str:
@@ -106,76 +115,57 @@ def _limit_sentence(bound: float, cells: pd.DataFrame) -> str:
     )
 
 
-def _limits_folded(found: Results, judged: pd.DataFrame) -> Shown:
-    """Return the table of every limit and every system, folded."""
-    rows = columns.write(judged, {
-        **columns.words("workload", "scenario"), "metric": lambda row: notation.metric_title(row.metric),
-        **columns.words("system"), "n": lambda row: str(row.n), "mean": lambda row: _time(row.mean),
-        columns.CI: lambda row: f"{_time(row.mean_low)} to {_time(row.mean_high)}", "max": lambda row: _time(row.max),
-        "limit": lambda row: _time(row.bound), **columns.words("verdict", "note"), "printed in": lambda row: row.where,
-    })  # fmt: skip
-    caption = "What the papers say that a value stays below, and ours: kept where the whole 95 % interval is below it."
-    return fold("Every limit and every system", kept(found, rows, "published-limits", caption))
-
-
 def _time(value: float) -> str:
     """Return a time with its unit."""
     scale = notation.scale([value], "s")
     return f"{notation.number(value / scale.factor)} {scale.unit}"
 
 
+LIMITS: columns.Columns = {
+    **columns.words("workload", "scenario"), "metric": lambda row: notation.metric_title(row.metric),
+    **columns.words("system"), "n": lambda row: str(row.n), "mean": lambda row: _time(row.mean),
+    columns.CI: lambda row: f"{_time(row.mean_low)} to {_time(row.mean_high)}", "max": lambda row: _time(row.max),
+    "limit": lambda row: _time(row.bound), **columns.words("verdict", "note"), "printed in": lambda row: row.where,
+}  # fmt: skip
+
+
 def published_score(found: Results) -> Shown:
     """Return the composite score of the container papers, from this session's own blocks, beside the printed ones.
 
-    In the form that the papers printed and in corrected ones (`infrabench.analysis.published.measured_score`), each
+    In the form that the papers printed and in corrected ones (`infrabench.analysis.published.score`), each
     with its 95 % interval; and whether one engine leads another.
 
     >>> ib.published_score(results)
     """
     try:
-        measured = measured_score.measure_score(found.table)
+        measured = score.measure_score(found.table)
     except InfrabenchError as error:
         return paragraph(f"The composite score is not measured: {error}.")
-    scores, about = measured.scores, f"{measured.n} {measured.pair_unit}"
-    cases = ", ".join(dict.fromkeys(f"{measured_score.ROWS[row][0]} {case}" for row, case in measured.cases.items()))
+    about, forms = f"{measured.n} {measured.pair_unit}", measured.scores.set_index("form")
+    cases = ", ".join(dict.fromkeys(f"{score.ROWS[row][0]} {case}" for row, case in measured.cases.items()))
     more = measured.planned - measured.n
     caption = (
         f"Overall performance, % of native, of {cases}: ours over {about}, with its 95 % interval (delta method), and "
         "what the papers' own numbers give in the same form." + (f" {more} others lack a value." if more else "")
     )
-    rows = []
-    for label, of in scores.groupby("label", sort=False):
-        texts = ((row.system, _score_text(row), f"{row.published:.2f}") for row in of.itertuples(index=False))
-        rows.append({"form": label} | {f"{name}, {who}": text for name, ours, papers in texts
-                                       for who, text in (("ours", ours), ("papers", papers))})  # fmt: skip
-    return join(
-        paragraph(caption),
-        kept(found, pd.DataFrame(rows), "published-score", caption),
-        listed([*_score_sentences(scores, about), *_lead_sentences(measured.leads)]),
-    )
-
-
-def _score_sentences(scores: pd.DataFrame, about: str) -> list[str]:
-    """Return for each engine its score in the corrected and in the printed form, beside the printed one."""
+    made: dict[str, dict[str, str]] = {}
+    for row in measured.scores.itertuples(index=False):
+        texts = {f"{row.system}, ours": _score_text(row), f"{row.system}, papers": f"{row.published:.2f}"}
+        made.setdefault(row.label, {"form": row.label}).update(texts)
     sentences = []
-    for system, rows in scores.groupby("system", sort=False):
-        of, printed = rows.set_index("form"), numbers().row(PRINTED.format(plain(str(system)))).printed
+    for system, of in forms.groupby("system", sort=False):
+        printed = numbers().printed(PRINTED.format(plain(str(system))))
         sentences.append(
             f"{system}: {_score_text(of.loc['corrected'])} % of native (95 % interval, n = {about}); by the papers' "
             f"own arithmetic {_score_text(of.loc['printed'])} %. The papers print {printed} %, which is "
             f"{of.loc['corrected', 'published']:.1f} % with their CPU row corrected."
         )
-    return sentences
-
-
-def _lead_sentences(leads: pd.DataFrame) -> list[str]:
-    """Return for each two engines whether the corrected score of one leads that of the other."""
-    sentences = []
-    for row in leads.itertuples(index=False):
+    for row in measured.leads.itertuples(index=False):
         points, ends = notation.estimate(row.points, row.low, row.high, null=0)
         word = "not decided" if not row.low * row.high > 0 else "leads" if row.low > 0 else "is behind"
         sentences.append(f"{row.ahead} over {row.behind}, corrected: {points} points {ends}: {word}.")
-    return sentences
+    scores = kept(found, pd.DataFrame(made.values()), "published-score", caption)
+    return join(paragraph(caption), scores, listed(sentences))
 
 
 def _score_text(row: Any) -> str:

@@ -8,47 +8,40 @@ place: a grade that everything gets says nothing. All bounds come from the publi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from infrabench.analysis.published.printed_numbers import Numbers, numbers
+from infrabench.analysis.published.printed_numbers import Numbers, numbers, read_toml
 from infrabench.analysis.results import Results, Shown, kept, listed
 from infrabench.analysis.tables import notation
 from infrabench.core import SchemaError
 from infrabench.notebook.published_cells import read_cells
 
 Kind = Literal["throughput", "latency"]
-WORDS = {"very-good": "very good", "good": "good", "poor": "poor"}  # ids and words, best first
 SI = {"kbps": 1e3, "ms": 1e-3}
 THRESHOLD = "D.netperf.threshold.004"
-# the threshold's MBps as it stands, and as Mbit/s, which it may mean
-READINGS = {"as MB/s": 8e6, "as Mbit/s": 1e6}
 KINDS: dict[str, Kind] = {
     "throughput_bit_per_s": "throughput", "pair_throughput_bit_per_s": "throughput", "latency_mean_s": "latency",
 }  # fmt: skip
 UNITS: dict[Kind, str] = {"throughput": "bit/s", "latency": "s"}
 
 
-@dataclass(frozen=True, slots=True)
-class Class:
-    """One class: its bounds in bit/s or s as printed; `low` is None where the table has none."""
+class Class(NamedTuple):
+    """One class: its bounds in bit/s or s as printed; `low` is 0 where the table has none."""
 
     name: str
-    low: float | None
+    low: float
     high: float
 
 
-@dataclass(frozen=True, slots=True)
-class Graded:
-    """The class of a value, and the value over the named end of the scale; `orders`: the decimal logarithm of that."""
+class Graded(NamedTuple):
+    """The class of a value, and the value over the named end of the scale: "top of the scale" or "first bound"."""
 
     name: str
-    end: str  # "top of the scale", "first bound"
+    end: str
     times: float
-    orders: float
 
 
 def table(found: Results) -> Shown:
@@ -56,64 +49,54 @@ def table(found: Results) -> Shown:
 
     Ours are one row for each system and metric, from the lowest of its means over all scenarios to the highest.
     """
-    known = numbers()
-    row, measured = known.row(THRESHOLD), found.estimates.dropna(subset="mean")
-    rows = [_row(told, [value], kind, known) for told, value, kind in _printed(known)]
-    for reading, factor in READINGS.items():
-        told = f"the paper: its own threshold of 'very good': {row.printed} {row.unit}, read {reading}"
-        rows.append(_row(told, [known(THRESHOLD) * factor], "throughput", known))
+    rows = [_row(told, [value], kind) for told, value, kind in _printed()]
+    measured = found.estimates.dropna(subset="mean")
     for metric, kind in KINDS.items():
         for system in found.systems:
             mine = measured[(measured["metric"] == metric) & (measured["system"] == system)]["mean"]
             if len(mine):
                 told = f"ours: {system}, {notation.metric_title(metric)}, {len(mine)} scenarios"
-                rows.append(_row(told, [mine.min(), mine.max()], kind, known))
+                rows.append(_row(told, [mine.min(), mine.max()], kind))
     return kept(found, pd.DataFrame(rows), "beside-grades", "TIPHON's classes as the paper prints them.")
 
 
 def worth(found: Results) -> Shown:
     """Return what the grades are worth, in sentences made from them."""
-    known = numbers()
-    printed = [grade(value, "throughput", known) for _, value, kind in _printed(known) if kind == "throughput"]
+    *printed, low, high = [grade(value, kind) for _, value, kind in _printed() if kind == "throughput"]
     lines = [
-        f"The printed throughputs are {_ends([each.orders for each in printed], 1)} orders of magnitude above the top "
-        "of the table that grades them, in one reading of their unit or the other."
+        f"The printed throughputs are {_ends([_orders(each) for each in printed], 1)} orders of magnitude above the "
+        "top of the table that grades them, in one reading of their unit or the other."
     ]
     for kind in UNITS:
         rows = found.estimates[found.estimates["metric"].map(KINDS.get) == kind].dropna(subset="mean")
-        graded = [grade(value, kind, known) for value in rows["mean"]]
+        graded = [grade(value, kind) for value in rows["mean"]]
         if graded:
             named = " or ".join(f"'{name}'" for name in dict.fromkeys(each.name for each in graded))
             lines.append(
                 f"Ours: {len(graded)} cells of {kind}, {_ends([each.times for each in graded])} times the "
                 f"{graded[0].end}; each of them is {named}."
             )
-    row = known.row(THRESHOLD)
-    times = [grade(known(THRESHOLD) * factor, "throughput", known).times for factor in READINGS.values()]
+    row = numbers().row(THRESHOLD)
     lines.append(
-        f"The text's own threshold of 'very good', {row.printed} {row.unit}, stands in no table: it is {_ends(times)} "
-        "times the top of the paper's own scale."
+        f"The text's own threshold of 'very good', {row.printed} {row.unit}, stands in no table: it is "
+        f"{_ends([low.times, high.times])} times the top of the paper's own scale."
     )
     return listed(lines)
 
 
 def classes(kind: Kind, known: Numbers | None = None) -> tuple[Class, ...]:
     """Return the classes of throughput (bit/s) or latency (s), best first; `SchemaError` where the rows lack one."""
-    known = known or numbers()
-    found = []
-    for key, word in WORDS.items():
-        bounds: dict[str, float] = {}
-        for end in ("low", "high"):
-            name = f"D.tiphon.{key}.{kind}-category-{end}.cited.004"
-            if name in known.rows:
-                bounds[end] = known(name) * SI[known.row(name).unit]
-        if "high" not in bounds:
+    known, found = known or numbers(), []
+    for word in ("very-good", "good", "poor"):
+        ids = (f"D.tiphon.{word}.{kind}-category-{end}.cited.004" for end in ("low", "high"))
+        low, high = (known(each) * SI[known.row(each).unit] if each in known.rows else 0.0 for each in ids)
+        if not high:
             raise SchemaError(f"a class of {kind} has no upper bound in the published rows")
-        found.append(Class(word, bounds.get("low"), bounds["high"]))
+        found.append(Class(word.replace("-", " "), low, high))
     return tuple(found)
 
 
-def grade(value: float, kind: Kind, known: Numbers | None = None) -> Graded:
+def grade(value: float, kind: Kind) -> Graded:
     """Return the class of a value (bit/s or s).
 
     A throughput above the top of the scale has no class of the table: the paper calls it very good. Between two
@@ -121,36 +104,39 @@ def grade(value: float, kind: Kind, known: Numbers | None = None) -> Graded:
     """
     if not np.isfinite(value) or value <= 0:
         raise SchemaError(f"a {kind} of {value} has no class")
-    every = classes(kind, known)
-    first, last = every[0], every[-1]
-    if kind == "throughput":
-        end, above, beyond = "top of the scale", value > first.high, value < (last.low or 0.0)
-    else:
-        end, above, beyond = "first bound", False, value > last.high
-    name = "above the scale" if above else "beyond the last class" if beyond else "between two classes"
-    name = next((each.name for each in every if (each.low or 0.0) <= value <= each.high), name)
-    times = value / first.high
-    return Graded(name, end, times, float(np.log10(times)))
+    rate, (first, *_, last) = kind == "throughput", classes(kind)
+    name = "above the scale" if rate and value > first.high else "between two classes"
+    name = "beyond the last class" if (value < last.low if rate else value > last.high) else name
+    name = next((each.name for each in classes(kind) if each.low <= value <= each.high), name)
+    return Graded(name, "top of the scale" if rate else "first bound", value / first.high)
 
 
-def _printed(known: Numbers) -> Iterator[tuple[str, float, Kind]]:
-    """Yield what is printed, in each reading: words, value in SI units, kind."""
-    for each in read_cells().cells["runtimes"]:
+def _printed() -> Iterator[tuple[str, float, Kind]]:
+    """Yield what is printed, in each reading, the threshold last: words, value in SI units, kind."""
+    for each in read_cells("runtimes")[0]:
         if kind := KINDS.get(each.metrics[0]):
-            row = known.row(each.printed)
+            row = each.row
             for reading, factor in each.readings.items():
                 told = f"the paper: {row.platform}, {row.scenario}: {row.printed} {row.unit}, read {reading}"
-                yield told, known(each.printed) * factor, kind
+                yield told, row.value * factor, kind
+    row = numbers().row(THRESHOLD)
+    for reading, factor in read_toml("cells.toml")["readings"]["threshold"].items():
+        told = f"the paper: its own threshold of 'very good': {row.printed} {row.unit}, read {reading}"
+        yield told, row.value * factor, "throughput"
 
 
-def _row(told: str, values: Sequence[float], kind: Kind, known: Numbers) -> dict[str, Any]:
-    graded = [grade(value, kind, known) for value in values]
+def _row(told: str, values: Sequence[float], kind: Kind) -> dict[str, Any]:
+    graded = [grade(value, kind) for value in values]
     scale = notation.scale(values, UNITS[kind])
     return {
         "what": told, "value": _join(notation.number(value / scale.factor) for value in values), "unit": scale.unit,
         "class": _join(each.name for each in graded), "times": _ends([each.times for each in graded]),
-        "of the": graded[0].end, "orders of magnitude": _join(f"{each.orders:+.1f}" for each in graded),
+        "of the": graded[0].end, "orders of magnitude": _join(f"{_orders(each):+.1f}" for each in graded),
     }  # fmt: skip
+
+
+def _orders(graded: Graded) -> float:
+    return float(np.log10(graded.times))
 
 
 def _ends(values: Sequence[float], places: int | None = None) -> str:

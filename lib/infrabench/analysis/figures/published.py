@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from string import ascii_lowercase
 from typing import Any
 
@@ -15,7 +15,9 @@ from matplotlib.patches import Rectangle
 from infrabench.analysis.figures import sentences, theme
 from infrabench.analysis.figures.axes import ROW_MM, Line, heading, labelled, long, mark_rows, sheet
 from infrabench.analysis.figures.view import Drawn, View, figure
+from infrabench.analysis.published import score
 from infrabench.analysis.published.comparison import AGREES_DIRECTION, AGREES_SIZE, DISAGREES, NOT_COMPARABLE
+from infrabench.analysis.published.printed_numbers import ENGINES
 from infrabench.analysis.tables import notation
 from infrabench.core import SchemaError
 
@@ -69,33 +71,25 @@ def published(view: View) -> Drawn:
 
 
 @theme.style()
-def composite(
-    scores: pd.DataFrame, orders: Mapping[str, str], *, systems: Sequence[str], names: Mapping[str, str] | None = None,
-    width_mm: float = theme.PAGE_MM,
-) -> Drawn:  # fmt: skip
-    """Return a dot plot of a score by version, with the order of the systems written at the right.
+def composite(*, width_mm: float = theme.PAGE_MM) -> Drawn:
+    """Return a dot plot of the container papers' score by version, with the order of the engines written at the right.
 
-    `scores` has the columns ``label`` (the version), ``engine``, ``score``, ``low``, ``high``, in percent of the
-    baseline, and is drawn in the order of its rows. `orders` gives for the label of a version its order in words, which
-    is left out at 85 mm. `systems` (baseline first, then the engines) fixes colours and markers; `names` gives for an
-    engine its name in the legend. Raises `SchemaError` when there is nothing to draw, or an engine not in `systems`.
+    Bars are what the rounding of the printed digits allows. At 85 mm the orders are left out.
     """
-    engines = [name for name in systems if (scores["engine"] == name).any()]
-    if scores.empty or set(scores["engine"]) - set(engines):
-        raise SchemaError(f"scores of {', '.join(sorted(set(scores['engine']))) or 'nothing'}, systems {list(systems)}")
-    marks, wide = theme.assign_styles(systems), width_mm > theme.WIDE_MM
-    labels = list(dict.fromkeys(scores["label"]))
+    scores, wide = score.composite(), width_mm > theme.WIDE_MM
+    marks = theme.assign_styles(["native", *ENGINES])  # as in the study of containers, so that colours are the same
+    labels = {str(each["label"]): score.order(name) for name, each in score.versions().items()}
     drawn, axes = theme.canvas(width_mm, SCORE_MM * len(labels) + 20)
-    for y, label in enumerate(labels):
+    for y, (label, order) in enumerate(labels.items()):
         axes.axhline(y, color=theme.BAND, lw=0.6, zorder=0)
-        rows = scores[scores["label"] == label].set_index("engine").reindex(engines).dropna(subset="score")
-        for place, (engine, row) in enumerate(rows.iterrows()):
+        rows = scores[scores["label"] == label]
+        for place, row in enumerate(rows.itertuples(index=False)):
             shift = 0.2 * (place - (len(rows) - 1) / 2)  # bars of neighbours that overlap stay apart
-            colour, marker, _ = marks[str(engine)]
-            axes.plot([row["low"], row["high"]], [y + shift] * 2, color=colour, lw=1.4, alpha=0.55, zorder=2)
-            axes.plot(row["score"], y + shift, marker=marker, color=colour, ms=4, mew=0, zorder=3)
+            colour, marker, _ = marks[row.engine]
+            axes.plot([row.low, row.high], [y + shift] * 2, color=colour, lw=1.4, alpha=0.55, zorder=2)
+            axes.plot(row.score, y + shift, marker=marker, color=colour, ms=4, mew=0, zorder=3)
         axes.annotate(
-            orders[label] if wide else "", (1.01, y), xycoords=("axes fraction", "data"), va="center",
+            order if wide else "", (1.01, y), xycoords=("axes fraction", "data"), va="center",
             fontsize=theme.SMALL_PT, color=theme.GREY,
         )  # fmt: skip
     axes.set_yticks(range(len(labels)), labels)
@@ -105,10 +99,9 @@ def composite(
     what = ("Score, % of native (higher is better)", "bars: what the rounding of the printed digits allows")
     axes.set_xlabel("; ".join(what) if wide else "\n".join(["Score, % of native", "(bars: rounding)"]))
     drawn.get_layout_engine().set(w_pad=1.5 * theme.MM)
-    shown = {engine: (names or {}).get(engine, engine) for engine in engines}
-    theme.legend(drawn, {shown[engine]: marks[engine] for engine in engines}, list(shown.values()), line=0.0)
+    theme.legend(drawn, {name: marks[engine] for engine, name in ENGINES.items()}, list(ENGINES.values()), line=0.0)
     return Drawn(drawn, (
-        f"Overall performance of the container papers in {len(orders)} versions, % of native: as published, and "
+        f"Overall performance of the container papers in {len(labels)} versions, % of native: as published, and "
         "computed again from the numbers that the same papers print. A question mark between two engines: the "
         "rounding of the printed digits alone can turn their order. Spread between runs, which is not printed, comes "
         "on top."
@@ -161,7 +154,8 @@ def _lines(
         """Our ratio, the printed one and the word; where it is narrow, the word and what is beyond the axis."""
         letter = ""
         if row.reason:
-            letter = f" {letters.setdefault(row.reason, _letter(len(letters)))}"
+            place = len(letters)  # a, b, ..., z, aa, bb, ...
+            letter = f" {letters.setdefault(row.reason, ascii_lowercase[place % 26] * (1 + place // 26))}"
         if not wide:
             beyond = f" ({printed_ratio(row)})" if row.published_high < 1 / limit or row.published_low > limit else ""
             return (SHORT[row.agreement] + letter + beyond,)
@@ -187,11 +181,6 @@ def _lines(
         for scenario, case in others.groupby("scenario", sort=False):
             lines += labelled(str(scenario), list(case.itertuples(index=False)), texts, above=above)
     return lines
-
-
-def _letter(place: int) -> str:
-    """Return a, b, ..., z, aa, bb, ..."""
-    return ascii_lowercase[place % 26] * (1 + place // 26)
 
 
 def printed_ratio(row: Any) -> str:

@@ -7,24 +7,16 @@ is a ratio of what, and how far it can be trusted, is data: ``targets.toml``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
-from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from infrabench.analysis.published.printed_numbers import (
-    Numbers,
-    RoundingSpan,
-    Value,
-    filled,
-    join_notes,
-    numbers,
-    read_toml,
-)
+from infrabench.analysis.published.formulas import filled
+from infrabench.analysis.published.printed_numbers import ENGINES, Numbers, RoundingSpan, join_notes, numbers, read_toml
 
 AGREES_SIZE, AGREES_DIRECTION = "agrees in size", "agrees in direction"
 DISAGREES, NOT_COMPARABLE = "disagrees", "not comparable"
@@ -36,12 +28,10 @@ COMPARED = (
     *("agreement", "grade", "where", "note", "reason"),
 )
 CONTRAST = ("baseline", "better", "level", "margin", "pair_unit")  # what a figure needs beside them
-Grade = Literal["good", "fair", "poor", "unusable"]
 Use = Literal["size", "direction"]
-USE: Mapping[str, Use] = {"good": "size", "fair": "size", "poor": "direction", "unusable": "direction"}
-SYSTEMS = ("docker", "lxc", "lxd")
+USE: Mapping[str, Use] = {"good": "size", "fair": "size", "poor": "direction", "unusable": "direction"}  # by grade
 # how printed numbers become a ratio to the baseline; the printed formula |Pm - Pb| / Pb lost the sign, words keep it
-CHANGES: Mapping[str, Callable[..., Value]] = {
+CHANGES: Mapping[str, Callable[..., Any]] = {
     "increase": lambda v: 1 + v / 100,
     "decrease": lambda v: 1 - v / 100,
     "share": lambda v: v / 100,
@@ -51,96 +41,58 @@ CHANGES: Mapping[str, Callable[..., Value]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class ReproductionTarget:
-    """One published metric and the metric of ours that stands for it.
-
-    `printed`: ids by system, ``{}`` stands for the system. One id is the number; two are the ends of a range over
-    levels, or system and baseline where `change` is ``ratio``. `grade` and `notes` are by system, "" for all others.
-    Without `workload`, no study measures it yet. Notes are templates (see `printed_numbers`).
-    """
+class PublishedRatio:
+    """The published ratio of a system to the baseline in a metric, and the metric of ours that stands for it."""
 
     key: str
-    change: str
-    printed: tuple[str, ...]
-    systems: tuple[str, ...] = SYSTEMS
-    baseline: str = "native"
-    workload: str = ""
-    metric: str = ""
-    scenario: str | tuple[str, ...] = ""  # beginning of our scenario's label, or several
-    comparable: bool = True  # False: stands beside ours and is never compared; the note says why
-    grade: Mapping[str, Grade] = field(default_factory=lambda: {"": "fair"})
-    notes: Mapping[str, str] = field(default_factory=dict)
-
-    def ids(self, system: str) -> tuple[str, ...]:
-        """Return the ids of the numbers of a system."""
-        return tuple(each.format(system) for each in self.printed)
-
-    def ratios(self, system: str, known: Numbers) -> tuple[float, float]:
-        """Return the lowest and the highest published ratio of a system to the baseline; equal without a range."""
-        ends = self._ratios([known(each) for each in self.ids(system)])
-        return min(ends), max(ends)
-
-    def rounded(self, system: str, known: Numbers) -> RoundingSpan:
-        """Return what the printed digits leave open of that ratio."""
-        spans = self._ratios([known.span(each) for each in self.ids(system)])
-        return RoundingSpan(min(each.low for each in spans), max(each.high for each in spans))
-
-    def graded(self, system: str) -> Grade:
-        """Return the grade of a system's number."""
-        return self.grade.get(system, self.grade.get("", "fair"))
-
-    def note(self, system: str, known: Numbers) -> str:
-        """Return what there is to say on a system's number."""
-        return filled(self.notes.get(system, self.notes.get("", "")), known)
-
-    def _ratios(self, values: list[Value]) -> list[Value]:
-        change = CHANGES[self.change]
-        return [change(*values)] if self.change == "ratio" else [change(value) for value in values]
+    system: str
+    baseline: str
+    workload: str  # ours
+    metric: str
+    scenarios: str | tuple[str, ...]  # beginning of our scenario's label, or several
+    comparable: bool  # False: stands beside ours and is never compared; the note says why
+    scenario: str  # the paper's
+    rounded: RoundingSpan  # what the printed digits leave open: a printed 77 % may be 76.5 or 77.5 %
+    columns: Mapping[str, Any]  # those of `COMPARED` that say what is printed; a ratio without a range has equal ends
 
 
 @cache
-def targets() -> tuple[ReproductionTarget, ...]:
-    """Return the published numbers that can be compared with a measurement, in the order of ``targets.toml``."""
-    data = read_toml("targets.toml")
-    return tuple(target for each in data["target"] for target in _read_target(each, data["notes"]))
+def targets() -> tuple[Mapping[str, PublishedRatio], ...]:
+    """Return the published numbers that can be compared with a measurement, in the order of ``targets.toml``.
 
-
-def _read_target(each: Mapping[str, Any], notes: Mapping[str, str]) -> Iterator[ReproductionTarget]:
-    """Yield the targets of one table, one for each of its metrics."""
-    grade, by_system = (table if isinstance(table, Mapping) else {"": table} for table in (each["grade"], each["note"]))
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in each.items()}
-    del values["note"]
-    metrics = [each["metric"]] if isinstance(each["metric"], str) else each["metric"]
-    for metric in metrics:
-        yield ReproductionTarget(
-            **values | {"metric": metric, "grade": grade},
-            notes={system: join_notes(names, notes) for system, names in by_system.items()},
-        )
-
-
-def usable() -> pd.DataFrame:
-    """Return the published ratios that a measurement may be compared with, one row per target and system.
-
-    ``ratio_low`` and ``ratio_high`` are equal unless a range over levels is printed; ``rounded_low`` and
-    ``rounded_high`` are what the printed digits allow; ``grade`` is good, fair, poor or unusable; ``workload`` and
-    ``metric`` (joined by commas where there are more) are ours, empty where no study measures it yet. None of the
-    numbers has a spread of its own.
+    Each by the systems that it is printed of.
     """
-    known, rows = numbers(), []
-    for key, group in groupby(targets(), key=lambda target: target.key):
-        first, *more = group
-        for system in first.systems:
-            low, high = first.ratios(system, known)
-            rounded = first.rounded(system, known)
-            rows.append(
-                {
-                    "key": key, "system": system, "baseline": first.baseline,
-                    "ratio_low": low, "ratio_high": high, "rounded_low": rounded.low, "rounded_high": rounded.high,
-                    "grade": first.graded(system), "note": first.note(system, known), "workload": first.workload,
-                    "metric": ", ".join(each.metric for each in (first, *more)), "ids": "; ".join(first.ids(system)),
-                }
-            )  # fmt: skip
-    return pd.DataFrame(rows)
+    data, known = read_toml("targets.toml"), numbers()
+    return tuple(
+        {system: _read_target(each, system, data["notes"], known) for system in each.get("systems", ENGINES)}
+        for each in data["target"]
+    )
+
+
+def _read_target(target: Mapping[str, Any], system: str, notes: Mapping[str, str], known: Numbers) -> PublishedRatio:
+    def of_system(name: str) -> Any:
+        every = target[name]
+        return every.get(system, every.get("", ())) if isinstance(every, Mapping) else every
+
+    def ratios(read: Callable[[str], Any]) -> list[Any]:
+        change, values = CHANGES[target["change"]], [read(each) for each in ids]
+        return [change(*values)] if target["change"] == "ratio" else [change(value) for value in values]
+
+    ids = tuple(each.format(system) for each in target["printed"])
+    rows, values, spans = [known.row(each) for each in ids], ratios(known), ratios(known.span)
+    scenarios = target.get("scenario", "")
+    return PublishedRatio(
+        target["key"], system, target.get("baseline", "native"), target["workload"], target["metric"],
+        scenarios if isinstance(scenarios, str) else tuple(scenarios), target.get("comparable", True),
+        rows[0].scenario, RoundingSpan(min(each.low for each in spans), max(each.high for each in spans)),
+        {
+            "published_low": min(values), "published_high": max(values),
+            "published_n": rows[0].n_text or "not stated" if pd.isna(rows[0].n) else int(rows[0].n),
+            "grade": of_system("grade"),
+            "where": "; ".join(dict.fromkeys(f"{each.section}: '{each.quote}'" for each in rows)),
+            "note": filled(join_notes(of_system("note"), notes), known),
+        },
+    )  # fmt: skip
 
 
 def against(contrasts: pd.DataFrame) -> pd.DataFrame:
@@ -152,12 +104,13 @@ def against(contrasts: pd.DataFrame) -> pd.DataFrame:
     site; ``agreement``: a word by the rule of `agreement`; ``grade``: how far the published number can be trusted;
     ``where``: place in the text; ``note``: what the papers contradict; ``reason``: of what is not comparable, why.
     """
-    known, rows = numbers(), list[dict[str, Any]]()
-    for target in targets():
-        ours = contrasts[(contrasts["workload"] == target.workload) & (contrasts["metric"] == target.metric)]
-        ours = ours[ours["scenario"].str.startswith(target.scenario) & ours["system"].map(plain).isin(target.systems)]
+    rows = list[dict[str, Any]]()
+    for by_system in targets():
+        first = next(iter(by_system.values()))
+        ours = contrasts[(contrasts["workload"] == first.workload) & (contrasts["metric"] == first.metric)]
+        ours = ours[ours["scenario"].str.startswith(first.scenarios) & ours["system"].map(plain).isin(list(by_system))]
         rows += [
-            {name: getattr(row, name) for name in (*KEPT, *CONTRAST)} | _compared(row, target, known)
+            {name: getattr(row, name) for name in (*KEPT, *CONTRAST)} | _compared(row, by_system[plain(row.system)])
             for row in ours.itertuples(index=False)
         ]
     return pd.DataFrame(rows, columns=[*KEPT, *COMPARED, *CONTRAST]).astype({"level": "float64", "margin": "float64"})
@@ -203,39 +156,26 @@ def unmeasured(measured: pd.DataFrame, letter: str, systems: Iterable[str]) -> p
     ``scenario`` is the paper's, ``scenarios`` how ours begin that would be it, ``baseline`` the published one. Why they
     are not measured is for the caller to say: ``reason`` is empty.
     """
-    known, rows = numbers(), list[dict[str, Any]]()
+    rows = list[dict[str, Any]]()
     there = set(zip(measured["workload"], measured["metric"], measured["where"], measured["system"], strict=True))
-    for target in targets():
-        for label in systems if target.key.startswith(f"{letter}.") and target.workload else ():
-            row = {"workload": target.workload, "metric": target.metric, "system": label, "baseline": target.baseline}
-            if plain(label) not in target.systems:
+    for by_system in targets():
+        for label in systems:
+            target = by_system.get(plain(label))
+            if target is None or not target.key.startswith(f"{letter}."):
                 continue
-            theirs = _published(target, plain(label), known)
-            if (target.workload, target.metric, theirs["where"], label) not in there:
-                row |= {"scenario": known.row(target.ids(plain(label))[0]).scenario, "scenarios": target.scenario}
-                rows.append(row | theirs)
+            if (target.workload, target.metric, target.columns["where"], label) not in there:
+                rows.append({
+                    "workload": target.workload, "metric": target.metric, "system": label,
+                    "baseline": target.baseline, "scenario": target.scenario, "scenarios": target.scenarios,
+                    **target.columns,
+                })  # fmt: skip
     return pd.DataFrame(rows, columns=[*KEPT, *COMPARED, "baseline", "scenarios"]).assign(
         agreement=NOT_COMPARABLE, n_pairs=0, reason=""
     )
 
 
-def _published(target: ReproductionTarget, system: str, known: Numbers) -> dict[str, Any]:
-    """The columns that say what is printed of a system."""
-    printed = [known.row(each) for each in target.ids(system)]
-    low, high = target.ratios(system, known)
-    return {
-        "published_low": low,
-        "published_high": high,
-        "published_n": printed[0].n_text or "not stated" if pd.isna(printed[0].n) else int(printed[0].n),
-        "grade": target.graded(system),
-        "where": "; ".join(dict.fromkeys(f"{each.section}: '{each.quote}'" for each in printed)),
-        "note": target.note(system, known),
-    }
-
-
-def _compared(row: Any, target: ReproductionTarget, known: Numbers) -> dict[str, Any]:
-    system = plain(row.system)
-    theirs, why = _published(target, system, known), _why_not(row, target)
+def _compared(row: Any, target: PublishedRatio) -> dict[str, Any]:
+    theirs, why = target.columns, _why_not(row, target)
     labelled = [name for name in (row.system, row.baseline) if plain(name) != name]  # not the one that was published
     other = f"ours is {' and '.join(labelled)}: by direction alone" if labelled else ""
     predicted, word = (np.nan, np.nan), NOT_COMPARABLE
@@ -243,20 +183,18 @@ def _compared(row: Any, target: ReproductionTarget, known: Numbers) -> dict[str,
         # one run, the widest interval, where the paper does not say how many
         stated = theirs["published_n"] if isinstance(theirs["published_n"], int) else 1
         predicted = prediction(row.ratio, row.ratio_low, row.ratio_high, row.n_pairs, stated)
-        span = target.rounded(system, known)  # a printed 77 % may be 76.5 or 77.5 %
-        word = agreement(row, (span.low, span.high), predicted, "direction" if other else USE[theirs["grade"]])
+        use: Use = "direction" if other else USE[theirs["grade"]]
+        word = agreement(row, (target.rounded.low, target.rounded.high), predicted, use)
         if word == NOT_COMPARABLE:
             why = f"{other or 'compared by direction alone, for its paper contradicts it'}, and our interval includes 1"
-    return theirs | {
-        "predicted_low": predicted[0],
-        "predicted_high": predicted[1],
-        "agreement": word,
+    return {
+        **theirs, "predicted_low": predicted[0], "predicted_high": predicted[1], "agreement": word,
         "note": "; ".join(filter(None, ("" if other and other in why else why, other, theirs["note"]))),
         "reason": "; ".join(filter(None, (why, theirs["note"]))) if word == NOT_COMPARABLE else "",
-    }
+    }  # fmt: skip
 
 
-def _why_not(row: Any, target: ReproductionTarget) -> str:
+def _why_not(row: Any, target: PublishedRatio) -> str:
     """Return why a contrast cannot be compared at all; nothing if it can."""
     if plain(row.baseline) != target.baseline:
         return f"our baseline is {row.baseline}, the published one {target.baseline}"

@@ -16,20 +16,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infrabench.analysis.published.printed_numbers import filled, join_notes, numbers, read_toml
+from infrabench.analysis.published.formulas import filled
+from infrabench.analysis.published.printed_numbers import join_notes, numbers, read_toml
 from infrabench.stats import contrasts, estimates
 
 KERNELS = tuple(f"{kernel}_B_per_s" for kernel in ("copy", "scale", "add", "triad"))
 AVERAGE, PER_REQUEST = "average_B_per_s", "request_time_s"
-DERIVED = {"stream": AVERAGE, "web": PER_REQUEST}  # workload -> metric
 LIKE = {AVERAGE: "triad_B_per_s", PER_REQUEST: "requests_per_s"}  # whose equivalence margin it has
 KEPT, BROKEN, OPEN = "kept", "not kept", "cannot be told"
 NO_INTERVAL = "no interval: fewer than two values, or all of them alike"
 TRIAL = ["session", "trial"]
-JUDGED = (
-    *("key", "bound", "workload", "scenario", "level", "metric", "unit", "system", "n", "mean", "mean_low"),
-    *("mean_high", "max", "verdict", "where", "note"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +33,22 @@ class Bound:
     """What a paper says that a value stays below, on every system."""
 
     key: str
-    printed: str  # id
-    factor: float  # from the printed unit to that of our metrics
     workload: str
     metrics: tuple[str, ...]  # ours that may be meant
+    value: float  # in the unit of our metrics
+    where: str
     note: str
-
-    @property
-    def value(self) -> float:
-        """The printed value in the unit of our metrics."""
-        return numbers()(self.printed) * self.factor
 
 
 @cache
 def bounds() -> tuple[Bound, ...]:
     """Return the bounds of ``targets.toml``."""
-    data = read_toml("targets.toml")
-    return tuple(
-        Bound(**each | {"metrics": tuple(each["metrics"]), "note": filled(join_notes(each["note"], data["notes"]),
-                                                                          numbers())})
-        for each in data["bound"]
-    )  # fmt: skip
+    data, known, found = read_toml("targets.toml"), numbers(), []
+    for each in data["bound"]:
+        row, note = known.row(each["printed"]), filled(join_notes(each["note"], data["notes"]), known)
+        value, where = known(each["printed"]) * each["factor"], f"{row.section}: '{row.quote}'"
+        found.append(Bound(each["key"], each["workload"], tuple(each["metrics"]), value, where, note))
+    return tuple(found)
 
 
 def derive(table: pd.DataFrame) -> pd.DataFrame:
@@ -75,7 +66,7 @@ def derive(table: pd.DataFrame) -> pd.DataFrame:
     web = table[(plain == "web") & (table["metric"] == "requests_per_s") & (table["factor"] == "users")]
     web = web[web["value"] > 0]
     per_request = web.assign(metric=PER_REQUEST, value=web["level"] / web["value"], unit="s", better="lower")
-    lost = table[plain.isin(list(DERIVED)) & table["metric"].isna()]
+    lost = table[plain.isin(["stream", "web"]) & table["metric"].isna()]
     rows = pd.concat([average[table.columns], per_request, lost]).astype(table.dtypes)
     return rows.sort_index().reset_index(drop=True)
 
@@ -89,24 +80,23 @@ def contrasts_of(table: pd.DataFrame, baseline: str, margins: Mapping[str, float
 def judge_bounds(table: pd.DataFrame) -> pd.DataFrame:
     """Return whether each bound of a paper is kept, one row for each cell of a metric that it may mean.
 
-    Columns `JUDGED`: of the bound (in the metric's unit) and of the cell, ``max`` its largest trial. *kept*: the whole
-    95 % interval of the mean lies below the bound; *not kept*: none of it does; *cannot be told*: the bound lies in it,
-    or there is no interval. There is no row for a workload that the session did not run.
+    Columns of `infrabench.stats.estimates`, and ``key``, ``bound`` (in the metric's unit), ``where``, ``note`` and
+    ``verdict``: *kept*: the whole 95 % interval of the mean lies below the bound; *not kept*: none of it does; *cannot
+    be told*: the bound lies in it, or there is no interval. A workload that the session did not run has no row.
     """
     names = [metric for bound in bounds() for metric in bound.metrics]
     frame = pd.concat(
         [table[table["metric"].isna() | table["metric"].isin(names)], derive(table).dropna(subset="metric")]
     )
-    cells, known, judged = estimates(frame.reset_index(drop=True)), numbers(), []
+    cells, judged = estimates(frame.reset_index(drop=True)), []
     for bound in bounds():
-        printed = known.row(bound.printed)
         mine = cells[(cells["workload"] == bound.workload) & cells["metric"].isin(bound.metrics)]
         judged.append(mine.assign(
-            key=bound.key, bound=bound.value, where=f"{printed.section}: '{printed.quote}'",
+            key=bound.key, bound=bound.value, where=bound.where,
             verdict=[judge_bound(cell, bound.value) for cell in mine.itertuples(index=False)],
             note=np.where(np.isfinite(mine["mean_low"]), bound.note, f"{NO_INTERVAL}; {bound.note}"),
         ))  # fmt: skip
-    return pd.concat(judged, ignore_index=True)[list(JUDGED)]
+    return pd.concat(judged, ignore_index=True)
 
 
 def judge_bound(cell: Any, bound: float) -> str:

@@ -2,42 +2,33 @@
 
 A printed 0.74 stands for anything from 0.735 to 0.745 (`RoundingSpan`). Run-to-run spread, which no paper prints, comes
 on top.
-
-In a sentence, ``{A.ram.percent.lxd.000}`` is a printed number and ``{unit.A.ram.percent.lxd.000}`` its printed unit,
-``{=lead:.1f}`` a computed number, ``{fact.cpu_threads}`` one that is not the papers'.
 """
 
 from __future__ import annotations
 
 import io
 import math
+import operator
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from string import Formatter
-from typing import Any, TypeVar
+from typing import Any
 
 import pandas as pd
 
 from infrabench.core import InfrabenchError, SchemaError
 
 FOLDER = Path(__file__).resolve().parents[4] / "data" / "published"
-# source -> study and its letter: 000 and 003 are two papers on one experiment
-SOURCES = {
-    "000": ("telkom-2018-docker-lxc-lxd", "A"),
-    "001": ("ugm-2023-flannel-cilium-multus", "B"),
-    "002": ("jtsiskom-2019-ceph-zfs", "C"),
-    "003": ("telkom-2020-docker-lxc-lxd", "A"),
-    "004": ("ittp-2023-containerd-crio-kata", "D"),
+ENGINES = {"docker": "Docker", "lxc": "LXC", "lxd": "LXD"}
+EXPERIMENTS: Mapping[str, tuple[str, Mapping[str, str]]] = {  # letter -> our study, and the systems by their names
+    "A": ("containers", ENGINES),
+    "B": ("cnis", {"flannel": "Flannel", "cilium": "Cilium"}),
+    "C": ("storage", {"ceph": "Ceph", "zfs": "ZFS"}),
+    "D": ("runtimes", {"containerd": "containerd", "cri-o": "CRI-O", "kata": "Kata"}),
 }
-RESULTS = (
-    *("mean", "mean of scores", "mean over platforms", "table cell", "single", "not stated"),
-    *("minimum over levels", "maximum over levels", "minimum over platforms", "maximum over platforms"),
-    *("minimum over cells", "maximum over cells", "minimum of runs", "maximum of runs"),
-    *("difference", "ratio", "bound", "threshold", "claim"),
-)
+NO_RESULTS = ("parameter", "cited", "background")  # values of ``statistic``; all others are results
 
 
 def published() -> pd.DataFrame:
@@ -85,50 +76,37 @@ def join_notes(names: Iterable[str], notes: Mapping[str, str]) -> str:
         raise SchemaError(f"there is no note {error}: there are {', '.join(notes)}") from error
 
 
+def _of_ends(operation: Callable[[float, float], float]) -> Callable[..., RoundingSpan]:
+    """Return an operation on spans: between the least and the greatest of what it makes of their ends."""
+
+    def apply(one: RoundingSpan, other: RoundingSpan | float) -> RoundingSpan:
+        others = (other.low, other.high) if isinstance(other, RoundingSpan) else (other,)
+        found = [operation(a, b) for a in (one.low, one.high) for b in others]
+        return RoundingSpan(min(found), max(found))
+
+    return apply
+
+
 @dataclass(frozen=True, slots=True)
 class RoundingSpan:
     """All values between `low` and `high`. Sums, differences, products, quotients and powers are outer bounds.
 
-    They are exact where every number enters once; products, quotients and powers are for positive spans.
+    They are exact where every number enters once; a span that is divided by, or raised to a power, is positive.
     """
 
     low: float
     high: float
 
-    def __add__(self, other: RoundingSpan | float) -> RoundingSpan:
-        other = _span(other)
-        return RoundingSpan(self.low + other.low, self.high + other.high)
-
-    def __sub__(self, other: RoundingSpan | float) -> RoundingSpan:
-        other = _span(other)
-        return RoundingSpan(self.low - other.high, self.high - other.low)
-
-    def __mul__(self, other: RoundingSpan | float) -> RoundingSpan:
-        other = _span(other)
-        return RoundingSpan(self.low * other.low, self.high * other.high)
-
-    def __truediv__(self, other: RoundingSpan | float) -> RoundingSpan:
-        other = _span(other)
-        return RoundingSpan(self.low / other.high, self.high / other.low)
-
-    def __pow__(self, exponent: float) -> RoundingSpan:
-        return RoundingSpan(self.low**exponent, self.high**exponent)
-
-    __radd__, __rmul__ = __add__, __mul__
-
-    def __rsub__(self, other: float) -> RoundingSpan:
-        return _span(other) - self
-
-    def __rtruediv__(self, other: float) -> RoundingSpan:
-        return _span(other) / self
+    __add__ = __radd__ = _of_ends(operator.add)
+    __sub__, __rsub__ = _of_ends(operator.sub), _of_ends(lambda one, other: other - one)
+    __mul__ = __rmul__ = _of_ends(operator.mul)
+    __truediv__, __rtruediv__ = _of_ends(operator.truediv), _of_ends(lambda one, other: other / one)
+    __pow__ = _of_ends(operator.pow)
 
     @property
     def sign(self) -> int:
         """1 or -1 where every value has that sign, else 0."""
         return int(self.low > 0) - int(self.high < 0)
-
-
-Value = TypeVar("Value", float, RoundingSpan)
 
 
 def printed_span(printed: str) -> RoundingSpan:
@@ -144,16 +122,12 @@ def printed_span(printed: str) -> RoundingSpan:
     return RoundingSpan(value - half, value + half)
 
 
-def _span(value: RoundingSpan | float) -> RoundingSpan:
-    return value if isinstance(value, RoundingSpan) else RoundingSpan(value, value)
-
-
 @dataclass(frozen=True)
 class Numbers:
     """The published numbers by id. `used` collects what was asked for, so that a result can name its inputs."""
 
     rows: Mapping[str, Any]
-    facts: Mapping[str, float] = field(default_factory=dict)
+    facts: Mapping[str, float]  # numbers that are not the papers', by name; their sources stand in ``audit.toml``
     used: dict[str, None] = field(default_factory=dict)  # a dict keeps the order
 
     def row(self, name: str) -> Any:
@@ -183,30 +157,16 @@ class Numbers:
         return Numbers(self.rows, self.facts)
 
 
-def numbers(table: pd.DataFrame | None = None, facts: Mapping[str, float] | None = None) -> Numbers:
-    """Return the published numbers by id; `facts` are numbers that are not the papers', by name."""
-    table = published() if table is None else table
-    return Numbers({row.id: row for row in table.itertuples(index=False)}, facts or {})
+def numbers(table: pd.DataFrame | None = None) -> Numbers:
+    """Return the published numbers by id, or those of another table, with the facts of the audit."""
+    return _read_numbers().fresh() if table is None else _number(table)
 
 
-class _Fields(Formatter):
-    def __init__(self, known: Numbers, computed: Mapping[str, Any]) -> None:
-        self.known, self.computed = known, computed
-
-    def get_field(self, field_name: str, _args: Any, _kwargs: Any) -> tuple[Any, str]:
-        if field_name.startswith("unit."):
-            return self.known.row(field_name[5:]).unit, field_name
-        if field_name.startswith("="):
-            values, name = self.computed, field_name[1:]
-        elif field_name.startswith("fact."):
-            values, name = self.known.facts, field_name[5:]
-        else:
-            return self.known.printed(field_name), field_name
-        if name not in values:
-            raise SchemaError(f"{{{field_name}}}: there is {', '.join(values) or 'nothing'}")
-        return values[name], field_name
+@cache
+def _read_numbers() -> Numbers:
+    return _number(published())
 
 
-def filled(template: str, known: Numbers, computed: Mapping[str, Any] | None = None) -> str:
-    """Return a template with its numbers filled in; `SchemaError` for a name that nothing has."""
-    return _Fields(known, computed or {}).format(template)
+def _number(table: pd.DataFrame) -> Numbers:
+    facts = {name: each["value"] for name, each in read_toml("audit.toml")["facts"].items()}
+    return Numbers({row.id: row for row in table.itertuples(index=False)}, facts)

@@ -14,6 +14,7 @@ from infrabench.analysis.figures import COLUMN_MM, PAGE_MM, View, composite, pub
 from infrabench.analysis.figures.theme import COLOURS, GREY, assign_styles
 from infrabench.analysis.published import score
 from infrabench.analysis.published.comparison import AGREES_DIRECTION, AGREES_SIZE, DISAGREES, NOT_COMPARABLE
+from infrabench.analysis.published.printed_numbers import ENGINES
 from infrabench.core import SchemaError
 from tests.support.analysis_fixtures import SYSTEMS
 from tests.support.look_at import check_paper, marked, texts
@@ -114,31 +115,20 @@ def test_nothing_published_is_refused() -> None:
         published(View(published=rows().iloc[:0], systems=SYSTEMS))
 
 
-ENGINES = ["native", *score.ENGINES]
-ORDERS = {version.label: score.order(version.name) for version in score.VERSIONS}
-
-
 def test_every_score_and_its_bounds_are_drawn() -> None:
     scores = score.composite()
-    (axes,) = composite(scores, ORDERS, systems=ENGINES, names=score.ENGINES).figure.axes
+    (axes,) = composite().figure.axes
     lines = [line for line in axes.lines if line.get_marker() == "None" and line.get_linewidth() == 1.4]
     dots = [line for line in axes.lines if line.get_marker() != "None"]
     assert sorted(tuple(line.get_xdata()) for line in lines) == sorted(zip(scores["low"], scores["high"], strict=True))
     assert sorted(line.get_xdata()[0] for line in dots) == sorted(scores["score"])
-    assert {line.get_color() for line in dots} == {assign_styles(ENGINES)[engine].colour for engine in score.ENGINES}
-    assert [text.get_text() for text in axes.texts] == list(ORDERS.values())
-    assert [tick.get_text() for tick in axes.get_yticklabels()] == list(ORDERS)
+    assert {line.get_color() for line in dots} == {
+        assign_styles(["native", *ENGINES])[engine].colour for engine in ENGINES
+    }
+    assert [text.get_text() for text in axes.texts] == [score.order(name) for name in score.versions()]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == list(dict.fromkeys(scores["label"]))
 
 
 @pytest.mark.parametrize("width_mm", [COLUMN_MM, PAGE_MM])
 def test_scores_are_drawn_whole(width_mm: float) -> None:
-    drawn = composite(score.composite(), ORDERS, systems=ENGINES, names=score.ENGINES, width_mm=width_mm)
-    check_paper(drawn.figure, width_mm)
-
-
-@pytest.mark.parametrize(
-    ("rows", "systems", "told"), [(99, ["native", "lxc"], "docker, lxc, lxd"), (0, ENGINES, "nothing")]
-)
-def test_unknown_engines_are_refused(rows: int, systems: list[str], told: str) -> None:
-    with pytest.raises(SchemaError, match=told):
-        composite(score.composite().head(rows), ORDERS, systems=systems)
+    check_paper(composite(width_mm=width_mm).figure, width_mm)

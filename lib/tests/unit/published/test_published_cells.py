@@ -38,49 +38,45 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
     return results(tmp_path_factory.mktemp("quick"))
 
 
-@pytest.mark.parametrize("name", sorted(read_cells().cells))
+@pytest.mark.parametrize("name", ["runtimes", "storage"])
 def test_every_cell_names_metrics_and_scenarios_that_the_study_has(name: str) -> None:
-    known, printed, study = numbers(), read_cells().cells[name], registry.study(name)
+    (cells, pairs), study = read_cells(name), registry.study(name)
     cases = [case for profile in study.profiles.values() for case in profile.cases]
-    for each in printed:
-        row = known.row(each.printed)
+    for each in cells:
         assert any(case.workload == each.workload and each.is_at(case.scenario) for case in cases), each
-        assert set(read_cells().ours[row.platform]) <= set(study.systems)
-        assert name != "runtimes" or (str(each.pods) in row.scenario) == bool(each.pods)
-    every = {each.printed for cells in read_cells().cells.values() for each in cells}
-    assert all({pair.above, pair.below} <= every for pair in read_cells().pairs)
+        assert set(each.systems) <= set(study.systems)
+        assert name != "runtimes" or (str(each.pods) in each.row.scenario) == bool(each.pods)
+    assert len(pairs) == (4 if name == "runtimes" else 0)
+
+
+def told_of(shown: analysis.Shown, begins: str) -> list[dict[str, str]]:
+    """Return the rows of a table of printed cells that are of this one."""
+    return [row for row in rows(shown) if row["printed"].startswith(begins)]
+
+
+def mean_of(found: analysis.Results, *case: str) -> float:
+    return found.estimates.set_index(["workload", "metric", "scenario", "system"])["mean"][case]
 
 
 def test_a_throughput_stands_beside_ours_in_both_readings_of_its_unit(forty: analysis.Results) -> None:
-    told = [
-        row
-        for row in rows(published_cells.values(forty))
-        if row["printed"].startswith("containerd, 10 containers: 2301.75")
-    ]
+    told = told_of(published_cells.values(forty), "containerd, 10 containers: 2301.75")
+    factors = {"as printed": 8e6, "as netperf prints it, 10⁶ bit/s": 1e6}
     assert {(row["read"], row["metric"]) for row in told} == {
-        (reading, metric)
-        for reading in ("as printed", "as netperf prints it, 10⁶ bit/s")
-        for metric in ("throughput", "throughput per pair")
+        (reading, metric) for reading in factors for metric in ("throughput", "throughput per pair")
     }
-    mine = forty.estimates.set_index(["workload", "scenario", "metric", "system"])["mean"]
-    ours = mine["pods-netperf", "tcp_stream 10 pods", "throughput_bit_per_s", "containerd-runc"]
-    by_reading = {row["read"]: row["ours / theirs"] for row in told if row["metric"] == "throughput"}
-    assert by_reading == {
-        "as printed": notation.short(ours / (2301.75 * 8e6)),
-        "as netperf prints it, 10⁶ bit/s": notation.short(ours / (2301.75 * 1e6)),
+    ours = mean_of(forty, "pods-netperf", "throughput_bit_per_s", "tcp_stream 10 pods", "containerd-runc")
+    assert {row["read"]: row["ours / theirs"] for row in told if row["metric"] == "throughput"} == {
+        reading: notation.short(ours / (2301.75 * factor)) for reading, factor in factors.items()
     }
     assert {row["system"] for row in told} == {"containerd-runc"}
 
 
-def test_kata_stands_beside_both_runtimes_that_may_have_run_it(forty: analysis.Results) -> None:
-    told = [row for row in rows(published_cells.values(forty)) if row["printed"].startswith("kata, 40 containers")]
-    assert {row["system"] for row in told} == set(KATA)
-    assert {row["scenario"] for row in told} == {"tcp_stream 40 pods"}
-
-
-def test_a_count_that_is_not_printed_is_every_count_of_ours(forty: analysis.Results) -> None:
-    told = [row for row in rows(published_cells.values(forty)) if "0.359 ms" in row["printed"]]
-    assert [row["scenario"] for row in told] == ["tcp_rr 10 pods", "tcp_rr 20 pods", "tcp_rr 40 pods"]
+def test_what_is_not_printed_is_every_one_of_ours_that_may_be_meant(forty: analysis.Results) -> None:
+    shown = published_cells.values(forty)
+    kata = told_of(shown, "kata, 40 containers")  # which runtime ran it
+    assert {(row["system"], row["scenario"]) for row in kata} == {(name, "tcp_stream 40 pods") for name in KATA}
+    latency = [row["scenario"] for row in rows(shown) if "0.359 ms" in row["printed"]]  # of how many containers
+    assert latency == ["tcp_rr 10 pods", "tcp_rr 20 pods", "tcp_rr 40 pods"]
 
 
 def test_why_ours_is_not_there_is_told(forty: analysis.Results, quick: analysis.Results) -> None:
@@ -90,32 +86,28 @@ def test_why_ours_is_not_there_is_told(forty: analysis.Results, quick: analysis.
     assert f"containerd-kata and crio-kata: not run: {NO_KATA}; " in told
     assert "not part of the profile quick" in told
     assert (quick.folder / "tables/runtimes/beside-values.csv").is_file()
+    ratios = rows(published_cells.ratios(quick))
+    assert len(ratios) == len(read_cells("runtimes")[1])
+    assert {row["agreement"] for row in ratios} == {"not comparable"}
+    assert "not part of the profile quick" in ratios[2]["note"]
+    assert NO_KATA in ratios[0]["note"]
 
 
 def test_a_ratio_of_two_cells_is_paired_and_compared(forty: analysis.Results) -> None:
-    told = [
-        row
-        for row in rows(published_cells.ratios(forty))
-        if row["printed"].startswith("kata, 40 containers / containerd")
-    ]
+    told = told_of(published_cells.ratios(forty), "kata, 40 containers / containerd")
     assert {(row["metric"], row["ours"].split(",")[0]) for row in told} == {
         (metric, system) for metric in ("throughput", "throughput per pair") for system in KATA
     }
     one = told[0]
     assert one["theirs"] == "0.5886"
-    mine = forty.estimates.set_index(["workload", "scenario", "metric", "system"])["mean"]
     cells = [("tcp_stream 40 pods", "containerd-kata"), ("tcp_stream 10 pods", "containerd-runc")]
-    above, below = (mine["pods-netperf", scenario, "throughput_bit_per_s", name] for scenario, name in cells)
+    above, below = (mean_of(forty, "pods-netperf", "throughput_bit_per_s", *cell) for cell in cells)
     assert float(one["our ratio"]) == pytest.approx(above / below, rel=5e-3)
     low, high = (float(end) for end in one["95 % CI"].strip("[]").split(", "))
     assert low < above / below < high
     assert one["agreement"] == "agrees in direction"  # ours is far lower, and below 1 like theirs
-
-
-def test_utilisation_is_never_compared(forty: analysis.Results) -> None:
-    told = [row for row in rows(published_cells.ratios(forty)) if row["printed"].startswith("cri-o, 40 containers")]
-    assert len(told) == 2
-    assert {row["agreement"] for row in told} == {"not comparable"}
+    busy = told_of(published_cells.ratios(forty), "cri-o, 40 containers")  # how busy, not how fast
+    assert [row["agreement"] for row in busy] == ["not comparable"] * 2
 
 
 def test_what_an_emulator_measured_is_never_compared(tmp_path: Path) -> None:
@@ -127,15 +119,7 @@ def test_what_an_emulator_measured_is_never_compared(tmp_path: Path) -> None:
     assert "containerd-kata (emulated)" in published_cells.values(found).text
 
 
-def test_ratios_that_cannot_be_formed_say_why(quick: analysis.Results) -> None:
-    told = rows(published_cells.ratios(quick))
-    assert len(told) == len(read_cells().pairs)
-    assert {row["agreement"] for row in told} == {"not comparable"}
-    assert "not part of the profile quick" in told[2]["note"]
-    assert NO_KATA in told[0]["note"]
-
-
-def test_the_grades_are_those_of_every_value_and_say_nothing(forty: analysis.Results) -> None:
+def test_the_grades_are_those_of_every_value_and_say_nothing(forty: analysis.Results, quick: analysis.Results) -> None:
     told = rows(quality_classes.table(forty))
     theirs, ours = ([row for row in told if row["what"].startswith(who)] for who in ("the paper:", "ours:"))
     assert len(theirs) == 4 + 1 + 2
@@ -148,10 +132,7 @@ def test_the_grades_are_those_of_every_value_and_say_nothing(forty: analysis.Res
     count = (forty.estimates["metric"] == "latency_mean_s").sum()
     assert f"Ours: {count} cells of latency" in worth
     assert "each of them is 'very good'" in worth
-
-
-def test_a_session_without_a_network_still_shows_the_papers_grades(quick: analysis.Results) -> None:
-    bare = replace(quick, estimates=quick.estimates[quick.estimates["workload"] == "pods-pi"])
+    bare = replace(quick, estimates=quick.estimates[quick.estimates["workload"] == "pods-pi"])  # without a network
     assert len(rows(quality_classes.table(bare))) == 7
     assert "Ours" not in quality_classes.worth(bare).text
 
@@ -166,32 +147,23 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> analysis.Results:
 def test_every_printed_result_of_the_storage_paper_has_its_place() -> None:
     rows = [row for row in numbers().rows.values() if row.id.startswith("C.") and row.platform in ("ceph", "zfs")]
     means = {row.id for row in rows if row.statistic in ("mean", "not stated")}
-    assert {each.printed for each in read_cells().cells["storage"]} == means
+    assert {each.row.id for each in read_cells("storage")[0]} == means
 
 
-def test_a_printed_value_stands_beside_both_modes_of_ours(stores: analysis.Results) -> None:
-    told = [row for row in rows(published_cells.values(stores)) if row["printed"].startswith("zfs, 4k random write")]
+def test_a_printed_value_stands_beside_every_mode_and_metric_of_ours_that_may_be_meant(
+    stores: analysis.Results,
+) -> None:
+    shown = published_cells.values(stores)
+    told = told_of(shown, "zfs, 4k random write")
     assert [row["scenario"] for row in told] == ["random write default", "random write strict"]
     assert {(row["system"], row["theirs"], row["unit"]) for row in told} == {("zfs (user space)", "146", "1/s")}
     assert all("(C8)" in row["note"] and "(C12)" in row["note"] for row in told)
-    mine = stores.estimates.set_index(["workload", "scenario", "metric", "system"])["mean"]
-    ours = mine["fio-4k", "random write strict", "iops", "zfs (user space)"]
+    ours = mean_of(stores, "fio-4k", "iops", "random write strict", "zfs (user space)")
     assert told[1]["ours / theirs"] == notation.short(ours / 146)
-
-
-def test_an_engine_in_user_space_is_compared_by_direction(stores: analysis.Results) -> None:
+    database = [row for row in rows(shown) if "54 OLTP/s" in row["printed"]]  # transactions or queries
+    assert {row["metric"] for row in database} == {"transactions", "queries"}
+    assert {row["scenario"] for row in database} == {"read-write default", "read-write strict"}
+    (rebuild,) = told_of(shown, "ceph, 20 GB used: 63 min")  # of the profile paper alone
+    assert rebuild["note"].startswith("not part of the profile quick; recovery settings are not stated (C9)")
+    # an engine in user space is compared by direction
     assert "ours is zfs (user space): by direction alone" in analysis.table(stores, "published").text
-
-
-def test_what_a_database_did_each_second_may_be_transactions_or_queries(stores: analysis.Results) -> None:
-    told = [row for row in rows(published_cells.values(stores)) if "54 OLTP/s" in row["printed"]]
-    assert {row["metric"] for row in told} == {"transactions", "queries"}
-    assert {row["scenario"] for row in told} == {"read-write default", "read-write strict"}
-
-
-def test_a_rebuild_of_the_papers_size_is_of_the_profile_paper_alone(stores: analysis.Results) -> None:
-    told = [
-        row for row in rows(published_cells.values(stores)) if row["printed"].startswith("ceph, 20 GB used: 63 min")
-    ]
-    assert len(told) == 1
-    assert told[0]["note"].startswith("not part of the profile quick; recovery settings are not stated (C9)")

@@ -17,7 +17,7 @@ def test_the_bounds_are_those_of_tables_1_and_2_in_si_units() -> None:
     assert throughput == {"very good": (76e3, 100e3), "good": (51e3, 75e3), "poor": (26e3, 50e3)}
     latency = [(each.name, each.low, each.high) for each in quality_classes.classes("latency")]
     assert [name for name, *_ in latency] == ["very good", "good", "poor"]
-    assert latency[0][1] is None
+    assert latency[0][1] == 0
     assert [high for *_, high in latency] == pytest.approx([0.150, 0.300, 0.450])
 
 
@@ -32,20 +32,9 @@ def test_the_bounds_are_those_of_tables_1_and_2_in_si_units() -> None:
     ],
 )  # fmt: skip
 def test_a_value_gets_the_class_that_the_tables_give_it(value: float, kind: quality_classes.Kind, name: str) -> None:
-    assert quality_classes.grade(value, kind).name == name
-
-
-def test_every_printed_throughput_is_four_to_five_orders_above_the_top_in_either_reading() -> None:
-    known = numbers()
-    for printed in ("D.netperf.10.rate.containerd.004", "D.netperf.40.rate.kata.004"):
-        for factor in (8e6, 1e6):
-            graded = quality_classes.grade(known(printed) * factor, "throughput", known)
-            assert graded.name == "above the scale"
-            assert 4 < graded.orders < 5.4
-            assert graded.times == pytest.approx(known(printed) * factor / 100e3)
-    latency = quality_classes.grade(known("D.netperf.latency.containerd.004.sec-4") * 1e-3, "latency", known)
-    assert latency.name == "very good"
-    assert latency.times == pytest.approx(0.359 / 150)
+    graded = quality_classes.grade(value, kind)
+    assert graded.name == name
+    assert graded.times == pytest.approx(value / (100e3 if kind == "throughput" else 0.150))
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
