@@ -145,15 +145,3 @@ def test_the_interval_of_counts_covers(mean: float, spread: float, least: float)
         drawn = rng.negative_binomial(mean / (spread - 1), 1 / spread, (1000, 10))
     found = cells(drawn, COUNT)
     assert np.mean((found.low <= mean) & (mean <= found.high)) >= least
-
-
-@pytest.mark.parametrize("share", [0.02, 0.2, 0.9])
-def test_the_interval_of_shares_covers(share: float) -> None:
-    found = cells(np.random.default_rng(12).random((1000, 10)) < share, SHARE)
-    assert np.mean((found.low <= share) & (share <= found.high)) >= 0.95
-
-
-def test_the_interval_of_shares_inside_trials_covers() -> None:
-    drawn = 100 * np.random.default_rng(13).beta(2, 200, (1000, 10))
-    found, true = cells(drawn, PERCENT), 100 * 2 / 202
-    assert np.mean((found.low <= true) & (true <= found.high)) >= 0.92

@@ -122,17 +122,6 @@ def test_lost_packets_against_none() -> None:
     assert one([0] * 10, [0] * 10, LOSS)["verdict"] == NOT_COMPARABLE
 
 
-@pytest.mark.parametrize(("mean", "spread"), [(1, 1), (5, 1), (1, 3), (5, 3), (50, 2)])
-def test_identical_systems_are_seldom_called_different(mean: float, spread: float) -> None:
-    """Poisson and clustered counts, 10 blocks; the exact test alone called 12 to 25 % different at spread 2 and 3."""
-    rng = np.random.default_rng(5)
-    drawn = rng.poisson(mean, (500, 2, 10))
-    if spread > 1:
-        drawn = rng.negative_binomial(mean / (spread - 1), 1 / spread, (500, 2, 10))
-    rows = [judge_events("count", each.astype(float), None, 0.02, percent=False) for each in drawn]
-    assert np.mean(["apart" in row and row["apart"] for row in rows]) < 0.08
-
-
 @pytest.mark.parametrize("values", [(4000, 4000), (300, 300), (2, 3)])
 def test_the_narrow_interval_and_the_p_of_equivalence_agree(values: tuple[int, int]) -> None:
     x, y = np.random.default_rng(8).poisson(np.array(values)[:, None], (2, 30)).astype(float)

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from infrabench.stats import contrasts, estimates
-from infrabench.stats.intervals import Interval, t_interval
+from infrabench.stats.intervals import t_interval
 from infrabench.stats.pairwise import paired_fieller
-from infrabench.stats.verdicts import Pairs, judge_work, rate_interval, swapped_times, time_per_rate
 from tests.support.analysis_fixtures import table_of
 
 RNG = np.random.default_rng(12)
@@ -68,15 +67,6 @@ def test_a_rate_and_its_time_say_the_same() -> None:
     assert (by_rate["verdict"], by_rate["p"]) == (by_time["verdict"], pytest.approx(by_time["p"]))
 
 
-def test_the_difference_covers_that_of_the_harmonic_means() -> None:
-    rng = np.random.default_rng(13)
-    base, other = np.array([1.0, 1.25])[:, None, None] + 0.1 * rng.standard_normal((2, 2000, 20))  # times
-    unknown = np.full(2000, np.nan)
-    found = judge_work(Pairs(base, other, np.full(2000, 0.02), unknown, unknown, "native", "blocks"))
-    covered = (found["difference_low"] <= 0.8 - 1) & (found["difference_high"] >= 0.8 - 1)
-    assert 0.93 < covered.mean() < 0.965
-
-
 def test_a_coarse_step_of_the_rate_widens_as_much_as_before() -> None:
     rng = np.random.default_rng(3)
     coarse = {"native": list(np.round(rng.normal(100, 0.4, 30))), "docker": list(np.round(rng.normal(100, 0.4, 30)))}
@@ -92,12 +82,3 @@ def test_a_rate_of_zero_has_no_time_and_is_compared_as_it_is() -> None:
     work, time = (contrasts(table_of(values, **kind), "native", {"": 0.02}).iloc[0] for kind in (FTP, MAIL))
     assert work["ratio"] == time["ratio"] == pytest.approx(1 / 5.1666667)
     assert estimates(table_of(values, **FTP)).set_index("system").loc["docker", "mean"] == 1.0
-
-
-def test_parts() -> None:
-    times = swapped_times(np.array([[2.0, np.nan], [4.0, 5.0]]))
-    assert times == pytest.approx(np.array([[0.25, 0.2], [0.5, np.nan]]), nan_ok=True)
-    assert time_per_rate(times) == pytest.approx(0.225 * 0.5)
-    found = rate_interval(Interval(np.array([2.0, 0.0, np.nan]), np.array([4.0, 1.0, np.nan]), np.array([0.95] * 3)))
-    assert found.low == pytest.approx([0.25, np.nan, np.nan], nan_ok=True)
-    assert found.high == pytest.approx([0.5, np.nan, np.nan], nan_ok=True)
