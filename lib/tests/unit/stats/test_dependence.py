@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -29,34 +31,29 @@ TIED = [RNG.integers(0, 4, size=n).astype(float) for n in (5, 7, 10, 31, 50)]
 CELLS = st.integers(0, 12).flatmap(lambda n: arrays(float, (3, n), elements=st.integers(-9, 9).map(float)))
 
 
-def ids(samples: list[np.ndarray]) -> list[str]:
-    return [str(x.size) for x in samples]
-
-
-@pytest.mark.parametrize("x", SAMPLES + TIED, ids=ids(SAMPLES + TIED))
-def test_ljung_box_is_that_of_statsmodels(x: np.ndarray) -> None:
+def test_ljung_box_is_that_of_statsmodels() -> None:
     from statsmodels.stats.diagnostic import acorr_ljungbox
 
-    for lags in (1, 5) if x.size > 5 else (1,):
-        known = acorr_ljungbox(x, lags=[lags])
-        found = ljung_box(x, lags)
-        assert found.statistic == pytest.approx(known["lb_stat"].iloc[0], rel=1e-9)
-        assert found.p == pytest.approx(known["lb_pvalue"].iloc[0], abs=1e-9)
+    for x, lags in product(SAMPLES + TIED, (1, 5)):
+        if lags < x.size - 1:
+            known, found = acorr_ljungbox(x, lags=[lags]), ljung_box(x, lags)
+            assert found.statistic == pytest.approx(known["lb_stat"].iloc[0], rel=1e-9)
+            assert found.p == pytest.approx(known["lb_pvalue"].iloc[0], abs=1e-9)
 
 
-@pytest.mark.parametrize("x", SAMPLES + TIED, ids=ids(SAMPLES + TIED))
-def test_runs_test_is_that_of_statsmodels_without_the_median(x: np.ndarray) -> None:
+def test_runs_test_is_that_of_statsmodels_without_the_median() -> None:
     from statsmodels.sandbox.stats.runs import runstest_1samp
 
-    median = np.median(x)
-    kept = x[x != median]
-    z, p = runstest_1samp(kept, cutoff=median, correction=False)
-    found = runs_test(x)
-    if (kept > median).all() or (kept < median).all():
-        assert np.isnan(found.p)
-    else:
-        assert found.statistic == pytest.approx(z, rel=1e-9, abs=1e-12)
-        assert found.p == pytest.approx(p, abs=1e-9)
+    for x in SAMPLES + TIED:
+        median = np.median(x)
+        kept = x[x != median]
+        z, p = runstest_1samp(kept, cutoff=median, correction=False)
+        found = runs_test(x)
+        if (kept > median).all() or (kept < median).all():
+            assert np.isnan(found.p)
+        else:
+            assert found.statistic == pytest.approx(z, rel=1e-9, abs=1e-12)
+            assert found.p == pytest.approx(p, abs=1e-9)
 
 
 def test_kendall_is_that_of_scipy() -> None:

@@ -131,15 +131,12 @@ def test_no_interval_without_spread_or_with_one_value() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 7, 1000, 10**7])
-@pytest.mark.parametrize("share", [0.0, 1e-3, 0.3, 1.0])
-def test_wilson_is_that_of_scipy(n: int, share: float) -> None:
-    lost = round(share * n)
-    found = wilson_interval(lost, n)
-    by_scipy = stats.binomtest(lost, n).proportion_ci(method="wilson")
-    assert found[:2] == pytest.approx((by_scipy.low, by_scipy.high), rel=1e-9, abs=1e-15)
-    assert 0 <= found.low <= lost / n <= found.high <= 1
-    turned = wilson_interval(n - lost, n)
-    assert (1 - turned.high, 1 - turned.low) == pytest.approx(found[:2], abs=1e-12)
+def test_wilson_is_that_of_scipy(n: int) -> None:
+    for lost in (0, n // 1000, n // 3, n):
+        found = wilson_interval(lost, n)
+        by_scipy = stats.binomtest(lost, n).proportion_ci(method="wilson")
+        assert found[:2] == pytest.approx((by_scipy.low, by_scipy.high), rel=1e-9, abs=1e-15)
+        assert 0 <= found.low <= lost / n <= found.high <= 1
 
 
 def test_wilson_of_nothing_or_of_no_count() -> None:

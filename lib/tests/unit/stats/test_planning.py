@@ -35,15 +35,15 @@ from tests.support.analysis_fixtures import DATA_A, table_of
 
 
 @pytest.mark.parametrize("n", [2, 3, 10, 30, 400])
-@pytest.mark.parametrize("effect", [0.0, 0.1, 0.5, 1.3, 4.0])
-def test_power_is_that_of_statsmodels(n: int, effect: float) -> None:
+def test_power_is_that_of_statsmodels(n: int) -> None:
     from statsmodels.stats.power import TTestPower
 
-    power = TTestPower().power(effect, n, 0.05)
-    if np.isfinite(power):  # scipy's noncentral t has no answer for some large n
-        assert t_power(effect, 1.0, n) == pytest.approx(power, abs=1e-9)
-    else:
-        assert n == 400
+    for effect in (0.0, 0.1, 0.5, 1.3, 4.0):
+        power = TTestPower().power(effect, n, 0.05)
+        if np.isfinite(power):  # scipy's noncentral t has no answer for some large n
+            assert t_power(effect, 1.0, n) == pytest.approx(power, abs=1e-9)
+        else:
+            assert n == 400
 
 
 def quadrature(sd: float, n: int, margin: float) -> float:
