@@ -144,6 +144,14 @@ def test_typical_values_drawn_agree_with_the_test_that_counts() -> None:
     assert (1 / other.high, 1 / other.low) == pytest.approx(found.ratio[:2], rel=0.05)
 
 
+def test_events_of_one_block_decide_nothing() -> None:
+    x, none = np.zeros(30), np.zeros(30)
+    x[4] = 500.0
+    sums = subset_sums(x, none, np.ones(30))
+    assert typical_p(sums) == pytest.approx(1.0, abs=0.02)
+    assert typical_values(sums).ratio[:2] == (0.0, np.inf)
+
+
 def test_units_weigh_by_their_exposure() -> None:
     x, y, blocks = np.arange(6.0) + 8, np.full(6, 4.0), np.array([1.0, 2, 1, 2, 1, 2])
     found = typical_values(subset_sums(x, y, blocks)).difference
