@@ -1,4 +1,4 @@
-""""""
+"""The ledger under two processes, and what storing a trial costs: what a machine's load may change."""
 
 from __future__ import annotations
 

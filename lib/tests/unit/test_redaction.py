@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address
+from itertools import product
 from urllib.parse import quote
 
 import pytest
@@ -74,16 +75,18 @@ def test_a_private_text_is_replaced_where_it_stands_alone(said: bytes, kept: byt
     assert redaction.raw(kept, PRIVATE) == kept
 
 
-@pytest.mark.parametrize("sign", [*string.punctuation, " ", "ä", "://", "b" * 300])
 @pytest.mark.parametrize("frame", ["%s", "see %s.", "(%s)", "'%s'", '{"a":"%s","b":"me@k"}', "%s: refused\nme@k"])
-def test_no_part_of_a_password_is_kept_whatever_signs_it_has(sign: str, frame: str) -> None:
-    for password in (f"a{sign}b", f"{sign}ab", f"ab{sign}", f"{sign}{sign}a{sign}b", quote(f"{sign}ab")):
-        for user in ("me", "me@x.org", "o'brien", ""):
-            for host in ("h", "h:80/", "x.org/p", "[::1]/"):
-                if password.startswith(" ") or (user == "me@x.org" and "://" in f":{password}"):
-                    continue  # what a message says of a host, and another URL
-                said = frame % f"https://{user}:{password}@{host}"
-                assert redaction.text(said, {}) == frame % f"https://{host}"
+def test_no_part_of_a_password_is_kept_whatever_signs_it_has(frame: str) -> None:
+    passwords = [
+        password for sign in [*string.punctuation, " ", "ä", "://", "b" * 300]
+        for password in (f"a{sign}b", f"{sign}ab", f"ab{sign}", f"{sign}{sign}a{sign}b", quote(f"{sign}ab"))
+    ]  # fmt: skip
+    hosts = ("h", "h:80/", "x.org/p", "[::1]/")
+    for password, user, host in product(passwords, ("me", "me@x.org", "o'brien", ""), hosts):
+        if password.startswith(" ") or (user == "me@x.org" and "://" in f":{password}"):
+            continue  # what a message says of a host, and another URL
+        said = frame % f"https://{user}:{password}@{host}"
+        assert redaction.text(said, {}) == frame % f"https://{host}"
 
 
 @pytest.mark.parametrize(

@@ -59,14 +59,6 @@ def test_what_happened_is_marked_for_each_trial_and_told() -> None:
     assert "4 GB, ceph: lost at -1.5 s, clean at 15 to 17 s." in told
 
 
-def test_many_trials_are_fainter_than_few() -> None:
-    alphas = []
-    for trials in (1, 3, 30):
-        figure = timeline(*courses(trials, scenarios=("2 GB",)), systems=SYSTEMS, **HOW).figure
-        alphas.append(next(line.get_alpha() for line in figure.axes[0].lines if len(line.get_xdata()) > 10))
-    assert alphas[0] > alphas[1] > alphas[2] > 0
-
-
 def test_a_system_without_a_trial_keeps_the_others_colours() -> None:
     both = timeline(*courses(scenarios=("2 GB",)), systems=SYSTEMS, **HOW).figure
     alone = timeline(*courses(scenarios=("2 GB",), systems=["ceph"]), systems=SYSTEMS, **HOW, width_mm=COLUMN_MM).figure

@@ -153,7 +153,7 @@ def test_forest_cuts_an_interval_that_would_make_all_others_look_alike() -> None
 
 
 @pytest.mark.parametrize("width", [COLUMN_MM, PAGE_MM])
-@pytest.mark.parametrize("reach", [0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 8.0])
+@pytest.mark.parametrize("reach", [0.001, 0.03, 0.3, 8.0])
 def test_ticks_of_ratios_are_few_and_their_numbers_apart(reach: float, width: float) -> None:
     ends = {"ratio": 1.0, "ratio_low": np.exp(-reach), "ratio_high": np.exp(reach), "margin": 0.0005}
     figure = drawn(forest, View(contrasts=contrasts_frame(ends)), width_mm=width)
@@ -340,7 +340,7 @@ def over_pods(systems: list[str], factors: tuple[str, ...], *, gap: bool = False
 
 
 @pytest.mark.parametrize("factors", [("pods",), ("pods (stream)", "pods (stream first)")])
-@pytest.mark.parametrize("count", [2, 4, 7])
+@pytest.mark.parametrize("count", [4, 7])
 def test_curves_show_means_and_ratios_over_each_factor(factors: tuple[str, ...], count: int) -> None:
     view = over_pods(NAMES[:count], factors)
     narrow = len(factors) == 1 and count <= 4
@@ -362,7 +362,7 @@ def test_curves_without_a_contrast_of_a_level_leave_its_place_free() -> None:
 
 
 @pytest.mark.parametrize("width", [COLUMN_MM, PAGE_MM])
-@pytest.mark.parametrize("count", [1, 2, 5, 7])
+@pytest.mark.parametrize("count", [1, 7])
 def test_a_legend_of_long_names_stays_on_the_paper(width: float, count: int) -> None:
     with theme.style():
         figure, _ = theme.canvas(width, 60 + theme.legend_mm(NAMES[:count], width))

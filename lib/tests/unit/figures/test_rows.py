@@ -12,7 +12,6 @@ from infrabench.analysis.figures import COLUMN_MM, PAGE_MM, View, forest, power,
 from infrabench.analysis.figures.theme import MARKERS
 from infrabench.core import SchemaError
 from infrabench.stats.contrasts import TYPES, contrasts
-from infrabench.stats.multiplicity import tiers as tiers_of
 from infrabench.stats.planning import t_power
 from tests.support.analysis_fixtures import SYSTEMS, table_of
 from tests.support.frames import CASE, CONTRAST, NAN, contrasts_frame, verdicts
@@ -93,16 +92,6 @@ def test_tiers_caption_counts_cases_without_any_separation() -> None:
     rows = contrasts_frame({}, {"scenario": "users=2000", "level": 2000.0})
     groups = pd.concat([letters("a", "a", "a", "a"), letters("a", "b", "ab", "a", scenario="users=2000")])
     assert "In 1 of 2 cases no system can be separated" in tiers(View(*WEB, tiers=groups, contrasts=rows)).caption
-
-
-def test_tiers_of_real_trials() -> None:
-    rng = np.random.default_rng(0)
-    native = rng.normal(100, 1, 30)
-    values = {name: list(at * native + rng.normal(0, 1, 30)) for name, at in (("docker", 0.9), ("lxc", 1.0))}
-    table = table_of({"native": list(native), **values})
-    view = View(*CPU, tiers=tiers_of(table), contrasts=contrasts(table, "native", {"": 0.02}))
-    shown = [text.get_text() for text in tiers(view).figure.axes[0].texts]
-    assert sorted(text for text in shown if text in ("a", "b")) == ["a", "a", "b"]
 
 
 def test_captions_of_rows_tell_how_the_trials_behind_them_went() -> None:

@@ -52,18 +52,6 @@ def test_interval_and_p_never_contradict(x: int, y: int) -> None:
     assert (inside < 0.05 - 1e-9) <= (narrow.low > 0.8 and narrow.high < 1.25) <= (inside <= 0.05 + 1e-9)
 
 
-def test_a_zero_baseline_has_a_finite_lower_end() -> None:
-    found = poisson_ratio(6, 0)
-    assert (found.value, found.interval.high) == (np.inf, np.inf)
-    assert found.interval.low == pytest.approx(1.177, abs=1e-3)  # p = 2 / 64
-    assert poisson_p(6, 0) == pytest.approx(2 / 64)
-    assert poisson_p(5, 0) == pytest.approx(2 / 32)
-    assert poisson_ratio(5, 0).interval.low < 1
-    turned = poisson_ratio(0, 6)
-    assert (turned.value, turned.interval.low) == (0.0, 0.0)
-    assert turned.interval.high == pytest.approx(1 / found.interval.low)
-
-
 def test_no_event_at_all_says_nothing_of_a_ratio() -> None:
     found = poisson_ratio([0, 1], [0, 1])
     assert np.isnan([found.value[0], found.interval.low[0], found.interval.high[0]]).all()
@@ -162,10 +150,6 @@ def test_events_of_one_block_decide_nothing() -> None:
     sums = subset_sums(x, none, np.ones(30))
     assert typical_p(sums) == pytest.approx(1.0, abs=0.02)
     assert typical_values(sums).ratio[:2] == (0.0, np.inf)
-    x[:6] = 2.0
-    few = subset_sums(x, none, np.ones(30))
-    assert typical_p(few) < 0.05
-    assert typical_values(few).difference.low > 0
 
 
 def test_units_weigh_by_their_exposure() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -29,40 +31,29 @@ TIED = [RNG.integers(0, 4, size=n).astype(float) for n in (5, 7, 10, 31, 50)]
 CELLS = st.integers(0, 12).flatmap(lambda n: arrays(float, (3, n), elements=st.integers(-9, 9).map(float)))
 
 
-def ids(samples: list[np.ndarray]) -> list[str]:
-    return [str(x.size) for x in samples]
-
-
-@pytest.mark.parametrize("x", SAMPLES + TIED, ids=ids(SAMPLES + TIED))
-def test_ljung_box_is_that_of_statsmodels(x: np.ndarray) -> None:
+def test_ljung_box_is_that_of_statsmodels() -> None:
     from statsmodels.stats.diagnostic import acorr_ljungbox
 
-    for lags in (1, 5) if x.size > 5 else (1,):
-        known = acorr_ljungbox(x, lags=[lags])
-        found = ljung_box(x, lags)
-        assert found.statistic == pytest.approx(known["lb_stat"].iloc[0], rel=1e-9)
-        assert found.p == pytest.approx(known["lb_pvalue"].iloc[0], abs=1e-9)
+    for x, lags in product(SAMPLES + TIED, (1, 5)):
+        if lags < x.size - 1:
+            known, found = acorr_ljungbox(x, lags=[lags]), ljung_box(x, lags)
+            assert found.statistic == pytest.approx(known["lb_stat"].iloc[0], rel=1e-9)
+            assert found.p == pytest.approx(known["lb_pvalue"].iloc[0], abs=1e-9)
 
 
-@pytest.mark.parametrize("x", SAMPLES + TIED, ids=ids(SAMPLES + TIED))
-def test_runs_test_is_that_of_statsmodels_without_the_median(x: np.ndarray) -> None:
+def test_runs_test_is_that_of_statsmodels_without_the_median() -> None:
     from statsmodels.sandbox.stats.runs import runstest_1samp
 
-    median = np.median(x)
-    kept = x[x != median]
-    z, p = runstest_1samp(kept, cutoff=median, correction=False)
-    found = runs_test(x)
-    if (kept > median).all() or (kept < median).all():
-        assert np.isnan(found.p)
-    else:
-        assert found.statistic == pytest.approx(z, rel=1e-9, abs=1e-12)
-        assert found.p == pytest.approx(p, abs=1e-9)
-
-
-def test_runs_test_by_hand() -> None:
-    # median 0 dropped: + + - - - +: 3 runs of 3 and 3; mean 4, variance 18 (18 - 6) / (36 * 5) = 1.2
-    found = runs_test(np.array([1.0, 2, -1, 0, -2, -3, 3]))
-    assert found.statistic == pytest.approx(-1 / np.sqrt(1.2))
+    for x in SAMPLES + TIED:
+        median = np.median(x)
+        kept = x[x != median]
+        z, p = runstest_1samp(kept, cutoff=median, correction=False)
+        found = runs_test(x)
+        if (kept > median).all() or (kept < median).all():
+            assert np.isnan(found.p)
+        else:
+            assert found.statistic == pytest.approx(z, rel=1e-9, abs=1e-12)
+            assert found.p == pytest.approx(p, abs=1e-9)
 
 
 def test_kendall_is_that_of_scipy() -> None:
@@ -73,12 +64,6 @@ def test_kendall_is_that_of_scipy() -> None:
 
 def test_lag1_of_an_alternating_series() -> None:
     assert autocorrelation(np.array([1.0, -1] * 4)) == pytest.approx(-7 / 8)
-
-
-@given(CELLS, st.sampled_from([0.25, 2.0, 1024.0]), st.integers(-100, 100))
-def test_neither_shift_nor_scale_matters(x: np.ndarray, scale: float, shift: int) -> None:
-    for test in (ljung_box, runs_test, kendall_trend):
-        np.testing.assert_allclose(test(scale * x + shift).p, test(x).p, rtol=1e-6, atol=1e-9)
 
 
 @given(CELLS)

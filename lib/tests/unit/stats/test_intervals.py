@@ -6,13 +6,10 @@ import itertools
 import tracemalloc
 import warnings
 from collections.abc import Callable
-from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy import special, stats
+from scipy import stats
 
 from infrabench.stats.intervals import (
     RESAMPLES,
@@ -84,15 +81,15 @@ def test_reference_pseudo_median_of_differences(pair: tuple[str, str]) -> None:
     assert (found.value, *found.interval[:2]) == pytest.approx(DIFFERENCES[pair], rel=REL)
 
 
-@pytest.mark.parametrize("n", range(6, 101))
-def test_ranks_are_the_narrowest_that_keep_the_level(n: int) -> None:
-    low, high, level = median_ranks(n)
-    assert high == n + 1 - low
-    assert level >= 0.95
-    assert 1 - 2 * stats.binom.cdf(low, n, 0.5) < 0.95
+def test_ranks_are_the_narrowest_that_keep_the_level() -> None:
+    for n in range(6, 101):
+        low, high, level = median_ranks(n)
+        assert high == n + 1 - low
+        assert level >= 0.95
+        assert 1 - 2 * stats.binom.cdf(low, n, 0.5) < 0.95
 
 
-@pytest.mark.parametrize("n", [6, 7, 10, 13])
+@pytest.mark.parametrize("n", [6, 10])
 def test_pseudo_median_level_is_that_of_all_sign_patterns(n: int) -> None:
     """Every sign pattern of the ranks 1 .. n is as likely; the interval rejects as many as its level says."""
     signs = np.array(list(itertools.product((-1.0, 1.0), repeat=n)))
@@ -112,11 +109,11 @@ def test_ends_are_where_the_exact_test_of_scipy_begins_to_reject(n: int) -> None
         assert stats.wilcoxon(x - outside, method="exact").pvalue <= 0.05
 
 
-@pytest.mark.parametrize("n", range(6))
-def test_no_rank_interval_below_six_values(n: int) -> None:
-    assert median_ranks(n)[0] == 0
-    assert np.isnan(median_interval(np.arange(float(n)))).all()
-    assert np.isnan(hodges_lehmann(np.arange(float(n))).interval).all()
+def test_no_rank_interval_below_six_values() -> None:
+    for n in range(6):
+        assert median_ranks(n)[0] == 0
+        assert np.isnan(median_interval(np.arange(float(n)))).all()
+        assert np.isnan(hodges_lehmann(np.arange(float(n))).interval).all()
 
 
 def test_no_interval_without_spread_or_with_one_value() -> None:
@@ -134,15 +131,12 @@ def test_no_interval_without_spread_or_with_one_value() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 7, 1000, 10**7])
-@pytest.mark.parametrize("share", [0.0, 1e-3, 0.3, 1.0])
-def test_wilson_is_that_of_scipy(n: int, share: float) -> None:
-    lost = round(share * n)
-    found = wilson_interval(lost, n)
-    by_scipy = stats.binomtest(lost, n).proportion_ci(method="wilson")
-    assert found[:2] == pytest.approx((by_scipy.low, by_scipy.high), rel=1e-9, abs=1e-15)
-    assert 0 <= found.low <= lost / n <= found.high <= 1
-    turned = wilson_interval(n - lost, n)
-    assert (1 - turned.high, 1 - turned.low) == pytest.approx(found[:2], abs=1e-12)
+def test_wilson_is_that_of_scipy(n: int) -> None:
+    for lost in (0, n // 1000, n // 3, n):
+        found = wilson_interval(lost, n)
+        by_scipy = stats.binomtest(lost, n).proportion_ci(method="wilson")
+        assert found[:2] == pytest.approx((by_scipy.low, by_scipy.high), rel=1e-9, abs=1e-15)
+        assert 0 <= found.low <= lost / n <= found.high <= 1
 
 
 def test_wilson_of_nothing_or_of_no_count() -> None:
@@ -169,38 +163,7 @@ def test_large_stacks_are_worked_off_in_pieces(monkeypatch: pytest.MonkeyPatch) 
     assert (whole.interval.low == pieces.interval.low).all()
 
 
-MANY = 10**6
 # ends, and four standard errors of simulation at 10^6, measured over seeds: the pivot of ten values has a long tail
-STUDENTISED = {
-    "native": ((99.3950, 101.9901), (0.045, 0.004)),
-    "docker": ((98.6773, 102.8293), (0.008, 0.03)),
-}
-
-
-@pytest.fixture(scope="module")
-def compositions() -> tuple[np.ndarray, np.ndarray]:
-    """All compositions of a resample of ten and their multinomial probabilities."""
-    bars = np.array(list(combinations(range(19), 9)))
-    edges = np.column_stack([np.full(len(bars), -1), bars, np.full(len(bars), 19)])
-    counts = np.diff(edges, axis=1) - 1
-    return counts, np.exp(special.gammaln(11) - special.gammaln(counts + 1.0).sum(axis=1) - 10 * np.log(10))
-
-
-@pytest.mark.parametrize("system", STUDENTISED)
-def test_studentised_mean_against_enumeration(compositions: tuple[np.ndarray, np.ndarray], system: str) -> None:
-    (counts, weights), x, (ends, error) = compositions, np.array(DATA_A[system]), STUDENTISED[system]
-    assert weights.sum() == pytest.approx(1, abs=1e-12)
-    mean = counts @ x / 10
-    variance = counts @ (x - x.mean()) ** 2 / 10 - (mean - x.mean()) ** 2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        pivot = (mean - x.mean()) / np.sqrt(np.where(variance > 1e-12, variance, 0))
-    order = np.argsort(pivot, kind="stable")
-    quantiles = pivot[order][np.searchsorted(np.cumsum(weights[order]), np.array([0.975, 0.025]) * (1 - 1e-12))]
-    limits = x.mean() - quantiles * x.std()
-    assert limits == pytest.approx(ends, abs=5.1e-5)
-    assert (np.abs(np.array(bootstrap_t(x, resamples=MANY)[:2]) - limits) < error).all()
-
-
 def resamples_of(x: np.ndarray) -> np.ndarray:
     return x[..., np.random.default_rng(SEED).integers(0, x.shape[-1], (RESAMPLES, x.shape[-1]))]
 
@@ -221,15 +184,6 @@ def test_studentised_intervals_are_those_of_resamples_made_one_by_one(n: int) ->
     t = np.quantile((mean - x.mean()) / sd, [0.975, 0.025])
     assert bootstrap_t(x)[:2] == pytest.approx(x.mean() - t * x.std(ddof=1), rel=1e-9)
     assert bootstrap_t(x[::-1]) == bootstrap_t(x)  # in whatever order they came
-
-
-values = st.lists(st.integers(400, 1200).map(lambda i: i / 8), min_size=6, max_size=30).map(np.array)
-
-
-@given(values, st.floats(1e-3, 1e3))
-def test_a_system_in_proportion_to_its_baseline_has_that_ratio(y: np.ndarray, c: float) -> None:
-    found = bootstrap_median_ratio(c * y, y)
-    assert np.isnan(found).all() if np.ptp(y) == 0 else found[:2] == pytest.approx((c, c), rel=1e-12)
 
 
 def test_no_bootstrap_without_something_to_infer_from() -> None:
@@ -256,12 +210,6 @@ def test_counts_are_those_of_whole_resamples_and_read_only() -> None:
     assert (counts.sum(axis=0) == 10).all()
     with pytest.raises(ValueError, match="read-only"):
         counts[0, 0] = 1
-
-
-def test_ratios_of_medians_cover_nearly_at_thirty_blocks() -> None:
-    shared, a, b = np.random.default_rng(11).normal(size=(3, 500, 30))
-    low, high, _ = bootstrap_median_ratio(0.95 * (1 + 0.02 * (shared + a)), 1 + 0.02 * (shared + b))
-    assert 0.93 <= np.mean((low <= 0.95) & (high >= 0.95)) <= 0.99
 
 
 @pytest.mark.parametrize("n", range(2, 8))

@@ -18,7 +18,6 @@ from infrabench.stats.planning import (
     NOT_POSITIVE,
     ONE_LEVEL,
     PILOT,
-    _probability,
     blocks_to_decide,
     detectable,
     dimensions,
@@ -36,15 +35,15 @@ from tests.support.analysis_fixtures import DATA_A, table_of
 
 
 @pytest.mark.parametrize("n", [2, 3, 10, 30, 400])
-@pytest.mark.parametrize("effect", [0.0, 0.1, 0.5, 1.3, 4.0])
-def test_power_is_that_of_statsmodels(n: int, effect: float) -> None:
+def test_power_is_that_of_statsmodels(n: int) -> None:
     from statsmodels.stats.power import TTestPower
 
-    power = TTestPower().power(effect, n, 0.05)
-    if np.isfinite(power):  # scipy's noncentral t has no answer for some large n
-        assert t_power(effect, 1.0, n) == pytest.approx(power, abs=1e-9)
-    else:
-        assert n == 400
+    for effect in (0.0, 0.1, 0.5, 1.3, 4.0):
+        power = TTestPower().power(effect, n, 0.05)
+        if np.isfinite(power):  # scipy's noncentral t has no answer for some large n
+            assert t_power(effect, 1.0, n) == pytest.approx(power, abs=1e-9)
+        else:
+            assert n == 400
 
 
 def quadrature(sd: float, n: int, margin: float) -> float:
@@ -64,13 +63,6 @@ def quadrature(sd: float, n: int, margin: float) -> float:
 def test_power_of_equivalence_by_another_quadrature(n: int) -> None:
     for margin in (0.2, 0.6, 2.0, 9.0):
         assert tost_power(1.0, n, margin) == pytest.approx(quadrature(1.0, n, margin), abs=1e-8)
-
-
-def test_published_power_of_a_bioequivalence_trial() -> None:
-    # two-period crossover of 40, CoV 30 %, limits 0.8 .. 1.25, true ratio 0.95: 0.815845 (R package PowerTOST)
-    error = np.sqrt(np.log1p(0.3**2)) * np.sqrt(2 / 40)
-    room, shift, df = np.log(1.25) / error, np.log(0.95) / error, np.array(38.0)
-    assert _probability(room, np.array(-stats.t.ppf(0.95, 38)), shift, df) == pytest.approx(0.815845, abs=1e-6)
 
 
 def test_half_width_is_that_of_students_interval() -> None:
@@ -125,20 +117,6 @@ def test_spread_limit_covers() -> None:
     assert (spread_limit(x, 8) < 1).mean() == pytest.approx(0.025, abs=0.004)
 
 
-@pytest.mark.parametrize("sd", [0.004, 0.02, 0.1])
-def test_blocks_to_decide_leaves_no_outcome_inconclusive_and_one_block_less_may(sd: float) -> None:
-    n = int(blocks_to_decide(sd, 0.02))
-
-    def undecided(blocks: int) -> bool:
-        """Some observed difference, at this spread, has 0 in its 95 % interval and leaves the margin at 90 %."""
-        wide, narrow = stats.t.ppf([0.975, 0.95], blocks - 1) * sd / np.sqrt(blocks)
-        shifts = np.append(np.linspace(0, 0.1, 20_001), wide)
-        return bool(((shifts <= wide) & (shifts + narrow > 0.02 + 1e-12)).any())
-
-    assert not undecided(n)
-    assert undecided(n - 1)
-
-
 def test_blocks_to_decide_holds_for_the_first_step_of_holm_and_leaves_room_for_rounding() -> None:
     for tests, off in ((1, 0.005), (3, 0.0), (12, 0.004)):
         n = int(blocks_to_decide(0.02, 0.02, tests, off))
@@ -187,14 +165,6 @@ def test_one_way_of_unequal_groups() -> None:
     # the F of an analysis of variance is the ratio of the mean squares
     f = stats.f_oneway(*parts).statistic
     assert (found.between * size + found.within) / found.within == pytest.approx(f)
-
-
-def test_one_way_is_unbiased() -> None:
-    rng = np.random.default_rng(52)
-    group = np.repeat(np.arange(5), [2, 3, 5, 8, 2])
-    x = rng.normal(0, 2, (4000, 20)) + rng.normal(0, 3, (4000, 5))[:, group]
-    found = np.array([one_way(row, group)[:2] for row in x])
-    assert found.mean(axis=0) == pytest.approx((4, 9), rel=0.05)
 
 
 def test_one_way_without_groups_or_within() -> None:
@@ -308,26 +278,6 @@ def test_sizes_are_those_of_the_formula() -> None:
     assert row["hours"] == pytest.approx(row["deployments"] * (600 + blocks * 60) / 3600)
     assert row["hours_high"] > row["hours"]
     assert row["note"] == ""
-
-
-def test_no_other_number_of_blocks_is_much_cheaper() -> None:
-    row = planned(pilot()).loc[("docker", "ratio", 0.01)]
-
-    def hours(blocks: float) -> float:
-        spread = np.sqrt(row["sd_between"] ** 2 + row["sd_within"] ** 2 / blocks)
-        return float(n_for_precision(spread, np.log(1.01)) * (600 + blocks * 60) / 3600)
-
-    assert row["hours"] == pytest.approx(hours(row["blocks"]))
-    assert row["hours"] <= 1.05 * min(hours(blocks) for blocks in range(1, 60))
-    assert row["hours"] < 0.8 * hours(30)
-
-
-def test_dear_deployments_hold_more_blocks_and_dear_blocks_fewer() -> None:
-    dear, same, cheap = (
-        planned(pilot(), costs).loc[("docker", "ratio", 0.01), "blocks"]
-        for costs in ((60.0, 6000.0), (60.0, 60.0), (600.0, 60.0))
-    )
-    assert dear > same > cheap >= 1
 
 
 def test_why_there_is_no_size() -> None:

@@ -199,14 +199,6 @@ def test_no_row_gives_tables_without_rows() -> None:
     assert list(found) == list(sites.OVER_SITES)
 
 
-def test_the_order_of_sites_changes_nothing_but_their_order() -> None:
-    frames = several(**SAME | {"d": (0.70, 1.0)})
-    _, one = over(frames)
-    _, other = over(dict(reversed(frames.items())))
-    numbers = one.select_dtypes("number").columns
-    assert other[numbers].to_numpy() == pytest.approx(one[numbers].to_numpy(), rel=1e-6, nan_ok=True)
-
-
 def test_a_difference_that_its_family_does_not_bear_is_told() -> None:
     rows = sites.per_site(several(**SAME))
     many = []

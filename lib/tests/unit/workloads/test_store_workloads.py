@@ -19,6 +19,7 @@ from infrabench import registry
 from infrabench.core import Deployment, NotAsClaimed, NotRunnable, ParseError, Step, Target
 from infrabench.machines.hosts.host import LocalHost
 from infrabench.workloads import _fio_report, _volume, rebuild
+from infrabench.workloads.rebuild import sample_copied, sample_load
 from tests.support import workloads
 from tests.support.captures import with_stdout
 from tests.support.workloads import STORE, Change, captured, changed, measured, refused, replaced
@@ -490,3 +491,28 @@ def test_real_damage_was_found_and_mended_by_both_systems() -> None:
     for case in ("disk-lost", "disk-lost-zfs"):
         found = measured("integrity", captured("integrity", case))
         assert {found[f"intact_{when}"] for when in ("before", "degraded", "after")} == {1}
+
+
+def test_a_bin_in_which_nothing_was_completed_is_a_rate_of_nothing_and_no_latency() -> None:
+    bins = [
+        [100.0, 9, 9.0, 9, 9.0, 5.0],
+        [100.5, 30, 0.3, 20, 0.7, 0.1],
+        [102.0, 10, 0.1, 0, 0.0, 0.1],
+        [102.5, 1, 1, 1, 1, 1],
+    ]
+    found = sample_load(bins, 101.0)
+    rates = {each.at_s: each.value for each in found if each.series == "foreground_iops"}
+    assert rates == {-0.25: 100.0, 0.25: 0.0, 0.75: 0.0, 1.25: 20.0}  # neither the first bin nor the last
+    latency = {each.at_s: each.value for each in found if each.series == "foreground_latency_s"}
+    assert latency[-0.25] == (0.3 + 0.7) / 50
+    assert [at_s for at_s, value in latency.items() if math.isnan(value)] == [0.25, 0.75]
+    assert {each.unit for each in found} == {"1/s", "s"}
+
+
+def test_what_is_copied_is_told_from_the_replacement_until_all_is_clean() -> None:
+    states = [{"begun_s": float(at), "copied_B": at * 10, "left_B": 100 - at * 10} for at in range(8)]
+    assert [(each.at_s, each.value) for each in sample_copied(states, 2.0, 5.0)] == [(0, 20), (1, 30), (2, 40), (3, 50)]
+    assert {each.series for each in sample_copied(states, 2.0, 5.0)} == {"copied_B"}
+    silent = [{**state, "copied_B": None} for state in states]
+    assert [(each.series, each.value) for each in sample_copied(silent, 6.0, 7.0)] == [("left_B", 40), ("left_B", 30)]
+    assert sample_copied([{**state, "left_B": None} for state in silent], 2.0, 5.0) == ()
