@@ -30,7 +30,7 @@ from typing import Any
 from infrabench.analysis import session_data
 from infrabench.analysis.published.comparison import prediction
 from infrabench.analysis.tables import notation
-from infrabench.core import InfrabenchError, LedgerError
+from infrabench.core import InfrabenchError, LedgerError, split_version
 from infrabench.experiment.design import design as designs
 from infrabench.experiment.design.design import Design
 from infrabench.experiment.execution import runs, session
@@ -77,6 +77,7 @@ def claims(source: str, recorded: Path, sessions: Sequence[str] | None = None) -
     wanted = request(asked)
     cost = designs.expected_study_cost(session.study_of(wanted), wanted)
     more = f" --aa {asked['aa']}" if asked.get("aa") else ""
+    more += f" --systems {' '.join(versions)}" if (versions := _versions(asked)) else ""
     command = (
         f".venv/bin/infrabench run {asked['study']} --profile {asked['profile']}{more} && "
         f".venv/bin/infrabench selfcheck claims {source} --level {REMEASUREMENT}"
@@ -91,7 +92,16 @@ def claims(source: str, recorded: Path, sessions: Sequence[str] | None = None) -
 
 def request(asked: Mapping[str, Any], profile: str | None = None, site: str = "auto") -> Design:
     """Return the design that measures the study of a recorded session again (``session.json``), at another profile."""
-    return api.request(asked["study"], profile=profile or asked["profile"], aa=asked.get("aa") or "", site=site)
+    return api.request(
+        asked["study"], profile=profile or asked["profile"], aa=asked.get("aa") or "", site=site,
+        systems=_versions(asked) or None,
+    )  # fmt: skip
+
+
+def _versions(asked: Mapping[str, Any]) -> list[str]:
+    """Return the systems of a session that compares versions, its baseline first; empty for any other one."""
+    names = sorted(asked["systems"], key=lambda name: bool(name != asked["baseline"]))
+    return names if any(split_version(name)[1] for name in names) and not asked.get("aa") else []
 
 
 def measure(recorded: Path, profile: str, site: str = "auto") -> Path:

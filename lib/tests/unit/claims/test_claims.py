@@ -16,6 +16,7 @@ from infrabench import cli
 from infrabench.core import DesignError, LedgerError, NotRunnable
 from infrabench.ledger import catalogue
 from infrabench.ledger.checksums import SUMS
+from infrabench.ledger.records import read_session
 from infrabench.selfcheck.claims import collect_claims, reanalysis, record, remeasurement, sources
 from infrabench.selfcheck.claims.claim import FAIL, NOT_RUN, PASS, REANALYSIS, REMEASUREMENT, Claim
 from tests.support.places import ROOT
@@ -50,7 +51,7 @@ def test_every_recorded_session_says_what_was_written_down(source: str) -> None:
 
 def test_every_study_makes_claims_and_so_does_the_audit() -> None:
     assert {source.partition("/")[0] for source in sources()} >= {
-        "containers", "cnis", "runtimes", "aa", "known-effects",
+        "containers", "cnis", "runtimes", "aa", "known-effects", "versions",
     }  # fmt: skip
     found = list(collect_claims(["published"]))
     assert len(found) > 60
@@ -132,6 +133,15 @@ def test_unknown_names_are_refused() -> None:
         list(collect_claims(["containrs"]))
     with pytest.raises(DesignError, match="unknown level"):
         list(collect_claims([], ["both"]))
+
+
+def test_versions_are_measured_again_with_the_same_baseline() -> None:
+    wanted = remeasurement.request(read_session(catalogue.find(None, "lab-brief-2026-11-versions")))
+    assert (wanted.baseline, set(wanted.systems)) == (
+        "docker@20.10", {"docker@20.10", "docker@26.1", "native@debian12", "native@debian13"},
+    )  # fmt: skip
+    claim = next(iter(collect_claims(["versions"], [REMEASUREMENT])))
+    assert "run containers --profile brief --systems docker@20.10 " in claim.command
 
 
 def test_what_was_measured_here_is_asked(home: Path) -> None:
