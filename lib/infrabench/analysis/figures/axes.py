@@ -21,6 +21,8 @@ LARGEST_MM = 58.0  # a panel that is larger says no more
 TICKS_MM = 14.0  # what stands beside a panel
 STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 BETWEEN_MM = 1.0  # two numbers at an axis
+DIGIT_MM = 1.6  # the width of a digit
+WIDE = 30.0  # largest over smallest level of a factor, from which its axis is logarithmic
 HEIGHT_MM, STANDING_MM = 1.9, 20.0  # of a number; and of an axis that stands, in the lowest figure
 # Factors whose inverses are short numbers too, 1.25 and 0.8; the first set that has few enough
 FACTORS = ((1.25, 2, 5, 10, 20, 50, 100), (2, 5, 10, 20, 50, 100, 200, 500), (4, 20, 100, 500), (10, 100, 1000), (100,))
@@ -69,6 +71,35 @@ def value_axis(axes: Axes, values: np.ndarray) -> None:
     axes.xaxis.set_major_locator(ticker.MaxNLocator(6, min_n_ticks=2))
     room = 0.03 * (high - low) or 0.05 * abs(high) or 1.0
     axes.set_xlim(low - room, high + room)
+
+
+def is_wide(levels: np.ndarray) -> bool:
+    """Tell whether the sorted levels of a factor span so much that the small ones would lie on each other."""
+    return bool(levels.size > 2 and levels[0] > 0 and levels[-1] / levels[0] > WIDE)
+
+
+def level_axis(axes: Axes, levels: np.ndarray, width_mm: float) -> None:
+    """Give the horizontal axis a tick at each of the sorted levels, and a label to as many as `width_mm` have room for.
+
+    The first and the last one have theirs. Wide levels (`is_wide`) are on a logarithmic axis.
+    """
+    wide = is_wide(levels)
+    if wide:
+        axes.set_xscale("log")
+        axes.xaxis.set_minor_locator(ticker.NullLocator())
+    labels = [f"{level:g}" for level in levels]
+    at = np.log(levels) if wide else levels.astype(float)
+    at_mm = (at - at[0]) / max(at[-1] - at[0], 1e-9) * width_mm
+    shown, last = [0], levels.size - 1  # places of levels
+
+    def touch(one: int, other: int) -> bool:
+        needed_mm = DIGIT_MM * (len(labels[one]) + len(labels[other])) / 2 + BETWEEN_MM
+        return bool(abs(at_mm[one] - at_mm[other]) < needed_mm)
+
+    for place in range(1, last):
+        if not touch(place, shown[-1]) and not touch(place, last):
+            shown.append(place)
+    axes.set_xticks(levels, [label if place in (*shown, last) else "" for place, label in enumerate(labels)])
 
 
 def ratio_axis(

@@ -16,7 +16,15 @@ from matplotlib.ticker import LogLocator
 from scipy import stats
 
 from infrabench.analysis.figures import theme
-from infrabench.analysis.figures.axes import PlainLog, centre_line, ratio_axis, ratio_mark
+from infrabench.analysis.figures.axes import (
+    TICKS_MM,
+    PlainLog,
+    centre_line,
+    is_wide,
+    level_axis,
+    ratio_axis,
+    ratio_mark,
+)
 from infrabench.analysis.figures.sentences import (
     BIMODAL,
     LOST,
@@ -114,9 +122,10 @@ def scaling(view: View) -> Drawn:
     """Return means with 95 % intervals over the levels of the factor, joined because the axis is continuous.
 
     Systems are set a little apart at each level so that no interval hides another. A level without a value is a gap
-    in the line and a cross at the foot of the axis. A metric that lies on several factors has a panel for each. With
-    contrasts, a second row shows each system's ratio to the baseline with its interval and the margin. By default
-    85 mm wide with one panel, 174 with more, or where so many systems' ratios would cover each other.
+    in the line and a cross at the foot of the axis. Levels that lie far apart are on a logarithmic axis. A metric that
+    lies on several factors has a panel for each. With contrasts, a second row shows each system's ratio to the baseline
+    with its interval and the margin. By default 85 mm wide with one panel, 174 with more, or where so many systems'
+    ratios would cover each other.
     """
     cells = view.of_metric(view.estimates)
     cells = cells[cells["level"].notna()]
@@ -138,7 +147,7 @@ def scaling(view: View) -> Drawn:
         if view.contrasts is not None:
             _ratios(panels[1], view.of_metric(view.contrasts), places, marks, most=5)
         levels = np.sort(of_factor["level"].unique())
-        panels[-1].set_xticks(levels, [f"{level:g}" for level in levels])
+        level_axis(panels[-1], levels, width / len(factors) - TICKS_MM)
         if levels.size == 1:
             panels[-1].set_xlim(levels[0] - ALONE, levels[0] + ALONE)
         panels[-1].set_xlabel(str(factor))
@@ -331,10 +340,11 @@ def _common(scenarios: Sequence[str]) -> tuple[str, list[str]]:
 def _places(cells: pd.DataFrame, drawn: Sequence[str]) -> dict[tuple[str, str], float]:
     """(scenario, system) -> place on the axis: its level, the systems a little apart."""
     levels = np.sort(cells["level"].unique())
-    gap = GAP * np.diff(levels).min() if levels.size > 1 else 0.05
+    there, back = (np.log, np.exp) if is_wide(levels) else (np.asarray, np.asarray)
+    gap = GAP * np.diff(there(levels)).min() if levels.size > 1 else 0.05
     level = dict(zip(cells["scenario"], cells["level"], strict=True))
     shift = {name: (i - (len(drawn) - 1) / 2) * gap for i, name in enumerate(drawn)}
-    return {(scenario, name): at + shift[name] for scenario, at in level.items() for name in drawn}
+    return {(scenario, name): float(back(there(at) + shift[name])) for scenario, at in level.items() for name in drawn}
 
 
 def _means(

@@ -32,7 +32,7 @@ from infrabench.analysis.figures import (
     scaling,
     theme,
 )
-from infrabench.analysis.figures.axes import ratio_axis
+from infrabench.analysis.figures.axes import level_axis, ratio_axis
 from infrabench.analysis.figures.theme import MARKERS
 from infrabench.analysis.tables import ruled_out_label
 from infrabench.analysis.tidy import tidy
@@ -164,6 +164,23 @@ def test_ticks_of_ratios_are_few_and_their_numbers_apart(reach: float, width: fl
     assert "1" in [label.get_text() for label in shown]
     assert len(shown) <= (9 if width == PAGE_MM else 5)
     assert all(left.x1 < right.x0 for left, right in pairwise(label.get_window_extent() for label in shown))
+
+
+@pytest.mark.parametrize(
+    ("levels", "scale", "labels"),
+    [
+        ([1, 2, 4, 8], "linear", ["1", "2", "4", "8"]),
+        ([100, 1000, 4000, 12000, 16000], "log", ["100", "1000", "4000", "", "16000"]),  # 12000 would touch the last
+        ([0, 10, 11, 1000], "linear", ["0", "10", "", "1000"]),
+        ([0, 1, 100000], "linear", ["0", "", "100000"]),
+        ([64], "linear", ["64"]),
+    ],
+)
+def test_levels_are_labelled_where_there_is_room(levels: list[float], scale: str, labels: list[str]) -> None:
+    axes = Figure().add_subplot()
+    level_axis(axes, np.array(levels), 400.0 if levels[-1] == 1000 else 60.0)
+    assert axes.get_xscale() == scale
+    assert [text.get_text() for text in axes.get_xticklabels()] == labels
 
 
 def test_scaling_draws_a_gap_and_a_cross_where_a_level_failed() -> None:
