@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from ipaddress import ip_network
 
 from infrabench.core import Machines, NotRunnable, Site
 from infrabench.machines.hosts.host import run_checked
@@ -73,19 +72,18 @@ class ReleaseServers:
             return
         release = RELEASES[name]
         guest, image = images.make("guest", self.say), images.make(release.image, self.say)
-        group = f"release-{name}"
-        made = node_groups.boot(group, ("server",), image, {GUEST_DIR: guest.folder})
-        route = ("ip", "route", "replace", release.network, "via", made.hosts["server"].address)
-        try:
-            run_checked(site.hosts["client"], route, timeout_s=10)
+        group, client = f"release-{name}", site.hosts["client"]
+        with ExitStack() as stack:  # the node goes although the client is lost
+            made = node_groups.boot(group, ("server",), image, {GUEST_DIR: guest.folder})
+            stack.callback(node_groups.close_group, group, made.hosts)
+            stack.callback(client.run, ("ip", "route", "del", release.network), timeout_s=10)
+            route = ("ip", "route", "replace", release.network, "via", made.hosts["server"].address)
+            run_checked(client, route, timeout_s=10)
+            stack.callback(self.servers.pop, name)
             self.servers[name] = replace(made, facts={"release": name, "node_image": image.hash})
             yield _view(site, name, self.servers[name])
-        finally:
-            self.servers.pop(name, None)
-            site.hosts["client"].run(("ip", "route", "del", release.network), timeout_s=10)
-            node_groups.close_group(group, made.hosts)
 
 
 def _view(site: Site, name: str, made: Machines) -> Site:
-    facts = {**site.facts, **made.facts, "guest_network": str(ip_network(RELEASES[name].network))}
+    facts = {**site.facts, **made.facts, "guest_network": RELEASES[name].network}
     return replace(site, hosts={**site.hosts, "server": made.hosts["server"]}, facts=facts)  # type: ignore[type-var]

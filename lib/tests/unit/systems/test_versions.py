@@ -23,6 +23,7 @@ from infrabench.core import (
     Request,
     Result,
     Site,
+    SiteError,
     Target,
     Versioned,
     order_systems,
@@ -174,6 +175,23 @@ def test_a_server_without_a_route_to_its_guests_goes_at_once(monkeypatch: pytest
     site = lab(monkeypatch, log, Client(fails="route replace"))
     with pytest.raises(ProvisionError), site.version("docker", "26.1"):
         pass
+    assert log == ["boot release-debian13 node13", "remove release-debian13"]
+
+
+def test_the_server_of_a_release_goes_although_the_client_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[str] = []
+    site = lab(monkeypatch, log)
+    client: Any = site.hosts["client"]
+    answer = client.run
+
+    def run(argv: Any, **more: object) -> Result:
+        if "del" in argv:
+            raise SiteError("client is lost")
+        return answer(argv, **more)
+
+    client.run = run
+    with pytest.raises(SiteError, match="client is lost"), site.version("docker", "26.1"):
+        assert log == ["boot release-debian13 node13"]
     assert log == ["boot release-debian13 node13", "remove release-debian13"]
 
 
